@@ -9,13 +9,14 @@ use crate::notify::{Notifier, keep_watchdog};
 use crate::reload::Reloader;
 use crate::replace::Replacer;
 use crate::report;
-use crate::signals::{EarlyHangup, Watcher};
+use crate::signals::{EarlyEnd, EarlyHangup, Watcher};
 use crate::voice::{Voice, print};
-use artery_device::Interface;
+use artery_device::{Interface, Ports};
 use artery_elements::{CLASSES, LogFiles, ROUTER_HANDLERS};
-use artery_engine::{Finished, HandlerError, Router, Settings};
+use artery_engine::{Finished, Handle, HandlerError, Router, Settings};
 use artery_lang::args;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The status that a shell reports of a filter whose reader went away.
 const KILLED_BY_SIGPIPE: u8 = 128 + 13;
@@ -23,13 +24,15 @@ const KILLED_BY_SIGPIPE: u8 = 128 + 13;
 /// Carries out a run; gives the exit status. `early` is what came before.
 pub(crate) fn run(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
     let voice = job.voice;
+    // What Click prints is known.
+    let early_end = voice.is_own().then(|| EarlyEnd::watch(voice)).transpose()?;
     let Some((router, listeners)) = prepare(&job)? else { return Ok(1) };
     let is_empty = router.plan().is_empty();
     let mut status = write_flat(&job, router.plan().flat())?;
     let clock = report::Stopwatch::start();
     let mut finished = match job.quit || is_empty {
         true => router.finish(),
-        false => drive(&job, router, &listeners, early)?,
+        false => drive(&job, router, &listeners, early, early_end)?,
     };
     if is_empty && !job.quit {
         voice.warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
@@ -111,7 +114,13 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Sockets)>> {
 }
 
 /// Runs the router until it ends.
-fn drive(job: &Job, router: Router, listeners: &Sockets, early: &EarlyHangup) -> anyhow::Result<Finished> {
+fn drive(
+    job: &Job,
+    router: Router,
+    listeners: &Sockets,
+    early: &EarlyHangup,
+    early_end: Option<EarlyEnd>,
+) -> anyhow::Result<Finished> {
     if !listeners.control.is_empty() || job.allow_replace {
         router.keep_open();
     }
@@ -134,6 +143,7 @@ fn drive(job: &Job, router: Router, listeners: &Sockets, early: &EarlyHangup) ->
         listeners.control.say_access(job.voice);
     }
     let watcher = Watcher::start(handle.clone(), reloader.start()?, early, voice)?;
+    drop(early_end);
     let hotconfig = job.allow_replace.then_some(replacer);
     if let Some(replacer) = hotconfig.clone() {
         handle.on_replacement(move |text| replacer.replace_later(text));
@@ -149,12 +159,35 @@ fn drive(job: &Job, router: Router, listeners: &Sockets, early: &EarlyHangup) ->
         while !handle.is_responsive() && !handle.has_ended() && !running.has_ended() {}
         manager.ready("forwarding");
     }
-    let table = job.stats.map(|every| report::LiveTable::start(handle, every, job.voice)).transpose()?;
+    let table =
+        job.stats.map(|every| report::LiveTable::start(handle.clone(), every, job.voice)).transpose()?;
+    let (began, has_ports) = (Instant::now(), !handle.resources().get::<Ports>().list().is_empty());
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} failed; this is a defect"));
     manager.stopping();
     table.into_iter().for_each(report::LiveTable::end);
     watcher.end();
+    let is_service = has_ports
+        || job.source.is_some()
+        || job.allow_replace
+        || !listeners.control.is_empty()
+        || !listeners.metrics.is_empty();
+    if let Some(voice) = voice {
+        say_end(&handle, began.elapsed(), is_service, voice);
+    }
     finished
+}
+
+/// Says after what time and why the run has ended. A run without ports and sockets is silent where it has simply done its work.
+fn say_end(handle: &Handle, ran: Duration, is_service: bool, voice: Voice) {
+    let reason = handle.end_reason();
+    let plan = handle.plan();
+    let element = reason.as_ref().and_then(|reason| plan.resolve_exact(reason.element.as_ref()?));
+    let is_script = element.is_some_and(|node| ["Script", "DriverManager"].contains(&plan.class(node).name));
+    if is_service || is_script || voice == Voice::Json {
+        let why = reason.map_or_else(|| "all is done".to_string(), |reason| reason.text);
+        let ran = format!("{:.3}", ran.as_secs_f64());
+        voice.tell("ended", &format!("ended after {ran} s: {why}"), &[("reason", &why), ("seconds", &ran)]);
+    }
 }
 
 /// Writes the flat configuration where it is wanted; gives the exit status so far.

@@ -8,7 +8,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// A SIGHUP that comes before the router runs, or when it has ended: it must not end the process.
 #[derive(Clone, Default)]
@@ -27,16 +29,54 @@ impl EarlyHangup {
     }
 }
 
+/// Says which signal ends the process before a router runs, as while its configuration is read.
+pub(crate) struct EarlyEnd(Watch);
+
+impl EarlyEnd {
+    /// From now on; SIGINT and SIGTERM end the process as they would without it.
+    pub(crate) fn watch(voice: Voice) -> anyhow::Result<EarlyEnd> {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let watch = signals.handle();
+        let body = move || {
+            if let Some(signal) = signals.forever().next() {
+                die(voice, signal, "before the router was started");
+            }
+        };
+        std::thread::Builder::new().name("early signals".to_string()).spawn(body)?;
+        Ok(EarlyEnd(watch))
+    }
+}
+
+impl Drop for EarlyEnd {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Says why the process ends, and ends it by the signal, as whoever waits for it expects.
+fn die(voice: Voice, signal: i32, what: &str) {
+    let name = name(signal);
+    voice.tell("ended", &format!("ended: {name} was received {what}"), &[("signal", name)]);
+    // It does not return for these signals.
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+}
+
 /// Watches for signals until it is ended.
 pub(crate) struct Watcher {
     watch: Watch,
     thread: JoinHandle<()>,
+    has_finished: Arc<AtomicBool>,
 }
+
+/// How long a worker may take to answer after a signal: a script that loops never does.
+const ANSWER: Duration = Duration::from_millis(1500);
+/// How long the end of a run may take once all workers know of it.
+const END: Duration = Duration::from_secs(10);
 
 impl Watcher {
     /// From now on SIGHUP requests a reload. The first SIGINT or SIGTERM asks the router to stop, and to send what it holds
     /// first; the second ends it at once; `voice` says both, if there is one. A signal that a script of the configuration
-    /// waits for does nothing else.
+    /// waits for does nothing else. Where a worker does not answer the process ends at once.
     pub(crate) fn start(
         handle: Handle,
         reloads: ReloadRequests,
@@ -50,6 +90,8 @@ impl Watcher {
         if early.has_come() && !claimed.contains(SIGHUP) {
             reloads.request();
         }
+        let has_finished = Arc::new(AtomicBool::new(false));
+        let finished = has_finished.clone();
         let body = move || {
             let mut is_stopping = false;
             for signal in &mut signals {
@@ -58,29 +100,74 @@ impl Watcher {
                     SIGHUP => reloads.request(),
                     _ => {
                         say_end(voice, signal, is_stopping);
+                        handle.note_end(&format!("{} was received", name(signal)));
                         match std::mem::replace(&mut is_stopping, true) {
                             false => handle.request_drained_stop(),
                             true => handle.end(),
                         }
+                        end_if_stuck(&handle, &finished, voice, signal);
                     }
                 }
             }
         };
         let thread = std::thread::Builder::new().name("signals".to_string()).spawn(body)?;
-        Ok(Watcher { watch, thread })
+        Ok(Watcher { watch, thread, has_finished })
     }
 
     /// Stops watching.
     pub(crate) fn end(self) {
+        self.has_finished.store(true, Relaxed);
         self.watch.close();
         // A watcher that panicked has nothing left to do.
         let _ = self.thread.join();
     }
 }
 
+/// Ends the process where a worker is stuck, as in a script that loops. Nobody waits for this.
+fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<Voice>, signal: i32) {
+    let (answer, answered) = sync_channel(1);
+    let (asked, has_finished) = (handle.clone(), has_finished.clone());
+    let ask = move || {
+        // Who waited may have given up.
+        let _ = answer.try_send(asked.is_responsive());
+    };
+    let wait = move || {
+        let is_stuck = match answered.recv_timeout(ANSWER) {
+            // A script may put the end off.
+            Ok(true) => false,
+            Ok(false) => !holds_within(END, || has_finished.load(Relaxed)),
+            Err(_) => !has_finished.load(Relaxed),
+        };
+        if is_stuck {
+            die(voice.unwrap_or(Voice::artery()), signal, "and a worker does not answer");
+        }
+    };
+    let spawn = |body: Box<dyn FnOnce() + Send>| {
+        // Without threads a second signal may do better.
+        let _ = std::thread::Builder::new().name("end".to_string()).spawn(body);
+    };
+    spawn(Box::new(ask));
+    spawn(Box::new(wait));
+}
+
+fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !holds() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    true
+}
+
+fn name(signal: i32) -> &'static str {
+    if signal == SIGINT { "SIGINT" } else { "SIGTERM" }
+}
+
 fn say_end(voice: Option<Voice>, signal: i32, is_stopping: bool) {
     let Some(voice) = voice else { return };
-    let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+    let name = name(signal);
     let what = match is_stopping {
         false => format!("stopping: {name} was received; a second signal ends the router at once"),
         true => format!("ending at once: {name} was received again"),

@@ -217,6 +217,7 @@ impl Control {
                 Ok(())
             }
             "stop" => {
+                self.note_end("the handler 'stop' was written");
                 self.request_stop();
                 Ok(())
             }

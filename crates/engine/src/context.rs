@@ -298,10 +298,12 @@ impl Context<'_> {
     }
     /// Asks the router to stop; its driver script, if it has one, decides.
     pub fn stop(&mut self) {
+        self.graph.control.note_stop_by(self.name());
         self.graph.control.request_stop();
     }
     /// Ends the run for good.
     pub fn end(&mut self) {
+        self.graph.control.note_driver_end(self.name());
         self.graph.control.end();
     }
     /// Makes this element the one that decides what happens when something asks the router to stop. Its task runs

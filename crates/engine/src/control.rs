@@ -116,7 +116,18 @@ pub(crate) struct Control {
     failed: AtomicBool,
     /// Whether whoever read what scripts print went away.
     unread: AtomicBool,
+    /// Why the run ends, or is asked to.
+    end_reason: Mutex<Option<EndReason>>,
     replacement: Mutex<Replacement>,
+}
+
+/// Why a run ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndReason {
+    /// In words, such as `SIGTERM was received`.
+    pub text: String,
+    /// The element that asked for it, or ended the run by itself.
+    pub element: Option<String>,
 }
 
 /// What happens to a configuration that is to replace the running one.
@@ -147,6 +158,7 @@ impl Control {
             output,
             failed: AtomicBool::new(false),
             unread: AtomicBool::new(false),
+            end_reason: Mutex::default(),
             replacement: Mutex::default(),
         })
     }
@@ -174,6 +186,32 @@ impl Control {
     pub(crate) fn end(&self) {
         self.ended.store(true, Release);
         self.ring();
+    }
+    /// Notes why the run is asked to end: the last request before the end counts.
+    pub(crate) fn note_end(&self, text: &str) {
+        if !self.has_ended() {
+            *self.reason() = Some(EndReason { text: text.to_owned(), element: None });
+        }
+    }
+    /// Notes that an element asks for the end.
+    pub(crate) fn note_stop_by(&self, name: &str) {
+        if !self.has_ended() {
+            let (text, element) = (format!("{name} asked for the end"), Some(name.to_owned()));
+            *self.reason() = Some(EndReason { text, element });
+        }
+    }
+    /// Notes that a driver ended the run, which is the reason if nobody has asked it to.
+    pub(crate) fn note_driver_end(&self, name: &str) {
+        if !self.has_ended() {
+            let text = format!("{name} ended the run");
+            self.reason().get_or_insert(EndReason { text, element: Some(name.to_owned()) });
+        }
+    }
+    pub(crate) fn end_reason(&self) -> Option<EndReason> {
+        self.reason().clone()
+    }
+    fn reason(&self) -> MutexGuard<'_, Option<EndReason>> {
+        self.end_reason.lock().unwrap_or_else(|e| e.into_inner())
     }
     pub(crate) fn set_drains(&self, drains: bool) {
         self.drains.store(drains, Release);
@@ -212,6 +250,7 @@ impl Control {
         // A request that is on its way to the driver is enough: a second one would cut its next wait short.
         let helpless = all && quiet() && !self.has_stop_requests();
         if helpless && self.driver().is_some() && !self.open.load(Acquire) {
+            self.note_end("nothing is left to do");
             self.request_stop();
         }
     }
@@ -275,6 +314,7 @@ impl Control {
         let unheard = error.kind() == ErrorKind::BrokenPipe && !self.open.load(Acquire);
         if unheard && self.output.is_abandoned() {
             self.unread.store(true, Release);
+            self.note_end("nobody reads what it prints");
             self.end();
         }
     }
@@ -287,6 +327,7 @@ impl Control {
         } else if !self.failed.swap(true, AcqRel) {
             self.say(&format!("standard output: {error}"));
         }
+        self.note_end("standard output can't be written");
         self.end();
     }
     /// Remembers that an element could not do its work.

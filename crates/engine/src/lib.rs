@@ -39,6 +39,7 @@ pub use bench::Bench;
 pub use class::{Arg, Class, Classes, Phase, Signals};
 pub use clock::Clock;
 pub use context::Context;
+pub use control::EndReason;
 pub use element::{Element, Simple, StartError};
 pub use events::Interest;
 pub use graph::Signal;

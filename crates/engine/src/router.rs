@@ -3,7 +3,7 @@ use crate::args::{ArgError, ArgWarning};
 use crate::building::{Built, Part};
 use crate::call::{reading, writing};
 use crate::class::{Class, Classes};
-use crate::control::{Command, Control};
+use crate::control::{Command, Control, EndReason};
 use crate::crew::Crew;
 use crate::element::StartError;
 use crate::graph::{Counts, Graph};
@@ -303,6 +303,14 @@ impl Handle {
     pub fn request_drained_stop(&self) {
         self.shared.control.set_drains(true);
         self.request_stop();
+    }
+    /// Notes why the router is asked to stop, or ended, by what follows.
+    pub fn note_end(&self, why: &str) {
+        self.shared.control.note_end(why);
+    }
+    /// Why the run has ended, or was asked to end last.
+    pub fn end_reason(&self) -> Option<EndReason> {
+        self.shared.control.end_reason()
     }
     /// Ends the run at once.
     pub fn end(&self) {

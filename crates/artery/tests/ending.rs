@@ -1,0 +1,127 @@
+//! How runs end: each end has a line that says why, and a signal ends a process whatever it does.
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{Folder, Router, artery};
+
+/// How long a process may take to end by a signal.
+const LIMIT: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(20);
+
+fn spawn(args: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Whether a process catches SIGTERM.
+fn catches_term(child: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_string();
+    u64::from_str_radix(&caught, 16).unwrap() & (1 << 14) != 0
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {SOON:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends SIGTERM; gives what the process said and by which signal it ended.
+fn terminate(mut child: Child) -> (String, Option<i32>) {
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let began = Instant::now();
+    let status = child.wait().unwrap();
+    assert!(began.elapsed() <= LIMIT, "{:?}", began.elapsed());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (said, status.signal())
+}
+
+#[test]
+fn a_run_says_after_what_time_and_why_it_ends() {
+    let folder = Folder::new();
+    let ends = |args: &[&str], end: &dyn Fn(&Router)| {
+        let router = Router::start(&folder.path("s"), args);
+        end(&router);
+        let outcome = router.finish();
+        assert_eq!(outcome.status, 0, "{outcome:?}");
+        let last = outcome.err.lines().last().unwrap_or_else(|| panic!("{outcome:?}")).to_string();
+        assert!(last.starts_with("artery: ended after ") && last.contains(" s: "), "{outcome:?}");
+        last.split(" s: ").nth(1).unwrap().to_string()
+    };
+    let idle = ["-e", "Idle -> Discard"];
+    assert_eq!(ends(&idle, &|router| router.signal(Signal::TERM)), "SIGTERM was received");
+    assert_eq!(ends(&idle, &|router| router.signal(Signal::INT)), "SIGINT was received");
+    let stop = |router: &Router| assert_eq!(router.call(&["stop", "--write"]).status, 0);
+    assert_eq!(ends(&idle, &stop), "the handler 'stop' was written");
+    let script =
+        ["-e", "Idle -> Discard; s :: Script(TYPE PASSIVE, write stop); main :: Script(pause, stop)"];
+    assert_eq!(ends(&script, &stop), "the handler 'stop' was written");
+    let outcome = artery(&["run", "-e", "main :: Script(wait 10ms, stop)"]);
+    assert!(
+        outcome.err.starts_with("artery: ended after ")
+            && outcome.err.ends_with(" s: main asked for the end\n"),
+        "{outcome:?}"
+    );
+    // Work that is done needs no line, unless it is for a program.
+    let done = "src :: InfiniteSource(LIMIT 3, STOP true) -> Discard";
+    assert_eq!(artery(&["run", "-e", done]).err, "");
+    let json = artery(&["run", "--log", "json", "-e", done]);
+    let line: serde_json::Value = serde_json::from_str(json.err.lines().last().unwrap()).unwrap();
+    assert_eq!((&line["event"], &line["reason"]), (&"ended".into(), &"src asked for the end".into()));
+    assert!(line["seconds"].as_str().unwrap().parse::<f64>().unwrap() >= 0.0);
+}
+
+/// Starts a script that says that it has begun, and waits until the process catches SIGTERM.
+fn with_script(script: &str) -> Child {
+    let text = format!("Idle -> Discard; Script(print \"ready\", {script})");
+    let mut child = spawn(&["run", "-e", &text]);
+    let mut out = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut out).unwrap();
+    until(|| catches_term(&child));
+    child
+}
+
+#[test]
+fn sigterm_ends_a_process_whose_script_loops_or_waits_for_a_pipe() {
+    let (said, signal) = terminate(with_script("label again, wait 0s, goto again"));
+    assert!(signal.is_none() && said.contains("SIGTERM was received"), "{said}");
+    let folder = Folder::new();
+    let pipe = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (said, signal) = terminate(with_script(&format!("print $(cat {pipe})")));
+    assert_eq!(signal, Some(15), "{said}");
+    assert!(said.ends_with("artery: ended: SIGTERM was received and a worker does not answer\n"), "{said}");
+}
+
+#[test]
+fn sigterm_ends_a_process_that_waits_for_its_configuration() {
+    let folder = Folder::new();
+    let pipe = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (log, expected) in
+        [("text", "artery: ended: SIGTERM was received before"), ("json", "\"event\":\"ended\"")]
+    {
+        let child = spawn(&["run", "--log", log, &pipe]);
+        until(|| catches_term(&child));
+        let (said, signal) = terminate(child);
+        assert!(signal == Some(15) && said.contains(expected), "{said}");
+    }
+    // The same while a running router reads it again.
+    let file = folder.file("r.click", "Idle -> Discard");
+    let router = Router::start(&folder.path("s"), &[&file]);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::rename(&pipe, &file).unwrap();
+    router.signal(Signal::HUP);
+    let began = Instant::now();
+    router.signal(Signal::TERM);
+    let outcome = router.finish();
+    assert!(outcome.status == 0 && began.elapsed() <= LIMIT, "{outcome:?}");
+    assert!(outcome.err.trim_end().ends_with(" s: SIGTERM was received"), "{outcome:?}");
+}
