@@ -323,7 +323,7 @@ impl Bench {
     /// Runs the element's task if it is scheduled.
     pub fn run_once(&mut self) -> bool {
         let turn = self.reader.turn();
-        self.graph.run_tasks(1, &turn) == 1
+        self.graph.run_tasks(1, std::time::Duration::MAX, &turn).tasks == 1
     }
     /// Lets time pass, running the task at each of its timers on the way.
     pub fn pass(&mut self, time: std::time::Duration) {

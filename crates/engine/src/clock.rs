@@ -72,6 +72,14 @@ impl Clock {
             }
         }
     }
+    /// What [`Clock::now`] said since it was last forgotten, if anybody asked; simulated time always.
+    #[inline]
+    pub(crate) fn last_read(&self) -> Option<Time> {
+        match self.source {
+            Source::Simulated(time) => Some(time),
+            Source::Real(_) => self.read,
+        }
+    }
     /// Lets the next [`Clock::now`] read the clock anew.
     #[inline]
     pub fn forget(&mut self) {

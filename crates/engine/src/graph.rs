@@ -19,7 +19,7 @@ use artery_packet::{BATCH, Batch, Pool};
 use artery_rcu::Turn;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What an element can tell others without being asked (Click's notifiers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +137,15 @@ pub struct Graph {
     /// Whether nothing new is taken in: elements without inputs do not run.
     pub(crate) is_draining: bool,
     inner_nanos: u64,
+}
+
+/// What [`Graph::run_tasks`] did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ran {
+    /// Tasks that ran.
+    pub(crate) tasks: usize,
+    /// Whether the time was up while others may have been ready.
+    pub(crate) out_of_time: bool,
 }
 
 impl Graph {
@@ -393,10 +402,14 @@ impl Graph {
         self.settle(0, turn);
     }
 
-    /// Runs up to `limit` scheduled tasks; returns how many ran.
-    pub(crate) fn run_tasks(&mut self, limit: usize, turn: &Turn<'_>) -> usize {
-        for ran in 0..limit {
-            let Some(task) = self.scheduler.next() else { return ran };
+    /// Runs up to `limit` scheduled tasks, and no more once they have taken `time`.
+    ///
+    /// Elements that receive ask for the time whenever they run, so the bound in time costs no further look at the
+    /// clock. A graph whose elements never ask is bound by `limit` alone.
+    pub(crate) fn run_tasks(&mut self, limit: usize, time: Duration, turn: &Turn<'_>) -> Ran {
+        let mut start = None;
+        for tasks in 0..limit {
+            let Some(task) = self.scheduler.next() else { return Ran { tasks, out_of_time: false } };
             if self.is_draining && self.nodes[task].inputs.is_empty() {
                 continue;
             }
@@ -405,8 +418,13 @@ impl Graph {
             if !worked {
                 self.scheduler.was_idle(task);
             }
+            if let Some(now) = self.clock.last_read()
+                && now.since(*start.get_or_insert(now)) >= time
+            {
+                return Ran { tasks: tasks + 1, out_of_time: true };
+            }
         }
-        limit
+        Ran { tasks: limit, out_of_time: false }
     }
 
     /// Changes a signal and schedules who listens when it becomes active.

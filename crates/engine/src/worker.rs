@@ -9,9 +9,12 @@ use artery_rcu::{Reader, Turn};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tasks that run in one turn.
+/// Most tasks that run in one turn.
 const TASKS: usize = 128;
-/// Turns of a busy worker between two looks at the files its elements watch.
+/// How long tasks may run in one turn, and so about how long what arrives by another file, from another worker or from
+/// control waits for a busy worker. A full batch takes a router about as long.
+const TURN: Duration = Duration::from_micros(100);
+/// Turns of a busy worker, none of which took that long, between two looks at the files its elements watch.
 const POLL_EVERY: u32 = 4;
 /// How long a router that ends may go on sending what it holds.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -45,7 +48,7 @@ impl Worker {
                 if !self.wait_awake(start) {
                     self.rest();
                 }
-                self.patience.learn(start.elapsed());
+                self.learn(start);
             }
         }
         if control.drains() {
@@ -86,14 +89,15 @@ impl Worker {
         }
         answer_stop_requests(graph);
         graph.take_in(&turn);
-        graph.run_tasks(TASKS, &turn);
+        let ran = graph.run_tasks(TASKS, TURN, &turn);
         if graph.scheduler.next_timer().is_some() {
             graph.clock.forget();
             let now = graph.clock.now();
             graph.scheduler.expire(now);
         }
         self.turns = self.turns.wrapping_add(1);
-        if self.turns.is_multiple_of(POLL_EVERY) && graph.watching.contains(&true) {
+        let is_due = ran.out_of_time || self.turns.is_multiple_of(POLL_EVERY);
+        if is_due && graph.watching.contains(&true) {
             look(graph);
         }
     }
@@ -101,19 +105,38 @@ impl Worker {
     /// Waits without sleeping, where that is likely to be enough or wanted; returns whether it was enough.
     fn wait_awake(&mut self, start: Instant) -> bool {
         let graph = &mut self.graph;
-        let awake = self.patience.awake(is_dormant(graph) && graph.incoming.is_empty());
+        let timer = next_timer_in(graph);
+        let awake = self.patience.awake(is_dormant(graph) && graph.incoming.is_empty(), timer);
         if awake.is_zero() || graph.clock.is_simulated() {
             return false;
         }
         self.reader.park();
-        while start.elapsed() < awake {
+        let mut last = Duration::ZERO;
+        loop {
             // The bell is heard as in sleep: it is rung for more than commands, such as requests to stop.
             if wait(graph, Some(Duration::ZERO)) || is_needed(graph) {
                 return true;
             }
-            std::hint::spin_loop();
+            let waited = start.elapsed();
+            if waited >= awake || !self.patience.goes_on(waited - last) {
+                return false;
+            }
+            if self.patience.yields(waited) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+            last = waited;
         }
-        false
+    }
+
+    /// Learns from a wait that began at `start`.
+    fn learn(&mut self, start: Instant) {
+        let graph = &self.graph;
+        let is_reached = graph.scheduler.has_ready()
+            || graph.incoming.iter().any(Receiver::has_packets)
+            || graph.control.has_command(graph.worker);
+        self.patience.learn(start.elapsed(), !is_reached);
     }
 
     /// Sleeps until a file, a timer or a command needs the worker; in simulated time jumps to the next timer.
@@ -126,8 +149,7 @@ impl Worker {
             return;
         }
         self.reader.park();
-        graph.clock.forget();
-        let limit = next.map(|time| time.since(graph.clock.now()));
+        let limit = next_timer_in(graph);
         let dormant = is_dormant(graph);
         let control = graph.control.clone();
         control.mailbox(graph.worker).set_asleep(true);
@@ -194,6 +216,13 @@ fn wait(graph: &mut Graph, limit: Option<Duration>) -> bool {
 /// Whether there is no timer and no file that could wake the worker.
 fn is_dormant(graph: &mut Graph) -> bool {
     graph.scheduler.next_timer().is_none() && !graph.watching.contains(&true)
+}
+
+/// How long it is until the next timer goes off, if there is one.
+fn next_timer_in(graph: &mut Graph) -> Option<Duration> {
+    let next = graph.scheduler.next_timer()?;
+    graph.clock.forget();
+    Some(next.since(graph.clock.now()))
 }
 
 /// Whether there is something to do in a turn.
