@@ -8,6 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::{build, ir, run, settings, task};
 
@@ -165,4 +166,63 @@ fn a_file_that_is_ready_ends_the_awake_wait() {
         Router::build(&ir, &processing, CLASSES, awake(1)).unwrap_or_else(|wrong| panic!("{wrong:?}"));
     router.start().wait().unwrap();
     assert!((Duration::from_millis(19)..SOON).contains(&start.elapsed()), "{:?}", start.elapsed());
+}
+
+/// What `Overworked` makes ready, and `Late` waits for.
+static BESIDE: LazyLock<(UnixStream, UnixStream)> = LazyLock::new(|| {
+    let (near, far) = UnixStream::pair().unwrap();
+    far.set_nonblocking(true).unwrap();
+    (near, far)
+});
+/// Runs of `Overworked` since the file was ready, and up to when `Late` was served.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// Overworked: always has something to do, which takes it 50 µs each time.
+static OVERWORKED: Class = Class {
+    name: "Overworked",
+    ports: "0/0",
+    build: |_| {
+        task(|cx| {
+            if RUNS.fetch_add(1, Ordering::Relaxed) == 0 {
+                (&BESIDE.0).write_all(&[0]).unwrap();
+            }
+            cx.now();
+            std::thread::sleep(Duration::from_micros(50));
+            cx.schedule();
+            true
+        })
+    },
+    ..Class::DEFAULT
+};
+
+/// Late: asks to stop once its file is ready, and says how often the other ran meanwhile.
+static LATE: Class = Class { name: "Late", ports: "0/0", build: |_| Ok(Box::new(Late)), ..Class::DEFAULT };
+struct Late;
+impl Element for Late {
+    fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        cx.watch(BESIDE.1.as_fd(), Interest::Readable);
+        Ok(())
+    }
+    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+        if (&BESIDE.1).read(&mut [0; 1]).is_ok() {
+            cx.stop();
+        }
+        true
+    }
+}
+
+#[test]
+fn a_file_does_not_wait_until_a_busy_worker_has_run_hundreds_of_tasks() {
+    static CLASSES: Classes = Classes(&[&OVERWORKED, &LATE]);
+    let mut sources = Sources::default();
+    let file = sources.add("test", "Overworked; Late");
+    let (ir, _) = compile(&mut sources, file, &Options::default(), &CLASSES);
+    let (processing, _) = check(&ir, &CLASSES);
+    let router =
+        Router::build(&ir, &processing, CLASSES, settings()).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    router.start().wait().unwrap();
+    // A turn ends after 100 µs; 512 runs passed before a file was looked at when only runs were counted.
+    let runs = RUNS.load(Ordering::Relaxed);
+    assert!(runs < 64, "{runs}");
 }

@@ -10,6 +10,7 @@ pub mod fib;
 pub mod flows;
 pub mod forward;
 pub mod fpm;
+pub mod latency;
 pub mod machine;
 pub mod perf;
 pub mod program;

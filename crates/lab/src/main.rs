@@ -3,8 +3,8 @@
 
 use artery_lab::results::{Delivery, Manner};
 use artery_lab::{
-    adopt, demo, engine_bench, fib, flows, forward, fpm, refuse, seed0, seed1, seed2, seed3, seed4, seeds,
-    vm, voice, wire,
+    adopt, demo, engine_bench, fib, flows, forward, fpm, latency, refuse, seed0, seed1, seed2, seed3, seed4,
+    seeds, vm, voice, wire,
 };
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -26,6 +26,7 @@ const EXAMPLES: &str = "Examples:
   artery-bench flows --quick                   what a table of flows costs, and which flows move when servers change
   artery-bench forward --quick                 what forwarding costs from port to port, in memory
   artery-bench fpm routes.fpm --record         a stream of 1,000,000 routes as zebra sends them; without --record, play it
+  artery-bench latency --quick                 as root: how long frames take through us, the kernel and testpmd
   artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
   artery-bench seed1 --quick                   as root: the experiment of 2021, a switch and the bridge before it
   artery-bench seed2 --quick                   the experiment of 2009: routes and neighbors in one table or two
@@ -78,6 +79,8 @@ enum Command {
     Flows(flows::Options),
     /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
     Forward(forward::Options),
+    /// How long frames take through us, the kernel and testpmd, at parts of what each forwards without loss; as root
+    Latency(latency::Options),
     /// Record a stream of routes as FRR's zebra sends them by FPM, or play it and say
     /// when the last one forwards
     Fpm(fpm::Options),
@@ -145,6 +148,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Flows(options) => flows::run(&options),
         Command::Forward(options) => forward::run(&options),
         Command::Fpm(options) => fpm::run(&options),
+        Command::Latency(options) => latency::run(&options),
         Command::ForwardRun(case) => forward::serve(&case),
         Command::Seed0(options) => seed0::run(&options),
         Command::Seed1(delivery) => seed1::run(&delivery),

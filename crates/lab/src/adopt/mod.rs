@@ -7,7 +7,7 @@
 //! sends, from which the same without it is subtracted.
 
 mod bed;
-mod programs;
+pub(crate) mod programs;
 mod report;
 
 pub use crate::results::OnFeed as Options;

@@ -48,6 +48,17 @@ impl Storage for Shared {
     }
 }
 
+/// So many words, zero at first, and the array by which a program has them.
+pub(crate) fn shared_words(
+    name: &'static str,
+    count: usize,
+) -> io::Result<(artery_table::Words<AtomicU64>, Array)> {
+    let storage = Shared::default();
+    let words = artery_table::Words::new(&storage, name, count)?;
+    let array = storage.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((words, array.expect("the words are in it")))
+}
+
 /// Frames of one flow each, to many destinations, one after the other, again and again.
 pub(super) struct Frames {
     frame: Vec<u8>,
@@ -66,19 +77,17 @@ impl Frames {
     pub(super) fn new(to: EtherAddr, source: IpAddr, destinations: &[IpAddr]) -> io::Result<Frames> {
         let count = destinations.len();
         assert!(count.is_power_of_two(), "a program counts them with a mask");
-        let storage = Shared::default();
-        let words = artery_table::Words::<AtomicU64>::new(&storage, "destinations", count * ENTRY)?;
+        let (words, entries) = shared_words("destinations", count * ENTRY)?;
         for (number, destination) in destinations.iter().enumerate() {
             let entry = entry(&frame(to, source, *destination));
             entry.iter().zip(&words[number * ENTRY..]).for_each(|(new, word)| {
                 word.store(*new, Ordering::Relaxed);
             });
         }
-        let entries = storage.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(Frames {
             frame: frame(to, source, destinations[0]),
             is_ipv6: source.is_ipv6(),
-            entries: entries.expect("the words are in it"),
+            entries,
             next: Words::new()?,
             count,
         })

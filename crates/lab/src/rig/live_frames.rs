@@ -21,12 +21,17 @@ const BPF_FUNC_REDIRECT: i32 = 23;
 
 /// Bytes of headers that are restored: Ethernet, IPv4 and UDP, in whole words.
 const RESTORED: usize = 44;
+/// Bytes that a frame must have for all that is written into it.
+const WRITTEN: i32 = STAMP as i32 + 8;
 /// Frames that the kernel handles at once.
 const BATCH: u32 = 64;
 /// Parts of a nanosecond that due times are counted in, as a power of two.
 const FRACTION: u32 = 8;
 /// What a sender that lost its processor may catch up with: no wire sends the rest in a heap later.
 const LATE_NS: i32 = 50_000;
+/// Where a frame that is stamped says when it was sent: 8 bytes, nanoseconds of the monotonic clock as the machine has
+/// its bytes.
+pub const STAMP: usize = 48;
 /// XDP_DROP.
 const DROP: i32 = 1;
 
@@ -66,6 +71,15 @@ impl LiveFrames {
     /// Prepares a frame of 60 bytes or more, from its link header on, to be sent by the interface of this number in the
     /// namespace of this thread.
     pub fn new(interface: u32, frame: &[u8]) -> io::Result<LiveFrames> {
+        LiveFrames::of(interface, frame, false)
+    }
+
+    /// The same, and each frame says at [`STAMP`] when it was sent. A checksum over that would be wrong.
+    pub fn stamped(interface: u32, frame: &[u8]) -> io::Result<LiveFrames> {
+        LiveFrames::of(interface, frame, true)
+    }
+
+    fn of(interface: u32, frame: &[u8], is_stamped: bool) -> io::Result<LiveFrames> {
         if frame.len() < 60 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -73,7 +87,7 @@ impl LiveFrames {
             ));
         }
         let state = Words::new()?;
-        let program = bpf::load(Hook::XDP, &program(interface, frame, state.descriptor()))?;
+        let program = bpf::load(Hook::XDP, &program(interface, frame, is_stamped, state.descriptor()))?;
         Ok(LiveFrames { program, state, frame: frame.to_vec() })
     }
 
@@ -93,8 +107,8 @@ impl LiveFrames {
     }
 }
 
-/// Unless no frame is due: counts it, restores its headers, and redirects it to the interface.
-fn program(interface: u32, frame: &[u8], state: i32) -> Vec<Instruction> {
+/// Unless no frame is due: counts it, restores its headers, stamps it if wanted, and redirects it to the interface.
+fn program(interface: u32, frame: &[u8], is_stamped: bool, state: i32) -> Vec<Instruction> {
     let words = frame[..RESTORED].chunks_exact(4);
     let words = words.map(|word| i32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
     let stores = words.enumerate().map(|(n, word)| instruction(0x62, 2, 0, 4 * n as i16, word));
@@ -104,11 +118,12 @@ fn program(interface: u32, frame: &[u8], state: i32) -> Vec<Instruction> {
         instruction(0x61, 2, 6, 0, 0),                     // r2 = where it begins
         instruction(0x61, 3, 6, 4, 0),                     // r3 = where it ends
         instruction(0xbf, 4, 2, 0, 0),                     // r4 = r2
-        instruction(0x07, 4, 0, 0, RESTORED as i32),       // r4 += RESTORED
+        instruction(0x07, 4, 0, 0, WRITTEN),               // r4 += WRITTEN
         instruction(0x2d, 4, 3, 0, 0),                     // if r4 > r3 go to the end
         instruction(0x85, 0, 0, 0, BPF_FUNC_KTIME_GET_NS), // r0 = now
         instruction(0x18, 8, BPF_PSEUDO_MAP_VALUE, 0, state), // r8 = the state
         instruction(0, 0, 0, 0, 0),
+        instruction(0xbf, 9, 0, 0, 0),                      // r9 = r0
         instruction(0x79, 1, 8, 16, 0),                     // r1 = its end
         instruction(0x55, 1, 0, 3, 0),                      // if r1 == 0
         instruction(0x79, 1, 8, 32, 0),                     //   r1 = its time
@@ -130,10 +145,12 @@ fn program(interface: u32, frame: &[u8], state: i32) -> Vec<Instruction> {
         instruction(0x61, 2, 6, 0, 0),                      // r2 = where the frame begins
         instruction(0x61, 3, 6, 4, 0),                      // r3 = where it ends
         instruction(0xbf, 4, 2, 0, 0),                      // r4 = r2
-        instruction(0x07, 4, 0, 0, RESTORED as i32),        // r4 += RESTORED
+        instruction(0x07, 4, 0, 0, WRITTEN),                // r4 += WRITTEN
         instruction(0x2d, 4, 3, 0, 0),                      // if r4 > r3 go to the end
     ];
     program.extend(stores);
+    // *(r2 + STAMP) = r9
+    program.extend(is_stamped.then(|| instruction(0x7b, 2, 9, STAMP as i16, 0)));
     program.extend([
         instruction(0xb7, 1, 0, 0, interface as i32),  // r1 = interface
         instruction(0xb7, 2, 0, 0, 0),                 // r2 = no flags
@@ -169,7 +186,7 @@ mod tests {
     #[test]
     fn headers_are_restored_in_whole_words_and_all_jumps_lead_to_the_drop() {
         let frame: Vec<u8> = (0..60).collect();
-        let program = program(7, &frame, 3);
+        let program = program(7, &frame, false, 3);
         let stores: Vec<&Instruction> = program.iter().filter(|one| one[0] == 0x62).collect();
         assert_eq!(stores.len(), RESTORED / 4);
         assert_eq!(stores[1][4..], frame[4..8]);
@@ -177,8 +194,9 @@ mod tests {
         let jumps = program.iter().enumerate().filter(|(_, one)| matches!(one[0], 0x2d | 0x3d));
         let ends: Vec<usize> = jumps.map(|(at, one)| at + 1 + offset(one)).collect();
         let drop = program.len() - 2;
-        assert_eq!(ends, [drop, drop, drop, 21, drop]);
+        assert_eq!(ends, [drop, drop, drop, 22, drop]);
         assert_eq!(program[drop], instruction(0xb7, 0, 0, 0, DROP));
+        assert_eq!(super::program(7, &frame, true, 3).len(), program.len() + 1, "the stamp");
     }
 
     #[test]

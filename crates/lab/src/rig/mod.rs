@@ -57,7 +57,7 @@ pub use host::{Counters, Host, Neighbor};
 pub use iperf3::Throughput;
 pub use line::Line;
 pub use link::{Link, Switch};
-pub use live_frames::LiveFrames;
+pub use live_frames::{LiveFrames, STAMP};
 pub use ping::{PingReport, RoundTrip};
 pub use process::Process;
 pub use rustix::process::Signal;

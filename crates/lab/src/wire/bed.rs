@@ -45,6 +45,8 @@ pub(crate) struct Bed {
     /// What frames from `a` to `b` are addressed to.
     next_hop: String,
     this: PathBuf,
+    /// Whether frames of the generator say when they were sent.
+    pub(crate) is_stamped: bool,
 }
 
 impl Bed {
@@ -144,6 +146,7 @@ impl Bed {
         let command = command.args(["--source", self.source, "--target", self.target]);
         let command = command.args(["--macs", &self.a.mac("eth0")?, &self.next_hop]);
         let command = command.args(["--milliseconds", &milliseconds]);
+        let command = if self.is_stamped { command.arg("--stamped") } else { command };
         Ok(match rate {
             Some(rate) => command.args(["--rate", &rate.to_string()]),
             None => command,
@@ -165,7 +168,7 @@ impl Bed {
     }
 
     /// Pings `b` from `a`.
-    pub(super) fn ping(&self, count: u16, interval: Duration) -> Result<Replies> {
+    pub(crate) fn ping(&self, count: u16, interval: Duration) -> Result<Replies> {
         let (count, microseconds) = (count.to_string(), interval.as_micros().to_string());
         let command = self.a.command(BEFORE_ALL).args(["taskset", "-c", &ENDS.to_string()]).arg(&self.this);
         let command = command.args([SUBCOMMAND, "ping", "--target", self.target, "--count", &count]);
@@ -189,6 +192,7 @@ fn routed(rig: &Rig) -> Result<Bed> {
         target: "10.0.2.2",
         next_hop: String::new(),
         this: this()?,
+        is_stamped: false,
     })
 }
 
@@ -209,7 +213,7 @@ fn direct(rig: &Rig) -> Result<Bed> {
 fn unjoined(rig: &Rig) -> Result<Bed> {
     let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
     let (source, target) = ("10.0.1.2", "10.0.1.3");
-    Ok(Bed { a, r, b, source, target, next_hop: String::new(), this: this()? })
+    Ok(Bed { a, r, b, source, target, next_hop: String::new(), this: this()?, is_stamped: false })
 }
 
 fn addressed(bed: Bed) -> Result<Bed> {

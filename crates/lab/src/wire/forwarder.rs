@@ -7,6 +7,7 @@ use crate::conf::ROUTER;
 use crate::engine_bench::HugePages;
 use crate::program;
 use crate::rig::{Command, Process, Result, RigError, Signal};
+use std::path::Path;
 use std::time::Duration;
 
 /// Both directions of a wire, by a way to the interfaces.
@@ -25,7 +26,7 @@ const AHEAD: [&str; 3] = ["nice", "-n", "-19"];
 
 /// What forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Forwarder {
+pub(crate) enum Forwarder {
     Bare,
     Cable(Method),
     Router(Method),
@@ -36,7 +37,7 @@ pub(super) enum Forwarder {
 
 /// The way of a user-space program to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
+pub(crate) enum Method {
     Linux,
     Xdp,
 }
@@ -44,7 +45,7 @@ pub(super) enum Method {
 use Method::{Linux, Xdp};
 
 /// All of them, in the order of the report.
-pub(super) const ALL: [Forwarder; 10] = [
+pub(crate) const ALL: [Forwarder; 10] = [
     Forwarder::Bare,
     Forwarder::Cable(Linux),
     Forwarder::Cable(Xdp),
@@ -58,7 +59,7 @@ pub(super) const ALL: [Forwarder; 10] = [
 ];
 
 /// A forwarder at work; it ends when this is dropped.
-pub(super) struct Running {
+pub(crate) struct Running {
     process: Option<Process>,
     /// Whether the kernel forwards on the forwarder's processor.
     steered: bool,
@@ -66,7 +67,7 @@ pub(super) struct Running {
 }
 
 impl Forwarder {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Forwarder::Bare => "bare",
             Forwarder::Cable(Linux) => "cable",
@@ -81,7 +82,7 @@ impl Forwarder {
         }
     }
 
-    pub(super) fn what(self) -> String {
+    pub(crate) fn what(self) -> String {
         let by = |method| if method == Linux { "AF_PACKET" } else { "AF_XDP" };
         match self {
             Forwarder::Bare => "a loop over our AF_PACKET ring and sendmmsg, without a graph".into(),
@@ -103,11 +104,11 @@ impl Forwarder {
     }
 
     /// The processor that it forwards on.
-    pub(super) fn processor(self) -> usize {
+    pub(crate) fn processor(self) -> usize {
         if self == (Forwarder::Kernel { steered: false }) { ENDS } else { FORWARDER }
     }
 
-    pub(super) fn shape(self) -> Shape {
+    pub(crate) fn shape(self) -> Shape {
         match self {
             Forwarder::Router(_) | Forwarder::RouterAwake | Forwarder::Kernel { .. } => Shape::Routed,
             _ => Shape::Wired,
@@ -115,7 +116,12 @@ impl Forwarder {
     }
 
     /// Starts it and waits until it forwards.
-    pub(super) fn start(self, bed: &Bed) -> Result<Running> {
+    pub(crate) fn start(self, bed: &Bed) -> Result<Running> {
+        self.start_by(&program::artery()?, bed)
+    }
+
+    /// The same, by a build of `artery` of the caller's choice where it is one that runs that.
+    pub(crate) fn start_by(self, program: &Path, bed: &Bed) -> Result<Running> {
         let mut running = Running { process: None, steered: false, _pages: None };
         match self {
             Forwarder::Kernel { steered } => {
@@ -129,10 +135,14 @@ impl Forwarder {
                 let command = pinned(bed).arg(program_path(program::this())?).args([SUBCOMMAND, "bare"]);
                 running.process = Some(begun(command, BEGINS, PATIENCE)?);
             }
-            Forwarder::Cable(method) => running.process = Some(artery(bed, &by(CABLE, method), &[])?),
-            Forwarder::Router(method) => running.process = Some(artery(bed, &routing_by(method), &[])?),
+            Forwarder::Cable(method) => {
+                running.process = Some(artery(program, bed, &by(CABLE, method), &[])?)
+            }
+            Forwarder::Router(method) => {
+                running.process = Some(artery(program, bed, &routing_by(method), &[])?)
+            }
             Forwarder::RouterAwake => {
-                running.process = Some(artery(bed, &routing_by(Linux), &["--awake", LONG_AWAKE])?);
+                running.process = Some(artery(program, bed, &routing_by(Linux), &["--awake", LONG_AWAKE])?);
             }
             Forwarder::Testpmd(method) => {
                 running._pages = Some(HugePages::at_least(PAGES).ok_or_else(|| {
@@ -154,7 +164,7 @@ impl Forwarder {
 
 impl Running {
     /// Whose processor time is the forwarder's; nobody's where it works in the name of whoever sends.
-    pub(super) fn account(&self) -> Option<Account> {
+    pub(crate) fn account(&self) -> Option<Account> {
         match &self.process {
             Some(process) => Some(Account::Process(process.id())),
             None => self.steered.then_some(Account::Processor),
@@ -162,13 +172,13 @@ impl Running {
     }
 
     /// An error if it has ended.
-    pub(super) fn must_live(&mut self) -> Result<()> {
+    pub(crate) fn must_live(&mut self) -> Result<()> {
         let Some(process) = &mut self.process else { return Ok(()) };
         if process.is_running() { Ok(()) } else { Err(RigError::Failed(process.failure())) }
     }
 
     /// Ends it as it wants to be ended, so that it gives back what it holds.
-    pub(super) fn end(mut self) -> Result<()> {
+    pub(crate) fn end(mut self) -> Result<()> {
         if let Some(process) = &mut self.process {
             process.signal(Signal::INT);
             if process.wait(PATIENCE).is_err() {
@@ -224,8 +234,8 @@ fn begun(command: Command, sign: &str, limit: Duration) -> Result<Process> {
 }
 
 /// Runs a configuration; it is written once everything has started.
-fn artery(bed: &Bed, text: &str, options: &[&str]) -> Result<Process> {
-    let command = pinned(bed).arg(program::artery()?).args(["run", "-o", "-", "-e", text]);
+fn artery(program: &Path, bed: &Bed, text: &str, options: &[&str]) -> Result<Process> {
+    let command = pinned(bed).arg(program).args(["run", "-o", "-", "-e", text]);
     begun(command.args(options), ";\n", PATIENCE)
 }
 

@@ -5,9 +5,9 @@
 //! half and nine tenths of that. What can't be measured here is said, with the reason.
 
 pub(crate) mod bed;
-mod forwarder;
+pub(crate) mod forwarder;
 mod memory;
-mod part;
+pub(crate) mod part;
 pub(crate) mod processor;
 mod report;
 pub(crate) mod search;

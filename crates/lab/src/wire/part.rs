@@ -12,6 +12,7 @@ use clap::Subcommand;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, sockopt};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,9 +24,11 @@ pub const SUBCOMMAND: &str = "wire-part";
 /// What the generator says when it begins.
 pub(super) const BEGINS: &str = "begins";
 /// The port that frames are sent to, and where they end.
-pub(super) const PORT: u16 = 9;
+pub(crate) const PORT: u16 = 9;
 /// Frames of the bare loop, common and big, as many as a router has.
 const FRAMES: (usize, usize) = (16384, 1024);
+/// Where the checksum of UDP is in a frame; 0 stands for none.
+const UDP_CHECKSUM: std::ops::Range<usize> = 40..42;
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -49,6 +52,9 @@ pub enum Part {
         /// For how long
         #[arg(long)]
         milliseconds: u64,
+        /// Let each frame say when it was sent, and have no checksum of UDP
+        #[arg(long)]
+        stamped: bool,
     },
     /// Forward between eth0 and eth1 with nothing in between, until SIGTERM
     Bare,
@@ -75,19 +81,23 @@ pub(super) struct Sent {
 
 /// What a prober tells.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Replies {
-    pub(super) lost: u64,
-    pub(super) p50_ns: u64,
-    pub(super) p99_ns: u64,
-    pub(super) p999_ns: u64,
+pub(crate) struct Replies {
+    pub(crate) lost: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) p999_ns: u64,
 }
 
 /// Carries out a part.
 pub fn run(part: &Part) -> anyhow::Result<()> {
     match part {
-        Part::Generate { source, target, macs, rate, milliseconds } => {
-            let frame = frame(*source, *target, macs)?;
-            generate(&frame, *rate, Duration::from_millis(*milliseconds))
+        Part::Generate { source, target, macs, rate, milliseconds, stamped } => {
+            let mut frame = frame(*source, *target, macs)?;
+            let make = if *stamped { LiveFrames::stamped } else { LiveFrames::new };
+            if *stamped {
+                frame[UDP_CHECKSUM].fill(0);
+            }
+            generate(&frame, make, *rate, Duration::from_millis(*milliseconds))
         }
         Part::Bare => bare(),
         Part::Ping { target, count, microseconds } => {
@@ -110,11 +120,15 @@ fn frame(source: Ipv4Addr, target: Ipv4Addr, macs: &[String]) -> anyhow::Result<
     Ok(ether(to.as_str(), from.as_str()).ip4(ip).bytes())
 }
 
-fn generate(frame: &[u8], rate: Option<f64>, time: Duration) -> anyhow::Result<()> {
+fn generate(
+    frame: &[u8],
+    make: fn(u32, &[u8]) -> io::Result<LiveFrames>,
+    rate: Option<f64>,
+    time: Duration,
+) -> anyhow::Result<()> {
     pin(ENDS);
     let index = fs::read_to_string("/sys/class/net/eth0/ifindex").context("there is no eth0")?;
-    let frames =
-        LiveFrames::new(index.trim().parse()?, frame).context("can't have the kernel send frames")?;
+    let frames = make(index.trim().parse()?, frame).context("can't have the kernel send frames")?;
     told_to_end()?;
     print(BEGINS)?;
     let (sent, took) = frames.send(rate, time).context("the kernel does not send frames")?;
