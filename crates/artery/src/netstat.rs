@@ -4,7 +4,7 @@ use crate::control_socket::Client;
 use crate::route::bsd_table::{self, Family};
 use crate::voice::{Reader, print, print_on};
 use anyhow::{Context as _, anyhow};
-use artery_device::Traffic;
+use artery_device::{Delays, Traffic};
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
@@ -72,9 +72,12 @@ pub(crate) struct Port {
     address: String,
     pub(crate) received: Traffic,
     pub(crate) sent: Traffic,
+    /// How long what was received had waited; nothing where the router does not say.
+    pub(crate) delays: Delays,
 }
 
-fn ports(client: &mut Client) -> anyhow::Result<Vec<Port>> {
+/// What a running router tells of its ports.
+pub(crate) fn ports(client: &mut Client) -> anyhow::Result<Vec<Port>> {
     parse(&client.read("ports")?).context("the router's list of ports makes no sense")
 }
 
@@ -99,9 +102,19 @@ pub(crate) fn parse(text: &str) -> Option<Vec<Port>> {
             address: value("address")?.to_string(),
             received: traffic("in")?,
             sent: traffic("out")?,
+            delays: value("in_delays").and_then(counts).map_or(Delays::default(), |counts| Delays {
+                counts,
+                sum: number("in_delay_us").unwrap_or(0),
+            }),
         })
     };
     lines.map(port).collect()
+}
+
+/// Numbers with commas between, as many as there are bounds and one more.
+fn counts<const N: usize>(text: &str) -> Option<[u64; N]> {
+    let counts: Option<Vec<u64>> = text.split(',').map(|count| count.parse().ok()).collect();
+    counts?.try_into().ok()
 }
 
 fn find<'a>(ports: &'a [Port], name: &str) -> anyhow::Result<&'a Port> {
@@ -280,6 +293,19 @@ enp0s31f6\t9000\t02:00:00:00:00:02\tl2\t4108\t4206592\t0\t4107\t600\t0
         assert_eq!(first, expected);
         let second = watch.row(&later()).unwrap();
         assert_eq!(second, "     100     2        0     0     0       100     2        7     0     0\n");
+    }
+
+    #[test]
+    fn delays_are_read_where_the_router_tells_them() {
+        assert_eq!(parse(LIST).unwrap()[0].delays, Delays::default());
+        let list = "port\tmtu\taddress\tin_packets\tin_bytes\tin_errors\tout_packets\tout_bytes\tout_errors\t\
+                    in_delays\tin_delay_us\nem0\t-\t-\t1\t60\t0\t0\t0\t0\t";
+        let told = format!("{list}0,1,2,0,0,0,0,0,0,0,0,0,0,3\t400\n");
+        let delays = parse(&told).unwrap()[0].delays;
+        assert_eq!((delays.total(), delays.counts[13], delays.sum), (6, 3, 400));
+        for wrong in ["", "1,2", "x,1,2,0,0,0,0,0,0,0,0,0,0,3"] {
+            assert_eq!(parse(&format!("{list}{wrong}\t400\n")).unwrap()[0].delays, Delays::default());
+        }
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! `artery top`: what a running `artery adopt` forwards past the kernel, and what it leaves to it.
+//! `artery top`: what a running `artery adopt` forwards past the kernel, and what it leaves to it; or what goes through
+//! the ports of a router, and how long it waits there.
+mod router;
 mod screen;
 mod view;
 
@@ -20,7 +22,10 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 Rates are packets and bits per second. IN and OUT are what was forwarded past the kernel; KERNEL is what came by a port and
 was left to it, for the reasons below. IF IN and IF OUT are the kernel's own counters of the interface, as 'ip -s link'
-shows them: whether they hold what went past the kernel depends on the path and the driver. Without -u and -p the program
+shows them: whether they hold what went past the kernel depends on the path and the driver.
+
+Of a router (artery run, artery router, artery up) each port is shown. WAIT P50 and WAIT P99: so long at most the oldest
+frame of a received batch had waited in the kernel's queue, in half and in 99 of 100 batches; packet sockets only. Without -u and -p the program
 is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
@@ -37,24 +42,51 @@ pub(crate) struct TopOptions {
 
 /// Shows it once, or again and again.
 pub(crate) fn command(options: &TopOptions) -> anyhow::Result<u8> {
-    let mut source = Source(Client::connect(&options.reach)?);
-    let before = source.status()?;
+    let mut source = Source::new(Client::connect(&options.reach)?);
+    let before = source.state()?;
     if options.once || !std::io::stdout().is_terminal() {
         std::thread::sleep(options.every.every);
-        return print(&View::new(&before, &source.status()?).text()).map(|()| 0);
+        return print(&source.state()?.since(&before).text()).map(|()| 0);
     }
     screen::show(source, before, options.every.every).map(|()| 0)
 }
 
+/// What is shown at some time.
+enum State {
+    Adopt(Box<Status>),
+    Router(router::Ports),
+}
+
+impl State {
+    /// What happened since an earlier state of the same program.
+    fn since(&self, before: &State) -> View {
+        match (before, self) {
+            (State::Adopt(before), State::Adopt(now)) => View::new(before, now),
+            (State::Router(before), State::Router(now)) => now.since(before),
+            _ => unreachable!("a source tells of one program"),
+        }
+    }
+}
+
 /// Where what is shown comes from.
-struct Source(Client);
+struct Source {
+    client: Client,
+    /// Whether it is a router of elements.
+    is_router: bool,
+}
 
 impl Source {
-    fn status(&mut self) -> anyhow::Result<Status> {
-        let text = self.0.read("state").context(
-            "this is no 'artery adopt'; 'artery netstat' and 'artery show' look into a router of elements",
-        )?;
-        serde_json::from_str(&text)
-            .context("what it tells of itself makes no sense: is it of another version?")
+    fn new(mut client: Client) -> Source {
+        let is_router = client.read("state").is_err();
+        Source { client, is_router }
+    }
+
+    fn state(&mut self) -> anyhow::Result<State> {
+        if self.is_router {
+            return router::Ports::of(&mut self.client).map(State::Router);
+        }
+        let text = self.client.read("state")?;
+        let status = serde_json::from_str(&text);
+        status.map(State::Adopt).context("what it tells of itself makes no sense: is it of another version?")
     }
 }

@@ -209,7 +209,6 @@ fn wrong_usage_is_status_2_and_wrong_input_status_1() {
         &["run", "--workers", "0", "-e", "Idle"],
         &["run", "--workers", "2", "--simtime", "-e", "Idle"],
         &["run", "--stats=-1", "-e", "Idle"],
-        &["run", "--awake", "-e", "Idle"],
         &["run", "--device", "eth0", "-e", "Idle"],
         &["run", "-p", "x", "-e", "Idle"],
         &["run", "A=1", "A=2", "-e", "Idle"],
@@ -415,6 +414,8 @@ fn the_time_to_wait_awake_has_units_and_a_wrong_one_is_refused_with_a_remedy() {
         let outcome = run(value);
         assert!(outcome.status == 0 && outcome.err.is_empty(), "{value}: {outcome:?}");
     }
+    let never_asleep = artery(&["run", "--awake", "-e", "Script(wait 1ms, stop)"]);
+    assert!(never_asleep.status == 0 && never_asleep.err.is_empty(), "{never_asleep:?}");
     for value in ["long", "20x", "-1", ""] {
         let outcome = run(value);
         let remedy = "write a time, such as 5 (seconds), 0.5 or 200ms";

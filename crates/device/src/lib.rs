@@ -12,6 +12,7 @@ mod af_packet;
 #[allow(unsafe_code)]
 pub mod bpf;
 mod default_routes;
+mod delay;
 mod driver;
 mod error;
 mod ethtool;
@@ -49,6 +50,7 @@ mod xdp;
 
 pub use af_packet::{AfPacketRx, AfPacketTx};
 pub use default_routes::default_route_interfaces;
+pub use delay::{DELAY_BOUNDS, Delays};
 pub use driver::{Channels, channels, strips_tags};
 pub use error::{Damage, DeviceError, Half, show_verifier};
 pub use ethtool::joining_offload;

@@ -6,7 +6,7 @@ use crate::link::Link;
 use crate::tap::TapDevice;
 use crate::traffic::{Totals, Traffic};
 use crate::{
-    DeviceError, Half, Interface, MemoryPort, RxQueue, RxSettings, TapSettings, TxQueue, TxSettings,
+    Delays, DeviceError, Half, Interface, MemoryPort, RxQueue, RxSettings, TapSettings, TxQueue, TxSettings,
 };
 use artery_packet::Pool;
 use std::collections::HashMap;
@@ -336,6 +336,10 @@ impl Port {
     /// What it has sent since it was opened, by all queues and for all graphs.
     pub fn sent(&self) -> Traffic {
         self.sent.sum()
+    }
+    /// How long what it received had waited, where the kernel says that: by packet sockets.
+    pub fn receive_delays(&self) -> Delays {
+        self.received.delays()
     }
     /// Counts packets that should have been sent by it and never came to a queue.
     pub fn count_unsent(&self, packets: u64) {

@@ -3,6 +3,7 @@ use crate::{DeviceError, Losses};
 use artery_packet::{Batch, PacketType, Pool};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a receive queue has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +77,11 @@ pub trait RxQueue: Send {
     }
     /// Tells other threads what the kernel dropped (`ring_full`), where that can be asked for beside the queue.
     fn losses(&self) -> Option<Arc<dyn Losses>> {
+        None
+    }
+    /// For how long the oldest of the packets that the last [`RxQueue::receive`] gave had waited in the queue. None where
+    /// it gave none, or the kernel does not say when they came. A step of the machine's time of day shows in it once.
+    fn waited(&self) -> Option<Duration> {
         None
     }
     /// Says whether packets are received without a look at their bytes, which takes them all for this host's. A queue

@@ -3,12 +3,14 @@
 //! A queue counts for itself. The port wraps it in one that publishes these counts after every batch: the only place
 //! where it is done, whatever becomes of the packets. A port's counters are the sums of its queues', of those it had
 //! before as well.
+use crate::delay::{DelayCounts, Delays};
 use crate::{DeviceError, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_packet::{Batch, Pool};
 use std::ops::{Add, Sub};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What went one way through a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +82,8 @@ impl Tally {
 pub(crate) struct Totals {
     queues: Mutex<Vec<Arc<Tally>>>,
     losses: Mutex<Vec<Arc<dyn Losses>>>,
+    /// By number, of queues of today and before.
+    delays: Mutex<Vec<Arc<DelayCounts>>>,
     /// Packets that never came to a queue.
     unsent: AtomicU64,
 }
@@ -91,7 +95,8 @@ impl Totals {
         let losses_told_apart = losses.is_some();
         lock(&self.losses).extend(losses);
         let gauge = self.gauge(number, Traffic::received(&queue.own_counters(), losses_told_apart));
-        Box::new(CountedRx { gauge, losses_told_apart, queue })
+        let delays = numbered(&self.delays, number);
+        Box::new(CountedRx { gauge, delays, losses_told_apart, queue })
     }
     /// Publishes what a transmit queue counts from now on.
     pub(crate) fn count_tx(&self, number: u16, queue: Box<dyn TxQueue>) -> Box<dyn TxQueue> {
@@ -99,11 +104,7 @@ impl Totals {
     }
     /// Where a queue that has counted `already` publishes.
     fn gauge(&self, queue: u16, already: Traffic) -> Gauge {
-        let mut queues = lock(&self.queues);
-        while queues.len() <= usize::from(queue) {
-            queues.push(Arc::default());
-        }
-        let tally = queues[usize::from(queue)].clone();
+        let tally = numbered(&self.queues, queue);
         Gauge { before: tally.read() - already, tally }
     }
     /// Counts packets that could not be given to any queue.
@@ -116,6 +117,19 @@ impl Totals {
         let lost = lock(&self.losses).iter().map(|losses| losses.ask()).sum::<u64>();
         Traffic { errors: counted.errors + lost + self.unsent.load(Relaxed), ..counted }
     }
+    /// The delays of all queues.
+    pub(crate) fn delays(&self) -> Delays {
+        lock(&self.delays).iter().fold(Delays::default(), |sum, delays| sum + delays.read())
+    }
+}
+
+/// The one of a number, made where it is missing.
+fn numbered<T: Default>(all: &Mutex<Vec<Arc<T>>>, number: u16) -> Arc<T> {
+    let mut all = lock(all);
+    while all.len() <= usize::from(number) {
+        all.push(Arc::default());
+    }
+    all[usize::from(number)].clone()
 }
 
 /// Where a queue publishes what it counts.
@@ -139,6 +153,7 @@ impl Gauge {
 /// A receive queue of a port.
 struct CountedRx {
     gauge: Gauge,
+    delays: Arc<DelayCounts>,
     losses_told_apart: bool,
     queue: Box<dyn RxQueue>,
 }
@@ -146,6 +161,9 @@ struct CountedRx {
 impl RxQueue for CountedRx {
     fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
         let result = self.queue.receive(pool, max, into);
+        if let Some(waited) = self.queue.waited() {
+            self.delays.record(waited);
+        }
         self.gauge.publish(Traffic::received(&self.queue.own_counters(), self.losses_told_apart));
         result
     }
@@ -160,6 +178,9 @@ impl RxQueue for CountedRx {
     }
     fn losses(&self) -> Option<Arc<dyn Losses>> {
         self.queue.losses()
+    }
+    fn waited(&self) -> Option<Duration> {
+        self.queue.waited()
     }
     fn set_blind(&mut self, blind: bool) {
         self.queue.set_blind(blind);

@@ -27,6 +27,35 @@ fn frames_pass_from_one_interface_to_another() {
 }
 
 #[test]
+fn top_and_ports_tell_how_long_frames_waited() {
+    with_hosts("elements-waits", |hosts| {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control").display().to_string();
+        let router = start(&hosts.r, &wire("LINUX"), &["-u", &socket])?;
+        let artery = artery_lab::program::artery()?;
+        let ask = |words: &[&str]| {
+            Ok::<_, RigError>(hosts.r.command([&artery]).args(words).args(["-u", &socket]).run()?.stdout)
+        };
+        assert!(ask(&["top", "--once", "--every", "10ms"])?.starts_with("router of 2 ports: 0/s in"));
+        assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01"])?.received, 20);
+        let ports = ask(&["handler", "ports"])?;
+        let column =
+            ports.lines().next().and_then(|titles| titles.split('\t').position(|title| title == "in_delays"));
+        let delays = |line: &str| -> u64 {
+            let counts = line.split('\t').nth(column.expect("ports tells delays")).expect("each port has it");
+            counts.split(',').map(|count| count.parse::<u64>().expect("counts are numbers")).sum()
+        };
+        for line in ports.lines().skip(1) {
+            // Each ping came alone.
+            assert!(delays(line) >= 20, "{ports}");
+        }
+        let output = end_by(router, Signal::INT)?;
+        assert_eq!(output.code(), Some(0), "{}", output.stderr);
+        Ok(())
+    });
+}
+
+#[test]
 fn the_host_sees_what_a_sniffer_receives_and_nothing_without_one() {
     with_hosts("elements-sniffer", |hosts| {
         hosts.r.address("eth0", "10.0.0.9/24")?;

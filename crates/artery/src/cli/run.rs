@@ -1,5 +1,5 @@
 //! What `artery run` can be told.
-use super::values::{Period, device, number, period, processor, seconds};
+use super::values::{ALWAYS, Period, awake_time, device, number, period, processor, seconds};
 use super::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
 use crate::control_socket::ControlSettings;
 use crate::job::{Job, PortRequest};
@@ -36,8 +36,9 @@ pub(crate) struct RunOptions {
     /// Bind workers to processors, the first to processor N
     #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
     affinity: Option<usize>,
-    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor.
+    /// Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
     awake: Option<Duration>,
     /// Frames of the packet pool
     #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]

@@ -29,6 +29,14 @@ pub(crate) fn file_size(text: &str) -> Result<String, String> {
     size.map(|_| text.to_string()).map_err(|wanted| format!("write {wanted}"))
 }
 
+/// The word for a time without end, which `--awake` without a time stands for.
+pub(crate) const ALWAYS: &str = "always";
+
+/// A time to wait awake.
+pub(crate) fn awake_time(text: &str) -> Result<Duration, String> {
+    if text == ALWAYS { Ok(Duration::MAX) } else { seconds(text) }
+}
+
 /// An IP address.
 pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| "write an address, such as 10.9.1.2 or 2001:db8::9".to_string())

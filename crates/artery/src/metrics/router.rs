@@ -1,6 +1,7 @@
 //! What of a running router is measured: its ports, and packets and drops by element.
 use super::exposition::{Exposition, Kind};
 use crate::netstat;
+use artery_device::DELAY_BOUNDS;
 use artery_engine::graph::Counts;
 use artery_engine::{Handle, Plan};
 
@@ -11,7 +12,9 @@ pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
     text.family("artery_build_info", Kind::Gauge, "The program.");
     text.sample("artery_build_info", &[("version", version), ("mode", "run")], 1);
     let ports = handle.read("ports", "").map_err(|error| error.to_string())?;
-    ports_of(&netstat::parse(&ports).unwrap_or_default(), &mut text);
+    let ports = netstat::parse(&ports).unwrap_or_default();
+    ports_of(&ports, &mut text);
+    delays_of(&ports, &mut text);
     let plan = handle.plan();
     let counts = handle.counts().map_err(|error| error.to_string())?;
     // A graph that was replaced in between has other elements.
@@ -43,6 +46,24 @@ fn ports_of(ports: &[netstat::Port], text: &mut Exposition) {
                 text.sample(&name, &[("port", &port.name)], value(traffic));
             }
         }
+    }
+}
+
+/// Of ports whose kernel says when frames came.
+fn delays_of(ports: &[netstat::Port], text: &mut Exposition) {
+    let name = "artery_port_receive_delay_seconds";
+    let help = "How long the oldest frame of each received batch had waited in the kernel's queue.";
+    text.family(name, Kind::Histogram, help);
+    for port in ports.iter().filter(|port| port.delays.total() > 0) {
+        let mut passed = 0;
+        let bounds = DELAY_BOUNDS.map(|micros| (micros as f64 / 1e6).to_string());
+        let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
+        for (bound, count) in bounds.zip(port.delays.counts) {
+            passed += count;
+            text.sample(&format!("{name}_bucket"), &[("port", &port.name), ("le", bound)], passed);
+        }
+        text.sample(&format!("{name}_sum"), &[("port", &port.name)], port.delays.sum as f64 / 1e6);
+        text.sample(&format!("{name}_count"), &[("port", &port.name)], port.delays.total());
     }
 }
 

@@ -1,5 +1,7 @@
 //! What `artery router` can be told.
-use crate::cli::values::{Period, address_with_port, file_size, number, period, processor, seconds};
+use crate::cli::values::{
+    ALWAYS, Period, address_with_port, awake_time, file_size, number, period, processor, seconds,
+};
 use crate::cli::{ControlOptions, default_socket};
 use crate::metrics::MetricsAddress;
 use crate::voice::LogFormat;
@@ -97,8 +99,9 @@ pub(crate) struct RouterOptions {
     /// Number of workers
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
     pub(super) workers: u16,
-    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor.
+    /// Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
     pub(super) awake: Option<Duration>,
     /// Bind workers to processors, the first to processor N
     #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]

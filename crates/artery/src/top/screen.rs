@@ -1,7 +1,6 @@
 //! The same on a terminal, again and again.
-use super::Source;
 use super::view::View;
-use crate::adopt::Status;
+use super::{Source, State};
 use crate::signals::end_flag;
 use anyhow::Context as _;
 use ratatui::DefaultTerminal;
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 const SIGNAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Shows it until a key or a signal ends it, or who is looked into does.
-pub(super) fn show(mut source: Source, before: Status, every: Duration) -> anyhow::Result<()> {
+pub(super) fn show(mut source: Source, before: State, every: Duration) -> anyhow::Result<()> {
     let ended = end_flag()?;
     let mut terminal =
         ratatui::try_init().context("can't use the terminal; 'artery top --once' needs none")?;
@@ -30,11 +29,11 @@ pub(super) fn show(mut source: Source, before: Status, every: Duration) -> anyho
 fn follow(
     terminal: &mut DefaultTerminal,
     source: &mut Source,
-    mut before: Status,
+    mut before: State,
     every: Duration,
     ended: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let mut view = View::new(&before, &before);
+    let mut view = before.since(&before);
     loop {
         terminal.draw(|frame| draw(frame, &view)).context("can't write to the terminal")?;
         let due = Instant::now() + every;
@@ -50,8 +49,8 @@ fn follow(
                 _ => {}
             }
         }
-        let now = source.status()?;
-        view = View::new(&before, &now);
+        let now = source.state()?;
+        view = now.since(&before);
         before = now;
     }
 }

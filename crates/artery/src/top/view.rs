@@ -182,12 +182,12 @@ fn guards(now: &Status) -> Vec<String> {
     }
 }
 
-fn lines(text: &str) -> Vec<String> {
+pub(super) fn lines(text: &str) -> Vec<String> {
     text.lines().map(str::to_string).collect()
 }
 
 /// A number with at most four digits and a unit.
-fn short(number: f64) -> String {
+pub(super) fn short(number: f64) -> String {
     let units = ["", "k", "M", "G", "T"];
     let mut scaled = number;
     let mut unit = 0;

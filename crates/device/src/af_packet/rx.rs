@@ -4,11 +4,12 @@ use super::ring::Ring;
 use super::{RxSettings, failed, is_ethernet, open_socket};
 use crate::bpf::Hidden;
 use crate::{DeviceError, Hide, Interface, Losses, RxCounters, RxQueue, sys};
-use artery_packet::{Batch, Pool};
+use artery_packet::{Batch, Pool, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a slot beside the frame: headers of the kernel, virtio-net header, alignment.
 const SLOT_HEADER: usize = 96;
@@ -33,6 +34,8 @@ pub struct AfPacketRx {
     interface: Interface,
     /// Calls since something was received.
     idle: u32,
+    /// How long the first frame of the last call had waited.
+    waited: Option<Duration>,
     dropped: Arc<Dropped>,
     _hidden: Option<Arc<Hidden>>,
 }
@@ -64,7 +67,7 @@ impl AfPacketRx {
         let intake = Intake::new(is_ethernet(interface), settings.timestamps, port);
         let (interface, idle, socket) = (interface.clone(), 0, Arc::new(socket));
         let dropped = Arc::new(Dropped { socket: Arc::downgrade(&socket), count: AtomicU64::new(0) });
-        Ok(AfPacketRx { ring, socket, intake, interface, idle, dropped, _hidden: hidden })
+        Ok(AfPacketRx { ring, socket, intake, interface, idle, waited: None, dropped, _hidden: hidden })
     }
 
     /// Asks the socket for an error that the ring cannot show.
@@ -191,10 +194,16 @@ impl Group {
 impl RxQueue for AfPacketRx {
     fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
         let start = into.len();
+        self.waited = None;
         for _ in 0..max {
             let Some(slot) = self.ring.front() else { break };
             self.idle = 0;
-            match slot.arrival() {
+            let arrival = slot.arrival();
+            // Time is read once a batch: the first frame has waited longest.
+            if let (None, Some((arrival, _))) = (self.waited, &arrival) {
+                self.waited = Some(now().since(arrival.time));
+            }
+            match arrival {
                 None => self.intake.counters.malformed += 1,
                 Some((arrival, _)) if arrival.queued => {
                     self.intake.take_queued(pool, &self.socket, &arrival, into)
@@ -224,4 +233,13 @@ impl RxQueue for AfPacketRx {
     fn losses(&self) -> Option<Arc<dyn Losses>> {
         Some(self.dropped.clone())
     }
+    fn waited(&self) -> Option<Duration> {
+        self.waited
+    }
+}
+
+/// The time of day, which the kernel writes into slots.
+#[inline]
+fn now() -> Time {
+    Time::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

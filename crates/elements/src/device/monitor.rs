@@ -41,7 +41,8 @@ pub(crate) const PORTS: RouterHandler = RouterHandler { name: "ports", read: lis
 fn list(resources: &Resources) -> String {
     let (ports, monitors) = (resources.get::<Ports>(), resources.get::<Monitors>());
     let mut text = String::from(
-        "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\tout_packets\tout_bytes\tout_errors\n",
+        "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\tout_packets\tout_bytes\tout_errors\t\
+         in_delays\tin_delay_us\n",
     );
     for port in ports.list().iter().filter(|port| port.exists()) {
         let interface = port.interface_now();
@@ -52,7 +53,9 @@ fn list(resources: &Resources) -> String {
         for Traffic { packets, bytes, errors } in [port.received(), port.sent()] {
             let _ = write!(text, "\t{packets}\t{bytes}\t{errors}");
         }
-        text.push('\n');
+        let delays = port.receive_delays();
+        let counts = delays.counts.map(|count| count.to_string()).join(",");
+        let _ = writeln!(text, "\t{counts}\t{}", delays.sum);
     }
     text
 }

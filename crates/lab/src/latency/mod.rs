@@ -1,8 +1,8 @@
-//! `artery-bench latency`: how long each frame of a stream takes through forwarders, at parts of what each of them forwards
-//! without loss; and how long an idle one takes to answer.
+//! `artery-bench latency`: how long each frame of a stream takes through forwarders, at parts of what each of
+//! them forwards without loss; and how long an idle one takes to answer.
 //!
-//! The forwarders take turns within a round, each in fresh namespaces, as in `wire`. A turn during which the machine
-//! gave others more than a twentieth of its processors' time (steal) is dropped, and counted.
+//! The forwarders take turns within a round, each in fresh namespaces, as in `wire`. A turn during which the
+//! machine gave others more than a twentieth of its processors' time (steal) is dropped, and counted.
 
 mod report;
 mod sink;
