@@ -154,6 +154,8 @@ struct Plan {
     filter: Option<pf::Filter>,
     /// The name of the host's interface, if it is to have one.
     host: Option<String>,
+    /// Whether the host gets the router's routes.
+    has_host_routes: bool,
 }
 
 /// The length of packets that a port carries if nothing is said, in bytes.

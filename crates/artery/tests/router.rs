@@ -55,9 +55,11 @@ from_host :: FromHost(artery0,
     ETHER 02:61:72:74:72:01,
     ADDRESS 10.0.1.1/24,
     ADDRESS 2001:db8:1::1/64,
-    ADDRESS 10.0.2.1/24,
-    ROUTE 0.0.0.0/0 10.0.2.254) -> [2] ip;
+    ADDRESS 10.0.2.1/24) -> [2] ip;
 ip [2] -> to_host :: ToHost(artery0);
+
+// The host has the router's routes, by its interface.
+host_routes :: HostRoutes(ip, artery0);
 ";
 
 /// What the options print.

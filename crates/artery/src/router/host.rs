@@ -1,7 +1,5 @@
 //! The host's side of a router: what its interface bears, and what may stand in its way.
-use super::{LEAST_IPV6_MTU, Plan, Port, Way};
-use artery_table::Prefix;
-use artery_table::load::AnyPrefix;
+use super::{LEAST_IPV6_MTU, Plan, Port};
 use artery_wire::EtherAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -11,29 +9,6 @@ pub(super) const LINK: EtherAddr = EtherAddr([0x02, b'a', b'r', b't', b'r', 0x01
 /// The host's addresses on its interface: all of the router's.
 pub(super) fn addresses(plan: &Plan) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
     plan.ports.iter().flat_map(|port| port.addresses.iter().copied())
-}
-
-/// Routes of the host by its interface: those of the router. Where tables come from files, all the rest leads there.
-pub(super) fn routes(plan: &Plan) -> Vec<(AnyPrefix, IpAddr)> {
-    let first = |ways: &[Way]| match ways.first() {
-        Some(Way::Gateway { address, .. }) => Some(*address),
-        _ => None,
-    };
-    let routes = plan.routes.iter().filter_map(|route| Some((route.prefix, first(&route.ways)?)));
-    let mut routes: Vec<_> =
-        routes.filter(|(prefix, gateway)| is_ipv4(prefix) == gateway.is_ipv4()).collect();
-    for all in [AnyPrefix::V4(Prefix::ALL), AnyPrefix::V6(Prefix::ALL)] {
-        let mut gateways = plan.tables.iter().flat_map(|table| &table.gateways);
-        let gateway = gateways.find(|gateway| gateway.is_ipv4() == is_ipv4(&all));
-        if let Some(gateway) = gateway.filter(|_| !routes.iter().any(|(prefix, _)| *prefix == all)) {
-            routes.push((all, *gateway));
-        }
-    }
-    routes
-}
-
-fn is_ipv4(prefix: &AnyPrefix) -> bool {
-    matches!(prefix, AnyPrefix::V4(_))
 }
 
 /// The longest packet that all ports take, where that is not the usual one; with IPv6 no less than that needs, as the

@@ -93,6 +93,9 @@ pub(crate) struct RouterOptions {
     /// Leave the host out: the router answers pings, and nothing else is at its addresses
     #[arg(long, conflicts_with = "host")]
     pub(super) no_host: bool,
+    /// Do not give the host the router's routes; it reaches the networks of the ports only
+    #[arg(long, conflicts_with = "no_host")]
+    pub(super) no_host_routes: bool,
     /// Print the configuration, and do not run it
     #[arg(long)]
     pub(super) print: bool,

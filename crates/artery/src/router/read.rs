@@ -23,6 +23,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         sharing: service::sharing(options, mistakes),
         filter: pf::read_filter(options, mistakes),
         host: all(options.host_name().as_slice(), host, mistakes).pop(),
+        has_host_routes: !options.no_host_routes,
     };
     service::set_checks(options, &mut plan.services, mistakes);
     service::place_addresses(&mut plan);

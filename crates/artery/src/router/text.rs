@@ -276,15 +276,25 @@ fn host_text(plan: &Plan) -> String {
     let mut arguments = vec![name.clone(), format!("ETHER {}", host::LINK)];
     arguments.extend(host::mtu(plan).map(|mtu| format!("MTU {mtu}")));
     arguments.extend(host::addresses(plan).map(|(address, len)| format!("ADDRESS {address}/{len}")));
-    arguments.extend(host::routes(plan).iter().map(|(prefix, gateway)| format!("ROUTE {prefix} {gateway}")));
     format!(
         "
 // The host, by an interface of its own that bears the router's addresses.
 from_host :: FromHost({}) -> [{host_port}] ip;
 ip[{host_port}] -> to_host :: ToHost({name});
-",
-        arguments.join(",\n    ")
+{routes}",
+        arguments.join(",\n    "),
+        routes = host_routes(plan, name),
     )
+}
+
+/// What keeps the host's routes in step with the router's, if it is wanted.
+fn host_routes(plan: &Plan, name: &str) -> String {
+    match plan.has_host_routes {
+        true => format!(
+            "\n// The host has the router's routes, by its interface.\nhost_routes :: HostRoutes(ip, {name});\n"
+        ),
+        false => String::new(),
+    }
 }
 
 fn fpm_text(plan: &Plan) -> String {

@@ -168,6 +168,7 @@ impl Slow {
         match (kind, from) {
             (Ok(EtherType::ARP), Origin::Port(port)) => self.take_message(packet, port, Message::Arp, job),
             (Ok(EtherType::ARP), _) => self.host_asks(packet, job),
+            (Ok(EtherType::IPV6), Origin::Host) => self.take_from_host(packet, came, job),
             (Ok(EtherType::IPV4 | EtherType::IPV6), _) => self.deal(packet, came, job),
             _ => job.cx.discard(packet, DropReason::UnknownEtherType),
         }
@@ -287,7 +288,7 @@ impl Slow {
     }
 
     /// Sends a frame of the router's own to a neighbor, whatever routes say.
-    fn send_on_link(&mut self, packet: Packet, port: PortId, to: IpAddr, job: &mut Job<'_, '_>) {
+    pub(super) fn send_on_link(&mut self, packet: Packet, port: PortId, to: IpAddr, job: &mut Job<'_, '_>) {
         match self.on_link(port, to, job) {
             Some(leave) if leave.decision.link.is_ready() => self.leave(packet, &leave, Came::FROM_US, job),
             Some(leave) => self.hold(packet, &leave, Came::FROM_US, job),

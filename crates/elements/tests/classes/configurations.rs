@@ -113,6 +113,7 @@ pub(crate) const ELSEWHERE: &[&str] = &[
     "FromDevice",
     "FromDump",
     "FromHost",
+    "HostRoutes",
     "FromIPSummaryDump",
     "ICMPRewriter",
     "IP6Forward",

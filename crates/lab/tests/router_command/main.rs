@@ -8,6 +8,7 @@ mod firewall;
 mod fpm;
 mod fpm_frr;
 mod gateways;
+mod host_routes;
 mod log;
 mod mirror;
 mod net;

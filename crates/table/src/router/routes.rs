@@ -128,6 +128,11 @@ impl Tables {
         A::side(self).table.len()
     }
 
+    /// A number that is another one whenever the routes that forward have changed, in either family.
+    pub fn routes_version(&self) -> u64 {
+        self.v4.changes + self.v6.changes + self.v4.loads + self.v6.loads
+    }
+
     /// The ports by which the default routes of both families leave, whether their gateways answer or not.
     pub fn default_route_ports(&self) -> Vec<PortId> {
         let all = [AnyPrefix::V4(Prefix::ALL), AnyPrefix::V6(Prefix::ALL)];
@@ -396,6 +401,7 @@ impl Tables {
         let (side, _, _) = A::parts(self);
         side.table.load(all)?;
         side.claims = claims;
+        side.loads += 1;
         counts(routes.iter().copied()).into_iter().for_each(|(group, routes)| self.hops.share(group, routes));
         old.into_iter().for_each(|(group, routes)| self.release(group, routes, now));
         Ok(())

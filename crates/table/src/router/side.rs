@@ -116,11 +116,13 @@ pub struct Side<A: Family> {
     pub(super) readers: Arc<Published<Vec<NeighborReader<A>>>>,
     /// How many prefixes were changed in the routing table.
     pub(super) changes: u64,
+    /// How often all static routes were replaced at once.
+    pub(super) loads: u64,
 }
 
 impl<A: Ip> Side<A> {
     pub(super) fn new(table: RouteTable<A>, readers: Arc<Published<Vec<NeighborReader<A>>>>) -> Side<A> {
-        Side { table, claims: BTreeMap::new(), engines: Vec::new(), readers, changes: 0 }
+        Side { table, claims: BTreeMap::new(), engines: Vec::new(), readers, changes: 0, loads: 0 }
     }
 
     pub(super) fn add_engine(&mut self, engine: Box<dyn L2Engine<A>>) {
