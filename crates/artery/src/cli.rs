@@ -13,7 +13,8 @@ use crate::job::Input;
 use crate::load::Reading;
 use crate::voice::LogFormat;
 use crate::{
-    adopt, bsd, capture, doctor, explain, flow, neighbor, pfctl, release, route, router, show, top, watch,
+    adopt, apply, bsd, capture, doctor, explain, flow, neighbor, pfctl, release, route, router, show, top,
+    watch,
 };
 use anyhow::Context as _;
 use artery_engine::Settings;
@@ -170,7 +171,16 @@ shows what there is so far. While packets are followed, all are handled somewhat
     /// Show, load and change the packet filters of a running router, as BSD's pfctl does, or check a file of rules
     #[command(after_long_help = pfctl::EXAMPLES)]
     Pfctl(Box<pfctl::PfctlOptions>),
-    /// Show routes, neighbors, next hops, ports, drops or elements of a running router
+    /// Have a running router become what a file says, without losing a packet
+    #[command(after_long_help = apply::APPLY_EXAMPLES)]
+    Apply(apply::ApplyOptions),
+    /// Confirm what was applied by 'artery apply --confirm', so that it is not undone
+    #[command(after_long_help = apply::CONFIRM_EXAMPLES)]
+    Confirm(apply::ConfirmOptions),
+    /// Show what 'artery apply' would change: the lines of files that go and come
+    #[command(after_long_help = apply::DIFF_EXAMPLES)]
+    Diff(apply::DiffOptions),
+    /// Show routes, neighbors, next hops, ports, drops, elements or the configuration of a running router
     #[command(after_long_help = show::EXAMPLES)]
     Show(show::ShowOptions),
     /// Show, add, delete, replace or look up routes of a running router
@@ -496,6 +506,12 @@ pub(crate) fn parse(args: Vec<OsString>) -> Cli {
             _ => usage::exit_with(error),
         }
     })
+}
+
+/// The arguments of `artery router`, which this program was called as.
+pub(crate) fn router_matches() -> clap::ArgMatches {
+    let matches = Cli::command().get_matches();
+    matches.subcommand_matches("router").cloned().unwrap_or_default()
 }
 
 /// The help of a command, if `name` is one.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod apply;
 mod ask;
 mod bench;
 mod bsd;
@@ -102,6 +103,9 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Import(options) => bsd::import::command(&options),
         Command::Ifconfig(options) => bsd::ifconfig::command(&options),
         Command::Pfctl(options) => pfctl::command(&options),
+        Command::Apply(options) => apply::apply(&options),
+        Command::Confirm(options) => apply::confirm(&options),
+        Command::Diff(options) => apply::diff(&options),
         Command::Show(options) => show::command(&options),
         Command::Route(options) => route::command(&options),
         Command::Neighbor(options) => neighbor::command(&options),

@@ -1,5 +1,6 @@
 //! What SIGHUP does to a running router: log files are opened again, what its configuration was made of is read again, and
 //! what came of that replaces the running configuration. With mistakes the running one stays.
+use crate::control_socket::OwnHandlers;
 use crate::job::Input;
 use crate::notify::Notifier;
 use crate::replace::Replacer;
@@ -14,6 +15,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 pub(crate) trait ConfigurationSource: Send + Sync {
     /// Reads it again. The errors are all mistakes that were found, a sentence each.
     fn reread(&self) -> Result<Reread, Vec<String>>;
+
+    /// Handlers by which it is asked and told while the router runs, if there are any.
+    fn handlers(&self, _: &Replacer) -> Option<Arc<dyn OwnHandlers>> {
+        None
+    }
 }
 
 /// What was read again.

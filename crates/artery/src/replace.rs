@@ -28,6 +28,11 @@ impl Replacer {
         Replacer { handle, reading, voice, turn: Arc::default() }
     }
 
+    /// How messages of the router are written.
+    pub(crate) fn voice(&self) -> Voice {
+        self.voice
+    }
+
     /// Replaces the configuration by `text`, which messages call `name`. On an error the old one goes on.
     pub(crate) fn replace(&self, name: &str, text: &str) -> Result<String, String> {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());

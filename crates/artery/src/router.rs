@@ -1,7 +1,9 @@
 //! `artery router`: the configuration of an IP router from a few options, printed or run.
 mod bfd;
+pub(crate) mod configuration;
 mod host;
 mod judge;
+pub(crate) mod live;
 pub(crate) mod machine;
 pub(crate) mod options;
 mod pf;
@@ -13,7 +15,6 @@ mod vlans;
 use crate::cli::usage_error;
 use crate::job::{Input, Job};
 use crate::load::Reading;
-use crate::reload::{ConfigurationSource, Reread};
 use crate::run::run;
 use crate::signals::EarlyHangup;
 use crate::voice::{Voice, print};
@@ -31,52 +32,44 @@ use std::time::Duration;
 pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
     let voice = Voice::from(options.log);
+    let candidate = match live::candidate_of_call(options) {
+        Ok(candidate) => candidate,
+        Err(mistakes) => return Ok(nothing_started(&mistakes, voice)),
+    };
+    let (options, voice) = (candidate.options.clone(), Voice::from(candidate.options.log));
+    if options.verbose {
+        artery_device::show_verifier();
+    }
     let mut mistakes = Vec::new();
-    let mut plan = read::plan(&options, &mut mistakes);
-    vlans::find(&mut plan);
-    judge::judge(&plan, &mut mistakes);
-    refuse(&mistakes, voice);
-    pf::judge_rules(&options, &mut plan, &mut mistakes);
-    let claims = if options.print { Vec::new() } else { machine::take(&mut plan, &mut mistakes) };
-    if !mistakes.is_empty() {
-        voice.complain_of(&voice.mistakes(&mistakes));
-        voice.error(&format!("{}; nothing was started", counted(mistakes.len())));
-        return Ok(1);
+    let plan = live::judge(&candidate, &mut mistakes);
+    if candidate.origin.file.is_none() {
+        refuse(&mistakes, voice);
     }
-    if !options.print {
-        let warnings = host::warnings(&plan).into_iter().chain(options.doubt());
-        let warnings = warnings.chain(plan.fpm.as_ref().and_then(Fpm::warning));
-        warnings.for_each(|warning| voice.warning(&warning));
-    }
-    let text = text::configuration(&plan, &called())?;
+    let prepared = if options.print {
+        live::print_only(candidate, plan, mistakes)
+    } else {
+        live::prepare_start(candidate, plan, mistakes)
+    };
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(mistakes) => return Ok(nothing_started(&mistakes, voice)),
+    };
     if options.print {
-        return print(&text).map(|()| 0);
+        return print(&prepared.text).map(|()| 0);
     }
-    let status = run(job(options, text), &early);
-    // From here on other routers may have the ports.
-    drop(claims);
-    status
+    let warnings = prepared.warnings.iter().cloned().chain(options.doubt());
+    warnings.for_each(|warning| voice.warning(&warning));
+    let text = prepared.text.clone();
+    let live = Arc::new(live::Live::new(prepared));
+    // The ports are others' to have when this is dropped.
+    run(job(&options, text, live.clone()), &early)
 }
 
-/// The options, which stay, and the files that they name.
-struct Options(Arc<RouterOptions>);
-
-impl ConfigurationSource for Options {
-    /// Mistakes in files of --table are found by the element that reads them; rules are
-    /// judged as at the start.
-    fn reread(&self) -> Result<Reread, Vec<String>> {
-        let mut mistakes = Vec::new();
-        let mut plan = read::plan(&self.0, &mut mistakes);
-        vlans::find(&mut plan);
-        judge::judge(&plan, &mut mistakes);
-        pf::judge_rules(&self.0, &mut plan, &mut mistakes);
-        if !mistakes.is_empty() {
-            return Err(mistakes);
-        }
-        machine::look_again(&mut plan);
-        let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
-        Ok(Reread::new(Input::Text(String::new()).name(), text))
-    }
+/// Tells all mistakes; gives the exit status.
+fn nothing_started(mistakes: &[String], voice: Voice) -> u8 {
+    voice.complain_of(&voice.mistakes(mistakes));
+    voice.error(&format!("{}; nothing was started", counted(mistakes.len())));
+    1
 }
 
 /// Ends the program, as it ends for other wrong usage, if the options themselves are wrong.
@@ -111,8 +104,7 @@ pub(crate) fn called() -> String {
     words.fold("artery".to_string(), |line, word| line + " " + &word)
 }
 
-fn job(options: RouterOptions, text: String) -> Job {
-    let options = Arc::new(options);
+fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> Job {
     let settings = Settings {
         workers: options.workers.into(),
         awake: options.awake,
@@ -121,7 +113,7 @@ fn job(options: RouterOptions, text: String) -> Job {
     };
     Job {
         input: Input::Text(text),
-        source: Some(Arc::new(Options(options.clone()))),
+        source: Some(live),
         reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
         voice: Voice::from(options.log),
         settings,

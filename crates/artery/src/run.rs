@@ -129,10 +129,12 @@ fn drive(
     handle.resources().get::<LogFiles>().complain_to(job.voice.chatter());
     let replacer = Replacer::new(handle.clone(), job.reading.clone(), job.voice);
     let manager = Arc::new(Notifier::of_environment());
+    let source = job.source.clone().unwrap_or_else(|| Arc::new(job.input.clone()));
+    let own = source.handlers(&replacer);
     let reloader = Reloader {
         handle: handle.clone(),
         replacer: replacer.clone(),
-        source: job.source.clone().unwrap_or_else(|| Arc::new(job.input.clone())),
+        source,
         manager: manager.clone(),
         voice: job.voice,
     };
@@ -148,7 +150,7 @@ fn drive(
     if let Some(replacer) = hotconfig.clone() {
         handle.on_replacement(move |text| replacer.replace_later(text));
     }
-    let service = Service::new(handle.clone(), hotconfig);
+    let service = Service::new(handle.clone(), hotconfig, own);
     listeners.control.serve(&Control::new(service, listeners.control.token(), job.control.idle))?;
     let measured = handle.clone();
     listeners.metrics.serve(&Http(move || of_router(&measured)))?;

@@ -8,6 +8,7 @@ mod tables;
 pub(crate) use routes::{RoutesOptions, show as show_routes};
 pub(crate) use tables::lasting;
 
+use crate::apply::running_configuration;
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::{IpRouter, RouterReach, elements};
@@ -57,6 +58,9 @@ enum What {
     /// Why packets ended, and in which elements
     #[command(after_long_help = "Example:\n  artery show drops")]
     Drops(Plain),
+    /// The file that makes the running router: the configuration that 'artery router' runs
+    #[command(after_long_help = "Example:\n  artery show config > /etc/artery/lan.toml")]
+    Config(ConfigOptions),
     /// The elements of the configuration
     #[command(after_long_help = "Example:\n  artery show elements")]
     Elements(ElementsOptions),
@@ -69,6 +73,12 @@ struct Plain {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args)]
+struct ConfigOptions {
+    #[command(flatten)]
+    reach: Reach,
 }
 
 /// Any router has elements, whether or not one of them is an IPRouter.
@@ -115,6 +125,7 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::Ports(plain) => show(plain, "ports_json", tables::ports),
         What::Bfd(options) => bfd::show(options),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
+        What::Config(options) => print(&running_configuration(&options.reach)?).map(|()| 0),
         What::Elements(options) => show_elements(options),
     }
 }

@@ -14,4 +14,4 @@ pub(crate) use client::{Client, call};
 pub(crate) use connections::Connection;
 pub(crate) use conversation::Control;
 pub(crate) use server::{Listeners, Talker};
-pub(crate) use service::Service;
+pub(crate) use service::{OwnHandlers, Service};

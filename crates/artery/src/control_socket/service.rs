@@ -3,6 +3,7 @@ use super::access::Access;
 use super::codec::{Request, data_reply, reply};
 use crate::replace::Replacer;
 use artery_engine::{Handle, HandlerError};
+use std::sync::Arc;
 
 /// What HELP says.
 const HELP: &[&str] = &[
@@ -76,17 +77,30 @@ pub(super) fn answer(handlers: &impl Handlers, request: Request, access: &mut Ac
     })
 }
 
+/// Handlers that are the program's, and no element's. Others are none of them.
+pub(crate) trait OwnHandlers: Send + Sync {
+    /// The value of a handler, or why there is none.
+    fn read(&self, handler: &str) -> Option<Result<String, String>>;
+    /// Writes a handler; what is to be said of it, or why it was refused.
+    fn write(&self, handler: &str, value: &str) -> Option<Result<String, String>>;
+}
+
 /// The handlers of one router.
 #[derive(Clone)]
 pub(crate) struct Service {
     handle: Handle,
     replacer: Option<Replacer>,
+    own: Option<Arc<dyn OwnHandlers>>,
 }
 
 impl Service {
     /// With a replacer, `hotconfig` can be written.
-    pub(crate) fn new(handle: Handle, replacer: Option<Replacer>) -> Service {
-        Service { handle, replacer }
+    pub(crate) fn new(
+        handle: Handle,
+        replacer: Option<Replacer>,
+        own: Option<Arc<dyn OwnHandlers>>,
+    ) -> Service {
+        Service { handle, replacer, own }
     }
 }
 
@@ -94,6 +108,12 @@ impl Handlers for Service {
     fn read(&self, handler: &str, parameters: &str) -> Vec<u8> {
         if self.is_hotconfig(handler) {
             return reply(530, &[format!("Handler '{handler}' write-only")]);
+        }
+        if let Some(read) = self.own.as_ref().and_then(|own| own.read(canonical(handler))) {
+            return match read {
+                Ok(value) => data_reply(handler, &value),
+                Err(why) => with_messages(590, format!("Read handler '{handler}' error:"), &why),
+            };
         }
         if self.is_private(handler) {
             return permission_denied(handler);
@@ -106,13 +126,10 @@ impl Handlers for Service {
 
     fn write(&self, handler: &str, value: &str) -> Vec<u8> {
         if let Some(replacer) = self.replacer.as_ref().filter(|_| self.is_hotconfig(handler)) {
-            return match replacer.hotconfig(value) {
-                Ok(warnings) if warnings.is_empty() => write_ok(handler),
-                Ok(warnings) => {
-                    with_messages(220, format!("Write handler '{handler}' OK with warnings:"), &warnings)
-                }
-                Err(errors) => with_messages(520, format!("Write handler '{handler}' error:"), &errors),
-            };
+            return written(handler, replacer.hotconfig(value));
+        }
+        if let Some(outcome) = self.own.as_ref().and_then(|own| own.write(canonical(handler), value)) {
+            return written(handler, outcome);
         }
         if self.replacer.is_none() && canonical(handler) == HOTCONFIG {
             return reply(511, &[format!("No handler named '{handler}': the router was started without -R")]);
@@ -196,6 +213,15 @@ pub(super) fn write_ok(handler: &str) -> Vec<u8> {
 pub(super) fn with_messages(code: u16, heading: String, text: &str) -> Vec<u8> {
     let lines = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_string);
     reply(code, &std::iter::once(heading).chain(lines).collect::<Vec<_>>())
+}
+
+/// The reply to a write that may have been done with warnings.
+fn written(handler: &str, outcome: Result<String, String>) -> Vec<u8> {
+    match outcome {
+        Ok(warnings) if warnings.is_empty() => write_ok(handler),
+        Ok(warnings) => with_messages(220, format!("Write handler '{handler}' OK with warnings:"), &warnings),
+        Err(errors) => with_messages(520, format!("Write handler '{handler}' error:"), &errors),
+    }
 }
 
 /// The reply to a read that failed.

@@ -1,37 +1,47 @@
 //! What the machine has for a plan: its interfaces, and that no other router has them.
 use super::{LEAST_IPV6_MTU, Plan, Port, USUAL_MTU};
 use artery_device::{Interface, LinkType, PortClaim};
+use std::collections::HashSet;
 
-/// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`.
-pub(super) fn take(plan: &mut Plan, mistakes: &mut Vec<String>) -> Vec<PortClaim> {
+/// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`. Of interfaces
+/// that the router has already, by their names `held`, it is learnt what may have changed; what is gone of them, or down,
+/// may come back.
+pub(super) fn take(plan: &mut Plan, held: &HashSet<String>, mistakes: &mut Vec<String>) -> Vec<HeldPort> {
     // An interface may be several ports, by its VLANs.
-    let mut taken: Vec<(Interface, PortClaim)> = Vec::new();
+    let mut taken: Vec<(Interface, HeldPort)> = Vec::new();
     for port in &mut plan.ports {
+        if held.contains(port.device()) {
+            port.mtu = Interface::find(port.device()).ok().and_then(|found| unusual(found.mtu));
+            continue;
+        }
         let known = |found: &Interface| taken.iter().any(|(other, _)| other.index == found.index);
         let done = look(port).and_then(|found| {
             port.mtu = unusual(found.mtu);
             let claim = if known(&found) { None } else { Some(claim(&found)?) };
-            Ok(claim.map(|claim| (found, claim)))
+            Ok(claim.map(|_claim| (found, HeldPort { device: port.device().to_string(), _claim })))
         });
         match done {
             Ok(claim) => taken.extend(claim),
             Err(why) => mistakes.push(format!("{}: {why}", port.option)),
         }
     }
-    let claims = taken.into_iter().map(|(_, claim)| claim).collect();
+    taken.into_iter().map(|(_, claim)| claim).collect()
+}
+
+/// An interface of the router's, by the name that its ports have it by.
+pub(super) struct HeldPort {
+    pub(super) device: String,
+    /// Dropping it lets others have the interface.
+    _claim: PortClaim,
+}
+
+/// Adds to `mistakes` that the host's interface can't be made, as there is one of its name.
+pub(super) fn check_host(plan: &Plan, mistakes: &mut Vec<String>) {
     if let Some(host) = &plan.host
         && Interface::find(host).is_ok()
     {
         let what = format!("--host {host}: there is an interface of this name; does another router run?");
         mistakes.push(format!("{what} Give the host's interface another name, or take --no-host"));
-    }
-    claims
-}
-
-/// Learns of ports that were taken before what may have changed. What is gone, or down, may come back.
-pub(super) fn look_again(plan: &mut Plan) {
-    for port in &mut plan.ports {
-        port.mtu = Interface::find(port.device()).ok().and_then(|found| unusual(found.mtu));
     }
 }
 

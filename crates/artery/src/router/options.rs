@@ -20,12 +20,17 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm                      routes from FRR's zebra
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7 --pf pf.conf
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --print > router.click     to go on from there
+  artery router /etc/artery/lan.toml         a file with the options as keys
+
+A FILE has the long options as keys (TOML): those that can be given several times have lists of texts, as in
+port = [\"eth1=10.0.1.1/24\", \"eth2=10.0.2.1/24\"]; those without a value are true or false. 'artery show config' prints
+the file that makes the running router, and 'artery apply FILE' has it become what the file says without losing a packet.
 
 The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface instead,
 artery0, that bears the router's addresses: so sshd and other programs of the host are reached by them. The ports keep
 no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor', 'watch' and 'explain' look into the
-router and change it. SIGHUP has the files of --table and --pf read again; with a mistake routes and rules
-stay as they are.
+router and change it. SIGHUP has FILE and the files of --table and --pf read again; with a mistake the router
+stays as it is.
 
 The mtu of a port is that of its interface otherwise; with rpf=loose packets from where no route leads are dropped, with
 rpf=strict those from where no route leads by this port, too (RFC 3704); with onlink gateways by it need not be in its
@@ -34,11 +39,15 @@ networks.
 A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several as in
 10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or prohibited.";
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct RouterOptions {
+    /// A file with these options as keys (TOML), in the place of the options; beside it only --print, --verbose, --log and
+    /// --socket may stand
+    #[arg(value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
     /// A port: an interface of the machine, or a VLAN of one as eth1.10, and the router's addresses on it;
     /// then perhaps ',mtu=BYTES', ',rpf=loose|strict' and ',onlink'
-    #[arg(long, value_name = "NAME=ADDR/LEN[,ADDR/LEN]...", required = true)]
+    #[arg(long, value_name = "NAME=ADDR/LEN[,ADDR/LEN]...", required_unless_present = "file")]
     pub(super) port: Vec<String>,
     /// A route: where packets for a prefix go
     #[arg(long, value_name = "PREFIX=WAY[,WAY]...")]
@@ -111,7 +120,7 @@ pub(crate) struct RouterOptions {
     pub(super) affinity: Option<usize>,
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
-    socket: Vec<PathBuf>,
+    pub(super) socket: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) control: ControlOptions,
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH

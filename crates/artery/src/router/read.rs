@@ -26,6 +26,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         has_host_routes: !options.no_host_routes,
     };
     service::set_checks(options, &mut plan.services, mistakes);
+    service::name_elements(&mut plan.services, &Vec::new());
     service::place_addresses(&mut plan);
     plan
 }

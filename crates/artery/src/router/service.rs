@@ -19,6 +19,8 @@ pub(super) struct Service {
     members: Vec<String>,
     /// What members are asked, if anything.
     check: Option<String>,
+    /// The name of its element.
+    element: String,
 }
 
 /// How services are shared out, as arguments of FlowBalancer; empty where nothing is said.
@@ -46,7 +48,14 @@ pub(super) fn read(text: &str) -> Result<Service, String> {
     };
     let place = format!("{address} {protocol}").trim_end().to_string();
     let name = text.split('=').next().unwrap_or_default().to_string();
-    Ok(Service { address: ip, place, name, members: all_members(members, ip).map_err(wrong)?, check: None })
+    Ok(Service {
+        address: ip,
+        place,
+        name,
+        members: all_members(members, ip).map_err(wrong)?,
+        check: None,
+        element: String::new(),
+    })
 }
 
 /// Members behind commas, each of another name.
@@ -186,16 +195,38 @@ fn shares_prefix(own: IpAddr, other: IpAddr, len: u8) -> bool {
     }
 }
 
-/// The name of a service's element.
-pub(super) fn name(n: usize) -> String {
-    format!("service{}", n + 1)
+/// Services of a router that runs, with the names of their elements.
+pub(super) type Names = Vec<(String, String)>;
+
+/// Names the elements of services. What is known of flows goes with the name, so that a service keeps it whatever
+/// services come and go before it.
+pub(super) fn name_elements(services: &mut [Service], known: &Names) {
+    let mut taken: HashSet<String> = HashSet::new();
+    for service in &mut *services {
+        service.element.clear();
+        let name = known.iter().find(|(name, _)| *name == service.name).map(|(_, element)| element);
+        if let Some(element) = name.filter(|element| taken.insert((*element).clone())) {
+            service.element.clone_from(element);
+        }
+    }
+    for service in services.iter_mut().filter(|service| service.element.is_empty()) {
+        let mut free = (1..).map(|n| format!("service{n}")).filter(|name| !taken.contains(name));
+        // There are more numbers than services.
+        service.element = free.next().unwrap_or_default();
+        taken.insert(service.element.clone());
+    }
+}
+
+/// What the elements of services are called.
+pub(super) fn names(services: &[Service]) -> Names {
+    services.iter().map(|service| (service.name.clone(), service.element.clone())).collect()
 }
 
 /// The elements of services; none if there are none.
 pub(super) fn text(plan: &Plan) -> String {
     let mut text = String::new();
     let router = if plan.sharing.is_nat { "" } else { "ROUTER ip, " };
-    for (n, service) in plan.services.iter().enumerate() {
+    for service in &plan.services {
         let members: String =
             service.members.iter().map(|member| format!(",\n    MEMBER {member}")).collect();
         let sharing: String =
@@ -206,7 +237,7 @@ pub(super) fn text(plan: &Plan) -> String {
             "\n// Of packets to {place} each connection goes to one of the servers, and stays there.\n{name} :: \
              FlowBalancer(FRAMES true, {router}SERVICE {place}{members}{sharing}{check});\n",
             place = service.place,
-            name = name(n)
+            name = service.element
         );
     }
     text
@@ -214,18 +245,18 @@ pub(super) fn text(plan: &Plan) -> String {
 
 /// What frames of port `n` go through before they are forwarded.
 pub(super) fn way(plan: &Plan, n: usize) -> String {
-    (0..plan.services.len()).map(|service| format!("[{n}] {} [{n}] -> ", name(service))).collect()
+    plan.services.iter().map(|service| format!("[{n}] {} [{n}] -> ", service.element)).collect()
 }
 
 /// Where frames of port `n` that come by another way enter it, if there are services.
 pub(super) fn entry(plan: &Plan, n: usize) -> Option<String> {
-    (!plan.services.is_empty()).then(|| format!("[{n}] {}", name(0)))
+    plan.services.first().map(|service| format!("[{n}] {}", service.element))
 }
 
 /// The outputs of services by which plain packets leave at once by port `n`, behind others.
 pub(super) fn shortcuts(plan: &Plan, n: usize) -> String {
-    let services = if plan.sharing.is_nat { 0 } else { plan.services.len() };
-    (0..services).map(|service| format!(", {}[{}]", name(service), plan.ports.len() + n)).collect()
+    let services = if plan.sharing.is_nat { &[] } else { &plan.services[..] };
+    services.iter().map(|service| format!(", {}[{}]", service.element, plan.ports.len() + n)).collect()
 }
 
 #[cfg(test)]

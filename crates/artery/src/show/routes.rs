@@ -177,10 +177,16 @@ fn add(table: &mut Table<6>, route: &Value) {
             text(hop, "port"),
             weight,
             text(hop, "state"),
-            of_route("source"),
+            if is_first { source(route) } else { String::new() },
         ];
         if is_first { table.row(cells) } else { table.more(cells) }
     }
+}
+
+/// Why a route is there; one that was added by hand is gone after a restart.
+fn source(route: &Value) -> String {
+    let by_hand = if route["by_hand"] == true { " by hand" } else { "" };
+    text(route, "source") + by_hand
 }
 
 /// A gateway, or what else becomes of packets.
@@ -220,7 +226,7 @@ mod tests {
                 "next_hops": [hop("10.0.2.7", 3, "up"), hop("10.0.2.8", 1, "down")] }),
             json!({ "dst": "10.0.2.0/24", "source": "connected", "type": "unicast",
                 "next_hops": [{ "port": "eth2", "weight": 1, "state": "up" }] }),
-            json!({ "dst": "10.9.0.0/16", "source": "static", "type": "blackhole", "next_hops": [{ "weight": 1, "state": "up" }] }),
+            json!({ "dst": "10.9.0.0/16", "source": "static", "by_hand": true, "type": "blackhole", "next_hops": [{ "weight": 1, "state": "up" }] }),
         ];
         let mut table = Table::new(["PREFIX", "NEXT HOP", "PORT", "WEIGHT", "STATE", "SOURCE"].map(words));
         routes.iter().for_each(|route| add(&mut table, route));
@@ -229,7 +235,7 @@ PREFIX       NEXT HOP   PORT  WEIGHT  STATE  SOURCE
 0.0.0.0/0    10.0.2.7   eth2  3       up     static
              10.0.2.8   eth2  1       down
 10.0.2.0/24  on link    eth2  -       up     connected
-10.9.0.0/16  blackhole  -     -       up     static
+10.9.0.0/16  blackhole  -     -       up     static by hand
 ";
         assert_eq!(table.take(), expected);
     }

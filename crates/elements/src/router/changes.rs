@@ -29,6 +29,7 @@ impl Change<'_> {
     pub(super) fn add_route(&mut self, text: &str) -> Result<(), Refused> {
         let (prefix, spec) = route(self.tables, text)?;
         self.tables.add_route(prefix, &spec, self.now).map_err(said)?;
+        self.router.routes_by_hand().insert(prefix, text.to_string());
         self.tell_route(prefix, RouteEvent::Added);
         Ok(())
     }
@@ -45,6 +46,7 @@ impl Change<'_> {
             }
             Err(error) => return Err(said(error)),
         };
+        self.router.routes_by_hand().insert(prefix, text.to_string());
         self.tell_route(prefix, what);
         Ok(())
     }
@@ -53,8 +55,27 @@ impl Change<'_> {
     pub(super) fn remove_route(&mut self, text: &str) -> Result<(), Refused> {
         let prefix = prefix(text.trim())?;
         self.tables.delete_route(prefix, self.now).map_err(said)?;
+        self.router.routes_by_hand().remove(&prefix);
         self.tell_route(prefix, RouteEvent::Removed);
         Ok(())
+    }
+
+    /// Sets the routes that handlers of a router that this one replaces have set, but for those of which the
+    /// configuration has the prefix. Gives those that can't be here any more, with the reason.
+    pub(super) fn take_routes(&mut self, old: &SharedRouter) -> Vec<Refused> {
+        let by_hand = old.routes_by_hand();
+        let lost = by_hand.values().filter_map(|text| {
+            let taken = route(self.tables, text).and_then(|(prefix, spec)| {
+                match self.tables.add_route(prefix, &spec, self.now) {
+                    Ok(()) => drop(self.router.routes_by_hand().insert(prefix, text.clone())),
+                    Err(RouterError::Exists(_)) => {}
+                    Err(error) => return Err(said(error)),
+                }
+                Ok(())
+            });
+            taken.err().map(|why| format!("{text}: {why}"))
+        });
+        lost.collect()
     }
 
     fn tell_route(&self, prefix: AnyPrefix, what: RouteEvent) {

@@ -1,4 +1,5 @@
 //! A router in the place of another: what it takes over. Ports are the same if they have the same name.
+use super::changes::Change;
 use super::held::Kept;
 use super::local::no_fragments;
 use super::shared::SharedRouter;
@@ -6,6 +7,7 @@ use super::slow::{Job, Slow};
 use super::verdict::{Came, Origin};
 use super::waiting::Waiting;
 use artery_engine::DropReason;
+use artery_engine::names::Names;
 use artery_table::PortId;
 use artery_table::neighbor::Kind;
 use artery_table::router::{Ip, Tables};
@@ -18,10 +20,17 @@ type Ports = Vec<Option<PortId>>;
 impl Slow {
     /// Takes over what the slow path of a router that is being replaced holds: packets that wait, and once for all
     /// workers neighbors that were learnt and addresses that were claimed.
-    pub(super) fn take_over(&mut self, router: &SharedRouter, old: &mut Slow, job: &mut Job<'_, '_>) {
+    pub(super) fn take_over(
+        &mut self,
+        router: &SharedRouter,
+        names: &Names,
+        old: &mut Slow,
+        job: &mut Job<'_, '_>,
+    ) {
         let ports = same_ports(router, job.router);
         if !self.together.is_heir.swap(true, Relaxed) {
             take_tables(router, &ports, job);
+            take_routes(router, names, job);
             let (mut claims, mut before) = (self.together.claims(), old.together.claims());
             claims.take(
                 &mut before,
@@ -79,6 +88,15 @@ fn take_tables(old: &SharedRouter, ports: &Ports, job: &Job<'_, '_>) {
             take_neighbors::<u32>(&old, from, &mut new, *to, job.now);
             take_neighbors::<u128>(&old, from, &mut new, *to, job.now);
         }
+    }
+}
+
+/// Takes over the routes that were set by hand.
+fn take_routes(old: &SharedRouter, names: &Names, job: &mut Job<'_, '_>) {
+    let (router, now) = (job.router, job.now);
+    let lost = Change { router, tables: &mut router.tables(), names, now }.take_routes(old);
+    for why in lost {
+        job.cx.say(&format!("{}: a route that was added by hand is gone: {why}", router.name()));
     }
 }
 

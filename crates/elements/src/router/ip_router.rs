@@ -66,8 +66,9 @@ port, and its packets keep their time to live. Without HOST they end as `local`.
 
 What the router says itself is limited by ICMP_RATE, ICMP_EACH and MESSAGE_RATE, which workers share evenly.
 
-A router that takes the place of another takes over the neighbors that were learnt, the packets that wait for others, and
-the claims of its addresses; ports are the same if their names are.",
+A router that takes the place of another takes over the neighbors that were learnt, the packets that wait for others,
+the claims of its addresses, and the routes that handlers have set and of which it has not the prefix itself; ports are the
+same if their names are.",
     example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2,
     NEIGHBOR eth2 10.0.2.254 2:0:0:0:2:fe, ROUTE 0.0.0.0/0 10.0.2.254);
 f4 :: IPForward(ip);
@@ -258,8 +259,8 @@ impl Element for IpRouter {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<IpRouter>() {
-            let router = old.router.clone();
-            self.work(cx, |slow, job| slow.take_over(&router, &mut old.slow, job));
+            let (router, names) = (old.router.clone(), self.names.clone());
+            self.work(cx, |slow, job| slow.take_over(&router, &names, &mut old.slow, job));
             self.slow.hurry();
             cx.schedule();
         }

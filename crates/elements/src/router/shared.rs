@@ -2,6 +2,7 @@
 use super::events::Events;
 use super::order::Order;
 use artery_engine::{ArgError, Args, Resources};
+use artery_table::load::AnyPrefix;
 use artery_table::router::{Readers, Tables};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -22,6 +23,8 @@ pub(crate) struct SharedRouter {
     readers: Readers,
     events: Mutex<Events>,
     order: Order,
+    /// Static routes that handlers set, as they were written: a router that takes the place of this one has them, too.
+    by_hand: Mutex<HashMap<AnyPrefix, String>>,
 }
 
 /// The tables, held by who may change them.
@@ -54,7 +57,16 @@ impl SharedRouter {
         let (ports, events) = (views.len(), Mutex::new(Events::new(views)));
         let (tables, order) = (Mutex::new(tables), Order::new(workers));
         let changes = AtomicU64::new(0);
-        SharedRouter { name: name.to_string(), ports, tables, changes, readers, events, order }
+        SharedRouter {
+            name: name.to_string(),
+            ports,
+            tables,
+            changes,
+            readers,
+            events,
+            order,
+            by_hand: Mutex::default(),
+        }
     }
     /// The element's name.
     pub(crate) fn name(&self) -> &str {
@@ -75,6 +87,10 @@ impl SharedRouter {
     /// What happened lately. Whoever wants the tables, too, takes them first.
     pub(crate) fn events(&self) -> MutexGuard<'_, Events> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Static routes that handlers set, as they were written. Whoever wants the tables, too, takes them first.
+    pub(super) fn routes_by_hand(&self) -> MutexGuard<'_, HashMap<AnyPrefix, String>> {
+        self.by_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// For who changes something.
     pub(crate) fn tables(&self) -> TablesGuard<'_> {

@@ -11,7 +11,7 @@ use artery_engine::{Context, HandlerError, Resources};
 use artery_table::load::AnyPrefix;
 use artery_table::next_hop::Hop;
 use artery_table::path::Outcome;
-use artery_table::router::{GroupView, Ip, MemberView, PortView, RouteView, Tables};
+use artery_table::router::{GroupView, Ip, MemberView, PortView, RouteView, Source, Tables};
 use artery_table::{Group, PortId, Prefix};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -256,7 +256,9 @@ impl Listing<'_> {
         let tables = self.router.tables();
         let is_within = |route: &RouteView| is_within(route.prefix, A::any(within));
         let routes = tables.routes_from(from, with_own).take_while(is_within).take(SLICE);
-        let mut groups = Groups { tables: &tables, ports: &self.ports, texts: HashMap::new() };
+        let by_hand = self.router.routes_by_hand();
+        let mut groups =
+            Groups { tables: &tables, ports: &self.ports, by_hand: &by_hand, texts: HashMap::new() };
         routes.map(|route| groups.listed(route)).collect()
     }
 
@@ -273,6 +275,9 @@ impl Listing<'_> {
             let (dst, source) = (route.prefix, route.source);
             // Writing to a string can't fail. Neither needs an escape.
             let _ = write!(self.text, "{comma}{{\"dst\":\"{dst}\",\"source\":\"{source}\",");
+            if route.is_by_hand {
+                self.text.push_str("\"by_hand\":true,");
+            }
             self.text.push_str(&route.rest);
         }
         true
@@ -292,6 +297,8 @@ impl Listing<'_> {
 struct Listed {
     prefix: AnyPrefix,
     source: &'static str,
+    /// Whether a handler set it, so that a router that starts has not got it.
+    is_by_hand: bool,
     /// All after its source.
     rest: std::rc::Rc<str>,
 }
@@ -300,6 +307,7 @@ struct Listed {
 struct Groups<'a> {
     tables: &'a Tables,
     ports: &'a [PortView],
+    by_hand: &'a HashMap<AnyPrefix, String>,
     texts: HashMap<Group, std::rc::Rc<str>>,
 }
 
@@ -311,7 +319,8 @@ impl Groups<'_> {
             // The members of the object, as the end of the route's.
             text[1..].into()
         });
-        Listed { prefix: route.prefix, source: route.source.name(), rest: rest.clone() }
+        let is_by_hand = route.source == Source::Static && self.by_hand.contains_key(&route.prefix);
+        Listed { prefix: route.prefix, source: route.source.name(), is_by_hand, rest: rest.clone() }
     }
 }
 

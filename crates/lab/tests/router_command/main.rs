@@ -4,6 +4,7 @@
 mod support;
 
 mod bfd;
+mod config;
 mod firewall;
 mod fpm;
 mod fpm_frr;

@@ -1,0 +1,349 @@
+//! The configuration of a router that runs: what it was told last, and how it takes something else.
+use super::configuration::{self, BESIDE_A_FILE, Candidate, Configuration, Origin};
+use super::machine::HeldPort;
+use super::options::RouterOptions;
+use super::service::{Names, name_elements, names};
+use super::{Fpm, Plan, called, host, judge as tables, machine, pf, read, text, vlans};
+use crate::cli::{router_matches, usage_error};
+use crate::control_socket::OwnHandlers;
+use crate::job::Input;
+use crate::reload::{ConfigurationSource, Reread};
+use crate::replace::Replacer;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What the command line says, or the file that it names.
+pub(super) fn candidate_of_call(options: RouterOptions) -> Result<Candidate, Vec<String>> {
+    let said = Configuration::of_matches(&router_matches());
+    let Some(file) = &options.file else {
+        return Ok(Candidate { configuration: said, options, origin: Origin::default() });
+    };
+    if let Some(other) = said.keys().find(|key| !BESIDE_A_FILE.contains(key)) {
+        usage_error(&format!("--{other} can't stand beside {0}; write it into {0}", file.display()));
+    }
+    let mut candidate = read_file(&file.display().to_string())?;
+    if let Some(twice) = said.keys().find(|key| candidate.configuration.keys().any(|other| other == *key)) {
+        usage_error(&format!("--{twice} stands in {}, too; leave out one", file.display()));
+    }
+    let beside = options;
+    let options = &mut candidate.options;
+    options.file = beside.file;
+    (options.print, options.verbose) = (beside.print, beside.verbose);
+    if !beside.socket.is_empty() {
+        options.socket = beside.socket;
+    }
+    if said.keys().any(|key| key == "log") {
+        options.log = beside.log;
+    }
+    Ok(candidate)
+}
+
+fn read_file(name: &str) -> Result<Candidate, Vec<String>> {
+    let text = Input::File(name.into()).read().map_err(|error| vec![error])?;
+    configuration::parse(name, &text)
+}
+
+/// The plan of a candidate, as far as it makes sense; what does not is added to `mistakes`.
+pub(super) fn judge(candidate: &Candidate, mistakes: &mut Vec<String>) -> Plan {
+    let mut plan = read::plan(&candidate.options, mistakes);
+    vlans::find(&mut plan);
+    tables::judge(&plan, mistakes);
+    plan
+}
+
+/// A candidate that nothing is wrong with.
+pub(super) struct Prepared {
+    candidate: Candidate,
+    host: Option<String>,
+    services: Names,
+    devices: HashSet<String>,
+    /// The configuration for the engine.
+    pub(super) text: String,
+    pub(super) warnings: Vec<String>,
+    /// Ports that the router did not have before.
+    taken: Vec<HeldPort>,
+}
+
+/// What the router would be made of, without what the machine has.
+pub(super) fn print_only(
+    candidate: Candidate,
+    mut plan: Plan,
+    mut mistakes: Vec<String>,
+) -> Result<Prepared, Vec<String>> {
+    pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
+    prepare(candidate, plan, Vec::new(), mistakes)
+}
+
+/// Takes the ports of a router that starts.
+pub(super) fn prepare_start(
+    candidate: Candidate,
+    mut plan: Plan,
+    mut mistakes: Vec<String>,
+) -> Result<Prepared, Vec<String>> {
+    pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
+    let taken = machine::take(&mut plan, &HashSet::new(), &mut mistakes);
+    machine::check_host(&plan, &mut mistakes);
+    prepare(candidate, plan, taken, mistakes)
+}
+
+fn prepare(
+    candidate: Candidate,
+    plan: Plan,
+    taken: Vec<HeldPort>,
+    mistakes: Vec<String>,
+) -> Result<Prepared, Vec<String>> {
+    if !mistakes.is_empty() {
+        return Err(candidate.origin.locate_all(mistakes));
+    }
+    let warnings =
+        host::warnings(&plan).into_iter().chain(plan.fpm.as_ref().and_then(Fpm::warning)).collect();
+    let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
+    let devices = plan.ports.iter().map(|port| port.device().to_string()).collect();
+    let services = names(&plan.services);
+    Ok(Prepared { candidate, host: plan.host, services, devices, text, warnings, taken })
+}
+
+/// What a running router was told last.
+struct State {
+    candidate: Candidate,
+    host: Option<String>,
+    services: Names,
+    ports: Vec<HeldPort>,
+    /// Whether a reload is under way.
+    reloads: bool,
+    /// What is undone if nobody confirms it.
+    pending: Option<Pending>,
+    /// How often something was applied that is to be confirmed.
+    applied: u64,
+}
+
+/// What was there before something that is to be confirmed.
+struct Pending {
+    before: Candidate,
+    number: u64,
+    until: Instant,
+}
+
+/// A router's configuration while it runs.
+pub(super) struct Live(Shared);
+
+type Shared = Arc<Mutex<State>>;
+
+fn lock(state: &Shared) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Live {
+    pub(super) fn new(prepared: Prepared) -> Live {
+        let Prepared { candidate, host, services, taken, .. } = prepared;
+        let state =
+            State { candidate, host, services, ports: taken, reloads: false, pending: None, applied: 0 };
+        Live(Arc::new(Mutex::new(state)))
+    }
+}
+
+impl State {
+    /// Prepares what is to take the place of what the router was told.
+    fn prepare(&self, candidate: Candidate) -> Result<Prepared, Vec<String>> {
+        let running = &self.candidate.configuration;
+        let later =
+            running.changes(&candidate.configuration).into_iter().filter(|change| change.is_at_start());
+        let later = later.map(|change| format!("{}: not before the router is started again", change.line()));
+        let later: Vec<String> = later.collect();
+        let candidate = candidate.for_running(running)?;
+        let mut mistakes = Vec::new();
+        let mut plan = judge(&candidate, &mut mistakes);
+        name_elements(&mut plan.services, &self.services);
+        pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
+        let held = self.ports.iter().map(|port| port.device.clone()).collect();
+        let taken = machine::take(&mut plan, &held, &mut mistakes);
+        if plan.host != self.host {
+            machine::check_host(&plan, &mut mistakes);
+        }
+        let mut prepared = prepare(candidate, plan, taken, mistakes)?;
+        // Addresses that the host has on its interface are those that the router gave it.
+        prepared.warnings = later;
+        Ok(prepared)
+    }
+
+    /// Notes that a router is what was prepared.
+    fn accept(&mut self, prepared: Prepared) {
+        let Prepared { candidate, host, services, devices, taken, .. } = prepared;
+        (self.candidate, self.host, self.services) = (candidate, host, services);
+        self.ports.retain(|port| devices.contains(&port.device));
+        self.ports.extend(taken);
+    }
+
+    /// Has the router become what a candidate says; what is to be said of it, a line each.
+    fn change(&mut self, candidate: Candidate, replacer: &Replacer) -> Result<String, String> {
+        let name = candidate.origin.file.clone().unwrap_or_default();
+        let prepared = self.prepare(candidate).map_err(|mistakes| lines(&mistakes))?;
+        let said = replacer.replace(&name, &prepared.text)?;
+        let warnings = lines(&prepared.warnings) + &said;
+        self.accept(prepared);
+        Ok(warnings)
+    }
+
+    /// Why nothing can be changed now.
+    fn busy(&self) -> Result<(), String> {
+        match &self.pending {
+            Some(pending) => Err(format!(
+                "what was applied is not confirmed and is undone in {} s; run 'artery confirm' or wait",
+                pending.left().as_secs()
+            )),
+            None if self.reloads => Err("the router is reloading; try again".to_string()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Pending {
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+}
+
+fn lines(sentences: &[String]) -> String {
+    sentences.iter().map(|sentence| format!("{sentence}\n")).collect()
+}
+
+/// Ends a reload, however it comes out.
+struct Reloading(Shared);
+
+impl Drop for Reloading {
+    fn drop(&mut self) {
+        lock(&self.0).reloads = false;
+    }
+}
+
+impl ConfigurationSource for Live {
+    /// Reads the file again, or the files that options name. Mistakes in files of routes are found by the element that
+    /// reads them; rules are judged as at the start.
+    fn reread(&self) -> Result<Reread, Vec<String>> {
+        let mut state = lock(&self.0);
+        state.busy().map_err(|why| vec![why])?;
+        let candidate = match &state.candidate.origin.file {
+            None => state.candidate.clone(),
+            Some(file) => read_file(file)?,
+        };
+        let prepared = state.prepare(candidate)?;
+        state.reloads = true;
+        let (text, reloading) = (prepared.text.clone(), Reloading(self.0.clone()));
+        let mut reread = Reread::new(Input::Text(String::new()).name(), text);
+        reread.warnings.clone_from(&prepared.warnings);
+        reread.accepted = Box::new(move || lock(&reloading.0).accept(prepared));
+        Ok(reread)
+    }
+
+    fn handlers(&self, replacer: &Replacer) -> Option<Arc<dyn OwnHandlers>> {
+        Some(Arc::new(ConfigurationHandlers { state: self.0.clone(), replacer: replacer.clone() }))
+    }
+}
+
+/// The handlers of a router's configuration.
+struct ConfigurationHandlers {
+    state: Shared,
+    replacer: Replacer,
+}
+
+/// Reads as the file that makes the router.
+pub(crate) const CONFIGURATION: &str = "router_config";
+/// Written with a line `SECONDS FILE` and what FILE says; undone after the seconds, unless they are 0.
+pub(crate) const APPLY: &str = "router_apply";
+/// Written to confirm what was applied.
+pub(crate) const CONFIRM: &str = "router_confirm";
+
+impl OwnHandlers for ConfigurationHandlers {
+    fn read(&self, handler: &str) -> Option<Result<String, String>> {
+        (handler == CONFIGURATION).then(|| Ok(self.configuration()))
+    }
+
+    fn write(&self, handler: &str, value: &str) -> Option<Result<String, String>> {
+        match handler {
+            APPLY => Some(self.apply(value)),
+            CONFIRM => Some(self.confirm()),
+            _ => None,
+        }
+    }
+}
+
+impl ConfigurationHandlers {
+    fn configuration(&self) -> String {
+        let state = lock(&self.state);
+        let pending = state.pending.as_ref().map_or(String::new(), |pending| {
+            format!(
+                "# Not confirmed: undone in {} s, unless 'artery confirm' is run.\n",
+                pending.left().as_secs()
+            )
+        });
+        pending + &state.candidate.configuration.to_toml()
+    }
+
+    fn apply(&self, value: &str) -> Result<String, String> {
+        let (head, text) = value.split_once('\n').unwrap_or((value, ""));
+        let (seconds, file) = head.split_once(' ').unwrap_or((head, ""));
+        let confirm = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let confirm =
+            confirm.filter(|_| !file.is_empty()).ok_or_else(|| format!("'{head}': write SECONDS FILE"))?;
+        let candidate = configuration::parse(file, text).map_err(|mistakes| lines(&mistakes))?;
+        let mut state = lock(&self.state);
+        state.busy()?;
+        let before = state.candidate.clone();
+        let said = state.change(candidate, &self.replacer)?;
+        self.replacer.voice().tell(
+            "applied",
+            &format!("the configuration of {file} was applied"),
+            &[("file", file)],
+        );
+        if !confirm.is_zero() {
+            self.await_confirmation(&mut state, before, confirm)?;
+        }
+        Ok(said)
+    }
+
+    fn await_confirmation(
+        &self,
+        state: &mut State,
+        before: Candidate,
+        confirm: Duration,
+    ) -> Result<(), String> {
+        state.applied += 1;
+        let number = state.applied;
+        let spare = before.clone();
+        state.pending = Some(Pending { before, number, until: Instant::now() + confirm });
+        let (shared, replacer) = (self.state.clone(), self.replacer.clone());
+        let body = move || {
+            std::thread::sleep(confirm);
+            undo(&shared, number, &replacer);
+        };
+        // Nothing is left that nobody would undo.
+        std::thread::Builder::new().name("confirm".to_string()).spawn(body).map(drop).map_err(|error| {
+            state.pending = None;
+            let undone = state.change(spare, &self.replacer);
+            format!("nobody could undo this later ({error}), so it was undone: {undone:?}")
+        })
+    }
+
+    fn confirm(&self) -> Result<String, String> {
+        let confirmed = lock(&self.state).pending.take();
+        confirmed.map(|_| String::new()).ok_or_else(|| "nothing waits to be confirmed".to_string())
+    }
+}
+
+/// Undoes what was applied, if it is not confirmed.
+fn undo(shared: &Shared, number: u64, replacer: &Replacer) {
+    let mut state = lock(shared);
+    let Some(pending) = state.pending.take_if(|pending| pending.number == number) else { return };
+    let voice = replacer.voice();
+    match state.change(pending.before, replacer) {
+        Ok(said) => {
+            voice.complain_of(&said);
+            voice.tell("undone", "what was applied was not confirmed, and is undone", &[]);
+        }
+        Err(why) => {
+            voice.complain_of(&why);
+            voice.error("what was applied was not confirmed, and can't be undone: it stays");
+        }
+    }
+}
