@@ -27,7 +27,7 @@ install: install-files ## Installs what `make build` has built, manual pages, co
 
 # What is installed besides programs. Units and /etc/artery/README name the folders of PREFIX.
 SHARE = $(DESTDIR)$(PREFIX)/share
-UNITS = artery-adopt@.service artery-up.service
+UNITS = artery-adopt@.service artery-router@.service artery-up.service
 install-files:
 	$(PROGRAM) man $(SHARE)/man/man1
 	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d

@@ -75,9 +75,12 @@ pub(crate) fn apply(options: &ApplyOptions) -> anyhow::Result<u8> {
     let seconds = options.confirm.unwrap_or_default().as_secs_f64();
     let value = format!("{seconds} {}\n{text}", file.display());
     let mut client = Client::connect(&options.reach)?;
-    if let Err(error) = client.write(APPLY, &value) {
-        complain(&format!("{}\n", bare(&error)));
-        bail!("{}: nothing was changed", options.file.display());
+    match client.tell_and_hear(APPLY, &value) {
+        Ok(warnings) => complain(&warnings),
+        Err(error) => {
+            complain(&format!("{error}\n"));
+            bail!("{}: nothing was changed", options.file.display());
+        }
     }
     let until = options.confirm.map_or(String::new(), |time| {
         format!("; undone in {} s, unless 'artery confirm' is run", time.as_secs_f64())
@@ -88,16 +91,9 @@ pub(crate) fn apply(options: &ApplyOptions) -> anyhow::Result<u8> {
     print(&format!("{list}{}: applied, {count}{until}\n", options.file.display())).map(|()| 0)
 }
 
-/// What the router says, without what Click's protocol puts in front.
-fn bare(error: &anyhow::Error) -> String {
-    let text = error.to_string();
-    let said = text.split_once('\n').filter(|(heading, _)| heading.ends_with("error:"));
-    said.map_or(text.clone(), |(_, said)| said.to_string())
-}
-
 /// Confirms what was applied.
 pub(crate) fn confirm(options: &ConfirmOptions) -> anyhow::Result<u8> {
-    Client::connect(&options.reach)?.write(CONFIRM, "").map_err(|error| anyhow!("{}", bare(&error)))?;
+    Client::connect(&options.reach)?.tell(CONFIRM, "")?;
     print("confirmed\n").map(|()| 0)
 }
 
@@ -132,11 +128,11 @@ fn changes(reach: &Reach, candidate: &Candidate) -> anyhow::Result<Vec<Change>> 
 /// The file that makes the running router.
 pub(crate) fn running_configuration(reach: &Reach) -> anyhow::Result<String> {
     let mut client = Client::connect(reach)?;
-    client.read(CONFIGURATION).map_err(|error| {
+    client.ask(CONFIGURATION, "").map_err(|error| {
         let text = error.to_string();
         match text.contains("No handler named") {
             true => anyhow!("this router was not started by 'artery router', and has no such file; 'artery handler config' reads its configuration"),
-            false => anyhow!("{}", bare(&error)),
+            false => error,
         }
     })
 }

@@ -94,6 +94,14 @@ impl Client {
         self.begin_to_tell(handler, value)?;
         self.told(handler)
     }
+    /// The same; gives the warnings that it was answered with, a line each.
+    pub(crate) fn tell_and_hear(&mut self, handler: &str, value: &str) -> anyhow::Result<String> {
+        self.begin_to_tell(handler, value)?;
+        match self.outcome()? {
+            Ok(warnings) => Ok(warnings.split_once('\n').map_or("", |(_, warnings)| warnings).to_string()),
+            Err(refusal) => Err(self.bare(handler, refusal)),
+        }
+    }
     /// Begins to write a handler, whose reply is left to [`told`](Self::told). The replies to a few can be
     /// left, no more than a socket has room for.
     pub(crate) fn begin_to_tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {

@@ -158,11 +158,12 @@ impl Configuration {
         self.0.iter().map(Setting::to_toml).collect()
     }
 
-    /// What of `to` is not in this one, and the other way round: the lines of a file that go, with `-`, and that come,
-    /// with `+`.
+    /// What a router that is this becomes by a file: the lines of a file that go, and that come. Keys that may stand
+    /// beside a file go with none.
     pub(crate) fn changes(&self, to: &Configuration) -> Vec<Change> {
-        let names: Vec<String> = keys(&command()).into_iter().map(|key| key.name).collect();
-        names.iter().flat_map(|name| changes_of(name, self.find(name), to.find(name))).collect()
+        let is_beside = |name: &str| BESIDE_A_FILE.contains(&name) && to.find(name).is_none();
+        let names = keys(&command()).into_iter().map(|key| key.name).filter(|name| !is_beside(name));
+        names.flat_map(|name| changes_of(&name, self.find(&name), to.find(&name))).collect()
     }
 
     fn find(&self, key: &str) -> Option<&Setting> {

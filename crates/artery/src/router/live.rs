@@ -107,7 +107,8 @@ fn prepare(
 /// What a running router was told last.
 struct State {
     candidate: Candidate,
-    host: Option<String>,
+    /// Names of the host's interface, now and before: that of before is there for a while after it was changed.
+    hosts: HashSet<String>,
     services: Names,
     ports: Vec<HeldPort>,
     /// Whether a reload is under way.
@@ -137,8 +138,9 @@ fn lock(state: &Shared) -> MutexGuard<'_, State> {
 impl Live {
     pub(super) fn new(prepared: Prepared) -> Live {
         let Prepared { candidate, host, services, taken, .. } = prepared;
+        let hosts = host.into_iter().collect();
         let state =
-            State { candidate, host, services, ports: taken, reloads: false, pending: None, applied: 0 };
+            State { candidate, hosts, services, ports: taken, reloads: false, pending: None, applied: 0 };
         Live(Arc::new(Mutex::new(state)))
     }
 }
@@ -158,7 +160,7 @@ impl State {
         pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
         let held = self.ports.iter().map(|port| port.device.clone()).collect();
         let taken = machine::take(&mut plan, &held, &mut mistakes);
-        if plan.host != self.host {
+        if plan.host.as_ref().is_some_and(|host| !self.hosts.contains(host)) {
             machine::check_host(&plan, &mut mistakes);
         }
         let mut prepared = prepare(candidate, plan, taken, mistakes)?;
@@ -170,7 +172,8 @@ impl State {
     /// Notes that a router is what was prepared.
     fn accept(&mut self, prepared: Prepared) {
         let Prepared { candidate, host, services, devices, taken, .. } = prepared;
-        (self.candidate, self.host, self.services) = (candidate, host, services);
+        (self.candidate, self.services) = (candidate, services);
+        self.hosts.extend(host);
         self.ports.retain(|port| devices.contains(&port.device));
         self.ports.extend(taken);
     }
@@ -180,9 +183,8 @@ impl State {
         let name = candidate.origin.file.clone().unwrap_or_default();
         let prepared = self.prepare(candidate).map_err(|mistakes| lines(&mistakes))?;
         let said = replacer.replace(&name, &prepared.text)?;
-        let warnings = lines(&prepared.warnings) + &said;
         self.accept(prepared);
-        Ok(warnings)
+        Ok(said)
     }
 
     /// Why nothing can be changed now.
