@@ -24,16 +24,14 @@ fn a_port_keeps_to_its_mtu_checks_sources_and_has_gateways_outside_its_networks(
             "{told:?}"
         );
         // The interface's MTU counts where it is smaller, and never lifts the port's.
-        let known = |bytes: &str| {
+        let known = |bytes: u64| {
             until(SOON, || {
                 let ports: serde_json::Value =
                     serde_json::from_str(&router.say(&["show", "ports", "--json"])?).unwrap();
-                Ok(ports["ports"][1]["mtu"].to_string() == bytes)
+                Ok(ports["ports"][1]["mtu"] == bytes)
             })
         };
-        for (carried, counts) in
-            [(1300, "1300"), (1450, "1400"), (1500, "1400"), (1399, "1399"), (1500, "1400")]
-        {
+        for (carried, counts) in [(1300, 1300), (1450, 1400), (1500, 1400), (1399, 1399), (1500, 1400)] {
             net.r.mtu("eth1", carried)?;
             known(counts)?;
         }
