@@ -57,9 +57,7 @@ pub use error::{Damage, DeviceError, Half, show_verifier};
 pub use ethtool::joining_offload;
 pub use host_addresses::{HostAddress, host_addresses};
 pub use host_news::HostNews;
-pub use host_routes::{
-    HOST_ROUTE_METRIC, HOST_ROUTE_PROTOCOL, HostRouteChange, HostRoutes, RouteByGateway,
-};
+pub use host_routes::{HOST_ROUTE_METRIC, HOST_ROUTE_PROTOCOL, HostRouteChange, HostRoutes, RouteByGateway};
 pub use interface::{Interface, split_vlan_name};
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use netdev::{XdpFeatures, XdpFragments, xdp_features, xdp_fragments};

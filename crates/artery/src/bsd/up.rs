@@ -3,7 +3,7 @@ use super::machine::{Map, Taken, look};
 use super::plan::{Plan, Wishes, judge};
 use super::verdict::Judged;
 use super::{text, verdict};
-use crate::cli::values::{ALWAYS, Period, awake_time, device, file_size, number, period, processor, seconds};
+use crate::cli::values::{ALWAYS, Period, awake_time, device, file_size, number, period, processor};
 use crate::cli::{ControlOptions, default_socket, map_devices};
 use crate::job::{Input, Job};
 use crate::load::Reading;

@@ -54,7 +54,9 @@ impl Complaints {
                 format!("{path}: can't write: {why}; {newly} {records} lost since this was last said")
             }
             // What is over is said at once: it may not happen again for long.
-            None => format!("{path}: packets are logged again; {newly} {records} lost since this was last said"),
+            None => {
+                format!("{path}: packets are logged again; {newly} {records} lost since this was last said")
+            }
             Some(_) => return None,
         };
         (self.last, self.said) = (Some(now), lost);
@@ -79,7 +81,10 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(complaints.due(Some(Ok(())), 5, at(0)), None, "lost before, by a flood");
         let said = complaints.due(full(), 6, at(1)).unwrap();
-        assert_eq!(said, "f: can't write: No space left on device; 1 record was lost since this was last said");
+        assert_eq!(
+            said,
+            "f: can't write: No space left on device; 1 record was lost since this was last said"
+        );
         for second in 2..61 {
             assert_eq!(complaints.due(full(), 6 + second, at(second)), None);
         }

@@ -109,12 +109,7 @@ impl LogFile {
     /// Opens a file for so many workers. One that is there is gone on with, if it is such a log. It is one
     /// of `all`. Before it gets longer than `most` bytes it is renamed to `PATH.old`, and another one
     /// begun.
-    pub(crate) fn open(
-        path: &str,
-        most: FileSize,
-        workers: usize,
-        all: &LogFiles,
-    ) -> io::Result<LogFile> {
+    pub(crate) fn open(path: &str, most: FileSize, workers: usize, all: &LogFiles) -> io::Result<LogFile> {
         let file = append_to(Path::new(path))?;
         let waiting = (0..workers).map(|_| OfWorker::default()).collect();
         let counts = Arc::new(Counts { waiting, written: AtomicU64::new(0), lost: AtomicU64::new(0) });
@@ -122,8 +117,7 @@ impl LogFile {
         let (requests, taken) = sync_channel(workers * MOST_WAITING + 1);
         let (end, ended) = sync_channel(1);
         let complaints = Complaints::new(path, all.complaints.clone());
-        let mut log =
-            Written { file, path: path.into(), most: most.0, counts: counts.clone(), complaints };
+        let mut log = Written { file, path: path.into(), most: most.0, counts: counts.clone(), complaints };
         std::thread::Builder::new().name("pflog".to_string()).spawn(move || {
             log.serve(&taken);
             // Nobody may be waiting for it any more.
@@ -364,8 +358,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pflog");
         let most = 24 + 10 * RECORD;
-        let log =
-            LogFile::open(path.to_str().unwrap(), FileSize(most), 1, &LogFiles::default()).unwrap();
+        let log = LogFile::open(path.to_str().unwrap(), FileSize(most), 1, &LogFiles::default()).unwrap();
         for n in 1..=25 {
             log.log(0, record(), Duration::ZERO);
             while log.counts() != [n, 0] {
@@ -398,7 +391,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("letter");
         std::fs::write(&path, "dear reader").unwrap();
-        let error = LogFile::open(path.to_str().unwrap(), FileSize(0), 1, &LogFiles::default()).err().unwrap().to_string();
+        let error = LogFile::open(path.to_str().unwrap(), FileSize(0), 1, &LogFiles::default())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("name another file"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"dear reader");
         let missing = folder.path().join("no/such");

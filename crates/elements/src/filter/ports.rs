@@ -86,12 +86,7 @@ pub(crate) fn with_files(
     Ok(filter)
 }
 
-fn open_log(
-    path: &str,
-    most: FileSize,
-    workers: usize,
-    args: &Args<'_>,
-) -> Result<LogFile, ArgError> {
+fn open_log(path: &str, most: FileSize, workers: usize, args: &Args<'_>) -> Result<LogFile, ArgError> {
     LogFile::open(path, most, workers, &args.resource::<LogFiles>())
         .map_err(|error| ArgError::wrong_at(path, format!("can't write {path}: {error}")))
 }

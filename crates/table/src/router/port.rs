@@ -226,7 +226,7 @@ mod tests {
             addresses: vec![("10.0.0.1".parse().unwrap(), 24)],
             virtual_addresses: Vec::new(),
         };
-        let (view, link) = (port.view(), crate::neighbor::Link::ready(EtherAddr([6, 7, 8, 9, 10, 11])));
+        let (view, link) = (port.view(false), crate::neighbor::Link::ready(EtherAddr([6, 7, 8, 9, 10, 11])));
         let mut head = (link.bits() | view.source_head).to_le_bytes().to_vec();
         head.extend(view.source_tail.to_le_bytes());
         assert_eq!(head, [6, 7, 8, 9, 10, 11, 2, 1, 2, 3, 4, 5]);
