@@ -179,14 +179,10 @@ fn drive(
     finished
 }
 
-/// Says after what time and why the run has ended. A run without ports and sockets is silent where it has simply done its work.
+/// Says after what time and why the run has ended. A run without ports and sockets is silent: it has done its work.
 fn say_end(handle: &Handle, ran: Duration, is_service: bool, voice: Voice) {
-    let reason = handle.end_reason();
-    let plan = handle.plan();
-    let element = reason.as_ref().and_then(|reason| plan.resolve_exact(reason.element.as_ref()?));
-    let is_script = element.is_some_and(|node| ["Script", "DriverManager"].contains(&plan.class(node).name));
-    if is_service || is_script || voice == Voice::Json {
-        let why = reason.map_or_else(|| "all is done".to_string(), |reason| reason.text);
+    if is_service || voice == Voice::Json {
+        let why = handle.end_reason().map_or_else(|| "all is done".to_string(), |reason| reason.text);
         let ran = format!("{:.3}", ran.as_secs_f64());
         voice.tell("ended", &format!("ended after {ran} s: {why}"), &[("reason", &why), ("seconds", &ran)]);
     }

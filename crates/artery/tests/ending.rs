@@ -63,18 +63,18 @@ fn a_run_says_after_what_time_and_why_it_ends() {
     let script =
         ["-e", "Idle -> Discard; s :: Script(TYPE PASSIVE, write stop); main :: Script(pause, stop)"];
     assert_eq!(ends(&script, &stop), "the handler 'stop' was written");
-    let outcome = artery(&["run", "-e", "main :: Script(wait 10ms, stop)"]);
+    let outcome = artery(&["run", "-u", &folder.path("s2"), "-e", "main :: Script(wait 10ms, stop)"]);
     assert!(
         outcome.err.starts_with("artery: ended after ")
             && outcome.err.ends_with(" s: main asked for the end\n"),
         "{outcome:?}"
     );
     // Work that is done needs no line, unless it is for a program.
-    let done = "src :: InfiniteSource(LIMIT 3, STOP true) -> Discard";
+    let done = "InfiniteSource(LIMIT 3) -> Discard; main :: Script(wait 10ms, stop)";
     assert_eq!(artery(&["run", "-e", done]).err, "");
     let json = artery(&["run", "--log", "json", "-e", done]);
     let line: serde_json::Value = serde_json::from_str(json.err.lines().last().unwrap()).unwrap();
-    assert_eq!((&line["event"], &line["reason"]), (&"ended".into(), &"src asked for the end".into()));
+    assert_eq!((&line["event"], &line["reason"]), (&"ended".into(), &"main asked for the end".into()));
     assert!(line["seconds"].as_str().unwrap().parse::<f64>().unwrap() >= 0.0);
 }
 

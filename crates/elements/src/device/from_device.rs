@@ -379,15 +379,17 @@ mod tests {
     fn the_router_lists_its_ports_with_counts_that_outlive_elements() {
         let (mut old, mut port, resources) = bench("m, MONITOR l2", 8);
         let list = || (monitor::PORTS.read)(&resources);
-        let columns = "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\tout_packets\tout_bytes\tout_errors\n";
+        let columns = "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\t\
+                       out_packets\tout_bytes\tout_errors\tin_delays\tin_delay_us\n";
+        let no_delays = "0,0,0,0,0,0,0,0,0,0,0,0,0,0\t0\n";
         send(&mut port, &[&[1; 60], &[2; 100]]);
         old.run_once();
-        assert_eq!(list(), format!("{columns}m\t-\t-\tl2\t2\t160\t0\t0\t0\t0\n"));
+        assert_eq!(list(), format!("{columns}m\t-\t-\tl2\t2\t160\t0\t0\t0\t0\t{no_delays}"));
         drop(old);
         let mut new = Bench::setup(&CLASS, "m").resources(resources.clone()).build().unwrap();
         send(&mut port, &[&[3; 40]]);
         new.run_once();
-        assert_eq!(list(), format!("{columns}m\t-\t-\toff\t3\t200\t0\t0\t0\t0\n"));
+        assert_eq!(list(), format!("{columns}m\t-\t-\toff\t3\t200\t0\t0\t0\t0\t{no_delays}"));
         assert_eq!((monitor::PORTS.read)(&Resources::default()), columns);
     }
 

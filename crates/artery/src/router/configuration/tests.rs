@@ -46,12 +46,13 @@ fn every_option_is_a_key_and_stays_what_it_is() {
         ("workers", _) => "1",
         ("metrics" | "fpm", _) => "\"127.0.0.1:9470\"",
         ("log", _) => "\"json\"",
+        ("pflog-max", _) => "\"64K\"",
         _ => "\"x\"",
     };
     for key in keys(&command()) {
         let needs = match key.name.as_str() {
             "fpm-hold" => "fpm = true\n",
-            "pflog" | "lenient" => "pf = \"x\"\n",
+            "pflog" | "pflog-max" | "lenient" => "pf = \"x\"\n",
             _ => "",
         };
         let port = if key.name == "port" { "" } else { "port = [\"e=10.0.1.1/24\"]\n" };
