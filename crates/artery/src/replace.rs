@@ -83,9 +83,12 @@ impl Replacer {
         let resources = self.handle.resources();
         let (ports, monitors) = (resources.get::<Ports>(), resources.get::<Monitors>());
         let close = move || {
-            std::thread::sleep(SETTLED);
-            // The next port of that number is another.
-            ports.close_unused(|port| monitors.set(port, Monitor::default()));
+            // A worker that gets no processor may hold what it used for longer.
+            for _ in 0..3 {
+                std::thread::sleep(SETTLED);
+                // The next port of that number is another.
+                ports.close_unused(|port| monitors.set(port, Monitor::default()));
+            }
         };
         // Without a thread they stay open until the next replacement.
         let _ = std::thread::Builder::new().name("ports".to_string()).spawn(close);

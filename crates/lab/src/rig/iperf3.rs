@@ -64,7 +64,8 @@ impl Host {
     /// Measures throughput from here to `server`, reached by `address`. `options` are those of the client, such as
     /// `["-t", "2"]`, `["-u", "-b", "1G"]` or `["-R"]`.
     pub fn iperf3(&self, server: &Host, address: &str, options: &[&str]) -> Result<Throughput> {
-        parse_address(address)?;
+        // The interface of a link-local address is iperf3's to find.
+        parse_address(address.split('%').next().unwrap_or(address))?;
         let listener = server.spawn(["iperf3", "-s", "-1", "--forceflush"])?;
         listener.wait_for("Server listening", Duration::from_secs(5))?;
         let client =
