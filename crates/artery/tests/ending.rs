@@ -3,6 +3,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,26 +79,38 @@ fn a_run_says_after_what_time_and_why_it_ends() {
     assert!(line["seconds"].as_str().unwrap().parse::<f64>().unwrap() >= 0.0);
 }
 
-/// Starts a script that says that it has begun, and waits until the process catches SIGTERM.
-fn with_script(script: &str) -> Child {
-    let text = format!("Idle -> Discard; Script(print \"ready\", {script})");
-    let mut child = spawn(&["run", "-e", &text]);
-    let mut out = [0; 6];
-    child.stdout.as_mut().unwrap().read_exact(&mut out).unwrap();
-    until(|| catches_term(&child));
-    child
-}
-
 #[test]
 fn sigterm_ends_a_process_whose_script_loops_or_waits_for_a_pipe() {
-    let (said, signal) = terminate(with_script("label again, wait 0s, goto again"));
-    assert!(signal.is_none() && said.contains("SIGTERM was received"), "{said}");
     let folder = Folder::new();
+    let ended = |router: Router| {
+        let began = Instant::now();
+        router.signal(Signal::TERM);
+        let outcome = router.finish();
+        assert!(began.elapsed() <= LIMIT, "{:?}", began.elapsed());
+        outcome
+    };
+    let loops = "Idle -> Discard; Script(label again, wait 0s, goto again)";
+    let outcome = ended(Router::start(&folder.path("s"), &["-e", loops]));
+    assert!(outcome.status == 0 && outcome.err.ends_with(" s: SIGTERM was received\n"), "{outcome:?}");
+
     let pipe = folder.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let (said, signal) = terminate(with_script(&format!("print $(cat {pipe})")));
-    assert_eq!(signal, Some(15), "{said}");
-    assert!(said.ends_with("artery: ended: SIGTERM was received and a worker does not answer\n"), "{said}");
+    let waits = format!("Idle -> Discard; s :: Script(TYPE PASSIVE, return $(cat {pipe}))");
+    let socket = folder.path("stuck");
+    let router = Router::start(&socket, &["-e", &waits]);
+    let mut asked = spawn(&["handler", "-u", &socket, "s.run"]);
+    // Can be opened once the script reads it; nothing is written.
+    let mut writer = std::fs::OpenOptions::new();
+    writer.write(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    let mut opened = None;
+    until(|| {
+        opened = writer.open(&pipe).ok();
+        opened.is_some()
+    });
+    let outcome = ended(router);
+    let expected = "artery: ended: SIGTERM was received and a worker does not answer\n";
+    assert!(outcome.status == -1 && outcome.err.ends_with(expected), "{outcome:?}");
+    asked.wait().unwrap();
 }
 
 #[test]
