@@ -36,7 +36,7 @@ fn top_and_ports_tell_how_long_frames_waited() {
         let ask = |words: &[&str]| {
             Ok::<_, RigError>(hosts.r.command([&artery]).args(words).args(["-u", &socket]).run()?.stdout)
         };
-        assert!(ask(&["top", "--once", "--every", "50ms"])?.starts_with("router of 2 ports: 0/s in"));
+        assert!(ask(&["top", "--once", "--every", "50ms"])?.starts_with("router of 2 ports: "));
         assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01"])?.received, 20);
         let ports = ask(&["handler", "ports"])?;
         let column =
