@@ -179,7 +179,8 @@ fn drive(
     finished
 }
 
-/// Says after what time and why the run has ended. A run without ports and sockets is silent: it has done its work.
+/// Says after what time and why the run has ended. A run without ports and sockets is silent: it has done its
+/// work.
 fn say_end(handle: &Handle, ran: Duration, is_service: bool, voice: Voice) {
     if is_service || voice == Voice::Json {
         let why = handle.end_reason().map_or_else(|| "all is done".to_string(), |reason| reason.text);

@@ -1,5 +1,5 @@
-//! `artery top`: what a running `artery adopt` forwards past the kernel, and what it leaves to it; or what goes through
-//! the ports of a router, and how long it waits there.
+//! `artery top`: what a running `artery adopt` forwards past the kernel, and what it leaves to it; or what
+//! goes through the ports of a router, and how long it waits there.
 mod router;
 mod screen;
 mod view;

@@ -1,5 +1,5 @@
-//! Files that the program writes: who can read them, how long they get, and what becomes of a full disk; and what of
-//! files and names reaches a terminal.
+//! Files that the program writes: who can read them, how long they get, and what becomes of a full disk; and
+//! what of files and names reaches a terminal.
 mod support;
 
 use std::os::unix::fs::{MetadataExt as _, symlink};

@@ -1,8 +1,8 @@
 //! The routes and link-local addresses that a router keeps on its interface of the host, by rtnetlink.
 //!
-//! Routes have a protocol number of their own, [`HOST_ROUTE_PROTOCOL`], and a metric that is higher than what others use,
-//! [`HOST_ROUTE_METRIC`]. So they are told apart from all others, and none is ever replaced: where somebody has a route of
-//! the same prefix and metric, ours is refused.
+//! Routes have a protocol number of their own, [`HOST_ROUTE_PROTOCOL`], and a metric that is higher than what
+//! others use, [`HOST_ROUTE_METRIC`]. So they are told apart from all others, and none is ever replaced:
+//! where somebody has a route of the same prefix and metric, ours is refused.
 use crate::rtnetlink::Rtnetlink;
 use artery_wire::netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
 use artery_wire::netlink::{Family, Messages, NLMSG_DONE, NLMSG_ERROR, News, Record, Route};
@@ -12,8 +12,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// The number by which routes of the router are known in the host's table (rtm_protocol).
 pub const HOST_ROUTE_PROTOCOL: u8 = 77;
-/// Their metric. FRR's zebra takes the upper eight bits of the metric of a kernel's route for its administrative distance:
-/// with 254 its own routes come first.
+/// Their metric. FRR's zebra takes the upper eight bits of the metric of a kernel's route for its
+/// administrative distance: with 254 its own routes come first.
 pub const HOST_ROUTE_METRIC: u32 = 254 << 24;
 
 /// Messages in one system call. Their answers fit into the smallest receive buffer that kernels give.

@@ -79,8 +79,9 @@ pub trait RxQueue: Send {
     fn losses(&self) -> Option<Arc<dyn Losses>> {
         None
     }
-    /// For how long the oldest of the packets that the last [`RxQueue::receive`] gave had waited in the queue. None where
-    /// it gave none, or the kernel does not say when they came. A step of the machine's time of day shows in it once.
+    /// For how long the oldest of the packets that the last [`RxQueue::receive`] gave had waited in the
+    /// queue. None where it gave none, or the kernel does not say when they came. A step of the machine's
+    /// time of day shows in it once.
     fn waited(&self) -> Option<Duration> {
         None
     }

@@ -404,8 +404,8 @@ impl Graph {
 
     /// Runs up to `limit` scheduled tasks, and no more once they have taken `time`.
     ///
-    /// Elements that receive ask for the time whenever they run, so the bound in time costs no further look at the
-    /// clock. A graph whose elements never ask is bound by `limit` alone.
+    /// Elements that receive ask for the time whenever they run, so the bound in time costs no further look
+    /// at the clock. A graph whose elements never ask is bound by `limit` alone.
     pub(crate) fn run_tasks(&mut self, limit: usize, time: Duration, turn: &Turn<'_>) -> Ran {
         let mut start = None;
         for tasks in 0..limit {

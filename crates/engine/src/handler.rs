@@ -18,8 +18,8 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-/// How long a call to another worker may take. A worker answers within microseconds; on a machine with more to do than
-/// it has processors it may get none for more than a second.
+/// How long a call to another worker may take. A worker answers within microseconds; on a machine with more
+/// to do than it has processors it may get none for more than a second.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One handler of a class.

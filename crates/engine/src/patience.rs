@@ -1,10 +1,11 @@
 //! Whether a worker with nothing to do waits awake or asleep.
 //!
-//! Falling asleep and being woken costs some microseconds on a machine, and tens of them in a guest, whose processor
-//! sleeps too. A worker that has lately met packets every millisecond or more often waits awake for the next one; one
-//! that has waited longer sleeps at once, so that a router without traffic costs nothing. It waits awake only where
-//! nobody else wants the processor: it yields, and sleeps as soon as it finds that somebody did run. Whoever prefers
-//! latency to an idle processor, or the opposite, says for how long to wait awake instead.
+//! Falling asleep and being woken costs some microseconds on a machine, and tens of them in a guest, whose
+//! processor sleeps too. A worker that has lately met packets every millisecond or more often waits awake for
+//! the next one; one that has waited longer sleeps at once, so that a router without traffic costs nothing.
+//! It waits awake only where nobody else wants the processor: it yields, and sleeps as soon as it finds that
+//! somebody did run. Whoever prefers latency to an idle processor, or the opposite, says for how long to wait
+//! awake instead.
 use std::time::Duration;
 
 /// Where the mean wait is below, packets are waited for awake.
@@ -39,8 +40,8 @@ impl Patience {
     pub(crate) fn new(told: Option<Duration>) -> Patience {
         told.map_or(Patience::Learned { likely: LONGEST, silent: Duration::ZERO }, Patience::Told)
     }
-    /// For how long to wait awake, where the next timer goes off in `timer`. For a long time only where a packet or a
-    /// timer may end the wait: commands are not worth a processor.
+    /// For how long to wait awake, where the next timer goes off in `timer`. For a long time only where a
+    /// packet or a timer may end the wait: commands are not worth a processor.
     pub(crate) fn awake(self, is_dormant: bool, timer: Option<Duration>) -> Duration {
         match self {
             Patience::Learned { .. } if timer.is_some_and(|timer| timer < SHORT) => AWAKE_ALONE,

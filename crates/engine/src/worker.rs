@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Most tasks that run in one turn.
 const TASKS: usize = 128;
-/// How long tasks may run in one turn, and so about how long what arrives by another file, from another worker or from
-/// control waits for a busy worker. A full batch takes a router about as long.
+/// How long tasks may run in one turn, and so about how long what arrives by another file, from another
+/// worker or from control waits for a busy worker. A full batch takes a router about as long.
 const TURN: Duration = Duration::from_micros(100);
 /// Turns of a busy worker, none of which took that long, between two looks at the files its elements watch.
 const POLL_EVERY: u32 = 4;

@@ -79,7 +79,8 @@ enum Command {
     Flows(flows::Options),
     /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
     Forward(forward::Options),
-    /// How long frames take through us, the kernel and testpmd, at parts of what each forwards without loss; as root
+    /// How long frames take through us, the kernel and testpmd, at parts of what each forwards without loss;
+    /// as root
     Latency(latency::Options),
     /// Record a stream of routes as FRR's zebra sends them by FPM, or play it and say
     /// when the last one forwards

@@ -1,5 +1,5 @@
-//! Packets from and to addresses with a meaning of their own (RFC 6890): adopted ports let through what the kernel alone
-//! does, by any path.
+//! Packets from and to addresses with a meaning of their own (RFC 6890): adopted ports let through what the
+//! kernel alone does, by any path.
 
 mod support;
 
@@ -115,7 +115,8 @@ fn arrived(capture: &Capture) -> BTreeSet<usize> {
     capture.frames().iter().map(|frame| number(&frame.bytes)).collect()
 }
 
-/// What of `pairs` arrives at `b`: all of it has once a datagram that was sent later is there, and `expected`.
+/// What of `pairs` arrives at `b`: all of it has once a datagram that was sent later is there, and
+/// `expected`.
 fn let_through(net: &Net, expected: &BTreeSet<usize>) -> Result<BTreeSet<usize>> {
     let pairs = pairs();
     let capture = net.b.capture_with("eth0", &["-Q", "in", "udp", "src", "port", &FROM.to_string()])?;
@@ -156,7 +157,8 @@ fn adopted_ports_let_through_what_the_kernel_does(net: &Net, path: &str) -> Resu
         net.r.ping(far, 1)?;
     }
     net.r.route("default", "10.0.2.2")?.route("default", "2001:db8:2::2")?;
-    // Addresses of one network on the link itself, too, as where a modem or a cloud's metadata service has one.
+    // Addresses of one network on the link itself, too, as where a modem or a cloud's metadata service has
+    // one.
     let permanent = ["ip", "neigh", "replace", "169.254.7.7", "lladdr", &net.b.mac("eth0")?, "dev", "eth1"];
     net.r.run(permanent)?;
     net.r.run(["ip", "route", "add", "169.254.7.0/24", "dev", "eth1"])?;

@@ -1,4 +1,5 @@
-//! One process at a time forwards by an interface, whatever command it was started by; those that only look don't count.
+//! One process at a time forwards by an interface, whatever command it was started by; those that only look
+//! don't count.
 mod support;
 
 use artery_lab::program::artery;

@@ -103,7 +103,8 @@ impl Diagnostic {
         self.printable().render_printable(sources, terminal)
     }
 
-    /// The same without control characters in what is said; those of source lines are replaced by the renderer.
+    /// The same without control characters in what is said; those of source lines are replaced by the
+    /// renderer.
     fn printable(&self) -> Diagnostic {
         let shown = |text: &String| printable(text).into_owned();
         Diagnostic {

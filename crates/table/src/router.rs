@@ -59,7 +59,8 @@ pub struct Settings {
     pub most_neighbors: usize,
     /// What random times follow from.
     pub seed: u64,
-    /// Whether IPv4 link-local addresses are forwarded as any other, as Linux does against RFC 3927 section 2.7.
+    /// Whether IPv4 link-local addresses are forwarded as any other, as Linux does against RFC 3927 section
+    /// 2.7.
     pub forward_ipv4_link_local: bool,
 }
 

@@ -123,7 +123,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     Ok(0)
 }
 
-/// Claims ports before anything is attached to them; another `artery adopt` may have them, to be taken over from.
+/// Claims ports before anything is attached to them; another `artery adopt` may have them, to be taken over
+/// from.
 fn claim_ports(facts: &[Facts]) -> anyhow::Result<Vec<PortClaim>> {
     let claim = |facts: &Facts| Ok(PortClaim::shared(&Interface::find(&facts.port.name)?)?);
     facts.iter().map(claim).collect()

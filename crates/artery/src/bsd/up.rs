@@ -70,8 +70,8 @@ pub(crate) struct UpOptions {
     /// Number of workers
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
     workers: u16,
-    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor.
-    /// Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
+    /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
     awake: Option<Duration>,
     /// Bind workers to processors, the first to processor N

@@ -36,8 +36,8 @@ pub(crate) struct RunOptions {
     /// Bind workers to processors, the first to processor N
     #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
     affinity: Option<usize>,
-    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor.
-    /// Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
+    /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
     awake: Option<Duration>,
     /// Frames of the packet pool

@@ -1,8 +1,8 @@
-//! The configuration of `artery router` as settings: read from a file (TOML) or from the command line, written as a
-//! file, and compared.
+//! The configuration of `artery router` as settings: read from a file (TOML) or from the command line,
+//! written as a file, and compared.
 //!
-//! The keys of a file are the long options of the command, which are asked for here and listed nowhere else; their
-//! values are what the options take. What values mean is left to the options.
+//! The keys of a file are the long options of the command, which are asked for here and listed nowhere else;
+//! their values are what the options take. What values mean is left to the options.
 use super::options::RouterOptions;
 use crate::spelling::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -15,7 +15,8 @@ use toml::de::{DeTable, DeValue};
 
 /// Options that are about one call of the program, and no keys of a file.
 const NO_KEYS: [&str; 3] = ["print", "verbose", "help"];
-/// Keys that may be options beside a file, if it has not got them: where a process listens, and what it writes.
+/// Keys that may be options beside a file, if it has not got them: where a process listens, and what it
+/// writes.
 pub(super) const BESIDE_A_FILE: [&str; 2] = ["socket", "log"];
 /// Keys that are looked at when a router starts, and not later.
 const AT_START: [&str; 11] = [
@@ -158,8 +159,8 @@ impl Configuration {
         self.0.iter().map(Setting::to_toml).collect()
     }
 
-    /// What a router that is this becomes by a file: the lines of a file that go, and that come. Keys that may stand
-    /// beside a file go with none.
+    /// What a router that is this becomes by a file: the lines of a file that go, and that come. Keys that
+    /// may stand beside a file go with none.
     pub(crate) fn changes(&self, to: &Configuration) -> Vec<Change> {
         let is_beside = |name: &str| BESIDE_A_FILE.contains(&name) && to.find(name).is_none();
         let names = keys(&command()).into_iter().map(|key| key.name).filter(|name| !is_beside(name));
@@ -405,8 +406,8 @@ fn wants(key: &Key) -> String {
     }
 }
 
-/// What settings say as options, and the settings as the options have them; what is wrong with them is added to
-/// `mistakes`.
+/// What settings say as options, and the settings as the options have them; what is wrong with them is added
+/// to `mistakes`.
 fn options(
     settings: &Configuration,
     origin: &Origin,

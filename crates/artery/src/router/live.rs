@@ -107,7 +107,8 @@ fn prepare(
 /// What a running router was told last.
 struct State {
     candidate: Candidate,
-    /// Names of the host's interface, now and before: that of before is there for a while after it was changed.
+    /// Names of the host's interface, now and before: that of before is there for a while after it was
+    /// changed.
     hosts: HashSet<String>,
     services: Names,
     ports: Vec<HeldPort>,
@@ -220,8 +221,8 @@ impl Drop for Reloading {
 }
 
 impl ConfigurationSource for Live {
-    /// Reads the file again, or the files that options name. Mistakes in files of routes are found by the element that
-    /// reads them; rules are judged as at the start.
+    /// Reads the file again, or the files that options name. Mistakes in files of routes are found by the
+    /// element that reads them; rules are judged as at the start.
     fn reread(&self) -> Result<Reread, Vec<String>> {
         let mut state = lock(&self.0);
         state.busy().map_err(|why| vec![why])?;

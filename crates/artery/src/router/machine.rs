@@ -3,9 +3,9 @@ use super::{LEAST_IPV6_MTU, Plan, Port, USUAL_MTU};
 use artery_device::{Interface, LinkType, PortClaim};
 use std::collections::HashSet;
 
-/// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`. Of interfaces
-/// that the router has already, by their names `held`, it is learnt what may have changed; what is gone of them, or down,
-/// may come back.
+/// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`. Of
+/// interfaces that the router has already, by their names `held`, it is learnt what may have changed; what is
+/// gone of them, or down, may come back.
 pub(super) fn take(plan: &mut Plan, held: &HashSet<String>, mistakes: &mut Vec<String>) -> Vec<HeldPort> {
     // An interface may be several ports, by its VLANs.
     let mut taken: Vec<(Interface, HeldPort)> = Vec::new();

@@ -41,7 +41,8 @@ A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and 
 
 #[derive(Args, Clone)]
 pub(crate) struct RouterOptions {
-    /// A file with these options as keys (TOML), in the place of the options; beside it only --print, --verbose, --log and
+    /// A file with these options as keys (TOML), in the place of the options; beside it only --print,
+    /// --verbose, --log and
     /// --socket may stand
     #[arg(value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
@@ -111,8 +112,8 @@ pub(crate) struct RouterOptions {
     /// Number of workers
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
     pub(super) workers: u16,
-    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy processor.
-    /// Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
+    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
+    /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
     pub(super) awake: Option<Duration>,
     /// Bind workers to processors, the first to processor N

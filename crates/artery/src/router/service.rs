@@ -198,8 +198,8 @@ fn shares_prefix(own: IpAddr, other: IpAddr, len: u8) -> bool {
 /// Services of a router that runs, with the names of their elements.
 pub(super) type Names = Vec<(String, String)>;
 
-/// Names the elements of services. What is known of flows goes with the name, so that a service keeps it whatever
-/// services come and go before it.
+/// Names the elements of services. What is known of flows goes with the name, so that a service keeps it
+/// whatever services come and go before it.
 pub(super) fn name_elements(services: &mut [Service], known: &Names) {
     let mut taken: HashSet<String> = HashSet::new();
     for service in &mut *services {

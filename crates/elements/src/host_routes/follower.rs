@@ -1,8 +1,8 @@
 //! The thread that keeps the host's routes in step with a router's tables. No packet waits for it.
 //!
-//! It looks at the tables' counts of changes ten times a second, and reads the routes only if there were some. What the host
-//! has is read from the kernel at the start and whenever interfaces or addresses of the host have changed, as the kernel
-//! takes routes along; otherwise it is known.
+//! It looks at the tables' counts of changes ten times a second, and reads the routes only if there were
+//! some. What the host has is read from the kernel at the start and whenever interfaces or addresses of the
+//! host have changed, as the kernel takes routes along; otherwise it is known.
 use super::wanted::{MOST_PREFIXES, Wanted};
 use crate::router::shared::SharedRouter;
 use artery_device::{HostNews, HostRouteChange, HostRoutes, Interface, RouteByGateway};
@@ -20,10 +20,12 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Lines for the log that may wait for an element.
 const MOST_LINES: usize = 16;
 
-/// What keeps the routes by one interface of the host; it ends with the last of these, and takes the routes along.
+/// What keeps the routes by one interface of the host; it ends with the last of these, and takes the routes
+/// along.
 pub(super) struct HostRouteFollower(Arc<Shared>);
 
-/// Followers by the host's interfaces. They outlive graphs, so that no route is missing while one takes another's place.
+/// Followers by the host's interfaces. They outlive graphs, so that no route is missing while one takes
+/// another's place.
 #[derive(Default)]
 pub(super) struct HostRouteFollowers(Mutex<HashMap<String, Weak<HostRouteFollower>>>);
 
@@ -241,7 +243,8 @@ impl Host {
         let is_wanted = |(to, gateway): &RouteByGateway| wanted.routes.get(to) == Some(gateway);
         let unwanted: Vec<RouteByGateway> =
             self.has.iter().copied().filter(|route| !is_wanted(route)).collect();
-        // A route whose gateway changes is deleted first: two of one metric would be one with two gateways for IPv6.
+        // A route whose gateway changes is deleted first: two of one metric would be one with two gateways
+        // for IPv6.
         let changes: Vec<HostRouteChange> = (unwanted.iter().map(|route| HostRouteChange::Delete(*route)))
             .chain(wanted.routes().filter(|route| !self.has.contains(route)).map(HostRouteChange::Add))
             .collect();

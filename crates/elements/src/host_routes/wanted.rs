@@ -11,8 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) const MOST_PREFIXES: usize = 10_000;
 /// Routes that are taken out of the tables while they are held.
 const SLICE: usize = 1024;
-/// The gateway of a route whose own next hop is none that the host could name. The router answers for whomever the host asks
-/// on its interface.
+/// The gateway of a route whose own next hop is none that the host could name. The router answers for
+/// whomever the host asks on its interface.
 const ANY_GATEWAY: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(169, 254, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1))];
 
@@ -26,7 +26,8 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads it out of a router's tables, in slices: whoever needs the tables meanwhile waits for one of them.
+    /// Reads it out of a router's tables, in slices: whoever needs the tables meanwhile waits for one of
+    /// them.
     pub(super) fn of(router: &SharedRouter) -> Wanted {
         let mut found = Found::default();
         let is_whole =
@@ -63,8 +64,8 @@ struct Found {
 }
 
 impl Found {
-    /// Adds what somebody asked for; connected prefixes follow from the addresses of the host's interface. Gives false where
-    /// that is too much.
+    /// Adds what somebody asked for; connected prefixes follow from the addresses of the host's interface.
+    /// Gives false where that is too much.
     fn add_family<A: Ip>(
         &mut self,
         router: &SharedRouter,

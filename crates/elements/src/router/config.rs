@@ -30,7 +30,8 @@ pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
         "told" => true,
         other => return Err(ArgError::wrong(format!("NEIGHBORS is own or told, not '{other}'"))),
     };
-    // Whoever tells of neighbors has forwarded by its own rules before, as Linux does with link-local addresses.
+    // Whoever tells of neighbors has forwarded by its own rules before, as Linux does with link-local
+    // addresses.
     let settings = Settings { forward_ipv4_link_local: is_told, ..Settings::default() };
     let tables = Tables::new(args.domain(), settings, |places, seed| -> Box<dyn Engines> {
         if is_told { Box::new(ToldEngines::new(places)) } else { Box::new(OwnEngines::new(places, seed)) }
@@ -49,8 +50,8 @@ pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
     Ok(tables)
 }
 
-/// `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [MTU_LIMIT BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL] [STATIC_ARP BOOL] [REDIRECTS
-/// BOOL] [ONLINK BOOL] [VIP ADDRESS]…`.
+/// `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [MTU_LIMIT BYTES] [RPF off|loose|strict] [PROXY_ARP
+/// BOOL] [STATIC_ARP BOOL] [REDIRECTS BOOL] [ONLINK BOOL] [VIP ADDRESS]…`.
 fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or("a port has a name")?;

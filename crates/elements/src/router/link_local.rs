@@ -1,5 +1,5 @@
-//! What the host sends to link-local addresses of IPv6. Its interface to the router bears those of the ports; the address that a
-//! packet is sent from tells by which port it leaves.
+//! What the host sends to link-local addresses of IPv6. Its interface to the router bears those of the ports;
+//! the address that a packet is sent from tells by which port it leaves.
 use super::slow::{Job, LINK, Slow};
 use super::verdict::Came;
 use artery_engine::Packet;
@@ -32,9 +32,10 @@ impl Slow {
     }
 }
 
-/// The port by which an IPv6 packet of the host leaves to a link-local address, and this address. Ports of one Ethernet address
-/// have the same link-local one: of these, the one counts where the neighbor is known. None for what is for the router itself,
-/// or for nobody's link, and for what the host asks and tells its own link (RFC 4861).
+/// The port by which an IPv6 packet of the host leaves to a link-local address, and this address. Ports of
+/// one Ethernet address have the same link-local one: of these, the one counts where the neighbor is known.
+/// None for what is for the router itself, or for nobody's link, and for what the host asks and tells its own
+/// link (RFC 4861).
 fn port_and_neighbor(
     packet: &[u8],
     ports: &[PortView],

@@ -23,7 +23,8 @@ pub(crate) struct SharedRouter {
     readers: Readers,
     events: Mutex<Events>,
     order: Order,
-    /// Static routes that handlers set, as they were written: a router that takes the place of this one has them, too.
+    /// Static routes that handlers set, as they were written: a router that takes the place of this one has
+    /// them, too.
     by_hand: Mutex<HashMap<AnyPrefix, String>>,
 }
 
@@ -88,7 +89,8 @@ impl SharedRouter {
     pub(crate) fn events(&self) -> MutexGuard<'_, Events> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Static routes that handlers set, as they were written. Whoever wants the tables, too, takes them first.
+    /// Static routes that handlers set, as they were written. Whoever wants the tables, too, takes them
+    /// first.
     pub(super) fn routes_by_hand(&self) -> MutexGuard<'_, HashMap<AnyPrefix, String>> {
         self.by_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -29,8 +29,8 @@ const BATCH: u32 = 64;
 const FRACTION: u32 = 8;
 /// What a sender that lost its processor may catch up with: no wire sends the rest in a heap later.
 const LATE_NS: i32 = 50_000;
-/// Where a frame that is stamped says when it was sent: 8 bytes, nanoseconds of the monotonic clock as the machine has
-/// its bytes.
+/// Where a frame that is stamped says when it was sent: 8 bytes, nanoseconds of the monotonic clock as the
+/// machine has its bytes.
 pub const STAMP: usize = 48;
 /// XDP_DROP.
 const DROP: i32 = 1;
@@ -107,7 +107,8 @@ impl LiveFrames {
     }
 }
 
-/// Unless no frame is due: counts it, restores its headers, stamps it if wanted, and redirects it to the interface.
+/// Unless no frame is due: counts it, restores its headers, stamps it if wanted, and redirects it to the
+/// interface.
 fn program(interface: u32, frame: &[u8], is_stamped: bool, state: i32) -> Vec<Instruction> {
     let words = frame[..RESTORED].chunks_exact(4);
     let words = words.map(|word| i32::from_ne_bytes([word[0], word[1], word[2], word[3]]));

@@ -22,8 +22,8 @@ const LINK_LOCAL: u8 = 2;
 const NOBODY: u8 = 4;
 
 impl OddSources {
-    /// The martians, and these: the router's own addresses, and those that mean all hosts of a link; also link-local
-    /// addresses, unless they are forwarded.
+    /// The martians, and these: the router's own addresses, and those that mean all hosts of a link; also
+    /// link-local addresses, unless they are forwarded.
     pub fn new(listed: impl IntoIterator<Item = u32>, forward_link_local: bool) -> OddSources {
         let listed: Vec<u32> = listed.into_iter().collect();
         let mut first = std::array::from_fn(|byte: usize| match byte {

@@ -12,7 +12,8 @@ pub const DEL_NEXT_HOP: u16 = 105;
 /// NLM_F_REQUEST, NLM_F_CREATE and NLM_F_REPLACE, as zebra sets them.
 const FLAGS: u16 = 0x0501;
 
-/// Where the first byte of a route's flags (rtm_flags) is in its message, in the order of a little-endian machine.
+/// Where the first byte of a route's flags (rtm_flags) is in its message, in the order of a little-endian
+/// machine.
 pub const ROUTE_FLAGS: usize = 24;
 
 /// An attribute of a type, padded.
