@@ -135,7 +135,7 @@ impl Input {
         };
         let why = match result {
             Ok(_) => not_text(&bytes),
-            Err(error) => Some(system_message(&error)),
+            Err(error) => Some(artery_device::system_message(&error)),
         };
         why.map_or(Ok(bytes), |why| Err(format!("{}: {why}", self.name())))
     }
@@ -151,12 +151,6 @@ fn not_text(bytes: &[u8]) -> Option<String> {
     }
     let zero = bytes.iter().position(|byte| *byte == 0)?;
     Some(format!("byte {zero} is zero; a configuration is text"))
-}
-
-/// What the system calls an error, without its number.
-pub(crate) fn system_message(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
 /// Compiles and checks a text.

@@ -199,7 +199,7 @@ fn write_flat(job: &Job, flat: &str) -> anyhow::Result<u8> {
     match std::fs::write(path, flat) {
         Ok(()) => Ok(0),
         Err(error) => {
-            job.voice.error(&format!("{path}: {}", crate::load::system_message(&error)));
+            job.voice.error(&format!("{path}: {}", artery_device::system_message(&error)));
             Ok(1)
         }
     }

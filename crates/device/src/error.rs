@@ -365,10 +365,14 @@ impl fmt::Display for DeviceError {
 
 impl std::error::Error for DeviceError {}
 
-/// What the system calls an error, without its number.
+/// The text of an error (strerror(3)) without its number.
+pub fn system_message(error: &io::Error) -> String {
+    error.to_string().split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// The text of an errno.
 pub(crate) fn system_words(errno: i32) -> String {
-    let text = io::Error::from_raw_os_error(errno).to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+    system_message(&io::Error::from_raw_os_error(errno))
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub use af_packet::{AfPacketRx, AfPacketTx};
 pub use default_routes::default_route_interfaces;
 pub use delay::{DELAY_BOUNDS, Delays};
 pub use driver::{Channels, channels, strips_tags};
-pub use error::{Damage, DeviceError, Half, show_verifier};
+pub use error::{Damage, DeviceError, Half, show_verifier, system_message};
 pub use ethtool::joining_offload;
 pub use host_addresses::{HostAddress, host_addresses};
 pub use host_news::HostNews;

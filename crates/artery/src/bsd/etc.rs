@@ -1,6 +1,6 @@
 //! A folder such as /etc, of which the files are taken that say what a switch is.
-use crate::load::system_message;
 use anyhow::{anyhow, bail};
+use artery_device::system_message;
 use artery_filter::syntax::file_in;
 use std::path::{Path, PathBuf};
 

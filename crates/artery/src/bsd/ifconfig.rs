@@ -5,9 +5,9 @@ use super::switch_file::link_of_bridge;
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
-use crate::load::system_message;
 use crate::voice::print;
 use anyhow::{anyhow, bail};
+use artery_device::system_message;
 use artery_table::switch::command::{Command, Rule, parse, parse_rule};
 use clap::Args;
 

@@ -71,7 +71,9 @@ pub(crate) fn rules_environment<'e>(
     Environment {
         interfaces: Interfaces(records),
         names: Names::of_machine(),
-        read_file: Box::new(move |name| read_file(name).map_err(|error| crate::load::system_message(&error))),
+        read_file: Box::new(move |name| {
+            read_file(name).map_err(|error| artery_device::system_message(&error))
+        }),
         find_host: Box::new(|name| {
             (name, 0).to_socket_addrs().map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default()
         }),

@@ -3,7 +3,7 @@ use super::etc::{Etc, File, Kind};
 use super::hostname::{Line, lines, words};
 use super::plan::{Port, PortKind, Shell, Switch, shell, shell_verdict};
 use super::verdict::{Judged, Place, Verdict};
-use crate::load::system_message;
+use artery_device::system_message;
 use artery_rcu::Domain;
 use artery_table::stp::{Outgoing, SpanningSwitch};
 use artery_table::switch::command::{Command, Untagged, parse, parse_rule};

@@ -1,7 +1,7 @@
 //! Who may write handlers: by the token of a TCP port, or by the user at the other end of a Unix socket.
 use super::codec::reply;
 use crate::job::PortRequest;
-use crate::load::system_message;
+use artery_device::system_message;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};

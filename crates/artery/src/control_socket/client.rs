@@ -2,10 +2,10 @@
 use super::access::token_in;
 use super::codec::GREETING;
 use crate::cli::{HandlerOptions, Reach};
-use crate::load::system_message;
 use crate::spelling::nearest;
 use crate::voice::{complain, print};
 use anyhow::{Context as _, anyhow, bail};
+use artery_device::system_message;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::FileTypeExt as _;

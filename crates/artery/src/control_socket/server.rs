@@ -2,9 +2,9 @@
 use super::access::{ControlSettings, Group, Peer, TcpWrites, Token};
 use super::connections::{Connection, Pool, Refused, Stream};
 use crate::job::PortRequest;
-use crate::load::system_message;
 use crate::voice::Voice;
 use anyhow::{Context as _, bail};
+use artery_device::system_message;
 use rustix::fs::{Gid, Mode};
 use rustix::net::sockopt::socket_peercred;
 use std::io;

@@ -2,9 +2,9 @@
 use super::balancer::{Balancer, sum};
 use super::chunks::{self, Checked};
 use super::lines::{self, Unread};
-use crate::load::system_message;
 use crate::voice::{Voice, print};
 use anyhow::anyhow;
+use artery_device::system_message;
 use artery_elements::flows::MAGIC;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! Where an export goes: a file, or standard output, whose reader may go away.
-use crate::load::system_message;
 use crate::voice::Reader;
 use anyhow::anyhow;
 use artery_device::create_private;
+use artery_device::system_message;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 

@@ -32,7 +32,7 @@ fn read_file(name: &str, etc: Option<&Path>) -> Result<Vec<u8>, String> {
     // What has no folder is looked for where the command was given.
     let etc = etc.filter(|_| name.starts_with('/'));
     let file = etc.map_or_else(|| name.into(), |etc| file_in(etc, name));
-    fs::read(file).map_err(|error| crate::load::system_message(&error))
+    fs::read(file).map_err(|error| artery_device::system_message(&error))
 }
 
 fn find_host(name: &str) -> Vec<IpAddr> {

@@ -1,8 +1,8 @@
 //! Rules in files: `-f`.
 use super::PfctlOptions;
-use crate::load::system_message;
 use crate::voice::complain;
 use anyhow::{Context as _, anyhow};
+use artery_device::system_message;
 use artery_filter::options::SetOption;
 use artery_filter::rule::{Place, Ruleset, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};

@@ -1,8 +1,8 @@
 //! States in files: `-S` and `-L`.
 use super::live::Filters;
-use crate::load::system_message;
 use crate::voice::complain;
 use anyhow::{Context as _, anyhow, bail};
+use artery_device::system_message;
 use artery_filter::states::{AddError, Dump, DumpWriter};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

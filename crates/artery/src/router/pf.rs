@@ -3,7 +3,7 @@ use super::options::RouterOptions;
 use super::{Plan, judge as tables};
 use crate::bsd::rules::{self, PFLOG, Surroundings, USUAL_LOG_MAX, interface_record, rules_environment};
 use crate::bsd::verdict::Judged;
-use crate::load::system_message;
+use artery_device::system_message;
 use artery_filter::names::InterfaceRecord;
 use artery_filter::syntax::Site;
 use artery_lang::args::quote;

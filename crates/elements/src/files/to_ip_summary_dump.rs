@@ -316,7 +316,7 @@ impl Element for ToIpSummaryDump {
 
 /// What the system says of a file, without the number of the error.
 pub(crate) fn plain(path: &str, error: &io::Error) -> String {
-    format!("{path}: {}", error.to_string().split(" (os error").next().unwrap_or_default())
+    format!("{path}: {}", artery_device::system_message(error))
 }
 
 #[cfg(test)]

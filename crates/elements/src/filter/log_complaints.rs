@@ -1,5 +1,6 @@
 //! What is said of a log file that takes nothing: at once, then once a minute with what was lost, and when
 //! it is over.
+use artery_device::system_message;
 use artery_engine::Sink;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -62,11 +63,6 @@ impl Complaints {
         (self.last, self.said) = (Some(now), lost);
         Some(line)
     }
-}
-
-/// What the system calls an error, without its number.
-fn system_message(error: &io::Error) -> String {
-    error.to_string().split(" (os error").next().unwrap_or_default().to_string()
 }
 
 #[cfg(test)]

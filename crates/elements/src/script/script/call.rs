@@ -213,7 +213,9 @@ impl Script {
         let mut file = match file.map(|(path, append)| open_file(&path, append).map_err(|e| (path, e))) {
             None => None,
             Some(Ok(file)) => Some(file),
-            Some(Err((path, error))) => return self.fail(format!("{path}: {}", reason(&error)), cx),
+            Some(Err((path, error))) => {
+                return self.fail(format!("{path}: {}", artery_device::system_message(&error)), cx);
+            }
         };
         let errors = self.error_count;
         let mut value = self.printed(text, unquote, cx);
@@ -257,10 +259,4 @@ fn redirection(text: &str) -> (Option<(String, bool)>, &str) {
 
 fn open_file(path: &str, append: bool) -> std::io::Result<std::fs::File> {
     std::fs::OpenOptions::new().create(true).append(append).write(true).truncate(!append).open(path)
-}
-
-/// The system's words for an error.
-pub(super) fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_string()
 }

@@ -1,10 +1,10 @@
 //! The handlers of a script: those that compute, those that move it, and those it makes up itself.
-use super::call::reason;
 use super::program::{Ending, Target};
 use super::run::{Cause, Outcome};
 use super::signal::by_name;
 use super::{Kind, Script, arithmetic};
 use crate::chance;
+use artery_device::system_message;
 use artery_engine::{Context, Handler, HandlerError, Read, Write};
 use artery_lang::args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -305,8 +305,8 @@ impl Script {
 
 fn read_file(text: &str) -> Result<String, HandlerError> {
     let path = args::string(text).ok_or_else(|| refused("bad FILE"))?;
-    let bytes =
-        std::fs::read(&path).map_err(|error| HandlerError::refused(format!("{path}: {}", reason(&error))))?;
+    let bytes = std::fs::read(&path)
+        .map_err(|error| HandlerError::refused(format!("{path}: {}", system_message(&error))))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -327,7 +327,7 @@ fn kill(text: &str) -> Result<String, HandlerError> {
         };
         sent.map_err(|error| {
             let error = std::io::Error::from(error);
-            HandlerError::refused(format!("kill({word}, {number}): {}", reason(&error)))
+            HandlerError::refused(format!("kill({word}, {number}): {}", system_message(&error)))
         })?;
     }
     Ok(String::new())
