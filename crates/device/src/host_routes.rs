@@ -5,7 +5,10 @@
 //! where somebody has a route of the same prefix and metric, ours is refused.
 use crate::rtnetlink::Rtnetlink;
 use artery_wire::netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
-use artery_wire::netlink::{Family, Messages, NLMSG_DONE, NLMSG_ERROR, News, Record, Route};
+use artery_wire::netlink::{
+    Family, Messages, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NLMSG_DONE,
+    NLMSG_ERROR, News, Record, Route,
+};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,11 +22,6 @@ pub const HOST_ROUTE_METRIC: u32 = 254 << 24;
 /// Messages in one system call. Their answers fit into the smallest receive buffer that kernels give.
 const BATCH: usize = 128;
 const RTM_GETROUTE: u16 = 26;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_DUMP: u16 = 0x300;
-const NLM_F_EXCL: u16 = 0x200;
-const NLM_F_CREATE: u16 = 0x400;
 const RT_TABLE_MAIN: u8 = 254;
 const RTN_UNICAST: u8 = 1;
 const RTA_PRIORITY: u16 = 6;

@@ -18,7 +18,8 @@ pub use address::Address;
 pub use attributes::Attributes;
 pub use link::{Link, LinkKind};
 pub use message::{
-    HEADER, Manner, Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, News, Record,
+    HEADER, Manner, Message, Messages, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL,
+    NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, News, Record,
 };
 pub use neighbor::Neighbor;
 pub use next_hop::{NextHopObject, ObjectKind};

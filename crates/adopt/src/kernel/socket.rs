@@ -1,6 +1,8 @@
 //! Sockets on which the kernel tells all that it has, and what changes.
 use super::{Family, News};
-use artery_wire::netlink::{HEADER, Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR};
+use artery_wire::netlink::{
+    HEADER, Message, Messages, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -9,8 +11,6 @@ use std::io;
 
 /// Bytes read at once. The kernel puts no more than half of that into a datagram of a dump.
 const BUFFER: usize = 64 << 10;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_DUMP: u16 = 0x300;
 
 /// The multicast groups of changes (RTNLGRP_…): links, neighbors, addresses, routes, rules and settings of both
 /// families, next-hop objects.

@@ -8,6 +8,16 @@ pub const HEADER: usize = 16;
 pub const NLMSG_ERROR: u16 = 2;
 /// The kind of the last message of a dump.
 pub const NLMSG_DONE: u16 = 3;
+/// Flags of a request (linux/netlink.h): every one has the first.
+pub const NLM_F_REQUEST: u16 = 1;
+/// Asks for an answer also where there is no error.
+pub const NLM_F_ACK: u16 = 4;
+/// Asks for all records.
+pub const NLM_F_DUMP: u16 = 0x300;
+/// Refuses a record that exists.
+pub const NLM_F_EXCL: u16 = 0x200;
+/// Makes a record that does not exist.
+pub const NLM_F_CREATE: u16 = 0x400;
 /// The flag of a dump that changed while it was told.
 pub const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_REPLACE: u16 = 0x100;
