@@ -88,7 +88,7 @@ elements! {
 
     switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
-    filter(answers, ask, ask_worker, carried, egress, errands, file_size, frame_filter, header_check, log_complaints, log_file, ports, routes, runs, shared, unfiltered, worker): packet_filter;
+    filter(answers, ask, ask_worker, carried, egress, errands, file_size, frame_filter, header_check, log_complaints, log_file, parse_rules, ports, routes, runs, shared, unfiltered, worker): packet_filter;
 
     files(network_header, rotation, summary, summary_lines, trace): from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
 

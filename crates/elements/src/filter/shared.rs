@@ -3,6 +3,7 @@ use super::egress;
 use super::errands::{self, Errand, Errands};
 use super::file_size::FileSize;
 use super::log_file::{LogFile, LogFiles};
+use super::parse_rules::{join_lines, parse_rules};
 use crate::router::shared::SharedRouter;
 use artery_engine::HandlerError;
 use artery_filter::anchors::Anchors;
@@ -11,12 +12,9 @@ use artery_filter::evaluate::{Compiled, Counters, load};
 use artery_filter::facts::Interface;
 use artery_filter::names::Interfaces;
 use artery_filter::options::{Limit, Limits, OptionLine, SetOption, Syncookies};
-use artery_filter::rule::{Keep, Place, Rule, Ruleset};
+use artery_filter::rule::{Keep, Rule, Ruleset};
 use artery_filter::states::{Names, Reservation};
-use artery_filter::syntax::{
-    self, Environment, Parsed, Site, file_in, never_matching, parse, read_anchors, unsupported,
-    without_interface,
-};
+use artery_filter::syntax::{self, Environment, Site, file_in};
 use artery_filter::tables::Tables;
 use artery_rcu::{Domain, Published};
 use std::collections::hash_map::DefaultHasher;
@@ -236,8 +234,9 @@ impl SharedFilter {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }
 
-    /// Loads texts into the anchors of paths, the empty one being the main rule set, whose text is called `name`. With mistakes nothing changes; all are
-    /// told of the first text that has any. Gives what is odd, though it is loaded.
+    /// Loads texts into the anchors of paths, the empty one being the main rule set, whose text is called
+    /// `name`. With mistakes nothing changes; the error has all mistakes of the first text with any. Gives
+    /// warnings, a line each.
     pub(crate) fn load(
         &self,
         name: &str,
@@ -252,9 +251,12 @@ impl SharedFilter {
         control.mark_egress();
         let name_of = |path: &str| if path.is_empty() { name.into() } else { format!("anchor {path}") };
         let mut warnings = Vec::new();
-        let parsed =
-            texts.iter().map(|(path, text)| control.parse(path, &name_of(path), text, &mut warnings));
+        let (environment, site) = (control.environment(), control.site);
+        let parsed = texts
+            .iter()
+            .map(|(path, text)| parse_rules(path, &name_of(path), text, &environment, site, &mut warnings));
         let rulesets: Vec<_> = parsed.collect::<Result<_, _>>()?;
+        drop(environment);
         let overloads = |rule: &Rule| rule.state.options.overload.is_some();
         if rulesets.iter().flatten().any(|(_, ruleset)| ruleset.has_rule(&overloads)) {
             self.begin_errands().map_err(|error| {
@@ -355,7 +357,7 @@ impl Control {
             }
             Err(errors) => {
                 std::mem::swap(&mut self.tables, &mut before.tables);
-                Err(lines(&errors))
+                Err(join_lines(&errors))
             }
         }
     }
@@ -468,31 +470,6 @@ impl Control {
         self.etc.as_deref()
     }
 
-    /// Reads the rules of a path, and those that they load from files, with the paths that they are for. Adds what is odd to
-    /// `warnings`.
-    fn parse(
-        &self,
-        path: &str,
-        name: &str,
-        text: &[u8],
-        warnings: &mut Vec<String>,
-    ) -> Result<Vec<(String, Ruleset)>, String> {
-        let environment = self.environment();
-        let settings = syntax::Settings::default();
-        let main = parse(name, text, &environment, &settings).map_err(|faults| lines(&faults))?;
-        let (anchors, faults) = read_anchors(path, &main.ruleset, &environment, &settings);
-        if !faults.is_empty() {
-            return Err(lines(&faults));
-        }
-        let anchors = anchors.into_iter().map(|loaded| (loaded.path, loaded.parsed));
-        let all: Vec<_> = std::iter::once((path.to_string(), main)).chain(anchors).collect();
-        warnings.extend(all.iter().flat_map(|(_, parsed)| odd(parsed, &self.interfaces)));
-        let all: Vec<_> = all.into_iter().map(|(path, parsed)| (path, parsed.ruleset)).collect();
-        let unsupported = all.iter().flat_map(|(_, ruleset)| unsupported(ruleset, self.site));
-        let unsupported: Vec<_> = unsupported.map(|(place, what)| not_supported(&place, &what)).collect();
-        if unsupported.is_empty() { Ok(all) } else { Err(unsupported.join("\n")) }
-    }
-
     fn environment(&self) -> Environment<'_> {
         let read_file = |name: &str| {
             let file = self.etc.as_deref().map_or_else(|| name.into(), |etc| file_in(etc, name));
@@ -518,7 +495,7 @@ impl Control {
         let Control { anchors, tables, interfaces, .. } = self;
         load(rulesets, anchors, tables, interfaces, now).map_err(|errors| {
             self.limit_tables(&self.settings.limits.clone());
-            lines(&errors)
+            join_lines(&errors)
         })
     }
 
@@ -577,27 +554,6 @@ fn at_limit_of_states(main: &Ruleset) -> String {
     let is_it = |line: &&OptionLine| matches!(line.option, SetOption::Limit(Limit::States, _));
     let line = main.options.iter().rfind(is_it);
     line.map_or_else(String::new, |line| format!("{}:{}: ", line.place.file, line.place.line))
-}
-
-/// What is odd about rules that can be loaded: each thing once, with its place.
-fn odd(parsed: &Parsed, interfaces: &Interfaces) -> Vec<String> {
-    let said = |place: &Place, why: &str| format!("{}:{}: {why}", place.file, place.line);
-    let faults = parsed.warnings.iter().chain(&parsed.ineffective);
-    let faults = faults.map(|fault| said(&fault.place, &fault.one_line()));
-    let never = never_matching(&parsed.ruleset).into_iter().map(|(place, why)| said(&place, &why));
-    let absent =
-        without_interface(&parsed.ruleset, interfaces).into_iter().map(|one| said(&one.place, &one.why));
-    let mut all: Vec<String> = faults.chain(never).chain(absent).collect();
-    all.dedup();
-    all
-}
-
-fn not_supported(place: &Place, what: &str) -> String {
-    format!("{}:{}: not supported: {what}", place.file, place.line)
-}
-
-fn lines<E: ToString>(errors: &[E]) -> String {
-    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 pub(super) fn refused(why: impl Into<String>) -> HandlerError {
