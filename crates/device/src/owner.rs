@@ -3,7 +3,10 @@
 //! name that the kernel keeps for the network namespace. The kernel removes the name when the process ends,
 //! however it ends.
 use crate::{DeviceError, Interface};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -14,6 +17,8 @@ use std::time::Duration;
 
 /// From one try to the next where something can't be had.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often a name is connected to whose listener has too many connections waiting.
+const TRIES: u32 = 10;
 /// Most characters of a command line that are shown.
 const LONGEST_NAME: usize = 60;
 
@@ -144,8 +149,8 @@ fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceErro
 /// Who owns an interface beside this process: the command line and the process. Only root and this user
 /// count: others must not be able to keep a router from starting.
 fn other_owner(name: &SocketAddr) -> Option<String> {
-    let stream = UnixStream::connect_addr(name).ok()?;
-    let owner = socket_peercred(&stream).ok()?;
+    let socket = connect_to_owner(name)?;
+    let owner = socket_peercred(&socket).ok()?;
     let is_trusted = owner.uid.is_root() || owner.uid == rustix::process::geteuid();
     if !is_trusted || owner.pid == rustix::process::getpid() {
         return None;
@@ -153,6 +158,21 @@ fn other_owner(name: &SocketAddr) -> Option<String> {
     let pid = owner.pid.as_raw_nonzero();
     let command_line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     Some(format!("{} (pid {pid})", process_name(&command_line)))
+}
+
+/// Connects to whoever listens at a name. Who never accepts can keep a process waiting for ever, and any user
+/// may listen; so nobody is waited for longer than a second.
+fn connect_to_owner(name: &SocketAddr) -> Option<OwnedFd> {
+    let address = SocketAddrUnix::new_abstract_name(name.as_abstract_name()?).ok()?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    for _ in 0..TRIES {
+        match connect(&socket, &address) {
+            Err(Errno::AGAIN) => std::thread::sleep(PAUSE),
+            result => return result.ok().map(|()| socket),
+        }
+    }
+    None
 }
 
 /// A command line as it is shown: words with blanks between them, the program without its folder.
@@ -179,6 +199,19 @@ mod tests {
         assert_eq!(process_name(b"artery\0run\0-e\0a\x1b[31m\n\0"), r"'artery run -e a\u{1b}[31m\n'");
         assert_eq!(process_name(b""), "a process");
         assert!(process_name(&[b'x'; 1000]).chars().count() < 70);
+    }
+
+    #[test]
+    fn a_listener_that_never_accepts_is_not_waited_for_longer_than_a_second() {
+        let name = SocketAddr::from_abstract_name(format!("artery/test/{}", std::process::id())).unwrap();
+        let _listener = UnixListener::bind_addr(&name).unwrap();
+        let mut waiting = Vec::new();
+        while let Some(socket) = connect_to_owner(&name) {
+            waiting.push(socket);
+            assert!(waiting.len() < 100_000, "the kernel's limit is net.core.somaxconn");
+        }
+        assert!(!waiting.is_empty());
+        assert!(other_owner(&name).is_none());
     }
 
     #[test]
