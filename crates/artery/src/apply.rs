@@ -19,8 +19,8 @@ pub(crate) const APPLY_EXAMPLES: &str = "Examples:
 The file is that of 'artery router FILE'; a router that was started by options takes one, too. All of it is checked before
 anything changes; with a mistake the router stays as it is. Ports, addresses, routes, services, rules and the host's
 interface change without losing a packet. Routes that 'artery route add' added stay, unless the file has their prefix.
-What a router looks at when it starts stays as it is, and is told: workers, awake, affinity, socket, metrics, log,
-allow-replace, stats, json.
+What a router looks at when it starts stays as it is, and is told: workers, awake, affinity, socket, metrics,
+read-group, control-timeout, log, allow-replace, stats, json.
 
 SIGHUP has the router read again the file that was applied last. A restart takes the file or the options that it is started by.";
 /// That of `confirm`.
