@@ -59,7 +59,7 @@ pub(crate) struct DiffOptions {
     reach: Reach,
 }
 
-/// How long somebody may take to confirm.
+/// The time after which the change is undone unless it is confirmed.
 fn confirmation(text: &str) -> Result<Duration, String> {
     let time = seconds(text)
         .ok()
@@ -105,7 +105,7 @@ pub(crate) fn diff(options: &DiffOptions) -> anyhow::Result<u8> {
     print(&list).map(|()| u8::from(!changes.is_empty()))
 }
 
-/// A file and what it says; none if that is wrong and the user was told why.
+/// A file and its configuration; none where it has mistakes, which are printed.
 fn read(file: &Path) -> anyhow::Result<Option<(String, Candidate)>> {
     let text = Input::File(file.to_path_buf()).read().map_err(|why| anyhow!("{why}"))?;
     match parse(&file.display().to_string(), &text) {

@@ -1,8 +1,8 @@
 //! The routes and link-local addresses that a router keeps on its interface of the host, by rtnetlink.
 //!
 //! Routes have a protocol number of their own, [`HOST_ROUTE_PROTOCOL`], and a metric that is higher than what
-//! others use, [`HOST_ROUTE_METRIC`]. So they are told apart from all others, and none is ever replaced:
-//! where somebody has a route of the same prefix and metric, ours is refused.
+//! others use, [`HOST_ROUTE_METRIC`]. This identifies them, and no other route is ever replaced:
+//! where there is a route of the same prefix and metric, ours is refused.
 use crate::rtnetlink::Rtnetlink;
 use artery_wire::netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
 use artery_wire::netlink::{

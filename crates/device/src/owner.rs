@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// From one try to the next where something can't be had.
+/// Time between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often a name is connected to whose listener has too many connections waiting.
 const TRIES: u32 = 10;
@@ -57,7 +57,7 @@ impl PortClaim {
         Ok(claim)
     }
 
-    /// Holds a shared claim once nobody else does any more.
+    /// Takes over a shared claim once its previous holder has ended.
     pub fn renew(&mut self) {
         if self.is_shared
             && self.held.is_none()
@@ -161,7 +161,7 @@ fn other_owner(name: &SocketAddr) -> Option<String> {
 }
 
 /// Connects to whoever listens at a name. Who never accepts can keep a process waiting for ever, and any user
-/// may listen; so nobody is waited for longer than a second.
+/// may listen; so this gives up after a second.
 fn connect_to_owner(name: &SocketAddr) -> Option<OwnedFd> {
     let address = SocketAddrUnix::new_abstract_name(name.as_abstract_name()?).ok()?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -82,7 +82,7 @@ struct Setting {
     values: Vec<String>,
 }
 
-/// What a router is told, in the order of the options.
+/// The settings of a router, in the order of the options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Configuration(Vec<Setting>);
 
@@ -278,7 +278,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Candidate, Vec<String>> {
             &format!("{what}; write KEY = VALUE, texts as \"TEXT\" and lists as [\"TEXT\", \"TEXT\"]"),
         );
     }
-    // The rest of a text that is no TOML may be guessed wrong.
+    // After a syntax error the rest may be misread.
     if !reader.mistakes.is_empty() {
         return Err(reader.mistakes);
     }
@@ -390,8 +390,8 @@ fn unknown(keys: &[Key], name: &str, is_table: bool) -> String {
     }
     let names = || keys.iter().map(|key| key.name.as_str());
     match nearest(name, names()) {
-        Some(near) => format!("there is no key '{name}'; did you mean '{near}'?"),
-        None => format!("there is no key '{name}'; the keys are {}", names().collect::<Vec<_>>().join(", ")),
+        Some(near) => format!("unknown key '{name}'; did you mean '{near}'?"),
+        None => format!("unknown key '{name}'; the keys are {}", names().collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -478,7 +478,7 @@ fn about_keys(error: &clap::Error) -> String {
 }
 
 impl Origin {
-    /// A mistake that is told of an option, as it is to be told of the place that the option stands at.
+    /// Replaces the option in a mistake by the file and line of its key.
     pub(super) fn locate(&self, mistake: &str) -> String {
         let Some(file) = &self.file else { return mistake.to_string() };
         let exact = |(key, value, _): &&(String, String, usize)| {

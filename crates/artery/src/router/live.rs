@@ -1,4 +1,4 @@
-//! The configuration of a router that runs: what it was told last, and how it takes something else.
+//! The configuration of a running router, and its replacement by another one.
 use super::configuration::{self, BESIDE_A_FILE, Candidate, Configuration, Origin};
 use super::machine::HeldPort;
 use super::options::RouterOptions;
@@ -104,7 +104,7 @@ fn prepare(
     Ok(Prepared { candidate, host: plan.host, services, devices, text, warnings, taken })
 }
 
-/// What a running router was told last.
+/// The configuration of a running router.
 struct State {
     candidate: Candidate,
     /// Names of the host's interface, now and before: that of before is there for a while after it was
@@ -114,7 +114,7 @@ struct State {
     ports: Vec<HeldPort>,
     /// Whether a reload is under way.
     reloads: bool,
-    /// What is undone if nobody confirms it.
+    /// A change that is undone unless it is confirmed.
     pending: Option<Pending>,
     /// How often something was applied that is to be confirmed.
     applied: u64,
@@ -147,7 +147,7 @@ impl Live {
 }
 
 impl State {
-    /// Prepares what is to take the place of what the router was told.
+    /// Checks a new configuration and claims its new ports.
     fn prepare(&self, candidate: Candidate) -> Result<Prepared, Vec<String>> {
         let running = &self.candidate.configuration;
         let later =
@@ -179,7 +179,7 @@ impl State {
         self.ports.extend(taken);
     }
 
-    /// Has the router become what a candidate says; what is to be said of it, a line each.
+    /// Replaces the configuration. Gives warnings, a line each.
     fn change(&mut self, candidate: Candidate, replacer: &Replacer) -> Result<String, String> {
         let name = candidate.origin.file.clone().unwrap_or_default();
         let prepared = self.prepare(candidate).map_err(|mistakes| lines(&mistakes))?;
@@ -320,11 +320,11 @@ impl ConfigurationHandlers {
             std::thread::sleep(confirm);
             undo(&shared, number, &replacer);
         };
-        // Nothing is left that nobody would undo.
+        // A change that could not be undone later is undone now.
         std::thread::Builder::new().name("confirm".to_string()).spawn(body).map(drop).map_err(|error| {
             state.pending = None;
             let undone = state.change(spare, &self.replacer);
-            format!("nobody could undo this later ({error}), so it was undone: {undone:?}")
+            format!("can't start the thread that undoes this ({error}), so it was undone at once: {undone:?}")
         })
     }
 
@@ -334,7 +334,7 @@ impl ConfigurationHandlers {
     }
 }
 
-/// Undoes what was applied, if it is not confirmed.
+/// Undoes a change, unless it was confirmed.
 fn undo(shared: &Shared, number: u64, replacer: &Replacer) {
     let mut state = lock(shared);
     let Some(pending) = state.pending.take_if(|pending| pending.number == number) else { return };

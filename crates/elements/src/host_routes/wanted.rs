@@ -64,7 +64,7 @@ struct Found {
 }
 
 impl Found {
-    /// Adds what somebody asked for; connected prefixes follow from the addresses of the host's interface.
+    /// Adds static and dynamic routes; connected prefixes follow from the addresses of the host's interface.
     /// Gives false where that is too much.
     fn add_family<A: Ip>(
         &mut self,

@@ -34,7 +34,7 @@ impl Slow {
 
 /// The port by which an IPv6 packet of the host leaves to a link-local address, and this address. Ports of
 /// one Ethernet address have the same link-local one: of these, the one counts where the neighbor is known.
-/// None for what is for the router itself, or for nobody's link, and for what the host asks and tells its own
+/// None for packets to the router itself or to no port's link, and for Neighbor Discovery on the host's own
 /// link (RFC 4861).
 fn port_and_neighbor(
     packet: &[u8],

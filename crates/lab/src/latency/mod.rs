@@ -166,7 +166,7 @@ fn unmeasured(why: &str) -> RigError {
     RigError::System(why.into(), std::io::ErrorKind::Other.into())
 }
 
-/// Percent of a processor that the forwarder's process takes while nothing is sent; none if it is no process.
+/// Percent of a processor that the forwarder's process takes while nothing is sent; none for the kernel.
 fn processor_time(running: &Running) -> Option<f64> {
     let account = running.account()?;
     thread::sleep(CALM);

@@ -13,7 +13,7 @@ const MOST_STEAL: f64 = 5.0;
 pub(super) struct Turn {
     /// The median of pings without load.
     pub(super) idle_ping_ns: u64,
-    /// Percent of a processor that it took without load; none if it is no process.
+    /// Percent of a processor that it took without load; none for the kernel.
     pub(super) idle_processor: Option<f64>,
     /// Frames a second.
     pub(super) overload: f64,

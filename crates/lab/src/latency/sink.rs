@@ -56,7 +56,7 @@ impl StampSink {
 fn program(counts: i32) -> Vec<bpf::Instruction> {
     let mut a = Assembler::default();
     let (pass, in_range) = (a.label(), a.label());
-    // Frames sent by a ring, as testpmd's, lie beside their description until somebody asks.
+    // Frames sent by a ring, as testpmd's, lie beside their description until a helper reads them.
     a.set(R9, R1);
     a.set(R2, STAMP as i32 + 8);
     a.call(BPF_FUNC_SKB_PULL_DATA);

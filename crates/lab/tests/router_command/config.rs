@@ -104,7 +104,7 @@ fn a_file_with_mistakes_starts_nothing_and_says_all() {
         let output = wait_for(start_on(&net.r, &[&file])?)?;
         assert_eq!(output.code(), Some(1), "{}", output.stderr);
         for expected in
-            ["r.toml:1: there is no key 'prot'; did you mean 'port'?", "r.toml:2: nat: write nat = true"]
+            ["r.toml:1: unknown key 'prot'; did you mean 'port'?", "r.toml:2: nat: write nat = true"]
         {
             assert!(output.stderr.contains(expected), "{expected}: {}", output.stderr);
         }
@@ -163,10 +163,7 @@ fn a_file_with_mistakes_changes_nothing() {
         let files = Files::new();
         let before = router.say(&["show", "config"])?;
         for (more, expected) in [
-            (
-                "rout = [\"10.8.0.0/16=10.0.2.2\"]\n",
-                "r.toml:5: there is no key 'rout'; did you mean 'route'?",
-            ),
+            ("rout = [\"10.8.0.0/16=10.0.2.2\"]\n", "r.toml:5: unknown key 'rout'; did you mean 'route'?"),
             (
                 "route = [\"10.8.0.0/16=10.0.99.2\"]\n",
                 "r.toml:5: route 10.8.0.0/16=10.0.99.2: gateway 10.0.99.2",

@@ -93,7 +93,7 @@ fn mistakes_are_told_all_at_once_with_line_key_and_remedy() {
     let text = "port = [\"a=10.0.1.1/24\"]\nprot = [\"b=10.0.2.1/24\"]\nnat = \"yes\"\n\nworkers = 0\n[port2]\nx = 1\n";
     let found = mistakes(text);
     for expected in [
-        "r.toml:2: there is no key 'prot'; did you mean 'port'?",
+        "r.toml:2: unknown key 'prot'; did you mean 'port'?",
         "r.toml:3: nat: write nat = true or nat = false",
         "r.toml:5: workers 0: write a number from 1 to 256",
         "r.toml:6: [port2]: the file has no sections",
@@ -109,7 +109,7 @@ fn mistakes_are_told_all_at_once_with_line_key_and_remedy() {
             "route = [\n  true]",
             "r.toml:2: route: write a list of texts, as in route = [\"VALUE\", \"VALUE\"]",
         ),
-        ("frobnicate = 1", "r.toml:2: there is no key 'frobnicate'; the keys are port, route"),
+        ("frobnicate = 1", "r.toml:2: unknown key 'frobnicate'; the keys are port, route"),
         ("print = true", "r.toml:2: 'print' is an option of one call"),
         ("host = \"a\"\nno-host = true", "r.toml: the argument 'host <NAME>' cannot be used with 'no-host'"),
         ("pflog = \"/x\"", "pf is needed by another key; write both or none"),
