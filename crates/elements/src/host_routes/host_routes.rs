@@ -10,17 +10,18 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "keeps the host's routes to a router in step with the router's table",
     manual: "
-The host has routes by DEVNAME, its interface to the router as FromHost makes it, to what ROUTER, an IPRouter, can reach:
-a default route for each family of which ROUTER has addresses or routes, and one for each prefix of its static and dynamic
-routes. With more than 10,000 of these, the host has the default routes only, which is said. Routes follow ROUTER's within
-a moment, and are gone when the router ends.
+The host has routes by DEVNAME, its interface to the router as FromHost makes it, to what ROUTER, an
+IPRouter, can reach: a default route for each family of which ROUTER has addresses or routes, and one for
+each prefix of its static and dynamic routes. With more than 10,000 of these, the host has the default
+routes only, which is said. Routes follow ROUTER's within a moment, and are gone when the router ends.
 
-All of them have the protocol number 77 and the metric 4261412864. So routes of others for the same prefix go first, and are
-never replaced. zebra of FRR takes them for routes of the kernel with administrative distance 254. The gateway is the first
-of the route's in ROUTER, else 169.254.0.1 or fe80::1, for which ROUTER answers.
+All of them have the protocol number 77 and the metric 4261412864. So routes of others for the same prefix
+go first, and are never replaced. zebra of FRR takes them for routes of the kernel with administrative
+distance 254. The gateway is the first of the route's in ROUTER, else 169.254.0.1 or fe80::1, for which
+ROUTER answers.
 
-DEVNAME also bears the link-local addresses of ROUTER's ports, and no other ones: what the host sends to a link-local address
-leaves by the port whose address it is sent from.
+DEVNAME also bears the link-local addresses of ROUTER's ports, and no other ones: what the host sends to a
+link-local address leaves by the port whose address it is sent from.
 
 A thread does this, for which no packet waits.",
     example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, HOST 2:0:0:0:0:fe);
@@ -34,7 +35,11 @@ ip[1] -> ToHost(artery0);",
         Arg::required("DEVNAME", "interface", "the host's interface to the router"),
     ],
     handlers: &[
-        Handler::read("routes", "routes that the host has", &Read(|f: &mut Routes, _, _| Ok(f.follower.status().routes.to_string()))),
+        Handler::read(
+            "routes",
+            "routes that the host has",
+            &Read(|f: &mut Routes, _, _| Ok(f.follower.status().routes.to_string())),
+        ),
         Handler::read(
             "refused",
             "routes that the host refused, as it has others of the same prefix and metric",

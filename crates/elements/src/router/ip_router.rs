@@ -29,15 +29,18 @@ fast. Output I leads to port I. The input and the output behind them belong to t
 the host's, takes frames that elements of the router itself send, as BFD does, each to a neighbor on the link of the port whose
 number is its paint: IPRouter writes the stations.
 
-PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [MTU_LIMIT BYTES] [RPF off|loose|strict] [PROXY_ARP BOOL]
-[STATIC_ARP BOOL] [REDIRECTS BOOL] [ONLINK BOOL] [VIP ADDRESS]…`. Without ETHER, NAME is an interface of this machine, which has an address. RPF is what is demanded of
-the source of packets (RFC 3704): nothing, that a route leads there, or that it leaves by the same port. With ONLINK,
-gateways are believed to be on its link whatever its addresses are. A VIP is a virtual address in one of the port's prefixes,
-that of a service of FlowBalancer: the port announces it, and answers ARP and Neighbor Discovery for it. Of what is sent to it
-and not balanced, pings are answered, and datagrams refused; the host does not get it.
-Where NAME is an interface of this machine, the router follows it: its link that goes down and comes up, another MTU, another
-Ethernet address. MTU counts until then; MTU_LIMIT always, where the interface does not carry less. So it does with the interface of a VLAN, `eth1` for a port `eth1.10` that is no interface itself; there ETHER is
-needed, and the tags are put in and taken off by other elements.
+PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [MTU_LIMIT BYTES] [RPF off|loose|strict]
+[PROXY_ARP BOOL] [STATIC_ARP BOOL] [REDIRECTS BOOL] [ONLINK BOOL] [VIP ADDRESS]…`. Without ETHER, NAME is an
+interface of this machine, which has an address. RPF is what is demanded of the source of packets (RFC
+3704): nothing, that a route leads there, or that it leaves by the same port. With ONLINK, gateways are
+believed to be on its link whatever its addresses are. A VIP is a virtual address in one of the port's
+prefixes, that of a service of FlowBalancer: the port announces it, and answers ARP and Neighbor Discovery
+for it. Of what is sent to it and not balanced, pings are answered, and datagrams refused; the host does not
+get it.
+Where NAME is an interface of this machine, the router follows it: its link that goes down and comes up,
+another MTU, another Ethernet address. So it does with the interface of a VLAN, `eth1` for a port `eth1.10`
+that is no interface itself; there ETHER is needed, and the tags are put in and taken off by other elements.
+MTU counts until the interface gets another one; MTU_LIMIT is an upper bound that stays.
 NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY… [by METHOD]`, where a way is
 the address of a gateway (with `%PORT` behind it, if that does not tell the port), the name of a port, or one of `blackhole`,
 `unreachable` and `prohibited`. Behind a gateway or port may stand `mtu BYTES` and, where several share packets, `weight N`.
