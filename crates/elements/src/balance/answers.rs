@@ -3,6 +3,7 @@
 //! as they are.
 use super::about::{About, Between};
 use super::fragments::{Fragments, Part};
+use super::known::opens;
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_table::balance::Choice;
@@ -38,7 +39,12 @@ impl Answers {
     #[inline]
     fn has_of<K: Between>(&mut self, packet: &[u8], served: Served<'_>, now: Duration) -> bool {
         match K::of(packet, Scope::Connection, 0) {
-            Some(seen) => served.has(&seen.key, now),
+            Some(seen) => {
+                if opens(&seen.sight) {
+                    served.forget_replaced(&seen.key);
+                }
+                served.has(&seen.key, now)
+            }
             None => self.has_other::<K>(packet, served, now),
         }
     }
@@ -64,6 +70,16 @@ impl Answers {
 }
 
 impl Served<'_> {
+    /// Forgets the translated flow that a client's direct connection to a member replaces, as it comes from
+    /// the same port: the member takes both for one, and answers the newer.
+    #[cold]
+    fn forget_replaced<K: Between>(&self, opening: &K) {
+        let ([_, to], [_, port]) = (opening.addresses(), opening.ports());
+        if self.choice.has_member_at(to, port, self.service.port) {
+            self.flows.forget(&opening.reversed());
+        }
+    }
+
     /// Whether packets with this key are a member's answers to a flow that was translated.
     #[inline]
     fn has<K: Between>(&self, answer: &K, now: Duration) -> bool {
@@ -79,8 +95,8 @@ impl Served<'_> {
 mod tests {
     use super::super::flow_balancer::CLASS;
     use artery_engine::Bench;
-    use artery_wire::IcmpType;
     use artery_wire::build::{Ip4, ip4};
+    use artery_wire::{IcmpType, TcpFlags};
     use std::time::Duration;
 
     fn bench(members: &str) -> Bench {
@@ -143,6 +159,31 @@ mod tests {
             bench.pass(Duration::from_secs(190));
             passes(&mut bench, answer(("10.0.0.1", 53), client));
         }
+    }
+
+    #[test]
+    fn a_direct_connection_from_the_port_of_a_translated_one_gets_its_answers_as_they_are() {
+        let config = "SERVICE 192.0.2.1:80 tcp, MEMBER a 10.0.0.1, FORWARD nat";
+        let mut bench = Bench::setup(&CLASS, config).inputs(2).outputs(3).build().unwrap();
+        let from_client = |to: &str, port| ip4().src("198.51.100.7").dst(to).tcp(port, 80);
+        let answer = |from: &str, port| {
+            ip4().src(from).dst("198.51.100.7").tcp(80, port).flags(TcpFlags::SYN | TcpFlags::ACK)
+        };
+        for port in [5, 6] {
+            bench.push(0, from_client("192.0.2.1", port).flags(TcpFlags::SYN).bytes());
+            bench.expect(0, from_client("10.0.0.1", port).flags(TcpFlags::SYN).bytes());
+            is_the_services(&mut bench, answer("10.0.0.1", port), answer("192.0.2.1", port));
+        }
+        // Neither a later segment nor a connection to something else at the member says so.
+        passes(&mut bench, from_client("10.0.0.1", 5).flags(TcpFlags::ACK));
+        passes(&mut bench, ip4().src("198.51.100.7").dst("10.0.0.1").tcp(5, 22).flags(TcpFlags::SYN));
+        is_the_services(&mut bench, answer("10.0.0.1", 5), answer("192.0.2.1", 5));
+        passes(&mut bench, from_client("10.0.0.1", 5).flags(TcpFlags::SYN));
+        passes(&mut bench, answer("10.0.0.1", 5));
+        is_the_services(&mut bench, answer("10.0.0.1", 6), answer("192.0.2.1", 6));
+        bench.push(0, from_client("192.0.2.1", 5).flags(TcpFlags::SYN).bytes());
+        bench.expect(0, from_client("10.0.0.1", 5).flags(TcpFlags::SYN).bytes());
+        is_the_services(&mut bench, answer("10.0.0.1", 5), answer("192.0.2.1", 5));
     }
 
     #[test]

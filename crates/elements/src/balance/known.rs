@@ -236,7 +236,7 @@ fn is_further<K: FlowKey>(key: &K, services: &[Pattern<K>]) -> bool {
 
 /// Whether a packet opens a connection.
 #[inline]
-fn opens(sight: &Sight) -> bool {
+pub(super) fn opens(sight: &Sight) -> bool {
     sight.flags.intersects(TcpFlags::SYN) && !sight.flags.intersects(TcpFlags::ACK)
 }
 

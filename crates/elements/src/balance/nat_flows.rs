@@ -8,7 +8,9 @@
 //! client's next packet notes it again.
 //!
 //! Limits: a server sees no difference between a translated connection and a direct one from the same client address and
-//! port, and nor does this set. Of other packets one in 2^37 is taken for an answer by chance.
+//! port; the one that was opened later gets the answers. Two services with one member do not know of each other: their
+//! connections from one client port at the same time, or shortly after each other, get the first service's name.
+//! Of other packets one in 2^37 is taken for an answer by chance.
 use super::about::Between;
 use super::fragments::Part;
 use artery_table::balance::Member;

@@ -4,11 +4,13 @@ use crate::net::{FAR, Net, PORTS, Running, on_the_net};
 use crate::support::{SOON, end, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Result, Signal};
+use rustix::net::sockopt::{Timeout, set_socket_reuseaddr, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketType};
 use serde_json::Value;
 use std::io::{self, ErrorKind, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -97,16 +99,59 @@ impl Drop for Server {
     }
 }
 
-/// Which address a client of this one reaches a server by.
+/// Which address a client of this one reaches a server by. Each time from another port: a member can't tell
+/// connections to two services from one port.
 fn reached(client: &Host, to: &str) -> Result<io::Result<IpAddr>> {
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    reached_from(client, NEXT.fetch_add(1, Relaxed), to)
+}
+
+/// The same from this port.
+fn reached_from(client: &Host, port: u16, to: &str) -> Result<io::Result<IpAddr>> {
     let to: SocketAddr = to.parse().unwrap();
     client.enter(|| {
-        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        let mut stream = connect_from(port, to)?;
         let mut said = String::new();
         stream.read_to_string(&mut said)?;
         said.parse().map_err(io::Error::other)
     })
+}
+
+/// Connects within five seconds: what was sent for a connection of the same ports before is repeated once.
+fn connect_from(port: u16, to: SocketAddr) -> io::Result<TcpStream> {
+    let (family, any) = match to {
+        SocketAddr::V4(_) => (AddressFamily::INET, IpAddr::from([0; 4])),
+        SocketAddr::V6(_) => (AddressFamily::INET6, IpAddr::from([0; 16])),
+    };
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
+    for direction in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&socket, direction, Some(Duration::from_secs(5)))?;
+    }
+    // The connection before may wait for its last acknowledgement.
+    set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &SocketAddr::new(any, port))?;
+    rustix::net::connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
+#[test]
+fn a_direct_connection_from_the_port_of_one_to_the_service_reaches_the_member() {
+    on_the_net("command-nat-same-port", |net| {
+        let _server = Server::start(&net.b, 80)?;
+        let services =
+            ["--service", "192.0.2.1:80=web=10.0.2.2", "--service", "[2001:db8::1]:80/tcp=web=fd00:2::2"];
+        let router = Running::start(net, &[&["--nat", "--workers", "2"], &services[..]].concat())?;
+        for (port, service, member) in
+            [(19_000, "192.0.2.1:80", "10.0.2.2"), (19_001, "[2001:db8::1]:80", "fd00:2::2")]
+        {
+            let direct = if member.contains(':') { format!("[{member}]:80") } else { format!("{member}:80") };
+            for to in [service, &direct, service] {
+                let by = reached_from(&net.a, port, to)?.unwrap_or_else(|error| panic!("{to}: {error}"));
+                assert_eq!(by.to_string(), member, "{to}");
+            }
+        }
+        end(router.process).map(drop)
+    });
 }
 
 /// What a datagram to a place comes to: an echo, or an error that an ICMP message tells of.
