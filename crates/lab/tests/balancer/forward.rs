@@ -20,7 +20,7 @@ fn serves(net: &Net, forward: Forward, variables: &[&str]) -> Result<()> {
     }
     assert_eq!(load.settle().harmed(|_| true), 0);
     let shares = load.shares();
-    assert!(shares.len() == 4 && shares.values().all(|share| *share > OPEN / 10), "{shares:?}");
+    assert!(shares.len() == 4 && shares.values().all(|share| *share > OPEN / 20), "{shares:?}");
 
     balancer.write("add_member", "web5 10.0.2.15")?;
     balancer.write("weight", "web1 0")?;

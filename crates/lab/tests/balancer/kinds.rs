@@ -83,7 +83,7 @@ fn flows_of_udp_stay_with_their_servers_while_others_come_and_one_is_drained() {
         let all = || sockets.iter().map(asked).collect::<Vec<u8>>();
         let before = all();
         assert!(
-            shares(&before).len() == 4 && shares(&before).values().all(|share| *share > 12),
+            shares(&before).len() == 4 && shares(&before).values().all(|share| *share > 6),
             "{before:?}"
         );
         assert_eq!(all(), before);
@@ -92,7 +92,7 @@ fn flows_of_udp_stay_with_their_servers_while_others_come_and_one_is_drained() {
         assert_eq!(all(), before);
         let more: Vec<_> = net.client.enter(|| (30_120..30_240).map(open).collect())?;
         let new = shares(&more.iter().map(asked).collect::<Vec<u8>>());
-        assert!(!new.contains_key(&1) && new[&5] > 12, "{new:?}");
+        assert!(!new.contains_key(&1) && new[&5] > 6, "{new:?}");
         running.call("remove_member", Some("web2"))?;
         let moved = all().into_iter().zip(&before).filter(|(now, before)| now != *before);
         let moved: Vec<_> = moved.collect();
@@ -173,13 +173,13 @@ fn connections_of_ipv6_stay_with_their_servers_while_another_comes_and_one_is_dr
         };
         let mut streams: Vec<_> = net.client.enter(|| (0..100).map(open).collect())?;
         let before: Vec<u8> = streams.iter_mut().map(number).collect();
-        assert!(shares(&before).len() == 4 && shares(&before).values().all(|share| *share > 9), "{before:?}");
+        assert!(shares(&before).len() == 4 && shares(&before).values().all(|share| *share > 4), "{before:?}");
         running.call("add_member", Some("web5 2001:db8:2::5"))?;
         running.call("weight", Some("web1 0"))?;
         assert_eq!(streams.iter_mut().map(number).collect::<Vec<u8>>(), before);
         let mut more: Vec<_> = net.client.enter(|| (0..100).map(open).collect())?;
         let new = shares(&more.iter_mut().map(number).collect::<Vec<u8>>());
-        assert!(!new.contains_key(&1) && new[&5] > 9, "{new:?}");
+        assert!(!new.contains_key(&1) && new[&5] > 4, "{new:?}");
         running.end()
     });
 }

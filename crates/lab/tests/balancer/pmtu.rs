@@ -4,14 +4,17 @@
 use crate::net::{Balancer, Forward, SERVICE, with_far_client};
 use crate::server::{HELLO, PORT};
 use artery_lab::rig::{Host, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 /// The most that the hop before the client lets pass.
 const MTU: u32 = 1300;
+const SERVERS: usize = 4;
+/// The fewest and the most connections. One in 2^40 runs leaves a server without any of the most.
 const CONNECTIONS: usize = 24;
+const MOST_CONNECTIONS: usize = 100;
 /// What is downloaded by each: many packets.
 const LENGTH: usize = 256 * 1024;
 /// Nothing takes so long but what has stopped.
@@ -32,7 +35,7 @@ fn downloads(label: &str, forward: Forward, variables: &[&str]) {
         let mut open = connect(far)?;
         let mut shares = BTreeMap::new();
         open.iter().for_each(|(server, _)| *shares.entry(*server).or_insert(0) += 1);
-        assert_eq!(shares.len(), 4, "{shares:?}");
+        assert_eq!(shares.len(), SERVERS, "{shares:?}");
         balancer.write("weight", "web1 0")?;
         for (_, stream) in &mut open {
             stream.write_all(&[0]).unwrap();
@@ -49,17 +52,19 @@ fn downloads(label: &str, forward: Forward, variables: &[&str]) {
     });
 }
 
-/// Connections, and the numbers of their servers.
+/// Connections, and the numbers of their servers: as many as it takes until each server has some.
 fn connect(client: &Host) -> Result<Vec<(u8, TcpStream)>> {
     client.enter(|| {
-        let open = (0..CONNECTIONS).map(|_| {
+        let (mut open, mut servers) = (Vec::new(), BTreeSet::new());
+        while open.len() < CONNECTIONS || (servers.len() < SERVERS && open.len() < MOST_CONNECTIONS) {
             let mut stream = TcpStream::connect((SERVICE, PORT)).unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             let mut hello = [0; HELLO];
             stream.read_exact(&mut hello).unwrap();
-            (hello[0], stream)
-        });
-        open.collect()
+            servers.insert(hello[0]);
+            open.push((hello[0], stream));
+        }
+        open
     })
 }
 
