@@ -82,10 +82,7 @@ fn flows_of_udp_stay_with_their_servers_while_others_come_and_one_is_drained() {
         let sockets: Vec<_> = net.client.enter(|| (30_000..30_120).map(open).collect())?;
         let all = || sockets.iter().map(asked).collect::<Vec<u8>>();
         let before = all();
-        assert!(
-            shares(&before).len() == 4 && shares(&before).values().all(|share| *share > 6),
-            "{before:?}"
-        );
+        assert!(shares(&before).len() == 4 && shares(&before).values().all(|share| *share > 6), "{before:?}");
         assert_eq!(all(), before);
         running.call("add_member", Some("web5 10.0.2.15"))?;
         running.call("weight", Some("web1 0"))?;

@@ -134,6 +134,19 @@ fn connect_from(port: u16, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
+/// Whether a host has a connection from this port, in any state (proc_pid_net(5)).
+fn has_connection(host: &Host, port: u16) -> Result<bool> {
+    let of_port = format!(":{port:04X}");
+    host.enter(|| {
+        ["tcp", "tcp6"].iter().any(|table| {
+            let table = std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap();
+            table
+                .lines()
+                .any(|line| line.split_whitespace().nth(1).is_some_and(|own| own.ends_with(&of_port)))
+        })
+    })
+}
+
 #[test]
 fn a_direct_connection_from_the_port_of_one_to_the_service_reaches_the_member() {
     on_the_net("command-nat-same-port", |net| {
@@ -148,6 +161,8 @@ fn a_direct_connection_from_the_port_of_one_to_the_service_reaches_the_member() 
             for to in [service, &direct, service] {
                 let by = reached_from(&net.a, port, to)?.unwrap_or_else(|error| panic!("{to}: {error}"));
                 assert_eq!(by.to_string(), member, "{to}");
+                // The server has closed it first, so that nothing is left of it at the client in the end.
+                until(SOON, || Ok(!has_connection(&net.a, port)?))?;
             }
         }
         end(router.process).map(drop)
