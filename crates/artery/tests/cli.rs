@@ -1,7 +1,5 @@
 //! Commands that come to their end by themselves.
-mod support;
-
-use support::{Folder, artery, artery_reads, click};
+use crate::support::{Folder, artery, artery_reads, click};
 
 const MILLION: &str = "InfiniteSource(LIMIT 1000000, STOP true) -> c :: Counter -> d :: Discard;";
 

@@ -1,7 +1,5 @@
 //! The program under the name click.
-mod support;
-
-use support::{artery, click};
+use crate::support::{artery, click};
 
 #[test]
 fn without_a_file_standard_input_is_read() {
@@ -70,7 +68,7 @@ fn handlers_that_do_not_exist_are_named() {
 fn comments_of_1999_are_errors_here_and_not_in_artery() {
     let text = "# an old comment\nIdle -> Discard;\n";
     assert_ne!(click(&["-q"], text).err, "");
-    assert_eq!(support::artery_reads(&["run", "-q", "-"], text).err, "");
+    assert_eq!(crate::support::artery_reads(&["run", "-q", "-"], text).err, "");
 }
 
 #[test]

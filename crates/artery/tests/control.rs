@@ -1,6 +1,5 @@
 //! Who may do what by the control sockets of a router, and what hostile clients can't do there.
-mod support;
-
+use crate::support::{Folder, Outcome, Router, artery};
 use rustix::process::Signal;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +8,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::{Folder, Outcome, Router, artery};
 
 /// A user without rights, by convention.
 const NOBODY: u32 = 65534;

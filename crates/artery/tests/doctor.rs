@@ -1,6 +1,6 @@
 //! `artery doctor` and `artery release`, in network namespaces.
-mod support;
-
+use crate::support::host::Host;
+use crate::support::{Outcome, artery};
 use artery_device::Interface;
 use artery_device::bpf::{self, Hook, instruction};
 use serde_json::Value;
@@ -8,8 +8,6 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use support::host::Host;
-use support::{Outcome, artery};
 
 /// A host with a virtual link that is up, and forwards.
 fn host_with_link() -> Option<Host> {

@@ -1,13 +1,11 @@
 //! How runs end: each end has a line that says why, and a signal ends a process whatever it does.
-mod support;
-
+use crate::support::{Folder, Router, artery};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Folder, Router, artery};
 
 /// How long a process may take to end by a signal.
 const LIMIT: Duration = Duration::from_secs(2);

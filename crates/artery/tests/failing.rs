@@ -1,7 +1,5 @@
 //! Runs that can't do all they were asked to: what they say, and their exit status.
-mod support;
-
-use support::{Folder, artery, artery_heard_by_nobody, artery_into, artery_unheard, closed_pipe};
+use crate::support::{Folder, artery, artery_heard_by_nobody, artery_into, artery_unheard, closed_pipe};
 
 /// Prints a hundred lines, one a second.
 const TALK: &str =

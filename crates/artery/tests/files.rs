@@ -1,10 +1,8 @@
 //! Files that the program writes: who can read them, how long they get, and what becomes of a full disk; and
 //! what of files and names reaches a terminal.
-mod support;
-
+use crate::support::{Folder, Outcome, Router, artery, click};
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::process::Command;
-use support::{Folder, Outcome, Router, artery, click};
 
 /// A UDP packet of IPv4 in a frame.
 const FRAME: &str =

@@ -1,11 +1,9 @@
 //! `artery flow`: flows of one router go to another, what is malformed is refused whole, and events are followed.
-mod support;
-
+use crate::support::{Folder, Outcome, Router, artery, artery_into, artery_reads, closed_pipe};
 use artery_wire::TcpFlags;
 use artery_wire::build::ip4;
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
-use support::{Folder, Outcome, Router, artery, artery_into, artery_reads, closed_pipe};
 
 /// How many flows the first router knows.
 const FLOWS: u16 = 1500;

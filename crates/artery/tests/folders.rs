@@ -1,10 +1,8 @@
 //! Folders of BSD's files, as `artery import`, `artery up`, `artery pfctl` and `artery check` read them: the same names,
 //! the same mistakes, the same verdicts.
-mod support;
-
+use crate::support::{artery, artery_reads};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
-use support::{artery, artery_reads};
 
 /// A folder with these files.
 fn etc(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -280,7 +278,7 @@ fn what_is_said_of_a_folder_is_what_is_done_with_it() {
                 assert_eq!(checked.status, 0, "{}: {}", explained.out, checked.err);
             } else {
                 let is_error = |line: &&str| line.starts_with("error: ");
-                let count = |outcome: &support::Outcome| outcome.err.lines().filter(is_error).count();
+                let count = |outcome: &crate::support::Outcome| outcome.err.lines().filter(is_error).count();
                 assert_eq!((count(&started), count(&imported)), (refused, refused), "{}", started.err);
                 assert!(!started.err.contains("no such interface"), "{}", started.err);
             }

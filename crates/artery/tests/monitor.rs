@@ -1,9 +1,7 @@
 //! Counters of ports and monitor mode, between hosts: what is sent is counted exactly, wherever it ends.
-mod support;
-
+use crate::support::host::Host;
+use crate::support::{Folder, Outcome, Router, artery};
 use std::time::{Duration, Instant};
-use support::host::Host;
-use support::{Folder, Outcome, Router, artery};
 
 /// Frames of each length that the generator sends, and how many of all with their bytes.
 const EACH: u64 = 100;

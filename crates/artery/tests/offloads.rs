@@ -1,13 +1,11 @@
 //! Hosts with default offloads on both sides of a router: frames longer than the MTU, with checksums half made.
-mod support;
-
+use crate::support::host::{Host, has, wait};
+use crate::support::{Folder, Router};
 use artery_wire::{Ethernet, IpProtocol, Ipv4, checksum};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
-use support::host::{Host, has, wait};
-use support::{Folder, Router};
 
 const ROUTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conf/router.click");
 

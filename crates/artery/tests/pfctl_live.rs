@@ -1,9 +1,7 @@
 //! `artery pfctl` with a router that runs: its states in parts, in files and at interfaces, counters, levels, files of rules.
-mod support;
-
+use crate::support::{Folder, Outcome, Router, artery, artery_reads};
 use artery_wire::build::{ether, ip4};
 use std::collections::BTreeSet;
-use support::{Folder, Outcome, Router, artery, artery_reads};
 
 /// More than are looked at for one question.
 const STATES: u16 = 3000;

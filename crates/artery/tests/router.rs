@@ -1,7 +1,5 @@
 //! `artery router --print`, and the help of the commands around it.
-mod support;
-
-use support::{artery, artery_reads};
+use crate::support::{artery, artery_reads};
 
 /// The options of the router in the README.
 fn readme() -> Vec<&'static str> {

@@ -1,10 +1,8 @@
 //! Routing tables that change while workers on threads of their own forward by them.
-mod support;
-
+use crate::support::{Folder, Router, artery};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use support::{Folder, Router, artery};
 
 /// Packets to three addresses, told apart by their first two bytes. The arguments of `rt` cover all; what changes is
 /// whether those to 10.1.2.3 leave by output 0 or 1.

@@ -1,13 +1,11 @@
 //! Routers that run until they are told to end.
-mod support;
-
+use crate::support::{Folder, Router, artery};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use support::{Folder, Router, artery};
 
 const FLOOD: &str = "InfiniteSource -> c :: Counter -> d :: Discard;";
 

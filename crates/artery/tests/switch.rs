@@ -1,8 +1,6 @@
 //! `artery up`, `artery import` and `artery ifconfig`, as far as they need no network.
-mod support;
-
+use crate::support::{artery, artery_reads};
 use std::path::Path;
-use support::{artery, artery_reads};
 
 /// The files of the benchmark of 2021.
 fn seed1() -> String {

@@ -1,9 +1,7 @@
 //! `artery trace`: the ways of packets through a router that runs.
-mod support;
-
+use crate::support::{Folder, Outcome, Router, artery};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Command, Stdio};
-use support::{Folder, Outcome, Router, artery};
 
 /// Packets that take two ways in turn; one of them forks.
 const ROUTER: &str = "
@@ -160,7 +158,10 @@ fn a_packet_that_waits_is_shown_where_it_is() {
 
 #[test]
 fn a_packet_that_a_port_takes_is_shown_to_leave_by_it() {
-    let (Some(here), Some(there)) = (support::host::Host::new(), support::host::Host::new()) else { return };
+    let (Some(here), Some(there)) = (crate::support::host::Host::new(), crate::support::host::Host::new())
+    else {
+        return;
+    };
     here.cable("right", &there, "eth0", 1500);
     let folder = Folder::new();
     let text = "RatedSource(LENGTH 60, RATE 100) -> EtherEncap(0x88b5, 2:0:0:0:0:1, 2:0:0:0:0:2) -> Queue

@@ -1,5 +1,5 @@
 //! Workers that wait awake: everything that wakes a worker from its sleep ends their wait as well, at once.
-mod support;
+use crate::support::{build, ir, run, settings, task};
 use artery_engine::{
     Arg, Batch, Class, Classes, Context, Element, Home, Interest, Router, Settings, StartError,
 };
@@ -10,7 +10,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::{build, ir, run, settings, task};
 
 /// Settings with which workers that packets or timers can reach never sleep in a test.
 fn awake(workers: usize) -> Settings {

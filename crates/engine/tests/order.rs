@@ -1,7 +1,6 @@
 //! The order of events, and the end of every packet.
-mod support;
+use crate::support::{run, settings};
 use artery_engine::{DropReason, Settings};
-use support::{run, settings};
 
 fn burst(burst: usize) -> Settings {
     Settings { burst, ..settings() }

@@ -1,9 +1,8 @@
 //! Following packets: every hop and every end, through queues, copies and workers.
-mod support;
+use crate::support::{GO_ON, build, run, settings};
 use artery_engine::{DropReason, Finished, Settings};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use support::{GO_ON, build, run, settings};
 
 /// One record by the names of its columns.
 type Record = BTreeMap<String, String>;

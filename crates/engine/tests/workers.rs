@@ -1,10 +1,9 @@
 //! Several workers, handler calls between them and from outside, and replacement of the graph.
-mod support;
+use crate::support::{CLASSES, GO_ON, IS_STUCK, build, ir, run, settings};
 use artery_engine::{DropReason, HandlerError, Home, Router, Settings};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use support::{CLASSES, GO_ON, IS_STUCK, build, ir, run, settings};
 
 fn workers(workers: usize) -> Settings {
     Settings { workers, frames: (16384, 4), ..settings() }

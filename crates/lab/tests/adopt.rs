@@ -1,12 +1,10 @@
 //! `artery adopt` between two hosts whose router is the kernel: what it forwards, what it leaves to the kernel, and that it
 //! follows what changes.
 
-mod support;
-
+use crate::support::SOON;
+use crate::support::adopting::{Net, by_kernel, echoes, forwarded, on_the_net, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{Process, Result};
-use support::SOON;
-use support::adopting::{Net, by_kernel, echoes, forwarded, on_the_net, until};
 
 const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
 

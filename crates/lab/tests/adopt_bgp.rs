@@ -1,15 +1,13 @@
 //! Routing daemons and adopted ports: sessions and adjacencies stay up, and packets follow what the daemons tell the kernel.
 
-mod support;
-
+use crate::support::SOON;
+use crate::support::adopting::{Fan, by_kernel, until, with_gateways};
+use crate::support::daemons::Daemons;
 use artery_lab::rig::{Host, Result};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::SOON;
-use support::adopting::{Fan, by_kernel, until, with_gateways};
-use support::daemons::Daemons;
 
 /// What each gateway tells of.
 const PREFIXES: [&str; 2] = ["198.18.0.0/16", "2001:db8:ff::/64"];

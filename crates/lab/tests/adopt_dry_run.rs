@@ -1,16 +1,14 @@
 //! `artery adopt --dry-run`: what keeps traffic in the kernel is told in one line each, nothing is touched, and what
 //! tells of changes does.
 
-mod support;
-
+use crate::support::SOON;
+use crate::support::adopting::{Net, on_the_net};
 use artery_adopt::guard::{self, Guard, Watch};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use std::time::Instant;
-use support::SOON;
-use support::adopting::{Net, on_the_net};
 
 /// What a dry run says of `r`, with nothing counted.
 fn look(net: &Net) -> Result<Value> {
@@ -303,12 +301,12 @@ fn programs_of_others_are_told() {
             let config = format!(
                 "FromDevice(eth0, SNIFFER false, PROMISC true, METHOD {method}) -> Queue -> ToDevice(eth1)"
             );
-            let router = support::start(&net.r, &config, &[])?;
+            let router = crate::support::start(&net.r, &config, &[])?;
             let kept = kept(net)?;
             let told = kept.iter().find(|[_, _, _, what]| what.starts_with(side));
             let is_told = told.is_some_and(|[port, .., what]| port == "eth0" && what.contains("of Artery"));
             assert!(is_told, "{method}: {kept:?}");
-            support::end(router)?;
+            crate::support::end(router)?;
         }
         assert_eq!(kept(net)?, <[[String; 4]; 0]>::default());
         Ok(())

@@ -1,13 +1,11 @@
 //! Adopted ports before several gateways: flows are balanced as the routes say, and gateways that die, change their address
 //! or lose their link are noticed as the kernel would alone.
 
-mod support;
-
+use crate::support::SOON;
+use crate::support::adopting::{Fan, by_kernel, forwarded, until, with_gateways};
 use artery_lab::rig::{Process, Result, RigError, Skip};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use support::SOON;
-use support::adopting::{Fan, by_kernel, forwarded, until, with_gateways};
 
 /// Flows that are told apart by their destinations.
 fn by_address(count: u16) -> Vec<(IpAddr, u16)> {

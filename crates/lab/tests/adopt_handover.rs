@@ -1,7 +1,7 @@
 //! Adopted ports change hands while packets pass: none but a few may be lost, whoever forwards before and after.
 
-mod support;
-
+use crate::support::SOON;
+use crate::support::adopting::{Net, by_kernel, on_the_net, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Process, Result, Signal};
 use std::net::UdpSocket;
@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use support::SOON;
-use support::adopting::{Net, by_kernel, on_the_net, until};
 
 /// Datagrams of a flow that may be lost at each change.
 const HANDFUL: u64 = 10;

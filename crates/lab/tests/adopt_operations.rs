@@ -1,16 +1,14 @@
 //! How a running `artery adopt` is operated: its control socket, metrics, log, captures, what it tells a service manager, and
 //! what it may do.
 
-mod support;
-
+use crate::support::adopting::{Net, on_the_net};
+use crate::support::until;
 use artery_lab::program::artery;
 use artery_lab::rig::{Process, Result};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::adopting::{Net, on_the_net};
-use support::until;
 
 /// Loading programs takes seconds of its own where all else on the machine is busy, too.
 const SOON: Duration = Duration::from_secs(60);

@@ -1,13 +1,11 @@
 //! Adopted ports never go around what the user has set up: while a stream of packets is forwarded fast, a policy comes,
 //! and nothing passes any more.
 
-mod support;
-
+use crate::support::adopting::{Net, echoes, on_the_net};
+use crate::support::{SOON, end};
 use artery_lab::program::artery;
 use artery_lab::rig::{Process, Result};
 use std::time::Instant;
-use support::adopting::{Net, echoes, on_the_net};
-use support::{SOON, end};
 
 /// Said whenever nothing keeps traffic in the kernel any more.
 const FREE: &str = "nothing keeps traffic";

@@ -1,13 +1,11 @@
 //! Ports that can't send, that go, or that nobody adopted: what a running `artery adopt` says of them.
 
-mod support;
-
+use crate::support::adopting::{Net, forwarded, on_the_net};
+use crate::support::{SOON, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Process, Result, Signal, Skip};
 use std::path::Path;
 use std::time::Duration;
-use support::adopting::{Net, forwarded, on_the_net};
-use support::{SOON, until};
 
 fn adopt(net: &Net, path: &str, socket: &Path, options: &[&str]) -> Result<Process> {
     let words = ["adopt", "--path", path, "eth0", "eth1", "-u"];

@@ -1,13 +1,11 @@
 //! Adopted ports and routes for some sources only: packets to their prefixes go as by the kernel alone,
 //! whatever the order in which routes came, and all others go past it.
 
-mod support;
-
+use crate::support::SOON;
+use crate::support::adopting::{Fan, until, with_gateways};
 use artery_lab::program::artery;
 use artery_lab::rig::{Process, Result};
 use std::net::{Ipv6Addr, UdpSocket};
-use support::SOON;
-use support::adopting::{Fan, until, with_gateways};
 
 /// One is of the prefix that a route is for.
 const SOURCES: [&str; 2] = ["2001:db8::2", "2001:db8:b::2"];

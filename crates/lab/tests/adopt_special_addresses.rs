@@ -1,15 +1,13 @@
 //! Packets from and to addresses with a meaning of their own (RFC 6890): adopted ports let through what the
 //! kernel alone does, by any path.
 
-mod support;
-
+use crate::support::SOON;
+use crate::support::adopting::{Net, forwarded, on_the_net};
 use artery_lab::program::artery;
 use artery_lab::rig::{Capture, Result};
 use artery_wire::build::{ether, ip4, ip6};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use support::SOON;
-use support::adopting::{Net, forwarded, on_the_net};
 
 /// Source port of all packets here.
 const FROM: u16 = 7077;

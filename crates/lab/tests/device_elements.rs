@@ -1,11 +1,9 @@
 //! FromDevice, ToDevice, FromHost and ToHost at interfaces of the kernel: frames pass, the host sees what it should,
 //! and neither a vanished interface nor a replaced configuration harms.
 
-mod support;
-
+use crate::support::{FAR, Router, SOON, end_by, start, wire, with_hosts};
 use artery_lab::rig::{Host, Process, Result, RigError, Signal};
 use std::time::Instant;
-use support::{FAR, Router, SOON, end_by, start, wire, with_hosts};
 
 /// What a router has said, but for the lines that tell by which way it receives, and what ends it.
 fn besides_ways(said: &str) -> Vec<&str> {

@@ -1,11 +1,9 @@
 //! What may happen to an interface while a router uses it, by packet sockets and by AF_XDP: it goes down and up, changes
 //! its MTU or address, has fewer queues than the router workers; and the router is killed.
 
-mod support;
-
+use crate::support::{FAR, Hosts, METHODS, SOON, end, spawn, until_answered, wire, with_hosts};
 use artery_lab::rig::{self, Host, Process, Result, Signal, Traffic};
 use std::time::{Duration, Instant};
-use support::{FAR, Hosts, METHODS, SOON, end, spawn, until_answered, wire, with_hosts};
 
 /// Starts a router on `r` that passes all that arrives on one side to the other, and waits until it does.
 fn start(hosts: &Hosts, method: &str, options: &[&str]) -> Result<Process> {

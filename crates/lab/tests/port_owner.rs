@@ -1,10 +1,8 @@
 //! One process at a time forwards by an interface, whatever command it was started by; those that only look
 //! don't count.
-mod support;
-
+use crate::support::{FAR, Hosts, Router, SOON, end, start, until, until_answered, wire, with_hosts};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Output, Process, Result, Signal};
-use support::{FAR, Hosts, Router, SOON, end, start, until, until_answered, wire, with_hosts};
 use tempfile::TempDir;
 
 /// Commands that forward between both ports of `r`, beside `artery run`.

@@ -16,7 +16,7 @@ fn help_shows_examples_and_what_there_is() {
     let output = bench(&["--help"]);
     let help = text(&output.stdout);
     assert!(output.status.success());
-    for wanted in ["artery-bench demo", "seed3 --quick", "Exit status"] {
+    for wanted in ["artery-bench adopt", "seed3 --quick", "Exit status"] {
         assert!(help.contains(wanted), "{wanted}: {help}");
     }
 }
@@ -95,7 +95,7 @@ fn the_experiment_of_2016_wants_routes_of_ipv4() {
 
 #[test]
 fn the_help_of_every_experiment_is_plain_text() {
-    for command in ["demo", "engine", "fib", "flows", "seed0", "seed2", "seed3", "seed4", "wire"] {
+    for command in ["engine", "fib", "flows", "seed0", "seed2", "seed3", "seed4", "wire"] {
         let help = text(&bench(&[command, "--help"]).stdout);
         assert!(help.contains("Usage") && !help.contains('`'), "{help}");
     }

@@ -1,14 +1,12 @@
 //! SIGHUP to a running router: what it was started from is read again while packets pass, of which none is lost; with mistakes
 //! what runs stays. Log files are opened again, and a service manager is told.
 
-mod support;
-
+use crate::support::{FAR, SOON, end, until, until_answered, wire, with_hosts};
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Command, Host, Process, Result, Rig, Signal, Traffic, TrafficReport};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use support::{FAR, SOON, end, until, until_answered, wire, with_hosts};
 
 /// What a router says of a reload that succeeded, and of one that did not.
 const REPLACED: &str = "the configuration was replaced";

@@ -1,10 +1,8 @@
 //! What becomes of packets that are under way when a router gets another configuration by its control socket, or is
 //! told to end: on real interfaces, to the last datagram.
 
-mod support;
-
+use crate::support::{FAR, Hosts, METHODS, Router, end, until_answered, wire, with_hosts};
 use artery_lab::rig::{Result, Traffic, TrafficReport};
-use support::{FAR, Hosts, METHODS, Router, end, until_answered, wire, with_hosts};
 
 /// Numbered datagrams in four flows from `a` to `b`, of which nothing but the router can lose any; at the same time
 /// does something that gets to know whether they are still being sent.

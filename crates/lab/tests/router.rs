@@ -1,11 +1,9 @@
 //! `artery run conf/router.click` between two hosts: it forwards, answers, counts, and leaves no trace.
 
-mod support;
-
+use crate::support::SOON;
 use artery_lab::conf::ROUTER;
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Line, Process, Result, Rig, Signal};
-use support::SOON;
 
 const FAR: &str = "10.0.2.2";
 
@@ -18,8 +16,8 @@ fn on_the_line(label: &str, body: impl FnOnce(&Line) -> Result<()>) {
 
 /// Starts the router and waits until it forwards.
 fn start(line: &Line, options: &[&str]) -> Result<Process> {
-    let mut router = support::spawn(&line.r, ROUTER, options)?;
-    support::until_answered(&line.a, FAR, &mut router)?;
+    let mut router = crate::support::spawn(&line.r, ROUTER, options)?;
+    crate::support::until_answered(&line.a, FAR, &mut router)?;
     Ok(router)
 }
 
@@ -91,7 +89,7 @@ fn a_killed_router_leaves_the_interfaces_to_the_host() {
 #[test]
 fn a_device_that_is_not_there_is_named_and_nothing_starts() {
     on_the_line("router-missing", |line| {
-        let mut router = support::spawn(&line.r, ROUTER, &["--device", "eth1=nowhere0"])?;
+        let mut router = crate::support::spawn(&line.r, ROUTER, &["--device", "eth1=nowhere0"])?;
         let output = router.wait(SOON)?;
         assert_eq!(output.code(), Some(1), "{}", output.stderr);
         assert!(output.stderr.contains("nowhere0"), "{}", output.stderr);

@@ -1,14 +1,12 @@
 //! `artery up` from folders of BSD's files between Linux hosts: what is judged is what is done, and what the packet filter of a
 //! switch does with what passes.
 
-mod support;
-
+use crate::support::switching::{Switch, address, folder_with};
+use crate::support::{SOON, end, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Result, Rig};
 use artery_wire::build::{ether, ip4};
 use std::path::Path;
-use support::switching::{Switch, address, folder_with};
-use support::{SOON, end, until};
 
 /// Hosts at 10.0.0.1 and 10.0.0.2, each linked by its eth0 to `s`, whose interfaces eth0 and eth1 are down.
 struct Net {
@@ -223,7 +221,7 @@ fn a_door_keeps_its_address_over_a_restart_and_announces_itself() {
         for _ in 0..2 {
             let captured = net.hosts[0].capture_with("eth0", &["-Q", "in", "arp or icmp6"])?;
             let mut running = start(net, folder.path(), &[])?;
-            support::until_answered(&net.hosts[0], "10.0.0.9", &mut running.process)?;
+            crate::support::until_answered(&net.hosts[0], "10.0.0.9", &mut running.process)?;
             let mac = net.s.mac("vport0")?;
             // A request of 10.0.0.9 for itself, and an advertisement of 2001:db8::9.
             let announces = |frame: &[u8]| {
@@ -254,7 +252,7 @@ fn addresses_that_linux_gives_by_itself_are_none_that_rules_mean() {
             ("pf.conf", "pass\n"),
         ]);
         let mut running = start(net, folder.path(), &[])?;
-        support::until_answered(&net.hosts[0], "10.0.0.9", &mut running.process)?;
+        crate::support::until_answered(&net.hosts[0], "10.0.0.9", &mut running.process)?;
         until(SOON, || Ok(net.s.run(["ip", "-6", "address", "show", "vport0"])?.stdout.contains("fe80::")))?;
         let rules = "block\npass in on vport0 to vport0\npass out on vport0 from vport0\n";
         let (status, said) = pfctl(&running, &["-vf", "-"], rules)?;

@@ -1,14 +1,12 @@
 //! What a switch of `artery up` does about links: in a ring with the kernel's bridge, and where they go down.
 
-mod support;
-
+use crate::support::{SOON, end};
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Process, Result, Rig};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{SOON, end};
 
 /// How long a spanning tree of the old protocol may take: two forward delays and what the host needs besides.
 const TREE: Duration = Duration::from_secs(40);
@@ -158,7 +156,7 @@ fn frames_do_not_go_to_links_that_are_down_and_return_with_them() {
         a.address("eth0", "10.0.0.1/24")?;
         b.address("eth0", "10.0.0.2/24")?;
         let mut running = Running::start(&s, "add eth0\nadd eth1\nup\n")?;
-        support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+        crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
         let frame = format!("eth0 ff:ff:ff:ff:ff:ff {}", a.mac("eth0")?);
         let leaves = |said: &str| said.contains("leaves by eth1");
         running.until(|| running.explain(&frame), SOON, leaves)?;
@@ -170,7 +168,7 @@ fn frames_do_not_go_to_links_that_are_down_and_return_with_them() {
             assert!(said.contains("link"), "{said}");
             host.up(port)?;
             running.until(|| running.explain(&frame), SOON, leaves)?;
-            support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+            crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
         }
         end(running.process).map(drop)
     });

@@ -1,14 +1,12 @@
 //! `artery up` from the files of the benchmark of 2021 and others, between Linux hosts, and `artery ifconfig` while it runs.
 
-mod support;
-
+use crate::support::switching::{Switch, address, folder_with};
+use crate::support::{SOON, end, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Result, Rig};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use support::switching::{Switch, address, folder_with};
-use support::{SOON, end, until};
 
 /// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are down and have
 /// no addresses; nobody is at the last.

@@ -1,5 +1,5 @@
 //! Calls of the built program.
-#![allow(dead_code, unreachable_pub, reason = "each test program uses some of it")]
+#![allow(unreachable_pub, reason = "of a test program")]
 
 pub mod host;
 

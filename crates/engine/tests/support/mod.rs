@@ -1,5 +1,5 @@
 //! A handful of small classes, and a short way to run a configuration made of them.
-#![allow(dead_code, unreachable_pub)]
+#![allow(unreachable_pub, reason = "of a test program")]
 use artery_engine::*;
 use artery_lang::{Options, Sources, check, compile};
 use artery_packet::{SegmentKind, Segments, Unfinished};

@@ -1,8 +1,8 @@
 //! Members that are asked whether they are well: servers that stop and start again.
 
-use crate::net::SERVICE;
-use crate::plain::{Plain, Running, graph};
-use crate::server::{PORT, Server, Talk, http};
+use super::net::SERVICE;
+use super::plain::{Plain, Running, graph};
+use super::server::{PORT, Server, Talk, http};
 use artery_lab::rig::{self, Host, Result};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! What everybody tries first.
 
-use crate::net::{Balancer, Forward, SERVICE, with_net};
-use crate::server::http;
+use super::net::{Balancer, Forward, SERVICE, with_net};
+use super::server::http;
 use artery_lab::rig::Result;
 use std::collections::BTreeMap;
 use std::time::Duration;

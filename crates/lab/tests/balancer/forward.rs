@@ -1,7 +1,7 @@
 //! The ways on which packets get to servers, and connections that are used on each.
 
-use crate::net::{Balancer, Forward, Net, SERVICE, with_net};
-use crate::server::echo;
+use super::net::{Balancer, Forward, Net, SERVICE, with_net};
+use super::server::echo;
 use artery_lab::rig::Result;
 use std::net::Ipv4Addr;
 

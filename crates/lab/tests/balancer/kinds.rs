@@ -1,9 +1,9 @@
 //! Services of other kinds: of UDP, of IPv6, and of a router with two workers.
 
-use crate::load::Load;
-use crate::net::SERVICE;
-use crate::plain::{Plain, Running, graph};
-use crate::server::echo;
+use super::load::Load;
+use super::net::SERVICE;
+use super::plain::{Plain, Running, graph};
+use super::server::echo;
 use crate::support::SOON;
 use artery_lab::rig::{self, Host, Result};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Many connections to a service, all of which exchange data all the time, and what becomes of them.
 
-use crate::server::{HELLO, PORT};
+use super::server::{HELLO, PORT};
 use artery_lab::rig::{Host, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketType};

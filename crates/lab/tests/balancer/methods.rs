@@ -1,8 +1,8 @@
 //! What it costs connections that servers come, go and die, by method, with and without a table of flows.
 
-use crate::load::{Fates, Load};
-use crate::net::{Balancer, Forward, Net, with_net};
-use crate::server::echo;
+use super::load::{Fates, Load};
+use super::net::{Balancer, Forward, Net, with_net};
+use super::server::echo;
 use artery_lab::rig::Result;
 
 /// Connections that are in use at a time.

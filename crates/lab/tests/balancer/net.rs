@@ -1,7 +1,7 @@
 //! Clients, a router, and servers on one link behind it; and the router's program.
 
-use crate::load::Load;
-use crate::server::{Server, Talk};
+use super::load::Load;
+use super::server::{Server, Talk};
 use crate::support::SOON;
 use artery_lab::conf::BALANCER;
 use artery_lab::program::artery;

@@ -1,8 +1,8 @@
 //! A router that does nothing but balance, in a network of its own: for services of all kinds, and for what needs more than
 //! one router or one interface more.
 
-use crate::net::SERVICE;
-use crate::server::{Server, Talk};
+use super::net::SERVICE;
+use super::server::{Server, Talk};
 use crate::support::SOON;
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Process, Result, Rig, RigError, Switch};

@@ -1,8 +1,8 @@
 //! Clients behind a link of a small MTU: what its router says of answers that are too long must reach the server that sent
 //! them, or that waits for ever (RFC 1191, RFC 7690).
 
-use crate::net::{Balancer, Forward, SERVICE, with_far_client};
-use crate::server::{HELLO, PORT};
+use super::net::{Balancer, Forward, SERVICE, with_far_client};
+use super::server::{HELLO, PORT};
 use artery_lab::rig::{Host, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! Another configuration while connections are in use.
 
-use crate::net::{Balancer, Forward, with_net};
-use crate::server::echo;
+use super::net::{Balancer, Forward, with_net};
+use super::server::echo;
 use artery_lab::conf::BALANCER;
 
 #[test]

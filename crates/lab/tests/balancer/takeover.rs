@@ -1,9 +1,9 @@
 //! A router dies while connections are in use, and another takes its place.
 
-use crate::load::Load;
-use crate::net::SERVICE;
-use crate::plain::{Plain, Running, graph, wait_until};
-use crate::server::echo;
+use super::load::Load;
+use super::net::SERVICE;
+use super::plain::{Plain, Running, graph, wait_until};
+use super::server::echo;
 use artery_lab::rig::{self, Result, Rig};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;

@@ -1,6 +1,6 @@
 //! The router's own addresses: found free, told, and kept when another station takes one.
 
-use crate::support::{Router, answered, with_net};
+use super::support::{Router, answered, with_net};
 use artery_lab::rig::{Frame, Result};
 use artery_wire::build::{arp_request, ether, ip4};
 use artery_wire::{Arp, EtherType, Ethernet};

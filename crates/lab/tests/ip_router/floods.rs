@@ -1,7 +1,7 @@
 //! Floods, scans and forged frames, while others talk: these lose next to nothing, the router takes no more memory than
 //! it may, and each flood is counted by name.
 
-use crate::support::{HOST_LINK, Net, Router, SOON, answered, until_answered, with_net};
+use super::support::{HOST_LINK, Net, Router, SOON, answered, until_answered, with_net};
 use artery_lab::rig::{Host, Result, Traffic};
 use artery_table::synthetic::Random;
 use artery_wire::build::{Ip4, arp_reply, arp_request, ether, ip4, ip6};

@@ -1,6 +1,6 @@
 //! Hosts that ping and trace: the router answers for itself, forwards, and says why it does not.
 
-use crate::support::{HOST_LINK, answered, until_answered, with_net};
+use super::support::{HOST_LINK, answered, until_answered, with_net};
 use artery_lab::rig::{RigError, Traffic};
 
 #[test]

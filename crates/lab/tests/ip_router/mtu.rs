@@ -1,6 +1,6 @@
 //! Links of different MTU: hosts learn what passes, and what may be cut is cut.
 
-use crate::support::{Net, answered, with_net};
+use super::support::{Net, answered, with_net};
 use artery_lab::rig::{Frame, Host, Result, Traffic};
 use artery_wire::{EtherType, Ethernet, Ipv4};
 

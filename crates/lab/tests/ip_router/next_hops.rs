@@ -1,7 +1,7 @@
 //! Several next hops for one prefix: flows are shared out, stay where they are, and leave those that die. And IPv4 by a
 //! next hop that speaks IPv6 alone.
 
-use crate::support::{HOST_LINK, Net, Router, answered, with_net};
+use super::support::{HOST_LINK, Net, Router, answered, with_net};
 use artery_lab::rig::{Host, Result};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

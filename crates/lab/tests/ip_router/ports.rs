@@ -1,6 +1,6 @@
 //! Interfaces that go down, come up and change: the router follows them, and says so.
 
-use crate::support::{answered, until_answered, with_net};
+use super::support::{answered, until_answered, with_net};
 use std::time::{Duration, Instant};
 
 /// What a link may take to be noticed.

@@ -1,7 +1,7 @@
 //! A router between hosts: networks to run it in, `artery router` as a process, what it says of itself, and a look at
 //! every frame that it sends.
 
-use crate::wire;
+use super::wire;
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Capture, Host, Output, Process, Result, Rig, RigError};
 use serde_json::Value;

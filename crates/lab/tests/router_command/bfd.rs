@@ -1,7 +1,7 @@
 //! Gateways that are watched by BFD: FRR and BIRD at the other end, whose path fails and comes back.
 
-use crate::gateways::{ALONE, FLOWS, Flows, GATEWAYS, Net, SHARED, with_gateways};
-use crate::net::{PORTS, Running, start_on};
+use super::gateways::{ALONE, FLOWS, Flows, GATEWAYS, Net, SHARED, with_gateways};
+use super::net::{PORTS, Running, start_on};
 use crate::support::daemons::Daemons;
 use crate::support::until;
 use artery_lab::rig::{Host, Process, Result, Signal};

@@ -1,6 +1,6 @@
 //! A router from a file, and what becomes of it by `artery apply`, while packets pass.
 
-use crate::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
+use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
 use artery_lab::rig::{self, Output, Result, Signal, Traffic, TrafficReport};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! A packet filter around the router: `--pf`. `a` is a client in a local network, and `b` a server outside,
 //! without a route to it.
 
-use crate::mirror::{Mirror, Said, ask_tcp, ask_udp};
-use crate::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
+use super::mirror::{Mirror, Said, ask_tcp, ask_udp};
+use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
 use artery_lab::program::artery;
 use artery_lab::rig::{Result, Signal, Skip};
@@ -169,7 +169,7 @@ fn a_reload_keeps_states_and_changes_rules_and_a_mistake_keeps_the_old_ones() {
     on_the_net("firewall-reload", |net| {
         let _outside = Mirror::start(&net.b, 80)?;
         let mut firewall = Firewall::start(net, OFFICE, &[])?;
-        let mut line = crate::mirror::Line::open(&net.a, FAR[0], 80)?;
+        let mut line = super::mirror::Line::open(&net.a, FAR[0], 80)?;
         line.echo()?;
         firewall.reload("block return\npass in on eth9\npass\n", "pf.conf:2: on eth9: no interface here")?;
         assert!(firewall.router.process.stderr_so_far().contains("the running one stays"));

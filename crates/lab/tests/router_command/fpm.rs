@@ -1,6 +1,6 @@
 //! Routes from a routing daemon by FPM, which the tests play by a socket.
 
-use crate::net::{FAR, NEAR, Net, Running, on_the_net};
+use super::net::{FAR, NEAR, Net, Running, on_the_net};
 use crate::support::{SOON, until};
 use artery_lab::rig::{Result, Signal};
 use artery_wire::netlink::build::*;
@@ -148,7 +148,7 @@ fn routes_of_fpm_forward_are_replaced_and_removed_and_each_is_answered() {
             let mut end = route(NEW_ROUTE, prefix("10.9.3.0/24"), BGP, &[]);
             end[23] = kind;
             zebra.put(&[end], OFFLOAD);
-            assert_eq!(crate::fpm::shown(&router, "10.9.3.0/24")?.expect("the route")["type"], name);
+            assert_eq!(super::fpm::shown(&router, "10.9.3.0/24")?.expect("the route")["type"], name);
         }
         zebra.send(&[gone("10.9.1.0/24"), gone("10.9.2.0/24"), gone("10.9.3.0/24"), gone("fd09:1::/48")]);
         until(SOON, || Ok(router.json(&["show", "fpm"])?["routes"]["installed"] == 0))?;
@@ -366,14 +366,14 @@ fn an_address_that_is_taken_is_an_error_before_anything_starts() {
         let _router = start(net, &[])?;
         let options =
             ["router", "--port", "eth9=10.0.9.1/24", "--print", "--fpm", "[::1]", "--fpm-hold", "5s"];
-        let printed = net.r.command([crate::artery()?]).args(options).run()?.stdout;
+        let printed = net.r.command([super::artery()?]).args(options).run()?.stdout;
         assert!(
             printed.contains("fpm :: FPMServer(ip, LISTEN [::1]:2620, HOLD 5s, HOST artery0);"),
             "{printed}"
         );
         let config =
             "ip :: IPRouter(PORT a 10.0.9.1/24 ETHER 2:0:0:0:0:1); Idle -> ip -> Discard; FPMServer(ip)";
-        let output = net.r.command([crate::artery()?]).args(["run", "-e", config]).output()?;
+        let output = net.r.command([super::artery()?]).args(["run", "-e", config]).output()?;
         assert_eq!(output.code(), Some(1));
         assert!(
             output.stderr.contains("can't listen on 127.0.0.1:2620: Address already in use"),
@@ -381,7 +381,7 @@ fn an_address_that_is_taken_is_an_error_before_anything_starts() {
             output.stderr
         );
         let wrong = ["router", "--port", "eth9=10.0.9.1/24", "--fpm", "localhost"];
-        let output = net.r.command([crate::artery()?]).args(wrong).output()?;
+        let output = net.r.command([super::artery()?]).args(wrong).output()?;
         assert_eq!(output.code(), Some(2));
         assert!(
             output.stderr.contains("write an address, perhaps with a port, such as 127.0.0.1:2620"),

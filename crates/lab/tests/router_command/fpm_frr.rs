@@ -1,7 +1,7 @@
 //! Routes of FRR: zebra and staticd on the router's host, by zebra's module dplane_fpm_nl.
 
-use crate::fpm::source;
-use crate::net::{FAR, NEAR, Net, Running, on_the_net};
+use super::fpm::source;
+use super::net::{FAR, NEAR, Net, Running, on_the_net};
 use crate::support::daemons::Daemons;
 use crate::support::{SOON, until};
 use artery_lab::rig::{Result, Skip};
@@ -69,7 +69,7 @@ fn routes_of_frr(label: &str, groups: bool) {
         frr.vtysh(&["configure", "no ip route 10.9.2.0/24 10.0.2.3", "ip route 10.9.3.0/24 blackhole"])?;
         until_source(&router, "10.9.2.0/24", None)?;
         until(SOON, || {
-            let shown = crate::fpm::shown(&router, "10.9.3.0/24")?;
+            let shown = super::fpm::shown(&router, "10.9.3.0/24")?;
             Ok(shown.is_some_and(|route| route["type"] == "blackhole"))
         })?;
         let fpm = router.json(&["show", "fpm"])?;

@@ -1,6 +1,6 @@
 //! Gateways that die while packets go to them, and come back.
 
-use crate::net::{PORTS, Running, start_on};
+use super::net::{PORTS, Running, start_on};
 use crate::support::until;
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Result, Switch};

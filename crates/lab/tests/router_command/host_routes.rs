@@ -1,7 +1,7 @@
 //! What the router's host has of its routes, and how the host reaches link-local addresses.
 
-use crate::fpm::{SERVER, ip};
-use crate::net::{FAR, Net, Running, on_the_net};
+use super::fpm::{SERVER, ip};
+use super::net::{FAR, Net, Running, on_the_net};
 use crate::support::{SOON, end, until};
 use artery_lab::rig::{Host, Result, Signal};
 use artery_table::router::link_local;

@@ -1,5 +1,5 @@
 //! Settings of ports: the longest packet, the check of sources, and gateways outside the port's networks.
-use crate::net::{on_the_net, start_on};
+use super::net::{on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
 use artery_lab::program::artery;
 

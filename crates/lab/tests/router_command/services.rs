@@ -1,6 +1,6 @@
 //! Services: connections that servers share, health checks, and what is no connection of theirs.
 
-use crate::net::{FAR, Net, PORTS, Running, on_the_net};
+use super::net::{FAR, Net, PORTS, Running, on_the_net};
 use crate::support::{SOON, end, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Result, Signal};

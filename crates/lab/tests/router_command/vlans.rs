@@ -1,6 +1,6 @@
 //! VLANs that the router tags itself, and frames whose tag says a priority alone.
 
-use crate::net::{Net, on_the_net, start_on};
+use super::net::{Net, on_the_net, start_on};
 use crate::support::{SOON, end, until};
 use artery_lab::rig::{Host, Process, Result, RigError};
 use artery_wire::build::{ether, ip4};
@@ -159,7 +159,7 @@ fn frames_with_a_priority_and_no_vlan_are_forwarded_as_those_without_a_tag() {
         std::fs::write(&rules, "block\npass on { eth0 eth1 } proto { udp icmp icmp6 }\n").unwrap();
         let filter = ["--pf", rules.to_str().unwrap()];
         for options in [&[][..], &["--service", "192.0.2.1:80/tcp=web=10.0.2.2"], &filter] {
-            let router = crate::net::Running::start(net, options)?;
+            let router = super::net::Running::start(net, options)?;
             let listener = net.b.enter(|| UdpSocket::bind("0.0.0.0:7777").unwrap())?;
             listener.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
             // The upper three bits are the priority.

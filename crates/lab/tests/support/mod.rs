@@ -1,5 +1,5 @@
 //! A router between two hosts of one network: started from the program, waited for, and ended cleanly.
-#![allow(dead_code, unreachable_pub, reason = "each test program uses some of it")]
+#![allow(unreachable_pub, reason = "of a test program")]
 
 pub mod adopting;
 pub mod daemons;

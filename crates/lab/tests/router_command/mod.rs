@@ -1,8 +1,5 @@
 //! `artery router` between Linux hosts, and the commands that look into it and change it while it runs.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod bfd;
 mod config;
 mod firewall;
@@ -17,10 +14,10 @@ mod port_settings;
 mod services;
 mod vlans;
 
+use self::net::{FAR, NEAR, OWN, PORTS, Running, on_the_net};
+use crate::support::{SOON, end};
 use artery_lab::program::artery;
-use net::{FAR, NEAR, OWN, PORTS, Running, on_the_net};
 use serde_json::Value;
-use support::{SOON, end};
 
 #[test]
 fn hosts_reach_the_router_and_each_other_by_both_families() {
@@ -318,7 +315,7 @@ fn a_router_without_such_an_element_says_so() {
     on_the_net("command-none", |net| {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("control").display().to_string();
-        let router = support::start(&net.r, "Idle -> d :: Discard;", &["-u", &socket])?;
+        let router = crate::support::start(&net.r, "Idle -> d :: Discard;", &["-u", &socket])?;
         let ask = |words: &[&str]| net.r.command([artery()?]).args(words).args(["-u", &socket]).output();
         let none = ask(&["show", "routes"])?;
         assert_eq!(none.code(), Some(1));
@@ -439,7 +436,7 @@ fn a_router_from_a_file_knows_the_mtu_of_its_ports() {
             std::fs::write(&file, config).unwrap();
             let mut router =
                 net.r.command([artery()?]).arg("run").arg(&file).arg("-u").arg(&socket).spawn()?;
-            support::until_answered(&net.a, FAR[0], &mut router)?;
+            crate::support::until_answered(&net.a, FAR[0], &mut router)?;
             let ports =
                 net.r.command([artery()?]).args(["show", "ports", "--json"]).env("ARTERY_SOCKET", &socket);
             let ports: Value = serde_json::from_str(&ports.run()?.stdout).unwrap();

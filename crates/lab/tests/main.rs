@@ -1,0 +1,32 @@
+//! The programs between Linux hosts in network namespaces. One program, since each takes seconds to link.
+
+mod adopt;
+mod adopt_bgp;
+mod adopt_dry_run;
+mod adopt_gateways;
+mod adopt_handover;
+mod adopt_operations;
+mod adopt_policy;
+mod adopt_ports;
+mod adopt_sources;
+mod adopt_special_addresses;
+mod balancer;
+mod conf;
+mod conf_1999;
+mod device_elements;
+mod flows;
+mod ip_router;
+mod life_cycle;
+mod port_owner;
+mod program;
+mod reload;
+mod replacement;
+mod rig;
+mod router;
+mod router_command;
+mod seed2;
+mod support;
+mod switch_folders;
+mod switch_links;
+mod switch_up;
+mod wire;
