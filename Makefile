@@ -84,17 +84,21 @@ package-files:
 	scripts/third-party > $(PACKAGE)/usr/share/doc/artery/third-party.txt
 	find $(PACKAGE) -type f -path '*/usr/share/*' -exec chmod 644 {} +
 
-demo: setup build ## Shows a router at work: on a pcap file, and as root between two hosts.
-	$(BENCH) demo
+demo: setup ## Shows a router at work: on a pcap file, and as root between two hosts.
+	$(CARGO) build --release --locked -p artery
+	@scripts/demo $(PROGRAM)
 
+# Most tests of the rig wait for others: timers, daemons, the kernel.
+test: export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
 test: setup lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked
+	@mkdir -p target && scripts/demo target/debug/artery > target/demo.log || { cat target/demo.log; exit 1; }
 	$(MAKE) --no-print-directory loom deny
 	@scripts/skipped
 
 test-long: setup build ## Tests the routing tables with many more random cases, and follows a full feed of BGP; takes minutes.
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-table
-	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test adopt_bgp feed
+	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test e2e adopt_bgp::feed
 
 # What the rows are tried with; the unit tests of artery-adopt have the kernel's verifier take every program.
 VM = ARTERY_ADOPT_TESTS=$$($(CARGO) test -p artery-adopt --lib --no-run --locked --message-format=json \

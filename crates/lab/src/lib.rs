@@ -4,7 +4,6 @@
 pub mod adopt;
 pub mod cachegrind;
 pub mod conf;
-pub mod demo;
 pub mod engine_bench;
 pub mod fib;
 pub mod flows;

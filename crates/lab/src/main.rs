@@ -1,15 +1,15 @@
-//! The program `artery-bench`: the demonstration and the experiments.
+//! The program `artery-bench`: the benchmarks and the experiments.
 #![forbid(unsafe_code)]
 
 use artery_lab::results::{Delivery, Manner};
 use artery_lab::{
-    adopt, demo, engine_bench, fib, flows, forward, fpm, latency, refuse, seed0, seed1, seed2, seed3, seed4,
-    seeds, vm, voice, wire,
+    adopt, engine_bench, fib, flows, forward, fpm, latency, refuse, seed0, seed1, seed2, seed3, seed4, seeds,
+    vm, voice, wire,
 };
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Shows the router at work and measures it.
+/// Measures the router beside the kernel and other routers.
 #[derive(Parser)]
 #[command(name = "artery-bench", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
@@ -19,7 +19,6 @@ struct Cli {
 
 const EXAMPLES: &str = "Examples:
   artery-bench adopt --quick                   as root: forwarding beside the kernel, and the kernel beside it
-  artery-bench demo                            a router on a capture, and as root between two hosts
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench fib --quick                     lookups a second of every routing table, on a synthetic full table
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
@@ -42,8 +41,6 @@ Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
 enum Command {
     /// Forward in the kernel's hooks: by our tables, by the kernel's, and the kernel alone; frames a second and TCP
     Adopt(adopt::Options),
-    /// Show a router at work: on a capture, and as root between two hosts
-    Demo,
     /// What a hop costs, and our rate beside rivals on the same configuration text
     Engine(Manner),
     /// How fast routing tables look up and change, and what memory they take: ours, and others' beside them
@@ -142,7 +139,6 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     let done = match command {
         Command::Vm(vm) => return vm::command::run(&vm),
         Command::Adopt(options) => adopt::run(&options),
-        Command::Demo => demo::run(),
         Command::RefuseBpf(refused) => refuse::run(&refused),
         Command::Engine(manner) => engine_bench::run(manner),
         Command::Fib(options) => fib::run(&options),

@@ -153,8 +153,9 @@ fn tables(now: &Status) -> String {
         0 => String::new(),
         overruns => format!(", {overruns} overruns"),
     };
+    let changes = if tables.changes == 1 { "change" } else { "changes" };
     format!(
-        "{} IPv4 and {} IPv6 prefixes, {} neighbors; {} changes, heeded within {:.1} ms{overruns}",
+        "{} IPv4 and {} IPv6 prefixes, {} neighbors; {} {changes}, applied within {:.1} ms{overruns}",
         tables.ipv4_prefixes,
         tables.ipv6_prefixes,
         tables.neighbors,
@@ -222,7 +223,7 @@ mod tests {
         let text = View::new(&before, &now).text();
         let expected = "\
 artery adopt 0, up 0:00:12: 10.0M/s forwarded past the kernel, 2500k/s by it: 80.0 % accelerated
-900000 IPv4 and 0 IPv6 prefixes, 0 neighbors; 7 changes, heeded within 400.0 ms
+900000 IPv4 and 0 IPv6 prefixes, 0 neighbors; 7 changes, applied within 400.0 ms
 
 PORT    PATH  IPV4  IPV6     IN/S  IN BIT/S  OUT/S  OUT BIT/S  KERNEL/S  LOST  IF IN/S  IF OUT/S
 eth0    tc    fast  kernel  10.0M     8000M      0          0         5     0        0         0

@@ -132,7 +132,7 @@ impl Tables {
         text.family(
             name,
             Kind::Histogram,
-            "How long it took to heed changes; one that comes meanwhile is heeded in the next turn.",
+            "How long it took to apply changes; one that comes meanwhile is applied in the next turn.",
         );
         let bucket = format!("{name}_bucket");
         for (bound, count) in Pace::BOUNDS.iter().zip(&self.turns_within) {
