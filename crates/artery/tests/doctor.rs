@@ -161,7 +161,7 @@ impl FilterOwner {
         host.call(|| {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command
-                .args(["--exact", "waits_with_a_filter", "--ignored", "--nocapture"])
+                .args(["--exact", "doctor::waits_with_a_filter", "--ignored", "--nocapture"])
                 .env(AS_FILTER_OWNER, "left");
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -1,5 +1,5 @@
 //! Following packets: every hop and every end, through queues, copies and workers.
-use crate::support::{GO_ON, build, run, settings};
+use crate::support::{GATES, build, run, settings};
 use artery_engine::{DropReason, Finished, Settings};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -166,7 +166,7 @@ fn a_packet_is_followed_from_worker_to_worker() {
 #[test]
 fn packets_that_a_ring_to_another_worker_has_no_room_for_end_where_they_were_sent() {
     // Worker 0 takes nothing in until worker 1 has sent twice what the ring holds.
-    let text = "Place(p, 1); Arm(\"1000 n\"); Stuck; p :: Pass; m :: Numbers(1024) -> [0] p; n :: Numbers(1000) -> [1] p;
+    let text = "Place(p, 1); Arm(\"1000 n\"); Stuck(0); p :: Pass; m :: Numbers(1024) -> [0] p; n :: Numbers(1000) -> [1] p;
         p -> q :: Store(10) -> Take(false) -> Sink; Tick(1ms, 1)";
     let router = build(text, &Settings { workers: 2, ..settings() }).start();
     let handle = router.handle();
@@ -176,7 +176,7 @@ fn packets_that_a_ring_to_another_worker_has_no_room_for_end_where_they_were_sen
     {
         std::thread::yield_now();
     }
-    GO_ON.store(true, Relaxed);
+    GATES[0].is_open.store(true, Relaxed);
     let (state, records) = records(&mut router.wait().unwrap());
     let drops: Vec<&Record> = records.iter().filter(|record| record["event"] == "drop").collect();
     assert_eq!(state, format!("wanted=1000 seen=1000 under_way={}", 1000 - drops.len()));

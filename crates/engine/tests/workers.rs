@@ -1,5 +1,5 @@
 //! Several workers, handler calls between them and from outside, and replacement of the graph.
-use crate::support::{CLASSES, GO_ON, IS_STUCK, build, ir, run, settings};
+use crate::support::{CLASSES, GATES, build, ir, run, settings};
 use artery_engine::{DropReason, HandlerError, Home, Router, Settings};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -317,17 +317,17 @@ fn a_replacement_is_refused_when_the_router_has_ended() {
 
 #[test]
 fn a_replacement_waits_for_a_worker_no_longer_than_a_call_and_leaves_the_old_graph() {
-    let running = build("s :: Stuck; a :: Where; Place(s, 1)", &workers(2)).start();
+    let running = build("s :: Stuck(1); a :: Where; Place(s, 1)", &workers(2)).start();
     let handle = running.handle();
     let (ir, processing) = ir("Numbers(0) -> Sink");
-    while !IS_STUCK.load(Relaxed) {
+    while !GATES[1].is_reached.load(Relaxed) {
         std::thread::yield_now();
     }
     let problems = handle.replace(&ir, &processing).unwrap_err();
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].message, "worker 1 does not answer; nothing was replaced");
     assert_eq!(handle.read("a.class", "").as_deref(), Ok("Where"));
-    GO_ON.store(true, Relaxed);
+    GATES[1].is_open.store(true, Relaxed);
     handle.replace(&ir, &processing).expect("every worker answers");
     handle.end();
     running.wait().unwrap();

@@ -468,7 +468,7 @@ impl Owner {
         let mut command = Command::new("env");
         command.arg("--default-signal=INT").arg(program);
         command
-            .args(["--exact", test, "--nocapture"])
+            .args(["--exact", &format!("rig::{test}"), "--nocapture"])
             .env(OWNER, "1")
             .stdout(Stdio::piped())
             .stdin(Stdio::piped());

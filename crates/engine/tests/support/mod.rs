@@ -463,19 +463,26 @@ impl Element for Noted {
     }
 }
 
-/// Whether `Stuck` keeps its worker from everything else.
-pub static IS_STUCK: AtomicBool = AtomicBool::new(false);
-/// Whether it must go on.
-pub static GO_ON: AtomicBool = AtomicBool::new(false);
+/// Where a worker waits for a test: whether it is there, and whether it may go on.
+pub struct Gate {
+    pub is_reached: AtomicBool,
+    pub is_open: AtomicBool,
+}
 
-/// Keeps its worker from everything else until it is told to go on.
+/// One for each test that uses any: tests of one program run beside one another.
+pub static GATES: [Gate; 2] =
+    [const { Gate { is_reached: AtomicBool::new(false), is_open: AtomicBool::new(false) } }; 2];
+
+/// Stuck(GATE): keeps its worker from everything else until the gate is open.
 static STUCK: Class = Class {
     name: "Stuck",
     ports: "0/0",
-    build: |_| {
-        task(|_| {
-            IS_STUCK.store(true, Relaxed);
-            while !GO_ON.load(Relaxed) {
+    args: &[Arg::required("GATE", "int", "the index of one of GATES")],
+    build: |args| {
+        let gate = &GATES[args.read::<usize>("GATE")?];
+        task(move |_| {
+            gate.is_reached.store(true, Relaxed);
+            while !gate.is_open.load(Relaxed) {
                 std::thread::yield_now();
             }
             true
