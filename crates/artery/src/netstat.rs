@@ -74,6 +74,18 @@ pub(crate) struct Port {
     pub(crate) sent: Traffic,
     /// How long what was received had waited; nothing where the router does not say.
     pub(crate) delays: Delays,
+    /// `up`, `down` or `absent`; empty where the router does not say.
+    pub(crate) state: String,
+    /// What the interface is called now; empty while there is none, or where the router does not say.
+    pub(crate) interface: String,
+}
+
+impl Port {
+    /// The name, with an asterisk behind it if the interface is down or gone, as on BSD.
+    pub(crate) fn marked_name(&self) -> String {
+        let is_down = ["down", "absent"].contains(&self.state.as_str());
+        format!("{}{}", self.name, if is_down { "*" } else { "" })
+    }
 }
 
 /// What a running router tells of its ports.
@@ -106,6 +118,8 @@ pub(crate) fn parse(text: &str) -> Option<Vec<Port>> {
                 counts,
                 sum: number("in_delay_us").unwrap_or(0),
             }),
+            state: value("state").unwrap_or_default().to_string(),
+            interface: value("interface").filter(|name| *name != "-").unwrap_or_default().to_string(),
         })
     };
     lines.map(port).collect()
@@ -236,7 +250,7 @@ impl Style {
                 false => self.half((port.received, port.sent)),
             };
             let address = if port.address == "-" { "" } else { &port.address };
-            text += &line(&port.name, &port.mtu, "<Link>", address, &counts);
+            text += &line(&port.marked_name(), &port.mtu, "<Link>", address, &counts);
         }
         text
     }
@@ -369,6 +383,17 @@ enp0s31f6 9000  <Link>      02:00:00:00:00:02     4108     0     4107     0     
             bytes.lines().last(),
             Some("em0     1500  <Link>      02:00:00:00:00:01       997K       997K")
         );
+    }
+
+    #[test]
+    fn ports_that_are_down_or_gone_are_marked() {
+        let told = LIST.replace("out_errors\n", "out_errors\tstate\tinterface\n");
+        let told = told.replace("17010\t1020600\t1\n", "17010\t1020600\t1\tabsent\t-\n");
+        let ports = parse(&told.replace("600\t0\n", "600\t0\tup\twan0\n")).unwrap();
+        assert_eq!([&ports[0].interface, &ports[1].interface], ["", "wan0"]);
+        let list = plain().list(ports.iter());
+        let names: Vec<_> = list.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(names, ["em0*", "enp0s31f6"]);
     }
 
     #[test]

@@ -64,6 +64,15 @@ impl Interface {
         let socket = control_socket("").ok()?;
         rustix::net::netdevice::index_to_name(&socket, index).ok()
     }
+    /// The interface with this number, whatever it is called now; `None` if this network namespace has none.
+    pub fn with_index(index: u32) -> Option<Interface> {
+        // It may be renamed between both questions.
+        let ask = |_| {
+            let found = Interface::find(&Interface::name_of(index)?).ok()?;
+            (found.index == index).then_some(found)
+        };
+        (0..RENAMES).find_map(ask)
+    }
     /// The Ethernet address of the interface of this name, if there is one that has any.
     pub fn mac_of(name: &str) -> Option<[u8; 6]> {
         Interface::find(name).ok()?.mac
@@ -101,12 +110,10 @@ impl Interface {
             Err(e) => Err(DeviceError::from_io(&self.name, doing, "CAP_NET_ADMIN", &e)),
         }
     }
-    /// Whether this very interface still exists under its name.
-    pub fn exists(&self) -> bool {
-        Interface::find(&self.name).is_ok_and(|now| now.index == self.index)
-    }
 }
 
+/// How often an interface may be renamed while it is asked for.
+const RENAMES: u32 = 4;
 /// Kind of links that carry IP packets without a header.
 const ARPHRD_RAWIP: u16 = 519;
 

@@ -63,7 +63,7 @@ pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use netdev::{XdpFeatures, XdpFragments, xdp_features, xdp_fragments};
 pub use owner::PortClaim;
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
-pub use ports::{Handle, Port, PortSpec, Ports, RxHandle, TxHandle};
+pub use ports::{Handle, Port, PortSpec, PortState, Ports, RxHandle, TxHandle};
 pub use private_file::create_private;
 pub use probe::{NoProbe, ProbeError, ProbeFailure, ProbeKind, Prober};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};

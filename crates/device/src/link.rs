@@ -41,10 +41,29 @@ struct Xdp {
 impl Link {
     /// Finds the interface of a name; by AF_XDP, packets will be of `pool`.
     pub(crate) fn find(name: &str, pool: &'static Pool) -> Result<Link, DeviceError> {
-        let interface = af_packet::find(name)?;
+        Ok(Link::new(af_packet::find(name)?, pool))
+    }
+
+    /// Finds the interface of a name that can take the place of this one, which is gone; it may be down.
+    /// Interfaces whose numbers are in `held` are other ports'.
+    pub(crate) fn find_successor(&self, name: &str, held: &[u32]) -> Result<Link, DeviceError> {
+        let interface = Interface::find(name)?;
+        if held.contains(&interface.index) {
+            return Err(crate::interface::no_such(name));
+        }
+        if interface.link_type != self.interface.link_type {
+            let kind = |interface: &Interface| {
+                interface.link_type.map_or("other".to_owned(), |kind| kind.to_string())
+            };
+            let (expected, found) = (kind(&self.interface), kind(&interface));
+            return Err(DeviceError::WrongLinkType { name: name.to_owned(), expected, found });
+        }
+        Ok(Link::new(interface, self.pool))
+    }
+    fn new(interface: Interface, pool: &'static Pool) -> Link {
         let (group, xdp, report) = (Group::default(), Mutex::default(), Mutex::default());
         let (last, mtu) = (Mutex::new(interface.clone()), Arc::new(AtomicU32::new(interface.mtu)));
-        Ok(Link { interface, pool, group, xdp, report, last, mtu, claim: Mutex::default() })
+        Link { interface, pool, group, xdp, report, last, mtu, claim: Mutex::default() }
     }
 
     /// Opens all receive queues where they come together, by AF_XDP; `None` where each is opened on its own.
@@ -64,6 +83,7 @@ impl Link {
             Method::Packet => "as METHOD says".to_owned(),
             Method::Auto => match choose(&self.interface, settings) {
                 Choice::Packet(why) => why,
+                Choice::Xdp if !self.is_up() => return Err(self.down()),
                 Choice::Xdp => match self.open_without_copying(settings, port) {
                     Ok(queues) => return Ok(Some(queues)),
                     Err(why) => why,
@@ -123,7 +143,7 @@ impl Link {
             return Err(self.differs(&open.settings, &settings));
         }
         *xdp = None;
-        let opened = XdpPort::open(&self.interface, &settings, port, self.pool)?;
+        let opened = XdpPort::open(&self.present(), &settings, port, self.pool)?;
         *xdp = Some(Xdp { port: opened.clone(), settings });
         Ok(opened)
     }
@@ -166,6 +186,9 @@ impl Link {
                 Some(self.open_xdp(attach, receiving, port)?)
             }
             (Method::Auto, Method::Auto) if choose(&self.interface, receiving) == Choice::Xdp => {
+                if !self.is_up() {
+                    return Err(self.down());
+                }
                 let opened = self.open_xdp(Attach::Best, receiving, port).ok();
                 let opened = opened.filter(|opened| opened.report().zero_copy);
                 if opened.is_none() {
@@ -181,24 +204,35 @@ impl Link {
         }
     }
 
-    /// Looks at the interface, and says what has changed since the last look, a sentence for each. That it
-    /// is gone is told by its queues.
-    pub(crate) fn look(&self) -> Vec<String> {
-        let Ok(now) = Interface::find(&self.interface.name) else { return Vec::new() };
+    /// Looks at the interface, whatever it is called, and says what has changed for the port since the last
+    /// look, a sentence for each change; `None` if the interface is gone.
+    pub(crate) fn find_changes(&self, port: &str) -> Option<Vec<String>> {
+        let now = Interface::with_index(self.interface.index)?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.index != self.interface.index || now == *last {
-            return Vec::new();
+        if now == *last {
+            return Some(Vec::new());
         }
         let was = std::mem::replace(&mut *last, now.clone());
         self.mtu.store(now.mtu, Relaxed);
         if let Some(xdp) = &*self.xdp() {
             xdp.port.follow(&now);
         }
-        changes(&was, &now)
+        Some(describe_changes(port, &was, &now))
     }
     /// The interface as it was when last looked at.
-    pub(crate) fn now(&self) -> Interface {
+    pub(crate) fn last_seen(&self) -> Interface {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// The interface as it is, or as it last was.
+    fn present(&self) -> Interface {
+        Interface::with_index(self.interface.index).unwrap_or_else(|| self.last_seen())
+    }
+    /// AF_XDP can be opened on an interface that is up only.
+    fn is_up(&self) -> bool {
+        self.present().up
+    }
+    fn down(&self) -> DeviceError {
+        DeviceError::Down { name: self.last_seen().name }
     }
     /// Claims the interface for this process.
     fn claim(&self) -> Result<(), DeviceError> {
@@ -236,23 +270,29 @@ impl Link {
     }
 }
 
-/// What is to be said of an interface that has changed.
-fn changes(was: &Interface, now: &Interface) -> Vec<String> {
-    let name = &now.name;
+/// What is to be said of a port whose interface has changed.
+pub(crate) fn describe_changes(port: &str, was: &Interface, now: &Interface) -> Vec<String> {
     let mut said = Vec::new();
+    if now.name != was.name {
+        let (now, was) = (&now.name, &was.name);
+        said.push(format!(
+            "{port}: its interface is called {now} now, and was {was}; the port keeps its name"
+        ));
+    }
     if now.mtu != was.mtu {
-        said.push(format!("{name}: its MTU is {} now, and was {}", now.mtu, was.mtu));
+        said.push(format!("{port}: its MTU is {} now, and was {}", now.mtu, was.mtu));
     }
     if let (Some(mac), Some(old)) = (now.mac, was.mac)
         && mac != old
     {
         let (mac, old) = (EtherAddr(mac), EtherAddr(old));
         said.push(format!(
-            "{name}: its Ethernet address is {mac} now, and was {old}; elements that were given the old one, as by              '{name}:eth', keep it until the configuration is replaced"
+            "{port}: its Ethernet address is {mac} now, and was {old}; elements that were given the old \
+             one, as by '{port}:eth', keep it until the configuration is replaced"
         ));
     }
     if now.up && !was.up {
-        said.push(format!("{name}: it is up again"));
+        said.push(format!("{port}: it is up again"));
     }
     said
 }

@@ -90,6 +90,10 @@ impl Host {
         let id = is_ready.recv().expect("the thread could enter a namespace");
         Host { jobs: Some(jobs), thread: Some(thread), id }
     }
+    /// The number of its thread, by which commands name its namespace.
+    pub(crate) fn id(&self) -> i32 {
+        self.id
+    }
     /// Lays a cable from the interface `here` of this thread's namespace to `there` at the host, with both ends up.
     pub(crate) fn cable(&self, here: &str, there: &str) {
         run(&format!("ip link add {here} type veth peer name {there} netns {}", self.id));

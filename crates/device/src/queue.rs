@@ -68,6 +68,10 @@ pub trait RxQueue: Send {
     fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError>;
     /// What becomes readable when [`RxQueue::receive`] would give something; `None` for a queue that is polled.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// Whether the queue still belongs to its interface. The kernel may detach it without an error or a wakeup.
+    fn is_attached(&self) -> bool {
+        true
+    }
     /// What the queue has counted.
     fn counters(&self) -> RxCounters;
     /// The same without asking the kernel, for whoever looks often: `ring_full` is what the last

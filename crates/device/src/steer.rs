@@ -296,6 +296,9 @@ impl RxQueue for Steered {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.files.as_fd())
     }
+    fn is_attached(&self) -> bool {
+        self.own.iter().all(|queue| queue.is_attached())
+    }
     fn counters(&self) -> RxCounters {
         self.sum(|queue| queue.counters())
     }

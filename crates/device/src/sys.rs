@@ -49,8 +49,8 @@ pub(crate) fn request(fd: BorrowedFd<'_>, ask: Ask, name: &str, value: &[u8]) ->
     }
     request.name[..name.len()].copy_from_slice(name.as_bytes());
     request.value[..value.len()].copy_from_slice(value);
-    // SAFETY: each of these codes takes a pointer to a struct ifreq, which is no longer than a Request; any bytes
-    // are a valid one, and no code among them follows a pointer in it.
+    // SAFETY: each of these codes takes a pointer to a struct ifreq, which is no longer than a Request; any
+    // bytes are a valid one, and no code among them follows a pointer in it.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), ask.code(), &raw mut request) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -59,7 +59,8 @@ pub(crate) fn request(fd: BorrowedFd<'_>, ask: Ask, name: &str, value: &[u8]) ->
     Ok((String::from_utf8_lossy(&request.name[..length]).into_owned(), request.value))
 }
 
-/// Says what senders may leave to be done with packets that come by a queue of a TAP device: the `TUN_F_*` bits.
+/// Says what senders may leave to be done with packets that come by a queue of a TAP device: the `TUN_F_*`
+/// bits.
 pub(crate) fn set_tun_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> io::Result<()> {
     let value = libc::c_ulong::from(offloads);
     // SAFETY: the code takes its argument by value.
@@ -116,6 +117,24 @@ pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> io::
     bind(fd, &address)
 }
 
+/// The number of the interface that a packet socket is bound to; -1 if that was deleted or has left the
+/// network namespace, after which the kernel never binds the socket again.
+pub(crate) fn bound_interface(fd: BorrowedFd<'_>) -> io::Result<libc::c_int> {
+    let mut address = libc::sockaddr_ll {
+        sll_family: 0,
+        sll_protocol: 0,
+        sll_ifindex: 0,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes over the address, of which any are valid.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) })?;
+    Ok(address.sll_ifindex)
+}
+
 /// Binds an AF_XDP socket to a queue of an interface.
 pub(crate) fn bind_xdp(fd: BorrowedFd<'_>, index: u32, queue: u32, flags: u16) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
@@ -134,8 +153,8 @@ fn bind<T>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(address).cast(), len) })
 }
 
-/// Asks the driver of the interface `name`. `answer` begins with the command's number and is as long as the kernel's
-/// structure for it, which must not depend on anything else.
+/// Asks the driver of the interface `name`. `answer` begins with the command's number and is as long as the
+/// kernel's structure for it, which must not depend on anything else.
 pub(crate) fn ask_driver<const N: usize>(
     fd: BorrowedFd<'_>,
     name: &str,
@@ -150,8 +169,8 @@ pub(crate) fn ask_driver<const N: usize>(
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     request.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: the code takes a pointer to a struct ifreq, which is no longer than the request, whose pointer leads to
-    // as many bytes as the kernel writes for these commands.
+    // SAFETY: the code takes a pointer to a struct ifreq, which is no longer than the request, whose pointer
+    // leads to as many bytes as the kernel writes for these commands.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) })?;
     Ok(answer.0)
 }
@@ -238,7 +257,8 @@ pub(crate) fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the callers pass what a system call that makes a descriptor has just returned; nobody else has it.
+    // SAFETY: the callers pass what a system call that makes a descriptor has just returned; nobody else has
+    // it.
     Ok(unsafe { OwnedFd::from_raw_fd(result as libc::c_int) })
 }
 
@@ -246,8 +266,8 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Waits until what the kernel was about to do with things that were meanwhile taken from it is done: one of its grace
-/// periods. A kernel that was started with `nohz_full` does not offer that.
+/// Waits until what the kernel was about to do with things that were meanwhile taken from it is done: one of
+/// its grace periods. A kernel that was started with `nohz_full` does not offer that.
 pub(crate) fn wait_for_grace_period() -> io::Result<()> {
     const GLOBAL: libc::c_int = 1;
     // SAFETY: it takes numbers only.

@@ -59,6 +59,8 @@ impl Traffic {
 pub trait Losses: Send + Sync {
     /// How many so far. Once the queue is closed, how many there were.
     fn ask(&self) -> u64;
+    /// Whether the queue is closed: there will be no more.
+    fn is_final(&self) -> bool;
 }
 
 /// Counts of the queues of one number, alone in their cache lines: the open one writes, anybody reads.
@@ -81,7 +83,7 @@ impl Tally {
 #[derive(Default)]
 pub(crate) struct Totals {
     queues: Mutex<Vec<Arc<Tally>>>,
-    losses: Mutex<Vec<Arc<dyn Losses>>>,
+    losses: Mutex<LossCounts>,
     /// By number, of queues of today and before.
     delays: Mutex<Vec<Arc<DelayCounts>>>,
     /// Packets that never came to a queue.
@@ -93,7 +95,7 @@ impl Totals {
     pub(crate) fn count_rx(&self, number: u16, queue: Box<dyn RxQueue>) -> Box<dyn RxQueue> {
         let losses = queue.losses();
         let losses_told_apart = losses.is_some();
-        lock(&self.losses).extend(losses);
+        lock(&self.losses).add(losses);
         let gauge = self.gauge(number, Traffic::received(&queue.own_counters(), losses_told_apart));
         let delays = numbered(&self.delays, number);
         Box::new(CountedRx { gauge, delays, losses_told_apart, queue })
@@ -114,12 +116,32 @@ impl Totals {
     /// The sum of all queues.
     pub(crate) fn sum(&self) -> Traffic {
         let counted = lock(&self.queues).iter().fold(Traffic::default(), |sum, tally| sum + tally.read());
-        let lost = lock(&self.losses).iter().map(|losses| losses.ask()).sum::<u64>();
+        let lost = lock(&self.losses).sum();
         Traffic { errors: counted.errors + lost + self.unsent.load(Relaxed), ..counted }
     }
     /// The delays of all queues.
     pub(crate) fn delays(&self) -> Delays {
         lock(&self.delays).iter().fold(Delays::default(), |sum, delays| sum + delays.read())
+    }
+}
+
+/// What the kernel dropped, of queues that are open and of those before.
+#[derive(Default)]
+struct LossCounts {
+    open: Vec<Arc<dyn Losses>>,
+    closed: u64,
+}
+
+impl LossCounts {
+    /// Adds a queue, and keeps of closed ones no more than their sum.
+    fn add(&mut self, losses: Option<Arc<dyn Losses>>) {
+        let (closed, open) = self.open.drain(..).partition::<Vec<_>, _>(|losses| losses.is_final());
+        self.closed += closed.iter().map(|losses| losses.ask()).sum::<u64>();
+        self.open = open;
+        self.open.extend(losses);
+    }
+    fn sum(&self) -> u64 {
+        self.closed + self.open.iter().map(|losses| losses.ask()).sum::<u64>()
     }
 }
 
@@ -169,6 +191,9 @@ impl RxQueue for CountedRx {
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.queue.fd()
+    }
+    fn is_attached(&self) -> bool {
+        self.queue.is_attached()
     }
     fn counters(&self) -> RxCounters {
         self.queue.counters()

@@ -71,23 +71,22 @@ fn the_host_sees_what_a_sniffer_receives_and_nothing_without_one() {
 }
 
 #[test]
-fn each_element_says_once_that_its_interface_vanished() {
+fn that_an_interface_vanished_is_said_once() {
     with_hosts("elements-vanish", |hosts| {
         let mut router = start(&hosts.r, &wire("AUTO"), &[])?;
         assert_eq!(hosts.a.ping(FAR, 1)?.received, 1);
         hosts.r.run(["ip", "link", "delete", "eth1"])?;
-        router.wait_for("right: eth1: interface vanished", SOON)?;
+        router.wait_for("eth1: interface vanished while in use; the port is absent until", SOON)?;
         // Frames for the interface that is gone.
-        assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01"])?.received, 0);
-        router.wait_for("right_out: eth1: interface vanished", SOON)?;
-        assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01"])?.received, 0);
+        for _ in 0..2 {
+            assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01"])?.received, 0);
+        }
         assert!(router.is_running());
         let said = end_by(router, Signal::INT)?.stderr;
         let said = besides_ways(&said);
-        assert_eq!(said.len(), 2, "{said:?}");
-        for (element, line) in ["right: ", "right_out: "].iter().zip(&said) {
-            assert!(line.starts_with(element), "{said:?}");
-        }
+        // It may be seen to go down before it is gone.
+        let vanished = said.iter().filter(|line| line.contains("interface vanished")).count();
+        assert!(vanished == 1 && said.len() <= 2, "{said:?}");
         Ok(())
     });
 }

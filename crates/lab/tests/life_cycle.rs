@@ -1,7 +1,7 @@
 //! What may happen to an interface while a router uses it, by packet sockets and by AF_XDP: it goes down and up, changes
 //! its MTU or address, has fewer queues than the router workers; and the router is killed.
 
-use crate::support::{FAR, Hosts, METHODS, SOON, end, spawn, until_answered, wire, with_hosts};
+use crate::support::{FAR, Hosts, METHODS, Router, SOON, end, spawn, until_answered, wire, with_hosts};
 use artery_lab::rig::{self, Host, Process, Result, Signal, Traffic};
 use std::time::{Duration, Instant};
 
@@ -114,6 +114,70 @@ fn an_interface_that_went_down_is_used_again_when_it_is_up() {
             end(router)?;
         }
         Ok(())
+    });
+}
+
+/// Makes the interface eth1 of `r` again, with `b` at the other end.
+fn make_again(hosts: &Hosts, mac: &str) -> Result<()> {
+    // `a` knows the address.
+    let far = ["type", "veth", "peer", "name", "eth0", "address", mac, "netns", hosts.b.namespace()];
+    hosts.r.run([&["ip", "link", "add", "eth1"][..], &far].concat())?;
+    hosts.b.address("eth0", &format!("{FAR}/24"))?.up("eth0")?;
+    hosts.r.up("eth1").map(drop)
+}
+
+#[test]
+fn an_interface_that_is_renamed_moved_or_made_again_is_used_on_by_each_method() {
+    with_hosts("life-again", |hosts| {
+        let mac = hosts.b.mac("eth0")?;
+        for method in METHODS {
+            let mut router = start(hosts, method, &[])?;
+            hosts.r.run(["ip", "link", "set", "eth1", "name", "wan0"])?;
+            router.wait_for("eth1: its interface is called wan0 now, and was eth1", SOON)?;
+            assert_eq!(hosts.a.ping(FAR, 5)?.received, 5, "{method}");
+            hosts.r.run(["ip", "link", "set", "wan0", "name", "eth1"])?;
+            for number in 0..3 {
+                if number == 1 {
+                    hosts.r.run(["ip", "link", "set", "eth1", "netns", hosts.a.namespace()])?;
+                    hosts.a.run(["ip", "link", "set", "eth1", "netns", hosts.r.namespace()])?;
+                    hosts.r.up("eth1")?;
+                } else {
+                    hosts.r.run(["ip", "link", "delete", "eth1"])?;
+                    make_again(hosts, &mac)?;
+                }
+                until_answered(&hosts.a, FAR, &mut router)?;
+                let report = hosts.a.ping(FAR, 10)?;
+                assert_eq!((report.received, report.duplicates), (10, 0), "{method}: {}", report.text);
+            }
+            // The host sees nothing of what arrives at the one that is there now.
+            hosts.r.address("eth1", "10.0.0.3/24")?;
+            assert_eq!(hosts.b.ping("10.0.0.3", 1)?.received, 0, "{method}");
+            let stderr = end(router)?.stderr;
+            assert_eq!(
+                stderr.matches("eth1: there is an interface 'eth1' again").count(),
+                3,
+                "{method}: {stderr}"
+            );
+            hosts.r.run(["ip", "address", "flush", "dev", "eth1"])?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_element_that_only_receives_notices_that_its_interface_left_and_returned() {
+    with_hosts("life-receiver", |hosts| {
+        let router =
+            Router::start(&hosts.r, "FromDevice(eth1, PROMISC true) -> seen :: Counter -> Discard;")?;
+        hosts.r.run(["ip", "link", "set", "eth1", "netns", hosts.a.namespace()])?;
+        hosts.a.run(["ip", "link", "set", "eth1", "netns", hosts.r.namespace()])?;
+        hosts.r.up("eth1")?;
+        router.process.wait_for("eth1: there is an interface 'eth1' again", SOON)?;
+        let before = router.number("seen.count")?;
+        // Nobody has the address: it is asked for.
+        hosts.b.ping("10.0.0.9", 3)?;
+        router.until("seen.count", before + 1)?;
+        end(router.process).map(drop)
     });
 }
 

@@ -173,3 +173,35 @@ fn frames_do_not_go_to_links_that_are_down_and_return_with_them() {
         end(running.process).map(drop)
     });
 }
+
+#[test]
+fn an_interface_that_is_renamed_or_made_again_stays_a_port_of_the_switch() {
+    rig::test("up-again", |rig: &Rig| {
+        artery()?;
+        let (a, b, s) = (rig.host("a")?, rig.host("b")?, rig.host("s")?);
+        rig.link(&a, "eth0", &s, "eth0")?;
+        rig.link(&b, "eth0", &s, "eth1")?;
+        a.address("eth0", "10.0.0.1/24")?;
+        b.address("eth0", "10.0.0.2/24")?;
+        let mut running = Running::start(&s, "add eth0\nadd eth1\nup\n")?;
+        crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+        s.run(["ip", "link", "set", "eth1", "name", "wan0"])?;
+        running.process.wait_for("eth1: its interface is called wan0 now", SOON)?;
+        assert_eq!(a.ping("10.0.0.2", 5)?.received, 5);
+        let frame = format!("eth0 ff:ff:ff:ff:ff:ff {}", a.mac("eth0")?);
+        let leaves = |said: &str| said.contains("leaves by eth1");
+        running.until(|| running.explain(&frame), SOON, leaves)?;
+        let mac = b.mac("eth0")?;
+        s.run(["ip", "link", "delete", "wan0"])?;
+        running.process.wait_for("eth1: interface vanished while in use; the port is absent", SOON)?;
+        let said = running.until(|| running.explain(&frame), SOON, |said| !leaves(said))?;
+        assert!(said.contains("link"), "{said}");
+        let far = ["type", "veth", "peer", "name", "eth0", "address", &mac, "netns", b.namespace()];
+        s.run([&["ip", "link", "add", "eth1"][..], &far].concat())?;
+        b.address("eth0", "10.0.0.2/24")?.up("eth0")?;
+        s.up("eth1")?;
+        running.until(|| running.explain(&frame), SOON, leaves)?;
+        crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+        end(running.process).map(drop)
+    });
+}

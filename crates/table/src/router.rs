@@ -239,6 +239,11 @@ impl Tables {
         Ok(())
     }
 
+    /// The longest packet that a port is to carry, whatever its interface does, if that was set.
+    pub fn mtu_limit(&self, port: PortId) -> Option<u16> {
+        self.ports.get(usize::from(port.0))?.spec.mtu_limit
+    }
+
     /// The router behaves otherwise on a port.
     pub fn set_port_settings(&mut self, port: PortId, settings: PortSettings) -> Result<(), RouterError> {
         self.port_mut(port)?.spec.settings = settings;

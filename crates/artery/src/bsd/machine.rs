@@ -103,6 +103,8 @@ pub(super) fn look<'a>(plan: &'a Plan, map: &Map, taken: &Taken, mistakes: &mut 
             PortKind::Door => mistakes.extend(door(port, machine)),
             PortKind::Link | PortKind::Span => match link(port, machine) {
                 Ok(interface) => ports.push((port, interface)),
+                // It is absent, or has another name: the running switch follows it.
+                Err(_) if taken.has(port) => {}
                 Err(why) => mistakes.push(why),
             },
         }

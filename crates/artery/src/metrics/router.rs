@@ -13,6 +13,7 @@ pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
     text.sample("artery_build_info", &[("version", version), ("mode", "run")], 1);
     let ports = handle.read("ports", "").map_err(|error| error.to_string())?;
     let ports = netstat::parse(&ports).unwrap_or_default();
+    states_of(&ports, &mut text);
     ports_of(&ports, &mut text);
     delays_of(&ports, &mut text);
     let plan = handle.plan();
@@ -28,6 +29,24 @@ pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
         handle.lost_to_replacement(),
     );
     Ok(text.take())
+}
+
+fn states_of(ports: &[netstat::Port], text: &mut Exposition) {
+    let families = [
+        ("artery_port_up", "up", "Whether a port's interface is up and has a carrier: 1 or 0."),
+        ("artery_port_absent", "absent", "Whether a port has no interface any more: 1 or 0."),
+    ];
+    for (name, state, help) in families {
+        text.family(name, Kind::Gauge, help);
+        ports.iter().for_each(|port| {
+            text.sample(name, &[("port", &port.name)], u64::from(port.state == state));
+        });
+    }
+    let name = "artery_port_info";
+    text.family(name, Kind::Gauge, "What the interface behind a port is called now.");
+    for port in ports.iter().filter(|port| !port.interface.is_empty()) {
+        text.sample(name, &[("port", &port.name), ("interface", &port.interface)], 1);
+    }
 }
 
 fn ports_of(ports: &[netstat::Port], text: &mut Exposition) {

@@ -81,19 +81,22 @@ pub(super) fn ports(document: &Value) -> String {
         numbers("NUMBER"),
         words("PORT"),
         words("STATE"),
+        words("INTERFACE"),
         numbers("MTU"),
         words("ETHERNET ADDRESS"),
         words("ADDRESSES"),
     ]);
     for port in list(document, "ports") {
-        let state = if port["up"] == true { "up" } else { "down" };
+        // A router of an earlier version does not say more.
+        let up = if port["up"] == true { "up" } else { "down" };
+        let state = port["state"].as_str().unwrap_or(up);
         let addresses = addresses(port);
         let first = addresses.first().cloned().unwrap_or_default();
         let [number, name, mtu, link] = ["number", "name", "mtu", "lladdr"].map(|key| text(port, key));
-        table.row([number, name, state.to_string(), mtu, link, first]);
+        table.row([number, name, state.to_string(), text(port, "interface"), mtu, link, first]);
         for address in addresses.into_iter().skip(1) {
-            let mut cells: [String; 6] = Default::default();
-            cells[5] = address;
+            let mut cells: [String; 7] = Default::default();
+            cells[6] = address;
             table.more(cells);
         }
     }
@@ -169,14 +172,18 @@ ADDRESS    PORT  ETHERNET ADDRESS   STATE       EXPIRES  NEXT HOPS  PROBES  FLAG
 
     #[test]
     fn ports_have_a_row_for_each_address_and_duplicates_are_marked() {
-        let document = json!({ "ports": [{ "name": "eth1", "number": 0, "up": true, "mtu": 1500,
+        let document = json!({ "ports": [
+            { "name": "eth1", "number": 0, "up": true, "state": "up", "interface": "wan0", "mtu": 1500,
             "lladdr": "02:00:00:00:00:01", "addresses": ["10.0.1.1/24", "2001:db8:1::1/64"],
-            "link_local": "fe80::1", "duplicates": ["10.0.1.1"] }] });
+            "link_local": "fe80::1", "duplicates": ["10.0.1.1"] },
+            { "name": "eth2", "number": 1, "up": false, "state": "absent", "interface": null, "mtu": 1500,
+            "lladdr": "02:00:00:00:00:02", "addresses": ["10.0.2.1/24"], "duplicates": [] }] });
         let expected = "\
-NUMBER  PORT  STATE   MTU  ETHERNET ADDRESS   ADDRESSES
-     0  eth1  up     1500  02:00:00:00:00:01  10.0.1.1/24 (duplicate)
-                                              2001:db8:1::1/64
-                                              fe80::1/64
+NUMBER  PORT  STATE   INTERFACE   MTU  ETHERNET ADDRESS   ADDRESSES
+     0  eth1  up      wan0       1500  02:00:00:00:00:01  10.0.1.1/24 (duplicate)
+                                                          2001:db8:1::1/64
+                                                          fe80::1/64
+     1  eth2  absent  -          1500  02:00:00:00:00:02  10.0.2.1/24
 ";
         assert_eq!(ports(&document), expected);
     }

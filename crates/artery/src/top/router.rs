@@ -46,7 +46,7 @@ fn view(before: &[Port], now: &[Port], seconds: f64) -> View {
         (all_in, all_out) = (all_in + packets_in, all_out + packets_out);
         let delays = port.delays - was.delays;
         table.row([
-            port.name.clone(),
+            port.marked_name(),
             short(packets_in),
             short(8.0 * rate(port.received.bytes, was.received.bytes)),
             short(packets_out),

@@ -32,8 +32,8 @@ pub use rx::AfPacketRx;
 pub(crate) use rx::Group;
 pub use tx::AfPacketTx;
 
-use crate::{DeviceError, Interface, LinkType, RxSettings, TxSettings};
-use rustix::fd::OwnedFd;
+use crate::{DeviceError, Interface, LinkType, RxSettings, TxSettings, sys};
+use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 
@@ -63,6 +63,12 @@ fn open_socket(interface: &Interface) -> Result<OwnedFd, DeviceError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
         .map_err(|e| failed(interface, "opening a packet socket", &io::Error::from(e)))
+}
+
+/// Whether a socket is bound to this interface still, under whatever name. An interface that has come back is
+/// another one, even with the same number.
+fn is_bound(socket: &OwnedFd, interface: &Interface) -> bool {
+    sys::bound_interface(socket.as_fd()).is_ok_and(|index| u32::try_from(index) == Ok(interface.index))
 }
 
 fn failed(interface: &Interface, doing: &'static str, error: &io::Error) -> DeviceError {

@@ -1,7 +1,7 @@
 //! Receiving.
 use super::intake::Intake;
 use super::ring::Ring;
-use super::{RxSettings, failed, is_ethernet, open_socket};
+use super::{RxSettings, failed, is_bound, is_ethernet, open_socket};
 use crate::bpf::Hidden;
 use crate::{DeviceError, Hide, Interface, Losses, RxCounters, RxQueue, sys};
 use artery_packet::{Batch, Pool, Time};
@@ -78,15 +78,17 @@ impl AfPacketRx {
             .map_err(|e| failed(&self.interface, "asking for its state", &e))?;
         match error {
             0 => Ok(()),
-            libc::ENETDOWN if !self.still_there() => {
+            libc::ENETDOWN if !is_bound(&self.socket, &self.interface) => {
                 Err(DeviceError::Gone { name: self.interface.name.clone() })
             }
+            libc::ENETDOWN => Err(DeviceError::Down { name: self.name_now() }),
             errno => Err(failed(&self.interface, "receiving from it", &io::Error::from_raw_os_error(errno))),
         }
     }
-    /// Whether the interface exists, under whatever name, where the socket was opened.
-    fn still_there(&self) -> bool {
-        rustix::net::netdevice::index_to_name(&self.socket, self.interface.index).is_ok()
+    /// What the interface is called now.
+    fn name_now(&self) -> String {
+        let name = rustix::net::netdevice::index_to_name(&self.socket, self.interface.index);
+        name.unwrap_or_else(|_| self.interface.name.clone())
     }
 }
 
@@ -115,6 +117,9 @@ impl Losses for Dropped {
         let fresh =
             self.socket.upgrade().map_or(0, |socket| ask(socket).map_or(0, |s| u64::from(s.tp_drops)));
         self.count.fetch_add(fresh, Relaxed) + fresh
+    }
+    fn is_final(&self) -> bool {
+        self.socket.strong_count() == 0
     }
 }
 
@@ -222,6 +227,9 @@ impl RxQueue for AfPacketRx {
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+    fn is_attached(&self) -> bool {
+        is_bound(&self.socket, &self.interface)
     }
     fn counters(&self) -> RxCounters {
         self.dropped.ask();

@@ -1,5 +1,5 @@
 //! Sending.
-use super::{TxSettings, failed, open_socket};
+use super::{TxSettings, failed, is_bound, open_socket};
 use crate::offload::{VIRTIO_HEADER, describe, longest_segment};
 use crate::{DeviceError, Interface, TxCounters, TxQueue, sys};
 use artery_packet::{BATCH, Batch, Packet};
@@ -90,10 +90,9 @@ impl AfPacketTx {
         Ok(true)
     }
     fn lost(&self, error: &io::Error) -> DeviceError {
-        let name = self.interface.name.clone();
-        match rustix::net::netdevice::index_to_name(&self.socket, self.interface.index) {
-            Ok(_) => failed(&self.interface, "sending by it", error),
-            Err(_) => DeviceError::Gone { name },
+        match is_bound(&self.socket, &self.interface) {
+            true => failed(&self.interface, "sending by it", error),
+            false => DeviceError::Gone { name: self.interface.name.clone() },
         }
     }
 }

@@ -1,7 +1,8 @@
 use super::*;
-use crate::memory_pair;
-use crate::namespace::{in_namespace, run, try_run};
-use crate::{Attach, Method};
+use crate::namespace::{Host, in_namespace, run, try_run};
+use crate::{
+    Attach, Half, Hide, Interface, Method, PortClaim, RxQueue as _, Traffic, TxQueue as _, memory_pair,
+};
 use artery_packet::{Batch, Pool};
 
 /// Ports and handles may move to, and ports be shared by, other threads: else this does not compile.
@@ -113,25 +114,171 @@ fn one_interface_has_one_port_and_one_set_of_settings() {
     });
 }
 
+/// A veth pair of these names, the first end up.
+fn make_pair(name: &str, peer: &str) {
+    run(&format!("ip link add {name} type veth peer name {peer}"));
+    run(&format!("ip link set {name} up"));
+}
+
 #[test]
-fn an_interface_that_was_made_anew_gets_a_new_port_of_the_same_number() {
+fn a_port_is_opened_on_an_interface_that_is_up() {
+    in_namespace(|| {
+        run("ip link add left type veth peer name right");
+        let down = Ports::default().open(interface("left", Default::default()), pool()).unwrap_err();
+        assert_eq!(down, DeviceError::Down { name: "left".into() });
+    });
+}
+
+#[test]
+fn a_port_without_interface_is_absent_and_takes_one_of_its_name() {
     in_namespace(|| {
         let ports = Ports::default();
-        run("ip link add left type veth peer name right");
-        let down = ports.open(interface("left", Default::default()), pool()).unwrap_err();
-        assert_eq!(down, DeviceError::Down { name: "left".into() });
-        run("ip link set left up");
-        let first = ports.open(interface("left", Default::default()), pool()).unwrap();
+        make_pair("left", "right");
+        let hiding = RxSettings { hide: Hide::All, ..RxSettings::default() };
+        let port = ports.open(interface("left", hiding.clone()), pool()).unwrap();
+        let (rx, tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
+        let first = port.interface().unwrap();
+        assert_eq!(
+            (port.state(), port.follow_interface()),
+            (PortState::Down, Vec::new()),
+            "the peer is down"
+        );
         run("ip link del left");
-        assert!(ports.open(interface("left", Default::default()), pool()).is_err());
-        assert!(Arc::ptr_eq(&first, &ports.find("left").unwrap()), "its number and counts are not forgotten");
-        run("ip link add left type veth peer name right");
-        run("ip link set left up");
-        let second = ports.open(interface("left", Default::default()), pool()).unwrap();
-        assert!(!Arc::ptr_eq(&first, &second));
-        assert_eq!(first.id(), second.id());
-        assert_eq!(ports.list().len(), 1);
-        second.rx(0).unwrap();
+        let said = port.follow_interface();
+        assert!(said.len() == 1 && said[0].contains("the port is absent"), "{said:?}");
+        assert_eq!(
+            (port.state(), port.follow_interface()),
+            (PortState::Absent, Vec::new()),
+            "it is said once"
+        );
+        assert!(rx.is_stale() && tx.is_stale());
+        assert_eq!(tx.lose_interface(), None, "it is known");
+        let gone = Some(DeviceError::Gone { name: "left".into() });
+        assert_eq!((port.rx(0).err(), port.tx(0).err()), (gone.clone(), gone));
+        // A graph that takes the place of the running one has the port, too.
+        assert!(Arc::ptr_eq(&port, &ports.open(interface("left", hiding), pool()).unwrap()));
+        run("ip link add left mtu 1400 type veth peer name right");
+        let said = port.follow_interface();
+        assert!(said[0].contains("there is an interface 'left' again"), "{said:?}");
+        assert!(said[1].contains("MTU is 1400 now, and was 1500"), "{said:?}");
+        let second = port.interface().unwrap();
+        assert_ne!((first.index, first.mac), (second.index, second.mac));
+        // Queues of the first are of no use, whoever still has one; nobody need give it back.
+        let again = (port.rx(0).unwrap(), port.tx(0).unwrap());
+        drop((rx, tx));
+        let taken = |half| Some(DeviceError::Taken { name: "left".into(), half, queue: 0 });
+        assert_eq!((port.rx(0).err(), port.tx(0).err()), (taken(Half::Receive), taken(Half::Transmit)));
+        assert!(!again.0.is_stale());
+        assert!(PortClaim::new(&second).is_ok(), "this process has it");
+        assert_eq!((ports.list().len(), port.generation()), (1, 2));
+    });
+}
+
+#[test]
+fn a_port_keeps_its_interface_by_its_number_and_takes_none_that_another_has() {
+    in_namespace(|| {
+        let ports = Ports::default();
+        make_pair("left", "l");
+        make_pair("right", "r");
+        let open = |name| ports.open(interface(name, RxSettings::default()), pool()).unwrap();
+        let (left, right) = (open("left"), open("right"));
+        let index = |port: &Port| port.interface().unwrap().index;
+        let (first, second) = (index(&left), index(&right));
+        // Both change their names.
+        for (from, to) in [("left", "other"), ("right", "left"), ("other", "right")] {
+            run(&format!("ip link set {from} name {to}"));
+        }
+        let said = [left.follow_interface(), right.follow_interface()].concat();
+        assert!(said[0].starts_with("left: its interface is called right now, and was left"), "{said:?}");
+        assert!(said[1].starts_with("right: its interface is called left now"), "{said:?}");
+        assert_eq!((index(&left), index(&right)), (first, second));
+        assert_eq!((left.name(), right.name()), ("left", "right"));
+        assert!(Arc::ptr_eq(&ports.find("left").unwrap(), &left));
+        // The one that is called left now is the other port's.
+        run("ip link del right");
+        assert_eq!(
+            (left.follow_interface().len(), left.follow_interface().len(), left.state()),
+            (1, 0, PortState::Absent)
+        );
+        run("ip link set left name elsewhere");
+        run("ip link add left type veth peer name l");
+        assert_eq!(left.follow_interface().len(), 2, "another Ethernet address, too");
+        assert_eq!((left.state(), index(&right)), (PortState::Down, second));
+    });
+}
+
+#[test]
+fn an_interface_that_left_the_namespace_is_another_when_it_returns_by_the_same_number() {
+    in_namespace(|| {
+        let here = rustix::thread::gettid();
+        for method in [Method::Packet, Method::Xdp(Attach::Best)] {
+            make_pair("left", "right");
+            run("ip link set right up");
+            let receive = RxSettings { method, ..RxSettings::default() };
+            let port = Ports::default().open(interface("left", receive), pool()).unwrap();
+            let (mut rx, mut tx) = (port.rx(0).unwrap(), port.tx(0).unwrap());
+            let index = port.interface().unwrap().index;
+            let elsewhere = Host::new();
+            run(&format!("ip link set left netns {}", elsewhere.id()));
+            elsewhere.run(&format!("ip link set left netns {here}"));
+            run("ip link set left up");
+            assert_eq!(Interface::find("left").unwrap().index, index, "or this test shows nothing");
+            assert!(
+                port.follow_interface().iter().all(|said| !said.contains("absent")),
+                "looks alone do not tell"
+            );
+            assert_eq!(rx.is_attached(), method != Method::Packet, "{method:?} finds out by an error");
+            let mut batch = Batch::default();
+            let gone = DeviceError::Gone { name: "left".into() };
+            let found = (0..1000).find_map(|_| rx.receive(pool(), 1, &mut batch).err());
+            assert_eq!(found, Some(gone.clone()), "{method:?}");
+            batch.push(pool().packet_from(&[0xff; 60]).unwrap());
+            assert_eq!(tx.transmit(&mut batch), Err(gone), "{method:?}");
+            assert!(rx.lose_interface().is_some());
+            drop((rx, tx));
+            assert_eq!((port.follow_interface().len(), port.state()), (1, PortState::Up));
+            let mut tx = port.tx(0).unwrap();
+            // Its link may not be ready yet.
+            assert_eq!((tx.transmit(&mut batch).is_ok(), port.rx(0).is_ok()), (true, true), "{method:?}");
+            drop(tx);
+            run("ip link del left");
+        }
+    });
+}
+
+#[test]
+fn an_interface_of_another_kind_is_not_taken_and_that_is_said_once() {
+    in_namespace(|| {
+        make_pair("left", "right");
+        let port = Ports::default().open(interface("left", Default::default()), pool()).unwrap();
+        run("ip link del left");
+        run("ip tuntap add left mode tun");
+        let said = port.follow_interface();
+        assert!(said.len() == 2 && said[1].contains("the port stays absent"), "{said:?}");
+        assert_eq!((port.follow_interface(), port.state()), (Vec::new(), PortState::Absent));
+        run("ip link del left");
+        make_pair("left", "right");
+        assert_eq!((port.follow_interface().len(), port.is_absent()), (2, false));
+    });
+}
+
+#[test]
+fn a_tap_device_that_was_deleted_is_made_again() {
+    in_namespace(|| {
+        let settings =
+            TapSettings { addresses: vec![("10.0.0.1".parse().unwrap(), 24)], ..TapSettings::new("art0") };
+        let port = Ports::default().open(PortSpec::Tap(settings), pool()).unwrap();
+        let mut rx = port.rx(0).unwrap();
+        run("ip link del art0");
+        let mut batch = Batch::default();
+        let error = rx.receive(pool(), 1, &mut batch);
+        assert_eq!(error, Err(DeviceError::Gone { name: "art0".into() }));
+        assert!(rx.lose_interface().is_some());
+        drop(rx);
+        assert!(port.follow_interface()[0].contains("there is an interface 'art0' again"));
+        assert_eq!(port.rx(0).unwrap().receive(pool(), 1, &mut batch), Ok(0));
+        let shown = String::from_utf8(try_run("ip address show art0").stdout).unwrap();
+        assert!(shown.contains("10.0.0.1/24"), "{shown}");
     });
 }
 

@@ -154,11 +154,14 @@ impl Opened {
     /// What is wrong with the interface, if anything is.
     pub(super) fn trouble(&self) -> Option<DeviceError> {
         let Ok(name) = rustix::net::netdevice::index_to_name(&self.control, self.interface.index) else {
-            return Some(DeviceError::Gone { name: self.interface.name.clone() });
+            return Some(self.gone());
         };
         let (_, flags) = sys::request(self.control.as_fd(), sys::Ask::Flags, &name, &[]).ok()?;
         let up = libc::c_int::from(u16::from_ne_bytes([flags[0], flags[1]])) & libc::IFF_UP != 0;
         (!up).then_some(DeviceError::Down { name })
+    }
+    pub(super) fn gone(&self) -> DeviceError {
+        DeviceError::Gone { name: self.interface.name.clone() }
     }
     pub(super) fn failed(&self, doing: &'static str, error: &io::Error) -> DeviceError {
         DeviceError::from_io(&self.interface.name, doing, CAPABILITY, error)

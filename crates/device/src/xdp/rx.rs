@@ -206,8 +206,12 @@ impl XdpRx {
     #[cold]
     fn check(&mut self) -> Result<(), DeviceError> {
         self.idle = 0;
-        // Taken off the socket, so that it does not wake the worker for ever.
-        let _ = sys::option(self.socket().fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0);
+        // Taken off the socket, so that it does not wake the worker for ever. The kernel sets this error when
+        // it takes the socket off its interface, which may have come back since with the same number.
+        let error = sys::option(self.socket().fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0);
+        if error.is_ok_and(|error| error == libc::ENETDOWN) {
+            return Err(self.opened.gone());
+        }
         match self.opened.trouble() {
             Some(DeviceError::Down { .. }) if self.down => Ok(()),
             Some(error) => {
@@ -225,7 +229,8 @@ impl XdpRx {
     fn ask(&self) -> KernelCounts {
         let (now, last) = (self.socket().statistics(), self.kernel.get());
         let empty = now.rx_fill_ring_empty_descs.saturating_sub(last.fill_empty);
-        // A driver that fills frames itself counts attempts there, not frames; what it drops it counts itself.
+        // A driver that fills frames itself counts attempts there, not frames; what it drops it counts
+        // itself.
         let empty = if self.socket().zero_copy { 0 } else { empty };
         let full = now.rx_ring_full.saturating_sub(last.ring_full);
         let dropped = now.rx_dropped.saturating_sub(last.dropped);

@@ -163,9 +163,11 @@ impl XdpTx {
         match error {
             // There is more to be sent than one call sends, or no memory for the moment.
             None | Some((libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR, _)) => Ok(()),
-            Some((libc::ENETDOWN | libc::ENXIO | libc::ENODEV, errno)) => {
+            Some((code @ (libc::ENETDOWN | libc::ENXIO | libc::ENODEV), errno)) => {
                 self.stuck = true;
-                let error = self.opened.trouble();
+                // A socket that was taken off its interface has none.
+                let is_taken_off = (code == libc::ENXIO).then(|| self.opened.gone());
+                let error = is_taken_off.or_else(|| self.opened.trouble());
                 let error = error.unwrap_or_else(|| self.opened.failed("sending by it", &errno));
                 self.over |= matches!(error, DeviceError::Gone { .. });
                 Err(error)

@@ -48,7 +48,8 @@ l3 once a route was looked up, at l4 when nothing is left but to transmit; `off`
 counted as monitored drops where they end. The port counts all alike: `port` reads what went through it since it was
 opened, all queues and graphs together.
 
-When the interface vanishes, that is said once and the element has nothing to do any more. On several workers, each
+An interface that is renamed is used on. When it vanishes, that is said once, and the element receives
+nothing until there is an interface DEVNAME again, which it uses from then on. On several workers, each
 receives a share of the flows. The command line can give DEVNAME another interface.
 
 An interface has one owner: a process that receives with SNIFFER false or untagged, or by AF_XDP, or that sends by the
@@ -177,8 +178,7 @@ impl FromDevice {
     }
 
     fn link(&self) -> LinkType {
-        let interface = self.receiver.half.port().and_then(|port| port.interface());
-        interface.and_then(|interface| interface.link_type).unwrap_or(LinkType::ETHER)
+        self.receiver.half.port().and_then(|port| port.link_type()).unwrap_or(LinkType::ETHER)
     }
 
     /// Cuts long frames and turns aside what is no IP packet.
@@ -380,8 +380,8 @@ mod tests {
         let (mut old, mut port, resources) = bench("m, MONITOR l2", 8);
         let list = || (monitor::PORTS.read)(&resources);
         let columns = "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\t\
-                       out_packets\tout_bytes\tout_errors\tin_delays\tin_delay_us\n";
-        let no_delays = "0,0,0,0,0,0,0,0,0,0,0,0,0,0\t0\n";
+                       out_packets\tout_bytes\tout_errors\tin_delays\tin_delay_us\tstate\tinterface\n";
+        let no_delays = "0,0,0,0,0,0,0,0,0,0,0,0,0,0\t0\tup\t-\n";
         send(&mut port, &[&[1; 60], &[2; 100]]);
         old.run_once();
         assert_eq!(list(), format!("{columns}m\t-\t-\tl2\t2\t160\t0\t0\t0\t0\t{no_delays}"));

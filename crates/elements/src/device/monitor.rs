@@ -35,18 +35,20 @@ pub(super) fn counts(port: &Port) -> String {
     text
 }
 
-/// The router's handler `ports`: all ports whose devices exist, one a line, below the names of the columns.
+/// The router's handler `ports`: all ports, one a line, below the names of the columns.
 pub(crate) const PORTS: RouterHandler = RouterHandler { name: "ports", read: list };
 
 fn list(resources: &Resources) -> String {
     let (ports, monitors) = (resources.get::<Ports>(), resources.get::<Monitors>());
     let mut text = String::from(
         "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\tout_packets\tout_bytes\tout_errors\t\
-         in_delays\tin_delay_us\n",
+         in_delays\tin_delay_us\tstate\tinterface\n",
     );
-    for port in ports.list().iter().filter(|port| port.exists()) {
-        let interface = port.interface_now();
+    for port in ports.list() {
+        let interface = port.interface();
         let mtu = interface.as_ref().map_or("-".to_string(), |interface| interface.mtu.to_string());
+        let called = interface.as_ref().filter(|_| !port.is_absent());
+        let called = called.map_or("-".to_string(), |interface| interface.name.clone());
         let address = interface.and_then(|interface| interface.mac);
         let address = address.map_or("-".to_string(), |mac| artery_wire::EtherAddr(mac).to_string());
         let _ = write!(text, "{}\t{mtu}\t{address}\t{}", port.name(), monitors.of(port.id()));
@@ -55,7 +57,7 @@ fn list(resources: &Resources) -> String {
         }
         let delays = port.receive_delays();
         let counts = delays.counts.map(|count| count.to_string()).join(",");
-        let _ = writeln!(text, "\t{counts}\t{}", delays.sum);
+        let _ = writeln!(text, "\t{counts}\t{}\t{}\t{called}", delays.sum, port.state().name());
     }
     text
 }

@@ -1,6 +1,6 @@
 //! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
 use super::monitor;
-use artery_device::{DeviceError, Port, PortSpec, Ports, RxCounters, RxHandle, TxCounters, TxHandle};
+use artery_device::{DeviceError, Handle, Port, PortSpec, Ports, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Level, Monitor, Packet, StartError, Time};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,24 +12,30 @@ const PAUSE: Duration = Duration::from_millis(10);
 const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 /// How often an interface is looked at for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same while something is wrong with it, such as that it is down.
+const LOOK_OFTEN: Duration = Duration::from_millis(200);
+/// How long apart a port that has no interface is asked whether it has one again.
+const ABSENT_PAUSE: Duration = Duration::from_millis(100);
 /// When to look again at a device that could take no more and can't tell when it can.
 const FULL_PAUSE: Duration = Duration::from_micros(100);
 
 /// Opens a port; one in memory that has the name goes before an interface.
 pub(super) fn open(ports: &Ports, spec: PortSpec, cx: &Context<'_>) -> Result<Arc<Port>, StartError> {
     match ports.find(spec.name()) {
-        Some(port) if port.interface().is_none() => Ok(port),
+        Some(port) if !port.is_interface() => Ok(port),
         _ => ports.open(spec, cx.pool()).map_err(|error| StartError::new(error.to_string())),
     }
 }
 
 /// One half of a port, or the wait for it.
-pub(super) struct Half<H> {
-    take: fn(&Arc<Port>, u16) -> Result<H, DeviceError>,
+pub(super) struct Half<Q: ?Sized> {
+    take: fn(&Arc<Port>, u16) -> Result<Handle<Q>, DeviceError>,
     port: Option<Arc<Port>>,
     queue: u16,
-    held: Option<H>,
-    tries: u32,
+    held: Option<Handle<Q>>,
+    wait: Wait,
+    /// When it is asked for again.
+    again: Time,
     /// Whether it was taken late: what its queue counted before is another's.
     is_new: bool,
     /// Whether an error was said and nothing has gone right since.
@@ -38,25 +44,40 @@ pub(super) struct Half<H> {
     look: Time,
 }
 
-impl<H> Half<H> {
-    fn new(take: fn(&Arc<Port>, u16) -> Result<H, DeviceError>, queue: u16) -> Half<H> {
+/// What the half of a port is waited for, while it is not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Nothing: it is held, or of no use any more.
+    Nothing,
+    /// That an element of the graph that is replaced gives it back; it is asked for so many times more.
+    Predecessor(u32),
+    /// That the port has an interface again.
+    Interface,
+}
+
+impl<Q: ?Sized> Half<Q> {
+    fn new(take: fn(&Arc<Port>, u16) -> Result<Handle<Q>, DeviceError>, queue: u16) -> Half<Q> {
         Half {
             take,
             port: None,
             queue,
             held: None,
-            tries: 0,
+            wait: Wait::Nothing,
+            again: Time::ZERO,
             is_new: false,
             complained: false,
             look: Time::ZERO,
         }
     }
 
-    /// Takes the half of a port; when the graph being replaced holds it, later.
+    /// Takes the half of a port; later if the graph being replaced holds it, or the port has no interface.
     fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
         match (self.take)(&port, self.queue) {
             Ok(half) => self.held = Some(half),
-            Err(DeviceError::Taken { .. }) if cx.is_replacing() => self.tries = TRIES,
+            Err(DeviceError::Taken { .. }) if cx.is_replacing() => self.wait = Wait::Predecessor(TRIES),
+            Err(DeviceError::Gone { .. } | DeviceError::Down { .. }) if cx.is_replacing() => {
+                self.wait = Wait::Interface;
+            }
             Err(DeviceError::NoSuchQueue { name, queues, .. }) => {
                 let queues = format!("{queues} queue{}", if queues == 1 { "" } else { "s" });
                 let message =
@@ -72,7 +93,7 @@ impl<H> Half<H> {
     }
 
     /// Takes over what the predecessor holds, if it is of the same queue; returns whether it is.
-    fn adopt(&mut self, old: &mut Half<H>) -> bool {
+    fn adopt(&mut self, old: &mut Half<Q>) -> bool {
         let same = self.port.as_ref().zip(old.port.as_ref()).is_some_and(|(new, old)| Arc::ptr_eq(new, old));
         let same = same && self.queue == old.queue;
         if same && self.held.is_none() {
@@ -87,42 +108,93 @@ impl<H> Half<H> {
         if now < self.look {
             return false;
         }
-        self.look = now + LOOK_EVERY;
-        for change in self.port.iter().filter(|_| self.queue == 0).flat_map(|port| port.look()) {
-            cx.say(&format!("{}: {change}", cx.name()));
+        // The kernel says nothing to a socket whose interface was down before it was deleted.
+        self.look = now + if self.complained { LOOK_OFTEN } else { LOOK_EVERY };
+        if self.queue == 0 {
+            self.say_changes(cx);
         }
         true
     }
 
-    /// The half. While another graph holds it, asks again from time to time.
-    fn get(&mut self, cx: &mut Context<'_>) -> Option<&mut H> {
-        if self.held.is_none() && self.tries > 0 {
+    fn say_changes(&self, cx: &mut Context<'_>) {
+        for change in self.port.iter().flat_map(|port| port.follow_interface()) {
+            cx.say(&format!("{}: {change}", cx.name()));
+        }
+    }
+
+    /// The half. While another graph holds it, or the port has no interface, asks again from time to time.
+    fn get(&mut self, cx: &mut Context<'_>) -> Option<&mut Handle<Q>> {
+        if self.held.as_ref().is_some_and(Handle::is_stale) {
+            self.await_interface(cx);
+        }
+        if self.held.is_none() && self.wait != Wait::Nothing {
             self.retry(cx);
         }
         self.held.as_mut()
     }
 
+    #[cold]
     fn retry(&mut self, cx: &mut Context<'_>) {
-        let Some(port) = &self.port else { return };
-        self.tries -= 1;
-        match (self.take)(port, self.queue) {
-            Ok(half) => (self.held, self.is_new) = (Some(half), true),
-            Err(_) if self.tries > 0 => {
-                let again = cx.now() + PAUSE;
-                cx.wake_at(again);
+        if cx.now() < self.again {
+            return cx.wake_at(self.again);
+        }
+        let Some(port) = self.port.clone() else { return };
+        if self.wait == Wait::Interface {
+            self.say_changes(cx);
+        }
+        match (self.take)(&port, self.queue) {
+            Ok(half) => {
+                (self.held, self.is_new) = (Some(half), true);
+                (self.wait, self.complained) = (Wait::Nothing, false);
             }
-            Err(error) => self.fail(&error, cx),
+            Err(error) => self.wait_on(&error, cx),
         }
     }
 
-    /// Says an error once. A device that is gone, or whose memory is not to be trusted, is let go of.
-    fn fail(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
+    /// Asks again later, or gives up.
+    fn wait_on(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
+        match self.wait {
+            Wait::Nothing => return,
+            Wait::Predecessor(_) if matches!(error, DeviceError::Gone { .. }) => self.wait = Wait::Interface,
+            Wait::Predecessor(tries) if tries > 1 => self.wait = Wait::Predecessor(tries - 1),
+            Wait::Predecessor(_) => {
+                self.wait = Wait::Nothing;
+                return self.fail(error, cx);
+            }
+            // That it is absent was said, and that it is down is no fault. Other workers may still hold queues
+            // of an interface of the same number, which they are about to drop.
+            Wait::Interface if matches!(error, DeviceError::Gone { .. } | DeviceError::Down { .. }) => {}
+            Wait::Interface if is_held_here(error) => {}
+            Wait::Interface => self.say_once(error, cx),
+        }
+        let pause = if self.wait == Wait::Interface { ABSENT_PAUSE } else { PAUSE };
+        self.again = cx.now() + pause;
+        cx.wake_at(self.again);
+    }
+
+    /// Lets go of a queue whose interface is gone, to have one of the interface that comes.
+    fn await_interface(&mut self, cx: &mut Context<'_>) {
+        if let Some(said) = self.held.take().and_then(|held| held.lose_interface()) {
+            cx.say(&format!("{}: {said}", cx.name()));
+        }
+        (self.wait, self.again, self.complained) = (Wait::Interface, Time::ZERO, false);
+    }
+
+    fn say_once(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
         if !std::mem::replace(&mut self.complained, true) {
+            self.look = self.look.min(cx.now() + LOOK_OFTEN);
             cx.say(&format!("{}: {error}", cx.name()));
         }
-        if matches!(error, DeviceError::Gone { .. } | DeviceError::Broken { .. }) {
-            self.held = None;
+    }
+
+    /// Says an error once. Drops a queue whose interface is gone, or whose memory is not to be trusted.
+    fn fail(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
+        match error {
+            DeviceError::Gone { .. } if self.held.is_some() => return self.await_interface(cx),
+            DeviceError::Broken { .. } => self.held = None,
+            _ => {}
         }
+        self.say_once(error, cx);
     }
 
     /// The port, once it is open.
@@ -139,9 +211,14 @@ impl<H> Half<H> {
     }
 }
 
+/// Whether this process itself has the interface by AF_XDP.
+fn is_held_here(error: &DeviceError) -> bool {
+    matches!(error, DeviceError::InUse { pid, .. } if *pid == std::process::id())
+}
+
 /// Receives by a port.
 pub(super) struct Receiver {
-    pub(super) half: Half<RxHandle>,
+    pub(super) half: Half<dyn RxQueue>,
     seen: RxCounters,
     /// What the queue was told last: whether to receive without a look at packets.
     blind: Option<bool>,
@@ -188,6 +265,9 @@ impl Receiver {
                 rx.counters();
             }
             self.count_losses(cx);
+            if self.half.held.as_ref().is_some_and(|rx| !rx.is_attached()) {
+                self.half.await_interface(cx);
+            }
         }
         let pool = cx.pool();
         if self.half.get(cx).is_none() {
@@ -204,9 +284,12 @@ impl Receiver {
                 cx.schedule();
             }
             Err(error) => {
-                // The device may be gone for good.
+                // The interface may be gone, and its queue with it.
                 self.seen.ring_full = rx.counters().ring_full;
                 self.half.fail(&error, cx);
+                if self.half.wait == Wait::Interface {
+                    return cx.schedule();
+                }
                 self.rest(cx);
             }
         }
@@ -225,7 +308,7 @@ impl Receiver {
     fn rest(&mut self, cx: &mut Context<'_>) {
         self.count_losses(cx);
         let Some(rx) = &self.half.held else { return };
-        if self.half.port.as_ref().is_some_and(|port| port.interface().is_some()) {
+        if self.half.port.as_ref().is_some_and(|port| port.is_interface()) {
             cx.wake_at(self.half.look);
         }
         match rx.fd() {
@@ -242,7 +325,7 @@ impl Receiver {
 
 /// Sends by a port, and keeps what the device could not take.
 pub(super) struct Sender {
-    pub(super) half: Half<TxHandle>,
+    pub(super) half: Half<dyn TxQueue>,
     seen: TxCounters,
     /// Packets that wait for the device, in order.
     pending: Batch,
@@ -275,7 +358,7 @@ impl Sender {
 
     /// Whether another graph still holds the device.
     pub(super) fn is_waiting(&self) -> bool {
-        self.half.held.is_none() && self.half.tries > 0
+        self.half.held.is_none() && matches!(self.half.wait, Wait::Predecessor(_))
     }
     /// Whether packets wait for the device.
     pub(super) fn is_stuck(&self) -> bool {
@@ -318,7 +401,7 @@ impl Sender {
     pub(super) fn flush(&mut self, cx: &mut Context<'_>) -> u64 {
         self.half.look(cx);
         if self.half.get(cx).is_none() {
-            if self.half.tries == 0 {
+            if !self.is_waiting() {
                 self.lose(self.pending.len());
                 cx.discard_all(&mut self.pending, DropReason::DeviceDown);
             }

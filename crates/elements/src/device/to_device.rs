@@ -18,7 +18,7 @@ Sends frames, which must begin with the link header, by an interface. It pulls t
 while there are none or the interface can take no more. Frames can also be pushed to it; then what the interface can't
 take is dropped, beyond a batch that waits. Frames are sent as they are: short ones are not padded here, and those
 longer than the interface carries are dropped. When the interface vanishes, that is said once, and frames are dropped
-from then on. The command line can give DEVNAME another interface.
+until there is an interface DEVNAME again. The command line can give DEVNAME another interface.
 
 An interface has one owner: where another process of Artery sends by it, or takes frames from it (see FromDevice), ToDevice
 does not start, and its error names that process. The loopback is everybody's.

@@ -1,6 +1,6 @@
 //! What a router is told: ports, routes, neighbors and tables in files, as arguments and by handlers.
 use super::route_text::{self, ip, port_of};
-use artery_device::Interface;
+use artery_device::{Interface, Ports};
 use artery_engine::names::Names;
 use artery_engine::{ArgError, ArgValue, Args};
 use artery_table::load::Routes;
@@ -20,7 +20,25 @@ type Wrong = String;
 pub(super) struct Reading<'a> {
     /// Names of addresses.
     pub(super) names: &'a Names,
+    /// The ports of the machine that are open already: their interfaces may have other names now.
+    pub(super) devices: &'a Ports,
     pub(super) now: Duration,
+}
+
+impl Reading<'_> {
+    /// The interface that a device of the configuration is, by the port that has it or else by its name.
+    fn interface(&self, device: &str) -> Option<Interface> {
+        let here = self.names.device(device);
+        let open = self.devices.find(here).and_then(|port| port.interface());
+        open.or_else(|| Interface::find(here).ok())
+    }
+    /// An Ethernet address, also one that is written as `DEVICE:eth`.
+    fn ether(&self, text: &str) -> Result<EtherAddr, Wrong> {
+        let device =
+            text.strip_suffix(":eth").filter(|device| self.devices.find(self.names.device(device)).is_some());
+        let of_port = device.and_then(|device| self.interface(device)?.mac);
+        of_port.map_or_else(|| EtherAddr::parse(text, self.names), |mac| Ok(EtherAddr(mac)))
+    }
 }
 
 /// The tables that the arguments describe: ports first, then what needs them.
@@ -40,7 +58,8 @@ pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
     type Step = fn(&mut Tables, &str, &Reading<'_>) -> Result<(), Wrong>;
     const STEPS: [(&str, Step); 4] =
         [("PORT", add_port), ("NEIGHBOR", add_neighbor), ("TABLE", load_table), ("ROUTE", set_route)];
-    let with = Reading { names: args.names(), now: Duration::ZERO };
+    let devices = args.resource::<Ports>();
+    let with = Reading { names: args.names(), devices: &devices, now: Duration::ZERO };
     for (argument, step) in STEPS {
         for text in args.rest(argument) {
             step(&mut tables, text, &with)
@@ -65,7 +84,7 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word {
-            "ETHER" => ether = Some(EtherAddr::parse(value()?, with.names)?),
+            "ETHER" => ether = Some(with.ether(value()?)?),
             "MTU" => mtu = Some(value()?.parse().map_err(|_| "MTU is a number of bytes, 68 to 65535")?),
             "MTU_LIMIT" => limit = Some(mtu_limit(value()?)?),
             "RPF" => settings.rpf = reverse_path(value()?)?,
@@ -77,14 +96,14 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
             _ => addresses.push(address_with_length(word)?),
         }
     }
-    let device = || EtherAddr::parse(&format!("{name}:eth"), with.names);
+    let device = || with.ether(&format!("{name}:eth"));
     let ether = ether.map_or_else(device, Ok)?;
     if tables.port(name).is_some() {
         return Err("there is a port of this name".into());
     }
     let mut spec = PortSpec::new(name, ether);
     // What the machine has behind a port says how long packets may be, unless the port itself does.
-    let of_interface = || Interface::find(with.names.device(name)).ok().map(|interface| interface.mtu);
+    let of_interface = || with.interface(name).map(|interface| interface.mtu);
     let found = mtu.or_else(|| of_interface().map(|mtu| mtu.min(u16::MAX.into()) as u16));
     spec.mtu_limit = limit;
     spec.mtu = spec.limited_mtu(found.unwrap_or(spec.mtu));

@@ -35,7 +35,7 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "ports_json",
         "ports as JSON, with their addresses and what was counted of their neighbors",
-        &Read(|r: &mut IpRouter, _, _| Ok(show_ports::ports(&r.router))),
+        &Read(|r: &mut IpRouter, _, _| Ok(show_ports::ports(r))),
     ),
     Handler::read(
         "drops_json",

@@ -1,12 +1,13 @@
 use super::claims::Claims;
 use super::limits::Rate;
-use super::port_news::PortNews;
+use super::port_news::{News, PortNews};
 use super::shared::{NamedRouters, SharedRouter};
 use super::slow::{Job, Settings, Slow};
 use super::together::Together;
 use super::verdict::Origin;
 use super::{config, handlers, port_text};
 use crate::chance::Chance;
+use artery_device::Ports;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, HandlerError, Interest, Phase,
@@ -38,8 +39,10 @@ prefixes, that of a service of FlowBalancer: the port announces it, and answers 
 for it. Of what is sent to it and not balanced, pings are answered, and datagrams refused; the host does not
 get it.
 Where NAME is an interface of this machine, the router follows it: its link that goes down and comes up,
-another MTU, another Ethernet address. So it does with the interface of a VLAN, `eth1` for a port `eth1.10`
-that is no interface itself; there ETHER is needed, and the tags are put in and taken off by other elements.
+another MTU, another Ethernet address, another name. When it is deleted or moved to another network namespace
+the port is absent, which counts as down, until there is an interface NAME again. So it does with the
+interface of a VLAN, `eth1` for a port `eth1.10` that is no interface itself; there ETHER is needed, and the
+tags are put in and taken off by other elements.
 MTU counts until the interface gets another one; MTU_LIMIT is an upper bound that stays.
 NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY… [by METHOD]`, where a way is
 the address of a gateway (with `%PORT` behind it, if that does not tell the port), the name of a port, or one of `blackhole`,
@@ -113,6 +116,8 @@ pub(super) struct IpRouter {
     /// Whether it is the one of all workers that hears of the interfaces behind the ports.
     is_first: bool,
     news: Option<PortNews>,
+    /// The ports of the machine, by which frames go.
+    pub(super) devices: Arc<Ports>,
 }
 
 impl IpRouter {
@@ -135,7 +140,8 @@ impl IpRouter {
             return Err(ArgError::wrong(why));
         }
         let slow = slow(args)?;
-        Ok(IpRouter { router, names, slow, is_first: args.copy().0 == 0, news: None })
+        let (is_first, devices) = (args.copy().0 == 0, args.resource::<Ports>());
+        Ok(IpRouter { router, names, slow, is_first, news: None, devices })
     }
 
     /// What the slow path has counted: of this name, or all, a line each.
@@ -158,7 +164,7 @@ impl IpRouter {
     /// Follows the interfaces behind the ports from now on.
     fn follow_interfaces(&mut self, cx: &mut Context<'_>) {
         let ports = self.router.tables().ports();
-        match PortNews::open(&ports) {
+        match PortNews::open(self.devices.clone(), &self.names, &ports) {
             Ok(news) => self.news = news,
             Err(error) => {
                 let remedy = "tell it of them by its handler 'port'";
@@ -185,11 +191,25 @@ impl IpRouter {
     /// Hears of the interfaces, and does what follows.
     fn hear(&mut self, cx: &mut Context<'_>) {
         let Some(news) = &mut self.news else { return };
-        let changes = news.take();
+        let News { changes, said } = news.take();
+        said.iter().for_each(|said| cx.say(&format!("{}: {said}", cx.name())));
         if !changes.is_empty() {
             self.apply(&changes, cx);
+            self.warn_of_mtus(&changes, cx);
             self.tables_changed(cx);
         }
+    }
+
+    /// Says which ports' interfaces carry less than was meant from now on.
+    fn warn_of_mtus(&self, changes: &[(PortId, port_text::Change)], cx: &mut Context<'_>) {
+        let warnings: Vec<String> = {
+            let tables = self.router.tables();
+            changes
+                .iter()
+                .filter_map(|(port, change)| port_text::mtu_warning(&tables, *port, *change))
+                .collect()
+        };
+        warnings.iter().for_each(|warning| cx.say(&format!("{}: {warning}", cx.name())));
     }
 
     /// Lets the slow path do something, and says when it has more to do.

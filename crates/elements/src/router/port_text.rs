@@ -7,6 +7,9 @@ use artery_table::router::{RouterError, Tables};
 use artery_wire::EtherAddr;
 use std::time::Duration;
 
+/// The longest packet that every link of IPv6 must carry (RFC 8200 section 5), in bytes.
+const LEAST_IPV6_MTU: u16 = 1280;
+
 /// What has become of a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
@@ -58,4 +61,20 @@ pub(super) fn apply(
         Change::Mtu(mtu) => tables.set_mtu(port, mtu),
         Change::Ether(address) => tables.set_link_address(port, address, now),
     }
+}
+
+/// A warning if the interface behind a port carries less than the port's limit, or than IPv6 needs.
+pub(super) fn mtu_warning(tables: &Tables, port: PortId, change: Change) -> Option<String> {
+    let Change::Mtu(carried) = change else { return None };
+    let view = tables.port_views().get(usize::from(port.0))?;
+    let name = &view.name;
+    if let Some(limit) = tables.mtu_limit(port).filter(|limit| carried < *limit) {
+        return Some(format!(
+            "{name}: its interface carries packets of {carried} bytes, and the port's MTU is to be {limit}; \
+             {carried} counts until the interface carries as much"
+        ));
+    }
+    (carried < LEAST_IPV6_MTU && !view.v6.is_empty()).then(|| {
+        format!("{name}: its interface carries packets of {carried} bytes, and IPv6 needs {LEAST_IPV6_MTU}")
+    })
 }

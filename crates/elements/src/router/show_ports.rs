@@ -1,7 +1,10 @@
 //! Ports, neighbors and drops as JSON.
+use super::ip_router::IpRouter;
+use super::port_news::port_behind;
 use super::route_text::port_of;
 use super::shared::SharedRouter;
 use super::show_routes::{SCHEMA, Schema, json, name};
+use artery_device::{PortState, Ports};
 use artery_engine::{Context, DropReason, HandlerError};
 use artery_table::PortId;
 use artery_table::neighbor::{NeighborCounters, NeighborView};
@@ -85,6 +88,10 @@ struct PortJson {
     name: String,
     number: usize,
     up: bool,
+    /// `up`, `down` or `absent`.
+    state: &'static str,
+    /// What the interface behind it is called now; null if it has none.
+    interface: Option<String>,
     mtu: u16,
     lladdr: String,
     /// Each as `10.0.1.1/24`.
@@ -107,17 +114,38 @@ struct SettingsJson {
 }
 
 /// The handler `ports_json`.
-pub(super) fn ports(router: &SharedRouter) -> String {
-    let tables = router.tables();
-    let events = router.events();
-    let port = |(number, view): (usize, PortView)| {
-        port(number, view, &tables, events.duplicates(PortId(number as u16)).collect())
+pub(super) fn ports(r: &IpRouter) -> String {
+    let views = r.router.tables().ports();
+    let devices: Vec<Behind> =
+        views.iter().map(|view| Behind::of(&r.devices, r.names.device(&view.name))).collect();
+    let tables = r.router.tables();
+    let events = r.router.events();
+    let port = |((number, view), behind): ((usize, PortView), Behind)| {
+        port(number, view, behind, &tables, events.duplicates(PortId(number as u16)).collect())
     };
-    let ports = tables.ports().into_iter().enumerate().map(port).collect();
+    let ports = tables.ports().into_iter().enumerate().zip(devices).map(port).collect();
     json(&PortsJson { schema: SCHEMA, ports })
 }
 
-fn port(number: usize, view: PortView, tables: &Tables, duplicates: Vec<IpAddr>) -> PortJson {
+/// What is behind a port.
+struct Behind {
+    is_absent: bool,
+    interface: Option<String>,
+}
+
+impl Behind {
+    fn of(devices: &Ports, name: &str) -> Behind {
+        match port_behind(devices, name) {
+            Some(port) if port.is_absent() => Behind { is_absent: true, interface: None },
+            port => {
+                let interface = port.and_then(|port| port.interface()).map(|interface| interface.name);
+                Behind { is_absent: false, interface }
+            }
+        }
+    }
+}
+
+fn port(number: usize, view: PortView, behind: Behind, tables: &Tables, duplicates: Vec<IpAddr>) -> PortJson {
     let id = PortId(number as u16);
     let v4 = view.v4.iter().map(|(own, len)| format!("{}/{len}", Ipv4Addr::from_bits(*own)));
     let v6 = view.v6.iter().map(|(own, len)| format!("{}/{len}", Ipv6Addr::from_bits(*own)));
@@ -126,6 +154,13 @@ fn port(number: usize, view: PortView, tables: &Tables, duplicates: Vec<IpAddr>)
     PortJson {
         number,
         up: view.is_up,
+        state: match view.is_up {
+            _ if behind.is_absent => PortState::Absent,
+            true => PortState::Up,
+            false => PortState::Down,
+        }
+        .name(),
+        interface: behind.interface,
         mtu: view.mtu,
         lladdr: view.address.to_string(),
         addresses: v4.chain(v6).collect(),

@@ -1,39 +1,42 @@
 //! The links of a switch's ports: what the machine says of the interfaces behind them.
-use artery_device::{HostNews, Interface, Ports};
+use artery_device::{HostNews, Port, PortState, Ports};
 use artery_table::stp::Link;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::io;
+use std::sync::Arc;
 
 /// The link of a port that is no interface of the machine: nobody knows how fast it is.
 const UNKNOWN: Link = Link { megabits: 0, full_duplex: true };
 
-/// Hears of the interfaces behind ports.
+/// Follows the interfaces behind ports, as [`Ports`] does: by their numbers, and those that take the place of
+/// others.
 pub(super) struct Links {
     /// None if no port is an interface.
     news: Option<HostNews>,
-    /// As each was when last looked at.
-    known: Vec<Option<Interface>>,
+    ports: Arc<Ports>,
+    devices: Vec<String>,
+    /// The generation of each port when it was last looked at.
+    generations: Vec<Option<u32>>,
     /// Why nothing is heard of interfaces.
     pub(super) trouble: Option<io::Error>,
 }
 
 impl Links {
     /// Of ports that were opened under these names.
-    pub(super) fn open(ports: &Ports, devices: &[String]) -> Links {
+    pub(super) fn open(ports: Arc<Ports>, devices: &[String]) -> Links {
         // Listening comes first, so that no change falls between.
         let (news, trouble) = match HostNews::of_links() {
             Ok(news) => (Some(news), None),
             Err(error) => (None, Some(error)),
         };
-        // The interface as it is now, if it still is the one that the port uses.
-        let interface = |name: &String| {
-            let was = ports.find(name)?.interface()?.clone();
-            let now = Interface::find(&was.name).ok().filter(|now| now.index == was.index);
-            Some(now.unwrap_or(Interface { running: false, ..was }))
-        };
-        let known: Vec<_> = devices.iter().map(interface).collect();
-        let is_followed = known.iter().any(Option::is_some);
-        Links { known, news: news.filter(|_| is_followed), trouble: trouble.filter(|_| is_followed) }
+        let devices = devices.to_vec();
+        let mut links = Links { news, ports, devices, generations: Vec::new(), trouble };
+        links.generations = links.generations_now();
+        if links.generations.iter().all(Option::is_none) {
+            (links.news, links.trouble) = (None, None);
+        }
+        links.follow_interfaces();
+        links
     }
 
     /// Readable when there is news.
@@ -41,31 +44,39 @@ impl Links {
         self.news.as_ref().map(HostNews::as_fd)
     }
 
-    /// The links of all ports; none for one that is down.
+    /// The links of all ports; none for one that is down or has no interface.
     pub(super) fn all(&self) -> Vec<Option<Link>> {
-        let link = |interface: &Option<Interface>| interface.as_ref().map_or(Some(UNKNOWN), link);
-        self.known.iter().map(link).collect()
+        self.interfaces().map(|port| port.map_or(Some(UNKNOWN), |port| link(&port))).collect()
     }
 
-    /// Looks at all ports anew, if anything has changed.
-    pub(super) fn take(&mut self) -> bool {
+    /// Looks at all ports anew, if anything has changed; gives what is to be said of that then.
+    pub(super) fn take(&mut self) -> Option<Vec<String>> {
         let is_news = self.news.as_mut().is_some_and(HostNews::take);
-        if is_news {
-            self.known.iter_mut().flatten().for_each(look);
+        // An element that receives or sends may have found out before the kernel's news were read.
+        if !is_news && self.generations_now() == self.generations {
+            return None;
         }
-        is_news
+        let said = self.follow_interfaces();
+        self.generations = self.generations_now();
+        Some(said)
+    }
+
+    fn follow_interfaces(&self) -> Vec<String> {
+        self.interfaces().flatten().flat_map(|port| port.follow_interface()).collect()
+    }
+
+    fn generations_now(&self) -> Vec<Option<u32>> {
+        self.interfaces().map(|port| port.map(|port| port.generation())).collect()
+    }
+
+    /// The ports that are interfaces of the machine.
+    fn interfaces(&self) -> impl Iterator<Item = Option<Arc<Port>>> + '_ {
+        self.devices.iter().map(|name| self.ports.find(name).filter(|port| port.is_interface()))
     }
 }
 
-/// Another one of the name is not the one that the port uses.
-fn look(was: &mut Interface) {
-    match Interface::find(&was.name).ok().filter(|now| now.index == was.index) {
-        Some(now) => *was = now,
-        None => was.running = false,
-    }
-}
-
-fn link(interface: &Interface) -> Option<Link> {
+fn link(port: &Port) -> Option<Link> {
     let of_speed = |(megabits, full_duplex)| Link { megabits, full_duplex };
-    interface.running.then(|| interface.speed().map_or(UNKNOWN, of_speed))
+    let interface = port.interface().filter(|_| port.state() == PortState::Up)?;
+    Some(interface.speed().map_or(UNKNOWN, of_speed))
 }

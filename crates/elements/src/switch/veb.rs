@@ -210,7 +210,7 @@ impl Veb {
     /// Begins to follow the interfaces behind ports. What the spanning tree says to that is sent when all elements have
     /// started: until then nobody could hear it.
     fn open_links(&mut self, cx: &mut Context<'_>) {
-        let links = Links::open(&self.ports, &self.shared.devices);
+        let links = Links::open(self.ports.clone(), &self.shared.devices);
         if let Some(error) = &links.trouble {
             let name = cx.name().to_string();
             cx.say(&format!("{name}: can't hear of its ports' links: {error}; they count as they are now"));
@@ -270,7 +270,8 @@ impl Veb {
     /// Looks for what became of links.
     fn follow_links(&mut self, outgoing: &mut Outgoing, cx: &mut Context<'_>) {
         let Some(links) = &mut self.links else { return };
-        if links.take() {
+        if let Some(said) = links.take() {
+            said.iter().for_each(|said| cx.say(&format!("{}: {said}", cx.name())));
             self.shared.set_links(links, now(cx), outgoing);
         }
         if let Some(file) = links.file() {

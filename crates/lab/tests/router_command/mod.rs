@@ -7,6 +7,7 @@ mod fpm;
 mod fpm_frr;
 mod gateways;
 mod host_routes;
+mod interfaces;
 mod log;
 mod mirror;
 mod net;
