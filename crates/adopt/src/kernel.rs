@@ -1,11 +1,9 @@
 //! What the kernel says of its links, addresses, routes, next hops, neighbors and rules, by rtnetlink (rtnetlink(7)).
 //!
-//! Records come from sockets here, and nothing is concluded from them: what forwarded packets are
-//! to do is the mirror's.
-mod socket;
-
+//! Records come from sockets of `artery_device`, and nothing is concluded from them: what forwarded
+//! packets are to do is the mirror's.
+pub use artery_device::kernel_records::{Dump, Follower, Heard, Part, Progress};
 pub use artery_wire::netlink::{
     Address, Family, Link, LinkKind, Manner, Neighbor, News, NextHopObject, ObjectKind, Path, Record, Route,
     RouteHop, RouteKind, Rule, RuleAction, Selectors, Settings,
 };
-pub use socket::{Dump, Follower, Heard, Part, Progress};

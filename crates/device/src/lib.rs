@@ -23,6 +23,7 @@ mod host_addresses;
 mod host_news;
 mod host_routes;
 mod interface;
+pub mod kernel_records;
 mod link;
 mod memory;
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Sockets on which the kernel tells all that it has, and what changes.
-use super::{Family, News};
+//! Sockets on which the kernel tells all that it has, and what changes: links, addresses, routes, next-hop
+//! objects, neighbors and rules, by rtnetlink. Records come from here, and nothing is concluded from them.
 use artery_wire::netlink::{
-    HEADER, Message, Messages, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+    Family, HEADER, Message, Messages, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+    News,
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -12,9 +13,11 @@ use std::io;
 /// Bytes read at once. The kernel puts no more than half of that into a datagram of a dump.
 const BUFFER: usize = 64 << 10;
 
-/// The multicast groups of changes (RTNLGRP_…): links, neighbors, addresses, routes, rules and settings of both
-/// families, next-hop objects.
-const GROUPS: [u32; 11] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25, 32];
+/// The multicast groups of changes (RTNLGRP_…): links, neighbors, addresses, routes, rules and settings
+/// of both families, next-hop objects.
+const ALL_GROUPS: [u32; 11] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25, 32];
+/// Those of links, of routes of both families, and of next-hop objects.
+const ROUTE_GROUPS: [u32; 4] = [1, 7, 11, 32];
 
 /// A kind of record that can be asked for as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +55,8 @@ impl Part {
         Part::Neighbors(Family::V6),
     ];
 
-    /// The request for it: its number, the length of its header, and the family that the header begins with.
+    /// The request for it: its number, the length of its header, and the family that the header begins
+    /// with.
     fn request(self) -> (u16, usize, u8) {
         match self {
             Part::Links => (18, 16, 0),
@@ -95,7 +99,8 @@ impl Dump {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // A kernel that does not check requests strictly tells more than was asked for, which is passed over.
+        // A kernel that does not check requests strictly tells more than was asked for, which is passed
+        // over.
         let _ = socket.set_netlink_get_strict_chk(true);
         Ok(Dump { socket, buffer: vec![0; BUFFER], sequence: 0, was_interrupted: false })
     }
@@ -178,6 +183,15 @@ pub struct Follower {
 impl Follower {
     /// Hears of what changes from now on, of which about so many bytes may wait to be read.
     pub fn open(backlog: usize) -> io::Result<Follower> {
+        Follower::of_groups(backlog, &ALL_GROUPS)
+    }
+
+    /// The same, of links, routes and next-hop objects alone.
+    pub fn of_routes(backlog: usize) -> io::Result<Follower> {
+        Follower::of_groups(backlog, &ROUTE_GROUPS)
+    }
+
+    fn of_groups(backlog: usize, groups: &[u32]) -> io::Result<Follower> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.set_non_blocking(true)?;
         // Without the right to pass over the limit of the machine, as much as that allows.
@@ -185,8 +199,8 @@ impl Follower {
             sockopt::set_socket_recv_buffer_size(&socket, backlog)?;
         }
         socket.bind_auto()?;
-        for group in GROUPS {
-            match socket.add_membership(group) {
+        for group in groups {
+            match socket.add_membership(*group) {
                 // A kernel without next-hop objects or without IPv6 has no such group.
                 Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
                 other => other?,
