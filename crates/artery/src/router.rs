@@ -144,7 +144,7 @@ struct Plan {
     sharing: service::Sharing,
     /// The packet filter around it, if there is one.
     filter: Option<pf::Filter>,
-    /// The name of the host's interface, if it is to have one.
+    /// The name of the host's interface, if it is to have one for all ports.
     host: Option<String>,
     /// Whether the host gets the router's routes.
     has_host_routes: bool,
@@ -168,6 +168,8 @@ struct Port {
     settings: PortSettings,
     /// Whose tags the router itself puts in and takes off, if it is a VLAN.
     vlan: Option<Vlan>,
+    /// The name of the host's interface that stands for it, if there is to be one.
+    host_interface: Option<String>,
 }
 
 /// What the option says of a port besides its addresses.
@@ -198,6 +200,19 @@ impl Fpm {
                 self.listen
             )
         })
+    }
+}
+
+impl Plan {
+    /// The names of the host's interfaces to the router.
+    fn host_interfaces(&self) -> impl Iterator<Item = &str> {
+        let of_ports = self.ports.iter().filter_map(|port| port.host_interface.as_deref());
+        self.host.as_deref().into_iter().chain(of_ports)
+    }
+
+    /// Whether each port has an interface of its own on the host.
+    fn has_host_ports(&self) -> bool {
+        self.ports.iter().any(|port| port.host_interface.is_some())
     }
 }
 

@@ -1,6 +1,7 @@
 //! `artery show`: what is in a running router, as tables or as JSON.
 mod bfd;
 mod fpm;
+mod host_ports;
 mod routes;
 pub(crate) mod table;
 mod tables;
@@ -49,6 +50,9 @@ enum What {
     /// and why some are refused
     #[command(after_long_help = "Example:\n  artery show fpm --json")]
     Fpm(Plain),
+    /// The host's interfaces that stand for ports, and the host's routes that the router forwards by
+    #[command(after_long_help = "Example:\n  artery show host-ports --json")]
+    HostPorts(Plain),
     /// Ports, with their addresses
     #[command(after_long_help = "Example:\n  artery show ports")]
     Ports(Plain),
@@ -121,7 +125,8 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::Routes(options) => routes::show(options),
         What::Neighbors(options) => show_neighbors(options),
         What::Nexthops(options) => show_next_hops(options),
-        What::Fpm(plain) => show_fpm(plain),
+        What::Fpm(plain) => show_document(plain, "FPMServer", fpm::lines),
+        What::HostPorts(plain) => show_document(plain, "HostPorts", host_ports::lines),
         What::Ports(plain) => show(plain, "ports_json", tables::ports),
         What::Bfd(options) => bfd::show(options),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
@@ -135,10 +140,10 @@ fn show(plain: &Plain, handler: &str, table: fn(&Value) -> String) -> anyhow::Re
     either(plain.json, &document, table)
 }
 
-fn show_fpm(plain: &Plain) -> anyhow::Result<u8> {
-    let mut server = IpRouter::find_class(&plain.router, "FPMServer")?;
-    let document = server.ask("status_json", "")?;
-    either(plain.json, &document, fpm::lines)
+/// Shows what an element of a class says of itself.
+fn show_document(plain: &Plain, class: &str, table: fn(&Value) -> String) -> anyhow::Result<u8> {
+    let document = IpRouter::find_class(&plain.router, class)?.ask("status_json", "")?;
+    either(plain.json, &document, table)
 }
 
 /// Prints a document as it is or as a table.

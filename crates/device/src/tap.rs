@@ -48,6 +48,9 @@ pub struct TapSettings {
     pub queues: u16,
     /// Routes of the host that lead to it.
     pub routes: Vec<HostRoute>,
+    /// Whether it stands for a port of a router, which says what its addresses are: the kernel makes
+    /// none for IPv6.
+    pub is_host_port: bool,
 }
 
 /// A route of the host by a device of the router.
@@ -72,6 +75,7 @@ impl TapSettings {
             mtu: None,
             queues: 1,
             routes: Vec::new(),
+            is_host_port: false,
         }
     }
 }
@@ -199,10 +203,35 @@ fn set_mtu(socket: BorrowedFd<'_>, name: &str, mtu: Option<u32>) -> Result<(), D
     ask(socket, name, (Ask::SetMtu, "setting its MTU"), &mtu.to_ne_bytes()).map(drop)
 }
 
+/// Keeps the kernel from making IPv6 addresses for an interface, by itself or by what routers advertise,
+/// and from asking whether others have those that it gets, which the router does. A kernel without IPv6
+/// has no such settings.
+fn leave_addresses_to_router(name: &str) -> Result<(), DeviceError> {
+    for (setting, value) in
+        [("accept_ra", "0"), ("autoconf", "0"), ("accept_dad", "0"), ("addr_gen_mode", "1")]
+    {
+        match std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/{setting}"), value) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DeviceError::from_io(
+                    name,
+                    "setting how it gets IPv6 addresses",
+                    CAPABILITY,
+                    &error,
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
     let socket = control_socket(name)?;
     set_hardware_address(socket.as_fd(), name, settings.mac)?;
     set_mtu(socket.as_fd(), name, settings.mtu)?;
+    if settings.is_host_port {
+        leave_addresses_to_router(name)?;
+    }
     let [a, b, ..] = ask(socket.as_fd(), name, (Ask::Flags, "asking for its state"), &[])?;
     let flags = u16::from_ne_bytes([a, b]) | libc::IFF_UP as u16;
     let failed = |doing| move |e: io::Error| DeviceError::from_io(name, doing, CAPABILITY, &e);

@@ -72,13 +72,15 @@ elements! {
 
     ip6: check_ip6_header, dec_ip6_hlim, get_ip6_address, ip6_mirror, ip6_print, lookup_ip6_route, mark_ip6_header, set_ip6_address, set_ip6_dscp;
 
-    router(bfd_frames, bfd_peers, case, changes, chosen, claims, config, events, explain, explained_verdict, explanation, flow, flow_text, forward, handlers, heir, held, icmp,
-        judge, judge4, judge6, leave, led, limits, link_local, local, neighbors_io, order, plain, port_news, port_text, redirect, route_text, shared, show_bfd, show_events,
+    router(bfd_frames, bfd_peers, case, changes, chosen, claims, config, events, explain, explained_verdict, explanation, flow, flow_text, forward, handlers, heir, held, host_port, icmp,
+        judge, judge4, judge6, leave, led, limits, link_local, local, neighbors_io, order, plain, port_names, port_news, port_text, redirect, route_text, shared, show_bfd, show_events,
         shortcut, show_ports, show_routes, slow, together, verdict, waiting): bfd, ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
     fpm(answers, broken, frames, next_hops, paths, reason, rib, server, session, shared, status, target, update): fpm_server;
 
     host_routes(follower, wanted): host_routes;
+
+    host_ports(interfaces, kernel_routes, kernel_table, log_lines, shared, status, threads): host_ports;
 
     balance(about, answers, checks, exchange, explain, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, nat_flows, others, service, shared, tally,
         translate): flow_balancer;

@@ -22,9 +22,9 @@ pub(super) fn mtu(plan: &Plan) -> Option<u32> {
 
 /// What the user should know before the router starts.
 pub(super) fn warnings(plan: &Plan) -> Vec<String> {
-    let Some(host) = &plan.host else { return Vec::new() };
     let mut warnings = Vec::new();
     for port in &plan.ports {
+        let Some(host) = port.host_interface.as_ref().or(plan.host.as_ref()) else { continue };
         for (address, len) in port.addresses.iter().filter(|(address, _)| is_borne(*address)) {
             warnings.push(format!(
                 "the host has {address} already, and its answers will not go by {host}: the router forwards, but what \
@@ -65,6 +65,7 @@ mod tests {
             mtu,
             settings: PortSettings::default(),
             vlan: None,
+            host_interface: None,
         };
         let of = |ports| mtu(&Plan { ports, ..Plan::default() });
         assert_eq!(of(vec![port(None, &["10.0.1.1"]), port(Some(900), &[])]), Some(900));

@@ -6,6 +6,7 @@ use artery_table::next_hop::Selection;
 use artery_table::router::{self, OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
 use artery_table::{PortId, Prefix, TableError};
 use artery_wire::EtherAddr;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
     let ports_are_good = mistakes.is_empty();
     plan.ports.iter().for_each(|port| add_port(&mut tables, port, mistakes));
     mistakes.extend(plan.host.as_deref().and_then(|host| host_as_port(host, &plan.ports)));
+    mistakes.extend(shared_host_interfaces(&plan.ports));
     mistakes.extend(shared_prefixes(&plan.ports));
     if !ports_are_good {
         return;
@@ -86,6 +88,23 @@ fn add_port(tables: &mut Tables, port: &Port, mistakes: &mut Vec<String>) {
 fn host_as_port(host: &str, ports: &[Port]) -> Option<String> {
     let both = ports.iter().any(|port| port.name == host);
     both.then(|| format!("--host {host}: {host} is a port; give the host's interface a name of its own"))
+}
+
+/// Interfaces of the host that stand for ports, and have the name of a port or of one another.
+fn shared_host_interfaces(ports: &[Port]) -> Vec<String> {
+    let mut known: HashSet<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let mut mistakes = Vec::new();
+    for port in ports {
+        let Some(interface) = &port.host_interface else { continue };
+        if !known.insert(interface) {
+            mistakes.push(format!(
+                "{}: the host's interface {interface} has the name of a port or of another one; write \
+                 host-if=NAME behind the port's addresses",
+                port.option
+            ));
+        }
+    }
+    mistakes
 }
 
 /// Two links with one prefix: nobody could tell by which of them a host is reached.

@@ -55,7 +55,7 @@ pub(super) fn judge(candidate: &Candidate, mistakes: &mut Vec<String>) -> Plan {
 /// A candidate that nothing is wrong with.
 pub(super) struct Prepared {
     candidate: Candidate,
-    host: Option<String>,
+    hosts: Vec<String>,
     services: Names,
     devices: HashSet<String>,
     /// The configuration for the engine.
@@ -83,7 +83,7 @@ pub(super) fn prepare_start(
 ) -> Result<Prepared, Vec<String>> {
     pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
     let taken = machine::take(&mut plan, &HashSet::new(), &mut mistakes);
-    machine::check_host(&plan, &mut mistakes);
+    machine::check_host(&plan, &HashSet::new(), &mut mistakes);
     prepare(candidate, plan, taken, mistakes)
 }
 
@@ -101,14 +101,15 @@ fn prepare(
     let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
     let devices = plan.ports.iter().map(|port| port.device().to_string()).collect();
     let services = names(&plan.services);
-    Ok(Prepared { candidate, host: plan.host, services, devices, text, warnings, taken })
+    let hosts = plan.host_interfaces().map(str::to_string).collect();
+    Ok(Prepared { candidate, hosts, services, devices, text, warnings, taken })
 }
 
 /// The configuration of a running router.
 struct State {
     candidate: Candidate,
-    /// Names of the host's interface, now and before: that of before is there for a while after it was
-    /// changed.
+    /// Names of the host's interfaces, now and before: those of before are there for a while after they
+    /// were changed.
     hosts: HashSet<String>,
     services: Names,
     ports: Vec<HeldPort>,
@@ -138,8 +139,8 @@ fn lock(state: &Shared) -> MutexGuard<'_, State> {
 
 impl Live {
     pub(super) fn new(prepared: Prepared) -> Live {
-        let Prepared { candidate, host, services, taken, .. } = prepared;
-        let hosts = host.into_iter().collect();
+        let Prepared { candidate, hosts, services, taken, .. } = prepared;
+        let hosts = hosts.into_iter().collect();
         let state =
             State { candidate, hosts, services, ports: taken, reloads: false, pending: None, applied: 0 };
         Live(Arc::new(Mutex::new(state)))
@@ -161,9 +162,7 @@ impl State {
         pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
         let held = self.ports.iter().map(|port| port.device.clone()).collect();
         let taken = machine::take(&mut plan, &held, &mut mistakes);
-        if plan.host.as_ref().is_some_and(|host| !self.hosts.contains(host)) {
-            machine::check_host(&plan, &mut mistakes);
-        }
+        machine::check_host(&plan, &self.hosts, &mut mistakes);
         let mut prepared = prepare(candidate, plan, taken, mistakes)?;
         // Addresses that the host has on its interface are those that the router gave it.
         prepared.warnings = later;
@@ -172,9 +171,9 @@ impl State {
 
     /// Notes that a router is what was prepared.
     fn accept(&mut self, prepared: Prepared) {
-        let Prepared { candidate, host, services, devices, taken, .. } = prepared;
+        let Prepared { candidate, hosts, services, devices, taken, .. } = prepared;
         (self.candidate, self.services) = (candidate, services);
-        self.hosts.extend(host);
+        self.hosts.extend(hosts);
         self.ports.retain(|port| devices.contains(&port.device));
         self.ports.extend(taken);
     }

@@ -35,11 +35,19 @@ pub(super) struct HeldPort {
     _claim: PortClaim,
 }
 
-/// Adds to `mistakes` that the host's interface can't be made, as there is one of its name.
-pub(super) fn check_host(plan: &Plan, mistakes: &mut Vec<String>) {
-    if let Some(host) = &plan.host
-        && Interface::find(host).is_ok()
-    {
+/// Adds to `mistakes` that an interface of the host can't be made, as there is one of its name that is
+/// not among those that the router has made.
+pub(super) fn check_host(plan: &Plan, made: &HashSet<String>, mistakes: &mut Vec<String>) {
+    let is_there = |name: &&str| !made.contains(*name) && Interface::find(name).is_ok();
+    let of_ports = plan.ports.iter().filter_map(|port| Some((port, port.host_interface.as_deref()?)));
+    for (port, name) in of_ports.filter(|(_, name)| is_there(name)) {
+        mistakes.push(format!(
+            "{}: there is an interface {name}; does another router run? Write host-if=NAME behind the port's \
+             addresses, or --host-ports PREFIX",
+            port.option
+        ));
+    }
+    if let Some(host) = plan.host.as_ref().filter(|host| is_there(&host.as_str())) {
         let what = format!("--host {host}: there is an interface of this name; does another router run?");
         mistakes.push(format!("{what} Give the host's interface another name, or take --no-host"));
     }

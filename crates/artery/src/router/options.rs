@@ -18,6 +18,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --table routes.txt.gz=10.0.2.7,10.0.2.8
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm                      routes from FRR's zebra
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --host-ports               OSPF, BGP and BFD by FRR or BIRD
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7 --pf pf.conf
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --print > router.click     to go on from there
   artery router /etc/artery/lan.toml         a file with the options as keys
@@ -34,7 +35,7 @@ stays as it is.
 
 The mtu of a port is that of its interface otherwise; with rpf=loose packets from where no route leads are dropped, with
 rpf=strict those from where no route leads by this port, too (RFC 3704); with onlink gateways by it need not be in its
-networks.
+networks; host-if is the name of the port's interface on the host, with --host-ports.
 
 A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several as in
 10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or prohibited.";
@@ -47,7 +48,7 @@ pub(crate) struct RouterOptions {
     #[arg(value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
     /// A port: an interface of the machine, or a VLAN of one as eth1.10, and the router's addresses on it;
-    /// then perhaps ',mtu=BYTES', ',rpf=loose|strict' and ',onlink'
+    /// then perhaps ',mtu=BYTES', ',rpf=loose|strict', ',onlink' and ',host-if=NAME'
     #[arg(long, value_name = "NAME=ADDR/LEN[,ADDR/LEN]...", required_unless_present = "file")]
     pub(super) port: Vec<String>,
     /// A route: where packets for a prefix go
@@ -100,6 +101,11 @@ pub(crate) struct RouterOptions {
     /// The host's interface to the router
     #[arg(long, value_name = "NAME", default_value = "artery0")]
     pub(super) host: String,
+    /// Give the host an interface for each port in the place of artery0, called PREFIX and the port's
+    /// name, hp-eth1 if nothing is said: FRR's and BIRD's OSPF, BGP and BFD run on them, and the router
+    /// forwards by the routes that they put into the host's main table
+    #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "hp-", conflicts_with_all = ["host", "no_host"])]
+    pub(super) host_ports: Option<String>,
     /// Leave the host out: the router answers pings, and nothing else is at its addresses
     #[arg(long, conflicts_with = "host")]
     pub(super) no_host: bool,
@@ -156,9 +162,9 @@ impl RouterOptions {
         }
     }
 
-    /// The host's interface, if it is to have one.
+    /// The host's interface, if it is to have one for all ports.
     pub(super) fn host_name(&self) -> Option<String> {
-        (!self.no_host).then(|| self.host.clone())
+        (!self.no_host && self.host_ports.is_none()).then(|| self.host.clone())
     }
 
     /// How often to show counters.

@@ -25,6 +25,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         host: all(options.host_name().as_slice(), host, mistakes).pop(),
         has_host_routes: !options.no_host_routes,
     };
+    name_host_interfaces(options, &mut plan.ports, mistakes);
     service::set_checks(options, &mut plan.services, mistakes);
     service::name_elements(&mut plan.services, &Vec::new());
     service::place_addresses(&mut plan);
@@ -42,15 +43,42 @@ fn all<T>(texts: &[String], read: fn(&str) -> Read<T>, mistakes: &mut Vec<String
     good
 }
 
-/// `NAME=ADDR/LEN[,ADDR/LEN]…[,mtu=BYTES][,rpf=off|loose|strict][,onlink]`.
+/// Names the host's interfaces of ports, if there are to be some.
+fn name_host_interfaces(options: &RouterOptions, ports: &mut [Port], mistakes: &mut Vec<String>) {
+    let Some(prefix) = &options.host_ports else {
+        for port in ports.iter_mut() {
+            if let Some(name) = port.host_interface.take() {
+                mistakes.push(format!("{}: host-if={name} needs --host-ports; add it", port.option));
+            }
+        }
+        return;
+    };
+    for port in ports {
+        let name = port.host_interface.take().unwrap_or_else(|| format!("{prefix}{}", port.name));
+        if !is_interface_name(&name) {
+            mistakes.push(format!(
+                "{}: the host's interface can't be called '{name}': a name has 1 to {LONGEST_NAME} letters and \
+                 digits; write host-if=NAME behind the port's addresses, or --host-ports PREFIX",
+                port.option
+            ));
+        }
+        port.host_interface = Some(name);
+    }
+}
+
+/// `NAME=ADDR/LEN[,ADDR/LEN]…[,mtu=BYTES][,rpf=off|loose|strict][,onlink][,host-if=NAME]`.
 fn port(text: &str) -> Read<Port> {
     let (name, words) = split("--port", text, "NAME=ADDRESS/LENGTH, as in eth1=10.0.1.1/24")?;
     let option = format!("--port {text}");
     if name.contains(is_strange) {
         return Err(format!("{option}: '{name}' can't be written in a configuration; rename the interface"));
     }
-    let (mut addresses, mut settings) = (Vec::new(), PortSettings::default());
+    let (mut addresses, mut settings, mut host_interface) = (Vec::new(), PortSettings::default(), None);
     for word in words.split(',') {
+        if let Some(name) = word.strip_prefix("host-if=") {
+            host_interface = Some(name.to_string());
+            continue;
+        }
         let done = match parse_setting(word, &mut settings) {
             Some(done) => done,
             None => address(word).map(|address| addresses.push(address)),
@@ -72,6 +100,7 @@ fn port(text: &str) -> Read<Port> {
         mtu: None,
         settings,
         vlan: None,
+        host_interface,
     })
 }
 
@@ -94,7 +123,8 @@ fn parse_setting(word: &str, settings: &mut PortSettings) -> Option<Read<()>> {
         ("onlink", "") => settings.onlink = true,
         _ if word.contains('=') => {
             return Some(Err(format!(
-                "'{word}' is not a setting of a port; there are mtu=BYTES, rpf=loose|strict and onlink"
+                "'{word}' is not a setting of a port; there are mtu=BYTES, rpf=loose|strict, onlink and \
+                 host-if=NAME"
             )));
         }
         _ => return None,
@@ -109,14 +139,18 @@ fn is_strange(c: char) -> bool {
 
 /// The name of an interface to be made.
 fn host(name: &str) -> Read<String> {
-    let is_name =
-        (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(is_strange) && !name.contains(':');
-    match is_name && name != "." && name != ".." {
+    match is_interface_name(name) {
         true => Ok(name.to_string()),
         false => Err(format!(
             "--host {name}: an interface's name has 1 to {LONGEST_NAME} letters and digits, as artery0 has"
         )),
     }
+}
+
+fn is_interface_name(name: &str) -> bool {
+    let is_name =
+        (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(is_strange) && !name.contains(':');
+    is_name && name != "." && name != ".."
 }
 
 /// Bytes that Linux has room for in the name of an interface.
@@ -235,7 +269,8 @@ mod tests {
             ("eth1=mtu=1400", "eth1 has no address; write one as in eth1=10.0.1.1/24,mtu=1400"),
             (
                 "eth1=10.0.1.1/24,speed=10",
-                "'speed=10' is not a setting of a port; there are mtu=BYTES, rpf=loose|strict and onlink",
+                "'speed=10' is not a setting of a port; there are mtu=BYTES, rpf=loose|strict, onlink and \
+                 host-if=NAME",
             ),
         ] {
             assert_eq!(settings(wrong).unwrap_err(), format!("--port {wrong}: {expected}"));

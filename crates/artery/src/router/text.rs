@@ -24,7 +24,7 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     }
     text += &bfd::text(plan);
     text += &odd(plan);
-    text += &host_text(plan);
+    text += &if plan.has_host_ports() { host_ports_text(plan, &names) } else { host_text(plan) };
     text += &fpm_text(plan);
     // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.
     artery_lang::format(&text).map_err(|_| anyhow!("these options make no configuration:\n{text}"))
@@ -81,6 +81,9 @@ fn router(plan: &Plan) -> String {
     }
     if plan.host.is_some() {
         arguments.push(format!("HOST {}", host::LINK));
+    }
+    if plan.has_host_ports() {
+        arguments.push("HOST_PORTS true".to_string());
     }
     for neighbor in &plan.neighbors {
         arguments.push(format!("NEIGHBOR {} {} {}", neighbor.port, neighbor.address, neighbor.link));
@@ -238,11 +241,12 @@ v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> {out}VLANEncap(VLAN_ID {id}, NATIVE_VLAN
         vlans.iter().enumerate().map(entry).collect()
     }
 
-    /// Neighbor Discovery is sent to groups that the interface would have to be told of, and drivers pass VLANs that they
-    /// were not told of only so.
+    /// Neighbor Discovery, and routing protocols of the host, are sent to groups that the interface
+    /// would have to be told of, and drivers pass VLANs that they were not told of only so.
     fn promiscuous(&self, device: &str) -> &'static str {
         let mut ports = self.plan.ports.iter().filter(|port| port.device() == device);
-        if ports.any(|port| port.has_ipv6() || port.vlan.is_some()) { ", PROMISC true" } else { "" }
+        let has_groups = |port: &Port| port.has_ipv6() || port.host_interface.is_some();
+        if ports.any(|port| has_groups(port) || port.vlan.is_some()) { ", PROMISC true" } else { "" }
     }
 }
 
@@ -287,6 +291,51 @@ ip[{host_port}] -> to_host :: ToHost({name});
     )
 }
 
+/// The host's interfaces that stand for ports, and what keeps them like these.
+fn host_ports_text(plan: &Plan, names: &[String]) -> String {
+    let ports = plan.ports.len();
+    let mut text = format!(
+        "
+// Each port has an interface of its own on the host.
+Idle -> [{ports}] ip;
+ip[{ports}] -> Discard;
+"
+    );
+    if plan.bfd.is_empty() {
+        let _ = writeln!(text, "Idle -> [{}] ip;", ports + 1);
+    }
+    for (n, (port, name)) in plan.ports.iter().zip(names).enumerate() {
+        let Some(interface) = &port.host_interface else { continue };
+        let mtu = port.effective_mtu().map_or(String::new(), |mtu| format!(", MTU {mtu}"));
+        let _ = writeln!(
+            text,
+            "fromhost_{name} :: FromHost({interface}, ETHER {}:eth{mtu}, HOST_PORT true) -> [{}] ip;
+ip[{}] -> tohost_{name} :: ToHost({interface});",
+            port.device(),
+            ports + 2 + n,
+            ports + 1 + n,
+        );
+    }
+    let routes = if plan.fpm.is_some() { ", ROUTES false" } else { "" };
+    let pairs = host_port_arguments(plan);
+    text += "\n// They are kept like the ports, and the router forwards by the host's routes that lead by \
+             them.\n";
+    let _ = writeln!(text, "host_ports :: HostPorts(ip{pairs}{routes});");
+    if plan.has_host_routes {
+        let _ = writeln!(
+            text,
+            "\n// The host has the router's routes, by these.\nhost_routes :: HostRoutes(ip{pairs});"
+        );
+    }
+    text
+}
+
+/// `, PORT eth1 hp-eth1` for each port that has an interface on the host.
+fn host_port_arguments(plan: &Plan) -> String {
+    let pair = |port: &Port| Some(format!(", PORT {} {}", port.name, port.host_interface.as_ref()?));
+    plan.ports.iter().filter_map(pair).collect()
+}
+
 /// What keeps the host's routes in step with the router's, if it is wanted.
 fn host_routes(plan: &Plan, name: &str) -> String {
     match plan.has_host_routes {
@@ -300,9 +349,9 @@ fn host_routes(plan: &Plan, name: &str) -> String {
 fn fpm_text(plan: &Plan) -> String {
     let Some(Fpm { listen, hold }) = &plan.fpm else { return String::new() };
     let host = plan.host.as_ref().map_or(String::new(), |name| format!(", HOST {name}"));
-    let hold = hold.as_secs_f64();
+    let (hold, pairs) = (hold.as_secs_f64(), host_port_arguments(plan));
     format!(
-        "\n// FRR's zebra sends routes here, by its module dplane_fpm_nl.\nfpm :: FPMServer(ip, LISTEN {listen}, HOLD {hold}s{host});\n"
+        "\n// FRR's zebra sends routes here, by its module dplane_fpm_nl.\nfpm :: FPMServer(ip, LISTEN {listen}, HOLD {hold}s{host}{pairs});\n"
     )
 }
 
@@ -321,6 +370,7 @@ mod tests {
             mtu: None,
             settings: PortSettings::default(),
             vlan: None,
+            host_interface: None,
         }
     }
 

@@ -68,8 +68,12 @@ pub(super) fn tx_settings(s: &TxSettings) -> [(&'static str, String); 3] {
 }
 
 /// What a TAP device keeps as long as it lives.
-fn tap_kind(s: &TapSettings) -> [(&'static str, String); 2] {
-    [("kind", if s.ethernet { "TAP" } else { "TUN" }.to_owned()), ("queues", s.queues.to_string())]
+fn tap_kind(s: &TapSettings) -> [(&'static str, String); 3] {
+    [
+        ("kind", if s.ethernet { "TAP" } else { "TUN" }.to_owned()),
+        ("queues", s.queues.to_string()),
+        ("HOST_PORT", s.is_host_port.to_string()),
+    ]
 }
 
 fn tap_settings(s: &TapSettings) -> [(&'static str, String); 4] {

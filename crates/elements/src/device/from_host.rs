@@ -24,6 +24,9 @@ ROUTE, which can be given several times, is `PREFIX GATEWAY`: a route of the hos
 the default route. Where the host has another route for the same prefix it takes the one of the lower metric; METRIC
 is higher than what hosts usually have, so that theirs go first.
 
+With HOST_PORT the device stands for a port of an IPRouter: the kernel gives it no IPv6 addresses of its
+own, and HostPorts gives it those of the port.
+
 On several workers the device has a queue for each, and the host deals its flows to them.",
     example: "
 FromHost(fake0, 192.0.2.1/24) -> c :: Classifier(12/0806, 12/0800);
@@ -42,6 +45,7 @@ c[1] -> Discard;",
         Arg::keyword("ROUTE", "prefix, IP address", "", "a route of the host by it; any number of them"),
         Arg::keyword("METRIC", "integer", "4096", "metric of such routes"),
         Arg::keyword("MTU", "bytes", "", "longest packet; 1500 if not given"),
+        Arg::keyword("HOST_PORT", "bool", "false", "whether it stands for a port of a router, as HostPorts keeps it"),
     ],
     handlers: &[
         Handler::read("dev_name", "the device", &Read(|f: &mut FromHost, _, _| Ok(f.name()))),
@@ -85,6 +89,7 @@ impl FromHost {
         let ether = args.read::<Option<EtherAddr>>("ETHER")?;
         tap.mac = Some(ether.map_or_else(|| stable_address::of_interface(&tap.name), |ether| ether.0));
         tap.mtu = args.read("MTU")?;
+        tap.is_host_port = args.read("HOST_PORT")?;
         let (copy, copies) = args.copy();
         tap.queues = copies as u16;
         Ok(FromHost { tap, ports: args.resource(), receiver: Receiver::new(copy as u16), count: 0 })

@@ -1,4 +1,6 @@
 use super::shared::{FpmServer, FpmServers};
+use super::target::Target;
+use crate::router::port_names::parse_port_names;
 use crate::router::shared;
 use artery_engine::element::StartError;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Read};
@@ -21,9 +23,10 @@ For one prefix, a static route of ROUTER, or one of its own addresses, comes bef
 the sender's kernel, of other tables than the main one, MAC tables and MPLS are ignored and counted. Routes with
 encapsulation are refused.
 
-A next hop's port is the one whose prefix its gateway is in. An interface that zebra names counts if zebra runs on this
-host: if it is a port, the next hop is there; if it is HOST, or there is none with the number, the prefix decides; a route
-by any other is refused. A link-local gateway without a port is refused where ROUTER has several ports.
+A next hop's port is the one whose prefix its gateway is in. An interface that zebra names counts if
+zebra runs on this host: if it is a port, or stands for one by PORT, the next hop is there; if it is
+HOST, or there is none with the number, the prefix decides; a route by any other is refused. A link-local
+gateway without a port is refused where ROUTER has several ports.
 
 One connection feeds ROUTER; others are refused meanwhile. When it ends, its routes stay and are stale. Those that the next
 connection does not send again are removed HOLD after it began, or five seconds after it last sent a stale one, if
@@ -37,6 +40,7 @@ Idle -> ip -> Discard;",
         Arg::keyword("LISTEN", "address:port", "127.0.0.1:2620", "where zebra connects; the port may be left out"),
         Arg::keyword("HOLD", "time", "60s", "how long stale routes stay after a connection began"),
         Arg::keyword("HOST", "interface", "artery0", "the host's interface to the router, which zebra names for gateways"),
+        Arg::keyword("PORT", "port, interface", "", "a port, and the host's interface that stands for it; any number of them"),
     ],
     handlers: &[Handler::read(
         "status_json",
@@ -71,7 +75,8 @@ impl Fpm {
                 format!("can't listen on {listen}: {error}; choose another address or port"),
             )
         })?;
-        server.add_router(&router, &host, hold);
+        let host_ports = parse_port_names(args)?;
+        server.add_router(Target::new(&router, Some(&host), &host_ports), hold);
         Ok(Fpm { server })
     }
 }

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 /// The objects of the present connection.
 #[derive(Default)]
-pub(super) struct NextHops(HashMap<u32, ObjectKind>);
+pub(crate) struct NextHops(HashMap<u32, ObjectKind>);
 
 /// What an object comes to.
-pub(super) enum Resolved {
+pub(crate) enum Resolved {
     /// Next hops, of which there is at least one.
     Hops(Vec<RouteHop>),
     /// Packets are dropped.
@@ -17,7 +17,7 @@ pub(super) enum Resolved {
 
 impl NextHops {
     /// Says whether anything has changed.
-    pub(super) fn replace(&mut self, id: u32, kind: ObjectKind) -> bool {
+    pub(crate) fn replace(&mut self, id: u32, kind: ObjectKind) -> bool {
         self.0.get(&id) != Some(&kind) && {
             self.0.insert(id, kind);
             true
@@ -41,13 +41,13 @@ impl NextHops {
     }
 
     /// Whether what an object comes to may have changed with another one.
-    pub(super) fn depends(&self, id: u32, on: u32) -> bool {
+    pub(crate) fn depends(&self, id: u32, on: u32) -> bool {
         let has_member = |kind: &ObjectKind| matches!(kind, ObjectKind::Group(members) if members.iter().any(|(member, _)| *member == on));
         id == on || self.0.get(&id).is_some_and(has_member)
     }
 
     /// What an object comes to.
-    pub(super) fn resolve(&self, id: u32) -> Result<Resolved, Reason> {
+    pub(crate) fn resolve(&self, id: u32) -> Result<Resolved, Reason> {
         match self.0.get(&id).ok_or(Reason::UnknownNextHop)? {
             ObjectKind::Single { .. } => Ok(Resolved::Hops(vec![self.single(id, 1)?])),
             ObjectKind::Blackhole => Ok(Resolved::Blackhole),

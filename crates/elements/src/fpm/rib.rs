@@ -56,11 +56,11 @@ impl Counts {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Rib {
+pub(crate) struct Rib {
     ipv4: HashMap<Prefix<u32>, Entry>,
     ipv6: HashMap<Prefix<u128>, Entry>,
     paths: Paths,
-    pub(super) next_hops: NextHops,
+    pub(crate) next_hops: NextHops,
     targets: Vec<Target>,
     /// The number of the present connection; of the last one, where there is none.
     session: u32,
@@ -70,11 +70,11 @@ pub(super) struct Rib {
 }
 
 /// The tables of all targets, in their order.
-pub(super) type AllTables<'a, T> = &'a mut [T];
+pub(crate) type AllTables<'a, T> = &'a mut [T];
 
 impl Rib {
     /// The routers that are still there. Those that are gone are forgotten.
-    pub(super) fn routers(&mut self) -> Vec<Arc<SharedRouter>> {
+    pub(crate) fn routers(&mut self) -> Vec<Arc<SharedRouter>> {
         let routers: Vec<_> = self.targets.iter().map(Target::router).collect();
         for gone in (0..routers.len()).rev().filter(|at| routers[*at].is_none()) {
             self.targets.remove(gone);
@@ -84,10 +84,10 @@ impl Rib {
     }
 
     /// A router gets all routes there are, and all that come. It is to take the place of the others.
-    pub(super) fn add_target(&mut self, router: &Arc<SharedRouter>, host: &str, now: Duration) {
+    pub(crate) fn add_target(&mut self, target: Target, now: Duration) {
         // Those before it are asked for once more, as they may be gone.
         drop(self.routers());
-        let target = Target::new(router, host);
+        let Some(router) = target.router() else { return };
         self.paths.add_target(&self.next_hops, &target, self.session);
         self.targets.push(target);
         let at = self.targets.len() - 1;
@@ -101,14 +101,14 @@ impl Rib {
     }
 
     /// A connection begins: what was sent before is stale until it is sent again.
-    pub(super) fn begin_session(&mut self) {
+    pub(crate) fn begin_session(&mut self) {
         self.session += 1;
         self.next_hops.clear();
         self.counts.stale = self.len();
     }
 
     /// Puts a route in the place of what there is for its prefix.
-    pub(super) fn replace_route<T: DerefMut<Target = Tables>>(
+    pub(crate) fn replace_route<T: DerefMut<Target = Tables>>(
         &mut self,
         prefix: AnyPrefix,
         (protocol, path): (Protocol, Result<Path, Reason>),
@@ -129,7 +129,7 @@ impl Rib {
     }
 
     /// Removes a route; says whether there was one.
-    pub(super) fn remove_route<T: DerefMut<Target = Tables>>(
+    pub(crate) fn remove_route<T: DerefMut<Target = Tables>>(
         &mut self,
         prefix: AnyPrefix,
         tables: AllTables<'_, T>,
@@ -148,7 +148,7 @@ impl Rib {
     }
 
     /// A next-hop object is this from now on, or is gone; routes that lead there follow.
-    pub(super) fn change_next_hop<T: DerefMut<Target = Tables>>(
+    pub(crate) fn change_next_hop<T: DerefMut<Target = Tables>>(
         &mut self,
         id: u32,
         kind: Option<ObjectKind>,
@@ -174,7 +174,7 @@ impl Rib {
     }
 
     /// The prefixes of stale routes.
-    pub(super) fn stale(&self) -> Vec<AnyPrefix> {
+    pub(crate) fn stale(&self) -> Vec<AnyPrefix> {
         self.prefixes(|entry| entry.session != self.session)
     }
 
@@ -184,7 +184,7 @@ impl Rib {
     }
 
     /// How many there are of each family.
-    pub(super) fn families(&self) -> [usize; 2] {
+    pub(crate) fn families(&self) -> [usize; 2] {
         [self.ipv4.len(), self.ipv6.len()]
     }
 
@@ -193,12 +193,12 @@ impl Rib {
         self.paths.len()
     }
 
-    pub(super) fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &Counts {
         &self.counts
     }
 
     /// The last route that was refused for a reason, and why.
-    pub(super) fn refusal(&self, reason: Reason) -> Option<&str> {
+    pub(crate) fn refusal(&self, reason: Reason) -> Option<&str> {
         self.refusals.get(&reason).map(String::as_str)
     }
 

@@ -3,7 +3,7 @@
 use super::rib::Rib;
 use super::server::Server;
 use super::status::Status;
-use crate::router::shared::SharedRouter;
+use super::target::Target;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::{HashMap, VecDeque};
@@ -38,9 +38,9 @@ impl FpmServer {
     }
 
     /// A router gets all routes from now on, those that there are at once.
-    pub(crate) fn add_router(&self, router: &Arc<SharedRouter>, host: &str, hold: Duration) {
+    pub(crate) fn add_router(&self, router: Target, hold: Duration) {
         self.0.hold.store(hold.as_millis().try_into().unwrap_or(u64::MAX), Relaxed);
-        self.0.rib().add_target(router, host, clock());
+        self.0.rib().add_target(router, clock());
         self.0.wake();
     }
 
@@ -140,7 +140,7 @@ impl Shared {
 }
 
 /// The time as elements have it.
-pub(super) fn clock() -> Duration {
+pub(crate) fn clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 

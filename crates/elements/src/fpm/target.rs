@@ -11,12 +11,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 /// A router, for as long as its elements have it.
-pub(super) struct Target {
+pub(crate) struct Target {
     router: Weak<SharedRouter>,
     /// The router's ports by name.
     ports: HashMap<String, PortId>,
-    /// The host's interface to the router.
-    host: String,
+    /// The host's interface to the router, if it has one for all ports.
+    host: Option<String>,
 }
 
 /// Where a next hop is, by the interface that a daemon names.
@@ -30,13 +30,24 @@ enum Place {
 }
 
 impl Target {
-    pub(super) fn new(router: &Arc<SharedRouter>, host: &str) -> Target {
+    /// A router whose host reaches it by one interface, or by those of ports, each with the name of its
+    /// port.
+    pub(crate) fn new(
+        router: &Arc<SharedRouter>,
+        host: Option<&str>,
+        host_ports: &[(String, String)],
+    ) -> Target {
         let names = router.tables().ports().into_iter().map(|port| port.name);
-        let ports = names.zip((0..).map(PortId)).collect();
-        Target { router: Arc::downgrade(router), ports, host: host.to_string() }
+        let mut ports: HashMap<String, PortId> = names.zip((0..).map(PortId)).collect();
+        for (port, interface) in host_ports {
+            if let Some(port) = ports.get(port).copied() {
+                ports.insert(interface.clone(), port);
+            }
+        }
+        Target { router: Arc::downgrade(router), ports, host: host.map(str::to_string) }
     }
 
-    pub(super) fn router(&self) -> Option<Arc<SharedRouter>> {
+    pub(crate) fn router(&self) -> Option<Arc<SharedRouter>> {
         self.router.upgrade()
     }
 
@@ -92,13 +103,17 @@ impl Target {
 
     /// Where there is one port, a link-local address is there.
     fn only_port(&self) -> Result<PortId, Reason> {
-        if self.ports.len() == 1 { Ok(PortId(0)) } else { Err(Reason::LinkLocal) }
+        if self.ports.values().all(|port| *port == PortId(0)) {
+            Ok(PortId(0))
+        } else {
+            Err(Reason::LinkLocal)
+        }
     }
 
     fn place(&self, link: u32) -> Place {
         let name = Some(link).filter(|link| *link != 0).and_then(Interface::name_of);
         match name {
-            Some(name) if name == self.host => Place::ByPrefix,
+            Some(name) if Some(&name) == self.host.as_ref() => Place::ByPrefix,
             Some(name) => self.ports.get(&name).map_or(Place::Elsewhere, |port| Place::Port(*port)),
             None => Place::ByPrefix,
         }

@@ -3,9 +3,10 @@
 //! It looks at the tables' counts of changes ten times a second, and reads the routes only if there were
 //! some. What the host has is read from the kernel at the start and whenever interfaces or addresses of the
 //! host have changed, as the kernel takes routes along; otherwise it is known.
-use super::wanted::{MOST_PREFIXES, Wanted};
+use super::wanted::{HostHop, MOST_PREFIXES, Reach, Wanted};
 use crate::router::shared::SharedRouter;
 use artery_device::{HostNews, HostRouteChange, HostRoutes, Interface, RouteByGateway};
+use artery_table::PortId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -20,20 +21,28 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Lines for the log that may wait for an element.
 const MOST_LINES: usize = 16;
 
-/// What keeps the routes by one interface of the host; it ends with the last of these, and takes the routes
+/// What keeps the routes by interfaces of the host; it ends with the last of these, and takes the routes
 /// along.
 pub(super) struct HostRouteFollower(Arc<Shared>);
 
-/// Followers by the host's interfaces. They outlive graphs, so that no route is missing while one takes
+/// Interfaces of the host by which it reaches a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Devices {
+    /// One for all ports.
+    One(String),
+    /// Those of ports, each with the name of its port.
+    Ports(Vec<(String, String)>),
+}
+
+/// Followers by what they are for. They outlive graphs, so that no route is missing while one takes
 /// another's place.
 #[derive(Default)]
 pub(super) struct HostRouteFollowers(Mutex<HashMap<String, Weak<HostRouteFollower>>>);
 
 /// What the thread shares with elements.
 struct Shared {
-    device: String,
-    /// The router that is followed.
-    router: Mutex<Weak<SharedRouter>>,
+    /// The router that is followed, and the interfaces by which the host reaches it.
+    followed: Mutex<Option<(Weak<SharedRouter>, Devices)>>,
     status: Mutex<Status>,
     lines: Mutex<VecDeque<String>>,
     news: OwnedFd,
@@ -49,16 +58,15 @@ pub(super) struct Status {
 }
 
 impl HostRouteFollower {
-    /// The follower for an interface: the one that is there, or a new one.
-    pub(super) fn open(all: &HostRouteFollowers, device: &str) -> io::Result<Arc<HostRouteFollower>> {
+    /// The follower of this name: the one that is there, or a new one.
+    pub(super) fn open(all: &HostRouteFollowers, name: &str) -> io::Result<Arc<HostRouteFollower>> {
         let mut followers = locked(&all.0);
         followers.retain(|_, follower| follower.strong_count() > 0);
-        if let Some(follower) = followers.get(device).and_then(Weak::upgrade) {
+        if let Some(follower) = followers.get(name).and_then(Weak::upgrade) {
             return Ok(follower);
         }
         let shared = Arc::new(Shared {
-            device: device.to_string(),
-            router: Mutex::default(),
+            followed: Mutex::default(),
             status: Mutex::default(),
             lines: Mutex::default(),
             news: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -67,13 +75,13 @@ impl HostRouteFollower {
         let follower = Follower::new(shared.clone())?;
         std::thread::Builder::new().name("host-routes".into()).spawn(move || follower.run())?;
         let follower = Arc::new(HostRouteFollower(shared));
-        followers.insert(device.to_string(), Arc::downgrade(&follower));
+        followers.insert(name.to_string(), Arc::downgrade(&follower));
         Ok(follower)
     }
 
-    /// Follows this router from now on.
-    pub(super) fn follow(&self, router: &Arc<SharedRouter>) {
-        *locked(&self.0.router) = Arc::downgrade(router);
+    /// Follows this router from now on, which the host reaches by these interfaces.
+    pub(super) fn follow(&self, router: &Arc<SharedRouter>, devices: &Devices) {
+        *locked(&self.0.followed) = Some((Arc::downgrade(router), devices.clone()));
     }
 
     pub(super) fn status(&self) -> Status {
@@ -115,7 +123,10 @@ impl Shared {
 struct Follower {
     shared: Arc<Shared>,
     news: [HostNews; 2],
-    host: Option<Host>,
+    hosts: Vec<Host>,
+    /// What they are the interfaces of, and whether all are there.
+    devices: Option<Devices>,
+    is_complete: bool,
     /// What was read when: the router, by its address, and its tables' counts of changes.
     seen: Option<(usize, u64)>,
     version: Option<(usize, u64, u64)>,
@@ -123,8 +134,11 @@ struct Follower {
     had_defaults_only: bool,
 }
 
-/// The host's interface, and what it has.
+/// An interface of the host, and what it has.
 struct Host {
+    name: String,
+    /// The port that it stands for; none for the one to the router.
+    port: Option<PortId>,
     routes: HostRoutes,
     has: HashSet<RouteByGateway>,
     /// Those that the host did not take.
@@ -135,21 +149,22 @@ struct Host {
 impl Follower {
     fn new(shared: Arc<Shared>) -> io::Result<Follower> {
         let news = [HostNews::of_links()?, HostNews::of_addresses()?];
-        let (host, seen, version, said) = Default::default();
-        Ok(Follower { shared, news, host, seen, version, said, had_defaults_only: false })
+        let (hosts, devices, seen, version, said) = Default::default();
+        let (is_complete, had_defaults_only) = (false, false);
+        Ok(Follower { shared, news, hosts, devices, is_complete, seen, version, said, had_defaults_only })
     }
 
     fn run(mut self) {
         while !self.shared.is_over.load(Relaxed) {
             if let Err(error) = self.step() {
-                self.host = None;
-                self.say_once(format!("the host's routes by {}: {error}", self.shared.device));
+                self.is_complete = false;
+                self.say_once(format!("the host's routes by {}: {error}", self.names()));
             }
             self.wait();
         }
-        if let Some(host) = &mut self.host {
+        for host in &mut self.hosts {
             // The interface may be gone with them.
-            let _ = host.put(&Wanted::default());
+            let _ = host.delete_unwanted(&Wanted::default());
         }
     }
 
@@ -161,15 +176,31 @@ impl Follower {
         let _ = poll(&mut files, Some(&timeout));
     }
 
+    /// The interfaces, for messages.
+    fn names(&self) -> String {
+        match &self.devices {
+            Some(Devices::One(name)) => name.clone(),
+            _ => self.hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(", "),
+        }
+    }
+
     /// Looks, and does what follows.
     fn step(&mut self) -> io::Result<()> {
         // Both are emptied.
         if self.news.each_mut().map(HostNews::take) != [false, false] {
-            self.host = None;
+            self.is_complete = false;
         }
-        let Some(router) = locked(&self.shared.router).upgrade() else { return Ok(()) };
+        let followed = locked(&self.shared.followed).clone();
+        let Some((router, devices)) =
+            followed.and_then(|(router, devices)| Some((router.upgrade()?, devices)))
+        else {
+            return Ok(());
+        };
+        if self.devices.as_ref() != Some(&devices) {
+            (self.devices, self.is_complete) = (Some(devices.clone()), false);
+        }
         let place = Arc::as_ptr(&router) as usize;
-        if self.host.is_some() && self.seen == Some((place, router.changes())) {
+        if self.is_complete && self.seen == Some((place, router.changes())) {
             return Ok(());
         }
         let version = {
@@ -178,37 +209,64 @@ impl Follower {
             self.seen = Some((place, router.changes() + 1));
             (place, tables.routes_version(), tables.ports_version())
         };
-        if self.host.is_some() && self.version == Some(version) {
+        if self.is_complete && self.version == Some(version) {
             return Ok(());
         }
-        if self.host.is_none() {
-            // Until the element that makes it has done so, and when it was deleted, there is none.
-            let Ok(interface) = Interface::find(&self.shared.device) else { return Ok(()) };
-            if !interface.up {
+        if !self.is_complete {
+            // Until the elements that make them have done so, and when they were deleted, there are none.
+            self.open_hosts(&router, &devices)?;
+            if self.hosts.is_empty() {
                 return Ok(());
             }
-            self.host = Some(Host::open(interface.index)?);
         }
-        let wanted = Wanted::of(&router);
+        let reach = if matches!(devices, Devices::One(_)) { Reach::Router } else { Reach::Ports };
+        let wanted = Wanted::of(&router, reach);
         self.version = Some(version);
         self.put(&wanted)
     }
 
+    /// Reads what the interfaces have that are there and up.
+    fn open_hosts(&mut self, router: &SharedRouter, devices: &Devices) -> io::Result<()> {
+        let all = match devices {
+            Devices::One(name) => vec![(name.clone(), None)],
+            Devices::Ports(names) => {
+                let tables = router.tables();
+                let with_port =
+                    |(port, name): &(String, String)| Some((name.clone(), Some(tables.port(port)?)));
+                names.iter().filter_map(with_port).collect()
+            }
+        };
+        self.hosts.clear();
+        for (name, port) in &all {
+            if let Some(interface) = Interface::find(name).ok().filter(|interface| interface.up) {
+                self.hosts.push(Host::open(interface, *port)?);
+            }
+        }
+        self.is_complete = self.hosts.len() == all.len();
+        Ok(())
+    }
+
+    /// Routes that are not wanted go first: one that moves to another interface has the same metric there.
     fn put(&mut self, wanted: &Wanted) -> io::Result<()> {
-        let Some(host) = &mut self.host else { return Ok(()) };
-        let refused = host.put(wanted)?;
+        for host in &mut self.hosts {
+            host.delete_unwanted(wanted)?;
+        }
+        let mut refused = None;
+        for host in &mut self.hosts {
+            let of_host = host.add_missing(wanted)?;
+            refused = refused.or(of_host.map(|(to, error)| (host.name.clone(), to, error)));
+        }
         *locked(&self.shared.status) = Status {
-            routes: host.has.len(),
-            refused: host.refused.len(),
+            routes: self.hosts.iter().map(|host| host.has.len()).sum(),
+            refused: self.hosts.iter().map(|host| host.refused.len()).sum(),
             has_defaults_only: wanted.has_defaults_only,
         };
-        let device = self.shared.device.clone();
-        if let Some(((address, len), error)) = refused {
+        if let Some((device, (address, len), error)) = refused {
             self.say_once(format!("the host does not take the route {address}/{len} by {device}: {error}"));
         }
         if wanted.has_defaults_only != self.had_defaults_only {
             self.had_defaults_only = wanted.has_defaults_only;
-            let many = format!("the router has more than {MOST_PREFIXES} routes");
+            let (device, many) = (self.names(), format!("the router has more than {MOST_PREFIXES} routes"));
             self.shared.say(match wanted.has_defaults_only {
                 true => format!("{many}: the host gets the default routes by {device} only"),
                 false => format!("the host has each of the router's routes by {device} again"),
@@ -227,38 +285,47 @@ impl Follower {
 }
 
 impl Host {
-    /// Reads what the interface has of ours.
-    fn open(index: u32) -> io::Result<Host> {
-        let mut routes = HostRoutes::open(index)?;
+    /// Reads what an interface has of ours.
+    fn open(interface: Interface, port: Option<PortId>) -> io::Result<Host> {
+        let mut routes = HostRoutes::open(interface.index)?;
         let has = routes.read()?.into_iter().collect();
-        Ok(Host { routes, has, refused: HashSet::new(), link_local: Vec::new() })
+        let (refused, link_local) = Default::default();
+        Ok(Host { name: interface.name, port, routes, has, refused, link_local })
     }
 
-    /// Makes what is wanted of what there is; gives one of the routes that the kernel refused, if it did.
-    fn put(&mut self, wanted: &Wanted) -> io::Result<Option<((std::net::IpAddr, u8), io::Error)>> {
-        if self.link_local != wanted.link_local {
+    /// Deletes what is not wanted. A route whose gateway changes is deleted, too: two of one metric
+    /// would be one with two gateways for IPv6.
+    fn delete_unwanted(&mut self, wanted: &Wanted) -> io::Result<()> {
+        let port = self.port;
+        let is_wanted = |(to, gateway): &RouteByGateway| {
+            wanted.routes.get(to) == Some(&HostHop { port, gateway: *gateway })
+        };
+        let unwanted: Vec<RouteByGateway> =
+            self.has.iter().copied().filter(|route| !is_wanted(route)).collect();
+        let changes: Vec<_> = unwanted.iter().map(|route| HostRouteChange::Delete(*route)).collect();
+        // Routes that can't be deleted are gone already.
+        self.routes.change(&changes)?;
+        unwanted.iter().for_each(|route| _ = self.has.remove(route));
+        Ok(())
+    }
+
+    /// Adds what is missing; gives one of the routes that the kernel refused, if it did.
+    fn add_missing(&mut self, wanted: &Wanted) -> io::Result<Option<((std::net::IpAddr, u8), io::Error)>> {
+        if self.port.is_none() && self.link_local != wanted.link_local {
             self.routes.set_link_local(&wanted.link_local)?;
             self.link_local.clone_from(&wanted.link_local);
         }
-        let is_wanted = |(to, gateway): &RouteByGateway| wanted.routes.get(to) == Some(gateway);
-        let unwanted: Vec<RouteByGateway> =
-            self.has.iter().copied().filter(|route| !is_wanted(route)).collect();
-        // A route whose gateway changes is deleted first: two of one metric would be one with two gateways
-        // for IPv6.
-        let changes: Vec<HostRouteChange> = (unwanted.iter().map(|route| HostRouteChange::Delete(*route)))
-            .chain(wanted.routes().filter(|route| !self.has.contains(route)).map(HostRouteChange::Add))
-            .collect();
+        let missing: Vec<RouteByGateway> =
+            wanted.routes(self.port).filter(|route| !self.has.contains(route)).collect();
+        let changes: Vec<_> = missing.iter().map(|route| HostRouteChange::Add(*route)).collect();
         let refused = self.routes.change(&changes)?;
-        self.has = wanted.routes().collect();
+        self.has.extend(&missing);
         self.refused.clear();
         let mut first = None;
         for (at, error) in refused {
-            // Routes that can't be deleted are gone already.
-            if let HostRouteChange::Add(route) = changes[at] {
-                self.has.remove(&route);
-                self.refused.insert(route);
-                first.get_or_insert((route.0, error));
-            }
+            self.has.remove(&missing[at]);
+            self.refused.insert(missing[at]);
+            first.get_or_insert((missing[at].0, error));
         }
         Ok(first)
     }

@@ -1,4 +1,5 @@
-use super::follower::{HostRouteFollower, HostRouteFollowers};
+use super::follower::{Devices, HostRouteFollower, HostRouteFollowers};
+use crate::router::port_names::parse_port_names;
 use crate::router::shared::{self, SharedRouter};
 use artery_engine::element::StartError;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Read};
@@ -23,6 +24,11 @@ ROUTER answers.
 DEVNAME also bears the link-local addresses of ROUTER's ports, and no other ones: what the host sends to a
 link-local address leaves by the port whose address it is sent from.
 
+With PORT, any number of times, the host has an interface for each port instead, as HostPorts keeps it.
+Its routes lead by the interface of their first gateway's port; there are none for routes without a
+gateway, no default route but ROUTER's, and none for dynamic routes, which daemons have put into the
+host's table themselves.
+
 A thread does this, for which no packet waits.",
     example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, HOST 2:0:0:0:0:fe);
 HostRoutes(ip, artery0);
@@ -32,7 +38,13 @@ ip[1] -> ToHost(artery0);",
     ports: "0/0",
     args: &[
         Arg::required("ROUTER", "element", "the IPRouter whose routes the host gets"),
-        Arg::required("DEVNAME", "interface", "the host's interface to the router"),
+        Arg::optional("DEVNAME", "interface", "", "the host's interface to the router"),
+        Arg::keyword(
+            "PORT",
+            "port, interface",
+            "",
+            "a port, and the host's interface that stands for it; any number of them",
+        ),
     ],
     handlers: &[
         Handler::read(
@@ -58,16 +70,26 @@ ip[1] -> ToHost(artery0);",
 struct Routes {
     follower: Arc<HostRouteFollower>,
     router: Arc<SharedRouter>,
+    devices: Devices,
 }
 
 impl Routes {
     fn new(args: &Args<'_>) -> Result<Routes, ArgError> {
         let router = shared::router(args)?;
-        let name: String = args.read("DEVNAME")?;
-        let device = args.names().device(&name).to_string();
-        let follower = HostRouteFollower::open(&args.resource::<HostRouteFollowers>(), &device)
+        let name: Option<String> = args.read("DEVNAME")?;
+        let ports = parse_port_names(args)?;
+        let (key, devices) = match name {
+            Some(name) if ports.is_empty() => {
+                let device = args.names().device(&name).to_string();
+                (device.clone(), Devices::One(device))
+            }
+            // No interface is called so.
+            None if !ports.is_empty() => (format!("ports of {}", router.name()), Devices::Ports(ports)),
+            _ => return Err(ArgError::wrong("write either DEVNAME or PORT, as in HostRoutes(ip, artery0)")),
+        };
+        let follower = HostRouteFollower::open(&args.resource::<HostRouteFollowers>(), &key)
             .map_err(|error| ArgError::wrong(format!("can't follow the host's interfaces: {error}")))?;
-        Ok(Routes { follower, router })
+        Ok(Routes { follower, router, devices })
     }
 }
 
@@ -77,7 +99,7 @@ impl Element for Routes {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.follower.follow(&self.router);
+        self.follower.follow(&self.router, &self.devices);
         cx.schedule();
         Ok(())
     }

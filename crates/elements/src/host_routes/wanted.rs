@@ -3,7 +3,7 @@ use crate::router::shared::SharedRouter;
 use artery_device::RouteByGateway;
 use artery_table::load::AnyPrefix;
 use artery_table::router::{Ip, Source, Tables};
-use artery_table::{Address as _, Group, Prefix};
+use artery_table::{Address as _, Group, PortId, Prefix};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,10 +16,27 @@ const SLICE: usize = 1024;
 const ANY_GATEWAY: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(169, 254, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1))];
 
+/// How the host reaches a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// By one interface, where the router answers for everybody.
+    Router,
+    /// By an interface for each port.
+    Ports,
+}
+
+/// Where the host's route of a prefix leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HostHop {
+    /// The port whose interface it leads by; none where one interface leads to the router.
+    pub(super) port: Option<PortId>,
+    pub(super) gateway: IpAddr,
+}
+
 /// What the host is to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
-    pub(super) routes: HashMap<(IpAddr, u8), IpAddr>,
+    pub(super) routes: HashMap<(IpAddr, u8), HostHop>,
     /// Whether there are too many prefixes, so that only the defaults are wanted.
     pub(super) has_defaults_only: bool,
     pub(super) link_local: Vec<Ipv6Addr>,
@@ -28,8 +45,8 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Reads it out of a router's tables, in slices: whoever needs the tables meanwhile waits for one of
     /// them.
-    pub(super) fn of(router: &SharedRouter) -> Wanted {
-        let mut found = Found::default();
+    pub(super) fn of(router: &SharedRouter, reach: Reach) -> Wanted {
+        let mut found = Found { reach, routes: HashMap::new(), hops: HashMap::new() };
         let is_whole =
             found.add_family(
                 router,
@@ -38,8 +55,9 @@ impl Wanted {
                 if let AnyPrefix::V6(prefix) = prefix { Some(prefix) } else { None }
             });
         let tables = router.tables();
-        let link_local = tables.port_views().iter().map(|port| Ipv6Addr::from_bits(port.link_local));
-        let mut link_local: Vec<Ipv6Addr> = link_local.collect();
+        let ports = if reach == Reach::Router { tables.port_views() } else { &[] };
+        let mut link_local: Vec<Ipv6Addr> =
+            ports.iter().map(|port| Ipv6Addr::from_bits(port.link_local)).collect();
         link_local.sort_unstable();
         link_local.dedup();
         if !is_whole {
@@ -50,17 +68,18 @@ impl Wanted {
         Wanted { routes: found.routes, has_defaults_only: !is_whole, link_local }
     }
 
-    /// All of the routes.
-    pub(super) fn routes(&self) -> impl Iterator<Item = RouteByGateway> + '_ {
-        self.routes.iter().map(|(to, gateway)| (*to, *gateway))
+    /// All of the routes by the interface of a port, or by that to the router.
+    pub(super) fn routes(&self, port: Option<PortId>) -> impl Iterator<Item = RouteByGateway> + '_ {
+        let by_port = self.routes.iter().filter(move |(_, hop)| hop.port == port);
+        by_port.map(|(to, hop)| (*to, hop.gateway))
     }
 }
 
-#[derive(Default)]
 struct Found {
-    routes: HashMap<(IpAddr, u8), IpAddr>,
+    reach: Reach,
+    routes: HashMap<(IpAddr, u8), HostHop>,
     /// Groups mean the same while there are routes that lead to them.
-    gateways: HashMap<Group, Option<IpAddr>>,
+    hops: HashMap<Group, Option<HostHop>>,
 }
 
 impl Found {
@@ -74,19 +93,18 @@ impl Found {
         let mut last: Option<Prefix<A>> = None;
         loop {
             let tables = router.tables();
-            self.gateways.clear();
+            self.hops.clear();
             let start = last.unwrap_or(Prefix::ALL);
             let mut seen = 0;
             for route in tables.routes_from(start, last.is_none()).take(SLICE) {
                 seen += 1;
                 last = of_family(route.prefix);
-                if !matches!(route.source, Source::Static | Source::Dynamic(_)) {
+                let to = ends(route.prefix);
+                if !self.is_for_host(route.source) || to.1 == 0 {
                     continue;
                 }
-                let gateway = self.gateway::<A>(&tables, route.group);
-                let to = ends(route.prefix);
-                if to.1 > 0 {
-                    self.routes.insert(to, gateway);
+                if let Some(hop) = self.hop::<A>(&tables, route.group) {
+                    self.routes.insert(to, hop);
                 }
                 if self.routes.len() > MOST_PREFIXES {
                     return false;
@@ -98,33 +116,52 @@ impl Found {
         }
     }
 
-    /// The gateway of a group: the first that is one of the family.
-    fn gateway<A: Ip>(&mut self, tables: &Tables, group: Group) -> IpAddr {
-        let is_ipv4 = A::BITS == 32;
-        let found = self.gateways.entry(group).or_insert_with(|| {
+    /// Whether the host is to know a route of this source. Those of daemons are in its table already
+    /// where they run on interfaces of ports.
+    fn is_for_host(&self, source: Source) -> bool {
+        match source {
+            Source::Static => true,
+            Source::Dynamic(_) => self.reach == Reach::Router,
+            _ => false,
+        }
+    }
+
+    /// Where the host's route leads for a group: to the first gateway that is one of the family. Without
+    /// one it leads to the router, if that has an interface for all ports.
+    fn hop<A: Ip>(&mut self, tables: &Tables, group: Group) -> Option<HostHop> {
+        let (is_ipv4, reach) = (A::BITS == 32, self.reach);
+        let found = self.hops.entry(group).or_insert_with(|| {
             let members = tables.group(group)?.members;
             let gateways = members.into_iter().filter_map(|member| member.hop.gateway());
-            gateways.map(|(_, gateway)| gateway).find(|gateway| gateway.is_ipv4() == is_ipv4)
+            let (port, gateway) = gateways.into_iter().find(|(_, gateway)| gateway.is_ipv4() == is_ipv4)?;
+            Some(HostHop { port: (reach == Reach::Ports).then_some(port), gateway })
         });
-        found.unwrap_or(ANY_GATEWAY[usize::from(!is_ipv4)])
+        found.or_else(|| self.any_hop(is_ipv4))
+    }
+
+    fn any_hop(&self, is_ipv4: bool) -> Option<HostHop> {
+        let hop = HostHop { port: None, gateway: ANY_GATEWAY[usize::from(!is_ipv4)] };
+        (self.reach == Reach::Router).then_some(hop)
     }
 
     /// Adds the default route of a family in which the router has an address or a route.
     fn add_default<A: Ip>(&mut self, tables: &Tables) {
-        self.gateways.clear();
-        let own = tables.get(A::any(Prefix::ALL)).filter(|route| route.source != Source::BuiltIn);
+        self.hops.clear();
+        let own = tables.get(A::any(Prefix::ALL)).filter(|route| self.is_for_host(route.source));
         let is_ipv4 = A::BITS == 32;
         let has_address = tables.port_views().iter().any(|port| match is_ipv4 {
             true => !port.v4.is_empty(),
             false => !port.v6.is_empty(),
         });
         let has_route = self.routes.keys().any(|(to, _)| to.is_ipv4() == is_ipv4);
-        let gateway = match own {
-            Some(own) => self.gateway::<A>(tables, own.group),
-            None if has_address || has_route => ANY_GATEWAY[usize::from(!is_ipv4)],
-            None => return,
+        let hop = match own {
+            Some(own) => self.hop::<A>(tables, own.group),
+            None if has_address || has_route => self.any_hop(is_ipv4),
+            None => None,
         };
-        self.routes.insert(ends(A::any(Prefix::ALL)), gateway);
+        if let Some(hop) = hop {
+            self.routes.insert(ends(A::any(Prefix::ALL)), hop);
+        }
     }
 }
 

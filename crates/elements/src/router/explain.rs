@@ -43,7 +43,7 @@ pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Res
         Described::Flow(flow) => flow.frame(station, SENDER)?,
         Described::Frame(bytes) => bytes,
     };
-    let has_host = r.slow.host(&r.router, cx.outputs()).is_some();
+    let has_host = r.slow.settings.has_host_ports || r.slow.host(&r.router, cx.outputs()).is_some();
     let own = Own { is_usable: &|port, address| r.slow.is_usable(port, address), has_host };
     let came = Came { from, to: Station::Ours, towards };
     let about = About { frame: &frame, came, view, own };

@@ -70,6 +70,14 @@ Echo requests to the router are answered, also in fragments. All else that is fo
 the host, whose frames come by the last input: what it asks for by ARP or Neighbor Discovery has the station of the first
 port, and its packets keep their time to live. Without HOST they end as `local`.
 
+With HOST_PORTS each port has an interface of its own on the host, as FromHost with HOST_PORT makes it.
+The outputs behind the host's lead there, that of port 0 first, and the inputs behind the one for the
+router's own elements come from there. The host gets frames as they came: what is for the router's
+addresses or to groups and all of the link, answers of ARP and Neighbor Discovery, advertisements of
+routers, and frames of other protocols to groups and the port. IPRouter alone answers for its addresses.
+What the host sends leaves by the port as it is, unless it is sent from an address that the router may
+not use yet.
+
 What the router says itself is limited by ICMP_RATE, ICMP_EACH and MESSAGE_RATE, which workers share evenly.
 
 A router that takes the place of another takes over the neighbors that were learnt, the packets that wait for others,
@@ -91,6 +99,7 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
         Arg::keyword("TABLE", "file, gateways", "", "a file of routes; any number of them"),
         Arg::keyword("NEIGHBORS", "own or told", "own", "whether neighbors are found on the links, or told of by handlers alone: then nobody is asked, and 169.254.0.0/16 is forwarded as any other prefix"),
         Arg::keyword("HOST", "Ethernet address", "", "the host's station, for packets to the router that it does not answer itself"),
+        Arg::keyword("HOST_PORTS", "bool", "false", "whether each port has an interface of its own on the host"),
         Arg::keyword("ACD", "bool", "false", "whether IPv4 addresses are used only when nobody else has them (RFC 5227)"),
         Arg::keyword("DAD", "bool", "true", "whether IPv6 addresses are used only when nobody else has them (RFC 4862)"),
         Arg::keyword("HOLD", "packets", "16", "most packets that wait for one neighbor, on each worker"),
@@ -132,14 +141,16 @@ impl IpRouter {
                 router
             }
         };
+        let slow = slow(args)?;
         let ports = router.ports();
-        if args.inputs() > ports + 2 || args.outputs() > ports + 1 {
+        let host_ports = if slow.settings.has_host_ports { ports } else { 0 };
+        if args.inputs() > ports + 2 + host_ports || args.outputs() > ports + 1 + host_ports {
             let why = format!(
-                "{ports} ports have as many inputs and outputs, the host one of each, and the router's own elements an input"
+                "{ports} ports have as many inputs and outputs, the host one of each, the router's own elements an \
+                 input, and {host_ports} host ports as many inputs and outputs"
             );
             return Err(ArgError::wrong(why));
         }
-        let slow = slow(args)?;
         let (is_first, devices) = (args.copy().0 == 0, args.resource::<Ports>());
         Ok(IpRouter { router, names, slow, is_first, news: None, devices })
     }
@@ -232,6 +243,7 @@ fn slow(args: &mut Args<'_>) -> Result<Slow, ArgError> {
     let each = args.read("ICMP_EACH")?;
     let settings = Settings {
         host: args.read("HOST")?,
+        has_host_ports: args.read("HOST_PORTS")?,
         hold: args.read("HOLD")?,
         icmp: rate(args.read("ICMP_RATE")?, 100),
         icmp_each: rate(each, each),
@@ -261,8 +273,15 @@ impl Element for IpRouter {
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let ports = self.router.ports();
-        if input > ports {
+        if input == ports + 1 {
             return self.work(cx, |slow, job| slow.take_own(batch, job));
+        }
+        if input > ports {
+            let port = PortId((input - ports - 2) as u16);
+            return self.work(cx, |slow, job| {
+                slow.poll(job);
+                batch.drain().for_each(|packet| slow.send_from_host_port(packet, port, job));
+            });
         }
         let from = if input < ports { Origin::Port(PortId(input as u16)) } else { Origin::Host };
         self.work(cx, |slow, job| {

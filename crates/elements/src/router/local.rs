@@ -158,8 +158,16 @@ impl Slow {
         self.settings.host.filter(|_| router.ports() < outputs)
     }
 
+    /// Whether what is for the router, and is not answered by it, has somewhere to go.
+    pub(super) fn has_host(&self, job: &Job<'_, '_>) -> bool {
+        self.settings.has_host_ports || self.host(job.router, job.cx.outputs()).is_some()
+    }
+
     /// Hands a packet to the host, or ends it if there is none.
-    pub(super) fn hand_to_host(&mut self, mut packet: Packet, job: &mut Job<'_, '_>) {
+    pub(super) fn hand_to_host(&mut self, mut packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+        if let (true, Some(port)) = (self.settings.has_host_ports, came.from.port()) {
+            return self.hand_to_host_port(packet, port, job);
+        }
         let Some(host) = self.host(job.router, job.cx.outputs()) else {
             return job.cx.discard(packet, DropReason::Local);
         };

@@ -43,6 +43,7 @@ impl Slow {
             Message::Arp => self.take_arp(bytes, id, port, job),
             Message::Nd => self.take_nd(packet.data(), id, port, job),
         };
+        let is_heeded = is_heeded | self.copy_to_host_port(&packet, id, message, job);
         // What it said may be what packets wait for.
         self.look(job);
         job.cx.discard(packet, if is_heeded { DropReason::Consumed } else { DropReason::NotForUs });

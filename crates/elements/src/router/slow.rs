@@ -35,6 +35,8 @@ pub(super) const LINK: usize = 14;
 pub(super) struct Settings {
     /// The host's station, if there is a host.
     pub(super) host: Option<EtherAddr>,
+    /// Whether each port has an interface of its own on the host.
+    pub(super) has_host_ports: bool,
     /// Most packets that wait for one neighbor, on each worker.
     pub(super) hold: usize,
     /// Errors, redirects and answers in all, and to one destination.
@@ -170,13 +172,14 @@ impl Slow {
             (Ok(EtherType::ARP), _) => self.host_asks(packet, job),
             (Ok(EtherType::IPV6), Origin::Host) => self.take_from_host(packet, came, job),
             (Ok(EtherType::IPV4 | EtherType::IPV6), _) => self.deal(packet, came, job),
+            (Ok(_), _) if self.is_for_host_port(came) => self.hand_to_host(packet, came, job),
             _ => job.cx.discard(packet, DropReason::UnknownEtherType),
         }
     }
 
     /// Judges a frame with an IP packet.
     fn judge(&mut self, packet: &Packet, came: Came, job: &Job<'_, '_>) -> Verdict {
-        let has_host = self.host(job.router, job.cx.outputs()).is_some();
+        let has_host = self.has_host(job);
         let Slow { flows, together, .. } = self;
         let frame = packet.data();
         let longest = if packet.is_unfinished() { packet.segment_len(LINK) } else { usize::MAX };
@@ -195,7 +198,7 @@ impl Slow {
             Verdict::Hold(leave) => self.hold(packet, &leave, came, job),
             Verdict::Answer => self.answer(packet, came, job),
             Verdict::Reassemble => self.reassemble(packet, came, job),
-            Verdict::Host => self.hand_to_host(packet, job),
+            Verdict::Host => self.hand_to_host(packet, came, job),
             Verdict::Neighbor(message) => match came.from {
                 Origin::Port(port) => self.take_message(packet, port, message, job),
                 _ => self.host_asks(packet, job),
@@ -261,7 +264,7 @@ impl Slow {
     pub(super) fn send_own(&mut self, packet: Packet, about: Came, job: &mut Job<'_, '_>) {
         let to = packet.data().get(LINK..).and_then(icmp::ends).map(|(_, to)| to);
         match (about.from, to) {
-            (Origin::Host, _) => self.hand_to_host(packet, job),
+            (Origin::Host, _) => self.hand_to_host(packet, about, job),
             (Origin::Port(port), Some(IpAddr::V6(to))) if to.is_unicast_link_local() => {
                 self.send_on_link(packet, port, to.into(), job);
             }

@@ -6,6 +6,8 @@ mod firewall;
 mod fpm;
 mod fpm_frr;
 mod gateways;
+mod host_port_daemons;
+mod host_ports;
 mod host_routes;
 mod interfaces;
 mod log;
