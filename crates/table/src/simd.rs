@@ -1,10 +1,9 @@
 //! Vector code of the compiled FIBs: gathers on the word arrays. Its oracle is the plain path of each FIB.
 //!
-//! A gather is many ordinary loads, and a writer may store into the same words meanwhile. Each lane is one aligned
-//! load of at most 8 bytes, which the processor does whole, so a lane has the old word or the new one, as an
-//! atomic load would. To the compiler an intrinsic is opaque machine code that reads memory: it neither invents
-//! nor repeats the load, and the words are atomics, whose memory the compiler already takes to be changing.
-//! x86 keeps loads in order, so that a word that is followed shows what was stored before it.
+//! A writer may store into the same words meanwhile, so all vector loads of them are in `load.rs`, which says
+//! what they promise.
+#[cfg(target_arch = "x86_64")]
+mod load;
 pub(crate) mod mac;
 pub(crate) mod v4;
 pub(crate) mod v6;

@@ -119,9 +119,10 @@ mod plain {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Hit, Line, Lines, SHIFT};
+    use crate::simd::load::peek_four;
     use std::arch::x86_64::{
-        _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpeq_epi64_mask, _mm256_loadu_si256,
-        _mm256_movemask_pd, _mm256_set1_epi64x, _mm256_srli_epi64,
+        _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpeq_epi64_mask, _mm256_movemask_pd,
+        _mm256_set1_epi64x, _mm256_srli_epi64,
     };
 
     const COUNT: i32 = SHIFT as i32;
@@ -133,9 +134,8 @@ mod x86 {
         told: impl FnMut(usize, [u64; 2], Option<[Hit; 2]>),
     ) {
         lines.find(pairs, told, |line: &Line, wanted| {
-            // SAFETY: the first 32 of 64 bytes; what a writer changes meanwhile changes word by word.
-            let words = unsafe { _mm256_loadu_si256(line.words.as_ptr().cast()) };
-            let tags = _mm256_srli_epi64::<COUNT>(words);
+            // A hint, as the module says: look() loads the word anew.
+            let tags = _mm256_srli_epi64::<COUNT>(peek_four(&line.words));
             let alike = _mm256_cmpeq_epi64(tags, _mm256_set1_epi64x(wanted as i64));
             _mm256_movemask_pd(_mm256_castsi256_pd(alike)) as u32
         });
@@ -148,10 +148,9 @@ mod x86 {
         told: impl FnMut(usize, [u64; 2], Option<[Hit; 2]>),
     ) {
         lines.find(pairs, told, |line: &Line, wanted| {
-            // SAFETY: as above.
-            let words = unsafe { _mm256_loadu_si256(line.words.as_ptr().cast()) };
-            let wanted = _mm256_set1_epi64x(wanted as i64);
-            _mm256_cmpeq_epi64_mask(_mm256_srli_epi64::<COUNT>(words), wanted).into()
+            // A hint, as above.
+            let tags = _mm256_srli_epi64::<COUNT>(peek_four(&line.words));
+            _mm256_cmpeq_epi64_mask(tags, _mm256_set1_epi64x(wanted as i64)).into()
         });
     }
 }

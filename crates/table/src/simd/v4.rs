@@ -194,6 +194,7 @@ fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Addresses, BATCH, Narrow, Small, Wide, plain, prefetch};
+    use crate::simd::load::{gather_256, gather_512};
     use std::arch::x86_64::*;
 
     /// Plain code, with an instruction that counts bits.
@@ -238,22 +239,23 @@ mod x86 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn narrow_512(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.cells, 8, addresses);
+        let Narrow { cells, palette, default } = *fib;
+        prefetch(cells, 8, addresses);
         let byte = _mm512_set1_epi32(255);
-        let default = _mm512_set1_epi32(fib.default as i32);
+        let default = _mm512_set1_epi32(default as i32);
         let mut escaped = 0;
         for part in 0..BATCH / 16 {
             let lanes = load_512(addresses, part);
             // SAFETY: an address shifted by 10 is below 2^22, and the array has 2^22 times four bytes.
             let fours = unsafe {
-                _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<10>(lanes), fib.cells.as_ptr().cast())
+                gather_512(cells, _mm512_srli_epi32::<10>(lanes), u16::MAX, _mm512_setzero_si512())
             };
             let which = _mm512_and_si512(_mm512_srli_epi32::<5>(lanes), _mm512_set1_epi32(24));
             let codes = _mm512_and_si512(_mm512_srlv_epi32(fours, which), byte);
-            let groups = match fib.palette {
+            let groups = match palette {
                 None => codes,
                 // SAFETY: a code is below 256, the length of the palette.
-                Some(palette) => unsafe { _mm512_i32gather_epi32::<4>(codes, palette.as_ptr().cast()) },
+                Some(palette) => unsafe { gather_512(palette, codes, u16::MAX, _mm512_setzero_si512()) },
             };
             let uncoded = _mm512_testn_epi32_mask(codes, codes);
             store_512(out, part, _mm512_mask_mov_epi32(groups, uncoded, default));
@@ -264,15 +266,15 @@ mod x86 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn wide_512(fib: &Wide, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.cells, 8, addresses);
-        let default = _mm512_set1_epi32(fib.default as i32);
+        let Wide { cells, default } = *fib;
+        prefetch(cells, 8, addresses);
+        let default = _mm512_set1_epi32(default as i32);
         let mut escaped = 0;
         for part in 0..BATCH / 16 {
             let lanes = load_512(addresses, part);
             // SAFETY: an address shifted by 9 is below 2^23, and the array has 2^23 times four bytes.
-            let twos = unsafe {
-                _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<9>(lanes), fib.cells.as_ptr().cast())
-            };
+            let twos =
+                unsafe { gather_512(cells, _mm512_srli_epi32::<9>(lanes), u16::MAX, _mm512_setzero_si512()) };
             let which = _mm512_and_si512(_mm512_srli_epi32::<4>(lanes), _mm512_set1_epi32(16));
             let codes = _mm512_and_si512(_mm512_srlv_epi32(twos, which), _mm512_set1_epi32(0xffff));
             let uncoded = _mm512_testn_epi32_mask(codes, codes);
@@ -320,22 +322,22 @@ mod x86 {
 
     #[target_feature(enable = "avx2")]
     pub(super) fn narrow_256(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.cells, 8, addresses);
-        let byte = _mm256_set1_epi32(255);
-        let default = _mm256_set1_epi32(fib.default as i32);
+        let Narrow { cells, palette, default } = *fib;
+        prefetch(cells, 8, addresses);
+        let (byte, all) = (_mm256_set1_epi32(255), _mm256_set1_epi32(-1));
+        let default = _mm256_set1_epi32(default as i32);
         let mut escaped = 0;
         for part in 0..BATCH / 8 {
             let lanes = load_256(addresses, part);
             // SAFETY: an address shifted by 10 is below 2^22, and the array has 2^22 times four bytes.
-            let fours = unsafe {
-                _mm256_i32gather_epi32::<4>(fib.cells.as_ptr().cast(), _mm256_srli_epi32::<10>(lanes))
-            };
+            let fours =
+                unsafe { gather_256(cells, _mm256_srli_epi32::<10>(lanes), all, _mm256_setzero_si256()) };
             let which = _mm256_and_si256(_mm256_srli_epi32::<5>(lanes), _mm256_set1_epi32(24));
             let codes = _mm256_and_si256(_mm256_srlv_epi32(fours, which), byte);
-            let groups = match fib.palette {
+            let groups = match palette {
                 None => codes,
                 // SAFETY: a code is below 256, the length of the palette.
-                Some(palette) => unsafe { _mm256_i32gather_epi32::<4>(palette.as_ptr().cast(), codes) },
+                Some(palette) => unsafe { gather_256(palette, codes, all, _mm256_setzero_si256()) },
             };
             let uncoded = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
             store_256(out, part, _mm256_blendv_epi8(groups, default, uncoded));
@@ -346,16 +348,16 @@ mod x86 {
 
     #[target_feature(enable = "avx2")]
     pub(super) fn wide_256(fib: &Wide, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.cells, 8, addresses);
-        let most = _mm256_set1_epi32(0xffff);
-        let default = _mm256_set1_epi32(fib.default as i32);
+        let Wide { cells, default } = *fib;
+        prefetch(cells, 8, addresses);
+        let (most, all) = (_mm256_set1_epi32(0xffff), _mm256_set1_epi32(-1));
+        let default = _mm256_set1_epi32(default as i32);
         let mut escaped = 0;
         for part in 0..BATCH / 8 {
             let lanes = load_256(addresses, part);
             // SAFETY: an address shifted by 9 is below 2^23, and the array has 2^23 times four bytes.
-            let twos = unsafe {
-                _mm256_i32gather_epi32::<4>(fib.cells.as_ptr().cast(), _mm256_srli_epi32::<9>(lanes))
-            };
+            let twos =
+                unsafe { gather_256(cells, _mm256_srli_epi32::<9>(lanes), all, _mm256_setzero_si256()) };
             let which = _mm256_and_si256(_mm256_srli_epi32::<4>(lanes), _mm256_set1_epi32(16));
             let codes = _mm256_and_si256(_mm256_srlv_epi32(twos, which), most);
             let uncoded = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());

@@ -100,6 +100,7 @@ fn gather(_: Simd, _: &[AtomicU32], _: DefaultWord, _: &[u128; BLOCK], _: &mut [
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use super::*;
+    use crate::simd::load::{gather_512, half_word, halves_below_512};
     use std::arch::x86_64::*;
     use std::hint::black_box;
 
@@ -174,9 +175,8 @@ mod avx512 {
         lanes.rest = _mm512_mask_sllv_epi32(rest, is_array, rest, width);
         let limit = last_index(words);
         let index = _mm512_min_epu32(index, limit);
-        // SAFETY: each index is below the number of words. The loads: see the module above.
-        lanes.word =
-            unsafe { _mm512_mask_i32gather_epi32::<4>(word, is_array, index, words.as_ptr().cast()) };
+        // SAFETY: each index is below the number of words.
+        lanes.word = unsafe { gather_512(words, index, is_array, word) };
     }
 
     /// Writes the groups, those from lists too, and returns which lanes are left for the plain path.
@@ -219,14 +219,13 @@ mod avx512 {
         let (line, shift, limits) = black_box((&line.0, &shift.0, &limits.0));
         let (key, values) = black_box((&key.0, &values.0));
         for i in 0..LANES {
-            // SAFETY: `start` leaves room for a whole line before the end of the words.
-            let keys = unsafe { _mm512_loadu_si512(words.as_ptr().add(line[i] as usize).cast()) };
-            let is_before = _mm512_cmplt_epu16_mask(keys, _mm512_set1_epi16(key[i] as i16));
+            // SAFETY: `start` leaves room for a whole line before the end of the words. What readers can
+            // reach of a list is not stored to, and what a lane without a list gets is of no use.
+            let is_before = unsafe { halves_below_512(words, line[i], key[i] as u16) };
             let entry = (is_before >> (shift[i] & 31) & limits[i]).count_ones();
             let at = values[i] + entry;
-            // SAFETY: the minimum above leaves room for 64 half words, and an entry is at most 32. What readers can
-            // reach of a list is not written to, so that reading half a word is no race.
-            groups[i] = unsafe { words.as_ptr().cast::<u16>().add(at as usize).read() }.into();
+            // SAFETY: the minimum above leaves room for 64 half words, and an entry is at most 32.
+            groups[i] = unsafe { half_word(words, at) };
         }
     }
 
@@ -246,8 +245,8 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
     fn gather(words: &[AtomicU32], index: __m512i) -> __m512i {
         let index = _mm512_min_epu32(index, last_index(words));
-        // SAFETY: each index is below the number of words. The loads: see the module above.
-        unsafe { _mm512_i32gather_epi32::<4>(index, words.as_ptr().cast()) }
+        // SAFETY: each index is below the number of words.
+        unsafe { gather_512(words, index, u16::MAX, _mm512_setzero_si512()) }
     }
 
     #[inline]
@@ -299,6 +298,7 @@ mod avx512 {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::*;
+    use crate::simd::load::{gather_256, half_word, halves_from_256};
     use std::arch::x86_64::*;
     use std::hint::black_box;
 
@@ -409,30 +409,25 @@ mod avx2 {
         let (line, shift, limits) = black_box((&line.0, &shift.0, &limits.0));
         let (key, values) = black_box((&key.0, &values.0));
         for i in 0..LANES {
-            // SAFETY: `start` leaves room for a whole line before the end of the words.
-            let is_before = unsafe { keys_before(words.as_ptr().add(line[i] as usize), key[i] as u16) };
+            // SAFETY: `start` leaves room for a whole line before the end of the words. What readers can
+            // reach of a list is not stored to, and what a lane without a list gets is of no use.
+            let is_before = unsafe { keys_before(words, line[i], key[i] as u16) };
             let entry = (is_before >> (shift[i] & 31) & limits[i]).count_ones();
             let at = values[i] + entry;
-            // SAFETY: the minimum above leaves room for 64 half words, and an entry is at most 32. What readers can
-            // reach of a list is not written to, so that reading half a word is no race.
-            groups[i] = unsafe { words.as_ptr().cast::<u16>().add(at as usize).read() }.into();
+            // SAFETY: the minimum above leaves room for 64 half words, and an entry is at most 32.
+            groups[i] = unsafe { half_word(words, at) };
         }
     }
 
     /// Which half words of a line are below a key.
     ///
     /// # Safety
-    /// A line must follow `line`.
+    /// A line must begin at the word `line`.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    unsafe fn keys_before(line: *const AtomicU32, key: u16) -> u32 {
-        let line = line.cast::<__m256i>();
+    unsafe fn keys_before(words: &[AtomicU32], line: u32, key: u16) -> u32 {
         // SAFETY: the caller sees to it.
-        let (low, high) = unsafe { (_mm256_loadu_si256(line), _mm256_loadu_si256(line.add(1))) };
-        let key = _mm256_set1_epi16(key as i16);
-        // Not below: the larger of the two is the list's.
-        let low = _mm256_cmpeq_epi16(_mm256_max_epu16(low, key), low);
-        let high = _mm256_cmpeq_epi16(_mm256_max_epu16(high, key), high);
+        let [low, high] = unsafe { halves_from_256(words, line, key) };
         // Packing works on halves of a register: this puts the quarters back in order.
         let all = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(low, high));
         !_mm256_movemask_epi8(all) as u32
@@ -454,8 +449,8 @@ mod avx2 {
     #[target_feature(enable = "avx2,popcnt")]
     fn gather(words: &[AtomicU32], index: __m256i, mask: __m256i) -> __m256i {
         let index = _mm256_min_epu32(index, _mm256_set1_epi32((words.len() - 1) as i32));
-        // SAFETY: each index is below the number of words. The loads: see the module above.
-        unsafe { _mm256_mask_i32gather_epi32::<4>(mask, words.as_ptr().cast(), index, mask) }
+        // SAFETY: each index is below the number of words.
+        unsafe { gather_256(words, index, mask, mask) }
     }
 
     #[inline]
