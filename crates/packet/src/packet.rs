@@ -5,8 +5,11 @@
 //! timestamp, and is cleared when first written, so that a packet which needs neither never touches it.
 //! Descriptors lie side by side, away from the frames: metadata inside power-of-two frames puts a whole batch
 //! into the same few cache sets.
+#[forbid(unsafe_code)]
 mod mark;
+#[forbid(unsafe_code)]
 mod metadata;
+#[forbid(unsafe_code)]
 mod unfinished;
 
 pub use mark::Mark;
@@ -34,7 +37,7 @@ const UNSET: u16 = u16::MAX;
 #[repr(C, align(64))]
 pub(crate) struct Descriptor {
     pub(crate) frame: NonNull<u8>,
-    pub(crate) shelf: NonNull<Shelf>,
+    pub(crate) shelf: &'static Shelf,
     start: u32,
     len: u32,
     /// Bytes of the frame.
@@ -58,7 +61,7 @@ const _: () = assert!(size_of::<Descriptor>() == 128);
 const _: () = assert!(std::mem::offset_of!(Descriptor, annotations) + HOT_ANNOTATIONS == 64);
 
 impl Descriptor {
-    pub(crate) fn new(frame: NonNull<u8>, shelf: NonNull<Shelf>, size: u32, origin: u16) -> Descriptor {
+    pub(crate) fn new(frame: NonNull<u8>, shelf: &'static Shelf, size: u32, origin: u16) -> Descriptor {
         Descriptor {
             frame,
             shelf,
@@ -133,7 +136,7 @@ impl Packet {
         std::mem::ManuallyDrop::new(self).descriptor
     }
     #[inline]
-    pub(crate) fn shelf(&self) -> NonNull<Shelf> {
+    pub(crate) fn shelf(&self) -> &'static Shelf {
         self.meta().shelf
     }
     #[inline]

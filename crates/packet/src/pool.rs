@@ -9,6 +9,7 @@ use crate::{BATCH, Batch};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -55,10 +56,12 @@ impl Pool {
     /// Makes a pool of `frames` frames of [`FRAME`] bytes and `big` of [`BIG_FRAME`]. It is never freed.
     /// Memory is taken from the system when a frame is first used.
     pub fn new(frames: usize, big: usize) -> Result<&'static Pool, PoolError> {
-        let pool = Box::leak(Box::new(Pool { small: Shelf::empty(frames)?, big: Shelf::empty(big)? }));
-        let pool_ptr = NonNull::from(&*pool);
-        pool.small.fill(pool_ptr, FRAME)?;
-        pool.big.fill(pool_ptr, BIG_FRAME)?;
+        let (small, big) = (Shelf::new(frames, FRAME)?, Shelf::new(big, BIG_FRAME)?);
+        // From here on it is only shared: descriptors keep references to their shelf, which a `&mut` would
+        // end.
+        let pool: &'static Pool = Box::leak(Box::new(Pool { small, big }));
+        pool.small.fill(pool);
+        pool.big.fill(pool);
         Ok(pool)
     }
     /// An empty packet in a common frame; `None` when all are in use.
@@ -102,14 +105,14 @@ impl Pool {
     /// Which of the common frames a packet is in; `None` for a big frame or one of another pool.
     #[inline]
     pub fn frame_of(&self, packet: &Packet) -> Option<u32> {
-        (packet.shelf() == NonNull::from(&self.small)).then(|| self.small.index(packet.descriptor()))
+        std::ptr::eq(packet.shelf(), &self.small).then(|| self.small.index(packet.descriptor()))
     }
 }
 
 /// One class of frames.
 pub(crate) struct Shelf {
-    /// The pool this shelf belongs to.
-    pool: Option<NonNull<Pool>>,
+    /// The pool this shelf belongs to, once it has its place.
+    pool: OnceLock<&'static Pool>,
     /// The first frame; the others follow in the order of their descriptors.
     frames: NonNull<u8>,
     descriptors: NonNull<Descriptor>,
@@ -117,6 +120,8 @@ pub(crate) struct Shelf {
     /// the descriptors, because a slow thread may still read it when the chunk has been taken.
     below: Box<[AtomicU32]>,
     count: u32,
+    /// Bytes of a frame.
+    size: usize,
     /// Most descriptors that one thread keeps to itself.
     cache: usize,
     /// Which of a thread's caches serves this class.
@@ -134,44 +139,48 @@ unsafe impl Sync for Shelf {}
 const NONE: u32 = 0;
 
 impl Shelf {
-    fn empty(count: usize) -> Result<Shelf, PoolError> {
+    /// Takes memory for the frames and descriptors, which [`Shelf::fill`] makes good.
+    fn new(count: usize, size: usize) -> Result<Shelf, PoolError> {
         let count =
             u32::try_from(count).ok().filter(|n| (1..=1 << 24).contains(n)).ok_or(PoolError::BadSize)?;
+        let frames = zeroed(count as usize * size, 4096)?;
+        let descriptors = zeroed(count as usize * size_of::<Descriptor>(), align_of::<Descriptor>())?.cast();
         Ok(Shelf {
-            pool: None,
-            frames: NonNull::dangling(),
-            descriptors: NonNull::dangling(),
+            pool: OnceLock::new(),
+            frames,
+            descriptors,
             below: (0..count).map(|_| AtomicU32::new(NONE)).collect(),
             count,
+            size,
             cache: (count as usize / 8).clamp(1, CACHE),
-            class: 0,
+            class: usize::from(size != FRAME),
             top: AtomicU64::new(0),
         })
     }
 
-    /// Takes memory for the frames and descriptors and puts all on the stack.
-    fn fill(&mut self, pool: NonNull<Pool>, size: usize) -> Result<(), PoolError> {
+    /// Writes the descriptors and puts all on the stack; `pool` is the one that this shelf is in.
+    fn fill(&'static self, pool: &'static Pool) {
+        self.pool.set(pool).ok().expect("only Pool::new() calls this, once for each shelf");
         let count = self.count as usize;
-        let frames = zeroed(count * size, 4096)?;
-        self.frames = frames;
-        self.descriptors = zeroed(count * size_of::<Descriptor>(), align_of::<Descriptor>())?.cast();
-        self.pool = Some(pool);
-        self.class = usize::from(size != FRAME);
-        let shelf = NonNull::from(&*self);
-        let chunk = CHUNK.min(self.cache);
         for index in 0..count {
             let origin = HEADROOM + 64 * ((index / (4096 / FRAME)) % COLOURS);
-            // SAFETY: the frame is inside the region, the descriptor inside the array; both were just made.
+            // SAFETY: the frame is inside the region, the descriptor inside the array; nobody has either yet,
+            // since the stack is empty.
             unsafe {
-                let frame = frames.add(index * size);
-                self.descriptors.add(index).write(Descriptor::new(frame, shelf, size as u32, origin as u16));
+                let frame = self.frames.add(index * self.size);
+                self.descriptors.add(index).write(Descriptor::new(
+                    frame,
+                    self,
+                    self.size as u32,
+                    origin as u16,
+                ));
             }
         }
+        let chunk = CHUNK.min(self.cache);
         for first in (0..count).step_by(chunk).rev() {
             let chunk = (first..count.min(first + chunk)).map(|index| self.descriptor(index));
             self.put_chunk(chunk);
         }
-        Ok(())
     }
 
     fn descriptor(&self, index: usize) -> NonNull<Descriptor> {
@@ -331,8 +340,8 @@ fn with_cache<R>(shelf: &'static Shelf, f: impl FnOnce(&mut Vec<NonNull<Descript
 /// Gives a descriptor and its frame back. The caller gives up its ownership.
 #[inline]
 pub(crate) fn free(descriptor: NonNull<Descriptor>) {
-    // SAFETY: shelves live as long as the process.
-    let shelf: &'static Shelf = unsafe { descriptor.as_ref().shelf.as_ref() };
+    // SAFETY: the caller owns the descriptor, which lives as long as the process.
+    let shelf = unsafe { descriptor.as_ref() }.shelf;
     // A thread that is ending has no cache any more.
     if CACHES.try_with(|_| ()).is_err() {
         return shelf.put_chunk(std::iter::once(descriptor));
@@ -344,21 +353,16 @@ pub(crate) fn free(descriptor: NonNull<Descriptor>) {
 #[inline]
 pub(crate) fn free_all(packets: &mut Vec<Packet>) {
     let Some(first) = packets.first() else { return };
-    let shelf: NonNull<Shelf> = first.shelf();
-    if packets.iter().any(|p| p.shelf() != shelf) || CACHES.try_with(|_| ()).is_err() {
+    let shelf = first.shelf();
+    if packets.iter().any(|p| !std::ptr::eq(p.shelf(), shelf)) || CACHES.try_with(|_| ()).is_err() {
         return packets.clear();
     }
-    // SAFETY: shelves live as long as the process.
-    let shelf: &'static Shelf = unsafe { shelf.as_ref() };
     with_cache(shelf, |cache| cache.extend(packets.drain(..).map(Packet::into_descriptor)));
 }
 
 /// The pool that a packet came from.
 pub(crate) fn of(descriptor: &Descriptor) -> &'static Pool {
-    // SAFETY: shelves and pools live as long as the process.
-    let pool = unsafe { descriptor.shelf.as_ref() }.pool.expect("fill() sets it before the first descriptor");
-    // SAFETY: as above.
-    unsafe { pool.as_ref() }
+    descriptor.shelf.pool.get().expect("fill() sets it before the first descriptor")
 }
 
 #[cfg(test)]
