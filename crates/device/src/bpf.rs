@@ -8,16 +8,27 @@
 //! others in `query.rs`, questions about what the kernel offers in `features.rs`, the programs that hide frames from the host
 //! in `hide.rs`, programs at the kernel's tracepoints in `tracepoint.rs`, and where the kernel's structures have their members
 //! in `btf.rs`.
+#[forbid(unsafe_code)]
 mod assembler;
+#[allow(unsafe_code)]
 mod attach;
+#[forbid(unsafe_code)]
 mod btf;
+#[forbid(unsafe_code)]
 mod features;
+#[forbid(unsafe_code)]
 mod filter;
+#[forbid(unsafe_code)]
 mod hide;
+#[forbid(unsafe_code)]
 mod lease;
+#[allow(unsafe_code)]
 mod maps;
+#[allow(unsafe_code)]
 mod query;
+#[allow(unsafe_code)]
 mod run;
+#[allow(unsafe_code)]
 mod tracepoint;
 
 pub use assembler::{Assembler, Label, NotAssembled, Operand, Operation, Register, Size, Test};
@@ -27,8 +38,8 @@ pub use features::{counts_locked_memory, shares_arrays, takes_programs};
 pub use filter::{FILTER_NAME, living_filter_owners, remove_dead_filters};
 pub(crate) use hide::Hidden;
 pub use lease::Lease;
+pub(crate) use maps::SocketMap;
 pub use maps::{Array, DeviceMap, Words};
-pub(crate) use maps::{new_socket_map, put_socket, remove_socket};
 pub use query::{Programs, Side, has_tcx, is_of_artery, tcx_programs};
 #[cfg(test)]
 pub(crate) use run::send_live;
@@ -36,7 +47,7 @@ pub use run::{Outcome, run, run_live};
 pub use tracepoint::Tracepoint;
 
 use crate::{DeviceError, Interface, sys};
-use rustix::fd::OwnedFd;
+use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
 use std::time::{Duration, Instant};
@@ -234,9 +245,10 @@ fn load_with_log(kind: Kind, instructions: &[Instruction], log: &mut [u8]) -> io
         name: *NAME,
         rest: [0; 9],
     };
-    // SAFETY: the argument is as long as said; its pointers lead to as many instructions as it says and a C string,
-    // which the kernel only reads, and to room for as much of its log as it says.
-    sys::descriptor(unsafe { bpf(BPF_PROG_LOAD, &mut argument) })
+    // SAFETY: the command makes a descriptor. The argument is as long as said; its pointers lead to as many
+    // instructions as it says and a C string, which the kernel only reads, and to room for as much of its log
+    // as it says.
+    unsafe { bpf_descriptor(BPF_PROG_LOAD, &mut argument) }
 }
 
 /// Waits until every run of a program has ended that had begun before, so that what it may have read can be used anew.
@@ -249,7 +261,20 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// SAFETY: `argument` must be what `command` takes.
+/// The descriptor that a command makes.
+///
+/// # Safety
+/// `argument` must be what `command` takes, and `command` one that returns a new descriptor.
+unsafe fn bpf_descriptor<T>(command: libc::c_int, argument: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let result = unsafe { bpf(command, argument) };
+    check(result)?;
+    // SAFETY: the kernel has just made it for this call, so nobody else has it; descriptors are below 2^31.
+    Ok(unsafe { OwnedFd::from_raw_fd(result as libc::c_int) })
+}
+
+/// # Safety
+/// `argument` must be what `command` takes.
 unsafe fn bpf<T>(command: libc::c_int, argument: &mut T) -> libc::c_long {
     // SAFETY: the caller's promise; the kernel reads and writes no more bytes than are there.
     unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(argument), size_of::<T>()) }

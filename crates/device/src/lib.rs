@@ -7,48 +7,78 @@
 //! what a packet means beyond its link header.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code)]
 mod af_packet;
 #[allow(unsafe_code)]
 pub mod bpf;
+#[forbid(unsafe_code)]
 mod default_routes;
+#[forbid(unsafe_code)]
 mod delay;
+#[forbid(unsafe_code)]
 mod driver;
+#[forbid(unsafe_code)]
 mod error;
+#[forbid(unsafe_code)]
 mod ethtool;
 #[cfg(any(test, feature = "fuzz"))]
+#[forbid(unsafe_code)]
 pub mod forged;
+#[forbid(unsafe_code)]
 mod genetlink;
+#[forbid(unsafe_code)]
 mod host_addresses;
+#[forbid(unsafe_code)]
 mod host_news;
+#[forbid(unsafe_code)]
 mod host_port;
+#[forbid(unsafe_code)]
 mod host_routes;
+#[forbid(unsafe_code)]
 mod interface;
+#[forbid(unsafe_code)]
 pub mod kernel_records;
+#[forbid(unsafe_code)]
 mod link;
+#[forbid(unsafe_code)]
 mod memory;
 #[cfg(test)]
+#[forbid(unsafe_code)]
 mod namespace;
+#[forbid(unsafe_code)]
 mod netdev;
+#[forbid(unsafe_code)]
 mod offload;
+#[forbid(unsafe_code)]
 mod owner;
+#[forbid(unsafe_code)]
 mod pcap;
+#[forbid(unsafe_code)]
 mod ports;
+#[forbid(unsafe_code)]
 mod private_file;
+#[forbid(unsafe_code)]
 mod probe;
+#[forbid(unsafe_code)]
 mod queue;
+#[forbid(unsafe_code)]
 mod rtnetlink;
+#[forbid(unsafe_code)]
 mod settings;
+#[forbid(unsafe_code)]
 mod sockets;
+#[forbid(unsafe_code)]
 mod steer;
+#[forbid(unsafe_code)]
 mod survey;
 #[allow(unsafe_code)]
 mod sys;
+#[forbid(unsafe_code)]
 mod tap;
 #[cfg(test)]
+#[forbid(unsafe_code)]
 mod testing;
+#[forbid(unsafe_code)]
 mod traffic;
-#[allow(unsafe_code)]
 mod xdp;
 
 pub use af_packet::{AfPacketRx, AfPacketTx};

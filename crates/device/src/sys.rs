@@ -1,5 +1,6 @@
 //! System calls that have no safe wrapper elsewhere: interface requests, socket options, packet addresses.
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use artery_packet::{FRAME, Pool};
+use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
 
 /// Answer or argument of an interface request: the part of `struct ifreq` after the name.
@@ -67,16 +68,26 @@ pub(crate) fn set_tun_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> io
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, value) })
 }
 
-/// Types that may be a socket option: any bytes are a value, and there is no padding.
-pub(crate) trait Plain: Copy {}
-impl Plain for libc::c_int {}
-impl Plain for libc::packet_mreq {}
-impl Plain for libc::tpacket_req {}
-impl Plain for libc::tpacket_stats {}
-impl Plain for libc::xdp_umem_reg {}
-impl Plain for libc::xdp_mmap_offsets {}
-impl Plain for libc::xdp_statistics {}
-impl Plain for libc::xdp_options {}
+/// Types that may be a socket option.
+///
+/// # Safety
+/// Any bytes must be a value, there must be no padding, and no option of this type may hold an address that the kernel
+/// follows. (`xdp_umem_reg` holds one: see [`register_frames`].)
+pub(crate) unsafe trait Plain: Copy {}
+// SAFETY: a number.
+unsafe impl Plain for libc::c_int {}
+// SAFETY: numbers and bytes without gaps: 4, 2, 2 and 8 bytes.
+unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: four numbers of four bytes.
+unsafe impl Plain for libc::tpacket_req {}
+// SAFETY: two numbers of four bytes.
+unsafe impl Plain for libc::tpacket_stats {}
+// SAFETY: numbers of eight bytes, offsets into what is mapped by its own call.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: numbers of eight bytes.
+unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: a number.
+unsafe impl Plain for libc::xdp_options {}
 
 /// Sets a socket option.
 pub(crate) fn set_option<T: Plain>(
@@ -86,8 +97,26 @@ pub(crate) fn set_option<T: Plain>(
     value: &T,
 ) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes of the value.
+    // SAFETY: the kernel reads `len` bytes of the value, and follows nothing in it, since it is Plain.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), len) })
+}
+
+/// Registers the common frames of a pool with an AF_XDP socket, as memory that both sides may use.
+pub(crate) fn register_frames(fd: BorrowedFd<'_>, pool: &'static Pool) -> io::Result<()> {
+    let region = pool.region();
+    let memory = libc::xdp_umem_reg {
+        addr: region.cast::<u8>().as_ptr() as u64,
+        len: region.len() as u64,
+        chunk_size: FRAME as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    let len = size_of_val(&memory) as libc::socklen_t;
+    let value = (&raw const memory).cast();
+    // SAFETY: the kernel reads `len` bytes of the value. The region is mapped as long as the process lives. The kernel
+    // touches no frame of it before one is put into a ring, which is `xdp/socket.rs`'s to do.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, value, len) })
 }
 
 /// Reads a socket option over `value`, which the kernel may fill in part.
@@ -249,17 +278,6 @@ pub(crate) fn interface_names() -> Vec<String> {
     // SAFETY: the list came from if_nameindex() and is not used after this.
     unsafe { libc::if_freenameindex(list) };
     names
-}
-
-/// Makes a descriptor of what a system call returned.
-pub(crate) fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
-    use std::os::fd::FromRawFd;
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the callers pass what a system call that makes a descriptor has just returned; nobody else has
-    // it.
-    Ok(unsafe { OwnedFd::from_raw_fd(result as libc::c_int) })
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

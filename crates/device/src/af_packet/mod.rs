@@ -20,12 +20,18 @@
 //! the card does it, or the kernel before it, or the host at the other end of a virtual link need not. A frame longer
 //! than the link carries, or with longer segments, is dropped and counted as too long.
 #[cfg(any(test, feature = "fuzz"))]
+#[forbid(unsafe_code)]
 pub(crate) mod forged;
+#[forbid(unsafe_code)]
 mod intake;
+#[allow(unsafe_code)]
 mod ring;
+#[forbid(unsafe_code)]
 mod rx;
 #[cfg(test)]
+#[forbid(unsafe_code)]
 mod tests;
+#[allow(unsafe_code)]
 mod tx;
 
 pub use rx::AfPacketRx;

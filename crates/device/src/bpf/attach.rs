@@ -1,7 +1,6 @@
 //! Programs at interfaces.
 use super::filter::Filter;
-use super::{Hook, bpf, check};
-use crate::sys;
+use super::{Hook, bpf, bpf_descriptor, check};
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::io;
 
@@ -75,8 +74,8 @@ fn create_link(program: &OwnedFd, interface: u32, hook: Hook) -> io::Result<Owne
         flags: hook.flags(),
         rest: [0; 6],
     };
-    // SAFETY: the argument is as long as said and has no pointers.
-    sys::descriptor(unsafe { bpf(BPF_LINK_CREATE, &mut argument) })
+    // SAFETY: the command makes a descriptor; the argument is as long as said and has no pointers.
+    unsafe { bpf_descriptor(BPF_LINK_CREATE, &mut argument) }
 }
 
 fn update_link(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {

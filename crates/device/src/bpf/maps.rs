@@ -1,6 +1,5 @@
 //! Maps: memory that programs and this process share.
-use super::{bpf, check, with_locked_memory};
-use crate::sys;
+use super::{bpf, bpf_descriptor, check, with_locked_memory};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::io;
 
@@ -35,9 +34,30 @@ struct Element {
     flags: u64,
 }
 
-/// Makes a map from queue numbers below `entries` to AF_XDP sockets.
-pub(crate) fn new_socket_map(entries: u32) -> io::Result<OwnedFd> {
-    new_map(BPF_MAP_TYPE_XSKMAP, 4, entries, 0)
+/// AF_XDP sockets by queue number, for programs that redirect frames to them.
+#[derive(Debug)]
+pub(crate) struct SocketMap(OwnedFd);
+
+impl SocketMap {
+    /// Makes a map for queue numbers below `entries`.
+    pub(crate) fn new(entries: u32) -> io::Result<SocketMap> {
+        new_map(BPF_MAP_TYPE_XSKMAP, 4, entries, 0).map(SocketMap)
+    }
+    /// The number that a program names it by.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+    /// Puts a socket under a number.
+    pub(crate) fn put(&self, number: u32, socket: impl AsFd) -> io::Result<()> {
+        let value = socket.as_fd().as_raw_fd() as u32;
+        // SAFETY: the map was made with values of four bytes.
+        unsafe { change(BPF_MAP_UPDATE_ELEM, &self.0, &number, &value) }
+    }
+    /// Removes the socket under a number.
+    pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
+        // SAFETY: as in put().
+        unsafe { change(BPF_MAP_DELETE_ELEM, &self.0, &number, &0) }
+    }
 }
 
 /// Makes a map whose keys are numbers.
@@ -52,22 +72,15 @@ fn new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Resu
 
 fn try_new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut argument = NewMap { map_type, key_size: 4, value_size, entries, flags, rest: [0; 15] };
-    // SAFETY: the argument is as long as said and has no pointers.
-    sys::descriptor(unsafe { bpf(BPF_MAP_CREATE, &mut argument) })
+    // SAFETY: the command makes a descriptor; the argument is as long as said and has no pointers.
+    unsafe { bpf_descriptor(BPF_MAP_CREATE, &mut argument) }
 }
 
-/// Puts a socket under a number.
-pub(crate) fn put_socket(map: &OwnedFd, number: u32, socket: impl AsFd) -> io::Result<()> {
-    let value = socket.as_fd().as_raw_fd() as u32;
-    change(BPF_MAP_UPDATE_ELEM, map, &number, &value)
-}
-
-/// Removes the socket under a number.
-pub(crate) fn remove_socket(map: &OwnedFd, number: u32) -> io::Result<()> {
-    change(BPF_MAP_DELETE_ELEM, map, &number, &0)
-}
-
-fn change(command: libc::c_int, map: &OwnedFd, key: &u32, value: &u32) -> io::Result<()> {
+/// Puts a value under a key, or removes it.
+///
+/// # Safety
+/// Keys and values of the map must be four bytes long.
+unsafe fn change(command: libc::c_int, map: &OwnedFd, key: &u32, value: &u32) -> io::Result<()> {
     let mut argument = Element {
         map: map.as_raw_fd() as u32,
         padding: 0,
@@ -76,8 +89,8 @@ fn change(command: libc::c_int, map: &OwnedFd, key: &u32, value: &u32) -> io::Re
         value: if command == BPF_MAP_DELETE_ELEM { 0 } else { std::ptr::from_ref(value) as u64 },
         flags: 0,
     };
-    // SAFETY: the argument is as long as said; its pointers lead to a key and a value of four bytes each, which is
-    // what new_socket_map() told the kernel and the callers pass, and which it only reads.
+    // SAFETY: the argument is as long as said; its pointers lead to a key and a value of four bytes each, as
+    // long as the map's (the caller's promise), which the kernel only reads.
     check(unsafe { bpf(command, &mut argument) })
 }
 
@@ -155,7 +168,8 @@ impl DeviceMap {
     }
     /// Puts the interface of an index under a number.
     pub fn put(&self, number: u32, interface: u32) -> io::Result<()> {
-        change(BPF_MAP_UPDATE_ELEM, &self.0, &number, &interface)
+        // SAFETY: the map was made with values of four bytes.
+        unsafe { change(BPF_MAP_UPDATE_ELEM, &self.0, &number, &interface) }
     }
 }
 

@@ -1,6 +1,5 @@
 //! What programs there are at an interface, and whose.
-use super::{BPF_TCX_INGRESS, NAME, NAME_BYTES, bpf, check};
-use crate::sys;
+use super::{BPF_TCX_INGRESS, NAME, NAME_BYTES, bpf, bpf_descriptor, check};
 use rustix::fd::AsRawFd as _;
 use std::io;
 
@@ -90,8 +89,8 @@ pub fn is_of_artery(id: u32) -> bool {
 
 fn info(id: u32) -> io::Result<Info> {
     let mut by_id = ById { id, ..ById::default() };
-    // SAFETY: the argument is as long as said, and holds no pointer.
-    let program = sys::descriptor(unsafe { bpf(BPF_PROG_GET_FD_BY_ID, &mut by_id) })?;
+    // SAFETY: the command makes a descriptor; the argument is as long as said, and holds no pointer.
+    let program = unsafe { bpf_descriptor(BPF_PROG_GET_FD_BY_ID, &mut by_id) }?;
     let mut info = Info::default();
     let mut argument = InfoOf {
         descriptor: program.as_raw_fd() as u32,

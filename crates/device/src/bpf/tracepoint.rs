@@ -1,6 +1,5 @@
 //! Programs at the kernel's tracepoints.
-use super::{BPF_PROG_TYPE_RAW_TRACEPOINT, Instruction, Kind, bpf, load_kind};
-use crate::sys;
+use super::{BPF_PROG_TYPE_RAW_TRACEPOINT, Instruction, Kind, bpf_descriptor, load_kind};
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::ffi::CStr;
 use std::io;
@@ -32,8 +31,9 @@ impl Tracepoint {
         let program = load_kind(Kind { program_type: BPF_PROG_TYPE_RAW_TRACEPOINT, flags: 0 }, instructions)?;
         let mut argument =
             Open { name: name.as_ptr() as u64, program: program.as_raw_fd() as u32, rest: [0; 3] };
-        // SAFETY: the argument is as long as said; its pointer leads to a C string, which the kernel only reads.
-        let link = sys::descriptor(unsafe { bpf(BPF_RAW_TRACEPOINT_OPEN, &mut argument) })?;
+        // SAFETY: the command makes a descriptor. The argument is as long as said; its pointer leads to a C
+        // string, which the kernel only reads.
+        let link = unsafe { bpf_descriptor(BPF_RAW_TRACEPOINT_OPEN, &mut argument) }?;
         Ok(Tracepoint { _link: link })
     }
 }

@@ -2,7 +2,7 @@
 //! were not lent.
 use super::checksum;
 use super::rings::{Broken, Consumer, Peer, Producer};
-use super::rx::halves;
+use super::socket::halves;
 use super::umem::Ledger;
 use artery_packet::{FRAME, Packet, Pool};
 use std::collections::BTreeSet;
@@ -36,7 +36,10 @@ pub(crate) fn survive(bytes: &[u8]) {
         half.step(step);
         half.check();
     }
-    drop(half);
+    let Half { lent, received, .. } = half;
+    // SAFETY: no kernel has any of these frames.
+    unsafe { lent.release() };
+    drop(received);
     let all: Vec<Packet> = std::iter::from_fn(|| pool.packet()).collect();
     assert_eq!(all.len(), FRAMES, "frames were lost, or found twice");
 }
@@ -63,7 +66,8 @@ impl Half {
             0 => self.lend(),
             1 => self.receive(),
             2 => self.received.clear(),
-            3 => drop(self.lent.take(word)),
+            // SAFETY: no kernel has any of these frames.
+            3 => drop(unsafe { self.lent.take(word) }),
             4 => self.show_taken(number),
             5 => self.show_taken(self.indices.0.wrapping_add(number % ENTRIES)),
             6 => self.show_filled(number),
@@ -79,7 +83,8 @@ impl Half {
         }
         let Some(packet) = self.pool.packet() else { return };
         let address = self.lent.lend(packet).unwrap_or_else(|packet| panic!("{packet:?} is not of the pool"));
-        assert!(self.fill.write([address]), "there was room");
+        // SAFETY: no kernel knows of this ring.
+        assert!(unsafe { self.fill.write([address]) }, "there was room");
         self.fill.publish();
     }
 
@@ -88,7 +93,8 @@ impl Half {
         assert!(available <= ENTRIES);
         for _ in 0..available {
             let Some([address, description]) = self.rx.read() else { panic!("it was available") };
-            self.received.extend(self.lent.take_filled(address, halves(description).0));
+            // SAFETY: as in step().
+            self.received.extend(unsafe { self.lent.take_filled(address, halves(description).0) });
         }
         assert_eq!(self.rx.read(), None);
         self.rx.release();

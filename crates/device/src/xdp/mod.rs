@@ -17,20 +17,32 @@
 //! - `rx`, `tx`: the halves that move packets
 //! - `checksum`: what senders on virtual links left unfinished
 //! - `lock`: one router to an interface
+#[forbid(unsafe_code)]
 mod checksum;
 #[cfg(any(test, feature = "fuzz"))]
+#[allow(unsafe_code)]
 pub(crate) mod forged;
+#[forbid(unsafe_code)]
 mod lock;
+#[forbid(unsafe_code)]
 mod port;
+#[forbid(unsafe_code)]
 mod program;
 #[cfg(test)]
+#[forbid(unsafe_code)]
 mod rates;
+#[allow(unsafe_code)]
 mod rings;
+#[forbid(unsafe_code)]
 mod rx;
+#[allow(unsafe_code)]
 mod socket;
 #[cfg(test)]
+#[forbid(unsafe_code)]
 mod tests;
+#[forbid(unsafe_code)]
 mod tx;
+#[allow(unsafe_code)]
 mod umem;
 
 pub use port::{XdpPort, XdpReport};

@@ -1,8 +1,8 @@
 //! The program that hands an interface's frames to the sockets of their queues.
 use super::{Attach, retry};
-use crate::bpf::{self, Attachment, Hook, Instruction, instruction};
+use crate::bpf::{self, Attachment, Hook, Instruction, SocketMap, instruction};
 use crate::{DeviceError, Interface};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::AsFd;
 use std::io;
 
 const GENERIC: u32 = 1 << 1;
@@ -28,7 +28,7 @@ fn redirect(sockets: i32) -> [Instruction; 6] {
 /// The program at its interface, which it leaves when this is dropped, or its process ends.
 #[derive(Debug)]
 pub(super) struct Redirect {
-    sockets: OwnedFd,
+    sockets: SocketMap,
     _link: Attachment,
     /// Whether the driver runs it; else the kernel does, with frames that were made into its own kind before.
     pub(super) native: bool,
@@ -42,9 +42,9 @@ impl Redirect {
     /// Attaches the program to an interface, for `queues` queues. Until a queue is opened its frames go to the host.
     pub(super) fn attach(interface: &Interface, queues: u32, how: Attach) -> Result<Redirect, DeviceError> {
         let loading = |e: io::Error| refused(interface, LOADING, &e);
-        let sockets = bpf::new_socket_map(queues).map_err(loading)?;
+        let sockets = SocketMap::new(queues).map_err(loading)?;
         let hook = |flags| Hook::Xdp { flags, multi_buffer: false };
-        let program = redirect(sockets.as_raw_fd());
+        let program = redirect(sockets.descriptor());
         let program = bpf::load_for(interface, LOADING, hook(0), &program, loading)?;
         let try_as =
             |flags| retry(std::thread::sleep, || bpf::attach(&program, interface.index, hook(flags)));
@@ -61,12 +61,12 @@ impl Redirect {
     }
     /// Hands the frames of a queue to a socket from now on.
     pub(super) fn open(&self, queue: u32, socket: impl AsFd) -> io::Result<()> {
-        bpf::put_socket(&self.sockets, queue, socket)
+        self.sockets.put(queue, socket)
     }
     /// Leaves the frames of a queue to the host again.
     pub(super) fn close(&self, queue: u32) {
         // It may be gone already, with an interface that vanished.
-        let _ = bpf::remove_socket(&self.sockets, queue);
+        let _ = self.sockets.remove(queue);
     }
 }
 

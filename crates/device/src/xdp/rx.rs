@@ -2,10 +2,10 @@
 use super::checksum;
 use super::port::{LEAST_LENT, Opened};
 use super::rings::Broken;
-use super::socket::{RxRings, Socket, SocketHalf};
+use super::socket::{Filled, RxRings, Socket, SocketHalf};
 use crate::queue::Station;
 use crate::{DeviceError, RxCounters, RxQueue, sys};
-use artery_packet::{BATCH, Batch, FRAME, Packet, Pool, Time};
+use artery_packet::{BATCH, Batch, Pool, Time};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::net::RecvFlags;
 use rustix::time::{ClockId, clock_gettime};
@@ -130,7 +130,7 @@ impl XdpRx {
             let pool = half.lent.pool();
             self.starved = pool.packets(wanted, &mut self.fresh) < wanted;
             for packet in self.fresh.drain() {
-                lend(half, packet);
+                half.lend(packet);
             }
             half.rings.fill.publish();
         }
@@ -143,9 +143,8 @@ impl XdpRx {
         let half = self.half.as_mut().expect("only drop() takes it out");
         let waiting = (half.rings.rx.available()? as usize).min(max);
         for _ in 0..waiting {
-            let Some([address, description]) = half.rings.rx.read() else { break };
-            let (len, options) = halves(description);
-            let Some(packet) = half.lent.take_filled(address, len) else {
+            let Some(Filled { packet, options }) = half.receive() else { break };
+            let Some(packet) = packet else {
                 self.counters.malformed += 1;
                 continue;
             };
@@ -156,7 +155,7 @@ impl XdpRx {
             }
             // Without frames the kernel could never say again that there is something to receive.
             if half.lent.count() < self.opened.reserve() && !replace(half) {
-                lend(half, packet);
+                half.lend(packet);
                 self.counters.pool_empty += 1;
                 continue;
             }
@@ -251,22 +250,7 @@ impl XdpRx {
 /// Lends the kernel a frame of the pool in place of the packet's; false when there is none.
 #[cold]
 fn replace(half: &mut SocketHalf<RxRings>) -> bool {
-    half.lent.pool().packet().is_some_and(|fresh| lend(half, fresh))
-}
-
-/// Lends the kernel a frame to fill; false when it is not of the pool.
-#[inline]
-fn lend(half: &mut SocketHalf<RxRings>, packet: Packet) -> bool {
-    let Ok(address) = half.lent.lend(packet) else { return false };
-    // As many as are lent fit into the ring.
-    half.rings.fill.write([address - address % FRAME as u64])
-}
-
-/// Length and options of a descriptor's second word.
-#[inline]
-pub(super) fn halves(word: u64) -> (u32, u32) {
-    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
-    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+    half.lent.pool().packet().is_some_and(|fresh| half.lend(fresh))
 }
 
 fn now() -> Time {

@@ -1,9 +1,13 @@
 //! One AF_XDP socket: its memory, its four rings, the queue it is bound to, and the end of all this.
+//!
+//! A frame's address goes into a ring only when its packet is in the ledger of the same half, and a packet
+//! leaves the ledger only by an address that came back by the ring for it, or when the socket is closed.
+//! Nothing else calls what is unsafe about that in `rings.rs` and `umem.rs`.
 use super::rings::{Consumer, Layout, Memory, Producer};
 use super::umem::Ledger;
 use super::{BusyPoll, CAPABILITY, retry};
 use crate::{DeviceError, Interface, sys};
-use artery_packet::{FRAME, Pool};
+use artery_packet::{FRAME, Packet, Pool};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -36,6 +40,87 @@ pub(super) struct SocketHalf<R> {
     pub(super) lent: Ledger,
 }
 
+/// What the kernel says of a frame that it has filled.
+#[derive(Debug)]
+pub(super) struct Filled {
+    /// None if it was not lent, or its data would leave the frame.
+    pub(super) packet: Option<Packet>,
+    /// `XDP_PKT_*`.
+    pub(super) options: u32,
+}
+
+impl SocketHalf<RxRings> {
+    /// Lends the kernel a frame to fill; false when it is not of the pool. It is shown by
+    /// [`Producer::publish`].
+    #[inline]
+    pub(super) fn lend(&mut self, packet: Packet) -> bool {
+        let Ok(address) = self.lent.lend(packet) else { return false };
+        // SAFETY: it is the address of a frame that is now in the ledger of this half, which gives it out
+        // only when it has come back. As many as are lent fit into the ring; what didn't would stay lent.
+        unsafe { self.rings.fill.write([address - address % FRAME as u64]) }
+    }
+    /// Takes the next of the frames that are available.
+    #[inline]
+    pub(super) fn receive(&mut self) -> Option<Filled> {
+        let [address, description] = self.rings.rx.read()?;
+        let (len, options) = halves(description);
+        // SAFETY: the kernel is done with a frame whose address it puts into this ring.
+        let packet = unsafe { self.lent.take_filled(address, len) };
+        Some(Filled { packet, options })
+    }
+}
+
+impl SocketHalf<TxRings> {
+    /// Lends the kernel a frame to send; false when it is not of the pool. It is shown by
+    /// [`Producer::publish`].
+    #[inline]
+    pub(super) fn send(&mut self, packet: Packet) -> bool {
+        let len = packet.len() as u32;
+        let Ok(address) = self.lent.lend(packet) else { return false };
+        // SAFETY: as in lend().
+        unsafe { self.rings.tx.write([address, word(len)]) }
+    }
+    /// Takes back the next of the frames that are available, which were sent; nothing of one that was not
+    /// lent.
+    #[inline]
+    pub(super) fn take_back(&mut self) -> Option<Option<Packet>> {
+        let [address] = self.rings.done.read()?;
+        // SAFETY: the kernel is done with a frame whose address it puts into this ring.
+        Some(unsafe { self.lent.take(address) })
+    }
+}
+
+/// Length and options of a descriptor's second word.
+#[inline]
+pub(super) fn halves(word: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+}
+
+/// The second word of a descriptor without options.
+#[inline]
+fn word(len: u32) -> u64 {
+    let [a, b, c, d] = len.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
+}
+
+/// A ledger while nobody has its half. It is dropped when the socket is closed.
+#[derive(Debug)]
+struct Parked(Option<Ledger>);
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        if let Some(ledger) = self.0.take() {
+            // SAFETY: only a socket has this, as its last field but numbers, and drops it when the
+            // descriptors are closed and the rings unmapped. Then the kernel has unbound the socket and
+            // waited for whoever was at its frames (xsk_release()). Without copying a driver that takes its
+            // queue down later may still write to a frame that it had to fill: the kernel tells nobody when
+            // it is done with that.
+            unsafe { ledger.release() };
+        }
+    }
+}
+
 /// How to make a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
@@ -54,7 +139,7 @@ pub(super) struct Socket {
     fd: OwnedFd,
     /// The same socket once more: a worker waits for both halves, each by a number of its own.
     tx_fd: OwnedFd,
-    lent: Mutex<(Option<Ledger>, Option<Ledger>)>,
+    lent: Mutex<(Parked, Parked)>,
     /// Whether the driver reads and writes the frames themselves.
     pub(super) zero_copy: bool,
     /// Why it does not, as the error number of its refusal.
@@ -78,7 +163,7 @@ impl Socket {
         tune(&fd, plan).map_err(failed("setting busy polling"))?;
         let refusal = bind(interface, &fd, queue, plan.zero_copy)?;
         let tx_fd = fd.try_clone().map_err(failed("opening an AF_XDP socket"))?;
-        let lent = Mutex::new((Some(Ledger::new(pool)), Some(Ledger::new(pool))));
+        let lent = Mutex::new([(); 2].map(|()| Parked(Some(Ledger::new(pool)))).into());
         let options = libc::xdp_options { flags: 0 };
         let options = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS, options);
         let zero_copy = options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
@@ -88,21 +173,21 @@ impl Socket {
     /// Takes the receiving half; `None` when somebody has it.
     pub(super) fn take_rx(&self) -> Option<SocketHalf<RxRings>> {
         let rings = lock(&self.rings).0.take()?;
-        Some(SocketHalf { rings, lent: lock(&self.lent).0.take()? })
+        Some(SocketHalf { rings, lent: lock(&self.lent).0.0.take()? })
     }
     /// Takes the sending half; `None` when somebody has it.
     pub(super) fn take_tx(&self) -> Option<SocketHalf<TxRings>> {
         let rings = lock(&self.rings).1.take()?;
-        Some(SocketHalf { rings, lent: lock(&self.lent).1.take()? })
+        Some(SocketHalf { rings, lent: lock(&self.lent).1.0.take()? })
     }
     /// Parks the receiving half until it is taken again or the socket closed.
     pub(super) fn park_rx(&self, half: SocketHalf<RxRings>) {
-        lock(&self.lent).0 = Some(half.lent);
+        lock(&self.lent).0.0 = Some(half.lent);
         lock(&self.rings).0 = Some(half.rings);
     }
     /// Parks the sending half.
     pub(super) fn park_tx(&self, half: SocketHalf<TxRings>) {
-        lock(&self.lent).1 = Some(half.lent);
+        lock(&self.lent).1.0 = Some(half.lent);
         lock(&self.rings).1 = Some(half.rings);
     }
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -132,16 +217,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Registers the pool's common frames with a socket, raising the limit of locked memory if that is what is wrong.
 fn register(interface: &Interface, fd: &OwnedFd, pool: &'static Pool) -> Result<(), DeviceError> {
-    let region = pool.region();
-    let umem = libc::xdp_umem_reg {
-        addr: region.cast::<u8>().as_ptr() as u64,
-        len: region.len() as u64,
-        chunk_size: FRAME as u32,
-        headroom: 0,
-        flags: 0,
-        tx_metadata_len: 0,
-    };
-    let try_it = || sys::set_option(fd.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, &umem);
+    let try_it = || sys::register_frames(fd.as_fd(), pool);
     let limited = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::EPERM));
     let mut result = try_it();
     if result.as_ref().is_err_and(limited) && raise_memory_limit() {
@@ -151,7 +227,7 @@ fn register(interface: &Interface, fd: &OwnedFd, pool: &'static Pool) -> Result<
         let limit = getrlimit(Resource::Memlock).current;
         match limit {
             Some(limit) if limited(&e) => {
-                DeviceError::MemoryLimit { name: interface.name.clone(), bytes: region.len(), limit }
+                DeviceError::MemoryLimit { name: interface.name.clone(), bytes: pool.region().len(), limit }
             }
             _ => refused(interface, "registering the packet pool with an AF_XDP socket", &e),
         }

@@ -69,8 +69,8 @@ impl XdpTx {
         if half.rings.done.available()? == 0 {
             return Ok(());
         }
-        while let Some([address]) = half.rings.done.read() {
-            match half.lent.take(address) {
+        while let Some(sent) = half.take_back() {
+            match sent {
                 Some(packet) => self.sent.push(packet),
                 None => {
                     self.malformed += 1;
@@ -101,14 +101,12 @@ impl XdpTx {
                 self.counters.refused += 1;
                 continue;
             }
-            match half.lent.lend(packet) {
-                Ok(address) => {
-                    half.rings.tx.write([address, word(len as u32)]);
-                    self.counters.packets += 1;
-                    self.counters.bytes += len as u64;
-                }
+            if half.send(packet) {
+                self.counters.packets += 1;
+                self.counters.bytes += len as u64;
+            } else {
                 // prepare() left none that is not of the pool.
-                Err(_) => self.counters.refused += 1,
+                self.counters.refused += 1;
             }
         }
         half.rings.tx.publish();
@@ -196,13 +194,6 @@ fn copy(pool: &'static Pool, packet: &Packet) -> Option<Packet> {
     copy.set_place(COPY_START.min(FRAME - packet.len().min(FRAME)), packet.len()).ok()?;
     copy.data_mut().copy_from_slice(packet.data());
     Some(copy)
-}
-
-/// The second word of a descriptor.
-#[inline]
-fn word(len: u32) -> u64 {
-    let [a, b, c, d] = len.to_ne_bytes();
-    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
 }
 
 impl TxQueue for XdpTx {

@@ -4,6 +4,11 @@
 //! frame's number times its size, plus a place inside the frame. Whoever lends a frame gives up its packet to the
 //! ledger; an address that comes back makes a packet again only if the ledger has it. So no address, whoever wrote
 //! it, makes two packets of one frame or a packet of a frame that somebody else owns.
+//!
+//! What the compiler can't see is that the kernel writes to a frame, or reads it, from when its address is
+//! put into a ring until it comes back by another one. So to take a packet out of the ledger is unsafe, and a
+//! ledger that is dropped keeps what is lent for good: frames are lost then, and none is in two hands.
+//! `socket.rs` has the rings beside their ledgers and is the only caller.
 use artery_packet::{FRAME, Packet, Pool};
 
 /// Frames that are lent to the kernel, by number.
@@ -49,23 +54,46 @@ impl Ledger {
         Ok(address)
     }
     /// The packet that was lent and whose frame has this address; `None` when there is none.
+    ///
+    /// # Safety
+    /// The kernel must be done with this frame if it is lent: the address came by the ring that says so, or
+    /// the kernel has never got it.
     #[inline]
-    pub(super) fn take(&mut self, address: u64) -> Option<Packet> {
+    pub(super) unsafe fn take(&mut self, address: u64) -> Option<Packet> {
         let frame = usize::try_from(address / FRAME as u64).ok()?;
         let packet = self.lent.get_mut(frame)?.take()?;
         self.count -= 1;
         Some(packet)
     }
     /// The same for one whose data is now the `len` bytes at `address`; it stays lent when they leave its frame.
+    ///
+    /// # Safety
+    /// As of [`Ledger::take`].
     #[inline]
-    pub(super) fn take_filled(&mut self, address: u64, len: u32) -> Option<Packet> {
+    pub(super) unsafe fn take_filled(&mut self, address: u64, len: u32) -> Option<Packet> {
         let start = (address % FRAME as u64) as usize;
         if len as usize > FRAME - start {
             return None;
         }
-        let mut packet = self.take(address)?;
+        // SAFETY: the caller's promise.
+        let mut packet = unsafe { self.take(address) }?;
         packet.set_place(start, len as usize).ok()?;
         Some(packet)
+    }
+    /// Gives back to the pool all that is lent.
+    ///
+    /// # Safety
+    /// The kernel must be done with all of these frames: the socket is closed, or never was.
+    pub(super) unsafe fn release(mut self) {
+        self.lent.fill_with(|| None);
+        self.count = 0;
+    }
+}
+
+impl Drop for Ledger {
+    /// Whoever drops it without a word doesn't know that the kernel is done, so the frames stay lent.
+    fn drop(&mut self) {
+        self.lent.iter_mut().filter_map(Option::take).for_each(std::mem::forget);
     }
 }
 
@@ -111,13 +139,15 @@ mod tests {
                     }
                     Step::Take(address) => {
                         let expected = model.remove(&(address / 2048)).map(|()| address / 2048);
-                        let got = ledger.take(address).map(|packet| u64::from(pool.frame_of(&packet).unwrap()));
+                        // SAFETY: there is no kernel here.
+                        let got = unsafe { ledger.take(address) }.map(|packet| u64::from(pool.frame_of(&packet).unwrap()));
                         prop_assert_eq!(got, expected);
                     }
                     Step::Fill(address, len) => {
                         let fits = address % 2048 + u64::from(len) <= 2048;
                         let expected = fits && model.remove(&(address / 2048)).is_some();
-                        let got = ledger.take_filled(address, len);
+                        // SAFETY: as above.
+                        let got = unsafe { ledger.take_filled(address, len) };
                         prop_assert_eq!(got.is_some(), expected);
                         if let Some(packet) = got {
                             let place = (packet.headroom() as u64, packet.len());
@@ -127,9 +157,23 @@ mod tests {
                 }
                 prop_assert_eq!(ledger.count() as usize, model.len());
             }
-            drop(ledger);
+            // SAFETY: as above.
+            unsafe { ledger.release() };
             prop_assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 16);
         }
+    }
+
+    #[test]
+    fn a_ledger_that_is_dropped_keeps_what_is_lent() {
+        let pool = Pool::new(4, 1).unwrap();
+        let mut ledger = Ledger::new(pool);
+        let frames =
+            [pool.packet(), pool.packet()].map(|packet| ledger.lend(packet.unwrap()).unwrap() / 2048);
+        drop(ledger);
+        let left: Vec<_> = std::iter::from_fn(|| pool.packet()).collect();
+        let numbers: Vec<_> = left.iter().map(|packet| u64::from(pool.frame_of(packet).unwrap())).collect();
+        assert_eq!(numbers.len(), 2);
+        assert!(frames.iter().all(|lent| !numbers.contains(lent)), "{frames:?} are among {numbers:?}");
     }
 
     #[test]
