@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
-    loom miri fuzz pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
+    loom miri sanitize fuzz pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
     cargo-generate-rpm
 
 CARGO ?= cargo
@@ -96,9 +96,10 @@ test: setup lint ## Runs every check that a change must pass.
 	$(MAKE) --no-print-directory loom deny
 	@scripts/skipped
 
-test-long: setup build ## Tests the routing tables with many more random cases, and follows a full feed of BGP; takes minutes.
+test-long: setup build ## Tests tables with many more random cases, follows a full feed of BGP, looks for undefined behaviour.
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-table
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test e2e adopt_bgp::feed
+	scripts/sanitize
 
 # What the rows are tried with; the unit tests of artery-adopt have the kernel's verifier take every program.
 VM = ARTERY_ADOPT_TESTS=$$($(CARGO) test -p artery-adopt --lib --no-run --locked --message-format=json \
@@ -129,8 +130,11 @@ deny: ## Licences and sources of dependencies, where cargo-deny is installed.
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check licenses bans sources; \
 	else echo "skipped: licence check: cargo-deny is not installed (cargo install cargo-deny)"; fi
 
-miri: ## Undefined behaviour in crates that hold unsafe code; needs a nightly toolchain with miri.
-	MIRIFLAGS="-Zmiri-ignore-leaks -Zmiri-disable-isolation" $(CARGO) +nightly miri test -p artery-rcu -p artery-packet
+miri: ## Undefined behaviour in rcu and packet, by Miri; needs a nightly toolchain.
+	scripts/sanitize miri
+
+sanitize: ## Undefined behaviour by Miri and sanitizers (threads, addresses); needs a nightly toolchain.
+	scripts/sanitize
 
 fuzz: ## A minute of every fuzz target; needs a nightly toolchain and cargo-fuzz.
 	cd fuzz && for target in $$($(CARGO) fuzz list); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done

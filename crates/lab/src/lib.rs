@@ -1,27 +1,50 @@
 //! Test rig, baselines that exist to be measured against, experiments; the program `artery-bench`.
 #![deny(unsafe_code)]
 
+#[forbid(unsafe_code)]
 pub mod adopt;
+#[forbid(unsafe_code)]
 pub mod cachegrind;
+#[forbid(unsafe_code)]
 pub mod conf;
 pub mod engine_bench;
+#[forbid(unsafe_code)]
 pub mod fib;
+#[forbid(unsafe_code)]
 pub mod flows;
+#[forbid(unsafe_code)]
 pub mod forward;
+#[forbid(unsafe_code)]
 pub mod fpm;
+#[forbid(unsafe_code)]
 pub mod latency;
+#[forbid(unsafe_code)]
 pub mod machine;
+#[allow(unsafe_code)]
 pub mod perf;
+#[forbid(unsafe_code)]
 pub mod program;
+#[forbid(unsafe_code)]
 pub mod refuse;
+#[forbid(unsafe_code)]
 pub mod results;
+#[forbid(unsafe_code)]
 pub mod rig;
+#[forbid(unsafe_code)]
 pub mod seed0;
+#[forbid(unsafe_code)]
 pub mod seed1;
+#[forbid(unsafe_code)]
 pub mod seed2;
+#[forbid(unsafe_code)]
 pub mod seed3;
+#[forbid(unsafe_code)]
 pub mod seed4;
+#[forbid(unsafe_code)]
 pub mod seeds;
+#[forbid(unsafe_code)]
 pub mod vm;
+#[forbid(unsafe_code)]
 pub mod voice;
+#[forbid(unsafe_code)]
 pub mod wire;

@@ -1,7 +1,6 @@
 //! What a processor alone can do: count its own cache misses, and forget a line of memory.
 //!
 //! Counters are those of the calling thread, of what it does outside the kernel. Many virtual machines have none.
-#![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io::{self, Read};

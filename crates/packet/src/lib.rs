@@ -4,14 +4,19 @@
 //! it gives both back to the [`Pool`]. Nothing here knows a device or an element.
 #![deny(unsafe_code)]
 
+#[forbid(unsafe_code)]
 mod annotation;
+#[forbid(unsafe_code)]
 mod batch;
+#[forbid(unsafe_code)]
 mod fragments;
 #[allow(unsafe_code)]
 mod packet;
 #[allow(unsafe_code)]
 mod pool;
+#[forbid(unsafe_code)]
 mod segments;
+#[forbid(unsafe_code)]
 mod time;
 
 pub use annotation::{ANNOTATION_SIZE, anno};

@@ -67,9 +67,11 @@
 //! ```
 #![deny(unsafe_code)]
 
+#[forbid(unsafe_code)]
 mod domain;
 #[allow(unsafe_code)]
 mod published;
+#[forbid(unsafe_code)]
 mod sync;
 
 pub use domain::{Domain, Reader, Ticket, Turn};

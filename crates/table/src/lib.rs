@@ -126,29 +126,49 @@
 //! the Internet's shape for tests. C programs have `artery-table-c`.
 #![deny(unsafe_code)]
 
+#[forbid(unsafe_code)]
 mod address;
+#[forbid(unsafe_code)]
 mod art;
+#[forbid(unsafe_code)]
 pub mod balance;
+#[forbid(unsafe_code)]
 pub mod bfd;
+#[forbid(unsafe_code)]
 mod fib;
+#[forbid(unsafe_code)]
 pub mod flow;
+#[forbid(unsafe_code)]
 pub mod layout;
+#[forbid(unsafe_code)]
 mod limbo;
+#[forbid(unsafe_code)]
 pub mod load;
+#[forbid(unsafe_code)]
 pub mod neighbor;
+#[forbid(unsafe_code)]
 pub mod next_hop;
+#[forbid(unsafe_code)]
 pub mod path;
+#[forbid(unsafe_code)]
 mod policy;
+#[forbid(unsafe_code)]
 mod port;
+#[forbid(unsafe_code)]
 pub mod router;
+#[forbid(unsafe_code)]
 mod runs;
 #[allow(unsafe_code)]
 mod simd;
 #[allow(unsafe_code)]
 mod storage;
+#[forbid(unsafe_code)]
 pub mod stp;
+#[forbid(unsafe_code)]
 pub mod switch;
+#[forbid(unsafe_code)]
 pub mod synthetic;
+#[forbid(unsafe_code)]
 mod table;
 
 pub use address::{Address, NotAPrefix, Prefix};
