@@ -1,4 +1,5 @@
 //! Questions to families of generic netlink.
+use crate::refusal::refusal;
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, Nla as _, NlaBuffer,
     NlasIterator, Parseable, ParseableParametrized,
@@ -115,7 +116,7 @@ pub(crate) fn read(answer: &[u8]) -> io::Result<Message> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
     match NetlinkMessage::<GenlMessage<Message>>::deserialize(answer).map_err(invalid)?.payload {
         NetlinkPayload::InnerMessage(message) => Ok(message.payload),
-        NetlinkPayload::Error(error) => Err(error.to_io()),
+        NetlinkPayload::Error(error) => Err(refusal(&error)),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

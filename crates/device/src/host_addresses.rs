@@ -1,4 +1,5 @@
 //! The addresses that the host's interfaces have now.
+use crate::refusal::refusal;
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -39,6 +40,12 @@ pub fn host_addresses() -> io::Result<Vec<HostAddress>> {
     }
 }
 
+/// Takes bytes for an answer.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn survive(bytes: &[u8]) {
+    let _ = read(bytes, &mut Vec::new());
+}
+
 /// Takes the addresses of an answer, which has several messages; tells whether it was the last.
 fn read(mut answer: &[u8], found: &mut Vec<HostAddress>) -> io::Result<bool> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
@@ -46,7 +53,7 @@ fn read(mut answer: &[u8], found: &mut Vec<HostAddress>) -> io::Result<bool> {
         let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer).map_err(|_| invalid())?;
         match message.payload {
             NetlinkPayload::Done(_) => return Ok(true),
-            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            NetlinkPayload::Error(error) => return Err(refusal(&error)),
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(one)) => found.extend(address(&one)),
             _ => (),
         }

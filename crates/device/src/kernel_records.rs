@@ -149,10 +149,10 @@ fn is_error(message: &Message<'_>) -> bool {
 
 /// What an error means: a kernel that does not know a part has none of it.
 fn refused(message: &Message<'_>) -> io::Result<Progress> {
-    let errno = message.error_code().wrapping_neg();
-    match Errno::from_raw_os_error(errno) {
-        Errno::OPNOTSUPP | Errno::AFNOSUPPORT => Ok(Progress::Done { was_interrupted: false }),
-        _ => Err(io::Error::from_raw_os_error(errno)),
+    let errno = message.error_code().saturating_neg();
+    match [Errno::OPNOTSUPP, Errno::AFNOSUPPORT].map(Errno::raw_os_error).contains(&errno) {
+        true => Ok(Progress::Done { was_interrupted: false }),
+        false => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 

@@ -61,6 +61,8 @@ mod probe;
 #[forbid(unsafe_code)]
 mod queue;
 #[forbid(unsafe_code)]
+mod refusal;
+#[forbid(unsafe_code)]
 mod rtnetlink;
 #[forbid(unsafe_code)]
 mod settings;

@@ -1,6 +1,7 @@
 //! Changes of the host by rtnetlink: addresses and routes (several addresses of a family on one interface, which the older
 //! requests can't give it), and filters of tc.
 use crate::HostRoute;
+use crate::refusal::refusal;
 use netlink_packet_core::{
     DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NLMSG_DONE,
     NLMSG_ERROR, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -161,11 +162,11 @@ impl NetlinkDeserializable for Other {
 }
 
 /// Whether the kernel did it, whatever the bytes of its answer are.
-fn read(answer: &[u8]) -> io::Result<()> {
+pub(crate) fn read(answer: &[u8]) -> io::Result<()> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
     match NetlinkMessage::<Other>::deserialize(answer).map_err(invalid)?.payload {
         NetlinkPayload::Error(error) if error.code.is_none() => Ok(()),
-        NetlinkPayload::Error(error) => Err(error.to_io()),
+        NetlinkPayload::Error(error) => Err(refusal(&error)),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
