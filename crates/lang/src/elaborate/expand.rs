@@ -9,8 +9,9 @@ use crate::args;
 use crate::diagnostic::Diagnostic;
 use crate::variables::Environment;
 
-/// More elements than this are taken for a mistake: few lines can ask for billions.
-const MAX_ITEMS: usize = 1 << 20;
+/// More elements than this are taken for a mistake: few lines can ask for billions, and a million take a
+/// minute and a gigabyte.
+const MAX_ITEMS: usize = 1 << 16;
 
 /// Compounds of compounds go no deeper than this.
 const MAX_LEVEL: usize = 200;
@@ -71,7 +72,9 @@ impl Elaborator<'_, '_> {
             return;
         }
         let error = Diagnostic::error(message, self.current.items[item].span);
-        let limits = format!("{MAX_ITEMS} elements and {MAX_LEVEL} levels of compounds are possible");
+        let limits = format!(
+            "compounds may expand to {MAX_ITEMS} elements, themselves counted, and go {MAX_LEVEL} levels deep"
+        );
         self.report(error.help(limits));
     }
 
