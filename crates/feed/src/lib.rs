@@ -44,6 +44,11 @@ pub enum Cause {
         /// What the unpacking stumbled over; of kind [`io::ErrorKind::UnexpectedEof`] where the file is cut off.
         error: io::Error,
     },
+    /// What gzip packed in it becomes so much that nobody can have meant it.
+    Expands {
+        /// How many bytes were unpacked until then.
+        byte: u64,
+    },
     /// It is compressed by something else than gzip.
     Compression(&'static str),
     /// A line of text is damaged.
@@ -76,6 +81,11 @@ impl fmt::Display for FeedError {
             Cause::Packed { byte, error } => {
                 write!(f, "{file}: damaged after {byte} unpacked bytes: {error}; fetch the file again")
             }
+            Cause::Expands { byte } => write!(
+                f,
+                "{file}: unpacks to more than {MOST_EXPANSION} times its size (after {byte} bytes); no table \
+                 does: fetch the file again, or unpack it first"
+            ),
             Cause::Compression(tool) => write!(f, "{file}: unpack it with {tool} first: only gzip is read"),
             Cause::Line { line, problem } => write!(f, "{file}:{line}: {problem}"),
             Cause::Record { byte, problem } => write!(f, "{file}: record at byte {byte}: {problem}"),
@@ -100,11 +110,18 @@ pub fn read_from(mut from: impl BufRead) -> Result<Routes, Cause> {
     }
 }
 
+/// How many times its size a file may become. Dumps of full tables become about ten times as large.
+const MOST_EXPANSION: u64 = 100;
+/// Up to so many unpacked bytes that is not asked.
+const FREE_EXPANSION: u64 = 64 << 20;
+
 fn packed(from: impl BufRead) -> Result<Routes, Cause> {
-    let mut counted = Counted { from: MultiGzDecoder::new(from), bytes: 0 };
-    let outcome = unpacked(BufReader::with_capacity(1 << 16, &mut counted));
+    let mut unpacked_bytes = Unpacked { from: MultiGzDecoder::new(Packed { from, bytes: 0 }), bytes: 0 };
+    let outcome = unpacked(BufReader::with_capacity(1 << 16, &mut unpacked_bytes));
+    let byte = unpacked_bytes.bytes;
     outcome.map_err(|cause| match cause {
-        Cause::Io(error) if is_damage(&error) => Cause::Packed { byte: counted.bytes, error },
+        Cause::Io(_) if unpacked_bytes.expands() => Cause::Expands { byte },
+        Cause::Io(error) if is_damage(&error) => Cause::Packed { byte, error },
         other => other,
     })
 }
@@ -115,17 +132,47 @@ fn is_damage(error: &io::Error) -> bool {
     error.raw_os_error().is_none() && matches!(error.kind(), InvalidInput | UnexpectedEof)
 }
 
-/// A source that counts the bytes it gives.
-struct Counted<R> {
+/// A compressed source that counts the bytes that were taken from it.
+struct Packed<R> {
     from: R,
     bytes: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: BufRead> BufRead for Packed<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.from.fill_buf()
+    }
+    fn consume(&mut self, count: usize) {
+        self.bytes += count as u64;
+        self.from.consume(count);
+    }
+}
+
+impl<R: BufRead> Read for Packed<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let count = self.from.read(to)?;
         self.bytes += count as u64;
         Ok(count)
+    }
+}
+
+/// What is unpacked of it: counted, and an error where it becomes too much.
+struct Unpacked<R> {
+    from: MultiGzDecoder<Packed<R>>,
+    bytes: u64,
+}
+
+impl<R> Unpacked<R> {
+    fn expands(&self) -> bool {
+        self.bytes > FREE_EXPANSION && self.bytes / MOST_EXPANSION > self.from.get_ref().bytes
+    }
+}
+
+impl<R: BufRead> Read for Unpacked<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(to)?;
+        self.bytes += count as u64;
+        if self.expands() { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(count) }
     }
 }
 
@@ -214,6 +261,29 @@ mod tests {
         assert_eq!(place(&[&one[..], &sum].concat()), (26, io::ErrorKind::InvalidInput));
         assert_eq!(place(&[&one[..], b"10.0.0.0/8 plain"].concat()), (13, io::ErrorKind::InvalidInput));
         assert_eq!(place(&[&one[..], &two[..5]].concat()), (13, io::ErrorKind::UnexpectedEof));
+    }
+
+    #[test]
+    fn a_compressed_file_that_expands_without_end_is_refused() {
+        let comments = format!("#{:100}\n", "").repeat(1 << 13);
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(b"10.0.0.0/8 1\n").unwrap();
+        (0..128).for_each(|_| encoder.write_all(comments.as_bytes()).unwrap());
+        match read_from(&encoder.finish().unwrap()[..]).unwrap_err() {
+            Cause::Expands { byte } => assert!((64 << 20..65 << 20).contains(&byte), "{byte}"),
+            other => panic!("{other:?}"),
+        }
+        let error = FeedError { file: "bomb.gz".into(), cause: Cause::Expands { byte: 70_000_000 } };
+        let expected =
+            "bomb.gz: unpacks to more than 100 times its size (after 70000000 bytes); no table does: ";
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn a_compressed_file_of_few_bytes_may_become_a_hundred_times_as_large() {
+        let lines = "10.0.0.0/8 1\n".repeat(100_000);
+        assert!(lines.len() > 100 * gzip(lines.as_bytes()).len(), "or the test says nothing");
+        assert_eq!(read_from(&gzip(lines.as_bytes())[..]).unwrap().len(), 1);
     }
 
     /// A file that can't be read further.
