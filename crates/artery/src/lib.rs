@@ -1,0 +1,126 @@
+//! The program `artery`: a software router that speaks the Click language. What runs is [`main`]; nothing
+//! else is promised to anybody.
+#![forbid(unsafe_code)]
+
+mod adopt;
+mod apply;
+mod ask;
+mod bench;
+mod bsd;
+mod capture;
+mod check;
+mod cli;
+mod click;
+mod commands;
+mod control_socket;
+mod devices;
+mod doctor;
+mod elements;
+mod explain;
+mod flow;
+mod format;
+mod ip_router;
+mod job;
+mod load;
+mod metrics;
+mod neighbor;
+mod netstat;
+mod notify;
+mod pfctl;
+mod release;
+mod reload;
+mod replace;
+mod report;
+mod route;
+mod router;
+mod run;
+mod show;
+mod signals;
+mod spelling;
+mod top;
+mod trace;
+mod voice;
+mod watch;
+
+use cli::{Cli, Command};
+use signals::EarlyHangup;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use voice::{LogFormat, Voice};
+
+/// Carries out the command that this process was called with.
+pub fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let status = match click_arguments(&args) {
+        Some((name, rest)) => click::main(name, rest),
+        None => {
+            let cli = cli::parse(args);
+            let log = cli.command.log_format();
+            let voice = Voice::from(log);
+            if cli.command.shows_verifier() || log == LogFormat::Json {
+                artery_device::show_verifier();
+            }
+            artery(cli).unwrap_or_else(|error| {
+                voice.error(&format!("{error:#}"));
+                1
+            })
+        }
+    };
+    ExitCode::from(status)
+}
+
+/// The name and the arguments of the personality `click`, if it is the one that was called.
+fn click_arguments(args: &[OsString]) -> Option<(&str, &[OsString])> {
+    let called = args.first().and_then(|name| Path::new(name).file_name());
+    match args.get(1) {
+        _ if called.is_some_and(|name| name == "click") => Some(("click", &args[1..])),
+        Some(command) if command == "click" => Some(("artery click", &args[2..])),
+        _ => None,
+    }
+}
+
+/// Carries out a command; the number is the exit status.
+fn artery(cli: Cli) -> anyhow::Result<u8> {
+    match cli.command {
+        Command::Run(options) => {
+            let early = EarlyHangup::catch()?;
+            run::run(options.job()?, &early)
+        }
+        Command::Check(options) => check::check(&options),
+        Command::Fmt(options) => format::format(&options),
+        Command::Flatten(options) => check::flatten(&options),
+        Command::Graph(options) => check::graph(&options),
+        Command::Elements(options) => elements::command(&options),
+        Command::Devices(options) => devices::command(&options),
+        Command::Doctor(options) => doctor::command(&options),
+        Command::Release(options) => release::command(&options),
+        Command::Help { topic } => elements::help(topic.as_deref()),
+        Command::Adopt(options) => adopt::command(&options),
+        Command::Handler(options) => control_socket::call(&options),
+        Command::Netstat(options) => netstat::command(&options),
+        Command::Trace(options) => trace::command(&options),
+        Command::Router(options) => router::command(*options),
+        Command::Up(options) => bsd::up::command(*options),
+        Command::Import(options) => bsd::import::command(&options),
+        Command::Ifconfig(options) => bsd::ifconfig::command(&options),
+        Command::Pfctl(options) => pfctl::command(&options),
+        Command::Apply(options) => apply::apply(&options),
+        Command::Confirm(options) => apply::confirm(&options),
+        Command::Diff(options) => apply::diff(&options),
+        Command::Show(options) => show::command(&options),
+        Command::Route(options) => route::command(&options),
+        Command::Neighbor(options) => neighbor::command(&options),
+        Command::Arp(options) => neighbor::bsd::command(&options, false),
+        Command::Ndp(options) => neighbor::bsd::command(&options, true),
+        Command::Flow(options) => flow::command(&options),
+        Command::Watch(options) => watch::command(&options),
+        Command::Explain(options) => explain::command(&options),
+        Command::Top(options) => top::command(&options),
+        Command::Capture(options) => capture::command(&options),
+        Command::Completions { shell } => cli::completions(shell),
+        Command::Man { folder } => cli::manual(&folder),
+        Command::Bench { arguments } => bench::run(&arguments),
+        Command::Click { .. } => unreachable!("the personality was chosen before the arguments were read"),
+    }
+}
