@@ -137,7 +137,7 @@ sanitize: ## Undefined behaviour by Miri and sanitizers (threads, addresses); ne
 	scripts/sanitize
 
 fuzz: ## A minute of every fuzz target; needs a nightly toolchain and cargo-fuzz.
-	cd fuzz && for target in $$($(CARGO) fuzz list); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
+	scripts/fuzz
 
 pages: build ## Writes the element pages anew.
 	$(PROGRAM) elements --markdown docs/elements

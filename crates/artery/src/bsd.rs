@@ -16,4 +16,7 @@ mod text;
 pub(crate) mod up;
 pub(crate) mod verdict;
 
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use plan::survive;
+
 pub(crate) use hostname::length_of_mask;

@@ -10,6 +10,9 @@ mod output;
 mod parts;
 mod written;
 
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use import::survive;
+
 use crate::cli::Reach;
 use balancer::Balancer;
 use clap::{Args, Subcommand};

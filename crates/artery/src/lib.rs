@@ -18,6 +18,8 @@ mod doctor;
 mod elements;
 mod explain;
 mod flow;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod forged;
 mod format;
 mod ip_router;
 mod job;

@@ -26,6 +26,12 @@ pub mod switching {
     };
 }
 
+/// What fuzz targets start beside elements.
+#[cfg(feature = "fuzz")]
+pub mod forged {
+    pub use crate::fpm::session::survive as fpm;
+}
+
 pub use filter::file_size::FileSize;
 pub use filter::log_file::LogFiles;
 pub use script::script::ClaimedSignals;

@@ -136,6 +136,20 @@ pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
+/// Takes texts for files of a switch and of the host's door to it, with a zero character between them.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn survive(texts: &str) {
+    let (switch, door) = texts.split_once('\0').unwrap_or((texts, ""));
+    let file = |interface: &str, text: &str| etc::File { interface: interface.into(), text: text.into() };
+    let etc = Etc {
+        folder: "/nonexistent".into(),
+        switches: vec![file("veb0", switch)],
+        interfaces: vec![file("vport0", door)],
+        pf: None,
+    };
+    let _ = plan(&etc, &Wishes::default());
+}
+
 /// Judges all files but pf.conf.
 pub(super) fn plan(etc: &Etc, wishes: &Wishes) -> anyhow::Result<Plan> {
     check(etc, wishes)?;

@@ -283,6 +283,36 @@ fn printable(line: &str) -> String {
     text
 }
 
+/// Takes bytes for a stream, and panics if it matters how they are cut.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn survive(bytes: &[u8]) {
+    let Some((step, stream)) = bytes.split_first() else { return };
+    // A line that is too long is found out as it comes.
+    let limits = Limits { line: bytes.len(), data: 256 };
+    assert_eq!(in_steps(stream, limits, stream.len()), in_steps(stream, limits, usize::from(*step)));
+}
+
+/// The requests of a stream that comes by so many bytes, to the first after which nothing can be understood.
+#[cfg(any(test, feature = "fuzz"))]
+fn in_steps(stream: &[u8], limits: Limits, step: usize) -> Vec<Request> {
+    let (mut requests, mut begin, mut end, mut scanned) = (Vec::new(), 0, 0, Scanned::default());
+    loop {
+        match parse(&stream[begin..end], end == stream.len(), limits, scanned) {
+            Parsed::Request(Request::DataTooLong { .. }, _) => return requests,
+            Parsed::Request(request, used) => {
+                assert!(used <= end - begin, "{request:?} took {used} of {}", end - begin);
+                (begin, scanned) = (begin + used, Scanned::default());
+                requests.extend(Some(request).filter(|request| *request != Request::Nothing));
+            }
+            Parsed::Incomplete(_) if end == stream.len() => return requests,
+            Parsed::Incomplete(now) => {
+                scanned = now;
+                end = (end + step.max(1)).min(stream.len());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

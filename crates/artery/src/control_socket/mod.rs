@@ -11,6 +11,8 @@ mod service;
 pub(crate) use access::{ControlSettings, Group, TcpWrites, default_token_file};
 pub(crate) use asked::{Names, Question, Questions};
 pub(crate) use client::{Client, call};
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use codec::survive;
 pub(crate) use connections::Connection;
 pub(crate) use conversation::Control;
 pub(crate) use server::{Listeners, Talker};

@@ -6,6 +6,8 @@ use crate::voice::{Voice, print};
 use anyhow::anyhow;
 use artery_device::system_message;
 use artery_elements::flows::MAGIC;
+#[cfg(any(test, feature = "fuzz"))]
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
@@ -32,6 +34,19 @@ pub(super) fn import(balancer: &mut Balancer, file: Option<&Path>) -> anyhow::Re
     }
     source.read_to_end(&mut bytes).map_err(unreadable)?;
     take_over(balancer, &chunks::check(&bytes).map_err(wrong)?)
+}
+
+/// Takes bytes for a file. What goes to a router must be what it reads.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn survive(bytes: &[u8]) {
+    let checked = match bytes.first() == Some(&MAGIC[0]) {
+        true => chunks::check(bytes).ok(),
+        false => lines::check(bytes).ok(),
+    };
+    for chunk in checked.iter().flat_map(|checked| &checked.chunks) {
+        let stream = BASE64_STANDARD.decode(chunk.text()).expect("it was encoded");
+        assert!(chunks::check(&stream).is_ok(), "{stream:?}");
+    }
 }
 
 /// Sends all flows, and says what became of them.

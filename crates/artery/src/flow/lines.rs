@@ -52,6 +52,12 @@ pub(super) fn read(begin: Vec<u8>, mut more: impl Read) -> Result<Checked<'stati
     joined(parts.into_iter().map(|(_, part)| part)).map_err(Unread::Wrong)
 }
 
+/// Reads lines without threads.
+#[cfg(any(test, feature = "fuzz"))]
+pub(super) fn check(bytes: &[u8]) -> Result<Checked<'static>, String> {
+    joined([part(bytes)].into_iter())
+}
+
 /// Reads blocks for as long as there are any.
 fn work(blocks: &Mutex<Receiver<(usize, Vec<u8>)>>, done: Sender<(usize, Part)>) {
     loop {

@@ -88,3 +88,36 @@ impl<T: DerefMut<Target = Tables>> Session<'_, T> {
         }
     }
 }
+
+/// Takes bytes for a stream of a daemon's, for the router of this name.
+#[cfg(feature = "fuzz")]
+pub fn survive(bytes: &[u8], resources: &artery_engine::Resources, router: &str) {
+    let routers = resources.get::<crate::router::shared::NamedRouters>();
+    let router = routers.get(router).expect("there is a router");
+    let (mut rib, mut frames, mut answers) =
+        (Rib::default(), super::frames::Frames::default(), Answers::default());
+    rib.begin_session();
+    rib.add_target(&router, "", Duration::ZERO);
+    let mut tables = [router.tables()];
+    let mut received = Received::default();
+    let mut session = Session {
+        rib: &mut rib,
+        tables: &mut tables,
+        answers: &mut answers,
+        received: &mut received,
+        is_local: false,
+        now: Duration::ZERO,
+    };
+    let _ = frames.read(&mut &bytes[..]);
+    while let Ok(Some(payload)) = frames.next_payload() {
+        if session.process_frame(payload).is_err() {
+            break;
+        }
+    }
+    // The router has no more routes for the next stream than for this one.
+    rib.begin_session();
+    for prefix in rib.stale() {
+        rib.remove_route(prefix, &mut tables, Duration::ZERO);
+    }
+    assert_eq!(rib.len(), 0);
+}

@@ -132,7 +132,7 @@ impl NamedRouters {
         routers.retain(|_, router| router.strong_count() > 0);
         routers.insert(router.name.clone(), Arc::downgrade(router));
     }
-    pub(super) fn get(&self, name: &str) -> Option<Arc<SharedRouter>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<SharedRouter>> {
         let routers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         routers.get(name).and_then(Weak::upgrade)
     }
