@@ -53,6 +53,7 @@ use voice::{LogFormat, Voice};
 
 /// Carries out the command that this process was called with.
 pub fn main() -> ExitCode {
+    artery_device::map_large_allocations();
     let args: Vec<OsString> = std::env::args_os().collect();
     let status = match click_arguments(&args) {
         Some((name, rest)) => click::main(name, rest),

@@ -3,8 +3,8 @@ use crate::load::{Reading, load};
 use crate::voice::Voice;
 use artery_device::Ports;
 use artery_engine::{Handle, Monitor, Monitors, Problem, Stage};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// By when elements of a new configuration have taken what those of the old one held.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
@@ -17,6 +17,26 @@ pub(crate) struct Replacer {
     voice: Voice,
     /// Held while a configuration is replaced: one after the other.
     turn: Arc<Mutex<()>>,
+    closing: Arc<Mutex<Option<Closing>>>,
+}
+
+/// What a thread has still to do that closes ports which nobody uses.
+#[derive(Clone, Copy)]
+struct Closing {
+    due: Instant,
+    rounds: u32,
+}
+
+impl Closing {
+    /// After a replacement: a worker that gets no processor may hold what it used for longer than others.
+    fn begin() -> Closing {
+        Closing { due: Instant::now() + SETTLED, rounds: 3 }
+    }
+    /// What is to do after a round.
+    fn next(self) -> Option<Closing> {
+        let rounds = self.rounds - 1;
+        (rounds > 0).then(|| Closing { due: Instant::now() + SETTLED, rounds })
+    }
 }
 
 impl Replacer {
@@ -25,7 +45,7 @@ impl Replacer {
             Voice::Artery { .. } => Voice::Artery { colour: false },
             other => other,
         };
-        Replacer { handle, reading, voice, turn: Arc::default() }
+        Replacer { handle, reading, voice, turn: Arc::default(), closing: Arc::default() }
     }
 
     /// How messages of the router are written.
@@ -35,7 +55,7 @@ impl Replacer {
 
     /// Replaces the configuration by `text`, which messages call `name`. On an error the old one goes on.
     pub(crate) fn replace(&self, name: &str, text: &str) -> Result<String, String> {
-        let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
+        let _turn = lock(&self.turn);
         let mut loaded = load(name, text, &self.reading);
         if loaded.has_errors() {
             return Err(self.voice.faults(&loaded));
@@ -78,21 +98,43 @@ impl Replacer {
         }
     }
 
-    /// Closes what the new configuration does not use, when it had the time to take what it does.
+    /// Closes what the new configuration does not use, when it had the time to take what it does. A thread
+    /// that is at it begins anew: however many replacements there are, there is one.
     fn close_unused_ports(&self) {
+        if lock(&self.closing).replace(Closing::begin()).is_some() {
+            return;
+        }
+        let replacer = self.clone();
+        let close = move || while replacer.close_when_due() {};
+        if std::thread::Builder::new().name("ports".to_string()).spawn(close).is_err() {
+            // They stay open until the next replacement.
+            *lock(&self.closing) = None;
+        }
+    }
+
+    /// Sleeps until a round is due, or does it; says whether there is more to do.
+    fn close_when_due(&self) -> bool {
+        let Some(closing) = *lock(&self.closing) else { return false };
+        let wait = closing.due.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+            return true;
+        }
         let resources = self.handle.resources();
         let (ports, monitors) = (resources.get::<Ports>(), resources.get::<Monitors>());
-        let close = move || {
-            // A worker that gets no processor may hold what it used for longer.
-            for _ in 0..3 {
-                std::thread::sleep(SETTLED);
-                // The next port of that number is another.
-                ports.close_unused(|port| monitors.set(port, Monitor::default()));
-            }
-        };
-        // Without a thread they stay open until the next replacement.
-        let _ = std::thread::Builder::new().name("ports".to_string()).spawn(close);
+        // The next port of that number is another.
+        ports.close_unused(|port| monitors.set(port, Monitor::default()));
+        let mut now = lock(&self.closing);
+        // A replacement meanwhile wants all rounds.
+        if now.is_some_and(|now| now.due == closing.due) {
+            *now = closing.next();
+        }
+        now.is_some()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A warning of packets that waited where the new configuration has nothing to take them.

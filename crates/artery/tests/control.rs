@@ -1,7 +1,7 @@
 //! Who may do what by the control sockets of a router, and what hostile clients can't do there.
 use crate::support::{Folder, Outcome, Router, artery};
 use rustix::process::Signal;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -287,4 +287,41 @@ fn metrics_are_answered_although_idle_and_slow_clients_hold_connections() {
     }
     // A request that does not end has an end all the same.
     assert_eq!(said(connect(&port), b"GET /metrics HTTP/1.1\r\n"), "");
+}
+
+/// What the kernel says of a process in a line of its status, a number.
+fn status_of(process: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn many_replacements_leave_neither_memory_nor_threads_behind() {
+    let folder = Folder::new();
+    let config =
+        "Idle -> FlowBalancer(SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2) -> Discard";
+    let router = Router::start(&folder.path("s"), &["-R", "-e", config]);
+    let mut client = UnixStream::connect(folder.path("s")).unwrap();
+    client.set_read_timeout(Some(SOON)).unwrap();
+    let mut replies = BufReader::new(client.try_clone().unwrap());
+    let mut replace = |times: u32| {
+        for _ in 0..times {
+            write!(client, "WRITEDATA hotconfig {}\r\n{config}", config.len()).unwrap();
+            let mut reply = String::new();
+            while !reply.starts_with("200 ") {
+                assert!(reply.is_empty() || reply == BANNER, "{reply}");
+                reply.clear();
+                assert!(replies.read_line(&mut reply).unwrap() > 0, "it hung up");
+            }
+        }
+    };
+    replace(1);
+    let memory = status_of(router.id(), "VmRSS");
+    let threads = status_of(router.id(), "Threads");
+    replace(150);
+    let now = status_of(router.id(), "VmRSS");
+    assert!(now <= 2 * memory, "{memory} kB became {now} kB");
+    let now = status_of(router.id(), "Threads");
+    assert!(now <= threads + 2, "{threads} threads became {now}");
 }

@@ -105,6 +105,7 @@ pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
 pub use settings::{Hide, Method, NoMethod, RxSettings, TxSettings};
 pub use sockets::{FrameSocket, try_frame_socket};
 pub use survey::{Survey, survey};
+pub use sys::map_large_allocations;
 pub use tap::{HostRoute, TapRx, TapSettings, TapTx};
 pub use traffic::{Losses, Traffic};
 pub use xdp::{Attach, BusyPoll, XdpPort, XdpReport, XdpRx, XdpSettings, XdpTx};

@@ -71,8 +71,8 @@ pub(crate) fn set_tun_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> io
 /// Types that may be a socket option.
 ///
 /// # Safety
-/// Any bytes must be a value, there must be no padding, and no option of this type may hold an address that the kernel
-/// follows. (`xdp_umem_reg` holds one: see [`register_frames`].)
+/// Any bytes must be a value, there must be no padding, and no option of this type may hold an address that
+/// the kernel follows. (`xdp_umem_reg` holds one: see [`register_frames`].)
 pub(crate) unsafe trait Plain: Copy {}
 // SAFETY: a number.
 unsafe impl Plain for libc::c_int {}
@@ -114,8 +114,8 @@ pub(crate) fn register_frames(fd: BorrowedFd<'_>, pool: &'static Pool) -> io::Re
     };
     let len = size_of_val(&memory) as libc::socklen_t;
     let value = (&raw const memory).cast();
-    // SAFETY: the kernel reads `len` bytes of the value. The region is mapped as long as the process lives. The kernel
-    // touches no frame of it before one is put into a ring, which is `xdp/socket.rs`'s to do.
+    // SAFETY: the kernel reads `len` bytes of the value. The region is mapped as long as the process lives.
+    // The kernel touches no frame of it before one is put into a ring, which is `xdp/socket.rs`'s to do.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, value, len) })
 }
 
@@ -290,6 +290,21 @@ pub(crate) fn wait_for_grace_period() -> io::Result<()> {
     const GLOBAL: libc::c_int = 1;
     // SAFETY: it takes numbers only.
     check(unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } as libc::c_int)
+}
+
+/// Has every large allocation be a mapping of its own, which the system gets back when it is freed.
+///
+/// glibc raises the size from which it does so with each one that is freed, up to 32 MB. Then the tables of a
+/// configuration that gave way stay with the process: one copy in the arena of each thread that ever had one.
+pub fn map_large_allocations() {
+    #[cfg(target_env = "gnu")]
+    {
+        /// Bytes: what glibc begins with.
+        const THRESHOLD: libc::c_int = 128 << 10;
+        // SAFETY: it takes numbers only, and changes where later allocations lie. What it returns is whether
+        // it knows the parameter; where it doesn't, memory is as before.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD) };
+    }
 }
 
 /// Gives this thread a network namespace of its own, which ends with it and with what was opened in it.

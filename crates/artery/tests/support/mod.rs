@@ -130,6 +130,11 @@ impl Router {
         &self.socket
     }
 
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let child = self.child.as_ref().unwrap();
