@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(told(&up, &gone), "[Up(false)]");
         assert_eq!(told(&gone, &gone.clone()), "[]");
         let back = seen(7, 2, PortState::Up);
-        assert_eq!(told(&gone, &back), "[Ether(EtherAddr([7, 7, 7, 7, 7, 7])), Up(true)]");
-        assert_eq!(told(&up, &back), "[Up(false), Ether(EtherAddr([7, 7, 7, 7, 7, 7])), Up(true)]");
+        assert_eq!(told(&gone, &back), "[Ether(07:07:07:07:07:07), Up(true)]");
+        assert_eq!(told(&up, &back), "[Up(false), Ether(07:07:07:07:07:07), Up(true)]");
         // The same number, after a stay in another network namespace.
         assert_eq!(told(&up, &seen(5, 2, PortState::Up)), "[Up(false), Up(true)]");
         assert_eq!(told(&gone, &seen(5, 2, PortState::Down)), "[]");

@@ -113,6 +113,7 @@ pub(crate) const ELSEWHERE: &[&str] = &[
     "FromDevice",
     "FromDump",
     "FromHost",
+    "HostPorts",
     "HostRoutes",
     "FromIPSummaryDump",
     "ICMPRewriter",
