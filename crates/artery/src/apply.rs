@@ -20,7 +20,8 @@ The file is that of 'artery router FILE'; a router that was started by options t
 anything changes; with a mistake the router stays as it is. Ports, addresses, routes, services, rules and the host's
 interface change without losing a packet. Routes that 'artery route add' added stay, unless the file has their prefix.
 What a router looks at when it starts stays as it is, and is told: workers, awake, affinity, socket, metrics,
-read-group, control-timeout, log, allow-replace, stats, json.
+read-group, control-timeout, log, allow-replace, sandbox,
+allow-path, stats, json.
 
 SIGHUP has the router read again the file that was applied last. A restart takes the file or the options that it is started by.";
 /// That of `confirm`.

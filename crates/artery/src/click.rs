@@ -2,6 +2,7 @@
 use crate::control_socket::{ControlSettings, TcpWrites};
 use crate::job::{Input, Job, PortRequest, check_processor};
 use crate::load::Reading;
+use crate::sandbox::Sandbox;
 use crate::signals::EarlyHangup;
 use crate::voice::{Voice, complain, print};
 use artery_engine::{Settings, Time};
@@ -65,6 +66,8 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
         control: ControlSettings { tcp: TcpWrites::Open, ..ControlSettings::default() },
         metrics: Vec::new(),
         allow_replace: false,
+        // Scripts written for Click do what they did.
+        sandbox: Sandbox::default(),
         stats: None,
         json: false,
         commands: Vec::new(),

@@ -1,23 +1,62 @@
 //! Commands of the host that a configuration asks for, run once its router forwards.
 use crate::voice::Voice;
-use std::process::{Command, Stdio};
+use std::io::{self, Write as _};
+use std::process::{Child, Command, Stdio};
 
-/// Runs them one after the other, aside; one that fails is said, and the next is run.
-pub(crate) fn run(commands: Vec<(String, String)>, voice: Voice) {
-    if commands.is_empty() {
-        return;
+/// What a shell waits for on its standard input before it runs a command. Without it, as when the router
+/// ends, it runs none.
+const GO: &[u8] = b"\n";
+
+/// A command, and the shell that waits to run it. Shells are started before the router gives its rights up.
+struct Held {
+    place: String,
+    text: String,
+    shell: io::Result<Child>,
+}
+
+/// Commands that wait for their router.
+pub(crate) struct Commands {
+    held: Vec<Held>,
+    voice: Voice,
+}
+
+impl Commands {
+    /// Starts a shell for each of these, which are a place and a command.
+    pub(crate) fn hold(commands: &[(String, String)], voice: Voice) -> Commands {
+        let hold = |(place, text): &(String, String)| {
+            let script = format!("read -r go && {{ {text}\n}}");
+            let shell = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn();
+            Held { place: place.clone(), text: text.clone(), shell }
+        };
+        Commands { held: commands.iter().map(hold).collect(), voice }
     }
-    let work = move || commands.iter().for_each(|(place, text)| one(place, text, voice));
-    if let Err(error) = std::thread::Builder::new().name("commands".to_string()).spawn(work) {
-        voice.warning(&format!("no command is run: {error}"));
+
+    /// Runs them one after the other, aside; one that fails is said, and the next is run.
+    pub(crate) fn run(self) {
+        let Commands { held, voice } = self;
+        if held.is_empty() {
+            return;
+        }
+        let work = move || held.into_iter().for_each(|held| run(held, voice));
+        if let Err(error) = std::thread::Builder::new().name("commands".to_string()).spawn(work) {
+            voice.warning(&format!("no command is run: {error}"));
+        }
     }
 }
 
-fn one(place: &str, text: &str, voice: Voice) {
+fn run(Held { place, text, shell }: Held, voice: Voice) {
     voice.say(&format!("{place}: runs {text}"));
-    match Command::new("sh").args(["-c", text]).stdin(Stdio::null()).status() {
+    match shell.and_then(let_go) {
         Ok(status) if status.success() => {}
         Ok(status) => voice.warning(&format!("{place}: {text}: {status}")),
         Err(error) => voice.warning(&format!("{place}: can't run sh: {error}")),
     }
+}
+
+/// Has a shell run its command, with nothing more to read, and waits for its end.
+fn let_go(mut shell: Child) -> io::Result<std::process::ExitStatus> {
+    if let Some(mut input) = shell.stdin.take() {
+        input.write_all(GO)?;
+    }
+    shell.wait()
 }

@@ -3,6 +3,7 @@ use crate::control_socket::ControlSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
 use crate::reload::ConfigurationSource;
+use crate::sandbox::Sandbox;
 use crate::voice::Voice;
 use artery_engine::Settings;
 use std::path::PathBuf;
@@ -81,12 +82,20 @@ pub(crate) struct Job {
     /// Where metrics are asked for.
     pub(crate) metrics: Vec<MetricsAddress>,
     pub(crate) allow_replace: bool,
+    pub(crate) sandbox: Sandbox,
     /// How often to show counters.
     pub(crate) stats: Option<Duration>,
     /// Whether the report is JSON.
     pub(crate) json: bool,
     /// Commands that the shell runs once the router forwards, each with the place that it stands at.
     pub(crate) commands: Vec<(String, String)>,
+}
+
+impl Job {
+    /// Whether another configuration may take the place of the first.
+    pub(crate) fn may_change(&self) -> bool {
+        self.allow_replace || self.source.is_some() || matches!(self.input, Input::File(_))
+    }
 }
 
 #[cfg(test)]

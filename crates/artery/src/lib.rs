@@ -36,6 +36,7 @@ mod report;
 mod route;
 mod router;
 mod run;
+mod sandbox;
 mod show;
 mod signals;
 mod spelling;
@@ -55,6 +56,9 @@ use voice::{LogFormat, Voice};
 pub fn main() -> ExitCode {
     artery_device::map_large_allocations();
     let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(status) = sandbox::serve_if_helper(&args) {
+        return ExitCode::from(status);
+    }
     let status = match click_arguments(&args) {
         Some((name, rest)) => click::main(name, rest),
         None => {

@@ -129,9 +129,8 @@ impl Input {
         let result = match self {
             Input::Text(text) => return Ok(text.clone().into_bytes()),
             Input::Stdin => std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes),
-            Input::File(path) => {
-                std::fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
-            }
+            Input::File(path) => artery_device::files::open(path)
+                .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)),
         };
         let why = match result {
             Ok(_) => not_text(&bytes),
@@ -228,7 +227,7 @@ fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
 fn find_library(clickpath: Option<&str>, from: &str, wanted: &str) -> Option<(String, String)> {
     let candidates = library_candidates(clickpath, from, wanted);
     candidates.into_iter().find_map(|path| {
-        let bytes = std::fs::read(&path).ok()?;
+        let bytes = artery_device::files::read(&path).ok()?;
         Some((path.display().to_string(), String::from_utf8_lossy(&bytes).into_owned()))
     })
 }

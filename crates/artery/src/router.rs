@@ -16,6 +16,7 @@ use crate::cli::usage_error;
 use crate::job::{Input, Job};
 use crate::load::Reading;
 use crate::run::run;
+use crate::sandbox::Sandbox;
 use crate::signals::EarlyHangup;
 use crate::voice::{Voice, print};
 use artery_engine::Settings;
@@ -125,6 +126,7 @@ fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> Job {
         control: options.control.settings(options.sockets()),
         metrics: options.metrics.clone(),
         allow_replace: options.allow_replace,
+        sandbox: Sandbox::new(&options.sandbox),
         stats: options.stats(),
         json: options.json,
         commands: Vec::new(),

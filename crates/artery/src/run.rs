@@ -1,6 +1,6 @@
 //! Running a router from its configuration to its exit status.
 use crate::ask::ask;
-use crate::commands;
+use crate::commands::Commands;
 use crate::control_socket::{Control, Listeners, Service};
 use crate::job::Job;
 use crate::load::load;
@@ -9,13 +9,17 @@ use crate::notify::{Notifier, keep_watchdog};
 use crate::reload::Reloader;
 use crate::replace::Replacer;
 use crate::report;
+use crate::sandbox::{self, Confined};
 use crate::signals::{EarlyEnd, EarlyHangup, Watcher};
 use crate::voice::{Voice, print};
 use artery_device::{Interface, Ports};
 use artery_elements::{CLASSES, LogFiles, ROUTER_HANDLERS};
 use artery_engine::{Finished, Handle, HandlerError, Router, Settings};
 use artery_lang::args;
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The status that a shell reports of a filter whose reader went away.
@@ -26,13 +30,13 @@ pub(crate) fn run(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
     let voice = job.voice;
     // What Click prints is known.
     let early_end = voice.is_own().then(|| EarlyEnd::watch(voice)).transpose()?;
-    let Some((router, listeners)) = prepare(&job)? else { return Ok(1) };
+    let Some(Prepared { router, listeners, confined, commands }) = prepare(&job)? else { return Ok(1) };
     let is_empty = router.plan().is_empty();
     let mut status = write_flat(&job, router.plan().flat())?;
     let clock = report::Stopwatch::start();
     let mut finished = match job.quit || is_empty {
         true => router.finish(),
-        false => drive(&job, router, &listeners, early, early_end)?,
+        false => drive(&job, router, &listeners, Beginning { early, early_end, confined, commands })?,
     };
     if is_empty && !job.quit {
         voice.warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
@@ -72,10 +76,15 @@ impl Sockets {
     fn open(job: &Job) -> anyhow::Result<Sockets> {
         Ok(Sockets { control: Listeners::open(&job.control)?, metrics: metrics::listen(&job.metrics)? })
     }
+
+    /// The files that go with the router.
+    fn files(&self) -> Vec<PathBuf> {
+        [self.control.files(), self.metrics.files()].concat()
+    }
 }
 
 /// Reads and builds everything; none if that failed and the user was told why. Nothing has run then.
-fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Sockets)>> {
+fn prepare(job: &Job) -> anyhow::Result<Option<Prepared>> {
     let voice = job.voice;
     let text = match job.input.read() {
         Ok(text) => text,
@@ -95,13 +104,16 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Sockets)>> {
             ..job.settings.clone()
         };
         settings.names.ask_devices(Interface::mac_of);
+        // Their shells start with all rights.
+        let commands = Commands::hold(&job.commands, job.voice);
+        let confined = sandbox::enter(job, &loaded.ir, listeners.files())?;
         match Router::build(&loaded.ir, &loaded.processing, CLASSES, settings) {
             Ok(mut router) => {
                 router.plan().set_source(text);
                 loaded.problems = std::mem::take(&mut router.warnings);
                 voice.complain_of(&voice.faults(&loaded));
                 loaded.say_unused_variables(voice);
-                return Ok(Some((router, listeners)));
+                return Ok(Some(Prepared { router, listeners, confined, commands }));
             }
             Err(problems) => loaded.problems = problems,
         }
@@ -113,17 +125,34 @@ fn prepare(job: &Job) -> anyhow::Result<Option<(Router, Sockets)>> {
     Ok(None)
 }
 
+/// A router that was built.
+struct Prepared {
+    router: Router,
+    listeners: Sockets,
+    confined: Option<Confined>,
+    commands: Commands,
+}
+
+/// What there is before a router runs.
+struct Beginning<'a> {
+    early: &'a EarlyHangup,
+    early_end: Option<EarlyEnd>,
+    confined: Option<Confined>,
+    commands: Commands,
+}
+
 /// Runs the router until it ends.
 fn drive(
     job: &Job,
     router: Router,
     listeners: &Sockets,
-    early: &EarlyHangup,
-    early_end: Option<EarlyEnd>,
+    beginning: Beginning<'_>,
 ) -> anyhow::Result<Finished> {
+    let Beginning { early, early_end, confined, commands } = beginning;
     if !listeners.control.is_empty() || job.allow_replace {
         router.keep_open();
     }
+    let life = confined.and_then(|confined| confined.lock(job.voice));
     let running = router.start();
     let handle = running.handle();
     handle.resources().get::<LogFiles>().complain_to(job.voice.chatter());
@@ -144,6 +173,10 @@ fn drive(
     if is_wanted || !job.voice.is_own() {
         listeners.control.say_access(job.voice);
     }
+    let has_lost_helper = Arc::new(AtomicBool::new(false));
+    if let Some(life) = life {
+        sandbox::watch(life, handle.clone(), job.voice, has_lost_helper.clone())?;
+    }
     let watcher = Watcher::start(handle.clone(), reloader.start()?, early, voice)?;
     drop(early_end);
     let hotconfig = job.allow_replace.then_some(replacer);
@@ -154,7 +187,7 @@ fn drive(
     listeners.control.serve(&Control::new(service, listeners.control.token(), job.control.idle))?;
     let measured = handle.clone();
     listeners.metrics.serve(&Http(move || of_router(&measured)))?;
-    commands::run(job.commands.clone(), job.voice);
+    commands.run();
     keep_watchdog(handle.clone())?;
     if manager.is_there() {
         // Workers that have begun to forward answer; one that takes long to begin is waited for.
@@ -176,6 +209,7 @@ fn drive(
     if let Some(voice) = voice {
         say_end(&handle, began.elapsed(), is_service, voice);
     }
+    anyhow::ensure!(!has_lost_helper.load(Relaxed), "the router ended since its helper process did");
     finished
 }
 
@@ -196,7 +230,7 @@ fn write_flat(job: &Job, flat: &str) -> anyhow::Result<u8> {
         Some("-") => return print(flat).map(|()| 0),
         Some(path) => path,
     };
-    match std::fs::write(path, flat) {
+    match artery_device::files::create(path).and_then(|mut file| file.write_all(flat.as_bytes())) {
         Ok(()) => Ok(0),
         Err(error) => {
             job.voice.error(&format!("{path}: {}", artery_device::system_message(&error)));

@@ -3,6 +3,7 @@ mod bfd;
 mod fpm;
 mod host_ports;
 mod routes;
+mod security;
 pub(crate) mod table;
 mod tables;
 
@@ -65,6 +66,9 @@ enum What {
     /// The file that makes the running router: the configuration that 'artery router' runs
     #[command(after_long_help = "Example:\n  artery show config > /etc/artery/lan.toml")]
     Config(ConfigOptions),
+    /// What the router's processes may do: capabilities, system calls, files
+    #[command(after_long_help = "Example:\n  artery show security")]
+    Security(ElementsOptions),
     /// The elements of the configuration
     #[command(after_long_help = "Example:\n  artery show elements")]
     Elements(ElementsOptions),
@@ -132,6 +136,7 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
         What::Config(options) => print(&running_configuration(&options.reach)?).map(|()| 0),
         What::Elements(options) => show_elements(options),
+        What::Security(options) => show_security(options),
     }
 }
 
@@ -172,6 +177,11 @@ fn show_neighbors(options: &NeighborsOptions) -> anyhow::Result<u8> {
         neighbors.retain(|neighbor| is_ipv6(neighbor) == options.ipv6);
     }
     either(options.plain.json, &document, tables::neighbors)
+}
+
+fn show_security(options: &ElementsOptions) -> anyhow::Result<u8> {
+    let answer = Client::connect(&options.reach)?.ask("security", "")?;
+    either(options.json, &serde_json::from_str(&answer)?, security::lines)
 }
 
 fn show_elements(options: &ElementsOptions) -> anyhow::Result<u8> {

@@ -2,6 +2,7 @@
 use crate::reload::ReloadRequests;
 use crate::voice::Voice;
 use anyhow::Context as _;
+use artery_device::privsep::drop_capabilities;
 use artery_elements::ClaimedSignals;
 use artery_engine::Handle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -37,12 +38,16 @@ impl EarlyEnd {
     pub(crate) fn watch(voice: Voice) -> anyhow::Result<EarlyEnd> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let watch = signals.handle();
+        let (confined, is_confined) = sync_channel(1);
         let body = move || {
+            // It is there when the rights of the other threads are given up, and needs none.
+            let _ = confined.send(drop_capabilities());
             if let Some(signal) = signals.forever().next() {
                 die(voice, signal, "before the router was started");
             }
         };
         std::thread::Builder::new().name("early signals".to_string()).spawn(body)?;
+        is_confined.recv()??;
         Ok(EarlyEnd(watch))
     }
 }

@@ -1,4 +1,7 @@
 //! Who may do what by the control sockets of a router, and what hostile clients can't do there.
+#[path = "control/sandbox.rs"]
+mod sandbox;
+
 use crate::support::{Folder, Outcome, Router, artery};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};

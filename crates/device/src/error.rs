@@ -1,4 +1,6 @@
 //! What can go wrong with a port: what, where, and what to do about it.
+use crate::privsep::{Words, optional_words, words};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,7 +14,7 @@ pub fn show_verifier() {
 }
 
 /// One half of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Half {
     /// The half that packets come in by.
     Receive,
@@ -30,7 +32,7 @@ impl fmt::Display for Half {
 }
 
 /// What is wrong with a pcap file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Damage {
     /// It does not begin with a pcap magic number.
     Magic(u32),
@@ -69,7 +71,8 @@ impl fmt::Display for Damage {
 }
 
 /// Why a port or a pcap file cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub enum DeviceError {
     /// There is no interface of this name.
     NoSuchInterface {
@@ -88,9 +91,11 @@ pub enum DeviceError {
         /// The interface, device or file.
         name: String,
         /// What was tried, as in "opening a packet socket".
-        doing: &'static str,
+        #[serde(deserialize_with = "words")]
+        doing: Words,
         /// The capability that it takes, `None` where file permissions decide.
-        capability: Option<&'static str>,
+        #[serde(deserialize_with = "optional_words")]
+        capability: Option<Words>,
     },
     /// The interface is not up.
     Down {
@@ -107,16 +112,19 @@ pub enum DeviceError {
         /// The interface.
         name: String,
         /// What was tried.
-        doing: &'static str,
+        #[serde(deserialize_with = "words")]
+        doing: Words,
         /// What to do instead.
-        instead: &'static str,
+        #[serde(deserialize_with = "words")]
+        instead: Words,
     },
     /// The kernel's verifier does not take a program.
     NotVerified {
         /// The interface.
         name: String,
         /// What the program is for, as in "hiding its frames from the host".
-        doing: &'static str,
+        #[serde(deserialize_with = "words")]
+        doing: Words,
         /// The last lines of what the verifier says.
         verifier: Vec<String>,
     },
@@ -172,7 +180,8 @@ pub enum DeviceError {
         /// The port.
         name: String,
         /// Name of the setting.
-        setting: &'static str,
+        #[serde(deserialize_with = "words")]
+        setting: Words,
         /// Its value in the port that is open.
         open: String,
         /// The value asked for.
@@ -192,9 +201,11 @@ pub enum DeviceError {
         /// The interface.
         name: String,
         /// What is there, as in "another XDP program is attached".
-        by: &'static str,
+        #[serde(deserialize_with = "words")]
+        by: Words,
         /// What to do about it.
-        remedy: &'static str,
+        #[serde(deserialize_with = "words")]
+        remedy: Words,
     },
     /// Frames of the link may be longer than what holds them.
     FramesTooLong {
@@ -230,14 +241,16 @@ pub enum DeviceError {
         /// The interface.
         name: String,
         /// What makes no sense, as in "the receive ring".
-        what: &'static str,
+        #[serde(deserialize_with = "words")]
+        what: Words,
     },
     /// The system refused something for a reason of its own.
     System {
         /// The interface, device or file.
         name: String,
         /// What was tried.
-        doing: &'static str,
+        #[serde(deserialize_with = "words")]
+        doing: Words,
         /// The system's error number.
         errno: i32,
     },

@@ -3,6 +3,7 @@
 //! Routes have a protocol number of their own, [`HOST_ROUTE_PROTOCOL`], and a metric that is higher than what
 //! others use, [`HOST_ROUTE_METRIC`]. This identifies them, and no other route is ever replaced:
 //! where there is a route of the same prefix and metric, ours is refused.
+use crate::privsep::{self, Helper, Request};
 use crate::rtnetlink::Rtnetlink;
 use artery_wire::netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
 use artery_wire::netlink::{
@@ -10,6 +11,7 @@ use artery_wire::netlink::{
     NLMSG_ERROR, News, Record, Route,
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -21,6 +23,8 @@ pub const HOST_ROUTE_METRIC: u32 = 254 << 24;
 
 /// Messages in one system call. Their answers fit into the smallest receive buffer that kernels give.
 const BATCH: usize = 128;
+/// What errors of the helper are about.
+const HOST: &str = "the host's routes";
 const RTM_GETROUTE: u16 = 26;
 const RT_TABLE_MAIN: u8 = 254;
 const RTN_UNICAST: u8 = 1;
@@ -34,7 +38,7 @@ const LINK_LOCAL_LEN: u8 = 64;
 pub type RouteByGateway = ((IpAddr, u8), IpAddr);
 
 /// A change of the host's routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HostRouteChange {
     /// Adds a route.
     Add(RouteByGateway),
@@ -94,6 +98,9 @@ impl HostRoutes {
 
     /// Makes changes, in order; gives the number of each that the kernel refused, and why.
     pub fn change(&mut self, changes: &[HostRouteChange]) -> io::Result<Vec<(usize, io::Error)>> {
+        if let Some(helper) = privsep::helper() {
+            return self.change_by_helper(helper, changes);
+        }
         let mut refused = Vec::new();
         for (n, batch) in changes.chunks(BATCH).enumerate() {
             let first = self.sequence.wrapping_add(1);
@@ -113,6 +120,21 @@ impl HostRoutes {
                     }
                 }
             }
+        }
+        Ok(refused)
+    }
+
+    fn change_by_helper(
+        &self,
+        helper: &Helper,
+        changes: &[HostRouteChange],
+    ) -> io::Result<Vec<(usize, io::Error)>> {
+        let mut refused = Vec::new();
+        for (n, batch) in changes.chunks(BATCH).enumerate() {
+            let request = Request::ChangeHostRoutes { index: self.index, changes: batch.to_vec() };
+            let answer: Vec<(usize, i32)> = helper.request(HOST, &request).map_err(io::Error::other)?;
+            let numbered = |(at, errno)| (n * BATCH + at, io::Error::from_raw_os_error(errno));
+            refused.extend(answer.into_iter().map(numbered));
         }
         Ok(refused)
     }
@@ -142,6 +164,10 @@ impl HostRoutes {
 
     /// Makes these the link-local addresses of the interface, all others vanish.
     pub fn set_link_local(&self, wanted: &[Ipv6Addr]) -> io::Result<()> {
+        if let Some(helper) = privsep::helper() {
+            let request = Request::SetLinkLocal { index: self.index, addresses: wanted.to_vec() };
+            return helper.request(HOST, &request).map_err(io::Error::other);
+        }
         let has: Vec<IpAddr> = crate::host_addresses()?
             .into_iter()
             .filter(|address| address.index == self.index)
@@ -168,7 +194,7 @@ fn own(route: &Route, index: u32) -> Option<RouteByGateway> {
     let [hop] = &route.path.hops[..] else { return None };
     let is_own = route.protocol == HOST_ROUTE_PROTOCOL
         && route.priority == HOST_ROUTE_METRIC
-        && route.table == RT_TABLE_MAIN.into()
+        && route.table == u32::from(RT_TABLE_MAIN)
         && hop.link == index;
     Some(((route.destination, route.len), hop.gateway?)).filter(|_| is_own)
 }

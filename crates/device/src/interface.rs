@@ -1,4 +1,5 @@
 //! Network interfaces of the machine: what they are called and what state they are in.
+use crate::privsep::{self, Request};
 use crate::sys::{self, Ask, Value};
 use crate::{DeviceError, LinkType};
 use rustix::fd::{AsFd, OwnedFd};
@@ -88,11 +89,15 @@ impl Interface {
         // `speed`, `duplex` and `speed_hi` of `struct ethtool_cmd`.
         let megabits = u32::from(u16::from_ne_bytes([answer[28], answer[29]])) << 16
             | u32::from(u16::from_ne_bytes([answer[12], answer[13]]));
-        let is_known = megabits != 0 && megabits < u32::from(u16::MAX) << 16 && megabits != u16::MAX.into();
+        let is_known =
+            megabits != 0 && megabits < u32::from(u16::MAX) << 16 && megabits != u32::from(u16::MAX);
         is_known.then_some((megabits, answer[14] != 0))
     }
     /// Brings it up.
     pub fn bring_up(&self) -> Result<(), DeviceError> {
+        if let Some(helper) = privsep::helper() {
+            return helper.request(&self.name, &Request::BringUp { name: self.name.clone() });
+        }
         let doing = "bringing it up";
         let [a, b, ..] = self.ask(Ask::Flags, &[], doing)?;
         let flags = u16::from_ne_bytes([a, b]) | libc::IFF_UP as u16;
@@ -100,6 +105,9 @@ impl Interface {
     }
     /// Sets the length of the longest packet that it carries.
     pub fn set_mtu(&self, mtu: u32) -> Result<(), DeviceError> {
+        if let Some(helper) = privsep::helper() {
+            return helper.request(&self.name, &Request::SetMtu { name: self.name.clone(), mtu });
+        }
         self.ask(Ask::SetMtu, &mtu.to_ne_bytes(), "setting its MTU").map(drop)
     }
     fn ask(&self, ask: Ask, value: &[u8], doing: &'static str) -> Result<Value, DeviceError> {

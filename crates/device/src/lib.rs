@@ -20,6 +20,8 @@ mod driver;
 mod error;
 #[forbid(unsafe_code)]
 mod ethtool;
+#[forbid(unsafe_code)]
+pub mod files;
 #[cfg(any(test, feature = "fuzz"))]
 #[forbid(unsafe_code)]
 pub mod forged;
@@ -55,7 +57,7 @@ mod pcap;
 #[forbid(unsafe_code)]
 mod ports;
 #[forbid(unsafe_code)]
-mod private_file;
+pub mod privsep;
 #[forbid(unsafe_code)]
 mod probe;
 #[forbid(unsafe_code)]
@@ -89,6 +91,7 @@ pub use delay::{DELAY_BOUNDS, Delays};
 pub use driver::{Channels, channels, strips_tags};
 pub use error::{Damage, DeviceError, Half, show_verifier, system_message};
 pub use ethtool::joining_offload;
+pub use files::create_private;
 pub use host_addresses::{HostAddress, host_addresses};
 pub use host_news::HostNews;
 pub use host_port::{HostPort, HostPortState};
@@ -99,7 +102,6 @@ pub use netdev::{XdpFeatures, XdpFragments, xdp_features, xdp_fragments};
 pub use owner::PortClaim;
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Handle, Port, PortSpec, PortState, Ports, RxHandle, TxHandle};
-pub use private_file::create_private;
 pub use probe::{NoProbe, ProbeError, ProbeFailure, ProbeKind, Prober};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
 pub use settings::{Hide, Method, NoMethod, RxSettings, TxSettings};

@@ -2,6 +2,7 @@
 //! all forward and answer; so a process that takes frames from an interface, or sends by it, listens at a
 //! name that the kernel keeps for the network namespace. The kernel removes the name when the process ends,
 //! however it ends.
+use crate::privsep::drop_capabilities;
 use crate::{DeviceError, Interface};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -98,7 +99,12 @@ impl PortClaim {
             && let Some(listener) = held.listener.take()
         {
             let is_over = held.is_over.clone();
-            let body = move || accept_until(&listener, &is_over);
+            let body = move || {
+                // It may be there before the process gives its rights up, and needs none. Without it the threads that parse
+                // packets have none all the same.
+                let _ = drop_capabilities();
+                accept_until(&listener, &is_over);
+            };
             // Without a thread the next process can't tell; this one goes on.
             held.thread = std::thread::Builder::new().name("port-owner".to_string()).spawn(body).ok();
         }

@@ -22,6 +22,7 @@ mod tests;
 pub use error::{NoProbe, ProbeError, ProbeFailure};
 use http::Http;
 use ping::Ping;
+pub(crate) use ping::make_raw_socket;
 use tcp::Tcp;
 
 /// What is asked of a machine.

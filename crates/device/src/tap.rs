@@ -5,6 +5,7 @@
 //! made, and takes packets of which that is left. The device vanishes with the port.
 use crate::interface::{check_name, control_socket};
 use crate::offload::{Offload, VIRTIO_HEADER, describe};
+use crate::privsep::{self, Request};
 use crate::queue::Station;
 use crate::rtnetlink::Rtnetlink;
 use crate::sys::{self, Ask};
@@ -13,6 +14,7 @@ use artery_packet::{Batch, Packet, PacketType, Pool, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, readv, writev};
+use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,7 +34,8 @@ const OFFLOADS: [libc::c_uint; 2] = {
 const DEFAULT_MTU: u32 = 1500;
 
 /// What to make and how to set it up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TapSettings {
     /// Name of the interface; in a name like `tap%d` the kernel fills in a free number.
     pub name: String,
@@ -54,7 +57,8 @@ pub struct TapSettings {
 }
 
 /// A route of the host by a device of the router.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostRoute {
     /// Where to, with the length of the prefix.
     pub to: (IpAddr, u8),
@@ -98,40 +102,21 @@ impl TapDevice {
             queues.push(Arc::new(queue));
             name = named;
         }
-        configure(&name, settings)?;
+        match privsep::helper() {
+            Some(helper) => {
+                let request = Request::ConfigureTap { name: name.clone(), settings: settings.clone() };
+                helper.request::<()>(&name, &request)?;
+            }
+            None => configure(&name, settings)?,
+        }
         Ok(TapDevice { interface: Interface::find(&name)?, queues, ethernet: settings.ethernet })
     }
     /// Makes the host's side what `after` says, which was set up as `before` says; kind and queues are the same.
     pub(crate) fn change(&self, before: &TapSettings, after: &TapSettings) -> Result<(), DeviceError> {
-        let (name, index) = (&self.interface.name, self.interface.index);
-        let failed = |doing| move |e: io::Error| DeviceError::from_io(name, doing, CAPABILITY, &e);
-        let socket = control_socket(name)?;
-        if before.mac != after.mac {
-            set_hardware_address(socket.as_fd(), name, after.mac)?;
-        }
-        if before.mtu != after.mtu {
-            set_mtu(socket.as_fd(), name, Some(after.mtu.unwrap_or(DEFAULT_MTU)))?;
-        }
-        let mut netlink = Rtnetlink::open().map_err(failed("opening a netlink socket"))?;
-        for route in before.routes.iter().filter(|route| !after.routes.contains(route)) {
-            // The host may have deleted it.
-            let _ = netlink.delete_route(index, route);
-        }
-        for (address, len) in before.addresses.iter().filter(|address| !after.addresses.contains(address)) {
-            // The same.
-            let _ = netlink.delete_address(index, *address, *len);
-        }
-        // Other addresses and routes may have gone with the address that they depended on.
-        for (address, len) in &after.addresses {
-            netlink.add_address(index, *address, *len).map_err(failed("adding an address"))?;
-        }
-        for route in &after.routes {
-            match netlink.add_route(index, route) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                added => added.map_err(failed("adding a route to it"))?,
-            }
-        }
-        Ok(())
+        let Some(helper) = privsep::helper() else { return change(&self.interface, before, after) };
+        let name = self.interface.name.clone();
+        let request = Request::ChangeTap { name, before: before.clone(), after: after.clone() };
+        helper.request(&self.interface.name, &request)
     }
     /// The receiving half of a queue, whose packets are marked with `port`.
     pub(crate) fn rx(&self, queue: u16, port: u16) -> Option<TapRx> {
@@ -146,8 +131,53 @@ impl TapDevice {
     }
 }
 
+/// Makes the host's side of a device what `after` says, by this process.
+pub(crate) fn change(
+    interface: &Interface,
+    before: &TapSettings,
+    after: &TapSettings,
+) -> Result<(), DeviceError> {
+    let (name, index) = (&interface.name, interface.index);
+    let failed = |doing| move |e: io::Error| DeviceError::from_io(name, doing, CAPABILITY, &e);
+    let socket = control_socket(name)?;
+    if before.mac != after.mac {
+        set_hardware_address(socket.as_fd(), name, after.mac)?;
+    }
+    if before.mtu != after.mtu {
+        set_mtu(socket.as_fd(), name, Some(after.mtu.unwrap_or(DEFAULT_MTU)))?;
+    }
+    let mut netlink = Rtnetlink::open().map_err(failed("opening a netlink socket"))?;
+    for route in before.routes.iter().filter(|route| !after.routes.contains(route)) {
+        // The host may have deleted it.
+        let _ = netlink.delete_route(index, route);
+    }
+    for (address, len) in before.addresses.iter().filter(|address| !after.addresses.contains(address)) {
+        // The same.
+        let _ = netlink.delete_address(index, *address, *len);
+    }
+    // Other addresses and routes may have gone with the address that they depended on.
+    for (address, len) in &after.addresses {
+        netlink.add_address(index, *address, *len).map_err(failed("adding an address"))?;
+    }
+    for route in &after.routes {
+        match netlink.add_route(index, route) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            added => added.map_err(failed("adding a route to it"))?,
+        }
+    }
+    Ok(())
+}
+
 /// Opens one queue; returns it and the name that the device got.
 fn open_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd, String), DeviceError> {
+    let Some(helper) = privsep::helper() else { return make_queue(name, settings) };
+    let request = Request::TapQueue { name: name.to_owned(), settings: settings.clone() };
+    helper.descriptor::<String>(name, &request).map(|(name, queue)| (queue, name))
+}
+
+/// The same, by this process, which takes CAP_NET_ADMIN.
+pub(crate) fn make_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd, String), DeviceError> {
+    check_name(name)?;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(|e| match e {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => DeviceError::NotSupported {
@@ -225,7 +255,8 @@ fn leave_addresses_to_router(name: &str) -> Result<(), DeviceError> {
     Ok(())
 }
 
-fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
+/// Sets a device up and brings it up, by this process.
+pub(crate) fn configure(name: &str, settings: &TapSettings) -> Result<(), DeviceError> {
     let socket = control_socket(name)?;
     set_hardware_address(socket.as_fd(), name, settings.mac)?;
     set_mtu(socket.as_fd(), name, settings.mtu)?;

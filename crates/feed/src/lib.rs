@@ -97,8 +97,13 @@ impl std::error::Error for FeedError {}
 
 /// Reads a file of either format, compressed or not.
 pub fn read(file: &Path) -> Result<Routes, FeedError> {
+    read_opened(file, File::open(file))
+}
+
+/// The same of a file that was opened, or could not be.
+pub fn read_opened(file: &Path, opened: io::Result<File>) -> Result<Routes, FeedError> {
     let blame = |cause| FeedError { file: file.into(), cause };
-    let opened = File::open(file).map_err(|error| blame(Cause::Io(error)))?;
+    let opened = opened.map_err(|error| blame(Cause::Io(error)))?;
     read_from(BufReader::with_capacity(1 << 16, opened)).map_err(blame)
 }
 

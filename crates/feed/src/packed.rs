@@ -5,12 +5,15 @@ use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
 /// Opens a file to read what gzip packed in it. None for one that gzip did not pack, or that is no regular file: what is
-/// read of a pipe to tell is gone.
-pub fn open_packed(file: &Path) -> io::Result<Option<impl Read + Send + use<>>> {
+/// read of a pipe to tell is gone. `open` opens it, as [`File::open`] does.
+pub fn open_packed<O: FnOnce(&Path) -> io::Result<File>>(
+    file: &Path,
+    open: O,
+) -> io::Result<Option<impl Read + Send + use<O>>> {
     if !file.metadata()?.is_file() {
         return Ok(None);
     }
-    let mut opened = File::open(file)?;
+    let mut opened = open(file)?;
     let mut start = Vec::new();
     opened.by_ref().take(2).read_to_end(&mut start)?;
     opened.rewind()?;
@@ -31,6 +34,7 @@ mod tests {
         encoder.write_all(b"what is in it").unwrap();
         encoder.finish().unwrap();
         std::fs::write(&plain, b"x").unwrap();
+        let open_packed = |file: &Path| open_packed(file, |file| File::open(file));
         let text = io::read_to_string(open_packed(&packed).unwrap().unwrap()).unwrap();
         assert_eq!(text, "what is in it");
         assert!(open_packed(&plain).unwrap().is_none());

@@ -1,7 +1,7 @@
 //! `artery up` from the files of the benchmark of 2021 and others, between Linux hosts, and `artery ifconfig` while it runs.
 
 use crate::support::switching::{Switch, address, folder_with};
-use crate::support::{SOON, end, until};
+use crate::support::{SOON, assert_confined, end, until};
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Host, Result, Rig};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -159,7 +159,7 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
             ("hostname.em*", "up mtu 1600"),
             ("hostname.vport0", &door),
         ]);
-        let options = ["--map", "em0=eth0,em1=eth1", "--run-commands"];
+        let options = ["--map", "em0=eth0,em1=eth1", "--run-commands", "--sandbox"];
         let running = start(net, etc.path(), &options)?;
         assert!(net.s.run(["ip", "link", "show", "eth1"])?.stdout.contains(" mtu 1600 "));
         for host in [0, 1] {
@@ -169,6 +169,7 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
         let tcp = net.hosts[0].iperf3(&net.s, "10.0.0.9", &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
         running.process.wait_for("hostname.vport0:2: runs ip ", SOON)?;
+        assert_confined(&running.process);
         assert_eq!(answers(net, 0, 1)?, 2);
         let said = std::fs::read_to_string(&mark).unwrap_or_default();
         assert!(said.contains("10.0.0.9/24"), "{said}: {}", running.process.stderr_so_far());

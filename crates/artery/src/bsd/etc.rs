@@ -113,8 +113,8 @@ fn is_kept(interface: &str) -> bool {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    let bytes =
-        std::fs::read(path).map_err(|error| anyhow!("{}: {}", path.display(), system_message(&error)))?;
+    let bytes = artery_device::files::read(path)
+        .map_err(|error| anyhow!("{}: {}", path.display(), system_message(&error)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

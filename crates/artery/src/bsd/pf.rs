@@ -13,7 +13,7 @@ pub(super) fn judge(etc: &Etc, is_lenient: bool, plan: &mut Plan) {
     let Some(text) = &etc.pf else { return };
     let file = etc.folder.join("pf.conf").display().to_string();
     let interfaces = plan.switches.iter().flat_map(interfaces);
-    let environment = rules_environment(interfaces, |name| std::fs::read(etc.path(name)));
+    let environment = rules_environment(interfaces, |name| artery_device::files::read(etc.path(name)));
     let found =
         rules::judge_rules(&file, text, &Surroundings { environment, site: Site::Switch, is_lenient });
     plan.judged.extend(found.statements);

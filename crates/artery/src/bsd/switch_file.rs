@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
     /// Adds the rules of a file.
     fn rules_of(&mut self, name: &str) -> Verdict {
         let path = self.etc.path(name);
-        let text = match std::fs::read(&path) {
+        let text = match artery_device::files::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) => return Verdict::Refused(format!("{}: {}", path.display(), system_message(&error))),
         };

@@ -12,6 +12,7 @@ use crate::reload::{ConfigurationSource, Reread};
 use crate::replace::SETTLED;
 use crate::router::called;
 use crate::run::run;
+use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::signals::EarlyHangup;
 use crate::voice::{LogFormat, Voice, print};
 use artery_engine::Settings;
@@ -94,6 +95,8 @@ pub(crate) struct UpOptions {
     /// Let `write hotconfig` replace the running configuration
     #[arg(short = 'R', long)]
     allow_replace: bool,
+    #[command(flatten)]
+    sandbox: SandboxOptions,
     /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
     stats: Option<Period>,
@@ -103,6 +106,13 @@ pub(crate) struct UpOptions {
     /// Print help
     #[arg(long, action = ArgAction::HelpLong)]
     help: Option<bool>,
+}
+
+impl UpOptions {
+    /// The folder with the files, and what the names of those begin with that are read.
+    fn listed_folder(&self) -> (PathBuf, Vec<String>) {
+        (self.etc.clone(), vec!["hostname.".to_string(), "pf.conf".to_string()])
+    }
 }
 
 /// Starts the switch, or says what it would be.
@@ -242,6 +252,7 @@ fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> Job {
         control: options.control.settings(sockets),
         metrics: options.metrics.clone(),
         allow_replace: options.allow_replace,
+        sandbox: Sandbox { listed: Some(options.listed_folder()), ..Sandbox::new(&options.sandbox) },
         stats: options.stats.map(|period| period.every),
         json: options.json,
         commands: commands.map(|shell| (shell.place.to_string(), shell.text)).collect(),

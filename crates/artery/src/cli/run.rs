@@ -4,6 +4,7 @@ use super::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error
 use crate::control_socket::ControlSettings;
 use crate::job::{Job, PortRequest};
 use crate::metrics::MetricsAddress;
+use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::voice::{LogFormat, Voice};
 use artery_engine::{Settings, Time};
 use artery_lang::args;
@@ -65,6 +66,8 @@ pub(crate) struct RunOptions {
     /// Let `write hotconfig` replace the running configuration by another text, from a script or the control socket
     #[arg(short = 'R', long)]
     allow_replace: bool,
+    #[command(flatten)]
+    sandbox: SandboxOptions,
     /// Take the time of every element, and report it at the end
     #[arg(long)]
     profile: bool,
@@ -127,6 +130,7 @@ impl RunOptions {
             },
             metrics: self.metrics,
             allow_replace: self.allow_replace,
+            sandbox: Sandbox::new(&self.sandbox),
             stats: self.stats.map(|period| period.every),
             json: self.json,
             commands: Vec::new(),

@@ -1,7 +1,7 @@
 //! Who may write handlers: by the token of a TCP port, or by the user at the other end of a Unix socket.
 use super::codec::reply;
 use crate::job::PortRequest;
-use artery_device::system_message;
+use artery_device::{files, system_message};
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -135,9 +135,9 @@ impl Token {
     /// Removes the file, if it was for this run.
     pub(super) fn remove(&self) {
         // A router in another network namespace may have put its own there.
-        let is_own = || std::fs::read_to_string(&self.file).is_ok_and(|text| text.trim_end() == self.text);
+        let is_own = || files::read_to_string(&self.file).is_ok_and(|text| text.trim_end() == self.text);
         if self.is_temporary && is_own() {
-            let _ = std::fs::remove_file(&self.file);
+            let _ = files::remove(&self.file);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::connections::{Connection, Pool, Refused, Stream};
 use crate::job::PortRequest;
 use crate::voice::Voice;
 use anyhow::{Context as _, bail};
-use artery_device::system_message;
+use artery_device::{files, system_message};
 use rustix::fs::{Gid, Mode};
 use rustix::net::sockopt::socket_peercred;
 use std::io;
@@ -57,7 +57,7 @@ impl Drop for Listeners {
         self.token.iter().for_each(|token| token.remove());
         for file in &self.files {
             // A file that someone else removed is gone as well.
-            let _ = std::fs::remove_file(file);
+            let _ = files::remove(file);
         }
     }
 }
@@ -125,6 +125,12 @@ impl Listeners {
         });
         self.tcp.push(listener?);
         Ok(())
+    }
+
+    /// The files that go with these: sockets, and the token of this run.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let token = self.token.iter().map(|token| token.file().to_path_buf());
+        self.files.iter().cloned().chain(token).collect()
     }
 
     /// Whether there are none.

@@ -2,6 +2,7 @@
 use super::access::Access;
 use super::codec::{Request, data_reply, reply};
 use crate::replace::Replacer;
+use crate::sandbox;
 use artery_engine::{Handle, HandlerError};
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ const HELP: &[&str] = &[
     "QUIT                    close connection",
 ];
 
+/// The handler that says what the router's processes may do.
+const SECURITY: &str = "security";
 /// The handler that replaces the configuration.
 const HOTCONFIG: &str = "hotconfig";
 
@@ -108,6 +111,9 @@ impl Handlers for Service {
     fn read(&self, handler: &str, parameters: &str) -> Vec<u8> {
         if self.is_hotconfig(handler) {
             return reply(530, &[format!("Handler '{handler}' write-only")]);
+        }
+        if canonical(handler) == SECURITY {
+            return data_reply(handler, &sandbox::document("router").to_string());
         }
         if let Some(read) = self.own.as_ref().and_then(|own| own.read(canonical(handler))) {
             return match read {

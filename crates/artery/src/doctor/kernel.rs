@@ -2,6 +2,7 @@
 use super::process::{AS_ROOT, is_for_want_of_rights, not_tried};
 use super::report::{Finding, Purpose};
 use crate::adopt::LOOPBACK;
+use crate::sandbox;
 use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_device::bpf::{self, Hook};
 use std::io::{self, ErrorKind};
@@ -17,8 +18,38 @@ pub(super) fn findings() -> Vec<Finding> {
         unprivileged(),
         tap_devices(),
         forwarding(),
+        landlock(),
+        seccomp(),
     ]);
     findings
+}
+
+/// What keeps a router from files that its configuration does not name.
+fn landlock() -> Finding {
+    let check = "landlock";
+    let finding = match sandbox::has_landlock() {
+        true => Finding::ok(check, "Landlock keeps a router from files that its configuration does not name"),
+        false => Finding::slow(
+            check,
+            "this kernel has no Landlock: a router can reach all files of its user",
+            "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK, and 'landlock' among lsm= of its command line",
+        ),
+    };
+    finding.needed_by(Purpose::ENGINES)
+}
+
+/// What keeps a router from system calls that it does not make.
+fn seccomp() -> Finding {
+    let check = "seccomp";
+    let finding = match Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
+        true => Finding::ok(check, "seccomp keeps a router from system calls that it does not make"),
+        false => Finding::broken(
+            check,
+            "this kernel has no seccomp filters, without which a router does not start",
+            "use a kernel with CONFIG_SECCOMP_FILTER",
+        ),
+    };
+    finding.needed_by(Purpose::ENGINES)
 }
 
 fn kernel() -> Finding {

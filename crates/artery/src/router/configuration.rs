@@ -15,11 +15,11 @@ use toml::de::{DeTable, DeValue};
 
 /// Options that are about one call of the program, and no keys of a file.
 const NO_KEYS: [&str; 3] = ["print", "verbose", "help"];
-/// Keys that may be options beside a file, if it has not got them: where a process listens, and what it
-/// writes.
-pub(super) const BESIDE_A_FILE: [&str; 2] = ["socket", "log"];
+/// Keys that may be options beside a file, if it has not got them: where a process listens, what it writes, and which
+/// files it may use.
+pub(super) const BESIDE_A_FILE: [&str; 4] = ["socket", "log", "sandbox", "allow-path"];
 /// Keys that are looked at when a router starts, and not later.
-const AT_START: [&str; 11] = [
+const AT_START: [&str; 13] = [
     "workers",
     "awake",
     "affinity",
@@ -29,6 +29,8 @@ const AT_START: [&str; 11] = [
     "control-timeout",
     "log",
     "allow-replace",
+    "sandbox",
+    "allow-path",
     "stats",
     "json",
 ];

@@ -167,7 +167,7 @@ fn no_such_port(tables: &Tables, name: &str) -> String {
 
 /// Why there is no file to read.
 fn unreadable(path: &str) -> Option<String> {
-    match std::fs::File::open(path).and_then(|file| file.metadata()) {
+    match artery_device::files::open(path).and_then(|file| file.metadata()) {
         Err(error) => Some(artery_device::system_message(&error)),
         Ok(found) => found.is_dir().then(|| "a folder; name a file of routes in it".to_string()),
     }

@@ -30,6 +30,10 @@ pub(super) fn candidate_of_call(options: RouterOptions) -> Result<Candidate, Vec
     let options = &mut candidate.options;
     options.file = beside.file;
     (options.print, options.verbose) = (beside.print, beside.verbose);
+    options.sandbox.sandbox |= beside.sandbox.sandbox;
+    if !beside.sandbox.allow_path.is_empty() {
+        options.sandbox.allow_path = beside.sandbox.allow_path;
+    }
     if !beside.socket.is_empty() {
         options.socket = beside.socket;
     }

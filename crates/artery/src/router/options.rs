@@ -4,6 +4,7 @@ use crate::cli::values::{
 };
 use crate::cli::{ControlOptions, default_socket};
 use crate::metrics::MetricsAddress;
+use crate::sandbox::SandboxOptions;
 use crate::voice::LogFormat;
 use clap::{ArgAction, Args};
 use std::net::SocketAddr;
@@ -43,8 +44,7 @@ A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and 
 #[derive(Args, Clone)]
 pub(crate) struct RouterOptions {
     /// A file with these options as keys (TOML), in the place of the options; beside it only --print,
-    /// --verbose, --log and
-    /// --socket may stand
+    /// --verbose, --log, --sandbox, --allow-path and --socket may stand
     #[arg(value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
     /// A port: an interface of the machine, or a VLAN of one as eth1.10, and the router's addresses on it;
@@ -104,7 +104,7 @@ pub(crate) struct RouterOptions {
     /// Give the host an interface for each port in the place of artery0, called PREFIX and the port's
     /// name, hp-eth1 if nothing is said: FRR's and BIRD's OSPF, BGP and BFD run on them, and the router
     /// forwards by the routes that they put into the host's main table
-    #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "hp-", conflicts_with_all = ["host", "no_host"])]
+    #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "hp-", conflicts_with_all = ["host", "no_host", "sandbox"])]
     pub(super) host_ports: Option<String>,
     /// Leave the host out: the router answers pings, and nothing else is at its addresses
     #[arg(long, conflicts_with = "host")]
@@ -142,6 +142,8 @@ pub(crate) struct RouterOptions {
     /// Let `write hotconfig` replace the running configuration
     #[arg(short = 'R', long)]
     pub(super) allow_replace: bool,
+    #[command(flatten)]
+    pub(super) sandbox: SandboxOptions,
     /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
     stats: Option<Period>,

@@ -42,12 +42,12 @@ pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -
 pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &mut Vec<String>) {
     let interfaces = rule_interfaces(plan);
     let Some(filter) = &mut plan.filter else { return };
-    let text = match std::fs::read(&filter.rules) {
+    let text = match artery_device::files::read(&filter.rules) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
         Err(error) => return mistakes.push(format!("--pf {}: {}", filter.rules, system_message(&error))),
     };
     let surroundings = Surroundings {
-        environment: rules_environment(interfaces, |name| std::fs::read(name)),
+        environment: rules_environment(interfaces, |name| artery_device::files::read(name)),
         site: Site::Router { knows_routes: true },
         is_lenient: options.lenient,
     };

@@ -38,6 +38,7 @@ pub use rx::AfPacketRx;
 pub(crate) use rx::Group;
 pub use tx::AfPacketTx;
 
+use crate::privsep::{self, Buffer, Request};
 use crate::{DeviceError, Interface, LinkType, RxSettings, TxSettings, sys};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -65,10 +66,35 @@ fn is_ethernet(interface: &Interface) -> bool {
 }
 
 /// A packet socket that receives nothing yet and never waits.
-fn open_socket(interface: &Interface) -> Result<OwnedFd, DeviceError> {
+pub(crate) fn packet_socket(name: &str, buffer: Buffer) -> Result<OwnedFd, DeviceError> {
+    match privsep::helper() {
+        Some(helper) => {
+            let request = Request::PacketSocket { name: name.to_owned(), buffer };
+            helper.descriptor::<()>(name, &request).map(|((), socket)| socket)
+        }
+        None => make_packet_socket(name, buffer),
+    }
+}
+
+/// The same, by this process, which takes CAP_NET_RAW.
+pub(crate) fn make_packet_socket(name: &str, buffer: Buffer) -> Result<OwnedFd, DeviceError> {
+    let failed = |doing| move |e: io::Error| DeviceError::from_io(name, doing, CAPABILITY, &e);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
-        .map_err(|e| failed(interface, "opening a packet socket", &io::Error::from(e)))
+    let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+        .map_err(|e| failed("opening a packet socket")(e.into()))?;
+    set_buffer(&socket, buffer).map_err(failed("setting up a packet socket"))?;
+    Ok(socket)
+}
+
+fn set_buffer(socket: &OwnedFd, buffer: Buffer) -> io::Result<()> {
+    let (forced, limited, bytes) = match buffer {
+        Buffer::Usual => return Ok(()),
+        Buffer::Receive(bytes) => (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes),
+        Buffer::Send(bytes) => (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes),
+    };
+    // Beyond the system's limit only with CAP_NET_ADMIN; without it, as much as the limit allows.
+    sys::set_option(socket.as_fd(), libc::SOL_SOCKET, forced, &bytes)
+        .or_else(|_| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, limited, &bytes))
 }
 
 /// Whether a socket is bound to this interface still, under whatever name. An interface that has come back is

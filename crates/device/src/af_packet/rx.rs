@@ -1,8 +1,9 @@
 //! Receiving.
 use super::intake::Intake;
 use super::ring::Ring;
-use super::{RxSettings, failed, is_bound, is_ethernet, open_socket};
+use super::{RxSettings, failed, is_bound, is_ethernet, packet_socket};
 use crate::bpf::Hidden;
+use crate::privsep::Buffer;
 use crate::{DeviceError, Hide, Interface, Losses, RxCounters, RxQueue, sys};
 use artery_packet::{Batch, Pool, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,7 +50,7 @@ impl AfPacketRx {
         port: u16,
         group: &Group,
     ) -> Result<AfPacketRx, DeviceError> {
-        let socket = open_socket(interface)?;
+        let socket = packet_socket(&interface.name, Buffer::Receive(QUEUE_BYTES))?;
         let (slots, slot_size) = geometry(interface, settings);
         let wrong = |doing| move |e: io::Error| failed(interface, doing, &e);
         set_up(&socket, settings, slots, slot_size).map_err(wrong("making a receive ring"))?;
@@ -137,10 +138,6 @@ fn set_up(socket: &OwnedFd, settings: &RxSettings, slots: usize, slot_size: usiz
     set(libc::PACKET_VNET_HDR, 1)?;
     set(libc::PACKET_COPY_THRESH, 1)?;
     set(libc::PACKET_IGNORE_OUTGOING, i32::from(!settings.outbound))?;
-    // Beyond the system's limit only with CAP_NET_ADMIN; without it, as much as the limit allows.
-    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &QUEUE_BYTES).is_err() {
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &QUEUE_BYTES)?;
-    }
     let ring = libc::tpacket_req {
         tp_block_size: BLOCK as u32,
         tp_block_nr: (slots * slot_size / BLOCK) as u32,

@@ -1,6 +1,7 @@
 //! Sending.
-use super::{TxSettings, failed, is_bound, open_socket};
+use super::{TxSettings, failed, is_bound, packet_socket};
 use crate::offload::{VIRTIO_HEADER, describe, longest_segment};
+use crate::privsep::Buffer;
 use crate::{DeviceError, Interface, TxCounters, TxQueue, sys};
 use artery_packet::{BATCH, Batch, Packet};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -33,7 +34,7 @@ impl AfPacketTx {
         settings: &TxSettings,
         mtu: Arc<AtomicU32>,
     ) -> Result<AfPacketTx, DeviceError> {
-        let socket = open_socket(interface)?;
+        let socket = packet_socket(&interface.name, Buffer::Send(QUEUE_BYTES))?;
         set_up(&socket, settings).map_err(|e| failed(interface, "setting up a packet socket", &e))?;
         sys::bind_packet(socket.as_fd(), interface.index, 0)
             .map_err(|e| failed(interface, "binding a packet socket", &e))?;
@@ -116,10 +117,6 @@ fn describe_unfinished(packet: &Packet, mtu: u32) -> Result<[u8; VIRTIO_HEADER],
 
 fn set_up(socket: &OwnedFd, settings: &TxSettings) -> io::Result<()> {
     let fd = socket.as_fd();
-    // Beyond the system's limit only with CAP_NET_ADMIN; without it, as much as the limit allows.
-    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &QUEUE_BYTES).is_err() {
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &QUEUE_BYTES)?;
-    }
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
     let bypass = libc::c_int::from(settings.qdisc_bypass);
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &bypass)

@@ -65,7 +65,7 @@ impl Filter {
         handle: u32,
         made_qdisc: bool,
     ) -> io::Result<(u32, String, UnixDatagram)> {
-        let owner = format!("{FILTER_NAME}{}-{interface}-{handle}", std::process::id());
+        let owner = format!("{FILTER_NAME}{}-{interface}-{handle}", crate::privsep::owner_id());
         let owned = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&owner)?)?;
         let name = if made_qdisc { owner + WITH_QDISC } else { owner };
         let message = RouteNetlinkMessage::NewTrafficFilter(filter(interface, handle, &name, program));

@@ -4,8 +4,10 @@ use super::lease::KeptLease;
 use super::{
     Assembler, Attachment, Hook, Instruction, Lease, Operation, Register::*, Size, Test, attach, load_for,
 };
+use crate::privsep::{self, Helper, RemoteHidden};
 use crate::{DeviceError, Hide, Interface};
 use std::io;
+use std::sync::Arc;
 
 /// Fields of `struct __sk_buff` (linux/bpf.h).
 const VLAN_PRESENT: i16 = 20;
@@ -18,30 +20,55 @@ const NEXT: i32 = -1;
 /// While it lives, the host's stack does not see what arrives on an interface, or the tagged part of it. Should its process
 /// be stopped or killed, the stack sees it again within [`Lease::TERM`].
 #[derive(Debug)]
-pub(crate) struct Hidden {
-    _attachment: Attachment,
-    _lease: KeptLease,
+pub(crate) enum Hidden {
+    /// By this process.
+    Here { _attachment: Attachment, _lease: KeptLease },
+    /// By its helper.
+    ByHelper { _lease: KeptLease, _remote: Arc<RemoteHidden> },
 }
 
 impl Hidden {
     /// Hides what arrives on `interface` from the host, if something of it is to be hidden.
     pub(crate) fn hide(interface: &Interface, what: Hide) -> Result<Option<Hidden>, DeviceError> {
-        match what {
-            Hide::Nothing => Ok(None),
-            Hide::Tagged => hide(interface, true).map(Some),
-            Hide::All => hide(interface, false).map(Some),
+        let only_tagged = match what {
+            Hide::Nothing => return Ok(None),
+            Hide::Tagged => true,
+            Hide::All => false,
+        };
+        match privsep::helper() {
+            Some(helper) => hide_by_helper(helper, interface, only_tagged),
+            None => hide_here(interface, only_tagged),
         }
+        .map(Some)
+    }
+
+    /// Attaches the program, with a lease that holds from now on and that the caller renews.
+    pub(crate) fn attach(
+        interface: &Interface,
+        only_tagged: bool,
+    ) -> Result<(Attachment, Lease), DeviceError> {
+        let refused = |error| refused(interface, &error);
+        let lease = Lease::new().map_err(refused)?;
+        let program = load_for(interface, HIDING, Hook::TcIngress, &program(&lease, only_tagged), refused)?;
+        let attachment = attach(&program, interface.index, Hook::TcIngress).map_err(refused)?;
+        lease.renew().map_err(refused)?;
+        Ok((attachment, lease))
     }
 }
 
 const HIDING: &str = "hiding its frames from the host";
 
-fn hide(interface: &Interface, only_tagged: bool) -> Result<Hidden, DeviceError> {
-    let refused = |error| refused(interface, &error);
-    let lease = Lease::new().map_err(refused)?;
-    let program = load_for(interface, HIDING, Hook::TcIngress, &program(&lease, only_tagged), refused)?;
-    let attachment = attach(&program, interface.index, Hook::TcIngress).map_err(refused)?;
-    Ok(Hidden { _attachment: attachment, _lease: KeptLease::keep(lease).map_err(refused)? })
+fn hide_here(interface: &Interface, only_tagged: bool) -> Result<Hidden, DeviceError> {
+    let (attachment, lease) = Hidden::attach(interface, only_tagged)?;
+    let lease = KeptLease::keep(move || lease.renew()).map_err(|error| refused(interface, &error))?;
+    Ok(Hidden::Here { _attachment: attachment, _lease: lease })
+}
+
+fn hide_by_helper(helper: &Helper, interface: &Interface, only_tagged: bool) -> Result<Hidden, DeviceError> {
+    let remote = Arc::new(RemoteHidden::hide(helper, interface, only_tagged)?);
+    let renewed = remote.clone();
+    let lease = KeptLease::keep(move || renewed.renew()).map_err(|error| refused(interface, &error))?;
+    Ok(Hidden::ByHelper { _lease: lease, _remote: remote })
 }
 
 /// Drops all frames, or those with a tag, except where a tag of type 0x8100 says a priority and no VLAN: the host takes such

@@ -88,24 +88,24 @@ fn clock(now: &Words<1>) -> Vec<Instruction> {
 
 /// A lease that a thread renews until this is dropped.
 #[derive(Debug)]
-pub(super) struct KeptLease {
+pub(crate) struct KeptLease {
     is_ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl KeptLease {
-    pub(super) fn keep(lease: Lease) -> io::Result<KeptLease> {
-        lease.renew()?;
+    pub(super) fn keep(renew: impl Fn() -> io::Result<()> + Send + 'static) -> io::Result<KeptLease> {
+        renew()?;
         let is_ended = Arc::new(AtomicBool::new(false));
         let ended = is_ended.clone();
-        let renew = move || {
+        let renew_until_ended = move || {
             while !ended.load(Relaxed) {
                 // What can't be renewed ends, and programs leave everything to the kernel.
-                let _ = lease.renew();
+                let _ = renew();
                 thread::park_timeout(Lease::RENEWAL);
             }
         };
-        let thread = thread::Builder::new().name("lease".to_owned()).spawn(renew)?;
+        let thread = thread::Builder::new().name("lease".to_owned()).spawn(renew_until_ended)?;
         Ok(KeptLease { is_ended, thread: Some(thread) })
     }
 }

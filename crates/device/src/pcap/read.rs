@@ -4,7 +4,6 @@ use super::{
 };
 use crate::{Damage, DeviceError};
 use artery_packet::{Packet, Time};
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 
@@ -69,7 +68,8 @@ impl PcapReader {
         if path == "-" {
             return PcapReader::new(path, Box::new(io::stdin()));
         }
-        let file = File::open(path).map_err(|e| DeviceError::from_file(path, "opening it to read", &e))?;
+        let file =
+            crate::files::open(path).map_err(|e| DeviceError::from_file(path, "opening it to read", &e))?;
         PcapReader::new(path, Box::new(file))
     }
     /// Reads from anything; `path` names it in messages.

@@ -1,6 +1,7 @@
 //! Echo requests of ICMP (RFC 792) and ICMPv6 (RFC 4443), and how an answer is known for ours.
 use super::tcp::family;
 use super::{NoProbe, ProbeFailure, Progress};
+use crate::privsep::{self, Request};
 use artery_wire::{Icmp, Icmp6, Icmp6Type, IcmpType, Ipv4};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -36,13 +37,11 @@ impl Ping {
     pub(super) fn open(to: SocketAddr, seq: u16, mark: u64) -> Result<(OwnedFd, Ping), NoProbe> {
         let (socket, is_raw) = match socket_of(to, SocketType::DGRAM) {
             Ok(socket) => (socket, false),
-            Err(Errno::ACCESS | Errno::PERM | Errno::PROTONOSUPPORT) => {
-                match socket_of(to, SocketType::RAW) {
-                    Ok(socket) => (socket, true),
-                    Err(Errno::ACCESS | Errno::PERM) => return Err(NoProbe::PingNotPermitted),
-                    Err(error) => return Err(NoProbe::System(error)),
-                }
-            }
+            Err(Errno::ACCESS | Errno::PERM | Errno::PROTONOSUPPORT) => match raw_socket(to.is_ipv6()) {
+                Ok(socket) => (socket, true),
+                Err(Errno::ACCESS | Errno::PERM) => return Err(NoProbe::PingNotPermitted),
+                Err(error) => return Err(NoProbe::System(error)),
+            },
             Err(error) => return Err(NoProbe::System(error)),
         };
         let mark = mark.to_be_bytes();
@@ -137,6 +136,20 @@ impl Ping {
         let is_reply = message.icmp_type() == Icmp6Type::ECHO_REPLY;
         is_reply.then_some((message.echo_id(), message.echo_seq(), mark))
     }
+}
+
+/// A raw socket, which takes CAP_NET_RAW.
+fn raw_socket(v6: bool) -> Result<OwnedFd, Errno> {
+    let Some(helper) = privsep::helper() else { return make_raw_socket(v6) };
+    let answer = helper.descriptor::<()>("probe", &Request::PingSocket { v6 });
+    answer.map(|((), socket)| socket).map_err(|_| Errno::PERM)
+}
+
+/// The same, by this process.
+pub(crate) fn make_raw_socket(v6: bool) -> Result<OwnedFd, Errno> {
+    let any: std::net::IpAddr =
+        if v6 { std::net::Ipv6Addr::UNSPECIFIED.into() } else { std::net::Ipv4Addr::UNSPECIFIED.into() };
+    socket_of(SocketAddr::new(any, 0), SocketType::RAW)
 }
 
 fn socket_of(to: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {

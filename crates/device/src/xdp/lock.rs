@@ -13,14 +13,14 @@ const TRIES: usize = 100;
 
 /// While it lives, no other router takes the interface.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     path: PathBuf,
     _file: File,
 }
 
 impl Lock {
     /// Takes the lock of an interface of this thread's network namespace.
-    pub(super) fn take(interface: &Interface) -> Result<Lock, DeviceError> {
+    pub(crate) fn take(interface: &Interface) -> Result<Lock, DeviceError> {
         let failed = |e: io::Error| DeviceError::from_file(&interface.name, "locking it for AF_XDP", &e);
         let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_err(failed)?.ino();
         let name = format!("xdp-{namespace}-{}.lock", interface.index);
@@ -44,7 +44,7 @@ impl Lock {
             // The last holder may have removed the file after it was opened here.
             if same_file(&file, &path) {
                 file.set_len(0)?;
-                writeln!(file, "{}", std::process::id())?;
+                writeln!(file, "{}", crate::privsep::owner_id())?;
                 return Ok(Ok(Lock { path, _file: file }));
             }
         }

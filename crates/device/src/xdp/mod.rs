@@ -49,7 +49,12 @@ pub use port::{XdpPort, XdpReport};
 pub use rx::XdpRx;
 pub use tx::XdpTx;
 
+pub(crate) use lock::Lock;
+pub(crate) use program::Redirect;
+pub(crate) use socket::make_socket;
+
 use artery_packet::FRAME;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 
@@ -90,7 +95,7 @@ impl Default for XdpSettings {
 }
 
 /// Where an XDP program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Attach {
     /// In the driver if it can, else in the kernel.
     Best,
@@ -101,7 +106,8 @@ pub enum Attach {
 }
 
 /// How a socket's system calls do the driver's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct BusyPoll {
     /// For how long one may look for frames.
     pub microseconds: u16,

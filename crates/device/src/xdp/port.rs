@@ -6,10 +6,10 @@ use super::socket::{Plan, Socket};
 use super::{CAPABILITY, ETHERNET_HEADER, MOST_MTU, XdpRx, XdpSettings, XdpTx};
 use crate::driver::Facts;
 use crate::error::system_words;
-use crate::{DeviceError, Half, Interface, LinkType, RxSettings, interface, sys};
+use crate::privsep::{self, Buffer};
+use crate::{DeviceError, Half, Interface, LinkType, RxSettings, af_packet, interface, sys};
 use artery_packet::Pool;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct XdpPort {
 pub(super) struct Opened {
     pub(super) sockets: Vec<Socket>,
     pub(super) redirect: Redirect,
-    _lock: Lock,
+    _lock: Option<Lock>,
     /// A socket to ask about the interface on, in its network namespace.
     control: OwnedFd,
     pub(super) interface: Interface,
@@ -59,7 +59,8 @@ impl XdpPort {
         pool: &'static Pool,
     ) -> Result<XdpPort, DeviceError> {
         check(interface)?;
-        let lock = Lock::take(interface)?;
+        // A helper that attaches the program takes the lock, too.
+        let lock = if privsep::helper().is_none() { Some(Lock::take(interface)?) } else { None };
         let facts = Facts::ask(interface)?;
         let control = interface::control_socket(&interface.name)?;
         let queues = u32::from(facts.queues);
@@ -223,8 +224,7 @@ fn check(interface: &Interface) -> Result<(), DeviceError> {
 fn promiscuous(interface: &Interface) -> Result<OwnedFd, DeviceError> {
     let failed =
         |e: io::Error| DeviceError::from_io(&interface.name, "entering promiscuous mode", CAPABILITY, &e);
-    let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)
-        .map_err(|e| failed(e.into()))?;
+    let socket = af_packet::packet_socket(&interface.name, Buffer::Usual)?;
     let membership = libc::packet_mreq {
         mr_ifindex: interface.index as libc::c_int,
         mr_type: libc::PACKET_MR_PROMISC as u16,

@@ -1,6 +1,7 @@
 //! The program that hands an interface's frames to the sockets of their queues.
 use super::{Attach, retry};
 use crate::bpf::{self, Attachment, Hook, Instruction, SocketMap, instruction};
+use crate::privsep::{self, RemoteRedirect};
 use crate::{DeviceError, Interface};
 use rustix::fd::AsFd;
 use std::io;
@@ -27,13 +28,19 @@ fn redirect(sockets: i32) -> [Instruction; 6] {
 
 /// The program at its interface, which it leaves when this is dropped, or its process ends.
 #[derive(Debug)]
-pub(super) struct Redirect {
-    sockets: SocketMap,
-    _link: Attachment,
+pub(crate) struct Redirect {
+    at: Place,
     /// Whether the driver runs it; else the kernel does, with frames that were made into its own kind before.
-    pub(super) native: bool,
+    pub(crate) native: bool,
     /// Why the driver does not, as the error number of its refusal.
-    pub(super) refusal: Option<i32>,
+    pub(crate) refusal: Option<i32>,
+}
+
+/// Who holds the program, with the lock of its interface.
+#[derive(Debug)]
+enum Place {
+    Here { sockets: SocketMap, _link: Attachment },
+    ByHelper(RemoteRedirect),
 }
 
 const LOADING: &str = "loading an XDP program";
@@ -41,6 +48,16 @@ const LOADING: &str = "loading an XDP program";
 impl Redirect {
     /// Attaches the program to an interface, for `queues` queues. Until a queue is opened its frames go to the host.
     pub(super) fn attach(interface: &Interface, queues: u32, how: Attach) -> Result<Redirect, DeviceError> {
+        let Some(helper) = privsep::helper() else { return Redirect::attach_here(interface, queues, how) };
+        let (remote, native, refusal) = RemoteRedirect::attach(helper, interface, queues, how)?;
+        Ok(Redirect { at: Place::ByHelper(remote), native, refusal })
+    }
+    /// The same, by this process.
+    pub(crate) fn attach_here(
+        interface: &Interface,
+        queues: u32,
+        how: Attach,
+    ) -> Result<Redirect, DeviceError> {
         let loading = |e: io::Error| refused(interface, LOADING, &e);
         let sockets = SocketMap::new(queues).map_err(loading)?;
         let hook = |flags| Hook::Xdp { flags, multi_buffer: false };
@@ -57,16 +74,22 @@ impl Redirect {
             },
         };
         let link = link.map_err(|e| refused(interface, "attaching an XDP program", &e))?;
-        Ok(Redirect { sockets, _link: link, native, refusal })
+        Ok(Redirect { at: Place::Here { sockets, _link: link }, native, refusal })
     }
     /// Hands the frames of a queue to a socket from now on.
-    pub(super) fn open(&self, queue: u32, socket: impl AsFd) -> io::Result<()> {
-        self.sockets.put(queue, socket)
+    pub(crate) fn open(&self, queue: u32, socket: impl AsFd) -> io::Result<()> {
+        match &self.at {
+            Place::Here { sockets, .. } => sockets.put(queue, socket),
+            Place::ByHelper(remote) => remote.open(queue, socket.as_fd()),
+        }
     }
     /// Leaves the frames of a queue to the host again.
-    pub(super) fn close(&self, queue: u32) {
+    pub(crate) fn close(&self, queue: u32) {
         // It may be gone already, with an interface that vanished.
-        let _ = self.sockets.remove(queue);
+        let _ = match &self.at {
+            Place::Here { sockets, .. } => sockets.remove(queue),
+            Place::ByHelper(remote) => remote.close(queue),
+        };
     }
 }
 

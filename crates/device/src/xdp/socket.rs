@@ -6,6 +6,7 @@
 use super::rings::{Consumer, Layout, Memory, Producer};
 use super::umem::Ledger;
 use super::{BusyPoll, CAPABILITY, retry};
+use crate::privsep::{self, Request};
 use crate::{DeviceError, Interface, sys};
 use artery_packet::{FRAME, Packet, Pool};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -154,13 +155,11 @@ impl Socket {
         pool: &'static Pool,
         plan: Plan,
     ) -> Result<Socket, DeviceError> {
-        let failed = |doing| move |e: io::Error| refused(interface, doing, &e);
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
-            .map_err(|e| failed("opening an AF_XDP socket")(e.into()))?;
+        let failed = |doing| move |e: io::Error| refused(&interface.name, doing, &e);
+        let fd = open(&interface.name, plan.busy_poll)?;
         register(interface, &fd, pool)?;
         let rings = map_rings(&fd, plan.ring).map_err(failed("making its AF_XDP rings"))?;
-        tune(&fd, plan).map_err(failed("setting busy polling"))?;
+        limit_budget(&fd, plan);
         let refusal = bind(interface, &fd, queue, plan.zero_copy)?;
         let tx_fd = fd.try_clone().map_err(failed("opening an AF_XDP socket"))?;
         let lent = Mutex::new([(); 2].map(|()| Parked(Some(Ledger::new(pool)))).into());
@@ -229,7 +228,7 @@ fn register(interface: &Interface, fd: &OwnedFd, pool: &'static Pool) -> Result<
             Some(limit) if limited(&e) => {
                 DeviceError::MemoryLimit { name: interface.name.clone(), bytes: pool.region().len(), limit }
             }
-            _ => refused(interface, "registering the packet pool with an AF_XDP socket", &e),
+            _ => refused(&interface.name, "registering the packet pool with an AF_XDP socket", &e),
         }
     })
 }
@@ -272,11 +271,36 @@ fn map_rings(fd: &OwnedFd, entries: u32) -> io::Result<(Option<RxRings>, Option<
     Ok((Some(RxRings { fill, rx }), Some(TxRings { tx, done })))
 }
 
+/// Opens a socket, which takes CAP_NET_RAW, and CAP_NET_ADMIN for busy polling.
+fn open(name: &str, busy_poll: Option<BusyPoll>) -> Result<OwnedFd, DeviceError> {
+    match privsep::helper() {
+        Some(helper) => {
+            let request = Request::XdpSocket { name: name.to_owned(), busy_poll };
+            helper.descriptor::<()>(name, &request).map(|((), socket)| socket)
+        }
+        None => make_socket(name, busy_poll),
+    }
+}
+
+/// The same, by this process.
+pub(crate) fn make_socket(name: &str, busy_poll: Option<BusyPoll>) -> Result<OwnedFd, DeviceError> {
+    let failed = |doing| move |e: io::Error| refused(name, doing, &e);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)
+        .map_err(|e| failed("opening an AF_XDP socket")(e.into()))?;
+    set_busy_poll(&fd, busy_poll).map_err(failed("setting busy polling"))?;
+    Ok(fd)
+}
+
 /// Sets what may be set beside the rings.
-fn tune(fd: &OwnedFd, plan: Plan) -> io::Result<()> {
+fn limit_budget(fd: &OwnedFd, plan: Plan) {
     let most = plan.ring.min(super::TX_BUDGET) as libc::c_int;
+    // Kernels before 6.17 have no such option.
     let _ = sys::set_option(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &most);
-    let Some(BusyPoll { microseconds, budget }) = plan.busy_poll else { return Ok(()) };
+}
+
+fn set_busy_poll(fd: &OwnedFd, busy_poll: Option<BusyPoll>) -> io::Result<()> {
+    let Some(BusyPoll { microseconds, budget }) = busy_poll else { return Ok(()) };
     let set = |name, value| sys::set_option(fd.as_fd(), libc::SOL_SOCKET, name, &value);
     set(SO_PREFER_BUSY_POLL, 1)?;
     set(libc::SO_BUSY_POLL, libc::c_int::from(microseconds))?;
@@ -306,7 +330,7 @@ fn bind(
     match try_as(libc::XDP_COPY) {
         Ok(()) => Ok(refusal),
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(busy(interface)),
-        Err(e) => Err(refused(interface, "binding an AF_XDP socket to a queue", &e)),
+        Err(e) => Err(refused(&interface.name, "binding an AF_XDP socket to a queue", &e)),
     }
 }
 
@@ -318,13 +342,13 @@ fn busy(interface: &Interface) -> DeviceError {
     }
 }
 
-fn refused(interface: &Interface, doing: &'static str, error: &io::Error) -> DeviceError {
+fn refused(name: &str, doing: &'static str, error: &io::Error) -> DeviceError {
     match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => DeviceError::NotSupported {
-            name: interface.name.clone(),
+            name: name.to_owned(),
             doing: "AF_XDP sockets (CONFIG_XDP_SOCKETS)",
             instead: "use METHOD LINUX",
         },
-        _ => DeviceError::from_io(&interface.name, doing, CAPABILITY, error),
+        _ => DeviceError::from_io(name, doing, CAPABILITY, error),
     }
 }

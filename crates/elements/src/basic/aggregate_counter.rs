@@ -7,6 +7,7 @@ use artery_engine::{
 };
 use artery_lang::args as text;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -285,7 +286,8 @@ impl AggregateCounter {
                 Ok(())
             }
             path => {
-                std::fs::write(path, file).map_err(|error| HandlerError::refused(format!("{path}: {error}")))
+                let written = artery_device::files::create(path).and_then(|mut to| to.write_all(&file));
+                written.map_err(|error| HandlerError::refused(format!("{path}: {error}")))
             }
         }
     }

@@ -171,7 +171,8 @@ impl Element for ArpPrint {
 
     fn start(&mut self, _: &mut Context<'_>) -> Result<(), StartError> {
         if let Some(name) = self.file_name.as_deref().filter(|name| !name.is_empty()) {
-            let file = File::create(name).map_err(|error| StartError::new(format!("{name}: {error}")))?;
+            let file = artery_device::files::create(name)
+                .map_err(|error| StartError::new(format!("{name}: {error}")))?;
             self.file = Some(BufWriter::new(file));
         }
         Ok(())

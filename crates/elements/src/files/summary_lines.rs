@@ -1,6 +1,6 @@
 //! The lines of a summary: of a file, of standard input, or of a text.
 use super::to_ip_summary_dump::plain;
-use std::fs::File;
+use artery_device::files;
 use std::io::{self, BufRead, BufReader, Cursor};
 
 /// Gives one line after the other, without their ends.
@@ -124,8 +124,8 @@ impl Lines {
 }
 /// Opens a file, packed by gzip or not.
 fn open_file(path: &str) -> io::Result<Box<dyn BufRead + Send>> {
-    Ok(match artery_feed::open_packed(path.as_ref())? {
+    Ok(match artery_feed::open_packed(path.as_ref(), |path| files::open(path))? {
         Some(unpacked) => Box::new(BufReader::new(unpacked)),
-        None => Box::new(BufReader::new(File::open(path)?)),
+        None => Box::new(BufReader::new(files::open(path)?)),
     })
 }

@@ -161,7 +161,7 @@ fn between(position: u64, next: u64) -> String {
 
 /// Opens a file, packed by gzip or not.
 fn open(path: &str) -> Result<PcapReader, DeviceError> {
-    match artery_feed::open_packed(path.as_ref()) {
+    match artery_feed::open_packed(path.as_ref(), |path| artery_device::files::open(path)) {
         Ok(Some(unpacked)) if path != "-" => PcapReader::new(path, Box::new(unpacked)),
         _ => PcapReader::open(path),
     }

@@ -5,11 +5,11 @@
 //! slow disk nor a flood that one worker logs takes anything from the others.
 use super::file_size::FileSize;
 use super::log_complaints::Complaints;
+use artery_device::files;
 use artery_engine::Sink;
 use artery_filter::log::{LogRecord, file_header};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -165,7 +165,7 @@ impl Drop for LogFile {
 
 /// Opens a file behind its end; one that is new gets its head.
 fn append_to(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let mut file = files::append_private(path)?;
     let kind = file.metadata()?;
     let head = file_header();
     if !kind.is_file() || kind.len() == 0 {
@@ -173,7 +173,7 @@ fn append_to(path: &Path) -> io::Result<File> {
         return Ok(file);
     }
     let mut found = Vec::new();
-    File::open(path)?.take(head.len() as u64).read_to_end(&mut found)?;
+    files::open(path)?.take(head.len() as u64).read_to_end(&mut found)?;
     match found == head {
         true => Ok(file),
         false => {
@@ -248,9 +248,7 @@ impl Written {
         if is_room || !now.is_file() || now.len() <= file_header().len() as u64 {
             return Ok(());
         }
-        let mut old = self.path.clone().into_os_string();
-        old.push(".old");
-        std::fs::rename(&self.path, old)?;
+        files::rename_to_old(&self.path)?;
         self.file = append_to(&self.path)?;
         Ok(())
     }

@@ -100,7 +100,7 @@ fn folder(path: &str) -> Result<PathBuf, ArgError> {
 
 /// Loads the rules of a file; gives what is odd about them.
 pub(crate) fn load_file(filter: &SharedFilter, path: &str) -> Result<Vec<String>, String> {
-    let text = std::fs::read(path).map_err(|error| format!("can't read {path}: {error}"))?;
+    let text = artery_device::files::read(path).map_err(|error| format!("can't read {path}: {error}"))?;
     filter.load(path, &[("", &text)], Duration::ZERO)
 }
 

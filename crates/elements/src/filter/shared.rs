@@ -473,7 +473,7 @@ impl Control {
     fn environment(&self) -> Environment<'_> {
         let read_file = |name: &str| {
             let file = self.etc.as_deref().map_or_else(|| name.into(), |etc| file_in(etc, name));
-            std::fs::read(file).map_err(|error| error.to_string())
+            artery_device::files::read(file).map_err(|error| error.to_string())
         };
         Environment {
             interfaces: self.interfaces.clone(),

@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,7 +27,7 @@ impl FpmServer {
         if let Some(server) = servers.get(&listen).and_then(Weak::upgrade) {
             return Ok(server);
         }
-        let listener = TcpListener::bind(listen)?;
+        let listener = artery_device::privsep::listen(listen)?;
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared::new(listener.local_addr()?)?);
         let server = Server::new(shared.clone(), listener);

@@ -104,7 +104,8 @@ fn load(writer: &mut Writer<u32>, file: &str, outputs: usize) -> Result<(), Hand
 
 /// The routes of a file and, after them so that they count, those of the arguments.
 fn with_file(given: &[Entry<u32>], file: &str, outputs: usize) -> Result<Vec<Entry<u32>>, String> {
-    let routes = artery_feed::read(file.as_ref()).map_err(|error| error.to_string())?;
+    let routes = artery_feed::read_opened(file.as_ref(), artery_device::files::open(file))
+        .map_err(|error| error.to_string())?;
     let mut all = resolved(given, routes, outputs).map_err(|why| format!("{file}: {why}"))?;
     all.extend_from_slice(given);
     Ok(all)

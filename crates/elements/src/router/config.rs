@@ -160,7 +160,8 @@ fn load_table(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(),
     let mut words = text.split_whitespace();
     let file = words.next().ok_or("TABLE begins with the name of a file")?;
     let gateways = words.map(ip).collect::<Result<Vec<IpAddr>, Wrong>>()?;
-    let Routes { v4, v6, next_hops } = artery_feed::read(file.as_ref()).map_err(said)?;
+    let Routes { v4, v6, next_hops } =
+        artery_feed::read_opened(file.as_ref(), artery_device::files::open(file)).map_err(said)?;
     let feed = Feed { gateways, next_hops };
     feed.load(tables, v4, IpAddr::is_ipv4, with.now)?;
     feed.load(tables, v6, IpAddr::is_ipv6, with.now)

@@ -88,7 +88,8 @@ impl SharedSwitch {
         if length > LONGEST_FILE {
             return Err(refused(format!("{file}: {length} bytes are too many for a file of rules")));
         }
-        let text = std::fs::read_to_string(file).map_err(|why| refused(format!("{file}: {why}")))?;
+        let text =
+            artery_device::files::read_to_string(file).map_err(|why| refused(format!("{file}: {why}")))?;
         let mut rules = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let words: Vec<&str> = line.split_whitespace().collect();

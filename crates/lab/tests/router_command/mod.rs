@@ -14,6 +14,7 @@ mod log;
 mod mirror;
 mod net;
 mod port_settings;
+mod sandbox;
 mod services;
 mod vlans;
 

@@ -24,6 +24,25 @@ pub struct Hosts {
     pub r: Host,
 }
 
+/// Checks that no thread of a router has a right that it does not need.
+pub fn assert_confined(router: &Process) {
+    let mut threads = 0;
+    for thread in std::fs::read_dir(format!("/proc/{}/task", router.id())).expect("threads") {
+        let status =
+            std::fs::read_to_string(thread.expect("a thread").path().join("status")).expect("a status");
+        let line = |name: &str| {
+            let found = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            found.unwrap_or_else(|| panic!("{name}: {status}")).trim().to_owned()
+        };
+        for name in ["CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb"] {
+            assert_eq!(line(name), "0000000000000000", "{name}: {status}");
+        }
+        assert_eq!((line("NoNewPrivs"), line("Seccomp")), ("1".to_owned(), "2".to_owned()), "{status}");
+        threads += 1;
+    }
+    assert!(threads >= 3, "a worker, signals, and the control socket have threads");
+}
+
 /// Runs a test on such hosts.
 pub fn with_hosts(label: &str, body: impl FnOnce(&Hosts) -> Result<()>) {
     rig::test(label, |rig: &Rig| {

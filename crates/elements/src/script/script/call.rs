@@ -1,5 +1,6 @@
 //! What a script's instructions do with text: variables, handler calls, printing.
 use super::Script;
+use artery_device::files;
 use artery_engine::{Context, HandlerError};
 use artery_lang::{args, variables};
 use std::cell::RefCell;
@@ -258,5 +259,5 @@ fn redirection(text: &str) -> (Option<(String, bool)>, &str) {
 }
 
 fn open_file(path: &str, append: bool) -> std::io::Result<std::fs::File> {
-    std::fs::OpenOptions::new().create(true).append(append).write(true).truncate(!append).open(path)
+    if append { files::append(path) } else { files::create(path) }
 }

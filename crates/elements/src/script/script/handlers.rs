@@ -305,7 +305,7 @@ impl Script {
 
 fn read_file(text: &str) -> Result<String, HandlerError> {
     let path = args::string(text).ok_or_else(|| refused("bad FILE"))?;
-    let bytes = std::fs::read(&path)
+    let bytes = artery_device::files::read(&path)
         .map_err(|error| HandlerError::refused(format!("{path}: {}", system_message(&error))))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,0 +1,95 @@
+//! Files of this machine: opened by this process, or by its helper where it may not open them itself
+//! ([`privsep`](crate::privsep)).
+use crate::privsep::{self, FileMode, Request};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Opens a file to read it.
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    open_as(path.as_ref(), FileMode::Read)
+}
+
+/// The bytes of a file.
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The text of a file.
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    io::read_to_string(open(path)?)
+}
+
+/// Creates a file, or empties one that is there.
+pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
+    open_as(path.as_ref(), FileMode::Create)
+}
+
+/// The same for a file that only its owner can read, mode 0600: what passed through the router is nobody's
+/// business but the owner's. The mode of a file that is there stays.
+pub fn create_private(path: impl AsRef<Path>) -> io::Result<File> {
+    open_as(path.as_ref(), FileMode::CreatePrivate)
+}
+
+/// Opens a file to write behind its end, or creates it.
+pub fn append(path: impl AsRef<Path>) -> io::Result<File> {
+    open_as(path.as_ref(), FileMode::Append)
+}
+
+/// The same; a file that is created is of mode 0600.
+pub fn append_private(path: impl AsRef<Path>) -> io::Result<File> {
+    open_as(path.as_ref(), FileMode::AppendPrivate)
+}
+
+/// Moves a file that is written to its name with `.old` at the end.
+pub fn rename_to_old(path: &Path) -> io::Result<()> {
+    match privsep::helper() {
+        Some(helper) => helper.change_file(path, |path| Request::RenameToOld { path }),
+        None => std::fs::rename(path, old_name(path)),
+    }
+}
+
+/// Removes a file of this run: a socket or a token.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match privsep::helper() {
+        Some(helper) => helper.change_file(path, |path| Request::RemoveFile { path }),
+        None => std::fs::remove_file(path),
+    }
+}
+
+fn open_as(path: &Path, mode: FileMode) -> io::Result<File> {
+    let Some(helper) = privsep::helper() else {
+        if let Ok(path) = std::path::absolute(path) {
+            privsep::note_opened(&path, mode.is_written());
+        }
+        return options(mode).open(path);
+    };
+    match options(mode).open(path) {
+        // The sandbox says so, or the file's mode: the helper can tell.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => helper.open(path, mode),
+        result => result,
+    }
+}
+
+/// The name of a file that another one took the place of.
+pub(crate) fn old_name(path: &Path) -> std::ffi::OsString {
+    let mut old = path.to_owned().into_os_string();
+    old.push(".old");
+    old
+}
+
+/// How a file is opened.
+pub(crate) fn options(mode: FileMode) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    match mode {
+        FileMode::Read => options.read(true),
+        FileMode::Create => options.write(true).create(true).truncate(true),
+        FileMode::CreatePrivate => options.write(true).create(true).truncate(true).mode(0o600),
+        FileMode::Append => options.append(true).create(true),
+        FileMode::AppendPrivate => options.append(true).create(true).mode(0o600),
+    };
+    options
+}

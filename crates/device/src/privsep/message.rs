@@ -1,0 +1,195 @@
+//! What a router requests of its helper, and what the helper answers.
+use crate::{Attach, BusyPoll, DeviceError, HostRouteChange, TapSettings};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::HashSet;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// A request. `name` is an interface's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) enum Request {
+    /// A packet socket that is bound to nothing, and whose buffer may be longer than the system's limit.
+    PacketSocket {
+        name: String,
+        buffer: Buffer,
+    },
+    /// An AF_XDP socket that is bound to nothing.
+    XdpSocket {
+        name: String,
+        busy_poll: Option<BusyPoll>,
+    },
+    /// A raw socket for echo requests of ICMP or ICMPv6, and their answers.
+    PingSocket {
+        v6: bool,
+    },
+    /// A TCP socket that listens, for ports below 1024.
+    Listen {
+        address: SocketAddr,
+    },
+    /// One queue of a TAP or TUN device; the first makes the device.
+    TapQueue {
+        name: String,
+        settings: TapSettings,
+    },
+    /// Sets up a device that the helper made.
+    ConfigureTap {
+        name: String,
+        settings: TapSettings,
+    },
+    /// Sets it up in another way.
+    ChangeTap {
+        name: String,
+        before: TapSettings,
+        after: TapSettings,
+    },
+    BringUp {
+        name: String,
+    },
+    SetMtu {
+        name: String,
+        mtu: u32,
+    },
+    /// Changes the router's own routes of the host by a device that the helper made.
+    ChangeHostRoutes {
+        index: u32,
+        changes: Vec<HostRouteChange>,
+    },
+    /// Sets the link-local addresses of a device that the helper made.
+    SetLinkLocal {
+        index: u32,
+        addresses: Vec<Ipv6Addr>,
+    },
+    /// Hides an interface's frames from the host until the connection that answers is closed.
+    Hide {
+        name: String,
+        index: u32,
+        only_tagged: bool,
+    },
+    /// Attaches the program that hands frames to AF_XDP sockets until the connection that answers is closed.
+    Redirect {
+        name: String,
+        index: u32,
+        queues: u32,
+        attach: Attach,
+    },
+    OpenFile {
+        path: PathBuf,
+        mode: FileMode,
+    },
+    /// Moves a file that is written to its name with `.old` at the end.
+    RenameToOld {
+        path: PathBuf,
+    },
+    /// Removes a file that was named when the helper started.
+    RemoveFile {
+        path: PathBuf,
+    },
+    /// From now on only files are opened that were opened before, or that lie in the folders that were
+    /// allowed.
+    Lock,
+}
+
+/// Which buffer of a packet socket is to be long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Buffer {
+    Usual,
+    Receive(i32),
+    Send(i32),
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FileMode {
+    Read,
+    /// Makes it or empties it.
+    Create,
+    /// The same, for its owner alone (mode 0600).
+    CreatePrivate,
+    /// Makes it or writes behind its end.
+    Append,
+    /// The same, for its owner alone.
+    AppendPrivate,
+}
+
+impl FileMode {
+    pub(crate) fn is_written(self) -> bool {
+        self != FileMode::Read
+    }
+}
+
+/// How a request to open a file is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FileAnswer {
+    /// The descriptor is the file.
+    Opened,
+    /// The descriptor is a connection by which the answer comes: a named pipe waits for its other end.
+    Later,
+}
+
+/// Why a file was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FileRefusal {
+    /// It is not among those that may be.
+    Outside,
+    /// What the system says, as an error number.
+    System(i32),
+}
+
+impl From<io::Error> for FileRefusal {
+    fn from(error: io::Error) -> FileRefusal {
+        FileRefusal::System(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+/// Which change of the host's routes the kernel refused, and why, as an error number.
+pub(crate) type RefusedChanges = Vec<(usize, i32)>;
+
+/// How the program that hands frames to sockets runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Attached {
+    pub(crate) native: bool,
+    pub(crate) refusal: Option<i32>,
+}
+
+/// What is requested of the program that hands frames to sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) enum RedirectRequest {
+    /// The frames of a queue go to the socket that comes with the request.
+    Open { queue: u32 },
+    /// They go to the host.
+    Close { queue: u32 },
+}
+
+/// The result of a request that has no other answer than whether it was done.
+pub(crate) type Done = Result<(), DeviceError>;
+
+/// Words of the program's own text, as errors hold them. Those that arrive in a message are kept for good,
+/// each once: they are words of the same program.
+pub(crate) type Words = &'static str;
+
+/// Reads [`Words`].
+pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Words, D::Error> {
+    String::deserialize(from).map(intern)
+}
+
+/// Reads [`Words`] that may be missing.
+pub(crate) fn optional_words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Words>, D::Error> {
+    Option::<String>::deserialize(from).map(|text| text.map(intern))
+}
+
+fn intern(text: String) -> Words {
+    static KNOWN: Mutex<Option<HashSet<Words>>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    if let Some(words) = known.get(text.as_str()) {
+        return words;
+    }
+    let words: Words = text.leak();
+    known.insert(words);
+    words
+}

@@ -1,0 +1,57 @@
+//! What a router between hosts gives up, and what works all the same.
+
+use super::net::{FAR, Net, PORTS, Running, on_the_net, start_on};
+use crate::support::{assert_confined, end, until_answered};
+use artery_lab::rig::Result;
+
+#[test]
+fn a_router_forwards_and_takes_a_new_port_without_any_rights() {
+    on_the_net("sandbox-router", |net| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("r.toml");
+        let port = |name: &str, n: u8| format!("port = [\"{name}=10.0.{n}.1/24\"]\n");
+        std::fs::write(&file, port("eth0", 1)).unwrap();
+        let file = file.display().to_string();
+        let mut router = start_on(&net.r, &[&file, "--sandbox"])?;
+        until_answered(&net.a, "10.0.1.1", &mut router.process)?;
+        assert_confined(&router.process);
+        let both = "port = [\"eth0=10.0.1.1/24\", \"eth1=10.0.2.1/24\"]\n";
+        std::fs::write(&file, both).unwrap();
+        router.say(&["apply", &file])?;
+        assert_eq!(net.a.ping(FAR[0], 3)?.received, 3);
+        assert_confined(&router.process);
+        let document = router.json(&["show", "security"])?;
+        assert_eq!(
+            (&document["sandbox"], &document["processes"][1]["role"]),
+            (&true.into(), &"helper".into())
+        );
+        end(router.process).map(drop)
+    });
+}
+
+/// Starts a router with ports of a method.
+fn start(net: &Net, options: &[&str]) -> Result<Running> {
+    let mut router = start_on(&net.r, &[&PORTS[..], options].concat())?;
+    until_answered(&net.a, FAR[0], &mut router.process)?;
+    Ok(router)
+}
+
+#[test]
+fn a_file_that_a_router_did_not_start_with_needs_an_allowed_folder() {
+    on_the_net("sandbox-files", |net| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("routes"), "10.9.0.0/16 10.0.2.2\n").unwrap();
+        let ports = format!("port = [\"{}\", \"{}\"]\n", PORTS[1], PORTS[3]);
+        let table = format!("table = [\"{}=10.0.2.2\"]\n", path("routes"));
+        std::fs::write(path("r.toml"), format!("{ports}{table}")).unwrap();
+        let router = start(net, &["--sandbox"])?;
+        let refusal = router.refused(&["apply", &path("r.toml")], 1)?;
+        let remedy = format!("start it with allow-path {}", folder.path().display());
+        assert!(refusal.contains(&remedy), "{refusal}");
+        end(router.process)?;
+        let router = start(net, &["--sandbox", "--allow-path", &folder.path().display().to_string()])?;
+        router.say(&["apply", &path("r.toml")])?;
+        end(router.process).map(drop)
+    });
+}
