@@ -31,7 +31,8 @@ fn pid(document: &Value, role: &str) -> u64 {
 #[test]
 fn no_thread_of_a_router_has_capabilities_or_unusual_system_calls() {
     let folder = Folder::new();
-    let router = Router::start(&folder.path("s"), &["--sandbox", "-j", "2", "-e", "Idle -> Counter -> Discard"]);
+    let router =
+        Router::start(&folder.path("s"), &["--sandbox", "-j", "2", "-e", "Idle -> Counter -> Discard"]);
     let document = security(&router);
     assert_eq!((&document["sandbox"], &document["schema_version"]), (&Value::Bool(true), &1.into()));
     let statuses = threads(pid(&document, "router"));

@@ -165,6 +165,12 @@ impl Port {
             _ => PortState::Up,
         }
     }
+    /// The same, but absent also if the interface has gone since the last look: a port that only sends looks
+    /// when it sends.
+    pub fn present_state(&self) -> PortState {
+        let is_gone = self.interface().is_some_and(|last| Interface::with_index(last.index).is_none());
+        if is_gone { PortState::Absent } else { self.state() }
+    }
     /// How frames of an interface are received, and why so, in a line; `None` before a receive queue was
     /// taken.
     pub fn report(&self) -> Option<String> {
@@ -200,7 +206,7 @@ impl Port {
     }
     /// Notes that the interface which queues of this generation are of is gone; says so unless it was known.
     pub(super) fn lose_interface(&self, generation: u32) -> Option<String> {
-        let is_present = generation % 2 == 0;
+        let is_present = generation.is_multiple_of(2);
         let next = generation.wrapping_add(1);
         let is_news =
             is_present && self.generation.compare_exchange(generation, next, AcqRel, Relaxed).is_ok();

@@ -1,5 +1,5 @@
 //! What ports tell of themselves, and monitor mode where packets come in.
-use artery_device::{Port, Ports, Traffic};
+use artery_device::{Port, PortState, Ports, Traffic};
 use artery_engine::{Arg, Batch, Context, DropReason, Level, Monitor, Monitors, Resources, RouterHandler};
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -47,7 +47,8 @@ fn list(resources: &Resources) -> String {
     for port in ports.list() {
         let interface = port.interface();
         let mtu = interface.as_ref().map_or("-".to_string(), |interface| interface.mtu.to_string());
-        let called = interface.as_ref().filter(|_| !port.is_absent());
+        let state = port.present_state();
+        let called = interface.as_ref().filter(|_| state != PortState::Absent);
         let called = called.map_or("-".to_string(), |interface| interface.name.clone());
         let address = interface.and_then(|interface| interface.mac);
         let address = address.map_or("-".to_string(), |mac| artery_wire::EtherAddr(mac).to_string());
@@ -57,7 +58,7 @@ fn list(resources: &Resources) -> String {
         }
         let delays = port.receive_delays();
         let counts = delays.counts.map(|count| count.to_string()).join(",");
-        let _ = writeln!(text, "\t{counts}\t{}\t{}\t{called}", delays.sum, port.state().name());
+        let _ = writeln!(text, "\t{counts}\t{}\t{}\t{called}", delays.sum, state.name());
     }
     text
 }

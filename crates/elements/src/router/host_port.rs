@@ -163,14 +163,14 @@ mod tests {
         let (own, peer) = ([10, 0, 1, 1].into(), [10, 0, 1, 9].into());
         let asks =
             arp_frame(EtherAddr::BROADCAST, ArpOperation::REQUEST, (PEER, peer), (EtherAddr::ZERO, own));
-        bench.push(0, &asks);
+        bench.push(0, asks);
         assert_eq!((bench.take_all(0).len(), bench.take_all(TO_HOST).len()), (1, 0));
         let answers = arp_frame(OURS, ArpOperation::REPLY, (PEER, peer), (OURS, own));
-        bench.push(0, &answers);
-        bench.expect(TO_HOST, &answers);
+        bench.push(0, answers);
+        bench.expect(TO_HOST, answers);
         let (own, peer): (Ipv6Addr, Ipv6Addr) = ("fd00:1::1".parse().unwrap(), "fd00:1::9".parse().unwrap());
         let station = |ether, ip| NdStation { ether, ip };
-        bench.push(0, &nd::neighbor_solicitation(station(PEER, peer), own, None));
+        bench.push(0, nd::neighbor_solicitation(station(PEER, peer), own, None));
         assert_eq!((bench.take_all(0).len(), bench.take_all(TO_HOST).len()), (1, 0));
         let flags = nd::AdvertisementFlags { router: false, solicited: true, overrides: true };
         let (from, to) = (station(PEER, peer), station(OURS, own));
@@ -188,7 +188,7 @@ mod tests {
         // The host does not ask whether others have its addresses: that the router does.
         let own: Ipv6Addr = "fd00:1::1".parse().unwrap();
         let none = NdStation { ether: OURS, ip: Ipv6Addr::UNSPECIFIED };
-        bench.push(FROM_HOST, &nd::neighbor_solicitation(none, own, None));
+        bench.push(FROM_HOST, nd::neighbor_solicitation(none, own, None));
         assert_eq!(bench.take_all(0).len(), 0);
         bench.expect_dropped(DropReason::Unclaimed, 1);
         for len in 0..frame.len() {
