@@ -1,5 +1,5 @@
 //! Files of this machine: opened by this process, or by its helper where it may not open them itself
-//! ([`privsep`](crate::privsep)).
+//! ([`privsep`]).
 use crate::privsep::{self, FileMode, Request};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};

@@ -364,7 +364,9 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
                 let may = if name == "CapEff:" { KEPT } else { LENT };
                 assert_eq!(set(name) & !may, 0, "{name} {status}");
             }
-            assert_eq!((set("CapEff:"), set("CapInh:")), (KEPT, 0), "{status}");
+            // The thread that keeps a port's name needs none.
+            let kept = if status.starts_with("Name:\tport-owner\n") { 0 } else { KEPT };
+            assert_eq!((set("CapEff:"), set("CapInh:")), (kept, 0), "{status}");
             threads += 1;
         }
         assert!(threads >= 3, "sockets have threads");

@@ -2,15 +2,15 @@
 //!
 //! A router starts this program once more, as its helper, before it gives its rights up ([`start`]). Both
 //! talk over a pair of SOCK_SEQPACKET sockets: one request, one answer, at most one descriptor with each
-//! ([`message`]). The helper parses no packet. It opens sockets that need rights, makes TAP devices, changes
+//! (`message`). The helper parses no packet. It opens sockets that need rights, makes TAP devices, changes
 //! addresses and routes of these, attaches the programs of this crate, and opens files that the configuration
-//! named. It refuses the rest ([`policy`]).
+//! named. It refuses the rest (`policy`).
 //!
 //! The functions of this crate that need rights ask the helper where there is one, and do the work themselves
 //! where there is none: in the helper, in `artery adopt`, in tests. So a process has one helper or none,
 //! which is the process's state and not a router's.
 //!
-//! An attached program has a connection of its own, and is detached when that is closed ([`attachments`]).
+//! An attached program has a connection of its own, and is detached when that is closed (`attachments`).
 //! The helper ends, and with it what it attached, when the router does.
 mod attachments;
 mod capabilities;
