@@ -88,8 +88,6 @@ demo: setup ## Shows a router at work: on a pcap file, and as root between two h
 	$(CARGO) build --release --locked -p artery
 	@scripts/demo $(PROGRAM)
 
-# Most tests of the rig wait for others: timers, daemons, the kernel.
-test: export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
 test: setup lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked
 	@mkdir -p target && scripts/demo target/debug/artery > target/demo.log || { cat target/demo.log; exit 1; }
