@@ -1,4 +1,4 @@
-//! Any file of flows: what goes to a router is what it reads.
+//! Any file of flows: a router gets exactly what it reads.
 #![no_main]
 use artery::forged;
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What nobody should write: each function takes any bytes for something that comes from a user, a file or a
+//! Forged input: each function takes any bytes for something that comes from a user, a file or a
 //! connection, does with it what a command does before it asks a router, and panics when something came of it
 //! that must not. Fuzz targets start here.
 use crate::router::configuration;

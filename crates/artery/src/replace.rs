@@ -20,7 +20,7 @@ pub(crate) struct Replacer {
     closing: Arc<Mutex<Option<Closing>>>,
 }
 
-/// What a thread has still to do that closes ports which nobody uses.
+/// Work that is left for the thread that closes unused ports.
 #[derive(Clone, Copy)]
 struct Closing {
     due: Instant,
@@ -32,7 +32,7 @@ impl Closing {
     fn begin() -> Closing {
         Closing { due: Instant::now() + SETTLED, rounds: 3 }
     }
-    /// What is to do after a round.
+    /// What follows a round.
     fn next(self) -> Option<Closing> {
         let rounds = self.rounds - 1;
         (rounds > 0).then(|| Closing { due: Instant::now() + SETTLED, rounds })
@@ -99,7 +99,7 @@ impl Replacer {
     }
 
     /// Closes what the new configuration does not use, when it had the time to take what it does. A thread
-    /// that is at it begins anew: however many replacements there are, there is one.
+    /// that is at it starts again: however many replacements there are, there is one.
     fn close_unused_ports(&self) {
         if lock(&self.closing).replace(Closing::begin()).is_some() {
             return;

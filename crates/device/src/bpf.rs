@@ -269,7 +269,7 @@ unsafe fn bpf_descriptor<T>(command: libc::c_int, argument: &mut T) -> io::Resul
     // SAFETY: the caller's promise.
     let result = unsafe { bpf(command, argument) };
     check(result)?;
-    // SAFETY: the kernel has just made it for this call, so nobody else has it; descriptors are below 2^31.
+    // SAFETY: the kernel has just made it for this call, so it has no other owner; descriptors are below 2^31.
     Ok(unsafe { OwnedFd::from_raw_fd(result as libc::c_int) })
 }
 

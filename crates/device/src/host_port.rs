@@ -20,7 +20,7 @@ pub struct HostPortState {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// An interface that is kept like a port. Addresses that somebody else gave it stay.
+/// An interface that is kept like a port. Addresses that another program gave it stay.
 #[derive(Debug)]
 pub struct HostPort {
     netlink: Rtnetlink,

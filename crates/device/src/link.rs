@@ -270,7 +270,7 @@ impl Link {
     }
 }
 
-/// What is to be said of a port whose interface has changed.
+/// A sentence for each change of a port's interface.
 pub(crate) fn describe_changes(port: &str, was: &Interface, now: &Interface) -> Vec<String> {
     let mut said = Vec::new();
     if now.name != was.name {

@@ -44,7 +44,7 @@ pub enum Cause {
         /// What the unpacking stumbled over; of kind [`io::ErrorKind::UnexpectedEof`] where the file is cut off.
         error: io::Error,
     },
-    /// What gzip packed in it becomes so much that nobody can have meant it.
+    /// It unpacks to more than a table can be.
     Expands {
         /// How many bytes were unpacked until then.
         byte: u64,

@@ -174,7 +174,7 @@ fn an_element_that_only_receives_notices_that_its_interface_left_and_returned() 
         hosts.r.up("eth1")?;
         router.process.wait_for("eth1: there is an interface 'eth1' again", SOON)?;
         let before = router.number("seen.count")?;
-        // Nobody has the address: it is asked for.
+        // No host has the address: it is asked for.
         hosts.b.ping("10.0.0.9", 3)?;
         router.until("seen.count", before + 1)?;
         end(router.process).map(drop)

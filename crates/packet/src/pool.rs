@@ -164,7 +164,7 @@ impl Shelf {
         let count = self.count as usize;
         for index in 0..count {
             let origin = HEADROOM + 64 * ((index / (4096 / FRAME)) % COLOURS);
-            // SAFETY: the frame is inside the region, the descriptor inside the array; nobody has either yet,
+            // SAFETY: the frame is inside the region, the descriptor inside the array; neither has an owner yet,
             // since the stack is empty.
             unsafe {
                 let frame = self.frames.add(index * self.size);

@@ -36,7 +36,7 @@ pub(super) fn import(balancer: &mut Balancer, file: Option<&Path>) -> anyhow::Re
     take_over(balancer, &chunks::check(&bytes).map_err(wrong)?)
 }
 
-/// Takes bytes for a file. What goes to a router must be what it reads.
+/// Takes bytes for a file. A router gets exactly what it reads.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(bytes: &[u8]) {
     let checked = match bytes.first() == Some(&MAGIC[0]) {

@@ -46,7 +46,7 @@ pub(super) enum Restricted {
 }
 
 impl Restricted {
-    /// What is to be said where it lacks.
+    /// The warning where the kernel has none.
     pub(super) fn lack(self) -> Option<&'static str> {
         (self == Restricted::Not).then_some(
             "this kernel has no Landlock (Linux 5.13, lsm=landlock): files are restricted by their modes \

@@ -1,4 +1,4 @@
-//! Settings of ports that are open, beside those that somebody asks for.
+//! Settings of ports that are open, beside those that are asked for.
 use crate::tap::TapDevice;
 use crate::{DeviceError, RxSettings, TapSettings, TxSettings};
 

@@ -29,7 +29,7 @@ pub struct Port {
     /// The same, where the kernel has completed it.
     name: String,
     device: Device,
-    /// Changes when the interface goes, and when there is one again; odd while there is none.
+    /// Changes when the interface goes, and when there is one again; not even while there is none.
     generation: AtomicU32,
     /// Why the interface of the port's name is not the port's, as it was last said.
     refusal: Mutex<Option<DeviceError>>,
@@ -69,7 +69,7 @@ impl PortState {
     }
 }
 
-/// What is behind a port now; not locked while it is at work.
+/// The link or device of a port now; not locked while it is used.
 fn current<T>(device: &Mutex<Arc<T>>) -> Arc<T> {
     lock(device).clone()
 }
@@ -185,7 +185,7 @@ impl Port {
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
     }
-    /// Whether there is no interface behind it.
+    /// Whether it has lost its interface.
     pub fn is_absent(&self) -> bool {
         self.generation() % 2 == 1
     }
@@ -219,7 +219,7 @@ impl Port {
         })
     }
     /// Takes the interface of the port's name in the place of the one that is gone, if there is one; gives
-    /// what is to be said of that.
+    /// a sentence for each thing that has changed.
     fn take_interface(&self) -> Vec<String> {
         // Before anything is locked: who opens a port holds the list.
         let held = self.indices_of_others();
@@ -271,7 +271,7 @@ impl Port {
         let mut said = vec![format!(
             "{name}: there is an interface '{name}' again (number {index}, MTU {mtu}{mac}); the port uses it"
         )];
-        // Names and states are no news of it.
+        // Names and states are not reported.
         let same = |last: &Interface| Interface { name: last.name.clone(), up: last.up, ..now.clone() };
         said.extend(last.iter().flat_map(|last| describe_changes(name, last, &same(last))));
         said

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Most files that are kept in mind.
+/// Most files, and most interfaces, that are kept in mind.
 pub(super) const MOST_FILES: usize = 4096;
 
 /// What a router tells its helper at the start that it will need.
@@ -139,7 +139,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Whether opening it may wait for somebody at the other end.
+    /// Whether opening it may wait for another process at the other end.
     pub(super) fn may_wait(&self) -> bool {
         std::fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_fifo())
     }
@@ -196,8 +196,9 @@ fn flags(mode: FileMode) -> (OFlags, Mode) {
 /// The devices that a helper made, and the interfaces that are ports.
 #[derive(Debug, Default)]
 pub(super) struct InterfacePolicy {
-    made: Vec<u32>,
-    /// By name and number: one that is made anew has another number, one that is renamed another name.
+    /// By name and number, as below.
+    made: Vec<(String, u32)>,
+    /// By name and number: one that is made again has another number, one that is renamed another name.
     ports: Vec<(String, u32)>,
     is_locked: bool,
     new_ports: bool,
@@ -217,16 +218,25 @@ impl InterfacePolicy {
         !self.is_locked || self.new_ports
     }
 
+    /// Whether a queue of a TAP or TUN device may be opened; `existing` is the number of the interface that has
+    /// the name. Once the router takes packets, a device that another program made is never taken.
+    pub(super) fn may_open_tap(&self, name: &str, existing: Option<u32>) -> bool {
+        match existing {
+            Some(index) => !self.is_locked || self.is_made(index),
+            None => self.may_grow() || self.made.iter().any(|(known, _)| known == name),
+        }
+    }
+
     /// Notes a device that the helper made.
-    pub(super) fn note_made(&mut self, index: u32) {
-        if !self.made.contains(&index) {
-            self.made.push(index);
+    pub(super) fn note_made(&mut self, name: &str, index: u32) {
+        if !self.is_made(index) && self.made.len() < MOST_FILES {
+            self.made.push((name.to_owned(), index));
         }
     }
 
     /// Whether the host's side of an interface may be changed: of those that the helper made.
     pub(super) fn is_made(&self, index: u32) -> bool {
-        self.made.contains(&index)
+        self.made.iter().any(|(_, number)| *number == index)
     }
 
     /// Whether an interface may be a port. One that may is noted.

@@ -43,7 +43,7 @@ impl Server {
         Server { files: FilePolicy::new(limits), interfaces }
     }
 
-    /// Answers until the router closes the connection, or sends what is no request.
+    /// Answers until the router closes the connection, or sends anything but a request.
     pub(super) fn serve(&mut self, channel: &Channel) -> io::Result<()> {
         while let Some((request, _)) = channel.receive::<Request>()? {
             self.answer(channel, request)?;
@@ -116,10 +116,14 @@ impl Server {
     }
 
     fn tap_queue(&mut self, channel: &Channel, name: &str, settings: &TapSettings) -> io::Result<()> {
+        let existing = Interface::find(name).ok().map(|interface| interface.index);
+        if !self.interfaces.may_open_tap(name, existing) {
+            return channel.send(&Err::<String, DeviceError>(refusal(name)), None);
+        }
         match tap::make_queue(name, settings) {
             Ok((queue, name)) => {
                 if let Ok(interface) = Interface::find(&name) {
-                    self.interfaces.note_made(interface.index);
+                    self.interfaces.note_made(&name, interface.index);
                 }
                 channel.send(&Ok::<String, DeviceError>(name), Some(queue.as_fd()))
             }

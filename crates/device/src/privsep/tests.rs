@@ -2,8 +2,8 @@ use super::channel::Channel;
 use super::message::{Done, FileAnswer, FileMode, FileRefusal, Request};
 use super::server::Server;
 use super::{Buffer, Limits};
-use crate::DeviceError;
 use crate::namespace::{in_namespace, run};
+use crate::{DeviceError, TapSettings};
 use rustix::fd::{AsFd, OwnedFd};
 use serde::de::DeserializeOwned;
 use std::fs::File;
@@ -188,13 +188,29 @@ fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
         assert_eq!(bring_up("port"), Ok(()));
         helper.lock();
         assert_eq!(bring_up("port"), Ok(()));
-        assert!(matches!(bring_up("other"), Err(DeviceError::NotPermitted { .. })), "it is no port");
+        assert!(matches!(bring_up("other"), Err(DeviceError::NotPermitted { .. })), "it is not a port");
         run("ip link del port");
         run("ip link add port type veth peer name other");
-        assert_eq!(bring_up("port"), Ok(()), "a port that is made anew is one");
+        assert_eq!(bring_up("port"), Ok(()), "a port that is made again is one");
         let index = crate::Interface::find("other").unwrap().index;
         let request = Request::SetLinkLocal { index, addresses: Vec::new() };
         assert!(matches!(helper.exchange::<Done>(&request).0, Err(DeviceError::NotPermitted { .. })));
+        run("ip tuntap add foreign mode tap");
+        for name in ["foreign", "new"] {
+            let settings = TapSettings {
+                name: name.to_owned(),
+                ethernet: true,
+                addresses: Vec::new(),
+                mac: None,
+                mtu: None,
+                queues: 1,
+                routes: Vec::new(),
+                is_host_port: false,
+            };
+            let request = Request::TapQueue { name: name.to_owned(), settings };
+            let (made, queue) = helper.exchange::<Result<String, DeviceError>>(&request);
+            assert!(matches!(made, Err(DeviceError::NotPermitted { .. })) && queue.is_none(), "{name}");
+        }
         let request = Request::PacketSocket { name: "port".to_owned(), buffer: Buffer::Receive(16 << 20) };
         let (made, socket) = helper.exchange::<Done>(&request);
         assert_eq!(made, Ok(()));

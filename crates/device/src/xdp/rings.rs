@@ -175,7 +175,7 @@ impl<const W: usize> Producer<W> {
     /// Writes an entry, which the consumer sees when it is published; false when there is no room for one.
     ///
     /// # Safety
-    /// Where the kernel consumes, the frame that the entry names must be lent to it: nobody else touches it
+    /// Where the kernel consumes, the frame that the entry names must be lent to it: no one else touches it
     /// until its address comes back.
     #[inline]
     pub(super) unsafe fn write(&mut self, entry: [u64; W]) -> bool {

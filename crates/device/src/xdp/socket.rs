@@ -105,7 +105,7 @@ fn word(len: u32) -> u64 {
     u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
 }
 
-/// A ledger while nobody has its half. It is dropped when the socket is closed.
+/// A ledger while its half is not taken. It is dropped when the socket is closed.
 #[derive(Debug)]
 struct Parked(Option<Ledger>);
 
@@ -115,7 +115,7 @@ impl Drop for Parked {
             // SAFETY: only a socket has this, as its last field but numbers, and drops it when the
             // descriptors are closed and the rings unmapped. Then the kernel has unbound the socket and
             // waited for whoever was at its frames (xsk_release()). Without copying a driver that takes its
-            // queue down later may still write to a frame that it had to fill: the kernel tells nobody when
+            // queue down later may still write to a frame that it had to fill: the kernel does not say when
             // it is done with that.
             unsafe { ledger.release() };
         }

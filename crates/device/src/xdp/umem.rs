@@ -139,7 +139,7 @@ mod tests {
                     }
                     Step::Take(address) => {
                         let expected = model.remove(&(address / 2048)).map(|()| address / 2048);
-                        // SAFETY: there is no kernel here.
+                        // SAFETY: no kernel shares these frames.
                         let got = unsafe { ledger.take(address) }.map(|packet| u64::from(pool.frame_of(&packet).unwrap()));
                         prop_assert_eq!(got, expected);
                     }

@@ -17,8 +17,8 @@ sends by it. DST, DST6 and ADDRESS, which can be given several times, are the ho
 length of its network's prefix; ETHER is its Ethernet address, without which it has one that is the same whenever a router
 on this machine makes the device. ToHost with the same DEVNAME sends frames to the host.
 The host asks by ARP and Neighbor Discovery for whom it wants to reach there; an ARPResponder, or an IPRouter, can answer
-for everybody. The device vanishes with the router, and its addresses and routes with it. If somebody
-deletes it, the router makes it again.
+for everybody. The device vanishes with the router, and its addresses and routes with it. If it is
+deleted, the router makes it again.
 
 ROUTE, which can be given several times, is `PREFIX GATEWAY`: a route of the host by the device. GATEWAY is that of
 the default route. Where the host has another route for the same prefix it takes the one of the lower metric; METRIC

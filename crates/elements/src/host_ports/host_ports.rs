@@ -22,7 +22,7 @@ ROUTER forwards by the routes of the host's main table that lead by these interf
 end packets: blackhole, unreachable and prohibit. They are routes of both families, with one next hop or
 several, with next-hop objects or without them, and keep their protocol. Of several routes for a prefix,
 the one with the lowest metric of those that lead by these interfaces counts. Not read are routes that
-the kernel makes of addresses, or is told of by others on the link (redirects, router advertisements),
+the kernel makes of addresses, or learns from others on the link (redirects, router advertisements),
 those for some sources or types of service, and those that HostRoutes puts there. Static routes of ROUTER
 come first. With ROUTES false the host's routes are not read.
 

@@ -41,7 +41,7 @@ get it.
 Where NAME is an interface of this machine, the router follows it: its link that goes down and comes up,
 another MTU, another Ethernet address, another name. When it is deleted or moved to another network namespace
 the port is absent, which counts as down, until there is an interface NAME again. So it does with the
-interface of a VLAN, `eth1` for a port `eth1.10` that is no interface itself; there ETHER is needed, and the
+interface of a VLAN, `eth1` for a port `eth1.10` that is not an interface itself; there ETHER is needed, and the
 tags are put in and taken off by other elements.
 MTU counts until the interface gets another one; MTU_LIMIT is an upper bound that stays.
 NEIGHBOR is `PORT ADDRESS ETHER`: a neighbor that need not be asked for. ROUTE is `PREFIX WAY… [by METHOD]`, where a way is

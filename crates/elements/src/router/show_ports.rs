@@ -127,7 +127,7 @@ pub(super) fn ports(r: &IpRouter) -> String {
     json(&PortsJson { schema: SCHEMA, ports })
 }
 
-/// What is behind a port.
+/// The interface of a port.
 struct Behind {
     is_absent: bool,
     interface: Option<String>,

@@ -49,7 +49,7 @@ impl Links {
         self.interfaces().map(|port| port.map_or(Some(UNKNOWN), |port| link(&port))).collect()
     }
 
-    /// Looks at all ports anew, if anything has changed; gives what is to be said of that then.
+    /// Reads the state of all ports again if anything has changed; gives the lines to log.
     pub(super) fn take(&mut self) -> Option<Vec<String>> {
         let is_news = self.news.as_mut().is_some_and(HostNews::take);
         // An element that receives or sends may have found out before the kernel's news were read.

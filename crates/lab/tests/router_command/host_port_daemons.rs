@@ -25,7 +25,7 @@ fn start(net: &Net) -> Result<Running> {
     Ok(router)
 }
 
-/// Packets reach what is behind the neighbor, and do not cross the host.
+/// Packets reach networks behind the neighbor, and do not cross the host.
 fn assert_forwards(net: &Net, families: &[usize]) -> Result<()> {
     for address in families.iter().map(|family| BEHIND[*family]) {
         let before = net.r.counters("hp-eth0")?;

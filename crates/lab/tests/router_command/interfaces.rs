@@ -112,11 +112,11 @@ fn a_port_whose_interface_is_made_again_forwards_again_as_what_it_is_now() {
         let states: Vec<_> = of_port.map(|hop| hop["state"].clone()).collect();
         assert!(!states.is_empty() && states.iter().all(|state| state == "down"), "{members:#}");
         let report = net.a.ping(FAR[0], 3)?;
-        assert!(report.received == 0 && report.errors > 0, "senders are told: {}", report.text);
+        assert!(report.received == 0 && report.errors > 0, "senders get ICMP errors: {}", report.text);
         assert_eq!(net.a.ping(OWN[0], 2)?.received, 2, "the other port goes on");
 
         make_again(net, 1400)?;
-        // The host would answer for this address, but for the filter that hides what arrives.
+        // The host would answer for this address without the filter that hides what arrives.
         net.r.address("eth1", "10.0.2.77/24")?;
         let arp = net.b.capture_with("eth0", &["arp"])?;
         net.r.up("eth1")?;

@@ -8,15 +8,13 @@
 //! have the effect of the instruction, and these are:
 //!
 //! - [`gather_512`], [`gather_256`]: for each lane, an acquiring load of each cell in its four bytes. An
-//!   element of a
-//!   gather is one aligned load of four bytes, which the processor does whole (Intel SDM vol. 3, 10.1.1:
-//!   guaranteed atomic operations), and no load passes an earlier one (10.2.2), so that a word that is
-//!   followed shows what was stored before it.
+//!   element of a gather is one aligned load of four bytes, which the processor does whole (Intel SDM vol. 3,
+//!   10.1.1: guaranteed atomic operations), and no load passes an earlier one (10.2.2), so that a word that
+//!   is followed shows what was stored before it.
 //! - [`half_word`]: an acquiring load of the word that it is a half of, likewise.
-//! - [`halves_below_512`], [`halves_from_256`], [`peek_four`]: an acquiring load of each *byte*, since nobody
-//!   promises how
-//!   the processor divides a vector load. A word that nobody stores to at that instant is exact; of one that
-//!   somebody does, nothing may be concluded. Callers say why that is enough.
+//! - [`halves_below_512`], [`halves_from_256`], [`peek_four`]: an acquiring load of each *byte*, since no
+//!   manual says how the processor divides a vector load. A word that is not stored to at that instant is
+//!   exact; of one that is, nothing may be concluded. Callers say why that is enough.
 //!
 //! Loads of several sizes from one word are sound for the same reason: the machine has them, and atomics of
 //! Rust are never mixed in size.

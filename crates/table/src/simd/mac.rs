@@ -134,7 +134,7 @@ mod x86 {
         told: impl FnMut(usize, [u64; 2], Option<[Hit; 2]>),
     ) {
         lines.find(pairs, told, |line: &Line, wanted| {
-            // A hint, as the module says: look() loads the word anew.
+            // A hint, as the module says: look() loads the word again.
             let tags = _mm256_srli_epi64::<COUNT>(peek_four(&line.words));
             let alike = _mm256_cmpeq_epi64(tags, _mm256_set1_epi64x(wanted as i64));
             _mm256_movemask_pd(_mm256_castsi256_pd(alike)) as u32
