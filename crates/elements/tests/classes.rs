@@ -1,17 +1,14 @@
 //! What holds for every class: its description is complete and true, and no bytes make it panic or lose a packet.
 //!
 //! A new class that must be given arguments needs a line in [`CONFIGURATIONS`].
-#[path = "classes/configurations.rs"]
-mod configurations;
-mod random;
 
 use artery_elements::CLASSES;
 use artery_engine::class::Position;
 use artery_engine::{Bench, Class, Packet, Time};
 use artery_lang::{Options, Sources, check, compile};
 use artery_wire::build::{arp_request, ether, ip4, ip6};
-use configurations::{CONFIGURATIONS, is_pull, ports};
-use random::Random;
+use crate::configurations::{CONFIGURATIONS, is_pull, ports};
+use crate::random::Random;
 use std::collections::HashSet;
 
 /// Classes that hold packets back.

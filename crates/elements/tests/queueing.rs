@@ -1,9 +1,8 @@
 //! Sources, queues and what pulls from them, working together in a router.
-mod whole;
 
 use artery_engine::router::{Finished, Settings};
 use artery_engine::{Sink, Time};
-use whole::finish;
+use crate::whole::finish;
 
 /// Runs a configuration to its end; gives the router and what was said.
 #[track_caller]

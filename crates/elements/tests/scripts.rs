@@ -1,10 +1,9 @@
 //! Scripts in whole routers: what they print, when they go on, and when the router ends.
-mod whole;
 
 use artery_elements::CLASSES;
 use artery_engine::router::{Router, Settings};
 use artery_lang::{Options, Sources, check, compile};
-use whole::simulate as run;
+use crate::whole::simulate as run;
 
 #[track_caller]
 fn prints(text: &str, printed: &str) {

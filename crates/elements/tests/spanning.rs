@@ -1,5 +1,4 @@
 //! Switches of one router in a ring: their spanning tree by the router's own clock.
-mod whole;
 
 /// Three switches in a ring, each with a host behind its third port: the first sends a frame to all after a time.
 const RING: &str = "
@@ -19,7 +18,7 @@ c[2] -> at_c :: Classifier(12/0800, -) -> got_c :: Counter -> Discard; at_c[1] -
 
 /// What a router prints that says nothing besides.
 fn printed(text: &str) -> String {
-    let (printed, said) = whole::simulate(text);
+    let (printed, said) = crate::whole::simulate(text);
     assert_eq!(said, "");
     printed
 }

@@ -1,7 +1,5 @@
 //! Packets whose senders left work undone, through every class: what leaves, finished, is what the class makes of the
 //! same packets finished before, segment by segment.
-#[path = "classes/configurations.rs"]
-mod configurations;
 
 use artery_elements::CLASSES;
 use artery_engine::{
@@ -12,7 +10,7 @@ use artery_lang::{Options, Sources, check, compile};
 use artery_packet::{Pool, SegmentKind, Segments, Unfinished, anno};
 use artery_wire::TcpFlags;
 use artery_wire::build::{Ether, Ip4, ether, ip4, ip6};
-use configurations::{ELSEWHERE, is_pull, ports};
+use crate::configurations::{ELSEWHERE, is_pull, ports};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,12 +1,8 @@
 //! Random rule sets against random packets: the compiled form, the same asked rule by rule, and a straight reading of what
 //! rules mean must agree in all that they leave.
-#[path = "evaluate/changes.rs"]
 mod changes;
-#[path = "evaluate/examples.rs"]
 mod examples;
-#[path = "evaluate/naive.rs"]
 mod naive;
-#[path = "evaluate/random.rs"]
 mod random;
 
 use artery_filter::anchors::Anchors;

@@ -1,5 +1,5 @@
 //! The data path of a router: its elements on benches, side by side, and what comes of a frame in them.
-use crate::routers;
+use super::routers;
 use artery_elements::CLASSES;
 use artery_engine::reason::Drops;
 use artery_engine::{Bench, DropReason};

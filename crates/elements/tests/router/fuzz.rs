@@ -1,5 +1,5 @@
 //! Damaged frames at every input of a router with routes and neighbors: none makes it panic, none is lost.
-use super::random::Random;
+use crate::random::Random;
 use super::rig::*;
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Packet};

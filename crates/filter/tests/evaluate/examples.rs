@@ -1,5 +1,5 @@
 //! Rule sets as text, and what they say of a packet.
-use crate::naive::{Roads, Simple};
+use super::naive::{Roads, Simple};
 use artery_filter::anchors::Anchors;
 use artery_filter::evaluate::{
     Compiled, Counters, Decision, Failure, Outcome, Scratch, Surroundings, load, skip_steps,
@@ -28,7 +28,7 @@ impl Bench {
     fn new(text: &str) -> Bench {
         let domain = Domain::new();
         let (mut tables, mut anchors) = (Tables::new(&domain), Anchors::default());
-        let interfaces = crate::random::interfaces();
+        let interfaces = super::random::interfaces();
         let compiled = Compiled::new(&anchors, &mut tables, &interfaces);
         let (counters, scratch) = (Counters::new(&compiled), Scratch::new(&compiled, 0));
         anchors.flush("");

@@ -1,5 +1,5 @@
 //! Other rules under way, dumps, counters of rules, switching off.
-use crate::connections::{client, connect, server};
+use super::connections::{client, connect, server};
 use crate::world::{ACK, EM0, InterfaceNames, World, interface};
 use artery_filter::dissect::Reason;
 use artery_filter::engine::{Part, Verdict};

@@ -1,5 +1,5 @@
 //! What is bounded: states, states of rules, of sources, connections, floods.
-use crate::connections::{client, connect, server};
+use super::connections::{client, connect, server};
 use crate::world::{ACK, SYN_ACK, World};
 use artery_filter::dissect::Reason;
 use artery_filter::engine::{Event, LimitCounter};

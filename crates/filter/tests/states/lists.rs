@@ -1,5 +1,5 @@
 //! `pfctl -s states`, `-k`, and the log.
-use crate::connections::{client, connect, server};
+use super::connections::{client, connect, server};
 use crate::world::{ACK, World};
 use artery_filter::dissect::Reason;
 use artery_filter::engine::Event;

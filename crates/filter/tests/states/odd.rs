@@ -1,5 +1,5 @@
 //! What is no ordinary packet: fragments, options, short ones; what blocked ones hear; what `scrub` and `set` change.
-use crate::connections::with_options;
+use super::connections::with_options;
 use crate::world::{ACK, EM0, SYN, World};
 use artery_filter::dissect::Reason;
 use artery_filter::engine::{Towards, Verdict};

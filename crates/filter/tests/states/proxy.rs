@@ -1,5 +1,5 @@
 //! `synproxy state`: no server hears of a client that does not answer.
-use crate::connections::with_options;
+use super::connections::with_options;
 use crate::world::{ACK, EM0, SYN_ACK, World};
 use artery_filter::dissect::Reason;
 use artery_filter::engine::Towards;

@@ -171,7 +171,7 @@ fn no_packet_goes_the_quick_way_by_a_state_whose_lifetime_has_shrunk() {
 #[test]
 fn an_established_connection_goes_the_quick_way_across_the_wrap_of_its_numbers() {
     let mut world = World::new("block in\npass out");
-    let (client, server) = (crate::connections::client(), crate::connections::server());
+    let (client, server) = (super::connections::client(), super::connections::server());
     let start = u32::MAX - 500;
     world.leaves(client.clone().seq(start));
     world.comes(server.clone().flags(crate::world::SYN_ACK).seq(5000).ack(start.wrapping_add(1)));

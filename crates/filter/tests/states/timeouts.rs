@@ -1,5 +1,5 @@
 //! How long states live.
-use crate::connections::{client, connect, server};
+use super::connections::{client, connect, server};
 use crate::world::{ACK, FIN_ACK, RST, SYN_ACK, World};
 use artery_wire::build::ip4;
 

@@ -1,5 +1,5 @@
 //! What each change of members means for new flows and for known ones.
-use crate::rig::{NOW, Rig, flow, flows, member, names};
+use super::rig::{NOW, Rig, flow, flows, member, names};
 use artery_table::balance::{BalanceError, Down, MOST_MEMBERS, Method, Replaced, Settings, Slots};
 
 #[test]

@@ -1,5 +1,5 @@
 //! When probes are sent and what their results mean.
-use crate::rig::NOW;
+use super::rig::NOW;
 use artery_table::balance::{Check, Health, Probe, State, Step};
 use proptest::prelude::*;
 use std::time::Duration;

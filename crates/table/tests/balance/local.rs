@@ -1,5 +1,5 @@
 //! Methods that choose by what one worker has seen: by turns, by flowlet, by number of flows.
-use crate::rig::{NOW, Rig, flow, flows};
+use super::rig::{NOW, Rig, flow, flows};
 use artery_table::balance::{Flow, Local, MemberId, Method};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn workers_begin_with_different_members() {
 fn a_rotation_survives_a_change_of_members() {
     let mut rig = Rig::with(Method::PerPacket, &[1; 9]);
     assert!((0..8).all(|_| rig.pick(flow(1), NOW).is_some()));
-    rig.members.replace(vec![crate::rig::member(0, 1)], NOW).unwrap();
+    rig.members.replace(vec![super::rig::member(0, 1)], NOW).unwrap();
     assert_eq!(rig.name(flow(1), NOW).as_deref(), Some("m0"));
 }
 

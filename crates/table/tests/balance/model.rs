@@ -1,5 +1,5 @@
 //! Random changes, beside a list of members that is looked through.
-use crate::rig::{NOW, Rig, flow, member};
+use super::rig::{NOW, Rig, flow, member};
 use artery_table::balance::{Down, MemberId, Method, Settings};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

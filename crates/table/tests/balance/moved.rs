@@ -1,5 +1,5 @@
 //! How evenly each method shares flows out, and how many of them move when a member goes and comes back.
-use crate::rig::{NOW, Rig, flows, member, names};
+use super::rig::{NOW, Rig, flows, member, names};
 use artery_table::balance::{Flow, Method, Slots};
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Workers that ask while members change.
-use crate::rig::{NOW, Rig, flow};
+use super::rig::{NOW, Rig, flow};
 use artery_table::balance::{Local, Method};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

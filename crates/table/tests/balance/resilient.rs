@@ -1,5 +1,5 @@
 //! Buckets that change hands only when nobody uses them.
-use crate::rig::{NOW, Rig, flow, flows, names};
+use super::rig::{NOW, Rig, flow, flows, names};
 use artery_table::balance::{Flow, Method, Settings};
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ fn buckets_wait_for_members_while_there_are_none() {
     let before = names(&mut rig, &flows);
     for weight in [0, 1] {
         // The last one goes, and the first one comes back, at once.
-        let list = (0..4).map(|n| crate::rig::member(n, weight)).collect();
+        let list = (0..4).map(|n| super::rig::member(n, weight)).collect();
         rig.members.replace(list, NOW).unwrap();
         assert_eq!(rig.pick(flow(1), NOW).is_some(), weight > 0);
         rig.members.poll(NOW);

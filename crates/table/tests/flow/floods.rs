@@ -1,5 +1,5 @@
 //! What floods of flows and keys made to collide can and cannot do.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::Pages;
 use artery_table::flow::{Flow4, FlowKey, FlowLimits, FlowSettings, FlowTable, Full, Seed};
 

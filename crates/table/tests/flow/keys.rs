@@ -1,5 +1,5 @@
 //! What packets are flows, and how their keys spread.
-use crate::rig::{Numbered, tcp};
+use super::rig::{Numbered, tcp};
 use artery_table::flow::{Flow4, Flow6, FlowKey, Scope, Seed};
 use artery_wire::build::{ip4, ip6};
 use artery_wire::{IpProtocol, TcpFlags};

@@ -1,5 +1,5 @@
 //! A table against a slow list of flows that does what the rules say, under random operations.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::flow::{
     Flow4, Flow6, FlowId, FlowLimits, FlowRecord, FlowState, FlowTable, Full, IdleTimes, Imported, Sight,
     Tick,

@@ -1,5 +1,5 @@
 //! Walks over a table that changes meanwhile, and records that go and come.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::flow::{EndReason, Flow4, Flow6, FlowCursor, FlowRecord, FlowState, FlowTable, Imported};
 use artery_wire::IpProtocol;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
 //! Tables that grow and shrink while they are used.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::flow::{Flow4, Flow6, FlowTable};
 use artery_wire::IpProtocol;
 

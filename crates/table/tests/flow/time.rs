@@ -1,5 +1,5 @@
 //! How flows are proven, forgotten and kept as time goes on.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::flow::{Flow4, FlowSettings, FlowState, IdleTimes};
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The router's own addresses and its ports.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::PortId;
 use artery_table::path::Outcome::{self, *};
 use artery_table::router::link_local;

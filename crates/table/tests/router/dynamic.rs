@@ -1,5 +1,5 @@
 //! Dynamic routes, beside static ones and those of the router's own addresses.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::PortId;
 use artery_table::load::AnyPrefix;
 use artery_table::router::{Protocol, RouteSpec, RouterError, Source, Standing, Target};

@@ -1,5 +1,5 @@
 //! Several next hops: how flows are shared out, and what moves when one dies or comes.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::PortId;
 use artery_table::next_hop::{Comeback, Selection};
 use artery_table::path::Outcome;

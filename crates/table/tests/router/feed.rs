@@ -1,5 +1,5 @@
 //! A full feed: how long it takes to load, and what its routes cost when a next hop dies.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::load::AnyPrefix;
 use artery_table::next_hop::Selection;
 use artery_table::path::Outcome;

@@ -1,7 +1,7 @@
 //! Random changes: what workers see is what a model says, and at no moment does a packet go to a link address that
 //! was freed or is another neighbor's.
-use crate::model::*;
-use crate::rig::*;
+use super::model::*;
+use super::rig::*;
 use artery_rcu::Reader;
 use artery_table::PortId;
 use artery_table::load::AnyPrefix;

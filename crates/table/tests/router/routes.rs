@@ -1,5 +1,5 @@
 //! Static routes.
-use crate::rig::*;
+use super::rig::*;
 use artery_table::PortId;
 use artery_table::path::Outcome;
 use artery_table::router::{RouteSpec, Source, Target};

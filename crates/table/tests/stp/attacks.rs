@@ -1,7 +1,7 @@
 //! Strangers that send whatever they like.
 
-use crate::net::{End, Net, millis, seconds};
-use crate::oracle::check;
+use super::net::{End, Net, millis, seconds};
+use super::oracle::check;
 use artery_table::stp::{Action, PortState, Settings};
 use artery_table::synthetic::Random;
 use artery_wire::{Bpdu, BpduFlags, BpduRole, BpduTime, BridgeId, Configuration, EtherAddr};

@@ -1,7 +1,7 @@
 //! Networks that are switched on: a tree within a second, and no circle on the way.
 
-use crate::net::{Net, millis, random_net, seconds};
-use crate::oracle::check;
+use super::net::{Net, millis, random_net, seconds};
+use super::oracle::check;
 use artery_table::stp::{PortSettings, PortState, Settings};
 use artery_table::synthetic::Random;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Cables and bridges that fail and come back.
 
-use crate::net::{Net, millis, random_net, seconds};
-use crate::oracle::check;
+use super::net::{Net, millis, random_net, seconds};
+use super::oracle::check;
 use artery_table::stp::{PortState, Settings, Version};
 use artery_table::synthetic::Random;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What keeps others from changing a tree: guards, and a filter.
 
-use crate::net::{Net, millis, seconds};
+use super::net::{Net, millis, seconds};
 use artery_table::stp::{Link, PortSettings, PortState, Role, Settings, StpError, Version};
 use artery_wire::EtherAddr;
 

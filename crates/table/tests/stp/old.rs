@@ -1,7 +1,7 @@
 //! Neighbors that speak the protocol of 1998 only, and bridges that are set to it.
 
-use crate::net::{Net, millis, random_net, seconds};
-use crate::oracle::check;
+use super::net::{Net, millis, random_net, seconds};
+use super::oracle::check;
 use artery_table::stp::{Action, Bridge, Link, PortSettings, PortState, Role, Settings, Version};
 use artery_table::synthetic::Random;
 use artery_wire::{Bpdu, BpduFlags, BpduTime, BridgeId, Configuration, EtherAddr};

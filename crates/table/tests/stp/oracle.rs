@@ -1,6 +1,6 @@
 //! What the tree must be, found by someone who knows all bridges, cables and costs.
 
-use crate::net::{End, Net};
+use super::net::{End, Net};
 use artery_table::stp::{PortState, Role};
 use artery_wire::BridgeId;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! A tree that is told by the words of ifconfig(8), and a switch whose ports it holds back.
 
-use crate::net::{millis, seconds};
+use super::net::{millis, seconds};
 use artery_rcu::{Domain, Reader};
 use artery_table::stp::{Link, Outgoing, PortState, Role as TreeRole, StpError, Tree};
 use artery_table::switch::command::parse;

@@ -7,8 +7,6 @@ mod led;
 mod local;
 mod neighbors;
 mod order;
-#[path = "../random/mod.rs"]
-mod random;
 mod replacement;
 mod rig;
 mod shortcut;
