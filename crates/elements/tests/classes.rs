@@ -53,11 +53,11 @@ fn classes() -> impl Iterator<Item = &'static Class> {
     CLASSES.0.iter().copied()
 }
 fn on_bench() -> impl Iterator<Item = &'static Class> {
-    classes().filter(|class| !configurations::ELSEWHERE.contains(&class.name))
+    classes().filter(|class| !crate::configurations::ELSEWHERE.contains(&class.name))
 }
 /// The first of a class's configurations.
 fn configuration(class: &Class) -> &'static str {
-    configurations::of(class)[0]
+    crate::configurations::of(class)[0]
 }
 /// An element on its bench, or why there is none.
 fn bench(class: &'static Class, config: &str, pull: bool) -> Result<Bench, String> {
@@ -87,7 +87,7 @@ fn names_are_unique() {
 #[test]
 fn tables_of_this_test_name_classes_that_exist() {
     let configured = CONFIGURATIONS.iter().map(|(name, _)| name);
-    for name in configured.chain(configurations::ELSEWHERE).chain(KEEP).chain(MAKE) {
+    for name in configured.chain(crate::configurations::ELSEWHERE).chain(KEEP).chain(MAKE) {
         assert!(classes().any(|class| class.name == *name), "no class {name}");
     }
 }
@@ -328,7 +328,7 @@ fn no_packet_makes_an_element_panic_and_every_packet_is_accounted_for() {
     let mut complaints = Vec::new();
     for class in on_bench() {
         let both = |config: &'static &str| [(*config, false), (*config, true)];
-        for (config, pull) in configurations::of(class).iter().flat_map(both) {
+        for (config, pull) in crate::configurations::of(class).iter().flat_map(both) {
             println!("SEED={seed} {}({config}) pull: {pull}", class.name);
             match exercise(class, config, pull, &mut Random(seed)) {
                 Ok(account) => complaints.extend(audit(class, &account)),

@@ -241,7 +241,7 @@ fn difference(got: &[Vec<Vec<u8>>], wanted: &[Vec<Vec<u8>>]) -> Option<String> {
 fn configs(class: &Class) -> impl Iterator<Item = &'static str> {
     let further =
         FURTHER.iter().find(|(name, _)| *name == class.name).map_or(&[][..], |(_, configs)| configs);
-    configurations::of(class).iter().chain(further).copied()
+    crate::configurations::of(class).iter().chain(further).copied()
 }
 
 /// Whether a packet is one that a class is for, and is told by it from its segments by nothing but their number.
