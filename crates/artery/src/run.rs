@@ -27,6 +27,13 @@ const KILLED_BY_SIGPIPE: u8 = 128 + 13;
 
 /// Carries out a run; gives the exit status. `early` is what came before.
 pub(crate) fn run(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
+    let status = run_until_end(job, early);
+    // All ports are closed.
+    sandbox::end();
+    status
+}
+
+fn run_until_end(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
     let voice = job.voice;
     // What Click prints is known.
     let early_end = voice.is_own().then(|| EarlyEnd::watch(voice)).transpose()?;

@@ -4,6 +4,8 @@
 //! that parses packets. It starts the helper, which does what needs rights later
 //! ([`artery_device::privsep`]), and gives up: all capabilities, new privileges, files (Landlock) and system
 //! calls (seccomp) but those that a router uses. Threads that are started later begin with that.
+//! That is so unless `--no-sandbox` says otherwise; where the machine lacks a part of it, the router says so and
+//! starts, unless `--sandbox` is given.
 //! [`Confined::lock`] is called when the elements are made, before the first packet: from then on no files
 //! but those named so far, and those in folders that were allowed, are opened.
 //!
@@ -16,7 +18,7 @@ mod helper;
 mod paths;
 mod status;
 
-pub(crate) use helper::{serve_if_helper, watch};
+pub(crate) use helper::{end, serve_if_helper, watch};
 pub(crate) use paths::has_landlock;
 pub(crate) use status::document;
 
@@ -26,28 +28,41 @@ use anyhow::Context as _;
 use artery_device::privsep::{self, Life, Limits};
 use artery_lang::Ir;
 use clap::Args;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Options of a command that starts a router.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SandboxOptions {
-    /// Give up all rights before the first packet: capabilities, system calls, files that the configuration does
-    /// not name. A helper process does what needs them later. Not with --host-ports yet
+    /// Start only where all rights can be given up before the first packet: capabilities, system calls, files that the
+    /// configuration does not name. Without this option a router that can't give up some of them says so, and starts
     #[arg(long)]
     pub(crate) sandbox: bool,
-    /// With --sandbox: let a configuration that takes the place of the first use files in this folder, which
-    /// the first did not name
-    #[arg(long, value_name = "DIR", requires = "sandbox")]
+    /// Keep all rights: for benchmarks, and to find out whether the sandbox is to blame
+    #[arg(long, hide = true, conflicts_with_all = ["sandbox", "allow_path"])]
+    pub(crate) no_sandbox: bool,
+    /// Let a configuration that takes the place of the first use files in this folder, which the first did not name
+    #[arg(long, value_name = "DIR")]
     pub(crate) allow_path: Vec<PathBuf>,
 }
 
-/// Which sandbox a router gets.
+/// Whether a router gets a sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    #[default]
+    No,
+    /// As far as this machine offers it.
+    AsPossible,
+    /// Else nothing starts.
+    Whole,
+}
+
+/// Which sandbox a router gets; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sandbox {
-    /// Whether it gets one.
-    pub(crate) is_wanted: bool,
+    pub(crate) wanted: Wanted,
     /// Folders in which every file may be used.
     pub(crate) allow_path: Vec<PathBuf>,
     /// A folder that is listed again, and what names of the files in it begin with that are read.
@@ -57,8 +72,12 @@ pub(crate) struct Sandbox {
 impl Sandbox {
     /// The one that options ask for.
     pub(crate) fn new(options: &SandboxOptions) -> Sandbox {
-        let allow_path = options.allow_path.clone();
-        Sandbox { is_wanted: options.sandbox, allow_path, listed: None }
+        let wanted = match (options.no_sandbox, options.sandbox) {
+            (true, _) => Wanted::No,
+            (false, false) => Wanted::AsPossible,
+            (false, true) => Wanted::Whole,
+        };
+        Sandbox { wanted, allow_path: options.allow_path.clone(), listed: None }
     }
 
     fn limits(&self, ir: &Ir, removable: Vec<PathBuf>, new_ports: bool) -> Limits {
@@ -83,33 +102,94 @@ struct InForce {
 
 static IN_FORCE: OnceLock<InForce> = OnceLock::new();
 
-/// The rights are given up; the helper lives.
-pub(crate) struct Confined(Life);
+/// The rights are given up; the helper lives, if there is one.
+pub(crate) struct Confined(Option<Life>);
+
+/// What Landlock does for a router without a helper.
+const WITHOUT_HELPER: &str = "not used: the router was started without capabilities";
 
 /// Gives up the rights of this thread, and so of all that it starts, if the job says so. `removable` are
 /// files that are removed at the end.
+///
+/// A router that is started without capabilities has none to give up, and its user's files are its own: it
+/// needs no helper, and only its system calls are restricted, unless the whole sandbox is demanded.
 pub(crate) fn enter(job: &Job, ir: &Ir, removable: Vec<PathBuf>) -> anyhow::Result<Option<Confined>> {
     let sandbox = &job.sandbox;
-    if !sandbox.is_wanted || job.quit || ir.nodes.is_empty() {
+    if sandbox.wanted == Wanted::No || job.quit || ir.nodes.is_empty() {
         return Ok(None);
     }
+    let policy = Policy { wanted: sandbox.wanted, voice: job.voice };
+    let mut life = None;
+    if sandbox.wanted == Wanted::Whole || !permitted().is_empty() {
+        life = policy.settle(start_helper(sandbox.limits(ir, removable, job.may_change())))?;
+        if life.is_none() {
+            return Ok(None);
+        }
+    }
+    let kept = privsep::keep_capabilities(kept(ir), CapabilitySet::empty());
+    policy.settle(kept.context("can't give capabilities up"))?;
+    policy.settle(rustix::thread::set_no_new_privs(true).context("can't give up new privileges"))?;
+    let paths = if life.is_some() { restrict_files(sandbox, policy)? } else { WITHOUT_HELPER.to_string() };
+    policy.settle(calls::restrict(calls::Process::Router))?;
+    // Entered once a process.
+    let _ = IN_FORCE.set(InForce { paths, allow_path: sandbox.allow_path.clone() });
+    Ok(Some(Confined(life)))
+}
+
+/// The capabilities that this process has or may take.
+fn permitted() -> CapabilitySet {
+    rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
+}
+
+/// What a router keeps: nothing, but where the limit of locked memory could not be raised, as without
+/// CAP_SYS_RESOURCE in some containers, the right to lock more for AF_XDP. It gives no other access.
+fn kept(ir: &Ir) -> CapabilitySet {
+    let has_devices = ir.nodes.iter().any(|node| node.class.ends_with("Device"));
+    match has_devices && getrlimit(Resource::Memlock).current.is_some() {
+        true => permitted().intersection(CapabilitySet::IPC_LOCK),
+        false => CapabilitySet::empty(),
+    }
+}
+
+fn start_helper(limits: Limits) -> anyhow::Result<Life> {
     // The limit of locked memory, which AF_XDP counts against, can't be raised later.
     let unlimited = Rlimit { current: None, maximum: None };
     let _ = setrlimit(Resource::Memlock, unlimited);
-    let limits = sandbox.limits(ir, removable, job.may_change());
-    let life =
-        privsep::start(limits, helper::spawn).context("can't start the helper process of the sandbox")?;
-    privsep::drop_capabilities().context("can't give capabilities up")?;
-    rustix::thread::set_no_new_privs(true).context("can't give up new privileges")?;
-    let paths = paths::restrict(sandbox.listed.as_ref().map(|(folder, _)| folder.as_path()))?;
+    privsep::start(limits, helper::spawn).context("there is no sandbox: can't start its helper process")
+}
+
+fn restrict_files(sandbox: &Sandbox, policy: Policy) -> anyhow::Result<String> {
+    let listed = sandbox.listed.as_ref().map(|(folder, _)| folder.as_path());
+    let Some(paths) = policy.settle(paths::restrict(listed))? else {
+        return Ok("not enforced".to_string());
+    };
     if let Some(lack) = paths.lack() {
-        job.voice.warning(lack);
+        policy.settle(Err::<(), _>(anyhow::anyhow!(lack)))?;
     }
-    calls::restrict(calls::Process::Router)?;
-    let allow_path = sandbox.allow_path.clone();
-    // Entered once a process.
-    let _ = IN_FORCE.set(InForce { paths: paths.to_string(), allow_path });
-    Ok(Some(Confined(life)))
+    Ok(paths.to_string())
+}
+
+/// What to do where a part of the sandbox can't be put in force.
+#[derive(Clone, Copy)]
+struct Policy {
+    wanted: Wanted,
+    voice: Voice,
+}
+
+impl Policy {
+    /// Says that a part is missing, or has the start fail.
+    fn settle<T>(self, part: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+        match part {
+            Ok(part) => Ok(Some(part)),
+            Err(error) if self.wanted == Wanted::Whole => {
+                Err(error.context("--sandbox demands the whole sandbox"))
+            }
+            Err(error) => {
+                self.voice.warning(&format!("{error:#}; the router starts all the same"));
+                Ok(None)
+            }
+        }
+    }
 }
 
 impl Confined {
@@ -119,7 +199,7 @@ impl Confined {
         if let Some(Err(error)) = locked {
             voice.warning(&error.to_string());
         }
-        Some(self.0)
+        self.0
     }
 }
 

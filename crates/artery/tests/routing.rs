@@ -97,7 +97,10 @@ fn no_packet_is_lost_or_led_astray_while_routes_and_fibs_change() {
         folder.file("via", "10.1.2.0/24 10.9.9.9\n11.1.0.0/16 11.9.9.9\n"),
     ];
     let damaged = folder.file("damaged", "10.1.0.0/16 2\n11.0.0.0/8 1\n10.2.0.0/16 zebra\n");
-    let router = Router::start(&folder.path("s"), &["--workers", "2", "--json", &config]);
+    let router = Router::start(
+        &folder.path("s"),
+        &["--workers", "2", "--json", "--allow-path", &folder.path(""), &config],
+    );
     let mut caller = Caller::new(&router);
     for round in 0..30 {
         caller.change("rt.load", &tables[round % 3]);

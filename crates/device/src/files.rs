@@ -69,9 +69,27 @@ fn open_as(path: &Path, mode: FileMode) -> io::Result<File> {
     };
     match options(mode).open(path) {
         // The sandbox says so, or the file's mode: the helper can tell.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => helper.open(path, mode),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match own_descriptor(path) {
+            Some(descriptor) => descriptor,
+            None => helper.open(path, mode),
+        },
         result => result,
     }
+}
+
+/// A descriptor of this process that a name stands for, as `/dev/stdout` does: for the helper it would stand
+/// for one of the helper's.
+fn own_descriptor(path: &Path) -> Option<io::Result<File>> {
+    let name = path.to_str()?;
+    let number = ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|folder| name.strip_prefix(folder));
+    let copied = match (number, name) {
+        (Some("0"), _) | (_, "/dev/stdin") => rustix::io::dup(rustix::stdio::stdin()),
+        (Some("1"), _) | (_, "/dev/stdout") => rustix::io::dup(rustix::stdio::stdout()),
+        (Some("2"), _) | (_, "/dev/stderr") => rustix::io::dup(rustix::stdio::stderr()),
+        (Some(_), _) => Err(rustix::io::Errno::ACCESS),
+        (None, _) => return None,
+    };
+    Some(copied.map(File::from).map_err(io::Error::from))
 }
 
 /// The name of a file that another one took the place of.

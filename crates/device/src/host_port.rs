@@ -1,14 +1,17 @@
 //! The host's interface of a router's port: it is kept like the port, by rtnetlink.
+use crate::privsep::{self, Request};
 use crate::rtnetlink::Rtnetlink;
 use crate::{Interface, host_addresses};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 
 /// What the host's interface is to be like.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostPortState {
     /// Its Ethernet address.
     pub mac: [u8; 6],
@@ -20,21 +23,23 @@ pub struct HostPortState {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// An interface that is kept like a port. Addresses that another program gave it stay.
+/// An interface that is kept like a port, by the helper of this process where there is one. Addresses that
+/// another program gave it stay.
 #[derive(Debug)]
 pub struct HostPort {
-    netlink: Rtnetlink,
     index: u32,
-    /// What was written last; the kernel says it only together with whether the interface was brought up.
-    carrier: Option<bool>,
-    /// The addresses that it got here.
-    own: HashSet<(IpAddr, u8)>,
+    /// None where a helper keeps it.
+    keeper: Option<HostPortKeeper>,
 }
 
 impl HostPort {
     /// For the interface with this number.
     pub fn open(index: u32) -> io::Result<HostPort> {
-        Ok(HostPort { netlink: Rtnetlink::open()?, index, carrier: None, own: HashSet::new() })
+        let keeper = match privsep::helper() {
+            Some(_) => None,
+            None => Some(HostPortKeeper::open(index)?),
+        };
+        Ok(HostPort { index, keeper })
     }
 
     /// The kernel's number of the interface.
@@ -44,6 +49,34 @@ impl HostPort {
 
     /// Makes the interface, as it was found `now`, what is wanted.
     pub fn apply(&mut self, wanted: &HostPortState, now: &Interface) -> io::Result<()> {
+        match (&mut self.keeper, privsep::helper()) {
+            (Some(keeper), _) => keeper.apply(wanted, now),
+            (None, Some(helper)) => {
+                helper.change(&Request::KeepHostPort { index: self.index, state: wanted.clone() })
+            }
+            (None, None) => unreachable!("a process keeps its helper"),
+        }
+    }
+}
+
+/// The same, by this process.
+#[derive(Debug)]
+pub(crate) struct HostPortKeeper {
+    netlink: Rtnetlink,
+    index: u32,
+    /// What was written last; the kernel says it only together with whether the interface was brought up.
+    carrier: Option<bool>,
+    /// The addresses that it got here.
+    own: HashSet<(IpAddr, u8)>,
+}
+
+impl HostPortKeeper {
+    pub(crate) fn open(index: u32) -> io::Result<HostPortKeeper> {
+        Ok(HostPortKeeper { netlink: Rtnetlink::open()?, index, carrier: None, own: HashSet::new() })
+    }
+
+    /// Makes the interface, as it was found `now`, what is wanted.
+    pub(crate) fn apply(&mut self, wanted: &HostPortState, now: &Interface) -> io::Result<()> {
         let mut attributes = Vec::new();
         if now.mac != Some(wanted.mac) {
             attributes.push(LinkAttribute::Address(wanted.mac.to_vec()));

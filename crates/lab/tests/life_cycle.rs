@@ -1,7 +1,9 @@
 //! What may happen to an interface while a router uses it, by packet sockets and by AF_XDP: it goes down and up, changes
 //! its MTU or address, has fewer queues than the router workers; and the router is killed.
 
-use crate::support::{FAR, Hosts, METHODS, Router, SOON, end, spawn, until_answered, wire, with_hosts};
+use crate::support::{
+    FAR, Hosts, METHODS, Router, SOON, assert_confined, end, spawn, until_answered, wire, with_hosts,
+};
 use artery_lab::rig::{self, Host, Process, Result, Signal, Traffic};
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 fn start(hosts: &Hosts, method: &str, options: &[&str]) -> Result<Process> {
     let mut router = spawn(&hosts.r, &wire(method), options)?;
     until_answered(&hosts.a, FAR, &mut router)?;
+    assert_confined(&router);
     Ok(router)
 }
 

@@ -159,7 +159,7 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
             ("hostname.em*", "up mtu 1600"),
             ("hostname.vport0", &door),
         ]);
-        let options = ["--map", "em0=eth0,em1=eth1", "--run-commands", "--sandbox"];
+        let options = ["--map", "em0=eth0,em1=eth1", "--run-commands"];
         let running = start(net, etc.path(), &options)?;
         assert!(net.s.run(["ip", "link", "show", "eth1"])?.stdout.contains(" mtu 1600 "));
         for host in [0, 1] {

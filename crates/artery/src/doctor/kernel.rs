@@ -43,9 +43,9 @@ fn seccomp() -> Finding {
     let check = "seccomp";
     let finding = match Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
         true => Finding::ok(check, "seccomp keeps a router from system calls that it does not make"),
-        false => Finding::broken(
+        false => Finding::slow(
             check,
-            "this kernel has no seccomp filters, without which a router does not start",
+            "this kernel has no seccomp filters: a router can make all system calls",
             "use a kernel with CONFIG_SECCOMP_FILTER",
         ),
     };

@@ -14,7 +14,7 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 /// Options that are about one call of the program, and no keys of a file.
-const NO_KEYS: [&str; 3] = ["print", "verbose", "help"];
+const NO_KEYS: [&str; 4] = ["print", "verbose", "no-sandbox", "help"];
 /// Keys that may be options beside a file, if it has not got them: where a process listens, what it writes, and which
 /// files it may use.
 pub(super) const BESIDE_A_FILE: [&str; 4] = ["socket", "log", "sandbox", "allow-path"];

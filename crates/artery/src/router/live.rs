@@ -31,6 +31,7 @@ pub(super) fn candidate_of_call(options: RouterOptions) -> Result<Candidate, Vec
     options.file = beside.file;
     (options.print, options.verbose) = (beside.print, beside.verbose);
     options.sandbox.sandbox |= beside.sandbox.sandbox;
+    options.sandbox.no_sandbox = beside.sandbox.no_sandbox;
     if !beside.sandbox.allow_path.is_empty() {
         options.sandbox.allow_path = beside.sandbox.allow_path;
     }

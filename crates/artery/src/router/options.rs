@@ -104,7 +104,7 @@ pub(crate) struct RouterOptions {
     /// Give the host an interface for each port in the place of artery0, called PREFIX and the port's
     /// name, hp-eth1 if nothing is said: FRR's and BIRD's OSPF, BGP and BFD run on them, and the router
     /// forwards by the routes that they put into the host's main table
-    #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "hp-", conflicts_with_all = ["host", "no_host", "sandbox"])]
+    #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "hp-", conflicts_with_all = ["host", "no_host"])]
     pub(super) host_ports: Option<String>,
     /// Leave the host out: the router answers pings, and nothing else is at its addresses
     #[arg(long, conflicts_with = "host")]

@@ -4,6 +4,7 @@ use crate::voice::Voice;
 use artery_device::privsep::{self, Life};
 use artery_engine::Handle;
 use rustix::fd::OwnedFd;
+use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{CapabilitySet, capability_is_in_bounding_set};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
@@ -11,11 +12,15 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// What the helper is called with, and shown as.
 const NAME: &str = "artery-privsep";
 /// This program, also where its file has been replaced.
 const PROGRAM: &str = "/proc/self/exe";
+
+/// How long the end of the helper is waited for; one that is stopped can't end.
+const LONGEST_END: Duration = Duration::from_secs(1);
 
 /// What a helper keeps: for sockets and devices, programs, and files of other users that a configuration
 /// names.
@@ -33,6 +38,17 @@ pub(super) fn spawn(socket: OwnedFd) -> io::Result<u32> {
     // Signals of the terminal are for the router, which ends the helper by ending.
     let child = command.process_group(0).spawn()?;
     Ok(child.id())
+}
+
+/// Ends the helper, and waits a while for it, so that nothing of a router is left once it has ended.
+pub(crate) fn end() {
+    let Some(helper) = privsep::helper() else { return };
+    helper.release();
+    let Some(process) = i32::try_from(helper.id()).ok().and_then(Pid::from_raw) else { return };
+    let deadline = Instant::now() + LONGEST_END;
+    while matches!(waitpid(Some(process), WaitOptions::NOHANG), Ok(None)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_micros(200));
+    }
 }
 
 /// Serves a router, if that is what this process was started for; gives the exit status.
@@ -60,7 +76,9 @@ fn serve() -> io::Result<()> {
     privsep::serve(socket, || {
         privsep::keep_capabilities(kept(), CapabilitySet::empty())?;
         rustix::thread::set_no_new_privs(true)?;
-        calls::restrict(calls::Process::Helper).map_err(|error| io::Error::other(format!("{error:#}")))
+        // Where the kernel has no seccomp the router, too, finds that out, and tells.
+        let _ = calls::restrict(calls::Process::Helper);
+        Ok(())
     })
 }
 

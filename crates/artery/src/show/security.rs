@@ -5,7 +5,11 @@ use serde_json::Value;
 
 /// The document of `artery show security`.
 pub(super) fn lines(document: &Value) -> String {
-    let sandbox = if document["sandbox"] == true { "on" } else { "off: the router keeps all rights" };
+    let sandbox = match (&document["sandbox"], list(document, "processes").len()) {
+        (Value::Bool(true), 1) => "on, without a helper process",
+        (Value::Bool(true), _) => "on",
+        _ => "off: the router keeps all rights",
+    };
     let mut all = format!("sandbox   {sandbox}\nlandlock  {}\n", text(document, "landlock"));
     let folders: Vec<String> =
         list(document, "allow_path").iter().filter_map(|path| path.as_str().map(str::to_owned)).collect();

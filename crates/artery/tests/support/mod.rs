@@ -102,7 +102,22 @@ pub struct Router {
 impl Router {
     /// Starts `artery run` with a Unix socket at `socket` and waits until it answers.
     pub fn start(socket: &str, args: &[&str]) -> Router {
-        let mut command = command("artery", &["run", "-u", socket, "-o", "-"]);
+        Router::started(command("artery", &["run", "-u", socket, "-o", "-"]), socket, args)
+    }
+
+    /// The same under the name click.
+    pub fn start_click(socket: &str, args: &[&str]) -> Router {
+        Router::started(command("click", &["-u", socket, "-o", "-"]), socket, args)
+    }
+
+    /// The same by another program, whose arguments it follows.
+    pub fn start_by(starter: &[&str], socket: &str, args: &[&str]) -> Router {
+        let mut command = Command::new(starter[0]);
+        command.args(&starter[1..]).args([PROGRAM, "run", "-u", socket, "-o", "-"]).env("NO_COLOR", "1");
+        Router::started(command, socket, args)
+    }
+
+    fn started(mut command: Command, socket: &str, args: &[&str]) -> Router {
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());

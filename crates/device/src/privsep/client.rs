@@ -87,6 +87,17 @@ impl Helper {
         Ok((answer?, descriptor.ok_or_else(none)?))
     }
 
+    /// Makes a request that only changes something, and whose refusal is an error number.
+    pub(crate) fn change(&self, request: &Request) -> io::Result<()> {
+        let (answer, _) = self.exchange::<Result<(), i32>>(request)?;
+        answer.map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Has the helper end, as it does when its router has ended.
+    pub fn release(&self) {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner).shut_down();
+    }
+
     /// Opens a file.
     pub(crate) fn open(&self, path: &Path, mode: FileMode) -> io::Result<File> {
         let request = Request::OpenFile { path: std::path::absolute(path)?, mode };

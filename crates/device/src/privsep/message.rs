@@ -1,5 +1,5 @@
 //! What a router requests of its helper, and what the helper answers.
-use crate::{Attach, BusyPoll, DeviceError, HostRouteChange, TapSettings};
+use crate::{Attach, BusyPoll, DeviceError, HostPortState, HostRouteChange, TapSettings};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::HashSet;
 use std::io;
@@ -61,6 +61,11 @@ pub(crate) enum Request {
     SetLinkLocal {
         index: u32,
         addresses: Vec<Ipv6Addr>,
+    },
+    /// Makes a device that the helper made what its port is like: address, MTU, link state, addresses.
+    KeepHostPort {
+        index: u32,
+        state: HostPortState,
     },
     /// Hides an interface's frames from the host until the connection that answers is closed.
     Hide {

@@ -4,10 +4,12 @@ use super::message::{Attached, Done, FileAnswer, FileRefusal, RefusedChanges, Re
 use super::policy::{FilePolicy, InterfacePolicy, Opening};
 use super::{Limits, OWNER, attachments};
 use crate::af_packet::make_packet_socket;
-use crate::{DeviceError, HostRouteChange, HostRoutes, Interface, TapSettings, tap, xdp};
+use crate::host_port::HostPortKeeper;
+use crate::{DeviceError, HostPortState, HostRouteChange, HostRoutes, Interface, TapSettings, tap, xdp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::getppid;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -35,12 +37,14 @@ pub fn serve(socket: OwnedFd, confine: impl FnOnce() -> io::Result<()>) -> io::R
 pub(super) struct Server {
     files: FilePolicy,
     interfaces: InterfacePolicy,
+    /// What keeps the host's side of ports, by the number of the interface.
+    host_ports: HashMap<u32, HostPortKeeper>,
 }
 
 impl Server {
     pub(super) fn new(mut limits: Limits) -> Server {
         let interfaces = InterfacePolicy::new(std::mem::take(&mut limits.new_ports));
-        Server { files: FilePolicy::new(limits), interfaces }
+        Server { files: FilePolicy::new(limits), interfaces, host_ports: HashMap::new() }
     }
 
     /// Answers until the router closes the connection, or sends anything but a request.
@@ -74,6 +78,10 @@ impl Server {
             Request::TapQueue { name, settings } => self.tap_queue(channel, &name, &settings),
             Request::ChangeHostRoutes { index, changes } => {
                 channel.send(&self.change_host_routes(index, &changes), None)
+            }
+            Request::KeepHostPort { index, state } => {
+                let kept = self.keep_host_port(index, &state);
+                channel.send(&kept.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)), None)
             }
             Request::Lock => {
                 self.files.lock();
@@ -141,6 +149,16 @@ impl Server {
         let refused =
             HostRoutes::open(index).and_then(|mut routes| routes.change(changes)).map_err(failed)?;
         Ok(refused.into_iter().map(|(at, error)| (at, error.raw_os_error().unwrap_or(libc::EIO))).collect())
+    }
+
+    fn keep_host_port(&mut self, index: u32, state: &HostPortState) -> io::Result<()> {
+        let name = self.made_index(index).map_err(|_| io::Error::from_raw_os_error(libc::EPERM))?;
+        let now = Interface::find(&name).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+        if !self.host_ports.contains_key(&index) {
+            self.host_ports.retain(|index, _| Interface::name_of(*index).is_some());
+            self.host_ports.insert(index, HostPortKeeper::open(index)?);
+        }
+        self.host_ports.get_mut(&index).map_or(Ok(()), |keeper| keeper.apply(state, &now))
     }
 
     /// An interface that may be a port.

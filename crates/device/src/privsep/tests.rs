@@ -3,7 +3,7 @@ use super::message::{Done, FileAnswer, FileMode, FileRefusal, Request};
 use super::server::Server;
 use super::{Buffer, Limits};
 use crate::namespace::{in_namespace, run};
-use crate::{DeviceError, TapSettings};
+use crate::{DeviceError, HostPortState, TapSettings};
 use rustix::fd::{AsFd, OwnedFd};
 use serde::de::DeserializeOwned;
 use std::fs::File;
@@ -215,6 +215,42 @@ fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
         let (made, socket) = helper.exchange::<Done>(&request);
         assert_eq!(made, Ok(()));
         assert!(socket.unwrap().as_fd().try_clone_to_owned().is_ok());
+        helper.end().unwrap();
+    });
+}
+
+#[test]
+fn a_helper_keeps_its_own_devices_like_ports_and_no_other_interfaces() {
+    in_namespace(|| {
+        run("ip link add port type veth peer name other");
+        let helper = Served::start(Limits::default());
+        let settings = TapSettings { is_host_port: true, ..TapSettings::new("hp-port") };
+        let request = Request::TapQueue { name: settings.name.clone(), settings };
+        let (made, queue) = helper.exchange::<Result<String, DeviceError>>(&request);
+        assert_eq!((made.as_deref(), queue.is_some()), (Ok("hp-port"), true));
+        helper.lock();
+        let find = |name: &str| crate::Interface::find(name).unwrap();
+        let keep = |name: &str, addresses: &[(&str, u8)]| {
+            let addresses = addresses.iter().map(|(address, len)| (address.parse().unwrap(), *len)).collect();
+            let state = HostPortState { mac: [2, 0, 0, 0, 0, 7], mtu: 1400, has_carrier: true, addresses };
+            helper.exchange::<Result<(), i32>>(&Request::KeepHostPort { index: find(name).index, state }).0
+        };
+        assert_eq!(keep("hp-port", &[("10.0.1.1", 24)]), Ok(()));
+        assert_eq!((find("hp-port").mac, find("hp-port").mtu), (Some([2, 0, 0, 0, 0, 7]), 1400));
+        let addresses = || {
+            let all = crate::host_addresses().unwrap().into_iter();
+            all.map(|one| one.address.to_string()).filter(|one| one.starts_with("10.")).collect::<Vec<_>>()
+        };
+        assert_eq!(addresses(), ["10.0.1.1"]);
+        run("ip address add 10.0.1.9/32 dev hp-port");
+        assert_eq!(keep("hp-port", &[("10.0.1.2", 24)]), Ok(()));
+        assert_eq!(addresses(), ["10.0.1.9", "10.0.1.2"], "its own address goes, and not another program's");
+        for name in ["port", "other", "lo"] {
+            let before = find(name);
+            assert_eq!(keep(name, &[("10.0.1.3", 24)]), Err(libc::EPERM), "{name}");
+            assert_eq!((find(name).mac, find(name).mtu), (before.mac, before.mtu), "{name}");
+        }
+        assert_eq!(addresses(), ["10.0.1.9", "10.0.1.2"]);
         helper.end().unwrap();
     });
 }

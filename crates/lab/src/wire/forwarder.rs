@@ -31,7 +31,11 @@ pub(crate) enum Forwarder {
     Cable(Method),
     Router(Method),
     RouterAwake,
-    Kernel { steered: bool },
+    /// A router that keeps its rights.
+    RouterUnconfined,
+    Kernel {
+        steered: bool,
+    },
     Testpmd(Method),
 }
 
@@ -45,12 +49,13 @@ pub(crate) enum Method {
 use Method::{Linux, Xdp};
 
 /// All of them, in the order of the report.
-pub(crate) const ALL: [Forwarder; 10] = [
+pub(crate) const ALL: [Forwarder; 11] = [
     Forwarder::Bare,
     Forwarder::Cable(Linux),
     Forwarder::Cable(Xdp),
     Forwarder::Router(Linux),
     Forwarder::RouterAwake,
+    Forwarder::RouterUnconfined,
     Forwarder::Router(Xdp),
     Forwarder::Kernel { steered: false },
     Forwarder::Kernel { steered: true },
@@ -75,6 +80,7 @@ impl Forwarder {
             Forwarder::Router(Linux) => "router",
             Forwarder::Router(Xdp) => "router-xdp",
             Forwarder::RouterAwake => "router-awake",
+            Forwarder::RouterUnconfined => "router-no-sandbox",
             Forwarder::Kernel { steered: false } => "kernel",
             Forwarder::Kernel { steered: true } => "kernel-rps",
             Forwarder::Testpmd(Linux) => "testpmd",
@@ -93,6 +99,7 @@ impl Forwarder {
             Forwarder::RouterAwake => {
                 format!("the same by AF_PACKET, run with --awake {LONG_AWAKE}: its processor is never idle")
             }
+            Forwarder::RouterUnconfined => "the same by AF_PACKET, run with --no-sandbox".into(),
             Forwarder::Kernel { steered: false } => {
                 "ip_forward as it comes: in line with the sender, on its processor".into()
             }
@@ -110,9 +117,17 @@ impl Forwarder {
 
     pub(crate) fn shape(self) -> Shape {
         match self {
-            Forwarder::Router(_) | Forwarder::RouterAwake | Forwarder::Kernel { .. } => Shape::Routed,
+            Forwarder::Router(_)
+            | Forwarder::RouterAwake
+            | Forwarder::RouterUnconfined
+            | Forwarder::Kernel { .. } => Shape::Routed,
             _ => Shape::Wired,
         }
+    }
+
+    /// Whether it runs only where it is named.
+    pub(crate) fn is_optional(self) -> bool {
+        self == Forwarder::RouterUnconfined
     }
 
     /// Starts it and waits until it forwards.
@@ -143,6 +158,9 @@ impl Forwarder {
             }
             Forwarder::RouterAwake => {
                 running.process = Some(artery(program, bed, &routing_by(Linux), &["--awake", LONG_AWAKE])?);
+            }
+            Forwarder::RouterUnconfined => {
+                running.process = Some(artery(program, bed, &routing_by(Linux), &["--no-sandbox"])?);
             }
             Forwarder::Testpmd(method) => {
                 running._pages = Some(HugePages::at_least(PAGES).ok_or_else(|| {

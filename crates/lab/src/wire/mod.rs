@@ -45,8 +45,8 @@ fn names() -> clap::builder::PossibleValuesParser {
 }
 
 impl Options {
-    fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
+    fn wants(&self, name: &str, is_optional: bool) -> bool {
+        self.only.is_empty() && !is_optional || self.only.iter().any(|wanted| wanted == name)
     }
 }
 
@@ -88,7 +88,7 @@ const LOADS: [f64; 2] = [0.5, 0.9];
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let plan = options.delivery.manner.plan(Plan::FULL, Plan::QUICK);
     let mut report = Report::new(Machine::here());
-    if options.wants(IN_MEMORY) {
+    if options.wants(IN_MEMORY, false) {
         in_memory(&plan, &mut report)?;
     }
     match Rig::new("wire") {
@@ -115,7 +115,8 @@ fn in_memory(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
 fn over_the_wire(options: &Options, plan: &Plan, report: &mut Report) {
     for round in 1..=plan.rounds {
         progress(&format!("over the wire: round {round} of {}", plan.rounds));
-        for forwarder in ALL.into_iter().filter(|forwarder| options.wants(forwarder.name())) {
+        let is_wanted = |one: &Forwarder| options.wants(one.name(), one.is_optional());
+        for forwarder in ALL.into_iter().filter(is_wanted) {
             let turn = Bed::new(forwarder.shape())
                 .and_then(|bed| Ok((forwarder.start(&bed)?, bed)))
                 .map(|(running, bed)| Turn { plan, who: forwarder.name(), bed, running });

@@ -2,7 +2,7 @@
 //! router crosses them, and the router forwards by the host's routes that lead by them.
 
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
-use crate::support::{SOON, end, until, until_answered};
+use crate::support::{SOON, assert_confined, end, until, until_answered};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Result};
 use artery_table::router::link_local;
@@ -60,6 +60,7 @@ fn start(net: &Net, options: &[&str]) -> Result<Running> {
     for interface in INTERFACES {
         until_shown(&net.r, &format!("ip -6 -o address show dev {interface}"), " fe80::")?;
     }
+    assert_confined(&router.process);
     Ok(router)
 }
 

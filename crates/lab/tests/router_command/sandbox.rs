@@ -12,7 +12,7 @@ fn a_router_forwards_and_takes_a_new_port_without_any_rights() {
         let port = |name: &str, n: u8| format!("port = [\"{name}=10.0.{n}.1/24\"]\n");
         std::fs::write(&file, port("eth0", 1)).unwrap();
         let file = file.display().to_string();
-        let mut router = start_on(&net.r, &[&file, "--sandbox"])?;
+        let mut router = start_on(&net.r, &[&file])?;
         until_answered(&net.a, "10.0.1.1", &mut router.process)?;
         assert_confined(&router.process);
         let both = "port = [\"eth0=10.0.1.1/24\", \"eth1=10.0.2.1/24\"]\n";
@@ -45,12 +45,12 @@ fn a_file_that_a_router_did_not_start_with_needs_an_allowed_folder() {
         let ports = format!("port = [\"{}\", \"{}\"]\n", PORTS[1], PORTS[3]);
         let table = format!("table = [\"{}=10.0.2.2\"]\n", path("routes"));
         std::fs::write(path("r.toml"), format!("{ports}{table}")).unwrap();
-        let router = start(net, &["--sandbox"])?;
+        let router = start(net, &[])?;
         let refusal = router.refused(&["apply", &path("r.toml")], 1)?;
         let remedy = format!("start it with allow-path {}", folder.path().display());
         assert!(refusal.contains(&remedy), "{refusal}");
         end(router.process)?;
-        let router = start(net, &["--sandbox", "--allow-path", &folder.path().display().to_string()])?;
+        let router = start(net, &["--allow-path", &folder.path().display().to_string()])?;
         router.say(&["apply", &path("r.toml")])?;
         end(router.process).map(drop)
     });

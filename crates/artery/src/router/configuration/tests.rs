@@ -52,7 +52,6 @@ fn every_option_is_a_key_and_stays_what_it_is() {
     for key in keys(&command()) {
         let needs = match key.name.as_str() {
             "fpm-hold" => "fpm = true\n",
-            "allow-path" => "sandbox = true\n",
             "pflog" | "pflog-max" | "lenient" => "pf = \"x\"\n",
             _ => "",
         };
