@@ -124,8 +124,10 @@ fn a_file_with_mistakes_starts_nothing_and_says_all() {
 #[test]
 fn routes_services_rules_and_ports_change_under_way_without_loss() {
     on_the_net("config-apply", |net| {
-        let router = Running::start(net, &[])?;
         let files = Files::new();
+        let folder = files.path("").display().to_string();
+        let router = Running::start(net, &["--allow-path", &folder])?;
+        let allowed = format!("allow-path = [\"{folder}\"]\n");
         let pass = files.write("pf.conf", "pass\n");
         let shown = router.say(&["show", "config"])?;
         assert!(shown.starts_with(PORT_LINES), "{shown}");
@@ -141,7 +143,7 @@ fn routes_services_rules_and_ports_change_under_way_without_loss() {
             PORT_LINES.to_string(),
         ];
         for text in &texts {
-            let file = files.write("r.toml", text);
+            let file = files.write("r.toml", &format!("{text}{allowed}"));
             during_traffic(net, || {
                 let said = router.say(&["apply", &file])?;
                 assert!(said.contains("r.toml: applied, "), "{said}");
