@@ -12,6 +12,7 @@ mod service;
 mod text;
 mod vlans;
 
+use crate::bsd::rules::PFLOG;
 use crate::cli::usage_error;
 use crate::job::{Input, Job};
 use crate::load::Reading;
@@ -126,7 +127,10 @@ fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> Job {
         control: options.control.settings(options.sockets()),
         metrics: options.metrics.clone(),
         allow_replace: options.allow_replace,
-        sandbox: Sandbox::new(&options.sandbox),
+        sandbox: Sandbox {
+            foreseen: vec![options.pflog.clone().unwrap_or_else(|| PFLOG.into())],
+            ..Sandbox::new(&options.sandbox)
+        },
         stats: options.stats(),
         json: options.json,
         commands: Vec::new(),

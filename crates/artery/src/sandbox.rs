@@ -67,6 +67,8 @@ pub(crate) struct Sandbox {
     pub(crate) allow_path: Vec<PathBuf>,
     /// A folder that is listed again, and what names of the files in it begin with that are read.
     pub(crate) listed: Option<(PathBuf, Vec<String>)>,
+    /// Files that a later configuration may write though the first did not: logs of packets.
+    pub(crate) foreseen: Vec<PathBuf>,
 }
 
 impl Sandbox {
@@ -77,13 +79,14 @@ impl Sandbox {
             (false, false) => Wanted::AsPossible,
             (false, true) => Wanted::Whole,
         };
-        Sandbox { wanted, allow_path: options.allow_path.clone(), listed: None }
+        Sandbox { wanted, allow_path: options.allow_path.clone(), ..Sandbox::default() }
     }
 
     fn limits(&self, ir: &Ir, removable: Vec<PathBuf>, new_ports: bool) -> Limits {
         let (folder, starts) = self.listed.clone().unwrap_or_default();
+        let foreseen = self.foreseen.iter().map(|file| (file.clone(), true));
         Limits {
-            files: files_of_scripts(ir),
+            files: foreseen.chain(files_of_scripts(ir)).collect(),
             removable,
             folders: self.allow_path.clone(),
             patterns: starts.into_iter().map(|start| (folder.clone(), start)).collect(),

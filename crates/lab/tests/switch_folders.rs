@@ -175,7 +175,7 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
     on_the_net("folders-log", |net| {
         let folder = etc(&[("hostname.veb0", LINK1), ("pf.conf", "set loginterface em\npass\n")]);
         let log = folder.path().join("pflog");
-        let running = start(net, folder.path(), &[])?;
+        let running = start(net, folder.path(), &["--allow-path", &folder.path().display().to_string()])?;
         let rules = "set loginterface em\npass log (all)\n";
         let (status, said) = pfctl(&running, &["-f", "-"], rules)?;
         assert!(

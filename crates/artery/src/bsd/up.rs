@@ -1,6 +1,7 @@
 //! `artery up`: a switch from the files that BSD would start it from.
 use super::machine::{Map, Taken, look};
 use super::plan::{Plan, Wishes, judge};
+use super::rules::PFLOG;
 use super::verdict::Judged;
 use super::{text, verdict};
 use crate::cli::values::{ALWAYS, Period, awake_time, device, file_size, number, period, processor};
@@ -252,7 +253,11 @@ fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> Job {
         control: options.control.settings(sockets),
         metrics: options.metrics.clone(),
         allow_replace: options.allow_replace,
-        sandbox: Sandbox { listed: Some(options.listed_folder()), ..Sandbox::new(&options.sandbox) },
+        sandbox: Sandbox {
+            listed: Some(options.listed_folder()),
+            foreseen: vec![options.pflog.clone().unwrap_or_else(|| PFLOG.into())],
+            ..Sandbox::new(&options.sandbox)
+        },
         stats: options.stats.map(|period| period.every),
         json: options.json,
         commands: commands.map(|shell| (shell.place.to_string(), shell.text)).collect(),

@@ -1,8 +1,8 @@
 //! What a router between hosts gives up, and what works all the same.
 
 use super::net::{FAR, Net, PORTS, Running, on_the_net, start_on};
-use crate::support::{assert_confined, end, until_answered};
-use artery_lab::rig::Result;
+use crate::support::{SOON, assert_confined, end, until, until_answered};
+use artery_lab::rig::{Result, Signal};
 
 #[test]
 fn a_router_forwards_and_takes_a_new_port_without_any_rights() {
@@ -52,6 +52,31 @@ fn a_file_that_a_router_did_not_start_with_needs_an_allowed_folder() {
         end(router.process)?;
         let router = start(net, &["--allow-path", &folder.path().display().to_string()])?;
         router.say(&["apply", &path("r.toml")])?;
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
+fn a_reload_reads_rules_that_took_the_place_of_others_and_begins_logs() {
+    on_the_net("sandbox-reload", |net| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("pf.conf"), "pass\n").unwrap();
+        let mut router = start(net, &["--pf", &path("pf.conf"), "--pflog", &path("log")])?;
+        let is_written = || {
+            net.a.ping(FAR[0], 1)?;
+            Ok(std::fs::metadata(path("log")).is_ok_and(|log| log.len() > 24))
+        };
+        // As editors do it: another file of the same name, with the first packets to log.
+        std::fs::write(path("new"), "pass log (all)\n").unwrap();
+        std::fs::rename(path("new"), path("pf.conf")).unwrap();
+        router.process.signal(Signal::HUP);
+        until(SOON, is_written)?;
+        // As logrotate does it.
+        std::fs::rename(path("log"), path("log.1")).unwrap();
+        router.process.signal(Signal::HUP);
+        until(SOON, is_written)?;
+        assert_confined(&router.process);
         end(router.process).map(drop)
     });
 }
