@@ -3,6 +3,7 @@
 use crate::privsep::{self, FileMode, Request};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -83,13 +84,13 @@ fn own_descriptor(path: &Path) -> Option<io::Result<File>> {
     let name = path.to_str()?;
     let number = ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|folder| name.strip_prefix(folder));
     let copied = match (number, name) {
-        (Some("0"), _) | (_, "/dev/stdin") => rustix::io::dup(rustix::stdio::stdin()),
-        (Some("1"), _) | (_, "/dev/stdout") => rustix::io::dup(rustix::stdio::stdout()),
-        (Some("2"), _) | (_, "/dev/stderr") => rustix::io::dup(rustix::stdio::stderr()),
-        (Some(_), _) => Err(rustix::io::Errno::ACCESS),
+        (Some("0"), _) | (_, "/dev/stdin") => io::stdin().as_fd().try_clone_to_owned(),
+        (Some("1"), _) | (_, "/dev/stdout") => io::stdout().as_fd().try_clone_to_owned(),
+        (Some("2"), _) | (_, "/dev/stderr") => io::stderr().as_fd().try_clone_to_owned(),
+        (Some(_), _) => Err(io::ErrorKind::PermissionDenied.into()),
         (None, _) => return None,
     };
-    Some(copied.map(File::from).map_err(io::Error::from))
+    Some(copied.map(File::from))
 }
 
 /// The name of a file that another one took the place of.
