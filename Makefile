@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
-    loom miri sanitize fuzz pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
+    loom miri sanitize fuzz soak pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
     cargo-generate-rpm
 
 CARGO ?= cargo
@@ -136,6 +136,9 @@ sanitize: ## Undefined behaviour by Miri and sanitizers (threads, addresses); ne
 
 fuzz: ## A minute of every fuzz target; needs a nightly toolchain and cargo-fuzz.
 	scripts/fuzz
+
+soak: build ## Runs every product for an hour between hosts, as root, under good and hostile traffic; QUICK=1 for ten minutes.
+	$(BENCH) soak $(if $(QUICK),--quick) $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH))
 
 pages: build ## Writes the element pages anew.
 	$(PROGRAM) elements --markdown docs/elements

@@ -43,6 +43,8 @@ pub mod seed4;
 #[forbid(unsafe_code)]
 pub mod seeds;
 #[forbid(unsafe_code)]
+pub mod soak;
+#[forbid(unsafe_code)]
 pub mod vm;
 #[forbid(unsafe_code)]
 pub mod voice;

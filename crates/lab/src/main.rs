@@ -4,7 +4,7 @@
 use artery_lab::results::{Delivery, Manner};
 use artery_lab::{
     adopt, engine_bench, fib, flows, forward, fpm, latency, refuse, seed0, seed1, seed2, seed3, seed4, seeds,
-    vm, voice, wire,
+    soak, vm, voice, wire,
 };
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -33,6 +33,7 @@ const EXAMPLES: &str = "Examples:
   artery-bench seed3 --out results             the same with care, and figures and charts in files
   artery-bench seed4 --quick                   the experiment of July 2008: cache misses, in a minute
   artery-bench seeds --quick                   all five, and one report of them, in a quarter of an hour
+  artery-bench soak --quick                    as root: ten minutes of good and hostile traffic, reloads and flaps
   artery-bench wire --quick                    as root: frames, TCP and pings through us, the kernel and testpmd
 
 Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
@@ -89,6 +90,8 @@ enum Command {
     Seed3(Delivery),
     /// Count cache misses as in July 2008: what a packet costs up to each level of monitor mode
     Seed4(Delivery),
+    /// Run every product for an hour under good and hostile traffic, reloads and links that come and go, as root
+    Soak(soak::Options),
     /// Boot stock kernels in virtual machines, as root: run a command there
     #[command(subcommand)]
     Vm(vm::command::Vm),
@@ -157,6 +160,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Seed4(delivery) => seed4::run(&delivery),
         Command::Seed4Run(case) => seed4::run_one(&case),
         Command::Seeds(options) => seeds::run(&options),
+        Command::Soak(options) => soak::run(&options),
         Command::Wire(options) => wire::run(&options),
         Command::WirePart { part } => wire::run_part(&part),
         Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),

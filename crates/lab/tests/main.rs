@@ -25,6 +25,7 @@ mod rig;
 mod router;
 mod router_command;
 mod seed2;
+mod soak;
 mod support;
 mod switch_folders;
 mod switch_links;

@@ -243,6 +243,7 @@ fn refusal(error: &io::Error) -> String {
     let help = match error.kind() {
         io::ErrorKind::PermissionDenied => "; run as root, or name another socket",
         io::ErrorKind::NotFound => "; make the folder first, or name another socket",
+        io::ErrorKind::ReadOnlyFilesystem => "; name another socket (-u PATH), where files can be written",
         _ => "",
     };
     system_message(error) + help

@@ -4,6 +4,7 @@ use super::rib::Rib;
 use super::server::Server;
 use super::status::Status;
 use super::target::Target;
+use artery_engine::Clock;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::{HashMap, VecDeque};
@@ -11,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Lines for the log that may wait for an element.
 const MOST_LINES: usize = 64;
@@ -139,9 +140,9 @@ impl Shared {
     }
 }
 
-/// The time as elements have it.
+/// The time as elements have it, which does not follow when somebody sets the machine's time of day.
 pub(crate) fn clock() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    Clock::real().now().since_epoch()
 }
 
 fn signal(event: &OwnedFd) {

@@ -96,7 +96,7 @@ impl From<Skip> for RigError {
 
 impl RigError {
     /// Wraps an error of the system with what was being done.
-    pub(super) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> RigError {
+    pub fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> RigError {
         |error| RigError::System(doing.into(), error)
     }
 }

@@ -60,6 +60,7 @@ pub use link::{Link, Switch};
 pub use live_frames::{LiveFrames, STAMP};
 pub use ping::{PingReport, RoundTrip};
 pub use process::Process;
+pub use raw::Injector;
 pub use rustix::process::Signal;
 pub use traffic::{Traffic, TrafficReport};
 

@@ -1,0 +1,21 @@
+//! A short soak: each thing that happens in an hour of `make soak` happens once.
+
+use artery_lab::program::artery;
+use artery_lab::rig::{self, Rig};
+use std::process::Command;
+
+#[test]
+fn router_and_switch_pass_a_soak_of_some_seconds() {
+    rig::test("soak", |_: &Rig| {
+        let soak = ["soak", "--seconds", "15", "--only", "router,switch", "--verbose"];
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_artery-bench")).args(soak).env("ARTERY", artery()?).output();
+        let output = output.expect("artery-bench runs");
+        let [said, told] =
+            [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        assert!(output.status.success(), "{said}{told}");
+        let rows = said.lines().filter(|line| line.ends_with("| passed  |"));
+        assert_eq!(rows.count(), 2, "{said}{told}");
+        Ok(())
+    });
+}
