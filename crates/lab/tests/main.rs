@@ -14,6 +14,7 @@ mod balancer;
 mod conf;
 mod conf_1999;
 mod device_elements;
+mod faults;
 mod flows;
 mod ip_router;
 mod life_cycle;

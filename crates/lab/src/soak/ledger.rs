@@ -1,5 +1,6 @@
 //! Good packets by number: when each was sent, which arrived, and which of those that did not are excused.
 
+use super::stalls::Stalls;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(super) struct Count {
     pub(super) duplicated: u64,
     /// Lost in a time that explains it.
     pub(super) excused: u64,
+    /// Lost while the machine stalled.
+    pub(super) stalled: u64,
     /// When those were sent that were lost without a reason, since the soak began.
     pub(super) lost: Vec<Duration>,
 }
@@ -64,7 +67,7 @@ impl Ledger {
     }
 
     /// Counts what was sent; what is still under way is left out.
-    pub(super) fn count(&self, excuses: &Excuses) -> Count {
+    pub(super) fn count(&self, excuses: &Excuses, stalls: &Stalls) -> Count {
         let settled = self.began.elapsed().saturating_sub(UNDER_WAY);
         let packets = self.lock();
         let mut count =
@@ -74,6 +77,7 @@ impl Ledger {
             match has_arrived {
                 true => {}
                 false if excuses.cover(*sent) => count.excused += 1,
+                false if stalls.cover(*sent) => count.stalled += 1,
                 false => count.lost.push(*sent),
             }
         }
@@ -142,11 +146,13 @@ mod tests {
         let mut excuses = Excuses::default();
         excuses.begin(19 * SECOND);
         excuses.end(21 * SECOND);
-        let count = ledger.count(&excuses);
+        let stalls = Stalls::watch();
+        stalls.end();
+        let count = ledger.count(&excuses, &stalls);
         assert_eq!((count.sent, count.received, count.excused), (5, 2, 1));
         assert_eq!(count.lost, [10 * SECOND, 30 * SECOND]);
         excuses.begin(30 * SECOND);
-        assert_eq!(ledger.count(&excuses).lost, [10 * SECOND], "an excuse that has not ended");
+        assert_eq!(ledger.count(&excuses, &stalls).lost, [10 * SECOND], "an excuse that has not ended");
         assert_eq!(excuses.total(), 2 * SECOND);
     }
 
@@ -155,7 +161,9 @@ mod tests {
         let ledger = ledger(&[(5, true), (100, false)]);
         ledger.arrive(0);
         ledger.arrive(99);
-        let count = ledger.count(&Excuses::default());
+        let stalls = Stalls::watch();
+        stalls.end();
+        let count = ledger.count(&Excuses::default(), &stalls);
         assert_eq!((count.sent, count.received, count.duplicated, count.lost.len()), (1, 1, 1, 0));
         assert!(ledger.has_arrived_since(5 * SECOND) && !ledger.has_arrived_since(6 * SECOND));
     }

@@ -11,6 +11,7 @@ mod ledger;
 mod product;
 mod products;
 mod report;
+mod stalls;
 mod usage;
 
 use crate::rig::{Result, Rig, RigError};
@@ -20,6 +21,8 @@ use ledger::{Count, Excuses};
 use product::{Event, Kind, Rates, SOON, Stand};
 use products::{ALL, Make};
 use report::{Outcome, table};
+use stalls::Stalls;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -80,11 +83,12 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let rates = Rates { good: options.rate.max(1), hostile: options.hostile_rate.max(1) };
     progress(&format!("{} products for {} s", products.len(), options.time().as_secs()));
     let outcomes = Mutex::new(Vec::new());
+    let stalls = Stalls::watch();
     thread::scope(|scope| {
         for (name, make) in products {
-            let outcomes = &outcomes;
+            let (outcomes, stalls) = (&outcomes, &stalls);
             scope.spawn(move || {
-                let outcome = soak((name, make), rates, options)
+                let outcome = soak((name, make), rates, options, stalls)
                     .unwrap_or_else(|error| Outcome::failed(name, format!("the rig: {error}")));
                 progress(&format!("{name}: {}", outcome.verdict()));
                 outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
@@ -92,6 +96,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         }
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    stalls.end();
     outcomes.sort_by_key(|outcome| ALL.iter().position(|(name, _)| *name == outcome.name));
     print(&table(&outcomes).to_string())?;
     let failed: Vec<_> = outcomes.iter().filter(|outcome| !outcome.failures.is_empty()).collect();
@@ -100,22 +105,30 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             print(&format!("{}: {failure}", outcome.name))?;
         }
     }
+    print(&format!("the machine ran no programs for {:.1} s", stalls.total().as_secs_f64()))?;
+    if let Some(why) = stalls.excess(options.time()) {
+        anyhow::bail!(why);
+    }
     anyhow::ensure!(failed.is_empty(), "{} of {} products failed the soak", failed.len(), outcomes.len());
     Ok(())
 }
 
 /// Soaks one product.
-fn soak((name, make): (&'static str, Make), rates: Rates, options: &Options) -> Result<Outcome> {
+fn soak(
+    (name, make): (&'static str, Make),
+    rates: Rates,
+    options: &Options,
+    stalls: &Arc<Stalls>,
+) -> Result<Outcome> {
     let time = options.time();
     let rig = Rig::new(name)?;
-    let began = Instant::now();
-    let mut stand = make(&rig, rates, began)?;
+    let mut stand = make(&rig, rates, stalls.began())?;
     let mut course = Course {
         name,
         began: Instant::now(),
         is_verbose: options.verbose,
         calm: calm(time),
-        ..Course::new(began)
+        ..Course::new(stalls)
     };
     let mut next_line = LINE;
     let mut turn = 0;
@@ -147,14 +160,17 @@ struct Course {
     ledgers: Instant,
     began: Instant,
     excuses: Excuses,
+    stalls: Arc<Stalls>,
     samples: Samples,
     events: [u64; 4],
     failures: Vec<String>,
 }
 
 impl Course {
-    fn new(ledgers: Instant) -> Course {
+    fn new(stalls: &Arc<Stalls>) -> Course {
+        let ledgers = stalls.began();
         Course {
+            stalls: stalls.clone(),
             name: "",
             is_verbose: false,
             calm: Duration::ZERO,
@@ -219,7 +235,7 @@ impl Course {
 
     /// How far it is, in a line.
     fn line(&self, stand: &Stand) -> String {
-        let counts = stand.streams.iter().map(|stream| stream.ledger.count(&self.excuses));
+        let counts = stand.streams.iter().map(|stream| stream.ledger.count(&self.excuses, &self.stalls));
         let (mut received, mut lost) = (0, 0);
         for count in counts {
             received += count.received;
@@ -249,7 +265,7 @@ impl Course {
         // What is under way arrives, or is lost.
         thread::sleep(Duration::from_millis(2500));
         let counts: Vec<Count> =
-            stand.streams.iter().map(|stream| stream.ledger.count(&self.excuses)).collect();
+            stand.streams.iter().map(|stream| stream.ledger.count(&self.excuses, &self.stalls)).collect();
         for (stream, count) in stand.streams.iter().zip(&counts) {
             self.failures.extend(report::losses(&stream.name, count, self.began - self.ledgers));
         }
@@ -263,6 +279,7 @@ impl Course {
             sent: sum(|count| count.sent),
             received: sum(|count| count.received),
             excused: sum(|count| count.excused),
+            stalled: sum(|count| count.stalled),
             excused_time: self.excuses.total(),
             exchanges,
             hostile,

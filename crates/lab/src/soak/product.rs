@@ -154,6 +154,10 @@ impl Net {
         for address in &addresses {
             host.address("eth0", address)?;
         }
+        if self.is_routed && host.name() == "b" {
+            // Another member of services.
+            host.address("eth0", "10.0.2.3/24")?;
+        }
         for gateway in gateways.iter().filter(|gateway| !gateway.is_empty()) {
             host.route("default", gateway)?;
         }

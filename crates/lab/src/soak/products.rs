@@ -110,16 +110,16 @@ fn filter(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
 }
 
 fn balancer(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
-    const SERVICES: &str = "nat = true\nservice = [\"192.0.2.1:7005/udp=one=10.0.2.2,two=10.0.1.2\", \
+    const SERVICES: &str = "nat = true\nservice = [\"192.0.2.1:7005/udp=one=10.0.2.2,two=10.0.2.3\", \
                             \"192.0.2.1:7007/tcp=one=10.0.2.2\"]\n";
-    const AND_ROUTE: &str = "nat = true\nservice = [\"192.0.2.1:7005/udp=one=10.0.2.2,two=10.0.1.2\", \
+    const AND_ROUTE: &str = "nat = true\nservice = [\"192.0.2.1:7005/udp=one=10.0.2.2,two=10.0.2.3\", \
                              \"192.0.2.1:7007/tcp=one=10.0.2.2\"]\nroute = [\"10.9.0.0/16=10.0.2.2\"]\n";
     let mut stand = routed(rig, rates, began, SERVICES, &[])?;
     let again = Event::hangup("SIGHUP", |_, _| {});
     stand.events.splice(0..0, [again, apply([AND_ROUTE, SERVICES])]);
     let net = &stand.net;
     let to = ("192.0.2.1", 7005);
-    stand.streams.push(Stream::start((&net.c, &[&net.a, &net.b]), to, rates.good, began)?);
+    stand.streams.push(Stream::start((&net.a, &[&net.b]), to, rates.good, began)?);
     stand.connections = vec![Connection::start((&net.a, &[&net.b]), ("192.0.2.1", 7007))?];
     Ok(stand)
 }

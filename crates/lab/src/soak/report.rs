@@ -18,6 +18,8 @@ pub(super) struct Outcome {
     /// Lost while a link was down, and for how long links were.
     pub(super) excused: u64,
     pub(super) excused_time: Duration,
+    /// Lost while the machine stalled.
+    pub(super) stalled: u64,
     /// Of connections.
     pub(super) exchanges: u64,
     pub(super) hostile: u64,
@@ -49,6 +51,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
         "good received",
         "lost, link down",
         "s of that",
+        "lost, machine stalled",
         "TCP exchanges",
         "hostile sent",
         "reloads",
@@ -70,6 +73,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
             outcome.received,
             outcome.excused,
             outcome.excused_time.as_secs(),
+            outcome.stalled,
             outcome.exchanges,
             outcome.hostile,
             outcome.reloads,
