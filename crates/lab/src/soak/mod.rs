@@ -29,12 +29,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use usage::{Samples, Usage};
 
-/// Time between two events, of a soak of this length: in most of an hour no loss is excused.
-fn calm(whole: Duration) -> Duration {
-    (whole / 200).clamp(Duration::from_millis(700), Duration::from_secs(5))
-}
-
-/// What may still be lost after a link came back: neighbors are looked for, and kernels tell of links up to a second late.
+/// How long packets may still be lost after a link came back: neighbors are looked for, and kernels tell of links up to
+/// a second late.
 const SETTLING: Duration = Duration::from_millis(1500);
 /// Time between two lines that say how far it is.
 const LINE: Duration = Duration::from_secs(60);
@@ -149,6 +145,11 @@ fn soak(
         turn += 1;
     }
     Ok(course.end(stand))
+}
+
+/// Time between two events, of a soak of this length: in most of an hour no loss is excused.
+fn calm(whole: Duration) -> Duration {
+    (whole / 200).clamp(Duration::from_millis(700), Duration::from_secs(5))
 }
 
 /// What has happened to one product up to now.

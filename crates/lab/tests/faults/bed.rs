@@ -115,8 +115,8 @@ impl Bed {
         Ok(self.r.command([artery()?]).args(words).env("ARTERY_SOCKET", self.path("control")))
     }
 
-    /// What the host's kernel has at `r`: interfaces, what is attached to them, addresses, routes, rules. Kernels without
-    /// TCX keep filters of tc, which do nothing then.
+    /// What the host's kernel has at `r`: interfaces, what is attached to them, addresses, routes, rules. Kernels
+    /// without TCX keep filters of tc, which do nothing then.
     pub fn host_state(&self) -> Result<String> {
         let mut state = String::new();
         let has_tcx = has_tcx();

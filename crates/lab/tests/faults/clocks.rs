@@ -1,4 +1,5 @@
-//! The machine's time of day is set, years forward and back, while a product runs: timers go by a clock that nobody sets.
+//! The machine's time of day is set, years forward and back, while a product runs: timers go by a clock that nobody
+//! sets.
 //!
 //! A library in front of libc's stands for the machine's clock: that of a test must not be set. The calls that don't go
 //! by libc only take the times of packets.
