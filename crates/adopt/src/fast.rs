@@ -24,6 +24,7 @@ mod ways;
 pub use accelerator::Accelerator;
 pub use capture::{Captured, Verdict};
 pub use decide::{Decision, Tables, decide};
+pub(crate) use error::is_shortage;
 pub use error::{Error, Refusal};
 pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};
 pub use memory::{Counters, Deliveries, Memory, NoMemory, PortCounters};

@@ -16,5 +16,5 @@ pub mod mirror;
 mod pace;
 mod session;
 
-pub use pace::Pace;
-pub use session::{DeadPath, Error, News, Session};
+pub use pace::{Lag, Pace};
+pub use session::{DeadPath, Error, News, Session, Shortage};

@@ -50,9 +50,44 @@ impl Pace {
     }
 }
 
+/// How late changes may be heard before all packets are left to the kernel, so that no route that is gone is followed for long.
+const MOST_LAG: Duration = Duration::from_secs(1);
+/// How late they may be for packets to be forwarded again.
+const LITTLE_LAG: Duration = Duration::from_millis(200);
+
+/// How late changes of the kernel's tables are heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    /// How long those that were read last had waited, or those that wait have at least.
+    pub now: Duration,
+    /// The longest since the start.
+    pub longest: Duration,
+    /// Whether that is too long, so that all packets are left to the kernel.
+    pub is_too_long: bool,
+}
+
+impl Lag {
+    /// Notes how late they are now; says whether it has become too long, or is no longer.
+    pub(crate) fn follow(&mut self, now: Duration) -> bool {
+        self.now = now;
+        self.longest = self.longest.max(now);
+        let is_too_long = now > if self.is_too_long { LITTLE_LAG } else { MOST_LAG };
+        std::mem::replace(&mut self.is_too_long, is_too_long) != is_too_long
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lag_is_too_long_beyond_a_second_and_until_it_is_little() {
+        let mut lag = Lag::default();
+        let mut follow = |millis| (lag.follow(Duration::from_millis(millis)), lag.is_too_long);
+        assert_eq!([1, 1000, 1001].map(&mut follow), [(false, false), (false, false), (true, true)]);
+        assert_eq!([900, 201, 200].map(&mut follow), [(false, true), (false, true), (true, false)]);
+        assert_eq!((lag.now.as_millis(), lag.longest.as_millis()), (200, 1001));
+    }
 
     #[test]
     fn turns_are_counted_by_all_bounds_that_they_keep() {

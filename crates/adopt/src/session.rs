@@ -7,7 +7,7 @@ use crate::heartbeat::Heartbeat;
 use crate::keeper::Keeper;
 use crate::kernel::{Family, Link, LinkKind};
 use crate::mirror::{Driver, Sink as _, Turn};
-use crate::pace::Pace;
+use crate::pace::{Lag, Pace};
 use artery_device::xdp_features;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -18,6 +18,11 @@ use std::time::{Duration, Instant};
 
 /// How often the kernel is told of neighbors in use.
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// How long what memory or descriptors were lacking for waits until it is tried again.
+const RETRY: Duration = Duration::from_millis(200);
+/// How long memory and descriptors must have sufficed for a shortage to be over.
+const CALM: Duration = Duration::from_secs(2);
 
 /// Why a session can't begin, or go on.
 #[derive(Debug)]
@@ -45,6 +50,17 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl Error {
+    /// Whether memory or descriptors were lacking, which may come back.
+    fn is_shortage(&self) -> bool {
+        match self {
+            Error::Kernel(_, error) => fast::is_shortage(error),
+            Error::Fast(_, error) => error.is_shortage(),
+            Error::Graph(_) => false,
+        }
+    }
+}
 
 impl From<fast::Error> for Error {
     fn from(error: fast::Error) -> Error {
@@ -82,6 +98,9 @@ pub struct Session {
     /// From the first turn on.
     heartbeat: Option<Heartbeat>,
     pace: Pace,
+    lag: Lag,
+    /// When memory or descriptors were lacking last, if that is not over.
+    shortage: Option<Instant>,
     is_doubtful: bool,
     /// Of all ports, but for those of a graph.
     mode: Mode,
@@ -95,10 +114,23 @@ pub struct News {
     pub guards: bool,
     /// Whether all of the kernel's tables have been looked at once more.
     pub everything: bool,
+    /// Whether memory or descriptors are lacking, if that is new.
+    pub shortage: Option<Shortage>,
+    /// Whether packets are left to the kernel because its changes are heard too late, if that is new.
+    pub lags: Option<bool>,
     /// Interfaces that were gone and have come back, by name, and whether they were adopted again.
     pub returned: Vec<(String, Result<(), fast::Error>)>,
     /// Why nothing was forwarded by XDP, and whether all interfaces have changed to tc for it.
     pub left_xdp: Option<(DeadPath, Result<(), fast::Error>)>,
+}
+
+/// Whether memory or descriptors are lacking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// They are, for this.
+    Of(String),
+    /// They are no longer.
+    Over,
 }
 
 /// Why nothing is forwarded by XDP, though frames arrive.
@@ -139,6 +171,8 @@ impl Session {
             refreshed: now,
             heartbeat: None,
             pace: Pace::default(),
+            lag: Lag::default(),
+            shortage: None,
             is_doubtful: false,
             mode: modes.first().map_or(Mode::Tc, |(_, mode)| *mode),
             broken_pair: None,
@@ -164,12 +198,35 @@ impl Session {
     }
 
     /// Does what is to be done, and says until when there is nothing more, unless one of [`files`](Self::files) can be read.
+    ///
+    /// What can't be done for want of memory or descriptors is tried again; the kernel forwards meanwhile where that matters.
     pub fn turn(&mut self, now: Instant) -> Result<(Duration, News), Error> {
+        let error = match self.try_turn(now) {
+            Ok((wait, mut news)) => {
+                if self.shortage.is_some_and(|last| now.saturating_duration_since(last) >= CALM) {
+                    self.shortage = None;
+                    news.shortage = Some(Shortage::Over);
+                    news.guards = true;
+                }
+                return Ok((wait, news));
+            }
+            Err(error) => error,
+        };
+        if !error.is_shortage() {
+            return Err(error);
+        }
+        let is_new = self.shortage.replace(now).is_none();
+        let shortage = is_new.then(|| Shortage::Of(error.to_string()));
+        Ok((RETRY, News { shortage, ..News::default() }))
+    }
+
+    fn try_turn(&mut self, now: Instant) -> Result<(Duration, News), Error> {
         self.start_heartbeat().map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
         let mut news = News::default();
         let is_time = now.saturating_duration_since(self.refreshed) >= REFRESH;
         let is_doubtful = std::mem::take(&mut self.is_doubtful);
-        if self.watch.take() || is_doubtful || is_time && self.find_deaf() != self.deaf {
+        let is_unread = self.guards.iter().any(|guard| guard.kind == guard::Kind::Unreadable);
+        if self.watch.take() || is_doubtful || is_time && (is_unread || self.find_deaf() != self.deaf) {
             news.guards = self.look_at_guards();
         }
         let (heard, looks, began) = (self.driver.changes(), self.driver.looks(), Instant::now());
@@ -178,6 +235,7 @@ impl Session {
             None => self.driver.turn(now, &mut self.accelerator),
         };
         let turn = turn.map_err(|error| Error::Kernel("following the kernel", error))?;
+        news.lags = self.follow_lag();
         self.progress();
         self.settle()?;
         self.progress();
@@ -270,6 +328,11 @@ impl Session {
         &self.pace
     }
 
+    /// How late changes of the kernel are followed.
+    pub fn lag(&self) -> Lag {
+        self.lag
+    }
+
     /// Who forwards.
     pub fn accelerator(&self) -> &Accelerator {
         &self.accelerator
@@ -289,6 +352,13 @@ impl Session {
     pub fn doubt(&mut self) {
         self.driver.doubt();
         self.is_doubtful = true;
+    }
+
+    /// Leaves all packets to the kernel while what is known of its tables is too old. Says so if that is new.
+    fn follow_lag(&mut self) -> Option<bool> {
+        let is_new = self.lag.follow(self.driver.lag(Instant::now()).unwrap_or_default());
+        self.accelerator.suspend(self.lag.is_too_long);
+        is_new.then_some(self.lag.is_too_long)
     }
 
     /// Reads the guards and has the accelerator heed them; says whether they are others than before.

@@ -6,7 +6,7 @@ use artery_adopt::kernel::{Family, Link};
 use artery_adopt::mirror::{Driver, Keep, Plain, Sink, Turn, Way, WayId};
 use artery_table::Prefix;
 use artery_wire::EtherAddr;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 use support::question::{Out, Question};
 use support::storm::{Random, Storm, make_router};
@@ -103,6 +103,53 @@ fn demanding(driver: &mut Driver, storm: &mut Storm, question: &Question, sinks:
     set("ipv4/conf/in0/rp_filter", "0");
     follow(driver, sinks);
     sent
+}
+
+/// Hosts whose routes come and go at random, many of them in a /24.
+const HOSTS: usize = 2000;
+
+#[test]
+fn routes_that_come_and_go_by_thousands_are_here_what_they_are_in_the_kernel() {
+    in_namespace(|| {
+        make_router();
+        let mut driver = Driver::open().unwrap();
+        let mut sinks = Sinks::adopt(&ADOPTED.map(|name| guard::port(name).unwrap().unwrap().index));
+        driver.load(Instant::now(), &mut sinks).unwrap();
+        follow(&mut driver, &mut sinks);
+        let (mut random, mut live, mut commands) = (Random(7), vec![false; HOSTS], String::new());
+        let address = |host: usize| Ipv4Addr::from_bits(0xc612_0000 + host as u32);
+        for _ in 0..10 * HOSTS {
+            let host = random.below(HOSTS);
+            live[host] = !live[host];
+            let verb = if live[host] { "add" } else { "del" };
+            commands += &format!("route {verb} {}/32 via 10.0.1.{}\n", address(host), 2 + host % 6);
+        }
+        std::thread::scope(|scope| {
+            let changing = scope.spawn(|| ip(&commands));
+            while !changing.is_finished() {
+                follow(&mut driver, &mut sinks);
+            }
+        });
+        // What the kernel has told is in the socket by now.
+        follow(&mut driver, &mut sinks);
+        assert_eq!((driver.overruns(), driver.changes() >= 10 * HOSTS as u64), (0, true));
+        assert!(driver.lag(Instant::now()).is_some(), "marks are read, too");
+        let (input, source) = (index_of(&sinks.plain, "in0"), "192.0.2.1".parse().unwrap());
+        let question = Question::new(input);
+        for (host, is_live) in live.iter().enumerate() {
+            let target = sinks.target(input, source, address(host).into());
+            assert_eq!(target.is_some(), *is_live, "{}", address(host));
+            if host % 100 == 0 {
+                assert_eq!(question.ask(source, address(host).into()).is_some(), *is_live);
+            }
+        }
+        let first = live.iter().position(|is_live| *is_live).expect("one is there");
+        for is_suspended in [true, false] {
+            sinks.accelerator.suspend(is_suspended);
+            let target = sinks.target(input, source, address(first).into());
+            assert_eq!(target.is_none(), is_suspended, "suspended, the kernel forwards alone");
+        }
+    });
 }
 
 fn index_of(sink: &Plain, name: &str) -> u32 {

@@ -4,11 +4,18 @@ use artery_wire::netlink::{
     Family, HEADER, Message, Messages, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
     News,
 };
+use marks::Marks;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, sockopt};
 use std::io;
+use std::time::{Duration, Instant};
+
+mod marks;
+
+/// What says nothing (netlink(7)).
+const NLMSG_NOOP: u16 = 1;
 
 /// Bytes read at once. The kernel puts no more than half of that into a datagram of a dump.
 const BUFFER: usize = 64 << 10;
@@ -178,6 +185,7 @@ pub enum Heard {
 pub struct Follower {
     socket: Socket,
     buffer: Vec<u8>,
+    marks: Option<Marks>,
 }
 
 impl Follower {
@@ -198,7 +206,7 @@ impl Follower {
         if sockopt::set_socket_recv_buffer_size_force(&socket, backlog).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket, backlog)?;
         }
-        socket.bind_auto()?;
+        let own = socket.bind_auto()?;
         for group in groups {
             match socket.add_membership(*group) {
                 // A kernel without next-hop objects or without IPv6 has no such group.
@@ -206,7 +214,17 @@ impl Follower {
                 other => other?,
             }
         }
-        Ok(Follower { socket, buffer: vec![0; BUFFER] })
+        Ok(Follower { socket, buffer: vec![0; BUFFER], marks: Marks::open(own).ok() })
+    }
+
+    /// Begins to measure how long what the kernel tells now waits to be read, unless that is being measured.
+    pub fn mark(&mut self) {
+        self.marks.iter_mut().for_each(|marks| marks.send(Instant::now()));
+    }
+
+    /// How long what was read last had waited, or what is yet to be read has at least; none without the right to measure it.
+    pub fn lag(&self, now: Instant) -> Option<Duration> {
+        self.marks.as_ref()?.lag(now)
     }
 
     /// Reads the next change.
@@ -214,14 +232,22 @@ impl Follower {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
         let len = match rustix::net::recv(&self.socket, &mut self.buffer[..], flags) {
             Ok((_, len)) => len,
-            Err(Errno::AGAIN) => return Ok(Heard::Nothing),
+            Err(Errno::AGAIN) => {
+                self.marks.iter_mut().for_each(|marks| marks.all_read(Instant::now()));
+                return Ok(Heard::Nothing);
+            }
             Err(Errno::INTR) => return Ok(Heard::More),
             Err(Errno::NOBUFS) => return Ok(Heard::Overrun),
             Err(error) => return Err(error.into()),
         };
         // A datagram that was cut is as good as lost.
         let Some(bytes) = self.buffer.get(..len) else { return Ok(Heard::Overrun) };
-        Messages(bytes).filter_map(|message| News::read(&message)).for_each(&mut each);
+        for message in Messages(bytes) {
+            match (&mut self.marks, message.kind) {
+                (Some(marks), NLMSG_NOOP) => marks.found(message.sequence, Instant::now()),
+                _ => News::read(&message).into_iter().for_each(&mut each),
+            }
+        }
         Ok(Heard::More)
     }
 }

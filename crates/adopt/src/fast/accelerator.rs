@@ -93,6 +93,10 @@ pub struct Accelerator {
     own: BTreeSet<IpAddr>,
     /// Loads that have begun, one within another.
     loads: u32,
+    /// Whether programs look into FIBs that others have taken the place of.
+    has_old_programs: bool,
+    /// Whether the kernel forwards alone, since what is known of its tables is too old.
+    is_suspended: bool,
     capture: Option<Capture>,
     /// Counts losses once a port is by XDP, unless the kernel does not let them be counted.
     losses: Option<io::Result<LossCounter>>,
@@ -124,6 +128,8 @@ impl Accelerator {
             by_ports: [false; 2],
             own: BTreeSet::new(),
             loads: 0,
+            has_old_programs: false,
+            is_suspended: false,
             capture: None,
             losses: None,
         })
@@ -232,6 +238,13 @@ impl Accelerator {
         }
     }
 
+    /// Leaves all packets to the kernel, or no longer.
+    pub fn suspend(&mut self, is_suspended: bool) {
+        if std::mem::replace(&mut self.is_suspended, is_suspended) != is_suspended {
+            self.set_flags();
+        }
+    }
+
     /// Whether ports of TCP and UDP choose among next hops (sysctl `fib_multipath_hash_policy` 1).
     pub fn balance_by_ports(&mut self, family: Family, by_ports: bool) {
         let place = &mut self.by_ports[usize::from(family == Family::V6)];
@@ -272,29 +285,57 @@ impl Accelerator {
 
     /// Completes what must wait for runs of programs to end.
     pub fn settle(&mut self) -> Result<(), Error> {
-        let is_stale = self.ipv4.is_stale() || self.ipv6.is_stale();
-        if is_stale {
-            // What leads to groups that may mean others by now forwards nothing until it is built anew.
+        self.make_room();
+        if self.ipv4.is_stale() || self.ipv6.is_stale() {
+            // What leads to groups that may mean others by now forwards nothing until it is built anew, and programs that look
+            // there have come. Where memory is lacking for either, that is the next call's.
+            self.has_old_programs = true;
             self.set_flags();
         }
         let old4 = self.ipv4.renew()?;
         let old6 = self.ipv6.renew()?;
-        if is_stale {
+        if self.has_old_programs {
             self.replace_programs()?;
         }
-        if is_stale || self.hops.is_waiting() || self.ways.is_waiting() || self.changes >= MOST_CHANGES {
-            bpf::wait_for_runs().map_err(Error::Waiting)?;
-            self.hops.settle(&self.memory);
-            self.ways.settle();
-            let _ = self.reader.turn();
-            self.changes = 0;
+        if self.has_old_programs
+            || self.hops.is_waiting()
+            || self.ways.is_waiting()
+            || self.changes >= MOST_CHANGES
+        {
+            self.wait_for_runs()?;
         }
-        if is_stale {
+        if std::mem::take(&mut self.has_old_programs) {
             self.set_flags();
         }
         self.domain.collect();
         drop((old4, old6));
         Ok(())
+    }
+
+    /// Waits until no program uses what was replaced, so that it can be used anew.
+    fn wait_for_runs(&mut self) -> Result<(), Error> {
+        bpf::wait_for_runs().map_err(Error::Waiting)?;
+        self.hops.settle(&self.memory);
+        self.ways.settle();
+        let _ = self.reader.turn();
+        self.changes = 0;
+        Ok(())
+    }
+
+    /// Makes room in FIBs that have none left for a route: what programs no longer use is room, too, and to wait for that takes a
+    /// hundredth of the time that a new FIB and new programs take.
+    fn make_room(&mut self) {
+        if !self.ipv4.may_fit() && !self.ipv6.may_fit() || self.wait_for_runs().is_err() {
+            return;
+        }
+        self.domain.collect();
+        if self.ipv4.may_fit() {
+            self.ipv4.fit();
+        }
+        if self.ipv6.may_fit() {
+            self.ipv6.fit();
+        }
+        self.set_flags();
     }
 
     /// What was counted.
@@ -421,9 +462,10 @@ impl Accelerator {
 
     /// Forwards nothing of a family once programs no longer find its routes as they were told: the numbers that they find
     /// may soon be those of other ways.
-    fn follow_right(&self, were: bool, are: bool) {
+    fn follow_right(&mut self, were: bool, are: bool) {
         if were && !are {
             self.set_flags();
+            self.make_room();
         }
     }
 
@@ -442,7 +484,12 @@ impl Accelerator {
                 Keep::Everything => true,
             };
             let is_right = if is_v6 { self.ipv6.are_right() } else { self.ipv4.are_right() };
-            !kept && is_right && self.loads == 0 && !self.withheld.contains(&(is_v6, link))
+            !kept
+                && is_right
+                && self.loads == 0
+                && !self.is_suspended
+                && !self.has_old_programs
+                && !self.withheld.contains(&(is_v6, link))
         };
         let [ipv4_ports, ipv6_ports] = self.by_ports;
         let reverse_path = self.reverse_paths.get(&link).copied();

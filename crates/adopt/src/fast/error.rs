@@ -49,6 +49,16 @@ impl Error {
         }
     }
 
+    /// Whether memory or descriptors were lacking, which may come back.
+    pub fn is_shortage(&self) -> bool {
+        match self {
+            Error::Memory(error) => is_shortage(error.cause()),
+            Error::Fib(NoFib::Memory(error)) | Error::Waiting(error) => is_shortage(error),
+            Error::Refused(refusal) => refusal.verifier.is_empty() && is_shortage(&refusal.error),
+            Error::Fib(_) | Error::TooManyPorts => false,
+        }
+    }
+
     /// Whether this process may not do it, so that the kernel did not look at what it was given.
     pub fn is_for_want_of_rights(&self) -> bool {
         let error = match self {
@@ -58,6 +68,13 @@ impl Error {
         };
         matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS))
     }
+}
+
+/// Whether an error of the kernel says that memory or descriptors were lacking.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let lacking = [Errno::NOMEM, Errno::NOBUFS, Errno::NOSPC, Errno::MFILE, Errno::NFILE, Errno::AGAIN];
+    error.kind() == io::ErrorKind::OutOfMemory
+        || Errno::from_io_error(error).is_some_and(|errno| lacking.contains(&errno))
 }
 
 impl fmt::Display for Error {
@@ -123,5 +140,23 @@ impl From<NoMemory> for Error {
 impl From<NoFib> for Error {
     fn from(error: NoFib) -> Error {
         Error::Fib(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_come_back_is_told_from_what_never_will() {
+        let of = |errno: Errno| Error::Fib(NoFib::Memory(errno.into())).is_shortage();
+        assert_eq!([Errno::MFILE, Errno::NOMEM, Errno::NOBUFS].map(of), [true; 3]);
+        assert_eq!([Errno::PERM, Errno::INVAL, Errno::NOSYS].map(of), [false; 3]);
+        assert!(!Error::Fib(NoFib::TooMany).is_shortage());
+        let refused = |verifier: &[String]| {
+            let error = Errno::NOMEM.into();
+            Error::Refused(Box::new(Refusal { link: 1, mode: Mode::Tc, error, verifier: verifier.to_vec() }))
+        };
+        assert!(refused(&[]).is_shortage() && !refused(&["R1 is bad".to_owned()]).is_shortage());
     }
 }

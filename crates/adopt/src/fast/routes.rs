@@ -77,6 +77,11 @@ impl fmt::Display for NoFib {
 
 impl std::error::Error for NoFib {}
 
+/// Prefixes that a FIB had no room for which are tried once more: when they are more, it is built anew.
+const MOST_UNFIT: usize = 64;
+/// Bytes up to which a FIB gets twice the room when it is built anew for want of it, so that it isn't soon again.
+const MOST_SPARE: u32 = 64 << 20;
+
 /// A FIB and the arrays that it is in.
 pub(super) struct Fib<F> {
     pub(super) fib: F,
@@ -102,6 +107,10 @@ pub(super) struct Routes<A: Address, F> {
     pub(super) current: Fib<F>,
     /// Whether the FIB is to be built anew.
     is_stale: bool,
+    /// The prefixes that it had no room for since it is stale for that.
+    unfit: Vec<Prefix<A>>,
+    /// Whether it has no room though nobody uses what was replaced.
+    is_full: bool,
     is_loading: bool,
     /// Why there is a route missing, after which nothing is right any more.
     lost: Option<CannotInsert>,
@@ -116,9 +125,18 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
             art.insert(*prefix, KERNEL).map_err(|_| NoFib::TooMany)?;
         }
         let current = build(domain, &art, F::LEAST)?;
-        let domain = domain.clone();
-        let spots = BTreeMap::new();
-        Ok(Routes { domain, art, never, spots, current, is_stale: false, is_loading: false, lost: None })
+        Ok(Routes {
+            domain: domain.clone(),
+            art,
+            never,
+            spots: BTreeMap::new(),
+            current,
+            is_stale: false,
+            unfit: Vec::new(),
+            is_full: false,
+            is_loading: false,
+            lost: None,
+        })
     }
 
     /// Whether programs find all routes as they were told.
@@ -139,6 +157,7 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
     pub(super) fn end_load(&mut self, ways: &Ways) {
         self.is_loading = false;
         self.is_stale = true;
+        self.unfit.clear();
         self.review(Prefix::ALL, ways);
     }
 
@@ -210,9 +229,32 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
             }
             None => drop(self.art.remove(prefix)),
         }
-        if !self.is_loading && !self.is_stale {
-            self.is_stale = self.current.fib.update(&self.art, prefix).is_err();
+        if self.is_loading || self.is_stale && self.unfit.is_empty() {
+            return;
         }
+        if self.is_stale || self.current.fib.update(&self.art, prefix).is_err() {
+            self.is_stale = true;
+            if self.unfit.len() <= MOST_UNFIT {
+                self.unfit.push(prefix);
+            }
+        }
+    }
+
+    /// Whether a FIB that is stale for want of room may take in all routes once readers have let go of what was replaced.
+    pub(super) fn may_fit(&self) -> bool {
+        !self.is_loading && (1..=MOST_UNFIT).contains(&self.unfit.len())
+    }
+
+    /// Tries that, as they have.
+    pub(super) fn fit(&mut self) {
+        let unfit = std::mem::take(&mut self.unfit);
+        let mut update = |prefix: &Prefix<A>| self.current.fib.update(&self.art, *prefix).is_err();
+        match unfit.iter().any(&mut update) {
+            // Nothing was to be had by that.
+            true => self.unfit = Vec::new(),
+            false => self.is_stale = false,
+        }
+        self.is_full = self.is_stale;
     }
 
     /// Builds the FIB anew if it must be, and gives the old one, which programs may still look into.
@@ -223,8 +265,11 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
         if !self.is_stale() {
             return Ok(None);
         }
-        let new = build(&self.domain, &self.art, self.current.room)?;
-        self.is_stale = false;
+        let room = self.current.room;
+        let is_too_small = self.is_full && room < MOST_SPARE;
+        let new = build(&self.domain, &self.art, if is_too_small { 2 * room } else { room })?;
+        (self.is_stale, self.is_full) = (false, false);
+        self.unfit.clear();
         Ok(Some(std::mem::replace(&mut self.current, new)))
     }
 }

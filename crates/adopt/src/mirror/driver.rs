@@ -35,7 +35,13 @@ pub struct Driver {
     is_wanted: bool,
     last: Option<Instant>,
     changes: u64,
+    /// How many of them there were at the begin of the last turn.
+    counted: u64,
     overruns: u64,
+    /// When changes were lost which no look at everything has found since, and how many overruns there were when the one that
+    /// goes on began.
+    lost_since: Option<Instant>,
+    overruns_before: u64,
     looks: u64,
 }
 
@@ -67,7 +73,10 @@ impl Driver {
             is_wanted: true,
             last: None,
             changes: 0,
+            counted: 0,
             overruns: 0,
+            lost_since: None,
+            overruns_before: 0,
             looks: 0,
         })
     }
@@ -90,6 +99,10 @@ impl Driver {
 
     /// Hears what has changed, and looks at some more of everything when that is due.
     pub fn turn(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<Turn> {
+        // A mark is read like a change, so that without changes there are to be no marks.
+        if std::mem::replace(&mut self.counted, self.changes) != self.changes {
+            self.follower.mark();
+        }
         for _ in 0..ROUNDS {
             let has_more = self.hear(sink)?;
             let due = self.due(now);
@@ -122,6 +135,13 @@ impl Driver {
         self.overruns
     }
 
+    /// How late changes are heard: how long the last ones waited, or those that wait now have at least. None without the right to
+    /// measure it.
+    pub fn lag(&self, now: Instant) -> Option<Duration> {
+        let lost = self.lost_since.map(|since| now.saturating_duration_since(since));
+        self.follower.lag(now).max(lost)
+    }
+
     /// How often everything was looked at.
     pub fn looks(&self) -> u64 {
         self.looks
@@ -140,6 +160,7 @@ impl Driver {
                 Heard::Overrun => {
                     self.overruns += 1;
                     self.is_wanted = true;
+                    self.lost_since.get_or_insert_with(Instant::now);
                 }
             }
         }
@@ -159,6 +180,7 @@ impl Driver {
         if !self.is_looking {
             self.parts.extend(Part::ALL);
             (self.is_looking, self.is_wanted) = (true, false);
+            self.overruns_before = self.overruns;
         }
         if self.mirror.sweep_routes(sink) {
             return Ok(());
@@ -172,10 +194,14 @@ impl Driver {
             self.mirror.begin(part);
             self.is_asked = true;
         }
-        if let Progress::Done { was_interrupted } =
-            self.dump.read(|news| self.mirror.found(news.record, sink))?
-        {
-            self.end_part(!was_interrupted, sink);
+        match self.dump.read(|news| self.mirror.found(news.record, sink)) {
+            Ok(Progress::Done { was_interrupted }) => self.end_part(!was_interrupted, sink),
+            Ok(_) => {}
+            Err(error) => {
+                // Who goes on asks for the part again.
+                self.is_asked = false;
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -196,6 +222,9 @@ impl Driver {
         self.is_looking = false;
         self.last = Some(now);
         self.looks += 1;
+        if self.overruns == self.overruns_before {
+            self.lost_since = None;
+        }
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Fib4Fast {
     shared: Arc<Shared>,
     palette: PaletteWriter,
     lists: ListWriter,
+    /// How many runs there are in each block with a direct array.
+    dense: HashMap<usize, usize>,
     /// Whether a group went without a code since the FIB was built.
     lacks_codes: bool,
     /// Room for the runs of one block.
@@ -91,6 +93,7 @@ impl Fib4Fast {
             shared: Arc::new(shared),
             palette: PaletteWriter::new(domain),
             lists: ListWriter::new(domain, options.list_lines, 1 << BLOCK_BITS),
+            dense: HashMap::new(),
             lacks_codes: false,
             scratch: Vec::new(),
             codes: Vec::new(),
@@ -115,7 +118,10 @@ impl Fib4Fast {
             }
             // A list is for a whole /16.
             17.. if self.shared.block(changed.first()).load(Relaxed) != 0 => {
-                self.change_blocks(source, Prefix::of(changed.first(), 16))
+                match self.change_in_place(source, changed)? {
+                    true => Ok(()),
+                    false => self.change_blocks(source, Prefix::of(changed.first(), 16)),
+                }
             }
             len => self.change_blocks(source, Prefix::of(changed.first(), len.min(24))),
         }
@@ -226,6 +232,45 @@ impl Fib4Fast {
         }
     }
 
+    /// Compiles the /24s that a prefix within one /16 touches, where that has a list, and leaves the rest as it is: a table with
+    /// many hosts of a /16 is gone through for long. Says whether it could.
+    fn change_in_place(
+        &mut self,
+        source: &impl Runs<u32>,
+        changed: Prefix<u32>,
+    ) -> Result<bool, NeedsRebuild> {
+        let block = (changed.first() >> BLOCK_BITS) as usize;
+        let word = self.shared.blocks[block].load(Relaxed);
+        let within = Prefix::of(changed.first(), changed.len().min(24));
+        let end = (within.last() & ((1 << BLOCK_BITS) - 1)) + 1;
+        let mut part = std::mem::take(&mut self.scratch);
+        let mut result = Ok(false);
+        by_block(source, within, BLOCK_BITS, &mut part, |_, runs| {
+            result = match lists::is_direct(word) {
+                true => Ok(self.change_directly(block, runs, end)),
+                false => {
+                    let old = self.lists.runs(&self.shared.lists, word);
+                    self.change_block(block, &lists::splice(&old, runs, end, 1 << BLOCK_BITS), None)
+                }
+            };
+        });
+        self.scratch = part;
+        result
+    }
+
+    /// Changes a part of a direct array; says whether the array is to stay one.
+    fn change_directly(&mut self, block: usize, runs: &[Run], end: u32) -> bool {
+        let word = self.shared.blocks[block].load(Relaxed);
+        let Some(count) = self.dense.get_mut(&block) else { return false };
+        let (before, after) = self.lists.write_part(&self.shared.lists, runs, end, word);
+        *count = (*count + after).saturating_sub(before);
+        let is_dense = *count > lists::DENSE;
+        self.find_codes(runs);
+        self.show(block, runs, end as usize / 256);
+        self.pinned.drain(..).for_each(|code| self.palette.remove(code, 1));
+        is_dense
+    }
+
     /// Compiles the /16s that a prefix touches, or of one /16 the part that it covers.
     fn change_blocks(&mut self, source: &impl Runs<u32>, within: Prefix<u32>) -> Result<(), NeedsRebuild> {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -275,6 +320,10 @@ impl Fib4Fast {
         let word = &self.shared.blocks[block];
         let old = word.load(Relaxed);
         let new = if is_listed { self.lists.write(&self.shared.lists, runs, old)? } else { 0 };
+        match lists::is_direct(new) {
+            true => drop(self.dense.insert(block, runs.len())),
+            false => drop(self.dense.remove(&block)),
+        }
         if is_listed && new != old {
             word.store(new, Release);
         }

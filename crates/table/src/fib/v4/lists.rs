@@ -45,7 +45,7 @@ const GROUPS_OF_LINE: u32 = 16;
 /// Lists of up to 2^this lines: the most whose loads a processor can have under way at once, about.
 const LARGEST: u32 = 5;
 /// Runs from which a direct array stays one: half of what makes one, so that a route that comes and goes does not.
-const DENSE: usize = (RUNS_OF_LINE << LARGEST) / 2;
+pub(super) const DENSE: usize = (RUNS_OF_LINE << LARGEST) / 2;
 /// The name of the array.
 pub(super) const NAME: &str = "lists";
 
@@ -109,6 +109,27 @@ fn size_of_list(word: u64) -> u32 {
     (word >> 1) as u32 & 31
 }
 
+/// The runs of a block of which a part, which ends before `end`, consists of other ones now.
+pub(super) fn splice(old: &[Run], part: &[Run], end: u32, span: u32) -> Vec<Run> {
+    let first = part.first().map_or(end, |run| run.start);
+    let behind = old.iter().rev().find(|run| run.start <= end).filter(|_| end < span);
+    let behind = behind.map(|run| Run { start: end, group: run.group });
+    let before = old.iter().take_while(|run| run.start < first);
+    let after = old.iter().filter(|run| run.start > end);
+    let mut runs: Vec<Run> = Vec::with_capacity(old.len() + part.len() + 1);
+    for run in before.chain(part).chain(&behind).chain(after) {
+        if runs.last().is_none_or(|last| last.group != run.group) {
+            runs.push(*run);
+        }
+    }
+    runs
+}
+
+/// Whether a word leads to a direct array.
+pub(super) fn is_direct(word: u64) -> bool {
+    word & LISTED != 0 && size_of_list(word) == DIRECT
+}
+
 /// The lists, for the writer.
 pub(super) struct ListWriter {
     blocks: Blocks,
@@ -143,6 +164,34 @@ impl ListWriter {
             write_lines(words.as_chunks().0, runs)
         }
         Ok(word)
+    }
+
+    /// The runs of a list that is no direct array.
+    pub(super) fn runs(&self, lists: &Lists, word: u64) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for line in self.words(lists, word).as_chunks().0 {
+            for place in 0..RUNS_OF_LINE {
+                let group = group(line, place);
+                // Unused places repeat the last group.
+                if runs.last().is_none_or(|run| run.group != group) {
+                    runs.push(Run { start: start(line, place), group });
+                }
+            }
+        }
+        runs
+    }
+
+    /// Changes a part of a direct array: from the start of the first run to `end`. Returns how many runs of its block there
+    /// were before that begin in the part or just behind it, and how many there are now.
+    pub(super) fn write_part(&self, lists: &Lists, runs: &[Run], end: u32, word: u64) -> (usize, usize) {
+        let words = self.words(lists, word);
+        let first = runs.first().map_or(end, |run| run.start);
+        let group = |offset: u32| half(&words[offset as usize / 2], offset as usize);
+        let begun =
+            || (first.max(1)..(end + 1).min(self.span)).filter(|at| group(*at) != group(at - 1)).count();
+        let before = begun();
+        write_directly(words, runs, end);
+        (before, begun())
     }
 
     /// The words of the list that a word leads to.
@@ -206,9 +255,9 @@ fn are_lines(lines: &[Line], runs: &[Run]) -> bool {
     lines.iter().enumerate().all(is_same)
 }
 
-/// Stores what differs; readers may be at it.
-fn write_directly(words: &[AtomicU64], runs: &[Run], span: u32) {
-    let ends = runs.iter().skip(1).map(|run| run.start).chain([span]);
+/// Stores what differs; readers may be at it. The last run goes on to `end`.
+fn write_directly(words: &[AtomicU64], runs: &[Run], end: u32) {
+    let ends = runs.iter().skip(1).map(|run| run.start).chain([end]);
     for (run, end) in runs.iter().zip(ends) {
         paint(words, run.start as usize..end as usize, run.group);
     }

@@ -239,6 +239,29 @@ fn a_slash_24_of_many_hosts_and_more_becomes_a_direct_array_and_goes_again() {
 }
 
 #[test]
+fn hosts_of_a_dense_slash_16_come_and_go_one_by_one() {
+    let (domain, mut model, mut random) = (Domain::new(), Model::default(), Random(11));
+    model.0.insert("10.0.0.0/20".parse().unwrap(), 4);
+    let mut fib = Fib4Fast::build(&domain, &model, &Pages, Fib4Options::default()).unwrap();
+    // Some are neighbors, and some have a /24 for themselves; 300 have no code.
+    let host = |n: u32| Prefix::host(0x0a00_0000 + (n % 200) * 2 + (n / 200) * 257);
+    let mut change = |model: &mut Model, n: u32, group: Option<Group>| {
+        match group {
+            Some(group) => drop(model.0.insert(host(n), group)),
+            None => drop(model.0.remove(&host(n))),
+        }
+        fib.update(model, host(n)).unwrap();
+        if n.is_multiple_of(40) {
+            check(&domain, &fib, model, &mut random, &format!("{n} as {group:?}"));
+        }
+    };
+    (0..500).for_each(|n| change(&mut model, n, Some(1 + n / 5 % 3)));
+    (0..500).step_by(7).for_each(|n| change(&mut model, n, Some(1 << 31)));
+    (0..500).rev().for_each(|n| change(&mut model, n, None));
+    (0..40).for_each(|n| change(&mut model, n, Some(9)));
+}
+
+#[test]
 fn without_room_an_update_is_an_error_and_no_other_address_suffers() {
     fn fill<L: Layout>(options: Fib4Options, array: &str) {
         let (domain, mut model) = (Domain::new(), Model::default());
