@@ -118,7 +118,7 @@ test-arm: ## Tests the crates for every processor as programs for ARM, by QEMU, 
 
 lint: ## Formatting, warnings, and links in the documentation.
 	find crates fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 loom: ## Tries every order of events in the publication of values.

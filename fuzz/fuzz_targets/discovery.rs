@@ -1,14 +1,14 @@
 //! Any bytes as a message of neighbor discovery, with a right checksum and without: read or refused, and what is read is
 //! in the bytes.
 #![no_main]
-use artery_wire::nd::{NdMessage, NdOptions, Station, redirect};
+use artery_wire::nd::{LinkEndpoint, NdMessage, NdOptions, redirect};
 use artery_wire::{EtherAddr, Icmp6, IpProtocol, Ipv6};
 use libfuzzer_sys::fuzz_target;
 use std::net::Ipv6Addr;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = NdMessage::read(data);
-    let router = Station { ether: EtherAddr([2; 6]), ip: Ipv6Addr::LOCALHOST };
+    let _ = NdMessage::parse_packet(data);
+    let router = LinkEndpoint { ether: EtherAddr([2; 6]), ip: Ipv6Addr::LOCALHOST };
     if let Ok(frame) = redirect(router, router, Ipv6Addr::LOCALHOST, None, data) {
         assert!(frame.len() <= 14 + 1280);
     }
@@ -39,7 +39,7 @@ fn believable(addresses: [u8; 2], message: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn judge(packet: &[u8]) {
-    let options = match NdMessage::read(packet) {
+    let options = match NdMessage::parse_packet(packet) {
         Ok(NdMessage::NeighborSolicitation(message)) => sound(message.target(), message.options()),
         Ok(NdMessage::NeighborAdvertisement(message)) => sound(message.target(), message.options()),
         Ok(NdMessage::Redirect(message)) => sound(message.target(), message.options()),
@@ -51,6 +51,6 @@ fn judge(packet: &[u8]) {
 }
 
 fn sound(target: Ipv6Addr, options: NdOptions<'_>) -> usize {
-    assert!(!target.is_multicast() && options.check().is_ok());
+    assert!(!target.is_multicast() && options.check_all().is_ok());
     options.count()
 }

@@ -9,7 +9,7 @@ fuzz_target!(|data: &[u8]| {
     for dialect in [Dialect::Artery, Dialect::Click] {
         let options = Options { dialect, ..Options::default() };
         let mut sources = Sources::default();
-        let file = sources.add("fuzz", text.as_ref());
+        let file = sources.add_file("fuzz", text.as_ref());
         let (ir, diagnostics) = compile(&mut sources, file, &options, &CLASSES);
         diagnostics.iter().for_each(|d| drop((d.render(&sources), d.click_style(&sources))));
         if diagnostics.iter().any(|d| d.is_error()) {
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
         }
         drop(check(&ir, &CLASSES));
         let flat = print_flat(&ir);
-        let again = sources.add("flat", flat.as_str());
+        let again = sources.add_file("flat", flat.as_str());
         let (second, _) = compile(&mut sources, again, &options, &CLASSES);
         assert_eq!(flat, print_flat(&second));
     }

@@ -2,7 +2,7 @@
 #![no_main]
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Class, Packet};
-use artery_packet::{SegmentKind, Segments, Unfinished};
+use artery_packet::{PacketOffload, SegmentKind, Segments};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl Subject {
         at(transport).inspect(|at| packet.set_transport_header(*at));
         if left & 1 == 1 {
             // What names no place in the frame is refused, and the packet is a finished one.
-            let _ = packet.set_unfinished(unfinished(network, transport, left, size));
+            let _ = packet.set_offload(unfinished(network, transport, left, size));
         }
         packet
     }
@@ -87,21 +87,21 @@ impl Subject {
     /// Lets task and timers run, and takes away what comes out.
     fn turn(&mut self) {
         self.bench.run_once();
-        self.bench.pass(Duration::from_millis(1));
+        self.bench.advance_time(Duration::from_millis(1));
         for (output, pull) in self.pulls_out.iter().enumerate() {
             if *pull {
                 self.bench.pull(output, 8);
             }
-            self.bench.take_all(output);
+            self.bench.drain_sent(output);
         }
     }
 }
 
 /// A record of what is left to be done. One that no device would accept is among them: it must be survived, too.
-fn unfinished(network: u8, transport: u8, left: u8, size: u8) -> Unfinished {
+fn unfinished(network: u8, transport: u8, left: u8, size: u8) -> PacketOffload {
     let kind = [SegmentKind::Tcp4, SegmentKind::Tcp6, SegmentKind::Udp][usize::from(left >> 1) % 3];
     let network = i8::from_ne_bytes([network]).into();
     let segments = (left & 0x80 != 0).then_some(Segments { network, kind, size: size.into() });
     let checksum = if kind == SegmentKind::Udp { 6 } else { 16 };
-    Unfinished { transport: transport.into(), checksum, segments }
+    PacketOffload { transport: transport.into(), checksum, segments }
 }

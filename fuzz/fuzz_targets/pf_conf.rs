@@ -1,14 +1,14 @@
 //! Any text for a file of rules: no panic, and what is printed of it reads again and prints itself.
 #![no_main]
 use artery_filter::syntax::print::Style;
-use artery_filter::syntax::{Environment, Settings, read};
+use artery_filter::syntax::{Environment, ParseSettings, parse_lenient};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let environment = Environment::fixture();
     let print = |text: &[u8]| {
-        let (parsed, faults) = read("stdin", text, &environment, &Settings::default());
-        let printed = parsed.text(&Style::new(&environment.names));
+        let (parsed, faults) = parse_lenient("stdin", text, &environment, &ParseSettings::default());
+        let printed = parsed.to_text(&Style::new(&environment.names));
         faults.is_empty().then_some(printed)
     };
     // Names may have characters that no quotes can hold, and files only the text that names them.

@@ -12,7 +12,7 @@ const CHUNK: usize = 512;
 
 thread_local! {
     static FILTER: RefCell<Bench> = {
-        let class = CLASSES.find("PacketFilter").expect("it is a class");
+        let class = CLASSES.find_class("PacketFilter").expect("it is a class");
         let setup = Bench::setup(class, "PORT em0 192.0.2.1/24, PORT em1").inputs(2).outputs(2);
         RefCell::new(setup.build().unwrap_or_else(|errors| panic!("{errors:?}")))
     };
@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
         };
         // A handler may refuse; a file that was checked may not be refused for how it is written.
         let _ = restore(data);
-        if let Ok(dump) = Dump::read(data) {
+        if let Ok(dump) = Dump::read_checked(data) {
             dump.chunks(CHUNK).for_each(|chunk| drop(restore(chunk).expect("it was checked")));
         }
     });

@@ -9,7 +9,7 @@ const PORTS: u16 = 3;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(bpdu) = Bpdu::in_frame(data) {
-        assert_eq!(Bpdu::in_frame(&bpdu.frame(EtherAddr([2; 6]))), Ok(bpdu));
+        assert_eq!(Bpdu::in_frame(&bpdu.build_frame(EtherAddr([2; 6]))), Ok(bpdu));
     }
     let (mut bridge, mut now) = (bridge(), Duration::ZERO);
     for chunk in data.chunks(38) {
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
         now += Duration::from_millis(u64::from(*pause).pow(2));
         let mut actions = Vec::new();
         bridge.tick(now, &mut actions);
-        let _ = bridge.receive(1 + u16::from(*port) % PORTS, &frame(bpdu), now, &mut actions);
+        let _ = bridge.receive_frame(1 + u16::from(*port) % PORTS, &frame(bpdu), now, &mut actions);
         assert!(actions.len() < 100 && actions.iter().all(is_of_a_port));
     }
     assert_eq!(bridge.view().unsettled, 0);

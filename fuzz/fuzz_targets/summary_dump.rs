@@ -11,12 +11,12 @@ fuzz_target!(|data: &[u8]| {
         let _ = write!(digits, "{byte:02x}");
         digits
     });
-    let class = CLASSES.find("FromIPSummaryDump").expect("it is a class");
+    let class = CLASSES.find_class("FromIPSummaryDump").expect("it is a class");
     let config = format!("DATA \\<{digits}>, CHECKSUM true");
     let Ok(mut bench) = Bench::setup(class, &config).outputs(1).build() else { return };
     for _ in 0..8 {
         bench.run_once();
-        bench.pass(Duration::from_millis(1));
-        bench.take_all(0);
+        bench.advance_time(Duration::from_millis(1));
+        bench.drain_sent(0);
     }
 });

@@ -40,10 +40,10 @@ struct Stage {
 
 impl Stage {
     fn new(name: &str, config: &str, [inputs, outputs]: [usize; 2], beside: Option<&Bench>) -> Stage {
-        let class: &'static Class = CLASSES.find(name).expect("it is a class");
+        let class: &'static Class = CLASSES.find_class(name).expect("it is a class");
         let setup = Bench::setup(class, config).inputs(inputs).outputs(outputs);
         let setup = match beside {
-            Some(other) => setup.beside(other),
+            Some(other) => setup.sharing_with(other),
             None => setup,
         };
         let bench = setup.build().unwrap_or_else(|errors| panic!("{name}({config}): {errors:?}"));
@@ -58,10 +58,10 @@ impl Stage {
     fn push(&mut self, input: usize, packets: Vec<Packet>, time: Duration) -> Vec<Packet> {
         self.bench.push_packets(input % self.inputs, packets);
         self.bench.run_once();
-        self.bench.pass(time);
+        self.bench.advance_time(time);
         let mut next = Vec::new();
         for output in 0..self.outputs {
-            let sent = self.bench.take_all(output);
+            let sent = self.bench.drain_sent(output);
             if self.onward == Some(output) {
                 next = sent;
             }

@@ -8,7 +8,7 @@
 //!   sysctl -qw net.ipv4.ip_forward=1; target/release/examples/churn eth1 eth2 700000 20000 networks'
 //! ```
 use artery_adopt::Session;
-use artery_adopt::fast::{Decision, Mode};
+use artery_adopt::fast::{ForwardDecision, Mode};
 use artery_adopt::guard;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::event::{EventfdFlags, eventfd};
@@ -107,14 +107,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         loop {
             session.wait(wait, other.as_fd())?;
             let begin = Instant::now();
-            wait = session.turn(begin)?.0.min(Duration::from_millis(20));
+            wait = session.poll(begin)?.0.min(Duration::from_millis(20));
             worst_turn = worst_turn.max(begin.elapsed());
             let done = is_done.load(Ordering::Acquire);
             seen.extend_from_slice(&made.lock().expect("nobody panics")[seen.len()..]);
             let forwards = |session: &mut Session, host: usize| {
                 let frame = frame(mac.octets(), kind.prefix(host).0);
-                let decided = session.accelerator_mut().decide(ports[0].index, &frame);
-                matches!(decided, Some(Decision::Send { .. }))
+                let decided = session.accelerator_mut().decide_frame(ports[0].index, &frame);
+                matches!(decided, Some(ForwardDecision::Send { .. }))
             };
             lags.look(&seen, |host| forwards(&mut session, host));
             if done {
@@ -134,7 +134,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "{} changes, {} overruns, {} looks at everything, longest turn {:?}",
         driver.changes(),
         driver.overruns(),
-        driver.looks(),
+        driver.resyncs(),
         session.pace().longest()
     );
     let show = |(after, wrong): &(u128, usize)| format!("{wrong} after {after} ms");

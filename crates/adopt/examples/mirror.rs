@@ -8,7 +8,7 @@
 //!   target/release/examples/mirror eth1 50000'
 //! ```
 use artery_adopt::kernel::{Family, Link};
-use artery_adopt::mirror::{Driver, Keep, Sink, Turn, Way, WayId};
+use artery_adopt::mirror::{Exclusion, MirrorDriver, NextHopSet, NextHopSetId, PollOutcome, Sink};
 use artery_table::Prefix;
 use artery_wire::EtherAddr;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -33,8 +33,8 @@ struct Late<'a> {
 }
 
 impl Sink for Late<'_> {
-    fn way(&mut self, _: WayId, _: Option<&Way>) {}
-    fn route4(&mut self, prefix: Prefix<u32>, _: Option<WayId>) {
+    fn set_next_hops(&mut self, _: NextHopSetId, _: Option<&NextHopSet>) {}
+    fn set_route4(&mut self, prefix: Prefix<u32>, _: Option<NextHopSetId>) {
         self.routes += 1;
         let number = prefix.first().wrapping_sub(FIRST) as usize;
         if prefix.len() == 32 && number < HOSTS {
@@ -42,12 +42,12 @@ impl Sink for Late<'_> {
             self.lags.extend(changed.map(|changed| changed.elapsed()));
         }
     }
-    fn route6(&mut self, _: Prefix<u128>, _: Option<WayId>) {
+    fn set_route6(&mut self, _: Prefix<u128>, _: Option<NextHopSetId>) {
         self.routes += 1;
     }
-    fn neighbor(&mut self, _: u32, _: IpAddr, _: Option<EtherAddr>) {}
-    fn link(&mut self, _: u32, _: Option<&Link>) {}
-    fn keep(&mut self, _: Family, _: &Keep) {}
+    fn set_neighbor(&mut self, _: u32, _: IpAddr, _: Option<EtherAddr>) {}
+    fn set_link(&mut self, _: u32, _: Option<&Link>) {}
+    fn exclude(&mut self, _: Family, _: &Exclusion) {}
 }
 
 fn main() -> std::io::Result<()> {
@@ -57,12 +57,12 @@ fn main() -> std::io::Result<()> {
     let mut sink = Late { changed: &changed, lags: Vec::new(), routes: 0 };
 
     let begin = Instant::now();
-    let mut driver = Driver::open()?;
+    let mut driver = MirrorDriver::open()?;
     driver.load(begin, &mut sink)?;
     let (v4, v6) = (driver.mirror().prefixes(Family::V4), driver.mirror().prefixes(Family::V6));
     println!("{v4} + {v6} prefixes, {} paths: read in {:.3} s", driver.mirror().paths(), seconds(begin));
     println!("{} kB resident", resident_kb());
-    look_again(&mut driver, &mut sink)?;
+    resync_late(&mut driver, &mut sink)?;
 
     let name = arguments.get(1).cloned().unwrap_or_default();
     let link = driver.mirror().links().find(|link| link.name == name).map(|link| link.index);
@@ -72,7 +72,7 @@ fn main() -> std::io::Result<()> {
             follow(&mut driver, &mut sink, link, changes, during != "nothing else")?;
             report(&mut sink.lags, changes, during);
         }
-        println!("{} overruns, {} looks at everything", driver.overruns(), driver.looks());
+        println!("{} overruns, {} looks at everything", driver.overruns(), driver.resyncs());
     }
     Ok(())
 }
@@ -81,13 +81,13 @@ fn seconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }
 
-fn look_again(driver: &mut Driver, sink: &mut Late<'_>) -> std::io::Result<()> {
+fn resync_late(driver: &mut MirrorDriver, sink: &mut Late<'_>) -> std::io::Result<()> {
     // There is a pause between two looks, whatever the reason.
     std::thread::sleep(Duration::from_secs(1));
-    let (begin, told, looks) = (Instant::now(), sink.routes, driver.looks());
-    driver.doubt();
-    while driver.looks() == looks {
-        driver.turn(Instant::now(), sink)?;
+    let (begin, told, looks) = (Instant::now(), sink.routes, driver.resyncs());
+    driver.request_resync();
+    while driver.resyncs() == looks {
+        driver.poll(Instant::now(), sink)?;
     }
     println!("looked at again in {:.3} s, {} routes told", seconds(begin), sink.routes - told);
     Ok(())
@@ -95,7 +95,7 @@ fn look_again(driver: &mut Driver, sink: &mut Late<'_>) -> std::io::Result<()> {
 
 /// Follows while another thread makes changes.
 fn follow(
-    driver: &mut Driver,
+    driver: &mut MirrorDriver,
     sink: &mut Late<'_>,
     link: u32,
     changes: usize,
@@ -113,9 +113,9 @@ fn follow(
                 rest.get_or_insert_with(Instant::now);
             }
             if looks {
-                driver.doubt();
+                driver.request_resync();
             }
-            if let Turn::Sleep(_) = driver.turn(Instant::now(), sink)? {
+            if let PollOutcome::Sleep(_) = driver.poll(Instant::now(), sink)? {
                 let timeout = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
                 poll(&mut [PollFd::new(&*driver, PollFlags::IN)], Some(&timeout))?;
             }

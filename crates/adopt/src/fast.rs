@@ -1,6 +1,6 @@
 //! Forwarding in the kernel's hooks, XDP's and tc's: plain IPv4 and IPv6, by a FIB in arrays that the program and this process share.
 //!
-//! [`decide`] says what becomes of a frame. Programs are the same once more, for the kernel; a test
+//! [`decide_frame`] says what becomes of a frame. Programs are the same once more, for the kernel; a test
 //! runs both on random frames. Whatever is not plain forwarding goes to the kernel untouched, for a [`Reason`] that is
 //! counted: what is for this machine, ARP, ND, multicast, options, what is too big, whose neighbor is not known, and
 //! all that the kernel would answer. So the kernel needs to know nothing, and nothing is lost when the program goes.
@@ -22,11 +22,11 @@ mod tests;
 mod ways;
 
 pub use accelerator::Accelerator;
-pub use capture::{Captured, Verdict};
-pub use decide::{Decision, Tables, decide};
+pub use capture::{CaptureVerdict, Captured};
+pub use decide::{ForwardDecision, ForwardingTables, decide_frame};
 pub(crate) use error::is_shortage;
 pub use error::{Error, Refusal};
 pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};
 pub use memory::{Counters, Deliveries, Memory, NoMemory, PortCounters};
 pub use mode::Mode;
-pub use routes::NoFib;
+pub use routes::FibError;

@@ -3,7 +3,7 @@
 //! The kernel finds its neighbors and chooses its routes; here they are written into the tables of an IPRouter. What leads
 //! elsewhere than out by a port of the router is a blackhole in them: the programs in front of it send it no such packets.
 use crate::kernel::{Family, Link};
-use crate::mirror::{Keep, Sink, Way, WayId};
+use crate::mirror::{Exclusion, NextHopSet, NextHopSetId, Sink};
 use artery_table::load::AnyPrefix;
 use artery_table::neighbor::Kind;
 use artery_table::router::{Ip, RouteSpec, RouterError, Tables, Target};
@@ -24,9 +24,9 @@ pub struct Graph {
     tables: WithTables,
     /// The router's ports by the interfaces that they are.
     ports: BTreeMap<u32, PortId>,
-    ways: HashMap<WayId, Way>,
-    ipv4: BTreeMap<Prefix<u32>, WayId>,
-    ipv6: BTreeMap<Prefix<u128>, WayId>,
+    next_hop_sets: HashMap<NextHopSetId, NextHopSet>,
+    ipv4: BTreeMap<Prefix<u32>, NextHopSetId>,
+    ipv6: BTreeMap<Prefix<u128>, NextHopSetId>,
     neighbors: HashSet<(u32, IpAddr)>,
     /// Loads that have begun, one within another.
     loads: u32,
@@ -39,7 +39,7 @@ impl Graph {
         Graph {
             tables,
             ports,
-            ways: HashMap::new(),
+            next_hop_sets: HashMap::new(),
             ipv4: BTreeMap::new(),
             ipv6: BTreeMap::new(),
             neighbors: HashSet::new(),
@@ -54,12 +54,12 @@ impl Graph {
     }
 
     /// Does something with the tables; what happens there the router need not be told: its neighbors are told of.
-    fn change(&mut self, mut how: impl FnMut(&mut Tables, Duration) -> Result<(), RouterError>) {
+    fn change_tables(&mut self, mut how: impl FnMut(&mut Tables, Duration) -> Result<(), RouterError>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut done = Ok(());
         (self.tables)(&mut |tables| {
             done = how(tables, now);
-            tables.take_actions(&mut Vec::new());
+            tables.drain_actions(&mut Vec::new());
         });
         if let Err(error) = done {
             self.fault.get_or_insert(error);
@@ -67,10 +67,10 @@ impl Graph {
     }
 
     /// What a route of this way is to the router, and the gateways of it that can't be reached now.
-    fn spec(&self, way: WayId) -> (RouteSpec, Vec<(PortId, IpAddr)>) {
-        let hops = match self.ways.get(&way) {
-            Some(Way::Hops(hops)) => hops.as_slice(),
-            Some(Way::Kernel) | None => &[],
+    fn route_spec(&self, way: NextHopSetId) -> (RouteSpec, Vec<(PortId, IpAddr)>) {
+        let hops = match self.next_hop_sets.get(&way) {
+            Some(NextHopSet::Hops(hops)) => hops.as_slice(),
+            Some(NextHopSet::Kernel) | None => &[],
         };
         let mut dead = Vec::new();
         let mut next_hops = Vec::new();
@@ -87,32 +87,32 @@ impl Graph {
         (RouteSpec { next_hops, ..RouteSpec::default() }, dead)
     }
 
-    fn put<A: Ip>(&mut self, prefix: Prefix<A>, way: WayId) {
-        let (spec, dead) = self.spec(way);
-        self.change(|tables, now| {
-            unless_own(tables.replace_route(A::any(prefix), &spec, now))?;
-            withdraw(tables, &dead);
+    fn replace_route<A: Ip>(&mut self, prefix: Prefix<A>, way: NextHopSetId) {
+        let (spec, dead) = self.route_spec(way);
+        self.change_tables(|tables, now| {
+            unless_own(tables.replace_route(A::any_prefix(prefix), &spec, now))?;
+            withdraw_gateways(tables, &dead);
             Ok(())
         });
     }
 
-    fn remove(&mut self, prefix: AnyPrefix) {
-        self.change(|tables, now| match tables.delete_route(prefix, now) {
+    fn delete_route(&mut self, prefix: AnyPrefix) {
+        self.change_tables(|tables, now| match tables.delete_route(prefix, now) {
             Err(RouterError::NotInTable(_)) => Ok(()),
             done => unless_own(done),
         });
     }
 
     /// Lays out all routes of a family.
-    fn load<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, WayId>) {
-        let mut numbers: HashMap<WayId, usize> = HashMap::new();
+    fn load_routes<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, NextHopSetId>) {
+        let mut numbers: HashMap<NextHopSetId, usize> = HashMap::new();
         let mut specs = Vec::new();
         let mut dead = Vec::new();
         let all: Vec<(Prefix<A>, usize)> = routes
             .iter()
             .map(|(prefix, way)| {
                 let number = *numbers.entry(*way).or_insert_with(|| {
-                    let (spec, without) = self.spec(*way);
+                    let (spec, without) = self.route_spec(*way);
                     specs.push(spec);
                     dead.extend(without);
                     specs.len() - 1
@@ -120,27 +120,27 @@ impl Graph {
                 (*prefix, number)
             })
             .collect();
-        self.change(|tables, now| {
-            tables.load(&specs, all.iter().copied(), now)?;
-            withdraw(tables, &dead);
+        self.change_tables(|tables, now| {
+            tables.load_routes(&specs, all.iter().copied(), now)?;
+            withdraw_gateways(tables, &dead);
             Ok(())
         });
     }
 
     /// Follows a change of a way in the routes of one family.
-    fn renew<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, WayId>, way: WayId) {
+    fn update_routes<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, NextHopSetId>, way: NextHopSetId) {
         let changed: Vec<Prefix<A>> =
             routes.iter().filter(|(_, of)| **of == way).map(|(prefix, _)| *prefix).collect();
         if changed.len() >= MANY {
-            return self.load(routes);
+            return self.load_routes(routes);
         }
-        changed.into_iter().for_each(|prefix| self.put(prefix, way));
+        changed.into_iter().for_each(|prefix| self.replace_route(prefix, way));
     }
 
     /// Does something with the routes of both families, beside the rest.
     fn with_routes(
         &mut self,
-        act: impl FnOnce(&mut Graph, &BTreeMap<Prefix<u32>, WayId>, &BTreeMap<Prefix<u128>, WayId>),
+        act: impl FnOnce(&mut Graph, &BTreeMap<Prefix<u32>, NextHopSetId>, &BTreeMap<Prefix<u128>, NextHopSetId>),
     ) {
         let (ipv4, ipv6) = (std::mem::take(&mut self.ipv4), std::mem::take(&mut self.ipv6));
         act(self, &ipv4, &ipv6);
@@ -156,57 +156,57 @@ fn unless_own(done: Result<(), RouterError>) -> Result<(), RouterError> {
     }
 }
 
-fn withdraw(tables: &mut Tables, gateways: &[(PortId, IpAddr)]) {
+fn withdraw_gateways(tables: &mut Tables, gateways: &[(PortId, IpAddr)]) {
     for &(port, gateway) in gateways {
         tables.withdraw_gateway(port, gateway, true);
     }
 }
 
 impl Sink for Graph {
-    fn way(&mut self, id: WayId, way: Option<&Way>) {
+    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
         let before = match way {
-            Some(way) => self.ways.insert(id, way.clone()),
-            None => self.ways.remove(&id),
+            Some(way) => self.next_hop_sets.insert(id, way.clone()),
+            None => self.next_hop_sets.remove(&id),
         };
         if self.loads == 0 && way.is_some() && before.as_ref() != way {
             self.with_routes(|graph, ipv4, ipv6| {
-                graph.renew(ipv4, id);
-                graph.renew(ipv6, id);
+                graph.update_routes(ipv4, id);
+                graph.update_routes(ipv6, id);
             });
         }
     }
 
-    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+    fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
         match way {
             Some(way) => drop(self.ipv4.insert(prefix, way)),
             None => drop(self.ipv4.remove(&prefix)),
         }
         match way {
             _ if self.loads > 0 => {}
-            Some(way) => self.put(prefix, way),
-            None => self.remove(AnyPrefix::V4(prefix)),
+            Some(way) => self.replace_route(prefix, way),
+            None => self.delete_route(AnyPrefix::V4(prefix)),
         }
     }
 
-    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
+    fn set_route6(&mut self, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
         match way {
             Some(way) => drop(self.ipv6.insert(prefix, way)),
             None => drop(self.ipv6.remove(&prefix)),
         }
         match way {
             _ if self.loads > 0 => {}
-            Some(way) => self.put(prefix, way),
-            None => self.remove(AnyPrefix::V6(prefix)),
+            Some(way) => self.replace_route(prefix, way),
+            None => self.delete_route(AnyPrefix::V6(prefix)),
         }
     }
 
-    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+    fn set_neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
         let Some(&port) = self.ports.get(&link) else { return };
         match mac {
             Some(_) => self.neighbors.insert((link, address)),
             None => self.neighbors.remove(&(link, address)),
         };
-        self.change(|tables, now| {
+        self.change_tables(|tables, now| {
             match mac {
                 Some(mac) => tables.set_neighbor(port, address, mac, Kind::Static, now)?,
                 None => drop(tables.delete_neighbor(port, address, now)?),
@@ -217,10 +217,10 @@ impl Sink for Graph {
     }
 
     /// The router follows its interfaces itself.
-    fn link(&mut self, _: u32, _: Option<&Link>) {}
+    fn set_link(&mut self, _: u32, _: Option<&Link>) {}
 
     /// Programs keep to the rules.
-    fn keep(&mut self, _: Family, _: &Keep) {}
+    fn exclude(&mut self, _: Family, _: &Exclusion) {}
 
     fn begin_load(&mut self) {
         self.loads += 1;
@@ -232,39 +232,39 @@ impl Sink for Graph {
             return;
         }
         self.with_routes(|graph, ipv4, ipv6| {
-            graph.load(ipv4);
-            graph.load(ipv6);
+            graph.load_routes(ipv4);
+            graph.load_routes(ipv6);
         });
     }
 }
 
 /// Two that are told the same, the first of them first.
-pub(crate) struct Both<'a>(pub(crate) &'a mut dyn Sink, pub(crate) &'a mut dyn Sink);
+pub(crate) struct SinkPair<'a>(pub(crate) &'a mut dyn Sink, pub(crate) &'a mut dyn Sink);
 
-impl Sink for Both<'_> {
-    fn way(&mut self, id: WayId, way: Option<&Way>) {
-        self.0.way(id, way);
-        self.1.way(id, way);
+impl Sink for SinkPair<'_> {
+    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
+        self.0.set_next_hops(id, way);
+        self.1.set_next_hops(id, way);
     }
-    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
-        self.0.route4(prefix, way);
-        self.1.route4(prefix, way);
+    fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
+        self.0.set_route4(prefix, way);
+        self.1.set_route4(prefix, way);
     }
-    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
-        self.0.route6(prefix, way);
-        self.1.route6(prefix, way);
+    fn set_route6(&mut self, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
+        self.0.set_route6(prefix, way);
+        self.1.set_route6(prefix, way);
     }
-    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
-        self.0.neighbor(link, address, mac);
-        self.1.neighbor(link, address, mac);
+    fn set_neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+        self.0.set_neighbor(link, address, mac);
+        self.1.set_neighbor(link, address, mac);
     }
-    fn link(&mut self, index: u32, link: Option<&Link>) {
-        self.0.link(index, link);
-        self.1.link(index, link);
+    fn set_link(&mut self, index: u32, link: Option<&Link>) {
+        self.0.set_link(index, link);
+        self.1.set_link(index, link);
     }
-    fn keep(&mut self, family: Family, keep: &Keep) {
-        self.0.keep(family, keep);
-        self.1.keep(family, keep);
+    fn exclude(&mut self, family: Family, keep: &Exclusion) {
+        self.0.exclude(family, keep);
+        self.1.exclude(family, keep);
     }
     fn begin_load(&mut self) {
         self.0.begin_load();

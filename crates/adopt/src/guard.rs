@@ -1,8 +1,8 @@
 //! What of the user's policy the fast path would go around: filters, translations, shaping, IPsec, settings. Traffic that
 //! any of it may be about stays with the kernel.
 //!
-//! Each [`Guard`] is found by reading the kernel, changes nothing, and says in one line what it is. What can't be read is
-//! a guard, too: nothing is forwarded around a policy that nobody could look at. [`Watch`] tells when to look again.
+//! Each [`Blocker`] is found by reading the kernel, changes nothing, and says in one line what it is. What can't be read is
+//! a blocker, too: nothing is forwarded around a policy that nobody could look at. [`BlockerWatch`] tells when to look again.
 //! What is not here: routes and rules, which the mirror judges one by one, and packets that the kernel treats specially
 //! whatever the policy is, which the decision about each packet knows.
 mod hooks;
@@ -20,9 +20,9 @@ mod watch;
 
 pub use links::{ethernet_ports, port, with_vlans};
 pub use notes::notes;
-pub use offloads::offloads;
+pub use offloads::find_tag_strippers;
 pub(crate) use sysctl::{balances_by_ports, sends_redirects};
-pub use watch::Watch;
+pub use watch::BlockerWatch;
 
 use crate::kernel::Family;
 use std::fmt;
@@ -41,12 +41,12 @@ pub struct Port {
     /// The interface that it is a VLAN on, whose guards are also about it.
     pub vlan_on: Option<u32>,
     /// Where this process has a program of its own at it, which is no policy of somebody else's.
-    pub own: Option<Own>,
+    pub own: Option<OwnHook>,
 }
 
 /// Where a program is at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Own {
+pub enum OwnHook {
     /// Before the kernel has made a frame its own.
     Xdp,
     /// Where the kernel's filters for arriving frames begin (TCX).
@@ -66,7 +66,7 @@ pub enum Direction {
 
 /// What a guard is about, for who can honour some of them after all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum BlockerKind {
     /// A chain or flow table of nftables.
     Nftables,
     /// A chain of the older iptables.
@@ -101,7 +101,7 @@ pub enum Kind {
 
 /// One thing that keeps traffic in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Guard {
+pub struct Blocker {
     /// The port whose traffic stays; `None` for all traffic.
     pub port: Option<u32>,
     /// The family whose traffic stays; `None` for both.
@@ -109,58 +109,58 @@ pub struct Guard {
     /// Which of the port's packets stay.
     pub direction: Direction,
     /// What it is about.
-    pub kind: Kind,
+    pub kind: BlockerKind,
     /// What there is, in one line that names it exactly.
     pub what: String,
     /// How it is looked at or changed.
     pub remedy: String,
 }
 
-impl Guard {
+impl Blocker {
     /// A guard of all traffic.
-    fn new(kind: Kind, what: String, remedy: String) -> Guard {
-        Guard { port: None, family: None, direction: Direction::Both, kind, what, remedy }
+    fn new(kind: BlockerKind, what: String, remedy: String) -> Blocker {
+        Blocker { port: None, family: None, direction: Direction::Both, kind, what, remedy }
     }
     /// The same for one family, or for both.
-    fn of(self, family: impl Into<Option<Family>>) -> Guard {
-        Guard { family: family.into(), ..self }
+    fn for_family(self, family: impl Into<Option<Family>>) -> Blocker {
+        Blocker { family: family.into(), ..self }
     }
     /// The same for what arrives at or leaves by a port.
-    fn at(self, port: u32, direction: Direction) -> Guard {
-        Guard { port: Some(port), direction, ..self }
+    fn at_port(self, port: u32, direction: Direction) -> Blocker {
+        Blocker { port: Some(port), direction, ..self }
     }
     /// A guard in place of those that could not be read.
-    fn unreadable(what: &str, error: &io::Error) -> Guard {
+    fn unreadable(what: &str, error: &io::Error) -> Blocker {
         let remedy = match error.kind() {
             io::ErrorKind::PermissionDenied => "read with the capability CAP_NET_ADMIN, as root has it",
             _ => "it is read again at the next change",
         };
-        Guard::new(Kind::Unreadable, format!("{what} can't be read: {error}"), remedy.to_owned())
+        Blocker::new(BlockerKind::Unreadable, format!("{what} can't be read: {error}"), remedy.to_owned())
     }
 
     /// Whether it keeps packets of a family that arrive at a port.
-    pub fn keeps_from(&self, port: &Port, family: Family) -> bool {
+    pub fn blocks_from(&self, port: &Port, family: Family) -> bool {
         self.direction != Direction::Out && self.is_about(port, family)
     }
     /// Whether it keeps packets of a family that leave by a port.
-    pub fn keeps_to(&self, port: &Port, family: Family) -> bool {
+    pub fn blocks_to(&self, port: &Port, family: Family) -> bool {
         self.direction != Direction::In && self.is_about(port, family)
     }
     /// Whether what programs of tc send meets it all the same: queueing, and what is where frames leave. Chains of netfilter
     /// pass over redirected packets there, and what is at a VLAN's interface is not met where frames leave by the one below.
     pub fn is_met_by_tc(&self, ports: &[Port]) -> bool {
         let is_below = |port: &Port| self.port == Some(port.index) && port.vlan_on.is_none();
-        let is_met = matches!(self.kind, Kind::Queueing | Kind::Filter | Kind::Program);
+        let is_met = matches!(self.kind, BlockerKind::Queueing | BlockerKind::Filter | BlockerKind::Program);
         is_met && self.direction == Direction::Out && ports.iter().any(is_below)
     }
     fn is_about(&self, port: &Port, family: Family) -> bool {
         // A VLAN has settings of its own. All else meets its packets below it, too.
-        let below = port.vlan_on.filter(|_| self.kind != Kind::Forwarding);
+        let below = port.vlan_on.filter(|_| self.kind != BlockerKind::Forwarding);
         let is_there = self.port.is_none_or(|one| one == port.index || Some(one) == below);
         is_there && self.family.is_none_or(|one| one == family)
     }
     /// The traffic that stays, in words.
-    fn traffic(&self) -> &'static str {
+    fn blocked_traffic(&self) -> &'static str {
         match (self.family, self.port.map(|_| self.direction)) {
             (None, None | Some(Direction::Both)) => "IPv4 and IPv6 stay",
             (Some(Family::V4), None | Some(Direction::Both)) => "IPv4 stays",
@@ -175,32 +175,32 @@ impl Guard {
     }
 }
 
-impl fmt::Display for Guard {
+impl fmt::Display for Blocker {
     /// In one line: what there is, what traffic stays, and how it is looked at or changed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} with the kernel ({})", self.what, self.traffic(), self.remedy)
+        write!(f, "{}: {} with the kernel ({})", self.what, self.blocked_traffic(), self.remedy)
     }
 }
 
 /// All that keeps traffic of these ports, or between them, in the kernel. Nothing is changed by asking.
-pub fn survey(ports: &[Port]) -> Vec<Guard> {
+pub fn survey(ports: &[Port]) -> Vec<Blocker> {
     survey_in_steps(ports, || {})
 }
 
 /// The same for who has something to do after each step: some ask other programs, and may take long.
-pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Guard> {
-    let or_unreadable = |what: &str, found: io::Result<Vec<Guard>>| {
-        found.unwrap_or_else(|error| vec![Guard::unreadable(what, &error)])
+pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Blocker> {
+    let or_unreadable = |what: &str, found: io::Result<Vec<Blocker>>| {
+        found.unwrap_or_else(|error| vec![Blocker::unreadable(what, &error)])
     };
     // Without the interfaces that VLANs are on, which can't be read only if nothing about interfaces can.
     let with_below = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
-    let steps: [&dyn Fn() -> Vec<Guard>; 10] = [
+    let steps: [&dyn Fn() -> Vec<Blocker>; 10] = [
         &|| sysctl::guards(ports),
-        &|| offloads::guards(ports),
+        &|| offloads::find_blockers(ports),
         &|| or_unreadable("the interfaces", links::guards(with_below)),
         &|| or_unreadable("nftables", nftables::guards(with_below)),
         &iptables::guards,
-        &|| or_unreadable("the virtual servers", virtual_servers::guards()),
+        &|| or_unreadable("the virtual servers", virtual_servers::find_blockers()),
         &|| or_unreadable("the hooks of netfilter", hooks::guards()),
         &|| or_unreadable("the queueing and filters of tc", traffic_control::guards(with_below)),
         &|| traffic_control::programs(with_below),
@@ -215,7 +215,7 @@ pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Guar
 }
 
 /// A number of things, in words.
-fn count(number: u32, thing: &str) -> String {
+fn count_things(number: u32, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -225,32 +225,32 @@ mod tests {
 
     #[test]
     fn a_guard_says_in_one_line_what_it_is_and_what_it_keeps() {
-        let guard =
-            Guard::new(Kind::Filter, "tc: u32 filter".into(), "shown by: tc".into()).at(3, Direction::In);
+        let guard = Blocker::new(BlockerKind::Filter, "tc: u32 filter".into(), "shown by: tc".into())
+            .at_port(3, Direction::In);
         assert_eq!(
             guard.to_string(),
             "tc: u32 filter: what arrives there stays with the kernel (shown by: tc)"
         );
-        let all = Guard { port: None, ..guard };
+        let all = Blocker { port: None, ..guard };
         assert_eq!(all.to_string(), "tc: u32 filter: IPv4 and IPv6 stay with the kernel (shown by: tc)");
     }
 
     #[test]
     fn a_guard_keeps_what_it_is_about_and_nothing_else() {
         let port = |index| Port { index, name: String::new(), vlan_on: None, own: None };
-        let guard = Guard::new(Kind::Queueing, String::new(), String::new());
-        assert!(guard.keeps_from(&port(1), Family::V4) && guard.keeps_to(&port(2), Family::V6));
-        let guard = guard.at(1, Direction::Out).of(Family::V4);
-        assert!(guard.keeps_to(&port(1), Family::V4));
-        assert!(!guard.keeps_from(&port(1), Family::V4) && !guard.keeps_to(&port(2), Family::V4));
-        assert!(!guard.keeps_to(&port(1), Family::V6));
+        let guard = Blocker::new(BlockerKind::Queueing, String::new(), String::new());
+        assert!(guard.blocks_from(&port(1), Family::V4) && guard.blocks_to(&port(2), Family::V6));
+        let guard = guard.at_port(1, Direction::Out).for_family(Family::V4);
+        assert!(guard.blocks_to(&port(1), Family::V4));
+        assert!(!guard.blocks_from(&port(1), Family::V4) && !guard.blocks_to(&port(2), Family::V4));
+        assert!(!guard.blocks_to(&port(1), Family::V6));
         let vlan = Port { vlan_on: Some(1), ..port(7) };
         assert!(guard.is_met_by_tc(&[port(1), vlan.clone()]));
-        assert!(!guard.clone().at(7, Direction::Out).is_met_by_tc(&[port(1), vlan.clone()]));
-        assert!(!guard.clone().at(1, Direction::In).is_met_by_tc(&[port(1)]));
-        assert!(!Guard { kind: Kind::Nftables, ..guard.clone() }.is_met_by_tc(&[port(1)]));
-        assert!(guard.keeps_to(&vlan, Family::V4));
-        let setting = Guard { kind: Kind::Forwarding, ..guard };
-        assert!(setting.keeps_to(&port(1), Family::V4) && !setting.keeps_to(&vlan, Family::V4));
+        assert!(!guard.clone().at_port(7, Direction::Out).is_met_by_tc(&[port(1), vlan.clone()]));
+        assert!(!guard.clone().at_port(1, Direction::In).is_met_by_tc(&[port(1)]));
+        assert!(!Blocker { kind: BlockerKind::Nftables, ..guard.clone() }.is_met_by_tc(&[port(1)]));
+        assert!(guard.blocks_to(&vlan, Family::V4));
+        let setting = Blocker { kind: BlockerKind::Forwarding, ..guard };
+        assert!(setting.blocks_to(&port(1), Family::V4) && !setting.blocks_to(&vlan, Family::V4));
     }
 }

@@ -15,18 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Renews a lease until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    shared: Arc<Shared>,
+    shared: Arc<LeaseThread>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LeaseThread {
     lease: Arc<Lease>,
-    state: Mutex<State>,
+    state: Mutex<HeartbeatState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct HeartbeatState {
     /// When the main loop last reported progress.
     progressed: Instant,
     renewed: Instant,
@@ -40,11 +40,11 @@ impl Heartbeat {
     pub(crate) fn start(lease: Arc<Lease>) -> io::Result<Heartbeat> {
         lease.renew()?;
         let now = Instant::now();
-        let state = State { progressed: now, renewed: now, has_ended: false, is_dropped: false };
-        let shared = Arc::new(Shared { lease, state: Mutex::new(state) });
+        let state = HeartbeatState { progressed: now, renewed: now, has_ended: false, is_dropped: false };
+        let shared = Arc::new(LeaseThread { lease, state: Mutex::new(state) });
         let of_thread = shared.clone();
         let renew = move || {
-            while of_thread.tick(Instant::now()) {
+            while of_thread.renew_if_due(Instant::now()) {
                 thread::park_timeout(Lease::RENEWAL);
             }
         };
@@ -53,13 +53,13 @@ impl Heartbeat {
     }
 
     /// Reports that the main loop goes on, in the middle of a turn.
-    pub(crate) fn progress(&self) {
+    pub(crate) fn report_progress(&self) {
         self.shared.lock().progressed = Instant::now();
     }
 
     /// Reports that the main loop has taken a turn. `is_current` says that it has read all that changed, which a lease that has ended
     /// waits for.
-    pub(crate) fn beat(&self, is_current: bool) -> io::Result<()> {
+    pub(crate) fn report_turn(&self, is_current: bool) -> io::Result<()> {
         let mut state = self.shared.lock();
         state.progressed = Instant::now();
         if state.has_ended && is_current {
@@ -71,13 +71,13 @@ impl Heartbeat {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl LeaseThread {
+    fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Renews the lease if it is to be; says whether to go on.
-    fn tick(&self, now: Instant) -> bool {
+    fn renew_if_due(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let is_late = now.saturating_duration_since(state.renewed) >= Lease::TERM;
         let is_hung = now.saturating_duration_since(state.progressed) >= PATIENCE;
@@ -110,20 +110,20 @@ mod tests {
         let Ok(lease) = Lease::new() else { return eprintln!("skipped: BPF maps need CAP_BPF") };
         let start = Instant::now();
         let after = |seconds: f64| start + Duration::from_secs_f64(seconds);
-        let state = State { progressed: start, renewed: start, has_ended: false, is_dropped: false };
-        let shared = Arc::new(Shared { lease: Arc::new(lease), state: Mutex::new(state) });
+        let state = HeartbeatState { progressed: start, renewed: start, has_ended: false, is_dropped: false };
+        let shared = Arc::new(LeaseThread { lease: Arc::new(lease), state: Mutex::new(state) });
         let heartbeat = Heartbeat { shared: shared.clone(), thread: None };
         let has_ended = || shared.lock().has_ended;
-        (1..29).for_each(|tenths| assert!(shared.tick(after(f64::from(tenths) / 10.0))));
+        (1..29).for_each(|tenths| assert!(shared.renew_if_due(after(f64::from(tenths) / 10.0))));
         assert!(!has_ended(), "the main loop may take a while");
-        shared.tick(after(3.0));
+        shared.renew_if_due(after(3.0));
         assert!(has_ended());
-        heartbeat.beat(false).unwrap();
+        heartbeat.report_turn(false).unwrap();
         assert!(has_ended(), "it has not read everything");
-        heartbeat.beat(true).unwrap();
+        heartbeat.report_turn(true).unwrap();
         assert!(!has_ended() && shared.lease.holds().unwrap());
         let renewed = shared.lock().renewed;
-        shared.tick(renewed + Lease::TERM);
+        shared.renew_if_due(renewed + Lease::TERM);
         assert!(has_ended(), "the thread did not run for so long, whatever the main loop says");
     }
 }

@@ -11,21 +11,24 @@ use std::net::IpAddr;
 
 /// Tells the kernel which neighbors are in use.
 #[derive(Debug)]
-pub(crate) struct Keeper(Socket);
+pub(crate) struct NeighborRefresher(Socket);
 
-impl Keeper {
+impl NeighborRefresher {
     /// Opens the way to the kernel of this network namespace.
-    pub(crate) fn open() -> io::Result<Keeper> {
+    pub(crate) fn open() -> io::Result<NeighborRefresher> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_non_blocking(true)?;
-        Ok(Keeper(socket))
+        Ok(NeighborRefresher(socket))
     }
 
     /// Says that packets were sent to neighbors, by interface and address. What the kernel answers to some of them, such as
     /// that one is gone, it tells the mirror, too.
-    pub(crate) fn used(&mut self, neighbors: impl IntoIterator<Item = (u32, IpAddr)>) -> io::Result<()> {
+    pub(crate) fn report_used(
+        &mut self,
+        neighbors: impl IntoIterator<Item = (u32, IpAddr)>,
+    ) -> io::Result<()> {
         for (link, address) in neighbors {
             match self.0.send(&message(link, address), 0) {
                 // The others are for the next time.

@@ -16,5 +16,5 @@ pub mod mirror;
 mod pace;
 mod session;
 
-pub use pace::{Lag, Pace};
-pub use session::{DeadPath, Error, News, Session, Shortage};
+pub use pace::{Lag, TurnTimes};
+pub use session::{DeadPath, Error, Session, SessionNews, Shortage};

@@ -1,6 +1,6 @@
 //! The kernel's tables, mirrored, and what they come to for a packet that is forwarded.
 //!
-//! [`Mirror`] is fed with records and tells a [`Sink`] what changes for it; it knows no socket and no clock. [`Driver`]
+//! [`Mirror`] is fed with records and tells a [`Sink`] what changes for it; it knows no socket and no clock. [`MirrorDriver`]
 //! feeds it: with all records at the start, with changes as the kernel tells them, and with all records again when some
 //! may have been missed. What is still right is not withdrawn meanwhile.
 //!
@@ -22,22 +22,22 @@ mod table;
 mod tests;
 mod world;
 
-pub use driver::{Driver, Turn};
-pub use kept::{Condition, KeptPrefix};
-pub use plain::Plain;
-pub use plan::{Packets, Reason};
-pub use sink::{Hop, Keep, Sink, Way, WayId};
+pub use driver::{MirrorDriver, PollOutcome};
+pub use kept::{ExcludedPrefix, RouteCondition};
+pub use plain::RecordingSink;
+pub use plan::{ExcludedPackets, ExclusionReason};
+pub use sink::{Exclusion, Hop, NextHopSet, NextHopSetId, Sink};
 
 use crate::kernel::{Address, Family, Link, Manner, Neighbor, News, Record, Route, RouteKind, Rule};
 use artery_table::Prefix;
 use artery_table::router::ReversePath;
 use artery_wire::EtherAddr;
-use merged::Merged;
+use merged::FamilyTables;
 use paths::Paths;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
-use sync::Roll;
-use world::World;
+use sync::DumpState;
+use world::KernelState;
 
 /// RTPROT_KERNEL: a route that the kernel has made.
 const BY_KERNEL: u8 = 2;
@@ -45,58 +45,58 @@ const BY_KERNEL: u8 = 2;
 /// The kernel's tables.
 #[derive(Debug, Default)]
 pub struct Mirror {
-    world: World,
+    world: KernelState,
     paths: Paths,
-    v4: Merged<u32>,
-    v6: Merged<u128>,
+    v4: FamilyTables<u32>,
+    v6: FamilyTables<u128>,
     addresses: HashSet<Address>,
     neighbors: HashMap<(u32, IpAddr), EtherAddr>,
     /// Those of them that the kernel does not find [by itself](Neighbor::is_found_by_use).
     given: HashSet<(u32, IpAddr)>,
     rules4: Rules,
     rules6: Rules,
-    roll: Option<Roll>,
+    dump: Option<DumpState>,
     /// The family whose routes are compared with what a dump found.
     swept: Option<Family>,
     /// Whether the kernel ever had a reason to look for the way back to all sources: a rule, a route to the machine itself that it
     /// has not made, a realm. It doesn't forget the first two either.
     has_asked: bool,
-    is_doubtful: bool,
+    needs_resync: bool,
 }
 
 /// The rules of a family.
 #[derive(Debug, Default)]
 struct Rules {
     rules: Vec<Rule>,
-    keep: Keep,
-    reasons: Vec<Reason>,
+    exclusion: Exclusion,
+    reasons: Vec<ExclusionReason>,
 }
 
 impl Mirror {
     /// Hears of a change.
-    pub fn hear(&mut self, news: News, sink: &mut dyn Sink) {
-        if let Some(roll) = &mut self.roll {
-            roll.touch(&news.record);
+    pub fn apply_change(&mut self, news: News, sink: &mut dyn Sink) {
+        if let Some(roll) = &mut self.dump {
+            roll.mark_touched(&news.record);
         }
         let is_gone = news.is_gone;
         match news.record {
-            Record::Route(route) => self.hear_route(is_gone, news.manner, &route, sink),
-            Record::Neighbor(neighbor) => self.hear_neighbor(is_gone, &neighbor, sink),
-            Record::Link(link) => self.hear_link(is_gone, link, sink),
-            Record::Address(address) => self.hear_address(is_gone, address, sink),
-            Record::NextHop(object) => self.hear_object(is_gone, object, sink),
-            Record::Rule(rule) => self.hear_rule(is_gone, rule, sink),
-            Record::Settings(settings) => self.hear_settings(is_gone, settings, sink),
+            Record::Route(route) => self.apply_route(is_gone, news.manner, &route, sink),
+            Record::Neighbor(neighbor) => self.apply_neighbor(is_gone, &neighbor, sink),
+            Record::Link(link) => self.apply_link(is_gone, link, sink),
+            Record::Address(address) => self.apply_address(is_gone, address, sink),
+            Record::NextHop(object) => self.apply_object(is_gone, object, sink),
+            Record::Rule(rule) => self.apply_rule(is_gone, rule, sink),
+            Record::Settings(settings) => self.apply_settings(is_gone, settings, sink),
         }
     }
 
     /// Whether something has happened after which the kernel may have changed more than it told, since the last call.
-    pub fn take_doubt(&mut self) -> bool {
-        std::mem::take(&mut self.is_doubtful)
+    pub fn resync_requested(&mut self) -> bool {
+        std::mem::take(&mut self.needs_resync)
     }
 
     /// Why packets stay with the kernel, besides what routes say.
-    pub fn reasons(&self) -> impl Iterator<Item = &Reason> {
+    pub fn exclusion_reasons(&self) -> impl Iterator<Item = &ExclusionReason> {
         self.rules4.reasons.iter().chain(&self.rules6.reasons)
     }
 
@@ -163,21 +163,21 @@ impl Mirror {
         self.paths.len()
     }
 
-    fn hear_route(&mut self, is_gone: bool, manner: Manner, route: &Route, sink: &mut dyn Sink) {
+    fn apply_route(&mut self, is_gone: bool, manner: Manner, route: &Route, sink: &mut dyn Sink) {
         let had = self.prefixes_of(route.family, route.table);
         self.has_asked |= is_made_local(route) || (route.has_realm && !is_gone);
         let was_right = match route.destination {
             IpAddr::V4(address) => {
                 let prefix = Prefix::of(address.to_bits(), route.len);
-                self.tables4(sink).hear(is_gone, manner, prefix, route)
+                self.tables4(sink).apply_route(is_gone, manner, prefix, route)
             }
             IpAddr::V6(address) => {
                 let prefix = Prefix::of(address.to_bits(), route.len);
-                self.tables6(sink).hear(is_gone, manner, prefix, route)
+                self.tables6(sink).apply_route(is_gone, manner, prefix, route)
             }
         };
-        self.is_doubtful |= !was_right;
-        self.count(route.family, route.table, had, sink);
+        self.needs_resync |= !was_right;
+        self.review_rules(route.family, route.table, had, sink);
     }
 
     /// How many prefixes a table has.
@@ -190,13 +190,13 @@ impl Mirror {
 
     /// Looks at the rules again where a table has its first prefix, or none any more: a rule that leads to nothing has no
     /// effect.
-    fn count(&mut self, family: Family, table: u32, had: usize, sink: &mut dyn Sink) {
+    fn review_rules(&mut self, family: Family, table: u32, had: usize, sink: &mut dyn Sink) {
         if (had == 0) != (self.prefixes_of(family, table) == 0) {
-            self.plan(family, sink);
+            self.plan_lookups(family, sink);
         }
     }
 
-    fn hear_neighbor(&mut self, is_gone: bool, neighbor: &Neighbor, sink: &mut dyn Sink) {
+    fn apply_neighbor(&mut self, is_gone: bool, neighbor: &Neighbor, sink: &mut dyn Sink) {
         let key = (neighbor.link, neighbor.address);
         let mac = neighbor.usable_mac().filter(|_| !is_gone);
         match mac.is_some() && !neighbor.is_found_by_use() {
@@ -208,11 +208,11 @@ impl Mirror {
             None => self.neighbors.remove(&key),
         };
         if before != mac {
-            sink.neighbor(key.0, key.1, mac);
+            sink.set_neighbor(key.0, key.1, mac);
         }
     }
 
-    fn hear_rule(&mut self, is_gone: bool, rule: Rule, sink: &mut dyn Sink) {
+    fn apply_rule(&mut self, is_gone: bool, rule: Rule, sink: &mut dyn Sink) {
         let family = rule.family;
         // From now on they will have been changed, whatever becomes of them.
         self.has_asked |= family == Family::V4 && plan::is_default(&self.rules4.rules);
@@ -225,7 +225,7 @@ impl Mirror {
             }
             _ => return,
         }
-        self.plan(family, sink);
+        self.plan_lookups(family, sink);
     }
 
     fn rules_mut(&mut self, family: Family) -> &mut Rules {
@@ -236,10 +236,10 @@ impl Mirror {
     }
 
     /// Finds what the rules come to now.
-    fn plan(&mut self, family: Family, sink: &mut dyn Sink) {
+    fn plan_lookups(&mut self, family: Family, sink: &mut dyn Sink) {
         match family {
-            Family::V4 => self.rules4.apply(family, &mut self.v4, &self.world, &self.paths, sink),
-            Family::V6 => self.rules6.apply(family, &mut self.v6, &self.world, &self.paths, sink),
+            Family::V4 => self.rules4.apply_plan(family, &mut self.v4, &self.world, &self.paths, sink),
+            Family::V6 => self.rules6.apply_plan(family, &mut self.v6, &self.world, &self.paths, sink),
         }
     }
 }
@@ -250,34 +250,34 @@ fn is_made_local(route: &Route) -> bool {
 }
 
 impl Rules {
-    fn apply<A: sink::Told>(
+    fn apply_plan<A: sink::FamilySink>(
         &mut self,
         family: Family,
-        merged: &mut Merged<A>,
-        world: &World,
+        merged: &mut FamilyTables<A>,
+        world: &KernelState,
         paths: &Paths,
         sink: &mut dyn Sink,
     ) {
         let links: Vec<&Link> = world.links.values().collect();
-        let mut made = plan::plan(&self.rules, &links, |table| merged.len_of(table) == 0);
-        if let Keep::From(links) = &mut made.keep {
+        let mut made = plan::build_plan(&self.rules, &links, |table| merged.len_of(table) == 0);
+        if let Exclusion::From(links) = &mut made.exclusion {
             links.sort_unstable();
         }
-        let (is_new, keeps_more) = (made.keep != self.keep, made.keep != Keep::Nothing);
-        self.keep = made.keep;
+        let (is_new, keeps_more) = (made.exclusion != self.exclusion, made.exclusion != Exclusion::Nothing);
+        self.exclusion = made.exclusion;
         self.reasons = made.reasons;
         // Packets are left to the kernel before routes change that they must not go by, and given back after.
         if is_new && keeps_more {
-            sink.keep(family, &self.keep);
+            sink.exclude(family, &self.exclusion);
         }
-        merged.follow(made.plan, paths, sink);
+        merged.apply_plan(made.plan, paths, sink);
         if is_new && !keeps_more {
-            sink.keep(family, &self.keep);
+            sink.exclude(family, &self.exclusion);
         }
     }
 
     /// Whether any depends on which interfaces there are.
-    fn name_links(&self) -> bool {
+    fn depend_on_links(&self) -> bool {
         self.rules.iter().any(|rule| rule.selectors.is_vrf || rule.selectors.input.is_some())
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 /// The durations of turns in which there were changes. One that is told while a turn goes on waits for its end, so it is
 /// heeded within two.
 #[derive(Clone, Debug, Default)]
-pub struct Pace {
+pub struct TurnTimes {
     turns: u64,
     sum: Duration,
     longest: Duration,
-    within: [u64; Pace::BOUNDS.len()],
+    within: [u64; TurnTimes::BOUNDS.len()],
 }
 
-impl Pace {
+impl TurnTimes {
     /// What turns are counted by.
     pub const BOUNDS: [Duration; 8] = [
         Duration::from_micros(100),
@@ -24,11 +24,11 @@ impl Pace {
         Duration::from_secs(1),
     ];
 
-    pub(crate) fn add(&mut self, time: Duration) {
+    pub(crate) fn record_turn(&mut self, time: Duration) {
         self.turns += 1;
         self.sum += time;
         self.longest = self.longest.max(time);
-        let bounds = Pace::BOUNDS.iter().zip(&mut self.within);
+        let bounds = TurnTimes::BOUNDS.iter().zip(&mut self.within);
         bounds.filter(|(bound, _)| time <= **bound).for_each(|(_, count)| *count += 1);
     }
 
@@ -45,7 +45,7 @@ impl Pace {
         self.longest
     }
     /// How many took no longer than each of [`BOUNDS`](Self::BOUNDS).
-    pub fn within(&self) -> [u64; Pace::BOUNDS.len()] {
+    pub fn within(&self) -> [u64; TurnTimes::BOUNDS.len()] {
         self.within
     }
 }
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn turns_are_counted_by_all_bounds_that_they_keep() {
-        let mut pace = Pace::default();
-        [1, 6, 2000].into_iter().for_each(|time| pace.add(Duration::from_millis(time)));
+        let mut pace = TurnTimes::default();
+        [1, 6, 2000].into_iter().for_each(|time| pace.record_turn(Duration::from_millis(time)));
         assert_eq!(pace.within(), [0, 1, 1, 2, 2, 2, 2, 2]);
         assert_eq!((pace.turns(), pace.longest().as_millis(), pace.sum().as_millis()), (3, 2000, 2007));
     }

@@ -1,13 +1,13 @@
 //! Adopted interfaces: the mirror, the accelerator and the guards at work together.
 use crate::delivery::{self, DeliveryWatch};
 use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
-use crate::graph::{Both, Graph};
-use crate::guard::{self, Guard, Own, Port, Watch};
+use crate::graph::{Graph, SinkPair};
+use crate::guard::{self, Blocker, BlockerWatch, OwnHook, Port};
 use crate::heartbeat::Heartbeat;
-use crate::keeper::Keeper;
+use crate::keeper::NeighborRefresher;
 use crate::kernel::{Family, Link, LinkKind};
-use crate::mirror::{Driver, Sink as _, Turn};
-use crate::pace::{Lag, Pace};
+use crate::mirror::{MirrorDriver, PollOutcome, Sink as _};
+use crate::pace::{Lag, TurnTimes};
 use artery_device::xdp_features;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -71,13 +71,13 @@ impl From<fast::Error> for Error {
 /// Adopted interfaces. When it is dropped, or its process ends however that may be, the kernel forwards alone again.
 pub struct Session {
     ports: Vec<Port>,
-    driver: Driver,
+    driver: MirrorDriver,
     accelerator: Accelerator,
     graph: Option<Graph>,
-    keeper: Keeper,
-    watch: Watch,
-    guards: Vec<Guard>,
-    deaf: BTreeSet<u32>,
+    keeper: NeighborRefresher,
+    watch: BlockerWatch,
+    blockers: Vec<Blocker>,
+    without_redirect: BTreeSet<u32>,
     gone: BTreeSet<u32>,
     /// Interfaces with the names of those that are gone which could not be adopted.
     not_adopted: BTreeSet<u32>,
@@ -97,11 +97,11 @@ pub struct Session {
     refreshed: Instant,
     /// From the first turn on.
     heartbeat: Option<Heartbeat>,
-    pace: Pace,
+    pace: TurnTimes,
     lag: Lag,
     /// When memory or descriptors were lacking last, if that is not over.
     shortage: Option<Instant>,
-    is_doubtful: bool,
+    needs_resync: bool,
     /// Of all ports, but for those of a graph.
     mode: Mode,
     broken_pair: Option<(String, String)>,
@@ -109,7 +109,7 @@ pub struct Session {
 
 /// What a turn found.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct SessionNews {
     /// Whether other guards keep traffic than before, or other ports are deaf or gone.
     pub guards: bool,
     /// Whether all of the kernel's tables have been looked at once more.
@@ -148,17 +148,17 @@ impl Session {
     pub fn open(ports: &[(Port, Mode)], graph: Option<Graph>, now: Instant) -> Result<Session, Error> {
         let kernel = |doing| move |error| Error::Kernel(doing, error);
         let modes = ports;
-        let own = |mode: &Mode| if mode.is_tc() { Own::Tc } else { Own::Xdp };
+        let own = |mode: &Mode| if mode.is_tc() { OwnHook::Tc } else { OwnHook::Xdp };
         let of_ours = |(port, mode): &(Port, Mode)| Port { own: Some(own(mode)), ..port.clone() };
         let ports: Vec<Port> = ports.iter().map(of_ours).collect();
         let mut session = Session {
-            driver: Driver::open().map_err(kernel("hearing of changes"))?,
+            driver: MirrorDriver::open().map_err(kernel("hearing of changes"))?,
             accelerator: Accelerator::new()?,
             graph,
-            keeper: Keeper::open().map_err(kernel("opening a socket for neighbors"))?,
-            watch: Watch::open(&ports).map_err(kernel("watching filters and settings"))?,
-            guards: Vec::new(),
-            deaf: BTreeSet::new(),
+            keeper: NeighborRefresher::open().map_err(kernel("opening a socket for neighbors"))?,
+            watch: BlockerWatch::open(&ports).map_err(kernel("watching filters and settings"))?,
+            blockers: Vec::new(),
+            without_redirect: BTreeSet::new(),
             gone: BTreeSet::new(),
             not_adopted: BTreeSet::new(),
             deliveries: DeliveryWatch::default(),
@@ -170,10 +170,10 @@ impl Session {
             numbers: BTreeMap::new(),
             refreshed: now,
             heartbeat: None,
-            pace: Pace::default(),
+            pace: TurnTimes::default(),
             lag: Lag::default(),
             shortage: None,
-            is_doubtful: false,
+            needs_resync: false,
             mode: modes.first().map_or(Mode::Tc, |(_, mode)| *mode),
             broken_pair: None,
             ports,
@@ -182,15 +182,15 @@ impl Session {
             let adopted = session.accelerator.adopt(port.index, *mode);
             adopted.map_err(|error| Error::Fast(Some(port.name.clone()), error))?;
         }
-        session.look_at_guards();
+        session.update_blockers();
         session.follow_balancing();
         let loaded = match &mut session.graph {
-            Some(graph) => session.driver.load(now, &mut Both(graph, &mut session.accelerator)),
+            Some(graph) => session.driver.load(now, &mut SinkPair(graph, &mut session.accelerator)),
             None => session.driver.load(now, &mut session.accelerator),
         };
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.follow_redirects();
-        session.settle()?;
+        session.complete_updates()?;
         session.numbers = session.accelerator.ports().collect();
         session.broken_pair = session.find_broken_pair();
         session.accelerator.lease().renew().map_err(kernel("renewing the lease of its programs"))?;
@@ -200,7 +200,7 @@ impl Session {
     /// Does what is to be done, and says until when there is nothing more, unless one of [`files`](Self::files) can be read.
     ///
     /// What can't be done for want of memory or descriptors is tried again; the kernel forwards meanwhile where that matters.
-    pub fn turn(&mut self, now: Instant) -> Result<(Duration, News), Error> {
+    pub fn poll(&mut self, now: Instant) -> Result<(Duration, SessionNews), Error> {
         let error = match self.try_turn(now) {
             Ok((wait, mut news)) => {
                 if self.shortage.is_some_and(|last| now.saturating_duration_since(last) >= CALM) {
@@ -217,32 +217,35 @@ impl Session {
         }
         let is_new = self.shortage.replace(now).is_none();
         let shortage = is_new.then(|| Shortage::Of(error.to_string()));
-        Ok((RETRY, News { shortage, ..News::default() }))
+        Ok((RETRY, SessionNews { shortage, ..SessionNews::default() }))
     }
 
-    fn try_turn(&mut self, now: Instant) -> Result<(Duration, News), Error> {
+    fn try_turn(&mut self, now: Instant) -> Result<(Duration, SessionNews), Error> {
         self.start_heartbeat().map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
-        let mut news = News::default();
+        let mut news = SessionNews::default();
         let is_time = now.saturating_duration_since(self.refreshed) >= REFRESH;
-        let is_doubtful = std::mem::take(&mut self.is_doubtful);
-        let is_unread = self.guards.iter().any(|guard| guard.kind == guard::Kind::Unreadable);
-        if self.watch.take() || is_doubtful || is_time && (is_unread || self.find_deaf() != self.deaf) {
-            news.guards = self.look_at_guards();
+        let is_doubtful = std::mem::take(&mut self.needs_resync);
+        let is_unread = self.blockers.iter().any(|guard| guard.kind == guard::BlockerKind::Unreadable);
+        if self.watch.has_changed()
+            || is_doubtful
+            || is_time && (is_unread || self.find_without_redirect() != self.without_redirect)
+        {
+            news.guards = self.update_blockers();
         }
-        let (heard, looks, began) = (self.driver.changes(), self.driver.looks(), Instant::now());
+        let (heard, looks, began) = (self.driver.changes(), self.driver.resyncs(), Instant::now());
         let turn = match &mut self.graph {
-            Some(graph) => self.driver.turn(now, &mut Both(graph, &mut self.accelerator)),
-            None => self.driver.turn(now, &mut self.accelerator),
+            Some(graph) => self.driver.poll(now, &mut SinkPair(graph, &mut self.accelerator)),
+            None => self.driver.poll(now, &mut self.accelerator),
         };
         let turn = turn.map_err(|error| Error::Kernel("following the kernel", error))?;
         news.lags = self.follow_lag();
-        self.progress();
-        self.settle()?;
-        self.progress();
+        self.report_progress();
+        self.complete_updates()?;
+        self.report_progress();
         if self.driver.changes() != heard {
-            self.pace.add(began.elapsed());
+            self.pace.record_turn(began.elapsed());
         }
-        news.everything = self.driver.looks() != looks;
+        news.everything = self.driver.resyncs() != looks;
         news.returned = self.adopt_returned();
         if now.saturating_duration_since(self.delivered) >= delivery::INTERVAL {
             self.delivered = now;
@@ -254,16 +257,20 @@ impl Session {
             self.follow_balancing();
             self.follow_redirects();
             let mirror = self.driver.mirror();
-            let used = self.accelerator.take_used().into_iter();
-            let told = self.keeper.used(used.filter(|(link, address)| !mirror.is_given(*link, *address)));
+            let used = self.accelerator.drain_used().into_iter();
+            let told =
+                self.keeper.report_used(used.filter(|(link, address)| !mirror.is_given(*link, *address)));
             told.map_err(|error| Error::Kernel("refreshing neighbors", error))?;
         }
-        let beat = self.heartbeat.as_ref().map_or(Ok(()), |heartbeat| heartbeat.beat(turn != Turn::Again));
+        let beat = self
+            .heartbeat
+            .as_ref()
+            .map_or(Ok(()), |heartbeat| heartbeat.report_turn(turn != PollOutcome::Again));
         beat.map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
         let wait = match turn {
-            Turn::Again => Duration::ZERO,
-            Turn::Sleep(wait) if self.is_by_xdp() => wait.min(delivery::INTERVAL),
-            Turn::Sleep(wait) => wait.min(REFRESH),
+            PollOutcome::Again => Duration::ZERO,
+            PollOutcome::Sleep(wait) if self.is_by_xdp() => wait.min(delivery::INTERVAL),
+            PollOutcome::Sleep(wait) => wait.min(REFRESH),
         };
         Ok((wait, news))
     }
@@ -286,13 +293,13 @@ impl Session {
     }
 
     /// What keeps traffic with the kernel.
-    pub fn guards(&self) -> &[Guard] {
-        &self.guards
+    pub fn blockers(&self) -> &[Blocker] {
+        &self.blockers
     }
 
     /// The adopted interfaces whose drivers don't send what programs redirect to them: what leaves there is the kernel's.
-    pub fn deaf(&self) -> impl Iterator<Item = &Port> {
-        self.ports.iter().filter(|port| self.deaf.contains(&port.index))
+    pub fn without_redirect(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter().filter(|port| self.without_redirect.contains(&port.index))
     }
 
     /// The adopted interfaces that there are no more.
@@ -313,7 +320,7 @@ impl Session {
     }
 
     /// What was counted of an adopted interface, also of one that is gone.
-    pub fn counted(&self, port: &Port) -> Option<PortCounters> {
+    pub fn port_counters(&self, port: &Port) -> Option<PortCounters> {
         let number = self.numbers.get(&port.index)?;
         Some(self.accelerator.port_counters(*number))
     }
@@ -324,7 +331,7 @@ impl Session {
     }
 
     /// How long it took to follow changes.
-    pub fn pace(&self) -> &Pace {
+    pub fn pace(&self) -> &TurnTimes {
         &self.pace
     }
 
@@ -344,14 +351,14 @@ impl Session {
     }
 
     /// The kernel's tables.
-    pub fn driver(&self) -> &Driver {
+    pub fn driver(&self) -> &MirrorDriver {
         &self.driver
     }
 
     /// Looks at all of the kernel's tables, and at all guards, as soon as may be.
-    pub fn doubt(&mut self) {
-        self.driver.doubt();
-        self.is_doubtful = true;
+    pub fn request_resync(&mut self) {
+        self.driver.request_resync();
+        self.needs_resync = true;
     }
 
     /// Leaves all packets to the kernel while what is known of its tables is too old. Says so if that is new.
@@ -362,7 +369,7 @@ impl Session {
     }
 
     /// Reads the guards and has the accelerator heed them; says whether they are others than before.
-    fn look_at_guards(&mut self) -> bool {
+    fn update_blockers(&mut self) -> bool {
         // Where VLANs can't be read, nothing about interfaces can, which keeps everything.
         let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
         let there = |port: &Port| ports.iter().find(|there| there.index == port.index);
@@ -373,26 +380,26 @@ impl Session {
         // One may have been renamed, and chains and settings go by names.
         self.ports.iter_mut().for_each(|port| *port = there(port).unwrap_or(port).clone());
         self.watch.set_ports(&ports);
-        let mut guards = guard::survey_in_steps(&ports, || self.progress());
+        let mut guards = guard::survey_in_steps(&ports, || self.report_progress());
         if !self.is_by_xdp() {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
         guards.sort();
-        let deaf = self.find_deaf();
-        self.is_all_kept = self.is_by_xdp() && keeps_all(&guards, &ports, &deaf);
+        let deaf = self.find_without_redirect();
+        self.is_all_kept = self.is_by_xdp() && blocks_all(&guards, &ports, &deaf);
         for port in &ports {
             for family in [Family::V4, Family::V6] {
-                let from = guards.iter().any(|guard| guard.keeps_from(port, family));
+                let from = guards.iter().any(|guard| guard.blocks_from(port, family));
                 let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
-                let to = match guards.iter().any(|guard| guard.keeps_to(port, family)) {
+                let to = match guards.iter().any(|guard| guard.blocks_to(port, family)) {
                     true => Some(Withheld::Policy),
-                    false => is_deaf.then_some(Withheld::Deaf),
+                    false => is_deaf.then_some(Withheld::NoRedirect),
                 };
-                self.accelerator.withhold(family, port.index, from, to);
+                self.accelerator.set_withheld(family, port.index, from, to);
             }
         }
-        let is_news = has_gone || guards != self.guards || deaf != self.deaf;
-        (self.guards, self.deaf) = (guards, deaf);
+        let is_news = has_gone || guards != self.blockers || deaf != self.without_redirect;
+        (self.blockers, self.without_redirect) = (guards, deaf);
         is_news
     }
 
@@ -412,26 +419,26 @@ impl Session {
             let comes_back = |link: &&Link| link.name == old.name && is_free(link) && !is_tried(link);
             let Some(link) = links.iter().find(comes_back) else { continue };
             let number = self.numbers.get(&old.index).copied().unwrap_or_default();
-            self.progress();
+            self.report_progress();
             let adopted = self.accelerator.adopt_again(link.index, self.mode, number);
-            self.progress();
+            self.report_progress();
             match adopted {
-                Ok(()) => self.take_place(&old, link),
+                Ok(()) => self.replace_port(&old, link),
                 Err(_) => drop(self.not_adopted.insert(link.index)),
             }
             returned.push((old.name, adopted));
         }
         if returned.iter().any(|(_, adopted)| adopted.is_ok()) {
             // Links are told when they change: these, and VLANs on them, were when they were not adopted.
-            links.iter().for_each(|link| self.accelerator.link(link.index, Some(link)));
-            self.look_at_guards();
+            links.iter().for_each(|link| self.accelerator.set_link(link.index, Some(link)));
+            self.update_blockers();
             self.numbers.extend(self.accelerator.ports());
         }
         returned
     }
 
     /// Has an interface take the place of one that is gone.
-    fn take_place(&mut self, old: &Port, link: &Link) {
+    fn replace_port(&mut self, old: &Port, link: &Link) {
         let vlan_on = match link.kind {
             LinkKind::Vlan { parent, .. } => Some(parent),
             _ => None,
@@ -447,13 +454,13 @@ impl Session {
             return None;
         }
         let (untaken, why) = self.find_dead_path(now)?;
-        self.progress();
+        self.report_progress();
         let changed = self.accelerator.change_mode(Mode::Tc);
-        self.progress();
+        self.report_progress();
         match changed {
             Ok(()) => {
                 self.mode = Mode::Tc;
-                self.ports.iter_mut().for_each(|port| port.own = Some(Own::Tc));
+                self.ports.iter_mut().for_each(|port| port.own = Some(OwnHook::Tc));
                 self.undelivered.clear();
             }
             Err(_) => {
@@ -461,7 +468,7 @@ impl Session {
                 self.can_leave_xdp = false;
             }
         }
-        self.look_at_guards();
+        self.update_blockers();
         Some((why, changed))
     }
 
@@ -480,14 +487,14 @@ impl Session {
     }
 
     fn find_broken_pair(&self) -> Option<(String, String)> {
-        let (from, to) = self.accelerator.find_broken_pair(&self.deaf)?;
+        let (from, to) = self.accelerator.find_broken_pair(&self.without_redirect)?;
         let name = |index| Some(self.ports.iter().find(|port| port.index == index)?.name.clone());
         Some((name(from)?, name(to)?))
     }
 
     /// Reports progress within a turn: what is done at once may take long on a slow machine.
-    fn progress(&self) {
-        self.heartbeat.iter().for_each(Heartbeat::progress);
+    fn report_progress(&self) {
+        self.heartbeat.iter().for_each(Heartbeat::report_progress);
     }
 
     /// Lets programs forward on, by a thread which the first turn starts: who opens a session may give up rights before, which
@@ -516,7 +523,7 @@ impl Session {
     }
 
     /// The ports whose drivers don't send what programs redirect to them.
-    fn find_deaf(&self) -> BTreeSet<u32> {
+    fn find_without_redirect(&self) -> BTreeSet<u32> {
         // What a program of tc sends goes the way of all packets.
         let is_by_xdp = self.is_by_xdp();
         let sends = |port: &&Port| match xdp_features(port.index) {
@@ -533,25 +540,25 @@ impl Session {
         self.ports.iter().any(|port| self.accelerator.mode(port.index).is_some_and(|mode| !mode.is_tc()))
     }
 
-    fn settle(&mut self) -> Result<(), Error> {
+    fn complete_updates(&mut self) -> Result<(), Error> {
         if let Some(fault) = self.graph.as_ref().and_then(Graph::fault) {
             return Err(Error::Graph(fault.to_string()));
         }
         let own = self.driver.mirror().addresses().map(|own| own.address);
         self.accelerator.set_own(own);
-        self.accelerator.demand(self.driver.mirror().reverse_paths());
-        Ok(self.accelerator.settle()?)
+        self.accelerator.set_reverse_paths(self.driver.mirror().reverse_paths());
+        Ok(self.accelerator.complete_updates()?)
     }
 }
 
 /// Whether what stands in the way of XDP, and not of tc, leaves no two ports between which frames are forwarded.
-fn keeps_all(guards: &[Guard], ports: &[Port], deaf: &BTreeSet<u32>) -> bool {
-    let is_of_xdp = |guard: &&Guard| guard.kind == guard::Kind::Offload || guard.is_met_by_tc(ports);
-    let of_xdp: Vec<&Guard> = guards.iter().filter(is_of_xdp).collect();
-    let arrives = |port: &Port, family| !of_xdp.iter().any(|guard| guard.keeps_from(port, family));
+fn blocks_all(guards: &[Blocker], ports: &[Port], deaf: &BTreeSet<u32>) -> bool {
+    let is_of_xdp = |guard: &&Blocker| guard.kind == guard::BlockerKind::Offload || guard.is_met_by_tc(ports);
+    let of_xdp: Vec<&Blocker> = guards.iter().filter(is_of_xdp).collect();
+    let arrives = |port: &Port, family| !of_xdp.iter().any(|guard| guard.blocks_from(port, family));
     let leaves = |port: &Port, family| {
         let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
-        !is_deaf && !of_xdp.iter().any(|guard| guard.keeps_to(port, family))
+        !is_deaf && !of_xdp.iter().any(|guard| guard.blocks_to(port, family))
     };
     let forwards = |family| {
         let mut pairs = ports.iter().flat_map(|from| ports.iter().map(move |to| (from, to)));

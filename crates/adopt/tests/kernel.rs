@@ -3,7 +3,9 @@ mod support;
 
 use artery_adopt::guard;
 use artery_adopt::kernel::{Family, Link};
-use artery_adopt::mirror::{Driver, Keep, Plain, Sink, Turn, Way, WayId};
+use artery_adopt::mirror::{
+    Exclusion, MirrorDriver, NextHopSet, NextHopSetId, PollOutcome, RecordingSink, Sink,
+};
 use artery_table::Prefix;
 use artery_wire::EtherAddr;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,13 +24,13 @@ const STORMS: usize = 40;
 const ADOPTED: [&str; 4] = ["in0", "eth1", "eth2", "eth3"];
 
 /// Whether what was told is what the kernel does.
-fn is_right(told: Option<&Way>, kernel: Option<Out>) -> bool {
+fn is_right(told: Option<&NextHopSet>, kernel: Option<Out>) -> bool {
     match (told, kernel) {
-        (None | Some(Way::Kernel), kernel) => kernel.is_none(),
-        (Some(Way::Hops(hops)), Some((link, gateway))) => {
+        (None | Some(NextHopSet::Kernel), kernel) => kernel.is_none(),
+        (Some(NextHopSet::Hops(hops)), Some((link, gateway))) => {
             hops.iter().any(|hop| hop.link == link && hop.gateway == gateway)
         }
-        (Some(Way::Hops(_)), None) => false,
+        (Some(NextHopSet::Hops(_)), None) => false,
     }
 }
 
@@ -50,7 +52,7 @@ fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (us
             let target = sinks.target(question.link, source, destination);
             sent += usize::from(target.is_some());
             // With a rule more than at the start sources of IPv4 are asked for: where nothing leads back, that is the kernel's.
-            let leads_back = matches!(sinks.plain.lookup(source), Some(Way::Hops(_)));
+            let leads_back = matches!(sinks.plain.lookup(source), Some(NextHopSet::Hops(_)));
             if destination.is_ipv6() || leads_back {
                 wrong.extend(difference(sinks, &said, question, [source, destination], kernel));
             } else if target.is_some() {
@@ -62,11 +64,11 @@ fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (us
 }
 
 /// Follows until nothing is left to hear and to look at, as far as the clock says.
-fn follow(driver: &mut Driver, sinks: &mut Sinks) {
-    while driver.turn(Instant::now(), sinks).unwrap() == Turn::Again {}
+fn follow(driver: &mut MirrorDriver, sinks: &mut Sinks) {
+    while driver.poll(Instant::now(), sinks).unwrap() == PollOutcome::Again {}
     sinks.accelerator.set_own(driver.mirror().addresses().map(|own| own.address));
-    sinks.accelerator.demand(driver.mirror().reverse_paths());
-    sinks.accelerator.settle().unwrap();
+    sinks.accelerator.set_reverse_paths(driver.mirror().reverse_paths());
+    sinks.accelerator.complete_updates().unwrap();
 }
 
 /// Asks about sources that may be routed back by any interface, or by none: what the kernel drops is not sent. Returns how
@@ -87,7 +89,12 @@ fn strangers(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (usiz
 }
 
 /// The same with each demand on sources; returns how many were sent with each.
-fn demanding(driver: &mut Driver, storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> [usize; 2] {
+fn demanding(
+    driver: &mut MirrorDriver,
+    storm: &mut Storm,
+    question: &Question,
+    sinks: &mut Sinks,
+) -> [usize; 2] {
     let sent = ["1", "2"].map(|demand| {
         set("ipv4/conf/in0/rp_filter", demand);
         let end = Instant::now() + Duration::from_secs(20);
@@ -112,7 +119,7 @@ const HOSTS: usize = 2000;
 fn routes_that_come_and_go_by_thousands_are_here_what_they_are_in_the_kernel() {
     in_namespace(|| {
         make_router();
-        let mut driver = Driver::open().unwrap();
+        let mut driver = MirrorDriver::open().unwrap();
         let mut sinks = Sinks::adopt(&ADOPTED.map(|name| guard::port(name).unwrap().unwrap().index));
         driver.load(Instant::now(), &mut sinks).unwrap();
         follow(&mut driver, &mut sinks);
@@ -152,7 +159,7 @@ fn routes_that_come_and_go_by_thousands_are_here_what_they_are_in_the_kernel() {
     });
 }
 
-fn index_of(sink: &Plain, name: &str) -> u32 {
+fn index_of(sink: &RecordingSink, name: &str) -> u32 {
     sink.links.values().find(|link| link.name == name).unwrap().index
 }
 
@@ -160,7 +167,7 @@ fn index_of(sink: &Plain, name: &str) -> u32 {
 fn weather(seed: u64, crosses: bool, first: &str) {
     make_router();
     ip_must(first);
-    let mut driver = Driver::open().unwrap();
+    let mut driver = MirrorDriver::open().unwrap();
     let mut sinks = Sinks::adopt(&ADOPTED.map(|name| guard::port(name).unwrap().unwrap().index));
     driver.load(Instant::now(), &mut sinks).unwrap();
     let question = Question::new(index_of(&sinks.plain, "in0"));
@@ -197,7 +204,7 @@ fn weather(seed: u64, crosses: bool, first: &str) {
     }
     eprintln!(
         "seed {seed}: {forwarded} forwarded, {sent} sent, {strange:?} of strangers, {late} comparisons came too early, {} looks at everything",
-        driver.looks()
+        driver.resyncs()
     );
     // Otherwise there was nothing to see.
     assert!(forwarded > 10_000 && sent > 3_000, "only {forwarded} forwarded, {sent} sent");
@@ -249,7 +256,11 @@ fn prefixes_by_source() -> Vec<(Prefix<u128>, bool)> {
 /// What is told of destinations whose routes may be for some sources only, and is not as the kernel says:
 /// where their longest prefix has such a route, all is the kernel's; elsewhere nothing is that the kernel
 /// forwards.
-fn differing_by_source(storm: &mut Storm, question: &Question, plain: &Plain) -> (usize, Vec<String>) {
+fn differing_by_source(
+    storm: &mut Storm,
+    question: &Question,
+    plain: &RecordingSink,
+) -> (usize, Vec<String>) {
     let prefixes = prefixes_by_source();
     let (mut kept, mut wrong) = (0, Vec::new());
     for _ in 0..DESTINATIONS {
@@ -264,7 +275,7 @@ fn differing_by_source(storm: &mut Storm, question: &Question, plain: &Plain) ->
         for source in SOURCES {
             let kernel = question.ask(source.parse().unwrap(), destination.into());
             let is_right = match is_by_source {
-                true => told == Some(&Way::Kernel),
+                true => told == Some(&NextHopSet::Kernel),
                 false => is_right(told, kernel),
             };
             if !is_right {
@@ -279,8 +290,8 @@ fn differing_by_source(storm: &mut Storm, question: &Question, plain: &Plain) ->
 fn prefixes_with_routes_for_some_sources_and_only_these_stay_with_the_kernel() {
     in_namespace(|| {
         make_router();
-        let mut driver = Driver::open().unwrap();
-        let mut plain = Plain::default();
+        let mut driver = MirrorDriver::open().unwrap();
+        let mut plain = RecordingSink::default();
         driver.load(Instant::now(), &mut plain).unwrap();
         let question = Question::new(index_of(&plain, "in0"));
         let mut storm = Storm { random: Random(7), commands: String::new(), crosses: false };
@@ -291,11 +302,11 @@ fn prefixes_with_routes_for_some_sources_and_only_these_stay_with_the_kernel() {
             ip(&storm.commands);
             if round % 3 == 2 {
                 // As SIGHUP does.
-                driver.doubt();
+                driver.request_resync();
             }
             let end = Instant::now() + Duration::from_secs(20);
             loop {
-                while driver.turn(Instant::now(), &mut plain).unwrap() == Turn::Again {}
+                while driver.poll(Instant::now(), &mut plain).unwrap() == PollOutcome::Again {}
                 let (kept, wrong) = differing_by_source(&mut storm, &question, &plain);
                 all_kept += kept;
                 if wrong.is_empty() {
@@ -306,15 +317,19 @@ fn prefixes_with_routes_for_some_sources_and_only_these_stay_with_the_kernel() {
                 std::thread::sleep(Duration::from_millis(20));
             }
             // Who reads everything anew comes to the same.
-            let mut anew = Plain::default();
-            let mut other = Driver::open().unwrap();
+            let mut anew = RecordingSink::default();
+            let mut other = MirrorDriver::open().unwrap();
             other.load(Instant::now(), &mut anew).unwrap();
             assert!(anew.v6.keys().eq(plain.v6.keys()), "round {round}\n{}", storm.commands);
-            let kept = |driver: &Driver| driver.mirror().kept_prefixes().collect::<Vec<_>>();
+            let kept = |driver: &MirrorDriver| driver.mirror().excluded_prefixes().collect::<Vec<_>>();
             assert_eq!(kept(&driver), kept(&other), "round {round}\n{}", storm.commands);
         }
         assert!(all_kept > 5_000, "{all_kept} destinations were kept");
-        assert!(driver.looks() < 60, "{} looks at everything: changes were not understood", driver.looks());
+        assert!(
+            driver.resyncs() < 60,
+            "{} looks at everything: changes were not understood",
+            driver.resyncs()
+        );
     });
 }
 
@@ -375,15 +390,15 @@ fn what_else_a_route_has_is_honoured_or_left_to_the_kernel() {
             let source: IpAddr =
                 if destination.is_ipv4() { "192.0.2.1" } else { SOURCES[0] }.parse().unwrap();
             ip_must(commands);
-            let mut sinks = Plain::default();
-            Driver::open().unwrap().load(Instant::now(), &mut sinks).unwrap();
+            let mut sinks = RecordingSink::default();
+            MirrorDriver::open().unwrap().load(Instant::now(), &mut sinks).unwrap();
             let question = Question::new(index_of(&sinks, "in0"));
             let (told, kernel) = (sinks.lookup(destination), question.ask(source, destination));
             match is_known {
                 true => {
                     assert!(kernel.is_some() && is_right(told, kernel), "{commands}: {told:?}, {kernel:?}")
                 }
-                false => assert_eq!(told, Some(&Way::Kernel), "{commands}: the kernel {kernel:?}"),
+                false => assert_eq!(told, Some(&NextHopSet::Kernel), "{commands}: the kernel {kernel:?}"),
             }
         }
     });
@@ -395,8 +410,8 @@ fn a_prefix_with_a_route_for_a_type_of_service_stays_with_the_kernel_until_that_
         make_router();
         let (source, destination): (IpAddr, IpAddr) =
             ("192.0.2.1".parse().unwrap(), "198.51.100.1".parse().unwrap());
-        let mut driver = Driver::open().unwrap();
-        let mut plain = Plain::default();
+        let mut driver = MirrorDriver::open().unwrap();
+        let mut plain = RecordingSink::default();
         driver.load(Instant::now(), &mut plain).unwrap();
         let question = Question::new(index_of(&plain, "in0"));
         let with_tos = "route add 198.51.100.0/24 tos 0x10 via 10.0.2.2";
@@ -404,18 +419,18 @@ fn a_prefix_with_a_route_for_a_type_of_service_stays_with_the_kernel_until_that_
         for order in [[with_tos, without], [without, with_tos]] {
             ip_must(&order.join("\n"));
             for _ in 0..2 {
-                while driver.turn(Instant::now(), &mut plain).unwrap() == Turn::Again {}
+                while driver.poll(Instant::now(), &mut plain).unwrap() == PollOutcome::Again {}
                 let outs = [0, 0x10].map(|tos| question.ask_with_tos(tos, source, destination));
                 assert!(outs[0].is_some() && outs[1].is_some() && outs[0] != outs[1], "{outs:?}");
-                assert_eq!(plain.lookup(destination), Some(&Way::Kernel), "{order:?}");
-                assert_eq!(driver.mirror().kept_prefixes().count(), 1);
+                assert_eq!(plain.lookup(destination), Some(&NextHopSet::Kernel), "{order:?}");
+                assert_eq!(driver.mirror().excluded_prefixes().count(), 1);
                 // What a look at everything finds is the same.
-                driver = Driver::open().unwrap();
-                plain = Plain::default();
+                driver = MirrorDriver::open().unwrap();
+                plain = RecordingSink::default();
                 driver.load(Instant::now(), &mut plain).unwrap();
             }
             ip_must("route del 198.51.100.0/24 tos 0x10");
-            while driver.turn(Instant::now(), &mut plain).unwrap() == Turn::Again {}
+            while driver.poll(Instant::now(), &mut plain).unwrap() == PollOutcome::Again {}
             let kernel = question.ask(source, destination);
             assert!(kernel.is_some() && is_right(plain.lookup(destination), kernel), "{order:?}");
             ip_must("route del 198.51.100.0/24");
@@ -426,29 +441,29 @@ fn a_prefix_with_a_route_for_a_type_of_service_stays_with_the_kernel_until_that_
 /// A sink that fails when a route is withdrawn that is good all the time.
 #[derive(Default)]
 struct Steady {
-    plain: Plain,
+    plain: RecordingSink,
     good: Vec<Prefix<u32>>,
 }
 
 impl Sink for Steady {
-    fn way(&mut self, id: WayId, way: Option<&Way>) {
-        self.plain.way(id, way);
+    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
+        self.plain.set_next_hops(id, way);
     }
-    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+    fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
         assert!(way.is_some() || !self.good.contains(&prefix), "{prefix} was withdrawn");
-        self.plain.route4(prefix, way);
+        self.plain.set_route4(prefix, way);
     }
-    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
-        self.plain.route6(prefix, way);
+    fn set_route6(&mut self, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
+        self.plain.set_route6(prefix, way);
     }
-    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
-        self.plain.neighbor(link, address, mac);
+    fn set_neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+        self.plain.set_neighbor(link, address, mac);
     }
-    fn link(&mut self, index: u32, link: Option<&Link>) {
-        self.plain.link(index, link);
+    fn set_link(&mut self, index: u32, link: Option<&Link>) {
+        self.plain.set_link(index, link);
     }
-    fn keep(&mut self, family: Family, keep: &Keep) {
-        self.plain.keep(family, keep);
+    fn exclude(&mut self, family: Family, keep: &Exclusion) {
+        self.plain.exclude(family, keep);
     }
 }
 
@@ -465,7 +480,7 @@ fn what_an_overrun_lost_is_found_and_no_good_route_is_withdrawn() {
         ip(&routes("add", 20, "via 10.0.1.3"));
         ip(&routes("add", 21, "via 10.0.1.3"));
         // So little that it holds no more than some changes.
-        let mut driver = Driver::with_backlog(16 << 10).unwrap();
+        let mut driver = MirrorDriver::with_backlog(16 << 10).unwrap();
         let good = (0..=255).map(|third| Prefix::of(u32::from_be_bytes([198, 18, third, 0]), 24));
         let mut sink = Steady { good: good.collect(), ..Steady::default() };
         driver.load(Instant::now(), &mut sink).unwrap();
@@ -477,7 +492,7 @@ fn what_an_overrun_lost_is_found_and_no_good_route_is_withdrawn() {
             + "link set eth4 down"));
         let end = Instant::now() + Duration::from_secs(60);
         loop {
-            while driver.turn(Instant::now(), &mut sink).unwrap() == Turn::Again {}
+            while driver.poll(Instant::now(), &mut sink).unwrap() == PollOutcome::Again {}
             let source = "192.0.2.1".parse().unwrap();
             let wrong = [20u8, 21, 22, 198]
                 .into_iter()

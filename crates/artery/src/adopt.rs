@@ -21,10 +21,10 @@ use crate::cli::ControlOptions;
 use crate::cli::values::seconds;
 use crate::metrics::MetricsAddress;
 use crate::signals::EarlyHangup;
-use crate::voice::{LogFormat, print};
+use crate::voice::{LogFormat, print_stdout};
 use anyhow::Context as _;
 use artery_adopt::fast::{self, Accelerator, Mode};
-use artery_adopt::guard::{self, Guard, Port};
+use artery_adopt::guard::{self, Blocker, Port};
 use artery_device::Interface;
 use clap::Args;
 use share::{Measured, Sample};
@@ -138,7 +138,7 @@ impl From<Mode> for Path {
             Mode::Native => Path::Xdp,
             Mode::Generic => Path::XdpGeneric,
             Mode::Tc => Path::Tc,
-            Mode::Door(_) => Path::Graph,
+            Mode::HostPort(_) => Path::Graph,
         }
     }
 }
@@ -146,7 +146,7 @@ impl From<Mode> for Path {
 /// All that a dry run finds.
 struct Findings {
     ports: Vec<Facts>,
-    guards: Vec<Guard>,
+    blockers: Vec<Blocker>,
     notes: Vec<String>,
     measured: Option<Measured>,
     choice: Choice,
@@ -172,24 +172,24 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let mut guards = guard::survey(&ports);
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;
-    guards.extend(routes.guards);
-    let kept_prefixes = routes.kept.count();
+    guards.extend(routes.blockers);
+    let kept_prefixes = routes.excluded.count();
     let facts = facts(&ports)?;
     let mut choice = Choice::of(&facts, options.path);
     let mut notes = verify(&ports, &mut choice, options)?;
     match choice.best().is_xdp() {
-        true => guards.extend(guard::offloads(&ports)),
+        true => guards.extend(guard::find_tag_strippers(&ports)),
         false => guards.retain(|guard| !guard.is_met_by_tc(&ports)),
     }
     notes.extend(notes_on_xdp(&facts, choice.best()));
-    let sentences = routes.kept.to_lines().into_iter().map(|line| line + ".");
+    let sentences = routes.excluded.to_lines().into_iter().map(|line| line + ".");
     notes.extend(
         guard::notes(&ports, choice.best().is_xdp()).into_iter().chain(routes.notes).chain(sentences),
     );
-    let findings = Findings { notes, ports: facts, choice, guards, measured, kept_prefixes };
+    let findings = Findings { notes, ports: facts, choice, blockers: guards, measured, kept_prefixes };
     match options.json {
-        true => print(&format!("{:#}\n", report::json(&findings)))?,
-        false => print(&report::text(&findings))?,
+        true => print_stdout(&format!("{:#}\n", report::json(&findings)))?,
+        false => print_stdout(&report::text(&findings))?,
     }
     Ok(0)
 }
@@ -220,7 +220,7 @@ fn verify(ports: &[Port], choice: &mut Choice, options: &AdoptOptions) -> anyhow
         Err(error) => return Ok(unseen(&error)),
     };
     let mut notes = Vec::new();
-    while let Err(error) = accelerator.verify(port.index, choice.best().mode()) {
+    while let Err(error) = accelerator.verify_program(port.index, choice.best().mode()) {
         if error.is_for_want_of_rights() {
             return Ok(unseen(&error));
         }
@@ -256,7 +256,7 @@ fn measure(time: Duration) -> anyhow::Result<Option<Measured>> {
     if time.is_zero() {
         return Ok(None);
     }
-    let before = Sample::take()?;
+    let before = Sample::read()?;
     std::thread::sleep(time);
-    Ok(Some(Sample::take()?.since(&before)))
+    Ok(Some(Sample::read()?.since(&before)))
 }

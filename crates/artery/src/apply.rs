@@ -2,10 +2,10 @@
 use crate::cli::Reach;
 use crate::cli::values::seconds;
 use crate::control_socket::Client;
-use crate::job::Input;
+use crate::job::ConfigInput;
 use crate::router::configuration::{Candidate, Change, parse};
 use crate::router::live::{APPLY, CONFIGURATION, CONFIRM};
-use crate::voice::{complain, print};
+use crate::voice::{print_stderr, print_stdout};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -76,10 +76,10 @@ pub(crate) fn apply(options: &ApplyOptions) -> anyhow::Result<u8> {
     let seconds = options.confirm.unwrap_or_default().as_secs_f64();
     let value = format!("{seconds} {}\n{text}", file.display());
     let mut client = Client::connect(&options.reach)?;
-    match client.tell_and_hear(APPLY, &value) {
-        Ok(warnings) => complain(&warnings),
+    match client.write_with_warnings(APPLY, &value) {
+        Ok(warnings) => print_stderr(&warnings),
         Err(error) => {
-            complain(&format!("{error}\n"));
+            print_stderr(&format!("{error}\n"));
             bail!("{}: nothing was changed", options.file.display());
         }
     }
@@ -89,13 +89,13 @@ pub(crate) fn apply(options: &ApplyOptions) -> anyhow::Result<u8> {
     let now = changes.iter().filter(|change| !change.is_at_start()).count();
     let count = format!("{now} change{}", if now == 1 { "" } else { "s" });
     let list: String = changes.iter().map(Change::text).collect();
-    print(&format!("{list}{}: applied, {count}{until}\n", options.file.display())).map(|()| 0)
+    print_stdout(&format!("{list}{}: applied, {count}{until}\n", options.file.display())).map(|()| 0)
 }
 
 /// Confirms what was applied.
 pub(crate) fn confirm(options: &ConfirmOptions) -> anyhow::Result<u8> {
-    Client::connect(&options.reach)?.tell(CONFIRM, "")?;
-    print("confirmed\n").map(|()| 0)
+    Client::connect(&options.reach)?.write_plain(CONFIRM, "")?;
+    print_stdout("confirmed\n").map(|()| 0)
 }
 
 /// Shows what a file would change.
@@ -103,16 +103,16 @@ pub(crate) fn diff(options: &DiffOptions) -> anyhow::Result<u8> {
     let Some((_, candidate)) = read(&options.file)? else { return Ok(1) };
     let changes = changes(&options.reach, &candidate)?;
     let list: String = changes.iter().map(Change::text).collect();
-    print(&list).map(|()| u8::from(!changes.is_empty()))
+    print_stdout(&list).map(|()| u8::from(!changes.is_empty()))
 }
 
 /// A file and its configuration; none where it has mistakes, which are printed.
 fn read(file: &Path) -> anyhow::Result<Option<(String, Candidate)>> {
-    let text = Input::File(file.to_path_buf()).read().map_err(|why| anyhow!("{why}"))?;
+    let text = ConfigInput::File(file.to_path_buf()).read().map_err(|why| anyhow!("{why}"))?;
     match parse(&file.display().to_string(), &text) {
         Ok(candidate) => Ok(Some((text, candidate))),
         Err(mistakes) => {
-            mistakes.iter().for_each(|mistake| complain(&format!("error: {mistake}\n")));
+            mistakes.iter().for_each(|mistake| print_stderr(&format!("error: {mistake}\n")));
             Ok(None)
         }
     }
@@ -129,7 +129,7 @@ fn changes(reach: &Reach, candidate: &Candidate) -> anyhow::Result<Vec<Change>> 
 /// The file that makes the running router.
 pub(crate) fn running_configuration(reach: &Reach) -> anyhow::Result<String> {
     let mut client = Client::connect(reach)?;
-    client.ask(CONFIGURATION, "").map_err(|error| {
+    client.query(CONFIGURATION, "").map_err(|error| {
         let text = error.to_string();
         match text.contains("No handler named") {
             true => anyhow!("this router was not started by 'artery router', and has no such file; 'artery handler config' reads its configuration"),

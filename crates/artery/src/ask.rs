@@ -1,11 +1,11 @@
 //! Handlers asked for on the command line, read when the run is over.
 use crate::spelling::nearest;
-use crate::voice::{Voice, print};
+use crate::voice::{Output, print_stdout};
 use artery_engine::{Finished, Plan};
 
 /// Reads handlers and prints their values; gives the messages of those that failed. One handler prints its value
 /// alone; several, or a pattern that may mean several elements, print their names too.
-pub(crate) fn ask(finished: &mut Finished, handlers: &[String], voice: Voice) -> Vec<String> {
+pub(crate) fn print_handlers(finished: &mut Finished, handlers: &[String], voice: Output) -> Vec<String> {
     let plan = finished.plan();
     let several = handlers.len() > 1;
     let mut errors = Vec::new();
@@ -51,14 +51,14 @@ fn print_one(finished: &mut Finished, plan: &Plan, name: &str, with_name: bool) 
     if !plan.has_handler(name, "", false) && plan.has_handler(name, "", true) {
         return Err(format!("'{name}' is a write handler"));
     }
-    let value = finished.read(name, "").map_err(|error| match error {
+    let value = finished.read_handler(name, "").map_err(|error| match error {
         artery_engine::HandlerError::NoHandler(_) => format!("no '{name}' handler"),
         other => other.to_string(),
     })?;
     let end = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
     match with_name {
-        true => print(&format!("{name}:\n{value}{end}\n")),
-        false => print(&format!("{value}{end}")),
+        true => print_stdout(&format!("{name}:\n{value}{end}\n")),
+        false => print_stdout(&format!("{value}{end}")),
     }
     .map_err(|error| format!("{error:#}"))
 }

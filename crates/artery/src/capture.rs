@@ -7,7 +7,7 @@ use crate::cli::Reach;
 use crate::cli::values::{port, seconds};
 use crate::control_socket::Client;
 use crate::signals::end_flag;
-use crate::voice::{Reader, Voice, print_on};
+use crate::voice::{Output, OutputReader, print_on};
 use anyhow::{Context as _, bail};
 use artery_wire::describe;
 use base64::Engine as _;
@@ -117,14 +117,14 @@ pub(crate) fn command(options: &CaptureOptions) -> anyhow::Result<u8> {
         None => Target::Lines,
         Some(path) => Target::File(Box::new(Writer::create(path)?)),
     };
-    client.tell("capture", if options.all { "all" } else { "forwarded" }).context("can't capture")?;
-    Voice::artery().say("capturing");
-    let taken = take(options, &mut client, &mut target, &ends);
+    client.write_plain("capture", if options.all { "all" } else { "forwarded" }).context("can't capture")?;
+    Output::for_terminal().print_info("capturing");
+    let taken = capture_frames(options, &mut client, &mut target, &ends);
     // Whoever is gone copies no more frames.
-    let _ = client.tell("capture", "end");
+    let _ = client.write_plain("capture", "end");
     let (count, lost) = taken?;
     if options.write.is_some() || lost > 0 {
-        Voice::artery().say(&format!("{count} frames captured, {lost} lost"));
+        Output::for_terminal().print_info(&format!("{count} frames captured, {lost} lost"));
     }
     Ok(0)
 }
@@ -141,7 +141,7 @@ fn refuse_unknown(ports: &[String], client: &mut Client) -> anyhow::Result<()> {
 }
 
 /// Takes frames; says how many, and how many were lost.
-fn take(
+fn capture_frames(
     options: &CaptureOptions,
     client: &mut Client,
     target: &mut Target,
@@ -159,7 +159,7 @@ fn take(
             if options.count.is_some_and(|most| count >= most) {
                 break;
             }
-            if put(frame, target)? == Reader::Gone {
+            if write_frame(frame, target)? == OutputReader::Gone {
                 return Ok((count, lost));
             }
             count += 1;
@@ -174,13 +174,13 @@ fn take(
     }
 }
 
-fn put(frame: &Frame, target: &mut Target) -> anyhow::Result<Reader> {
+fn write_frame(frame: &Frame, target: &mut Target) -> anyhow::Result<OutputReader> {
     let bytes = BASE64_STANDARD.decode(&frame.bytes).context("what it says of a frame makes no sense")?;
     match target {
         Target::Lines => print_on(&frame.line(&bytes)),
         Target::File(writer) => {
             writer.write(&frame.port, frame.time, frame.length, &bytes, &frame.verdict())?;
-            Ok(Reader::There)
+            Ok(OutputReader::There)
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Commands that look at a configuration without running it: check, flatten, graph.
 use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOptions, map_devices};
-use crate::job::Input;
+use crate::job::ConfigInput;
 use crate::load::{Loaded, load};
-use crate::voice::{Voice, complain, print};
+use crate::voice::{Output, print_stderr, print_stdout};
 use artery_device::Interface;
 use artery_elements::CLASSES;
-use artery_engine::names::{Entry, Names};
-use artery_engine::{Home, Plan, Router, Settings};
+use artery_engine::names::{NameEntry, Names};
+use artery_engine::{Home, Plan, Router, RouterSettings};
 use artery_lang::{Ir, Node, args};
 use artery_wire::EtherAddr;
 use std::collections::BTreeSet;
@@ -14,15 +14,15 @@ use std::collections::BTreeSet;
 /// Shows everything that is wrong with a configuration, and where its parts would run.
 pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
     let (input, mut loaded) = read(&options.reading)?;
-    let voice = Voice::artery();
+    let voice = Output::for_terminal();
     let mut plan = None;
     if !loaded.has_errors() {
-        let mut settings = Settings { workers: options.workers.into(), ..Settings::default() };
-        settings.names.ask_devices(Interface::mac_of);
+        let mut settings = RouterSettings { workers: options.workers.into(), ..RouterSettings::default() };
+        settings.names.set_device_lookup(Interface::mac_of);
         map_devices(&options.device, &mut settings);
         let missing = stand_in_for_missing(&loaded.ir, &options.device, &mut settings.names);
         if !missing.is_empty() {
-            voice.note(&format!(
+            voice.print_note(&format!(
                 "{}: this machine has no interface {}; what only it can tell was not checked",
                 input.name(),
                 missing.join(", ")
@@ -36,17 +36,17 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
             Err(problems) => loaded.problems = problems,
         }
     }
-    complain(&voice.faults(&loaded));
+    print_stderr(&voice.format_faults(&loaded));
     loaded.say_unused_variables(voice);
     let name = input.name();
     let Some(plan) = plan else {
-        voice.error(&format!("{name}: {}", loaded.error_count_in_words()));
+        voice.print_error(&format!("{name}: {}", loaded.error_count_in_words()));
         return Ok(1);
     };
     if plan.is_empty() {
-        voice.warning(&format!("{name}: configuration has no elements"));
+        voice.print_warning(&format!("{name}: configuration has no elements"));
     } else if !options.quiet {
-        print(&placement(&plan))?;
+        print_stdout(&placement(&plan))?;
     }
     Ok(0)
 }
@@ -57,10 +57,10 @@ fn stand_in_for_missing(ir: &Ir, mapped: &[(String, String)], names: &mut Names)
     let takes_device = |node: &&Node| ["FromDevice", "ToDevice"].contains(&node.class.as_str());
     let device = |node: &Node| {
         let first = args::split(&node.config).into_iter().next()?;
-        let named = args::keyword(&first)
+        let named = args::split_keyword(&first)
             .filter(|(keyword, _)| *keyword == "DEVNAME")
             .map(|(_, name)| name.to_string());
-        args::word(&named.unwrap_or(first))
+        args::parse_word(&named.unwrap_or(first))
     };
     let devices: BTreeSet<String> = ir.nodes.iter().filter(takes_device).filter_map(device).collect();
     let mut missing = Vec::new();
@@ -69,7 +69,7 @@ fn stand_in_for_missing(ir: &Ir, mapped: &[(String, String)], names: &mut Names)
         if Interface::find(here).is_err() {
             let [high, low] = n.to_be_bytes();
             let ether = Some(EtherAddr([2, 0, 0, 0, high, low]));
-            names.define(&device, Entry { ether, ..Entry::default() });
+            names.define_name(&device, NameEntry { ether, ..NameEntry::default() });
             missing.push(here.clone());
         }
     }
@@ -79,7 +79,7 @@ fn stand_in_for_missing(ir: &Ir, mapped: &[(String, String)], names: &mut Names)
 /// Which parts of the graph run where, and why.
 fn placement(plan: &Plan) -> String {
     let mut text = format!("{} on {}\n", count(plan.len(), "element"), count(plan.workers(), "worker"));
-    for part in plan.parts() {
+    for part in plan.connected_parts() {
         let names: Vec<&str> = part.iter().map(|&node| plan.name(node)).collect();
         let (place, why) = match plan.home(part[0]) {
             Home::Every => ("every worker".to_string(), "all its elements can be copied".to_string()),
@@ -122,15 +122,15 @@ pub(crate) fn graph(options: &GraphOptions) -> anyhow::Result<u8> {
 
 fn draw(options: &ReadingOptions, text: impl Fn(&Loaded) -> String) -> anyhow::Result<u8> {
     let (_, loaded) = read(options)?;
-    complain(&Voice::artery().faults(&loaded));
+    print_stderr(&Output::for_terminal().format_faults(&loaded));
     if loaded.has_errors() {
         return Ok(1);
     }
-    print(&text(&loaded))?;
+    print_stdout(&text(&loaded))?;
     Ok(0)
 }
 
-fn read(options: &ReadingOptions) -> anyhow::Result<(Input, Loaded)> {
+fn read(options: &ReadingOptions) -> anyhow::Result<(ConfigInput, Loaded)> {
     let (input, reading) = options.reading()?;
     let text = input.read().map_err(anyhow::Error::msg)?;
     let loaded = load(&input.name(), &text, &reading);

@@ -9,7 +9,7 @@ pub(crate) use run::RunOptions;
 pub(crate) use usage::usage_error;
 
 use crate::ip_router::RouterReach;
-use crate::job::Input;
+use crate::job::ConfigInput;
 use crate::load::Reading;
 use crate::voice::LogFormat;
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     watch,
 };
 use anyhow::Context as _;
-use artery_engine::Settings;
+use artery_engine::RouterSettings;
 use artery_engine::trace::MOST_PACKETS;
 use artery_lang::Dialect;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -287,17 +287,17 @@ pub(crate) struct ReadingOptions {
 
 impl ReadingOptions {
     /// What to read, and how.
-    pub(crate) fn reading(&self) -> anyhow::Result<(Input, Reading)> {
+    pub(crate) fn reading(&self) -> anyhow::Result<(ConfigInput, Reading)> {
         let mut variables: Vec<(String, String)> = Vec::new();
-        let mut input = self.expression.clone().map(Input::Text);
+        let mut input = self.expression.clone().map(ConfigInput::Text);
         for word in &self.words {
             if let Some((name, value)) = variable(word) {
                 if variables.iter().any(|(known, _)| known == name) {
                     usage_error(&format!("parameter '{name}' multiply defined"));
                 }
                 variables.push((name.to_string(), value.to_string()));
-            } else if let Some(other) = input.replace(Input::from_word(word)) {
-                let other = if let Input::Text(_) = other { "-e".to_string() } else { other.name() };
+            } else if let Some(other) = input.replace(ConfigInput::from_word(word)) {
+                let other = if let ConfigInput::Text(_) = other { "-e".to_string() } else { other.name() };
                 usage_error(&format!(
                     "router configuration specified twice: {other} and {word}; a variable is written VAR=VALUE"
                 ));
@@ -324,7 +324,7 @@ pub(crate) fn variable(word: &str) -> Option<(&str, &str)> {
 }
 
 /// Tells the router what this machine calls the devices of the configuration.
-pub(crate) fn map_devices(devices: &[(String, String)], settings: &mut Settings) {
+pub(crate) fn map_devices(devices: &[(String, String)], settings: &mut RouterSettings) {
     for (n, (config, machine)) in devices.iter().enumerate() {
         if let Some((_, other)) =
             devices[..n].iter().find(|(known, other)| known == config && other != machine)
@@ -530,7 +530,7 @@ pub(crate) fn help() -> String {
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "artery", &mut script);
-    crate::voice::print(&String::from_utf8_lossy(&script)).map(|()| 0)
+    crate::voice::print_stdout(&String::from_utf8_lossy(&script)).map(|()| 0)
 }
 
 /// Writes manual pages, one for the program and one for each command.

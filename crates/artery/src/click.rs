@@ -1,11 +1,11 @@
 //! The personality `click`: its options, its messages, its order of events.
 use crate::control_socket::{ControlSettings, TcpWrites};
-use crate::job::{Input, Job, PortRequest, check_processor};
+use crate::job::{ConfigInput, PortRequest, RunJob, check_processor};
 use crate::load::Reading;
 use crate::sandbox::Sandbox;
 use crate::signals::EarlyHangup;
-use crate::voice::{Voice, complain, print};
-use artery_engine::{Settings, Time};
+use crate::voice::{Output, print_stderr, print_stdout};
+use artery_engine::{RouterSettings, Time};
 use artery_lang::Dialect;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use options::{Given, Options};
 pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let failed = |error: anyhow::Error| {
-        complain(&format!("{error:#}\n"));
+        print_stderr(&format!("{error:#}\n"));
         1
     };
     match wish(name, &args) {
-        Ok(Wish::Print(text)) => print(&text).map_or_else(failed, |()| 0),
+        Ok(Wish::Print(text)) => print_stdout(&text).map_or_else(failed, |()| 0),
         Ok(Wish::Run(job)) => {
             let ran = EarlyHangup::catch().and_then(|early| crate::run::run(*job, &early));
             ran.unwrap_or_else(failed)
@@ -34,7 +34,7 @@ pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
                 error.starts_with("unrecognized") || error.starts_with("option ") || error.starts_with('\'');
             let program = if form { format!("{name}: ") } else { String::new() };
             let error = error.replace('\n', &format!("\n{program}"));
-            complain(&format!("{program}{error}\nUsage: {name} [OPTION]... [ROUTERFILE]\n{try_help}\n"));
+            print_stderr(&format!("{program}{error}\nUsage: {name} [OPTION]... [ROUTERFILE]\n{try_help}\n"));
             1
         }
     }
@@ -43,21 +43,21 @@ pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
 /// What the user wants.
 enum Wish {
     Print(String),
-    Run(Box<Job>),
+    Run(Box<RunJob>),
 }
 
 fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
-    let mut job = Job {
-        input: Input::Stdin,
+    let mut job = RunJob {
+        input: ConfigInput::Stdin,
         source: None,
         reading: Reading {
             dialect: Dialect::Click,
             variables: Vec::new(),
             clickpath: std::env::var("CLICKPATH").ok(),
         },
-        voice: Voice::Click { warnings: true },
+        voice: Output::Click { warnings: true },
         // One packet at a time, so that events come in the order in which Click has them.
-        settings: Settings { burst: 1, ..Settings::default() },
+        settings: RouterSettings { burst: 1, ..RouterSettings::default() },
         handlers: Vec::new(),
         exit_handler: None,
         output: None,
@@ -80,8 +80,8 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
             Given { name: "version", .. } => {
                 return Ok(Wish::Print(format!("click (Artery) {}\n", env!("CARGO_PKG_VERSION"))));
             }
-            Given { name: "file" | "expression" | "", .. } => take_input(&mut job, &mut has_input, given)?,
-            given => take(&mut job, given)?,
+            Given { name: "file" | "expression" | "", .. } => apply_input(&mut job, &mut has_input, given)?,
+            given => apply_option(&mut job, given)?,
         }
     }
     if job.settings.simulated.is_some() {
@@ -91,13 +91,13 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
 }
 
 /// A configuration, or the value of a variable.
-fn take_input(job: &mut Job, has_input: &mut bool, given: Given) -> Result<(), String> {
+fn apply_input(job: &mut RunJob, has_input: &mut bool, given: Given) -> Result<(), String> {
     let value = given.value.unwrap_or_default();
     if let Some((name, text)) = crate::cli::variable(&value).filter(|_| given.name.is_empty()) {
         let variables = &mut job.reading.variables;
         match variables.iter().any(|(known, _)| known == name) {
             // The program goes on with the first value, as Click does.
-            true => complain(&format!("parameter '{name}' multiply defined\n")),
+            true => print_stderr(&format!("parameter '{name}' multiply defined\n")),
             false => variables.push((name.to_string(), text.to_string())),
         }
         return Ok(());
@@ -106,15 +106,15 @@ fn take_input(job: &mut Job, has_input: &mut bool, given: Given) -> Result<(), S
         return Err("router configuration specified twice".to_string());
     }
     job.input = match given.name {
-        "expression" => Input::Text(value),
-        _ if value.is_empty() => Input::Stdin,
-        _ => Input::from_word(&value),
+        "expression" => ConfigInput::Text(value),
+        _ if value.is_empty() => ConfigInput::Stdin,
+        _ => ConfigInput::from_word(&value),
     };
     Ok(())
 }
 
 /// Any other option.
-fn take(job: &mut Job, given: Given) -> Result<(), String> {
+fn apply_option(job: &mut RunJob, given: Given) -> Result<(), String> {
     let Given { name, negated, value, .. } = given;
     let text = value.clone().unwrap_or_default();
     match name {
@@ -127,8 +127,8 @@ fn take(job: &mut Job, given: Given) -> Result<(), String> {
         "output" => job.output = Some(text),
         "quit" => job.quit = true,
         "time" => job.time = true,
-        "warnings" => job.voice = Voice::Click { warnings: !negated },
-        "no-warnings" => job.voice = Voice::Click { warnings: negated },
+        "warnings" => job.voice = Output::Click { warnings: !negated },
+        "no-warnings" => job.voice = Output::Click { warnings: negated },
         "allow-reconfigure" => job.allow_replace = !negated,
         "clickpath" => job.reading.clickpath = value,
         "unix-socket" => job.control.sockets.push(text.into()),
@@ -187,7 +187,7 @@ Options:
 mod tests {
     use super::*;
 
-    fn job(args: &[&str]) -> Result<Job, String> {
+    fn job(args: &[&str]) -> Result<RunJob, String> {
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
         match wish("click", &args)? {
             Wish::Run(job) => Ok(*job),
@@ -199,19 +199,19 @@ mod tests {
     fn short_options_bundle_and_the_last_takes_what_follows() {
         let bundled = job(&["-qo-", "f.click"]).unwrap();
         assert!(bundled.quit && bundled.output.as_deref() == Some("-"));
-        assert_eq!(bundled.input, Input::File("f.click".into()));
+        assert_eq!(bundled.input, ConfigInput::File("f.click".into()));
         let text = job(&["-qe", "Idle", "-h", "a.b", "-hc.d", "-j", "3"]).unwrap();
-        assert_eq!(text.input, Input::Text("Idle".into()));
+        assert_eq!(text.input, ConfigInput::Text("Idle".into()));
         assert_eq!(text.handlers, ["a.b", "c.d"]);
         assert_eq!(text.settings.workers, 3);
-        assert_eq!(job(&[]).unwrap().input, Input::Stdin);
+        assert_eq!(job(&[]).unwrap().input, ConfigInput::Stdin);
     }
 
     #[test]
     fn long_options_may_be_shortened_and_negated() {
         let job =
             job(&["--expr", "Idle", "--no-warn", "--simtime=5", "--affinity", "X=1", "--port=7+"]).unwrap();
-        assert_eq!(job.voice, Voice::Click { warnings: false });
+        assert_eq!(job.voice, Output::Click { warnings: false });
         assert_eq!(job.settings.simulated, Some(Time::new(5, 0)));
         assert_eq!(job.settings.affinity, Some(0));
         assert_eq!(job.reading.variables, [("X".to_string(), "1".to_string())]);

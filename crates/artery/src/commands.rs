@@ -1,5 +1,5 @@
 //! Commands of the host that a configuration asks for, run once its router forwards.
-use crate::voice::Voice;
+use crate::voice::Output;
 use std::io::{self, Write as _};
 use std::process::{Child, Command, Stdio};
 
@@ -17,39 +17,39 @@ struct Held {
 /// Commands that wait for their router.
 pub(crate) struct Commands {
     held: Vec<Held>,
-    voice: Voice,
+    output: Output,
 }
 
 impl Commands {
     /// Starts a shell for each of these, which are a place and a command.
-    pub(crate) fn hold(commands: &[(String, String)], voice: Voice) -> Commands {
+    pub(crate) fn hold(commands: &[(String, String)], voice: Output) -> Commands {
         let hold = |(place, text): &(String, String)| {
             let script = format!("read -r go && {{ {text}\n}}");
             let shell = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn();
             Held { place: place.clone(), text: text.clone(), shell }
         };
-        Commands { held: commands.iter().map(hold).collect(), voice }
+        Commands { held: commands.iter().map(hold).collect(), output: voice }
     }
 
     /// Runs them one after the other, aside; one that fails is said, and the next is run.
     pub(crate) fn run(self) {
-        let Commands { held, voice } = self;
+        let Commands { held, output: voice } = self;
         if held.is_empty() {
             return;
         }
         let work = move || held.into_iter().for_each(|held| run(held, voice));
         if let Err(error) = std::thread::Builder::new().name("commands".to_string()).spawn(work) {
-            voice.warning(&format!("no command is run: {error}"));
+            voice.print_warning(&format!("no command is run: {error}"));
         }
     }
 }
 
-fn run(Held { place, text, shell }: Held, voice: Voice) {
-    voice.say(&format!("{place}: runs {text}"));
+fn run(Held { place, text, shell }: Held, voice: Output) {
+    voice.print_info(&format!("{place}: runs {text}"));
     match shell.and_then(let_go) {
         Ok(status) if status.success() => {}
-        Ok(status) => voice.warning(&format!("{place}: {text}: {status}")),
-        Err(error) => voice.warning(&format!("{place}: can't run sh: {error}")),
+        Ok(status) => voice.print_warning(&format!("{place}: {text}: {status}")),
+        Err(error) => voice.print_warning(&format!("{place}: can't run sh: {error}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The interfaces of the machine, and what a router would get of each.
 use crate::cli::DevicesOptions;
-use crate::voice::print;
-use artery_device::{Interface, Survey, survey};
+use crate::voice::print_stdout;
+use artery_device::{Interface, InterfaceSurvey, survey};
 
 /// Lists interfaces.
 pub(crate) fn command(options: &DevicesOptions) -> anyhow::Result<u8> {
@@ -10,18 +10,18 @@ pub(crate) fn command(options: &DevicesOptions) -> anyhow::Result<u8> {
         // Says what there is instead.
         Interface::find(name)?;
     }
-    let wanted: Vec<Survey> = all
+    let wanted: Vec<InterfaceSurvey> = all
         .into_iter()
         .filter(|one| options.names.is_empty() || options.names.contains(&one.interface.name))
         .collect();
     match options.json {
-        true => print(&format!("{:#}\n", json(&wanted)))?,
-        false => print(&text(&wanted))?,
+        true => print_stdout(&format!("{:#}\n", json(&wanted)))?,
+        false => print_stdout(&text(&wanted))?,
     }
     Ok(0)
 }
 
-fn json(all: &[Survey]) -> serde_json::Value {
+fn json(all: &[InterfaceSurvey]) -> serde_json::Value {
     let devices: Vec<_> = all
         .iter()
         .map(|one| {
@@ -44,7 +44,7 @@ fn json(all: &[Survey]) -> serde_json::Value {
 }
 
 /// A table, and what each gets below its row.
-fn text(all: &[Survey]) -> String {
+fn text(all: &[InterfaceSurvey]) -> String {
     let mut lines = row(["NAME", "STATE", "MTU", "DRIVER", "QUEUES", "ZERO-COPY", "OFFLOADS"]);
     for one in all {
         let zero_copy = one.zero_copy.map_or("?", |has| if has { "yes" } else { "no" });
@@ -84,9 +84,9 @@ fn address(mac: [u8; 6]) -> String {
 mod tests {
     use super::*;
 
-    fn one() -> Survey {
+    fn one() -> InterfaceSurvey {
         let interface = Interface::find("lo").unwrap();
-        Survey {
+        InterfaceSurvey {
             interface: Interface { mtu: 65536, up: true, running: true, ..interface },
             driver: String::new(),
             queues: 1,
@@ -106,7 +106,7 @@ lo              up         65536 -                 1 no        tx tso
     FromDevice(lo, SNIFFER false) gets AF_XDP without copying.
 ";
         assert_eq!(text(&[one()]), expected);
-        let same = Survey { alone: one().shared, ..one() };
+        let same = InterfaceSurvey { alone: one().shared, ..one() };
         assert!(!text(&[same]).contains("SNIFFER"));
     }
 

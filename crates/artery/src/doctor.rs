@@ -5,7 +5,7 @@ mod process;
 mod report;
 
 use crate::cli::usage_error;
-use crate::voice::print;
+use crate::voice::print_stdout;
 use anyhow::Context as _;
 use artery_adopt::guard;
 use artery_device::Interface;
@@ -63,8 +63,8 @@ pub(crate) fn command(options: &DoctorOptions) -> anyhow::Result<u8> {
     findings.extend(port::findings(&ports)?);
     let report = Report::of(findings, &purposes, &ports);
     match options.json {
-        true => print(&format!("{:#}\n", report.json()))?,
-        false => print(&report.text(options.verbose))?,
+        true => print_stdout(&format!("{:#}\n", report.json()))?,
+        false => print_stdout(&report.text(options.verbose))?,
     }
     Ok(report.status())
 }

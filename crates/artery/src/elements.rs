@@ -1,7 +1,7 @@
 //! The elements' manual: a list, pages as text, and the same pages as Markdown files.
 use crate::cli::{self, ElementsOptions};
 use crate::spelling::nearest;
-use crate::voice::{complain, print};
+use crate::voice::{print_stderr, print_stdout};
 use anyhow::{Context as _, bail};
 use artery_elements::CLASSES;
 use artery_engine::Class;
@@ -18,14 +18,14 @@ pub(crate) fn command(options: &ElementsOptions) -> anyhow::Result<u8> {
         (None, Some(name)) => show(name, options.json),
         (None, None) if options.json => {
             let all: Vec<_> = classes().into_iter().map(page::json).collect();
-            print(&format!(
+            print_stdout(&format!(
                 "{:#}\n",
                 serde_json::json!({ "schema_version": 1, "version": crate::report::VERSION, "elements": all })
             ))?;
             Ok(0)
         }
         (None, None) => {
-            print(&list())?;
+            print_stdout(&list())?;
             Ok(0)
         }
     }
@@ -34,9 +34,9 @@ pub(crate) fn command(options: &ElementsOptions) -> anyhow::Result<u8> {
 /// The page of an element, the help of a command, or of the program.
 pub(crate) fn help(topic: Option<&str>) -> anyhow::Result<u8> {
     match topic {
-        None => print(&cli::help())?,
+        None => print_stdout(&cli::help())?,
         Some(topic) => match cli::help_of(topic) {
-            Some(help) => print(&help)?,
+            Some(help) => print_stdout(&help)?,
             None => return show(topic, false),
         },
     }
@@ -46,8 +46,8 @@ pub(crate) fn help(topic: Option<&str>) -> anyhow::Result<u8> {
 fn show(name: &str, as_json: bool) -> anyhow::Result<u8> {
     let class = find(name)?;
     match as_json {
-        true => print(&format!("{:#}\n", page::json(class)))?,
-        false => print(&page::text(class))?,
+        true => print_stdout(&format!("{:#}\n", page::json(class)))?,
+        false => print_stdout(&page::text(class))?,
     }
     Ok(0)
 }
@@ -60,7 +60,7 @@ fn find(name: &str) -> anyhow::Result<&'static Class> {
         };
         classes().into_iter().find(names)
     };
-    if let Some(class) = CLASSES.find(name).or_else(other_case) {
+    if let Some(class) = CLASSES.find_class(name).or_else(other_case) {
         return Ok(class);
     }
     let names = classes().into_iter().flat_map(|class| std::iter::once(&class.name).chain(class.aliases));
@@ -155,12 +155,12 @@ fn drift(folder: &Path) -> anyhow::Result<Vec<String>> {
 fn check_pages(folder: &Path) -> anyhow::Result<u8> {
     let drift = drift(folder)?;
     for line in &drift {
-        complain(&format!("{line}\n"));
+        print_stderr(&format!("{line}\n"));
     }
     if drift.is_empty() {
         return Ok(0);
     }
-    complain(&format!("run 'artery elements --markdown {}'\n", folder.display()));
+    print_stderr(&format!("run 'artery elements --markdown {}'\n", folder.display()));
     Ok(1)
 }
 

@@ -3,7 +3,7 @@ mod service;
 
 use crate::cli::values::port;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::print;
+use crate::voice::print_stdout;
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -39,7 +39,7 @@ pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(&options.router)?;
     let (came_by, packet) = (&options.came_by, options.packet.join(" "));
     // What is wrong with the question, the router says best.
-    let plain = router.ask("explain_json", &format!("{came_by} {packet}"))?;
+    let plain = router.query("explain_json", &format!("{came_by} {packet}"))?;
     // What the host sends passes no service.
     let served = if came_by == "host" { None } else { service::find_service(&mut router, &packet)? };
     let mut document = match served {
@@ -51,7 +51,7 @@ pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
         document["not_asked"] = router.filters().into();
     }
     let text = if options.json { format!("{document:#}\n") } else { explained(&document) };
-    print(&text).map(|()| 0)
+    print_stdout(&text).map(|()| 0)
 }
 
 /// A line for each step, and the verdict.

@@ -1,7 +1,7 @@
 //! `artery fmt`: configuration files in the standard layout.
 use crate::cli::FmtOptions;
-use crate::job::Input;
-use crate::voice::{Voice, complain, print};
+use crate::job::ConfigInput;
+use crate::voice::{Output, print_stderr, print_stdout};
 use anyhow::Context as _;
 use artery_lang::{Diagnostic, Dialect, Sources, parse};
 
@@ -9,7 +9,7 @@ use artery_lang::{Diagnostic, Dialect, Sources, parse};
 pub(crate) fn format(options: &FmtOptions) -> anyhow::Result<u8> {
     let mut status = 0;
     for file in &options.files {
-        if !format_one(options, &Input::from_word(file))? {
+        if !format_one(options, &ConfigInput::from_word(file))? {
             status = 1;
         }
     }
@@ -17,42 +17,42 @@ pub(crate) fn format(options: &FmtOptions) -> anyhow::Result<u8> {
 }
 
 /// Whether all is well with this file.
-fn format_one(options: &FmtOptions, input: &Input) -> anyhow::Result<bool> {
-    let voice = Voice::artery();
+fn format_one(options: &FmtOptions, input: &ConfigInput) -> anyhow::Result<bool> {
+    let voice = Output::for_terminal();
     let text = match input.read_exactly() {
         Ok(text) => text,
         Err(error) => {
-            voice.error(&error);
+            voice.print_error(&error);
             return Ok(false);
         }
     };
     let Ok(formatted) = artery_lang::format(&text) else {
-        complain(&syntax_errors(&input.name(), &text, voice));
+        print_stderr(&syntax_errors(&input.name(), &text, voice));
         return Ok(false);
     };
     match input {
         _ if options.check => {
             if formatted != text {
-                print(&format!("{}\n", input.name()))?;
+                print_stdout(&format!("{}\n", input.name()))?;
             }
             return Ok(formatted == text);
         }
-        Input::File(path) if options.in_place => {
+        ConfigInput::File(path) if options.in_place => {
             if formatted != text {
                 std::fs::write(path, formatted).with_context(|| format!("can't write {}", path.display()))?;
             }
         }
-        _ => print(&formatted)?,
+        _ => print_stdout(&formatted)?,
     }
     Ok(true)
 }
 
 /// What keeps a text from being laid out.
-fn syntax_errors(name: &str, text: &str, voice: Voice) -> String {
+fn syntax_errors(name: &str, text: &str, voice: Output) -> String {
     let mut sources = Sources::default();
-    let file = sources.add(name, text);
+    let file = sources.add_file(name, text);
     let (_, diagnostics) = parse(&mut sources, file, Dialect::Artery);
-    let colour = matches!(voice, Voice::Artery { colour: true });
+    let colour = matches!(voice, Output::Artery { colour: true });
     let errors = diagnostics.iter().filter(|diagnostic: &&Diagnostic| diagnostic.is_error());
     errors.map(|error| error.render_on(&sources, colour) + "\n\n").collect()
 }

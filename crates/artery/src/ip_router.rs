@@ -62,21 +62,21 @@ impl IpRouter {
     }
 
     /// What a handler says with JSON.
-    pub(crate) fn ask(&mut self, handler: &str, parameters: &str) -> anyhow::Result<Value> {
-        let text = self.client.ask(&format!("{}.{handler}", self.name), parameters)?;
+    pub(crate) fn query(&mut self, handler: &str, parameters: &str) -> anyhow::Result<Value> {
+        let text = self.client.query(&format!("{}.{handler}", self.name), parameters)?;
         serde_json::from_str(&text)
             .with_context(|| format!("what the router says by {handler} makes no sense"))
     }
 
     /// What another element of the router says by a handler of copies on all workers, which each say a
     /// document.
-    pub(crate) fn ask_other(
+    pub(crate) fn query_element(
         &mut self,
         element: &str,
         handler: &str,
         parameters: &str,
     ) -> anyhow::Result<Vec<Value>> {
-        let text = self.client.ask(&format!("{element}.{handler}"), parameters)?;
+        let text = self.client.query(&format!("{element}.{handler}"), parameters)?;
         let documents = text.lines().filter(|line| !line.is_empty()).map(serde_json::from_str);
         documents
             .collect::<Result<_, _>>()
@@ -90,8 +90,8 @@ impl IpRouter {
     }
 
     /// Has a handler change something.
-    pub(crate) fn tell(&mut self, handler: &str, text: &str) -> anyhow::Result<()> {
-        self.client.tell(&format!("{}.{handler}", self.name), text)
+    pub(crate) fn write(&mut self, handler: &str, text: &str) -> anyhow::Result<()> {
+        self.client.write_plain(&format!("{}.{handler}", self.name), text)
     }
 }
 

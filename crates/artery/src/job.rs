@@ -4,32 +4,32 @@ use crate::load::Reading;
 use crate::metrics::MetricsAddress;
 use crate::reload::ConfigurationSource;
 use crate::sandbox::Sandbox;
-use crate::voice::Voice;
-use artery_engine::Settings;
+use crate::voice::Output;
+use artery_engine::RouterSettings;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
+pub(crate) enum ConfigInput {
     Stdin,
     File(PathBuf),
     Text(String),
 }
 
-impl Input {
+impl ConfigInput {
     /// A file named on the command line.
-    pub(crate) fn from_word(word: &str) -> Input {
-        if word == "-" { Input::Stdin } else { Input::File(word.into()) }
+    pub(crate) fn from_word(word: &str) -> ConfigInput {
+        if word == "-" { ConfigInput::Stdin } else { ConfigInput::File(word.into()) }
     }
 
     /// The name that messages use.
     pub(crate) fn name(&self) -> String {
         match self {
-            Input::Stdin => "<stdin>".to_string(),
-            Input::File(path) => path.display().to_string(),
-            Input::Text(_) => "config".to_string(),
+            ConfigInput::Stdin => "<stdin>".to_string(),
+            ConfigInput::File(path) => path.display().to_string(),
+            ConfigInput::Text(_) => "config".to_string(),
         }
     }
 }
@@ -61,13 +61,13 @@ pub(crate) fn check_processor(n: usize) -> Result<usize, String> {
 }
 
 /// One run of a router.
-pub(crate) struct Job {
-    pub(crate) input: Input,
+pub(crate) struct RunJob {
+    pub(crate) input: ConfigInput,
     /// What SIGHUP has read again; the input itself if none is given.
     pub(crate) source: Option<Arc<dyn ConfigurationSource>>,
     pub(crate) reading: Reading,
-    pub(crate) voice: Voice,
-    pub(crate) settings: Settings,
+    pub(crate) voice: Output,
+    pub(crate) settings: RouterSettings,
     /// Handlers to print at the end.
     pub(crate) handlers: Vec<String>,
     /// The handler whose value is the exit status.
@@ -91,10 +91,10 @@ pub(crate) struct Job {
     pub(crate) commands: Vec<(String, String)>,
 }
 
-impl Job {
+impl RunJob {
     /// Whether another configuration may take the place of the first.
     pub(crate) fn may_change(&self) -> bool {
-        self.allow_replace || self.source.is_some() || matches!(self.input, Input::File(_))
+        self.allow_replace || self.source.is_some() || matches!(self.input, ConfigInput::File(_))
     }
 }
 

@@ -50,7 +50,7 @@ use signals::EarlyHangup;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use voice::{LogFormat, Voice};
+use voice::{LogFormat, Output};
 
 /// Carries out the command that this process was called with.
 pub fn main() -> ExitCode {
@@ -64,12 +64,12 @@ pub fn main() -> ExitCode {
         None => {
             let cli = cli::parse(args);
             let log = cli.command.log_format();
-            let voice = Voice::from(log);
+            let voice = Output::from(log);
             if cli.command.shows_verifier() || log == LogFormat::Json {
                 artery_device::show_verifier();
             }
             artery(cli).unwrap_or_else(|error| {
-                voice.error(&format!("{error:#}"));
+                voice.print_error(&format!("{error:#}"));
                 1
             })
         }

@@ -1,8 +1,8 @@
 //! From a file, standard input or the command line to a checked graph, with everything that is wrong with it.
-use crate::job::Input;
-use crate::voice::Voice;
+use crate::job::ConfigInput;
+use crate::voice::Output;
 use artery_elements::CLASSES;
-use artery_engine::{Problem, Router, Settings, Stage};
+use artery_engine::{BuildStage, Problem, Router, RouterSettings};
 use artery_lang::{
     Diagnostic, Dialect, FileId, Ir, Node, Options, Processing, Sources, Span, check, compile,
 };
@@ -42,11 +42,12 @@ impl Loaded {
     }
 
     /// Warns of values for variables that the text does not name: they change nothing, and may be mistyped.
-    pub(crate) fn say_unused_variables(&self, voice: Voice) {
+    pub(crate) fn say_unused_variables(&self, voice: Output) {
         if voice.is_own() {
             let name = self.sources.name(self.file);
-            let say =
-                |v: &String| voice.warning(&format!("{name} has no variable ${v}; its value is not used"));
+            let say = |v: &String| {
+                voice.print_warning(&format!("{name} has no variable ${v}; its value is not used"))
+            };
             self.unused_variables.iter().for_each(say);
         }
     }
@@ -65,7 +66,7 @@ impl Loaded {
     /// Where an element's problem is: the argument that is meant if it can be told, or else all arguments, or the
     /// declaration.
     pub(crate) fn place(&self, node: &Node, problem: &Problem) -> Span {
-        if problem.stage != Stage::Configuring {
+        if problem.stage != BuildStage::Configuring {
             return node.span;
         }
         let arguments = node.config_span;
@@ -110,7 +111,7 @@ fn whole_arguments(text: &str, part: &str) -> Vec<usize> {
 /// No configuration is longer; a file that has no end is not read for ever.
 const LONGEST: u64 = 256 << 20;
 
-impl Input {
+impl ConfigInput {
     /// The text of the configuration, which needs not be UTF-8 where it does not matter: in comments. The error is
     /// what the system said, or why this is no configuration.
     pub(crate) fn read(&self) -> Result<String, String> {
@@ -127,9 +128,9 @@ impl Input {
     fn bytes(&self) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         let result = match self {
-            Input::Text(text) => return Ok(text.clone().into_bytes()),
-            Input::Stdin => std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes),
-            Input::File(path) => artery_device::files::open(path)
+            ConfigInput::Text(text) => return Ok(text.clone().into_bytes()),
+            ConfigInput::Stdin => std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes),
+            ConfigInput::File(path) => artery_device::files::open(path)
                 .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)),
         };
         let why = match result {
@@ -155,7 +156,7 @@ fn not_text(bytes: &[u8]) -> Option<String> {
 /// Compiles and checks a text.
 pub(crate) fn load(name: &str, text: &str, reading: &Reading) -> Loaded {
     let mut sources = Sources::default();
-    let file = sources.add(name, text);
+    let file = sources.add_file(name, text);
     let unused: RefCell<Vec<String>> =
         RefCell::new(reading.variables.iter().map(|(name, _)| name.clone()).collect());
     let look_in = |text: &str| unused.borrow_mut().retain(|name| !names_variable(text, name));
@@ -194,7 +195,7 @@ fn names_variable(text: &str, name: &str) -> bool {
 /// about other elements are left out, since these may be what is missing; they come without a remedy.
 fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
     let (ir, modes) = (&loaded.ir, &loaded.processing);
-    let is_sound = |node: &usize| CLASSES.find(&ir.nodes[*node].class).is_some();
+    let is_sound = |node: &usize| CLASSES.find_class(&ir.nodes[*node].class).is_some();
     let kept: Vec<usize> = (0..ir.nodes.len()).filter(is_sound).collect();
     let number = |node: usize| kept.binary_search(&node).ok();
     let edge = |edge: &artery_lang::Edge| {
@@ -215,10 +216,11 @@ fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
         inputs: kept.iter().map(|&node| modes.inputs[node].clone()).collect(),
         outputs: kept.iter().map(|&node| modes.outputs[node].clone()).collect(),
     };
-    let found = Router::configure(&part, &part_modes, CLASSES, Settings::default()).err().unwrap_or_default();
+    let found =
+        Router::configure(&part, &part_modes, CLASSES, RouterSettings::default()).err().unwrap_or_default();
     let in_whole = |problem: Problem| Problem { node: problem.node.map(|node| kept[node]), ..problem };
     let concerns_one = |problem: &Problem| {
-        problem.stage == Stage::Configuring && (loaded.compiled || problem.help.is_some())
+        problem.stage == BuildStage::Configuring && (loaded.compiled || problem.help.is_some())
     };
     found.into_iter().filter(concerns_one).map(in_whole).collect()
 }
@@ -273,7 +275,7 @@ mod tests {
         let place = |text: &str| {
             let mut loaded = load("f", text, &Reading::default());
             assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
-            let built = Router::configure(&loaded.ir, &loaded.processing, CLASSES, Settings::default());
+            let built = Router::configure(&loaded.ir, &loaded.processing, CLASSES, RouterSettings::default());
             loaded.problems = built.err().unwrap();
             let problem = &loaded.problems[0];
             let span = loaded.place(&loaded.ir.nodes[problem.node.unwrap()], problem);
@@ -299,7 +301,7 @@ mod tests {
     fn what_is_wrong_several_times_is_pointed_at_every_time() {
         let text = "Script(frob 1, print x,\n goto lost, frob 1, goto lost $x, frob 12)";
         let mut loaded = load("f", text, &Reading::default());
-        let built = Router::configure(&loaded.ir, &loaded.processing, CLASSES, Settings::default());
+        let built = Router::configure(&loaded.ir, &loaded.processing, CLASSES, RouterSettings::default());
         loaded.problems = built.err().unwrap();
         let span = |problem| loaded.place(&loaded.ir.nodes[0], problem);
         let starts: Vec<usize> = loaded.problems.iter().map(|problem| span(problem).start as usize).collect();

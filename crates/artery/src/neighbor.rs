@@ -74,10 +74,10 @@ pub(crate) fn command(options: &NeighborOptions) -> anyhow::Result<u8> {
     match &options.action {
         Action::Add(_) => {
             let link = said.link.map_or(String::new(), |link| link.to_string());
-            router.tell("add_neighbor", format!("{place} {link} {}", said.kind.unwrap_or("")).trim_end())?;
+            router.write("add_neighbor", format!("{place} {link} {}", said.kind.unwrap_or("")).trim_end())?;
         }
-        Action::Del(_) => router.tell("remove_neighbor", &place)?,
-        Action::Flush(_) => router.tell("flush_neighbors", place.trim())?,
+        Action::Del(_) => router.write("remove_neighbor", &place)?,
+        Action::Flush(_) => router.write("flush_neighbors", place.trim())?,
     }
     Ok(0)
 }
@@ -132,7 +132,7 @@ fn check(action: &Action, said: Said) -> Result<Said, String> {
 
 /// The port on whose link an address is.
 fn port_of(router: &mut IpRouter, address: IpAddr) -> anyhow::Result<String> {
-    let ports = router.ask("ports_json", "")?;
+    let ports = router.query("ports_json", "")?;
     let on_link = list(&ports, "ports").iter().filter(|port| is_on_link(port, address));
     let names: Vec<String> = on_link.map(|port| text(port, "name")).collect();
     match &names[..] {

@@ -2,9 +2,9 @@
 use crate::cli::NetstatOptions;
 use crate::control_socket::Client;
 use crate::route::bsd_table::{self, Family};
-use crate::voice::{Reader, print, print_on};
+use crate::voice::{OutputReader, print_on, print_stdout};
 use anyhow::{Context as _, anyhow};
-use artery_device::{Delays, Traffic};
+use artery_device::{Delays, TrafficCounts};
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ pub(crate) fn command(options: &NetstatOptions) -> anyhow::Result<u8> {
                 find(&ports, name)?;
             }
             let shown = ports.iter().filter(|port| wanted.is_none_or(|name| port.name == name));
-            print(&style.list(shown)).map(|()| 0)
+            print_stdout(&style.list(shown)).map(|()| 0)
         }
     }
 }
@@ -53,7 +53,7 @@ fn follow(
     let mut next = Instant::now();
     for row in 1.. {
         let reader = print_on(&watch.row(&now)?)?;
-        if reader == Reader::Gone || count.is_some_and(|count| row >= count) {
+        if reader == OutputReader::Gone || count.is_some_and(|count| row >= count) {
             break;
         }
         // What reading took does not shift the rows that follow.
@@ -70,8 +70,8 @@ pub(crate) struct Port {
     pub(crate) name: String,
     mtu: String,
     address: String,
-    pub(crate) received: Traffic,
-    pub(crate) sent: Traffic,
+    pub(crate) received: TrafficCounts,
+    pub(crate) sent: TrafficCounts,
     /// How long what was received had waited; nothing where the router does not say.
     pub(crate) delays: Delays,
     /// `up`, `down` or `absent`; empty where the router does not say.
@@ -102,7 +102,7 @@ pub(crate) fn parse(text: &str) -> Option<Vec<Port>> {
         let value = |name: &str| values.get(columns.iter().position(|column| *column == name)?).copied();
         let number = |name: &str| value(name)?.parse().ok();
         let traffic = |way: &str| {
-            Some(Traffic {
+            Some(TrafficCounts {
                 packets: number(&format!("{way}_packets"))?,
                 bytes: number(&format!("{way}_bytes"))?,
                 errors: number(&format!("{way}_errors"))?,
@@ -142,7 +142,7 @@ fn find<'a>(ports: &'a [Port], name: &str) -> anyhow::Result<&'a Port> {
 }
 
 /// Both ways of a port, or the sum of all.
-type Both = (Traffic, Traffic);
+type Both = (TrafficCounts, TrafficCounts);
 
 /// One port, row by row.
 struct Watch {
@@ -176,7 +176,7 @@ impl Watch {
 /// What was added; all there is, where a port was closed in between or opened anew.
 fn grown(now: Both, before: Both) -> Both {
     let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
-    let of = |now: Traffic, before: Traffic| Traffic {
+    let of = |now: TrafficCounts, before: TrafficCounts| TrafficCounts {
         packets: grown(now.packets, before.packets),
         bytes: grown(now.bytes, before.bytes),
         errors: grown(now.errors, before.errors),
@@ -290,7 +290,7 @@ enp0s31f6\t9000\t02:00:00:00:00:02\tl2\t4108\t4206592\t0\t4107\t600\t0
     }
     fn later() -> Vec<Port> {
         let mut ports = parse(LIST).unwrap();
-        ports[0].received = Traffic { packets: 17113, bytes: 1026780, errors: 5 };
+        ports[0].received = TrafficCounts { packets: 17113, bytes: 1026780, errors: 5 };
         ports[1].sent.packets += 7;
         ports
     }
@@ -413,7 +413,7 @@ enp0s31f6 9000  <Link>      02:00:00:00:00:02     4108     0     4107     0     
         watch.row(&later()).unwrap();
         let anew = vec![Port {
             name: "em0".into(),
-            received: Traffic { packets: 5, bytes: 300, errors: 0 },
+            received: TrafficCounts { packets: 5, bytes: 300, errors: 0 },
             ..Port::default()
         }];
         assert_eq!(watch.row(&anew).unwrap().split_whitespace().next(), Some("5"));

@@ -36,23 +36,23 @@ impl Notifier {
 
     /// It works now, or again.
     pub(crate) fn ready(&self, status: &str) {
-        self.tell(&format!("READY=1\nSTATUS={}", one_line(status)));
+        self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
     /// It reads everything again.
     pub(crate) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000));
     }
 
     /// It ends.
     pub(crate) fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
     /// What it does, in words.
     pub(crate) fn status(&self, status: &str) {
-        self.tell(&format!("STATUS={}", one_line(status)));
+        self.send(&format!("STATUS={}", one_line(status)));
     }
 
     /// Gives a sign of life where one is due, and says until when the next may wait.
@@ -63,11 +63,11 @@ impl Notifier {
             return every - since;
         }
         self.watchdog = Some((every, now));
-        self.tell("WATCHDOG=1");
+        self.send("WATCHDOG=1");
         every
     }
 
-    fn tell(&self, text: &str) {
+    fn send(&self, text: &str) {
         if let Some((socket, address)) = &self.socket {
             // Who does not listen any more needs to know nothing.
             let _ = socket.send_to_addr(text.as_bytes(), address);
@@ -79,7 +79,7 @@ impl Notifier {
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// From now on gives signs of life for as long as all workers of a router answer, if the service manager wants them.
-pub(crate) fn keep_watchdog(handle: Handle) -> io::Result<()> {
+pub(crate) fn start_watchdog(handle: Handle) -> io::Result<()> {
     let mut manager = Notifier::of_environment();
     let mut wait = manager.live(Instant::now());
     if wait == Duration::MAX {

@@ -7,7 +7,7 @@ mod rules_file;
 mod states_file;
 
 use crate::cli::{Reach, default_socket};
-use crate::voice::print;
+use crate::voice::print_stdout;
 use anyhow::{anyhow, bail};
 use artery_filter::syntax::print::{Style, table_address};
 use artery_filter::syntax::{Environment, addresses_of};
@@ -110,12 +110,12 @@ pub(crate) struct PfctlOptions {
     #[arg(short = 'o', value_name = "LEVEL", value_parser = ["none", "basic", "profile"])]
     level: Option<String>,
     #[command(flatten)]
-    output: Output,
+    output: PfctlVerbosity,
 }
 
 /// How much is printed, and how.
 #[derive(Args)]
-struct Output {
+struct PfctlVerbosity {
     /// Print what is read; twice: with the numbers of rules
     #[arg(short = 'v', action = ArgAction::Count)]
     verbose: u8,
@@ -225,7 +225,7 @@ fn act(
         filters.load(anchor, rules, &options.output.style(environment), log)?;
     }
     if let Some(file) = &options.take {
-        filters.take_states(file, is_quiet)?;
+        filters.load_states(file, is_quiet)?;
     }
     if options.enable {
         status = status.max(filters.enable(true, is_quiet)?);
@@ -291,7 +291,7 @@ fn address_words(words: &[String]) -> String {
     words.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-impl Output {
+impl PfctlVerbosity {
     /// What of this a table's command must know, as letters.
     fn flags(&self, is_dummy: bool) -> String {
         let letter = |is: bool, letter: &str| if is { letter.to_string() } else { String::new() };
@@ -306,7 +306,7 @@ impl Output {
     }
 
     fn print(&self, text: &str) -> anyhow::Result<()> {
-        if self.verbose > 0 && !self.quiet { print(text) } else { Ok(()) }
+        if self.verbose > 0 && !self.quiet { print_stdout(text) } else { Ok(()) }
     }
 
     fn style<'n>(&self, environment: &'n Environment) -> Style<'n> {

@@ -1,6 +1,6 @@
 //! `artery release`: removes what a process of Artery that was killed left at ports.
-use crate::voice::{Voice, print};
-use artery_device::bpf::{self, Side};
+use crate::voice::{Output, print_stdout};
+use artery_device::bpf::{self, TcxSide};
 use artery_device::{DeviceError, Interface};
 use clap::Args;
 use std::fmt::Write as _;
@@ -31,9 +31,9 @@ pub(crate) fn command(options: &ReleaseOptions) -> anyhow::Result<u8> {
     let mut status = 0;
     for name in &options.ports {
         match release(name) {
-            Ok(said) => print(&said)?,
+            Ok(said) => print_stdout(&said)?,
             Err(error) => {
-                Voice::artery().error(&error);
+                Output::for_terminal().print_error(&error);
                 status = 1;
             }
         }
@@ -52,7 +52,7 @@ fn release(name: &str) -> Result<String, String> {
 
 /// Programs at TCX, whoever has put them there; none where this process may not ask.
 fn linked_programs(interface: u32) -> u32 {
-    bpf::tcx_programs(interface, Side::Ingress).map_or(0, |programs| programs.count)
+    bpf::tcx_programs(interface, TcxSide::Ingress).map_or(0, |programs| programs.count)
 }
 
 fn outcome(name: &str, removed: usize, owners: &[u32], linked: u32) -> String {

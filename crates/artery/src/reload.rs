@@ -1,10 +1,10 @@
 //! What SIGHUP does to a running router: log files are opened again, what its configuration was made of is read again, and
 //! what came of that replaces the running configuration. With mistakes the running one stays.
 use crate::control_socket::OwnHandlers;
-use crate::job::Input;
+use crate::job::ConfigInput;
 use crate::notify::Notifier;
 use crate::replace::Replacer;
-use crate::voice::Voice;
+use crate::voice::Output;
 use artery_elements::LogFiles;
 use artery_engine::Handle;
 use std::io;
@@ -39,11 +39,11 @@ impl Reread {
     }
 }
 
-impl ConfigurationSource for Input {
+impl ConfigurationSource for ConfigInput {
     /// A text of the command line is the same again, but files that it names may say something else.
     fn reread(&self) -> Result<Reread, Vec<String>> {
         match self {
-            Input::Stdin => {
+            ConfigInput::Stdin => {
                 let why = "the configuration came from standard input, which can't be read again";
                 Err(vec![format!("{why}; start with the name of a file")])
             }
@@ -58,7 +58,7 @@ pub(crate) struct Reloader {
     pub(crate) replacer: Replacer,
     pub(crate) source: Arc<dyn ConfigurationSource>,
     pub(crate) manager: Arc<Notifier>,
-    pub(crate) voice: Voice,
+    pub(crate) voice: Output,
 }
 
 /// Requests reloads.
@@ -83,7 +83,7 @@ impl Reloader {
     fn reload(&self) {
         self.manager.reloading();
         self.reopen_logs();
-        let outcome = self.source.reread().map_err(|mistakes| self.voice.mistakes(&mistakes));
+        let outcome = self.source.reread().map_err(|mistakes| self.voice.format_mistakes(&mistakes));
         let outcome = outcome.and_then(|reread| self.replace(reread));
         // What could not be replaced because the router ends is no mistake of the configuration.
         if self.handle.has_ended() {
@@ -91,12 +91,12 @@ impl Reloader {
         }
         match outcome {
             Ok(()) => {
-                self.voice.tell("reloaded", "the configuration was replaced", &[]);
+                self.voice.log_event("reloaded", "the configuration was replaced", &[]);
                 self.manager.ready("forwarding");
             }
             Err(faults) => {
                 self.voice.complain_of(&faults);
-                self.voice.error("the configuration was not replaced; the running one stays");
+                self.voice.print_error("the configuration was not replaced; the running one stays");
                 self.manager
                     .ready("forwarding by the configuration before: the one that was read again is refused");
             }
@@ -107,14 +107,14 @@ impl Reloader {
     fn replace(&self, reread: Reread) -> Result<(), String> {
         let warnings = self.replacer.replace(&reread.name, &reread.text)?;
         self.voice.complain_of(&warnings);
-        reread.warnings.iter().for_each(|what| self.voice.warning(what));
+        reread.warnings.iter().for_each(|what| self.voice.print_warning(what));
         (reread.accepted)();
         Ok(())
     }
 
     /// Log files may have been renamed. That is done before anything can be refused.
     fn reopen_logs(&self) {
-        let failures = self.handle.resources().get::<LogFiles>().reopen();
-        failures.iter().for_each(|why| self.voice.warning(why));
+        let failures = self.handle.resources().get::<LogFiles>().reopen_all();
+        failures.iter().for_each(|why| self.voice.print_warning(why));
     }
 }

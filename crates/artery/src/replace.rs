@@ -1,8 +1,8 @@
 //! Putting another configuration in the place of the running one.
 use crate::load::{Reading, load};
-use crate::voice::Voice;
+use crate::voice::Output;
 use artery_device::Ports;
-use artery_engine::{Handle, Monitor, Monitors, Problem, Stage};
+use artery_engine::{BuildStage, Handle, Monitor, Monitors, Problem};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 pub(crate) struct Replacer {
     handle: Handle,
     reading: Reading,
-    voice: Voice,
+    output: Output,
     /// Held while a configuration is replaced: one after the other.
     turn: Arc<Mutex<()>>,
     closing: Arc<Mutex<Option<Closing>>>,
@@ -40,17 +40,17 @@ impl Closing {
 }
 
 impl Replacer {
-    pub(crate) fn new(handle: Handle, reading: Reading, voice: Voice) -> Replacer {
+    pub(crate) fn new(handle: Handle, reading: Reading, voice: Output) -> Replacer {
         let voice = match voice {
-            Voice::Artery { .. } => Voice::Artery { colour: false },
+            Output::Artery { .. } => Output::Artery { colour: false },
             other => other,
         };
-        Replacer { handle, reading, voice, turn: Arc::default(), closing: Arc::default() }
+        Replacer { handle, reading, output: voice, turn: Arc::default(), closing: Arc::default() }
     }
 
     /// How messages of the router are written.
-    pub(crate) fn voice(&self) -> Voice {
-        self.voice
+    pub(crate) fn voice(&self) -> Output {
+        self.output
     }
 
     /// Replaces the configuration by `text`, which messages call `name`. On an error the old one goes on.
@@ -58,7 +58,7 @@ impl Replacer {
         let _turn = lock(&self.turn);
         let mut loaded = load(name, text, &self.reading);
         if loaded.has_errors() {
-            return Err(self.voice.faults(&loaded));
+            return Err(self.output.format_faults(&loaded));
         }
         // What an editor leaves for a moment, or a shell makes of a file that is not there.
         if loaded.ir.nodes.is_empty() {
@@ -67,7 +67,7 @@ impl Replacer {
         let ports = self.handle.resources().get::<Ports>();
         ports.begin_replacement();
         let lost_before = self.handle.lost_to_replacement();
-        let result = self.handle.replace(&loaded.ir, &loaded.processing);
+        let result = self.handle.replace_graph(&loaded.ir, &loaded.processing);
         let is_replaced = result.is_ok();
         let unchanged = ports.end_replacement(is_replaced);
         if is_replaced {
@@ -77,7 +77,7 @@ impl Replacer {
         loaded.problems = result.unwrap_or_else(|problems| problems);
         loaded.problems.extend(unchanged.iter().map(|error| warning(error.to_string())));
         loaded.problems.extend(loss(self.handle.lost_to_replacement() - lost_before));
-        let faults = self.voice.faults(&loaded);
+        let faults = self.output.format_faults(&loaded);
         if is_replaced { Ok(faults) } else { Err(faults) }
     }
 
@@ -91,10 +91,10 @@ impl Replacer {
         let replacer = self.clone();
         let spawned = std::thread::Builder::new().name("replacer".to_string()).spawn(move || {
             let (Ok(faults) | Err(faults)) = replacer.hotconfig(&text);
-            replacer.voice.complain_of(&faults);
+            replacer.output.complain_of(&faults);
         });
         if let Err(error) = spawned {
-            self.voice.error(&format!("can't replace the configuration: {error}"));
+            self.output.print_error(&format!("can't replace the configuration: {error}"));
         }
     }
 
@@ -123,7 +123,7 @@ impl Replacer {
         let resources = self.handle.resources();
         let (ports, monitors) = (resources.get::<Ports>(), resources.get::<Monitors>());
         // The next port of that number is another.
-        ports.close_unused(|port| monitors.set(port, Monitor::default()));
+        ports.close_unused(|port| monitors.set_monitor(port, Monitor::default()));
         let mut now = lock(&self.closing);
         // A replacement meanwhile wants all rounds.
         if now.is_some_and(|now| now.due == closing.due) {
@@ -146,7 +146,7 @@ fn loss(packets: u64) -> Option<Problem> {
 fn warning(message: String) -> Problem {
     Problem {
         node: None,
-        stage: Stage::Initializing,
+        stage: BuildStage::Initializing,
         message,
         help: None,
         is_warning: true,

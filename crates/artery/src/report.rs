@@ -1,5 +1,5 @@
 //! What a router did, in figures: packets, rates, time and drops by element.
-use crate::voice::{Voice, complain, complain_styled};
+use crate::voice::{Output, complain_styled, print_stderr};
 use artery_engine::graph::Counts;
 use artery_engine::{Finished, Handle, Plan};
 use artery_lang::printable;
@@ -55,19 +55,19 @@ fn table(rows: &[Row], profile: bool) -> String {
 }
 
 /// Writes the report of a run that is over to standard error.
-pub(crate) fn at_the_end(finished: &Finished, profile: bool, as_json: bool, voice: Voice) {
+pub(crate) fn at_the_end(finished: &Finished, profile: bool, as_json: bool, voice: Output) {
     let (plan, counts) = (finished.plan(), finished.counts());
-    if voice == Voice::Json {
+    if voice == Output::Json {
         let message = format!("ran {:.3} s", finished.ran.as_secs_f64());
         voice.write_document("report", &message, report_json(&plan, &counts, finished.ran));
         return;
     }
     if as_json {
-        complain(&format!("{}\n", report_json(&plan, &counts, finished.ran)));
+        print_stderr(&format!("{}\n", report_json(&plan, &counts, finished.ran)));
         return;
     }
     let rows = rows(&plan, &counts, &[], finished.ran);
-    complain(&format!("ran {:.3} s\n{}", finished.ran.as_secs_f64(), table(&rows, profile)));
+    print_stderr(&format!("ran {:.3} s\n{}", finished.ran.as_secs_f64(), table(&rows, profile)));
 }
 
 fn report_json(plan: &Plan, counts: &[Counts], ran: Duration) -> serde_json::Value {
@@ -94,13 +94,13 @@ pub(crate) struct LiveTable {
 }
 
 impl LiveTable {
-    pub(crate) fn start(handle: Handle, every: Duration, voice: Voice) -> std::io::Result<LiveTable> {
+    pub(crate) fn start(handle: Handle, every: Duration, voice: Output) -> std::io::Result<LiveTable> {
         let (stop, stopped) = channel();
         let body = move || {
             let (mut screen, began) = (Screen::default(), Instant::now());
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 match voice {
-                    Voice::Json => tell_counters(&handle, began.elapsed(), voice),
+                    Output::Json => log_counters(&handle, began.elapsed(), voice),
                     _ => screen.show(&handle),
                 }
             }
@@ -118,7 +118,7 @@ impl LiveTable {
 }
 
 /// Writes counters as a line of JSON.
-fn tell_counters(handle: &Handle, ran: Duration, voice: Voice) {
+fn log_counters(handle: &Handle, ran: Duration, voice: Output) {
     let plan = handle.plan();
     let Ok(counts) = handle.counts() else { return };
     // A graph that was just replaced is told of the next time.

@@ -4,7 +4,7 @@ mod bsd_words;
 
 use crate::cli::values::address;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::print;
+use crate::voice::print_stdout;
 use bsd_table::{Family, Ports};
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -211,7 +211,7 @@ pub(crate) fn command(options: &RouteOptions) -> anyhow::Result<u8> {
         Action::Change(change) => options.change(change, "change", "set_route"),
         Action::Replace(change) => options.change(change, "replace", "set_route"),
         Action::Del(change) => options.delete(change),
-        Action::Get(get) => look_up(get, options.numeric),
+        Action::Get(get) => get_route(get, options.numeric),
         Action::List(list) => crate::show::show_routes(list),
         Action::Show(families) => {
             let wanted = families.read().unwrap_or_else(|why| usage(why));
@@ -233,22 +233,24 @@ impl RouteOptions {
             let route = written(&words).unwrap_or_else(|why| usage(why));
             let mut router = IpRouter::find(&change.router)?;
             if !self.dry_run {
-                router.tell(handler, &route)?;
+                router.write(handler, &route)?;
             }
             return self.say(self.verbose || self.dry_run, &format!("{verb} {route}"), Ok(()));
         }
         let route = bsd_words::read(&words).unwrap_or_else(|why| usage(why));
         let mut router = IpRouter::find(&change.router)?;
-        let target = route.target(&Ports::of(&router.ask("ports_json", "")?));
+        let target = route.target(&Ports::of(&router.query("ports_json", "")?));
         let target = target.unwrap_or_else(|why| usage(why));
         let existing = hops_of(&mut router, &route.prefix_text())?;
         let done = match (&existing, verb, route.is_multipath) {
             (None, "change", _) => Err("not in table"),
             (Some(_), "add", false) => Err("File exists"),
-            (Some(hops), "add", true) => {
-                self.tell(&mut router, "set_route", &format!("{} {hops} {target}", route.prefix_text()))?
-            }
-            _ => self.tell(&mut router, handler, &format!("{} {target}", route.prefix_text()))?,
+            (Some(hops), "add", true) => self.write_handler(
+                &mut router,
+                "set_route",
+                &format!("{} {hops} {target}", route.prefix_text()),
+            )?,
+            _ => self.write_handler(&mut router, handler, &format!("{} {target}", route.prefix_text()))?,
         };
         self.say(!self.quiet, &route.said(verb), done)
     }
@@ -261,7 +263,7 @@ impl RouteOptions {
             let prefix = deleted(&words).unwrap_or_else(|why| usage(why));
             let mut router = IpRouter::find(&change.router)?;
             if !self.dry_run {
-                router.tell("remove_route", prefix)?;
+                router.write("remove_route", prefix)?;
             }
             return self.say(self.verbose || self.dry_run, &format!("delete {prefix}"), Ok(()));
         }
@@ -269,20 +271,20 @@ impl RouteOptions {
         let mut router = IpRouter::find(&change.router)?;
         let done = match hops_of(&mut router, &route.prefix_text())? {
             None => Err("not in table"),
-            Some(_) => self.tell(&mut router, "remove_route", &route.prefix_text())?,
+            Some(_) => self.write_handler(&mut router, "remove_route", &route.prefix_text())?,
         };
         self.say(!self.quiet, &route.said("delete"), done)
     }
 
     /// Has the router do something, unless nothing is to be done.
-    fn tell(
+    fn write_handler(
         &self,
         router: &mut IpRouter,
         handler: &str,
         text: &str,
     ) -> anyhow::Result<Result<(), &'static str>> {
         if !self.dry_run {
-            router.tell(handler, text)?;
+            router.write(handler, text)?;
         }
         Ok(Ok(()))
     }
@@ -291,7 +293,7 @@ impl RouteOptions {
     fn say(&self, is_wanted: bool, line: &str, done: Result<(), &'static str>) -> anyhow::Result<u8> {
         let why = done.err().map_or(String::new(), |why| format!(": {why}"));
         if is_wanted {
-            print(&format!("{line}{why}\n"))?;
+            print_stdout(&format!("{line}{why}\n"))?;
         }
         Ok(u8::from(done.is_err()))
     }
@@ -302,11 +304,11 @@ impl RouteOptions {
         for family in families {
             for (prefix, gateway) in static_routes(&mut router, *family)? {
                 if !self.dry_run {
-                    router.tell("remove_route", &prefix)?;
+                    router.write("remove_route", &prefix)?;
                 }
                 let shown = bsd_table::with_length(&prefix).map_or(prefix, bsd_table::short_prefix);
                 if !self.quiet {
-                    print(&format!("{shown:<20} {gateway:<20} done\n"))?;
+                    print_stdout(&format!("{shown:<20} {gateway:<20} done\n"))?;
                 }
             }
         }
@@ -316,7 +318,7 @@ impl RouteOptions {
 
 /// The next hops of the route of exactly this prefix, as the router's handlers take them; None if it has none.
 fn hops_of(router: &mut IpRouter, prefix: &str) -> anyhow::Result<Option<String>> {
-    let page = router.ask("routes_json", &format!("{prefix} limit 1"))?;
+    let page = router.query("routes_json", &format!("{prefix} limit 1"))?;
     let Some(route) = list(&page, "routes").first().filter(|route| route["dst"] == prefix) else {
         return Ok(None);
     };
@@ -344,7 +346,7 @@ fn static_routes(router: &mut IpRouter, family: Family) -> anyhow::Result<Vec<(S
     const PAGE: usize = 10_000;
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
-        let page = router.ask("routes_json", &format!("{}{after} limit {PAGE}", family.digit()))?;
+        let page = router.query("routes_json", &format!("{}{after} limit {PAGE}", family.digit()))?;
         let routes = list(&page, "routes").iter().filter(|route| route["source"] == "static");
         found.extend(routes.map(|route| {
             let hop = list(route, "next_hops").first().cloned().unwrap_or_default();
@@ -458,20 +460,20 @@ fn deleted(words: &[String]) -> Result<&str, String> {
     }
 }
 
-fn look_up(get: &Get, is_bsd: bool) -> anyhow::Result<u8> {
+fn get_route(get: &Get, is_bsd: bool) -> anyhow::Result<u8> {
     let words = revealed(&get.words);
     let is_bsd = is_bsd || bsd_words::are_bsd(&words);
     let address = looked_for(&words).unwrap_or_else(|why| crate::cli::usage_error(&why));
     let mut router = IpRouter::find(&get.router)?;
-    let document = router.ask("route_json", &address.to_string())?;
+    let document = router.query("route_json", &address.to_string())?;
     if get.json {
-        return print(&format!("{document:#}\n")).map(|()| 0);
+        return print_stdout(&format!("{document:#}\n")).map(|()| 0);
     }
     if is_bsd && document["prefix"].is_string() {
-        let ports = Ports::of(&router.ask("ports_json", "")?);
-        return print(&bsd_words::got(&document, &ports)).map(|()| 0);
+        let ports = Ports::of(&router.query("ports_json", "")?);
+        return print_stdout(&bsd_words::got(&document, &ports)).map(|()| 0);
     }
-    print(&looked_up(&document))?;
+    print_stdout(&looked_up(&document))?;
     // As with `ip route get`: it is not an error that there are routes to nowhere, but that there is none.
     Ok(u8::from(document["prefix"].is_null()))
 }

@@ -14,13 +14,13 @@ mod vlans;
 
 use crate::bsd::rules::PFLOG;
 use crate::cli::usage_error;
-use crate::job::{Input, Job};
+use crate::job::{ConfigInput, RunJob};
 use crate::load::Reading;
 use crate::run::run;
 use crate::sandbox::Sandbox;
 use crate::signals::EarlyHangup;
-use crate::voice::{Voice, print};
-use artery_engine::Settings;
+use crate::voice::{Output, print_stdout};
+use artery_engine::RouterSettings;
 use artery_lang::Dialect;
 use artery_table::load::AnyPrefix;
 use artery_table::router::ReversePath;
@@ -33,12 +33,12 @@ use std::time::Duration;
 /// Prints the configuration, or runs it.
 pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
-    let voice = Voice::from(options.log);
+    let voice = Output::from(options.log);
     let candidate = match live::candidate_of_call(options) {
         Ok(candidate) => candidate,
         Err(mistakes) => return Ok(nothing_started(&mistakes, voice)),
     };
-    let (options, voice) = (candidate.options.clone(), Voice::from(candidate.options.log));
+    let (options, voice) = (candidate.options.clone(), Output::from(candidate.options.log));
     if options.verbose {
         artery_device::show_verifier();
     }
@@ -57,10 +57,10 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
         Err(mistakes) => return Ok(nothing_started(&mistakes, voice)),
     };
     if options.print {
-        return print(&prepared.text).map(|()| 0);
+        return print_stdout(&prepared.text).map(|()| 0);
     }
-    let warnings = prepared.warnings.iter().cloned().chain(options.doubt());
-    warnings.for_each(|warning| voice.warning(&warning));
+    let warnings = prepared.warnings.iter().cloned().chain(options.unit_hint());
+    warnings.for_each(|warning| voice.print_warning(&warning));
     let text = prepared.text.clone();
     let live = Arc::new(live::Live::new(prepared));
     // The ports are others' to have when this is dropped.
@@ -68,18 +68,18 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
 }
 
 /// Tells all mistakes; gives the exit status.
-fn nothing_started(mistakes: &[String], voice: Voice) -> u8 {
-    voice.complain_of(&voice.mistakes(mistakes));
-    voice.error(&format!("{}; nothing was started", counted(mistakes.len())));
+fn nothing_started(mistakes: &[String], voice: Output) -> u8 {
+    voice.complain_of(&voice.format_mistakes(mistakes));
+    voice.print_error(&format!("{}; nothing was started", counted(mistakes.len())));
     1
 }
 
 /// Ends the program, as it ends for other wrong usage, if the options themselves are wrong.
-fn refuse(mistakes: &[String], voice: Voice) {
+fn refuse(mistakes: &[String], voice: Output) {
     match mistakes {
         [] => {}
-        _ if voice == Voice::Json => {
-            voice.complain_of(&voice.mistakes(mistakes));
+        _ if voice == Output::Json => {
+            voice.complain_of(&voice.format_mistakes(mistakes));
             usage_error(&counted(mistakes.len()));
         }
         [one] => usage_error(one),
@@ -106,18 +106,18 @@ pub(crate) fn called() -> String {
     words.fold("artery".to_string(), |line, word| line + " " + &word)
 }
 
-fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> Job {
-    let settings = Settings {
+fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> RunJob {
+    let settings = RouterSettings {
         workers: options.workers.into(),
         awake: options.awake,
         affinity: options.affinity,
-        ..Settings::default()
+        ..RouterSettings::default()
     };
-    Job {
-        input: Input::Text(text),
+    RunJob {
+        input: ConfigInput::Text(text),
         source: Some(live),
         reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
-        voice: Voice::from(options.log),
+        voice: Output::from(options.log),
         settings,
         handlers: Vec::new(),
         exit_handler: None,
@@ -244,12 +244,12 @@ impl Port {
 struct Route {
     option: String,
     prefix: AnyPrefix,
-    ways: Vec<Way>,
+    targets: Vec<RouteTarget>,
 }
 
 /// Where a route leads, and with what weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
+enum RouteTarget {
     Gateway {
         address: IpAddr,
         port: Option<String>,

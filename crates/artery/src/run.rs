@@ -1,20 +1,20 @@
 //! Running a router from its configuration to its exit status.
-use crate::ask::ask;
+use crate::ask::print_handlers;
 use crate::commands::Commands;
 use crate::control_socket::{Control, Listeners, Service};
-use crate::job::Job;
+use crate::job::RunJob;
 use crate::load::load;
 use crate::metrics::{self, Http, of_router};
-use crate::notify::{Notifier, keep_watchdog};
+use crate::notify::{Notifier, start_watchdog};
 use crate::reload::Reloader;
 use crate::replace::Replacer;
 use crate::report;
 use crate::sandbox::{self, Confined};
 use crate::signals::{EarlyEnd, EarlyHangup, Watcher};
-use crate::voice::{Voice, print};
+use crate::voice::{Output, print_stdout};
 use artery_device::{Interface, Ports};
 use artery_elements::{CLASSES, LogFiles, ROUTER_HANDLERS};
-use artery_engine::{Finished, Handle, HandlerError, Router, Settings};
+use artery_engine::{Finished, Handle, HandlerError, Router, RouterSettings};
 use artery_lang::args;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 const KILLED_BY_SIGPIPE: u8 = 128 + 13;
 
 /// Carries out a run; gives the exit status. `early` is what came before.
-pub(crate) fn run(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
+pub(crate) fn run(job: RunJob, early: &EarlyHangup) -> anyhow::Result<u8> {
     let status = run_until_end(job, early);
     // All ports are closed.
     sandbox::end();
     status
 }
 
-fn run_until_end(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
+fn run_until_end(job: RunJob, early: &EarlyHangup) -> anyhow::Result<u8> {
     let voice = job.voice;
     // What Click prints is known.
     let early_end = voice.is_own().then(|| EarlyEnd::watch(voice)).transpose()?;
@@ -46,11 +46,11 @@ fn run_until_end(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
         false => drive(&job, router, &listeners, Beginning { early, early_end, confined, commands })?,
     };
     if is_empty && !job.quit {
-        voice.warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
+        voice.print_warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
     }
     drop(listeners);
     if job.time {
-        print(&clock.read())?;
+        print_stdout(&clock.read())?;
     }
     if finished.was_unread() {
         return Ok(KILLED_BY_SIGPIPE);
@@ -58,8 +58,8 @@ fn run_until_end(job: Job, early: &EarlyHangup) -> anyhow::Result<u8> {
     if finished.has_failed() {
         status = 1;
     }
-    let errors = ask(&mut finished, &job.handlers, voice);
-    errors.iter().for_each(|error| voice.error(error));
+    let errors = print_handlers(&mut finished, &job.handlers, voice);
+    errors.iter().for_each(|error| voice.print_error(error));
     if !errors.is_empty() {
         status = 1;
     }
@@ -80,7 +80,7 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(job: &Job) -> anyhow::Result<Sockets> {
+    fn open(job: &RunJob) -> anyhow::Result<Sockets> {
         Ok(Sockets { control: Listeners::open(&job.control)?, metrics: metrics::listen(&job.metrics)? })
     }
 
@@ -91,26 +91,26 @@ impl Sockets {
 }
 
 /// Reads and builds everything; none if that failed and the user was told why. Nothing has run then.
-fn prepare(job: &Job) -> anyhow::Result<Option<Prepared>> {
+fn prepare(job: &RunJob) -> anyhow::Result<Option<Prepared>> {
     let voice = job.voice;
     let text = match job.input.read() {
         Ok(text) => text,
         Err(error) => {
-            voice.error(&error);
+            voice.print_error(&error);
             return Ok(None);
         }
     };
     let mut loaded = load(&job.input.name(), &text, &job.reading);
     let listeners = if loaded.has_errors() { Sockets::default() } else { Sockets::open(job)? };
     if !loaded.has_errors() {
-        let chatter = if voice == Voice::Json { voice.chatter() } else { job.settings.chatter.clone() };
-        let mut settings = Settings {
+        let chatter = if voice == Output::Json { voice.element_sink() } else { job.settings.chatter.clone() };
+        let mut settings = RouterSettings {
             chatter,
             replaceable: job.allow_replace,
             handlers: ROUTER_HANDLERS,
             ..job.settings.clone()
         };
-        settings.names.ask_devices(Interface::mac_of);
+        settings.names.set_device_lookup(Interface::mac_of);
         // Their shells start with all rights.
         let commands = Commands::hold(&job.commands, job.voice);
         let confined = sandbox::enter(job, &loaded.ir, listeners.files())?;
@@ -118,16 +118,20 @@ fn prepare(job: &Job) -> anyhow::Result<Option<Prepared>> {
             Ok(mut router) => {
                 router.plan().set_source(text);
                 loaded.problems = std::mem::take(&mut router.warnings);
-                voice.complain_of(&voice.faults(&loaded));
+                voice.complain_of(&voice.format_faults(&loaded));
                 loaded.say_unused_variables(voice);
                 return Ok(Some(Prepared { router, listeners, confined, commands }));
             }
             Err(problems) => loaded.problems = problems,
         }
     }
-    voice.complain_of(&voice.faults(&loaded));
+    voice.complain_of(&voice.format_faults(&loaded));
     if voice.is_own() {
-        voice.error(&format!("{}: {}; nothing was started", job.input.name(), loaded.error_count_in_words()));
+        voice.print_error(&format!(
+            "{}: {}; nothing was started",
+            job.input.name(),
+            loaded.error_count_in_words()
+        ));
     }
     Ok(None)
 }
@@ -150,19 +154,19 @@ struct Beginning<'a> {
 
 /// Runs the router until it ends.
 fn drive(
-    job: &Job,
+    job: &RunJob,
     router: Router,
     listeners: &Sockets,
     beginning: Beginning<'_>,
 ) -> anyhow::Result<Finished> {
     let Beginning { early, early_end, confined, commands } = beginning;
     if !listeners.control.is_empty() || job.allow_replace {
-        router.keep_open();
+        router.accept_calls();
     }
     let life = confined.and_then(|confined| confined.lock(job.voice));
     let running = router.start();
     let handle = running.handle();
-    handle.resources().get::<LogFiles>().complain_to(job.voice.chatter());
+    handle.resources().get::<LogFiles>().report_faults_to(job.voice.element_sink());
     let replacer = Replacer::new(handle.clone(), job.reading.clone(), job.voice);
     let manager = Arc::new(Notifier::of_environment());
     let source = job.source.clone().unwrap_or_else(|| Arc::new(job.input.clone()));
@@ -175,7 +179,7 @@ fn drive(
         voice: job.voice,
     };
     // What Click prints is known, and where a report is to be JSON that is all there is.
-    let is_wanted = job.voice == Voice::Json || (job.voice.is_own() && !job.json);
+    let is_wanted = job.voice == Output::Json || (job.voice.is_own() && !job.json);
     let voice = is_wanted.then_some(job.voice);
     if is_wanted || !job.voice.is_own() {
         listeners.control.say_access(job.voice);
@@ -195,7 +199,7 @@ fn drive(
     let measured = handle.clone();
     listeners.metrics.serve(&Http(move || of_router(&measured)))?;
     commands.run();
-    keep_watchdog(handle.clone())?;
+    start_watchdog(handle.clone())?;
     if manager.is_there() {
         // Workers that have begun to forward answer; one that takes long to begin is waited for.
         while !handle.is_responsive() && !handle.has_ended() && !running.has_ended() {}
@@ -222,37 +226,41 @@ fn drive(
 
 /// Says after what time and why the run has ended. A run without ports and sockets is silent: it has done its
 /// work.
-fn say_end(handle: &Handle, ran: Duration, is_service: bool, voice: Voice) {
-    if is_service || voice == Voice::Json {
+fn say_end(handle: &Handle, ran: Duration, is_service: bool, voice: Output) {
+    if is_service || voice == Output::Json {
         let why = handle.end_reason().map_or_else(|| "all is done".to_string(), |reason| reason.text);
         let ran = format!("{:.3}", ran.as_secs_f64());
-        voice.tell("ended", &format!("ended after {ran} s: {why}"), &[("reason", &why), ("seconds", &ran)]);
+        voice.log_event(
+            "ended",
+            &format!("ended after {ran} s: {why}"),
+            &[("reason", &why), ("seconds", &ran)],
+        );
     }
 }
 
 /// Writes the flat configuration where it is wanted; gives the exit status so far.
-fn write_flat(job: &Job, flat: &str) -> anyhow::Result<u8> {
+fn write_flat(job: &RunJob, flat: &str) -> anyhow::Result<u8> {
     let path = match job.output.as_deref() {
         None => return Ok(0),
-        Some("-") => return print(flat).map(|()| 0),
+        Some("-") => return print_stdout(flat).map(|()| 0),
         Some(path) => path,
     };
     match artery_device::files::create(path).and_then(|mut file| file.write_all(flat.as_bytes())) {
         Ok(()) => Ok(0),
         Err(error) => {
-            job.voice.error(&format!("{path}: {}", artery_device::system_message(&error)));
+            job.voice.print_error(&format!("{path}: {}", artery_device::system_message(&error)));
             Ok(1)
         }
     }
 }
 
 /// The exit status that the value of `HANDLER [PARAMETERS]` stands for.
-fn exit_value(finished: &mut Finished, call: &str, voice: Voice) -> u8 {
+fn exit_value(finished: &mut Finished, call: &str, voice: Output) -> u8 {
     let (handler, parameters) = args::shift_word(call);
-    let value = match finished.read(handler, parameters) {
-        Ok(value) => args::uncomment(&value),
+    let value = match finished.read_handler(handler, parameters) {
+        Ok(value) => args::strip_comments(&value),
         Err(error) => {
-            voice.error(&match error {
+            voice.print_error(&match error {
                 HandlerError::NoElement(name) => format!("no element named '{name}'"),
                 HandlerError::NoHandler(_) | HandlerError::NotReadable(_) => {
                     format!("no '{handler}' read handler")
@@ -262,11 +270,11 @@ fn exit_value(finished: &mut Finished, call: &str, voice: Voice) -> u8 {
             return 255;
         }
     };
-    match (args::signed(&value), args::boolean(&value)) {
+    match (args::parse_signed(&value), args::parse_bool(&value)) {
         (Ok(number), _) => number as u8,
         (_, Some(holds)) => u8::from(!holds),
         _ => {
-            voice.error("exit handler value should be integer");
+            voice.print_error("exit handler value should be integer");
             255
         }
     }

@@ -22,10 +22,10 @@ pub(crate) use helper::{end, serve_if_helper, watch};
 pub(crate) use paths::has_landlock;
 pub(crate) use status::document;
 
-use crate::job::Job;
-use crate::voice::Voice;
+use crate::job::RunJob;
+use crate::voice::Output;
 use anyhow::Context as _;
-use artery_device::privsep::{self, Life, Limits};
+use artery_device::privsep::{self, HelperLife, HelperLimits};
 use artery_lang::Ir;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -82,10 +82,10 @@ impl Sandbox {
         Sandbox { wanted, allow_path: options.allow_path.clone(), ..Sandbox::default() }
     }
 
-    fn limits(&self, ir: &Ir, removable: Vec<PathBuf>, new_ports: bool) -> Limits {
+    fn limits(&self, ir: &Ir, removable: Vec<PathBuf>, new_ports: bool) -> HelperLimits {
         let (folder, starts) = self.listed.clone().unwrap_or_default();
         let foreseen = self.foreseen.iter().map(|file| (file.clone(), true));
-        Limits {
+        HelperLimits {
             files: foreseen.chain(files_of_scripts(ir)).collect(),
             removable,
             folders: self.allow_path.clone(),
@@ -106,7 +106,7 @@ struct InForce {
 static IN_FORCE: OnceLock<InForce> = OnceLock::new();
 
 /// The rights are given up; the helper lives, if there is one.
-pub(crate) struct Confined(Option<Life>);
+pub(crate) struct Confined(Option<HelperLife>);
 
 /// What Landlock does for a router without a helper.
 const WITHOUT_HELPER: &str = "not used: the router was started without capabilities";
@@ -116,7 +116,7 @@ const WITHOUT_HELPER: &str = "not used: the router was started without capabilit
 ///
 /// A router that is started without capabilities has none to give up, and its user's files are its own: it
 /// needs no helper, and only its system calls are restricted, unless the whole sandbox is demanded.
-pub(crate) fn enter(job: &Job, ir: &Ir, removable: Vec<PathBuf>) -> anyhow::Result<Option<Confined>> {
+pub(crate) fn enter(job: &RunJob, ir: &Ir, removable: Vec<PathBuf>) -> anyhow::Result<Option<Confined>> {
     let sandbox = &job.sandbox;
     if sandbox.wanted == Wanted::No || job.quit || ir.nodes.is_empty() {
         return Ok(None);
@@ -129,7 +129,7 @@ pub(crate) fn enter(job: &Job, ir: &Ir, removable: Vec<PathBuf>) -> anyhow::Resu
             return Ok(None);
         }
     }
-    let kept = privsep::keep_capabilities(kept(ir), CapabilitySet::empty());
+    let kept = privsep::limit_capabilities(kept(ir), CapabilitySet::empty());
     policy.settle(kept.context("can't give capabilities up"))?;
     policy.settle(rustix::thread::set_no_new_privs(true).context("can't give up new privileges"))?;
     let paths = if life.is_some() { restrict_files(sandbox, policy)? } else { WITHOUT_HELPER.to_string() };
@@ -154,7 +154,7 @@ fn kept(ir: &Ir) -> CapabilitySet {
     }
 }
 
-fn start_helper(limits: Limits) -> anyhow::Result<Life> {
+fn start_helper(limits: HelperLimits) -> anyhow::Result<HelperLife> {
     // The limit of locked memory, which AF_XDP counts against, can't be raised later.
     let unlimited = Rlimit { current: None, maximum: None };
     let _ = setrlimit(Resource::Memlock, unlimited);
@@ -176,7 +176,7 @@ fn restrict_files(sandbox: &Sandbox, policy: Policy) -> anyhow::Result<String> {
 #[derive(Clone, Copy)]
 struct Policy {
     wanted: Wanted,
-    voice: Voice,
+    voice: Output,
 }
 
 impl Policy {
@@ -188,7 +188,7 @@ impl Policy {
                 Err(error.context("--sandbox demands the whole sandbox"))
             }
             Err(error) => {
-                self.voice.warning(&format!("{error:#}; the router starts all the same"));
+                self.voice.print_warning(&format!("{error:#}; the router starts all the same"));
                 Ok(None)
             }
         }
@@ -197,10 +197,10 @@ impl Policy {
 
 impl Confined {
     /// From now on no more files become those of the configuration.
-    pub(crate) fn lock(self, voice: Voice) -> Option<Life> {
+    pub(crate) fn lock(self, voice: Output) -> Option<HelperLife> {
         let locked = privsep::helper().map(|helper| helper.lock());
         if let Some(Err(error)) = locked {
-            voice.warning(&error.to_string());
+            voice.print_warning(&error.to_string());
         }
         self.0
     }

@@ -14,7 +14,7 @@ use crate::apply::running_configuration;
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::{IpRouter, RouterReach, elements};
-use crate::voice::print;
+use crate::voice::print_stdout;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -134,31 +134,31 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::Ports(plain) => show(plain, "ports_json", tables::ports),
         What::Bfd(options) => bfd::show(options),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
-        What::Config(options) => print(&running_configuration(&options.reach)?).map(|()| 0),
+        What::Config(options) => print_stdout(&running_configuration(&options.reach)?).map(|()| 0),
         What::Elements(options) => show_elements(options),
         What::Security(options) => show_security(options),
     }
 }
 
 fn show(plain: &Plain, handler: &str, table: fn(&Value) -> String) -> anyhow::Result<u8> {
-    let document = IpRouter::find(&plain.router)?.ask(handler, "")?;
+    let document = IpRouter::find(&plain.router)?.query(handler, "")?;
     either(plain.json, &document, table)
 }
 
 /// Shows what an element of a class says of itself.
 fn show_document(plain: &Plain, class: &str, table: fn(&Value) -> String) -> anyhow::Result<u8> {
-    let document = IpRouter::find_class(&plain.router, class)?.ask("status_json", "")?;
+    let document = IpRouter::find_class(&plain.router, class)?.query("status_json", "")?;
     either(plain.json, &document, table)
 }
 
 /// Prints a document as it is or as a table.
 fn either(as_json: bool, document: &Value, table: fn(&Value) -> String) -> anyhow::Result<u8> {
     let text = if as_json { format!("{document:#}\n") } else { table(document) };
-    print(&text).map(|()| 0)
+    print_stdout(&text).map(|()| 0)
 }
 
 fn show_next_hops(options: &NexthopsOptions) -> anyhow::Result<u8> {
-    let mut document = IpRouter::find(&options.plain.router)?.ask("nexthops_json", "")?;
+    let mut document = IpRouter::find(&options.plain.router)?.query("nexthops_json", "")?;
     if let Some(groups) = document["groups"].as_array_mut().filter(|_| !options.all) {
         let is_routed = |group: &Value| ROUTED.iter().any(|kind| group["type"] == *kind);
         groups.retain(is_routed);
@@ -171,7 +171,7 @@ const ROUTED: [&str; 4] = ["unicast", "blackhole", "unreachable", "prohibit"];
 
 fn show_neighbors(options: &NeighborsOptions) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(&options.plain.router)?;
-    let mut document = router.ask("neighbors_json", options.dev.as_deref().unwrap_or(""))?;
+    let mut document = router.query("neighbors_json", options.dev.as_deref().unwrap_or(""))?;
     if let Some(neighbors) = document["neighbors"].as_array_mut().filter(|_| options.ipv4 || options.ipv6) {
         let is_ipv6 = |neighbor: &Value| neighbor["dst"].as_str().is_some_and(|dst| dst.contains(':'));
         neighbors.retain(|neighbor| is_ipv6(neighbor) == options.ipv6);
@@ -180,7 +180,7 @@ fn show_neighbors(options: &NeighborsOptions) -> anyhow::Result<u8> {
 }
 
 fn show_security(options: &ElementsOptions) -> anyhow::Result<u8> {
-    let answer = Client::connect(&options.reach)?.ask("security", "")?;
+    let answer = Client::connect(&options.reach)?.query("security", "")?;
     either(options.json, &serde_json::from_str(&answer)?, security::lines)
 }
 

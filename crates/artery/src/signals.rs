@@ -1,6 +1,6 @@
 //! What the signals of the system do to a running router.
 use crate::reload::ReloadRequests;
-use crate::voice::Voice;
+use crate::voice::Output;
 use anyhow::Context as _;
 use artery_device::privsep::drop_capabilities;
 use artery_elements::ClaimedSignals;
@@ -35,7 +35,7 @@ pub(crate) struct EarlyEnd(Watch);
 
 impl EarlyEnd {
     /// From now on; SIGINT and SIGTERM end the process as they would without it.
-    pub(crate) fn watch(voice: Voice) -> anyhow::Result<EarlyEnd> {
+    pub(crate) fn watch(voice: Output) -> anyhow::Result<EarlyEnd> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let watch = signals.handle();
         let (confined, is_confined) = sync_channel(1);
@@ -59,9 +59,9 @@ impl Drop for EarlyEnd {
 }
 
 /// Says why the process ends, and ends it by the signal, as whoever waits for it expects.
-fn die(voice: Voice, signal: i32, what: &str) {
+fn die(voice: Output, signal: i32, what: &str) {
     let name = name(signal);
-    voice.tell("ended", &format!("ended: {name} was received {what}"), &[("signal", name)]);
+    voice.log_event("ended", &format!("ended: {name} was received {what}"), &[("signal", name)]);
     // It does not return for these signals.
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
@@ -86,7 +86,7 @@ impl Watcher {
         handle: Handle,
         reloads: ReloadRequests,
         early: &EarlyHangup,
-        voice: Option<Voice>,
+        voice: Option<Output>,
     ) -> anyhow::Result<Watcher> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let watch = signals.handle();
@@ -105,10 +105,10 @@ impl Watcher {
                     SIGHUP => reloads.request(),
                     _ => {
                         say_end(voice, signal, is_stopping);
-                        handle.note_end(&format!("{} was received", name(signal)));
+                        handle.record_end(&format!("{} was received", name(signal)));
                         match std::mem::replace(&mut is_stopping, true) {
                             false => handle.request_drained_stop(),
-                            true => handle.end(),
+                            true => handle.end_run(),
                         }
                         end_if_stuck(&handle, &finished, voice, signal);
                     }
@@ -129,7 +129,7 @@ impl Watcher {
 }
 
 /// Ends the process where a worker is stuck, as in a script that loops. Nobody waits for this.
-fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<Voice>, signal: i32) {
+fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<Output>, signal: i32) {
     let (answer, answered) = sync_channel(1);
     let (asked, has_finished) = (handle.clone(), has_finished.clone());
     let ask = move || {
@@ -144,7 +144,7 @@ fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<V
             Err(_) => !has_finished.load(Relaxed),
         };
         if is_stuck {
-            die(voice.unwrap_or(Voice::artery()), signal, "and a worker does not answer");
+            die(voice.unwrap_or(Output::for_terminal()), signal, "and a worker does not answer");
         }
     };
     let spawn = |body: Box<dyn FnOnce() + Send>| {
@@ -170,14 +170,14 @@ fn name(signal: i32) -> &'static str {
     if signal == SIGINT { "SIGINT" } else { "SIGTERM" }
 }
 
-fn say_end(voice: Option<Voice>, signal: i32, is_stopping: bool) {
+fn say_end(voice: Option<Output>, signal: i32, is_stopping: bool) {
     let Some(voice) = voice else { return };
     let name = name(signal);
     let what = match is_stopping {
         false => format!("stopping: {name} was received; a second signal ends the router at once"),
         true => format!("ending at once: {name} was received again"),
     };
-    voice.tell("stopping", &what, &[("signal", name)]);
+    voice.log_event("stopping", &what, &[("signal", name)]);
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set from now on, for commands that look at something until they are told to end: they

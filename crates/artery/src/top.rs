@@ -8,7 +8,7 @@ use crate::adopt::Status;
 use crate::cli::Reach;
 use crate::cli::values::{Period, period};
 use crate::control_socket::Client;
-use crate::voice::print;
+use crate::voice::print_stdout;
 use anyhow::Context as _;
 use clap::Args;
 use std::io::IsTerminal as _;
@@ -46,7 +46,7 @@ pub(crate) fn command(options: &TopOptions) -> anyhow::Result<u8> {
     let before = source.state()?;
     if options.once || !std::io::stdout().is_terminal() {
         std::thread::sleep(options.every.every);
-        return print(&source.state()?.since(&before).text()).map(|()| 0);
+        return print_stdout(&source.state()?.since(&before).text()).map(|()| 0);
     }
     screen::show(source, before, options.every.every).map(|()| 0)
 }

@@ -8,7 +8,7 @@ mod text;
 use crate::cli::TraceOptions;
 use crate::control_socket::Client;
 use crate::signals::end_flag;
-use crate::voice::{Reader, Voice, print, print_on};
+use crate::voice::{Output, OutputReader, print_on, print_stdout};
 use anyhow::{Context as _, anyhow, bail};
 use records::Trace;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) fn command(options: &TraceOptions) -> anyhow::Result<u8> {
     let mut client = Client::connect(&options.reach)?;
     let interrupted = end_flag()?;
-    client.tell("trace", &order(options)?).map_err(|why| match &options.from {
+    client.write_plain("trace", &order(options)?).map_err(|why| match &options.from {
         Some(_) => anyhow!("{why:#}; 'artery show elements' lists what there is"),
         None => why,
     })?;
@@ -82,7 +82,7 @@ fn follow(
             Ok(_) => return Ok((trace, End::Lost("somebody else has started a trace".to_string()))),
             Err(error) => return Ok((trace, End::Lost(format!("{error:#}")))),
         };
-        if show.complete(&trace, &now)? == Reader::Gone {
+        if show.complete(&trace, &now)? == OutputReader::Gone {
             return Ok((now, End::Unread));
         }
         // A copy may yet come to light: what looks complete must do so twice.
@@ -108,7 +108,7 @@ fn status(options: &TraceOptions, trace: &Trace, end: End) -> anyhow::Result<u8>
         End::Complete | End::Unread => Ok(0),
         End::TimedOut if trace.seen == trace.wanted => Ok(0),
         End::Interrupted => {
-            Voice::artery().say(&format!("interrupted after {seen}"));
+            Output::for_terminal().print_info(&format!("interrupted after {seen}"));
             Ok(0)
         }
         End::TimedOut => bail!("{seen} came in time"),
@@ -124,26 +124,26 @@ struct Show {
 
 impl Show {
     /// Prints those packets, in order, that have come to their end and did nothing since.
-    fn complete(&mut self, before: &Trace, now: &Trace) -> anyhow::Result<Reader> {
+    fn complete(&mut self, before: &Trace, now: &Trace) -> anyhow::Result<OutputReader> {
         while let Some(packet) = now.packets.get(self.shown).filter(|_| !self.json) {
             let is_over = packet.is_complete() && before.packets.get(self.shown) == Some(packet);
             if !is_over {
                 break;
             }
-            if print_on(&text::packet(packet))? == Reader::Gone {
-                return Ok(Reader::Gone);
+            if print_on(&text::packet(packet))? == OutputReader::Gone {
+                return Ok(OutputReader::Gone);
             }
             self.shown += 1;
         }
-        Ok(Reader::There)
+        Ok(OutputReader::There)
     }
 
     /// Prints what was not printed before.
     fn rest(&mut self, trace: &Trace) -> anyhow::Result<()> {
         if self.json {
-            return print(&format!("{:#}\n", json::trace(trace)));
+            return print_stdout(&format!("{:#}\n", json::trace(trace)));
         }
         let rest = trace.packets.iter().skip(self.shown);
-        print(&rest.map(text::packet).collect::<String>())
+        print_stdout(&rest.map(text::packet).collect::<String>())
     }
 }

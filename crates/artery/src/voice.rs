@@ -2,14 +2,14 @@
 use crate::load::Loaded;
 use crate::watch::rfc3339;
 use anyhow::Context as _;
-use artery_engine::{Problem, Sink, Stage};
+use artery_engine::{BuildStage, Problem, Sink};
 use artery_lang::{Diagnostic, Severity, printable};
 use std::io::{IsTerminal as _, Write as _};
 use std::time::SystemTime;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Voice {
+pub(crate) enum Output {
     Artery {
         colour: bool,
     },
@@ -30,25 +30,25 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-impl From<LogFormat> for Voice {
-    fn from(format: LogFormat) -> Voice {
+impl From<LogFormat> for Output {
+    fn from(format: LogFormat) -> Output {
         match format {
-            LogFormat::Text => Voice::artery(),
-            LogFormat::Json => Voice::Json,
+            LogFormat::Text => Output::for_terminal(),
+            LogFormat::Json => Output::Json,
         }
     }
 }
 
 /// Writes to standard output. A reader that went away is no reason to fail.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+pub(crate) fn print_stdout(text: &str) -> anyhow::Result<()> {
     print_on(text).map(drop)
 }
 
 /// The same for what may go on for long; tells whether anybody still reads it.
-pub(crate) fn print_on(text: &str) -> anyhow::Result<Reader> {
+pub(crate) fn print_on(text: &str) -> anyhow::Result<OutputReader> {
     match Sink::Stdout.write(text) {
-        Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Ok(()) => Ok(OutputReader::There),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
         Err(error) => Err(error).context("can't write to standard output"),
     }
 }
@@ -56,13 +56,13 @@ pub(crate) fn print_on(text: &str) -> anyhow::Result<Reader> {
 /// Who reads standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Reader {
+pub(crate) enum OutputReader {
     There,
     Gone,
 }
 
 /// Writes to standard error, where nobody could be told that it failed.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn print_stderr(text: &str) {
     let _ = Sink::Stderr.write(text);
 }
 
@@ -71,45 +71,45 @@ pub(crate) fn complain_styled(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-impl Voice {
+impl Output {
     /// Artery's own, coloured on a terminal unless the user asks for none.
-    pub(crate) fn artery() -> Voice {
+    pub(crate) fn for_terminal() -> Output {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Voice::Artery { colour: wanted && std::io::stderr().is_terminal() }
+        Output::Artery { colour: wanted && std::io::stderr().is_terminal() }
     }
 
     /// Whether it is Artery's own, and not Click's.
     pub(crate) fn is_own(self) -> bool {
-        !matches!(self, Voice::Click { .. })
+        !matches!(self, Output::Click { .. })
     }
 
     /// An error that has no place in a configuration.
-    pub(crate) fn error(self, message: &str) {
+    pub(crate) fn print_error(self, message: &str) {
         match self {
-            Voice::Json => complain(&object("error", "message", message, &[])),
-            _ => self.say(message),
+            Output::Json => print_stderr(&json_message("error", "message", message, &[])),
+            _ => self.print_info(message),
         }
     }
 
     /// Mistakes that have no place in a configuration, as what [`complain_of`](Self::complain_of) writes.
-    pub(crate) fn mistakes(self, mistakes: &[String]) -> String {
-        let line_end = if self == Voice::Json { "\n\n" } else { "\n" };
+    pub(crate) fn format_mistakes(self, mistakes: &[String]) -> String {
+        let line_end = if self == Output::Json { "\n\n" } else { "\n" };
         let shown = |mistake: &String| printable(&without_numbers(mistake)).into_owned();
         mistakes.iter().map(|mistake| format!("error: {}{line_end}", shown(mistake))).collect()
     }
 
     /// A line about what happened.
-    pub(crate) fn say(self, message: &str) {
-        self.tell("message", message, &[]);
+    pub(crate) fn print_info(self, message: &str) {
+        self.log_event("message", message, &[]);
     }
 
     /// A line about what happened: its kind and what it is about, which only programs are told apart from
     /// the message.
-    pub(crate) fn tell(self, event: &str, message: &str, about: About<'_>) {
+    pub(crate) fn log_event(self, event: &str, message: &str, about: EventFields<'_>) {
         match self {
-            Voice::Artery { .. } => complain(&format!("artery: {}\n", without_numbers(message))),
-            Voice::Json => complain(&object("info", event, message, about)),
-            Voice::Click { .. } => complain(&format!("{message}\n")),
+            Output::Artery { .. } => print_stderr(&format!("artery: {}\n", without_numbers(message))),
+            Output::Json => print_stderr(&json_message("info", event, message, about)),
+            Output::Click { .. } => print_stderr(&format!("{message}\n")),
         }
     }
 
@@ -119,34 +119,34 @@ impl Voice {
         if let (Some(line), serde_json::Value::Object(document)) = (line.as_object_mut(), document) {
             line.extend(document);
         }
-        complain(&format!("{line}\n"));
+        print_stderr(&format!("{line}\n"));
     }
 
     /// Where what elements say goes.
-    pub(crate) fn chatter(self) -> Sink {
+    pub(crate) fn element_sink(self) -> Sink {
         match self {
-            Voice::Json => {
-                Sink::Teller(|text| text.lines().for_each(|line| Voice::Json.tell("element", line, &[])))
-            }
+            Output::Json => Sink::Teller(|text| {
+                text.lines().for_each(|line| Output::Json.log_event("element", line, &[]))
+            }),
             _ => Sink::Stderr,
         }
     }
 
     /// What is printed at the end, a line each.
-    pub(crate) fn report(self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn print_report(self, text: &str) -> anyhow::Result<()> {
         match self {
-            Voice::Json => text.lines().for_each(|line| self.tell("report", line, &[])),
-            _ => print(text)?,
+            Output::Json => text.lines().for_each(|line| self.log_event("report", line, &[])),
+            _ => print_stdout(text)?,
         }
         Ok(())
     }
 
     /// A warning that has no place in a configuration.
-    pub(crate) fn warning(self, message: &str) {
+    pub(crate) fn print_warning(self, message: &str) {
         match self {
-            Voice::Click { warnings: false } => {}
-            Voice::Json => complain(&object("warning", "message", message, &[])),
-            _ => complain(&format!("warning: {message}\n")),
+            Output::Click { warnings: false } => {}
+            Output::Json => print_stderr(&json_message("warning", "message", message, &[])),
+            _ => print_stderr(&format!("warning: {message}\n")),
         }
     }
 
@@ -154,47 +154,47 @@ impl Voice {
     /// its warnings are not wanted.
     pub(crate) fn open_port(self, message: &str) {
         match self {
-            Voice::Click { .. } => complain(&format!("warning: {message}\n")),
-            _ => self.warning(message),
+            Output::Click { .. } => print_stderr(&format!("warning: {message}\n")),
+            _ => self.print_warning(message),
         }
     }
 
     /// A remark about what was left out.
-    pub(crate) fn note(self, message: &str) {
+    pub(crate) fn print_note(self, message: &str) {
         match self {
-            Voice::Json => complain(&object("info", "message", message, &[])),
-            _ => complain(&format!("note: {message}\n")),
+            Output::Json => print_stderr(&json_message("info", "message", message, &[])),
+            _ => print_stderr(&format!("note: {message}\n")),
         }
     }
 
     /// Writes what [`faults`](Self::faults) gave.
     pub(crate) fn complain_of(self, faults: &str) {
         match self {
-            Voice::Json => faults.split("\n\n").filter(|fault| !fault.trim().is_empty()).for_each(|fault| {
+            Output::Json => faults.split("\n\n").filter(|fault| !fault.trim().is_empty()).for_each(|fault| {
                 let level = if fault.starts_with("warning") { "warning" } else { "error" };
-                complain(&object(level, "configuration", fault.trim_end(), &[]));
+                print_stderr(&json_message(level, "configuration", fault.trim_end(), &[]));
             }),
             // What is in them of files and names is printable.
-            Voice::Artery { .. } => complain_styled(faults),
-            Voice::Click { .. } => complain(faults),
+            Output::Artery { .. } => complain_styled(faults),
+            Output::Click { .. } => print_stderr(faults),
         }
     }
 
     /// Everything that is wrong with a configuration, each message with its line end.
-    pub(crate) fn faults(self, loaded: &Loaded) -> String {
+    pub(crate) fn format_faults(self, loaded: &Loaded) -> String {
         match self {
-            Voice::Artery { colour } => artery_faults(loaded, colour),
-            Voice::Json => artery_faults(loaded, false),
-            Voice::Click { warnings } => click_faults(loaded, warnings),
+            Output::Artery { colour } => artery_faults(loaded, colour),
+            Output::Json => artery_faults(loaded, false),
+            Output::Click { warnings } => click_faults(loaded, warnings),
         }
     }
 }
 
 /// Names and values that a message is about.
-pub(crate) type About<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type EventFields<'a> = &'a [(&'a str, &'a str)];
 
 /// A message as a line of JSON.
-fn object(level: &str, event: &str, message: &str, about: About<'_>) -> String {
+fn json_message(level: &str, event: &str, message: &str, about: EventFields<'_>) -> String {
     let mut line = json_line(level, event, message);
     about.iter().for_each(|(name, value)| line[*name] = (*value).into());
     // JSON escapes the first set of control characters.
@@ -252,11 +252,11 @@ fn without_numbers(message: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
-fn stage(stage: Stage) -> &'static str {
+fn stage(stage: BuildStage) -> &'static str {
     match stage {
-        Stage::Configuring => "while configuring",
-        Stage::Initializing => "while initializing",
-        Stage::Placing => "while placing",
+        BuildStage::Configuring => "while configuring",
+        BuildStage::Initializing => "while initializing",
+        BuildStage::Placing => "while placing",
     }
 }
 
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_of_json() {
-        let line = object("info", "guard", "a\n\"b\": no (os error 2)", &[("port", "eth0")]);
+        let line = json_message("info", "guard", "a\n\"b\": no (os error 2)", &[("port", "eth0")]);
         assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
         let json: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(

@@ -1,7 +1,7 @@
 //! `artery watch`: what happens in a running router, a line for each event.
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::signals::end_flag;
-use crate::voice::{Reader, Voice, print_on};
+use crate::voice::{Output, OutputReader, print_on};
 use anyhow::anyhow;
 use artery_engine::Time;
 use clap::Args;
@@ -43,21 +43,21 @@ pub(crate) fn command(options: &WatchOptions) -> anyhow::Result<u8> {
     let interrupted = end_flag()?;
     let mut next = match options.since {
         Some(since) => since,
-        None => number(&router.ask("events_json", "now")?, "next"),
+        None => number(&router.query("events_json", "now")?, "next"),
     };
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 && !interrupted.load(Relaxed) {
         let resume = |why| {
             anyhow!("{why:#}; if the router still runs, 'artery watch --since {next}' goes on from here")
         };
-        let lately = router.ask("events_json", &next.to_string()).map_err(resume)?;
+        let lately = router.query("events_json", &next.to_string()).map_err(resume)?;
         if is_behind(&lately, next) {
-            Voice::artery().warning(&format!(
+            Output::for_terminal().print_warning(&format!(
                 "the router has not come to event {next}: it was started since; this begins with its oldest"
             ));
         }
         for line in lines(&lately, options.json, &mut left) {
-            if print_on(&line)? == Reader::Gone {
+            if print_on(&line)? == OutputReader::Gone {
                 return Ok(0);
             }
         }

@@ -81,7 +81,7 @@ fn root_sees_what_a_virtual_link_gets() {
     host.call(|| {
         assert!(!Interface::find("left").unwrap().up);
         let index = Interface::find("right").unwrap().index;
-        assert_eq!(bpf::tcx_programs(index, bpf::Side::Ingress).unwrap().count, 0);
+        assert_eq!(bpf::tcx_programs(index, bpf::TcxSide::Ingress).unwrap().count, 0);
     });
 }
 

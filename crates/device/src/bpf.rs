@@ -39,8 +39,8 @@ pub use filter::{FILTER_NAME, living_filter_owners, remove_dead_filters};
 pub(crate) use hide::Hidden;
 pub use lease::Lease;
 pub(crate) use maps::SocketMap;
-pub use maps::{Array, DeviceMap, Words};
-pub use query::{Programs, Side, has_tcx, is_of_artery, tcx_programs};
+pub use maps::{Array, DeviceMap, WordArray};
+pub use query::{AttachedPrograms, TcxSide, has_tcx, is_of_artery, tcx_programs};
 #[cfg(test)]
 pub(crate) use run::send_live;
 pub use run::{Outcome, run, run_live};

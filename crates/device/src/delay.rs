@@ -61,12 +61,12 @@ impl Sub for Delays {
 /// The counts of one queue, in cache lines of their own: the queue's worker writes, anybody reads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct DelayCounts {
+pub(crate) struct DelayHistogram {
     counts: [AtomicU64; COUNTS],
     sum: AtomicU64,
 }
 
-impl DelayCounts {
+impl DelayHistogram {
     /// Counts a delay. Only one thread may at a time.
     #[inline]
     pub(crate) fn record(&self, delay: Duration) {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn delays(micros: &[u64]) -> Delays {
-        let counts = DelayCounts::default();
+        let counts = DelayHistogram::default();
         micros.iter().for_each(|micros| counts.record(Duration::from_micros(*micros)));
         counts.read()
     }

@@ -1,5 +1,5 @@
 //! What an interface's driver says of itself.
-use crate::sys::{self, Driver};
+use crate::sys::{self, EthtoolCommand};
 use crate::{DeviceError, Interface, interface};
 use rustix::fd::AsFd;
 use std::path::Path;
@@ -15,13 +15,13 @@ const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 /// What is to be known about a driver before its queues are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct DriverFacts {
     /// Its name; empty when it does not say.
     pub(crate) driver: String,
     /// Number of its queues.
     pub(crate) queues: u16,
     /// Whether its frames may come with unfinished checksums.
-    pub(crate) unfinished: bool,
+    pub(crate) leaves_offloads: bool,
     /// Whether it takes VLAN tags off. On a link without a device it is the other end that never puts them in.
     pub(crate) strips_vlan: bool,
     /// What it or the kernel does with frames in their senders' and receivers' stead, by ethtool's names.
@@ -29,31 +29,32 @@ pub(crate) struct Facts {
 }
 
 /// Offloads that matter to a router, by ethtool's short names, with the questions for them.
-const OFFLOADS: [(&str, Driver); 6] = [
-    ("rx", Driver::ReceiveChecksum),
-    ("tx", Driver::SendChecksum),
-    ("sg", Driver::Gather),
-    ("tso", Driver::CutTcp),
-    ("gso", Driver::CutLate),
-    ("gro", Driver::Join),
+const OFFLOADS: [(&str, EthtoolCommand); 6] = [
+    ("rx", EthtoolCommand::ReceiveChecksum),
+    ("tx", EthtoolCommand::SendChecksum),
+    ("sg", EthtoolCommand::Gather),
+    ("tso", EthtoolCommand::CutTcp),
+    ("gso", EthtoolCommand::CutLate),
+    ("gro", EthtoolCommand::Join),
 ];
 
-impl Facts {
-    pub(crate) fn ask(interface: &Interface) -> Result<Facts, DeviceError> {
+impl DriverFacts {
+    pub(crate) fn query(interface: &Interface) -> Result<DriverFacts, DeviceError> {
         let socket = interface::control_socket(&interface.name)?;
         let (fd, name) = (socket.as_fd(), interface.name.as_str());
-        let answer = sys::ask_driver::<196>(fd, name, Driver::Name).ok();
+        let answer = sys::query_driver::<196>(fd, name, EthtoolCommand::Name).ok();
         let driver = answer.map_or(String::new(), |answer| text(&answer[4..36]));
-        let channels = sys::ask_driver::<36>(fd, name, Driver::Channels).ok();
+        let channels = sys::query_driver::<36>(fd, name, EthtoolCommand::Channels).ok();
         let queues = channels.and_then(|answer| queues_of(&answer)).or_else(|| queues_by_sysfs(interface));
-        let flags = sys::ask_driver::<8>(fd, name, Driver::Flags).map_or(0, |answer| number(&answer, 1));
+        let flags =
+            sys::query_driver::<8>(fd, name, EthtoolCommand::Flags).map_or(0, |answer| number(&answer, 1));
         let is_on =
-            |question| sys::ask_driver::<8>(fd, name, question).is_ok_and(|answer| number(&answer, 1) != 0);
+            |question| sys::query_driver::<8>(fd, name, question).is_ok_and(|answer| number(&answer, 1) != 0);
         let offloads = OFFLOADS.into_iter().filter(|(_, question)| is_on(*question)).map(|(name, _)| name);
         let known = |list: &[&str]| list.contains(&driver.as_str());
-        Ok(Facts {
+        Ok(DriverFacts {
             queues: queues.unwrap_or(1),
-            unfinished: driver.is_empty() || known(&VIRTUAL_DRIVERS) || known(&GUEST_DRIVERS),
+            leaves_offloads: driver.is_empty() || known(&VIRTUAL_DRIVERS) || known(&GUEST_DRIVERS),
             strips_vlan: flags & ETH_FLAG_RXVLAN != 0 && !known(&VIRTUAL_DRIVERS),
             offloads: offloads.collect(),
             driver,
@@ -66,7 +67,7 @@ impl Facts {
 /// # Errors
 /// When there is no socket to ask by.
 pub fn strips_tags(interface: &Interface) -> Result<bool, DeviceError> {
-    Facts::ask(interface).map(|facts| facts.strips_vlan)
+    DriverFacts::query(interface).map(|facts| facts.strips_vlan)
 }
 
 /// Pairs of queues that receive and send (`ethtool -l`).
@@ -84,7 +85,7 @@ pub struct Channels {
 /// When there is no socket to ask by, or the driver does not say.
 pub fn channels(interface: &Interface) -> Result<Channels, DeviceError> {
     let socket = interface::control_socket(&interface.name)?;
-    let answer = sys::ask_driver::<36>(socket.as_fd(), &interface.name, Driver::Channels);
+    let answer = sys::query_driver::<36>(socket.as_fd(), &interface.name, EthtoolCommand::Channels);
     let answer = answer.map_err(|error| {
         DeviceError::from_io(&interface.name, "asking for its queues", "no right", &error)
     })?;
@@ -129,18 +130,18 @@ mod tests {
     fn a_driver_tells_its_name_and_queues() {
         in_namespace(|| {
             run("ip link add left numrxqueues 3 numtxqueues 3 type veth peer name right");
-            let facts = Facts::ask(&Interface::find("left").unwrap()).unwrap();
-            assert_eq!((facts.driver.as_str(), facts.unfinished), ("veth", true));
+            let facts = DriverFacts::query(&Interface::find("left").unwrap()).unwrap();
+            assert_eq!((facts.driver.as_str(), facts.leaves_offloads), ("veth", true));
             assert!(facts.offloads.contains(&"tso"), "{facts:?}");
             run("ethtool -K left tso off");
-            let facts = Facts::ask(&Interface::find("left").unwrap()).unwrap();
+            let facts = DriverFacts::query(&Interface::find("left").unwrap()).unwrap();
             assert!(!facts.offloads.contains(&"tso"), "{facts:?}");
             // The kernel gives a queue per processor at most, unless told otherwise.
             assert!((1..=3).contains(&facts.queues), "{facts:?}");
             run("ip link add five numrxqueues 5 numtxqueues 5 type veth peer name other");
             run("ethtool -L five rx 5 tx 5");
-            assert_eq!(Facts::ask(&Interface::find("five").unwrap()).unwrap().queues, 5);
-            let bridge = Facts::ask(&Interface::find("lo").unwrap()).unwrap();
+            assert_eq!(DriverFacts::query(&Interface::find("five").unwrap()).unwrap().queues, 5);
+            let bridge = DriverFacts::query(&Interface::find("lo").unwrap()).unwrap();
             assert_eq!(bridge.queues, 1);
         });
     }

@@ -1,5 +1,5 @@
 //! What can go wrong with a port: what, where, and what to do about it.
-use crate::privsep::{Words, optional_words, words};
+use crate::privsep::{StaticText, optional_words, words};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -15,25 +15,25 @@ pub fn show_verifier() {
 
 /// One half of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Half {
+pub enum PortHalf {
     /// The half that packets come in by.
     Receive,
     /// The half that packets leave by.
     Transmit,
 }
 
-impl fmt::Display for Half {
+impl fmt::Display for PortHalf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Half::Receive => "receive",
-            Half::Transmit => "transmit",
+            PortHalf::Receive => "receive",
+            PortHalf::Transmit => "transmit",
         })
     }
 }
 
 /// What is wrong with a pcap file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Damage {
+pub enum PcapDamage {
     /// It does not begin with a pcap magic number.
     Magic(u32),
     /// It is a pcapng file, which has another format.
@@ -53,19 +53,19 @@ pub enum Damage {
     RecordTooLong(u32),
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for PcapDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Damage::Magic(found) => write!(f, "is not a pcap file (it begins with {found:#010x})"),
-            Damage::PcapNg => {
+            PcapDamage::Magic(found) => write!(f, "is not a pcap file (it begins with {found:#010x})"),
+            PcapDamage::PcapNg => {
                 f.write_str("is a pcapng file; convert it with 'editcap -F pcap' or 'tcpdump -r … -w …'")
             }
-            Damage::HeaderCut => f.write_str("ends inside its header"),
-            Damage::RecordHeaderCut => f.write_str("ends inside a record header"),
-            Damage::RecordCut { expected, found } => {
+            PcapDamage::HeaderCut => f.write_str("ends inside its header"),
+            PcapDamage::RecordHeaderCut => f.write_str("ends inside a record header"),
+            PcapDamage::RecordCut { expected, found } => {
                 write!(f, "ends inside a record: {found} of {expected} bytes are there")
             }
-            Damage::RecordTooLong(len) => write!(f, "has a record of {len} bytes, which no packet has"),
+            PcapDamage::RecordTooLong(len) => write!(f, "has a record of {len} bytes, which no packet has"),
         }
     }
 }
@@ -92,10 +92,10 @@ pub enum DeviceError {
         name: String,
         /// What was tried, as in "opening a packet socket".
         #[serde(deserialize_with = "words")]
-        doing: Words,
+        doing: StaticText,
         /// The capability that it takes, `None` where file permissions decide.
         #[serde(deserialize_with = "optional_words")]
-        capability: Option<Words>,
+        capability: Option<StaticText>,
     },
     /// The interface is not up.
     Down {
@@ -113,10 +113,10 @@ pub enum DeviceError {
         name: String,
         /// What was tried.
         #[serde(deserialize_with = "words")]
-        doing: Words,
+        doing: StaticText,
         /// What to do instead.
         #[serde(deserialize_with = "words")]
-        instead: Words,
+        instead: StaticText,
     },
     /// The kernel's verifier does not take a program.
     NotVerified {
@@ -124,7 +124,7 @@ pub enum DeviceError {
         name: String,
         /// What the program is for, as in "hiding its frames from the host".
         #[serde(deserialize_with = "words")]
-        doing: Words,
+        doing: StaticText,
         /// The last lines of what the verifier says.
         verifier: Vec<String>,
     },
@@ -137,7 +137,7 @@ pub enum DeviceError {
         /// Number of the damaged record, counting from 1; 0 for the file's header.
         record: u64,
         /// What is wrong there.
-        damage: Damage,
+        damage: PcapDamage,
     },
     /// A link carries another kind of packets than was asked for.
     WrongLinkType {
@@ -160,7 +160,7 @@ pub enum DeviceError {
         /// The port.
         name: String,
         /// Which half.
-        half: Half,
+        half: PortHalf,
         /// Which queue of it.
         queue: u16,
     },
@@ -169,7 +169,7 @@ pub enum DeviceError {
         /// The port.
         name: String,
         /// Which half.
-        half: Half,
+        half: PortHalf,
         /// The queue that was asked for.
         queue: u16,
         /// How many there are.
@@ -181,7 +181,7 @@ pub enum DeviceError {
         name: String,
         /// Name of the setting.
         #[serde(deserialize_with = "words")]
-        setting: Words,
+        setting: StaticText,
         /// Its value in the port that is open.
         open: String,
         /// The value asked for.
@@ -202,10 +202,10 @@ pub enum DeviceError {
         name: String,
         /// What is there, as in "another XDP program is attached".
         #[serde(deserialize_with = "words")]
-        by: Words,
+        by: StaticText,
         /// What to do about it.
         #[serde(deserialize_with = "words")]
-        remedy: Words,
+        remedy: StaticText,
     },
     /// Frames of the link may be longer than what holds them.
     FramesTooLong {
@@ -242,7 +242,7 @@ pub enum DeviceError {
         name: String,
         /// What makes no sense, as in "the receive ring".
         #[serde(deserialize_with = "words")]
-        what: Words,
+        what: StaticText,
     },
     /// The system refused something for a reason of its own.
     System {
@@ -250,7 +250,7 @@ pub enum DeviceError {
         name: String,
         /// What was tried.
         #[serde(deserialize_with = "words")]
-        doing: Words,
+        doing: StaticText,
         /// The system's error number.
         errno: i32,
     },
@@ -412,7 +412,7 @@ mod tests {
         assert!(
             from_io(libc::ENOMEM).starts_with("eth0: opening a packet socket failed: Cannot allocate memory")
         );
-        let damage = Damage::RecordCut { expected: 60, found: 7 };
+        let damage = PcapDamage::RecordCut { expected: 60, found: 7 };
         let error = DeviceError::BadFile { path: "a.pcap".into(), offset: 24, record: 1, damage };
         assert_eq!(
             error.to_string(),

@@ -1,6 +1,6 @@
 //! Features of an interface that ethtool shows, by the kernel's generic netlink family `ethtool` (Linux 5.6).
 use crate::Interface;
-use crate::genetlink::ask_family;
+use crate::genetlink::query_family;
 use netlink_packet_core::NlasIterator;
 use std::io;
 
@@ -31,7 +31,7 @@ pub fn joining_offload(interface: &Interface) -> io::Result<Option<&'static str>
 /// The names of the features that are on.
 fn active_features(index: u32) -> io::Result<Vec<String>> {
     let header = [&8_u16.to_ne_bytes()[..], &HEADER_INDEX.to_ne_bytes(), &index.to_ne_bytes()].concat();
-    let answer = ask_family("ethtool", FEATURES_GET, HEADER | NESTED, &header)?;
+    let answer = query_family("ethtool", FEATURES_GET, HEADER | NESTED, &header)?;
     Ok(names(&answer.bytes(ACTIVE).unwrap_or_default()))
 }
 

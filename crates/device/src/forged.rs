@@ -1,6 +1,6 @@
 //! What a kernel would never say. Each function takes any bytes for something that comes from there, does with it what
 //! a port does, and panics when something came of it that must not: fuzz targets start here.
-use crate::offload::{Offload, VIRTIO_HEADER, describe, longest_segment};
+use crate::offload::{VIRTIO_HEADER, VirtioOffload, describe, longest_segment};
 use crate::{af_packet, genetlink, host_addresses, netdev, rtnetlink, xdp};
 use artery_packet::{Batch, Pool};
 
@@ -20,14 +20,14 @@ pub fn virtio_header(bytes: &[u8]) {
     let (header, frame) = rest.split_at(rest.len().min(VIRTIO_HEADER));
     xdp::forged::finish(&mut frame.to_vec());
     let Some(mut packet) = pool().packet_from(frame) else { return };
-    if Offload::parse(header).note_on(&mut packet, kind & 1 == 1).is_err() {
+    if VirtioOffload::parse(header).apply_to(&mut packet, kind & 1 == 1).is_err() {
         return;
     }
     assert!(describe(&packet).is_ok(), "{packet:?}");
     let _ = longest_segment(&packet);
     let mut batch = Batch::default();
     batch.push(packet);
-    let finished = batch.finish();
+    let finished = batch.apply_offloads();
     assert_eq!(finished.malformed, 0);
     // A pool may have no room for all segments, which can be of a byte each.
     assert!(finished.pool_empty > 0 || !batch.is_empty());

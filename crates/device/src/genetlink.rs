@@ -17,12 +17,12 @@ const FAMILY_NAME: u16 = 2;
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
 /// Asks a family by its name, with one attribute. A kernel that lacks the family answers [`io::ErrorKind::NotFound`].
-pub(crate) fn ask_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Result<Message> {
+pub(crate) fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Result<Message> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     let family = family(&socket, name)?;
-    ask(&socket, Message::asking(command, kind, value), family)
+    query(&socket, Message::asking(command, kind, value), family)
 }
 
 /// A message of any family. Attributes are not looked into before they are asked for: there are those in others, whose
@@ -65,7 +65,7 @@ impl ParseableParametrized<[u8], GenlHeader> for Message {
 /// The number that the kernel has given the family.
 fn family(socket: &Socket, name: &str) -> io::Result<u16> {
     let name = [name.as_bytes(), &[0]].concat();
-    let answer = ask(socket, Message::asking(GET_FAMILY, FAMILY_NAME, &name), CONTROLLER)?;
+    let answer = query(socket, Message::asking(GET_FAMILY, FAMILY_NAME, &name), CONTROLLER)?;
     said_family(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -97,7 +97,7 @@ impl Message {
     }
 }
 
-fn ask(socket: &Socket, question: Message, family: u16) -> io::Result<Message> {
+fn query(socket: &Socket, question: Message, family: u16) -> io::Result<Message> {
     let mut message = GenlMessage::from_payload(question);
     message.set_resolved_family_id(family);
     message.finalize();

@@ -12,29 +12,29 @@ const ENOUGH: usize = 64;
 
 /// A socket that can be read when an interface of this network namespace has changed.
 #[derive(Debug)]
-pub struct HostNews(Socket);
+pub struct InterfaceMonitor(Socket);
 
-impl HostNews {
+impl InterfaceMonitor {
     /// Hears from now on of interfaces that come, go, or are up or down, of their carriers, MTUs and link addresses. Which one
     /// it was and how, [`Interface::find`](crate::Interface::find) tells.
-    pub fn of_links() -> io::Result<HostNews> {
-        HostNews::of(LINKS)
+    pub fn of_links() -> io::Result<InterfaceMonitor> {
+        InterfaceMonitor::of(LINKS)
     }
 
     /// Hears from now on of addresses that come and go. Which there are, [`host_addresses`](crate::host_addresses) tells.
-    pub fn of_addresses() -> io::Result<HostNews> {
-        HostNews::of(ADDRESSES)
+    pub fn of_addresses() -> io::Result<InterfaceMonitor> {
+        InterfaceMonitor::of(ADDRESSES)
     }
 
-    fn of(groups: u32) -> io::Result<HostNews> {
+    fn of(groups: u32) -> io::Result<InterfaceMonitor> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.set_non_blocking(true)?;
         socket.bind(&SocketAddr::new(0, groups))?;
-        Ok(HostNews(socket))
+        Ok(InterfaceMonitor(socket))
     }
 
     /// Whether something has changed since the last call.
-    pub fn take(&mut self) -> bool {
+    pub fn has_changed(&mut self) -> bool {
         let mut is_news = false;
         loop {
             let mut start = [0; ENOUGH];
@@ -49,7 +49,7 @@ impl HostNews {
     }
 }
 
-impl AsFd for HostNews {
+impl AsFd for InterfaceMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -63,8 +63,8 @@ mod tests {
     #[test]
     fn each_change_of_a_link_is_told_once_and_nothing_else_is() {
         in_namespace(|| {
-            let mut news = HostNews::of_links().unwrap();
-            assert!(!news.take());
+            let mut news = InterfaceMonitor::of_links().unwrap();
+            assert!(!news.has_changed());
             for change in [
                 "ip link add left type veth peer name right",
                 "ip link set left up",
@@ -75,11 +75,11 @@ mod tests {
                 "ip link delete left",
             ] {
                 run(change);
-                assert!(news.take(), "{change}");
-                assert!(!news.take(), "{change}");
+                assert!(news.has_changed(), "{change}");
+                assert!(!news.has_changed(), "{change}");
             }
             run("ip route add 10.0.0.0/8 dev lo");
-            assert!(!news.take());
+            assert!(!news.has_changed());
         });
     }
 }

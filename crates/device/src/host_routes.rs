@@ -89,7 +89,7 @@ impl HostRoutes {
                     NLMSG_DONE | NLMSG_ERROR => return result(message.error_code()),
                     _ => {}
                 }
-                if let Some(News { record: Record::Route(route), .. }) = News::read(&message) {
+                if let Some(News { record: Record::Route(route), .. }) = News::parse_message(&message) {
                     found.extend(own(&route, self.index));
                 }
             }

@@ -1,6 +1,6 @@
 //! Network interfaces of the machine: what they are called and what state they are in.
 use crate::privsep::{self, Request};
-use crate::sys::{self, Ask, Value};
+use crate::sys::{self, IfreqCommand, IfreqValue};
 use crate::{DeviceError, LinkType};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -42,8 +42,8 @@ impl Interface {
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Err(no_such(name)),
             Err(e) => Err(DeviceError::from_io(name, "asking for its state", "CAP_NET_ADMIN", &e)),
         };
-        let flags = number(ask(Ask::Flags)?) as libc::c_int;
-        let (kind, address) = hardware(ask(Ask::Hardware)?);
+        let flags = number(ask(IfreqCommand::Flags)?) as libc::c_int;
+        let (kind, address) = hardware(ask(IfreqCommand::Hardware)?);
         let (up, running) = (flags & libc::IFF_UP != 0, flags & libc::IFF_RUNNING != 0);
         let link_type = match kind {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::ETHER),
@@ -52,9 +52,9 @@ impl Interface {
         };
         Ok(Interface {
             name: name.to_owned(),
-            index: number(ask(Ask::Index)?),
+            index: number(ask(IfreqCommand::Index)?),
             mac: (link_type == Some(LinkType::ETHER)).then_some(address),
-            mtu: number(ask(Ask::Mtu)?),
+            mtu: number(ask(IfreqCommand::Mtu)?),
             up,
             running: up && running,
             link_type,
@@ -85,7 +85,8 @@ impl Interface {
     /// Megabits a second that its link carries now, and whether both ways at once; `None` where nobody knows.
     pub fn speed(&self) -> Option<(u32, bool)> {
         let socket = control_socket(&self.name).ok()?;
-        let answer: [u8; 44] = sys::ask_driver(socket.as_fd(), &self.name, sys::Driver::Link).ok()?;
+        let answer: [u8; 44] =
+            sys::query_driver(socket.as_fd(), &self.name, sys::EthtoolCommand::Link).ok()?;
         // `speed`, `duplex` and `speed_hi` of `struct ethtool_cmd`.
         let megabits = u32::from(u16::from_ne_bytes([answer[28], answer[29]])) << 16
             | u32::from(u16::from_ne_bytes([answer[12], answer[13]]));
@@ -99,18 +100,23 @@ impl Interface {
             return helper.request(&self.name, &Request::BringUp { name: self.name.clone() });
         }
         let doing = "bringing it up";
-        let [a, b, ..] = self.ask(Ask::Flags, &[], doing)?;
+        let [a, b, ..] = self.request(IfreqCommand::Flags, &[], doing)?;
         let flags = u16::from_ne_bytes([a, b]) | libc::IFF_UP as u16;
-        self.ask(Ask::SetFlags, &flags.to_ne_bytes(), doing).map(drop)
+        self.request(IfreqCommand::SetFlags, &flags.to_ne_bytes(), doing).map(drop)
     }
     /// Sets the length of the longest packet that it carries.
     pub fn set_mtu(&self, mtu: u32) -> Result<(), DeviceError> {
         if let Some(helper) = privsep::helper() {
             return helper.request(&self.name, &Request::SetMtu { name: self.name.clone(), mtu });
         }
-        self.ask(Ask::SetMtu, &mtu.to_ne_bytes(), "setting its MTU").map(drop)
+        self.request(IfreqCommand::SetMtu, &mtu.to_ne_bytes(), "setting its MTU").map(drop)
     }
-    fn ask(&self, ask: Ask, value: &[u8], doing: &'static str) -> Result<Value, DeviceError> {
+    fn request(
+        &self,
+        ask: IfreqCommand,
+        value: &[u8],
+        doing: &'static str,
+    ) -> Result<IfreqValue, DeviceError> {
         let socket = control_socket(&self.name)?;
         match sys::request(socket.as_fd(), ask, &self.name, value) {
             Ok((_, value)) => Ok(value),
@@ -145,13 +151,13 @@ pub(crate) fn no_such(name: &str) -> DeviceError {
 }
 
 /// The number at the front of an answer. Flags are a short one; the kernel leaves zeros behind it.
-fn number(value: Value) -> u32 {
+fn number(value: IfreqValue) -> u32 {
     let [a, b, c, d, ..] = value;
     u32::from_ne_bytes([a, b, c, d])
 }
 
 /// Kind of link and address from an answer, which is a socket address.
-fn hardware(value: Value) -> (u16, [u8; 6]) {
+fn hardware(value: IfreqValue) -> (u16, [u8; 6]) {
     let [k0, k1, a, b, c, d, e, f, ..] = value;
     (u16::from_ne_bytes([k0, k1]), [a, b, c, d, e, f])
 }

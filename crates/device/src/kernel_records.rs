@@ -28,7 +28,7 @@ const ROUTE_GROUPS: [u32; 4] = [1, 7, 11, 32];
 
 /// A kind of record that can be asked for as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum RecordKind {
     /// Interfaces.
     Links,
     /// Settings of interfaces.
@@ -45,41 +45,41 @@ pub enum Part {
     Neighbors(Family),
 }
 
-impl Part {
+impl RecordKind {
     /// All of them, each behind what it refers to.
-    pub const ALL: [Part; 12] = [
-        Part::Links,
-        Part::Settings(Family::V4),
-        Part::Settings(Family::V6),
-        Part::Addresses(Family::V4),
-        Part::Addresses(Family::V6),
-        Part::NextHops,
-        Part::Rules(Family::V4),
-        Part::Rules(Family::V6),
-        Part::Routes(Family::V4),
-        Part::Routes(Family::V6),
-        Part::Neighbors(Family::V4),
-        Part::Neighbors(Family::V6),
+    pub const ALL: [RecordKind; 12] = [
+        RecordKind::Links,
+        RecordKind::Settings(Family::V4),
+        RecordKind::Settings(Family::V6),
+        RecordKind::Addresses(Family::V4),
+        RecordKind::Addresses(Family::V6),
+        RecordKind::NextHops,
+        RecordKind::Rules(Family::V4),
+        RecordKind::Rules(Family::V6),
+        RecordKind::Routes(Family::V4),
+        RecordKind::Routes(Family::V6),
+        RecordKind::Neighbors(Family::V4),
+        RecordKind::Neighbors(Family::V6),
     ];
 
     /// The request for it: its number, the length of its header, and the family that the header begins
     /// with.
     fn request(self) -> (u16, usize, u8) {
         match self {
-            Part::Links => (18, 16, 0),
-            Part::Addresses(family) => (22, 8, family.number()),
-            Part::Routes(family) => (26, 12, family.number()),
-            Part::Neighbors(family) => (30, 12, family.number()),
-            Part::Rules(family) => (34, 12, family.number()),
-            Part::Settings(family) => (82, 4, family.number()),
-            Part::NextHops => (106, 8, 0),
+            RecordKind::Links => (18, 16, 0),
+            RecordKind::Addresses(family) => (22, 8, family.number()),
+            RecordKind::Routes(family) => (26, 12, family.number()),
+            RecordKind::Neighbors(family) => (30, 12, family.number()),
+            RecordKind::Rules(family) => (34, 12, family.number()),
+            RecordKind::Settings(family) => (82, 4, family.number()),
+            RecordKind::NextHops => (106, 8, 0),
         }
     }
 }
 
 /// How far a dump has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum DumpProgress {
     /// There is more.
     More,
     /// The kernel has not written more yet.
@@ -93,27 +93,27 @@ pub enum Progress {
 
 /// A socket on which the kernel tells all records of a part.
 #[derive(Debug)]
-pub struct Dump {
+pub struct RecordDump {
     socket: Socket,
     buffer: Vec<u8>,
     sequence: u32,
     was_interrupted: bool,
 }
 
-impl Dump {
+impl RecordDump {
     /// Opens the socket.
-    pub fn open() -> io::Result<Dump> {
+    pub fn open() -> io::Result<RecordDump> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         // A kernel that does not check requests strictly tells more than was asked for, which is passed
         // over.
         let _ = socket.set_netlink_get_strict_chk(true);
-        Ok(Dump { socket, buffer: vec![0; BUFFER], sequence: 0, was_interrupted: false })
+        Ok(RecordDump { socket, buffer: vec![0; BUFFER], sequence: 0, was_interrupted: false })
     }
 
     /// Asks for all records of a part.
-    pub fn begin(&mut self, part: Part) -> io::Result<()> {
+    pub fn begin(&mut self, part: RecordKind) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         self.was_interrupted = false;
         let (kind, header, family) = part.request();
@@ -128,10 +128,10 @@ impl Dump {
     }
 
     /// Reads the next records, if the kernel has written some.
-    pub fn read(&mut self, mut each: impl FnMut(News)) -> io::Result<Progress> {
+    pub fn read(&mut self, mut each: impl FnMut(News)) -> io::Result<DumpProgress> {
         let len = match rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
             Ok((_, len)) => len,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Progress::Waiting),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(DumpProgress::Waiting),
             Err(error) => return Err(error.into()),
         };
         for message in Messages(&self.buffer[..len]).filter(|message| message.sequence == self.sequence) {
@@ -139,13 +139,13 @@ impl Dump {
             match message.kind {
                 // The end tells of an error that came up on the way.
                 NLMSG_DONE if !is_error(&message) => {
-                    return Ok(Progress::Done { was_interrupted: self.was_interrupted });
+                    return Ok(DumpProgress::Done { was_interrupted: self.was_interrupted });
                 }
                 NLMSG_DONE | NLMSG_ERROR => return refused(&message),
-                _ => News::read(&message).into_iter().for_each(&mut each),
+                _ => News::parse_message(&message).into_iter().for_each(&mut each),
             }
         }
-        Ok(Progress::More)
+        Ok(DumpProgress::More)
     }
 }
 
@@ -155,15 +155,15 @@ fn is_error(message: &Message<'_>) -> bool {
 }
 
 /// What an error means: a kernel that does not know a part has none of it.
-fn refused(message: &Message<'_>) -> io::Result<Progress> {
+fn refused(message: &Message<'_>) -> io::Result<DumpProgress> {
     let errno = message.error_code().saturating_neg();
     match [Errno::OPNOTSUPP, Errno::AFNOSUPPORT].map(Errno::raw_os_error).contains(&errno) {
-        true => Ok(Progress::Done { was_interrupted: false }),
+        true => Ok(DumpProgress::Done { was_interrupted: false }),
         false => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 
-impl AsFd for Dump {
+impl AsFd for RecordDump {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -171,7 +171,7 @@ impl AsFd for Dump {
 
 /// What came of listening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ReadOutcome {
     /// There may be more.
     More,
     /// Nothing is left.
@@ -182,24 +182,24 @@ pub enum Heard {
 
 /// A socket on which the kernel tells what changes, in the order in which it changed.
 #[derive(Debug)]
-pub struct Follower {
+pub struct ChangeMonitor {
     socket: Socket,
     buffer: Vec<u8>,
     marks: Option<Marks>,
 }
 
-impl Follower {
+impl ChangeMonitor {
     /// Hears of what changes from now on, of which about so many bytes may wait to be read.
-    pub fn open(backlog: usize) -> io::Result<Follower> {
-        Follower::of_groups(backlog, &ALL_GROUPS)
+    pub fn open(backlog: usize) -> io::Result<ChangeMonitor> {
+        ChangeMonitor::of_groups(backlog, &ALL_GROUPS)
     }
 
     /// The same, of links, routes and next-hop objects alone.
-    pub fn of_routes(backlog: usize) -> io::Result<Follower> {
-        Follower::of_groups(backlog, &ROUTE_GROUPS)
+    pub fn of_routes(backlog: usize) -> io::Result<ChangeMonitor> {
+        ChangeMonitor::of_groups(backlog, &ROUTE_GROUPS)
     }
 
-    fn of_groups(backlog: usize, groups: &[u32]) -> io::Result<Follower> {
+    fn of_groups(backlog: usize, groups: &[u32]) -> io::Result<ChangeMonitor> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.set_non_blocking(true)?;
         // Without the right to pass over the limit of the machine, as much as that allows.
@@ -214,7 +214,7 @@ impl Follower {
                 other => other?,
             }
         }
-        Ok(Follower { socket, buffer: vec![0; BUFFER], marks: Marks::open(own).ok() })
+        Ok(ChangeMonitor { socket, buffer: vec![0; BUFFER], marks: Marks::open(own).ok() })
     }
 
     /// Begins to measure how long what the kernel tells now waits to be read, unless that is being measured.
@@ -228,31 +228,31 @@ impl Follower {
     }
 
     /// Reads the next change.
-    pub fn read(&mut self, mut each: impl FnMut(News)) -> io::Result<Heard> {
+    pub fn read(&mut self, mut each: impl FnMut(News)) -> io::Result<ReadOutcome> {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
         let len = match rustix::net::recv(&self.socket, &mut self.buffer[..], flags) {
             Ok((_, len)) => len,
             Err(Errno::AGAIN) => {
                 self.marks.iter_mut().for_each(|marks| marks.all_read(Instant::now()));
-                return Ok(Heard::Nothing);
+                return Ok(ReadOutcome::Nothing);
             }
-            Err(Errno::INTR) => return Ok(Heard::More),
-            Err(Errno::NOBUFS) => return Ok(Heard::Overrun),
+            Err(Errno::INTR) => return Ok(ReadOutcome::More),
+            Err(Errno::NOBUFS) => return Ok(ReadOutcome::Overrun),
             Err(error) => return Err(error.into()),
         };
         // A datagram that was cut is as good as lost.
-        let Some(bytes) = self.buffer.get(..len) else { return Ok(Heard::Overrun) };
+        let Some(bytes) = self.buffer.get(..len) else { return Ok(ReadOutcome::Overrun) };
         for message in Messages(bytes) {
             match (&mut self.marks, message.kind) {
                 (Some(marks), NLMSG_NOOP) => marks.found(message.sequence, Instant::now()),
-                _ => News::read(&message).into_iter().for_each(&mut each),
+                _ => News::parse_message(&message).into_iter().for_each(&mut each),
             }
         }
-        Ok(Heard::More)
+        Ok(ReadOutcome::More)
     }
 }
 
-impl AsFd for Follower {
+impl AsFd for ChangeMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

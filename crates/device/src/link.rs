@@ -1,7 +1,7 @@
 //! An interface of the machine behind a port: which of two ways its frames go, and why.
-use crate::af_packet::{self, Group};
-use crate::settings::{Choice, choose};
-use crate::steer::steer;
+use crate::af_packet::{self, FanoutGroup};
+use crate::settings::{MethodChoice, choose};
+use crate::steer::share_queues;
 use crate::xdp::{XdpPort, XdpSettings};
 use crate::{
     AfPacketRx, AfPacketTx, Attach, DeviceError, Hide, Interface, Method, PortClaim, RxQueue, RxSettings,
@@ -21,8 +21,8 @@ const LOOPBACK: u32 = 1;
 pub(crate) struct Link {
     pub(crate) interface: Interface,
     pool: &'static Pool,
-    group: Group,
-    xdp: Mutex<Option<Xdp>>,
+    group: FanoutGroup,
+    xdp: Mutex<Option<XdpUse>>,
     report: Mutex<Option<String>>,
     /// The interface as it was when last looked at.
     last: Mutex<Interface>,
@@ -33,7 +33,7 @@ pub(crate) struct Link {
 }
 
 /// What AF_XDP uses of an interface, and how.
-struct Xdp {
+struct XdpUse {
     port: XdpPort,
     settings: XdpSettings,
 }
@@ -61,7 +61,7 @@ impl Link {
         Ok(Link::new(interface, self.pool))
     }
     fn new(interface: Interface, pool: &'static Pool) -> Link {
-        let (group, xdp, report) = (Group::default(), Mutex::default(), Mutex::default());
+        let (group, xdp, report) = (FanoutGroup::default(), Mutex::default(), Mutex::default());
         let (last, mtu) = (Mutex::new(interface.clone()), Arc::new(AtomicU32::new(interface.mtu)));
         Link { interface, pool, group, xdp, report, last, mtu, claim: Mutex::default() }
     }
@@ -82,9 +82,9 @@ impl Link {
             }
             Method::Packet => "as METHOD says".to_owned(),
             Method::Auto => match choose(&self.interface, settings) {
-                Choice::Packet(why) => why,
-                Choice::Xdp if !self.is_up() => return Err(self.down()),
-                Choice::Xdp => match self.open_without_copying(settings, port) {
+                MethodChoice::Packet(why) => why,
+                MethodChoice::Xdp if !self.is_up() => return Err(self.down()),
+                MethodChoice::Xdp => match self.open_without_copying(settings, port) {
                     Ok(queues) => return Ok(Some(queues)),
                     Err(why) => why,
                 },
@@ -130,7 +130,7 @@ impl Link {
             return Ok(queues);
         }
         let failed = |error| self.failed("sharing its queues out", &io::Error::from(error));
-        let shares = steer(queues, wanted.into()).map_err(failed)?;
+        let shares = share_queues(queues, wanted.into()).map_err(failed)?;
         Ok(shares.into_iter().map(|share| Box::new(share) as Box<dyn RxQueue>).collect())
     }
     fn open_xdp(&self, attach: Attach, settings: &RxSettings, port: u16) -> Result<XdpPort, DeviceError> {
@@ -144,7 +144,7 @@ impl Link {
         }
         *xdp = None;
         let opened = XdpPort::open(&self.present(), &settings, port, self.pool)?;
-        *xdp = Some(Xdp { port: opened.clone(), settings });
+        *xdp = Some(XdpUse { port: opened.clone(), settings });
         Ok(opened)
     }
 
@@ -185,7 +185,7 @@ impl Link {
             (Method::Xdp(attach), _) | (Method::Auto, Method::Xdp(attach)) => {
                 Some(self.open_xdp(attach, receiving, port)?)
             }
-            (Method::Auto, Method::Auto) if choose(&self.interface, receiving) == Choice::Xdp => {
+            (Method::Auto, Method::Auto) if choose(&self.interface, receiving) == MethodChoice::Xdp => {
                 if !self.is_up() {
                     return Err(self.down());
                 }
@@ -244,7 +244,7 @@ impl Link {
         Ok(())
     }
     /// Gives the interface up: another process may have it.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn release_claim(&self) {
         self.release();
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -262,7 +262,7 @@ impl Link {
     fn say(&self, line: String) {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
     }
-    fn xdp(&self) -> MutexGuard<'_, Option<Xdp>> {
+    fn xdp(&self) -> MutexGuard<'_, Option<XdpUse>> {
         self.xdp.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn failed(&self, doing: &'static str, error: &io::Error) -> DeviceError {

@@ -2,7 +2,7 @@
 //!
 //! For tests and benchmarks. Each direction is a bounded ring with one producer and one consumer, so the four
 //! halves may live on four threads; frames are then freed on another thread than they came from.
-use crate::queue::Station;
+use crate::queue::OwnAddress;
 use crate::{DeviceError, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_packet::{Batch, Packet, Pool};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -21,8 +21,8 @@ pub struct MemoryPort {
 #[derive(Debug)]
 pub struct MemoryRx {
     ring: Consumer<Packet>,
-    own: Station,
-    blind: bool,
+    own: OwnAddress,
+    skip_parsing: bool,
     port: u16,
     counters: RxCounters,
 }
@@ -46,8 +46,8 @@ impl MemoryPort {
         MemoryPort {
             rx: MemoryRx {
                 ring,
-                own: Station::new(None),
-                blind: false,
+                own: OwnAddress::new(None),
+                skip_parsing: false,
                 port: 0,
                 counters: RxCounters::default(),
             },
@@ -56,7 +56,7 @@ impl MemoryPort {
     }
     /// Gives this end an Ethernet address, so that frames for other stations are told apart.
     pub fn with_mac(mut self, own: [u8; 6]) -> MemoryPort {
-        self.rx.own = Station::new(Some(own));
+        self.rx.own = OwnAddress::new(Some(own));
         self
     }
     /// Says which port of the machine received packets are marked with.
@@ -81,7 +81,7 @@ impl RxQueue for MemoryRx {
         into.extend(chunk.into_iter().map(|mut packet| {
             packet.clear_metadata();
             packet.unmark();
-            if !self.blind {
+            if !self.skip_parsing {
                 packet.set_packet_type(self.own.sees(packet.data()));
             }
             packet.set_in_port(self.port);
@@ -99,7 +99,7 @@ impl RxQueue for MemoryRx {
         self.counters
     }
     fn set_blind(&mut self, blind: bool) {
-        self.blind = blind;
+        self.skip_parsing = blind;
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
             // Joined one by one: only then have the threads given back the frames they kept to themselves.
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
-        let all: Vec<_> = std::iter::from_fn(|| pool.packet()).collect();
+        let all: Vec<_> = std::iter::from_fn(|| pool.alloc_packet()).collect();
         assert_eq!(all.len(), 1024);
     }
 

@@ -1,5 +1,5 @@
 //! What a driver can do with XDP, by the kernel's generic netlink family `netdev` (Linux 6.3).
-use crate::genetlink::{Message, ask_family};
+use crate::genetlink::{Message, query_family};
 use std::io;
 
 /// An interface, as the family knows it.
@@ -28,7 +28,7 @@ pub struct XdpFeatures {
 
 /// What the driver of an interface can do with XDP. Kernels that do not know the question are an error.
 pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
-    ask_family("netdev", DEV_GET, IFINDEX, &index.to_ne_bytes()).map(|answer| said_features(&answer))
+    query_family("netdev", DEV_GET, IFINDEX, &index.to_ne_bytes()).map(|answer| said_features(&answer))
 }
 
 fn said_features(answer: &Message) -> XdpFeatures {
@@ -48,7 +48,7 @@ pub struct XdpFragments {
 
 /// What the driver of an interface does with frames in several buffers. Kernels that do not know the question are an error.
 pub fn xdp_fragments(index: u32) -> io::Result<XdpFragments> {
-    let answer = ask_family("netdev", DEV_GET, IFINDEX, &index.to_ne_bytes())?;
+    let answer = query_family("netdev", DEV_GET, IFINDEX, &index.to_ne_bytes())?;
     let features = answer.value(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
     Ok(XdpFragments { received: features & RECEIVE_FRAGMENTS != 0, sent: features & SEND_FRAGMENTS != 0 })
 }

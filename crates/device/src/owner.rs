@@ -29,11 +29,11 @@ pub struct PortClaim {
     index: u32,
     is_shared: bool,
     /// `None` where another claim holds the interface, or nothing could be held.
-    held: Option<Held>,
+    held: Option<HeldClaim>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldClaim {
     name: SocketAddr,
     /// Until a thread answers on it.
     listener: Option<UnixListener>,
@@ -65,7 +65,7 @@ impl PortClaim {
             && let Some(name) = name_of(self.index, true)
             && let Ok(listener) = UnixListener::bind_addr(&name)
         {
-            self.held = Some(Held::new(name, listener));
+            self.held = Some(HeldClaim::new(name, listener));
             self.start_thread();
         }
     }
@@ -74,7 +74,7 @@ impl PortClaim {
         let unheld = PortClaim { index: interface.index, is_shared, held: None };
         let Some(name) = name_of(interface.index, is_shared) else { return Ok(unheld) };
         match UnixListener::bind_addr(&name) {
-            Ok(listener) => Ok(PortClaim { held: Some(Held::new(name, listener)), ..unheld }),
+            Ok(listener) => Ok(PortClaim { held: Some(HeldClaim::new(name, listener)), ..unheld }),
             Err(error) if error.kind() == ErrorKind::AddrInUse && !is_shared => {
                 refuse_owner(interface, false).map(|()| unheld)
             }
@@ -111,15 +111,15 @@ impl PortClaim {
     }
 }
 
-impl Held {
-    fn new(name: SocketAddr, listener: UnixListener) -> Held {
-        Held { name, listener: Some(listener), is_over: Arc::default(), thread: None }
+impl HeldClaim {
+    fn new(name: SocketAddr, listener: UnixListener) -> HeldClaim {
+        HeldClaim { name, listener: Some(listener), is_over: Arc::default(), thread: None }
     }
 }
 
 impl Drop for PortClaim {
     fn drop(&mut self) {
-        if let Some(Held { name, is_over, thread: Some(thread), .. }) = self.held.take() {
+        if let Some(HeldClaim { name, is_over, thread: Some(thread), .. }) = self.held.take() {
             is_over.store(true, Relaxed);
             // Wakes the thread. When it has ended the interface is free, also for another claim of this
             // process.

@@ -7,7 +7,7 @@ mod port;
 mod queues;
 
 pub use port::{Port, PortState};
-pub use queues::{Handle, RxHandle, TxHandle};
+pub use queues::{QueueHandle, RxHandle, TxHandle};
 
 use crate::{DeviceError, MemoryPort, RxSettings, TapSettings, TxSettings};
 use artery_packet::Pool;

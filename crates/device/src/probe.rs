@@ -20,10 +20,10 @@ mod tcp;
 mod tests;
 
 pub use error::{NoProbe, ProbeError, ProbeFailure};
-use http::Http;
-use ping::Ping;
+use http::HttpProbe;
+use ping::PingProbe;
 pub(crate) use ping::make_raw_socket;
-use tcp::Tcp;
+use tcp::TcpProbe;
 
 /// What is asked of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,9 +76,9 @@ struct Probe {
 /// What is said on a probe's socket.
 #[derive(Debug)]
 enum Talk {
-    Tcp(Tcp),
-    Http(Http),
-    Ping(Ping),
+    Tcp(TcpProbe),
+    Http(HttpProbe),
+    Ping(PingProbe),
 }
 
 /// How far a talk has come.
@@ -169,13 +169,13 @@ impl Prober {
 
     fn open(&self, kind: &ProbeKind, to: SocketAddr, number: u64) -> Result<(OwnedFd, Talk), NoProbe> {
         Ok(match kind {
-            ProbeKind::Tcp => (tcp::open(to)?, Talk::Tcp(Tcp::to(to))),
+            ProbeKind::Tcp => (tcp::open(to)?, Talk::Tcp(TcpProbe::to(to))),
             ProbeKind::Http { path, host, status } => {
-                let talk = Http::to(to, path, host.as_deref(), *status)?;
+                let talk = HttpProbe::to(to, path, host.as_deref(), *status)?;
                 (tcp::open(to)?, Talk::Http(talk))
             }
             ProbeKind::Ping => {
-                let (socket, talk) = Ping::open(to, number as u16, self.marks.hash_one(number))?;
+                let (socket, talk) = PingProbe::open(to, number as u16, self.marks.hash_one(number))?;
                 (socket, Talk::Ping(talk))
             }
         })

@@ -112,7 +112,7 @@ pub trait TxQueue: Send {
 
 /// A station's own Ethernet address, as [`destination`] gives those of frames; none has [`NOBODY`]'s.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Station(u64);
+pub(crate) struct OwnAddress(u64);
 
 /// No own address.
 const NOBODY: u64 = u64::MAX;
@@ -121,10 +121,10 @@ const BROADCAST: u64 = u64::MAX << 16;
 /// Set in the addresses of groups.
 const GROUP: u64 = 1 << 16;
 
-impl Station {
+impl OwnAddress {
     /// The station of this address.
-    pub(crate) fn new(own: Option<[u8; 6]>) -> Station {
-        Station(own.map_or(NOBODY, |[a, b, c, d, e, f]| destination([a, b, c, d, e, f, 0, 0])))
+    pub(crate) fn new(own: Option<[u8; 6]>) -> OwnAddress {
+        OwnAddress(own.map_or(NOBODY, |[a, b, c, d, e, f]| destination([a, b, c, d, e, f, 0, 0])))
     }
 
     /// To whom an Ethernet frame is addressed, as seen from here. Without an own address every single station is taken

@@ -152,19 +152,19 @@ fn broadcast(address: Ipv4Addr, len: u8) -> Option<Ipv4Addr> {
 }
 
 /// What another answer than an acknowledgement holds, which nobody asked for.
-struct Other;
+struct OtherAnswer;
 
-impl NetlinkDeserializable for Other {
+impl NetlinkDeserializable for OtherAnswer {
     type Error = DecodeError;
-    fn deserialize(_: &NetlinkHeader, _: &[u8]) -> Result<Other, DecodeError> {
-        Ok(Other)
+    fn deserialize(_: &NetlinkHeader, _: &[u8]) -> Result<OtherAnswer, DecodeError> {
+        Ok(OtherAnswer)
     }
 }
 
 /// Whether the kernel did it, whatever the bytes of its answer are.
 pub(crate) fn read(answer: &[u8]) -> io::Result<()> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
-    match NetlinkMessage::<Other>::deserialize(answer).map_err(invalid)?.payload {
+    match NetlinkMessage::<OtherAnswer>::deserialize(answer).map_err(invalid)?.payload {
         NetlinkPayload::Error(error) if error.code.is_none() => Ok(()),
         NetlinkPayload::Error(error) => Err(refusal(&error)),
         _ => Err(io::ErrorKind::InvalidData.into()),

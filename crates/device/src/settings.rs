@@ -109,26 +109,26 @@ impl Method {
 
 /// A word that names no [`Method`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoMethod;
+pub struct InvalidMethod;
 
 impl FromStr for Method {
-    type Err = NoMethod;
+    type Err = InvalidMethod;
     /// Reads one of [`Method::NAMES`]. Click's `PCAP` is a way to packet sockets, and taken for `LINUX`.
-    fn from_str(word: &str) -> Result<Method, NoMethod> {
+    fn from_str(word: &str) -> Result<Method, InvalidMethod> {
         Ok(match word {
             "AUTO" => Method::Auto,
             "LINUX" | "PCAP" => Method::Packet,
             "XDP" => Method::Xdp(Attach::Best),
             "XDP_NATIVE" => Method::Xdp(Attach::Native),
             "XDP_GENERIC" => Method::Xdp(Attach::Generic),
-            _ => return Err(NoMethod),
+            _ => return Err(InvalidMethod),
         })
     }
 }
 
 /// The way that [`Method::Auto`] comes to, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum MethodChoice {
     /// AF_XDP: the driver copies nothing.
     Xdp,
     /// Packet sockets, for a reason that ends "packet sockets, since".
@@ -136,8 +136,8 @@ pub(crate) enum Choice {
 }
 
 /// Chooses for an interface that is to be received from.
-pub(crate) fn choose(interface: &Interface, settings: &RxSettings) -> Choice {
-    let because = |why: &str| Choice::Packet(why.to_owned());
+pub(crate) fn choose(interface: &Interface, settings: &RxSettings) -> MethodChoice {
+    let because = |why: &str| MethodChoice::Packet(why.to_owned());
     if interface.link_type != Some(LinkType::ETHER) {
         return because("its frames have no Ethernet header");
     }
@@ -147,7 +147,7 @@ pub(crate) fn choose(interface: &Interface, settings: &RxSettings) -> Choice {
         Err(_) => return because("the kernel can't tell whether its driver has AF_XDP without copying"),
     }
     if interface.mtu > MOST_MTU {
-        return Choice::Packet(format!(
+        return MethodChoice::Packet(format!(
             "its MTU of {} is beyond {MOST_MTU}, the most for AF_XDP",
             interface.mtu
         ));
@@ -158,7 +158,7 @@ pub(crate) fn choose(interface: &Interface, settings: &RxSettings) -> Choice {
     match settings.hide {
         Hide::Nothing => because("the host is to see its frames too; with SNIFFER false AF_XDP would do"),
         Hide::Tagged => because("the host is to see its frames without a tag (SNIFFER untagged)"),
-        Hide::All => Choice::Xdp,
+        Hide::All => MethodChoice::Xdp,
     }
 }
 
@@ -180,12 +180,13 @@ mod tests {
             assert!(Method::NAMES.contains(method.name()));
         }
         assert_eq!("PCAP".parse(), Ok(Method::Packet));
-        assert_eq!("NETMAP".parse::<Method>(), Err(NoMethod));
+        assert_eq!("NETMAP".parse::<Method>(), Err(InvalidMethod));
     }
 
     #[test]
     fn an_interface_without_zero_copy_gets_packet_sockets_with_a_reason() {
-        let Choice::Packet(why) = choose(&Interface::find("lo").unwrap(), &RxSettings::default()) else {
+        let MethodChoice::Packet(why) = choose(&Interface::find("lo").unwrap(), &RxSettings::default())
+        else {
             panic!("the loopback has no zero-copy");
         };
         assert!(why.contains("without copying"), "{why}");

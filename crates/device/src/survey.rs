@@ -1,11 +1,11 @@
 //! What interfaces there are, and what a router would get of each.
-use crate::driver::Facts;
-use crate::settings::{Choice, choose};
+use crate::driver::DriverFacts;
+use crate::settings::{MethodChoice, choose};
 use crate::{DeviceError, Hide, Interface, LinkType, RxSettings, netdev};
 
 /// One interface of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Survey {
+pub struct InterfaceSurvey {
     /// The interface as it is.
     pub interface: Interface,
     /// Its driver; empty when it does not say.
@@ -23,17 +23,17 @@ pub struct Survey {
 }
 
 /// All interfaces of this network namespace. One that vanishes meanwhile is left out.
-pub fn survey() -> Vec<Survey> {
-    Interface::list().iter().filter_map(|name| look(name).ok()).collect()
+pub fn survey() -> Vec<InterfaceSurvey> {
+    Interface::list().iter().filter_map(|name| survey_interface(name).ok()).collect()
 }
 
-fn look(name: &str) -> Result<Survey, DeviceError> {
+fn survey_interface(name: &str) -> Result<InterfaceSurvey, DeviceError> {
     let interface = Interface::find(name)?;
-    let Facts { driver, queues, offloads, .. } = Facts::ask(&interface)?;
+    let DriverFacts { driver, queues, offloads, .. } = DriverFacts::query(&interface)?;
     let zero_copy = netdev::has_zero_copy(interface.index).ok();
     let way = |hide: Hide| in_words(&interface, &RxSettings { hide, ..RxSettings::default() });
     let (shared, alone) = (way(Hide::Nothing), way(Hide::All));
-    Ok(Survey { interface, driver, queues, offloads, zero_copy, shared, alone })
+    Ok(InterfaceSurvey { interface, driver, queues, offloads, zero_copy, shared, alone })
 }
 
 fn in_words(interface: &Interface, settings: &RxSettings) -> String {
@@ -41,8 +41,8 @@ fn in_words(interface: &Interface, settings: &RxSettings) -> String {
         return "nothing: its frames are of no known kind".to_owned();
     }
     match choose(interface, settings) {
-        Choice::Xdp => "AF_XDP without copying".to_owned(),
-        Choice::Packet(why) => format!("packet sockets, since {why}"),
+        MethodChoice::Xdp => "AF_XDP without copying".to_owned(),
+        MethodChoice::Packet(why) => format!("packet sockets, since {why}"),
     }
 }
 

@@ -4,18 +4,18 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
 
 /// Answer or argument of an interface request: the part of `struct ifreq` after the name.
-pub(crate) type Value = [u8; 24];
+pub(crate) type IfreqValue = [u8; 24];
 
 /// `struct ifreq` as bytes; the kernel reads and writes at most 40.
 #[repr(C, align(8))]
-struct Request {
+struct Ifreq {
     name: [u8; libc::IFNAMSIZ],
-    value: Value,
+    value: IfreqValue,
 }
 
 /// Requests about an interface by name. Every code takes a pointer to a `struct ifreq`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum IfreqCommand {
     Index,
     Flags,
     SetFlags,
@@ -27,24 +27,29 @@ pub(crate) enum Ask {
     Tun,
 }
 
-impl Ask {
+impl IfreqCommand {
     fn code(self) -> libc::Ioctl {
         match self {
-            Ask::Index => libc::SIOCGIFINDEX as _,
-            Ask::Flags => libc::SIOCGIFFLAGS as _,
-            Ask::SetFlags => libc::SIOCSIFFLAGS as _,
-            Ask::Mtu => libc::SIOCGIFMTU as _,
-            Ask::SetMtu => libc::SIOCSIFMTU as _,
-            Ask::Hardware => libc::SIOCGIFHWADDR as _,
-            Ask::SetHardware => libc::SIOCSIFHWADDR as _,
-            Ask::Tun => libc::TUNSETIFF as _,
+            IfreqCommand::Index => libc::SIOCGIFINDEX as _,
+            IfreqCommand::Flags => libc::SIOCGIFFLAGS as _,
+            IfreqCommand::SetFlags => libc::SIOCSIFFLAGS as _,
+            IfreqCommand::Mtu => libc::SIOCGIFMTU as _,
+            IfreqCommand::SetMtu => libc::SIOCSIFMTU as _,
+            IfreqCommand::Hardware => libc::SIOCGIFHWADDR as _,
+            IfreqCommand::SetHardware => libc::SIOCSIFHWADDR as _,
+            IfreqCommand::Tun => libc::TUNSETIFF as _,
         }
     }
 }
 
 /// Makes a request about the interface `name`; returns the name and value that the kernel left.
-pub(crate) fn request(fd: BorrowedFd<'_>, ask: Ask, name: &str, value: &[u8]) -> io::Result<(String, Value)> {
-    let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+pub(crate) fn request(
+    fd: BorrowedFd<'_>,
+    ask: IfreqCommand,
+    name: &str,
+    value: &[u8],
+) -> io::Result<(String, IfreqValue)> {
+    let mut request = Ifreq { name: [0; libc::IFNAMSIZ], value: [0; 24] };
     if name.len() >= libc::IFNAMSIZ || value.len() > request.value.len() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
@@ -73,24 +78,24 @@ pub(crate) fn set_tun_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> io
 /// # Safety
 /// Any bytes must be a value, there must be no padding, and no option of this type may hold an address that
 /// the kernel follows. (`xdp_umem_reg` holds one: see [`register_frames`].)
-pub(crate) unsafe trait Plain: Copy {}
+pub(crate) unsafe trait PlainOption: Copy {}
 // SAFETY: a number.
-unsafe impl Plain for libc::c_int {}
+unsafe impl PlainOption for libc::c_int {}
 // SAFETY: numbers and bytes without gaps: 4, 2, 2 and 8 bytes.
-unsafe impl Plain for libc::packet_mreq {}
+unsafe impl PlainOption for libc::packet_mreq {}
 // SAFETY: four numbers of four bytes.
-unsafe impl Plain for libc::tpacket_req {}
+unsafe impl PlainOption for libc::tpacket_req {}
 // SAFETY: two numbers of four bytes.
-unsafe impl Plain for libc::tpacket_stats {}
+unsafe impl PlainOption for libc::tpacket_stats {}
 // SAFETY: numbers of eight bytes, offsets into what is mapped by its own call.
-unsafe impl Plain for libc::xdp_mmap_offsets {}
+unsafe impl PlainOption for libc::xdp_mmap_offsets {}
 // SAFETY: numbers of eight bytes.
-unsafe impl Plain for libc::xdp_statistics {}
+unsafe impl PlainOption for libc::xdp_statistics {}
 // SAFETY: a number.
-unsafe impl Plain for libc::xdp_options {}
+unsafe impl PlainOption for libc::xdp_options {}
 
 /// Sets a socket option.
-pub(crate) fn set_option<T: Plain>(
+pub(crate) fn set_option<T: PlainOption>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -120,7 +125,7 @@ pub(crate) fn register_frames(fd: BorrowedFd<'_>, pool: &'static Pool) -> io::Re
 }
 
 /// Reads a socket option over `value`, which the kernel may fill in part.
-pub(crate) fn option<T: Plain>(
+pub(crate) fn option<T: PlainOption>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -184,13 +189,13 @@ fn bind<T>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
 
 /// Asks the driver of the interface `name`. `answer` begins with the command's number and is as long as the
 /// kernel's structure for it, which must not depend on anything else.
-pub(crate) fn ask_driver<const N: usize>(
+pub(crate) fn query_driver<const N: usize>(
     fd: BorrowedFd<'_>,
     name: &str,
-    command: Driver,
+    command: EthtoolCommand,
 ) -> io::Result<[u8; N]> {
     assert_eq!(N, command.size(), "the answer is as long as the kernel's");
-    let mut answer = Answer([0; N]);
+    let mut answer = EthtoolAnswer([0; N]);
     answer.0[..4].copy_from_slice(&command.code().to_ne_bytes());
     let mut request =
         DriverRequest { name: [0; libc::IFNAMSIZ], answer: (&raw mut answer).cast(), rest: [0; 16] };
@@ -206,7 +211,7 @@ pub(crate) fn ask_driver<const N: usize>(
 
 /// Questions to drivers whose answer has a fixed size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Driver {
+pub(crate) enum EthtoolCommand {
     /// `struct ethtool_drvinfo`.
     Name,
     /// `struct ethtool_channels`.
@@ -223,33 +228,33 @@ pub(crate) enum Driver {
     Join,
 }
 
-impl Driver {
+impl EthtoolCommand {
     fn code(self) -> u32 {
         match self {
-            Driver::Name => 0x03,
-            Driver::Channels => 0x3c,
-            Driver::Link => 0x01,
-            Driver::Flags => 0x25,
-            Driver::ReceiveChecksum => 0x14,
-            Driver::SendChecksum => 0x16,
-            Driver::Gather => 0x18,
-            Driver::CutTcp => 0x1e,
-            Driver::CutLate => 0x23,
-            Driver::Join => 0x2b,
+            EthtoolCommand::Name => 0x03,
+            EthtoolCommand::Channels => 0x3c,
+            EthtoolCommand::Link => 0x01,
+            EthtoolCommand::Flags => 0x25,
+            EthtoolCommand::ReceiveChecksum => 0x14,
+            EthtoolCommand::SendChecksum => 0x16,
+            EthtoolCommand::Gather => 0x18,
+            EthtoolCommand::CutTcp => 0x1e,
+            EthtoolCommand::CutLate => 0x23,
+            EthtoolCommand::Join => 0x2b,
         }
     }
     fn size(self) -> usize {
         match self {
-            Driver::Name => 196,
-            Driver::Channels => 36,
-            Driver::Link => 44,
+            EthtoolCommand::Name => 196,
+            EthtoolCommand::Channels => 36,
+            EthtoolCommand::Link => 44,
             _ => 8,
         }
     }
 }
 
 #[repr(C, align(8))]
-struct Answer<const N: usize>([u8; N]);
+struct EthtoolAnswer<const N: usize>([u8; N]);
 
 /// `struct ifreq` with a pointer in it.
 #[repr(C)]

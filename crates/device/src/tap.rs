@@ -4,11 +4,11 @@
 //! call and a copy for each packet. Every packet has a virtio-net header: the host leaves checksums and segments to be
 //! made, and takes packets of which that is left. The device vanishes with the port.
 use crate::interface::{check_name, control_socket};
-use crate::offload::{Offload, VIRTIO_HEADER, describe};
+use crate::offload::{VIRTIO_HEADER, VirtioOffload, describe};
 use crate::privsep::{self, Request};
-use crate::queue::Station;
+use crate::queue::OwnAddress;
 use crate::rtnetlink::Rtnetlink;
-use crate::sys::{self, Ask};
+use crate::sys::{self, IfreqCommand};
 use crate::{DeviceError, Interface, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_packet::{Batch, Packet, PacketType, Pool, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -197,7 +197,8 @@ pub(crate) fn make_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd,
         };
         DeviceError::from_io(name, doing, CAPABILITY, &error)
     };
-    let (name, _) = sys::request(fd.as_fd(), Ask::Tun, name, &flags.to_ne_bytes()).map_err(failed)?;
+    let (name, _) =
+        sys::request(fd.as_fd(), IfreqCommand::Tun, name, &flags.to_ne_bytes()).map_err(failed)?;
     let offered = OFFLOADS.iter().find_map(|offloads| sys::set_tun_offloads(fd.as_fd(), *offloads).ok());
     match offered {
         Some(()) => Ok((fd, name)),
@@ -209,9 +210,9 @@ pub(crate) fn make_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd,
 fn ask(
     socket: BorrowedFd<'_>,
     name: &str,
-    (ask, doing): (Ask, &'static str),
+    (ask, doing): (IfreqCommand, &'static str),
     value: &[u8],
-) -> Result<sys::Value, DeviceError> {
+) -> Result<sys::IfreqValue, DeviceError> {
     match sys::request(socket, ask, name, value) {
         Ok((_, value)) => Ok(value),
         Err(e) => Err(DeviceError::from_io(name, doing, CAPABILITY, &e)),
@@ -224,13 +225,13 @@ fn set_hardware_address(socket: BorrowedFd<'_>, name: &str, mac: Option<[u8; 6]>
     let mut value = [0; 16];
     value[..2].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
     value[2..8].copy_from_slice(&mac);
-    ask(socket, name, (Ask::SetHardware, "setting its Ethernet address"), &value).map(drop)
+    ask(socket, name, (IfreqCommand::SetHardware, "setting its Ethernet address"), &value).map(drop)
 }
 
 /// Sets the MTU, in bytes, if one is given.
 fn set_mtu(socket: BorrowedFd<'_>, name: &str, mtu: Option<u32>) -> Result<(), DeviceError> {
     let Some(mtu) = mtu else { return Ok(()) };
-    ask(socket, name, (Ask::SetMtu, "setting its MTU"), &mtu.to_ne_bytes()).map(drop)
+    ask(socket, name, (IfreqCommand::SetMtu, "setting its MTU"), &mtu.to_ne_bytes()).map(drop)
 }
 
 /// Keeps the kernel from making IPv6 addresses for an interface, by itself or by what routers advertise,
@@ -263,7 +264,7 @@ pub(crate) fn configure(name: &str, settings: &TapSettings) -> Result<(), Device
     if settings.is_host_port {
         leave_addresses_to_router(name)?;
     }
-    let [a, b, ..] = ask(socket.as_fd(), name, (Ask::Flags, "asking for its state"), &[])?;
+    let [a, b, ..] = ask(socket.as_fd(), name, (IfreqCommand::Flags, "asking for its state"), &[])?;
     let flags = u16::from_ne_bytes([a, b]) | libc::IFF_UP as u16;
     let failed = |doing| move |e: io::Error| DeviceError::from_io(name, doing, CAPABILITY, &e);
     let index = Interface::find(name)?.index;
@@ -271,7 +272,7 @@ pub(crate) fn configure(name: &str, settings: &TapSettings) -> Result<(), Device
     for (address, len) in &settings.addresses {
         netlink.add_address(index, *address, *len).map_err(failed("adding an address"))?;
     }
-    ask(socket.as_fd(), name, (Ask::SetFlags, "bringing it up"), &flags.to_ne_bytes())?;
+    ask(socket.as_fd(), name, (IfreqCommand::SetFlags, "bringing it up"), &flags.to_ne_bytes())?;
     // The kernel takes a gateway only where it is up.
     let mut routes = settings.routes.iter();
     routes.try_for_each(|route| netlink.add_route(index, route).map_err(failed("adding a route to it")))
@@ -304,7 +305,7 @@ impl TapRx {
         let room = packet.tailroom();
         let Ok(front) = packet.append(room) else { return Ok(None) };
         if self.spare.is_none() {
-            self.spare = pool.big_packet();
+            self.spare = pool.alloc_big_packet();
         }
         // What would lie in `front` has its place in the spare packet too, to be copied there should it be needed.
         let spill = self.spare.as_mut().and_then(|spare| {
@@ -327,7 +328,7 @@ impl TapRx {
             self.counters.pool_empty += 1;
             return Ok(None);
         };
-        if Offload::parse(&header).note_on(&mut packet, self.ethernet).is_err() {
+        if VirtioOffload::parse(&header).apply_to(&mut packet, self.ethernet).is_err() {
             self.counters.malformed += 1;
             return Ok(None);
         }
@@ -341,13 +342,13 @@ impl TapRx {
         Some(long)
     }
     fn finish(&mut self, mut packet: Packet, time: Time, into: &mut Batch) {
-        let to = if self.ethernet { Station::new(None).sees(packet.data()) } else { PacketType::Host };
+        let to = if self.ethernet { OwnAddress::new(None).sees(packet.data()) } else { PacketType::Host };
         packet.set_packet_type(to);
         packet.set_in_port(self.port);
         packet.set_timestamp(time);
         self.counters.packets += 1;
         self.counters.bytes += packet.len() as u64;
-        self.counters.unfinished += u64::from(packet.is_unfinished());
+        self.counters.unfinished += u64::from(packet.has_offload());
         into.push(packet);
     }
 }
@@ -357,7 +358,7 @@ impl RxQueue for TapRx {
         let (start, mut time) = (into.len(), None);
         for _ in 0..max {
             // Without a packet nothing is read: the host's queue holds it, and counts what it drops.
-            let Some(packet) = pool.packet() else { break };
+            let Some(packet) = pool.alloc_packet() else { break };
             match self.read(pool, packet) {
                 Ok(Some(packet)) => {
                     let time = *time.get_or_insert_with(now);
@@ -400,7 +401,7 @@ impl TxQueue for TapTx {
                 Ok(()) => {
                     self.counters.packets += 1;
                     self.counters.bytes += packet.len() as u64;
-                    self.counters.unfinished += u64::from(packet.is_unfinished());
+                    self.counters.unfinished += u64::from(packet.has_offload());
                 }
                 // Interrupted or full: the packet stays, and the caller comes back.
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => {

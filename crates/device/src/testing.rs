@@ -1,6 +1,6 @@
 //! What tests of ports have in common: frames, queues, patience, cables and hosts at their ends, and processes that
 //! hold a port.
-use crate::af_packet::{AfPacketRx, AfPacketTx, Group, find};
+use crate::af_packet::{AfPacketRx, AfPacketTx, FanoutGroup, find};
 use crate::namespace::{Host, run};
 use crate::{RxCounters, RxQueue, RxSettings, TxQueue, TxSettings};
 use artery_packet::{BATCH, Batch, Pool};
@@ -65,12 +65,12 @@ pub(crate) fn pool() -> &'static Pool {
 
 /// How many frames of the pool can be had at once.
 pub(crate) fn free_frames(pool: &'static Pool) -> usize {
-    std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len()
+    std::iter::from_fn(|| pool.alloc_packet()).collect::<Vec<_>>().len()
 }
 
 /// A receive queue by a packet socket, of port 3.
 pub(crate) fn packet_rx(name: &str, settings: RxSettings) -> AfPacketRx {
-    AfPacketRx::open(&find(name).unwrap(), &settings, 3, &Group::default()).unwrap()
+    AfPacketRx::open(&find(name).unwrap(), &settings, 3, &FanoutGroup::default()).unwrap()
 }
 
 /// A transmit queue by a packet socket.

@@ -3,7 +3,7 @@
 //! A queue counts for itself. The port wraps it in one that publishes these counts after every batch: the only place
 //! where it is done, whatever becomes of the packets. A port's counters are the sums of its queues', of those it had
 //! before as well.
-use crate::delay::{DelayCounts, Delays};
+use crate::delay::{DelayHistogram, Delays};
 use crate::{DeviceError, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_packet::{Batch, Pool};
 use std::ops::{Add, Sub};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// What went one way through a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct TrafficCounts {
     /// Packets. One that its sender left uncut is one.
     pub packets: u64,
     /// Their bytes, link header and all.
@@ -23,42 +23,42 @@ pub struct Traffic {
     pub errors: u64,
 }
 
-impl Add for Traffic {
-    type Output = Traffic;
-    fn add(self, other: Traffic) -> Traffic {
+impl Add for TrafficCounts {
+    type Output = TrafficCounts;
+    fn add(self, other: TrafficCounts) -> TrafficCounts {
         let (packets, bytes) = (self.packets + other.packets, self.bytes + other.bytes);
-        Traffic { packets, bytes, errors: self.errors + other.errors }
+        TrafficCounts { packets, bytes, errors: self.errors + other.errors }
     }
 }
 
-impl Sub for Traffic {
-    type Output = Traffic;
+impl Sub for TrafficCounts {
+    type Output = TrafficCounts;
     /// What came in addition to `earlier`.
-    fn sub(self, earlier: Traffic) -> Traffic {
+    fn sub(self, earlier: TrafficCounts) -> TrafficCounts {
         let (packets, bytes) =
             (self.packets.wrapping_sub(earlier.packets), self.bytes.wrapping_sub(earlier.bytes));
-        Traffic { packets, bytes, errors: self.errors.wrapping_sub(earlier.errors) }
+        TrafficCounts { packets, bytes, errors: self.errors.wrapping_sub(earlier.errors) }
     }
 }
 
-impl Traffic {
+impl TrafficCounts {
     /// What a receive queue counted; what the kernel dropped is among it unless it is `told_apart`.
-    pub(crate) fn received(counters: &RxCounters, told_apart: bool) -> Traffic {
+    pub(crate) fn received(counters: &RxCounters, told_apart: bool) -> TrafficCounts {
         let ring_full = if told_apart { 0 } else { counters.ring_full };
         let errors = ring_full + counters.truncated + counters.pool_empty + counters.malformed;
-        Traffic { packets: counters.packets, bytes: counters.bytes, errors }
+        TrafficCounts { packets: counters.packets, bytes: counters.bytes, errors }
     }
     /// What a transmit queue counted.
-    pub(crate) fn sent(counters: &TxCounters) -> Traffic {
+    pub(crate) fn sent(counters: &TxCounters) -> TrafficCounts {
         let errors = counters.too_long + counters.refused;
-        Traffic { packets: counters.packets, bytes: counters.bytes, errors }
+        TrafficCounts { packets: counters.packets, bytes: counters.bytes, errors }
     }
 }
 
 /// What the kernel dropped of a queue's frames, asked from any thread.
 pub trait Losses: Send + Sync {
     /// How many so far. Once the queue is closed, how many there were.
-    fn ask(&self) -> u64;
+    fn read_dropped(&self) -> u64;
     /// Whether the queue is closed: there will be no more.
     fn is_final(&self) -> bool;
 }
@@ -66,58 +66,59 @@ pub trait Losses: Send + Sync {
 /// Counts of the queues of one number, alone in their cache lines: the open one writes, anybody reads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Tally {
+struct QueueTally {
     packets: AtomicU64,
     bytes: AtomicU64,
     errors: AtomicU64,
 }
 
-impl Tally {
-    fn read(&self) -> Traffic {
+impl QueueTally {
+    fn read(&self) -> TrafficCounts {
         let load = |count: &AtomicU64| count.load(Relaxed);
-        Traffic { packets: load(&self.packets), bytes: load(&self.bytes), errors: load(&self.errors) }
+        TrafficCounts { packets: load(&self.packets), bytes: load(&self.bytes), errors: load(&self.errors) }
     }
 }
 
 /// One half of a port: what all its queues count.
 #[derive(Default)]
-pub(crate) struct Totals {
-    queues: Mutex<Vec<Arc<Tally>>>,
+pub(crate) struct PortTotals {
+    queues: Mutex<Vec<Arc<QueueTally>>>,
     losses: Mutex<LossCounts>,
     /// By number, of queues of today and before.
-    delays: Mutex<Vec<Arc<DelayCounts>>>,
+    delays: Mutex<Vec<Arc<DelayHistogram>>>,
     /// Packets that never came to a queue.
     unsent: AtomicU64,
 }
 
-impl Totals {
+impl PortTotals {
     /// Publishes what a receive queue counts from now on.
     pub(crate) fn count_rx(&self, number: u16, queue: Box<dyn RxQueue>) -> Box<dyn RxQueue> {
         let losses = queue.losses();
         let losses_told_apart = losses.is_some();
         lock(&self.losses).add(losses);
-        let gauge = self.gauge(number, Traffic::received(&queue.own_counters(), losses_told_apart));
+        let gauge = self.gauge(number, TrafficCounts::received(&queue.own_counters(), losses_told_apart));
         let delays = numbered(&self.delays, number);
         Box::new(CountedRx { gauge, delays, losses_told_apart, queue })
     }
     /// Publishes what a transmit queue counts from now on.
     pub(crate) fn count_tx(&self, number: u16, queue: Box<dyn TxQueue>) -> Box<dyn TxQueue> {
-        Box::new(CountedTx { gauge: self.gauge(number, Traffic::sent(&queue.counters())), queue })
+        Box::new(CountedTx { gauge: self.gauge(number, TrafficCounts::sent(&queue.counters())), queue })
     }
     /// Where a queue that has counted `already` publishes.
-    fn gauge(&self, queue: u16, already: Traffic) -> Gauge {
+    fn gauge(&self, queue: u16, already: TrafficCounts) -> QueueGauge {
         let tally = numbered(&self.queues, queue);
-        Gauge { before: tally.read() - already, tally }
+        QueueGauge { before: tally.read() - already, tally }
     }
     /// Counts packets that could not be given to any queue.
     pub(crate) fn count_unsent(&self, packets: u64) {
         self.unsent.fetch_add(packets, Relaxed);
     }
     /// The sum of all queues.
-    pub(crate) fn sum(&self) -> Traffic {
-        let counted = lock(&self.queues).iter().fold(Traffic::default(), |sum, tally| sum + tally.read());
+    pub(crate) fn sum(&self) -> TrafficCounts {
+        let counted =
+            lock(&self.queues).iter().fold(TrafficCounts::default(), |sum, tally| sum + tally.read());
         let lost = lock(&self.losses).sum();
-        Traffic { errors: counted.errors + lost + self.unsent.load(Relaxed), ..counted }
+        TrafficCounts { errors: counted.errors + lost + self.unsent.load(Relaxed), ..counted }
     }
     /// The delays of all queues.
     pub(crate) fn delays(&self) -> Delays {
@@ -136,12 +137,12 @@ impl LossCounts {
     /// Adds a queue, and keeps of closed ones no more than their sum.
     fn add(&mut self, losses: Option<Arc<dyn Losses>>) {
         let (closed, open) = self.open.drain(..).partition::<Vec<_>, _>(|losses| losses.is_final());
-        self.closed += closed.iter().map(|losses| losses.ask()).sum::<u64>();
+        self.closed += closed.iter().map(|losses| losses.read_dropped()).sum::<u64>();
         self.open = open;
         self.open.extend(losses);
     }
     fn sum(&self) -> u64 {
-        self.closed + self.open.iter().map(|losses| losses.ask()).sum::<u64>()
+        self.closed + self.open.iter().map(|losses| losses.read_dropped()).sum::<u64>()
     }
 }
 
@@ -155,16 +156,16 @@ fn numbered<T: Default>(all: &Mutex<Vec<Arc<T>>>, number: u16) -> Arc<T> {
 }
 
 /// Where a queue publishes what it counts.
-struct Gauge {
-    tally: Arc<Tally>,
+struct QueueGauge {
+    tally: Arc<QueueTally>,
     /// What the queues of this number had counted before this one, which counts from 0.
-    before: Traffic,
+    before: TrafficCounts,
 }
 
-impl Gauge {
+impl QueueGauge {
     /// Publishes what the queue has counted since it was opened.
     #[inline]
-    fn publish(&self, now: Traffic) {
+    fn publish(&self, now: TrafficCounts) {
         let store = |count: &AtomicU64, before: u64, now: u64| count.store(before.wrapping_add(now), Relaxed);
         store(&self.tally.packets, self.before.packets, now.packets);
         store(&self.tally.bytes, self.before.bytes, now.bytes);
@@ -174,8 +175,8 @@ impl Gauge {
 
 /// A receive queue of a port.
 struct CountedRx {
-    gauge: Gauge,
-    delays: Arc<DelayCounts>,
+    gauge: QueueGauge,
+    delays: Arc<DelayHistogram>,
     losses_told_apart: bool,
     queue: Box<dyn RxQueue>,
 }
@@ -186,7 +187,7 @@ impl RxQueue for CountedRx {
         if let Some(waited) = self.queue.waited() {
             self.delays.record(waited);
         }
-        self.gauge.publish(Traffic::received(&self.queue.own_counters(), self.losses_told_apart));
+        self.gauge.publish(TrafficCounts::received(&self.queue.own_counters(), self.losses_told_apart));
         result
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -214,14 +215,14 @@ impl RxQueue for CountedRx {
 
 /// A transmit queue of a port.
 struct CountedTx {
-    gauge: Gauge,
+    gauge: QueueGauge,
     queue: Box<dyn TxQueue>,
 }
 
 impl TxQueue for CountedTx {
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError> {
         let result = self.queue.transmit(batch);
-        self.gauge.publish(Traffic::sent(&self.queue.counters()));
+        self.gauge.publish(TrafficCounts::sent(&self.queue.counters()));
         result
     }
     fn unsettled(&self) -> bool {
@@ -243,18 +244,18 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn traffic(packets: u64, bytes: u64, errors: u64) -> Traffic {
-        Traffic { packets, bytes, errors }
+    fn traffic(packets: u64, bytes: u64, errors: u64) -> TrafficCounts {
+        TrafficCounts { packets, bytes, errors }
     }
 
     #[test]
     fn a_port_counts_what_all_queues_of_all_times_did() {
-        let totals = Totals::default();
-        totals.gauge(0, Traffic::default()).publish(traffic(2, 120, 1));
-        totals.gauge(3, Traffic::default()).publish(traffic(5, 300, 0));
+        let totals = PortTotals::default();
+        totals.gauge(0, TrafficCounts::default()).publish(traffic(2, 120, 1));
+        totals.gauge(3, TrafficCounts::default()).publish(traffic(5, 300, 0));
         assert_eq!(totals.sum(), traffic(7, 420, 1));
         // Opened anew, with no counts or with such as nobody has seen.
-        totals.gauge(0, Traffic::default()).publish(traffic(1, 60, 2));
+        totals.gauge(0, TrafficCounts::default()).publish(traffic(1, 60, 2));
         totals.gauge(3, traffic(10, 600, 10)).publish(traffic(11, 660, 10));
         assert_eq!(totals.sum(), traffic(9, 540, 3));
         totals.count_unsent(100);
@@ -271,9 +272,9 @@ mod tests {
             pool_empty: 4,
             ..RxCounters::default()
         };
-        assert_eq!(Traffic::received(&rx, false), traffic(9, 900, 7));
-        assert_eq!(Traffic::received(&rx, true), traffic(9, 900, 6));
+        assert_eq!(TrafficCounts::received(&rx, false), traffic(9, 900, 7));
+        assert_eq!(TrafficCounts::received(&rx, true), traffic(9, 900, 6));
         let tx = TxCounters { packets: 1, bytes: 60, too_long: 2, refused: 4, full: 8, unfinished: 16 };
-        assert_eq!(Traffic::sent(&tx), traffic(1, 60, 6));
+        assert_eq!(TrafficCounts::sent(&tx), traffic(1, 60, 6));
     }
 }

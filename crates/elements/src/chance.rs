@@ -1,4 +1,4 @@
-//! Chance: random numbers, good enough for statistics and no secret, which RandomSeed makes repeatable.
+//! Random numbers for statistics, not for secrets; RandomSeed makes them repeatable.
 use artery_engine::{ArgError, Args};
 use artery_lang::args as text;
 use std::hash::{BuildHasher as _, RandomState};
@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard};
 /// Bits behind the point of SAMPLE.
 pub(crate) const SAMPLE_BITS: u32 = 28;
 
-/// Reads SAMPLE, the share of packets to send; says so when that is none of them, or more than all.
-pub(crate) fn sample(args: &mut Args<'_>) -> Result<u32, ArgError> {
+/// Reads SAMPLE, the share of packets to send; warns when it is zero, or reduced to 1.
+pub(crate) fn read_sample(args: &mut Args<'_>) -> Result<u32, ArgError> {
     let sample: String = args.read("SAMPLE")?;
-    let sample = text::fixed(&sample, SAMPLE_BITS)
+    let sample = text::parse_fixed(&sample, SAMPLE_BITS)
         .map_err(|_| ArgError::wrong("SAMPLE: parse error, wants a number from 0 to 1"))?;
     match sample {
         0 => args.warn("SAMPLE probability is 0; emitting no packets", None),
@@ -24,36 +24,35 @@ pub(crate) fn sample(args: &mut Args<'_>) -> Result<u32, ArgError> {
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator for the element that is being made, seeded from the router's source of chance.
+    /// A generator for the element that is being created, seeded from the router's random numbers.
     pub(crate) fn new(args: &Args<'_>) -> Random {
-        Random(args.resource::<Chance>().bits())
+        Random(args.resource::<Chance>().next_u64())
     }
-    /// 64 random bits.
     #[inline]
-    pub(crate) fn wide(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    /// 32 random bits.
     #[inline]
-    pub(crate) fn bits(&mut self) -> u32 {
-        (self.wide() >> 32) as u32
+    pub(crate) fn next_u32(&mut self) -> u32 {
+        (self.next_u64() >> 32) as u32
     }
 }
 
-/// The router's source of chance, for scripts and for the seeds of elements that draw a number for each packet.
+/// The router's source of chance, for scripts and for the seeds of elements that draw a
+/// number for each packet.
 pub(crate) struct Chance(Mutex<Random>);
 
 impl Default for Chance {
     fn default() -> Chance {
-        Chance(Mutex::new(unpredictable()))
+        Chance(Mutex::new(new_unseeded()))
     }
 }
 
 /// A generator that differs from run to run.
-fn unpredictable() -> Random {
+fn new_unseeded() -> Random {
     Random(RandomState::new().hash_one(0u64))
 }
 
@@ -61,21 +60,20 @@ fn unpredictable() -> Random {
 pub(crate) const MAX: u32 = 0x7fff_ffff;
 
 impl Chance {
-    fn random(&self) -> MutexGuard<'_, Random> {
+    fn lock_random(&self) -> MutexGuard<'_, Random> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
     /// Starts the sequence that belongs to `seed`, or an unpredictable one.
-    pub(crate) fn seed(&self, seed: Option<u32>) {
-        *self.random() = seed.map_or_else(unpredictable, |seed| Random(seed.into()));
+    pub(crate) fn set_seed(&self, seed: Option<u32>) {
+        *self.lock_random() = seed.map_or_else(new_unseeded, |seed| Random(seed.into()));
     }
-    /// 64 random bits.
-    pub(crate) fn bits(&self) -> u64 {
-        self.random().wide()
+    pub(crate) fn next_u64(&self) -> u64 {
+        self.lock_random().next_u64()
     }
     /// A number from `low` to `high`, both included.
-    pub(crate) fn between(&self, low: u32, high: u32) -> u32 {
+    pub(crate) fn random_between(&self, low: u32, high: u32) -> u32 {
         let span = u64::from(high.saturating_sub(low)) + 1;
-        low + ((u128::from(self.bits()) * u128::from(span)) >> 64) as u32
+        low + ((u128::from(self.next_u64()) * u128::from(span)) >> 64) as u32
     }
 }
 
@@ -87,8 +85,8 @@ mod tests {
     fn a_seed_makes_the_sequence_repeatable() {
         let chance = Chance::default();
         let sequence = |seed| {
-            chance.seed(Some(seed));
-            (0..10).map(|_| chance.bits()).collect::<Vec<_>>()
+            chance.set_seed(Some(seed));
+            (0..10).map(|_| chance.next_u64()).collect::<Vec<_>>()
         };
         assert_eq!(sequence(1), sequence(1));
         assert_ne!(sequence(1), sequence(2));
@@ -97,16 +95,16 @@ mod tests {
     #[test]
     fn every_number_of_a_span_occurs_and_no_other() {
         let chance = Chance::default();
-        chance.seed(Some(7));
+        chance.set_seed(Some(7));
         let mut seen = [0; 3];
-        (0..300).for_each(|_| seen[chance.between(5, 7) as usize - 5] += 1);
+        (0..300).for_each(|_| seen[chance.random_between(5, 7) as usize - 5] += 1);
         assert!(seen.iter().all(|n| *n > 50), "{seen:?}");
     }
 
     #[test]
     fn bits_are_set_half_of_the_time() {
         let mut random = Random(7);
-        let ones: u32 = (0..10_000).map(|_| random.bits().count_ones()).sum();
+        let ones: u32 = (0..10_000).map(|_| random.next_u32().count_ones()).sum();
         assert!((158_000..162_000).contains(&ones), "{ones}");
     }
 }

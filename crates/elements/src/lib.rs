@@ -10,19 +10,20 @@ use artery_engine::{Class, Classes, RouterHandler};
 
 pub use router::shared::RouterTables;
 
-/// Flows of a FlowBalancer as they go out and come in.
+/// Export and import of the flows of a FlowBalancer.
 pub mod flows {
     pub use crate::balance::flow_stream::{
-        AnyKey, Item, MAGIC, Reader, StreamFlow, Wrong, fits, write_header, write_item,
+        AnyKey, MAGIC, StreamError, StreamFlow, StreamItem, StreamReader, is_valid_state, write_header,
+        write_item,
     };
     pub use crate::balance::flow_words::{protocol_name, protocol_of, state_name, state_of};
 }
 
-/// The door of a switch for a packet filter.
+/// The interface between a switch and its packet filter.
 pub mod switching {
     pub use crate::filter::frame_filter::of_file;
     pub use crate::switch::filter::{
-        BLOCKED_IN, BLOCKED_OUT, Filters, FrameFilter, MakeFilter, NO_WAY, Passage, Spot,
+        BLOCKED_IN, BLOCKED_OUT, FilterContext, FilterFactories, FilterPoint, FrameFilter, MakeFilter, NO_WAY,
     };
 }
 
@@ -36,7 +37,8 @@ pub use filter::file_size::FileSize;
 pub use filter::log_file::LogFiles;
 pub use script::script::ClaimedSignals;
 
-/// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements of a group share.
+/// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements
+/// of a group share.
 macro_rules! elements {
     ($($group:ident $(($($part:ident),*))?: $($module:ident),* $(,)?;)*) => {
         // Files say `pub static CLASS`, which reads better and which the modules around them restrict.
@@ -112,5 +114,5 @@ mod random;
 /// All classes, as the language, the manual and the builder use them.
 pub static CLASSES: Classes = Classes(ALL);
 
-/// Handlers of a router that has these classes, for [`artery_engine::Settings`].
+/// Handlers of a router that has these classes, for [`artery_engine::RouterSettings`].
 pub static ROUTER_HANDLERS: &[RouterHandler] = &[device::monitor::PORTS];

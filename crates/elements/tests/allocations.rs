@@ -1,6 +1,7 @@
-//! The packet path allocates nothing: a run with twenty times the packets makes as many allocations as a short one.
+//! The packet path allocates nothing: a run with twenty times the packets makes as many allocations
+//! as a short one.
 use artery_elements::CLASSES;
-use artery_engine::{Router, Settings, Sink};
+use artery_engine::{Router, RouterSettings, Sink};
 use artery_lang::{Options, Sources, check, compile};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,12 +33,17 @@ static ALLOCATOR: Counting = Counting;
 /// Allocations that a configuration makes from build to end.
 fn allocations(text: &str, burst: usize) -> u64 {
     let mut sources = Sources::default();
-    let file = sources.add("test", text);
+    let file = sources.add_file("test", text);
     let (ir, diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
     assert!(diagnostics.is_empty(), "{}", diagnostics[0].render(&sources));
     let (processing, diagnostics) = check(&ir, &CLASSES);
     assert!(diagnostics.is_empty(), "{}", diagnostics[0].render(&sources));
-    let settings = Settings { burst, chatter: Sink::buffer(), output: Sink::buffer(), ..Settings::default() };
+    let settings = RouterSettings {
+        burst,
+        chatter: Sink::buffer(),
+        output: Sink::buffer(),
+        ..RouterSettings::default()
+    };
     let before = ALLOCATIONS.load(Relaxed);
     let router = Router::build(&ir, &processing, CLASSES, settings).map_err(|p| format!("{p:?}")).unwrap();
     router.start().wait().unwrap();
@@ -56,7 +62,7 @@ const ROUTER: &str = "InfiniteSource(DATA FRAME, LIMIT LIMIT, STOP true)
     rt[1] -> EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2) -> Discard; d[1] -> Discard; ch[1] -> Discard;
     Idle -> [1] arp; Script(write arp.insert 10.0.0.2 0:1:2:3:4:6);";
 
-/// With a neighbor that is known, and with one that never answers, whose packets wait and give way.
+/// With a known neighbor, and with one that never answers, whose pending packets are replaced.
 #[test]
 fn a_longer_run_makes_no_more_allocations() {
     let text = |limit: &str| ROUTER.replace("FRAME", FRAME).replace("LIMIT LIMIT", &format!("LIMIT {limit}"));

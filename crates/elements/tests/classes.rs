@@ -1,14 +1,15 @@
-//! What holds for every class: its description is complete and true, and no bytes make it panic or lose a packet.
+//! What holds for every class: its description is complete and true, and no bytes make it panic
+//! or lose a packet.
 //!
 //! A new class that must be given arguments needs a line in [`CONFIGURATIONS`].
 
+use crate::configurations::{CONFIGURATIONS, is_pull, ports};
+use crate::random::Random;
 use artery_elements::CLASSES;
 use artery_engine::class::Position;
 use artery_engine::{Bench, Class, Packet, Time};
 use artery_lang::{Options, Sources, check, compile};
 use artery_wire::build::{arp_request, ether, ip4, ip6};
-use crate::configurations::{CONFIGURATIONS, is_pull, ports};
-use crate::random::Random;
 use std::collections::HashSet;
 
 /// Classes that hold packets back.
@@ -170,7 +171,7 @@ fn every_class_is_documented() {
 fn every_example_is_a_configuration_without_mistakes() {
     for class in classes() {
         let mut sources = Sources::default();
-        let file = sources.add(class.name, class.example);
+        let file = sources.add_file(class.name, class.example);
         let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
         diagnostics.extend(check(&ir, &CLASSES).1);
         let text: String = diagnostics.iter().map(|diagnostic| diagnostic.render(&sources)).collect();
@@ -298,20 +299,20 @@ fn exercise(class: &'static Class, config: &str, pull: bool, random: &mut Random
         for _ in 0..3 {
             bench.run_once();
         }
-        bench.pass(std::time::Duration::from_millis(2));
+        bench.advance_time(std::time::Duration::from_millis(2));
         for output in 0..outputs {
             if is_pull(after, output, pull) {
                 account.sent += bench.pull(output, 1 + random.below(64)).len() as u64;
             }
-            account.sent += bench.take_all(output).len() as u64;
+            account.sent += bench.drain_sent(output).len() as u64;
         }
     }
-    account.taken += offered - (0..inputs).map(|input| bench.offered(input) as u64).sum::<u64>();
+    account.taken += offered - (0..inputs).map(|input| bench.offered_count(input) as u64).sum::<u64>();
     account.dropped = bench.drops().total();
     Ok(account)
 }
 
-/// What is wrong with an element's account.
+/// The errors in an element's packet account.
 fn audit(class: &Class, account: &Account) -> Option<String> {
     let ended = account.sent + account.dropped;
     let is_source = ports(class)[0] == 0;

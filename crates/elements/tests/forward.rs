@@ -1,12 +1,12 @@
-//! IPForward and IP6Forward against the chain of small elements that does the same: each frame must leave by the same
-//! output with the same bytes, whatever it is, alone and among others. The same of FlowBalancer's shortcut against IPForward
-//! and IP6Forward behind it.
+//! IPForward and IP6Forward against the chain of small elements that does the same: each frame must leave by
+//! the same output with the same bytes, whatever it is, alone and among others. The same of FlowBalancer's
+//! shortcut against IPForward and IP6Forward behind it.
 use artery_elements::CLASSES;
 use artery_engine::{
-    Batch, Class, Classes, Context, DropReason, Element, Router, Settings, Sink, StartError, Time, anno,
+    Batch, Class, Classes, Context, DropReason, Element, Router, RouterSettings, Sink, StartError, Time, anno,
 };
 use artery_lang::{Ir, Options, Processing, Sources, check, compile};
-use artery_packet::{SegmentKind, Segments, Unfinished};
+use artery_packet::{PacketOffload, SegmentKind, Segments};
 use artery_table::synthetic::Random;
 use artery_wire::TcpFlags;
 use artery_wire::build::{Ip4, Ip6, ether, ip4, ip6};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 const FRAMES: usize = 100_000;
 const PORTS: usize = 3;
-/// Behind the ports, odd frames arrive, and then those that took a shortcut to the first port and the others.
+/// The output of exceptions, and after it those of the shortcut, one for each port.
 const ODD: usize = PORTS;
 const SHORTCUT: usize = ODD + 1;
 
@@ -23,17 +23,17 @@ const SHORTCUT: usize = ODD + 1;
 struct Sent {
     port: usize,
     bytes: Vec<u8>,
-    left: Option<Unfinished>,
+    left: Option<PacketOffload>,
 }
 
-/// What became of a frame.
+/// The result for a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Came {
     times: usize,
     output: usize,
     bytes: Vec<u8>,
     paint: u8,
-    /// The annotations that say where a packet is led.
+    /// The destination annotation of either family.
     towards: [u8; 16],
 }
 
@@ -71,15 +71,15 @@ impl Element for Frames {
         cx.schedule();
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         for _ in 0..cx.burst() {
             let Some(frame) = self.sent.get(self.next) else {
-                cx.end();
+                cx.end_run();
                 return true;
             };
             let mut packet = cx.pool().packet_from(&frame.bytes).expect("frames are given back");
             if let Some(left) = frame.left {
-                packet.set_unfinished(left).unwrap();
+                packet.set_offload(left).unwrap();
             }
             packet.set_annotation(NUMBER, (self.next as u32).to_ne_bytes());
             self.next += 1;
@@ -123,7 +123,7 @@ impl Element for Arrived {
 /// A configuration that the language finds nothing wrong with.
 fn compiled(text: &str, classes: &Classes) -> (Ir, Processing) {
     let mut sources = Sources::default();
-    let file = sources.add("test", text);
+    let file = sources.add_file("test", text);
     let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), classes);
     let (processing, more) = check(&ir, classes);
     diagnostics.extend(more);
@@ -131,29 +131,30 @@ fn compiled(text: &str, classes: &Classes) -> (Ir, Processing) {
     (ir, processing)
 }
 
-/// What comes of frames in a router with this text behind them, in which `fast` and `sure` lead to the outputs.
+/// The results for frames in a router with this text behind them, in which `fast` and `sure` are
+/// connected to the outputs.
 fn outcome(text: &str, sent: &Arc<Vec<Sent>>, burst: usize) -> (Vec<Came>, Vec<Vec<u32>>) {
     let classes = Classes(Vec::leak([CLASSES.0, &[&FRAMES_CLASS, &ARRIVED_CLASS]].concat()));
     let (ir, processing) = compiled(text, &classes);
-    let settings = Settings {
+    let settings = RouterSettings {
         chatter: Sink::buffer(),
         simulated: Some(Time::new(1000, 0)),
         frames: (4096, 256),
         burst,
-        ..Settings::default()
+        ..RouterSettings::default()
     };
     // Elements find what they exchange when they are made, by a router that runs already.
     let (idle, idle_processing) = compiled("Idle -> Discard;", &classes);
     let router =
         Router::build(&idle, &idle_processing, classes, settings).unwrap_or_else(|e| panic!("{e:?}"));
-    router.keep_open();
+    router.accept_calls();
     let running = router.start();
     let handle = running.handle();
     let exchange = handle.resources().get::<Exchange>();
     *exchange.sent.lock().unwrap() = sent.clone();
     *exchange.came.lock().unwrap() = vec![Came::default(); sent.len()];
     *exchange.order.lock().unwrap() = vec![Vec::new(); SHORTCUT + PORTS];
-    handle.replace(&ir, &processing).unwrap_or_else(|e| panic!("{e:?}"));
+    handle.replace_graph(&ir, &processing).unwrap_or_else(|e| panic!("{e:?}"));
     running.wait().expect("no worker panics");
     let (came, order) = (exchange.came.lock().unwrap().clone(), exchange.order.lock().unwrap().clone());
     (came, order)
@@ -198,7 +199,7 @@ frames[0] -> b -> f; frames[1] -> [1] b [1] -> [1] f; frames[2] -> [2] b [2] -> 
     )
 }
 
-/// The same out of small elements. `pattern` tells what is to be forwarded from other frames.
+/// The same made of small elements. `pattern` matches the frames that are forwarded.
 fn chain(pattern: &str, checker: &str, decrement: &str) -> String {
     let way_in = |n: usize| {
         format!(
@@ -332,7 +333,7 @@ fn frame6_to(random: &mut Random, destinations: &[&str], ports: u16) -> Vec<u8> 
     ether(station(random), "02:00:00:00:09:09").ip6(ip).bytes()
 }
 
-/// Mostly the first port, in the place of which the one that the frame comes by is put.
+/// Mostly the first port's MAC address, which is later replaced by that of the ingress port.
 fn station(random: &mut Random) -> &'static str {
     if random.percent(90) {
         return "02:00:00:00:00:01";
@@ -366,7 +367,7 @@ fn frames(seed: u64, frame: fn(&mut Random) -> Vec<u8>, kind: SegmentKind) -> Ar
 }
 
 /// Makes a frame a long one that a host has not cut, with segments that fit or don't.
-fn long(bytes: &mut Vec<u8>, kind: SegmentKind) -> Unfinished {
+fn long(bytes: &mut Vec<u8>, kind: SegmentKind) -> PacketOffload {
     let payload = vec![7; 3000];
     let size = if bytes.len().is_multiple_of(2) { 1000 } else { 1448 };
     let (frame, header) = match kind {
@@ -377,14 +378,14 @@ fn long(bytes: &mut Vec<u8>, kind: SegmentKind) -> Unfinished {
     bytes.resize(14, 0);
     bytes.extend(frame);
     let segments = Some(Segments { network: 14, kind, size });
-    Unfinished { transport: 14 + header, checksum: 16, segments }
+    PacketOffload { transport: 14 + header, checksum: 16, segments }
 }
 
-/// What both ways make of the same frames.
+/// Compares the element with the chain of small elements on the same frames.
 #[track_caller]
 fn agree(class: &str, sure: &str, sent: &Arc<Vec<Sent>>) {
     let (wanted, _) = outcome(sure, sent, 64);
-    // One alone, few that may all go one way, and many that don't.
+    // One frame alone, few that may all have one target, and many that don't.
     for burst in [1, 3, 64] {
         let (got, order) = outcome(&fast(class), sent, burst);
         for (number, (frame, (got, wanted))) in sent.iter().zip(got.iter().zip(&wanted)).enumerate() {
@@ -421,8 +422,8 @@ fn ip6_forward_makes_of_frames_what_the_chain_of_small_elements_makes_of_them() 
     agree("IP6Forward", &sure, &frames(seed, frame6, SegmentKind::Tcp6));
 }
 
-/// Services and members behind every kind of way: known neighbors on all ports, routes, several next hops, a neighbor that is
-/// not known, and none. Some services have the address of a member.
+/// Services and members with every kind of adjacency: known neighbors on all ports, routes, several next
+/// hops, an unknown neighbor, and none. Some services have the address of a member.
 const SHARING4: &str = "SERVICE 20.0.0.1, SERVICE 10.0.1.2, SERVICE 10.0.0.7:53, MEMBER a 10.0.1.2, MEMBER b 10.0.2.2,
     MEMBER c 10.0.0.7, MEMBER d 20.0.9.9, MEMBER e 20.1.0.9, MEMBER f 20.2.0.9, MEMBER g 20.5.0.1, MEMBER h 20.3.0.1";
 const SHARING6: &str =
@@ -438,7 +439,7 @@ fn served6(random: &mut Random) -> Vec<u8> {
     frame6_to(random, &["2400::1", "2400::1", "2001:db8:1::2", "2001:db8:0::7", "2400:1::1"], 0x1ff)
 }
 
-/// What a balancer makes of frames with a shortcut and without.
+/// Compares the results of a balancer with and without a shortcut.
 #[track_caller]
 fn shortcut_agrees(class: &str, sharing: &str, sent: &Arc<Vec<Sent>>) {
     let (wanted, _) = outcome(&balanced(class, sharing, false), sent, 1);
@@ -447,7 +448,8 @@ fn shortcut_agrees(class: &str, sharing: &str, sent: &Arc<Vec<Sent>>) {
         for (number, (frame, (got, wanted))) in sent.iter().zip(got.iter().zip(&wanted)).enumerate() {
             let what = format!("burst {burst}, frame {number} by port {}: {:02x?}", frame.port, frame.bytes);
             let port = got.output.checked_sub(SHORTCUT).unwrap_or(got.output);
-            // Back by the port it came by, the fast path sends one only where all of its batch are led.
+            // The fast path sends a frame back by its ingress port only if all frames of
+            // its batch are redirected.
             let is_turned_aside = got.output == ODD && wanted.output == frame.port && burst > 1;
             assert_eq!((got.times, port), (1, if is_turned_aside { ODD } else { wanted.output }), "{what}");
             assert_eq!(got.bytes, if is_turned_aside { &frame.bytes } else { &wanted.bytes }[..], "{what}");
@@ -502,7 +504,7 @@ fn a_router_of_more_ports_than_a_frame_remembers_and_inputs_without_a_port_are_r
             idle(inputs, "f"),
         );
         let (ir, processing) = compiled(&text, &CLASSES);
-        let errors = Router::build(&ir, &processing, CLASSES, Settings::default()).err().expect(said);
+        let errors = Router::build(&ir, &processing, CLASSES, RouterSettings::default()).err().expect(said);
         assert!(errors.iter().any(|error| error.message.contains(said)), "{errors:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Elements in whole routers and on the bench: one program to link. What counts allocations or limits memory has a process of
-//! its own (allocations.rs, memory.rs).
+//! Elements in whole routers and on the bench: one program to link. What counts allocations or limits memory
+//! has a process of its own (allocations.rs, memory.rs).
 
 mod classes;
 mod configurations;

@@ -1,5 +1,5 @@
-//! Limits of states that there is no memory for. In a process of their own, and one after the other: what may be taken is
-//! limited for the process.
+//! Limits of states that exceed the memory. The tests run in a process of their own, one at a time, since the
+//! memory limit is the process's.
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Class};
 use artery_wire::build::{ether, ip4};
@@ -10,20 +10,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const PORTS: &str = "PORT em0 192.0.2.1/24, PORT em1 10.0.0.1/24";
 /// The index of so many takes 7 GiB.
 const MANY: &str = "set limit states 200000000\n";
-/// What may be taken in a test besides: too little for that.
+/// Memory that a test may use besides: less than that index.
 const SPARE: u64 = 1 << 30;
 
 fn class() -> &'static Class {
     CLASSES.0.iter().find(|class| class.name == "PacketFilter").unwrap()
 }
 
-/// Keeps other tests waiting.
+/// Keeps other tests of this file from running.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something while the process may take little memory more than it has.
+/// Runs `what` with a memory limit slightly above the process's present size.
 fn sparingly<T>(what: impl FnOnce() -> T) -> T {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -39,12 +39,12 @@ fn sparingly<T>(what: impl FnOnce() -> T) -> T {
 fn passes(bench: &mut Bench, port: u16) -> bool {
     let packet = ip4().src("192.0.2.9").dst("10.0.0.9").ttl(64).udp(port, 53);
     bench.push(0, ether("02:00:00:00:00:01", "02:00:00:00:00:0a").ip4(packet).bytes());
-    !bench.take_all(0).is_empty()
+    !bench.drain_sent(0).is_empty()
 }
 
 /// A filter on one of so many workers, with rules.
 fn bench(workers: usize, rules: &str) -> Bench {
-    let mut bench = Bench::setup(class(), PORTS).inputs(4).outputs(4).copy(0, workers).build().unwrap();
+    let mut bench = Bench::setup(class(), PORTS).inputs(4).outputs(4).as_copy(0, workers).build().unwrap();
     bench.write("pf_load", &format!("\n{rules}")).unwrap();
     bench
 }
@@ -81,7 +81,7 @@ fn a_worker_that_finds_no_memory_for_more_states_goes_by_the_new_rules() {
     let new = format!("\n{MANY}block\npass in proto udp from port {{ 3 4 }}\n");
     bench.write("pf_load", &new).unwrap();
     assert!(!sparingly(|| passes(&mut bench, 5)));
-    let said = bench.said();
+    let said = bench.stderr_text();
     let parts = ["no memory for 200000000 states", "their limit stays 2", "load the rules again"];
     assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     assert!(passes(&mut bench, 1) && !passes(&mut bench, 3), "there are two states, and no more may be");
@@ -99,8 +99,8 @@ fn what_takes_the_place_of_a_filter_and_finds_no_memory_goes_by_its_own_rules() 
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(format!("{MANY}block\npass in proto udp from port 7\n").as_bytes()).unwrap();
     let config = format!("{PORTS}, FILE {}", file.path().display());
-    let mut heir = Bench::setup(class(), &config).inputs(4).outputs(4).replacing().build().unwrap();
+    let mut heir = Bench::setup(class(), &config).inputs(4).outputs(4).as_replacement().build().unwrap();
     sparingly(|| heir.take_state(&mut old));
-    assert!(heir.said().contains("their limit stays 2"), "{}", heir.said());
+    assert!(heir.stderr_text().contains("their limit stays 2"), "{}", heir.stderr_text());
     assert!(passes(&mut heir, 2) && !passes(&mut heir, 5) && !passes(&mut heir, 7));
 }

@@ -1,9 +1,10 @@
 //! Several ARPQueriers share what they know through an ARPTable, whatever the order of their declarations.
 use artery_elements::CLASSES;
-use artery_engine::{Router, Settings, Sink};
+use artery_engine::{Router, RouterSettings, Sink};
 use artery_lang::{Ir, Options, Processing, Sources, check, compile};
 
-/// Packets for a neighbor that only the other querier hears of: `right` sends them behind the header it learnt there.
+/// Packets for a neighbor whose replies only the other querier receives: `right` sends them with the header
+/// that it learned there.
 const SHARED: &str = "
     left :: ARPQuerier(10.0.0.1, 2:0:0:0:0:1, TABLE net/neighbors);
     right :: ARPQuerier(10.0.1.1, 2:0:0:0:0:2, TABLE net/neighbors);
@@ -20,7 +21,7 @@ const SHARED: &str = "
 
 fn compiled(text: &str) -> (Ir, Processing) {
     let mut sources = Sources::default();
-    let file = sources.add("test", text);
+    let file = sources.add_file("test", text);
     let (ir, diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
     assert!(diagnostics.is_empty(), "{}", diagnostics[0].render(&sources));
     let (processing, diagnostics) = check(&ir, &CLASSES);
@@ -32,10 +33,11 @@ fn compiled(text: &str) -> (Ir, Processing) {
 fn what_one_querier_hears_the_other_knows() {
     let (ir, processing) = compiled(SHARED);
     let output = Sink::buffer();
-    let settings = Settings { chatter: Sink::buffer(), output: output.clone(), ..Settings::default() };
+    let settings =
+        RouterSettings { chatter: Sink::buffer(), output: output.clone(), ..RouterSettings::default() };
     let router = Router::build(&ir, &processing, CLASSES, settings).map_err(|p| format!("{p:?}")).unwrap();
     router.start().wait().unwrap();
-    assert_eq!(output.take(), "3\n1\n1\n0\n");
+    assert_eq!(output.drain_text(), "3\n1\n1\n0\n");
 }
 
 /// Two workers send to neighbors that never answer.
@@ -51,24 +53,31 @@ const WAITING: &str = "
 #[test]
 fn replacements_lose_no_packet_that_waits_in_a_table_of_several_workers() {
     let (ir, processing) = compiled(WAITING);
-    let settings =
-        Settings { workers: 2, chatter: Sink::buffer(), output: Sink::buffer(), ..Settings::default() };
+    let settings = RouterSettings {
+        workers: 2,
+        chatter: Sink::buffer(),
+        output: Sink::buffer(),
+        ..RouterSettings::default()
+    };
     let router = Router::build(&ir, &processing, CLASSES, settings).map_err(|p| format!("{p:?}")).unwrap();
     let running = router.start();
     let handle = running.handle();
-    handle.keep_open();
-    handle.write("neighbors.insert", "10.0.0.7 2:0:0:0:0:7").unwrap();
+    handle.accept_calls();
+    handle.write_handler("neighbors.insert", "10.0.0.7 2:0:0:0:0:7").unwrap();
     for _ in 0..20 {
-        handle.replace(&ir, &processing).map_err(|p| format!("{p:?}")).unwrap();
+        handle.replace_graph(&ir, &processing).map_err(|p| format!("{p:?}")).unwrap();
     }
-    handle.write("a.active", "false").unwrap();
-    handle.write("b.active", "false").unwrap();
+    handle.write_handler("a.active", "false").unwrap();
+    handle.write_handler("b.active", "false").unwrap();
     let (plan, counts) = (handle.plan(), handle.counts().unwrap());
-    let sent = |name: &str| counts[plan.resolve(name, "").unwrap()].packets;
+    let sent = |name: &str| counts[plan.find_node(name, "").unwrap()].packets;
     assert!(sent("left") > 0 && sent("right") > 0);
-    assert_eq!(handle.read("neighbors.length", "").unwrap(), (sent("left") + sent("right")).to_string());
+    assert_eq!(
+        handle.read_handler("neighbors.length", "").unwrap(),
+        (sent("left") + sent("right")).to_string()
+    );
     assert_eq!(handle.lost_to_replacement(), 0);
-    assert_eq!(handle.read("neighbors.count", "").unwrap(), "3");
-    handle.end();
+    assert_eq!(handle.read_handler("neighbors.count", "").unwrap(), "3");
+    handle.end_run();
     running.wait().unwrap();
 }

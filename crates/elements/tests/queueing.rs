@@ -1,22 +1,22 @@
 //! Sources, queues and what pulls from them, working together in a router.
 
-use artery_engine::router::{Finished, Settings};
-use artery_engine::{Sink, Time};
 use crate::whole::finish;
+use artery_engine::router::{Finished, RouterSettings};
+use artery_engine::{Sink, Time};
 
-/// Runs a configuration to its end; gives the router and what was said.
+/// Runs a configuration to its end; returns the router and its messages.
 #[track_caller]
-fn run(text: &str, settings: Settings) -> (Finished, String) {
-    let settings = Settings { chatter: Sink::buffer(), frames: (4096, 4), ..settings };
+fn run(text: &str, settings: RouterSettings) -> (Finished, String) {
+    let settings = RouterSettings { chatter: Sink::buffer(), frames: (4096, 4), ..settings };
     let finished = finish(text, &settings);
-    (finished, settings.chatter.take())
+    (finished, settings.chatter.drain_text())
 }
-fn simulated() -> Settings {
-    Settings { simulated: Some(Time::new(1000, 0)), ..Settings::default() }
+fn simulated() -> RouterSettings {
+    RouterSettings { simulated: Some(Time::new(1000, 0)), ..RouterSettings::default() }
 }
 #[track_caller]
 fn read(router: &mut Finished, name: &str) -> String {
-    router.read(name, "").unwrap()
+    router.read_handler(name, "").unwrap()
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_source_fills_a_queue_without_overflowing_it() {
             let text = format!(
                 "InfiniteSource(LIMIT 5000, STOP true) -> q :: Queue({capacity}) -> Unqueue -> c :: Counter -> Discard;"
             );
-            let (mut router, said) = run(&text, Settings { burst, ..Settings::default() });
+            let (mut router, said) = run(&text, RouterSettings { burst, ..RouterSettings::default() });
             assert_eq!(
                 (read(&mut router, "q.drops").as_str(), said.as_str()),
                 ("0", ""),
@@ -42,7 +42,7 @@ fn a_source_fills_a_queue_without_overflowing_it() {
 #[test]
 fn a_source_with_a_burst_of_its_own_overflows_a_small_queue() {
     let text = "InfiniteSource(LIMIT 100, BURST 100, STOP true) -> q :: Queue(10) -> Unqueue -> Discard;";
-    let (mut router, said) = run(text, Settings::default());
+    let (mut router, said) = run(text, RouterSettings::default());
     assert_eq!((read(&mut router, "q.drops").as_str(), said.as_str()), ("90", "q :: Queue: overflow\n"));
 }
 
@@ -51,7 +51,7 @@ fn at_burst_1_packets_pass_one_by_one() {
     let text =
         "InfiniteSource(a, LIMIT 3, BURST 3, STOP true) -> Print(1) -> t :: Tee -> Print(2) -> Discard;
                 t[1] -> Print(3) -> Discard;";
-    let (_, said) = run(text, Settings { burst: 1, ..Settings::default() });
+    let (_, said) = run(text, RouterSettings { burst: 1, ..RouterSettings::default() });
     let order: String = said.lines().map(|line| &line[..1]).collect();
     assert_eq!(order, "123123123");
 }
@@ -81,7 +81,7 @@ fn delays_and_rates_hold_in_simulated_time() {
 fn copies_on_several_workers_share_one_limit() {
     let text =
         "s :: InfiniteSource(LIMIT 100000, STOP true) -> Queue -> Unqueue -> c :: Counter -> d :: Discard;";
-    let (mut router, _) = run(text, Settings { workers: 2, ..Settings::default() });
+    let (mut router, _) = run(text, RouterSettings { workers: 2, ..RouterSettings::default() });
     assert_eq!(read(&mut router, "s.count"), "100000");
 }
 
@@ -90,7 +90,7 @@ fn packets_pulled_from_a_source_keep_a_scheduler_fair() {
     let text = "InfiniteSource(LIMIT 300) -> a :: Counter -> [0] s :: StrideSched(3, 1);
                 InfiniteSource -> b :: Counter -> [1] s -> Unqueue(LIMIT 400, BURST 1) -> Discard;
                 TimedSource(INTERVAL 1, LIMIT 1, STOP true) -> Discard;";
-    let (mut router, _) = run(text, Settings { burst: 1, ..simulated() });
+    let (mut router, _) = run(text, RouterSettings { burst: 1, ..simulated() });
     assert_eq!(
         (read(&mut router, "a.count").as_str(), read(&mut router, "b.count").as_str()),
         ("300", "100")

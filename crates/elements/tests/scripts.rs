@@ -1,9 +1,9 @@
 //! Scripts in whole routers: what they print, when they go on, and when the router ends.
 
-use artery_elements::CLASSES;
-use artery_engine::router::{Router, Settings};
-use artery_lang::{Options, Sources, check, compile};
 use crate::whole::simulate as run;
+use artery_elements::CLASSES;
+use artery_engine::router::{Router, RouterSettings};
+use artery_lang::{Options, Sources, check, compile};
 
 #[track_caller]
 fn prints(text: &str, printed: &str) {
@@ -89,10 +89,10 @@ fn a_call_back_into_a_running_script_fails_with_its_name() {
 #[test]
 fn two_drivers_are_refused() {
     let mut sources = Sources::default();
-    let file = sources.add("test", "DriverManager(); Script(TYPE DRIVER, pause)");
+    let file = sources.add_file("test", "DriverManager(); Script(TYPE DRIVER, pause)");
     let (ir, _) = compile(&mut sources, file, &Options::default(), &CLASSES);
     let (processing, _) = check(&ir, &CLASSES);
-    let settings = Settings { frames: (64, 1), ..Settings::default() };
+    let settings = RouterSettings { frames: (64, 1), ..RouterSettings::default() };
     let problems = Router::build(&ir, &processing, CLASSES, settings).err().expect("a refusal");
     assert_eq!(problems[0].message, "router has more than one driver script");
 }

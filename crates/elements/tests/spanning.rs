@@ -1,6 +1,7 @@
 //! Switches of one router in a ring: their spanning tree by the router's own clock.
 
-/// Three switches in a ring, each with a host behind its third port: the first sends a frame to all after a time.
+/// Three switches in a ring, each with a host behind its third port: the first sends a frame to
+/// all after a time.
 const RING: &str = "
 a :: Veb(PORT l, PORT r, PORT h, IFCONFIG \"stp l stp r stp h edge h\");
 b :: Veb(PORT l, PORT r, PORT h, IFCONFIG \"stp l stp r stp h edge h\");

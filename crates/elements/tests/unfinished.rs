@@ -1,16 +1,16 @@
-//! Packets whose senders left work undone, through every class: what leaves, finished, is what the class makes of the
-//! same packets finished before, segment by segment.
+//! Packets with pending offloads, through every class: the packets that leave, with offloads applied, equal
+//! the class's output for the same packets with offloads applied before, segment by segment.
 
+use crate::configurations::{ELSEWHERE, is_pull, ports};
 use artery_elements::CLASSES;
 use artery_engine::{
-    Batch, Bench, Class, Classes, Context, Element, Router, Settings, Sink, StartError, Time,
+    Batch, Bench, Class, Classes, Context, Element, Router, RouterSettings, Sink, StartError, Time,
 };
 use artery_engine::{DropReason, Packet};
 use artery_lang::{Options, Sources, check, compile};
-use artery_packet::{Pool, SegmentKind, Segments, Unfinished, anno};
+use artery_packet::{PacketOffload, Pool, SegmentKind, Segments, anno};
 use artery_wire::TcpFlags;
 use artery_wire::build::{Ether, Ip4, ether, ip4, ip6};
-use crate::configurations::{ELSEWHERE, is_pull, ports};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ const DIFFER: &[(&str, &str)] = &[
     ("Unstrip", "puts in front what the frame holds there, here nothing of use"),
 ];
 
-/// Classes of which not only whole long packets leave where long ones come, beside those that ask for finished ones.
+/// Classes of which not only whole long packets leave where long ones come, beside those that
+/// ask for finished ones.
 const NOT_WHOLE: &[(&str, &str)] = &[
     ("ARPQuerier", "sends questions of its own"),
     ("ICMPError", "sends errors of its own"),
@@ -59,7 +60,8 @@ const FURTHER: &[(&str, &[&str])] = &[
     ("StripEtherVLANHeader", &["NATIVE_VLAN 1"]),
 ];
 
-/// Bytes of payload: of long packets, with and without a short segment at the end, and of one that is not to be cut.
+/// Bytes of payload: of long packets, with and without a short segment at the end, and of one that is
+/// not to be cut.
 const PAYLOADS: [usize; 3] = [5500, 5000, 500];
 const SEGMENT: u16 = 1000;
 
@@ -68,14 +70,14 @@ const SEGMENT: u16 = 1000;
 struct Case {
     name: String,
     bytes: Vec<u8>,
-    left: Unfinished,
+    left: PacketOffload,
     mark: Option<(usize, usize)>,
 }
 
 impl Case {
     fn packet(&self) -> Packet {
         let mut packet = pool().packet_from(&self.bytes).unwrap();
-        packet.set_unfinished(self.left).unwrap();
+        packet.set_offload(self.left).unwrap();
         if let Some((network, header_len)) = self.mark {
             packet.set_headers(network, header_len);
         }
@@ -85,7 +87,7 @@ impl Case {
     fn segments(&self) -> Batch {
         let mut batch = Batch::default();
         batch.push(self.packet());
-        let finished = batch.finish();
+        let finished = batch.apply_offloads();
         assert_eq!((finished.malformed, finished.pool_empty), (0, 0), "{}", self.name);
         batch
     }
@@ -164,11 +166,11 @@ fn case(
     let transport = network + header_len;
     let checksum = if kind == SegmentKind::Udp { 6 } else { 16 };
     let segments = Segments { network: network as isize, kind, size: SEGMENT };
-    let whole = Unfinished { transport: transport as isize, checksum, segments: Some(segments) };
+    let whole = PacketOffload { transport: transport as isize, checksum, segments: Some(segments) };
     let mut packet = pool().packet_from(&bytes).unwrap();
-    packet.set_unfinished(whole).unwrap();
+    packet.set_offload(whole).unwrap();
     packet.verify_segments().unwrap();
-    let left = if long { whole } else { Unfinished { segments: None, ..whole } };
+    let left = if long { whole } else { PacketOffload { segments: None, ..whole } };
     Case { name, bytes: packet.data().to_vec(), left, mark: None }
 }
 
@@ -203,14 +205,14 @@ fn outcome(
             if is_pull(after, output, pull) {
                 out.extend(bench.pull(output, 64));
             }
-            out.extend(bench.take_all(output));
+            out.extend(bench.drain_sent(output));
         }
-        bench.pass(Duration::from_millis(500));
+        bench.advance_time(Duration::from_millis(500));
         idle = if out.iter().map(Batch::len).sum::<usize>() == before { idle + 1 } else { 0 };
     }
     out.iter_mut()
         .map(|batch| {
-            batch.finish();
+            batch.apply_offloads();
             batch.iter().map(|packet| packet.data().to_vec()).collect()
         })
         .collect()
@@ -244,7 +246,7 @@ fn configs(class: &Class) -> impl Iterator<Item = &'static str> {
     crate::configurations::of(class).iter().chain(further).copied()
 }
 
-/// Whether a packet is one that a class is for, and is told by it from its segments by nothing but their number.
+/// Whether a class handles a packet and all of its segments alike, except for their number.
 fn is_for(class: &Class, config: &str, case: &Case) -> bool {
     let (framed, udp) =
         (!case.name.ends_with("bare") && !case.name.ends_with("marked"), case.name.starts_with("udp"));
@@ -286,7 +288,7 @@ fn every_class_makes_of_unfinished_packets_what_it_makes_of_finished_ones() {
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Hands a class a packet and gives what leaves at once, by output.
+/// Pushes a packet into a class and returns the packets that leave at once, by output.
 fn passed(class: &'static Class, config: &str, pull: bool, packet: Packet) -> Vec<Vec<Packet>> {
     let [inputs, outputs] = ports(class);
     let (before, after) = class.processing.split_once('/').unwrap_or((class.processing, class.processing));
@@ -304,14 +306,14 @@ fn passed(class: &'static Class, config: &str, pull: bool, packet: Packet) -> Ve
         if is_pull(after, output, pull) {
             batch.extend(bench.pull(output, 64));
         }
-        batch.extend(bench.take_all(output));
+        batch.extend(bench.drain_sent(output));
         batch.drain().collect()
     };
     (0..outputs).map(&mut left).collect()
 }
 
 fn is_whole(packet: &Packet) -> bool {
-    packet.unfinished().is_some_and(|left| left.segments.is_some())
+    packet.offload().is_some_and(|left| left.segments.is_some())
 }
 
 #[test]
@@ -341,7 +343,7 @@ fn classes_that_do_not_ask_for_finished_packets_pass_long_ones_whole() {
 
 #[test]
 fn paint_sends_a_long_packet_as_it_is_by_one_output_or_by_all() {
-    let class = CLASSES.find("PaintSwitch").expect("a class");
+    let class = CLASSES.find_class("PaintSwitch").expect("a class");
     let last = ports(class)[1] - 1;
     for case in cases().iter().filter(|case| case.left.segments.is_some()) {
         for (color, outputs) in [(0, 0..=0), (last as u8, last..=last), (255, 0..=last)] {
@@ -352,7 +354,7 @@ fn paint_sends_a_long_packet_as_it_is_by_one_output_or_by_all() {
             assert_eq!(by, outputs.collect::<Vec<_>>(), "{} in color {color}", case.name);
             for packet in left.iter().flatten() {
                 assert_eq!(
-                    (packet.data(), packet.unfinished()),
+                    (packet.data(), packet.offload()),
                     (&case.bytes[..], Some(case.left)),
                     "{}",
                     case.name
@@ -380,36 +382,36 @@ impl Element for LongSource {
         cx.schedule();
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let case = cases().swap_remove(0);
         for _ in 0..10 {
             let mut packet = cx.pool().packet_from(&case.bytes).unwrap();
-            packet.set_unfinished(case.left).unwrap();
+            packet.set_offload(case.left).unwrap();
             cx.send(0, packet);
         }
         true
     }
 }
 
-/// Runs ten long packets through a queue, to an element that wants them finished, and on to `rest`, for two seconds;
-/// gives what the counter there says of packets and bytes, and what was dropped elsewhere.
+/// Runs ten long packets through a queue, to an element that requires applied offloads, and on to `rest`, for
+/// two seconds. Returns the packets and bytes of the counter there, and the packets dropped elsewhere.
 fn pulled(rest: &str) -> (u64, u64) {
     let classes: &[&Class] = Vec::leak([CLASSES.0, &[&LONG_SOURCE]].concat());
     let text = format!(
         "LongSource -> Queue -> [0] cut :: Truncate(100000); cut -> {rest} c :: Counter -> Discard; DriverManager(wait 2s)"
     );
     let mut sources = Sources::default();
-    let file = sources.add("test", &text);
+    let file = sources.add_file("test", &text);
     let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &Classes(classes));
     let (processing, more) = check(&ir, &Classes(classes));
     diagnostics.extend(more);
     assert!(diagnostics.is_empty(), "{}", diagnostics.iter().map(|d| d.render(&sources)).collect::<String>());
     let (chatter, simulated) = (Sink::buffer(), Some(Time::new(1000, 0)));
-    let settings = Settings { chatter, simulated, frames: (1024, 64), ..Settings::default() };
+    let settings = RouterSettings { chatter, simulated, frames: (1024, 64), ..RouterSettings::default() };
     let router =
         Router::build(&ir, &processing, Classes(classes), settings).unwrap_or_else(|e| panic!("{e:?}"));
     let mut router = router.start().wait().expect("no worker panics");
-    let mut read = |name| router.read(name, "").unwrap().parse().unwrap();
+    let mut read = |name| router.read_handler(name, "").unwrap().parse().unwrap();
     (read("c.count"), read("c.byte_count"))
 }
 
@@ -470,8 +472,8 @@ fn no_class_panics_on_packets_that_are_not_what_their_records_say() {
                 };
                 let transport = segments.network + [20, 28, 40, 0, -3][below(5)];
                 let segments = (below(3) > 0).then_some(segments);
-                let left = Unfinished { transport, checksum: [6, 16, 9000][below(3)], segments };
-                packet.set_unfinished([left, case.left][below(2)]).unwrap();
+                let left = PacketOffload { transport, checksum: [6, 16, 9000][below(3)], segments };
+                packet.set_offload([left, case.left][below(2)]).unwrap();
                 if below(2) == 0 {
                     packet.set_headers(below(60), 4 * below(16));
                 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 mod sort;
 
-use sort::{Given, sort};
-pub(crate) use sort::{Written, written};
+use sort::{GivenArgs, sort_args};
+pub(crate) use sort::{WrittenArg, split_args};
 
 /// What is wrong with an element's arguments, in Click's words where it has some.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub enum ArgError {
     Unknown(String),
     /// A value that can't be read.
     Invalid {
-        /// The argument.
+        /// The argument's name, as the class declares it.
         arg: &'static str,
-        /// What was given.
+        /// The text that was given.
         value: String,
         /// What is wrong with it, in a few words.
         fault: String,
-        /// What is wanted.
+        /// What kind of value the argument takes.
         wants: String,
     },
     /// More positional arguments than the class has; the first that is too many.
@@ -62,8 +62,9 @@ impl ArgError {
     pub fn wrong_at(text: impl Into<String>, why: impl Into<String>) -> ArgError {
         ArgError::WrongAt { why: why.into(), text: text.into() }
     }
-    /// The text of the configuration that is wrong, if it is not all of it; longer texts that hold it come first.
-    pub fn texts(&self) -> Vec<String> {
+    /// The text of the configuration that is wrong, if it is not all of it; longer texts that
+    /// hold it come first.
+    pub fn wrong_texts(&self) -> Vec<String> {
         match self {
             ArgError::Invalid { arg, value, .. } => vec![format!("{arg} {value}"), value.clone()],
             ArgError::Unknown(text) | ArgError::TooMany(text) | ArgError::WrongAt { text, .. } => {
@@ -72,15 +73,15 @@ impl ArgError {
             ArgError::Missing(_) | ArgError::Wrong(_) => Vec::new(),
         }
     }
-    /// The remedy.
-    pub fn help(&self, class: &Class) -> Option<String> {
+    /// What to do about it, if `class` tells enough.
+    pub fn remedy_for(&self, class: &Class) -> Option<String> {
         match self {
             ArgError::Invalid { arg, wants, .. } => Some(format!("{arg} wants {wants}")),
             ArgError::Unknown(_) | ArgError::TooMany(_) if class.args.is_empty() => {
                 Some(format!("{} takes no arguments", class.name))
             }
             ArgError::Unknown(_) | ArgError::TooMany(_) | ArgError::Missing(_) => {
-                Some(format!("{} takes: {}", class.name, usage(class)))
+                Some(format!("{} takes: {}", class.name, usage_line(class)))
             }
             ArgError::Wrong(_) | ArgError::WrongAt { .. } => None,
         }
@@ -101,7 +102,7 @@ impl fmt::Display for ArgError {
 impl std::error::Error for ArgError {}
 
 /// A class's arguments on one line, as a user would type them.
-fn usage(class: &Class) -> String {
+fn usage_line(class: &Class) -> String {
     let spell = |arg: &Arg| match (arg.position, arg.default) {
         (Position::Positional, None) => arg.name.to_string(),
         (Position::Positional, Some(_)) => format!("[{}]", arg.name),
@@ -125,14 +126,14 @@ pub struct Environment<'a> {
     pub plan: &'a mut Plan,
     /// Values that copies of one element on several workers share, by element and type.
     pub shared: &'a mut HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
-    /// What is odd about the arguments without being an error.
+    /// Collects what is unusual about the arguments without being an error.
     pub warnings: &'a mut Vec<ArgWarning>,
 }
 
-/// Something odd about an element's arguments that does not keep the router from running.
+/// A warning about an element's arguments: the router runs all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgWarning {
-    /// What is odd, in Click's words where it has some.
+    /// What is unusual, in Click's words where Click warns too.
     pub text: String,
     /// What to do about it.
     pub help: Option<String>,
@@ -144,7 +145,7 @@ pub struct Args<'a> {
     /// The element's number in the configuration.
     node: usize,
     /// By declared argument; for a `Rest` argument, all of them.
-    given: Given,
+    given: GivenArgs,
     /// Numbers of connected inputs and outputs.
     ports: (usize, usize),
     /// Which worker the instance will run on.
@@ -164,13 +165,13 @@ impl<'a> Args<'a> {
         worker: usize,
         environment: Environment<'a>,
     ) -> Args<'a> {
-        let (given, wrong) = sort(class, config);
-        environment.names.enter(environment.plan.prefix(node));
+        let (given, wrong) = sort_args(class, config);
+        environment.names.enter_scope(environment.plan.prefix(node));
         Args { class, node, given, ports, worker, environment, wrong: wrong.into() }
     }
 
     /// Makes the element, or says all that is wrong with its arguments.
-    pub(crate) fn build(mut self) -> Result<Box<dyn Element>, Vec<ArgError>> {
+    pub(crate) fn build_element(mut self) -> Result<Box<dyn Element>, Vec<ArgError>> {
         let built = (self.class.build)(&mut self);
         let mut wrong = self.wrong.into_inner();
         match built {
@@ -189,10 +190,10 @@ impl<'a> Args<'a> {
 
     /// The value of a declared argument: what was given, or its default.
     ///
-    /// For a value that can't be read another stands in where the type has one, so that the class reads on and all
-    /// mistakes are found; no element comes of that.
+    /// For a value that can't be read another stands in where the type has one, so that the class reads on
+    /// and all mistakes are found; no element comes of that.
     pub fn read<T: ArgValue>(&self, name: &'static str) -> Result<T, ArgError> {
-        let arg = self.declared(name);
+        let arg = self.declared_arg(name);
         let given = self.given.get(name).and_then(|values| values.last());
         let value = match (given, arg.default) {
             (Some(value), _) => value.as_str(),
@@ -211,19 +212,19 @@ impl<'a> Args<'a> {
             Ok(stand_in)
         })
     }
-    /// Notes what is wrong, so that the class reads on and all mistakes are found; no element comes of that.
-    pub fn note(&self, error: ArgError) {
+    /// Records a mistake, so that the class reads on and all mistakes are found; the element is not made.
+    pub fn record_error(&self, error: ArgError) {
         self.wrong.borrow_mut().push(error);
     }
     /// Whether the configuration gives this argument.
     pub fn is_given(&self, name: &'static str) -> bool {
-        self.given.contains_key(self.declared(name).name)
+        self.given.contains_key(self.declared_arg(name).name)
     }
     /// The texts of a `Rest` argument, comments removed, quotes kept.
     pub fn rest(&self, name: &'static str) -> &[String] {
-        self.given.get(self.declared(name).name).map_or(&[], Vec::as_slice)
+        self.given.get(self.declared_arg(name).name).map_or(&[], Vec::as_slice)
     }
-    fn declared(&self, name: &str) -> &'static Arg {
+    fn declared_arg(&self, name: &str) -> &'static Arg {
         self.class
             .arg(name)
             .unwrap_or_else(|| panic!("{} reads {name}, which it does not declare", self.class.name))
@@ -237,7 +238,7 @@ impl<'a> Args<'a> {
     pub fn outputs(&self) -> usize {
         self.ports.1
     }
-    /// The element's name.
+    /// The element's name in the configuration, with that of its compounds.
     pub fn name(&self) -> &str {
         self.environment.plan.name(self.node)
     }
@@ -246,8 +247,8 @@ impl<'a> Args<'a> {
         self.name().rfind('/').map_or("", |at| &self.name()[..=at])
     }
     /// The number of the element called `name` here: in this compound, or further out.
-    pub fn element(&self, name: &str) -> Option<usize> {
-        self.environment.plan.resolve(name, self.prefix())
+    pub fn find_element(&self, name: &str) -> Option<usize> {
+        self.environment.plan.find_node(name, self.prefix())
     }
     /// The class of an element.
     pub fn class_of(&self, element: usize) -> &'static Class {
@@ -258,15 +259,15 @@ impl<'a> Args<'a> {
         (self.worker, self.environment.plan.workers())
     }
     /// Which of the element's copies this instance is, and how many there are.
-    pub fn copy(&self) -> (usize, usize) {
+    pub fn copy_index(&self) -> (usize, usize) {
         match self.environment.plan.home(self.node) {
             Home::Worker(_) => (0, 1),
             Home::Every => self.worker(),
         }
     }
     /// Asks for the element (and all that is connected with it, up to queues) to run on `worker`.
-    pub fn place(&mut self, element: usize, worker: usize) {
-        self.environment.plan.place(element, worker);
+    pub fn place_on(&mut self, element: usize, worker: usize) {
+        self.environment.plan.place_node(element, worker);
     }
     /// The elements of the router: their number and names.
     pub fn elements(&self) -> impl Iterator<Item = (usize, &str)> {
@@ -286,7 +287,7 @@ impl<'a> Args<'a> {
     pub fn declare_handler(&mut self, name: &str, flags: &'static str) {
         self.environment.plan.declare_handler(self.node, name, flags);
     }
-    /// Says what is odd about the arguments although the element can be made, and what to do about it.
+    /// Warns of something unusual in the arguments that is not an error, with an optional remedy.
     pub fn warn(&mut self, text: impl Into<String>, help: Option<&str>) {
         self.environment.warnings.push(ArgWarning { text: text.into(), help: help.map(str::to_string) });
     }
@@ -310,12 +311,13 @@ impl<'a> Args<'a> {
     pub fn domain(&self) -> &Arc<Domain> {
         self.environment.domain
     }
-    /// The value of this type that an earlier copy of this element has made by [`shared`](Self::shared).
+    /// The value of this type that an earlier copy of this element has
+    /// made by [`shared_value`](Self::shared_value).
     pub fn already_shared<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.environment.shared.get(&(self.node, TypeId::of::<T>()))?.clone().downcast().ok()
     }
     /// A value that the copies of this element on all workers share, such as what is left of a limit.
-    pub fn shared<T: Any + Send + Sync>(&mut self, make: impl FnOnce() -> T) -> Arc<T> {
+    pub fn shared_value<T: Any + Send + Sync>(&mut self, make: impl FnOnce() -> T) -> Arc<T> {
         let key = (self.node, TypeId::of::<T>());
         let value = self.environment.shared.entry(key).or_insert_with(|| Arc::new(make()));
         value.clone().downcast().unwrap_or_else(|_| unreachable!("the key is the type"))
@@ -354,7 +356,7 @@ impl<T: ArgValue> ArgValue for Option<T> {
 
 impl ArgValue for bool {
     fn parse(text: &str, _: &Names) -> Result<bool, String> {
-        text::boolean(text).ok_or_else(|| "true or false".into())
+        text::parse_bool(text).ok_or_else(|| "true or false".into())
     }
 }
 
@@ -371,13 +373,14 @@ macro_rules! integers {
         }
     )*};
 }
-integers! { u8, text::unsigned; u16, text::unsigned; u32, text::unsigned; u64, text::unsigned; usize, text::unsigned;
-i32, text::signed; i64, text::signed }
+integers! { u8, text::parse_unsigned; u16, text::parse_unsigned; u32, text::parse_unsigned; u64, text::parse_unsigned; usize, text::parse_unsigned;
+i32, text::parse_signed; i64, text::parse_signed }
 
-/// Tells numbers that are too small or too big from what is no number of this kind at all.
+/// Distinguishes numbers out of range from text that is not a number of this kind.
 fn integer_fault(text: &str, least: i128, most: i128) -> String {
-    let is_number =
-        text::signed(text).is_ok() || text::unsigned(text).is_ok() || text.parse::<i128>().is_ok();
+    let is_number = text::parse_signed(text).is_ok()
+        || text::parse_unsigned(text).is_ok()
+        || text.parse::<i128>().is_ok();
     match text.starts_with('-') {
         _ if !is_number => "invalid number".into(),
         true if least == 0 => "invalid number".into(),
@@ -394,12 +397,12 @@ impl ArgValue for f64 {
 
 impl ArgValue for Duration {
     fn parse(text: &str, _: &Names) -> Result<Duration, String> {
-        let nanos = text::seconds(text).map_err(|_| "a time such as 1.5, 20ms or 1h")?;
+        let nanos = text::parse_seconds(text).map_err(|_| "a time such as 1.5, 20ms or 1h")?;
         Ok(Duration::from_nanos(nanos))
     }
 }
 
-/// A text, unquoted.
+/// Text in Click's syntax, unquoted.
 impl ArgValue for String {
     fn parse(text: &str, _: &Names) -> Result<String, String> {
         Ok(text::unquote(text))
@@ -416,7 +419,7 @@ impl ArgValue for Vec<u8> {
 impl ArgValue for Ipv4Addr {
     const EXAMPLE: &'static str = "192.0.2.1";
     fn parse(text: &str, names: &Names) -> Result<Ipv4Addr, String> {
-        text.parse().ok().or_else(|| names.ip(text)).ok_or_else(|| "an IP address".into())
+        text.parse().ok().or_else(|| names.lookup_ipv4(text)).ok_or_else(|| "an IP address".into())
     }
 }
 
@@ -427,17 +430,18 @@ impl ArgValue for Ipv4Prefix {
         let bare = || text.parse().ok();
         slashed
             .or_else(bare)
-            .or_else(|| names.prefix(text))
+            .or_else(|| names.lookup_prefix(text))
             .ok_or_else(|| "a prefix such as 10.0.0.0/8".into())
     }
 }
 
-/// Reads `address/length` or `address/mask`, where trailing zero bytes of the address may be left out, as in `10/8`.
+/// Reads `address/length` or `address/mask`, where trailing zero bytes of the address may be left
+/// out, as in `10/8`.
 pub fn with_slash(text: &str, names: &Names) -> Option<(Ipv4Addr, Ipv4Prefix)> {
     let (address, rest) = text.rsplit_once('/')?;
-    let (address, bytes) = match names.ip(address) {
+    let (address, bytes) = match names.lookup_ipv4(address) {
         Some(named) => (named, 4),
-        None => abbreviated(address)?,
+        None => parse_abbreviated(address)?,
     };
     let prefix = if rest.contains('.') {
         Ipv4Prefix::with_mask(address, rest.parse().ok()?).ok()?
@@ -446,12 +450,12 @@ pub fn with_slash(text: &str, names: &Names) -> Option<(Ipv4Addr, Ipv4Prefix)> {
     } else {
         return None;
     };
-    // A mask that reaches into bytes nobody wrote is a mistake.
+    // A mask that reaches beyond the bytes that were written is a mistake.
     (usize::from(prefix.len()) <= bytes * 8).then_some((address, prefix))
 }
 
 /// Up to four bytes of an address, and how many there were.
-fn abbreviated(text: &str) -> Option<(Ipv4Addr, usize)> {
+fn parse_abbreviated(text: &str) -> Option<(Ipv4Addr, usize)> {
     let mut octets = [0; 4];
     let mut bytes = 0;
     for part in text.split('.') {
@@ -467,10 +471,13 @@ fn abbreviated(text: &str) -> Option<(Ipv4Addr, usize)> {
 impl ArgValue for EtherAddr {
     const EXAMPLE: &'static str = "02:00:00:00:00:01";
     fn parse(text: &str, names: &Names) -> Result<EtherAddr, String> {
-        let address = text.parse().ok().or_else(|| names.ether(text));
+        let address = text.parse().ok().or_else(|| names.lookup_ether(text));
         address.ok_or_else(|| match text.strip_suffix(":eth") {
             Some(device) => {
-                format!("an Ethernet address, and '{}' is no device of this machine", names.device(device))
+                format!(
+                    "an Ethernet address, and '{}' is no device of this machine",
+                    names.device_name(device)
+                )
             }
             None => "an Ethernet address".into(),
         })
@@ -483,7 +490,7 @@ pub struct Limit(pub Option<u64>);
 
 impl ArgValue for Limit {
     fn parse(text: &str, _: &Names) -> Result<Limit, String> {
-        match text::signed(text) {
+        match text::parse_signed(text) {
             Ok(n) => Ok(Limit(u64::try_from(n).ok())),
             Err(_) => Err("a number, or -1 for no limit".into()),
         }
@@ -502,20 +509,20 @@ pub struct Bandwidth(pub u64);
 
 impl ArgValue for Bandwidth {
     fn parse(text: &str, _: &Names) -> Result<Bandwidth, String> {
-        text::bandwidth(text).map(Bandwidth).map_err(|_| "a bandwidth such as 10Mbps or 384kB/s".into())
+        text::parse_bandwidth(text).map(Bandwidth).map_err(|_| "a bandwidth such as 10Mbps or 384kB/s".into())
     }
 }
 
 /// A place in the annotation area, by name or offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Annotation<const WIDTH: usize> {
-    /// First byte.
+    /// Offset of its first byte in the annotation area.
     pub offset: usize,
 }
 
 impl<const WIDTH: usize> ArgValue for Annotation<WIDTH> {
     fn parse(text: &str, _: &Names) -> Result<Self, String> {
-        let by_number = || text::unsigned(text).ok().and_then(|n| usize::try_from(n).ok());
+        let by_number = || text::parse_unsigned(text).ok().and_then(|n| usize::try_from(n).ok());
         let offset =
             anno::by_name(text).filter(|(_, width)| *width >= WIDTH).map(|(at, _)| at).or_else(by_number);
         offset

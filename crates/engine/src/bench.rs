@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::context::Context;
 use crate::control::Control;
 use crate::element::{Element, StartError};
-use crate::graph::{Graph, Input, Node, Output, Plan, Source};
+use crate::graph::{Graph, Input, Node, Output, Plan, SignalSource};
 use crate::handler::HandlerError;
 use crate::names::Names;
 use crate::plan::Circumstances;
@@ -106,7 +106,7 @@ impl Setup {
         self.pull = true;
         self
     }
-    /// Sets the burst.
+    /// Sets how many packets make a burst.
     pub fn burst(mut self, burst: usize) -> Setup {
         self.burst = burst;
         self
@@ -121,17 +121,18 @@ impl Setup {
         self.resources = resources;
         self
     }
-    /// Takes what belongs to the router, and its turns, from another bench: the two elements are of one router.
-    pub fn beside(self, other: &Bench) -> Setup {
+    /// Takes what belongs to the router, and its turns, from another bench: the two elements
+    /// are of one router.
+    pub fn sharing_with(self, other: &Bench) -> Setup {
         Setup { resources: other.resources.clone(), domain: other.domain.clone(), ..self }
     }
-    /// Says that another graph is running, whose element hands over its state later.
-    pub fn replacing(mut self) -> Setup {
+    /// Declares that another graph is running, whose element hands over its state later.
+    pub fn as_replacement(mut self) -> Setup {
         self.replacing = true;
         self
     }
     /// Makes one of several copies: that of this worker, of so many.
-    pub fn copy(mut self, worker: usize, workers: usize) -> Setup {
+    pub fn as_copy(mut self, worker: usize, workers: usize) -> Setup {
         self.copy = (worker, workers);
         self
     }
@@ -142,7 +143,8 @@ impl Setup {
 }
 
 impl Bench {
-    /// An element with this configuration, all ports that its class allows connected. Panics when it is refused.
+    /// An element with this configuration, all ports that its class allows connected. Panics
+    /// when it is refused.
     #[track_caller]
     pub fn new(class: &'static Class, config: &str) -> Bench {
         Bench::setup(class, config)
@@ -169,7 +171,7 @@ impl Bench {
     }
     /// The first mistake in a configuration, as a user reads it.
     #[track_caller]
-    pub fn refuses(class: &'static Class, config: &str) -> String {
+    pub fn config_error(class: &'static Class, config: &str) -> String {
         match Bench::setup(class, config).build() {
             Ok(_) => panic!("{}({config}) was accepted", class.name),
             Err(errors) => errors[0].to_string(),
@@ -205,7 +207,8 @@ impl Bench {
             warnings: &mut warnings,
         };
         let ports = (inputs, outputs);
-        let element = Args::parse(class, ELEMENT, &setup.config, ports, worker, environment).build()?;
+        let element =
+            Args::parse(class, ELEMENT, &setup.config, ports, worker, environment).build_element()?;
 
         let offers: Offers = Arc::new(Mutex::new((0..inputs).map(|_| VecDeque::new()).collect()));
         let received = Arc::new(Mutex::new((0..outputs).map(|_| VecDeque::new()).collect()));
@@ -221,14 +224,14 @@ impl Bench {
         };
         let input = |(i, pull): (usize, &bool)| Input {
             from: pull.then_some((SOURCE, i as u16)),
-            sources: vec![Source::Unknown],
+            sources: vec![SignalSource::Unknown],
         };
         let output = |(i, pull): (usize, &bool)| Output {
             to: (!pull).then_some((SINK, i as u16)),
             is_pull: *pull,
             remote: None,
             batch: Batch::default(),
-            sinks: vec![Source::Unknown],
+            sinks: vec![SignalSource::Unknown],
         };
         let nodes = vec![
             node(
@@ -261,21 +264,21 @@ impl Bench {
         let mut bench =
             Bench { graph, reader, resources, domain, offers, received, pool, warnings, said, printed };
         bench
-            .visit(|element, cx| element.start(cx))
+            .visit_element(|element, cx| element.start(cx))
             .map_err(|e: StartError| vec![ArgError::Wrong(e.message)])?;
         Ok(bench)
     }
 
-    fn visit<R>(&mut self, f: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R) -> R {
+    fn visit_element<R>(&mut self, f: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R) -> R {
         let turn = self.reader.turn();
-        self.graph.clock.forget();
-        self.graph.enter(ELEMENT, &turn, f).expect("the element is in its slot between calls")
+        self.graph.clock.invalidate();
+        self.graph.enter_element(ELEMENT, &turn, f).expect("the element is in its slot between calls")
     }
 
     /// Sets how far packets that a port received come: `off`, or `l0` to `l4`.
     #[track_caller]
-    pub fn monitor(&mut self, port: u16, level: &str) {
-        self.graph.monitors.set(port, level.parse().expect("a level"));
+    pub fn set_monitor(&mut self, port: u16, level: &str) {
+        self.graph.monitors.set_monitor(port, level.parse().expect("a level"));
     }
     /// A packet with these bytes.
     pub fn packet(&self, bytes: impl AsRef<[u8]>) -> Packet {
@@ -292,9 +295,9 @@ impl Bench {
         let mut batch = Batch::default();
         batch.extend(packets);
         if self.graph.nodes[ELEMENT].finished {
-            self.graph.finish(ELEMENT, &mut batch);
+            self.graph.apply_offloads(ELEMENT, &mut batch);
         }
-        self.visit(|element, cx| element.push(input, &mut batch, cx));
+        self.visit_element(|element, cx| element.push(input, &mut batch, cx));
         assert!(batch.is_empty(), "the element left packets in its input");
     }
     /// Offers a packet to an input that pulls.
@@ -307,13 +310,13 @@ impl Bench {
         self.offers.lock().expect("one thread")[input].push_back(packet);
     }
     /// Number of offered packets that were not pulled.
-    pub fn offered(&self, input: usize) -> usize {
+    pub fn offered_count(&self, input: usize) -> usize {
         self.offers.lock().expect("one thread")[input].len()
     }
     /// Pulls up to `max` packets from an output.
     pub fn pull(&mut self, output: usize, max: usize) -> Vec<Packet> {
         let mut batch = Batch::default();
-        self.visit(|element, cx| element.pull(output, max, &mut batch, cx));
+        self.visit_element(|element, cx| element.pull(output, max, &mut batch, cx));
         batch.drain().collect()
     }
     /// Runs the element's task until it is no longer scheduled, 1000 times at most; returns how often it ran.
@@ -326,14 +329,14 @@ impl Bench {
         self.graph.run_tasks(1, std::time::Duration::MAX, &turn).tasks == 1
     }
     /// Lets time pass, running the task at each of its timers on the way.
-    pub fn pass(&mut self, time: std::time::Duration) {
+    pub fn advance_time(&mut self, time: std::time::Duration) {
         let end = self.graph.clock.now() + time;
         while let Some(next) = self.graph.scheduler.next_timer().filter(|next| *next <= end) {
-            self.graph.clock.jump(next);
-            self.graph.scheduler.expire(next);
+            self.graph.clock.advance_to(next);
+            self.graph.scheduler.expire_timers(next);
             self.run();
         }
-        self.graph.clock.jump(end);
+        self.graph.clock.advance_to(end);
         self.run();
     }
     /// The time on the bench.
@@ -351,17 +354,17 @@ impl Bench {
     }
 
     /// Takes the next packet that the element sent by an output.
-    pub fn take(&mut self, output: usize) -> Option<Packet> {
+    pub fn next_sent(&mut self, output: usize) -> Option<Packet> {
         self.received.lock().expect("one thread")[output].pop_front()
     }
     /// Takes all packets that the element sent by an output.
-    pub fn take_all(&mut self, output: usize) -> Vec<Packet> {
+    pub fn drain_sent(&mut self, output: usize) -> Vec<Packet> {
         self.received.lock().expect("one thread")[output].drain(..).collect()
     }
     /// Takes the next packet of an output and compares its bytes.
     #[track_caller]
     pub fn expect(&mut self, output: usize, bytes: impl AsRef<[u8]>) -> Packet {
-        let packet = self.take(output).unwrap_or_else(|| panic!("no packet at output {output}"));
+        let packet = self.next_sent(output).unwrap_or_else(|| panic!("no packet at output {output}"));
         let describe = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x} ")).collect::<String>();
         assert_eq!(describe(packet.data()), describe(bytes.as_ref()));
         packet
@@ -381,33 +384,33 @@ impl Bench {
     pub fn drops(&self) -> &Drops {
         &self.graph.nodes[ELEMENT].counts.drops
     }
-    /// Reads a handler.
+    /// Calls one of the element's read handlers.
     pub fn read(&mut self, name: &str, parameters: &str) -> Result<String, HandlerError> {
         let turn = self.reader.turn();
         self.graph.read_here(ELEMENT, name, parameters, &turn)
     }
-    /// Writes a handler.
+    /// Calls one of the element's write handlers.
     pub fn write(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
         let turn = self.reader.turn();
         self.graph.write_here(ELEMENT, name, value, &turn)
     }
-    /// What the element found odd about its arguments, one a line.
+    /// The warnings about the element's arguments, one a line.
     pub fn warnings(&self) -> String {
         self.warnings.iter().map(|warning| format!("{}\n", warning.text)).collect()
     }
     /// Takes what the element said on standard error.
-    pub fn said(&self) -> String {
-        self.said.take()
+    pub fn stderr_text(&self) -> String {
+        self.said.drain_text()
     }
     /// Takes what the element printed on standard output.
-    pub fn printed(&self) -> String {
-        self.printed.take()
+    pub fn stdout_text(&self) -> String {
+        self.printed.drain_text()
     }
     /// Asks the router to stop, as a signal or another element would; a driver's task runs then.
     pub fn request_stop(&mut self) {
         self.graph.control.request_stop();
         if self.graph.control.driver().is_some() {
-            self.graph.scheduler.schedule(ELEMENT);
+            self.graph.scheduler.schedule_task(ELEMENT);
         }
     }
     /// Whether the element ended the run.
@@ -418,10 +421,10 @@ impl Bench {
     pub fn stop_requested(&self) -> bool {
         self.graph.control.has_stop_requests()
     }
-    /// Stops the element as when the graph is replaced by one that has no heir for it.
-    pub fn stop_without_heir(&mut self) {
+    /// Stops the element as when the graph is replaced by one without a successor for it.
+    pub fn stop_without_successor(&mut self) {
         self.graph.control.set_replacing(true);
-        self.visit(|element, cx| element.stop(cx));
+        self.visit_element(|element, cx| element.stop(cx));
         self.graph.control.set_replacing(false);
     }
     /// Lets the element take over what the one on `old` holds, as when a graph is replaced.
@@ -429,7 +432,7 @@ impl Bench {
         let mut element = old.graph.slots[ELEMENT].take().expect("the element is in its slot between calls");
         let was_replacing = self.graph.control.is_replacing();
         self.graph.control.set_replacing(true);
-        self.visit(|new, cx| new.take_state(&mut *element, cx));
+        self.visit_element(|new, cx| new.take_state(&mut *element, cx));
         self.graph.control.set_replacing(was_replacing);
         old.graph.slots[ELEMENT] = Some(element);
     }
@@ -438,7 +441,7 @@ impl Bench {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_packet::{SegmentKind, Segments, Unfinished};
+    use artery_packet::{PacketOffload, SegmentKind, Segments};
     use artery_wire::build::ip4;
 
     /// Passes packets on, and wants them as they go over a wire.
@@ -453,7 +456,7 @@ mod tests {
         }
     }
 
-    const LEFT: Unfinished = Unfinished {
+    const LEFT: PacketOffload = PacketOffload {
         transport: 20,
         checksum: 16,
         segments: Some(Segments { network: 0, kind: SegmentKind::Tcp4, size: 1000 }),
@@ -462,7 +465,7 @@ mod tests {
     /// A packet to be cut into this many segments.
     fn long(bench: &Bench, segments: usize) -> Packet {
         let mut packet = bench.packet(ip4().tcp(1, 2).payload(vec![7; 1000 * segments]).bytes());
-        packet.set_unfinished(LEFT).unwrap();
+        packet.set_offload(LEFT).unwrap();
         packet
     }
 
@@ -479,7 +482,7 @@ mod tests {
     fn a_class_that_wants_finished_packets_gets_segments_pushed_and_pulled() {
         let mut bench = Bench::new(&FINISHED, "");
         bench.push_packets(0, [long(&bench, 3)]);
-        assert_eq!(bytes(bench.take_all(0)), expected(3));
+        assert_eq!(bytes(bench.drain_sent(0)), expected(3));
         let mut bench = Bench::setup(&FINISHED, "").pull().build().unwrap();
         bench.offer_packet(0, long(&bench, 3));
         assert_eq!(bytes(bench.pull(0, 1)), expected(3), "more than were asked for");
@@ -490,8 +493,8 @@ mod tests {
     fn any_other_class_gets_packets_as_they_are() {
         let mut bench = Bench::new(&ANY, "");
         bench.push_packets(0, [long(&bench, 3)]);
-        let packet = bench.take(0).unwrap();
-        assert_eq!((packet.len(), packet.unfinished()), (3040, Some(LEFT)));
+        let packet = bench.next_sent(0).unwrap();
+        assert_eq!((packet.len(), packet.offload()), (3040, Some(LEFT)));
         bench.expect_nothing_more();
     }
 
@@ -501,12 +504,12 @@ mod tests {
         let mut packets: Vec<Packet> = (0..3).map(|_| long(&bench, 2)).collect();
         packets[1].truncate(30);
         bench.push_packets(0, packets);
-        assert_eq!(bytes(bench.take_all(0)), [expected(2), expected(2)].concat());
+        assert_eq!(bytes(bench.drain_sent(0)), [expected(2), expected(2)].concat());
         bench.expect_dropped(DropReason::Malformed, 1);
         // The pool has 256 frames for segments.
         let held: Vec<Packet> = (0..250).map(|_| bench.packet([])).collect();
         bench.push_packets(0, [long(&bench, 10)]);
-        assert_eq!(bench.take_all(0).len(), 256 - held.len());
+        assert_eq!(bench.drain_sent(0).len(), 256 - held.len());
         bench.expect_dropped(DropReason::PoolEmpty, 1);
     }
 }

@@ -1,18 +1,19 @@
-//! From a plan to started elements: each worker's part is made, joined and started on that worker's thread.
+//! From a plan to started elements: each worker's part is made, connected and started
+//! on that worker's thread.
 //!
-//! The parts are made in turn, so that the order of events is that of the configuration; see [`crate::crew`] for why
-//! each is on a thread of its own.
+//! The parts are made in turn, so that the order of events is that of the configuration; see [`crate::crew`]
+//! for why each is on a thread of its own.
 use crate::args::{ArgWarning, Args, Environment};
 use crate::class::Phase;
 use crate::clock::Clock;
-use crate::crew::Crew;
+use crate::crew::WorkerThreads;
 use crate::element::Element;
 use crate::events::Events;
 use crate::graph::Graph;
 use crate::names::{Names, UnusedDevice};
 use crate::plan::{Circumstances, Plan};
 use crate::router::{Problem, Shared};
-use crate::wiring::{Ends, crossings, wire};
+use crate::wiring::{CrossingEnds, connect_workers, wire_nodes};
 use crate::worker::Worker;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -23,15 +24,19 @@ pub(crate) type Built<T> = Result<(T, Vec<Problem>), Vec<Problem>>;
 
 impl Shared {
     /// Starts the threads that build. Those that are to run the router, too, have `affinity`.
-    pub(crate) fn crew(&self, name: &str, affinity: Option<usize>) -> Result<Crew, Vec<Problem>> {
-        let parts = (0..self.settings.workers).map(|worker| Part::new(worker, self.clone()));
-        Crew::new(parts, name, affinity).map_err(|error| {
+    pub(crate) fn start_workers(
+        &self,
+        name: &str,
+        affinity: Option<usize>,
+    ) -> Result<WorkerThreads, Vec<Problem>> {
+        let parts = (0..self.settings.workers).map(|worker| WorkerPart::new(worker, self.clone()));
+        WorkerThreads::new(parts, name, affinity).map_err(|error| {
             vec![Problem::of_router(format!("can't start a thread for each worker: {error}"))]
         })
     }
 
     /// Makes all elements, joins them, and starts them in the order of their phases.
-    pub(crate) fn build(&self, crew: &mut Crew, plan: Plan) -> Built<Arc<Plan>> {
+    pub(crate) fn build_graph(&self, crew: &mut WorkerThreads, plan: Plan) -> Built<Arc<Plan>> {
         let ((mut plan, names), warnings) = self.make_elements(crew, plan)?;
         plan.set_circumstances(Circumstances {
             classes: self.classes,
@@ -44,45 +49,49 @@ impl Shared {
         });
         let plan = Arc::new(plan);
         self.control.clear_driver();
-        for (worker, mut ends) in crossings(&plan, &self.control).into_iter().enumerate() {
+        for (worker, mut ends) in connect_workers(&plan, &self.control).into_iter().enumerate() {
             let plan = plan.clone();
-            let join = move |part: &mut Part| (part.join(plan, &mut ends), ends);
-            let (joined, _emptied) = crew.on(worker, join);
+            let join = move |part: &mut WorkerPart| (part.join_graph(plan, &mut ends), ends);
+            let (joined, _emptied) = crew.run_on(worker, join);
             joined.map_err(|problem| vec![problem])?;
         }
         start_elements(crew, plan.workers())?;
         Ok((plan, warnings))
     }
 
-    /// Makes all elements, and decides where they run as soon as all that have a say are made. Gives the names that they
-    /// have declared, too.
-    pub(crate) fn make_elements(&self, crew: &mut Crew, plan: Plan) -> Built<(Plan, Names)> {
+    /// Makes all elements, and decides where they run as soon as all that have a say are made. Gives the
+    /// names that they have declared, too.
+    pub(crate) fn make_elements(&self, crew: &mut WorkerThreads, plan: Plan) -> Built<(Plan, Names)> {
         let workers = plan.workers();
-        let mut making = Making::new(plan, self.settings.names.clone());
+        let mut making = BuildState::new(plan, self.settings.names.clone());
         for &phase in Phase::ALL {
             for worker in 0..workers {
-                let make = move |part: &mut Part| {
-                    part.make(phase, &mut making);
+                let make = move |part: &mut WorkerPart| {
+                    part.make_phase(phase, &mut making);
                     making
                 };
-                making = crew.on(worker, make);
+                making = crew.run_on(worker, make);
             }
             if phase == Phase::Info {
-                let contradictions = making.plan.settle_homes();
-                making.warnings.extend(contradictions.into_iter().map(Problem::placing));
+                let contradictions = making.plan.assign_workers();
+                making.warnings.extend(contradictions.into_iter().map(Problem::of_placing));
             }
         }
-        let Making { plan, names, mut problems, mut warnings, .. } = making;
-        // An element that could not be made may not have come so far as to ask.
+        let BuildState { plan, names, mut problems, mut warnings, .. } = making;
+        // An element that could not be made may have failed before it asked for its device.
         if problems.is_empty() {
             let told = if self.settings.replaceable { &mut warnings } else { &mut problems };
             told.extend(self.unused_devices());
         }
-        if problems.is_empty() { Ok(((plan, names), sorted(warnings))) } else { Err(sorted(problems)) }
+        if problems.is_empty() {
+            Ok(((plan, names), sort_problems(warnings)))
+        } else {
+            Err(sort_problems(problems))
+        }
     }
 
-    /// Devices that were given another name in vain. A later configuration may be what they are for, so that they are
-    /// told once, and are no error where there can be one.
+    /// Renamed devices that no element asked for. A later configuration may be what they are for: they are
+    /// reported at the first build only, and as warnings where the configuration can be replaced.
     fn unused_devices(&self) -> Vec<Problem> {
         if self.control.is_replacing() {
             return Vec::new();
@@ -98,10 +107,10 @@ impl Shared {
     }
 }
 
-/// Starts the elements in the order of their phases. All that can't are told, but for those that look at others or
-/// act: when others can't start, these aren't tried, and nothing is written over in vain. On an error all that were
-/// started are stopped.
-fn start_elements(crew: &mut Crew, workers: usize) -> Result<(), Vec<Problem>> {
+/// Starts the elements in the order of their phases and reports all that fail to. Those that look at others,
+/// or that write or act, come last and are not tried when others fail, so that nothing is overwritten for a
+/// run that can't start. On an error all that were started are stopped.
+fn start_elements(crew: &mut WorkerThreads, workers: usize) -> Result<(), Vec<Problem>> {
     let mut problems: Vec<Problem> = Vec::new();
     for &phase in Phase::ALL {
         if phase >= Phase::Last && !problems.is_empty() {
@@ -110,42 +119,49 @@ fn start_elements(crew: &mut Crew, workers: usize) -> Result<(), Vec<Problem>> {
         for worker in 0..workers {
             // All copies fail alike.
             let failed: Vec<usize> = problems.iter().filter_map(|problem| problem.node).collect();
-            problems.extend(crew.on(worker, move |part| part.start(phase, &failed)));
+            problems.extend(crew.run_on(worker, move |part| part.start_phase(phase, &failed)));
         }
     }
     if problems.is_empty() {
         return Ok(());
     }
-    (0..workers).rev().for_each(|worker| crew.on(worker, Part::stop_started));
-    Err(sorted(problems))
+    (0..workers).rev().for_each(|worker| crew.run_on(worker, WorkerPart::stop_started));
+    Err(sort_problems(problems))
 }
 
-fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
+fn sort_problems(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems.sort_by_key(|problem| problem.node);
     problems
 }
 
 /// What the elements of a graph have in common while they are made. It goes from worker to worker.
-struct Making {
+struct BuildState {
     plan: Plan,
     names: Names,
     shared: HashMap<(usize, TypeId), Arc<dyn Any + Send + Sync>>,
     /// Of the element that is being made.
-    odd: Vec<ArgWarning>,
+    arg_warnings: Vec<ArgWarning>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
-impl Making {
-    fn new(plan: Plan, names: Names) -> Making {
+impl BuildState {
+    fn new(plan: Plan, names: Names) -> BuildState {
         // Room enough that no worker's thread makes room and frees what another's allocated.
         let shared = HashMap::with_capacity(2 * plan.len());
-        Making { plan, names, shared, odd: Vec::new(), problems: Vec::new(), warnings: Vec::new() }
+        BuildState {
+            plan,
+            names,
+            shared,
+            arg_warnings: Vec::new(),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 }
 
 /// One worker's part of the router, on that worker's thread: first elements by number, then their graph.
-pub(crate) struct Part {
+pub(crate) struct WorkerPart {
     worker: usize,
     shared: Shared,
     slots: Vec<Option<Box<dyn Element>>>,
@@ -153,13 +169,13 @@ pub(crate) struct Part {
     started: Vec<usize>,
 }
 
-impl Part {
-    fn new(worker: usize, shared: Shared) -> Part {
-        Part { worker, shared, slots: Vec::new(), graph: None, started: Vec::new() }
+impl WorkerPart {
+    fn new(worker: usize, shared: Shared) -> WorkerPart {
+        WorkerPart { worker, shared, slots: Vec::new(), graph: None, started: Vec::new() }
     }
 
     /// Makes this worker's elements of a phase.
-    fn make(&mut self, phase: Phase, making: &mut Making) {
+    fn make_phase(&mut self, phase: Phase, making: &mut BuildState) {
         self.slots.resize_with(making.plan.len(), || None);
         for node in 0..making.plan.len() {
             let is_next = making.plan.class(node).phase == phase && making.plan.is_on(node, self.worker);
@@ -170,62 +186,64 @@ impl Part {
         }
     }
 
-    fn make_element(&mut self, node: usize, making: &mut Making) {
-        making.odd.clear();
-        match self.element(node, making) {
+    fn make_element(&mut self, node: usize, making: &mut BuildState) {
+        making.arg_warnings.clear();
+        match self.build_element(node, making) {
             Ok(element) => self.slots[node] = Some(element),
             Err(found) => making.problems.extend(found),
         }
-        // All copies find the same odd.
+        // All copies report the same warnings: take those of the first worker only.
         if making.plan.first_home(node) == self.worker {
-            let odd = making.odd.drain(..);
-            making.warnings.extend(odd.map(|warning| Problem::odd_arguments(node, warning)));
+            let arg_warnings = making.arg_warnings.drain(..);
+            making.warnings.extend(arg_warnings.map(|warning| Problem::argument_warning(node, warning)));
         }
     }
 
-    fn element(&self, node: usize, making: &mut Making) -> Result<Box<dyn Element>, Vec<Problem>> {
-        let Making { plan, names, shared, odd, .. } = making;
+    fn build_element(&self, node: usize, making: &mut BuildState) -> Result<Box<dyn Element>, Vec<Problem>> {
+        let BuildState { plan, names, shared, arg_warnings, .. } = making;
         let class = plan.class(node);
         let config = plan.config(node).to_string();
         let ports = (plan.inputs(node).len(), plan.outputs(node).len());
         let Shared { resources, pool, domain, .. } = &self.shared;
-        let environment = Environment { names, resources, pool, domain, plan, shared, warnings: odd };
+        let environment =
+            Environment { names, resources, pool, domain, plan, shared, warnings: arg_warnings };
         Args::parse(class, node, &config, ports, self.worker, environment)
-            .build()
+            .build_element()
             .map_err(|errors| errors.iter().map(|error| Problem::of_arguments(node, class, error)).collect())
     }
 
     /// Makes the graph of this worker's elements. `ends` keeps its memory, which is not this thread's.
-    fn join(&mut self, plan: Arc<Plan>, ends: &mut Ends) -> Result<(), Problem> {
+    fn join_graph(&mut self, plan: Arc<Plan>, ends: &mut CrossingEnds) -> Result<(), Problem> {
         let Shared { settings, control, pool, resources, .. } = &self.shared;
         let clock = settings.simulated.map_or_else(Clock::real, Clock::simulated);
-        let (nodes, slots) = (wire(&plan), std::mem::take(&mut self.slots));
+        let (nodes, slots) = (wire_nodes(&plan), std::mem::take(&mut self.slots));
         let mut graph = Graph::new(plan, control.clone(), self.worker, nodes, slots, pool, clock);
         graph.monitors = resources.get();
         graph.tracer = resources.get();
-        graph.look_for_trace();
-        let events = Events::new(&control.mailbox(self.worker).bell).map_err(|error| {
+        graph.poll_trace();
+        let events = Events::new(&control.mailbox(self.worker).waker).map_err(|error| {
             Problem::of_router(format!("can't watch files for worker {}: {error}", self.worker))
         })?;
         graph.events = Some(events);
-        ends.join(&mut graph);
+        ends.move_into(&mut graph);
         self.graph = Some(graph);
         Ok(())
     }
 
-    fn graph(&mut self) -> &mut Graph {
+    fn graph_mut(&mut self) -> &mut Graph {
         self.graph.as_mut().expect("elements are joined before they start, run and stop")
     }
 
-    /// Starts this worker's elements of a phase but those in `failed`; gives what is wrong with those that can't.
-    fn start(&mut self, phase: Phase, failed: &[usize]) -> Vec<Problem> {
+    /// Starts this worker's elements of a phase but those in `failed`; gives what is wrong
+    /// with those that can't.
+    fn start_phase(&mut self, phase: Phase, failed: &[usize]) -> Vec<Problem> {
         let mut reader = self.shared.domain.reader();
         let turn = reader.turn();
-        let plan = self.graph().plan.clone();
+        let plan = self.graph_mut().plan.clone();
         let mut problems = Vec::new();
         for node in (0..plan.len()).filter(|&node| plan.class(node).phase == phase && !failed.contains(&node))
         {
-            match self.graph().enter(node, &turn, |element, cx| element.start(cx)) {
+            match self.graph_mut().enter_element(node, &turn, |element, cx| element.start(cx)) {
                 Some(Err(error)) => problems.push(Problem::of_start(node, error)),
                 Some(Ok(())) => self.started.push(node),
                 None => {}
@@ -237,27 +255,26 @@ impl Part {
     /// Stops the elements that were started, the last first.
     fn stop_started(&mut self) {
         let started = std::mem::take(&mut self.started);
-        self.stop(started.into_iter().rev());
+        self.stop_nodes(started.into_iter().rev());
     }
 
-    /// Stops all elements.
     pub(crate) fn stop_all(&mut self) {
-        let all = 0..self.graph().plan.len();
-        self.stop(all);
+        let all = 0..self.graph_mut().plan.len();
+        self.stop_nodes(all);
     }
 
-    fn stop(&mut self, nodes: impl Iterator<Item = usize>) {
+    fn stop_nodes(&mut self, nodes: impl Iterator<Item = usize>) {
         let mut reader = self.shared.domain.reader();
         let turn = reader.turn();
         for node in nodes {
-            self.graph().enter(node, &turn, |element, cx| element.stop(cx));
+            self.graph_mut().enter_element(node, &turn, |element, cx| element.stop(cx));
         }
     }
 
     /// Runs the graph until the router ends.
-    pub(crate) fn run(&mut self) {
+    pub(crate) fn run_worker(&mut self) {
         if let Some(graph) = self.graph.take() {
-            self.graph = Some(Worker::new(graph, self.shared.domain.reader()).run());
+            self.graph = Some(Worker::new(graph, self.shared.domain.reader()).run_worker());
         }
     }
 

@@ -1,5 +1,5 @@
 //! Handler calls: finding the element, on this worker or another, and the handlers that every element has.
-use crate::control::{Command, Control};
+use crate::control::{Control, WorkerCommand};
 use crate::graph::{Counts, Graph};
 use crate::handler::{CALL_TIMEOUT, Handler, HandlerError};
 use crate::plan::{Home, Plan};
@@ -16,38 +16,40 @@ use std::time::{Duration, Instant};
 const FAREWELL: Duration = Duration::from_millis(50);
 
 /// What a handler name means.
-enum Target {
+enum HandlerTarget {
     Global(String),
     Element(usize, String),
 }
 
 impl Plan {
-    fn target(&self, full: &str, prefix: &str) -> Result<Target, HandlerError> {
+    fn resolve_target(&self, full: &str, prefix: &str) -> Result<HandlerTarget, HandlerError> {
         match full.rsplit_once('.') {
-            None | Some(("", _)) => Ok(Target::Global(full.trim_start_matches('.').to_string())),
-            Some((element, handler)) => match self.resolve(element, prefix) {
-                Some(node) => Ok(Target::Element(node, handler.to_string())),
+            None | Some(("", _)) => Ok(HandlerTarget::Global(full.trim_start_matches('.').to_string())),
+            Some((element, handler)) => match self.find_node(element, prefix) {
+                Some(node) => Ok(HandlerTarget::Element(node, handler.to_string())),
                 None => Err(HandlerError::NoElement(element.to_string())),
             },
         }
     }
 
-    /// Whether `full` leads to a handler that can be read, or with `write` written.
+    /// Whether `full` is a handler that can be read, or with `write` written.
     pub fn has_handler(&self, full: &str, prefix: &str, write: bool) -> bool {
         let letter = if write { 'w' } else { 'r' };
-        match self.target(full, prefix) {
-            Ok(Target::Global(name)) => self.global_flags(&name).is_some_and(|flags| flags.contains(letter)),
-            Ok(Target::Element(node, name)) => {
+        match self.resolve_target(full, prefix) {
+            Ok(HandlerTarget::Global(name)) => {
+                self.global_flags(&name).is_some_and(|flags| flags.contains(letter))
+            }
+            Ok(HandlerTarget::Element(node, name)) => {
                 self.handlers_of(node).any(|(n, flags)| (n == name || n == "*") && flags.contains(letter))
             }
             Err(_) => false,
         }
     }
 
-    /// Whether `full` leads to a handler that is refused to whoever calls from outside.
+    /// Whether `full` is a handler that refuses calls from outside.
     pub fn is_private(&self, full: &str) -> bool {
-        match self.target(full, "") {
-            Ok(Target::Element(node, name)) => self.has_private(node, &name),
+        match self.resolve_target(full, "") {
+            Ok(HandlerTarget::Element(node, name)) => self.has_private(node, &name),
             _ => false,
         }
     }
@@ -55,8 +57,14 @@ impl Plan {
         self.class(node).handler(name).is_some_and(|handler| handler.private)
     }
 
-    /// The function behind an element's handler, and the text to call it with. `None` when it is a standard one.
-    fn served<'a>(&self, node: usize, name: &str, text: &'a str) -> Option<(&'static Handler, Cow<'a, str>)> {
+    /// The function behind an element's handler, and the text to call it with. `None` when it
+    /// is a standard one.
+    fn find_handler<'a>(
+        &self,
+        node: usize,
+        name: &str,
+        text: &'a str,
+    ) -> Option<(&'static Handler, Cow<'a, str>)> {
         if let Some(handler) = self.class(node).handler(name) {
             return Some((handler, Cow::Borrowed(text)));
         }
@@ -68,7 +76,7 @@ impl Plan {
 }
 
 /// Adds up values of several workers; those that are no integers can't be, and the first stands.
-fn sum(values: Vec<String>) -> String {
+fn sum_values(values: Vec<String>) -> String {
     let numbers: Option<Vec<i128>> = values.iter().map(|v| v.trim().parse().ok()).collect();
     match numbers {
         Some(numbers) => numbers.iter().sum::<i128>().to_string(),
@@ -77,8 +85,8 @@ fn sum(values: Vec<String>) -> String {
 }
 
 impl Plan {
-    /// Reads a handler, wherever its element is: `read` is called with the worker, the element and the handler's
-    /// name, once for each copy that counts.
+    /// Reads a handler, wherever its element is: `read` is called with the worker, the element and the
+    /// handler's name, once for each copy that counts.
     pub(crate) fn read_with(
         &self,
         full: &str,
@@ -86,8 +94,8 @@ impl Plan {
         parameters: &str,
         mut read: impl FnMut(usize, usize, &str) -> Result<String, HandlerError>,
     ) -> Result<String, HandlerError> {
-        let (node, name) = match self.target(full, prefix)? {
-            Target::Global(name) => {
+        let (node, name) = match self.resolve_target(full, prefix)? {
+            HandlerTarget::Global(name) => {
                 let writable = self.global_flags(&name).is_some();
                 let error = if writable { HandlerError::NotReadable } else { HandlerError::NoHandler };
                 return match self.read_global(&name) {
@@ -95,7 +103,7 @@ impl Plan {
                     value => value.ok_or_else(|| error(name)),
                 };
             }
-            Target::Element(node, name) => (node, name),
+            HandlerTarget::Element(node, name) => (node, name),
         };
         let handler = self.class(node).handler(&name);
         if let Some(Handler { read: None, .. }) = handler {
@@ -110,25 +118,26 @@ impl Plan {
 
     /// Reads a handler on this thread, if it has what reads aside of its element.
     pub(crate) fn read_aside(&self, full: &str, parameters: &str) -> Option<Result<String, HandlerError>> {
-        let Ok(Target::Element(node, name)) = self.target(full, "") else { return None };
+        let Ok(HandlerTarget::Element(node, name)) = self.resolve_target(full, "") else { return None };
         let aside = self.class(node).handler(&name)?.aside?;
         Some(aside(self.resources(), self.name(node), parameters))
     }
 
-    /// Writes a handler, wherever its element is; of all copies where there are several, unless they share what it is for. `None` for the router's own.
+    /// Writes a handler, wherever its element is; of all copies where there are several, unless they share
+    /// what it is for. `None` for the router's own.
     pub(crate) fn write_with(
         &self,
         full: &str,
         prefix: &str,
         mut write: impl FnMut(Option<(usize, usize)>, &str) -> Result<(), HandlerError>,
     ) -> Result<(), HandlerError> {
-        match self.target(full, prefix)? {
-            Target::Global(name) => match self.global_flags(&name) {
+        match self.resolve_target(full, prefix)? {
+            HandlerTarget::Global(name) => match self.global_flags(&name) {
                 Some(flags) if flags.contains('w') => write(None, &name),
                 Some(_) => Err(self.unwritable_global(name)),
                 None => Err(HandlerError::NoHandler(name)),
             },
-            Target::Element(node, name) => {
+            HandlerTarget::Element(node, name) => {
                 let once = self.class(node).handler(&name).is_some_and(|handler| handler.once);
                 self.workers_of(node, !once).try_for_each(|worker| write(Some((worker, node)), &name))
             }
@@ -145,14 +154,14 @@ impl Plan {
 }
 
 /// A call that is under way to another worker.
-pub(crate) struct Called<R> {
+pub(crate) struct PendingCall<R> {
     answer: Receiver<Result<R, HandlerError>>,
     deadline: Instant,
 }
 
 impl Control {
     /// Runs `call` on the graph of another worker and waits for its answer, calling `meanwhile` now and then.
-    pub(crate) fn call<R: Send + 'static>(
+    pub(crate) fn call_worker<R: Send + 'static>(
         &self,
         worker: usize,
         full: &str,
@@ -160,26 +169,26 @@ impl Control {
         meanwhile: impl FnMut(),
     ) -> Result<R, HandlerError> {
         let called = self.begin_call(worker, full, call)?;
-        self.answer(called, full, meanwhile)
+        self.wait_answer(called, full, meanwhile)
     }
 
-    /// Has a worker run `call` on its graph; the answer is left to [`answer`](Self::answer).
+    /// Has a worker run `call` on its graph; [`wait_answer`](Self::wait_answer) gets the answer.
     pub(crate) fn begin_call<R: Send + 'static>(
         &self,
         worker: usize,
         full: &str,
         call: impl FnOnce(&mut Graph, &Turn<'_>) -> Result<R, HandlerError> + Send + 'static,
-    ) -> Result<Called<R>, HandlerError> {
+    ) -> Result<PendingCall<R>, HandlerError> {
         let (reply, answer) = sync_channel(1);
-        let command = Command::Call(Box::new(move |graph, turn| drop(reply.send(call(graph, turn)))));
-        self.mailbox(worker).post(command).map_err(|_| HandlerError::Timeout(full.to_string()))?;
-        Ok(Called { answer, deadline: Instant::now() + CALL_TIMEOUT })
+        let command = WorkerCommand::Call(Box::new(move |graph, turn| drop(reply.send(call(graph, turn)))));
+        self.mailbox(worker).post_command(command).map_err(|_| HandlerError::Timeout(full.to_string()))?;
+        Ok(PendingCall { answer, deadline: Instant::now() + CALL_TIMEOUT })
     }
 
     /// Waits for the answer to a call.
-    pub(crate) fn answer<R>(
+    pub(crate) fn wait_answer<R>(
         &self,
-        Called { answer, mut deadline }: Called<R>,
+        PendingCall { answer, mut deadline }: PendingCall<R>,
         full: &str,
         mut meanwhile: impl FnMut(),
     ) -> Result<R, HandlerError> {
@@ -195,11 +204,11 @@ impl Control {
         }
     }
 
-    /// Puts a command in a worker's mailbox, waiting for room as long as a call may take and the router runs. Returns
-    /// whether it is there.
-    pub(crate) fn post_patiently(&self, worker: usize, mut command: Command) -> bool {
+    /// Puts a command in a worker's mailbox, waiting for room as long as a call may take and the router runs.
+    /// Returns whether it is there.
+    pub(crate) fn post_with_retry(&self, worker: usize, mut command: WorkerCommand) -> bool {
         let deadline = Instant::now() + CALL_TIMEOUT;
-        while let Err(back) = self.mailbox(worker).post(command) {
+        while let Err(back) = self.mailbox(worker).post_command(command) {
             if self.has_ended() || Instant::now() >= deadline {
                 return false;
             }
@@ -211,13 +220,13 @@ impl Control {
 
     pub(crate) fn write_global(&self, plan: &Plan, name: &str, value: &str) -> Result<(), HandlerError> {
         match name {
-            TRACE => plan.resources().get::<Tracer>().arm(value, plan),
+            TRACE => plan.resources().get::<Tracer>().arm_trace(value, plan),
             HOTCONFIG => {
-                self.ask_for_replacement(value);
+                self.request_replacement(value);
                 Ok(())
             }
             "stop" => {
-                self.note_end("the handler 'stop' was written");
+                self.record_end("the handler 'stop' was written");
                 self.request_stop();
                 Ok(())
             }
@@ -226,8 +235,9 @@ impl Control {
     }
 }
 
-/// A call that reads a handler of the element that `plan` calls `node`, on whatever graph its worker then has.
-pub(crate) fn reading(
+/// A call that reads a handler of the element that `plan` calls `node`, on whatever graph
+/// its worker then has.
+pub(crate) fn read_call(
     plan: &Arc<Plan>,
     node: usize,
     name: &str,
@@ -238,7 +248,7 @@ pub(crate) fn reading(
 }
 
 /// The same for a handler that is written.
-pub(crate) fn writing(
+pub(crate) fn write_call(
     plan: &Arc<Plan>,
     node: usize,
     name: &str,
@@ -249,8 +259,8 @@ pub(crate) fn writing(
 }
 
 impl Graph {
-    /// The number here of the element that `plan` calls `node`. While a graph is replaced, the plan by which a call is
-    /// made may be another than that of the worker it reaches.
+    /// The number here of the element that `plan` calls `node`. While a graph is replaced, the plan by which
+    /// a call is made may be another than that of the worker it reaches.
     fn number_of(&self, plan: &Arc<Plan>, node: usize) -> Result<usize, HandlerError> {
         if Arc::ptr_eq(plan, &self.plan) {
             return Ok(node);
@@ -269,7 +279,7 @@ impl Graph {
     ) -> Result<String, HandlerError> {
         let plan = self.plan.clone();
         plan.read_with(full, prefix, parameters, |worker, node, name| {
-            self.on_worker(worker, full, turn, reading(&plan, node, name, parameters))
+            self.on_worker(worker, full, turn, read_call(&plan, node, name, parameters))
         })
     }
 
@@ -284,7 +294,7 @@ impl Graph {
         let plan = self.plan.clone();
         plan.write_with(full, prefix, |element, name| {
             let Some((worker, node)) = element else { return self.control.write_global(&plan, name, value) };
-            self.on_worker(worker, full, turn, writing(&plan, node, name, value))
+            self.on_worker(worker, full, turn, write_call(&plan, node, name, value))
         })
     }
 
@@ -315,8 +325,8 @@ impl Graph {
             return call(self, turn);
         }
         let control = self.control.clone();
-        control.call(worker, full, call, || {
-            while let Some(Command::Call(call)) = control.mailbox(self.worker).take_call() {
+        control.call_worker(worker, full, call, || {
+            while let Some(WorkerCommand::Call(call)) = control.mailbox(self.worker).next_call() {
                 call(self, turn);
             }
         })
@@ -331,7 +341,7 @@ impl Graph {
         turn: &Turn<'_>,
     ) -> Result<String, HandlerError> {
         let full = || format!("{}.{name}", self.plan.name(node));
-        match self.plan.served(node, name, parameters) {
+        match self.plan.find_handler(node, name, parameters) {
             Some((handler, text)) => {
                 let read = handler.read.ok_or_else(|| HandlerError::NotReadable(full()))?;
                 if !parameters.is_empty()
@@ -341,7 +351,7 @@ impl Graph {
                     return Err(HandlerError::NoParameters(full()));
                 }
                 let busy = full();
-                self.enter(node, turn, |element, cx| read.call(element, &text, cx))
+                self.enter_element(node, turn, |element, cx| read.call_handler(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))
             }
             None if !parameters.is_empty() && is_standard(name) => Err(HandlerError::NoParameters(full())),
@@ -378,21 +388,21 @@ impl Graph {
     ) -> Result<(), HandlerError> {
         let full = || format!("{}.{name}", self.plan.name(node));
         if name == CONFIG && self.plan.class(node).live {
-            return self.reconfigure(node, value, turn);
+            return self.reconfigure_element(node, value, turn);
         }
-        match self.plan.served(node, name, value) {
+        match self.plan.find_handler(node, name, value) {
             Some((handler, text)) => {
                 let write = handler.write.ok_or_else(|| HandlerError::NotWritable(full()))?;
                 let busy = full();
-                self.enter(node, turn, |element, cx| write.call(element, &text, cx))
+                self.enter_element(node, turn, |element, cx| write.call_handler(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))?;
                 if let Some(argument) = handler.sets {
-                    self.note_argument(node, argument, number_in(name), value);
+                    self.record_argument(node, argument, number_in(name), value);
                 }
                 Ok(())
             }
             None if name == "tickets" => {
-                self.scheduler.set_tickets(node, tickets(value)?);
+                self.scheduler.set_tickets(node, parse_tickets(value)?);
                 Ok(())
             }
             None if self.read_standard(node, name).is_some() => Err(HandlerError::NotWritable(full())),
@@ -407,7 +417,7 @@ fn number_in(name: &str) -> usize {
 }
 
 /// A number of tickets that a task can have. One that it can't have is no other number.
-fn tickets(value: &str) -> Result<u32, HandlerError> {
+fn parse_tickets(value: &str) -> Result<u32, HandlerError> {
     let number = value.trim().parse().ok().filter(|n| (1..=MAX_TICKETS).contains(n));
     number.ok_or_else(|| {
         HandlerError::refused(format!("tickets: an integer from 1 to {MAX_TICKETS} is wanted"))
@@ -415,7 +425,7 @@ fn tickets(value: &str) -> Result<u32, HandlerError> {
 }
 
 fn sum_or_only(mut values: Vec<String>) -> String {
-    if values.len() == 1 { values.remove(0) } else { sum(values) }
+    if values.len() == 1 { values.remove(0) } else { sum_values(values) }
 }
 
 #[cfg(test)]
@@ -426,11 +436,11 @@ mod tests {
     #[test]
     fn a_command_for_a_full_mailbox_is_given_up_once_the_router_has_ended() {
         let control = Control::new(1, Sink::buffer(), Sink::buffer()).unwrap();
-        let nothing = || Command::Call(Box::new(|_, _| ()));
-        while control.mailbox(0).post(nothing()).is_ok() {}
-        control.end();
-        assert!(!control.post_patiently(0, nothing()));
-        assert!(control.mailbox(0).take().is_some());
-        assert!(control.post_patiently(0, nothing()));
+        let nothing = || WorkerCommand::Call(Box::new(|_, _| ()));
+        while control.mailbox(0).post_command(nothing()).is_ok() {}
+        control.end_run();
+        assert!(!control.post_with_retry(0, nothing()));
+        assert!(control.mailbox(0).next_command().is_some());
+        assert!(control.post_with_retry(0, nothing()));
     }
 }

@@ -28,8 +28,8 @@ pub struct Class {
     pub args: &'static [Arg],
     /// Handlers besides those that every element has.
     pub handlers: &'static [Handler],
-    /// Serves the handlers that an element declares for itself with [`Args::declare_handler`]. It is called with the
-    /// handler's name, a space, and the parameters or value.
+    /// Serves the handlers that an element declares for itself with [`Args::declare_handler`]. It is called
+    /// with the handler's name, a space, and the parameters or value.
     pub own_handlers: Option<&'static Handler>,
     /// When elements of this class are made and started.
     pub phase: Phase,
@@ -37,21 +37,24 @@ pub struct Class {
     pub per_worker: bool,
     /// Whether it can be pushed to from another worker than its own: queues, between two workers' parts.
     pub boundary: bool,
-    /// Whether its packets must be as they go over a wire: what senders left undone is finished before it sees them
-    /// (see [`Packet::unfinished`](crate::Packet::unfinished)), and long packets come as their segments.
+    /// Whether its packets must be as they go over a wire: what senders left undone is finished
+    /// before it sees them (see [`Packet::offload`](crate::Packet::offload)), and long packets
+    /// come as their segments.
     pub finished: bool,
-    /// Whether the arguments of an instance can change while it runs, by writing its handler `config`: one that is made
-    /// of the new arguments takes its place. Right for classes that hand over by [`Element::take_state`] all that packets
-    /// leave in an instance and later ones meet, such as the level of a bucket; what the arguments say is made anew.
+    /// Whether the arguments of an instance can change while it runs, by writing its handler `config`: a
+    /// new instance, made of the new arguments, replaces it. Right for classes whose
+    /// [`Element::take_state`] hands over all that packets change in an instance, such as the level of a
+    /// bucket; what the arguments set starts afresh.
     pub live: bool,
     /// Which signals its instances give.
-    pub signals: Signals,
+    pub signals: SignalKinds,
     /// Makes an element of its arguments.
     pub build: fn(&mut Args<'_>) -> Result<Box<dyn Element>, ArgError>,
 }
 
 impl Class {
-    /// What most classes share: one agnostic input and output, no arguments. `..Class::DEFAULT` ends a `CLASS`.
+    /// What most classes share: one agnostic input and output, no arguments.
+    /// `..Class::DEFAULT` ends a `CLASS`.
     pub const DEFAULT: Class = Class {
         name: "",
         aliases: &[],
@@ -70,7 +73,7 @@ impl Class {
         boundary: false,
         finished: false,
         live: false,
-        signals: Signals::None,
+        signals: SignalKinds::None,
         build: |_| unreachable!("every class says how it is built"),
     };
 
@@ -95,7 +98,7 @@ pub enum Phase {
     Info,
     /// What needs rights that the program drops later.
     Privileged,
-    /// Nearly all.
+    /// The phase of nearly all classes.
     Default,
     /// What looks at other elements, or writes over files.
     Last,
@@ -111,8 +114,8 @@ impl Phase {
 
 /// Which signals the instances of a class give (Click's notifiers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signals {
-    /// None. Whoever pulls from it must ask its upstream.
+pub enum SignalKinds {
+    /// None. An element that pulls from it must use the signal of its upstream.
     None,
     /// Whether there is something to pull.
     NonEmpty,
@@ -128,11 +131,12 @@ pub struct Arg {
     pub name: &'static str,
     /// What a value looks like, for people: "bytes", "IP address".
     pub kind: &'static str,
-    /// Text taken when it is not given; `None` when it must be given, empty when absence means something itself.
+    /// Text taken when it is not given; `None` when it must be given, empty when
+    /// absence means something itself.
     pub default: Option<&'static str>,
     /// How it is given.
     pub position: Position,
-    /// One sentence.
+    /// One sentence for the manual page.
     pub doc: &'static str,
 }
 
@@ -182,19 +186,19 @@ pub struct Classes(pub &'static [&'static Class]);
 
 impl Classes {
     /// The class that a configuration means by `name`.
-    pub fn find(&self, name: &str) -> Option<&'static Class> {
+    pub fn find_class(&self, name: &str) -> Option<&'static Class> {
         self.0.iter().copied().find(|class| class.name == name || class.aliases.contains(&name))
     }
 }
 
 impl ClassLookup for Classes {
-    fn class(&self, name: &str) -> Option<ClassInfo> {
-        self.find(name).map(Class::info)
+    fn find_class(&self, name: &str) -> Option<ClassInfo> {
+        self.find_class(name).map(Class::info)
     }
-    fn names(&self) -> Vec<&str> {
+    fn class_names(&self) -> Vec<&str> {
         self.0.iter().flat_map(|class| std::iter::once(&class.name).chain(class.aliases)).copied().collect()
     }
-    fn provides(&self, package: &str) -> bool {
-        self.find(package).is_some()
+    fn provides_package(&self, package: &str) -> bool {
+        self.find_class(package).is_some()
     }
 }

@@ -1,17 +1,17 @@
 //! The clock of a router: real, or simulated for tests that should not wait.
 //!
-//! Real time is the time of day when a clock was first read, and from then on what a clock that nobody sets has
-//! counted. Timers so go off when they should although the machine's time of day is set meanwhile; that step is not
-//! followed: until the program is started anew, [`Clock::now`] is off the time of day by it.
+//! Real time is the time of day when a clock was first read, plus what a monotonic clock has counted since.
+//! So timers go off on time although the machine's time of day is set meanwhile. Such a step is not followed:
+//! until the program is restarted, [`Clock::now`] differs from the time of day by it.
 use artery_packet::Time;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the time once a task run; see [`Clock::forget`].
+/// Reads the time once in each task run; see [`Clock::invalidate`].
 #[derive(Clone, Debug)]
 pub struct Clock {
     source: Source,
-    /// What was read since the last [`Clock::forget`]; in real time only.
+    /// What was read since the last [`Clock::invalidate`]; in real time only.
     read: Option<Time>,
 }
 
@@ -45,14 +45,14 @@ impl Machine {
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// The machine's clock, real time.
     pub fn real() -> Clock {
-        Clock::of(&MACHINE)
+        Clock::from_machine(&MACHINE)
     }
-    fn of(machine: &'static Machine) -> Clock {
+    fn from_machine(machine: &'static Machine) -> Clock {
         Clock { source: Source::Real(machine), read: None }
     }
-    /// A clock that stands still until it is told to [`Clock::jump`].
+    /// A clock that stands still until [`Clock::advance_to`].
     pub fn simulated(start: Time) -> Clock {
         Clock { source: Source::Simulated(start), read: None }
     }
@@ -72,7 +72,7 @@ impl Clock {
             }
         }
     }
-    /// What [`Clock::now`] said since it was last forgotten, if anybody asked; simulated time always.
+    /// What [`Clock::now`] read since the last [`Clock::invalidate`], if anything; simulated time always.
     #[inline]
     pub(crate) fn last_read(&self) -> Option<Time> {
         match self.source {
@@ -80,13 +80,13 @@ impl Clock {
             Source::Real(_) => self.read,
         }
     }
-    /// Lets the next [`Clock::now`] read the clock anew.
+    /// Makes the next [`Clock::now`] read the clock again.
     #[inline]
-    pub fn forget(&mut self) {
+    pub fn invalidate(&mut self) {
         self.read = None;
     }
     /// Moves simulated time on to `time`; never back. Does nothing in real time.
-    pub fn jump(&mut self, time: Time) {
+    pub fn advance_to(&mut self, time: Time) {
         if let Source::Simulated(now) = &mut self.source {
             *now = time.max(*now);
         }
@@ -101,8 +101,8 @@ mod tests {
     fn simulated_time_moves_only_when_told_and_never_back() {
         let mut clock = Clock::simulated(Time(5));
         assert_eq!(clock.now(), Time(5));
-        clock.jump(Time(9));
-        clock.jump(Time(7));
+        clock.advance_to(Time(9));
+        clock.advance_to(Time(7));
         assert_eq!(clock.now(), Time(9));
     }
 
@@ -111,7 +111,7 @@ mod tests {
         let mut clock = Clock::real();
         let first = clock.now();
         assert_eq!(clock.now(), first);
-        clock.forget();
+        clock.invalidate();
         assert!(clock.now() >= first);
     }
 
@@ -132,7 +132,6 @@ mod tests {
         pub(super) fn set(time: Time) {
             TIME_OF_DAY.set(time);
         }
-        /// Lets time pass.
         pub(super) fn pass(seconds: u64) {
             STEADY.set(STEADY.get() + Duration::from_secs(seconds));
             TIME_OF_DAY.set(TIME_OF_DAY.get() + Duration::from_secs(seconds));
@@ -142,15 +141,15 @@ mod tests {
     #[test]
     fn real_time_starts_with_the_time_of_day_and_goes_on_evenly_when_that_is_set() {
         fake::set(Time::new(5000, 0));
-        let mut clock = Clock::of(&fake::MACHINE);
+        let mut clock = Clock::from_machine(&fake::MACHINE);
         assert_eq!(clock.now(), Time::new(5000, 0));
         for step in [Time::new(1, 0), Time::new(90_000, 0)] {
             fake::set(step);
             fake::pass(10);
         }
-        clock.forget();
+        clock.invalidate();
         assert_eq!(clock.now(), Time::new(5020, 0));
-        let mut later = Clock::of(&fake::MACHINE);
+        let mut later = Clock::from_machine(&fake::MACHINE);
         assert_eq!(later.now(), Time::new(5020, 0), "a graph that replaces another has its time");
     }
 }

@@ -1,7 +1,8 @@
 //! What an element can do during a call.
 //!
-//! A packet handed to an element is sent, discarded with a reason, or kept by it; nothing else can be done with one
-//! but dropping it silently, which review does not let pass. Nothing here locks or allocates on a packet's way.
+//! A packet handed to an element is sent, discarded with a reason, or kept by it; nothing else can be
+//! done with one but dropping it silently, which review does not let pass. Nothing here locks or
+//! allocates on a packet's way.
 use crate::events::Interest;
 use crate::graph::{Counts, Graph, Signal};
 use crate::handler::HandlerError;
@@ -18,7 +19,7 @@ pub struct Context<'a> {
     turn: &'a Turn<'a>,
 }
 
-/// Packets.
+/// Packets: output, storage, drops, and offloads.
 impl<'a> Context<'a> {
     pub(crate) fn new(graph: &'a mut Graph, node: usize, turn: &'a Turn<'a>) -> Context<'a> {
         Context { graph, node, turn }
@@ -74,10 +75,10 @@ impl<'a> Context<'a> {
     pub fn discard_all(&mut self, batch: &mut Batch, reason: DropReason) {
         self.graph.discard_all(self.node, batch, reason);
     }
-    /// Ends those packets of a batch whose port is monitored and that have come as far as they should; the others stay.
-    /// One load for a batch while no port is.
+    /// Ends those packets of a batch whose port is monitored and that have come as far as they should; the
+    /// others stay. One load for a batch while no port is.
     #[inline]
-    pub fn exit(&mut self, at: Level, batch: &mut Batch) {
+    pub fn drop_monitored(&mut self, at: Level, batch: &mut Batch) {
         if self.graph.monitors.end_any(at) {
             self.exit_monitored(at, batch);
         }
@@ -85,36 +86,36 @@ impl<'a> Context<'a> {
     fn exit_monitored(&mut self, at: Level, batch: &mut Batch) {
         if self.graph.tracing {
             let monitors = self.graph.monitors.clone();
-            let ending = batch.iter_mut().filter(|packet| monitors.end(packet.in_port(), at));
+            let ending = batch.iter_mut().filter(|packet| monitors.ends_at(packet.in_port(), at));
             self.graph.trace_discards(self.node, ending, DropReason::Monitored);
         }
         let (before, monitors) = (batch.len(), &self.graph.monitors);
-        batch.filter_map(|packet| (!monitors.end(packet.in_port(), at)).then_some(packet));
+        batch.filter_map(|packet| (!monitors.ends_at(packet.in_port(), at)).then_some(packet));
         let ended = before - batch.len();
         self.graph.nodes[self.node].counts.drops.add(DropReason::Monitored, ended as u64);
     }
-    /// Whether a packet is to end at this point because its port is monitored, as [`DropReason::Monitored`]; where
-    /// packets are looked at one by one.
+    /// Whether a packet is to end at this point because its port is monitored, as [`DropReason::Monitored`];
+    /// where packets are looked at one by one.
     #[inline]
-    pub fn exits(&self, at: Level, packet: &Packet) -> bool {
+    pub fn is_monitored_at(&self, at: Level, packet: &Packet) -> bool {
         let monitors = &self.graph.monitors;
-        monitors.end_any(at) && monitors.end(packet.in_port(), at)
+        monitors.end_any(at) && monitors.ends_at(packet.in_port(), at)
     }
     /// Where packets that this port receives end.
     #[inline]
-    pub fn monitor(&self, port: u16) -> Monitor {
-        self.graph.monitors.of(port)
+    pub fn port_monitor(&self, port: u16) -> Monitor {
+        self.graph.monitors.monitor_of(port)
     }
     /// Sets where packets that this port receives end, on all workers.
     pub fn set_monitor(&mut self, port: u16, monitor: Monitor) {
-        self.graph.monitors.set(port, monitor);
+        self.graph.monitors.set_monitor(port, monitor);
     }
     /// Counts packets that ended without ever being in a frame, such as one that a device could not receive.
     pub fn count_discarded(&mut self, reason: DropReason, n: u64) {
         self.graph.nodes[self.node].counts.drops.add(reason, n);
     }
-    /// Pulls up to `max` packets from an input into `into`; returns how many came. They may be more where packets are
-    /// finished first, and long ones cut.
+    /// Pulls up to `max` packets from an input into `into`; returns how many came. They may be more where
+    /// packets are finished first, and long ones cut.
     pub fn pull(&mut self, input: usize, max: usize, into: &mut Batch) -> usize {
         let Some((node, output)) = self.graph.nodes[self.node].inputs.get(input).and_then(|i| i.from) else {
             return 0;
@@ -122,9 +123,10 @@ impl<'a> Context<'a> {
         let before = into.len();
         let max = max.min(self.graph.burst);
         let up = node as usize;
-        self.graph.visit(up, self.turn, |element, cx| element.pull(usize::from(output), max, into, cx));
+        self.graph
+            .visit_element(up, self.turn, |element, cx| element.pull(usize::from(output), max, into, cx));
         if self.graph.nodes[self.node].finished {
-            self.graph.finish(self.node, into);
+            self.graph.apply_offloads(self.node, into);
         }
         if self.graph.tracing {
             self.graph.trace_pull((node, output), (self.node as u32, input as u16), into, before);
@@ -134,22 +136,23 @@ impl<'a> Context<'a> {
         pulled
     }
     /// Takes what this element has sent to an output that is pulled from; see [`crate::Element::pull`].
-    pub fn collect(&mut self, output: usize, into: &mut Batch) {
+    pub fn collect_sent(&mut self, output: usize, into: &mut Batch) {
         if let Some(out) = self.graph.nodes[self.node].outputs.get_mut(output) {
             into.append(&mut out.batch);
         }
     }
-    /// In a task's run: carries what was sent so far to its end before going on. Elsewhere it must not be called.
-    pub fn settle(&mut self) {
-        self.graph.settle_sends(self.node, self.turn);
+    /// In a task's run: carries what was sent so far to its end before going on. Elsewhere it
+    /// must not be called.
+    pub fn flush_sends(&mut self) {
+        self.graph.deliver_sent(self.node, self.turn);
     }
-    /// An empty batch to work with; give it back with [`Context::give_spare`].
-    pub fn spare(&mut self) -> Batch {
-        self.graph.spare()
+    /// An empty batch to work with; return it with [`Context::recycle_batch`].
+    pub fn scratch_batch(&mut self) -> Batch {
+        self.graph.scratch_batch()
     }
     /// Gives a batch back; packets still in it go back to their pool.
-    pub fn give_spare(&mut self, batch: Batch) {
-        self.graph.give_spare(batch);
+    pub fn recycle_batch(&mut self, batch: Batch) {
+        self.graph.recycle_batch(batch);
     }
     /// Number of connected outputs.
     #[inline]
@@ -179,13 +182,13 @@ impl<'a> Context<'a> {
     pub fn pool(&self) -> &'static Pool {
         self.graph.pool
     }
-    /// Finishes what senders left undone with the packets of a batch, which may become longer than a burst; see
-    /// [`Batch::finish`].
-    pub fn finish(&mut self, batch: &mut Batch) {
-        self.graph.finish(self.node, batch);
+    /// Applies the offloads (checksums, segmentation) that senders left to do for the packets of a batch,
+    /// which may become longer than a burst; see [`Batch::apply_offloads`].
+    pub fn apply_offloads(&mut self, batch: &mut Batch) {
+        self.graph.apply_offloads(self.node, batch);
     }
     /// A copy of a packet; `None`, counted as [`DropReason::PoolEmpty`], when the pool is empty.
-    pub fn duplicate(&mut self, packet: &Packet) -> Option<Packet> {
+    pub fn duplicate_packet(&mut self, packet: &Packet) -> Option<Packet> {
         let copy = packet.duplicate();
         if copy.is_none() {
             self.count_discarded(DropReason::PoolEmpty, 1);
@@ -194,7 +197,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Time, tasks, signals.
+/// Time, tasks, signals, and requests to stop.
 impl<'a> Context<'a> {
     /// The time; the same all through one task run.
     #[inline]
@@ -204,34 +207,35 @@ impl<'a> Context<'a> {
     /// Lets this element's task run again when its turn comes.
     #[inline]
     pub fn schedule(&mut self) {
-        self.graph.scheduler.schedule(self.node);
+        self.graph.scheduler.schedule_task(self.node);
     }
     /// Lets this element's task run at `time`; replaces what was set before. [`Time::NEVER`] takes it back.
     pub fn wake_at(&mut self, time: Time) {
         self.graph.scheduler.wake_at(self.node, time);
     }
-    /// Lets this element's task run once when the file is ready. Ask again after each run that leaves it waiting.
-    pub fn watch(&mut self, file: BorrowedFd<'_>, interest: Interest) {
-        let watched = self.graph.events.as_ref().map(|events| events.watch(file, self.node, interest));
+    /// Lets this element's task run once when the file is ready. Ask again after each run
+    /// that leaves it waiting.
+    pub fn watch_file(&mut self, file: BorrowedFd<'_>, interest: Interest) {
+        let watched = self.graph.events.as_ref().map(|events| events.watch_file(file, self.node, interest));
         match watched {
             Some(Ok(())) => self.graph.watching[self.node] = true,
-            // Where readiness can't be told, the task has to look.
+            // Where readiness is unknown, the task has to look.
             _ => self.schedule(),
         }
     }
     /// Tells others that this element's signal changed. Tasks that listen run when it becomes active.
     #[inline]
-    pub fn signal(&mut self, signal: Signal, active: bool) {
+    pub fn set_signal(&mut self, signal: Signal, active: bool) {
         self.graph.set_signal(self.node, signal, active);
     }
-    /// Says for how many packets there is room, with [`Signal::NonFull`] in step.
+    /// Sets for how many packets there is room, and [`Signal::NonFull`] accordingly.
     #[inline]
     pub fn signal_room(&mut self, packets: usize) {
         self.graph.nodes[self.node].room = packets;
         self.graph.set_signal(self.node, Signal::NonFull, packets > 0);
     }
-    /// How many packets can be pushed to this output of which none need be discarded for want of room; at least one
-    /// unless [`Context::downstream_full`].
+    /// How many packets can be pushed to this output of which none need be discarded for want of room; at
+    /// least one unless [`Context::downstream_full`].
     pub fn downstream_room(&self, output: usize) -> usize {
         let nodes = &self.graph.nodes;
         let sinks = nodes[self.node].outputs.get(output).map_or(&[][..], |output| &output.sinks);
@@ -260,9 +264,9 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The router.
+/// The router: names, counts, and output.
 impl Context<'_> {
-    /// The element's name.
+    /// The element's name in the configuration, with that of its compounds.
     pub fn name(&self) -> &str {
         self.graph.plan.name(self.node)
     }
@@ -271,8 +275,8 @@ impl Context<'_> {
         self.node
     }
     /// The number of the element called `name` here: in this compound, or further out.
-    pub fn element(&self, name: &str) -> Option<usize> {
-        self.graph.plan.resolve(name, self.graph.plan.prefix(self.node))
+    pub fn find_element(&self, name: &str) -> Option<usize> {
+        self.graph.plan.find_node(name, self.graph.plan.prefix(self.node))
     }
     /// The full name of an element.
     pub fn name_of(&self, element: usize) -> &str {
@@ -289,41 +293,41 @@ impl Context<'_> {
         self.graph.write_handler(name, &prefix, value, self.turn)
     }
     /// What each element has seen on all workers, by number.
-    pub fn counts(&mut self) -> Result<Vec<Counts>, HandlerError> {
+    pub fn element_counts(&mut self) -> Result<Vec<Counts>, HandlerError> {
         self.graph.all_counts(self.turn)
     }
-    /// Whether `name` leads to a handler that can be read, or with `write` written.
+    /// Whether `name` is a handler that can be read, or with `write` written.
     pub fn has_handler(&self, name: &str, write: bool) -> bool {
         self.graph.plan.has_handler(name, self.graph.plan.prefix(self.node), write)
     }
     /// Asks the router to stop; its driver script, if it has one, decides.
-    pub fn stop(&mut self) {
-        self.graph.control.note_stop_by(self.name());
+    pub fn request_stop(&mut self) {
+        self.graph.control.record_stop_by(self.name());
         self.graph.control.request_stop();
     }
     /// Ends the run for good.
-    pub fn end(&mut self) {
-        self.graph.control.note_driver_end(self.name());
-        self.graph.control.end();
+    pub fn end_run(&mut self) {
+        self.graph.control.record_driver_end(self.name());
+        self.graph.control.end_run();
     }
-    /// Makes this element the one that decides what happens when something asks the router to stop. Its task runs
-    /// then. False when there is one already.
+    /// Makes this element the one that decides what happens when something asks the router to stop. Its task
+    /// runs then. False when there is one already.
     pub fn become_driver(&mut self) -> bool {
         self.graph.control.set_driver(self.graph.worker, self.node)
     }
     /// Number of requests to stop since the last call; for the driver.
-    pub fn take_stop_requests(&mut self) -> u32 {
-        self.graph.control.take_stop_requests()
+    pub fn drain_stop_requests(&mut self) -> u32 {
+        self.graph.control.drain_stop_requests()
     }
     /// Prints what packets make an element say: a line on standard error.
-    pub fn say(&mut self, line: &str) {
-        self.graph.control.say(line);
+    pub fn print_message(&mut self, line: &str) {
+        self.graph.control.print_message(line);
     }
-    /// Says that this element can't do its work, as a file is damaged or a disk full. The router goes on, and its run
-    /// counts as failed.
-    pub fn fail(&mut self, line: &str) {
+    /// Says that this element can't do its work, as a file is damaged or a disk full. The router goes on, and
+    /// its run counts as failed.
+    pub fn report_failure(&mut self, line: &str) {
         self.graph.control.set_failed();
-        self.say(line);
+        self.print_message(line);
     }
     /// Prints what a script prints: text on standard output, as it is. The run ends when that fails.
     pub fn print(&mut self, text: &str) {

@@ -1,7 +1,7 @@
 //! What the workers of one router share: requests to stop, mailboxes, where text goes.
-use crate::events::Bell;
+use crate::events::Waker;
 use crate::graph::Graph;
-use crate::patience::Patience;
+use crate::patience::IdlePolicy;
 use crate::sink::Sink;
 use artery_rcu::Turn;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) type Call = Box<dyn FnOnce(&mut Graph, &Turn<'_>) + Send>;
 
 /// Something for a worker to do between two turns.
-pub(crate) enum Command {
+pub(crate) enum WorkerCommand {
     /// A call into its graph, such as a handler.
     Call(Call),
     /// The graph to run from now on.
@@ -28,8 +28,8 @@ const MAILBOX: usize = 1024;
 /// A worker's commands. The flag lets it look for them without taking the lock.
 pub(crate) struct Mailbox {
     pending: AtomicBool,
-    commands: Mutex<VecDeque<Command>>,
-    pub(crate) bell: Bell,
+    commands: Mutex<VecDeque<WorkerCommand>>,
+    pub(crate) waker: Waker,
     /// Whether the worker sleeps, or is about to, and must be woken for packets from others.
     asleep: AtomicBool,
 }
@@ -39,26 +39,27 @@ impl Mailbox {
         Ok(Mailbox {
             pending: AtomicBool::new(false),
             commands: Mutex::default(),
-            bell: Bell::new()?,
+            waker: Waker::new()?,
             asleep: AtomicBool::new(false),
         })
     }
-    fn commands(&self) -> MutexGuard<'_, VecDeque<Command>> {
+    fn lock_commands(&self) -> MutexGuard<'_, VecDeque<WorkerCommand>> {
         self.commands.lock().unwrap_or_else(|e| e.into_inner())
     }
     /// Puts a command in and wakes the worker; gives it back when the mailbox is full.
-    pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
-        let mut commands = self.commands();
+    pub(crate) fn post_command(&self, command: WorkerCommand) -> Result<(), WorkerCommand> {
+        let mut commands = self.lock_commands();
         if commands.len() >= MAILBOX {
             return Err(command);
         }
         commands.push_back(command);
         self.pending.store(true, Release);
         drop(commands);
-        self.bell.ring();
+        self.waker.wake();
         Ok(())
     }
-    /// Says that the worker is about to sleep, or is awake again. What was handed over before is seen afterwards.
+    /// Says that the worker is about to sleep, or is awake again. What was handed over
+    /// before is seen afterwards.
     pub(crate) fn set_asleep(&self, asleep: bool) {
         self.asleep.store(asleep, Relaxed);
         fence(SeqCst); // pairs with wake_if_asleep(): one of the two sees what the other did
@@ -67,25 +68,25 @@ impl Mailbox {
     pub(crate) fn wake_if_asleep(&self) {
         fence(SeqCst); // pairs with set_asleep()
         if self.asleep.load(Relaxed) {
-            // So that nobody takes the worker for dormant before it has looked.
+            // So that the worker is not taken for dormant before it has looked.
             self.pending.store(true, Release);
-            self.bell.ring();
+            self.waker.wake();
         }
     }
     /// Takes the next command.
-    pub(crate) fn take(&self) -> Option<Command> {
+    pub(crate) fn next_command(&self) -> Option<WorkerCommand> {
         if !self.pending.load(Acquire) {
             return None;
         }
-        let mut commands = self.commands();
+        let mut commands = self.lock_commands();
         let command = commands.pop_front();
         self.pending.store(!commands.is_empty(), Release);
         command
     }
     /// Takes the next handler call, leaving a replacement of the graph where it is.
-    pub(crate) fn take_call(&self) -> Option<Command> {
-        let mut commands = self.commands();
-        let at = commands.iter().position(|command| matches!(command, Command::Call(_)))?;
+    pub(crate) fn next_call(&self) -> Option<WorkerCommand> {
+        let mut commands = self.lock_commands();
+        let at = commands.iter().position(|command| matches!(command, WorkerCommand::Call(_)))?;
         commands.remove(at)
     }
 }
@@ -114,9 +115,9 @@ pub(crate) struct Control {
     output: Sink,
     /// Whether an element could not do its work.
     failed: AtomicBool,
-    /// Whether whoever read what scripts print went away.
+    /// Whether the reader of the scripts' output went away.
     unread: AtomicBool,
-    /// Why the run ends, or is asked to.
+    /// Why the run ends, or was requested to.
     end_reason: Mutex<Option<EndReason>>,
     replacement: Mutex<Replacement>,
 }
@@ -133,11 +134,11 @@ pub struct EndReason {
 /// What happens to a configuration that is to replace the running one.
 type ServeReplacement = Box<dyn Fn(String) + Send + Sync>;
 
-/// Who serves `hotconfig`, and what was written to it before somebody did.
+/// The element that serves `hotconfig`, and what was written to it before there was one.
 #[derive(Default)]
 struct Replacement {
     serve: Option<ServeReplacement>,
-    waiting: Option<String>,
+    pending: Option<String>,
 }
 
 impl Control {
@@ -162,7 +163,7 @@ impl Control {
             replacement: Mutex::default(),
         })
     }
-    /// Whether a worker has something to look at here; for all else that changes, its bell is rung.
+    /// Whether a worker has a command here or the run is over. Its waker signals all other changes.
     pub(crate) fn has_command(&self, worker: usize) -> bool {
         self.mailboxes[worker].pending.load(Acquire) || self.has_ended()
     }
@@ -170,52 +171,52 @@ impl Control {
         &self.mailboxes[worker]
     }
     /// Wakes all workers, so that they look at what changed here.
-    pub(crate) fn ring(&self) {
-        self.mailboxes.iter().for_each(|mailbox| mailbox.bell.ring());
+    pub(crate) fn wake_all(&self) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.waker.wake());
     }
     pub(crate) fn request_stop(&self) {
         self.stop_requests.fetch_add(1, AcqRel);
-        self.ring();
+        self.wake_all();
     }
     pub(crate) fn has_stop_requests(&self) -> bool {
         self.stop_requests.load(Relaxed) != 0
     }
-    pub(crate) fn take_stop_requests(&self) -> u32 {
+    pub(crate) fn drain_stop_requests(&self) -> u32 {
         self.stop_requests.swap(0, AcqRel)
     }
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_run(&self) {
         self.ended.store(true, Release);
-        self.ring();
+        self.wake_all();
     }
-    /// Notes why the run is asked to end: the last request before the end counts.
-    pub(crate) fn note_end(&self, text: &str) {
+    /// Records why the run is requested to end: the last request before the end counts.
+    pub(crate) fn record_end(&self, text: &str) {
         if !self.has_ended() {
-            *self.reason() = Some(EndReason { text: text.to_owned(), element: None });
+            *self.lock_reason() = Some(EndReason { text: text.to_owned(), element: None });
         }
     }
-    /// Notes that an element asks for the end.
-    pub(crate) fn note_stop_by(&self, name: &str) {
+    /// Records that an element requests the end.
+    pub(crate) fn record_stop_by(&self, name: &str) {
         if !self.has_ended() {
             let (text, element) = (format!("{name} asked for the end"), Some(name.to_owned()));
-            *self.reason() = Some(EndReason { text, element });
+            *self.lock_reason() = Some(EndReason { text, element });
         }
     }
-    /// Notes that a driver ended the run, which is the reason if nobody has asked it to.
-    pub(crate) fn note_driver_end(&self, name: &str) {
+    /// Records that a driver ended the run, which is the reason unless a stop was requested before.
+    pub(crate) fn record_driver_end(&self, name: &str) {
         if !self.has_ended() {
             let text = format!("{name} ended the run");
-            self.reason().get_or_insert(EndReason { text, element: Some(name.to_owned()) });
+            self.lock_reason().get_or_insert(EndReason { text, element: Some(name.to_owned()) });
         }
     }
     pub(crate) fn end_reason(&self) -> Option<EndReason> {
-        self.reason().clone()
+        self.lock_reason().clone()
     }
-    fn reason(&self) -> MutexGuard<'_, Option<EndReason>> {
+    fn lock_reason(&self) -> MutexGuard<'_, Option<EndReason>> {
         self.end_reason.lock().unwrap_or_else(|e| e.into_inner())
     }
     pub(crate) fn set_drains(&self, drains: bool) {
         self.drains.store(drains, Release);
-        self.ring();
+        self.wake_all();
     }
     pub(crate) fn drains(&self) -> bool {
         self.drains.load(Acquire)
@@ -239,40 +240,40 @@ impl Control {
     pub(crate) fn set_open(&self) {
         self.open.store(true, Release);
     }
-    /// Says that this worker waits for nothing but commands. When all do and none can come, the driver is asked to
-    /// go on: what it waits for will not happen.
-    pub(crate) fn fall_dormant(&self) {
+    /// Says that this worker waits for nothing but commands. When all do and none can come, the driver is
+    /// asked to go on: what it waits for will not happen.
+    pub(crate) fn enter_dormant(&self) {
         let all = self.dormant.fetch_add(1, AcqRel) + 1 == self.mailboxes.len() as u32;
         // A request that the driver has not seen yet is answered first: two would count as two steps.
         let quiet = || {
             !self.has_stop_requests() && self.mailboxes.iter().all(|mailbox| !mailbox.pending.load(Acquire))
         };
-        // A request that is on its way to the driver is enough: a second one would cut its next wait short.
+        // One pending request to the driver is enough: a second one would cut its next wait short.
         let helpless = all && quiet() && !self.has_stop_requests();
         if helpless && self.driver().is_some() && !self.open.load(Acquire) {
-            self.note_end("nothing is left to do");
+            self.record_end("nothing is left to do");
             self.request_stop();
         }
     }
-    /// Says that this worker is dormant no more.
-    pub(crate) fn rouse(&self) {
+    /// Records that this worker is no longer dormant.
+    pub(crate) fn exit_dormant(&self) {
         self.dormant.fetch_sub(1, AcqRel);
     }
-    fn replacement(&self) -> MutexGuard<'_, Replacement> {
+    fn lock_replacement(&self) -> MutexGuard<'_, Replacement> {
         self.replacement.lock().unwrap_or_else(|e| e.into_inner())
     }
     /// Lets `serve` have the configurations that are written to `hotconfig`.
     pub(crate) fn on_replacement(&self, serve: ServeReplacement) {
-        let mut replacement = self.replacement();
-        replacement.waiting.take().into_iter().for_each(&serve);
+        let mut replacement = self.lock_replacement();
+        replacement.pending.take().into_iter().for_each(&serve);
         replacement.serve = Some(serve);
     }
     /// Hands over a configuration that is to replace this one.
-    pub(crate) fn ask_for_replacement(&self, text: &str) {
-        let mut replacement = self.replacement();
+    pub(crate) fn request_replacement(&self, text: &str) {
+        let mut replacement = self.lock_replacement();
         match &replacement.serve {
             Some(serve) => serve(text.to_string()),
-            None => replacement.waiting = Some(text.to_string()),
+            None => replacement.pending = Some(text.to_string()),
         }
     }
     pub(crate) fn is_replacing(&self) -> bool {
@@ -281,11 +282,11 @@ impl Control {
     pub(crate) fn set_replacing(&self, replacing: bool) {
         self.replacing.store(replacing, Release);
         if !replacing {
-            self.ring(); // requests to stop were left for later
+            self.wake_all(); // requests to stop were left for later
         }
     }
-    /// Counts packets that the replaced graph could hand to nobody.
-    pub(crate) fn note_replaced(&self, lost: u64) {
+    /// Counts packets of the replaced graph that no element of the new one took over.
+    pub(crate) fn count_replaced(&self, lost: u64) {
         self.replaced.fetch_add(lost, Relaxed);
     }
     /// Packets that replacements have cost so far.
@@ -299,36 +300,36 @@ impl Control {
         self.profile.store(profile, Relaxed);
     }
     /// How a worker of this router waits at first.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.awake.get().copied())
+    pub(crate) fn idle_policy(&self) -> IdlePolicy {
+        IdlePolicy::new(self.awake.get().copied())
     }
-    /// Says before the workers start for how long they shall wait awake.
+    /// Sets for how long workers wait awake; before they start.
     pub(crate) fn set_awake(&self, awake: Duration) {
         let first = self.awake.set(awake).is_ok();
         debug_assert!(first, "a router is set up once");
     }
-    /// Prints a message. That nobody reads it is no reason to fail; that nobody reads standard output either, and can
-    /// ask nothing by a handler, is one to end the run, as the system ends a filter.
-    pub(crate) fn say(&self, line: &str) {
+    /// Prints a message. Its reader may go away without ending the run. If the reader of standard output went
+    /// away too, and no handler calls can come, the run ends, as the system ends a filter.
+    pub(crate) fn print_message(&self, line: &str) {
         let Err(error) = self.chatter.write(&format!("{line}\n")) else { return };
         let unheard = error.kind() == ErrorKind::BrokenPipe && !self.open.load(Acquire);
         if unheard && self.output.is_abandoned() {
             self.unread.store(true, Release);
-            self.note_end("nobody reads what it prints");
-            self.end();
+            self.record_end("nobody reads what it prints");
+            self.end_run();
         }
     }
-    /// Prints what a script prints. When that is not possible any more, the run ends: quietly if nobody reads on, as
-    /// the system ends a filter, else with a message and as one that failed.
+    /// Prints what a script prints. When that fails the run ends: quietly if the reader went away, as the
+    /// system ends a filter, else with a message and as a failed run.
     pub(crate) fn print(&self, text: &str) {
         let Err(error) = self.output.write(text) else { return };
         if error.kind() == ErrorKind::BrokenPipe {
             self.unread.store(true, Release);
         } else if !self.failed.swap(true, AcqRel) {
-            self.say(&format!("standard output: {error}"));
+            self.print_message(&format!("standard output: {error}"));
         }
-        self.note_end("standard output can't be written");
-        self.end();
+        self.record_end("standard output can't be written");
+        self.end_run();
     }
     /// Remembers that an element could not do its work.
     pub(crate) fn set_failed(&self) {
@@ -351,18 +352,18 @@ mod tests {
         let control = Control::new(2, Sink::buffer(), Sink::buffer()).unwrap();
         assert!(control.set_driver(0, 0));
         control.request_stop();
-        control.fall_dormant();
-        control.fall_dormant();
-        assert_eq!(control.take_stop_requests(), 1);
+        control.enter_dormant();
+        control.enter_dormant();
+        assert_eq!(control.drain_stop_requests(), 1);
     }
 
     #[test]
     fn when_all_workers_are_dormant_the_driver_is_asked_to_go_on() {
         let control = Control::new(2, Sink::buffer(), Sink::buffer()).unwrap();
         assert!(control.set_driver(0, 0));
-        control.fall_dormant();
-        assert_eq!(control.take_stop_requests(), 0);
-        control.fall_dormant();
-        assert_eq!(control.take_stop_requests(), 1);
+        control.enter_dormant();
+        assert_eq!(control.drain_stop_requests(), 0);
+        control.enter_dormant();
+        assert_eq!(control.drain_stop_requests(), 1);
     }
 }

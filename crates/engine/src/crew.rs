@@ -1,59 +1,59 @@
 //! The threads of a router's workers, from the moment their elements are made.
 //!
-//! The allocator gives every living thread a heap of its own. So that what one worker writes shares no cache line
-//! with what another does, a worker's elements and its graph are made on a thread of its own, while those of the
-//! others live; and the thread that builds is the thread that runs, so that what a worker needs later comes from
-//! the same heap. For the same reason a thread here frees nothing that another thread allocated: the allocator would
-//! hand the place out for its next element.
-use crate::building::Part;
+//! The allocator gives every living thread a heap of its own. So that what one worker writes shares no cache
+//! line with what another does, a worker's elements and its graph are made on a thread of its own, while
+//! those of the others live; and the thread that builds is the thread that runs, so that what a worker needs
+//! later comes from the same heap. For the same reason a thread here frees nothing that another thread
+//! allocated: the allocator would hand the place out for its next element.
+use crate::building::WorkerPart;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 
-/// Something for a worker's thread to do with its part of the router. It is given back when it is done, and freed
-/// where it was made.
-type Job = Box<dyn FnMut(&mut Part) + Send>;
+/// Something for a worker's thread to do with its part of the router. It is given back when it is done, and
+/// freed where it was made.
+type Job = Box<dyn FnMut(&mut WorkerPart) + Send>;
 
-/// A thread for each worker, all of which live until the crew goes.
-pub(crate) struct Crew {
-    members: Vec<Member>,
+/// Owns one thread for each worker. All of them live until this value is dropped.
+pub(crate) struct WorkerThreads {
+    members: Vec<WorkerThread>,
 }
 
-struct Member {
-    desk: Arc<Desk>,
-    thread: JoinHandle<Part>,
+struct WorkerThread {
+    desk: Arc<JobSlot>,
+    thread: JoinHandle<WorkerPart>,
 }
 
-impl Crew {
-    /// Starts a thread for each of `parts`, called `name` and a number. With `affinity` each is bound to a processor,
-    /// the first to that one.
+impl WorkerThreads {
+    /// Starts a thread for each of `parts`, called `name` and a number. With `affinity` each is bound to a
+    /// processor, the first to that one.
     pub(crate) fn new(
-        parts: impl Iterator<Item = Part>,
+        parts: impl Iterator<Item = WorkerPart>,
         name: &str,
         affinity: Option<usize>,
-    ) -> std::io::Result<Crew> {
-        let mut crew = Crew { members: Vec::new() };
+    ) -> std::io::Result<WorkerThreads> {
+        let mut crew = WorkerThreads { members: Vec::new() };
         for (index, part) in parts.enumerate() {
-            let desk = Arc::new(Desk::default());
+            let desk = Arc::new(JobSlot::default());
             let closing = Closing(desk.clone());
             let body = move || {
                 affinity.into_iter().for_each(|first| bind_to_processor(first + index));
-                let not_ours = take_up();
-                let part = closing.0.serve(part);
+                let not_ours = claim_small_blocks();
+                let part = closing.0.run_jobs(part);
                 drop(not_ours);
                 part
             };
             let thread = Builder::new().name(format!("{name}-{index}")).spawn(body)?;
-            crew.members.push(Member { desk, thread });
+            crew.members.push(WorkerThread { desk, thread });
         }
         Ok(crew)
     }
 
-    /// Does `work` on a worker's thread and waits for what it gives. A panic there goes on here.
-    pub(crate) fn on<R: Send + 'static>(
+    /// Runs `work` on a worker's thread and returns its result. A panic there is propagated.
+    pub(crate) fn run_on<R: Send + 'static>(
         &mut self,
         worker: usize,
-        work: impl FnOnce(&mut Part) -> R + Send + 'static,
+        work: impl FnOnce(&mut WorkerPart) -> R + Send + 'static,
     ) -> R {
         let (reply, answer) = sync_channel(1);
         let mut work = Some(work);
@@ -63,8 +63,8 @@ impl Crew {
             }
         });
         let desk = &self.members[worker].desk;
-        desk.change(|sheet| sheet.to_do = Some(job));
-        let _done = desk.take(|sheet| &mut sheet.done);
+        desk.update_state(|sheet| sheet.to_do = Some(job));
+        let _done = desk.wait_job(|sheet| &mut sheet.done);
         if let Ok(result) = answer.try_recv() {
             return result;
         }
@@ -72,10 +72,10 @@ impl Crew {
         std::panic::resume_unwind(panic.expect("a thread ends before its crew by a panic only"))
     }
 
-    /// Lets each thread do `work` as its last. It ends with its part.
-    pub(crate) fn release(mut self, work: fn(&mut Part)) -> Vec<JoinHandle<Part>> {
-        let release = |Member { desk, thread }: Member| {
-            desk.change(|sheet| {
+    /// Runs `work` on each thread as its last job. The thread ends with its part.
+    pub(crate) fn release_threads(mut self, work: fn(&mut WorkerPart)) -> Vec<JoinHandle<WorkerPart>> {
+        let release = |WorkerThread { desk, thread }: WorkerThread| {
+            desk.update_state(|sheet| {
                 sheet.to_do = Some(Box::new(work));
                 sheet.closed = true;
             });
@@ -84,80 +84,81 @@ impl Crew {
         self.members.drain(..).map(release).collect()
     }
 
-    /// Ends the threads; gives what they made.
-    pub(crate) fn disband(self) -> Vec<Part> {
-        let join =
-            |thread: JoinHandle<Part>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        self.release(|_| ()).into_iter().map(join).collect()
+    /// Ends the threads; returns their parts.
+    pub(crate) fn join_all(self) -> Vec<WorkerPart> {
+        let join = |thread: JoinHandle<WorkerPart>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        self.release_threads(|_| ()).into_iter().map(join).collect()
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerThreads {
     /// Ends the threads and waits, so that what their elements held is free afterwards.
     fn drop(&mut self) {
-        for Member { desk, thread } in self.members.drain(..) {
-            desk.close();
-            // A panic was on its way to the caller already.
+        for WorkerThread { desk, thread } in self.members.drain(..) {
+            desk.close_slot();
+            // The caller is already unwinding from a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Where jobs go to a thread and come back. Unlike a channel it allocates nothing, on neither side.
+/// Passes jobs to a thread and back. Unlike a channel it allocates nothing, on neither side.
 #[derive(Default)]
-struct Desk {
-    sheet: Mutex<Sheet>,
+struct JobSlot {
+    sheet: Mutex<JobState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Sheet {
+struct JobState {
     to_do: Option<Job>,
     done: Option<Job>,
-    /// Whether nothing more is put here.
+    /// Whether the slot is closed: no more jobs are put here.
     closed: bool,
 }
 
-impl Desk {
-    fn sheet(&self) -> MutexGuard<'_, Sheet> {
+impl JobSlot {
+    fn lock_state(&self) -> MutexGuard<'_, JobState> {
         self.sheet.lock().unwrap_or_else(|e| e.into_inner())
     }
-    fn change(&self, change: impl FnOnce(&mut Sheet)) {
-        change(&mut self.sheet());
+    fn update_state(&self, change: impl FnOnce(&mut JobState)) {
+        change(&mut self.lock_state());
         self.changed.notify_all();
     }
-    fn close(&self) {
-        self.change(|sheet| sheet.closed = true);
+    fn close_slot(&self) {
+        self.update_state(|sheet| sheet.closed = true);
     }
-    /// Waits for a job in a place and takes it. `None` when none will come.
-    fn take(&self, place: fn(&mut Sheet) -> &mut Option<Job>) -> Option<Job> {
-        let waits = |sheet: &mut Sheet| place(sheet).is_none() && !sheet.closed;
-        let mut sheet = self.changed.wait_while(self.sheet(), waits).unwrap_or_else(|e| e.into_inner());
+    /// Waits for a job in a slot and takes it. `None` when none will come.
+    fn wait_job(&self, place: fn(&mut JobState) -> &mut Option<Job>) -> Option<Job> {
+        let waits = |sheet: &mut JobState| place(sheet).is_none() && !sheet.closed;
+        let mut sheet = self.changed.wait_while(self.lock_state(), waits).unwrap_or_else(|e| e.into_inner());
         place(&mut sheet).take()
     }
-    /// Does jobs until the desk is closed.
-    fn serve(&self, mut part: Part) -> Part {
-        while let Some(mut job) = self.take(|sheet| &mut sheet.to_do) {
+    /// Runs jobs until the slot is closed.
+    fn run_jobs(&self, mut part: WorkerPart) -> WorkerPart {
+        while let Some(mut job) = self.wait_job(|sheet| &mut sheet.to_do) {
             job(&mut part);
-            self.change(|sheet| sheet.done = Some(job));
+            self.update_state(|sheet| sheet.done = Some(job));
         }
         part
     }
 }
 
-/// Closes the desk when its thread ends, even by a panic: whoever waits there must hear of it.
-struct Closing(Arc<Desk>);
+/// Closes the job slot when its thread ends, also by a panic, so that whoever waits on it wakes up.
+struct Closing(Arc<JobSlot>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.close_slot();
     }
 }
 
-/// Takes from the allocator the few small places that starting this thread freed and that another thread allocated:
-/// elements would lie in them, side by side with those of a thread that started alike. The sizes are those of which
-/// glibc keeps what a thread frees for that thread.
-fn take_up() -> Vec<Vec<u8>> {
+/// Takes from the allocator the few small places that starting this thread freed and that another thread
+/// allocated: elements would lie in them, side by side with those of a thread that started alike. The sizes
+/// are those of which glibc keeps what a thread frees for that thread.
+fn claim_small_blocks() -> Vec<Vec<u8>> {
     let of_size = |size| (0..4).map(move |_| Vec::with_capacity(size));
     std::hint::black_box((16..=1024).step_by(16).flat_map(of_size).collect())
 }

@@ -8,20 +8,21 @@ pub trait Element: Any + Send {
     /// Takes the packets that arrived on `input`. Each is sent, discarded with a reason, or kept.
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>);
 
-    /// Adds up to `max` packets to `into` for whoever pulls from `output`. The default, right for every agnostic
-    /// element with one input, pulls from upstream and passes the packets through [`Element::push`].
+    /// Adds up to `max` packets to `into` for the element that pulls from `output`. The
+    /// default, right for every agnostic element with one input, pulls from upstream and passes
+    /// the packets through [`Element::push`].
     fn pull(&mut self, output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         if cx.pull(0, max, &mut batch) > 0 {
             self.push(0, &mut batch, cx);
-            cx.collect(output, into);
+            cx.collect_sent(output, into);
         }
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
     }
 
-    /// Runs the element's task: scheduled by [`Context::schedule`], by a timer ([`Context::wake_at`]), by a signal
-    /// it listens to, or by a file it watches. Returns whether there was something to do.
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Runs the element's task: scheduled by [`Context::schedule`], by a timer ([`Context::wake_at`]), by a
+    /// signal it listens to, or by a file it watches. Returns whether there was something to do.
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let _ = cx;
         false
     }
@@ -45,10 +46,11 @@ pub trait Element: Any + Send {
 
 /// One packet in, the same or none out (Click's simple_action): most elements.
 pub trait Simple: Any + Send {
-    /// Returns the packet to send it by output 0; or sends it by another output, or discards it, and returns none.
+    /// Returns the packet to send it by output 0; or sends it by another output, or discards
+    /// it, and returns none.
     fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet>;
 
-    /// See [`Element::take_state`].
+    /// Takes over from the replaced instance; see [`Element::take_state`].
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let _ = (old, cx);
     }
@@ -78,8 +80,8 @@ impl StartError {
     pub fn new(message: impl Into<String>) -> StartError {
         StartError { message: message.into(), help: None }
     }
-    /// Adds the remedy.
-    pub fn help(mut self, help: impl Into<String>) -> StartError {
+    /// Adds what to do about it.
+    pub fn with_help(mut self, help: impl Into<String>) -> StartError {
         self.help = Some(help.into());
         self
     }

@@ -8,30 +8,30 @@ use std::time::Duration;
 /// What a file must be ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to read.
+    /// There is something to read.
     Readable,
-    /// Room to write.
+    /// There is room to write.
     Writable,
 }
 
 /// Wakes a worker from its sleep, from any thread.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct Waker(OwnedFd);
 
-impl Bell {
-    pub(crate) fn new() -> Result<Bell, Errno> {
-        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+impl Waker {
+    pub(crate) fn new() -> Result<Waker, Errno> {
+        Ok(Waker(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         // The only error is a counter at its limit, which wakes just as well.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
-    fn silence(&self) {
+    fn clear_wakeups(&self) {
         let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }
 }
 
-/// The number that stands for the bell; elements have theirs.
+/// The event number of the waker; elements have their node numbers.
 const BELL: u64 = u64::MAX;
 
 /// One worker's epoll set.
@@ -41,14 +41,19 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(bell: &Bell) -> Result<Events, Errno> {
+    pub(crate) fn new(bell: &Waker) -> Result<Events, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, bell.0.as_fd(), EventData::new_u64(BELL), EventFlags::IN)?;
         Ok(Events { epoll })
     }
 
     /// Tells of `node` once when the file is ready.
-    pub(crate) fn watch(&self, file: BorrowedFd<'_>, node: usize, interest: Interest) -> Result<(), Errno> {
+    pub(crate) fn watch_file(
+        &self,
+        file: BorrowedFd<'_>,
+        node: usize,
+        interest: Interest,
+    ) -> Result<(), Errno> {
         let flags = EventFlags::ONESHOT
             | match interest {
                 Interest::Readable => EventFlags::IN,
@@ -61,23 +66,23 @@ impl Events {
         }
     }
 
-    /// Waits up to `limit` (for ever without one) and calls `ready` with each node whose file is ready. Silences the
-    /// bell, and returns whether it was rung: whoever waits looks afterwards for what it was rung for.
-    pub(crate) fn wait(&self, bell: &Bell, limit: Option<Duration>, ready: impl FnMut(usize)) -> bool {
-        let is_rung = self.collect(limit, ready);
+    /// Waits up to `limit` (for ever without one) and calls `ready` with each node whose file is ready.
+    /// Clears the waker and returns whether it had been signalled: the caller checks afterwards what for.
+    pub(crate) fn wait_ready(&self, bell: &Waker, limit: Option<Duration>, ready: impl FnMut(usize)) -> bool {
+        let is_rung = self.collect_ready(limit, ready);
         if is_rung {
-            bell.silence();
+            bell.clear_wakeups();
         }
         is_rung
     }
-    /// Calls `ready` with each node whose file is ready now. The bell stays rung: a worker that goes to sleep after
-    /// this look must still hear it.
-    pub(crate) fn look(&self, ready: impl FnMut(usize)) {
-        self.collect(Some(Duration::ZERO), ready);
+    /// Calls `ready` with each node whose file is ready now. Leaves the waker signalled: a worker that goes
+    /// to sleep after this poll must still wake up by it.
+    pub(crate) fn poll_ready(&self, ready: impl FnMut(usize)) {
+        self.collect_ready(Some(Duration::ZERO), ready);
     }
 
-    /// Returns whether the bell was rung.
-    fn collect(&self, limit: Option<Duration>, mut ready: impl FnMut(usize)) -> bool {
+    /// Returns whether the waker was signalled.
+    fn collect_ready(&self, limit: Option<Duration>, mut ready: impl FnMut(usize)) -> bool {
         let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
         let limit = limit.map(|limit| Timespec {
             tv_sec: limit.as_secs().min(i64::MAX as u64) as i64,
@@ -102,12 +107,12 @@ mod tests {
 
     #[test]
     fn a_look_at_the_files_leaves_the_bell_to_be_heard_and_a_wait_silences_it() {
-        let bell = Bell::new().unwrap();
+        let bell = Waker::new().unwrap();
         let events = Events::new(&bell).unwrap();
-        bell.ring();
-        events.look(|_| unreachable!("no file is watched"));
-        assert!(events.collect(Some(Duration::ZERO), |_| ()), "the look silenced the bell");
-        assert!(events.wait(&bell, None, |_| unreachable!("no file is watched")));
-        assert!(!events.collect(Some(Duration::ZERO), |_| ()));
+        bell.wake();
+        events.poll_ready(|_| unreachable!("no file is watched"));
+        assert!(events.collect_ready(Some(Duration::ZERO), |_| ()), "the look silenced the bell");
+        assert!(events.wait_ready(&bell, None, |_| unreachable!("no file is watched")));
+        assert!(!events.collect_ready(Some(Duration::ZERO), |_| ()));
     }
 }

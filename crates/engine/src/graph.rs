@@ -1,9 +1,9 @@
-//! The elements of one worker, joined, and the order in which packets move between them.
+//! The elements of one worker, their connections, and the order in which packets move between them.
 //!
-//! Sends go to a stack of (edge, batch). An element that was handed a batch finishes its call first; then each of
-//! its sends is carried to its end before the next one starts, so that with a burst of 1 events happen in Click's
-//! order: depth first. An element is taken out of its slot while it runs; whatever tries to reach it then finds the
-//! slot empty, so nothing aliases and a loop without a queue can't recurse.
+//! Sends go to a stack of (edge, batch). An element that was handed a batch finishes its call first; then
+//! each of its sends is carried to its end before the next one starts, so that with a burst of 1 events
+//! happen in Click's order: depth first. An element is taken out of its slot while it runs; whatever tries to
+//! reach it then finds the slot empty, so nothing aliases and a loop without a queue can't recurse.
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::control::Control;
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What an element can tell others without being asked (Click's notifiers).
+/// A state that an element signals to others (Click's notifiers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// There is something to pull.
@@ -31,11 +31,11 @@ pub enum Signal {
 }
 
 /// One connection, seen from its end.
-pub(crate) type Place = (u32, u16);
+pub(crate) type PortRef = (u32, u16);
 
 /// Where a signal comes from: an element, or a place that gives none and so counts as always active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum SignalSource {
     Element(u32),
     Unknown,
 }
@@ -62,22 +62,22 @@ impl Counts {
 
 pub(crate) struct Output {
     /// Where packets are pushed; none for outputs that are pulled from or not connected.
-    pub(crate) to: Option<Place>,
-    /// Whether packets wait here for whoever pulls.
+    pub(crate) to: Option<PortRef>,
+    /// Whether packets wait here to be pulled.
     pub(crate) is_pull: bool,
     /// The way to an element of another worker.
     pub(crate) remote: Option<Sender>,
     pub(crate) batch: Batch,
     /// Who says whether there is room downstream.
-    pub(crate) sinks: Vec<Source>,
+    pub(crate) sinks: Vec<SignalSource>,
 }
 
 #[derive(Default)]
 pub(crate) struct Input {
     /// From where packets are pulled; none for inputs that are pushed to.
-    pub(crate) from: Option<Place>,
+    pub(crate) from: Option<PortRef>,
     /// Who says whether there is something upstream.
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<SignalSource>,
 }
 
 pub(crate) struct Node {
@@ -100,7 +100,7 @@ pub(crate) struct Node {
 const HOPS: u32 = 1 << 20;
 
 struct Hop {
-    to: Place,
+    to: PortRef,
     batch: Batch,
 }
 
@@ -139,10 +139,9 @@ pub struct Graph {
     inner_nanos: u64,
 }
 
-/// What [`Graph::run_tasks`] did.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ran {
-    /// Tasks that ran.
+pub(crate) struct TaskRun {
+    /// Number of tasks that ran.
     pub(crate) tasks: usize,
     /// Whether the time was up while others may have been ready.
     pub(crate) out_of_time: bool,
@@ -194,12 +193,12 @@ impl Graph {
         &self.nodes[node].counts
     }
 
-    pub(crate) fn spare(&mut self) -> Batch {
+    pub(crate) fn scratch_batch(&mut self) -> Batch {
         self.spares.pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_spare(&mut self, mut batch: Batch) {
-        batch.free();
+    pub(crate) fn recycle_batch(&mut self, mut batch: Batch) {
+        batch.free_packets();
         self.spares.push(batch);
     }
 
@@ -220,7 +219,7 @@ impl Graph {
         let out = &mut self.nodes[node].outputs[output];
         let reason = match (&mut out.remote, out.to) {
             (Some(remote), _) => {
-                remote.send(&mut out.batch);
+                remote.send_batch(&mut out.batch);
                 DropReason::QueueFull
             }
             (None, Some(to)) => {
@@ -237,7 +236,8 @@ impl Graph {
 
     #[cold]
     fn discard_unsent(&mut self, node: usize, output: usize, reason: DropReason) {
-        let mut lost = std::mem::replace(&mut self.nodes[node].outputs[output].batch, Batch::hollow());
+        let mut lost =
+            std::mem::replace(&mut self.nodes[node].outputs[output].batch, Batch::without_storage());
         self.discard_all(node, &mut lost, reason);
         self.nodes[node].outputs[output].batch = lost;
     }
@@ -249,7 +249,7 @@ impl Graph {
         if self.tracing {
             self.trace_discards(node, &mut *batch, reason);
         }
-        batch.free();
+        batch.free_packets();
     }
 
     /// Counts packets that one element has pulled out of another.
@@ -271,9 +271,9 @@ impl Graph {
         }
     }
 
-    /// Runs `f` on an element with its context. What it sent still waits at its outputs. `None` when the element is
-    /// not here or is running already.
-    fn call<R>(
+    /// Runs `f` on an element with its context. What it sent still waits at its outputs. `None` when the
+    /// element is not here or is running already.
+    fn call_element<R>(
         &mut self,
         node: usize,
         turn: &Turn<'_>,
@@ -292,35 +292,36 @@ impl Graph {
     }
 
     /// Runs `f` on an element with its context, then puts what it sent on the stack.
-    pub(crate) fn visit<R>(
+    pub(crate) fn visit_element<R>(
         &mut self,
         node: usize,
         turn: &Turn<'_>,
         f: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        let result = self.call(node, turn, f);
+        let result = self.call_element(node, turn, f);
         self.flush_outputs(node);
         result
     }
 
-    /// Hands a batch to an input and follows it for as long as all that came of it goes one way. Where it parts,
-    /// the ways go on the stack, first send on top. Returns the number of hops.
-    fn push(&mut self, mut to: Place, batch: &mut Batch, turn: &Turn<'_>) -> u32 {
+    /// Hands a batch to an input and follows it for as long as all that came of it goes one way. Where it
+    /// parts, the ways go on the stack, first send on top. Returns the number of hops.
+    fn push(&mut self, mut to: PortRef, batch: &mut Batch, turn: &Turn<'_>) -> u32 {
         let mark = self.stack.len();
         for hops in 1.. {
             let node = to.0 as usize;
             if self.nodes[node].finished {
-                self.finish(node, batch);
+                self.apply_offloads(node, batch);
             }
             if self.tracing {
                 self.trace_push(to, batch);
             }
             self.nodes[node].counts.packets += batch.len() as u64;
-            let found = self.call(node, turn, |element, cx| element.push(usize::from(to.1), batch, cx));
+            let found =
+                self.call_element(node, turn, |element, cx| element.push(usize::from(to.1), batch, cx));
             if !batch.is_empty() {
                 self.discard_leftovers(node, batch, found.is_some());
             }
-            match self.only_way(node, mark) {
+            match self.single_output(node, mark) {
                 Some((output, next)) if hops < HOPS => {
                     std::mem::swap(batch, &mut self.nodes[node].outputs[output].batch);
                     to = next;
@@ -335,17 +336,18 @@ impl Graph {
         unreachable!("the loop returns at its last hop")
     }
 
-    /// Finishes the packets of a batch on their way into an element.
-    pub(crate) fn finish(&mut self, node: usize, batch: &mut Batch) {
-        let finished = if self.tracing { self.trace_finish(node, batch) } else { batch.finish() };
+    /// Applies the offloads of the packets of a batch before an element gets it.
+    pub(crate) fn apply_offloads(&mut self, node: usize, batch: &mut Batch) {
+        let finished = if self.tracing { self.trace_finish(node, batch) } else { batch.apply_offloads() };
         let drops = &mut self.nodes[node].counts.drops;
         drops.add(DropReason::Malformed, finished.malformed);
         drops.add(DropReason::PoolEmpty, finished.pool_empty);
     }
 
-    /// The one output at which packets wait, when there is no other and nothing was sent on from full outputs.
+    /// The one output at which packets wait, when there is no other and nothing was sent
+    /// on from full outputs.
     #[inline]
-    fn only_way(&self, node: usize, mark: usize) -> Option<(usize, Place)> {
+    fn single_output(&self, node: usize, mark: usize) -> Option<(usize, PortRef)> {
         let outputs = &self.nodes[node].outputs;
         let first = outputs.iter().position(|out| !out.batch.is_empty())?;
         let is_only = self.stack.len() == mark && outputs[first + 1..].iter().all(|out| out.batch.is_empty());
@@ -360,7 +362,7 @@ impl Graph {
     }
 
     /// Carries everything that was sent since `mark` to its end.
-    pub(crate) fn settle(&mut self, mark: usize, turn: &Turn<'_>) {
+    pub(crate) fn deliver_since(&mut self, mark: usize, turn: &Turn<'_>) {
         let mut hops = 0;
         while self.stack.len() > mark {
             let Some(Hop { to, mut batch }) = self.stack.pop() else { return };
@@ -374,57 +376,57 @@ impl Graph {
     }
 
     /// Hands a batch to an input as the outermost call.
-    pub(crate) fn deliver(&mut self, to: Place, batch: &mut Batch, turn: &Turn<'_>) {
+    pub(crate) fn deliver_batch(&mut self, to: PortRef, batch: &mut Batch, turn: &Turn<'_>) {
         let mark = self.stack.len();
         self.push(to, batch, turn);
-        self.settle(mark, turn);
+        self.deliver_since(mark, turn);
     }
 
     /// Runs `f` on an element as the outermost call, and carries what it sends to its end.
-    pub(crate) fn enter<R>(
+    pub(crate) fn enter_element<R>(
         &mut self,
         node: usize,
         turn: &Turn<'_>,
         f: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R,
     ) -> Option<R> {
         let mark = self.stack.len();
-        let result = self.visit(node, turn, f);
+        let result = self.visit_element(node, turn, f);
         self.stack[mark..].reverse();
-        self.settle(mark, turn);
+        self.deliver_since(mark, turn);
         result
     }
 
     /// Carries what a running element has sent so far to its end, before it goes on.
-    pub(crate) fn settle_sends(&mut self, node: usize, turn: &Turn<'_>) {
+    pub(crate) fn deliver_sent(&mut self, node: usize, turn: &Turn<'_>) {
         // What lies deeper belongs to calls that are still running; a task's own run is outermost.
         self.flush_outputs(node);
         self.stack.reverse();
-        self.settle(0, turn);
+        self.deliver_since(0, turn);
     }
 
     /// Runs up to `limit` scheduled tasks, and no more once they have taken `time`.
     ///
     /// Elements that receive ask for the time whenever they run, so the bound in time costs no further look
     /// at the clock. A graph whose elements never ask is bound by `limit` alone.
-    pub(crate) fn run_tasks(&mut self, limit: usize, time: Duration, turn: &Turn<'_>) -> Ran {
+    pub(crate) fn run_tasks(&mut self, limit: usize, time: Duration, turn: &Turn<'_>) -> TaskRun {
         let mut start = None;
         for tasks in 0..limit {
-            let Some(task) = self.scheduler.next() else { return Ran { tasks, out_of_time: false } };
+            let Some(task) = self.scheduler.next() else { return TaskRun { tasks, out_of_time: false } };
             if self.is_draining && self.nodes[task].inputs.is_empty() {
                 continue;
             }
-            self.clock.forget();
-            let worked = self.enter(task, turn, |element, cx| element.run(cx)).unwrap_or(false);
+            self.clock.invalidate();
+            let worked = self.enter_element(task, turn, |element, cx| element.run_task(cx)).unwrap_or(false);
             if !worked {
                 self.scheduler.was_idle(task);
             }
             if let Some(now) = self.clock.last_read()
                 && now.since(*start.get_or_insert(now)) >= time
             {
-                return Ran { tasks: tasks + 1, out_of_time: true };
+                return TaskRun { tasks: tasks + 1, out_of_time: true };
             }
         }
-        Ran { tasks: limit, out_of_time: false }
+        TaskRun { tasks: limit, out_of_time: false }
     }
 
     /// Changes a signal and schedules who listens when it becomes active.
@@ -432,28 +434,28 @@ impl Graph {
         let was = std::mem::replace(&mut self.nodes[node].signals[signal as usize], active);
         if active && !was {
             for &listener in &self.nodes[node].listeners[signal as usize] {
-                self.scheduler.schedule(listener as usize);
+                self.scheduler.schedule_task(listener as usize);
             }
         }
     }
 
     /// For how many packets there is room in each of `sinks`, or for one when there is in some of them only.
-    pub(crate) fn least_room(nodes: &[Node], sinks: &[Source]) -> usize {
+    pub(crate) fn least_room(nodes: &[Node], sinks: &[SignalSource]) -> usize {
         if !sinks.is_empty() && !Graph::any_active(nodes, sinks, Signal::NonFull) {
             return 0;
         }
-        let room = |sink: &Source| match sink {
-            Source::Element(node) => nodes[*node as usize].room,
-            Source::Unknown => usize::MAX,
+        let room = |sink: &SignalSource| match sink {
+            SignalSource::Element(node) => nodes[*node as usize].room,
+            SignalSource::Unknown => usize::MAX,
         };
         sinks.iter().map(room).min().unwrap_or(usize::MAX).max(1)
     }
 
     /// Whether one of `sources` is active, or gives no signal.
-    pub(crate) fn any_active(nodes: &[Node], sources: &[Source], signal: Signal) -> bool {
+    pub(crate) fn any_active(nodes: &[Node], sources: &[SignalSource], signal: Signal) -> bool {
         sources.iter().any(|source| match source {
-            Source::Element(node) => nodes[*node as usize].signals[signal as usize],
-            Source::Unknown => true,
+            SignalSource::Element(node) => nodes[*node as usize].signals[signal as usize],
+            SignalSource::Unknown => true,
         })
     }
 }

@@ -36,17 +36,18 @@ pub struct Handler {
     pub takes_parameters: bool,
     /// Where a class runs on every worker: whether values are added up. Otherwise the first worker answers.
     pub sums: bool,
-    /// Where a class runs on every worker: whether a read asks all copies, and gives what they say one after another.
+    /// Where a class runs on every worker: whether a read asks all copies, and gives what they
+    /// say one after another.
     pub joins: bool,
     /// Where a class runs on every worker: whether a write is for what all copies share, so that one does it.
     pub once: bool,
     /// Whether it belongs on a button in a user interface: a write without value.
     pub button: bool,
-    /// The argument that a write changes: `config` tells the new value then.
+    /// The argument that a write changes: `config` then shows the new value.
     pub sets: Option<&'static str>,
-    /// Whether it is for this configuration's own use and refused to whoever calls from outside.
+    /// Whether it is for this configuration's own use and refuses calls from outside.
     pub private: bool,
-    /// What reads instead when somebody calls from outside, for long answers: see [`Handler::aside`].
+    /// Reads in its place when the call comes from outside, for long answers: see [`Handler::with_aside`].
     pub aside: Option<Aside>,
 }
 
@@ -93,49 +94,49 @@ impl Handler {
         self.write = Some(write);
         self
     }
-    /// Says that a read takes parameters.
+    /// Declares that a read takes parameters.
     pub const fn parameters(mut self) -> Handler {
         self.takes_parameters = true;
         self
     }
-    /// Says that values of several workers are added up.
+    /// Declares that values of several workers are added up.
     pub const fn sum(mut self) -> Handler {
         self.sums = true;
         self
     }
-    /// Says that all copies on several workers are read, and that what they say is put one after another.
+    /// Declares that all copies on several workers are read, and their texts concatenated.
     pub const fn join(mut self) -> Handler {
         self.joins = true;
         self
     }
-    /// Says that a write is for what the copies on several workers share: one of them does it, for all.
+    /// Declares that a write changes what the copies on several workers share: one of them does it, for all.
     pub const fn once(mut self) -> Handler {
         self.once = true;
         self
     }
-    /// Says that it is a write without value.
+    /// Declares that it is a write without value.
     pub const fn button(mut self) -> Handler {
         self.button = true;
         self
     }
-    /// Says that a write changes this argument, so that `config` tells it.
-    pub const fn sets(mut self, argument: &'static str) -> Handler {
+    /// Declares that a write changes this argument, so that `config` shows it.
+    pub const fn sets_argument(mut self, argument: &'static str) -> Handler {
         self.sets = Some(argument);
         self
     }
-    /// Gives what reads on the thread of whoever calls from outside, and as long as it takes: packets go on meanwhile.
-    /// It says what the read says that runs on the element's worker.
-    pub const fn aside(mut self, read: Aside) -> Handler {
+    /// Gives what reads on the thread of whoever calls from outside, and as long as it takes: packets go on
+    /// meanwhile. It says what the read says that runs on the element's worker.
+    pub const fn with_aside(mut self, read: Aside) -> Handler {
         self.aside = Some(read);
         self
     }
-    /// Says that calls from outside the configuration, such as by a control socket, are refused.
+    /// Declares that calls from outside the configuration, such as by a control socket, are refused.
     pub const fn private(mut self) -> Handler {
         self.private = true;
         self
     }
     /// The letters that the `handlers` handler prints.
-    pub fn flags(&self) -> String {
+    pub fn flag_letters(&self) -> String {
         let letters = [
             (self.read.is_some(), 'r'),
             (self.write.is_some(), 'w'),
@@ -146,7 +147,8 @@ impl Handler {
     }
 }
 
-/// A read handler of the router, which tells of what outlives its graphs. It runs on the thread that calls it.
+/// A read handler of the router, which tells of what outlives its graphs. It runs on the
+/// thread that calls it.
 pub struct RouterHandler {
     /// Its name, which no other handler of the router has.
     pub name: &'static str,
@@ -208,10 +210,10 @@ pub struct Read<E>(pub fn(&mut E, &str, &mut Context<'_>) -> Result<String, Hand
 /// Writes to an element of type `E`: `(element, value, context)`.
 pub struct Write<E>(pub fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError>);
 
-/// A [`Read`] whose element type is forgotten.
+/// A [`Read`] with its element type erased.
 pub trait ReadCall: Sync {
-    /// Calls it.
-    fn call(
+    /// Calls it with the element downcast to its type.
+    fn call_handler(
         &self,
         element: &mut dyn Element,
         text: &str,
@@ -219,32 +221,42 @@ pub trait ReadCall: Sync {
     ) -> Result<String, HandlerError>;
 }
 
-/// A [`Write`] whose element type is forgotten.
+/// A [`Write`] with its element type erased.
 pub trait WriteCall: Sync {
-    /// Calls it.
-    fn call(&self, element: &mut dyn Element, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError>;
+    /// Calls it with the element downcast to its type.
+    fn call_handler(
+        &self,
+        element: &mut dyn Element,
+        text: &str,
+        cx: &mut Context<'_>,
+    ) -> Result<(), HandlerError>;
 }
 
 impl<E: Element> ReadCall for Read<E> {
-    fn call(
+    fn call_handler(
         &self,
         element: &mut dyn Element,
         text: &str,
         cx: &mut Context<'_>,
     ) -> Result<String, HandlerError> {
-        (self.0)(concrete(element), text, cx)
+        (self.0)(downcast_element(element), text, cx)
     }
 }
 
 impl<E: Element> WriteCall for Write<E> {
-    fn call(&self, element: &mut dyn Element, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        (self.0)(concrete(element), text, cx)
+    fn call_handler(
+        &self,
+        element: &mut dyn Element,
+        text: &str,
+        cx: &mut Context<'_>,
+    ) -> Result<(), HandlerError> {
+        (self.0)(downcast_element(element), text, cx)
     }
 }
 
-/// The element as its own type. A class whose handlers name another type than its `build` makes is a defect, which
-/// the test that reads every handler of every class finds.
-fn concrete<E: Element>(element: &mut dyn Element) -> &mut E {
+/// The element as its own type. A class whose handlers name another type than its `build` makes is a defect,
+/// which the test that reads every handler of every class finds.
+fn downcast_element<E: Element>(element: &mut dyn Element) -> &mut E {
     let element: &mut dyn Any = element;
     element.downcast_mut().expect("a class's handlers are written for the type its build makes")
 }

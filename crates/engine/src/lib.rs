@@ -1,8 +1,9 @@
 //! Elements, the graph they form, and the workers that run it.
 //!
-//! A configuration becomes an [`artery_lang::Ir`]; [`Router`] makes elements of it by their [`Class`] and hands a
-//! [`graph::Graph`] to each worker. Packets move between elements in batches; see [`context`] for what an
-//! element may do with one, and [`graph`] for the order in which things happen. This crate names no element.
+//! A configuration becomes an [`artery_lang::Ir`]; [`Router`] makes elements of it by their [`Class`]
+//! and hands a [`graph::Graph`] to each worker. Packets move between elements in batches; see
+//! [`context`] for what an element may do with one, and [`graph`] for the order in which things happen.
+//! This crate names no element.
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -36,7 +37,7 @@ mod worker;
 
 pub use args::{Annotation, ArgError, ArgValue, ArgWarning, Args, Bandwidth, Limit};
 pub use bench::Bench;
-pub use class::{Arg, Class, Classes, Phase, Signals};
+pub use class::{Arg, Class, Classes, Phase, SignalKinds};
 pub use clock::Clock;
 pub use context::Context;
 pub use control::EndReason;
@@ -48,7 +49,7 @@ pub use monitor::{Level, Monitor, Monitors};
 pub use plan::{Home, Plan};
 pub use reason::DropReason;
 pub use resources::Resources;
-pub use router::{Finished, Handle, Problem, Router, Running, Settings, Stage};
+pub use router::{BuildStage, Finished, Handle, Problem, Router, RouterSettings, Running};
 pub use sink::Sink;
 
 pub use artery_packet::{BATCH, Batch, Mark, Packet, PacketType, Pool, Time, anno};

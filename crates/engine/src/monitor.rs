@@ -1,7 +1,9 @@
-//! Monitor mode: what a port receives ends at a chosen point of its way, to measure what the way up to there costs.
+//! Monitor mode: what a port receives ends at a chosen point of its path, to measure what the path
+//! up to there costs.
 //!
-//! Elements at such points ask [`Context::exit`](crate::Context::exit), which costs one load for a batch while no port
-//! is monitored. What a port has received is counted before, so that its counters are the same in every mode.
+//! Elements at such points call [`Context::drop_monitored`](crate::Context::drop_monitored), which costs one
+//! load for a batch while no port is monitored. What a port has received is counted before, so that its
+//! counters are the same in every mode.
 use crate::args::ArgValue;
 use crate::names::Names;
 use std::fmt;
@@ -9,7 +11,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// How far packets of a monitored port come. A point that is not on a packet's way is none: the next one ends it.
+/// How far packets of a monitored port come. A point that is not on a packet's way is none: the
+/// next one ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Out of the receive queue; no byte of the packet is read.
@@ -67,7 +70,7 @@ pub struct Monitors {
     first: AtomicU8,
     /// By port: where its packets end. Made when the first is monitored.
     ports: OnceLock<Box<[AtomicU8]>>,
-    /// Ports that are monitored, for whoever sets.
+    /// Ports that are monitored, for writers of the levels.
     monitored: Mutex<Vec<u16>>,
 }
 
@@ -79,7 +82,7 @@ impl Default for Monitors {
 
 impl Monitors {
     /// Sets where packets that this port receives end. Workers see it with their next batch.
-    pub fn set(&self, port: u16, monitor: Monitor) {
+    pub fn set_monitor(&self, port: u16, monitor: Monitor) {
         let mut monitored = self.monitored.lock().unwrap_or_else(PoisonError::into_inner);
         monitored.retain(|other| *other != port);
         if monitor.0.is_some() {
@@ -98,7 +101,7 @@ impl Monitors {
 
     /// Where packets that this port receives end.
     #[inline]
-    pub fn of(&self, port: u16) -> Monitor {
+    pub fn monitor_of(&self, port: u16) -> Monitor {
         if self.first.load(Relaxed) == OFF {
             return Monitor(None);
         }
@@ -122,7 +125,7 @@ impl Monitors {
 
     /// Whether packets of this port end at this point or before it.
     #[inline]
-    pub(crate) fn end(&self, port: u16, at: Level) -> bool {
+    pub(crate) fn ends_at(&self, port: u16, at: Level) -> bool {
         self.end_of(port) <= at as u8
     }
 }
@@ -146,23 +149,26 @@ mod tests {
     fn a_port_ends_its_packets_at_its_level_and_at_every_later_point() {
         let monitors = Monitors::default();
         assert!(!monitors.end_any(Level::L4));
-        monitors.set(7, Monitor(Some(Level::L2)));
-        let ends = |port| Level::ALL.map(|at| monitors.end(port, at));
+        monitors.set_monitor(7, Monitor(Some(Level::L2)));
+        let ends = |port| Level::ALL.map(|at| monitors.ends_at(port, at));
         assert_eq!(ends(7), [false, false, true, true, true]);
         assert_eq!(ends(8), [false; 5]);
-        assert_eq!((monitors.of(7), monitors.of(8)), (Monitor(Some(Level::L2)), Monitor(None)));
+        assert_eq!(
+            (monitors.monitor_of(7), monitors.monitor_of(8)),
+            (Monitor(Some(Level::L2)), Monitor(None))
+        );
         assert_eq!(Level::ALL.map(|at| monitors.end_any(at)), ends(7));
     }
 
     #[test]
     fn the_first_point_follows_the_ports_that_are_monitored() {
         let monitors = Monitors::default();
-        monitors.set(1, Monitor(Some(Level::L4)));
-        monitors.set(65535, Monitor(Some(Level::L0)));
+        monitors.set_monitor(1, Monitor(Some(Level::L4)));
+        monitors.set_monitor(65535, Monitor(Some(Level::L0)));
         assert!(monitors.end_any(Level::L0));
-        monitors.set(65535, Monitor(None));
+        monitors.set_monitor(65535, Monitor(None));
         assert!(!monitors.end_any(Level::L3) && monitors.end_any(Level::L4));
-        monitors.set(1, Monitor(None));
+        monitors.set_monitor(1, Monitor(None));
         assert!(!monitors.end_any(Level::L4));
     }
 }

@@ -1,9 +1,10 @@
-//! Which elements exist, how they are joined, and on which worker each one runs.
+//! Which elements exist, how they are connected, and on which worker each one runs.
 //!
 //! A graph runs as written: one instance of each element, on the first worker or where it was placed. What is
-//! connected without a queue between runs on one worker. A part whose classes all say `per_worker` and that nobody
-//! placed is copied to every worker instead: it does there what one instance would. Elements of [`Phase::Info`] are made
-//! before any of this is settled, and stay on the first worker, with what is connected to them.
+//! connected without a queue between runs on one worker. A part whose classes all say `per_worker` and that
+//! was not placed explicitly is copied to every worker instead: there it does what one instance would.
+//! Elements of [`Phase::Info`] are made before workers are assigned, and stay on the first worker, with what
+//! is connected to them.
 use crate::class::{Class, Classes, Phase};
 use crate::handler::RouterHandler;
 use crate::names::Names;
@@ -16,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// Where an element runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// On this worker.
+    /// On this worker alone, one instance.
     Worker(usize),
     /// On every worker, a copy each.
     Every,
@@ -49,11 +50,11 @@ pub struct Plan {
     burst: usize,
     /// What there is to know beyond the configuration; for handlers.
     circumstances: Circumstances,
-    /// The configuration as written, once somebody says it.
+    /// The configuration as written, once it is set.
     source: OnceLock<String>,
 }
 
-/// How a configuration is run, as far as its handlers tell.
+/// How a configuration is run, as far as its handlers report.
 #[derive(Clone, Default)]
 pub(crate) struct Circumstances {
     pub(crate) classes: Classes,
@@ -68,11 +69,11 @@ pub(crate) struct Circumstances {
 }
 
 impl Plan {
-    /// Makes the plan of a configuration without errors. [`Plan::settle_homes`] completes it.
+    /// Makes the plan of a configuration without errors. [`Plan::assign_workers`] completes it.
     pub fn new(ir: &Ir, processing: &Processing, classes: Classes, workers: usize, burst: usize) -> Plan {
         let nodes = ir.nodes.iter().enumerate().map(|(n, node)| Node {
             name: node.name.clone(),
-            class: classes.find(&node.class).expect("the configuration was checked"),
+            class: classes.find_class(&node.class).expect("the configuration was checked"),
             config: node.config.clone(),
             inputs: processing.inputs[n].iter().map(|mode| *mode == Mode::Pull).collect(),
             outputs: processing.outputs[n].iter().map(|mode| *mode == Mode::Pull).collect(),
@@ -141,7 +142,7 @@ impl Plan {
         }
     }
 
-    /// Says how the configuration is run.
+    /// Sets how the configuration is run.
     pub(crate) fn set_circumstances(&mut self, circumstances: Circumstances) {
         self.circumstances = circumstances;
     }
@@ -168,15 +169,15 @@ impl Plan {
         let names = |class: &&'static Class| std::iter::once(class.name).chain(class.aliases.iter().copied());
         self.circumstances.classes.0.iter().flat_map(names).collect()
     }
-    /// Says what the text of the configuration is, for the handler `config`. Only the first call counts.
+    /// Sets the text of the configuration, for the handler `config`. Only the first call counts.
     pub fn set_source(&self, text: impl Into<String>) {
         let _ = self.source.set(text.into());
     }
-    /// The configuration as written, or flattened when nobody said.
+    /// The configuration as written, or flattened if it was not set.
     pub fn source(&self) -> &str {
         self.source.get().unwrap_or(&self.flat)
     }
-    /// Number of elements.
+    /// Number of elements in the flattened configuration.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -184,7 +185,7 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
-    /// An element's name.
+    /// An element's name, with that of its compounds.
     pub fn name(&self, node: usize) -> &str {
         &self.nodes[node].name
     }
@@ -193,7 +194,7 @@ impl Plan {
         let name = self.name(node);
         name.rfind('/').map_or("", |at| &name[..=at])
     }
-    /// An element's class.
+    /// The class of an element, by its node number.
     pub fn class(&self, node: usize) -> &'static Class {
         self.nodes[node].class
     }
@@ -209,7 +210,7 @@ impl Plan {
     pub fn outputs(&self, node: usize) -> &[bool] {
         &self.nodes[node].outputs
     }
-    /// All connections.
+    /// All connections of the flattened configuration.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
@@ -217,11 +218,11 @@ impl Plan {
     pub fn requirements(&self) -> &[String] {
         &self.requirements
     }
-    /// The configuration, flattened.
+    /// The configuration, flattened: without compounds.
     pub fn flat(&self) -> &str {
         &self.flat
     }
-    /// Number of workers.
+    /// Number of workers that run the graph.
     pub fn workers(&self) -> usize {
         self.workers
     }
@@ -242,8 +243,9 @@ impl Plan {
         matches!(self.home(node), Home::Every) || self.home(node) == Home::Worker(worker)
     }
 
-    /// The number of the element called `name`, looked up from `prefix` outwards; `name` may be a number from 1.
-    pub fn resolve(&self, name: &str, prefix: &str) -> Option<usize> {
+    /// The number of the element called `name`, looked up from `prefix` outwards; `name` may be
+    /// a number from 1.
+    pub fn find_node(&self, name: &str, prefix: &str) -> Option<usize> {
         let mut prefix = prefix;
         loop {
             let found = self.nodes.iter().position(|node| node.name.strip_prefix(prefix) == Some(name));
@@ -284,8 +286,8 @@ impl Plan {
         self.nodes[node].tickets
     }
 
-    /// Asks for an element to run on a worker; in vain for one of [`Phase::Info`].
-    pub fn place(&mut self, node: usize, worker: usize) {
+    /// Requests that an element run on a worker. Has no effect on elements of [`Phase::Info`].
+    pub fn place_node(&mut self, node: usize, worker: usize) {
         if !self.is_made_early(node) {
             self.nodes[node].placed = Some(worker % self.workers);
         }
@@ -293,11 +295,11 @@ impl Plan {
 
     /// Decides where every element runs, when all wishes are known. Returns a sentence for each wish that
     /// contradicts another.
-    pub fn settle_homes(&mut self) -> Vec<String> {
+    pub fn assign_workers(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
-        for part in self.parts() {
+        for part in self.connected_parts() {
             let mut wishes: Vec<(usize, usize)> =
-                part.iter().filter_map(|&n| Some((n, self.wish(n)?))).collect();
+                part.iter().filter_map(|&n| Some((n, self.wanted_worker(n)?))).collect();
             wishes.sort_by_key(|&(n, _)| !self.is_made_early(n));
             let home = match wishes.first() {
                 Some(&(_, worker)) => Home::Worker(worker),
@@ -317,8 +319,8 @@ impl Plan {
         complaints
     }
 
-    /// Where an element must run, or is asked to.
-    fn wish(&self, node: usize) -> Option<usize> {
+    /// Where an element must run, or is requested to.
+    fn wanted_worker(&self, node: usize) -> Option<usize> {
         if self.is_made_early(node) { Some(0) } else { self.nodes[node].placed }
     }
     /// Whether an element is made while it is not yet settled where elements run.
@@ -332,7 +334,7 @@ impl Plan {
     }
 
     /// The parts of the graph that are connected otherwise than by pushing to a queue.
-    pub fn parts(&self) -> Vec<Vec<usize>> {
+    pub fn connected_parts(&self) -> Vec<Vec<usize>> {
         let mut part_of: Vec<usize> = (0..self.nodes.len()).collect();
         let joins = |edge: &&Edge| self.inputs(edge.to.0)[edge.to.1] || !self.class(edge.to.0).boundary;
         for edge in self.edges.iter().filter(joins) {

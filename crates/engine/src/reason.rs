@@ -2,12 +2,13 @@
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal,)*) => {
-        /// Why a packet ended. Every packet is sent, kept, or discarded for one of these reasons, and counted.
+        /// Why a packet ended. Every packet is sent, kept, or discarded for one of
+        /// these reasons, and counted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum DropReason { $($(#[doc = $doc])* $variant,)* }
 
         impl DropReason {
-            /// All reasons.
+            /// Every reason, in the order of declaration.
             pub const ALL: &'static [DropReason] = &[$(DropReason::$variant),*];
             /// The name that counters, `explain` and reports use.
             pub const fn name(self) -> &'static str {
@@ -38,7 +39,7 @@ reasons! {
     TtlExpired "ttl-expired",
     /// No route leads to the destination.
     NoRoute "no-route",
-    /// The neighbor was asked for its link address in vain.
+    /// The neighbor did not answer requests for its link-layer address.
     NeighborFailed "neighbor-failed",
     /// It is for the router itself, which answers no such packets and has no host behind it.
     Local "local",
@@ -52,7 +53,7 @@ reasons! {
     Unreachable "unreachable",
     /// Its route says that it is forbidden.
     Prohibited "prohibited",
-    /// Nobody can be at its destination (RFC 1812 section 5.3.7, RFC 6890).
+    /// No host can have its destination address (RFC 1812 section 5.3.7, RFC 6890).
     Martian "martian",
     /// Its source or destination is valid on one link only, and it would leave that link.
     LinkLocal "link-local",
@@ -60,7 +61,7 @@ reasons! {
     PortDown "port-down",
     /// The path to the next hop of its route is down, as BFD says, and the route has no other.
     NextHopDown "next-hop-down",
-    /// The frame is for another station on the link.
+    /// The frame is addressed to another host on the link.
     OtherStation "other-station",
     /// The frame holds neither IP nor ARP.
     UnknownEtherType "unknown-ether-type",
@@ -86,11 +87,11 @@ reasons! {
     BadFragment "bad-fragment",
     /// The other fragments of the packet did not come in time, or there was no room to wait for them.
     Incomplete "incomplete",
-    /// The switch is down, and there is no host behind it.
+    /// The switch is down and has no host port.
     SwitchDown "switch-down",
-    /// The port that it came by is no part of the switch.
+    /// The port that it came by is not a member of the switch.
     NotAPort "not-a-port",
-    /// Frames without a tag are the host's at the port that it came by, and there is no host behind it.
+    /// The port that it came by passes untagged frames to the host, and the switch has no host port.
     Passthrough "passthrough",
     /// It came by a port that only gets copies.
     SpanInput "span-input",
@@ -112,9 +113,9 @@ reasons! {
     SamePort "same-port",
     /// It came by a port that doesn't talk to the one that it would leave by.
     ProtectedPort "protected-port",
-    /// Too many frames for many stations came by its port in a short time.
+    /// The flood rate limit of its port is exceeded (storm control).
     Storm "storm",
-    /// There is no port of the switch that it could go to.
+    /// The switch has no port to send it to.
     NoTarget "no-target",
     /// None of those who share a service can take it.
     NoMember "no-member",
@@ -134,7 +135,7 @@ reasons! {
     IcmpForbidden "icmp-forbidden",
     /// A link-level broadcast or multicast where none may pass.
     Broadcast "broadcast",
-    /// The element was told to let nothing pass for now.
+    /// The element is set to let no packets pass for now.
     Inactive "inactive",
     /// A sampler or shaper chose not to let it pass.
     Sampled "sampled",
@@ -158,10 +159,10 @@ reasons! {
     LeftBehind "left-behind",
 }
 
-/// Number of reasons.
+/// Number of drop reasons, for arrays indexed by reason.
 pub const REASONS: usize = DropReason::ALL.len();
 
-/// Counts by reason.
+/// Numbers of dropped packets by reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drops([u64; REASONS]);
 

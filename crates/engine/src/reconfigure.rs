@@ -1,5 +1,5 @@
 //! Other arguments for an element that runs: one that is made of them takes its place.
-use crate::args::{Args, Environment, Written, written};
+use crate::args::{Args, Environment, WrittenArg, split_args};
 use crate::class::{Class, Position};
 use crate::graph::Graph;
 use crate::handler::HandlerError;
@@ -14,9 +14,9 @@ impl Graph {
         self.reconfigured.get(&node).map_or_else(|| self.plan.config(node), String::as_str)
     }
 
-    /// Makes an element of this configuration, lets it take over what the running one holds, and puts it in its place.
-    /// When something is wrong with the arguments the old one stays.
-    pub(crate) fn reconfigure(
+    /// Makes an element of this configuration, lets it take over what the running one holds, and puts it in
+    /// its place. When something is wrong with the arguments the old one stays.
+    pub(crate) fn reconfigure_element(
         &mut self,
         node: usize,
         config: &str,
@@ -24,7 +24,7 @@ impl Graph {
     ) -> Result<(), HandlerError> {
         let plan = self.plan.clone();
         let mut element = {
-            // What a class says of its elements' places and handlers when it makes them has been heard.
+            // What a class sets for its elements' places and handlers when it makes them has been applied.
             let mut plan = Plan::clone(&plan);
             let circumstances = self.plan.circumstances();
             let domain = circumstances.domain.as_ref().expect("a plan whose elements run has a domain");
@@ -39,12 +39,12 @@ impl Graph {
             };
             let ports = (self.plan.inputs(node).len(), self.plan.outputs(node).len());
             let args = Args::parse(self.plan.class(node), node, config, ports, self.worker, environment);
-            args.build().map_err(|errors| {
+            args.build_element().map_err(|errors| {
                 let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 HandlerError::refused(errors.join("\n"))
             })?
         };
-        let taken = self.enter(node, turn, |old, cx| element.take_state(old, cx));
+        let taken = self.enter_element(node, turn, |old, cx| element.take_state(old, cx));
         if taken.is_none() {
             return Err(HandlerError::Busy(format!("{}.config", self.plan.name(node))));
         }
@@ -53,23 +53,24 @@ impl Graph {
         Ok(())
     }
 
-    /// Puts the value that a handler gave an argument into the configuration string; of several, the one of that number.
-    pub(crate) fn note_argument(&mut self, node: usize, argument: &str, number: usize, value: &str) {
+    /// Puts the value that a handler gave an argument into the configuration string; of several, the
+    /// one of that number.
+    pub(crate) fn record_argument(&mut self, node: usize, argument: &str, number: usize, value: &str) {
         let class = self.plan.class(node);
         let config = with_argument(class, self.config(node), (argument, number), value.trim());
         self.reconfigured.insert(node, config);
     }
 }
 
-/// A configuration string in which an argument has this value: in its place, or by keyword where that has none. With no
-/// value it is as if the argument had not been given.
+/// A configuration string in which an argument has this value: in its place, or by keyword where that has
+/// none. With no value it is as if the argument had not been given.
 fn with_argument(
     class: &'static Class,
     config: &str,
     (argument, number): (&str, usize),
     value: &str,
 ) -> String {
-    let mut given = written(class, config);
+    let mut given = split_args(class, config);
     let Some(arg) = class.arg(argument) else { return config.to_string() };
     let is_rest = arg.position == Position::Rest;
     let before = given.len();
@@ -80,7 +81,7 @@ fn with_argument(
     match place {
         Some(place) if value.is_empty() && !is_rest => {
             // Those behind it belong where they do by counting it.
-            match given[place + 1..].iter().all(Written::is_by_keyword) {
+            match given[place + 1..].iter().all(WrittenArg::is_by_keyword) {
                 true => drop(texts.remove(place)),
                 false => texts[place].clear(),
             }

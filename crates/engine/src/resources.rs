@@ -15,7 +15,7 @@ impl Resources {
         value.clone().downcast().unwrap_or_else(|_| unreachable!("the key is the type"))
     }
     /// Puts the router's value of this type, before anyone asks for it.
-    pub fn put<T: Any + Send + Sync>(&self, value: Arc<T>) {
+    pub fn insert<T: Any + Send + Sync>(&self, value: Arc<T>) {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).insert(TypeId::of::<T>(), value);
     }
 }

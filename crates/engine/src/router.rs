@@ -1,10 +1,10 @@
 //! A router from its configuration to its end: build, run, call, replace, stop.
 use crate::args::{ArgError, ArgWarning};
-use crate::building::{Built, Part};
-use crate::call::{reading, writing};
+use crate::building::{Built, WorkerPart};
+use crate::call::{read_call, write_call};
 use crate::class::{Class, Classes};
-use crate::control::{Command, Control, EndReason};
-use crate::crew::Crew;
+use crate::control::{Control, EndReason, WorkerCommand};
+use crate::crew::WorkerThreads;
 use crate::element::StartError;
 use crate::graph::{Counts, Graph};
 use crate::handler::{HandlerError, RouterHandler};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// How a router runs.
 #[derive(Clone)]
-pub struct Settings {
+pub struct RouterSettings {
     /// Number of workers, at least 1. Simulated time needs exactly 1.
     pub workers: usize,
     /// Most packets in a batch, 1 to [`BATCH`]. 1 gives Click's order of events.
@@ -32,15 +32,16 @@ pub struct Settings {
     pub simulated: Option<Time>,
     /// Whether to take the time of every element.
     pub profile: bool,
-    /// For how long a worker with nothing to do waits awake, asking its files and rings, before it sleeps: packets are
-    /// met at once, at the price of a processor. None leaves it to the worker, which waits awake for moments at most,
-    /// when packets have lately come in quick succession. A worker that neither packets nor timers can reach sleeps.
+    /// For how long a worker with nothing to do waits awake, asking its files and rings, before it sleeps:
+    /// packets are met at once, at the price of a processor. None leaves it to the worker, which waits awake
+    /// for moments at most, when packets have lately come in quick succession. A worker that neither packets
+    /// nor timers can reach sleeps.
     pub awake: Option<Duration>,
     /// Whether to bind each worker to a processor, the first to processor `n`.
     pub affinity: Option<usize>,
     /// Where elements print what packets make them say.
     pub chatter: Sink,
-    /// Where scripts print.
+    /// Where scripts (`Script`, `print`) print.
     pub output: Sink,
     /// Device names of the configuration and what they are called on this machine.
     pub names: Names,
@@ -50,9 +51,9 @@ pub struct Settings {
     pub handlers: &'static [RouterHandler],
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for RouterSettings {
+    fn default() -> RouterSettings {
+        RouterSettings {
             workers: 1,
             burst: BATCH,
             frames: (16384, 1024),
@@ -75,59 +76,59 @@ pub struct Problem {
     /// Number of the element in the configuration; none when the router itself is meant.
     pub node: Option<usize>,
     /// While the element was configured, or initialised.
-    pub stage: Stage,
-    /// What is wrong.
+    pub stage: BuildStage,
+    /// What is wrong, without the remedy.
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
     /// Whether the router can run in spite of it.
     pub is_warning: bool,
-    /// The text in the element's configuration that is meant, when it is not all of it: the first of these that is
-    /// there once.
+    /// The text in the element's configuration that is meant, when it is not all of it: the first of these
+    /// that is there once.
     pub texts: Vec<String>,
 }
 
 /// What a router was doing when it found a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Reading arguments.
+pub enum BuildStage {
+    /// Arguments of elements are parsed.
     Configuring,
-    /// Starting elements.
+    /// Elements are started, in the order of their phases.
     Initializing,
-    /// Deciding on workers.
+    /// Elements are assigned to workers.
     Placing,
 }
 
 impl Problem {
     pub(crate) fn of_router(message: impl Into<String>) -> Problem {
-        Problem::new(None, Stage::Initializing, message.into())
+        Problem::new(None, BuildStage::Initializing, message.into())
     }
-    fn new(node: Option<usize>, stage: Stage, message: String) -> Problem {
+    fn new(node: Option<usize>, stage: BuildStage, message: String) -> Problem {
         Problem { node, stage, message, help: None, is_warning: false, texts: Vec::new() }
     }
     pub(crate) fn of_arguments(node: usize, class: &Class, error: &ArgError) -> Problem {
-        let problem = Problem::new(Some(node), Stage::Configuring, error.to_string());
-        Problem { help: error.help(class), texts: error.texts(), ..problem }
+        let problem = Problem::new(Some(node), BuildStage::Configuring, error.to_string());
+        Problem { help: error.remedy_for(class), texts: error.wrong_texts(), ..problem }
     }
-    pub(crate) fn odd_arguments(node: usize, warning: ArgWarning) -> Problem {
-        let problem = Problem::new(Some(node), Stage::Configuring, warning.text);
+    pub(crate) fn argument_warning(node: usize, warning: ArgWarning) -> Problem {
+        let problem = Problem::new(Some(node), BuildStage::Configuring, warning.text);
         Problem { help: warning.help, is_warning: true, ..problem }
     }
     pub(crate) fn of_start(node: usize, error: StartError) -> Problem {
-        Problem { help: error.help, ..Problem::new(Some(node), Stage::Initializing, error.message) }
+        Problem { help: error.help, ..Problem::new(Some(node), BuildStage::Initializing, error.message) }
     }
-    fn late(worker: usize, what: &str) -> Problem {
+    fn worker_late(worker: usize, what: &str) -> Problem {
         Problem::of_router(format!("worker {worker} {what}"))
     }
-    pub(crate) fn placing(message: String) -> Problem {
-        Problem { is_warning: true, ..Problem::new(None, Stage::Placing, message) }
+    pub(crate) fn of_placing(message: String) -> Problem {
+        Problem { is_warning: true, ..Problem::new(None, BuildStage::Placing, message) }
     }
 }
 
 /// A configuration that was built and started, but does not run yet.
 pub struct Router {
     shared: Shared,
-    crew: Crew,
+    threads: WorkerThreads,
     /// What should be said but does not keep the router from running.
     pub warnings: Vec<Problem>,
 }
@@ -136,7 +137,7 @@ pub struct Router {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) classes: Classes,
-    pub(crate) settings: Settings,
+    pub(crate) settings: RouterSettings,
     pub(crate) resources: Arc<Resources>,
     pub(crate) domain: Arc<Domain>,
     pub(crate) pool: &'static Pool,
@@ -150,40 +151,42 @@ impl Router {
         ir: &Ir,
         processing: &Processing,
         classes: Classes,
-        settings: Settings,
+        settings: RouterSettings,
     ) -> Result<Router, Vec<Problem>> {
         let plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
         let shared = Shared::new(classes, settings)?;
-        let mut crew = shared.crew("worker", shared.settings.affinity)?;
-        let (plan, warnings) = shared.build(&mut crew, plan)?;
+        let mut crew = shared.start_workers("worker", shared.settings.affinity)?;
+        let (plan, warnings) = shared.build_graph(&mut crew, plan)?;
         shared.set_plan(plan);
-        Ok(Router { shared, crew, warnings })
+        Ok(Router { shared, threads: crew, warnings })
     }
 
-    /// Makes all elements and starts none: what is wrong with arguments shows although no device is opened. Gives
-    /// where the elements would run, and warnings.
+    /// Makes all elements and starts none: what is wrong with arguments shows although no device is opened.
+    /// Gives where the elements would run, and warnings.
     pub fn configure(
         ir: &Ir,
         processing: &Processing,
         classes: Classes,
-        settings: Settings,
+        settings: RouterSettings,
     ) -> Result<(Plan, Vec<Problem>), Vec<Problem>> {
         let plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
         let shared = Shared::new(classes, settings)?;
-        let ((plan, _), warnings) = shared.make_elements(&mut shared.crew("builder", None)?, plan)?;
+        let ((plan, _), warnings) =
+            shared.make_elements(&mut shared.start_workers("builder", None)?, plan)?;
         Ok((plan, warnings))
     }
 
-    /// Says before the start that handler calls can come from outside at any time; see [`Handle::keep_open`].
-    pub fn keep_open(&self) {
+    /// Says before the start that handler calls can come from outside at
+    /// any time; see [`Handle::accept_calls`].
+    pub fn accept_calls(&self) {
         self.shared.control.set_open();
     }
 
     /// Stops the elements without having run them; their handlers can be read.
     pub fn finish(self) -> Finished {
-        let Router { shared, mut crew, .. } = self;
-        (0..shared.settings.workers).for_each(|worker| crew.on(worker, Part::stop_all));
-        let graphs = crew.disband().into_iter().map(Part::into_graph).collect();
+        let Router { shared, threads: mut crew, .. } = self;
+        (0..shared.settings.workers).for_each(|worker| crew.run_on(worker, WorkerPart::stop_all));
+        let graphs = crew.join_all().into_iter().map(WorkerPart::into_graph).collect();
         Finished { shared, graphs, ran: Duration::ZERO }
     }
 
@@ -192,16 +195,16 @@ impl Router {
         self.shared.plan()
     }
 
-    /// Starts the workers.
+    /// Starts the worker threads; returns at once.
     pub fn start(self) -> Running {
-        let Router { shared, crew, .. } = self;
-        let workers = crew.release(Part::run);
+        let Router { shared, threads: crew, .. } = self;
+        let workers = crew.release_threads(WorkerPart::run_worker);
         Running { handle: Handle { shared }, workers, started: Instant::now() }
     }
 }
 
 impl Shared {
-    fn new(classes: Classes, settings: Settings) -> Result<Shared, Vec<Problem>> {
+    fn new(classes: Classes, settings: RouterSettings) -> Result<Shared, Vec<Problem>> {
         let problem = |message: String| vec![Problem::of_router(message)];
         let pool = Pool::new(settings.frames.0, settings.frames.1).map_err(|e| problem(e.to_string()))?;
         let control = Control::new(settings.workers, settings.chatter.clone(), settings.output.clone())
@@ -230,7 +233,7 @@ impl Shared {
 /// A router at work.
 pub struct Running {
     handle: Handle,
-    workers: Vec<JoinHandle<Part>>,
+    workers: Vec<JoinHandle<WorkerPart>>,
     started: Instant,
 }
 
@@ -249,30 +252,34 @@ impl Handle {
     pub fn resources(&self) -> Arc<Resources> {
         self.shared.resources.clone()
     }
-    /// Says that handler calls can come from outside at any time: a router with nothing to do then waits for them.
-    pub fn keep_open(&self) {
+    /// Says that handler calls can come from outside at any time: a router with nothing to do
+    /// then waits for them.
+    pub fn accept_calls(&self) {
         self.shared.control.set_open();
     }
-    /// Reads a handler.
-    pub fn read(&self, full: &str, parameters: &str) -> Result<String, HandlerError> {
+    /// Calls the read handler `full` (`element.handler`, or a handler of the router), on its worker
+    /// if it needs one.
+    pub fn read_handler(&self, full: &str, parameters: &str) -> Result<String, HandlerError> {
         let plan = self.plan();
         if let Some(answer) = plan.read_aside(full, parameters) {
             return answer;
         }
         plan.read_with(full, "", parameters, |worker, node, name| {
-            self.shared.control.call(worker, full, reading(&plan, node, name, parameters), || ())
+            self.shared.control.call_worker(worker, full, read_call(&plan, node, name, parameters), || ())
         })
     }
     /// Writes a handler. Where several workers have copies, they do it at the same time.
-    pub fn write(&self, full: &str, value: &str) -> Result<(), HandlerError> {
+    pub fn write_handler(&self, full: &str, value: &str) -> Result<(), HandlerError> {
         let (plan, control, mut called) = (self.plan(), &self.shared.control, Vec::new());
         let begun = plan.write_with(full, "", |element, name| {
             let Some((worker, node)) = element else { return control.write_global(&plan, name, value) };
-            called.push(control.begin_call(worker, full, writing(&plan, node, name, value))?);
+            called.push(control.begin_call(worker, full, write_call(&plan, node, name, value))?);
             Ok(())
         });
-        // All are waited for, also behind one that refuses or can't be asked: what comes next finds it done everywhere.
-        let answers: Vec<_> = called.into_iter().map(|called| control.answer(called, full, || ())).collect();
+        // All are waited for, also behind one that refuses or can't be asked: what comes next
+        // finds it done everywhere.
+        let answers: Vec<_> =
+            called.into_iter().map(|called| control.wait_answer(called, full, || ())).collect();
         answers.into_iter().collect::<Result<(), _>>().and(begun)
     }
     /// What each element has seen on all workers, by number.
@@ -283,7 +290,7 @@ impl Handle {
             let counts = |graph: &mut Graph, _: &artery_rcu::Turn<'_>| {
                 Ok((0..graph.plan.len()).map(|node| graph.counts(node).clone()).collect::<Vec<_>>())
             };
-            add_counts(&mut sums, &control.call(worker, "counts", counts, || ())?);
+            add_counts(&mut sums, &control.call_worker(worker, "counts", counts, || ())?);
         }
         Ok(sums)
     }
@@ -293,49 +300,51 @@ impl Handle {
     }
     /// Whether all workers answer, each within a second.
     pub fn is_responsive(&self) -> bool {
-        self.await_workers("does not answer").is_ok()
+        self.wait_for_workers("does not answer").is_ok()
     }
     /// Asks the router to stop; its driver script, if it has one, decides.
     pub fn request_stop(&self) {
         self.shared.control.request_stop();
     }
-    /// Asks the router to stop; when it does, it receives nothing more, and has a second to send what it holds.
+    /// Asks the router to stop; when it does, it receives nothing more, and has a second to
+    /// send what it holds.
     pub fn request_drained_stop(&self) {
         self.shared.control.set_drains(true);
         self.request_stop();
     }
-    /// Notes why the router is asked to stop, or ended, by what follows.
-    pub fn note_end(&self, why: &str) {
-        self.shared.control.note_end(why);
+    /// Records the reason of the stop request, or of the end, that follows.
+    pub fn record_end(&self, why: &str) {
+        self.shared.control.record_end(why);
     }
-    /// Why the run has ended, or was asked to end last.
+    /// Why the run has ended, or the reason of the last request to end it.
     pub fn end_reason(&self) -> Option<EndReason> {
         self.shared.control.end_reason()
     }
     /// Ends the run at once.
-    pub fn end(&self) {
+    pub fn end_run(&self) {
         self.shared.control.set_drains(false);
-        self.shared.control.end();
+        self.shared.control.end_run();
     }
     /// Whether the run has ended.
     pub fn has_ended(&self) -> bool {
         self.shared.control.has_ended()
     }
-    /// Says what to do with the text that is written to `hotconfig`. It is called on a worker and must not wait.
+    /// Says what to do with the text that is written to `hotconfig`. It is called on a worker
+    /// and must not wait.
     pub fn on_replacement(&self, serve: impl Fn(String) + Send + Sync + 'static) {
         self.shared.control.on_replacement(Box::new(serve));
     }
-    /// Puts another configuration in the place of the running one. On an error the old one goes on. A worker that is
-    /// late takes it when it goes on, and is warned of.
-    pub fn replace(&self, ir: &Ir, processing: &Processing) -> Result<Vec<Problem>, Vec<Problem>> {
+    /// Puts another configuration in the place of the running one. On an error the old one goes on. A worker
+    /// that is late takes it when it goes on, and is warned of.
+    pub fn replace_graph(&self, ir: &Ir, processing: &Processing) -> Result<Vec<Problem>, Vec<Problem>> {
         let control = &self.shared.control;
-        let Settings { workers, burst, .. } = self.shared.settings;
+        let RouterSettings { workers, burst, .. } = self.shared.settings;
         // Before anything is touched: one that does not answer now would not take the new graph either.
-        self.await_workers("does not answer; nothing was replaced")?;
+        self.wait_for_workers("does not answer; nothing was replaced")?;
         let plan = Plan::new(ir, processing, self.shared.classes, workers, burst.clamp(1, BATCH));
         let driver = control.driver();
         control.set_replacing(true);
-        let ((graphs, plan), mut warnings) = self.build_beside(plan).inspect_err(|_| {
+        let ((graphs, plan), mut warnings) = self.build_replacement(plan).inspect_err(|_| {
             control.clear_driver();
             let restored = driver.is_none_or(|(worker, node)| control.set_driver(worker, node));
             debug_assert!(restored, "the driver was just cleared");
@@ -348,10 +357,10 @@ impl Handle {
     }
 
     /// Builds the graphs of a plan on threads of their own, while the old ones run.
-    fn build_beside(&self, plan: Plan) -> Built<(Vec<Graph>, Arc<Plan>)> {
-        let mut crew = self.shared.crew("builder", None)?;
-        let (plan, warnings) = self.shared.build(&mut crew, plan)?;
-        let graphs = crew.disband().into_iter().map(Part::into_graph).collect();
+    fn build_replacement(&self, plan: Plan) -> Built<(Vec<Graph>, Arc<Plan>)> {
+        let mut crew = self.shared.start_workers("builder", None)?;
+        let (plan, warnings) = self.shared.build_graph(&mut crew, plan)?;
+        let graphs = crew.join_all().into_iter().map(WorkerPart::into_graph).collect();
         Ok(((graphs, plan), warnings))
     }
 
@@ -359,21 +368,27 @@ impl Handle {
     fn hand_over(&self, graphs: Vec<Graph>) -> Vec<Problem> {
         let mut late = Vec::new();
         for (worker, graph) in graphs.into_iter().enumerate() {
-            if !self.shared.control.post_patiently(worker, Command::Replace(Box::new(graph))) {
-                late.push(Problem::late(worker, "has no room for commands and keeps its old configuration"));
+            if !self.shared.control.post_with_retry(worker, WorkerCommand::Replace(Box::new(graph))) {
+                late.push(Problem::worker_late(
+                    worker,
+                    "has no room for commands and keeps its old configuration",
+                ));
             }
         }
         // Commands are carried out in order: an answer means that the worker has the new graph.
-        late.extend(self.await_workers("has not taken the new configuration yet").err().unwrap_or_default());
+        late.extend(
+            self.wait_for_workers("has not taken the new configuration yet").err().unwrap_or_default(),
+        );
         late.into_iter().map(|problem| Problem { is_warning: true, ..problem }).collect()
     }
 
     /// Waits until each worker answers; says which do not, and `what` that means.
-    fn await_workers(&self, what: &str) -> Result<(), Vec<Problem>> {
-        let answers =
-            |worker: &usize| self.shared.control.call(*worker, "replace", |_, _| Ok(()), || ()).is_ok();
+    fn wait_for_workers(&self, what: &str) -> Result<(), Vec<Problem>> {
+        let answers = |worker: &usize| {
+            self.shared.control.call_worker(*worker, "replace", |_, _| Ok(()), || ()).is_ok()
+        };
         let silent = (0..self.shared.settings.workers).filter(|worker| !answers(worker));
-        let problems: Vec<Problem> = silent.map(|worker| Problem::late(worker, what)).collect();
+        let problems: Vec<Problem> = silent.map(|worker| Problem::worker_late(worker, what)).collect();
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 }
@@ -398,7 +413,7 @@ impl Running {
             let name = thread.thread().name().unwrap_or("worker").to_string();
             let joined = thread.join();
             if joined.is_err() {
-                self.handle.end();
+                self.handle.end_run();
             }
             graphs.push(joined.map_err(|_| name)?.into_graph());
         }
@@ -420,7 +435,7 @@ impl Finished {
     pub fn has_failed(&self) -> bool {
         self.shared.control.has_failed()
     }
-    /// Whether the run ended because nobody read any more what scripts printed.
+    /// Whether the run ended because the reader of the scripts' output went away.
     pub fn was_unread(&self) -> bool {
         self.shared.control.is_unread()
     }
@@ -428,8 +443,8 @@ impl Finished {
     pub fn plan(&self) -> Arc<Plan> {
         self.graphs[0].plan.clone()
     }
-    /// Reads a handler.
-    pub fn read(&mut self, full: &str, parameters: &str) -> Result<String, HandlerError> {
+    /// Calls the read handler `full` (`element.handler`, or a handler of the router).
+    pub fn read_handler(&mut self, full: &str, parameters: &str) -> Result<String, HandlerError> {
         let mut reader = self.shared.domain.reader();
         let turn = reader.turn();
         self.plan().read_with(full, "", parameters, |worker, node, name| {
@@ -488,19 +503,19 @@ mod tests {
             &crate::Read(|_: &mut Late, _, _| Ok("worker".into())),
         )
         .parameters()
-        .aside(|_, element, text| Ok(format!("{element} {text}")))],
+        .with_aside(|_, element, text| Ok(format!("{element} {text}")))],
         build: |_| Ok(Box::new(Late)),
         ..Class::DEFAULT
     };
 
     fn router(text: &str) -> Router {
-        router_with(text, Settings { frames: (64, 1), ..Settings::default() })
+        router_with(text, RouterSettings { frames: (64, 1), ..RouterSettings::default() })
     }
-    fn router_with(text: &str, settings: Settings) -> Router {
+    fn router_with(text: &str, settings: RouterSettings) -> Router {
         static CLASSES: &[&Class] = &[&IDLE, &LATE, &ASIDE];
         let classes = Classes(CLASSES);
         let mut sources = Sources::default();
-        let file = sources.add("test", text);
+        let file = sources.add_file("test", text);
         let (ir, _) = compile(&mut sources, file, &Options::default(), &classes);
         let (processing, _) = check(&ir, &classes);
         Router::build(&ir, &processing, classes, settings).unwrap()
@@ -511,7 +526,7 @@ mod tests {
         let (other, mut here) = (router("a, b, c, d :: Idle"), router("x, d :: Idle").finish());
         let mut reader = here.shared.domain.reader();
         let turn = reader.turn();
-        let mut name = |node| reading(&other.plan(), node, "name", "")(&mut here.graphs[0], &turn);
+        let mut name = |node| read_call(&other.plan(), node, "name", "")(&mut here.graphs[0], &turn);
         assert_eq!(name(3), Ok("d".into()));
         assert_eq!(name(0), Err(HandlerError::NoElement("a".into())));
     }
@@ -519,7 +534,9 @@ mod tests {
     #[test]
     fn a_worker_that_waits_awake_holds_up_no_writer() {
         let awake = Some(Duration::from_secs(1000));
-        let running = router_with("Late", Settings { frames: (64, 1), awake, ..Settings::default() }).start();
+        let running =
+            router_with("Late", RouterSettings { frames: (64, 1), awake, ..RouterSettings::default() })
+                .start();
         let handle = running.handle();
         // Its answer shows that the worker has begun a turn.
         handle.counts().unwrap();
@@ -530,7 +547,7 @@ mod tests {
             said.send(()).expect("the test listens");
         });
         assert_eq!(hears.recv_timeout(Duration::from_secs(10)), Ok(()));
-        handle.end();
+        handle.end_run();
         running.wait().unwrap();
     }
 
@@ -538,9 +555,9 @@ mod tests {
     fn what_is_read_aside_asks_no_worker_once_somebody_calls_from_outside() {
         let running = router("a :: Aside").start();
         let handle = running.handle();
-        handle.keep_open();
-        assert_eq!(handle.read("a.who", "knows").unwrap(), "a knows");
-        handle.end();
-        assert_eq!(running.wait().unwrap().read("a.who", "").unwrap(), "worker");
+        handle.accept_calls();
+        assert_eq!(handle.read_handler("a.who", "knows").unwrap(), "a knows");
+        handle.end_run();
+        assert_eq!(running.wait().unwrap().read_handler("a.who", "").unwrap(), "worker");
     }
 }

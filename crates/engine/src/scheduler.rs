@@ -3,7 +3,7 @@ use artery_packet::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Tickets of a task that nobody gave any.
+/// Tickets of a task unless set.
 pub(crate) const DEFAULT_TICKETS: u32 = 1024;
 /// Most tickets a task can have.
 pub(crate) const MAX_TICKETS: u32 = 32768;
@@ -45,13 +45,13 @@ impl Scheduler {
     }
 
     /// Lets the task run when its turn comes.
-    pub(crate) fn schedule(&mut self, task: usize) {
+    pub(crate) fn schedule_task(&mut self, task: usize) {
         let state = &mut self.tasks[task];
         if state.scheduled {
             return;
         }
         state.scheduled = true;
-        // One that slept starts anew and does not make up for the time it slept.
+        // A task that slept continues from the present pass: it does not make up for the time it slept.
         state.pass = state.pass.max(self.pass) + u64::from(STRIDE / state.tickets);
         self.sequence += 1;
         self.ready.push(Reverse((state.pass, self.sequence, task as u32)));
@@ -77,7 +77,7 @@ impl Scheduler {
         Some(task as usize)
     }
 
-    /// Puts a task that found nothing to do behind the next one, so that polling starves nobody.
+    /// Puts a task that found nothing to do behind the next one, so that polling does not starve other tasks.
     pub(crate) fn was_idle(&mut self, task: usize) {
         if let Some(Reverse((pass, _, _))) = self.ready.peek() {
             let state = &mut self.tasks[task];
@@ -113,11 +113,11 @@ impl Scheduler {
     }
 
     /// Schedules the tasks whose timers have gone off.
-    pub(crate) fn expire(&mut self, now: Time) {
+    pub(crate) fn expire_timers(&mut self, now: Time) {
         while self.next_timer().is_some_and(|time| time <= now) {
             if let Some(Reverse((_, _, task))) = self.timers.pop() {
                 self.tasks[task as usize].wake = Time::NEVER;
-                self.schedule(task as usize);
+                self.schedule_task(task as usize);
             }
         }
     }
@@ -132,12 +132,12 @@ mod tests {
         let mut counts = [0; 2];
         for (task, tickets) in tickets.into_iter().enumerate() {
             scheduler.set_tickets(task, tickets);
-            scheduler.schedule(task);
+            scheduler.schedule_task(task);
         }
         for _ in 0..runs {
             let task = scheduler.next().unwrap();
             counts[task] += 1;
-            scheduler.schedule(task);
+            scheduler.schedule_task(task);
         }
         counts
     }
@@ -152,8 +152,8 @@ mod tests {
     #[test]
     fn a_task_runs_only_as_often_as_it_is_scheduled() {
         let mut scheduler = Scheduler::new(1);
-        scheduler.schedule(0);
-        scheduler.schedule(0);
+        scheduler.schedule_task(0);
+        scheduler.schedule_task(0);
         assert_eq!(scheduler.next(), Some(0));
         assert_eq!(scheduler.next(), None);
     }
@@ -163,10 +163,10 @@ mod tests {
         let mut scheduler = Scheduler::new(1);
         scheduler.wake_at(0, Time(10));
         scheduler.wake_at(0, Time(20));
-        scheduler.expire(Time(10));
+        scheduler.expire_timers(Time(10));
         assert!(!scheduler.has_ready());
         assert_eq!(scheduler.next_timer(), Some(Time(20)));
-        scheduler.expire(Time(25));
+        scheduler.expire_timers(Time(25));
         assert_eq!((scheduler.next(), scheduler.next_timer()), (Some(0), None));
     }
 
@@ -176,7 +176,7 @@ mod tests {
         for (task, time) in [(0, 30), (1, 10), (2, 20)] {
             scheduler.wake_at(task, Time(time));
         }
-        scheduler.expire(Time(100));
+        scheduler.expire_timers(Time(100));
         let order: Vec<_> = std::iter::from_fn(|| scheduler.next()).collect();
         assert_eq!(order, [1, 2, 0]);
     }

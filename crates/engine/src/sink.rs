@@ -11,7 +11,7 @@ pub enum Sink {
     Stderr,
     /// Standard output, for what scripts print.
     Stdout,
-    /// Whoever has another form for it, such as lines of JSON.
+    /// A function that writes it in another form, such as lines of JSON.
     Teller(fn(&str)),
     /// A string that a test reads.
     Buffer(Arc<Mutex<String>>),
@@ -37,7 +37,7 @@ impl Sink {
         }
         Ok(())
     }
-    /// Whether whoever read standard output is gone, which shows before anything is written; never of the
+    /// Whether the reader of standard output is gone, which shows before anything is written; never of the
     /// other kinds.
     pub(crate) fn is_abandoned(&self) -> bool {
         let Sink::Stdout = self else { return false };
@@ -48,7 +48,7 @@ impl Sink {
             && watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
     /// Takes the text out of a buffer; empty for the other kinds.
-    pub fn take(&self) -> String {
+    pub fn drain_text(&self) -> String {
         match self {
             Sink::Buffer(buffer) => std::mem::take(&mut *buffer.lock().unwrap_or_else(|e| e.into_inner())),
             _ => String::new(),

@@ -53,7 +53,8 @@ impl Plan {
             CONFIG if self.class(node).live => flags.replacen('r', "rw", 1),
             _ => flags,
         };
-        let class = self.class(node).handlers.iter().rev().map(move |h| (h.name, flags(h.name, h.flags())));
+        let class =
+            self.class(node).handlers.iter().rev().map(move |h| (h.name, flags(h.name, h.flag_letters())));
         let own = self.own_handlers(node).iter().rev();
         let own = own.map(|(name, flags)| (name.as_str(), (*flags).to_string()));
         let standard = TASK.iter().chain(ELEMENT);
@@ -78,7 +79,7 @@ impl Plan {
             "requirements" => lines(self.requirements().iter().map(String::as_str).collect()),
             "packages" => String::new(),
             "handlers" => self.list_global(),
-            TRACE => self.resources().get::<Tracer>().read(),
+            TRACE => self.resources().get::<Tracer>().read_report(),
             _ => {
                 let handler = self.router_handlers().iter().find(|handler| handler.name == name)?;
                 (handler.read)(self.resources())
@@ -86,8 +87,8 @@ impl Plan {
         })
     }
 
-    /// Why a handler of the router that can be read can't be written. That it is so is enough, but where it could be
-    /// expected.
+    /// Why a handler of the router that can be read can't be written. That it is so is enough, but where
+    /// it could be expected.
     pub(crate) fn unwritable_global(&self, name: String) -> HandlerError {
         match name.as_str() {
             "timewarp" if !self.is_simulated() => HandlerError::refused(
@@ -105,7 +106,8 @@ impl Plan {
         all.map(|(name, flags)| format!("{name}\t{flags}\n")).collect()
     }
 
-    /// Every port on a line: how packets pass, `~` where the class leaves that open, and what it is connected with.
+    /// Every port on a line: how packets pass, `~` where the class leaves that open, and what
+    /// it is connected with.
     pub(crate) fn read_ports(&self, node: usize) -> String {
         let processing = self.class(node).processing;
         let (before, after) = processing.split_once('/').unwrap_or((processing, processing));

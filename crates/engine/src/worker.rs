@@ -1,8 +1,8 @@
 //! One worker: turn after turn of commands, tasks and timers, with one quiescent point each.
-use crate::control::{Command, Control};
+use crate::control::{Control, WorkerCommand};
 use crate::graph::Graph;
 use crate::handover::Receiver;
-use crate::patience::Patience;
+use crate::patience::IdlePolicy;
 use crate::reason::DropReason;
 use crate::scheduler::Scheduler;
 use artery_rcu::{Reader, Turn};
@@ -28,77 +28,77 @@ pub(crate) struct Worker {
     graph: Graph,
     reader: Reader,
     turns: u32,
-    patience: Patience,
+    idle: IdlePolicy,
 }
 
 impl Worker {
     pub(crate) fn new(graph: Graph, reader: Reader) -> Worker {
-        let patience = graph.control.patience();
-        Worker { graph, reader, turns: 0, patience }
+        let patience = graph.control.idle_policy();
+        Worker { graph, reader, turns: 0, idle: patience }
     }
 
     /// Runs until the router ends; gives the graph back with what it counted.
-    pub(crate) fn run(mut self) -> Graph {
+    pub(crate) fn run_worker(mut self) -> Graph {
         let control = self.graph.control.clone();
         let _guard = EndOnPanic(control.clone());
         while !control.has_ended() {
-            self.turn();
+            self.run_turn();
             if !control.has_ended() && !self.graph.scheduler.has_ready() {
                 let start = Instant::now();
                 if !self.wait_awake(start) {
-                    self.rest();
+                    self.wait_for_work();
                 }
-                self.learn(start);
+                self.record_wait(start);
             }
         }
         if control.drains() {
-            self.drain();
+            self.drain_graph();
         }
         self.stop_elements();
         self.graph
     }
 
-    /// Lets what the graph holds leave: until nothing has moved for a while, it takes too long, or nobody wants it any
-    /// more.
-    fn drain(&mut self) {
+    /// Lets packets that the graph holds leave, until none has moved for a while, the time limit is over, or
+    /// draining is no longer wanted.
+    fn drain_graph(&mut self) {
         let control = self.graph.control.clone();
         let end = Instant::now() + DRAIN;
         self.graph.is_draining = true;
         let mut quiet = 0;
         while control.drains() && quiet < QUIET && Instant::now() < end {
-            self.turn();
+            self.run_turn();
             if self.graph.scheduler.has_ready() {
                 quiet = 0;
                 continue;
             }
             self.reader.park();
             std::thread::sleep(STEP);
-            look(&mut self.graph);
+            poll_files(&mut self.graph);
             quiet += 1;
         }
     }
 
-    fn turn(&mut self) {
+    fn run_turn(&mut self) {
         let turn = self.reader.turn();
         let graph = &mut self.graph;
-        while let Some(command) = graph.control.clone().mailbox(graph.worker).take() {
+        while let Some(command) = graph.control.clone().mailbox(graph.worker).next_command() {
             match command {
-                Command::Call(call) => call(graph, &turn),
-                Command::Replace(next) => replace(graph, *next, &turn),
+                WorkerCommand::Call(call) => call(graph, &turn),
+                WorkerCommand::Replace(next) => replace_graph(graph, *next, &turn),
             }
         }
         answer_stop_requests(graph);
-        graph.take_in(&turn);
+        graph.receive_incoming(&turn);
         let ran = graph.run_tasks(TASKS, TURN, &turn);
         if graph.scheduler.next_timer().is_some() {
-            graph.clock.forget();
+            graph.clock.invalidate();
             let now = graph.clock.now();
-            graph.scheduler.expire(now);
+            graph.scheduler.expire_timers(now);
         }
         self.turns = self.turns.wrapping_add(1);
         let is_due = ran.out_of_time || self.turns.is_multiple_of(POLL_EVERY);
         if is_due && graph.watching.contains(&true) {
-            look(graph);
+            poll_files(graph);
         }
     }
 
@@ -106,22 +106,22 @@ impl Worker {
     fn wait_awake(&mut self, start: Instant) -> bool {
         let graph = &mut self.graph;
         let timer = next_timer_in(graph);
-        let awake = self.patience.awake(is_dormant(graph) && graph.incoming.is_empty(), timer);
+        let awake = self.idle.awake_time(is_dormant(graph) && graph.incoming.is_empty(), timer);
         if awake.is_zero() || graph.clock.is_simulated() {
             return false;
         }
         self.reader.park();
         let mut last = Duration::ZERO;
         loop {
-            // The bell is heard as in sleep: it is rung for more than commands, such as requests to stop.
-            if wait(graph, Some(Duration::ZERO)) || is_needed(graph) {
+            // The waker is checked as in sleep: it signals more than commands, such as requests to stop.
+            if wait_files(graph, Some(Duration::ZERO)) || is_needed(graph) {
                 return true;
             }
             let waited = start.elapsed();
-            if waited >= awake || !self.patience.goes_on(waited - last) {
+            if waited >= awake || !self.idle.goes_on(waited - last) {
                 return false;
             }
-            if self.patience.yields(waited) {
+            if self.idle.should_yield(waited) {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -131,21 +131,21 @@ impl Worker {
     }
 
     /// Learns from a wait that began at `start`.
-    fn learn(&mut self, start: Instant) {
+    fn record_wait(&mut self, start: Instant) {
         let graph = &self.graph;
         let is_reached = graph.scheduler.has_ready()
             || graph.incoming.iter().any(Receiver::has_packets)
             || graph.control.has_command(graph.worker);
-        self.patience.learn(start.elapsed(), !is_reached);
+        self.idle.record_wait(start.elapsed(), !is_reached);
     }
 
     /// Sleeps until a file, a timer or a command needs the worker; in simulated time jumps to the next timer.
-    fn rest(&mut self) {
+    fn wait_for_work(&mut self) {
         let graph = &mut self.graph;
         let next = graph.scheduler.next_timer();
         if let Some(time) = next.filter(|_| graph.clock.is_simulated()) {
-            graph.clock.jump(time);
-            graph.scheduler.expire(time);
+            graph.clock.advance_to(time);
+            graph.scheduler.expire_timers(time);
             return;
         }
         self.reader.park();
@@ -155,11 +155,11 @@ impl Worker {
         control.mailbox(graph.worker).set_asleep(true);
         if !graph.incoming.iter().any(Receiver::has_packets) {
             if dormant {
-                control.fall_dormant();
+                control.enter_dormant();
             }
-            wait(graph, limit);
+            wait_files(graph, limit);
             if dormant {
-                control.rouse();
+                control.exit_dormant();
             }
         }
         control.mailbox(graph.worker).set_asleep(false);
@@ -168,52 +168,52 @@ impl Worker {
     fn stop_elements(&mut self) {
         let turn = self.reader.turn();
         for node in 0..self.graph.slots.len() {
-            self.graph.enter(node, &turn, |element, cx| element.stop(cx));
+            self.graph.enter_element(node, &turn, |element, cx| element.stop(cx));
         }
     }
 }
 
-/// Ends the run when a worker panics: the others would go on without its part, and nobody would be told.
+/// Ends the run when a worker panics: the others would go on without its part, unnoticed.
 struct EndOnPanic(Arc<Control>);
 
 impl Drop for EndOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.end();
+            self.0.end_run();
         }
     }
 }
 
 /// Hands a request to stop to the driver, or ends the run when there is none.
 fn answer_stop_requests(graph: &mut Graph) {
-    // While a replacement is under way the driver may be one of the new graph's; its end rings the bell.
+    // While a replacement is under way the driver may be one of the new graph's; its end signals the waker.
     if !graph.control.has_stop_requests() || graph.control.is_replacing() {
         return;
     }
     match graph.control.driver() {
-        Some((worker, node)) if worker == graph.worker => graph.scheduler.schedule(node),
+        Some((worker, node)) if worker == graph.worker => graph.scheduler.schedule_task(node),
         Some(_) => {}
-        None => graph.control.end(),
+        None => graph.control.end_run(),
     }
 }
 
 /// Schedules the elements whose files are ready.
-fn look(graph: &mut Graph) {
+fn poll_files(graph: &mut Graph) {
     let Graph { events, scheduler, watching, .. } = graph;
     let Some(events) = events else { return };
-    events.look(|node| file_is_ready(node, watching, scheduler));
+    events.poll_ready(|node| file_is_ready(node, watching, scheduler));
 }
 
-/// Waits until a file is ready or the bell rings, and schedules the elements whose files are ready; returns whether the
-/// bell was rung.
-fn wait(graph: &mut Graph, limit: Option<Duration>) -> bool {
+/// Waits until a file is ready or the waker is signalled, and schedules the elements whose files are ready.
+/// Returns whether the waker was signalled.
+fn wait_files(graph: &mut Graph, limit: Option<Duration>) -> bool {
     let Graph { events, scheduler, watching, worker, control, .. } = graph;
     let Some(events) = events else { return false };
-    let bell = &control.mailbox(*worker).bell;
-    events.wait(bell, limit, |node| file_is_ready(node, watching, scheduler))
+    let bell = &control.mailbox(*worker).waker;
+    events.wait_ready(bell, limit, |node| file_is_ready(node, watching, scheduler))
 }
 
-/// Whether there is no timer and no file that could wake the worker.
+/// Whether the worker has neither a timer nor a file that could wake it.
 fn is_dormant(graph: &mut Graph) -> bool {
     graph.scheduler.next_timer().is_none() && !graph.watching.contains(&true)
 }
@@ -221,13 +221,13 @@ fn is_dormant(graph: &mut Graph) -> bool {
 /// How long it is until the next timer goes off, if there is one.
 fn next_timer_in(graph: &mut Graph) -> Option<Duration> {
     let next = graph.scheduler.next_timer()?;
-    graph.clock.forget();
+    graph.clock.invalidate();
     Some(next.since(graph.clock.now()))
 }
 
 /// Whether there is something to do in a turn.
 fn is_needed(graph: &mut Graph) -> bool {
-    graph.clock.forget();
+    graph.clock.invalidate();
     graph.scheduler.has_ready()
         || graph.incoming.iter().any(Receiver::has_packets)
         || graph.control.has_command(graph.worker)
@@ -237,16 +237,16 @@ fn is_needed(graph: &mut Graph) -> bool {
 fn file_is_ready(node: usize, watching: &mut [bool], scheduler: &mut Scheduler) {
     if let Some(watching) = watching.get_mut(node) {
         *watching = false;
-        scheduler.schedule(node);
+        scheduler.schedule_task(node);
     }
 }
 
-/// Makes `next` the worker's graph. Elements of the same name and class hand over what they hold; no packet is
-/// under way between two turns.
-fn replace(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
+/// Makes `next` the worker's graph. Elements of the same name and class hand over what they hold; no packet
+/// is under way between two turns.
+fn replace_graph(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
     let mut old = std::mem::replace(graph, next);
     // Simulated time goes on where it was; real time needs no telling.
-    graph.clock.jump(old.clock.now());
+    graph.clock.advance_to(old.clock.now());
     let mut heirs = vec![None; old.plan.len()];
     let mut lost = 0;
     for node in 0..graph.plan.len() {
@@ -256,34 +256,34 @@ fn replace(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
         }
         heirs[was] = Some(node);
         if let Some(mut element) = old.slots[was].take() {
-            graph.enter(node, turn, |new, cx| new.take_state(&mut *element, cx));
+            graph.enter_element(node, turn, |new, cx| new.take_state(&mut *element, cx));
             old.slots[was] = Some(element);
         }
-        // What the heir could not take over is discarded by it, and counts as lost.
+        // What the successor could not take over it discards, and counts as lost.
         lost += graph.nodes[node].counts.drops.count(DropReason::Replaced);
         graph.nodes[node].counts.merge(&std::mem::take(&mut old.nodes[was].counts));
     }
-    // What earlier replacements cost the elements without an heir was counted then.
-    let before = replaced(&old);
+    // What earlier replacements cost elements without a successor was counted then.
+    let before = replaced_packets(&old);
     inherit_rings(graph, &mut old, &heirs, turn);
     for node in 0..old.slots.len() {
-        old.enter(node, turn, |element, cx| element.stop(cx));
+        old.enter_element(node, turn, |element, cx| element.stop(cx));
     }
-    lost += replaced(&old) - before;
-    graph.control.note_replaced(lost);
+    lost += replaced_packets(&old) - before;
+    graph.control.count_replaced(lost);
 }
 
 /// Packets that elements have discarded because of replacements.
-fn replaced(graph: &Graph) -> u64 {
+fn replaced_packets(graph: &Graph) -> u64 {
     graph.nodes.iter().map(|node| node.counts.drops.count(DropReason::Replaced)).sum()
 }
 
-/// Lets packets that other workers still hand over to the old graph arrive: at the new element where there is one,
-/// else at the old one, which will count them.
+/// Lets packets that other workers still hand over to the old graph arrive: at the new element where there is
+/// one, else at the old one, which will count them.
 fn inherit_rings(graph: &mut Graph, old: &mut Graph, heirs: &[Option<usize>], turn: &Turn<'_>) {
     for mut ring in std::mem::take(&mut old.incoming) {
         match heirs[ring.node()] {
-            Some(heir) => graph.incoming.push(ring.redirect(heir)),
+            Some(heir) => graph.incoming.push(ring.redirect_to(heir)),
             None => old.drain_ring(&mut ring, turn),
         }
     }

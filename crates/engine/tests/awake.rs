@@ -1,7 +1,7 @@
 //! Workers that wait awake: everything that wakes a worker from its sleep ends their wait as well, at once.
 use crate::support::{build, ir, run, settings, task};
 use artery_engine::{
-    Arg, Batch, Class, Classes, Context, Element, Home, Interest, Router, Settings, StartError,
+    Arg, Batch, Class, Classes, Context, Element, Home, Interest, Router, RouterSettings, StartError,
 };
 use artery_lang::{Options, Sources, check, compile};
 use std::io::{Read as _, Write as _};
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Settings with which workers that packets or timers can reach never sleep in a test.
-fn awake(workers: usize) -> Settings {
-    Settings { workers, awake: Some(Duration::from_secs(1000)), ..settings() }
+fn awake(workers: usize) -> RouterSettings {
+    RouterSettings { workers, awake: Some(Duration::from_secs(1000)), ..settings() }
 }
 
 /// What is waited for by a worker that waits awake comes within this time, or the test fails.
@@ -28,7 +28,7 @@ fn a_worker_that_waits_awake_stops_when_it_is_told() {
         let settings = awake(workers);
         let running = build(text, &settings).start();
         let start = Instant::now();
-        while settings.chatter.take().is_empty() {
+        while settings.chatter.drain_text().is_empty() {
             assert!(start.elapsed() < SOON);
         }
         running.handle().request_stop();
@@ -44,13 +44,13 @@ fn the_driver_hears_of_a_stop_while_its_worker_waits_awake() {
         let text = format!("{FAR} d :: Steered; Place(t, {worker}); Place(d, {worker})");
         let running = build(&text, &settings).start();
         let start = Instant::now();
-        while settings.chatter.take().is_empty() {
+        while settings.chatter.drain_text().is_empty() {
             assert!(start.elapsed() < SOON);
         }
         running.handle().request_stop();
         running.wait().unwrap();
         assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
-        assert_eq!(settings.output.take(), "1 requests");
+        assert_eq!(settings.output.drain_text(), "1 requests");
     }
 }
 
@@ -59,11 +59,11 @@ fn a_worker_that_waits_awake_answers_calls_and_takes_a_replacement() {
     let running = build(&format!("{FAR} w :: Where"), &awake(1)).start();
     let handle = running.handle();
     let start = Instant::now();
-    assert_eq!(handle.read("w.class", "").as_deref(), Ok("Where"));
+    assert_eq!(handle.read_handler("w.class", "").as_deref(), Ok("Where"));
     let (ir, processing) = ir(&format!("{FAR} s :: Where"));
-    handle.replace(&ir, &processing).unwrap();
-    assert_eq!(handle.read("s.class", "").as_deref(), Ok("Where"));
-    handle.end();
+    handle.replace_graph(&ir, &processing).unwrap();
+    assert_eq!(handle.read_handler("s.class", "").as_deref(), Ok("Where"));
+    handle.end_run();
     running.wait().unwrap();
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
@@ -81,7 +81,7 @@ fn packets_of_another_worker_end_the_awake_wait() {
     // Nothing else reaches the second worker, such as a handler call.
     let text = "d :: Drip(1ms, 20) -> q :: Store -> t :: Take -> e :: Enough(20); Place(e, 1); Place(d, 0)";
     let router = build(text, &awake(2));
-    assert_eq!(router.plan().home(router.plan().resolve("q", "").unwrap()), Home::Worker(1));
+    assert_eq!(router.plan().home(router.plan().find_node("q", "").unwrap()), Home::Worker(1));
     let start = Instant::now();
     router.start().wait().unwrap();
     assert!((Duration::from_millis(19)..SOON).contains(&start.elapsed()), "{:?}", start.elapsed());
@@ -93,7 +93,7 @@ fn a_worker_that_no_packet_and_no_timer_can_reach_does_not_wait_awake() {
     let settings = awake(2);
     let start = Instant::now();
     build("d :: Steered; Where", &settings).start().wait().unwrap();
-    assert_eq!(settings.output.take(), "1 requests");
+    assert_eq!(settings.output.drain_text(), "1 requests");
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
@@ -138,15 +138,15 @@ struct Reader {
 impl Element for Reader {
     fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.watch(FILES.1.as_fd(), Interest::Readable);
+        cx.watch_file(FILES.1.as_fd(), Interest::Readable);
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let read = (&FILES.1).read(&mut [0; 64]).unwrap_or(0);
         self.left = self.left.saturating_sub(read);
         match self.left {
-            0 => cx.stop(),
-            _ => cx.watch(FILES.1.as_fd(), Interest::Readable),
+            0 => cx.request_stop(),
+            _ => cx.watch_file(FILES.1.as_fd(), Interest::Readable),
         }
         true
     }
@@ -157,7 +157,7 @@ fn a_file_that_is_ready_ends_the_awake_wait() {
     static CLASSES: Classes = Classes(&[&READER, &WRITER]);
     // Both on one worker, which waits awake for a timer or a file in turn.
     let mut sources = Sources::default();
-    let file = sources.add("test", "Reader(20); Writer(20)");
+    let file = sources.add_file("test", "Reader(20); Writer(20)");
     let (ir, _) = compile(&mut sources, file, &Options::default(), &CLASSES);
     let (processing, _) = check(&ir, &CLASSES);
     let start = Instant::now();
@@ -200,12 +200,12 @@ struct Late;
 impl Element for Late {
     fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.watch(BESIDE.1.as_fd(), Interest::Readable);
+        cx.watch_file(BESIDE.1.as_fd(), Interest::Readable);
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         if (&BESIDE.1).read(&mut [0; 1]).is_ok() {
-            cx.stop();
+            cx.request_stop();
         }
         true
     }
@@ -215,7 +215,7 @@ impl Element for Late {
 fn a_file_does_not_wait_until_a_busy_worker_has_run_hundreds_of_tasks() {
     static CLASSES: Classes = Classes(&[&OVERWORKED, &LATE]);
     let mut sources = Sources::default();
-    let file = sources.add("test", "Overworked; Late");
+    let file = sources.add_file("test", "Overworked; Late");
     let (ir, _) = compile(&mut sources, file, &Options::default(), &CLASSES);
     let (processing, _) = check(&ir, &CLASSES);
     let router =

@@ -1,9 +1,9 @@
 //! The order of events, and the end of every packet.
 use crate::support::{run, settings};
-use artery_engine::{DropReason, Settings};
+use artery_engine::{DropReason, RouterSettings};
 
-fn burst(burst: usize) -> Settings {
-    Settings { burst, ..settings() }
+fn burst(burst: usize) -> RouterSettings {
+    RouterSettings { burst, ..settings() }
 }
 
 const FORK: &str =
@@ -26,7 +26,7 @@ fn packets_sent_in_a_pull_come_after_it_in_order() {
     let text = "Numbers(3, STOP true) -> q :: Store -> p :: Pass -> t :: Take -> x :: Log -> Sink;";
     let (finished, said) = run(text, burst(1));
     assert!("x 1\nx 2\nx 3\n".starts_with(&said), "{said}");
-    assert!(finished.counts()[finished.plan().resolve("q", "").unwrap()].packets >= 3);
+    assert!(finished.counts()[finished.plan().find_node("q", "").unwrap()].packets >= 3);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn every_packet_is_accounted_for() {
     let text = "n :: Numbers(1000, STOP true) -> b :: Both; b[0] -> q :: Store(10) -> Take(false) -> Sink; b[1] -> g :: Greedy";
     let (finished, _) = run(text, burst(64));
     let (plan, counts) = (finished.plan(), finished.counts());
-    let of = |name| &counts[plan.resolve(name, "").unwrap()];
+    let of = |name| &counts[plan.find_node(name, "").unwrap()];
     assert_eq!((of("b").packets, of("q").packets, of("g").packets), (1000, 1000, 1000));
     assert_eq!(of("q").drops.count(DropReason::QueueFull), 990);
     assert_eq!(of("g").drops.count(DropReason::LeftBehind), 1000);
@@ -51,16 +51,18 @@ fn a_circle_without_a_queue_ends_and_is_counted() {
 fn a_puller_sleeps_while_its_queue_is_empty() {
     let text = "Numbers(640) -> Store -> t :: Take -> c :: Sink; Tick(100ms, 3)";
     let (mut finished, _) =
-        run(text, Settings { simulated: Some(artery_engine::Time::new(5, 0)), ..settings() });
-    assert_eq!(finished.read("c.count", "").unwrap(), "640");
-    let runs: u64 = finished.read("t.runs", "").unwrap().parse().unwrap();
+        run(text, RouterSettings { simulated: Some(artery_engine::Time::new(5, 0)), ..settings() });
+    assert_eq!(finished.read_handler("c.count", "").unwrap(), "640");
+    let runs: u64 = finished.read_handler("t.runs", "").unwrap().parse().unwrap();
     assert!(runs <= 30, "{runs} runs for ten batches");
 }
 
 #[test]
 fn simulated_time_jumps_to_the_next_timer() {
-    let (finished, said) =
-        run("Tick(1h, 3)", Settings { simulated: Some(artery_engine::Time::new(100, 0)), ..settings() });
+    let (finished, said) = run(
+        "Tick(1h, 3)",
+        RouterSettings { simulated: Some(artery_engine::Time::new(100, 0)), ..settings() },
+    );
     assert_eq!(said, "100.000000\n3700.000000\n7300.000000\n");
     assert!(finished.ran < std::time::Duration::from_secs(60));
 }

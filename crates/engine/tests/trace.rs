@@ -1,6 +1,6 @@
 //! Following packets: every hop and every end, through queues, copies and workers.
 use crate::support::{GATES, build, run, settings};
-use artery_engine::{DropReason, Finished, Settings};
+use artery_engine::{DropReason, Finished, RouterSettings};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 type Record = BTreeMap<String, String>;
 
 fn records(finished: &mut Finished) -> (String, Vec<Record>) {
-    let text = finished.read("trace", "").unwrap();
+    let text = finished.read_handler("trace", "").unwrap();
     let mut lines = text.lines();
     let (state, columns) = (lines.next().unwrap(), lines.next().unwrap());
     let record = |line: &str| -> Record {
@@ -19,8 +19,8 @@ fn records(finished: &mut Finished) -> (String, Vec<Record>) {
     (state.split_once(' ').unwrap().1.to_string(), lines.map(record).collect())
 }
 
-/// The way of each packet: `PACKET.COPY EVENT ELEMENT:PORT DETAIL` for each record.
-fn ways(text: &str, settings: Settings) -> (String, Vec<String>) {
+/// The path of each packet: `PACKET.COPY EVENT ELEMENT:PORT DETAIL` for each record.
+fn ways(text: &str, settings: RouterSettings) -> (String, Vec<String>) {
     let (mut finished, _) = run(text, settings);
     let (state, records) = records(&mut finished);
     let way = |r: &Record| {
@@ -35,7 +35,7 @@ fn ways(text: &str, settings: Settings) -> (String, Vec<String>) {
 fn packets_in_the_midst_of_batches_are_followed_to_their_end() {
     for burst in [1, 64] {
         let text = "Arm(2); n :: Numbers(100, STOP true) -> p :: Pass -> s :: Sink";
-        let (state, mut ways) = ways(text, Settings { burst, ..settings() });
+        let (state, mut ways) = ways(text, RouterSettings { burst, ..settings() });
         assert_eq!(state, "wanted=2 seen=2 under_way=0");
         ways.sort_by_key(|way| way.starts_with('2'));
         let way = |n| {
@@ -54,7 +54,7 @@ fn packets_in_the_midst_of_batches_are_followed_to_their_end() {
 fn a_record_tells_who_when_and_what_the_packet_looked_like() {
     let simulated = Some(artery_engine::Time::new(100, 0));
     let text = "Arm(2); Drip(1s, 3) -> s :: Enough(3)";
-    let (mut finished, _) = run(text, Settings { simulated, ..settings() });
+    let (mut finished, _) = run(text, RouterSettings { simulated, ..settings() });
     let (_, records) = records(&mut finished);
     let last = records.iter().rfind(|record| record["event"] == "enter").unwrap();
     let shown = ["packet", "time", "worker", "class", "length", "in_port", "network", "paint", "data"];
@@ -148,7 +148,7 @@ fn packets_begin_at_an_element_that_is_named() {
 fn a_packet_is_followed_from_worker_to_worker() {
     let text =
         "Place(n, 1); Arm(3); n :: Numbers(50) -> p :: Pass -> q :: Store -> t :: Take -> s :: Enough(50)";
-    let (mut finished, _) = run(text, Settings { workers: 2, ..settings() });
+    let (mut finished, _) = run(text, RouterSettings { workers: 2, ..settings() });
     let (state, records) = records(&mut finished);
     assert_eq!(state, "wanted=3 seen=3 under_way=0");
     for packet in ["1", "2", "3"] {
@@ -168,11 +168,11 @@ fn packets_that_a_ring_to_another_worker_has_no_room_for_end_where_they_were_sen
     // Worker 0 takes nothing in until worker 1 has sent twice what the ring holds.
     let text = "Place(p, 1); Arm(\"1000 n\"); Stuck(0); p :: Pass; m :: Numbers(1024) -> [0] p; n :: Numbers(1000) -> [1] p;
         p -> q :: Store(10) -> Take(false) -> Sink; Tick(1ms, 1)";
-    let router = build(text, &Settings { workers: 2, ..settings() }).start();
+    let router = build(text, &RouterSettings { workers: 2, ..settings() }).start();
     let handle = router.handle();
     let lost = |trace: &str| trace.lines().filter(|line| line.contains("\tdrop\tp\t")).count();
-    while lost(&handle.read("trace", "").unwrap()) < 400
-        || !handle.read("trace", "").unwrap().contains(" seen=1000 ")
+    while lost(&handle.read_handler("trace", "").unwrap()) < 400
+        || !handle.read_handler("trace", "").unwrap().contains(" seen=1000 ")
     {
         std::thread::yield_now();
     }

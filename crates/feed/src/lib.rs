@@ -1,8 +1,9 @@
-//! Routing tables from files: text as of [`artery_table::load`], MRT dumps of RFC 6396, and both compressed by gzip.
+//! Routing tables from files: text as of [`artery_table::load`], MRT dumps of RFC 6396, and both compressed
+//! by gzip.
 //!
 //! It is a crate of its own to keep the libraries that read foreign formats, and what they depend on, out of
-//! `artery-table`. Files are read to their end before anybody sees a route, so that damage leaves every table as it
-//! was; the error names the file, the place of the damage, and what to do about it.
+//! `artery-table`. Files are read to their end before anybody sees a route, so that damage leaves every table
+//! as it was; the error names the file, the place of the damage, and what to do about it.
 //!
 //! ```no_run
 //! let routes = artery_feed::read("rib.20261101.0000.gz".as_ref())?;
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 /// Why a file is not taken as a table.
 #[derive(Debug)]
 pub struct FeedError {
-    /// The file.
+    /// Path of the file that was read.
     pub file: PathBuf,
     /// What is wrong with it.
     pub cause: Cause,
@@ -41,7 +42,8 @@ pub enum Cause {
     Packed {
         /// How many bytes could be unpacked before.
         byte: u64,
-        /// What the unpacking stumbled over; of kind [`io::ErrorKind::UnexpectedEof`] where the file is cut off.
+        /// What the unpacking stumbled over; of kind [`io::ErrorKind::UnexpectedEof`] where the
+        /// file is cut off.
         error: io::Error,
     },
     /// It unpacks to more than a table can be.
@@ -110,22 +112,22 @@ pub fn read_opened(file: &Path, opened: io::Result<File>) -> Result<Routes, Feed
 /// Reads what a file holds, of either format, compressed or not.
 pub fn read_from(mut from: impl BufRead) -> Result<Routes, Cause> {
     match from.fill_buf().map_err(Cause::Io)? {
-        [0x1f, 0x8b, ..] => packed(from),
-        _ => unpacked(from),
+        [0x1f, 0x8b, ..] => load_gzip(from),
+        _ => load_unpacked(from),
     }
 }
 
 /// How many times its size a file may become. Dumps of full tables become about ten times as large.
 const MOST_EXPANSION: u64 = 100;
-/// Up to so many unpacked bytes that is not asked.
+/// Up to this many unpacked bytes the expansion is not limited.
 const FREE_EXPANSION: u64 = 64 << 20;
 
-fn packed(from: impl BufRead) -> Result<Routes, Cause> {
+fn load_gzip(from: impl BufRead) -> Result<Routes, Cause> {
     let mut unpacked_bytes = Unpacked { from: MultiGzDecoder::new(Packed { from, bytes: 0 }), bytes: 0 };
-    let outcome = unpacked(BufReader::with_capacity(1 << 16, &mut unpacked_bytes));
+    let outcome = load_unpacked(BufReader::with_capacity(1 << 16, &mut unpacked_bytes));
     let byte = unpacked_bytes.bytes;
     outcome.map_err(|cause| match cause {
-        Cause::Io(_) if unpacked_bytes.expands() => Cause::Expands { byte },
+        Cause::Io(_) if unpacked_bytes.expands_too_much() => Cause::Expands { byte },
         Cause::Io(error) if is_damage(&error) => Cause::Packed { byte, error },
         other => other,
     })
@@ -168,7 +170,7 @@ struct Unpacked<R> {
 }
 
 impl<R> Unpacked<R> {
-    fn expands(&self) -> bool {
+    fn expands_too_much(&self) -> bool {
         self.bytes > FREE_EXPANSION && self.bytes / MOST_EXPANSION > self.from.get_ref().bytes
     }
 }
@@ -177,11 +179,11 @@ impl<R: BufRead> Read for Unpacked<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let count = self.from.read(to)?;
         self.bytes += count as u64;
-        if self.expands() { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(count) }
+        if self.expands_too_much() { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(count) }
     }
 }
 
-fn unpacked(mut from: impl BufRead) -> Result<Routes, Cause> {
+fn load_unpacked(mut from: impl BufRead) -> Result<Routes, Cause> {
     let start = from.fill_buf().map_err(Cause::Io)?;
     if let Some(tool) = compressed_by(start) {
         return Err(Cause::Compression(tool));
@@ -236,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_compressed_file_cut_off_anywhere_is_refused_with_the_place() {
-        // Bytes of gzip's header, of a stored block's header and of gzip's end (RFC 1951, 3.2.4, RFC 1952, 2.3).
+        // Bytes of gzip's header, of a stored block's header and of gzip's end (RFC 1951, 3.2.4, RFC 1952,
+        // 2.3).
         const HEADER: usize = 10;
         const BLOCK: usize = 5;
         for plain in [b"10.0.0.0/8 1\n11.0.0.0/8 2\n".to_vec(), mrt::tests::dump()] {

@@ -1,7 +1,8 @@
 //! Tables from MRT dumps (RFC 6396): TABLE_DUMP_V2 with its unicast records, and TABLE_DUMP.
 //!
-//! Frames are cut here, so that a damaged length costs no memory and damage has a place; what is in them is read by
-//! the library. A dump holds the tables of many peers: a route is taken from the first of them that has it.
+//! Frames are cut here, so that a damaged length costs no memory and damage has a place; what is in them is
+//! read by the library. A dump holds the tables of many peers: a route is taken from the first of them that
+//! has it.
 use crate::Cause;
 use artery_table::load::{AnyPrefix, Gathering, Routes};
 use bgpkit_parser::models::{
@@ -77,7 +78,7 @@ pub(crate) fn looks_like(start: &[u8]) -> bool {
     matches!(start, [_, _, _, _, 0, kind, 0, _, ..] if TYPES.contains(&u16::from(*kind)))
 }
 
-/// Reads all records.
+/// Reads every MRT record up to the end of the input.
 pub(crate) fn read(mut from: impl BufRead) -> Result<Routes, Cause> {
     let mut dump = Dump::default();
     let mut byte = 0;
@@ -99,13 +100,14 @@ pub(crate) fn read(mut from: impl BufRead) -> Result<Routes, Cause> {
         }
         let (kind, subtype) =
             (u16::from_be_bytes([kind[0], kind[1]]), u16::from_be_bytes([kind[2], kind[3]]));
-        dump.take(kind, subtype, &body).map_err(blame)?;
+        dump.add_record(kind, subtype, &body).map_err(blame)?;
         byte += (HEADER + body.len()) as u64;
     }
-    Ok(dump.gathering.finish())
+    Ok(dump.gathering.into_routes())
 }
 
-/// Reads so many bytes, fewer only where the file ends; that gzip's part of it ends too early stays an error.
+/// Reads this many bytes, fewer only where the file ends; that gzip's part of it ends too
+/// early stays an error.
 fn read_up_to(count: u32, from: &mut impl BufRead, to: &mut Vec<u8>) -> io::Result<()> {
     to.clear();
     from.take(count.into()).read_to_end(to).map(|_| ())
@@ -122,16 +124,16 @@ struct Dump {
 }
 
 impl Dump {
-    fn take(&mut self, kind: u16, subtype: u16, body: &[u8]) -> Result<(), MrtError> {
+    fn add_record(&mut self, kind: u16, subtype: u16, body: &[u8]) -> Result<(), MrtError> {
         if !matches!(kind, TABLE_DUMP | TABLE_DUMP_V2) {
             return Err(MrtError::NotATable(kind));
         }
         let message = parse_mrt_body(kind, subtype, body.to_vec().into())
             .map_err(|error| MrtError::Damaged(error.to_string()))?;
         match message {
-            MrtMessage::TableDumpMessage(entry) => self.add(&entry.prefix, Some(&entry.attributes)),
+            MrtMessage::TableDumpMessage(entry) => self.add_entry(&entry.prefix, Some(&entry.attributes)),
             MrtMessage::TableDumpMessageBatch(entries) => {
-                entries.iter().try_for_each(|entry| self.add(&entry.prefix, Some(&entry.attributes)))
+                entries.iter().try_for_each(|entry| self.add_entry(&entry.prefix, Some(&entry.attributes)))
             }
             MrtMessage::TableDumpV2Message(TableDumpV2Message::PeerIndexTable(table)) => {
                 self.peers = Some(table.id_peer_map.len());
@@ -139,7 +141,7 @@ impl Dump {
             }
             MrtMessage::TableDumpV2Message(TableDumpV2Message::RibAfi(record)) => {
                 self.check_peers(&record.rib_entries)?;
-                if is_unicast(record.rib_type) { self.take_unicast(&record, body) } else { Ok(()) }
+                if is_unicast(record.rib_type) { self.add_unicast(&record, body) } else { Ok(()) }
             }
             // Where peers are, and other families.
             _ => Ok(()),
@@ -155,16 +157,16 @@ impl Dump {
         }
     }
 
-    fn take_unicast(&mut self, record: &RibAfiEntries, body: &[u8]) -> Result<(), MrtError> {
+    fn add_unicast(&mut self, record: &RibAfiEntries, body: &[u8]) -> Result<(), MrtError> {
         // The library leaves out entries that it can't read, and what follows them.
         if declared_entries(body) != Some(record.rib_entries.len()) {
             return Err(MrtError::Damaged("an entry does not follow its format".into()));
         }
-        self.add(&record.prefix, record.rib_entries.first().map(|entry| &entry.attributes))
+        self.add_entry(&record.prefix, record.rib_entries.first().map(|entry| &entry.attributes))
     }
 
-    fn add(&mut self, prefix: &NetworkPrefix, attributes: Option<&Attributes>) -> Result<(), MrtError> {
-        // A record without entries says that nobody has a route.
+    fn add_entry(&mut self, prefix: &NetworkPrefix, attributes: Option<&Attributes>) -> Result<(), MrtError> {
+        // A record without entries: no peer has a route for the prefix.
         let Some(attributes) = attributes else { return Ok(()) };
         let damaged = |why: artery_table::NotAPrefix| MrtError::Damaged(why.to_string());
         let key = AnyPrefix::new(prefix.prefix.addr(), prefix.prefix.prefix_len()).map_err(damaged)?;
@@ -219,7 +221,8 @@ pub(crate) mod tests {
         [&[0x40, kind, value.len() as u8], value].concat()
     }
 
-    /// ORIGIN, AS_PATH of one 4-byte AS, and the next hop where RFC 4271 or, abridged by RFC 6396, RFC 4760 has it.
+    /// ORIGIN, AS_PATH of one 4-byte AS, and the next hop where RFC 4271 or, abridged by RFC 6396,
+    /// RFC 4760 has it.
     fn attributes(next_hop: IpAddr, as_bytes: usize) -> Vec<u8> {
         let path = [&[2, 1][..], &vec![1; as_bytes]].concat();
         let way = match next_hop {
@@ -229,7 +232,7 @@ pub(crate) mod tests {
         [attribute(1, &[0]), attribute(2, &path), way].concat()
     }
 
-    /// A dump's first record: so many peers, with 4-byte AS numbers.
+    /// A dump's first record: a table of this many peers, with 4-byte AS numbers.
     pub(crate) fn peers(count: u8) -> Vec<u8> {
         let peer = |last| [0b10, 10, 0, 0, last, 10, 0, 0, last, 0, 0, 0xfd, 0xe8];
         let list: Vec<u8> = (1..=count).flat_map(peer).collect();
@@ -259,7 +262,7 @@ pub(crate) mod tests {
         Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into()
     }
 
-    /// A dump of both families, of which the third route goes as the first.
+    /// A dump of both families; the third route repeats the first one's prefix.
     pub(crate) fn dump() -> Vec<u8> {
         [
             peers(2),

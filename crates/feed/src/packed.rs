@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
-/// Opens a file to read what gzip packed in it. None for one that gzip did not pack, or that is no regular file: what is
-/// read of a pipe to tell is gone. `open` opens it, as [`File::open`] does.
+/// Opens a gzip file to read its unpacked content. None if the file is not gzip, or not a regular file: bytes
+/// read from a pipe to find out are gone. `open` opens the path, as [`File::open`] does.
 pub fn open_packed<O: FnOnce(&Path) -> io::Result<File>>(
     file: &Path,
     open: O,

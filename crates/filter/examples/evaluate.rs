@@ -1,14 +1,15 @@
-//! Nanoseconds for an evaluation without state, by number of rules, and for a lookup in tables of 200,000 networks.
+//! Nanoseconds for an evaluation without state, by number of rules, and for a lookup in
+//! tables of 200,000 networks.
 //!
 //! `cargo run --release -p artery-filter --example evaluate`
 use artery_filter::anchors::Anchors;
 use artery_filter::evaluate::{
-    CannotTranslate, Compiled, Counters, Routes, RuleId, Scratch, Surroundings, Translate, load,
+    CannotTranslate, Compiled, Counters, Routes, RuleId, Scratch, Surroundings, Translate, load_rulesets,
 };
 use artery_filter::facts::{Direction, Facts, Interface, Tag};
 use artery_filter::names::{InterfaceRecord, Interfaces};
 use artery_filter::rule::Rule;
-use artery_filter::syntax::{Environment, Settings, parse};
+use artery_filter::syntax::{Environment, ParseSettings, parse};
 use artery_filter::tables::{TableEntry, Tables};
 use artery_rcu::Domain;
 use artery_wire::IpProtocol;
@@ -24,7 +25,7 @@ impl Routes for Nowhere {
         true
     }
 
-    fn leads_to(&self, _: IpAddr, _: Interface) -> bool {
+    fn has_route_via(&self, _: IpAddr, _: Interface) -> bool {
         true
     }
 
@@ -34,7 +35,7 @@ impl Routes for Nowhere {
 }
 
 impl Translate for Nowhere {
-    fn translate(&mut self, _: RuleId, _: &Rule, _: &mut Facts) -> Result<(), CannotTranslate> {
+    fn apply_translation(&mut self, _: RuleId, _: &Rule, _: &mut Facts) -> Result<(), CannotTranslate> {
         Ok(())
     }
 }
@@ -119,11 +120,11 @@ fn interfaces() -> Interfaces {
 
 fn compiled(rules: u64, shape: fn(u64) -> String, tables: &mut Tables) -> Compiled {
     let text = text(rules, shape);
-    let parsed = match parse("text", text.as_bytes(), &Environment::fixture(), &Settings::default()) {
+    let parsed = match parse("text", text.as_bytes(), &Environment::fixture(), &ParseSettings::default()) {
         Ok(parsed) => parsed,
         Err(faults) => panic!("{}", faults[0]),
     };
-    load(
+    load_rulesets(
         vec![(String::new(), parsed.ruleset)],
         &mut Anchors::default(),
         tables,
@@ -141,7 +142,7 @@ fn change_of_a_small_table(rules: u64, shape: fn(u64) -> String) -> Duration {
     let changes = 200;
     for n in 0..changes {
         let one = TableEntry::new(Ipv4Addr::from_bits(n * 77).into(), 32, false);
-        tables.add("", "t7", &[one], Duration::ZERO).expect("room");
+        tables.add_addresses("", "t7", &[one], Duration::ZERO).expect("room");
     }
     begin.elapsed() / changes
 }
@@ -197,16 +198,16 @@ fn lookups(networks: u64, is_v6: bool) -> [f64; 2] {
         (0..networks).map(|n| TableEntry::new(address(n), length(n), n % 16 == 0)).collect();
     tables.most_entries = usize::MAX;
     let begin = Instant::now();
-    let added = tables.add("", "t", &entries, Duration::ZERO).expect("room");
+    let added = tables.add_addresses("", "t", &entries, Duration::ZERO).expect("room");
     let loaded = begin.elapsed();
     let begin = Instant::now();
     let changes = 200;
     for n in 0..changes {
         let one = TableEntry::new(address(networks + n), if is_v6 { 128 } else { 32 }, false);
-        tables.add("", "t", &[one], Duration::ZERO).expect("room");
+        tables.add_addresses("", "t", &[one], Duration::ZERO).expect("room");
     }
     println!("  {added} networks: loaded in {loaded:?}, one more in {:?}", begin.elapsed() / changes as u32);
-    let table = tables.table("", "t");
+    let table = tables.reference_table("", "t");
     let mut reader = domain.reader();
     [networks, u64::MAX / 4].map(|of| {
         let addresses: Vec<IpAddr> = (0..1_000_000).map(|n| address(mixed(n + 99) % of)).collect();

@@ -1,13 +1,16 @@
-//! How long the filter takes for packets of states that it knows: `cargo run --release -p artery-filter --example
-//! states_bench [FLOWS…]`. Each packet is tested where it comes in and where it leaves, in batches of 64: one after the other, as
-//! around a router, or at once, as through a switch. `PACKETS` in the environment says how many; cachegrind wants fewer.
+//! How long the filter takes for packets of states that it knows: `cargo run --release -p artery-filter
+//! --example states_bench [FLOWS…]`. Each packet is tested where it comes in and where it leaves, in batches
+//! of 64: one after the other, as around a router, or at once, as through a switch. `PACKETS` in the
+//! environment says how many; cachegrind wants fewer.
 use artery_filter::anchors::Anchors;
-use artery_filter::dissect::At;
-use artery_filter::engine::{Filter, Glance, Random, Rules, Settings, Through, Verdict};
-use artery_filter::evaluate::{Routes, load};
+use artery_filter::dissect::HookContext;
+use artery_filter::engine::{
+    Filter, FilterSettings, FilterVerdict, ParsedKey, Random, Rules, ThroughVerdict,
+};
+use artery_filter::evaluate::{Routes, load_rulesets};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::names::{InterfaceRecord, Interfaces};
-use artery_filter::states::{Names, StateId};
+use artery_filter::states::{InterfaceLookup, StateId};
 use artery_filter::syntax::{self, Environment};
 use artery_filter::tables::Tables;
 use artery_rcu::Domain;
@@ -25,7 +28,7 @@ impl Routes for NoRoutes {
         true
     }
 
-    fn leads_to(&self, _: IpAddr, _: Interface) -> bool {
+    fn has_route_via(&self, _: IpAddr, _: Interface) -> bool {
         true
     }
 
@@ -36,13 +39,13 @@ impl Routes for NoRoutes {
 
 struct Named;
 
-impl Names for Named {
+impl InterfaceLookup for Named {
     fn interface(&self, _: Interface) -> &str {
         "em"
     }
 }
 
-/// How packets go.
+/// How packets are passed to the filter.
 #[derive(Clone, Copy)]
 enum Way {
     /// At one port, and later at the other.
@@ -51,13 +54,14 @@ enum Way {
     Switched,
 }
 
-const PLACES: [At; 2] = [At::new(Interface(0), Direction::In), At::new(Interface(1), Direction::Out)];
+const PLACES: [HookContext; 2] =
+    [HookContext::new(Interface(0), Direction::In), HookContext::new(Interface(1), Direction::Out)];
 
 /// What stays between batches.
 #[derive(Default)]
 struct Batches {
     came: Vec<StateId>,
-    glances: Vec<Glance>,
+    glances: Vec<ParsedKey>,
 }
 
 impl Batches {
@@ -75,35 +79,35 @@ impl Batches {
     #[inline(never)]
     fn enter(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
         self.glances.clear();
-        self.glances.extend(batch.iter().map(|bytes| filter.glance(bytes, Direction::In)));
-        let ahead = filter.approach_all(&mut self.glances);
+        self.glances.extend(batch.iter().map(|bytes| filter.parse_key(bytes, Direction::In)));
+        let ahead = filter.prefetch_states(&mut self.glances);
         self.came.clear();
         let passed = batch.iter().zip(&self.glances).enumerate().map(|(n, (bytes, glance))| {
-            filter.approach_again(self.glances.get(n + ahead));
-            filter.pass_quickly(|| bytes, glance, PLACES[0]).expect("the state is known")
+            filter.prefetch_again(self.glances.get(n + ahead));
+            filter.pass_fast(|| bytes, glance, PLACES[0]).expect("the state is known")
         });
         self.came.extend(passed);
-        filter.end();
+        filter.end_batch();
     }
 
     #[inline(never)]
     fn leave(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
         for (bytes, came) in batch.iter().zip(&self.came) {
-            filter.pass_behind(bytes, *came, PLACES[1]).expect("the state is known");
+            filter.pass_linked(bytes, *came, PLACES[1]).expect("the state is known");
         }
-        filter.end();
+        filter.end_batch();
     }
 
     #[inline(never)]
     fn go_through(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
         self.glances.clear();
-        self.glances.extend(batch.iter().map(|bytes| filter.glance(bytes, Direction::In)));
-        let ahead = filter.approach_all(&mut self.glances);
+        self.glances.extend(batch.iter().map(|bytes| filter.parse_key(bytes, Direction::In)));
+        let ahead = filter.prefetch_states(&mut self.glances);
         for (n, (bytes, glance)) in batch.iter().zip(&self.glances).enumerate() {
-            filter.approach_again(self.glances.get(n + ahead));
-            assert_eq!(filter.pass_through(|| bytes, glance, (PLACES[0], PLACES[1])), Through::Passed);
+            filter.prefetch_again(self.glances.get(n + ahead));
+            assert_eq!(filter.pass_through(|| bytes, glance, (PLACES[0], PLACES[1])), ThroughVerdict::Passed);
         }
-        filter.end();
+        filter.end_batch();
     }
 }
 
@@ -111,10 +115,10 @@ impl Batches {
 fn open(filter: &mut Filter, bytes: &mut [u8], rules: &Rules<'_, '_>) {
     let mut came = None;
     for at in PLACES {
-        let mut look = filter.look(bytes, at, came);
-        filter.approach(&mut look);
-        match filter.test(bytes, &look, rules) {
-            Verdict::Pass(passed) => came = passed.state,
+        let mut look = filter.prepare_lookup(bytes, at, came);
+        filter.prefetch_state(&mut look);
+        match filter.test_packet(bytes, &look, rules) {
+            FilterVerdict::Pass(passed) => came = passed.state,
             other => panic!("{other:?}"),
         }
     }
@@ -160,28 +164,29 @@ fn measure(flows: u32, packets: usize, way: Way, protocol: IpProtocol) -> f64 {
     let rules: String = (0..99).map(|n| format!("block in proto tcp from 10.9.{n}.0/24\n")).collect();
     let text = format!("set limit states 1000000\n{rules}pass\n");
     let environment = Environment { interfaces: interfaces.clone(), ..Environment::fixture() };
-    let parsed = syntax::parse("rules", text.as_bytes(), &environment, &syntax::Settings::default());
+    let parsed = syntax::parse("rules", text.as_bytes(), &environment, &syntax::ParseSettings::default());
     let ruleset = parsed.expect("the rules are right").ruleset;
-    let settings = Settings::of(&ruleset);
+    let settings = FilterSettings::from_ruleset(&ruleset);
     let domain = Domain::new();
     let (mut anchors, mut tables) = (Anchors::default(), Tables::new(&domain));
     let compiled =
-        load(vec![(String::new(), ruleset)], &mut anchors, &mut tables, &interfaces, Duration::ZERO);
+        load_rulesets(vec![(String::new(), ruleset)], &mut anchors, &mut tables, &interfaces, Duration::ZERO);
     let compiled = compiled.unwrap_or_else(|errors| panic!("{errors:?}"));
-    let mut filter = Filter::new(settings, &compiled, 0, Random::of(1)).expect("there is memory");
+    let mut filter = Filter::new(settings, &compiled, 0, Random::from_seed(1)).expect("there is memory");
     let mut reader = domain.reader();
     let turn = reader.turn();
     let rules = Rules { compiled: &compiled, turn: &turn, routes: &NoRoutes, names: &Named };
-    filter.begin(Duration::from_secs(1));
+    filter.begin_batch(Duration::from_secs(1));
     for flow in 0..flows {
         open(&mut filter, &mut packet(flow, protocol, true), &rules);
         if protocol == IpProtocol::TCP {
             // The answer goes the other way, at the other ports.
             for (interface, direction) in [(1, Direction::In), (0, Direction::Out)] {
                 let mut bytes = answer(flow);
-                let mut look = filter.look(&bytes, At::new(Interface(interface), direction), None);
-                filter.approach(&mut look);
-                assert!(matches!(filter.test(&mut bytes, &look, &rules), Verdict::Pass(_)));
+                let mut look =
+                    filter.prepare_lookup(&bytes, HookContext::new(Interface(interface), direction), None);
+                filter.prefetch_state(&mut look);
+                assert!(matches!(filter.test_packet(&mut bytes, &look, &rules), FilterVerdict::Pass(_)));
             }
         }
         // From here on no packet is news.

@@ -1,13 +1,14 @@
 //! What the rules say of a packet that has no state.
 //!
-//! A [`Compiled`] is a rule set with its anchors, made ready by control and never changed; workers hold packets against it.
-//! Rules are asked from the first to the last: the last that matches decides, `quick` ends it, `match` rules act at once.
-//! What the compiled form leaves out or asks in another order never changes an answer (see `candidates` and `walk`).
+//! A [`Compiled`] is a rule set with its anchors, made ready by control and never changed; workers hold
+//! packets against it. Rules are asked from the first to the last: the last that matches decides, `quick`
+//! ends it, `match` rules act at once. What the compiled form leaves out or asks in another order never
+//! changes an answer (see `candidates` and `walk`).
 //!
 //! Not here: states, what becomes of addresses in a translation ([`Translate`]), and packets themselves.
 use crate::facts::{Direction, Facts, Interface, Tag};
 use crate::names::Tags;
-use crate::rule::{Action, Answer, HostAddress, Keep, RouteKind, Rule, Scrub};
+use crate::rule::{Action, BlockReturn, HostAddress, RouteKind, Rule, Scrub, StateKeeping};
 use crate::tables::{CountedPacket, NamelessTable, Table, Use};
 use artery_rcu::Turn;
 use std::collections::HashMap;
@@ -28,7 +29,7 @@ mod test;
 mod threshold;
 mod walk;
 
-pub use check::{CompileError, Reason, check, load};
+pub use check::{CompileError, CompileErrorKind, check_ruleset, load_rulesets};
 pub use counters::{Counters, RuleTotals};
 pub(crate) use index::TableIndex;
 pub use skip::skip_steps;
@@ -43,40 +44,41 @@ pub const MAX_DEPTH: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
 
-/// What becomes of a packet, and what is to be done with it on its way.
+/// The decision on a packet, and the actions of the rules that matched.
 ///
-/// The `match` rules that it met and what is to be logged are lists, and stay in the [`Scratch`].
+/// The `match` rules that matched and those that log the packet are lists, and stay in the [`Scratch`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
-    /// Whether it passes.
+pub struct RuleOutcome {
+    /// Whether it passes, and why not.
     pub decision: Decision,
-    /// The rule that decided; None is the rule that lets pass what no rule speaks of, and keeps no state of it.
+    /// The rule that decided; None is the rule that lets pass what no rule speaks of, and keeps
+    /// no state of it.
     pub rule: Option<RuleId>,
     /// The innermost `anchor` rule through which that rule was reached.
     pub anchor: Option<RuleId>,
-    /// The state that the deciding rule asks for; its options are those of the rule.
-    pub keep: Keep,
+    /// The kind of state that the deciding rule creates; its options are those of the rule.
+    pub keep: StateKeeping,
     /// Whether it may have options.
     pub allows_options: bool,
     /// The tag it has from now on.
     pub tag: Tag,
-    /// What rules asked for on the way; the deciding rule's wishes go over those of `match` rules.
+    /// The actions of rules; the deciding rule's override those of `match` rules.
     pub actions: Actions,
     /// The last rule that translated its source (`nat-to`).
     pub nat: Option<RuleId>,
     /// The last rule that translated its destination (`rdr-to`).
     pub redirect: Option<RuleId>,
-    /// The way around the routing table that the deciding rule asks for; the pool is the rule's.
+    /// The policy route of the deciding rule; the pool is the rule's.
     pub route: Option<RouteKind>,
 }
 
 /// Whether a packet passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It passes.
+    /// A rule, or the default, passes it.
     Pass,
-    /// A rule blocks it; the sender is told so much. `Answer::Return` is left as it is.
-    Block(Answer),
+    /// A rule blocks it, with this reply to the sender. [`BlockReturn::Return`] is left as it is.
+    Block(BlockReturn),
     /// It is dropped, though no rule says so.
     Fail(Failure),
 }
@@ -90,14 +92,14 @@ pub enum Failure {
     Depth,
 }
 
-/// What rules ask for besides the decision.
+/// Actions of rules besides the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Actions {
     /// `set tos`, also that of old files' `scrub`.
     pub tos: Option<u8>,
     /// `set prio`: of all, and of those with low delay and empty acknowledgements.
     pub priority: Option<(u8, u8)>,
-    /// `rtable`.
+    /// The routing table of `rtable`, if set.
     pub routing_table: Option<u32>,
     /// `scrub`, all of them together; `tos` is above.
     pub scrub: Scrub,
@@ -118,21 +120,27 @@ pub struct Logged {
 
 /// Does what `nat-to` and `rdr-to` say.
 pub trait Translate {
-    /// Gives a packet the addresses and ports that a rule's `nat` and `redirect` ask for, one of which there is at least.
-    /// Called as soon as a `match` rule matches, so that later rules see the new ones, and for the deciding rule at last.
-    fn translate(&mut self, id: RuleId, rule: &Rule, facts: &mut Facts) -> Result<(), CannotTranslate>;
+    /// Gives a packet the addresses and ports that a rule's `nat` and `redirect` ask for, one of which there
+    /// is at least. Called as soon as a `match` rule matches, so that later rules see the new ones, and for
+    /// the deciding rule at last.
+    fn apply_translation(
+        &mut self,
+        id: RuleId,
+        rule: &Rule,
+        facts: &mut Facts,
+    ) -> Result<(), CannotTranslate>;
 }
 
 /// No address or port is left for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CannotTranslate;
 
-/// The routing table, as far as rules ask for it.
+/// The queries of rules to the routing table.
 pub trait Routes {
     /// Whether there is a route to an address.
     fn has_route(&self, address: IpAddr) -> bool;
-    /// Whether packets to an address would leave by an interface: what `urpf-failed` asks.
-    fn leads_to(&self, address: IpAddr, interface: Interface) -> bool;
+    /// Whether packets to an address would leave by an interface, for `urpf-failed`.
+    fn has_route_via(&self, address: IpAddr, interface: Interface) -> bool;
     /// Whether the route to an address has a label.
     fn has_label(&self, address: IpAddr, label: &str) -> bool;
 }
@@ -141,30 +149,30 @@ pub trait Routes {
 pub struct Surroundings<'a, 'r> {
     /// The turn that tables are read in.
     pub turn: &'a Turn<'r>,
-    /// The routing table.
+    /// The routing table that rules may refer to.
     pub routes: &'a dyn Routes,
     /// The time, for `max-pkt-rate`, from any fixed instant on.
     pub now: Duration,
-    /// Numbers for `probability`.
+    /// A source of random numbers, for `probability`.
     pub random: &'a mut dyn FnMut() -> u32,
-    /// What translates.
+    /// Chooses the addresses and ports of translations.
     pub translate: &'a mut dyn Translate,
 }
 
-/// A rule set and its anchors, ready to be held against packets by any number of workers.
+/// A rule set and its anchors, ready for evaluation by any number of workers.
 pub struct Compiled {
     rules: Box<[RuleRecord]>,
     program: walk::Program,
     tags: Tags,
     skipped: Box<[bool]>,
-    /// Tables of the addresses of interfaces, in the hands of control.
+    /// Tables of the addresses of interfaces, written by control.
     dynamic: Mutex<Vec<(HostAddress, NamelessTable)>>,
 }
 
 /// A rule and where it stands.
 #[derive(Clone)]
 pub struct RuleRecord {
-    /// The rule.
+    /// The rule as it was read.
     pub rule: Arc<Rule>,
     /// The path of its anchor; empty for the main rule set.
     pub anchor: Arc<str>,
@@ -181,40 +189,40 @@ pub struct RuleRecord {
 }
 
 impl Compiled {
-    /// Says what becomes of a packet. Addresses and ports in `facts` are the translated ones afterwards.
+    /// Decides about a packet. Addresses and ports in `facts` are the translated ones afterwards.
     pub fn evaluate(
         &self,
         facts: &mut Facts,
         surroundings: &mut Surroundings<'_, '_>,
         scratch: &mut Scratch,
         counters: &Counters,
-    ) -> Outcome {
+    ) -> RuleOutcome {
         walk::evaluate(&self.program, &self.rules, facts, surroundings, scratch, counters)
     }
 
-    /// The rules that were in another one already, as they were called there, by what they are called here: those of rule sets
-    /// that were not loaded in between.
+    /// The rules that were in another one already, as they were called there, by what they are called here:
+    /// those of rule sets that were not loaded in between.
     pub fn kept_of(&self, before: &Compiled) -> HashMap<RuleId, RuleId> {
         let key = |record: &RuleRecord| (Arc::as_ptr(&record.load), record.number);
-        let known: HashMap<_, RuleId> = before.rules.iter().map(key).zip(before.ids()).collect();
-        let kept = self.rules.iter().map(key).zip(self.ids());
+        let known: HashMap<_, RuleId> = before.rules.iter().map(key).zip(before.rule_ids()).collect();
+        let kept = self.rules.iter().map(key).zip(self.rule_ids());
         kept.filter_map(|(key, id)| Some((*known.get(&key)?, id))).collect()
     }
 
     /// Goes on with what rules that stay have counted: `once` and `max-pkt-rate`.
-    pub fn succeed(&mut self, before: &Compiled) {
+    pub fn inherit_counters(&mut self, before: &Compiled) {
         for (old, new) in self.kept_of(before) {
-            self.program.take_over(new, &before.program, old);
+            self.program.inherit_counts(new, &before.program, old);
         }
     }
 
     /// Whether packets at an interface are none of the filter's business: `set skip on`.
-    pub fn skips(&self, interface: Interface) -> bool {
+    pub fn skips_interface(&self, interface: Interface) -> bool {
         self.skipped.get(usize::from(interface.0)).copied().unwrap_or(false)
     }
 
     /// How many interfaces it was compiled for.
-    pub fn interfaces(&self) -> usize {
+    pub fn interface_count(&self) -> usize {
         self.skipped.len()
     }
 
@@ -224,7 +232,7 @@ impl Compiled {
     }
 
     /// The ids of all rules.
-    pub fn ids(&self) -> impl Iterator<Item = RuleId> + use<> {
+    pub fn rule_ids(&self) -> impl Iterator<Item = RuleId> + use<> {
         (0..self.rules.len() as u32).map(RuleId)
     }
 
@@ -239,12 +247,12 @@ impl Compiled {
     }
 
     /// Counts a packet for the rules that it met, as `pfctl -v -s rules` shows.
-    pub fn count(&self, outcome: &Outcome, scratch: &Scratch, facts: &Facts, counters: &Counters) {
+    pub fn count_packet(&self, outcome: &RuleOutcome, scratch: &Scratch, facts: &Facts, counters: &Counters) {
         let rules = outcome.rule.iter().chain(&outcome.anchor).chain(scratch.matched());
         rules.for_each(|id| counters.add_packet(*id, facts.direction, facts.length));
     }
 
-    /// Counts a packet for the tables that a rule asks for its addresses, as `pfctl -vv -s Tables` shows.
+    /// Counts a packet for the tables that a rule tests its addresses with, as `pfctl -vv -s Tables` shows.
     pub fn count_tables(&self, id: RuleId, facts: &Facts, worker: usize, turn: &Turn<'_>) {
         let test = &self.program.tests[id.0 as usize];
         let by = match self.rule(id).rule.action {
@@ -255,7 +263,7 @@ impl Compiled {
         let packet = CountedPacket { turn, worker, direction: facts.direction, by, length: facts.length };
         for (end, address) in [(test.source, facts.source), (test.destination, facts.destination)] {
             if let address::AddressTest::Table(table) = end.address {
-                self.program.conditions.addresses.tables[table as usize].count(
+                self.program.conditions.addresses.tables[table as usize].count_packet(
                     &packet,
                     address,
                     end.is_negated,
@@ -266,7 +274,7 @@ impl Compiled {
 
     /// Counts a packet of a state for its rule's `max-pkt-rate`; false if there are more than may be.
     pub fn rate_holds(&self, id: RuleId, now: Duration) -> bool {
-        self.program.rate(id).is_none_or(|rate| rate.count(now))
+        self.program.rate_threshold(id).is_none_or(|rate| rate.count_event(now))
     }
 
     /// Whether a rule has matched that was to match but once.

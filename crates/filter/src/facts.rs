@@ -2,7 +2,7 @@
 use artery_wire::IpProtocol;
 use std::net::IpAddr;
 
-/// The way of a packet through an interface.
+/// The direction of a packet at an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// It comes from the wire.
@@ -14,15 +14,15 @@ pub enum Direction {
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// IPv4.
+    /// IPv4, `inet` in rules.
     Inet,
-    /// IPv6.
+    /// IPv6, `inet6` in rules.
     Inet6,
 }
 
 impl Family {
     /// The family of an address.
-    pub fn of(address: IpAddr) -> Family {
+    pub fn of_address(address: IpAddr) -> Family {
         match address {
             IpAddr::V4(_) => Family::Inet,
             IpAddr::V6(_) => Family::Inet6,
@@ -30,28 +30,29 @@ impl Family {
     }
 }
 
-/// An interface that the filter has been told of, by its place among them.
+/// An interface that the filter knows, by its index among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Interface(pub u16);
 
-/// A tag that a rule gives, by its place among the names of all rules, which it keeps when others are loaded. 0 is none.
+/// A tag that a rule gives, by its place among the names of all rules, which it keeps when others are
+/// loaded. 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Tag(pub u16);
 
-/// What rules are held against: a packet, where it is and which way it goes.
+/// What rules are evaluated for: a packet, its interface and its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The interface that it is at.
     pub interface: Interface,
     /// The interface that it was received by; the same as `interface` for packets that come in.
     pub received_on: Option<Interface>,
-    /// Which way it goes there.
+    /// Its direction at this interface.
     pub direction: Direction,
     /// Its protocol: what follows the headers of IP and their extensions.
     pub protocol: IpProtocol,
-    /// Its source.
+    /// Its source address, after any translation so far.
     pub source: IpAddr,
-    /// Its destination.
+    /// Its destination address, after any translation so far.
     pub destination: IpAddr,
     /// The port of its source, for TCP, UDP and SCTP; the identifier of ICMP echoes; otherwise 0.
     pub source_port: u16,
@@ -78,6 +79,6 @@ pub struct Facts {
 impl Facts {
     /// The family of its addresses.
     pub fn family(&self) -> Family {
-        Family::of(self.source)
+        Family::of_address(self.source)
     }
 }

@@ -1,8 +1,9 @@
 //! Fragments, put together before rules see them.
 //!
-//! Where fragments of IPv4 overlap, what came first stays: the later fragment is cut, or the part of an earlier one that lies
-//! behind its beginning. Fragments of IPv6 that overlap are dropped with all of their packet (RFC 5722).
-use crate::dissect::{Dissected, Reason, half, word};
+//! Where fragments of IPv4 overlap, what came first stays: the later fragment is cut, or the part of an
+//! earlier one that lies behind its beginning. Fragments of IPv6 that overlap are dropped with all of
+//! their packet (RFC 5722).
+use crate::dissect::{Dissected, FilterDropReason, read_u16, read_u32};
 use crate::facts::Family;
 use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6, naming_place};
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +16,7 @@ const SPARE_PLACES: usize = 64;
 
 /// What the fragments of a packet have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Whole {
+struct FragmentKey {
     addresses: [u128; 2],
     id: u32,
     protocol: IpProtocol,
@@ -53,19 +54,19 @@ struct Pieces {
 
 /// What became of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Assembled {
+pub enum ReassemblyOutcome {
     /// It waits for others.
     Waiting,
     /// The packet is whole.
-    Whole(Joined),
-    /// It is dropped.
-    Dropped(Reason),
+    Whole(ReassembledPacket),
+    /// It is dropped, for this reason.
+    Dropped(FilterDropReason),
 }
 
 /// A packet that was put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
-    /// The packet.
+pub struct ReassembledPacket {
+    /// The packet, from its IP header on.
     pub bytes: Vec<u8>,
     /// The longest of its fragments: those that it is split into again may be as long.
     pub longest: u16,
@@ -75,12 +76,12 @@ pub struct Joined {
     pub id: u32,
 }
 
-/// Fragments that wait.
+/// Fragments that wait for others of their packets.
 #[derive(Debug, Default)]
 pub struct Fragments {
-    packets: HashMap<Whole, Pieces>,
+    packets: HashMap<FragmentKey, Pieces>,
     /// In the order in which they began, with their serial numbers; some may be whole by now.
-    order: VecDeque<(Whole, u64)>,
+    order: VecDeque<(FragmentKey, u64)>,
     count: u32,
     begun: u64,
     /// How often packets were looked for, came and went.
@@ -89,7 +90,7 @@ pub struct Fragments {
 
 /// A fragment, taken apart.
 struct Fragment<'a> {
-    whole: Whole,
+    whole: FragmentKey,
     start: usize,
     more: bool,
     header: Vec<u8>,
@@ -102,16 +103,25 @@ impl Fragments {
         self.count
     }
 
-    /// Whether none waits.
+    /// Whether no fragment waits for others.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds a fragment; of the oldest packets so many are forgotten that no more than `limit` fragments and packets wait.
-    pub fn add(&mut self, bytes: &[u8], seen: &Dissected, now_ms: u64, limit: u32) -> Assembled {
-        let Some(fragment) = Fragment::of(bytes, seen) else { return Assembled::Dropped(Reason::Fragment) };
-        if fragment.is_odd() {
-            return Assembled::Dropped(Reason::Fragment);
+    /// Adds a fragment; of the oldest packets so many are forgotten that no more than `limit`
+    /// fragments and packets wait.
+    pub fn add_fragment(
+        &mut self,
+        bytes: &[u8],
+        seen: &Dissected,
+        now_ms: u64,
+        limit: u32,
+    ) -> ReassemblyOutcome {
+        let Some(fragment) = Fragment::parse(bytes, seen) else {
+            return ReassemblyOutcome::Dropped(FilterDropReason::Fragment);
+        };
+        if fragment.is_malformed() {
+            return ReassemblyOutcome::Dropped(FilterDropReason::Fragment);
         }
         // A spoilt packet has no fragments, and waits to spoil those that come yet.
         while self.count.max(self.packets.len() as u32) >= limit.max(1) {
@@ -120,24 +130,24 @@ impl Fragments {
         let whole = fragment.whole;
         self.counters[0] += 1;
         if !self.packets.contains_key(&whole) {
-            self.begin(whole, now_ms);
+            self.begin_packet(whole, now_ms);
         }
-        let Some(pieces) = self.packets.get_mut(&whole) else { return Assembled::Waiting };
+        let Some(pieces) = self.packets.get_mut(&whole) else { return ReassemblyOutcome::Waiting };
         let before = pieces.pieces.len();
-        let result = pieces.add(fragment, seen.end as u16);
+        let result = pieces.add_piece(fragment, seen.end as u16);
         self.count = self.count + pieces.pieces.len() as u32 - before as u32;
         if result.is_err() && pieces.is_spoilt {
             self.count -= pieces.pieces.len() as u32;
             pieces.pieces.clear();
         }
         match result {
-            Ok(true) => self.finish(&whole),
-            Ok(false) => Assembled::Waiting,
-            Err(reason) => Assembled::Dropped(reason),
+            Ok(true) => self.finish_packet(&whole),
+            Ok(false) => ReassemblyOutcome::Waiting,
+            Err(reason) => ReassemblyOutcome::Dropped(reason),
         }
     }
 
-    fn begin(&mut self, whole: Whole, now_ms: u64) {
+    fn begin_packet(&mut self, whole: FragmentKey, now_ms: u64) {
         self.counters[1] += 1;
         self.begun += 1;
         let pieces = Pieces { began_ms: now_ms, serial: self.begun, ..Pieces::default() };
@@ -146,25 +156,25 @@ impl Fragments {
         // Packets that are whole leave their places behind, which are as many as those that wait at most.
         if self.order.len() > 2 * self.packets.len() + SPARE_PLACES {
             let packets = &self.packets;
-            self.order.retain(|(whole, serial)| waits(packets, whole, *serial));
+            self.order.retain(|(whole, serial)| is_waiting(packets, whole, *serial));
         }
     }
 
-    fn finish(&mut self, whole: &Whole) -> Assembled {
-        let Some(pieces) = self.remove(whole) else { return Assembled::Waiting };
-        match pieces.whole(whole.family) {
-            Some(bytes) => Assembled::Whole(Joined {
+    fn finish_packet(&mut self, whole: &FragmentKey) -> ReassemblyOutcome {
+        let Some(pieces) = self.remove(whole) else { return ReassemblyOutcome::Waiting };
+        match pieces.assemble_packet(whole.family) {
+            Some(bytes) => ReassemblyOutcome::Whole(ReassembledPacket {
                 bytes,
                 longest: pieces.longest,
                 headers: pieces.header.len() as u16,
                 id: whole.id,
             }),
-            None => Assembled::Dropped(Reason::Fragment),
+            None => ReassemblyOutcome::Dropped(FilterDropReason::Fragment),
         }
     }
 
     /// Forgets packets that began so long ago.
-    pub fn expire(&mut self, now_ms: u64, keep_ms: u64) {
+    pub fn expire_packets(&mut self, now_ms: u64, keep_ms: u64) {
         let is_young = |pieces: &Pieces, serial| {
             pieces.serial == serial && now_ms.saturating_sub(pieces.began_ms) < keep_ms
         };
@@ -177,13 +187,13 @@ impl Fragments {
 
     fn forget_oldest(&mut self) {
         match self.order.pop_front() {
-            Some((whole, serial)) if waits(&self.packets, &whole, serial) => drop(self.remove(&whole)),
+            Some((whole, serial)) if is_waiting(&self.packets, &whole, serial) => drop(self.remove(&whole)),
             Some(_) => (),
             None => (self.packets, self.count) = (HashMap::new(), 0),
         }
     }
 
-    fn remove(&mut self, whole: &Whole) -> Option<Pieces> {
+    fn remove(&mut self, whole: &FragmentKey) -> Option<Pieces> {
         let pieces = self.packets.remove(whole)?;
         self.count -= pieces.pieces.len() as u32;
         self.counters[2] += 1;
@@ -192,12 +202,12 @@ impl Fragments {
 }
 
 /// Whether a packet waits since it had this number.
-fn waits(packets: &HashMap<Whole, Pieces>, whole: &Whole, serial: u64) -> bool {
+fn is_waiting(packets: &HashMap<FragmentKey, Pieces>, whole: &FragmentKey, serial: u64) -> bool {
     packets.get(whole).is_some_and(|pieces| pieces.serial == serial)
 }
 
 impl<'a> Fragment<'a> {
-    fn of(bytes: &'a [u8], seen: &Dissected) -> Option<Fragment<'a>> {
+    fn parse(bytes: &'a [u8], seen: &Dissected) -> Option<Fragment<'a>> {
         match seen.family {
             Family::Inet => Fragment::of_inet(bytes, seen),
             Family::Inet6 => Fragment::of_inet6(bytes, seen),
@@ -206,7 +216,7 @@ impl<'a> Fragment<'a> {
 
     fn of_inet(bytes: &'a [u8], seen: &Dissected) -> Option<Fragment<'a>> {
         let ip = Ipv4::new(bytes).ok()?;
-        let whole = Whole {
+        let whole = FragmentKey {
             addresses: seen.addresses,
             id: ip.id().into(),
             protocol: seen.protocol,
@@ -224,15 +234,15 @@ impl<'a> Fragment<'a> {
 
     fn of_inet6(bytes: &'a [u8], seen: &Dissected) -> Option<Fragment<'a>> {
         const FRAGMENT_HEADER: usize = 8;
-        let found = Ip6Headers::read(bytes).ok()?.fragment?;
+        let found = Ip6Headers::parse_packet(bytes).ok()?.fragment?;
         let (whole_protocol, at) = (IpProtocol(0), found.at);
         let next = *bytes.get(at)?;
         let mut header = bytes.get(..at)?.to_vec();
         let named_at = naming_place(&header)?;
         header[named_at] = next;
-        let whole = Whole {
+        let whole = FragmentKey {
             addresses: seen.addresses,
-            id: word(bytes, at + 4),
+            id: read_u32(bytes, at + 4),
             protocol: whole_protocol,
             family: Family::Inet6,
         };
@@ -241,7 +251,7 @@ impl<'a> Fragment<'a> {
     }
 
     /// Whether it can be no part of a packet.
-    fn is_odd(&self) -> bool {
+    fn is_malformed(&self) -> bool {
         let is_uneven = self.more && !self.bytes.len().is_multiple_of(8);
         self.bytes.is_empty() || is_uneven || self.start + self.bytes.len() > LONGEST
     }
@@ -249,14 +259,14 @@ impl<'a> Fragment<'a> {
 
 impl Pieces {
     /// Adds a fragment; says whether all are there.
-    fn add(&mut self, fragment: Fragment<'_>, length: u16) -> Result<bool, Reason> {
+    fn add_piece(&mut self, fragment: Fragment<'_>, length: u16) -> Result<bool, FilterDropReason> {
         let end = fragment.start + fragment.bytes.len();
         let last = self.pieces.last().map_or(0, Piece::end);
         let is_beyond = self.end.is_some_and(|known| end > known || !fragment.more && end != known);
         let ends_early = !fragment.more && end < last;
         if self.is_spoilt || is_beyond || ends_early || self.pieces.len() >= MOST_OF_PACKET {
             self.is_spoilt |= fragment.whole.family == Family::Inet6;
-            return Err(Reason::Fragment);
+            return Err(FilterDropReason::Fragment);
         }
         let (is_last, is_first) = (!fragment.more, fragment.start == 0);
         let header = fragment.header;
@@ -275,13 +285,13 @@ impl Pieces {
         Ok(self.is_whole())
     }
 
-    /// Adds a piece less what is there.
-    fn add_cut(&mut self, mut piece: Piece) -> Result<(), Reason> {
+    /// Adds the part of a piece that is not there yet.
+    fn add_cut(&mut self, mut piece: Piece) -> Result<(), FilterDropReason> {
         let mut at = self.pieces.partition_point(|there| there.start <= piece.start);
         if let Some(before) = at.checked_sub(1).map(|before| &self.pieces[before]) {
             let overlap = before.end().saturating_sub(piece.start);
             if overlap >= piece.bytes.len() {
-                return Err(Reason::Fragment);
+                return Err(FilterDropReason::Fragment);
             }
             piece.bytes.drain(..overlap);
             piece.start += overlap;
@@ -301,14 +311,14 @@ impl Pieces {
     }
 
     /// Adds a piece that overlaps none; one that is there already is passed over.
-    fn add_whole(&mut self, piece: Piece) -> Result<(), Reason> {
+    fn add_whole(&mut self, piece: Piece) -> Result<(), FilterDropReason> {
         let overlapped =
             self.pieces.iter().find(|there| there.start < piece.end() && piece.start < there.end());
         match overlapped {
             Some(there) if there.start == piece.start && there.bytes == piece.bytes => Ok(()),
             Some(_) => {
                 self.is_spoilt = true;
-                Err(Reason::Fragment)
+                Err(FilterDropReason::Fragment)
             }
             None => {
                 let at = self.pieces.partition_point(|there| there.start < piece.start);
@@ -328,8 +338,7 @@ impl Pieces {
         has_no_gap && self.end == Some(reached) && !self.header.is_empty()
     }
 
-    /// The packet.
-    fn whole(&self, family: Family) -> Option<Vec<u8>> {
+    fn assemble_packet(&self, family: Family) -> Option<Vec<u8>> {
         let mut bytes = self.header.clone();
         self.pieces.iter().for_each(|piece| bytes.extend(&piece.bytes));
         match family {
@@ -351,19 +360,19 @@ impl Pieces {
 
 /// Whether a packet of IPv4 says that it must not be a fragment.
 pub(crate) fn must_not_be_one(bytes: &[u8], seen: &Dissected) -> bool {
-    seen.family == Family::Inet && half(bytes, 6) & 0x4000 != 0
+    seen.family == Family::Inet && read_u16(bytes, 6) & 0x4000 != 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dissect::dissect;
+    use crate::dissect::dissect_packet;
     use artery_wire::Ipv4Fragments;
     use artery_wire::build::{ip4, ip6};
     use proptest::prelude::*;
 
-    fn add(fragments: &mut Fragments, bytes: &[u8]) -> Assembled {
-        fragments.add(bytes, &dissect(bytes).unwrap(), 0, 1000)
+    fn add(fragments: &mut Fragments, bytes: &[u8]) -> ReassemblyOutcome {
+        fragments.add_fragment(bytes, &dissect_packet(bytes).unwrap(), 0, 1000)
     }
 
     /// A fragment with `count` units of a byte.
@@ -381,11 +390,11 @@ mod tests {
         let mut fragments = Fragments::default();
         let results: Vec<_> = parts.iter().map(|part| add(&mut fragments, part)).collect();
         let whole = results.iter().find_map(|result| match result {
-            Assembled::Whole(joined) => Some(joined.bytes.clone()),
+            ReassemblyOutcome::Whole(joined) => Some(joined.bytes.clone()),
             _ => None,
         });
         let payload: Option<Vec<u8>> = units.map(|units| units.iter().flat_map(|unit| [*unit; 8]).collect());
-        let expected = payload.map(|payload| match dissect(&parts[0]).unwrap().family {
+        let expected = payload.map(|payload| match dissect_packet(&parts[0]).unwrap().family {
             Family::Inet => ip4().raw(253, payload).bytes(),
             Family::Inet6 => ip6().raw(253, payload).bytes(),
         });
@@ -414,9 +423,15 @@ mod tests {
         expect(&[four(1, 2, 1, false), four(2, 2, 1, true), four(0, 1, 1, true)], Some(&[1, 2]));
         expect(&[four(0, 1, 3, true), four(1, 2, 1, false)], None);
         let uneven = ip4().fragment(0, true).raw(253, [0; 9]).bytes();
-        assert_eq!(add(&mut Fragments::default(), &uneven), Assembled::Dropped(Reason::Fragment));
+        assert_eq!(
+            add(&mut Fragments::default(), &uneven),
+            ReassemblyOutcome::Dropped(FilterDropReason::Fragment)
+        );
         let long = ip4().fragment(65_528, false).raw(253, [0; 8]).bytes();
-        assert_eq!(add(&mut Fragments::default(), &long), Assembled::Dropped(Reason::Fragment));
+        assert_eq!(
+            add(&mut Fragments::default(), &long),
+            ReassemblyOutcome::Dropped(FilterDropReason::Fragment)
+        );
     }
 
     #[test]
@@ -424,10 +439,10 @@ mod tests {
         let part =
             |at, more| ip6().extension(60, [1, 4, 0, 0, 0, 0]).fragment(at, more, 5).raw(253, [9; 8]).bytes();
         let mut fragments = Fragments::default();
-        assert_eq!(add(&mut fragments, &part(8, false)), Assembled::Waiting);
+        assert_eq!(add(&mut fragments, &part(8, false)), ReassemblyOutcome::Waiting);
         let expected = ip6().extension(60, [1, 4, 0, 0, 0, 0]).raw(253, [9; 16]).bytes();
         assert!(
-            matches!(add(&mut fragments, &part(0, true)), Assembled::Whole(joined) if joined.bytes == expected)
+            matches!(add(&mut fragments, &part(0, true)), ReassemblyOutcome::Whole(joined) if joined.bytes == expected)
         );
         assert!(fragments.is_empty());
     }
@@ -437,10 +452,10 @@ mod tests {
         let mut fragments = Fragments::default();
         for id in 0..50 {
             let bytes = ip4().id(id).fragment(0, true).raw(253, [0; 8]).bytes();
-            fragments.add(&bytes, &dissect(&bytes).unwrap(), u64::from(id), 10);
+            fragments.add_fragment(&bytes, &dissect_packet(&bytes).unwrap(), u64::from(id), 10);
             assert!(fragments.len() <= 10);
         }
-        fragments.expire(49 + 60_000, 60_000);
+        fragments.expire_packets(49 + 60_000, 60_000);
         assert!(fragments.is_empty());
         assert_eq!(fragments.counters[1], fragments.counters[2]);
     }
@@ -449,7 +464,7 @@ mod tests {
     fn packets_that_are_whole_or_spoilt_take_no_room() {
         let mut fragments = Fragments::default();
         let mut add = |bytes: Vec<u8>, limit| {
-            let _ = fragments.add(&bytes, &dissect(&bytes).unwrap(), 0, limit);
+            let _ = fragments.add_fragment(&bytes, &dissect_packet(&bytes).unwrap(), 0, limit);
             (fragments.packets.len(), fragments.order.len())
         };
         for id in 0..1000 {
@@ -464,7 +479,7 @@ mod tests {
             let (waiting, places) = add(ip6().fragment(8, true, id).raw(253, [0; 16]).bytes(), 10);
             assert!(waiting <= 10 && places <= 90, "{waiting} packets in {places} places");
         }
-        fragments.expire(60_000, 60_000);
+        fragments.expire_packets(60_000, 60_000);
         assert_eq!((fragments.packets.len(), fragments.order.len()), (0, 0));
     }
 
@@ -475,18 +490,18 @@ mod tests {
             order in prop::collection::vec(any::<u16>(), 90),
         ) {
             let packet = ip4().id(7).options([131, 3, 4]).raw(253, &payload).bytes();
-            let mut parts: Vec<_> = Ipv4Fragments::of(&packet, mtu).unwrap().map(|part| part.bytes()).collect();
+            let mut parts: Vec<_> = Ipv4Fragments::split_packet(&packet, mtu).unwrap().map(|part| part.to_bytes()).collect();
             prop_assume!(parts.len() > 1);
             let mut keys = order.into_iter();
             parts.sort_by_cached_key(|_| keys.next());
             let mut fragments = Fragments::default();
             let (last, before) = parts.split_last().unwrap();
-            let seen = |bytes: &[u8]| dissect(bytes).unwrap();
+            let seen = |bytes: &[u8]| dissect_packet(bytes).unwrap();
             for part in before {
-                prop_assert_eq!(fragments.add(part, &seen(part), 0, 1000), Assembled::Waiting);
+                prop_assert_eq!(fragments.add_fragment(part, &seen(part), 0, 1000), ReassemblyOutcome::Waiting);
             }
-            let whole = fragments.add(last, &seen(last), 0, 1000);
-            let is_packet = matches!(whole, Assembled::Whole(joined) if joined.bytes == packet);
+            let whole = fragments.add_fragment(last, &seen(last), 0, 1000);
+            let is_packet = matches!(whole, ReassemblyOutcome::Whole(joined) if joined.bytes == packet);
             prop_assert!(is_packet);
         }
     }

@@ -1,8 +1,8 @@
 //! A packet filter after OpenBSD's pf (pf.conf(5), pfctl(8), pf(4)).
 //!
-//! Text becomes a [`Ruleset`](rule::Ruleset) of rules that say one thing each; those are compiled for evaluation, and what
-//! they let pass keeps a state. Nothing here knows a packet of the engine or an interface of the machine: a packet is
-//! [`Facts`](facts::Facts), an interface a name.
+//! Text becomes a [`Ruleset`](rule::Ruleset) of rules that say one thing each; those are compiled for
+//! evaluation, and what they let pass keeps a state. Nothing here knows a packet of the engine or an
+//! interface of the machine: a packet is [`Facts`](facts::Facts), an interface a name.
 #![forbid(unsafe_code)]
 
 pub mod anchors;

@@ -1,5 +1,5 @@
 //! Records of the log: what pflog(4) shows, as a file of pcap that tcpdump reads.
-use crate::dissect::Reason;
+use crate::dissect::FilterDropReason;
 use crate::facts::{Direction, Family};
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const NO_RULE: u32 = u32::MAX;
 /// What was done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogAction {
-    /// It passed.
+    /// The packet was passed on.
     Pass,
-    /// It was dropped.
+    /// The packet was dropped.
     Block,
     /// A `match` rule matched.
     Match,
@@ -32,8 +32,8 @@ pub struct LogRecord {
     pub log: u16,
     /// What was done with it.
     pub action: LogAction,
-    /// Why.
-    pub reason: Reason,
+    /// Why it was logged: `match` unless it was dropped for another reason.
+    pub reason: FilterDropReason,
     /// The name of the interface.
     pub interface: String,
     /// The path of the anchor that the rule is in; empty for the main rule set.
@@ -42,13 +42,13 @@ pub struct LogRecord {
     pub rule: Option<u32>,
     /// The number of the rule in its anchor.
     pub rule_in_anchor: Option<u32>,
-    /// Its family.
+    /// The address family of the packet.
     pub family: Family,
-    /// Its way.
+    /// The direction at the interface.
     pub direction: Direction,
     /// How long the packet was.
     pub length: u32,
-    /// Its first bytes.
+    /// The first bytes of the packet.
     pub packet: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ pub fn file_header() -> Vec<u8> {
 
 impl LogRecord {
     /// Adds it to a file; `time` is since the epoch.
-    pub fn write(&self, time: Duration, out: &mut Vec<u8>) {
+    pub fn write_record(&self, time: Duration, out: &mut Vec<u8>) {
         let kept = self.packet.len().min(SNAP_LENGTH);
         let lengths = [kept + PADDED, self.length as usize + PADDED];
         out.extend((time.as_secs() as u32).to_le_bytes());
@@ -89,8 +89,8 @@ impl LogRecord {
             Direction::Out => 2,
         };
         out.extend([HEADER, family, action, self.reason as u8]);
-        out.extend(name(&self.interface));
-        out.extend(name(&self.anchor));
+        out.extend(padded_name(&self.interface));
+        out.extend(padded_name(&self.anchor));
         for number in [self.rule, self.rule_in_anchor] {
             out.extend(number.unwrap_or(NO_RULE).to_be_bytes());
         }
@@ -102,7 +102,7 @@ impl LogRecord {
 }
 
 /// A name with a zero behind it.
-fn name(text: &str) -> [u8; NAME] {
+fn padded_name(text: &str) -> [u8; NAME] {
     let mut bytes = [0; NAME];
     let length = text.len().min(NAME - 1);
     bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
@@ -118,7 +118,7 @@ mod tests {
         let record = LogRecord {
             log: 0,
             action: LogAction::Block,
-            reason: Reason::Match,
+            reason: FilterDropReason::Match,
             interface: "em0".into(),
             anchor: String::new(),
             rule: Some(7),
@@ -130,7 +130,7 @@ mod tests {
         };
         let mut bytes = file_header();
         assert_eq!(bytes.len(), 24);
-        record.write(Duration::from_micros(1_500_000), &mut bytes);
+        record.write_record(Duration::from_micros(1_500_000), &mut bytes);
         let record = &bytes[24..];
         assert_eq!(record.len(), 16 + PADDED + SNAP_LENGTH);
         assert_eq!(record[..8], [1, 0, 0, 0, 0x20, 0xa1, 7, 0]);

@@ -11,13 +11,13 @@ pub struct Interfaces(pub Vec<InterfaceRecord>);
 /// What is known of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceRecord {
-    /// Its name.
+    /// The interface's name, such as `em0`.
     pub name: String,
     /// The groups that it is in, besides the one that its name says (`em` of `em0`).
     pub groups: Vec<String>,
     /// Whether it is a loopback.
     pub is_loopback: bool,
-    /// Its routing domain.
+    /// The number of its routing domain.
     pub domain: u32,
     /// Its addresses, aliases behind the first of a family.
     pub addresses: Vec<InterfaceAddress>,
@@ -26,7 +26,7 @@ pub struct InterfaceRecord {
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {
-    /// The address.
+    /// The address, of either family.
     pub address: IpAddr,
     /// The length of its network's prefix.
     pub length: u8,
@@ -42,8 +42,8 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// Gives a name a number unless it has one, or is the empty one, which is no tag.
-    pub fn note(&mut self, name: &str) {
+    /// Numbers a tag unless it has a number or is the empty name, which means no tag.
+    pub fn register_tag(&mut self, name: &str) {
         if name.is_empty() || self.numbers.contains_key(name) {
             return;
         }
@@ -59,18 +59,18 @@ impl Tags {
     }
 
     /// The tag of a name that was noted; None, which is 0, for others.
-    pub fn number(&self, name: &str) -> Tag {
-        self.find(name).unwrap_or_default()
+    pub fn tag_or_none(&self, name: &str) -> Tag {
+        self.find_tag(name).unwrap_or_default()
     }
 
     /// The tag of a name, if it is known.
-    pub fn find(&self, name: &str) -> Option<Tag> {
+    pub fn find_tag(&self, name: &str) -> Option<Tag> {
         self.numbers.get(name).copied()
     }
 
     /// The numbers that tags have in other rules, by those here; None if none has another.
     pub(crate) fn moved_to(&self, other: &Tags) -> Option<Vec<Tag>> {
-        let moved: Vec<Tag> = self.names.iter().map(|name| other.number(name)).collect();
+        let moved: Vec<Tag> = self.names.iter().map(|name| other.tag_or_none(name)).collect();
         moved.iter().zip(1..).any(|(tag, number)| tag.0 != number).then_some(moved)
     }
 
@@ -82,17 +82,17 @@ impl Tags {
 
 impl Interfaces {
     /// The number of an interface.
-    pub fn number(&self, name: &str) -> Option<Interface> {
+    pub fn find_interface(&self, name: &str) -> Option<Interface> {
         self.0.iter().position(|known| known.name == name).map(|place| Interface(place as u16))
     }
 
-    /// An interface.
+    /// The record of an interface; None if it is unknown.
     pub fn get(&self, interface: Interface) -> Option<&InterfaceRecord> {
         self.0.get(usize::from(interface.0))
     }
 
     /// The networks that an address of a rule stands for now: one, or those of the interfaces it names.
-    pub fn networks(&self, address: &HostAddress) -> Vec<(IpAddr, u8)> {
+    pub fn resolve_networks(&self, address: &HostAddress) -> Vec<(IpAddr, u8)> {
         match address {
             HostAddress::Network(address, length) => vec![(*address, *length)],
             HostAddress::Masked(..) => Vec::new(),
@@ -100,16 +100,17 @@ impl Interfaces {
                 .0
                 .iter()
                 .filter(|record| interface.0 == "self" || record.is_called(interface))
-                .flat_map(|record| record.parts(*part, *without_aliases))
-                .map(|(address, own)| (address, length.unwrap_or(own).min(bits(address))))
+                .flat_map(|record| record.select_addresses(*part, *without_aliases))
+                .map(|(address, own)| (address, length.unwrap_or(own).min(address_bits(address))))
                 .collect(),
         }
     }
 }
 
 impl InterfaceRecord {
-    /// Leaves out the link-local addresses of an interface that has no other address of IPv6: Linux gives one to every
-    /// interface that is up, OpenBSD to none that nobody wants IPv6 on. A rule such as `from em0` means the others.
+    /// Leaves out the link-local addresses of an interface that has no other address of IPv6. Linux gives
+    /// one to every interface that is up, OpenBSD only to those configured for IPv6. A rule such as `from
+    /// em0` means the others.
     pub fn leave_out_automatic_addresses(&mut self) {
         let is_of_link =
             |one: &InterfaceAddress| matches!(one.address, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -119,41 +120,42 @@ impl InterfaceRecord {
         }
     }
 
-    /// Whether a name of rules means it: its own, the beginning of its own up to the digits, or that of a group.
+    /// Whether a name of rules means it: its own, the beginning of its own up to the digits, or
+    /// that of a group.
     pub fn is_called(&self, name: &InterfaceName) -> bool {
         let family = self.name.trim_end_matches(|c: char| c.is_ascii_digit());
         name.0 == self.name || name.0 == family || self.groups.contains(&name.0)
     }
 
-    fn parts(&self, part: InterfacePart, without_aliases: bool) -> Vec<(IpAddr, u8)> {
+    fn select_addresses(&self, part: InterfacePart, without_aliases: bool) -> Vec<(IpAddr, u8)> {
         let mut seen = [false; 2];
         let first = |address: &&InterfaceAddress| {
             let is_alias = std::mem::replace(&mut seen[usize::from(address.address.is_ipv6())], true);
             !(without_aliases && is_alias)
         };
-        self.addresses.iter().filter(first).filter_map(|address| address.part(part)).collect()
+        self.addresses.iter().filter(first).filter_map(|address| address.select_address(part)).collect()
     }
 }
 
 impl InterfaceAddress {
-    fn part(&self, part: InterfacePart) -> Option<(IpAddr, u8)> {
-        let host = |address: IpAddr| (address, bits(address));
+    fn select_address(&self, part: InterfacePart) -> Option<(IpAddr, u8)> {
+        let host = |address: IpAddr| (address, address_bits(address));
         match part {
             InterfacePart::Address => Some(host(self.address)),
-            InterfacePart::Network => Some((masked(self.address, self.length), self.length)),
-            InterfacePart::Broadcast => broadcast(self.address, self.length).map(host),
+            InterfacePart::Network => Some((mask_address(self.address, self.length), self.length)),
+            InterfacePart::Broadcast => broadcast_address(self.address, self.length).map(host),
             InterfacePart::Peer => self.peer.map(host),
         }
     }
 }
 
 /// The bits of an address of this family.
-pub fn bits(address: IpAddr) -> u8 {
+pub fn address_bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
 /// An address without the bits behind a prefix.
-pub fn masked(address: IpAddr, length: u8) -> IpAddr {
+pub fn mask_address(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
@@ -166,7 +168,7 @@ pub fn masked(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-fn broadcast(address: IpAddr, length: u8) -> Option<IpAddr> {
+fn broadcast_address(address: IpAddr, length: u8) -> Option<IpAddr> {
     match address {
         IpAddr::V4(address) if length < 31 => {
             Some(Ipv4Addr::from_bits(address.to_bits() | (u32::MAX >> length)).into())
@@ -217,8 +219,9 @@ mod tests {
     #[test]
     fn parts_of_interfaces_are_what_their_names_say() {
         let interfaces = interfaces();
-        let networks =
-            |interface: &str, part, first: bool| text(&interfaces.networks(&dynamic(interface, part, first)));
+        let networks = |interface: &str, part, first: bool| {
+            text(&interfaces.resolve_networks(&dynamic(interface, part, first)))
+        };
         assert_eq!(networks("em0", InterfacePart::Address, false), "10.0.0.9/32 10.1.0.9/32 2001:db8::9/128");
         assert_eq!(networks("self", InterfacePart::Address, true), "10.0.0.9/32 2001:db8::9/128");
         assert_eq!(networks("egress", InterfacePart::Network, true), "10.0.0.0/24 2001:db8::/64");
@@ -242,8 +245,8 @@ mod tests {
     #[test]
     fn tags_have_numbers_from_one_and_keep_them() {
         let mut tags = Tags::default();
-        ["a", "b", "a", ""].into_iter().for_each(|name| tags.note(name));
-        assert_eq!(["a", "b", "", "c"].map(|name| tags.number(name)), [1, 2, 0, 0].map(Tag));
+        ["a", "b", "a", ""].into_iter().for_each(|name| tags.register_tag(name));
+        assert_eq!(["a", "b", "", "c"].map(|name| tags.tag_or_none(name)), [1, 2, 0, 0].map(Tag));
         assert_eq!([tags.name(Tag(2)), tags.name(Tag(0)), tags.name(Tag(9))], ["b", "", ""]);
     }
 }

@@ -1,87 +1,87 @@
 //! `set …`: options of the filter, with what holds where nothing is said.
-use crate::rule::{InterfaceName, Place, StateOptions};
+use crate::rule::{InterfaceName, SourceLocation, StateOptions};
 use std::time::Duration;
 
 /// A `set` line, one item of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptionLine {
-    /// What it says.
+    /// The option, with its value.
     pub option: SetOption,
-    /// Where it stands.
-    pub place: Place,
+    /// Where it stands, for messages.
+    pub place: SourceLocation,
 }
 
 /// What a `set` line says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetOption {
-    /// `skip on`.
+    /// `skip on`: interfaces that are not filtered.
     Skip(Vec<InterfaceName>),
     /// `timeout`, in seconds (of `adaptive.start` and `adaptive.end`: states).
     Timeout(Timeout, u32),
-    /// `limit`.
+    /// `limit`: the most entries of a kind.
     Limit(Limit, u32),
     /// `state-policy`; whether states are bound to interfaces.
     StatePolicy(bool),
-    /// `state-defaults`.
+    /// `state-defaults`: options of states whose rules give none.
     StateDefaults(StateOptions),
-    /// `block-policy`; whether senders hear of it.
+    /// `block-policy`; whether senders get a reply.
     BlockPolicy(bool),
-    /// `optimization`.
+    /// `optimization`: a set of timeouts.
     Optimization(Optimization),
-    /// `ruleset-optimization`.
+    /// `ruleset-optimization`: how pfctl optimizes the rules.
     RulesetOptimization(RulesetOptimization),
     /// `loginterface`; None is `none`.
     LogInterface(Option<InterfaceName>),
     /// `reassemble`; and whether fragments that must not be cut are put together, too.
     Reassemble(bool, bool),
-    /// `hostid`.
+    /// `hostid`, which tells filters apart in dumps of states.
     HostId(u32),
     /// `debug`, the level as written.
     Debug(String),
     /// `fingerprints`, a file; otherwise ignored.
     Fingerprints(String),
-    /// `syncookies`.
+    /// `syncookies`: when SYN cookies are used.
     Syncookies(Syncookies),
 }
 
-/// `set syncookies`.
+/// The values of `set syncookies`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syncookies {
-    /// `never`.
+    /// `never`: no SYN cookies at all.
     Never,
-    /// `always`.
+    /// `always`: every SYN is answered by a cookie.
     Always,
     /// `adaptive`, with the shares of the states in percent at which it starts and ends.
     Adaptive(u8, u8),
 }
 
-/// `set optimization`.
+/// The values of `set optimization`, each a set of timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Optimization {
-    /// `normal`.
+    /// `normal`, which is the default.
     #[default]
     Normal,
-    /// `high-latency` and `satellite`.
+    /// `high-latency` and `satellite`: longer timeouts.
     HighLatency,
-    /// `aggressive`.
+    /// `aggressive`: shorter timeouts for idle connections.
     Aggressive,
-    /// `conservative`.
+    /// `conservative`: much longer timeouts for idle connections.
     Conservative,
 }
 
-/// `set ruleset-optimization`.
+/// The values of `set ruleset-optimization`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RulesetOptimization {
-    /// `none`.
+    /// `none`: the rules stay as written.
     None,
-    /// `basic`.
+    /// `basic`, which is pfctl's default.
     #[default]
     Basic,
-    /// `profile`.
+    /// `profile`: by counters of the running rules.
     Profile,
 }
 
-/// Times after which something is forgotten, in the order of pfctl -s timeouts.
+/// Times after which entries expire, in the order of `pfctl -s timeouts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // their names are those of pf.conf(5)
 pub enum Timeout {
@@ -138,7 +138,7 @@ impl Timeout {
         if is_multiple { Timeout::UdpMultiple } else { Timeout::UdpSingle }
     }
 
-    /// Its name.
+    /// The word that pf.conf(5) has for it.
     pub fn name(self) -> &'static str {
         Timeout::NAMES[self as usize].1
     }
@@ -169,7 +169,7 @@ impl Limit {
         (Limit::Anchors, "anchors"),
     ];
 
-    /// Its name.
+    /// The word that pf.conf(5) has for it.
     pub fn name(self) -> &'static str {
         Limit::NAMES[self as usize].1
     }
@@ -180,12 +180,12 @@ impl Limit {
 pub struct Limits {
     /// Seconds (of the adaptive ones: states), by [`Timeout`].
     pub timeouts: [u32; 20],
-    /// Numbers, by [`Limit`].
+    /// The most entries, indexed by [`Limit`].
     pub limits: [u32; 7],
 }
 
 impl Default for Limits {
-    /// As in pf.conf(5).
+    /// The defaults of pf.conf(5).
     fn default() -> Limits {
         Limits {
             timeouts: [
@@ -197,18 +197,18 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// A timeout.
+    /// A timeout, as set or by default.
     pub fn timeout(&self, timeout: Timeout) -> Duration {
         Duration::from_secs(u64::from(self.timeouts[timeout as usize]))
     }
 
-    /// A limit.
+    /// A limit, as set or by default.
     pub fn limit(&self, limit: Limit) -> u32 {
         self.limits[limit as usize]
     }
 
     /// Makes adaptive timeouts follow the limit of states, as far as none were `set`.
-    pub fn adapt(&mut self, is_set: impl Fn(Timeout) -> bool) {
+    pub fn scale_adaptive_timeouts(&mut self, is_set: impl Fn(Timeout) -> bool) {
         let states = u64::from(self.limit(Limit::States));
         for (timeout, tenths) in [(Timeout::AdaptiveStart, 6), (Timeout::AdaptiveEnd, 12)] {
             if !is_set(timeout) {
@@ -218,7 +218,7 @@ impl Limits {
     }
 
     /// Makes an option hold.
-    pub fn apply(&mut self, option: &SetOption) {
+    pub fn apply_option(&mut self, option: &SetOption) {
         match option {
             SetOption::Timeout(timeout, seconds) => self.timeouts[*timeout as usize] = *seconds,
             SetOption::Limit(limit, n) => self.limits[*limit as usize] = *n,

@@ -1,5 +1,5 @@
 //! What `scrub` makes of a packet's header: fields that are known to make trouble are set to harmless values.
-use crate::dissect::{Dissected, half};
+use crate::dissect::{Dissected, read_u16};
 use crate::facts::Family;
 use crate::rule::Scrub;
 use artery_wire::{IpProtocol, Ipv4, TcpFlags, checksum};
@@ -10,11 +10,11 @@ const OPTION_NOTHING: u8 = 1;
 const OPTION_SEGMENT_SIZE: u8 = 2;
 const OPTION_SCALE: u8 = 3;
 
-/// Changes a packet as asked. `id` is a random identification.
+/// Applies `scrub` options to a packet. `id` is a random identification.
 pub fn apply(bytes: &mut [u8], seen: &Dissected, scrub: &Scrub, id: u16) {
     match seen.family {
-        Family::Inet => inet(bytes, scrub, id),
-        Family::Inet6 => inet6(bytes, scrub),
+        Family::Inet => scrub_ipv4(bytes, scrub, id),
+        Family::Inet6 => scrub_ipv6(bytes, scrub),
     }
     if let Some(most) = scrub.max_mss
         && seen.protocol == IpProtocol::TCP
@@ -25,7 +25,7 @@ pub fn apply(bytes: &mut [u8], seen: &Dissected, scrub: &Scrub, id: u16) {
     }
 }
 
-fn inet(bytes: &mut [u8], scrub: &Scrub, id: u16) {
+fn scrub_ipv4(bytes: &mut [u8], scrub: &Scrub, id: u16) {
     let Ok(mut header) = Ipv4::new(bytes) else { return };
     let was_valid = header.checksum_is_valid();
     if scrub.clears_df {
@@ -45,7 +45,7 @@ fn inet(bytes: &mut [u8], scrub: &Scrub, id: u16) {
     }
 }
 
-fn inet6(bytes: &mut [u8], scrub: &Scrub) {
+fn scrub_ipv6(bytes: &mut [u8], scrub: &Scrub) {
     if let Some(least) = scrub.min_ttl {
         bytes[7] = bytes[7].max(least);
     }
@@ -65,7 +65,7 @@ pub(crate) fn set_tos(bytes: &mut [u8], family: Family, tos: u8) {
             header.set_checksum(checksum::update(header.checksum(), old.into(), new.into()));
         }
         Family::Inet6 => {
-            let old = (half(bytes, 0) >> 4) as u8;
+            let old = (read_u16(bytes, 0) >> 4) as u8;
             set_class(bytes, tos & !ECN | old & ECN);
         }
     }
@@ -76,34 +76,34 @@ fn set_class(bytes: &mut [u8], class: u8) {
     bytes[1] = class << 4 | bytes[1] & 15;
 }
 
-/// Lowers the segment size that a SYN tells.
+/// Lowers the maximum segment size option of a SYN.
 fn limit_segment_size(bytes: &mut [u8], seen: &Dissected, most: u16) {
     let upper = seen.upper as usize;
-    let Some(at) = option(bytes, seen, OPTION_SEGMENT_SIZE, 4).map(|at| at + 2) else { return };
-    let old = half(bytes, at);
+    let Some(at) = find_tcp_option(bytes, seen, OPTION_SEGMENT_SIZE, 4).map(|at| at + 2) else { return };
+    let old = read_u16(bytes, at);
     if old <= most {
         return;
     }
     bytes[at..at + 2].copy_from_slice(&most.to_be_bytes());
-    // An option may begin at an odd place: then its bytes lie in the other halves of two words.
+    // An option may begin at an uneven offset: its bytes then lie in the other halves of two words.
     let (was, is) =
         if (at - upper).is_multiple_of(2) { (old, most) } else { (old.swap_bytes(), most.swap_bytes()) };
-    let sum = checksum::update(half(bytes, upper + 16), was, is);
+    let sum = checksum::update(read_u16(bytes, upper + 16), was, is);
     bytes[upper + 16..upper + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The segment size that a SYN tells.
+/// The maximum segment size option of a SYN.
 pub(crate) fn segment_size(bytes: &[u8], seen: &Dissected) -> Option<u16> {
-    option(bytes, seen, OPTION_SEGMENT_SIZE, 4).map(|at| half(bytes, at + 2))
+    find_tcp_option(bytes, seen, OPTION_SEGMENT_SIZE, 4).map(|at| read_u16(bytes, at + 2))
 }
 
-/// The window scale that a SYN tells.
+/// The window scale option of a SYN.
 pub(crate) fn window_scale(bytes: &[u8], seen: &Dissected) -> Option<u8> {
-    option(bytes, seen, OPTION_SCALE, 3).map(|at| bytes[at + 2])
+    find_tcp_option(bytes, seen, OPTION_SCALE, 3).map(|at| bytes[at + 2])
 }
 
 /// Where an option of TCP begins that has this length.
-pub(crate) fn option(bytes: &[u8], seen: &Dissected, kind: u8, length: usize) -> Option<usize> {
+pub(crate) fn find_tcp_option(bytes: &[u8], seen: &Dissected, kind: u8, length: usize) -> Option<usize> {
     let upper = seen.upper as usize;
     let end = (upper + usize::from(bytes.get(upper + 12)? >> 4) * 4).min(seen.end as usize);
     let mut at = upper + 20;
@@ -129,7 +129,7 @@ pub(crate) fn option(bytes: &[u8], seen: &Dissected, kind: u8, length: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dissect::dissect;
+    use crate::dissect::dissect_packet;
     use artery_wire::build::{ip4, ip6};
     use proptest::prelude::*;
 
@@ -163,7 +163,7 @@ mod tests {
             [(vec![2, 4, 5, 180], 1000), (vec![1, 2, 4, 5, 180, 1, 1, 0], 1000), (vec![2, 4, 2, 0], 512)]
         {
             let mut bytes = syn(&options);
-            let seen = dissect(&bytes).unwrap();
+            let seen = dissect_packet(&bytes).unwrap();
             apply(&mut bytes, &seen, &Scrub { max_mss: Some(1000), ..Scrub::default() }, 0);
             assert_eq!(segment_size(&bytes, &seen), Some(expected));
             assert!(checksum::is_valid(upper_sum(&bytes)));
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn fields_are_set_as_asked_and_the_checksum_stays_right() {
         let mut bytes = ip4().id(5).ttl(3).dont_fragment().udp(1, 2).bytes();
-        let seen = dissect(&bytes).unwrap();
+        let seen = dissect_packet(&bytes).unwrap();
         let scrub = Scrub {
             clears_df: true,
             randomises_id: true,
@@ -184,7 +184,7 @@ mod tests {
         apply(&mut bytes, &seen, &scrub, 77);
         assert_eq!(bytes, ip4().id(77).ttl(9).tos(16).udp(1, 2).bytes());
         let mut bytes = ip6().hop_limit(3).flow_label(0xabcde).udp(1, 2).bytes();
-        let seen = dissect(&bytes).unwrap();
+        let seen = dissect_packet(&bytes).unwrap();
         apply(&mut bytes, &seen, &scrub, 77);
         assert_eq!(bytes, ip6().hop_limit(9).flow_label(0xabcde).traffic_class(16).udp(1, 2).bytes());
     }
@@ -203,7 +203,7 @@ mod tests {
         #[test]
         fn any_options_are_survived(options in prop::collection::vec(any::<u8>(), 40)) {
             let mut bytes = syn(&options);
-            let seen = dissect(&bytes).unwrap();
+            let seen = dissect_packet(&bytes).unwrap();
             let had = segment_size(&bytes, &seen);
             apply(&mut bytes, &seen, &Scrub { max_mss: Some(500), ..Scrub::default() }, 0);
             prop_assert_eq!(segment_size(&bytes, &seen), had.map(|size| size.min(500)));

@@ -1,4 +1,5 @@
-//! Sources: how many states and connections each has, how fast it makes them, and which address of a pool is its own.
+//! Sources: how many states and connections each has, how fast it makes them, and which address of a
+//! pool is its own.
 use crate::evaluate::RuleId;
 use std::collections::HashMap;
 use std::fmt;
@@ -18,18 +19,18 @@ pub enum Scope {
 /// What a rule has a pool for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolUse {
-    /// `nat-to`.
+    /// The addresses of `nat-to`.
     Nat,
-    /// `rdr-to`.
+    /// The addresses of `rdr-to`.
     Redirect,
-    /// `route-to` and `reply-to`.
+    /// The next hops of `route-to` and `reply-to`.
     Route,
 }
 
 /// A source in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SourceKey {
-    /// Its address.
+    /// The source address, of either family.
     pub address: IpAddr,
     /// What it is counted for.
     pub scope: Scope,
@@ -44,8 +45,8 @@ struct Rate {
 }
 
 impl Rate {
-    /// Notes a connection; says how many there were in the last `seconds`, in thousandths.
-    fn note(&mut self, now_ms: u64, seconds: u32) -> u64 {
+    /// Counts a connection; returns how many there were in the last `seconds`, in thousandths.
+    fn record_connection(&mut self, now_ms: u64, seconds: u32) -> u64 {
         let (span, age) = (u64::from(seconds.max(1)) * 1000, now_ms.saturating_sub(self.last_ms));
         self.count = if age >= span { 0 } else { self.count - self.count * age / span };
         (self.last_ms, self.seconds) = (now_ms, seconds);
@@ -59,7 +60,7 @@ impl Rate {
 pub struct Source {
     /// Who it is, and for whom it is counted.
     pub key: SourceKey,
-    /// Its states.
+    /// Number of its states now.
     pub states: u32,
     /// Its connections of TCP that were established.
     pub connections: u32,
@@ -71,9 +72,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// Writes it as `pfctl -s Sources` shows it. `more` is for a second line: the time, for how long sources without states are kept, both
-    /// in milliseconds, and the number of the rule that it is counted for, if that is known.
-    pub fn print(&self, more: Option<(u64, u64, Option<u32>)>, out: &mut impl fmt::Write) -> fmt::Result {
+    /// Writes it as `pfctl -s Sources` shows it. `more` is for a second line: the time, for how long
+    /// sources without states are kept, both in milliseconds, and the number of the rule that it is counted
+    /// for, if that is known.
+    pub fn print_source(
+        &self,
+        more: Option<(u64, u64, Option<u32>)>,
+        out: &mut impl fmt::Write,
+    ) -> fmt::Result {
         write!(out, "{}", self.key.address)?;
         if let Some(kept) = self.kept {
             let word = match self.key.scope {
@@ -126,11 +132,11 @@ pub struct Allowance {
     pub states: Option<u32>,
     /// Established connections of a source.
     pub connections: Option<u32>,
-    /// Connections, in seconds.
+    /// At most so many connections in so many seconds.
     pub rate: Option<(u32, u32)>,
 }
 
-/// All sources.
+/// All sources of one worker.
 #[derive(Debug, Default)]
 pub struct Sources {
     by_key: HashMap<SourceKey, u32>,
@@ -155,7 +161,7 @@ impl Sources {
         self.by_key.is_empty()
     }
 
-    /// All of them.
+    /// All sources that exist now.
     pub fn iter(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().flatten()
     }
@@ -169,7 +175,8 @@ impl Sources {
         self.sources.get_mut(number as usize)?.as_mut()
     }
 
-    /// The source with this key, which is added if there is room; `limit` is for all, the allowance's for its rule.
+    /// The source with this key, which is added if there is room; `limit` is for all, the
+    /// allowance's for its rule.
     pub fn find_or_add(
         &mut self,
         key: SourceKey,
@@ -188,10 +195,10 @@ impl Sources {
         if allowance.nodes.is_some_and(|nodes| of_rule >= nodes) || self.len() >= limit {
             return Err(Exceeded::MaxSourceNodes);
         }
-        Ok(self.add(key, now_ms))
+        Ok(self.add_source(key, now_ms))
     }
 
-    fn add(&mut self, key: SourceKey, now_ms: u64) -> u32 {
+    fn add_source(&mut self, key: SourceKey, now_ms: u64) -> u32 {
         let source = Source {
             key,
             states: 0,
@@ -214,7 +221,7 @@ impl Sources {
         number
     }
 
-    /// Notes that a source has a state more, unless it has all that it may have.
+    /// Counts a state more for a source; an error if the source is at its limit.
     pub fn add_state(&mut self, number: u32, allowance: &Allowance) -> Result<(), Exceeded> {
         let Some(source) = self.get_mut(number) else { return Ok(()) };
         if allowance.states.is_some_and(|most| source.states >= most) {
@@ -224,7 +231,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Notes that a source has established a connection; says whether that is one too many, or too soon.
+    /// Counts an established connection of a source; an error if it exceeds the limit or the rate.
     pub fn add_connection(
         &mut self,
         number: u32,
@@ -234,7 +241,8 @@ impl Sources {
         let Some(source) = self.get_mut(number) else { return Ok(()) };
         source.connections += 1;
         let connections = source.connections;
-        let rate = allowance.rate.map(|(most, seconds)| (most, source.rate.note(now_ms, seconds)));
+        let rate =
+            allowance.rate.map(|(most, seconds)| (most, source.rate.record_connection(now_ms, seconds)));
         if allowance.connections.is_some_and(|most| connections > most) {
             return Err(Exceeded::MaxSourceConnections);
         }
@@ -245,13 +253,13 @@ impl Sources {
     }
 
     /// Makes a source keep an address.
-    pub fn keep(&mut self, number: u32, address: IpAddr) {
+    pub fn set_kept_address(&mut self, number: u32, address: IpAddr) {
         if let Some(source) = self.get_mut(number) {
             source.kept = Some(address);
         }
     }
 
-    /// Notes that a state of a source ended, which was a connection or not.
+    /// Counts a state less for a source, and a connection less if it was one.
     pub fn end_state(&mut self, number: u32, was_connection: bool, now_ms: u64) {
         let Some(source) = self.get_mut(number) else { return self.end_orphan(number) };
         source.states = source.states.saturating_sub(1);
@@ -269,19 +277,20 @@ impl Sources {
     }
 
     /// Forgets sources that had no state for so long.
-    pub fn expire(&mut self, now_ms: u64, keep_ms: u64) {
+    pub fn expire_idle(&mut self, now_ms: u64, keep_ms: u64) {
         let is_over =
             |source: &Source| source.states == 0 && now_ms.saturating_sub(source.idle_since_ms) >= keep_ms;
         self.remove_where(is_over);
     }
 
     /// Forgets sources by their addresses; states that they have stay and are counted no more.
-    pub fn kill(&mut self, mut is: impl FnMut(IpAddr) -> bool) -> usize {
+    pub fn remove_matching(&mut self, mut is: impl FnMut(IpAddr) -> bool) -> usize {
         self.remove_where(|source| is(source.key.address))
     }
 
-    /// Forgets which addresses sources keep of pools of rules that are gone; `kept` says what those are called that stay.
-    pub fn follow(&mut self, kept: &HashMap<RuleId, RuleId>) {
+    /// Forgets which addresses sources keep of pools of rules that are gone; `kept` says what those
+    /// are called that stay.
+    pub fn renumber_rules(&mut self, kept: &HashMap<RuleId, RuleId>) {
         self.remove_where(
             |source| matches!(source.key.scope, Scope::Pool(rule, _) if !kept.contains_key(&rule)),
         );
@@ -350,7 +359,7 @@ mod tests {
         let (mut sources, free) = (Sources::default(), Allowance::default());
         let first = sources.find_or_add(key(1), 100, &free, 0).unwrap();
         (0..2).for_each(|_| sources.add_state(first, &free).unwrap());
-        assert_eq!(sources.kill(|_| true), 1);
+        assert_eq!(sources.remove_matching(|_| true), 1);
         sources.end_state(first, false, 0);
         assert_ne!(sources.find_or_add(key(2), 100, &free, 0), Ok(first));
         sources.end_state(first, false, 0);
@@ -378,9 +387,9 @@ mod tests {
         let (mut sources, free) = (Sources::default(), Allowance::default());
         let [busy, _] = [1, 2].map(|n| sources.find_or_add(key(n), 100, &free, 0).unwrap());
         sources.add_state(busy, &free).unwrap();
-        sources.expire(4999, 5000);
+        sources.expire_idle(4999, 5000);
         assert_eq!(sources.len(), 2);
-        sources.expire(5000, 5000);
+        sources.expire_idle(5000, 5000);
         assert_eq!(sources.iter().map(|source| source.key).collect::<Vec<_>>(), [key(1)]);
     }
 }

@@ -1,13 +1,13 @@
 //! States: what is remembered of connections that rules let pass.
 //!
-//! A state is found by a [`Key`]: packets that come in by that of its *wire* side, those that go out by that of its *stack*
-//! side; the two differ where it translates. A connection that is forwarded has a state where it comes in and one where it
-//! goes out, which know of one another, so that a packet that was found in one need not be looked for in the other.
+//! A state is found by a [`Key`]: packets that come in by that of its *wire* side, those that go out by that
+//! of its *stack* side; the two differ where it translates. A connection that is forwarded has a state where
+//! it comes in and one where it goes out, which know of one another, so that a packet that was found in one
+//! need not be looked for in the other.
 //!
-//! What every packet needs is in one line of the cache, which tells the state apart, tracks it and counts; beside it is one for
-//! the rest.
-//! What few states need is elsewhere. Time is in milliseconds of 32 bits, which wrap after 49 days: no timeout may be longer
-//! than half of that.
+//! What every packet needs is in one line of the cache, which tells the state apart, tracks it and counts;
+//! beside it is one for the rest. What few states need is elsewhere. Time is in milliseconds of 32 bits,
+//! which wrap after 49 days: no timeout may be longer than half of that.
 mod dump;
 mod entry;
 mod file;
@@ -21,18 +21,18 @@ mod records;
 mod reservation;
 mod table;
 
-pub use dump::{DumpError, Dumped, Wants};
+pub use dump::{DumpError, StateActions, StateRecord};
 pub(crate) use entry::{Cold, Extra, Hot, MOST_AT_ONCE, flag};
 pub use file::{AddError, Dump, DumpWriter};
 pub use key::Key;
 pub(crate) use key::Secret;
-pub use kill::Kill;
+pub use kill::StateSelector;
 pub(crate) use lines::HotLines;
-pub use list::{Names, StateView, Verbosity};
-pub(crate) use narrow::Narrow;
-pub(crate) use records::{Overload, Record, Records};
+pub use list::{InterfaceLookup, StateView, Verbosity};
+pub(crate) use narrow::NarrowKey;
+pub(crate) use records::{Overload, StateRuleRecord, StateRuleRecords};
 pub use reservation::Reservation;
-pub(crate) use table::{Birth, CannotInsert, States};
+pub(crate) use table::{CannotInsert, NewState, States};
 
 /// A state, as long as it lives; afterwards another may have its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,11 @@
 //! Tables of addresses: `table <name>`, and what `pfctl -t` does with them.
 //!
-//! [`Tables`] belongs to control; what rules and pools hold are [`Table`]s, which workers read without a lock while control
-//! changes them. An address is in a table if the longest network of the table that contains it is there without `!`.
+//! [`Tables`] belongs to control; what rules and pools hold are [`Table`]s, which workers read without a lock
+//! while control changes them. An address is in a table if the longest network of the table that contains it
+//! is there without `!`.
 use crate::evaluate::{Key, TableIndex};
 use crate::facts::Direction;
-use crate::names::{Interfaces, bits, masked};
+use crate::names::{Interfaces, address_bits, mask_address};
 use crate::options::{Limit, Limits};
 use crate::rule::HostAddress;
 use artery_rcu::{Domain, Published, Turn};
@@ -21,15 +22,15 @@ mod networks;
 mod text;
 
 pub use change::{CannotChange, Feedback, OverLimit};
-pub use command::{Command, Reply, Tone, command};
-pub use text::parse;
+pub use command::{Command, CommandOptions, CommandReply, run_command};
+pub use text::parse_entries;
 
 use networks::{EntryCounters, Networks, Snapshot};
 
 /// A network of a table, or an exception from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableEntry {
-    /// Its first address.
+    /// The first address of the network.
     pub address: IpAddr,
     /// The length of its prefix.
     pub length: u8,
@@ -47,7 +48,7 @@ pub struct Table {
     is_of_pool: AtomicBool,
     counts: AtomicBool,
     /// Numbers that grow when it changes.
-    changes: Mutex<Vec<Weak<AtomicU64>>>,
+    subscribers: Mutex<Vec<Weak<AtomicU64>>>,
     /// By worker, so that they don't meet.
     counters: [TableCounters; STRIPES],
 }
@@ -67,11 +68,11 @@ struct TableCounters {
     packets: [[[AtomicU64; 2]; 4]; 2],
 }
 
-/// All tables, in the hands of control.
+/// All tables, written by control.
 pub struct Tables {
     domain: Arc<Domain>,
     /// By anchor and name.
-    records: BTreeMap<(String, String), Record>,
+    records: BTreeMap<(String, String), TableRecord>,
     /// What is made of the contents of tables.
     indexes: Vec<Weak<TableIndex>>,
     /// How many entries all tables together may have.
@@ -80,11 +81,11 @@ pub struct Tables {
     pub most_tables: usize,
 }
 
-struct Record {
+struct TableRecord {
     table: Arc<Table>,
     is_const: bool,
     is_persistent: bool,
-    /// Whether it exists for `pfctl`: rules may speak of tables that nobody made.
+    /// Whether it exists for `pfctl`: rules may name tables that were never created.
     is_active: bool,
     has_counters: bool,
     /// Rules that speak of it.
@@ -103,12 +104,12 @@ impl Table {
             members: Published::new(domain, Box::default()),
             is_of_pool: AtomicBool::new(false),
             counts: AtomicBool::new(false),
-            changes: Mutex::default(),
+            subscribers: Mutex::default(),
             counters: Default::default(),
         }
     }
 
-    /// Its name.
+    /// The table's name, without angle brackets.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -122,25 +123,29 @@ impl Table {
         }
     }
 
-    /// Where addresses begin that are in it and such that are not; nothing if it has more than so many intervals.
-    pub(crate) fn borders(&self, turn: &Turn<'_>, most: usize) -> Option<Borders> {
-        let borders =
-            Borders { v4: self.v4.read(turn).borders(most)?, v6: self.v6.read(turn).borders(most)? };
+    /// Where addresses begin that are in it and such that are not; nothing if it has more
+    /// than so many intervals.
+    pub(crate) fn interval_borders(&self, turn: &Turn<'_>, most: usize) -> Option<Borders> {
+        let borders = Borders {
+            v4: self.v4.read(turn).interval_borders(most)?,
+            v6: self.v6.read(turn).interval_borders(most)?,
+        };
         (borders.len() <= most).then_some(borders)
     }
 
     /// Makes a number grow from now on whenever the table has changed.
-    pub(crate) fn tell_changes(&self, changes: &Arc<AtomicU64>) {
+    pub(crate) fn subscribe_changes(&self, changes: &Arc<AtomicU64>) {
         let mut all = self.listeners();
         all.retain(|changes| changes.strong_count() > 0);
         all.push(Arc::downgrade(changes));
     }
 
     fn listeners(&self) -> MutexGuard<'_, Vec<Weak<AtomicU64>>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The networks that a pool chooses from, in order, without exceptions; kept for tables that rules name in pools.
+    /// The networks that a pool chooses from, in order, without exceptions; kept for tables that
+    /// rules name in pools.
     pub fn members<'t>(&'t self, turn: &'t Turn<'_>) -> &'t [(IpAddr, u8)] {
         self.members.read(turn)
     }
@@ -152,29 +157,30 @@ impl Table {
         counters.no_match.fetch_add(u64::from(no_match), Relaxed);
     }
 
-    /// Begins to count anew.
+    /// Resets all counters to zero.
     fn clear_counters(&self) {
         self.counters.iter().for_each(TableCounters::clear);
     }
 
     /// What is counted for it, of all workers together.
-    fn total(&self, of: impl Fn(&TableCounters) -> &AtomicU64) -> u64 {
+    fn sum_counters(&self, of: impl Fn(&TableCounters) -> &AtomicU64) -> u64 {
         self.counters.iter().map(|counters| of(counters).load(Relaxed)).sum()
     }
 
-    /// Counts a packet of a rule that asks whether an address is in this table, or with `is_negated` whether it is not.
-    pub(crate) fn count(&self, packet: &CountedPacket<'_, '_>, address: IpAddr, is_negated: bool) {
+    /// Counts a packet of a rule that asks whether an address is in this table, or with `is_negated`
+    /// whether it is not.
+    pub(crate) fn count_packet(&self, packet: &CountedPacket<'_, '_>, address: IpAddr, is_negated: bool) {
         let holds = self.contains(packet.turn, address) != is_negated;
         let (direction, kind) = (packet.direction.index(), if holds { packet.by } else { Use::Other });
         let counters = &self.counters[packet.worker % STRIPES];
-        count(&counters.packets[direction][kind as usize], packet.length);
+        add_packet(&counters.packets[direction][kind as usize], packet.length);
         if holds && self.counts.load(Relaxed) {
             let entry = match address {
                 IpAddr::V4(address) => self.v4.read(packet.turn).counters(address.to_bits()),
                 IpAddr::V6(address) => self.v6.read(packet.turn).counters(address.to_bits()),
             };
             if let Some(EntryCounters(entry)) = entry {
-                count(&entry[direction][kind as usize], packet.length);
+                add_packet(&entry[direction][kind as usize], packet.length);
             }
         }
     }
@@ -220,14 +226,14 @@ impl TableCounters {
 }
 
 /// Counts a packet and its bytes.
-fn count([packets, bytes]: &[AtomicU64; 2], length: u32) {
+fn add_packet([packets, bytes]: &[AtomicU64; 2], length: u32) {
     packets.fetch_add(1, Relaxed);
     bytes.fetch_add(u64::from(length), Relaxed);
 }
 
-impl Record {
-    fn new(domain: &Arc<Domain>, name: &str) -> Record {
-        Record {
+impl TableRecord {
+    fn new(domain: &Arc<Domain>, name: &str) -> TableRecord {
+        TableRecord {
             table: Arc::new(Table::new(domain, name)),
             is_const: false,
             is_persistent: false,
@@ -245,7 +251,7 @@ impl Record {
     }
 
     /// Makes workers see what control has changed.
-    fn publish(&mut self, changed: &[TableEntry]) {
+    fn publish_changes(&mut self, changed: &[TableEntry]) {
         if changed.is_empty() {
             return;
         }
@@ -257,15 +263,15 @@ impl Record {
             }
         }
         if !v4.is_empty() {
-            self.v4.changed(&v4);
+            self.v4.update_intervals(&v4);
             self.table.v4.publish(self.v4.snapshot());
         }
         if !v6.is_empty() {
-            self.v6.changed(&v6);
+            self.v6.update_intervals(&v6);
             self.table.v6.publish(self.v6.snapshot());
         }
         self.publish_members();
-        // Only now, so that whoever sees the number sees the change.
+        // Only now, so that a reader of the number sees the change.
         for number in self.table.listeners().iter().filter_map(Weak::upgrade) {
             number.fetch_add(1, Release);
         }
@@ -316,19 +322,19 @@ impl Record {
     }
 
     /// The entry that decides about an address.
-    fn longest(&self, address: IpAddr) -> Option<TableEntry> {
+    fn longest_match(&self, address: IpAddr) -> Option<TableEntry> {
         match address {
             IpAddr::V4(address) => {
-                found(self.v4.longest(address.to_bits()), |bits| Ipv4Addr::from_bits(bits).into())
+                to_entry(self.v4.longest_match(address.to_bits()), |bits| Ipv4Addr::from_bits(bits).into())
             }
             IpAddr::V6(address) => {
-                found(self.v6.longest(address.to_bits()), |bits| Ipv6Addr::from_bits(bits).into())
+                to_entry(self.v6.longest_match(address.to_bits()), |bits| Ipv6Addr::from_bits(bits).into())
             }
         }
     }
 }
 
-fn found<K: Key>(
+fn to_entry<K: Key>(
     found: Option<((K, u8), &networks::Entry)>,
     address: impl Fn(K) -> IpAddr,
 ) -> Option<TableEntry> {
@@ -339,8 +345,8 @@ fn found<K: Key>(
 impl TableEntry {
     /// An entry, without the bits behind its prefix.
     pub fn new(address: IpAddr, length: u8, is_negated: bool) -> TableEntry {
-        let length = length.min(bits(address));
-        TableEntry { address: masked(address, length), length, is_negated }
+        let length = length.min(address_bits(address));
+        TableEntry { address: mask_address(address, length), length, is_negated }
     }
 }
 
@@ -363,9 +369,9 @@ impl Tables {
         self.indexes.push(Arc::downgrade(index));
     }
 
-    /// Makes the indexes anew that tables have changed behind.
+    /// Rebuilds the indexes that are out of date because tables have changed.
     pub(crate) fn renew_indexes(&self) {
-        self.indexes.iter().filter_map(Weak::upgrade).for_each(|index| index.renew());
+        self.indexes.iter().filter_map(Weak::upgrade).for_each(|index| index.rebuild_if_changed());
     }
 
     /// The domain of those who read.
@@ -373,42 +379,44 @@ impl Tables {
         &self.domain
     }
 
-    /// The anchor whose table rules of an anchor mean by a name: their own if it has one, else the main rule set.
-    pub fn holder<'a>(&self, anchor: &'a str, name: &str) -> &'a str {
-        if self.record(anchor, name).is_ok() { anchor } else { "" }
+    /// The anchor whose table rules of an anchor mean by a name: their own if it has one, else
+    /// the main rule set.
+    pub fn holder_anchor<'a>(&self, anchor: &'a str, name: &str) -> &'a str {
+        if self.find_record(anchor, name).is_ok() { anchor } else { "" }
     }
 
-    /// The table of a name that rules of an anchor mean. Where there is none, an empty one waits to be filled.
-    pub fn table(&mut self, anchor: &str, name: &str) -> Arc<Table> {
-        let key = (self.holder(anchor, name).to_string(), name.to_string());
-        let record = self.records.entry(key).or_insert_with(|| Record::new(&self.domain, name));
+    /// The table of a name that rules of an anchor mean. Where there is none, an empty one
+    /// waits to be filled.
+    pub fn reference_table(&mut self, anchor: &str, name: &str) -> Arc<Table> {
+        let key = (self.holder_anchor(anchor, name).to_string(), name.to_string());
+        let record = self.records.entry(key).or_insert_with(|| TableRecord::new(&self.domain, name));
         record.references += 1;
         record.table.clone()
     }
 
     /// The table of a name that a pool chooses from.
     pub fn pool_table(&mut self, anchor: &str, name: &str) -> Arc<Table> {
-        let table = self.table(anchor, name);
+        let table = self.reference_table(anchor, name);
         table.is_of_pool.store(true, Relaxed);
         let records = self.records.values().filter(|record| Arc::ptr_eq(&record.table, &table));
-        records.for_each(Record::publish_members);
+        records.for_each(TableRecord::publish_members);
         table
     }
 
-    /// A table that no name leads to, such as one of the addresses of an interface.
-    pub(crate) fn nameless(&self) -> NamelessTable {
-        let record = Record::new(&self.domain, "");
+    /// A table without a name, such as one of the addresses of an interface.
+    pub(crate) fn new_nameless(&self) -> NamelessTable {
+        let record = TableRecord::new(&self.domain, "");
         record.table.is_of_pool.store(true, Relaxed);
         NamelessTable(record)
     }
 
-    /// Begins a load of rules: what they speak of is counted anew.
-    pub fn begin(&mut self) {
+    /// Begins a load of rules: references from rules are counted from zero.
+    pub fn begin_load(&mut self) {
         self.records.values_mut().for_each(|record| record.references = 0);
     }
 
     /// Ends it: tables that are neither spoken of nor to persist go.
-    pub fn finish(&mut self) {
+    pub fn finish_load(&mut self) {
         self.records.retain(|_, record| {
             record.is_active &= record.is_persistent || record.references > 0;
             record.is_active || record.references > 0
@@ -417,7 +425,8 @@ impl Tables {
 
     /// Whether there may be one table more.
     fn check_tables(&self) -> Result<(), OverLimit> {
-        OverLimit { limit: Limit::Tables, most: self.most_tables, wanted: self.count_tables() + 1 }.check()
+        OverLimit { limit: Limit::Tables, most: self.most_tables, wanted: self.count_tables() + 1 }
+            .check_limit()
     }
 
     fn count_tables(&self) -> usize {
@@ -426,7 +435,7 @@ impl Tables {
 }
 
 /// A table that follows the addresses of an interface.
-pub(crate) struct NamelessTable(Record);
+pub(crate) struct NamelessTable(TableRecord);
 
 impl NamelessTable {
     pub(crate) fn table(&self) -> &Arc<Table> {
@@ -434,13 +443,13 @@ impl NamelessTable {
     }
 
     /// Makes it hold what an address of a rule stands for now.
-    pub(crate) fn follow(&mut self, address: &HostAddress, interfaces: &Interfaces) {
-        let new = interfaces.networks(address).into_iter();
+    pub(crate) fn follow_addresses(&mut self, address: &HostAddress, interfaces: &Interfaces) {
+        let new = interfaces.resolve_networks(address).into_iter();
         let new: Vec<TableEntry> =
             new.map(|(network, length)| TableEntry::new(network, length, false)).collect();
         let gone: Vec<TableEntry> = self.0.entries().filter(|entry| !new.contains(entry)).collect();
         gone.iter().for_each(|entry| self.0.remove(entry));
         new.iter().for_each(|entry| self.0.insert(entry, Duration::ZERO));
-        self.0.publish(&[gone, new].concat());
+        self.0.publish_changes(&[gone, new].concat());
     }
 }

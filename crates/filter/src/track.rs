@@ -1,9 +1,10 @@
-//! Whether a segment of TCP belongs to a connection, by the windows that both ends have told (after Guido van Rooij, "Real
-//! Stateful TCP Packet Filtering in IP Filter").
+//! Whether a segment of TCP belongs to a connection, by the windows that both ends have announced (after
+//! Guido van Rooij, "Real Stateful TCP Packet Filtering in IP Filter").
 //!
-//! Of each end is known how far it has sent, how far it may send, the greatest window that it has offered and how that is
-//! scaled. A segment is accepted if it lies within what its sender may send and acknowledges what the other has sent. Where
-//! the beginning was not seen, or the end is near, less is asked. Nothing here knows a packet or a table.
+//! Of each end is known how far it has sent, how far it may send, the greatest window that it has offered and
+//! how that is scaled. A segment is accepted if it lies within what its sender may send and acknowledges what
+//! the other has sent. Where the beginning was not seen, or the end is near, less is asked. Nothing here
+//! knows a packet or a table.
 use crate::options::Timeout;
 use artery_wire::TcpFlags;
 
@@ -19,7 +20,7 @@ pub struct Stage(pub u8);
 impl Stage {
     /// Nothing was seen of it.
     pub const CLOSED: Stage = Stage(0);
-    /// It has sent.
+    /// It has sent its first segment.
     pub const SYN_SENT: Stage = Stage(2);
     /// What it sent was acknowledged.
     pub const ESTABLISHED: Stage = Stage(4);
@@ -78,7 +79,7 @@ impl Scale {
     pub const MOST: u8 = 14;
 
     /// What a SYN said.
-    pub fn of(option: Option<u8>) -> Scale {
+    pub fn from_option(option: Option<u8>) -> Scale {
         option.map_or(Scale(0), |shift| Scale(shift.min(Scale::MOST) | Scale::KNOWN))
     }
 
@@ -88,14 +89,14 @@ impl Scale {
         self.0 & Scale::KNOWN != 0
     }
 
-    /// The shift.
+    /// The shift count of RFC 7323.
     #[inline]
     pub fn shift(self) -> u32 {
         u32::from(self.0 & 15)
     }
 
     /// As one byte, and back.
-    pub(crate) fn byte(self) -> u8 {
+    pub(crate) fn to_byte(self) -> u8 {
         self.0
     }
 
@@ -121,7 +122,7 @@ pub struct Peer {
 
 impl Peer {
     /// The end that sends the first packet that is seen of a connection.
-    pub fn first(segment: &Segment) -> Peer {
+    pub fn first_sender(segment: &Segment) -> Peer {
         let mut peer = Peer {
             low: segment.seq,
             high: segment.end().wrapping_add(1),
@@ -130,7 +131,7 @@ impl Peer {
             scale: Scale::default(),
         };
         if segment.flags.contains(TcpFlags::SYN) {
-            peer.scale = Scale::of(segment.scale);
+            peer.scale = Scale::from_option(segment.scale);
             let shift = peer.scale.shift();
             peer.max_window = rounded_up(u32::from(peer.max_window), shift) as u16;
         }
@@ -156,13 +157,13 @@ impl Peer {
 /// A segment, with its acknowledgment in the numbers that its addressee chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Its control bits.
+    /// Its control bits, such as SYN.
     pub flags: TcpFlags,
-    /// Its first number.
+    /// Sequence number of its first byte.
     pub seq: u32,
-    /// What it acknowledges.
+    /// The acknowledgment number, if ACK is set.
     pub ack: u32,
-    /// The window, unscaled.
+    /// The window field, unscaled, in bytes.
     pub window: u16,
     /// Bytes of its payload.
     pub payload: u32,
@@ -210,26 +211,26 @@ impl Shifts {
     }
 }
 
-/// Holds a segment against what is known of its sender and of the other end, and notes what it tells.
+/// Checks a segment against what is known of its sender and of the other end, and updates both.
 #[inline]
-pub fn track(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
+pub fn track_segment(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
     let mut shifts = match segment.flags.contains(TcpFlags::SYN) {
         true => Shifts { from: 0, to: 0 },
         false => Shifts::between(from, to),
     };
     let mut window = u32::from(segment.window);
     if from.low == 0 {
-        meet(from, to, segment, &mut window, &mut shifts);
+        start_tracking(from, to, segment, &mut window, &mut shifts);
     }
     let (mut seq, mut end) = (segment.seq, segment.end());
     if seq == end {
         (seq, end) = (from.low, from.low);
     }
-    let ack = acknowledged(to, segment);
+    let ack = effective_ack(to, segment);
     let skew = to.low.wrapping_sub(ack) as i32;
     if is_within(from, to, segment, [seq, end], skew, shifts) {
-        Moved::by(from, to, end, ack, window, shifts).note(from, to);
-        advance(from, to, segment.flags);
+        Moved::from_segment(from, to, end, ack, window, shifts).apply_to_peers(from, to);
+        advance_stages(from, to, segment.flags);
         return Tracked::Accepted;
     }
     let may_be_loose =
@@ -237,7 +238,7 @@ pub fn track(from: &mut Peer, to: &mut Peer, segment: &Segment) -> Tracked {
     let is_near =
         at_or_after(from.high.wrapping_add(SLACK), end) && at_or_after(seq, from.low.wrapping_sub(SLACK));
     if may_be_loose && is_near {
-        Moved::by(from, to, end, ack, window, shifts).note(from, to);
+        Moved::from_segment(from, to, end, ack, window, shifts).apply_to_peers(from, to);
         end_loosely(from, to, segment.flags);
         return Tracked::Loose;
     }
@@ -259,7 +260,7 @@ pub(crate) struct Moved {
 
 impl Moved {
     #[inline(always)]
-    fn by(from: &Peer, to: &Peer, end: u32, ack: u32, window: u32, shifts: Shifts) -> Moved {
+    fn from_segment(from: &Peer, to: &Peer, end: u32, ack: u32, window: u32, shifts: Shifts) -> Moved {
         let scaled = window << shifts.from;
         let goes_on = at_or_after(ack.wrapping_add(scaled), to.high);
         Moved {
@@ -269,17 +270,17 @@ impl Moved {
         }
     }
 
-    /// Notes them.
     #[inline(always)]
-    pub(crate) fn note(self, from: &mut Peer, to: &mut Peer) {
+    pub(crate) fn apply_to_peers(self, from: &mut Peer, to: &mut Peer) {
         (from.low, from.max_window, to.high) = (self.low, self.max_window, self.high);
     }
 }
 
-/// As [`track`], for a segment without SYN, FIN and RST between ends that are established: it moves numbers at most. None
-/// where that is not so or it is not accepted; [`track`] knows what to do then.
+/// Does what [`track_segment`] does for a segment without SYN, FIN and RST between ends that are
+/// established: numbers are all that changes. None if that is not so or the segment is not accepted:
+/// [`track_segment`] must decide then.
 #[inline(always)]
-pub(crate) fn track_plain(from: &Peer, to: &Peer, segment: &Segment) -> Option<Moved> {
+pub(crate) fn track_fast(from: &Peer, to: &Peer, segment: &Segment) -> Option<Moved> {
     let is_established = from.stage == Stage::ESTABLISHED && to.stage == Stage::ESTABLISHED;
     if !is_established || from.low == 0 {
         return None;
@@ -291,16 +292,16 @@ pub(crate) fn track_plain(from: &Peer, to: &Peer, segment: &Segment) -> Option<M
     };
     let ack = if segment.flags.contains(TcpFlags::ACK) { segment.ack } else { to.low };
     let is_within = is_within(from, to, segment, [seq, end], to.low.wrapping_sub(ack) as i32, shifts);
-    is_within.then(|| Moved::by(from, to, end, ack, segment.window.into(), shifts))
+    is_within.then(|| Moved::from_segment(from, to, end, ack, segment.window.into(), shifts))
 }
 
 /// Takes the first segment that an end sends.
 #[cold]
-fn meet(from: &mut Peer, to: &mut Peer, segment: &Segment, window: &mut u32, shifts: &mut Shifts) {
+fn start_tracking(from: &mut Peer, to: &mut Peer, segment: &Segment, window: &mut u32, shifts: &mut Shifts) {
     if segment.flags.contains(TcpFlags::SYN) && to.scale.is_known() {
-        from.scale = Scale::of(segment.scale);
+        from.scale = Scale::from_option(segment.scale);
         if from.scale.is_known() {
-            // The window of a SYN is not scaled, those that it is held against are.
+            // The window of a SYN is not scaled, those that it is compared with are.
             *shifts = Shifts { from: from.scale.shift(), to: to.scale.shift() };
             *window = rounded_up(*window, shifts.from);
         } else {
@@ -319,7 +320,7 @@ fn meet(from: &mut Peer, to: &mut Peer, segment: &Segment, window: &mut u32, shi
 
 /// What a segment acknowledges; all that was sent if it does not say or is known not to mean it.
 #[inline]
-fn acknowledged(to: &Peer, segment: &Segment) -> u32 {
+fn effective_ack(to: &Peer, segment: &Segment) -> u32 {
     let reset_without = TcpFlags::ACK | TcpFlags::RST;
     let says_nothing =
         !segment.flags.contains(TcpFlags::ACK) || segment.ack == 0 && segment.flags.contains(reset_without);
@@ -351,7 +352,7 @@ fn is_exact(from: &Peer, segment: &Segment, skew: i32) -> bool {
 
 /// Moves both ends' stages.
 #[inline]
-fn advance(from: &mut Peer, to: &mut Peer, flags: TcpFlags) {
+fn advance_stages(from: &mut Peer, to: &mut Peer, flags: TcpFlags) {
     if flags.contains(TcpFlags::SYN) {
         from.stage = from.stage.max(Stage::SYN_SENT);
     }
@@ -359,7 +360,7 @@ fn advance(from: &mut Peer, to: &mut Peer, flags: TcpFlags) {
         from.stage = from.stage.max(Stage::CLOSING);
     }
     if flags.contains(TcpFlags::ACK) {
-        acknowledge(to);
+        advance_acknowledged(to);
     }
     if flags.contains(TcpFlags::RST) {
         (from.stage, to.stage) = (Stage::TIME_WAIT, Stage::TIME_WAIT);
@@ -367,7 +368,7 @@ fn advance(from: &mut Peer, to: &mut Peer, flags: TcpFlags) {
 }
 
 #[inline]
-fn acknowledge(to: &mut Peer) {
+fn advance_acknowledged(to: &mut Peer) {
     if to.stage == Stage::SYN_SENT {
         to.stage = Stage::ESTABLISHED;
     } else if to.stage == Stage::CLOSING {
@@ -384,7 +385,7 @@ fn end_loosely(from: &mut Peer, to: &mut Peer, flags: TcpFlags) {
     }
 }
 
-/// As [`track`], by control bits alone: for those who see one direction, or asked for it.
+/// As [`track_segment`], by control bits alone: for filters that see one direction, and for `sloppy` states.
 pub fn track_sloppily(from: &mut Peer, to: &mut Peer, flags: TcpFlags) -> Tracked {
     let is_half_seen = from.stage == Stage::SYN_SENT && to.stage == Stage::CLOSED;
     if flags.contains(TcpFlags::SYN) {
@@ -397,7 +398,7 @@ pub fn track_sloppily(from: &mut Peer, to: &mut Peer, flags: TcpFlags) -> Tracke
         match is_half_seen {
             // The other direction goes elsewhere.
             true => (from.stage, to.stage) = (from.stage.max(Stage::ESTABLISHED), Stage::ESTABLISHED),
-            false => acknowledge(to),
+            false => advance_acknowledged(to),
         }
     }
     if flags.contains(TcpFlags::RST) {

@@ -1,5 +1,5 @@
-//! Other addresses and ports for packets: written into their bytes, checksums adjusted; which ones is for [`pool`].
-use crate::dissect::{Dissected, Reason, dissect_quoted, half, has_identifier};
+//! Rewrites addresses and ports of packets and adjusts checksums; [`pool`] chooses the new ones.
+use crate::dissect::{Dissected, FilterDropReason, dissect_quoted, has_identifier, read_u16};
 use crate::facts::Family;
 use artery_wire::{Icmp6, IpProtocol, Ipv6, checksum};
 use std::ops::Range;
@@ -8,26 +8,26 @@ pub mod pool;
 
 /// Source and destination as a packet shall have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// Addresses.
+pub struct FiveTuple {
+    /// Addresses of source and destination, as numbers.
     pub addresses: [u128; 2],
     /// Ports; of ICMP queries as [`Dissected`] has them.
     pub ports: [u16; 2],
 }
 
 /// Gives a packet other ends. `seen` is what it was, and is changed with it.
-pub fn rewrite(bytes: &mut [u8], seen: &mut Dissected, to: Ends) {
+pub fn rewrite_ends(bytes: &mut [u8], seen: &mut Dissected, to: FiveTuple) {
     let upper = seen.upper as usize;
     let sum_at = if seen.is_later_fragment { None } else { checksum_at(seen.protocol).map(|at| upper + at) };
-    let mut sum = Sum::of(bytes, sum_at.filter(|at| at + 2 <= seen.end as usize), seen.protocol);
+    let mut sum = Sum::read_at(bytes, sum_at.filter(|at| at + 2 <= seen.end as usize), seen.protocol);
     let covers_addresses = seen.protocol != IpProtocol::ICMP;
-    let mut header = Sum::of(bytes, (seen.family == Family::Inet).then_some(10), IpProtocol::IPIP);
+    let mut header = Sum::read_at(bytes, (seen.family == Family::Inet).then_some(10), IpProtocol::IPIP);
     for end in [0, 1] {
         if to.addresses[end] != seen.addresses[end] {
             let place = address_place(seen.family, end);
-            header.note_change(&bytes[place.clone()], to.addresses[end], place.len());
+            header.update_bytes(&bytes[place.clone()], to.addresses[end], place.len());
             if covers_addresses {
-                sum.note_change(&bytes[place.clone()], to.addresses[end], place.len());
+                sum.update_bytes(&bytes[place.clone()], to.addresses[end], place.len());
             }
             let length = place.len();
             bytes[place].copy_from_slice(&to.addresses[end].to_be_bytes()[16 - length..]);
@@ -35,12 +35,12 @@ pub fn rewrite(bytes: &mut [u8], seen: &mut Dissected, to: Ends) {
         if to.ports[end] != seen.ports[end]
             && let Some(at) = port_at(seen, end)
         {
-            sum.note_change(&bytes[at..at + 2], to.ports[end].into(), 2);
+            sum.update_bytes(&bytes[at..at + 2], to.ports[end].into(), 2);
             bytes[at..at + 2].copy_from_slice(&to.ports[end].to_be_bytes());
         }
     }
-    header.store(bytes);
-    sum.store(bytes);
+    header.write_to(bytes);
+    sum.write_to(bytes);
     (seen.addresses, seen.ports) = (to.addresses, to.ports);
 }
 
@@ -67,8 +67,8 @@ fn port_at(seen: &Dissected, end: usize) -> Option<usize> {
     (at + 2 <= seen.end as usize).then_some(at)
 }
 
-/// Where the checksum of a header behind IP's stands. That of SCTP covers no address and can't be adjusted: ports of SCTP
-/// stay.
+/// Where the checksum of a header behind IP's stands. That of SCTP covers no address and can't be adjusted:
+/// ports of SCTP stay.
 fn checksum_at(protocol: IpProtocol) -> Option<usize> {
     match protocol {
         IpProtocol::TCP => Some(16),
@@ -87,22 +87,21 @@ pub(crate) struct Sum {
 
 impl Sum {
     /// The checksum at a place, if there is one; that of UDP may be left out.
-    pub(crate) fn of(bytes: &[u8], at: Option<usize>, protocol: IpProtocol) -> Sum {
-        let sum = at.map_or(0, |at| half(bytes, at));
+    pub(crate) fn read_at(bytes: &[u8], at: Option<usize>, protocol: IpProtocol) -> Sum {
+        let sum = at.map_or(0, |at| read_u16(bytes, at));
         let is_udp = protocol == IpProtocol::UDP;
         Sum { at: at.filter(|_| !(is_udp && sum == 0)), sum, is_udp }
     }
 
-    /// Notes that bytes, which begin at an even place, become the lowest of a number.
-    pub(crate) fn note_change(&mut self, old: &[u8], new: u128, length: usize) {
+    /// Adjusts the checksum for bytes, at an even offset, that become the lowest of a number.
+    pub(crate) fn update_bytes(&mut self, old: &[u8], new: u128, length: usize) {
         let new = &new.to_be_bytes()[16 - length..];
         for (old, new) in old.as_chunks::<2>().0.iter().zip(new.as_chunks::<2>().0) {
             self.sum = checksum::update(self.sum, u16::from_be_bytes(*old), u16::from_be_bytes(*new));
         }
     }
 
-    /// Writes it.
-    pub(crate) fn store(self, bytes: &mut [u8]) {
+    pub(crate) fn write_to(self, bytes: &mut [u8]) {
         if let Some(at) = self.at {
             let sum = if self.is_udp { checksum::never_zero(self.sum) } else { self.sum };
             bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
@@ -113,28 +112,28 @@ impl Sum {
 /// Adds to a field of 32 bits of the header of TCP: sequence numbers that were moved.
 pub(crate) fn set_word(bytes: &mut [u8], seen: &Dissected, at: usize, new: u32) {
     let upper = seen.upper as usize;
-    let mut sum = Sum::of(bytes, Some(upper + 16), IpProtocol::TCP);
-    sum.note_change(&bytes[upper + at..upper + at + 4], new.into(), 4);
+    let mut sum = Sum::read_at(bytes, Some(upper + 16), IpProtocol::TCP);
+    sum.update_bytes(&bytes[upper + at..upper + at + 4], new.into(), 4);
     bytes[upper + at..upper + at + 4].copy_from_slice(&new.to_be_bytes());
-    sum.store(bytes);
+    sum.write_to(bytes);
 }
 
 /// Moves the numbers of selective acknowledgments (RFC 2018) down by a difference.
 pub(crate) fn move_sack(bytes: &mut [u8], seen: &Dissected, difference: u32) {
     const SACK: u8 = 5;
-    let Some(at) = crate::scrub::option(bytes, seen, SACK, 10) else { return };
+    let Some(at) = crate::scrub::find_tcp_option(bytes, seen, SACK, 10) else { return };
     let upper = seen.upper as usize;
     let (first, end) = (at + 2, at + usize::from(bytes[at + 1]));
     for edge in (first..end.saturating_sub(3)).step_by(4) {
-        let old = crate::dissect::word(bytes, edge);
+        let old = crate::dissect::read_u32(bytes, edge);
         let new = old.wrapping_sub(difference).to_be_bytes();
-        replace(bytes, upper, upper + 16, edge, &new);
+        replace_bytes(bytes, upper, upper + 16, edge, &new);
     }
 }
 
 /// Replaces bytes that a checksum covers from `from` on, wherever they begin.
-fn replace(bytes: &mut [u8], from: usize, sum_at: usize, at: usize, new: &[u8]) {
-    let mut sum = half(bytes, sum_at);
+fn replace_bytes(bytes: &mut [u8], from: usize, sum_at: usize, at: usize, new: &[u8]) {
+    let mut sum = read_u16(bytes, sum_at);
     for (n, new) in new.iter().enumerate() {
         let shift = if (at + n - from).is_multiple_of(2) { 8 } else { 0 };
         sum = checksum::update(sum, u16::from(bytes[at + n]) << shift, u16::from(*new) << shift);
@@ -143,22 +142,22 @@ fn replace(bytes: &mut [u8], from: usize, sum_at: usize, at: usize, new: &[u8]) 
     bytes[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Gives the packet that an error of ICMP quotes other ends, and the error itself where it has one of the old addresses.
-/// Its checksum, which must be right, is computed anew.
-pub fn rewrite_error(bytes: &mut [u8], seen: &mut Dissected, to: Ends) -> Result<(), Reason> {
+/// Gives the packet that an error of ICMP quotes other ends, and the error itself where it has one of the old
+/// addresses. The checksum of the error, which must be right, is recomputed.
+pub fn rewrite_error(bytes: &mut [u8], seen: &mut Dissected, to: FiveTuple) -> Result<(), FilterDropReason> {
     if !icmp_checksum_is_valid(bytes, seen) {
-        return Err(Reason::ProtocolChecksum);
+        return Err(FilterDropReason::ProtocolChecksum);
     }
     let (from, end) = (seen.upper as usize + 8, seen.end as usize);
     let mut quoted = dissect_quoted(&bytes[from..end])?;
     let old = quoted.addresses;
-    rewrite(&mut bytes[from..end], &mut quoted, to);
+    rewrite_ends(&mut bytes[from..end], &mut quoted, to);
     let replaced = |address: u128| match old.iter().position(|old| *old == address) {
         Some(end) => to.addresses[end],
         None => address,
     };
-    let outer = Ends { addresses: seen.addresses.map(replaced), ports: seen.ports };
-    rewrite(bytes, seen, outer);
+    let outer = FiveTuple { addresses: seen.addresses.map(replaced), ports: seen.ports };
+    rewrite_ends(bytes, seen, outer);
     fill_icmp_checksum(bytes, seen);
     Ok(())
 }
@@ -169,11 +168,11 @@ pub(crate) fn replace_in_error(
     seen: &Dissected,
     at: usize,
     new: &[u8],
-) -> Result<(), Reason> {
+) -> Result<(), FilterDropReason> {
     if !icmp_checksum_is_valid(bytes, seen) {
-        return Err(Reason::ProtocolChecksum);
+        return Err(FilterDropReason::ProtocolChecksum);
     }
-    bytes.get_mut(at..at + new.len()).ok_or(Reason::Short)?.copy_from_slice(new);
+    bytes.get_mut(at..at + new.len()).ok_or(FilterDropReason::Short)?.copy_from_slice(new);
     fill_icmp_checksum(bytes, seen);
     Ok(())
 }
@@ -203,22 +202,22 @@ fn fill_icmp_checksum(bytes: &mut [u8], seen: &Dissected) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dissect::dissect;
+    use crate::dissect::dissect_packet;
     use artery_wire::build::{ip4, ip6};
     use artery_wire::{Icmp6Type, IcmpType};
     use proptest::prelude::*;
 
-    fn ends(source: [u8; 4], destination: [u8; 4], ports: [u16; 2]) -> Ends {
+    fn ends(source: [u8; 4], destination: [u8; 4], ports: [u16; 2]) -> FiveTuple {
         let number = |address| u128::from(u32::from_be_bytes(address));
-        Ends { addresses: [number(source), number(destination)], ports }
+        FiveTuple { addresses: [number(source), number(destination)], ports }
     }
 
     #[track_caller]
-    fn expect(mut bytes: Vec<u8>, to: Ends, expected: Vec<u8>) {
-        let mut seen = dissect(&bytes).unwrap();
-        rewrite(&mut bytes, &mut seen, to);
+    fn expect(mut bytes: Vec<u8>, to: FiveTuple, expected: Vec<u8>) {
+        let mut seen = dissect_packet(&bytes).unwrap();
+        rewrite_ends(&mut bytes, &mut seen, to);
         assert_eq!(bytes, expected);
-        assert_eq!(seen, dissect(&expected).unwrap());
+        assert_eq!(seen, dissect_packet(&expected).unwrap());
     }
 
     #[test]
@@ -262,8 +261,8 @@ mod tests {
             };
             let expected = packet(ip6().src(std::net::Ipv6Addr::from(a)).dst(std::net::Ipv6Addr::from(b)), p, q);
             let mut bytes = packet(ip6(), 1, 2);
-            let mut seen = dissect(&bytes).unwrap();
-            rewrite(&mut bytes, &mut seen, Ends { addresses: [a, b], ports: [p, q] });
+            let mut seen = dissect_packet(&bytes).unwrap();
+            rewrite_ends(&mut bytes, &mut seen, FiveTuple { addresses: [a, b], ports: [p, q] });
             prop_assert_eq!(bytes, expected);
         }
     }
@@ -276,12 +275,12 @@ mod tests {
             ip4().src("5.5.5.5").dst(to).icmp(IcmpType::UNREACHABLE, 3, [0; 4]).payload(quoted).bytes()
         };
         let mut bytes = error("9.9.9.9", quoted("9.9.9.9", 50_001));
-        let mut seen = dissect(&bytes).unwrap();
+        let mut seen = dissect_packet(&bytes).unwrap();
         let to = ends([10, 0, 0, 1], [7, 7, 7, 7], [1234, 53]);
         rewrite_error(&mut bytes, &mut seen, to).unwrap();
         assert_eq!(bytes, error("10.0.0.1", quoted("10.0.0.1", 1234)));
         bytes[30] ^= 1;
-        assert_eq!(rewrite_error(&mut bytes, &mut seen, to), Err(Reason::ProtocolChecksum));
+        assert_eq!(rewrite_error(&mut bytes, &mut seen, to), Err(FilterDropReason::ProtocolChecksum));
     }
 
     #[test]
@@ -291,9 +290,9 @@ mod tests {
             ip6().src("5::5").dst(to).icmp(Icmp6Type::UNREACHABLE, 4, [0; 4]).payload(quoted).bytes()
         };
         let mut bytes = error("9::9", quoted("9::9", 50_001));
-        let mut seen = dissect(&bytes).unwrap();
-        let addresses = ["10::1", "7::7"].map(|text| crate::dissect::number(text.parse().unwrap()));
-        rewrite_error(&mut bytes, &mut seen, Ends { addresses, ports: [1234, 53] }).unwrap();
+        let mut seen = dissect_packet(&bytes).unwrap();
+        let addresses = ["10::1", "7::7"].map(|text| crate::dissect::address_to_u128(text.parse().unwrap()));
+        rewrite_error(&mut bytes, &mut seen, FiveTuple { addresses, ports: [1234, 53] }).unwrap();
         assert_eq!(bytes, error("10::1", quoted("10::1", 1234)));
     }
 }

@@ -1,12 +1,14 @@
-//! Random rule sets against random packets: the compiled form, the same asked rule by rule, and a straight reading of what
-//! rules mean must agree in all that they leave.
+//! Random rule sets against random packets: the compiled form, the same asked rule by rule, and a straight
+//! reading of what rules mean must agree in all that they leave.
 mod changes;
 mod examples;
 mod naive;
 mod random;
 
 use artery_filter::anchors::Anchors;
-use artery_filter::evaluate::{Compiled, Counters, Decision, Failure, RuleId, Scratch, Surroundings, check};
+use artery_filter::evaluate::{
+    Compiled, Counters, Decision, Failure, RuleId, Scratch, Surroundings, check_ruleset,
+};
 use artery_filter::facts::{Facts, Tag};
 use artery_filter::names::Interfaces;
 use artery_filter::rule::{Action, HostAddress, Ruleset, TableAddress, TableDefinition};
@@ -107,9 +109,9 @@ fn world(random: &mut Random, tables: &mut Tables) -> (Anchors, Naive) {
         ("b", random.ruleset(&["/a/d", "../a"], 0, 3)),
     ];
     for (path, ruleset) in others.into_iter().chain([("", main)]) {
-        assert_eq!(check(path, &ruleset), []);
+        assert_eq!(check_ruleset(path, &ruleset), []);
         spread(path, &ruleset, &mut rulesets);
-        anchors.load(path, ruleset);
+        anchors.load_ruleset(path, ruleset);
     }
     let mut contents = HashMap::new();
     for name in TABLES {
@@ -144,7 +146,7 @@ fn define(tables: &mut Tables, name: &str, entries: &[(IpAddr, u8, bool)]) {
         files: Vec::new(),
         place: Default::default(),
     };
-    tables.define(&[(String::new(), &definition)], &Interfaces::default(), Duration::ZERO).unwrap();
+    tables.define_tables(&[(String::new(), &definition)], &Interfaces::default(), Duration::ZERO).unwrap();
 }
 
 #[test]
@@ -224,7 +226,7 @@ fn thousands_of_rules_answer_as_they_do_one_by_one() {
         ruleset.rules.extend(rule.filter(|rule| matches!(rule.action, Action::Pass | Action::Block(_))));
     }
     let mut anchors = Anchors::default();
-    anchors.load("", ruleset);
+    anchors.load_ruleset("", ruleset);
     let mut compile = |is_plain| Asked::new(Compiled::new(&anchors, &mut tables, &interfaces()), is_plain, 5);
     let (mut fast, mut plain) = (compile(false), compile(true));
     let mut decided = HashSet::new();
@@ -244,13 +246,13 @@ fn tables_answer_by_the_longest_network_while_they_change() {
     let mut tables = Tables::new(&domain);
     let entry = |text: &str, length, is_negated| TableEntry::new(text.parse().unwrap(), length, is_negated);
     define(&mut tables, "t", &[]);
-    let table = tables.table("", "t");
+    let table = tables.reference_table("", "t");
     let address: IpAddr = "10.1.2.3".parse().unwrap();
     assert!(!table.contains(&reader.turn(), address));
-    tables.add("", "t", &[entry("10.0.0.0", 8, false)], Duration::ZERO).unwrap();
+    tables.add_addresses("", "t", &[entry("10.0.0.0", 8, false)], Duration::ZERO).unwrap();
     assert!(table.contains(&reader.turn(), address));
-    tables.add("", "t", &[entry("10.1.0.0", 16, true)], Duration::ZERO).unwrap();
+    tables.add_addresses("", "t", &[entry("10.1.0.0", 16, true)], Duration::ZERO).unwrap();
     assert!(!table.contains(&reader.turn(), address));
-    tables.add("", "t", &[entry("10.1.2.3", 32, false)], Duration::ZERO).unwrap();
+    tables.add_addresses("", "t", &[entry("10.1.2.3", 32, false)], Duration::ZERO).unwrap();
     assert!(table.contains(&reader.turn(), address));
 }

@@ -1,4 +1,5 @@
-//! The filter from outside: its language by files and random texts, its evaluation against a straight reading, its states.
+//! The filter from outside: its language by files and random texts, its evaluation against a
+//! straight reading, its states.
 
 mod evaluate;
 mod states;

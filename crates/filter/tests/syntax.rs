@@ -1,7 +1,7 @@
-//! The language of pf.conf(5), by files: `NAME.in` is read; what is printed is `NAME.ok`, what is told is `NAME.fail`.
-//! `UPDATE_EXPECT=1` writes them anew.
+//! The language of pf.conf(5), by files: `NAME.in` is read, `NAME.ok` is what is printed, `NAME.fail` what is
+//! reported. `UPDATE_EXPECT=1` rewrites them.
 use artery_filter::syntax::print::Style;
-use artery_filter::syntax::{Environment, Names, Parsed, Settings, parse, read};
+use artery_filter::syntax::{Environment, NumberedNames, ParseSettings, ParsedText, parse, parse_lenient};
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
@@ -23,13 +23,13 @@ fn inputs() -> Vec<(String, Vec<u8>)> {
     files.iter().map(|file| (name(file), std::fs::read(file).unwrap())).collect()
 }
 
-fn text_of(parsed: &Parsed) -> String {
-    let names = Names::builtin();
-    parsed.text(&Style::new(&names))
+fn text_of(parsed: &ParsedText) -> String {
+    let names = NumberedNames::builtin();
+    parsed.to_text(&Style::new(&names))
 }
 
-fn reads(text: &str) -> Parsed {
-    match parse("stdin", text.as_bytes(), &environment(), &Settings::default()) {
+fn reads(text: &str) -> ParsedText {
+    match parse("stdin", text.as_bytes(), &environment(), &ParseSettings::default()) {
         Ok(parsed) => parsed,
         Err(faults) => {
             let faults: String = faults.iter().map(|fault| format!("{fault}\n")).collect();
@@ -50,7 +50,7 @@ fn compare(name: &str, ending: &str, found: &str) {
 #[test]
 fn each_file_prints_as_expected_or_fails_as_expected() {
     for (name, text) in inputs() {
-        let (parsed, faults) = read("stdin", &text, &environment(), &Settings::default());
+        let (parsed, faults) = parse_lenient("stdin", &text, &environment(), &ParseSettings::default());
         if faults.is_empty() {
             compare(&name, "ok", &text_of(&parsed));
         } else {
@@ -62,7 +62,7 @@ fn each_file_prints_as_expected_or_fails_as_expected() {
 #[test]
 fn what_is_printed_prints_itself() {
     for (name, text) in inputs() {
-        let (parsed, faults) = read("stdin", &text, &environment(), &Settings::default());
+        let (parsed, faults) = parse_lenient("stdin", &text, &environment(), &ParseSettings::default());
         if faults.is_empty() {
             let once = text_of(&parsed);
             let twice = text_of(&reads(&once));

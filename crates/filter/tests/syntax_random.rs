@@ -3,7 +3,7 @@ use artery_filter::facts::{Direction, Family};
 use artery_filter::options::Timeout;
 use artery_filter::rule::*;
 use artery_filter::syntax::print::{Style, rules};
-use artery_filter::syntax::{Environment, Names, Settings, parse, read};
+use artery_filter::syntax::{Environment, NumberedNames, ParseSettings, parse, parse_lenient};
 use artery_wire::IpProtocol;
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -67,9 +67,9 @@ fn plain(tape: &mut Tape, family: Option<Family>) -> Rule {
     // Of a code for another family nothing is printed.
     let v4 = if family == Some(Family::Inet6) { 3 } else { tape.below(256) as u8 };
     let v6 = if family == Some(Family::Inet) { 4 } else { tape.below(256) as u8 };
-    let answers = [Answer::Drop, Answer::Return, Answer::Icmp((3, v4), (1, v6))];
+    let answers = [BlockReturn::Drop, BlockReturn::Return, BlockReturn::Icmp((3, v4), (1, v6))];
     let mut actions = vec![Action::Pass, Action::Match, Action::Block(tape.pick(&answers))];
-    actions.extend((protocol == Some(IpProtocol::TCP)).then_some(Action::Block(Answer::Reset(Some(9)))));
+    actions.extend((protocol == Some(IpProtocol::TCP)).then_some(Action::Block(BlockReturn::Reset(Some(9)))));
     let on = [
         On::Any,
         On::Interface(tape.chance(2), interface(tape)),
@@ -107,7 +107,7 @@ fn plain(tape: &mut Tape, family: Option<Family>) -> Rule {
         max_packet_rate: tape.maybe(|tape| (tape.within(1, 99), tape.within(1, 99))),
         set,
         state: State::default(),
-        // What is printed has six places: so many of 2³² are told apart.
+        // Printing has six decimal places: that is how many of the 2³² values can be distinguished.
         probability: tape.maybe(|tape| (f64::from(tape.within(1, 100)) / 100.0 * 4294967295.0 + 0.5) as u32),
         is_fragment: false,
         scrub: tape.maybe(|tape| scrub(tape, family)).unwrap_or_default(),
@@ -122,7 +122,7 @@ fn plain(tape: &mut Tape, family: Option<Family>) -> Rule {
         redirect: None,
         family_to: None,
         route: None,
-        place: Place::default(),
+        place: SourceLocation::default(),
     }
 }
 
@@ -220,21 +220,21 @@ fn states_and_flags(tape: &mut Tape, rule: &mut Rule) {
         && rule.icmp.is_none()
         && rule.source.port.is_none()
         && rule.destination.port.is_none()
-        && !matches!(rule.action, Action::Block(Answer::Reset(_)));
+        && !matches!(rule.action, Action::Block(BlockReturn::Reset(_)));
     let may_be_tcp = rule.protocol.is_none_or(|protocol| protocol == IpProtocol::TCP);
     if rule.action == Action::Pass {
-        let kinds = [Keep::Keep, Keep::No, Keep::Modulate, Keep::Synproxy];
+        let kinds = [StateKeeping::Keep, StateKeeping::No, StateKeeping::Modulate, StateKeeping::Synproxy];
         rule.state.keep = tape.pick(if may_be_tcp { &kinds[..] } else { &kinds[..2] });
         rule.allows_options = tape.chance(4);
     }
     rule.is_once = rule.action != Action::Match && tape.chance(8);
-    if rule.state.keep != Keep::No {
-        rule.state.options = state_options(tape, rule.state.keep == Keep::Keep);
+    if rule.state.keep != StateKeeping::No {
+        rule.state.options = state_options(tape, rule.state.keep == StateKeeping::Keep);
     }
     if may_be_tcp && !rule.is_fragment {
         let of = tape.within(1, 255) as u8;
         let set = tape.below(256) as u8 & of;
-        let keeps = rule.state.keep != Keep::No;
+        let keeps = rule.state.keep != StateKeeping::No;
         let any = Flags { set: 0, of: 0, is_any: keeps };
         rule.flags =
             tape.pick(&[Flags { set: 2, of: 0x12, is_any: false }, any, Flags { set, of, is_any: false }]);
@@ -293,7 +293,7 @@ fn pool(tape: &mut Tape, family: Option<Family>) -> Pool {
 }
 
 fn ways(tape: &mut Tape, rule: &mut Rule) {
-    let keeps = rule.state.keep != Keep::No;
+    let keeps = rule.state.keep != StateKeeping::No;
     let (a, b) = (tape.within(1, 9999) as u16, tape.within(10_000, 60_000) as u16);
     let ports = [None, Some(PoolPorts::One(a)), Some(PoolPorts::Range(a, b))];
     if (keeps || rule.action == Action::Match) && rule.direction.is_some() && tape.chance(3) {
@@ -322,7 +322,7 @@ fn ways(tape: &mut Tape, rule: &mut Rule) {
     }
 }
 
-/// The same pool for packets that are led somewhere: to the other end of an interface, not to it.
+/// The same pool for packets that are routed somewhere: to the other end of an interface, not to it.
 fn ways_out(mut pool: Pool) -> Pool {
     if let PoolAddress::Host(HostAddress::Dynamic { part, without_aliases, .. }, _) = &mut pool.address {
         (*part, *without_aliases) = (InterfacePart::Peer, false);
@@ -358,7 +358,7 @@ fn anchor(tape: &mut Tape, depth: usize, number: u32) -> Rule {
 
 fn without_places(ruleset: &mut Ruleset) {
     for rule in &mut ruleset.rules {
-        rule.place = Place::default();
+        rule.place = SourceLocation::default();
         if let Action::Anchor(call) = &mut rule.action {
             call.inline.iter_mut().for_each(|inner| without_places(inner));
         }
@@ -386,8 +386,8 @@ fn fixtures() -> Vec<Vec<u8>> {
 /// What a file prints as, or how many mistakes it has.
 fn outcome(text: &[u8]) -> Result<String, usize> {
     let environment = Environment::fixture();
-    let (parsed, faults) = read("stdin", text, &environment, &Settings::default());
-    let printed = parsed.text(&Style::for_reading(&environment.names));
+    let (parsed, faults) = parse_lenient("stdin", text, &environment, &ParseSettings::default());
+    let printed = parsed.to_text(&Style::for_reading(&environment.names));
     if faults.is_empty() { Ok(printed) } else { Err(faults.len()) }
 }
 
@@ -397,9 +397,9 @@ proptest! {
     #[test]
     fn rules_read_as_they_print(numbers in proptest::collection::vec(any::<u32>(), 0..400)) {
         let mut made = ruleset(&mut Tape(numbers.iter()), 0);
-        let names = Names::builtin();
+        let names = NumberedNames::builtin();
         let text = queues() + &rules(&made, &Style::for_reading(&names));
-        let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default());
+        let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &ParseSettings::default());
         let mut parsed = parsed.map_err(|faults| {
             TestCaseError::fail(format!("{text}{}", faults.iter().map(|fault| format!("{fault}\n")).collect::<String>()))
         })?;
@@ -429,7 +429,7 @@ proptest! {
         }
         let has = |word: &[u8]| text.windows(word.len()).any(|part| part == word);
         let is_plain = text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) && !has(b"\\");
-        // Files are not there to be read again; a policy of states holds for what stands behind it only.
+        // Files can't be read again; a `state-policy` holds for the rules after it only.
         if let (Ok(once), true) = (outcome(&text), is_plain && !has(b"file") && !has(b"policy")) {
             prop_assert_eq!(outcome(once.as_bytes()), Ok(once.clone()), "{}", once);
         }

@@ -8,7 +8,7 @@ use crate::program::{artery, checked, tool};
 use crate::results::{Align, Manner, Measurement, Table, json_lines, number};
 use crate::voice::{print, progress};
 use anyhow::{Context as _, bail, ensure};
-use artery_engine::{Settings, Sink};
+use artery_engine::{RouterSettings, Sink};
 use artery_wire::build::{ether, ip4};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -62,7 +62,7 @@ impl Report {
         let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
         self.add(work, who, "x", &ratios);
     }
-    fn note(&mut self, note: &str) {
+    fn add_note(&mut self, note: &str) {
         self.notes.push(note.to_string());
     }
     fn print(&self) -> std::io::Result<()> {
@@ -114,7 +114,8 @@ fn source_text(chain: &str, packets: u64) -> String {
 
 /// Nanoseconds a packet takes in a router of this process.
 fn nanos_per_packet(text: &str, packets: u64) -> anyhow::Result<f64> {
-    let settings = Settings { chatter: Sink::buffer(), output: Sink::buffer(), ..Settings::default() };
+    let settings =
+        RouterSettings { chatter: Sink::buffer(), output: Sink::buffer(), ..RouterSettings::default() };
     let router = checked("bench", text, &[])?.build(settings)?;
     let finished = router.start().wait().map_err(anyhow::Error::msg)?;
     Ok(finished.ran.as_nanos() as f64 / packets as f64)
@@ -140,10 +141,10 @@ fn rivals(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
     let mut contenders = vec![Contender { name: "artery", program: artery()?, args: &["run"] }];
     match std::env::var_os("FASTCLICK") {
         Some(program) => contenders.push(Contender { name: "FastClick", program: program.into(), args: &[] }),
-        None => report.note("FastClick left out: set $FASTCLICK to its click program"),
+        None => report.add_note("FastClick left out: set $FASTCLICK to its click program"),
     }
     if tool("dpdk-testpmd").is_none() {
-        report.note("DPDK's testpmd left out: not installed, so there is no y");
+        report.add_note("DPDK's testpmd left out: not installed, so there is no y");
     }
     for work in works(folder.path())? {
         let mut rates = vec![Vec::new(); contenders.len()];

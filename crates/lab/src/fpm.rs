@@ -50,7 +50,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 fn record(options: &Options, count: usize) -> anyhow::Result<()> {
     let prefixes = match &options.table {
         Some(file) => read(file)?,
-        None => synthetic::prefixes::<u32>(count, 1),
+        None => synthetic::generate_prefixes::<u32>(count, 1),
     };
     let mut stream = Vec::new();
     for (number, prefix) in prefixes.iter().take(count).enumerate() {

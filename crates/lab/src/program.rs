@@ -4,7 +4,7 @@ use crate::rig::RigError;
 use anyhow::{Context as _, bail};
 use artery_device::Interface;
 use artery_elements::CLASSES;
-use artery_engine::{Classes, Handle, Problem, Router, Settings};
+use artery_engine::{Classes, Handle, Problem, Router, RouterSettings};
 use artery_lang::{Diagnostic, Ir, Options, Processing, Sources, check, compile};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ pub fn checked_with(
     variables: &[(&str, &str)],
 ) -> anyhow::Result<Checked> {
     let mut sources = Sources::default();
-    let file = sources.add(name, text);
+    let file = sources.add_file(name, text);
     let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let options = Options { variables, ..Options::default() };
     let (ir, mut diagnostics) = compile(&mut sources, file, &options, &classes);
@@ -43,21 +43,21 @@ pub fn checked_with(
 
 impl Checked {
     /// Makes and starts the elements.
-    pub fn build(&self, mut settings: Settings) -> anyhow::Result<Router> {
-        settings.names.ask_devices(Interface::mac_of);
+    pub fn build(&self, mut settings: RouterSettings) -> anyhow::Result<Router> {
+        settings.names.set_device_lookup(Interface::mac_of);
         Router::build(&self.ir, &self.processing, self.classes, settings)
             .map_err(|found| self.complain(&found))
     }
 
     /// Puts it in the place of what a router runs.
     pub fn replace(&self, router: &Handle) -> anyhow::Result<()> {
-        let replaced = router.replace(&self.ir, &self.processing);
+        let replaced = router.replace_graph(&self.ir, &self.processing);
         replaced.map(|_| ()).map_err(|found| self.complain(&found))
     }
 
     /// Makes all elements and starts none, to see that their arguments are right.
-    pub fn configure(&self, mut settings: Settings) -> anyhow::Result<()> {
-        settings.names.ask_devices(Interface::mac_of);
+    pub fn configure(&self, mut settings: RouterSettings) -> anyhow::Result<()> {
+        settings.names.set_device_lookup(Interface::mac_of);
         let configured = Router::configure(&self.ir, &self.processing, self.classes, settings);
         let (_, warnings) = configured.map_err(|found| self.complain(&found))?;
         if warnings.is_empty() { Ok(()) } else { Err(self.complain(&warnings)) }

@@ -3,7 +3,7 @@
 
 use crate::support::SOON;
 use crate::support::adopting::{Net, on_the_net};
-use artery_adopt::guard::{self, Guard, Watch};
+use artery_adopt::guard::{self, Blocker, BlockerWatch};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -422,14 +422,14 @@ fn shell(line: &str) {
 }
 
 /// Waits until the guards are as expected, looking only when told to.
-fn until(watch: &mut Watch, is_expected: impl Fn(&[Guard]) -> bool, what: &str) {
+fn until(watch: &mut BlockerWatch, is_expected: impl Fn(&[Blocker]) -> bool, what: &str) {
     let deadline = Instant::now() + SOON;
     loop {
         assert!(Instant::now() < deadline, "nobody tells of: {what}");
         let files: Vec<_> = watch.files().collect();
         let mut files: Vec<_> = files.iter().map(|file| PollFd::new(file, PollFlags::IN)).collect();
         poll(&mut files, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();
-        if watch.take() && is_expected(&guard::survey(&guard::ethernet_ports().unwrap())) {
+        if watch.has_changed() && is_expected(&guard::survey(&guard::ethernet_ports().unwrap())) {
             return;
         }
     }
@@ -440,8 +440,8 @@ fn every_change_is_told_to_who_watches() {
     on_the_net("adopt-watch", |net| {
         needs(&net.r, &["nft", "iptables-legacy", "tc"])?;
         net.r.enter(|| {
-            let mut watch = Watch::open(&guard::ethernet_ports().unwrap()).unwrap();
-            assert!(!watch.take());
+            let mut watch = BlockerWatch::open(&guard::ethernet_ports().unwrap()).unwrap();
+            assert!(!watch.has_changed());
             for (come, go) in [
                 (
                     "nft 'table ip t { chain c { type filter hook forward priority 0; policy drop; }; }'",
@@ -460,7 +460,7 @@ fn every_change_is_told_to_who_watches() {
                 shell(come);
                 until(&mut watch, |guards| guards.len() == 1, come);
                 shell(go);
-                until(&mut watch, <[Guard]>::is_empty, go);
+                until(&mut watch, <[Blocker]>::is_empty, go);
             }
         })
     });

@@ -1,6 +1,6 @@
 //! The configurations in `conf/` are what they are said to be.
 
-use artery_engine::{Settings, Sink, names::Names};
+use artery_engine::{RouterSettings, Sink, names::Names};
 use artery_lab::conf;
 use artery_lab::program::checked;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn names(text: &str) -> Names {
 #[test]
 fn every_configuration_is_clean_and_its_arguments_are_right() {
     for (name, text) in conf::ALL {
-        let settings = Settings { names: names(text), ..Settings::default() };
+        let settings = RouterSettings { names: names(text), ..RouterSettings::default() };
         let configured = checked(name, text, &[]).and_then(|checked| checked.configure(settings));
         configured.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
@@ -28,7 +28,7 @@ fn every_configuration_is_clean_and_its_arguments_are_right() {
 fn the_configuration_in_the_readme_is_clean_and_its_arguments_are_right() {
     let readme = include_str!("../../../README.md");
     let text = readme.split("```click\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let settings = Settings { names: names(text), ..Settings::default() };
+    let settings = RouterSettings { names: names(text), ..RouterSettings::default() };
     checked("README.md", text, &[]).unwrap().configure(settings).unwrap();
 }
 
@@ -49,10 +49,11 @@ fn no_configuration_is_left_out_of_these_tests() {
 #[test]
 fn hello_prints_five_packets_and_their_number() {
     let (chatter, output) = (Sink::buffer(), Sink::buffer());
-    let settings = Settings { chatter: chatter.clone(), output: output.clone(), ..Settings::default() };
+    let settings =
+        RouterSettings { chatter: chatter.clone(), output: output.clone(), ..RouterSettings::default() };
     let router = checked("hello.click", conf::HELLO, &[]).unwrap().build(settings).unwrap();
     router.start().wait().unwrap();
-    let said = chatter.take();
+    let said = chatter.drain_text();
     assert_eq!(said.lines().filter(|line| line.starts_with("hello:   13 | ")).count(), 5, "{said}");
-    assert_eq!(output.take().trim(), "5 packets");
+    assert_eq!(output.drain_text().trim(), "5 packets");
 }

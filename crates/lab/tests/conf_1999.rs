@@ -1,10 +1,10 @@
 //! The configuration of May 1999, as printed, forwards between two hosts on one segment.
 
 use artery_device::{PcapOptions, PcapReader, PcapWriter};
-use artery_engine::{Settings, Time};
+use artery_engine::{RouterSettings, Time};
 use artery_lab::program::{artery, checked};
 use artery_lab::rig::{self, Frame, Result, Rig};
-use artery_lab::seed3::{self, DARKSTAR, INTERFACE, Neighbors, Segment, Station, TSB, Verdict, ZEUS};
+use artery_lab::seed3::{self, DARKSTAR, INTERFACE, Neighbors, Segment, TSB, TestStation, Verdict, ZEUS};
 use artery_wire::build::{arp_request, ether, icmp_echo};
 use artery_wire::{Ethernet, Ipv4};
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn on_the_segment(label: &str, body: impl FnOnce(&Segment) -> Result<()>) {
 }
 
 /// The IPv4 frames among those captured that go to `station`'s card.
-fn sent_to<'a>(frames: &'a [Frame], station: &Station) -> Vec<&'a [u8]> {
+fn sent_to<'a>(frames: &'a [Frame], station: &TestStation) -> Vec<&'a [u8]> {
     let to = |frame: &&[u8]| Ethernet::new(*frame).is_ok_and(|ethernet| ethernet.dst() == station.mac);
     frames.iter().map(|frame| frame.bytes.as_slice()).filter(to).collect()
 }
@@ -132,7 +132,7 @@ fn routed(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let text = seed3::with_ends(&read, &format!("ToDump({})", path("out")), "Discard");
     // The driver gives the queue time to run empty.
     let text = text + "DriverManager(wait_stop, wait_time 0.05)";
-    let settings = Settings { simulated: Some(Time::ZERO), ..Settings::default() };
+    let settings = RouterSettings { simulated: Some(Time::ZERO), ..RouterSettings::default() };
     checked("1999", &text, &[]).unwrap().build(settings).unwrap().start().wait().unwrap();
     let mut reader = PcapReader::open(&path("out")).unwrap();
     std::iter::from_fn(|| reader.next_record().unwrap().map(|(_, bytes)| bytes.to_vec())).collect()
@@ -140,7 +140,7 @@ fn routed(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 #[test]
 fn in_memory_it_asks_holds_and_forwards_as_the_function_that_does_the_same() {
-    let reply = |station: &Station| {
+    let reply = |station: &TestStation| {
         artery_wire::build::arp_reply(station.mac, station.ip, DARKSTAR.mac, DARKSTAR.ip).bytes()
     };
     let echo = ether(DARKSTAR.mac, ZEUS.mac).ip4(icmp_echo(ZEUS.ip, TSB.ip, 1, 1)).bytes();
@@ -163,7 +163,7 @@ fn in_memory_it_asks_holds_and_forwards_as_the_function_that_does_the_same() {
         frame
     };
     let sent = routed(&frames);
-    let query = |station: &Station| arp_request(DARKSTAR.mac, DARKSTAR.ip, station.ip).bytes();
+    let query = |station: &TestStation| arp_request(DARKSTAR.mac, DARKSTAR.ip, station.ip).bytes();
     let wanted = [query(&ZEUS), forwarded(&held), query(&TSB), forwarded(&echo)];
     let mut found: Vec<_> = sent.iter().map(|frame| frame[..frame.len().min(270)].to_vec()).collect();
     // Bursts keep the order on each way, not across ways.

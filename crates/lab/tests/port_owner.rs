@@ -2,7 +2,7 @@
 //! don't count.
 use crate::support::{FAR, Hosts, Router, SOON, end, start, until, until_answered, wire, with_hosts};
 use artery_lab::program::artery;
-use artery_lab::rig::{Host, Output, Process, Result, Signal};
+use artery_lab::rig::{CommandOutput, Host, Process, Result, Signal};
 use tempfile::TempDir;
 
 /// Commands that forward between both ports of `r`, beside `artery run`.
@@ -19,7 +19,7 @@ fn spawn(host: &Host, words: &[&str]) -> Result<(Process, TempDir)> {
 }
 
 /// What a command says that must not start.
-fn refused(host: &Host, words: &[&str]) -> Result<Output> {
+fn refused(host: &Host, words: &[&str]) -> Result<CommandOutput> {
     let output = spawn(host, words)?.0.wait(SOON)?;
     assert_eq!(output.code(), Some(1), "{words:?}: {}", output.stderr);
     Ok(output)

@@ -8,23 +8,24 @@ mod number;
 mod quote;
 
 pub use number::{
-    ArgError, bandwidth, boolean, fixed, scaled_unsigned, seconds, signed, unsigned, unsigned_in_base,
+    ArgError, parse_bandwidth, parse_bool, parse_fixed, parse_seconds, parse_signed, parse_unsigned,
+    scaled_unsigned, unsigned_in_base,
 };
 pub use quote::{quote, quote_bytes, unquote, unquote_bytes};
 
 /// Splits a configuration string at its top-level commas.
 ///
-/// Comments become single spaces and blanks at the ends go; a trailing empty argument is dropped, an
-/// inner one kept.
+/// Comments become single spaces and blanks at the ends go; a trailing empty argument is dropped,
+/// an inner one kept.
 pub fn split(config: &str) -> Vec<String> {
     let bytes = config.as_bytes();
     let mut arguments = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        let (argument, end) = uncommented(&bytes[at..], true);
+        let (argument, end) = uncomment_until(&bytes[at..], true);
         at += end;
         if !argument.is_empty() || at < bytes.len() {
-            arguments.push(text(argument));
+            arguments.push(into_text(argument));
         }
         at += 1;
     }
@@ -37,7 +38,7 @@ pub fn join<S: AsRef<str>>(arguments: &[S]) -> String {
 }
 
 /// Splits an argument at unquoted white space and comments.
-pub fn words(argument: &str) -> Vec<String> {
+pub fn split_words(argument: &str) -> Vec<String> {
     let mut rest = argument;
     let mut words = Vec::new();
     loop {
@@ -59,16 +60,16 @@ pub fn shift_word(argument: &str) -> (&str, &str) {
 }
 
 /// Replaces comments by single spaces and removes blanks at both ends.
-pub fn uncomment(argument: &str) -> String {
-    text(uncommented(argument.as_bytes(), false).0)
+pub fn strip_comments(argument: &str) -> String {
+    into_text(uncomment_until(argument.as_bytes(), false).0)
 }
 
 /// An argument that is one string: quoted parts may hold blanks, the rest may not.
-pub fn string(argument: &str) -> Option<String> {
-    string_bytes(argument).map(text)
+pub fn parse_string(argument: &str) -> Option<String> {
+    string_bytes(argument).map(into_text)
 }
 
-/// Like [`string`], for data that need not be text.
+/// Like [`parse_string`], for data that need not be text.
 pub fn string_bytes(argument: &str) -> Option<Vec<u8>> {
     let bytes = argument.as_bytes();
     let mut at = 0;
@@ -79,8 +80,8 @@ pub fn string_bytes(argument: &str) -> Option<Vec<u8>> {
 }
 
 /// An argument that is one word: a string without blanks, quotes, backslashes and commas.
-pub fn word(argument: &str) -> Option<String> {
-    string(argument).filter(|word| is_word(word))
+pub fn parse_word(argument: &str) -> Option<String> {
+    parse_string(argument).filter(|word| is_word(word))
 }
 
 /// True for one or more visible ASCII characters other than quotes, backslash and comma.
@@ -98,7 +99,7 @@ pub fn is_identifier(text: &str) -> bool {
 }
 
 /// Splits `KEYWORD value`; an argument that starts with no keyword gives `None`.
-pub fn keyword(argument: &str) -> Option<(&str, &str)> {
+pub fn split_keyword(argument: &str) -> Option<(&str, &str)> {
     let end = argument.bytes().position(is_space).unwrap_or(argument.len());
     let legal = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b':' | b'?' | b'!');
     let (keyword, rest) = argument.split_at_checked(end)?;
@@ -110,12 +111,12 @@ pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-fn text(bytes: Vec<u8>) -> String {
+fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// The text up to its end, or up to a comma when `stop_at_comma`, and the offset where it stopped.
-fn uncommented(bytes: &[u8], stop_at_comma: bool) -> (Vec<u8>, usize) {
+fn uncomment_until(bytes: &[u8], stop_at_comma: bool) -> (Vec<u8>, usize) {
     let mut at = skip_space(bytes, 0);
     let mut out = Vec::new();
     let (mut left, mut right) = (at, at);
@@ -239,10 +240,10 @@ mod tests {
     #[test]
     fn comments_become_spaces_and_blanks_at_the_ends_go() {
         assert_eq!(split("  a /*?*/ b,  c // d\n , "), ["a b", "c"]);
-        assert_eq!(uncomment("  a   b  "), "a   b");
-        assert_eq!(uncomment("  a /* Comment */       b  "), "a b");
-        assert_eq!(uncomment("  \" /*???  */ \"  "), "\" /*???  */ \"");
-        assert_eq!(uncomment("a // b\rc"), "a c");
+        assert_eq!(strip_comments("  a   b  "), "a   b");
+        assert_eq!(strip_comments("  a /* Comment */       b  "), "a b");
+        assert_eq!(strip_comments("  \" /*???  */ \"  "), "\" /*???  */ \"");
+        assert_eq!(strip_comments("a // b\rc"), "a c");
     }
 
     #[test]
@@ -256,30 +257,30 @@ mod tests {
 
     #[test]
     fn words_end_at_unquoted_white_space_and_comments() {
-        assert_eq!(words("a  b, 'c d'e"), ["a", "b,", "'c d'e"]);
-        assert_eq!(words("  'a /*?*/ b'c/*x*/d"), ["'a /*?*/ b'c", "d"]);
+        assert_eq!(split_words("a  b, 'c d'e"), ["a", "b,", "'c d'e"]);
+        assert_eq!(split_words("  'a /*?*/ b'c/*x*/d"), ["'a /*?*/ b'c", "d"]);
         assert_eq!(shift_word("  x /* y */ z w"), ("x", "z w"));
         assert_eq!(shift_word("   "), ("", ""));
     }
 
     #[test]
     fn a_string_is_one_word_after_unquoting() {
-        assert_eq!(string("abc").as_deref(), Some("abc"));
-        assert_eq!(string("\"a b\"'c d'").as_deref(), Some("a bc d"));
-        assert_eq!(string("a b"), None);
-        assert_eq!(string(""), None);
-        assert_eq!(string("\"\"").as_deref(), Some(""));
+        assert_eq!(parse_string("abc").as_deref(), Some("abc"));
+        assert_eq!(parse_string("\"a b\"'c d'").as_deref(), Some("a bc d"));
+        assert_eq!(parse_string("a b"), None);
+        assert_eq!(parse_string(""), None);
+        assert_eq!(parse_string("\"\"").as_deref(), Some(""));
         assert_eq!(string_bytes("\\<ff 00>"), Some(vec![0xff, 0]));
-        assert_eq!(word("a,b"), None);
-        assert_eq!(word("eth0.1").as_deref(), Some("eth0.1"));
+        assert_eq!(parse_word("a,b"), None);
+        assert_eq!(parse_word("eth0.1").as_deref(), Some("eth0.1"));
     }
 
     #[test]
     fn a_keyword_is_followed_by_its_value() {
-        assert_eq!(keyword("LIMIT  10"), Some(("LIMIT", "10")));
-        assert_eq!(keyword("STOP"), Some(("STOP", "")));
-        assert_eq!(keyword("1.2.3.4/8 x"), None);
-        assert_eq!(keyword(""), None);
+        assert_eq!(split_keyword("LIMIT  10"), Some(("LIMIT", "10")));
+        assert_eq!(split_keyword("STOP"), Some(("STOP", "")));
+        assert_eq!(split_keyword("1.2.3.4/8 x"), None);
+        assert_eq!(split_keyword(""), None);
     }
 
     #[test]
@@ -292,10 +293,10 @@ mod tests {
         #[test]
         fn no_text_makes_splitting_panic(text in "[-a\\\\\"'</>* ,\n\ré]{0,40}") {
             for argument in split(&text) {
-                words(&argument);
+                split_words(&argument);
                 unquote_bytes(&argument);
-                string(&argument);
-                keyword(&argument);
+                parse_string(&argument);
+                split_keyword(&argument);
             }
             shift_word(&text);
         }

@@ -35,12 +35,12 @@ pub fn check(ir: &Ir, classes: &dyn ClassLookup) -> (Processing, Vec<Diagnostic>
     let modes = checker.spread_modes(&edges);
     checker.check_reuse(&edges, &modes);
     checker.check_unused(&edges);
-    let [inputs, outputs] = modes.map(|nodes| nodes.into_iter().map(settle).collect());
+    let [inputs, outputs] = modes.map(|nodes| nodes.into_iter().map(resolve_modes).collect());
     (Processing { inputs, outputs }, checker.diagnostics)
 }
 
 /// What is still undecided ends as push.
-fn settle(modes: Vec<Option<Mode>>) -> Vec<Mode> {
+fn resolve_modes(modes: Vec<Option<Mode>>) -> Vec<Mode> {
     modes.into_iter().map(|mode| mode.unwrap_or(Mode::Push)).collect()
 }
 
@@ -63,7 +63,8 @@ struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     fn new(ir: &'a Ir, lookup: &dyn ClassLookup) -> Checker<'a> {
-        let classes: Vec<Option<ClassInfo>> = ir.nodes.iter().map(|node| lookup.class(&node.class)).collect();
+        let classes: Vec<Option<ClassInfo>> =
+            ir.nodes.iter().map(|node| lookup.find_class(&node.class)).collect();
         let mut ports = vec![[0, 0]; ir.nodes.len()];
         for edge in &ir.edges {
             for (side, (node, port)) in [edge.to, edge.from].into_iter().enumerate() {
@@ -74,12 +75,12 @@ impl<'a> Checker<'a> {
             let counts = class.and_then(|class| flow::port_counts(class.ports, *ports));
             *ports = counts.unwrap_or(*ports);
         }
-        let excused = ir.nodes.iter().zip(&classes).map(|(node, class)| node.doubtful || class.is_none());
+        let excused = ir.nodes.iter().zip(&classes).map(|(node, class)| node.uncertain || class.is_none());
         let excused = excused.collect();
         Checker { ir, classes, ports, excused, clashing: HashSet::new(), diagnostics: Vec::new() }
     }
 
-    fn declaration(&self, node: usize) -> String {
+    fn declaration_text(&self, node: usize) -> String {
         format!("{} :: {}", self.ir.nodes[node].name, self.ir.nodes[node].class)
     }
 
@@ -110,7 +111,7 @@ impl<'a> Checker<'a> {
 
     fn out_of_range(&mut self, edge: &Edge, side: usize, port: usize, node: usize, count: usize) {
         let kind = KINDS[side];
-        let message = format!("'{}' has no {kind} {port}", self.declaration(node));
+        let message = format!("'{}' has no {kind} {port}", self.declaration_text(node));
         let class = &self.ir.nodes[node].class;
         let help = match count {
             0 => format!("{class} has no {kind}s"),
@@ -137,7 +138,7 @@ impl<'a> Checker<'a> {
                     (None, Some(mode)) => modes[1][wire.from.0][wire.from.1] = Some(mode),
                     (Some(from), Some(to)) if from != to && !wire.reported => {
                         wire.reported = true;
-                        self.clash(wire, from);
+                        self.report_clash(wire, from);
                         continue;
                     }
                     _ => continue,
@@ -171,7 +172,7 @@ impl<'a> Checker<'a> {
             let Some(class) = class else { continue };
             for (input, _) in modes[0][node].iter().enumerate().filter(|(_, mode)| mode.is_none()) {
                 for (output, _) in modes[1][node].iter().enumerate().filter(|(_, mode)| mode.is_none()) {
-                    if flow::travels(class.flow, input, output) {
+                    if flow::flows_between(class.flow, input, output) {
                         wires.push(Wire::inside(node, input, output, self.ir.nodes[node].span));
                     }
                 }
@@ -179,17 +180,17 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn clash(&mut self, wire: &Wire, from: Mode) {
+    fn report_clash(&mut self, wire: &Wire, from: Mode) {
         let (from_word, to_word) = if from == Mode::Push { ("push", "pull") } else { ("pull", "push") };
         let (from_port, to_port) = (wire.from.1, wire.to.1);
-        let declaration = self.declaration(wire.from.0);
+        let declaration = self.declaration_text(wire.from.0);
         let (message, help) = if wire.inside {
             let message = format!(
                 "agnostic '{declaration}' in mixed context: {to_word} input {to_port}, {from_word} output {from_port}"
             );
             (message, "put a Queue before it if its output is pull, an Unqueue if its output is push")
         } else {
-            let other = self.declaration(wire.to.0);
+            let other = self.declaration_text(wire.to.0);
             let message = format!(
                 "'{declaration}' {from_word} output {from_port} connected to '{other}' {to_word} input {to_port}"
             );
@@ -215,14 +216,14 @@ impl<'a> Checker<'a> {
                 let unclear = self.classes[node].is_none() || self.clashing.contains(&node);
                 let mode = modes[side][node][port].unwrap_or(Mode::Push);
                 if port_of(pair[0]) == (node, port) && mode == active && !unclear {
-                    self.reuse(pair[1], node, format!("{word} {} {port}", KINDS[side]));
+                    self.report_reuse(pair[1], node, format!("{word} {} {port}", KINDS[side]));
                 }
             }
         }
     }
 
-    fn reuse(&mut self, edge: &Edge, node: usize, port: String) {
-        let message = format!("illegal reuse of '{}' {port}", self.declaration(node));
+    fn report_reuse(&mut self, edge: &Edge, node: usize, port: String) {
+        let message = format!("illegal reuse of '{}' {port}", self.declaration_text(node));
         let help = if port.starts_with("push") {
             "a push output has one connection; put a Tee behind it to copy packets"
         } else {
@@ -244,7 +245,7 @@ impl<'a> Checker<'a> {
             for (node, used) in used.iter().enumerate().filter(|(node, _)| !self.excused[*node]) {
                 for (port, _) in used.iter().enumerate().filter(|(_, used)| !**used) {
                     let kind = KINDS[side];
-                    let message = format!("'{}' {kind} {port} unused", self.declaration(node));
+                    let message = format!("'{}' {kind} {port} unused", self.declaration_text(node));
                     let help =
                         ["connect it, or `Idle -> …` if nothing shall come", "connect it, or `… -> Discard`"];
                     let error = Diagnostic::error(message, self.ir.nodes[node].span).help(help[side]);

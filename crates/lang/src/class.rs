@@ -16,13 +16,13 @@ pub struct ClassInfo {
 /// Finds classes by the names a configuration may use.
 pub trait ClassLookup {
     /// The class of this name; other spellings resolve to the class they stand for.
-    fn class(&self, name: &str) -> Option<ClassInfo>;
+    fn find_class(&self, name: &str) -> Option<ClassInfo>;
 
     /// All names, for suggestions.
-    fn names(&self) -> Vec<&str>;
+    fn class_names(&self) -> Vec<&str>;
 
     /// True if `require(package)` is satisfied.
-    fn provides(&self, _package: &str) -> bool {
+    fn provides_package(&self, _package: &str) -> bool {
         true
     }
 }

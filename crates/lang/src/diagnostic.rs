@@ -17,7 +17,7 @@ pub enum Severity {
 /// One message about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Error or warning.
+    /// Whether this is an error or a warning.
     pub severity: Severity,
     /// The message, in Click's words where Click has words for it.
     pub message: String,
@@ -25,7 +25,7 @@ pub struct Diagnostic {
     pub span: Span,
     /// A word or two printed beside the caret.
     pub label: Option<String>,
-    /// The remedy.
+    /// What to do about it, printed below the message.
     pub help: Option<String>,
     /// Other places that matter, each with its own message.
     pub related: Vec<(Span, String)>,
@@ -64,7 +64,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds the remedy.
+    /// Adds a remedy, printed below the message.
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
@@ -88,7 +88,7 @@ impl Diagnostic {
         self
     }
 
-    /// True for errors.
+    /// True for errors, false for warnings.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
@@ -103,8 +103,8 @@ impl Diagnostic {
         self.printable().render_printable(sources, terminal)
     }
 
-    /// The same without control characters in what is said; those of source lines are replaced by the
-    /// renderer.
+    /// The same without control characters in what is said; those of source lines are
+    /// replaced by the renderer.
     fn printable(&self) -> Diagnostic {
         let shown = |text: &String| printable(text).into_owned();
         Diagnostic {
@@ -127,7 +127,7 @@ impl Diagnostic {
             first = first.element(Level::HELP.message(help));
         }
         let mut report = vec![first];
-        report.extend(self.related.iter().map(|(span, message)| note(sources, *span, message)));
+        report.extend(self.related.iter().map(|(span, message)| secondary_note(sources, *span, message)));
         let renderer = if terminal { Renderer::styled() } else { Renderer::plain() };
         // It leaves the second set of control characters in source lines as they are, and uses none itself.
         without_c1(renderer.render(&report))
@@ -156,7 +156,7 @@ impl Diagnostic {
     }
 }
 
-fn note<'a>(sources: &'a Sources, span: Span, message: &'a str) -> Group<'a> {
+fn secondary_note<'a>(sources: &'a Sources, span: Span, message: &'a str) -> Group<'a> {
     Level::NOTE.secondary_title(message).element(snippet(sources, span, None))
 }
 
@@ -178,7 +178,7 @@ mod tests {
 
     fn sources(text: &str) -> (Sources, crate::FileId) {
         let mut sources = Sources::default();
-        let file = sources.add("r.click", text);
+        let file = sources.add_file("r.click", text);
         (sources, file)
     }
 
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_a_terminal_would_take_for_a_command_is_shown_and_not_sent() {
         let mut sources = Sources::default();
-        let file = sources.add("r\x1b[2J.click", "a\x1b[31m\u{9b}1m -> b;\n");
+        let file = sources.add_file("r\x1b[2J.click", "a\x1b[31m\u{9b}1m -> b;\n");
         let error = Diagnostic::error("undeclared 'a\x1b[31m'", Span::new(file, 0, 1))
             .help("no \u{9b}1m")
             .label("\x07");

@@ -15,9 +15,9 @@ pub fn dot(ir: &Ir, processing: &Processing) -> String {
             ends.filter(|(node, _)| *node == index).map(|(_, port)| port).collect()
         };
         let label = [
-            row(&ports(true), 'i'),
-            format!("{}\\n{}", escaped(&node.name), escaped(&node.class)),
-            row(&ports(false), 'o'),
+            port_row(&ports(true), 'i'),
+            format!("{}\\n{}", escape_label(&node.name), escape_label(&node.class)),
+            port_row(&ports(false), 'o'),
         ];
         let label: Vec<&str> = label.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
         let _ = writeln!(out, "  n{index} [label=\"{{{}}}\"];", label.join("|"));
@@ -34,7 +34,7 @@ pub fn dot(ir: &Ir, processing: &Processing) -> String {
 }
 
 /// A row of ports of a record, or nothing.
-fn row(ports: &BTreeSet<usize>, letter: char) -> String {
+fn port_row(ports: &BTreeSet<usize>, letter: char) -> String {
     if ports.is_empty() {
         return String::new();
     }
@@ -43,7 +43,7 @@ fn row(ports: &BTreeSet<usize>, letter: char) -> String {
 }
 
 /// Text for a record label.
-fn escaped(text: &str) -> String {
+fn escape_label(text: &str) -> String {
     let special = |c: char| matches!(c, '{' | '}' | '|' | '<' | '>' | '"' | '\\' | ' ');
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }

@@ -4,7 +4,7 @@
 //! order; each compound becomes a prototype and the file itself the outermost one. Then the elements
 //! of the file are expanded in order: an element of a compound class becomes a *tunnel*, a stand-in
 //! without substance whose outer ports are joined to the `input` and `output` of its contents, and
-//! the contents are added behind the elements there are. At last connections are led through the
+//! the contents are added behind the existing elements. Finally connections are routed through the
 //! tunnels, and the tunnels vanish.
 
 mod chain;
@@ -87,9 +87,9 @@ pub fn elaborate(
         end: tree.end,
         after_output: true,
     };
-    elaborator.statements(&tree.statements);
+    elaborator.elaborate_statements(&tree.statements);
     elaborator.expand_all();
-    let ir = elaborator.connected();
+    let ir = elaborator.build_graph();
     (ir, elaborator.diagnostics)
 }
 

@@ -2,24 +2,24 @@
 
 use std::ops::RangeInclusive;
 
-/// How many inputs and outputs an element has, by its port count code, when so many are used.
+/// How many inputs and outputs an element has, by its port count code, when this many are used.
 ///
-/// `None` if the code is no port count code.
+/// `None` if the code is not a port count code.
 pub fn port_counts(code: &str, used: [usize; 2]) -> Option<[usize; 2]> {
     let (inputs, outputs) = code.split_once('/').unwrap_or((code, code));
-    let count = clamp(used[0], &range(inputs)?);
+    let count = clamp_ports(used[0], &parse_range(inputs)?);
     if let Some(plus) = outputs.strip_prefix('=').filter(|rest| rest.bytes().all(|byte| byte == b'+')) {
         return Some([count, count + plus.len()]);
     }
-    Some([count, clamp(used[1], &range(outputs)?)])
+    Some([count, clamp_ports(used[1], &parse_range(outputs)?)])
 }
 
-fn clamp(used: usize, range: &RangeInclusive<usize>) -> usize {
+fn clamp_ports(used: usize, range: &RangeInclusive<usize>) -> usize {
     used.clamp(*range.start(), *range.end())
 }
 
 /// `1`, `1-2`, `1-`, `-2`, `-` or nothing.
-fn range(code: &str) -> Option<RangeInclusive<usize>> {
+fn parse_range(code: &str) -> Option<RangeInclusive<usize>> {
     let number = |text: &str, missing| if text.is_empty() { Some(missing) } else { text.parse().ok() };
     let range = match code.split_once('-') {
         Some((low, high)) => number(low, 0)?..=number(high, usize::MAX)?,
@@ -40,10 +40,10 @@ pub(crate) fn processing_letter(code: &str, is_output: bool, port: usize) -> u8 
 /// A code is a list of port codes for inputs, a slash, and one for outputs; the last of a list repeats.
 /// Packets go between ports whose codes share something: `x`, `[xyz]`, `[^x]` (all but x) and `#` (the
 /// number of the port itself).
-pub fn travels(code: &str, input: usize, output: usize) -> bool {
+pub fn flows_between(code: &str, input: usize, output: usize) -> bool {
     let (inputs, outputs) = code.split_once('/').unwrap_or((code, code));
     match (PortCode::of_port(inputs, input), PortCode::of_port(outputs, output)) {
-        (Some(input_code), Some(output_code)) => input_code.meets(input, &output_code, output),
+        (Some(input_code), Some(output_code)) => input_code.matches_port(input, &output_code, output),
         _ => false,
     }
 }
@@ -83,7 +83,7 @@ impl PortCode {
         code
     }
 
-    fn meets(&self, port: usize, other: &PortCode, other_port: usize) -> bool {
+    fn matches_port(&self, port: usize, other: &PortCode, other_port: usize) -> bool {
         let same_port = port == other_port;
         match (self.all_but, other.all_but) {
             (false, false) => self.letters & other.letters != 0 || (self.number && other.number && same_port),
@@ -129,8 +129,9 @@ mod tests {
     #[test]
     fn packets_travel_between_ports_that_share_a_code() {
         let flows = |code: &str, inputs: usize, outputs: usize| -> Vec<String> {
-            let row =
-                |input| (0..outputs).map(move |output| if travels(code, input, output) { '1' } else { '0' });
+            let row = |input| {
+                (0..outputs).map(move |output| if flows_between(code, input, output) { '1' } else { '0' })
+            };
             (0..inputs).map(|input| row(input).collect()).collect()
         };
         assert_eq!(flows("x/x", 2, 2), ["11", "11"]);

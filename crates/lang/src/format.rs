@@ -26,8 +26,8 @@ pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
     let mut comments: Vec<Span> = parsed.comments.into_iter().filter(outside).collect();
     comments.reverse();
     let mut writer = Writer { text, comments, out: String::new(), depth: 0, after_line_comment: false };
-    writer.block(&parsed.tree.statements, text.len());
-    Ok(writer.finish())
+    writer.write_block(&parsed.tree.statements, text.len());
+    Ok(writer.into_text())
 }
 
 /// Where all configuration strings are, in order.
@@ -77,7 +77,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn finish(mut self) -> String {
+    fn into_text(mut self) -> String {
         self.out.truncate(self.out.trim_end().len());
         if !self.out.is_empty() {
             self.out.push('\n');
@@ -86,12 +86,12 @@ impl Writer<'_> {
     }
 
     /// Statements on lines of their own, and the comments up to `end`.
-    fn block(&mut self, statements: &[Statement], end: usize) {
+    fn write_block(&mut self, statements: &[Statement], end: usize) {
         for statement in statements {
             let start = start_of(statement);
             self.comments_before(start);
             self.start_line(self.keyword_start(statement, start));
-            self.statement(statement);
+            self.write_statement(statement);
             if !matches!(statement, Statement::Class(ClassDefinition { body: ClassBody::Compound(_), .. })) {
                 self.write(";");
             }
@@ -110,11 +110,11 @@ impl Writer<'_> {
         self.text[..start].rfind(keyword).unwrap_or(start)
     }
 
-    fn statement(&mut self, statement: &Statement) {
+    fn write_statement(&mut self, statement: &Statement) {
         match statement {
-            Statement::Chain(chain) => self.chain(chain),
-            Statement::Require(config) => self.call("require", config),
-            Statement::Define(config) => self.call("define", config),
+            Statement::Chain(chain) => self.write_chain(chain),
+            Statement::Require(config) => self.write_call("require", config),
+            Statement::Define(config) => self.write_call("define", config),
             Statement::Class(definition) => {
                 self.write("elementclass ");
                 self.write(&definition.name);
@@ -122,7 +122,7 @@ impl Writer<'_> {
                     ClassBody::Synonym(other, _) => self.write(&format!(" {other}")),
                     ClassBody::Compound(compound) => {
                         self.write(" ");
-                        self.compound(compound);
+                        self.write_compound(compound);
                     }
                     ClassBody::Missing => {}
                 }
@@ -130,17 +130,17 @@ impl Writer<'_> {
         }
     }
 
-    fn call(&mut self, word: &str, config: &RawConfig) {
+    fn write_call(&mut self, word: &str, config: &RawConfig) {
         self.write(word);
-        self.config(config);
+        self.write_config(config);
     }
 
-    fn config(&mut self, config: &RawConfig) {
+    fn write_config(&mut self, config: &RawConfig) {
         let raw = self.slice(config.span).to_string();
         self.write(&format!("({raw})"));
     }
 
-    fn chain(&mut self, chain: &Chain) {
+    fn write_chain(&mut self, chain: &Chain) {
         for link in &chain.links {
             for (index, element) in link.elements.iter().enumerate() {
                 let start = element.span.start as usize;
@@ -150,8 +150,8 @@ impl Writer<'_> {
                     (0, Some(_)) => "->",
                     _ => ",",
                 };
-                self.separator(separator, link.arrow.filter(|_| index == 0), start);
-                self.element(element);
+                self.write_separator(separator, link.arrow.filter(|_| index == 0), start);
+                self.write_element(element);
             }
         }
         if chain.links.last().is_some_and(|link| link.elements.last().is_some_and(is_nothing)) {
@@ -160,7 +160,7 @@ impl Writer<'_> {
     }
 
     /// What goes between two elements; a line break where there is one, or where a comment makes one.
-    fn separator(&mut self, separator: &str, arrow: Option<Arrow>, element: usize) {
+    fn write_separator(&mut self, separator: &str, arrow: Option<Arrow>, element: usize) {
         if separator == "," {
             self.write(",");
         }
@@ -188,9 +188,9 @@ impl Writer<'_> {
         line_start > 0 && self.text[line_start..at].trim_ascii().is_empty()
     }
 
-    fn element(&mut self, element: &Element) {
-        let inputs = self.ports(&element.inputs);
-        let outputs = self.ports(&element.outputs);
+    fn write_element(&mut self, element: &Element) {
+        let inputs = self.format_ports(&element.inputs);
+        let outputs = self.format_ports(&element.outputs);
         self.write(&inputs);
         if element.what == What::Implied {
             return;
@@ -200,28 +200,28 @@ impl Writer<'_> {
         }
         match &element.what {
             What::Name(name) => self.write(name),
-            What::Compound(compound) => self.compound(compound),
-            What::Group(group) => self.group(group, element.span),
+            What::Compound(compound) => self.write_compound(compound),
+            What::Group(group) => self.write_group(group, element.span),
             What::Implied => {}
         }
         match &element.class {
             Some(DeclaredClass::Name(class, _)) => self.write(&format!(" :: {class}")),
             Some(DeclaredClass::Compound(compound)) => {
                 self.write(" :: ");
-                self.compound(compound);
+                self.write_compound(compound);
             }
             Some(DeclaredClass::Missing) | None => {}
         }
         if let Some(config) = &element.config {
-            self.config(config);
+            self.write_config(config);
         }
         if !outputs.is_empty() {
             self.write(&format!(" {outputs}"));
         }
     }
 
-    /// Ports as written but for white space; spelled out where a comment is among them.
-    fn ports(&self, ports: &Ports) -> String {
+    /// Ports as written except for white space; spelled out if they contain a comment.
+    fn format_ports(&self, ports: &Ports) -> String {
         let Some(span) = ports.span else { return String::new() };
         let raw: String = self.slice(span).chars().filter(|c| !c.is_ascii_whitespace()).collect();
         if !raw.contains(['/', '#']) {
@@ -231,19 +231,19 @@ impl Writer<'_> {
         format!("[{}{}]", numbers.join(", "), if ports.expandable { "," } else { "" })
     }
 
-    fn group(&mut self, group: &Group, open: Span) {
+    fn write_group(&mut self, group: &Group, open: Span) {
         self.write("(");
-        self.body(&group.statements, open, group.close);
+        self.write_body(&group.statements, open, group.close);
         self.write(")");
     }
 
-    fn compound(&mut self, compound: &Compound) {
+    fn write_compound(&mut self, compound: &Compound) {
         self.write("{");
         for (index, alternative) in compound.alternatives.iter().enumerate() {
             if index > 0 {
                 self.write("||");
             }
-            let formals: Vec<String> = alternative.formals.iter().map(formal).collect();
+            let formals: Vec<String> = alternative.formals.iter().map(format_formal).collect();
             if !formals.is_empty() {
                 self.write(&format!(" {} |", formals.join(", ")));
             }
@@ -253,7 +253,7 @@ impl Writer<'_> {
             } else {
                 end
             };
-            self.body(&alternative.statements, alternative.open, end);
+            self.write_body(&alternative.statements, alternative.open, end);
         }
         if compound.extension.is_some() {
             self.write("|| ... ");
@@ -266,18 +266,18 @@ impl Writer<'_> {
     }
 
     /// What is between brackets: on one line if it was, else on lines of its own.
-    fn body(&mut self, statements: &[Statement], open: Span, close: Span) {
+    fn write_body(&mut self, statements: &[Statement], open: Span, close: Span) {
         let raw = &self.text[open.end as usize..(close.start as usize).max(open.end as usize)];
         let has_comments = self.comments.last().is_some_and(|comment| comment.start < close.start);
         if raw.contains(['\n', '\r']) || has_comments {
             self.depth += 1;
-            self.block(statements, close.start as usize);
+            self.write_block(statements, close.start as usize);
             self.depth -= 1;
             return self.start_line(usize::MAX);
         }
         self.write(" ");
         for (index, statement) in statements.iter().enumerate() {
-            self.statement(statement);
+            self.write_statement(statement);
             let compound =
                 matches!(statement, Statement::Class(ClassDefinition { body: ClassBody::Compound(_), .. }));
             let separator = if index + 1 == statements.len() || compound { " " } else { "; " };
@@ -323,13 +323,13 @@ impl Writer<'_> {
     fn comments_before(&mut self, offset: usize) -> bool {
         let mut any = false;
         while let Some(comment) = self.comments.pop_if(|comment| (comment.start as usize) < offset) {
-            self.comment(comment);
+            self.write_comment(comment);
             any = true;
         }
         any
     }
 
-    fn comment(&mut self, span: Span) {
+    fn write_comment(&mut self, span: Span) {
         let start = span.start as usize;
         let text = self.slice(span).trim_end().to_string();
         let line_start = self.text[..start].rfind(['\n', '\r']).map_or(0, |at| at + 1);
@@ -360,7 +360,7 @@ fn in_slashes(comment: String) -> String {
     }
 }
 
-fn formal(formal: &Formal) -> String {
+fn format_formal(formal: &Formal) -> String {
     let space = if formal.keyword.is_empty() { "" } else { " " };
     format!("{}{space}${}", formal.keyword, formal.name)
 }

@@ -13,7 +13,7 @@ pub struct Ir {
     pub requirements: Vec<String>,
 }
 
-/// One element.
+/// An element: a node of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Flattened name, such as `outer/Null@1`.
@@ -27,10 +27,10 @@ pub struct Node {
     /// Where its configuration string is, without the parentheses; the declaration if it has none.
     pub config_span: Span,
     /// True if an error elsewhere may have cost the element a connection, so that none is demanded.
-    pub doubtful: bool,
+    pub uncertain: bool,
 }
 
-/// One connection.
+/// A connection from an output to an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// Index of a node and one of its outputs.
@@ -43,7 +43,7 @@ pub struct Edge {
 
 impl Ir {
     /// The index of the node with this name.
-    pub fn find(&self, name: &str) -> Option<usize> {
+    pub fn find_node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
 

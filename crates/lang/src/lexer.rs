@@ -17,7 +17,7 @@ pub enum Dialect {
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     End,
     Identifier,
     Variable,
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 /// A kind and where its text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
@@ -99,17 +99,17 @@ impl<'a> Lexer<'a> {
         self.skip_space();
         let start = self.at;
         let (kind, length) = match self.bytes.get(start) {
-            None => (Kind::End, 0),
-            Some(&byte) if is_word(byte) => self.identifier(start),
-            Some(b'$') => (Kind::Variable, 1 + count(&self.bytes[start + 1..], is_variable)),
-            Some(&byte) => punctuation(&self.bytes[start..]).unwrap_or((Kind::Byte(byte), 1)),
+            None => (TokenKind::End, 0),
+            Some(&byte) if is_word(byte) => self.scan_identifier(start),
+            Some(b'$') => (TokenKind::Variable, 1 + count_while(&self.bytes[start + 1..], is_variable)),
+            Some(&byte) => scan_punctuation(&self.bytes[start..]).unwrap_or((TokenKind::Byte(byte), 1)),
         };
         self.at = start + length;
         Token { kind, start, end: self.at }
     }
 
     /// Consumes the next token if it is of this kind.
-    pub(crate) fn accept(&mut self, kind: Kind) -> Option<Token> {
+    pub(crate) fn accept_kind(&mut self, kind: TokenKind) -> Option<Token> {
         let token = self.next();
         if token.kind != kind {
             self.back_to(token);
@@ -118,21 +118,21 @@ impl<'a> Lexer<'a> {
         Some(token)
     }
 
-    fn identifier(&self, start: usize) -> (Kind, usize) {
+    fn scan_identifier(&self, start: usize) -> (TokenKind, usize) {
         let mut end = start;
         loop {
-            end += count(&self.bytes[end..], is_word);
+            end += count_while(&self.bytes[end..], is_word);
             match (self.bytes.get(end), self.bytes.get(end + 1)) {
                 (Some(b'/'), Some(&next)) if is_word(next) => end += 1,
                 _ => break,
             }
         }
         let kind = match &self.bytes[start..end] {
-            b"elementclass" => Kind::ElementClass,
-            b"require" => Kind::Require,
-            b"provide" => Kind::Provide,
-            b"define" => Kind::Define,
-            _ => Kind::Identifier,
+            b"elementclass" => TokenKind::ElementClass,
+            b"require" => TokenKind::Require,
+            b"provide" => TokenKind::Provide,
+            b"define" => TokenKind::Define,
+            _ => TokenKind::Identifier,
         };
         (kind, end - start)
     }
@@ -143,18 +143,18 @@ impl<'a> Lexer<'a> {
                 self.at += 1;
             } else if args::starts_comment(self.bytes, self.at) {
                 let end = args::skip_comment(self.bytes, self.at);
-                self.comment(end);
+                self.record_comment(end);
             } else if byte == b'#' && self.line_mark() {
             } else if byte == b'#' && self.is_hash_comment() {
                 let end = self.line_end(self.at);
-                self.comment(end);
+                self.record_comment(end);
             } else {
                 break;
             }
         }
     }
 
-    fn comment(&mut self, end: usize) {
+    fn record_comment(&mut self, end: usize) {
         if self.at >= self.seen {
             self.comments.push(Span::new(self.file, self.at, end));
             self.seen = end;
@@ -173,7 +173,7 @@ impl<'a> Lexer<'a> {
 
     /// Offset of the line end, or of the end of the text.
     fn line_end(&self, from: usize) -> usize {
-        from + count(&self.bytes[from..], |byte| byte != b'\n' && byte != b'\r')
+        from + count_while(&self.bytes[from..], |byte| byte != b'\n' && byte != b'\r')
     }
 
     /// Consumes a preprocessor line; false if `#` starts none.
@@ -189,12 +189,12 @@ impl<'a> Lexer<'a> {
         self.at = end;
         if start >= self.seen {
             self.seen = end;
-            self.note_mark(mark, start, end);
+            self.record_mark(mark, start, end);
         }
         true
     }
 
-    fn note_mark(&mut self, mark: Option<(u32, Option<String>)>, start: usize, end: usize) {
+    fn record_mark(&mut self, mark: Option<(u32, Option<String>)>, start: usize, end: usize) {
         match mark {
             Some((line, name)) => {
                 let crlf = self.bytes[end..].starts_with(b"\r\n");
@@ -210,7 +210,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reads a configuration string up to its closing parenthesis, which stays to be read.
-    pub(crate) fn config(&mut self) -> RawConfig {
+    pub(crate) fn read_config(&mut self) -> RawConfig {
         let start = self.at;
         let mut text = String::new();
         let mut taken = start;
@@ -224,7 +224,7 @@ impl<'a> Lexer<'a> {
                     text.push_str(&self.text[taken..self.at]);
                     if !self.line_mark() {
                         let end = self.line_end(self.at);
-                        self.comment(end);
+                        self.record_comment(end);
                     }
                     taken = self.at;
                     continue;
@@ -282,17 +282,17 @@ pub(crate) fn is_variable(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-fn count(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> usize {
+fn count_while(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> usize {
     bytes.iter().take_while(|&&byte| wanted(byte)).count()
 }
 
-fn punctuation(bytes: &[u8]) -> Option<(Kind, usize)> {
+fn scan_punctuation(bytes: &[u8]) -> Option<(TokenKind, usize)> {
     let kind = match bytes {
-        [b'-', b'>', ..] => Kind::Arrow,
-        [b'=', b'>', ..] => Kind::DoubleArrow,
-        [b':', b':', ..] => Kind::DoubleColon,
-        [b'|', b'|', ..] => Kind::DoubleBar,
-        [b'.', b'.', b'.', ..] => return Some((Kind::Dots, 3)),
+        [b'-', b'>', ..] => TokenKind::Arrow,
+        [b'=', b'>', ..] => TokenKind::DoubleArrow,
+        [b':', b':', ..] => TokenKind::DoubleColon,
+        [b'|', b'|', ..] => TokenKind::DoubleBar,
+        [b'.', b'.', b'.', ..] => return Some((TokenKind::Dots, 3)),
         _ => return None,
     };
     Some((kind, 2))
@@ -307,7 +307,7 @@ pub(crate) fn parse_line_mark(line: &str, dialect: Dialect) -> Option<(u32, Opti
         Some(after) if after.starts_with(blanks) => after.trim_start_matches(blanks),
         _ => rest,
     };
-    let digits = count(rest.as_bytes(), |byte| byte.is_ascii_digit());
+    let digits = count_while(rest.as_bytes(), |byte| byte.is_ascii_digit());
     let (number, rest) = (&rest[..digits], rest[digits..].trim_start_matches(blanks));
     if number.is_empty() {
         return None;
@@ -342,7 +342,7 @@ mod tests {
         let mut tokens = Vec::new();
         loop {
             let token = lexer.next();
-            if token.kind == Kind::End {
+            if token.kind == TokenKind::End {
                 return tokens;
             }
             tokens.push(text[token.start..token.end].to_string());
@@ -350,7 +350,7 @@ mod tests {
     }
 
     fn config(text: &str) -> String {
-        lexer(text, Dialect::Click).config().text
+        lexer(text, Dialect::Click).read_config().text
     }
 
     #[test]
@@ -362,7 +362,13 @@ mod tests {
     fn keywords_are_whole_words() {
         let kinds = ["elementclass", "require", "provide", "define", "defined"];
         let kinds = kinds.map(|word| lexer(word, Dialect::Click).next().kind);
-        let wanted = [Kind::ElementClass, Kind::Require, Kind::Provide, Kind::Define, Kind::Identifier];
+        let wanted = [
+            TokenKind::ElementClass,
+            TokenKind::Require,
+            TokenKind::Provide,
+            TokenKind::Define,
+            TokenKind::Identifier,
+        ];
         assert_eq!(kinds, wanted);
     }
 
@@ -383,7 +389,7 @@ mod tests {
     fn an_unterminated_comment_runs_silently_to_the_end() {
         let mut lexer = lexer("a /* b", Dialect::Click);
         lexer.next();
-        assert_eq!(lexer.next().kind, Kind::End);
+        assert_eq!(lexer.next().kind, TokenKind::End);
         assert!(lexer.diagnostics.is_empty());
         assert_eq!(tokens("a /*"), ["a"]);
     }
@@ -396,7 +402,7 @@ mod tests {
     #[test]
     fn preprocessor_lines_move_the_line_count() {
         let mut lexer = lexer("# 12 \"f\"\na\n#line 3\r\nb", Dialect::Click);
-        while lexer.next().kind != Kind::End {}
+        while lexer.next().kind != TokenKind::End {}
         let mark = |offset, line, name: Option<&str>| LineMark { offset, line, name: name.map(String::from) };
         assert_eq!(lexer.marks, [mark(9, 12, Some("f")), mark(20, 3, None)]);
     }
@@ -439,13 +445,13 @@ mod tests {
     fn preprocessor_lines_vanish_from_configuration_strings() {
         assert_eq!(config("a,\n# 7 \"g\"\nb)"), "a,\n\nb");
         let mut ours = lexer("a,\n# odd ) one\nb #c)", Dialect::Artery);
-        assert_eq!(ours.config().text, "a,\n\nb #c");
+        assert_eq!(ours.read_config().text, "a,\n\nb #c");
     }
 
     #[test]
     fn a_byte_that_is_no_ascii_is_a_token_of_its_own() {
         let mut lexer = lexer("é", Dialect::Click);
-        assert_eq!(lexer.next().kind, Kind::Byte(0xc3));
-        assert_eq!(lexer.next().kind, Kind::Byte(0xa9));
+        assert_eq!(lexer.next().kind, TokenKind::Byte(0xc3));
+        assert_eq!(lexer.next().kind, TokenKind::Byte(0xa9));
     }
 }

@@ -8,7 +8,7 @@ mod element;
 mod recover;
 
 use crate::diagnostic::Diagnostic;
-use crate::lexer::{Dialect, Kind, Lexer, RawConfig, Token};
+use crate::lexer::{Dialect, Lexer, RawConfig, Token, TokenKind};
 use crate::source::{FileId, LineMark, Sources, Span};
 use crate::tree::*;
 
@@ -35,7 +35,7 @@ pub(crate) struct Parsed {
 
 pub(crate) fn parse_text(text: &str, file: FileId, dialect: Dialect) -> Parsed {
     let mut parser = Parser::new(Lexer::new(text, file, dialect), dialect);
-    let (statements, end) = parser.statements(Block::File);
+    let (statements, end) = parser.parse_statements(Block::File);
     let end = parser.lexer.span(end);
     let Parser { lexer, suspects, .. } = parser;
     let Lexer { marks, diagnostics, comments, .. } = lexer;
@@ -64,34 +64,39 @@ impl<'a> Parser<'a> {
     }
 
     /// Statements up to the end of the block; gives the token that ended it.
-    fn statements(&mut self, block: Block) -> (Vec<Statement>, Token) {
+    fn parse_statements(&mut self, block: Block) -> (Vec<Statement>, Token) {
         let mut statements = Vec::new();
         loop {
             let token = self.lexer.next();
             match token.kind {
-                Kind::End => return (statements, token),
-                Kind::Byte(b';') => {}
-                Kind::Byte(b'}') | Kind::DoubleBar if block == Block::Compound => return (statements, token),
-                Kind::Byte(b')') if block == Block::Group => return (statements, token),
-                Kind::Byte(b'}') | Kind::DoubleBar if block == Block::Group => {
+                TokenKind::End => return (statements, token),
+                TokenKind::Byte(b';') => {}
+                TokenKind::Byte(b'}') | TokenKind::DoubleBar if block == Block::Compound => {
+                    return (statements, token);
+                }
+                TokenKind::Byte(b')') if block == Block::Group => return (statements, token),
+                TokenKind::Byte(b'}') | TokenKind::DoubleBar if block == Block::Group => {
                     self.syntax_error(token);
                     self.lexer.back_to(token);
                     return (statements, token);
                 }
-                _ => statements.extend(self.statement(token, block)),
+                _ => statements.extend(self.parse_statement(token, block)),
             }
         }
     }
 
-    fn statement(&mut self, token: Token, block: Block) -> Option<Statement> {
+    fn parse_statement(&mut self, token: Token, block: Block) -> Option<Statement> {
         match token.kind {
-            Kind::Identifier | Kind::Arrow | Kind::DoubleArrow | Kind::Byte(b'[' | b'{' | b'(') => {
+            TokenKind::Identifier
+            | TokenKind::Arrow
+            | TokenKind::DoubleArrow
+            | TokenKind::Byte(b'[' | b'{' | b'(') => {
                 self.lexer.back_to(token);
-                Some(Statement::Chain(self.chain(block != Block::File)))
+                Some(Statement::Chain(self.parse_chain(block != Block::File)))
             }
-            Kind::ElementClass => Some(Statement::Class(self.element_class(token))),
-            Kind::Require => Some(Statement::Require(self.parenthesized()?)),
-            Kind::Define => Some(Statement::Define(self.parenthesized()?)),
+            TokenKind::ElementClass => Some(Statement::Class(self.element_class(token))),
+            TokenKind::Require => Some(Statement::Require(self.parse_parenthesized()?)),
+            TokenKind::Define => Some(Statement::Define(self.parse_parenthesized()?)),
             _ => {
                 self.syntax_error(token);
                 self.skip_junk();
@@ -100,26 +105,26 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn parenthesized(&mut self) -> Option<RawConfig> {
-        let Some(open) = self.lexer.accept(Kind::Byte(b'(')) else {
-            self.expected("'('", None);
+    fn parse_parenthesized(&mut self) -> Option<RawConfig> {
+        let Some(open) = self.lexer.accept_kind(TokenKind::Byte(b'(')) else {
+            self.report_expected("'('", None);
             return None;
         };
-        Some(self.config(open))
+        Some(self.parse_config(open))
     }
 
     /// The configuration string behind an opening parenthesis, and the closing one.
-    fn config(&mut self, open: Token) -> RawConfig {
-        let config = self.lexer.config();
-        if self.lexer.accept(Kind::Byte(b')')).is_none() {
-            self.expected("')'", Some(open));
+    fn parse_config(&mut self, open: Token) -> RawConfig {
+        let config = self.lexer.read_config();
+        if self.lexer.accept_kind(TokenKind::Byte(b')')).is_none() {
+            self.report_expected("')'", Some(open));
             self.end_reported = true;
         }
         config
     }
 
     fn element_class(&mut self, keyword: Token) -> ClassDefinition {
-        let (name, span) = match self.lexer.accept(Kind::Identifier) {
+        let (name, span) = match self.lexer.accept_kind(TokenKind::Identifier) {
             Some(token) => (self.lexer.text(token).to_string(), self.lexer.span(token)),
             None => {
                 let span = self.lexer.span(keyword);
@@ -130,12 +135,12 @@ impl<'a> Parser<'a> {
         };
         let token = self.lexer.next();
         let body = match token.kind {
-            Kind::Byte(b'{') => ClassBody::Compound(self.compound(token)),
-            Kind::Identifier => {
+            TokenKind::Byte(b'{') => ClassBody::Compound(self.parse_compound(token)),
+            TokenKind::Identifier => {
                 ClassBody::Synonym(self.lexer.text(token).to_string(), self.lexer.span(token))
             }
             _ => {
-                self.unexpected(token, CLASS_DEFINITION);
+                self.report_unexpected(token, CLASS_DEFINITION);
                 ClassBody::Missing
             }
         };
@@ -143,29 +148,29 @@ impl<'a> Parser<'a> {
     }
 
     /// `{ … }` from behind the brace.
-    fn compound(&mut self, open: Token) -> Compound {
+    fn parse_compound(&mut self, open: Token) -> Compound {
         let mut compound =
             Compound { alternatives: Vec::new(), extension: None, close: self.lexer.span(open) };
-        if !self.deeper("compound element", open) {
+        if !self.enter_nested("compound element", open) {
             compound.alternatives.push(self.alternative_of(Vec::new(), Vec::new(), open));
             return compound;
         }
         let mut before = open;
         loop {
-            if let Some(dots) = self.lexer.accept(Kind::Dots) {
-                self.extension(&mut compound, dots);
-                if self.lexer.accept(Kind::Byte(b'}')).is_some() {
+            if let Some(dots) = self.lexer.accept_kind(TokenKind::Dots) {
+                self.parse_extension(&mut compound, dots);
+                if self.lexer.accept_kind(TokenKind::Byte(b'}')).is_some() {
                     break;
                 }
             }
-            let formals = self.formals();
-            let (statements, end) = self.statements(Block::Compound);
+            let formals = self.parse_formals();
+            let (statements, end) = self.parse_statements(Block::Compound);
             compound.alternatives.push(self.alternative_of(formals, statements, before));
             compound.close = self.lexer.span(end);
             match end.kind {
-                Kind::DoubleBar => before = end,
-                Kind::End => {
-                    self.unclosed("'}'", open);
+                TokenKind::DoubleBar => before = end,
+                TokenKind::End => {
+                    self.report_unclosed("'}'", open);
                     break;
                 }
                 _ => break,
@@ -179,26 +184,26 @@ impl<'a> Parser<'a> {
         Alternative { formals, statements, open: self.lexer.span(open) }
     }
 
-    fn extension(&mut self, compound: &mut Compound, dots: Token) {
+    fn parse_extension(&mut self, compound: &mut Compound, dots: Token) {
         let span = self.lexer.span(dots);
         compound.extension = Some(span);
         let next = self.lexer.next();
         self.lexer.back_to(next);
-        if compound.alternatives.is_empty() || next.kind != Kind::Byte(b'}') {
+        if compound.alternatives.is_empty() || next.kind != TokenKind::Byte(b'}') {
             let error = Diagnostic::error("'...' should occur last, after one or more compounds", span);
             self.report(error.help("write `{ … || ... }`"));
         }
     }
 
     /// `KEYWORD $a, $b |`
-    fn formals(&mut self) -> Vec<Formal> {
+    fn parse_formals(&mut self) -> Vec<Formal> {
         let mut formals = Vec::new();
         loop {
             let first = self.lexer.next();
             let (keyword, variable) = match first.kind {
-                Kind::Variable => (String::new(), first),
-                Kind::Byte(b'|') => return formals,
-                Kind::Identifier => match self.lexer.accept(Kind::Variable) {
+                TokenKind::Variable => (String::new(), first),
+                TokenKind::Byte(b'|') => return formals,
+                TokenKind::Identifier => match self.lexer.accept_kind(TokenKind::Variable) {
                     Some(variable) => (self.lexer.text(first).to_string(), variable),
                     None => return self.end_formals(formals, first),
                 },
@@ -208,8 +213,8 @@ impl<'a> Parser<'a> {
             formals.push(Formal { keyword, name, span: self.lexer.span(variable) });
             let separator = self.lexer.next();
             match separator.kind {
-                Kind::Byte(b'|') => return formals,
-                Kind::Byte(b',') => {}
+                TokenKind::Byte(b'|') => return formals,
+                TokenKind::Byte(b',') => {}
                 _ => {
                     let error = Diagnostic::error("expected ',' or '|'", self.lexer.span(separator));
                     self.report(error.help("end the parameters with `|`, as in `{ $a, $b | … }`"));
@@ -230,20 +235,20 @@ impl<'a> Parser<'a> {
     }
 
     /// `( … )` from behind the parenthesis.
-    fn group(&mut self, open: Token) -> Group {
-        if !self.deeper("element group", open) {
+    fn parse_group(&mut self, open: Token) -> Group {
+        if !self.enter_nested("element group", open) {
             return Group { statements: Vec::new(), close: self.lexer.span(open) };
         }
-        let (statements, end) = self.statements(Block::Group);
-        if end.kind == Kind::End {
-            self.unclosed("')'", open);
+        let (statements, end) = self.parse_statements(Block::Group);
+        if end.kind == TokenKind::End {
+            self.report_unclosed("')'", open);
         }
         self.depth -= 1;
         Group { statements, close: self.lexer.span(end) }
     }
 
     /// Enters a compound or group unless it is nested too deeply; then its text is passed over.
-    fn deeper(&mut self, what: &str, open: Token) -> bool {
+    fn enter_nested(&mut self, what: &str, open: Token) -> bool {
         if self.depth + 1 < MAX_DEPTH {
             self.depth += 1;
             return true;
@@ -259,8 +264,12 @@ impl<'a> Parser<'a> {
         self.lexer.diagnostics.push(diagnostic);
     }
 
-    fn here(&self) -> Span {
-        self.lexer.span(Token { kind: Kind::End, start: self.lexer.position(), end: self.lexer.position() })
+    fn current_span(&self) -> Span {
+        self.lexer.span(Token {
+            kind: TokenKind::End,
+            start: self.lexer.position(),
+            end: self.lexer.position(),
+        })
     }
 }
 

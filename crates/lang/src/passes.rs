@@ -2,4 +2,4 @@
 
 mod dead;
 
-pub use dead::dead;
+pub use dead::remove_dead;

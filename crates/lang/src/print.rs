@@ -34,7 +34,7 @@ fn print_requirements(ir: &Ir, out: &mut String) {
 }
 
 fn print_connections(ir: &Ir, out: &mut String) {
-    let next = continuations(ir);
+    let next = edge_continuations(ir);
     let mut starts = vec![true; ir.edges.len()];
     next.iter().flatten().for_each(|&edge| starts[edge] = false);
     let mut printed = vec![false; ir.edges.len()];
@@ -52,7 +52,7 @@ fn print_connections(ir: &Ir, out: &mut String) {
 }
 
 /// The edge each edge is continued with: from output 0 behind input 0, best into an input 0.
-fn continuations(ir: &Ir) -> Vec<Option<usize>> {
+fn edge_continuations(ir: &Ir) -> Vec<Option<usize>> {
     let mut best: HashMap<usize, usize> = HashMap::new();
     for (index, edge) in ir.edges.iter().enumerate().filter(|(_, edge)| edge.from.1 == 0) {
         let settled = best.get(&edge.from.0).is_some_and(|&known| ir.edges[known].to.1 == 0);
@@ -62,13 +62,13 @@ fn continuations(ir: &Ir) -> Vec<Option<usize>> {
     }
     let next_of = |(index, edge): (usize, &crate::Edge)| {
         let next = *best.get(&edge.to.0).filter(|_| edge.to.1 == 0)?;
-        if next != index { Some(next) } else { other_way(ir, index) }
+        if next != index { Some(next) } else { alternative_edge(ir, index) }
     };
     ir.edges.iter().enumerate().map(next_of).collect()
 }
 
 /// How to go on from an edge that leads back to its own start.
-fn other_way(ir: &Ir, loop_edge: usize) -> Option<usize> {
+fn alternative_edge(ir: &Ir, loop_edge: usize) -> Option<usize> {
     let leaves =
         |index: &usize| *index != loop_edge && ir.edges[*index].from == (ir.edges[loop_edge].to.0, 0);
     let mut others = (0..ir.edges.len()).filter(leaves);

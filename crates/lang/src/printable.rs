@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with control characters written as escapes, but for line ends and tabs.
+/// The text with control characters written as escapes, except line ends and tabs.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_command = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(is_command) {

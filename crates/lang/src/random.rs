@@ -100,7 +100,7 @@ fn survives(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for dialect in [Dialect::Artery, Dialect::Click] {
         let mut sources = Sources::default();
-        let file = sources.add("f", text.as_ref());
+        let file = sources.add_file("f", text.as_ref());
         let (ir, diagnostics) =
             compile(&mut sources, file, &Options { dialect, ..Options::default() }, &Classes);
         let (_, more) = crate::check(&ir, &Classes);
@@ -165,7 +165,7 @@ proptest! {
     #[test]
     fn parsing_alone_never_panics(text in "\\PC{0,60}") {
         let mut sources = Sources::default();
-        let file = sources.add("f", text);
+        let file = sources.add_file("f", text);
         parse(&mut sources, file, Dialect::Click);
     }
 }

@@ -7,7 +7,7 @@ pub struct FileId(u32);
 /// A range of bytes of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// The file.
+    /// The file that the span is in.
     pub file: FileId,
     /// Offset of the first byte.
     pub start: u32,
@@ -55,7 +55,7 @@ impl Sources {
     /// Adds a file; bytes that are no UTF-8 should have been replaced by the reader.
     ///
     /// An empty name stands for `config`, the name of text that came from no file.
-    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
+    pub fn add_file(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
         let (mut name, text) = (name.into(), text.into());
         if name.is_empty() {
             name = "config".to_string();
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn every_kind_of_line_end_counts_as_one_line() {
         let mut sources = Sources::default();
-        let file = sources.add("f", "a\nb\r\nc\rd");
+        let file = sources.add_file("f", "a\nb\r\nc\rd");
         let lines: Vec<u32> = [0, 2, 5, 7].map(|at| sources.line(file, at).1).to_vec();
         assert_eq!(lines, [1, 2, 3, 4]);
     }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_line_mark_sets_line_and_file_and_the_empty_name_restores_it() {
         let mut sources = Sources::default();
-        let file = sources.add("f", "a\nb\nc\nd\n");
+        let file = sources.add_file("f", "a\nb\nc\nd\n");
         sources.set_marks(
             file,
             vec![
@@ -170,16 +170,16 @@ mod tests {
     #[test]
     fn text_without_a_file_is_called_config() {
         let mut sources = Sources::default();
-        let file = sources.add("", "x");
+        let file = sources.add_file("", "x");
         assert_eq!(sources.landmark(Span::new(file, 0, 1)), "config:1");
-        let file = sources.add("line ", "x");
+        let file = sources.add_file("line ", "x");
         assert_eq!(sources.landmark(Span::new(file, 0, 1)), "line 1");
     }
 
     #[test]
     fn a_snippet_of_half_a_character_is_the_whole_character() {
         let mut sources = Sources::default();
-        let file = sources.add("f", "é");
+        let file = sources.add_file("f", "é");
         assert_eq!(sources.snippet(Span::new(file, 1, 2)), "é");
     }
 }

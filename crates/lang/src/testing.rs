@@ -42,24 +42,24 @@ const ALIASES: &[(&str, &str)] = &[
 pub(crate) struct Classes;
 
 impl ClassLookup for Classes {
-    fn class(&self, name: &str) -> Option<ClassInfo> {
+    fn find_class(&self, name: &str) -> Option<ClassInfo> {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
         let [name, ports, processing, flow] = *CLASSES.iter().find(|class| class[0] == name)?;
         Some(ClassInfo { name, ports, processing, flow })
     }
 
-    fn names(&self) -> Vec<&str> {
+    fn class_names(&self) -> Vec<&str> {
         CLASSES.iter().map(|class| class[0]).collect()
     }
 
-    fn provides(&self, package: &str) -> bool {
+    fn provides_package(&self, package: &str) -> bool {
         package != "missing"
     }
 }
 
 pub(crate) fn compile_with(text: &str, options: &Options<'_>) -> (Ir, Vec<Diagnostic>, Sources) {
     let mut sources = Sources::default();
-    let file = sources.add("", text);
+    let file = sources.add_file("", text);
     let (ir, diagnostics) = compile(&mut sources, file, options, &Classes);
     (ir, diagnostics, sources)
 }

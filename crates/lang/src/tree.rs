@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use crate::lexer::RawConfig;
 use crate::source::Span;
 
-/// A parsed file.
+/// Syntax tree of one parsed file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     pub(crate) statements: Vec<Statement>,
-    /// Names in text that did not parse: whoever finds them undeclared need not say so.
+    /// Names in text that did not parse: they are not reported as undeclared.
     pub(crate) suspects: HashSet<String>,
     /// The end of the text.
     pub(crate) end: Span,
@@ -69,7 +69,7 @@ pub(crate) enum What {
     Implied,
 }
 
-/// What stands behind `::`.
+/// What follows `::` in a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeclaredClass {
     Name(String, Span),
@@ -90,7 +90,7 @@ impl Ports {
     }
 }
 
-/// `( … )`
+/// A parenthesized group: `( … )`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) statements: Vec<Statement>,
@@ -114,7 +114,7 @@ pub(crate) struct Alternative {
     pub(crate) open: Span,
 }
 
-/// `KEYWORD $name`
+/// A formal parameter: `KEYWORD $name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Formal {
     /// Empty for a positional one.

@@ -24,8 +24,8 @@ pub fn expand(text: &str, variable: &mut Lookup<'_>, call: Option<&mut Lookup<'_
     expand_at_depth(text, &mut Callbacks { variable, call, quotes: false }, 0)
 }
 
-/// Like [`expand`], but puts quotes around values that stand outside quotes, so that unquoting the result gives
-/// them back as they are.
+/// Like [`expand`], but puts quotes around values that stand outside quotes, so that unquoting the result
+/// gives them back as they are.
 pub fn expand_quoting(text: &str, variable: &mut Lookup<'_>, call: Option<&mut Lookup<'_>>) -> String {
     expand_at_depth(text, &mut Callbacks { variable, call, quotes: true }, 0)
 }
@@ -49,18 +49,18 @@ impl Environment {
     }
 
     /// Adds a variable, or replaces its value.
-    pub(crate) fn set(&mut self, name: &str, value: String) {
+    pub(crate) fn set_variable(&mut self, name: &str, value: String) {
         match self.variables.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => *old = value,
             None => self.variables.push((name.to_string(), value)),
         }
     }
 
-    pub(crate) fn expand(&self, text: &str) -> String {
+    pub(crate) fn expand_text(&self, text: &str) -> String {
         expand_at_depth(text, &mut &*self, 0)
     }
 
-    fn value(&self, name: &str) -> Option<&str> {
+    fn find_value(&self, name: &str) -> Option<&str> {
         let mut environment = Some(self);
         while let Some(scope) = environment {
             if let Some((_, value)) = scope.variables.iter().find(|(known, _)| known == name) {
@@ -74,23 +74,23 @@ impl Environment {
 
 /// Where values come from.
 trait Values {
-    fn variable(&mut self, name: &str, depth: usize) -> Option<String>;
-    fn call(&mut self, text: &str, depth: usize) -> Option<String>;
+    fn variable_value(&mut self, name: &str, depth: usize) -> Option<String>;
+    fn call_handler(&mut self, text: &str, depth: usize) -> Option<String>;
     /// Whether values outside quotes get some.
-    fn quotes(&self) -> bool {
+    fn adds_quotes(&self) -> bool {
         false
     }
 }
 
 impl Values for &Environment {
-    fn variable(&mut self, name: &str, depth: usize) -> Option<String> {
-        let value = self.value(name)?;
+    fn variable_value(&mut self, name: &str, depth: usize) -> Option<String> {
+        let value = self.find_value(name)?;
         Some(expand_at_depth(value, self, depth + 1))
     }
 
     /// No handler can be called yet, but `$(v)` is `$v`, as for Click.
-    fn call(&mut self, text: &str, depth: usize) -> Option<String> {
-        self.variable(text, depth)
+    fn call_handler(&mut self, text: &str, depth: usize) -> Option<String> {
+        self.variable_value(text, depth)
     }
 }
 
@@ -101,15 +101,15 @@ struct Callbacks<'a, 'b, 'c> {
 }
 
 impl Values for Callbacks<'_, '_, '_> {
-    fn variable(&mut self, name: &str, _depth: usize) -> Option<String> {
+    fn variable_value(&mut self, name: &str, _depth: usize) -> Option<String> {
         (self.variable)(name)
     }
 
-    fn call(&mut self, text: &str, _depth: usize) -> Option<String> {
+    fn call_handler(&mut self, text: &str, _depth: usize) -> Option<String> {
         self.call.as_mut()?(text)
     }
 
-    fn quotes(&self) -> bool {
+    fn adds_quotes(&self) -> bool {
         self.quotes
     }
 }
@@ -136,8 +136,8 @@ fn expand_at_depth(text: &str, values: &mut dyn Values, depth: usize) -> String 
                 Parsed::No => {}
                 Parsed::Unterminated => break,
                 Parsed::Yes(reference) => {
-                    let quotes = depth == 0 && quote.is_none() && values.quotes();
-                    if let Some(value) = reference.expand(values, depth, quote == Some(b'"')) {
+                    let quotes = depth == 0 && quote.is_none() && values.adds_quotes();
+                    if let Some(value) = reference.expand_reference(values, depth, quote == Some(b'"')) {
                         out.push_str(&text[copied..at]);
                         out.push_str(&if quotes { args::quote(&value) } else { value });
                         copied = reference.end;
@@ -199,14 +199,14 @@ impl<'a> Reference<'a> {
     }
 
     /// The text to put in its place; `None` leaves it alone.
-    fn expand(&self, values: &mut dyn Values, depth: usize, quoted: bool) -> Option<String> {
+    fn expand_reference(&self, values: &mut dyn Values, depth: usize, quoted: bool) -> Option<String> {
         let nested = self.form != Form::Plain && self.inner.contains('$');
         let inner =
             if nested { expand_at_depth(self.inner, values, depth + 1) } else { self.inner.to_string() };
         let value = match self.form {
-            Form::Plain => values.variable(&inner, depth),
+            Form::Plain => values.variable_value(&inner, depth),
             Form::Braces => expand_braces(&inner, values, depth),
-            Form::Call => values.call(&inner, depth),
+            Form::Call => values.call_handler(&inner, depth),
         };
         match value {
             Some(value) if quoted => {
@@ -249,9 +249,9 @@ fn expand_braces(inner: &str, values: &mut dyn Values, depth: usize) -> Option<S
     let length = trimmed.bytes().take_while(|&byte| is_variable(byte)).count();
     let (name, rest) = trimmed.split_at(length);
     let (index, rest) = word_index(rest.trim_ascii_start());
-    match (values.variable(name, depth), rest.strip_prefix('-')) {
+    match (values.variable_value(name, depth), rest.strip_prefix('-')) {
         (Some(value), _) => Some(match index {
-            Some(index) => args::words(&value).into_iter().nth(index).unwrap_or_default(),
+            Some(index) => args::split_words(&value).into_iter().nth(index).unwrap_or_default(),
             None => value,
         }),
         (None, Some(default)) => Some(expand_at_depth(default, values, depth + 1)),
@@ -262,7 +262,7 @@ fn expand_braces(inner: &str, values: &mut dyn Values, depth: usize) -> Option<S
 fn word_index(text: &str) -> (Option<usize>, &str) {
     let parsed = text.strip_prefix('[').and_then(|inner| {
         let (index, rest) = inner.split_once(']')?;
-        Some((args::unsigned(index.trim_ascii_start()).ok()? as usize, rest))
+        Some((args::parse_unsigned(index.trim_ascii_start()).ok()? as usize, rest))
     });
     match parsed {
         Some((index, rest)) => (Some(index), rest.trim_ascii_start()),
@@ -282,63 +282,63 @@ mod tests {
     #[test]
     fn names_stand_bare_or_in_braces() {
         let environment = environment(&[("v", "1"), ("v2", "2"), ("_", "u")]);
-        assert_eq!(environment.expand("$v ${v}x $v2 $_ ${ v }"), "1 1x 2 u 1");
+        assert_eq!(environment.expand_text("$v ${v}x $v2 $_ ${ v }"), "1 1x 2 u 1");
     }
 
     #[test]
     fn unknown_variables_stay_as_written() {
         let environment = environment(&[("v", "1")]);
         assert_eq!(
-            environment.expand("$nope ${nope} $ $? $# $$ $(x $v) $"),
+            environment.expand_text("$nope ${nope} $ $? $# $$ $(x $v) $"),
             "$nope ${nope} $ $? $# $$ $(x 1) $"
         );
-        assert_eq!(environment.expand("${no$v}"), "${no1}");
+        assert_eq!(environment.expand_text("${no$v}"), "${no1}");
     }
 
     #[test]
     fn parentheses_name_a_variable_where_no_handler_can_be_called() {
         let environment = environment(&[("v", "1"), ("n", "v")]);
-        assert_eq!(environment.expand("$(v)x $($n) $(nope) $(v v)"), "1x 1 $(nope) $(v v)");
+        assert_eq!(environment.expand_text("$(v)x $($n) $(nope) $(v v)"), "1x 1 $(nope) $(v v)");
     }
 
     #[test]
     fn a_default_replaces_a_missing_value_only() {
         let environment = environment(&[("v", "1"), ("empty", "")]);
-        assert_eq!(environment.expand("${v-2} ${w-2} ${w-$v} ${empty-3} ${w-}"), "1 2 1  ");
+        assert_eq!(environment.expand_text("${v-2} ${w-2} ${w-$v} ${empty-3} ${w-}"), "1 2 1  ");
     }
 
     #[test]
     fn an_index_picks_a_word_and_is_empty_out_of_range() {
         let environment = environment(&[("v", "a 'b c' d"), ("i", "1")]);
-        assert_eq!(environment.expand("${v[0]} ${v[$i]} ${v[2]} <${v[3]}>"), "a 'b c' d <>");
-        assert_eq!(environment.expand("${w[0]-x}"), "x");
+        assert_eq!(environment.expand_text("${v[0]} ${v[$i]} ${v[2]} <${v[3]}>"), "a 'b c' d <>");
+        assert_eq!(environment.expand_text("${w[0]-x}"), "x");
     }
 
     #[test]
     fn nothing_is_expanded_in_single_quotes_and_comments() {
         let environment = environment(&[("v", "1")]);
-        assert_eq!(environment.expand("'$v' $v // $v\n$v /* $v */ $v"), "'$v' 1 // $v\n1 /* $v */ 1");
-        assert_eq!(environment.expand(r#""'$v'" "\$v""#), r#""'1'" "\$v""#);
+        assert_eq!(environment.expand_text("'$v' $v // $v\n$v /* $v */ $v"), "'$v' 1 // $v\n1 /* $v */ 1");
+        assert_eq!(environment.expand_text(r#""'$v'" "\$v""#), r#""'1'" "\$v""#);
     }
 
     #[test]
     fn a_value_in_double_quotes_is_escaped() {
         let environment = environment(&[("v", "a\"b\\$c")]);
-        assert_eq!(environment.expand("\"<$v>\""), r#""<a\"b\\\$c>""#);
+        assert_eq!(environment.expand_text("\"<$v>\""), r#""<a\"b\\\$c>""#);
     }
 
     #[test]
     fn values_are_expanded_to_depth_10() {
         let environment = environment(&[("a", "$b-"), ("b", "$c"), ("c", "x"), ("loop", "$loop.")]);
-        assert_eq!(environment.expand("$a"), "x-");
-        assert_eq!(environment.expand("$loop").matches('.').count(), 11);
+        assert_eq!(environment.expand_text("$a"), "x-");
+        assert_eq!(environment.expand_text("$loop").matches('.').count(), 11);
     }
 
     #[test]
     fn growth_is_bounded() {
         let big = "$b".repeat(1000);
         let environment = environment(&[("a", &big), ("b", &"$c".repeat(1000)), ("c", &"$d".repeat(1000))]);
-        assert!(environment.expand("$a").len() < 4 * MAX_LENGTH);
+        assert!(environment.expand_text("$a").len() < 4 * MAX_LENGTH);
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
         let outer = Rc::new(environment(&[("v", "outer"), ("w", "w")]));
         let inner =
             Rc::new(Environment { depth: 1, parent: Some(outer.clone()), ..environment(&[("v", "inner")]) });
-        assert_eq!(inner.expand("$v $w"), "inner w");
+        assert_eq!(inner.expand_text("$v $w"), "inner w");
         assert!(Rc::ptr_eq(&Environment::parent_of(&inner, 1).unwrap(), &outer));
         assert!(Environment::parent_of(&inner, 0).is_none());
     }
@@ -370,14 +370,14 @@ mod tests {
     #[test]
     fn unterminated_references_stay_as_written() {
         let environment = environment(&[("v", "1")]);
-        assert_eq!(environment.expand("$v ${v $v"), "1 ${v $v");
-        assert_eq!(environment.expand("$v $(v $v"), "1 $(v $v");
+        assert_eq!(environment.expand_text("$v ${v $v"), "1 ${v $v");
+        assert_eq!(environment.expand_text("$v $(v $v"), "1 $(v $v");
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_makes_expansion_panic(text in "[$v{}()\\[\\]'\"\\\\/*\n0-é ]{0,40}") {
-            environment(&[("v", "${v}$w"), ("w", "'")]).expand(&text);
+            environment(&[("v", "${v}$w"), ("w", "'")]).expand_text(&text);
         }
     }
 }

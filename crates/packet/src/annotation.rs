@@ -1,7 +1,7 @@
 //! Names and places of Click's annotations.
 //!
-//! The language lets a configuration name any byte of the 48-byte annotation area (`Paint(3, ANNO 20)`), so the
-//! area is bytes; what the router itself knows of a packet are typed fields of [`Packet`](crate::Packet).
+//! The language lets a configuration name any byte of the 48-byte annotation area (`Paint(3, ANNO 20)`), so
+//! the area is bytes; what the router itself knows of a packet are typed fields of [`Packet`](crate::Packet).
 
 /// Size of the annotation area, in bytes.
 pub const ANNOTATION_SIZE: usize = 48;
@@ -32,8 +32,9 @@ pub mod anno {
     pub const FIRST_TIMESTAMP: usize = 32;
     /// Cycle count, 8 bytes.
     pub const PERFCTR: usize = 40;
-    /// The state that a packet filter found where an IPv4 packet came in, 4 bytes in the order of the machine: in the line of the
-    /// descriptor that is at hand. An IPv6 packet has its destination there, so that this is a guess, and to be looked at.
+    /// The state that a packet filter found where an IPv4 packet came in, 4 bytes in the order of the
+    /// machine: in the line of the descriptor that is at hand. An IPv6 packet has its destination there, so
+    /// that this is a guess, and to be looked at.
     pub const FILTER_STATE4: usize = 8;
     /// The same of an IPv6 packet.
     pub const FILTER_STATE6: usize = 32;

@@ -16,7 +16,7 @@ impl Default for Batch {
 
 impl Batch {
     /// A batch without storage: a placeholder for `mem::replace`, which costs no allocation.
-    pub const fn hollow() -> Batch {
+    pub const fn without_storage() -> Batch {
         Batch(Vec::new())
     }
     /// Adds a packet at the end. The sender splits at [`BATCH`]; a longer batch is legal but allocates.
@@ -24,12 +24,12 @@ impl Batch {
     pub fn push(&mut self, packet: Packet) {
         self.0.push(packet)
     }
-    /// Number of packets.
+    /// Number of packets in the batch.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Whether there is no packet.
+    /// Whether the batch has no packets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -71,7 +71,7 @@ impl Batch {
     }
     /// Gives every packet back to its pool.
     #[inline]
-    pub fn free(&mut self) {
+    pub fn free_packets(&mut self) {
         crate::pool::free_all(&mut self.0);
     }
     /// The underlying vector, for code of this crate that fills it in bulk.
@@ -83,7 +83,7 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        self.free();
+        self.free_packets();
     }
 }
 

@@ -13,10 +13,10 @@ mod metadata;
 mod unfinished;
 
 pub use mark::Mark;
-pub use unfinished::{Misfit, SegmentKind, Segments, Unfinished};
+pub use unfinished::{InvalidOffload, PacketOffload, SegmentKind, Segments};
 
 use crate::annotation::ANNOTATION_SIZE;
-use crate::pool::{self, Shelf};
+use crate::pool::{self, FrameClass};
 use crate::time::Time;
 use std::fmt;
 use std::ptr::NonNull;
@@ -37,12 +37,13 @@ const UNSET: u16 = u16::MAX;
 #[repr(C, align(64))]
 pub(crate) struct Descriptor {
     pub(crate) frame: NonNull<u8>,
-    pub(crate) shelf: &'static Shelf,
+    pub(crate) class: &'static FrameClass,
     start: u32,
     len: u32,
     /// Bytes of the frame.
     pub(crate) size: u32,
-    /// Link of the free list; while a packet owns the descriptor, its mark, which means nothing without `MARKED`.
+    /// Link of the free list; while a packet owns the descriptor, its mark, which
+    /// means nothing without `MARKED`.
     pub(crate) next: u32,
     /// Where data starts in a fresh packet: varied from frame to frame, so that headers of a batch do not
     /// compete for the same cache sets.
@@ -55,16 +56,16 @@ pub(crate) struct Descriptor {
     flags: u8,
     annotations: [u8; ANNOTATION_SIZE],
     timestamp: Time,
-    unfinished: unfinished::Record,
+    offload: unfinished::Record,
 }
 const _: () = assert!(size_of::<Descriptor>() == 128);
 const _: () = assert!(std::mem::offset_of!(Descriptor, annotations) + HOT_ANNOTATIONS == 64);
 
 impl Descriptor {
-    pub(crate) fn new(frame: NonNull<u8>, shelf: &'static Shelf, size: u32, origin: u16) -> Descriptor {
+    pub(crate) fn new(frame: NonNull<u8>, shelf: &'static FrameClass, size: u32, origin: u16) -> Descriptor {
         Descriptor {
             frame,
-            shelf,
+            class: shelf,
             start: 0,
             len: 0,
             size,
@@ -78,13 +79,13 @@ impl Descriptor {
             flags: 0,
             annotations: [0; ANNOTATION_SIZE],
             timestamp: Time::ZERO,
-            unfinished: unfinished::Record::NONE,
+            offload: unfinished::Record::NONE,
         }
     }
 
     /// Makes the hot line that of an empty packet.
     #[inline]
-    pub(crate) fn reset(&mut self) {
+    pub(crate) fn reset_hot(&mut self) {
         self.start = u32::from(self.origin);
         self.len = 0;
         self.mac = UNSET;
@@ -136,8 +137,8 @@ impl Packet {
         std::mem::ManuallyDrop::new(self).descriptor
     }
     #[inline]
-    pub(crate) fn shelf(&self) -> &'static Shelf {
-        self.meta().shelf
+    pub(crate) fn frame_class(&self) -> &'static FrameClass {
+        self.meta().class
     }
     #[inline]
     pub(crate) fn meta(&self) -> &Descriptor {
@@ -150,7 +151,7 @@ impl Packet {
         unsafe { self.descriptor.as_mut() }
     }
 
-    /// The bytes.
+    /// The packet's bytes, without headroom and tailroom.
     #[inline]
     pub fn data(&self) -> &[u8] {
         let d = self.meta();
@@ -165,7 +166,7 @@ impl Packet {
         // SAFETY: as in data(), and exclusively.
         unsafe { std::slice::from_raw_parts_mut(d.frame.as_ptr().add(d.start as usize), d.len as usize) }
     }
-    /// Number of bytes.
+    /// Length of the data in bytes.
     #[inline]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
@@ -221,7 +222,8 @@ impl Packet {
         let d = self.meta_mut();
         d.len = (d.len as usize).min(len) as u32;
     }
-    /// Puts `n` bytes in front, with whatever the frame holds there: after [`Packet::strip`], what was stripped.
+    /// Puts `n` bytes in front, with whatever the frame holds there: after
+    /// [`Packet::strip`], what was stripped.
     #[inline]
     pub fn unstrip(&mut self, n: usize) -> Result<(), NoRoom> {
         if n > self.headroom() {
@@ -249,8 +251,8 @@ impl Packet {
         d.len += n as u32;
         Ok(&mut self.data_mut()[old..])
     }
-    /// Moves the data so that at least `head` bytes are free before and `tail` after it: within the frame when
-    /// that suffices, else into a big frame.
+    /// Moves the data so that at least `head` bytes are free before and `tail` after it: within the frame
+    /// when that suffices, else into a big frame.
     #[cold]
     pub fn make_room(&mut self, head: usize, tail: usize) -> Result<(), NoRoom> {
         let needed = self.len().checked_add(head).and_then(|n| n.checked_add(tail)).ok_or(NoRoom)?;
@@ -259,14 +261,14 @@ impl Packet {
             self.shift_to(head + spare / 2);
             return Ok(());
         }
-        let mut bigger = pool::of(self.meta()).big_packet().ok_or(NoRoom)?;
+        let mut bigger = pool::owner_of(self.meta()).alloc_big_packet().ok_or(NoRoom)?;
         let size = bigger.meta().size as usize;
         if needed > size {
             return Err(NoRoom);
         }
         bigger.meta_mut().start = (head + (size - needed) / 2) as u32;
         bigger.copy_from(self);
-        bigger.take_mark(self);
+        bigger.inherit_mark(self);
         *self = bigger;
         Ok(())
     }
@@ -278,9 +280,9 @@ impl Packet {
         unsafe { std::ptr::copy(d.frame.as_ptr().add(old), d.frame.as_ptr().add(start), len) };
         d.start = start as u32;
         for offset in [&mut d.mac, &mut d.network, &mut d.transport] {
-            *offset = moved(*offset, old, start);
+            *offset = moved_offset(*offset, old, start);
         }
-        d.unfinished = d.unfinished.moved(old, start);
+        d.offload = d.offload.after_move(old, start);
     }
     /// Takes bytes and metadata of `from`, keeping the place where this packet's data starts.
     fn copy_from(&mut self, from: &Packet) {
@@ -300,9 +302,9 @@ impl Packet {
     pub(crate) fn copy_metadata(&mut self, from: &Packet) {
         let (source, d) = (from.meta(), self.meta_mut());
         let (old, new) = (source.start as usize, d.start as usize);
-        d.mac = moved(source.mac, old, new);
-        d.network = moved(source.network, old, new);
-        d.transport = moved(source.transport, old, new);
+        d.mac = moved_offset(source.mac, old, new);
+        d.network = moved_offset(source.network, old, new);
+        d.transport = moved_offset(source.transport, old, new);
         d.in_port = source.in_port;
         d.packet_type = source.packet_type;
         d.flags = source.flags;
@@ -313,17 +315,17 @@ impl Packet {
             d.annotations[..HOT_ANNOTATIONS].copy_from_slice(&source.annotations[..HOT_ANNOTATIONS]);
         }
         if source.flags & (UNFINISHED | MARKED) != 0 {
-            self.copy_unfinished(source, old, new);
+            self.copy_offload(source, old, new);
             self.copy_mark(from);
         }
     }
     /// A copy with the same bytes and metadata, in a frame of its own; `None` when the pool is empty.
     pub fn duplicate(&self) -> Option<Packet> {
         let d = self.meta();
-        let pool = pool::of(d);
+        let pool = pool::owner_of(d);
         let mut copy =
-            if d.len as usize + usize::from(d.origin) <= crate::FRAME { pool.packet() } else { None }
-                .or_else(|| pool.big_packet())?;
+            if d.len as usize + usize::from(d.origin) <= crate::FRAME { pool.alloc_packet() } else { None }
+                .or_else(|| pool.alloc_big_packet())?;
         let size = copy.meta().size as usize;
         copy.meta_mut().start = (d.start as usize).min(size - self.len().min(size)) as u32;
         if self.len() > copy.tailroom() {
@@ -333,8 +335,8 @@ impl Packet {
         copy.copy_stripped(self);
         Some(copy)
     }
-    /// Takes the bytes in front of the data of `from`, for [`Packet::unstrip`] to find: as many as a link and a network
-    /// header may have.
+    /// Takes the bytes in front of the data of `from`, for [`Packet::unstrip`] to find: as many as a link and
+    /// a network header may have.
     fn copy_stripped(&mut self, from: &Packet) {
         let (source, d) = (from.meta(), self.meta());
         let count = STRIPPED.min(source.start as usize).min(d.start as usize);
@@ -346,7 +348,7 @@ impl Packet {
     }
     /// Replaces the bytes, keeping annotations.
     pub fn set_data(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
-        self.set_finished();
+        self.clear_offload();
         let have = self.len();
         if bytes.len() <= have {
             self.meta_mut().len = bytes.len() as u32;
@@ -359,7 +361,7 @@ impl Packet {
 }
 
 /// A header offset after the data moved from `old` to `new`.
-fn moved(offset: u16, old: usize, new: usize) -> u16 {
+fn moved_offset(offset: u16, old: usize, new: usize) -> u16 {
     if offset == UNSET {
         return UNSET;
     }
@@ -371,20 +373,20 @@ impl Packet {
     /// Says that a link header starts `offset` bytes into the data.
     #[inline]
     pub fn set_mac_header(&mut self, offset: usize) {
-        self.meta_mut().mac = self.place(offset);
+        self.meta_mut().mac = self.frame_offset(offset);
     }
     /// Says that a network header starts `offset` bytes into the data.
     #[inline]
     pub fn set_network_header(&mut self, offset: usize) {
-        self.meta_mut().network = self.place(offset);
+        self.meta_mut().network = self.frame_offset(offset);
     }
     /// Says that a transport header starts `offset` bytes into the data.
     #[inline]
     pub fn set_transport_header(&mut self, offset: usize) {
-        self.meta_mut().transport = self.place(offset);
+        self.meta_mut().transport = self.frame_offset(offset);
     }
-    /// Says that a network header of `header_len` bytes starts `offset` bytes into the data, and a transport header
-    /// behind it.
+    /// Says that a network header of `header_len` bytes starts `offset` bytes into the data, and a
+    /// transport header behind it.
     #[inline]
     pub fn set_headers(&mut self, offset: usize, header_len: usize) {
         let network = self.meta().start as usize + offset;
@@ -398,7 +400,7 @@ impl Packet {
         }
     }
     #[inline]
-    fn place(&self, offset: usize) -> u16 {
+    fn frame_offset(&self, offset: usize) -> u16 {
         u16::try_from(self.meta().start as usize + offset).unwrap_or(UNSET)
     }
     #[inline]
@@ -424,7 +426,7 @@ impl Packet {
     /// From the network header to the end of data; `None` when it is not set or lies beyond the data.
     #[inline]
     pub fn network(&self) -> Option<&[u8]> {
-        self.tail(self.meta().network)
+        self.tail_from(self.meta().network)
     }
     /// From the network header to the end of data, to change.
     #[inline]
@@ -434,7 +436,7 @@ impl Packet {
     /// From the transport header to the end of data.
     #[inline]
     pub fn transport(&self) -> Option<&[u8]> {
-        self.tail(self.meta().transport)
+        self.tail_from(self.meta().transport)
     }
     /// From the transport header to the end of data, to change.
     #[inline]
@@ -444,10 +446,10 @@ impl Packet {
     /// From the link header to the end of data, also when it was stripped: its bytes are still in the frame.
     #[inline]
     pub fn mac(&self) -> Option<&[u8]> {
-        self.tail(self.meta().mac)
+        self.tail_from(self.meta().mac)
     }
     #[inline]
-    fn tail(&self, place: u16) -> Option<&[u8]> {
+    fn tail_from(&self, place: u16) -> Option<&[u8]> {
         let d = self.meta();
         let (place, end) = (u32::from(place), d.start + d.len);
         if place > end || place == u32::from(UNSET) {
@@ -511,7 +513,9 @@ mod tests {
     #[test]
     fn data_is_placed_inside_its_frame_or_not_at_all() {
         let pool = Pool::new(1, 1).unwrap();
-        for (mut packet, size) in [(pool.packet().unwrap(), FRAME), (pool.big_packet().unwrap(), BIG_FRAME)] {
+        for (mut packet, size) in
+            [(pool.alloc_packet().unwrap(), FRAME), (pool.alloc_big_packet().unwrap(), BIG_FRAME)]
+        {
             packet.set_network_header(0);
             for (start, len) in [(0, size), (size, 0), (256, 60), (size - 1, 1)] {
                 assert_eq!(packet.set_place(start, len), Ok(()));

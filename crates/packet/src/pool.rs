@@ -1,9 +1,9 @@
 //! Where frames come from and go back to.
 //!
-//! A pool has two classes of frames, each a [`Shelf`]: a region of frames, a dense array of descriptors, and a
-//! lock-free stack of free ones in chunks. Every thread keeps a small cache in front, so that taking and giving
-//! back is a push or pop on a private vector; chunks move between cache and shelf. A pool lives as long as the
-//! process: packets carry no reference count.
+//! A pool has two classes of frames, each a `FrameClass`: a region of frames, a dense array of descriptors,
+//! and a lock-free stack of free ones in chunks. Every thread keeps a small cache in front, so that taking
+//! and giving back is a push or pop on a private vector; chunks move between cache and stack. A pool lives as
+//! long as the process: packets carry no reference count.
 use crate::packet::{Descriptor, Packet};
 use crate::{BATCH, Batch};
 use std::alloc::{Layout, alloc_zeroed};
@@ -48,76 +48,76 @@ impl std::error::Error for PoolError {}
 
 /// All frames of a router.
 pub struct Pool {
-    small: Shelf,
-    big: Shelf,
+    small: FrameClass,
+    big: FrameClass,
 }
 
 impl Pool {
     /// Makes a pool of `frames` frames of [`FRAME`] bytes and `big` of [`BIG_FRAME`]. It is never freed.
     /// Memory is taken from the system when a frame is first used.
     pub fn new(frames: usize, big: usize) -> Result<&'static Pool, PoolError> {
-        let (small, big) = (Shelf::new(frames, FRAME)?, Shelf::new(big, BIG_FRAME)?);
+        let (small, big) = (FrameClass::new(frames, FRAME)?, FrameClass::new(big, BIG_FRAME)?);
         // From here on it is only shared: descriptors keep references to their shelf, which a `&mut` would
         // end.
         let pool: &'static Pool = Box::leak(Box::new(Pool { small, big }));
-        pool.small.fill(pool);
-        pool.big.fill(pool);
+        pool.small.fill_stack(pool);
+        pool.big.fill_stack(pool);
         Ok(pool)
     }
     /// An empty packet in a common frame; `None` when all are in use.
     #[inline]
-    pub fn packet(&'static self) -> Option<Packet> {
-        self.small.take()
+    pub fn alloc_packet(&'static self) -> Option<Packet> {
+        self.small.alloc_packet()
     }
     /// An empty packet in a big frame.
-    pub fn big_packet(&'static self) -> Option<Packet> {
-        self.big.take()
+    pub fn alloc_big_packet(&'static self) -> Option<Packet> {
+        self.big.alloc_packet()
     }
     /// A packet with these bytes, in the smallest frame that holds them; `None` when there is none.
     pub fn packet_from(&'static self, bytes: &[u8]) -> Option<Packet> {
-        let mut packet = self.packet_for(bytes.len())?;
+        let mut packet = self.alloc_packet_for(bytes.len())?;
         packet.append(bytes.len()).ok()?.copy_from_slice(bytes);
         Some(packet)
     }
     /// An empty packet with tailroom for `len` bytes.
     #[inline]
-    pub fn packet_for(&'static self, len: usize) -> Option<Packet> {
+    pub fn alloc_packet_for(&'static self, len: usize) -> Option<Packet> {
         const FITS: usize = FRAME - HEADROOM - (COLOURS - 1) * 64;
         match len {
-            0..=FITS => self.packet(),
-            _ if len <= BIG_FRAME - HEADROOM - (COLOURS - 1) * 64 => self.big_packet(),
+            0..=FITS => self.alloc_packet(),
+            _ if len <= BIG_FRAME - HEADROOM - (COLOURS - 1) * 64 => self.alloc_big_packet(),
             _ => None,
         }
     }
     /// Adds up to `n` empty packets to `into`; returns how many there were.
-    pub fn packets(&'static self, n: usize, into: &mut Batch) -> usize {
-        self.small.take_many(n, into.packets_mut())
+    pub fn alloc_packets(&'static self, n: usize, into: &mut Batch) -> usize {
+        self.small.alloc_packets(n, into.packets_mut())
     }
     /// Number of common frames.
     pub fn frames(&self) -> usize {
         self.small.count as usize
     }
-    /// The memory of the common frames: [`Pool::frames`] times [`FRAME`] bytes, starting on a page. It is mapped as
-    /// long as the process lives; its bytes belong to whoever owns the packet of a frame.
+    /// The memory of the common frames: [`Pool::frames`] times [`FRAME`] bytes, starting on a page. It is
+    /// mapped as long as the process lives; its bytes belong to whoever owns the packet of a frame.
     pub fn region(&self) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.small.frames, self.frames() * FRAME)
     }
     /// Which of the common frames a packet is in; `None` for a big frame or one of another pool.
     #[inline]
     pub fn frame_of(&self, packet: &Packet) -> Option<u32> {
-        std::ptr::eq(packet.shelf(), &self.small).then(|| self.small.index(packet.descriptor()))
+        std::ptr::eq(packet.frame_class(), &self.small).then(|| self.small.index(packet.descriptor()))
     }
 }
 
 /// One class of frames.
-pub(crate) struct Shelf {
+pub(crate) struct FrameClass {
     /// The pool this shelf belongs to, once it has its place.
     pool: OnceLock<&'static Pool>,
     /// The first frame; the others follow in the order of their descriptors.
     frames: NonNull<u8>,
     descriptors: NonNull<Descriptor>,
-    /// For each descriptor that heads a chunk on the stack, the head of the chunk below it plus one. Apart from
-    /// the descriptors, because a slow thread may still read it when the chunk has been taken.
+    /// For each descriptor that heads a chunk on the stack, the head of the chunk below it plus one. Apart
+    /// from the descriptors, because a slow thread may still read it when the chunk has been taken.
     below: Box<[AtomicU32]>,
     count: u32,
     /// Bytes of a frame.
@@ -126,26 +126,28 @@ pub(crate) struct Shelf {
     cache: usize,
     /// Which of a thread's caches serves this class.
     class: usize,
-    /// Top of the stack of chunks: tag in the high half, index of its first descriptor plus one in the low. The
-    /// tag changes with every operation, so that a slow thread never mistakes a returned chunk for an unmoved one.
+    /// Top of the stack of chunks: tag in the high half, index of its first descriptor plus one in the
+    /// low. The tag changes with every operation, so that a slow thread never mistakes a returned chunk
+    /// for an unmoved one.
     top: AtomicU64,
 }
 // SAFETY: what lies behind the pointers is reached only by the owner of a descriptor; the stack is atomic.
-unsafe impl Send for Shelf {}
+unsafe impl Send for FrameClass {}
 // SAFETY: as above.
-unsafe impl Sync for Shelf {}
+unsafe impl Sync for FrameClass {}
 
-/// What `Descriptor::next` and the low half of `Shelf::top` hold where there is no further descriptor.
+/// Value of `Descriptor::next` and of the low half of `FrameClass::top` at the end of the list.
 const NONE: u32 = 0;
 
-impl Shelf {
-    /// Takes memory for the frames and descriptors, which [`Shelf::fill`] makes good.
-    fn new(count: usize, size: usize) -> Result<Shelf, PoolError> {
+impl FrameClass {
+    /// Takes memory for the frames and descriptors, which [`FrameClass::fill_stack`] makes good.
+    fn new(count: usize, size: usize) -> Result<FrameClass, PoolError> {
         let count =
             u32::try_from(count).ok().filter(|n| (1..=1 << 24).contains(n)).ok_or(PoolError::BadSize)?;
-        let frames = zeroed(count as usize * size, 4096)?;
-        let descriptors = zeroed(count as usize * size_of::<Descriptor>(), align_of::<Descriptor>())?.cast();
-        Ok(Shelf {
+        let frames = zeroed_region(count as usize * size, 4096)?;
+        let descriptors =
+            zeroed_region(count as usize * size_of::<Descriptor>(), align_of::<Descriptor>())?.cast();
+        Ok(FrameClass {
             pool: OnceLock::new(),
             frames,
             descriptors,
@@ -159,13 +161,13 @@ impl Shelf {
     }
 
     /// Writes the descriptors and puts all on the stack; `pool` is the one that this shelf is in.
-    fn fill(&'static self, pool: &'static Pool) {
+    fn fill_stack(&'static self, pool: &'static Pool) {
         self.pool.set(pool).ok().expect("only Pool::new() calls this, once for each shelf");
         let count = self.count as usize;
         for index in 0..count {
             let origin = HEADROOM + 64 * ((index / (4096 / FRAME)) % COLOURS);
-            // SAFETY: the frame is inside the region, the descriptor inside the array; neither has an owner yet,
-            // since the stack is empty.
+            // SAFETY: the frame is inside the region, the descriptor inside the array; neither has an owner
+            // yet, since the stack is empty.
             unsafe {
                 let frame = self.frames.add(index * self.size);
                 self.descriptors.add(index).write(Descriptor::new(
@@ -179,7 +181,7 @@ impl Shelf {
         let chunk = CHUNK.min(self.cache);
         for first in (0..count).step_by(chunk).rev() {
             let chunk = (first..count.min(first + chunk)).map(|index| self.descriptor(index));
-            self.put_chunk(chunk);
+            self.push_chunk(chunk);
         }
     }
 
@@ -194,7 +196,7 @@ impl Shelf {
     }
 
     /// Links descriptors that the caller owns into a chunk and pushes it on the stack.
-    fn put_chunk(&self, chunk: impl Iterator<Item = NonNull<Descriptor>>) {
+    fn push_chunk(&self, chunk: impl Iterator<Item = NonNull<Descriptor>>) {
         let mut next = NONE;
         for mut descriptor in chunk {
             // SAFETY: the caller owns the descriptor; no packet refers to it.
@@ -214,7 +216,7 @@ impl Shelf {
     }
 
     /// Pops a chunk into `cache`; returns false when the stack is empty.
-    fn take_chunk(&self, cache: &mut Vec<NonNull<Descriptor>>) -> bool {
+    fn pop_chunk(&self, cache: &mut Vec<NonNull<Descriptor>>) -> bool {
         let mut top = self.top.load(Acquire);
         let mut next = loop {
             let Some(head) = (top as u32).checked_sub(1) else { return false };
@@ -236,21 +238,21 @@ impl Shelf {
     }
 
     #[inline]
-    fn take(&'static self) -> Option<Packet> {
+    fn alloc_packet(&'static self) -> Option<Packet> {
         with_cache(self, |cache| {
-            if cache.is_empty() && !self.take_chunk(cache) {
+            if cache.is_empty() && !self.pop_chunk(cache) {
                 return None;
             }
-            cache.pop().map(fresh)
+            cache.pop().map(fresh_packet)
         })
     }
 
-    fn take_many(&'static self, n: usize, into: &mut Vec<Packet>) -> usize {
+    fn alloc_packets(&'static self, n: usize, into: &mut Vec<Packet>) -> usize {
         with_cache(self, |cache| {
-            while cache.len() < n && self.take_chunk(cache) {}
+            while cache.len() < n && self.pop_chunk(cache) {}
             let from = cache.len().saturating_sub(n);
             let taken = cache.len() - from;
-            into.extend(cache.drain(from..).rev().map(fresh));
+            into.extend(cache.drain(from..).rev().map(fresh_packet));
             taken
         })
     }
@@ -258,17 +260,17 @@ impl Shelf {
 
 /// Makes an empty packet of a descriptor that the caller took from a cache.
 #[inline]
-fn fresh(mut descriptor: NonNull<Descriptor>) -> Packet {
+fn fresh_packet(mut descriptor: NonNull<Descriptor>) -> Packet {
     // SAFETY: the descriptor was free and in this thread's cache alone.
     unsafe {
-        descriptor.as_mut().reset();
+        descriptor.as_mut().reset_hot();
         Packet::from_descriptor(descriptor)
     }
 }
 
 /// Zeroed memory that is never freed. Asked for with the allocator's own alignment and aligned by hand, since
 /// only then the system hands out pages that are not touched before use.
-fn zeroed(size: usize, align: usize) -> Result<NonNull<u8>, PoolError> {
+fn zeroed_region(size: usize, align: usize) -> Result<NonNull<u8>, PoolError> {
     let layout = Layout::from_size_align(size + align, 16).map_err(|_| PoolError::BadSize)?;
     // SAFETY: the layout is not empty.
     let region = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PoolError::OutOfMemory)?;
@@ -278,7 +280,7 @@ fn zeroed(size: usize, align: usize) -> Result<NonNull<u8>, PoolError> {
 
 /// The free descriptors one thread keeps to itself, of one class.
 struct Cache {
-    shelf: Option<&'static Shelf>,
+    shelf: Option<&'static FrameClass>,
     free: Vec<NonNull<Descriptor>>,
 }
 
@@ -287,31 +289,31 @@ impl Cache {
         Cache { shelf: None, free: Vec::new() }
     }
     /// Gives `count` descriptors back to the shelf, those that were freed longest ago.
-    fn give_back(&mut self, count: usize) {
+    fn return_descriptors(&mut self, count: usize) {
         let Some(shelf) = self.shelf else { return };
         let count = count.min(self.free.len());
         let chunk = CHUNK.min(shelf.cache);
         let mut oldest = self.free.drain(..count).peekable();
         while oldest.peek().is_some() {
-            shelf.put_chunk(oldest.by_ref().take(chunk));
+            shelf.push_chunk(oldest.by_ref().take(chunk));
         }
     }
-    /// Makes this the cache of `shelf`; a thread that uses several pools in turn pays here.
+    /// Makes this the cache of `class`; a thread that uses several pools in turn pays here.
     #[cold]
-    fn adopt(&mut self, shelf: &'static Shelf) {
-        self.give_back(usize::MAX);
+    fn adopt_class(&mut self, shelf: &'static FrameClass) {
+        self.return_descriptors(usize::MAX);
         self.shelf = Some(shelf);
         self.free.reserve(CACHE + CHUNK + BATCH);
     }
     #[cold]
-    fn relieve(&mut self) {
-        self.give_back((self.free.len() / 2).max(1));
+    fn return_half(&mut self) {
+        self.return_descriptors((self.free.len() / 2).max(1));
     }
 }
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.give_back(usize::MAX);
+        self.return_descriptors(usize::MAX);
     }
 }
 
@@ -319,19 +321,19 @@ thread_local! {
     static CACHES: UnsafeCell<[Cache; 2]> = const { UnsafeCell::new([Cache::new(), Cache::new()]) };
 }
 
-/// Runs `f` on this thread's cache for `shelf`. `f` must not free or take packets by other means.
+/// Runs `f` on this thread's cache for `class`. `f` must not free or take packets by other means.
 #[inline]
-fn with_cache<R>(shelf: &'static Shelf, f: impl FnOnce(&mut Vec<NonNull<Descriptor>>) -> R) -> R {
+fn with_cache<R>(shelf: &'static FrameClass, f: impl FnOnce(&mut Vec<NonNull<Descriptor>>) -> R) -> R {
     CACHES.with(|caches| {
         // SAFETY: the cache belongs to this thread, and nothing called here comes back to it: `f` only moves
         // descriptors between vectors and the stack.
         let cache = unsafe { &mut (&mut *caches.get())[shelf.class] };
         if !cache.shelf.is_some_and(|s| std::ptr::eq(s, shelf)) {
-            cache.adopt(shelf);
+            cache.adopt_class(shelf);
         }
         let result = f(&mut cache.free);
         if cache.free.len() > shelf.cache {
-            cache.relieve();
+            cache.return_half();
         }
         result
     })
@@ -341,10 +343,10 @@ fn with_cache<R>(shelf: &'static Shelf, f: impl FnOnce(&mut Vec<NonNull<Descript
 #[inline]
 pub(crate) fn free(descriptor: NonNull<Descriptor>) {
     // SAFETY: the caller owns the descriptor, which lives as long as the process.
-    let shelf = unsafe { descriptor.as_ref() }.shelf;
+    let shelf = unsafe { descriptor.as_ref() }.class;
     // A thread that is ending has no cache any more.
     if CACHES.try_with(|_| ()).is_err() {
-        return shelf.put_chunk(std::iter::once(descriptor));
+        return shelf.push_chunk(std::iter::once(descriptor));
     }
     with_cache(shelf, |cache| cache.push(descriptor))
 }
@@ -353,16 +355,16 @@ pub(crate) fn free(descriptor: NonNull<Descriptor>) {
 #[inline]
 pub(crate) fn free_all(packets: &mut Vec<Packet>) {
     let Some(first) = packets.first() else { return };
-    let shelf = first.shelf();
-    if packets.iter().any(|p| !std::ptr::eq(p.shelf(), shelf)) || CACHES.try_with(|_| ()).is_err() {
+    let shelf = first.frame_class();
+    if packets.iter().any(|p| !std::ptr::eq(p.frame_class(), shelf)) || CACHES.try_with(|_| ()).is_err() {
         return packets.clear();
     }
     with_cache(shelf, |cache| cache.extend(packets.drain(..).map(Packet::into_descriptor)));
 }
 
 /// The pool that a packet came from.
-pub(crate) fn of(descriptor: &Descriptor) -> &'static Pool {
-    descriptor.shelf.pool.get().expect("fill() sets it before the first descriptor")
+pub(crate) fn owner_of(descriptor: &Descriptor) -> &'static Pool {
+    descriptor.class.pool.get().expect("fill() sets it before the first descriptor")
 }
 
 #[cfg(test)]
@@ -373,17 +375,18 @@ mod tests {
     #[test]
     fn an_empty_pool_says_so_and_recovers() {
         let pool = Pool::new(16, 1).unwrap();
-        let held: Vec<_> = std::iter::from_fn(|| pool.packet()).collect();
+        let held: Vec<_> = std::iter::from_fn(|| pool.alloc_packet()).collect();
         assert_eq!(held.len(), 16);
         assert!(pool.packet_from(b"one more").is_none());
         drop(held);
-        assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 16);
+        assert_eq!(std::iter::from_fn(|| pool.alloc_packet()).collect::<Vec<_>>().len(), 16);
     }
 
     #[test]
     fn no_two_packets_share_a_frame() {
         let pool = Pool::new(300, 3).unwrap();
-        let held: Vec<_> = std::iter::from_fn(|| pool.packet_from(&[1])).chain(pool.big_packet()).collect();
+        let held: Vec<_> =
+            std::iter::from_fn(|| pool.packet_from(&[1])).chain(pool.alloc_big_packet()).collect();
         let places: HashSet<_> = held.iter().map(|p| p.data().as_ptr()).collect();
         assert_eq!((held.len(), places.len()), (301, 301));
     }
@@ -416,7 +419,7 @@ mod tests {
             // Joining waits for the thread's cache to be given back, which leaving the scope does not.
             sender.join().unwrap();
         });
-        assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 512);
+        assert_eq!(std::iter::from_fn(|| pool.alloc_packet()).collect::<Vec<_>>().len(), 512);
     }
 
     #[test]
@@ -426,14 +429,14 @@ mod tests {
         std::thread::scope(|s| {
             let work = move || {
                 for round in 0..rounds {
-                    let held: Vec<_> = (0..round % 70).filter_map(|_| pool.packet()).collect();
+                    let held: Vec<_> = (0..round % 70).filter_map(|_| pool.alloc_packet()).collect();
                     drop(held);
                 }
             };
             let threads: Vec<_> = (0..3).map(|_| s.spawn(work)).collect();
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
-        assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 256);
+        assert_eq!(std::iter::from_fn(|| pool.alloc_packet()).collect::<Vec<_>>().len(), 256);
     }
 
     #[test]
@@ -448,8 +451,8 @@ mod tests {
             let start = packet.data().as_ptr() as usize - region.cast::<u8>().as_ptr() as usize;
             assert_eq!(start, pool.frame_of(packet).unwrap() as usize * FRAME + packet.headroom());
         }
-        assert_eq!(pool.frame_of(&pool.big_packet().unwrap()), None);
-        assert_eq!(pool.frame_of(&other.packet().unwrap()), None);
+        assert_eq!(pool.frame_of(&pool.alloc_big_packet().unwrap()), None);
+        assert_eq!(pool.frame_of(&other.alloc_packet().unwrap()), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Cutting a long packet into the segments that a network card would have sent.
 use crate::fragments::Fragments;
-use crate::packet::{Misfit, STRIPPED, SegmentKind, Unfinished};
+use crate::packet::{InvalidOffload, PacketOffload, STRIPPED, SegmentKind};
 use crate::{Batch, Packet, pool};
 use artery_wire::{IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags, Udp, checksum};
 
@@ -9,7 +9,7 @@ const MOST: usize = 8192;
 
 /// Where things are in a long packet. Found once, it makes every segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
+struct SegmentPlan {
     network: usize,
     transport: usize,
     payload: usize,
@@ -21,7 +21,7 @@ struct Plan {
 
 /// What has become of packets that were finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Finished {
+pub struct OffloadStats {
     /// Packets that were cut.
     pub cut: u64,
     /// Packets dropped because they were not what their records said.
@@ -33,50 +33,53 @@ pub struct Finished {
 impl Packet {
     /// Whether it is to be cut into segments.
     fn has_segments(&self) -> bool {
-        self.unfinished().is_some_and(|left| left.segments.is_some())
+        self.offload().is_some_and(|left| left.segments.is_some())
     }
-    /// Bytes from the network header to the end of the longest segment: what the MTU of a link is compared with.
-    /// For a packet that is not to be cut, or whose record does not fit it, all from `network` on.
+    /// Bytes from the network header to the end of the longest segment: what the MTU of a link is compared
+    /// with. For a packet that is not to be cut, or whose record does not fit it, all from `network` on.
     pub fn segment_len(&self, network: usize) -> usize {
         let whole = self.len().saturating_sub(network);
-        match self.unfinished() {
-            Some(Unfinished { segments: Some(segments), .. }) if segments.kind.is_fragments() => {
+        match self.offload() {
+            Some(PacketOffload { segments: Some(segments), .. }) if segments.kind.is_fragments() => {
                 whole.min(segments.size.into())
             }
-            Some(left) if left.segments.is_some() => {
-                Plan::of(self).map_or(whole, |plan| whole.min(plan.payload + plan.size - plan.network))
-            }
+            Some(left) if left.segments.is_some() => SegmentPlan::from_packet(self)
+                .map_or(whole, |plan| whole.min(plan.payload + plan.size - plan.network)),
             _ => whole,
         }
     }
-    /// Checks that the headers are what the record of segments says, and makes the checksum field what the record
-    /// promises: the sum of the pseudo-header. For records from a source that is not to be trusted.
-    pub fn verify_segments(&mut self) -> Result<(), Misfit> {
-        let plan = Plan::of(self).ok_or(Misfit)?;
-        let length = u32::try_from(plan.end - plan.transport).map_err(|_| Misfit)?;
-        let pseudo = plan.pseudo(self.data(), length).ok_or(Misfit)?;
-        plan.set_checksum(&mut self.data_mut()[plan.transport..], pseudo).ok_or(Misfit)
+    /// Checks that the headers are what the record of segments says, and makes the checksum field what the
+    /// record promises: the sum of the pseudo-header. For records from a source that is not to be trusted.
+    pub fn verify_segments(&mut self) -> Result<(), InvalidOffload> {
+        let plan = SegmentPlan::from_packet(self).ok_or(InvalidOffload)?;
+        let length = u32::try_from(plan.end - plan.transport).map_err(|_| InvalidOffload)?;
+        let pseudo = plan.pseudo_sum(self.data(), length).ok_or(InvalidOffload)?;
+        plan.set_checksum(&mut self.data_mut()[plan.transport..], pseudo).ok_or(InvalidOffload)
     }
 }
 
 impl Batch {
-    /// Finishes every packet: makes checksums that were left and cuts long packets into segments, which take their
-    /// places. The batch may become longer than [`BATCH`](crate::BATCH).
+    /// Finishes every packet: makes checksums that were left and cuts long packets into segments, which take
+    /// their places. The batch may become longer than [`BATCH`](crate::BATCH).
     #[inline]
-    pub fn finish(&mut self) -> Finished {
-        if self.iter().any(Packet::is_unfinished) { self.finish_all() } else { Finished::default() }
+    pub fn apply_offloads(&mut self) -> OffloadStats {
+        if self.iter().any(Packet::has_offload) { self.apply_all_offloads() } else { OffloadStats::default() }
     }
     #[cold]
-    fn finish_all(&mut self) -> Finished {
-        let mut finished = Finished::default();
+    fn apply_all_offloads(&mut self) -> OffloadStats {
+        let mut finished = OffloadStats::default();
         if self.iter().any(Packet::has_segments) {
             let packets: Vec<Packet> = self.drain().collect();
             for packet in packets {
-                if packet.has_segments() { cut(packet, self, &mut finished) } else { self.push(packet) }
+                if packet.has_segments() {
+                    cut_segments(packet, self, &mut finished)
+                } else {
+                    self.push(packet)
+                }
             }
         }
         self.packets_mut().retain_mut(|packet| {
-            let is_sound = packet.finish_checksum().is_ok();
+            let is_sound = packet.apply_checksum().is_ok();
             finished.malformed += u64::from(!is_sound);
             is_sound
         });
@@ -85,16 +88,16 @@ impl Batch {
 }
 
 /// Adds the segments of a packet to a batch.
-fn cut(mut whole: Packet, into: &mut Batch, finished: &mut Finished) {
+fn cut_segments(mut whole: Packet, into: &mut Batch, finished: &mut OffloadStats) {
     // What was stripped goes with every segment, to be put back there.
     let stripped = STRIPPED.min(whole.headroom());
-    let Some(pieces) = whole.unstrip(stripped).ok().and_then(|()| Pieces::of(&whole)) else {
+    let Some(pieces) = whole.unstrip(stripped).ok().and_then(|()| Pieces::from_packet(&whole)) else {
         finished.malformed += 1;
         return;
     };
     finished.cut += 1;
     for index in 0..pieces.count() {
-        match pieces.piece(&whole, index) {
+        match pieces.build_piece(&whole, index) {
             Ok(Some(mut segment)) => {
                 let _ = segment.strip(stripped);
                 into.push(segment);
@@ -103,7 +106,7 @@ fn cut(mut whole: Packet, into: &mut Batch, finished: &mut Finished) {
                 finished.pool_empty += 1;
                 return;
             }
-            Err(Misfit) => {
+            Err(InvalidOffload) => {
                 finished.malformed += 1;
                 return;
             }
@@ -113,15 +116,15 @@ fn cut(mut whole: Packet, into: &mut Batch, finished: &mut Finished) {
 
 /// What a packet is cut into.
 enum Pieces {
-    Segments(Plan),
+    Segments(SegmentPlan),
     Fragments(Fragments),
 }
 
 impl Pieces {
-    fn of(packet: &Packet) -> Option<Pieces> {
-        match packet.leaves_fragments() {
-            true => Fragments::of(packet).map(Pieces::Fragments),
-            false => Plan::of(packet).map(Pieces::Segments),
+    fn from_packet(packet: &Packet) -> Option<Pieces> {
+        match packet.needs_fragments() {
+            true => Fragments::from_packet(packet).map(Pieces::Fragments),
+            false => SegmentPlan::from_packet(packet).map(Pieces::Segments),
         }
     }
     fn count(&self) -> usize {
@@ -130,18 +133,18 @@ impl Pieces {
             Pieces::Fragments(fragments) => fragments.count(),
         }
     }
-    fn piece(&self, whole: &Packet, index: usize) -> Result<Option<Packet>, Misfit> {
+    fn build_piece(&self, whole: &Packet, index: usize) -> Result<Option<Packet>, InvalidOffload> {
         match self {
-            Pieces::Segments(plan) => plan.segment(whole, index),
-            Pieces::Fragments(fragments) => fragments.fragment(whole, index),
+            Pieces::Segments(plan) => plan.build_segment(whole, index),
+            Pieces::Fragments(fragments) => fragments.build_fragment(whole, index),
         }
     }
 }
 
-impl Plan {
+impl SegmentPlan {
     /// Looks at the headers of a packet; `None` when they are not what its record says, or it has none.
-    fn of(packet: &Packet) -> Option<Plan> {
-        let left = packet.unfinished()?;
+    fn from_packet(packet: &Packet) -> Option<SegmentPlan> {
+        let left = packet.offload()?;
         let segments = left.segments?;
         let (network, transport) =
             (usize::try_from(segments.network).ok()?, usize::try_from(left.transport).ok()?);
@@ -176,7 +179,7 @@ impl Plan {
             && payload < frame.len()
             && size > 0
             && frame.len() - payload < MOST * size;
-        fits.then_some(Plan { network, transport, payload, end: frame.len(), size, kind, v6 })
+        fits.then_some(SegmentPlan { network, transport, payload, end: frame.len(), size, kind, v6 })
     }
     fn count(&self) -> usize {
         (self.end - self.payload).div_ceil(self.size)
@@ -185,7 +188,7 @@ impl Plan {
         if self.kind == SegmentKind::Udp { IpProtocol::UDP } else { IpProtocol::TCP }
     }
     /// The sum of the pseudo-header of a transport packet of `length` bytes.
-    fn pseudo(&self, frame: &[u8], length: u32) -> Option<u16> {
+    fn pseudo_sum(&self, frame: &[u8], length: u32) -> Option<u16> {
         let packet = frame.get(self.network..)?;
         Some(if self.v6 {
             let ip = Ipv6::new(packet).ok()?;
@@ -205,27 +208,28 @@ impl Plan {
     }
 
     /// One segment, with the metadata of the whole; `None` when the pool is empty.
-    fn segment(&self, whole: &Packet, index: usize) -> Result<Option<Packet>, Misfit> {
+    fn build_segment(&self, whole: &Packet, index: usize) -> Result<Option<Packet>, InvalidOffload> {
         let from = self.payload + index * self.size;
         let until = self.end.min(from + self.size);
         let frame = whole.data();
-        let Some(mut segment) = pool::of(whole.meta()).packet_for(self.payload + until - from) else {
+        let Some(mut segment) = pool::owner_of(whole.meta()).alloc_packet_for(self.payload + until - from)
+        else {
             return Ok(None);
         };
-        let bytes = segment.append(self.payload + until - from).map_err(|_| Misfit)?;
+        let bytes = segment.append(self.payload + until - from).map_err(|_| InvalidOffload)?;
         let (headers, payload) = bytes.split_at_mut(self.payload);
         headers.copy_from_slice(&frame[..self.payload]);
         payload.copy_from_slice(&frame[from..until]);
-        self.fit_headers(bytes, index, until == self.end).ok_or(Misfit)?;
+        self.fit_headers(bytes, index, until == self.end).ok_or(InvalidOffload)?;
         segment.copy_metadata(whole);
-        segment.set_finished();
+        segment.clear_offload();
         Ok(Some(segment))
     }
     /// Makes the headers those of one segment.
     fn fit_headers(&self, segment: &mut [u8], index: usize, last: bool) -> Option<()> {
         self.fit_network(&mut segment[self.network..], index)?;
         let length = segment.len() - self.transport;
-        let pseudo = self.pseudo(segment, u32::try_from(length).ok()?)?;
+        let pseudo = self.pseudo_sum(segment, u32::try_from(length).ok()?)?;
         let transport = &mut segment[self.transport..];
         if self.kind == SegmentKind::Udp {
             Udp::new(&mut *transport).ok()?.set_length(u16::try_from(length).ok()?);
@@ -288,7 +292,7 @@ mod tests {
         .bytes()
     }
 
-    fn left(v6: bool, tcp: bool, vlan: bool, size: u16) -> Unfinished {
+    fn left(v6: bool, tcp: bool, vlan: bool, size: u16) -> PacketOffload {
         let network = if vlan { 18 } else { 14 };
         let kind = match (v6, tcp) {
             (_, false) => SegmentKind::Udp,
@@ -297,12 +301,12 @@ mod tests {
         };
         let transport = network + if v6 { 40 } else { 20 };
         let segments = Some(Segments { network, kind, size });
-        Unfinished { transport, checksum: if tcp { 16 } else { 6 }, segments }
+        PacketOffload { transport, checksum: if tcp { 16 } else { 6 }, segments }
     }
 
-    fn long(pool: &'static Pool, bytes: &[u8], left: Unfinished) -> Packet {
+    fn long(pool: &'static Pool, bytes: &[u8], left: PacketOffload) -> Packet {
         let mut packet = pool.packet_from(bytes).unwrap();
-        packet.set_unfinished(left).unwrap();
+        packet.set_offload(left).unwrap();
         packet
     }
 
@@ -353,7 +357,7 @@ mod tests {
             batch.push(pool.packet_from(b"before").unwrap());
             batch.push(long(pool, &frame(v6, tcp, vlan, &payload), left(v6, tcp, vlan, size)));
             batch.push(pool.packet_from(b"behind").unwrap());
-            prop_assert_eq!(batch.finish(), Finished { cut: 1, ..Finished::default() });
+            prop_assert_eq!(batch.apply_offloads(), OffloadStats { cut: 1, ..OffloadStats::default() });
             let segments: Vec<Packet> = batch.drain().collect();
             let chunks: Vec<_> = payload.chunks(usize::from(size)).collect();
             prop_assert_eq!(segments.len(), chunks.len() + 2);
@@ -363,7 +367,7 @@ mod tests {
                 let at = index * usize::from(size);
                 let expected = expected(payload.len(), [v6, tcp, vlan], chunk, index, at);
                 prop_assert_eq!(segment.data(), expected);
-                prop_assert!(!segment.is_unfinished());
+                prop_assert!(!segment.has_offload());
             }
         }
 
@@ -381,13 +385,13 @@ mod tests {
             let pool = POOL.with(|pool| *pool);
             let segments = (!single).then_some(Segments { network, kind, size });
             let mut packet = pool.packet_from(&bytes).unwrap();
-            prop_assume!(packet.set_unfinished(Unfinished { transport: network + header, checksum, segments }).is_ok());
+            prop_assume!(packet.set_offload(PacketOffload { transport: network + header, checksum, segments }).is_ok());
             prop_assert!(packet.segment_len(0) <= bytes.len());
             let _ = packet.verify_segments();
             let mut batch = Batch::default();
             batch.push(packet);
-            let finished = batch.finish();
-            prop_assert!(batch.iter().all(|packet| !packet.is_unfinished()));
+            let finished = batch.apply_offloads();
+            prop_assert!(batch.iter().all(|packet| !packet.has_offload()));
             prop_assert!(finished.cut + finished.malformed + batch.len() as u64 > 0);
         }
     }
@@ -402,7 +406,7 @@ mod tests {
         packet.set_headers(14, 20);
         let mut batch = Batch::default();
         batch.push(packet);
-        batch.finish();
+        batch.apply_offloads();
         assert_eq!(batch.len(), 3);
         for segment in &batch {
             assert_eq!((segment.in_port(), segment.timestamp()), (9, Time::new(5, 6)));
@@ -418,7 +422,7 @@ mod tests {
         packet.strip(18).unwrap();
         let mut batch = Batch::default();
         batch.push(packet);
-        batch.finish();
+        batch.apply_offloads();
         assert_eq!(batch.len(), 3);
         for segment in &mut batch {
             assert_eq!((segment.len(), segment.data()[0]), (1040, 0x45));
@@ -456,10 +460,14 @@ mod tests {
             (&udp[..42], left(false, false, false, 1000)),
         ] {
             let mut packet = long(pool, bytes, left);
-            assert_eq!(packet.verify_segments(), Err(Misfit), "{left:?}");
+            assert_eq!(packet.verify_segments(), Err(InvalidOffload), "{left:?}");
             let mut batch = Batch::default();
             batch.push(packet);
-            assert_eq!(batch.finish(), Finished { malformed: 1, ..Finished::default() }, "{left:?}");
+            assert_eq!(
+                batch.apply_offloads(),
+                OffloadStats { malformed: 1, ..OffloadStats::default() },
+                "{left:?}"
+            );
             assert!(batch.is_empty());
         }
     }
@@ -469,7 +477,7 @@ mod tests {
         let pool = Pool::new(2, 1).unwrap();
         let mut batch = Batch::default();
         batch.push(long(pool, &frame(false, true, false, &[1; 3000]), left(false, true, false, 1000)));
-        assert_eq!(batch.finish(), Finished { cut: 1, pool_empty: 1, malformed: 0 });
+        assert_eq!(batch.apply_offloads(), OffloadStats { cut: 1, pool_empty: 1, malformed: 0 });
         assert_eq!(batch.len(), 2);
     }
 
@@ -481,10 +489,10 @@ mod tests {
         let ip = Ipv4::new(&whole[14..]).unwrap();
         let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), 20);
         Udp::new(&mut bytes[34..]).unwrap().set_checksum(pseudo);
-        let single = Unfinished { segments: None, ..left(false, false, false, 1) };
+        let single = PacketOffload { segments: None, ..left(false, false, false, 1) };
         let mut batch = Batch::default();
         batch.push(long(pool, &bytes, single));
-        assert_eq!(batch.finish(), Finished::default());
+        assert_eq!(batch.apply_offloads(), OffloadStats::default());
         assert_eq!(batch.iter().next().unwrap().data(), whole);
     }
 
@@ -495,9 +503,9 @@ mod tests {
             let bytes = frame(v6, tcp, false, &[1; 3000]);
             let mut packet = long(pool, &bytes, left(v6, tcp, false, 1000));
             packet.verify_segments().unwrap();
-            let single = Unfinished { segments: None, ..packet.unfinished().unwrap() };
-            packet.set_unfinished(single).unwrap();
-            packet.finish_checksum().unwrap();
+            let single = PacketOffload { segments: None, ..packet.offload().unwrap() };
+            packet.set_offload(single).unwrap();
+            packet.apply_checksum().unwrap();
             assert_eq!(packet.data(), bytes, "v6 {v6}, tcp {tcp}");
         }
     }

@@ -6,8 +6,8 @@
 //! shows a number at least as great as the noted one: each has then begun a turn after the unlinking.
 //!
 //! Why that holds, for a reader that could still see the old value:
-//! - If its turn read an epoch at least as great as the noted one, the acquire load saw the increment and hence
-//!   the unlinking before it: the turn sees the new value.
+//! - If its turn read an epoch at least as great as the noted one, the acquire load saw the increment and
+//!   hence the unlinking before it: the turn sees the new value.
 //! - If its turn read a smaller one, the reader showed that number (or slept) and then passed a sequentially
 //!   consistent fence before its first look. The writer unlinks, passes such a fence, and looks at what the
 //!   reader shows. One fence is first: either the writer sees the small number and waits, or the reader sees
@@ -56,21 +56,22 @@ impl Domain {
     /// Enters a new reader, parked until its first turn.
     pub fn reader(self: &Arc<Self>) -> Reader {
         let shown = Arc::new(OwnLine(AtomicU64::new(PARKED)));
-        self.control().readers.push(shown.clone());
+        self.lock_control().readers.push(shown.clone());
         Reader { domain: self.clone(), shown, epoch: PARKED }
     }
 
     /// Calls `action` once every turn that is under way now has ended.
     ///
-    /// It is called by whichever thread next finds the grace period over in [`publish`](crate::Published::publish),
-    /// `defer`, [`collect`](Self::collect) or [`synchronize`](Self::synchronize), never by a reader's turn, and at
-    /// the latest when the domain is dropped. An action that holds the domain itself keeps it alive until then.
+    /// It is called by whichever thread next finds the grace period over in
+    /// [`publish`](crate::Published::publish), `defer`, [`run_deferred`](Self::run_deferred) or
+    /// [`synchronize`](Self::synchronize), never by a reader's turn, and at the latest when the domain is
+    /// dropped. An action that holds the domain itself keeps it alive until then.
     pub fn defer(&self, action: Box<dyn FnOnce() + Send>) {
-        let mut control = self.control();
-        let epoch = self.advance();
+        let mut control = self.lock_control();
+        let epoch = self.advance_epoch();
         control.deferred.push_back((epoch, action));
         drop(control);
-        self.collect();
+        self.run_deferred();
     }
 
     /// Drops `value` once every turn that is under way now has ended.
@@ -81,9 +82,9 @@ impl Domain {
     }
 
     /// Carries out what was deferred and whose grace period is over, and returns how many actions that were.
-    pub fn collect(&self) -> usize {
-        let mut control = self.control();
-        let ripe = self.take_ripe(&mut control);
+    pub fn run_deferred(&self) -> usize {
+        let mut control = self.lock_control();
+        let ripe = self.drain_ripe(&mut control);
         drop(control); // an action may publish or defer
         let count = ripe.len();
         ripe.into_iter().for_each(|(_, action)| action());
@@ -95,40 +96,41 @@ impl Domain {
     /// For control threads only: it never returns on a thread whose own reader is neither parked nor dropped.
     pub fn synchronize(&self) {
         let target = {
-            let _in_order = self.control();
-            self.advance()
+            let _in_order = self.lock_control();
+            self.advance_epoch()
         };
         let mut round = 0;
-        while oldest_shown(&self.control()) < target {
+        while oldest_shown(&self.lock_control()) < target {
             wait_a_little(round);
             round = round.saturating_add(1);
         }
-        self.collect();
+        self.run_deferred();
     }
 
-    /// Marks this moment: what was unlinked before it is out of everyone's sight when [`is_over`](Self::is_over)
-    /// says so. Cheaper than [`retire`](Self::retire) for a table that keeps its own list of what to reuse.
+    /// Marks this moment: what was unlinked before it is out of everyone's sight when
+    /// [`is_over`](Self::is_over) says so. Cheaper than [`retire`](Self::retire) for a table that keeps its
+    /// own list of what to reuse.
     pub fn ticket(&self) -> Ticket {
-        let _in_order = self.control();
-        Ticket(self.advance())
+        let _in_order = self.lock_control();
+        Ticket(self.advance_epoch())
     }
 
     /// Says whether every turn that was under way when `ticket` was taken has ended.
     pub fn is_over(&self, ticket: Ticket) -> bool {
-        oldest_shown(&self.control()) >= ticket.0
+        oldest_shown(&self.lock_control()) >= ticket.0
     }
 
     /// Counts the deferred actions that have not been carried out.
     pub fn pending(&self) -> usize {
-        self.control().deferred.len()
+        self.lock_control().deferred.len()
     }
 
     /// Begins a new epoch and returns its number.
-    fn advance(&self) -> u64 {
+    fn advance_epoch(&self) -> u64 {
         self.epoch.0.fetch_add(1, AcqRel) + 1
     }
 
-    fn take_ripe(&self, control: &mut Control) -> VecDeque<(u64, Deferred)> {
+    fn drain_ripe(&self, control: &mut Control) -> VecDeque<(u64, Deferred)> {
         if control.deferred.is_empty() {
             return VecDeque::new();
         }
@@ -139,7 +141,7 @@ impl Domain {
     }
 
     /// No user code runs under this lock, so a poisoned one holds nothing half done.
-    fn control(&self) -> MutexGuard<'_, Control> {
+    fn lock_control(&self) -> MutexGuard<'_, Control> {
         self.control.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -153,14 +155,14 @@ fn oldest_shown(control: &Control) -> u64 {
 impl Drop for Domain {
     /// Carries out what is left: readers and published values hold the domain, so there are none.
     fn drop(&mut self) {
-        let rest = std::mem::take(&mut self.control().deferred);
+        let rest = std::mem::take(&mut self.lock_control().deferred);
         rest.into_iter().for_each(|(_, action)| action());
     }
 }
 
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let control = self.control();
+        let control = self.lock_control();
         f.debug_struct("Domain")
             .field("epoch", &self.epoch.0.load(Relaxed))
             .field("readers", &control.readers.len())
@@ -194,7 +196,7 @@ impl Reader {
     pub fn turn(&mut self) -> Turn<'_> {
         let epoch = self.domain.epoch.0.load(Acquire);
         if epoch != self.epoch {
-            self.begin(epoch);
+            self.begin_turn(epoch);
         }
         Turn { domain: &self.domain, _reader: PhantomData, _not_send: PhantomData }
     }
@@ -206,7 +208,7 @@ impl Reader {
     }
 
     #[cold]
-    fn begin(&mut self, epoch: u64) {
+    fn begin_turn(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.shown.0.store(epoch, Release); // what was read in the last turn was read before this
         fence(SeqCst); // pairs with oldest_shown
@@ -215,7 +217,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.domain.control().readers.retain(|shown| !Arc::ptr_eq(shown, &self.shown));
+        self.domain.lock_control().readers.retain(|shown| !Arc::ptr_eq(shown, &self.shown));
     }
 }
 
@@ -264,9 +266,9 @@ mod tests {
         let mut reader = domain.reader();
         reader.turn();
         domain.defer(counting(&done));
-        assert_eq!((domain.collect(), done.load(SeqCst), domain.pending()), (0, 0, 1));
+        assert_eq!((domain.run_deferred(), done.load(SeqCst), domain.pending()), (0, 0, 1));
         reader.turn();
-        assert_eq!((domain.collect(), done.load(SeqCst), domain.pending()), (1, 1, 0));
+        assert_eq!((domain.run_deferred(), done.load(SeqCst), domain.pending()), (1, 1, 0));
     }
 
     #[test]
@@ -277,11 +279,11 @@ mod tests {
         domain.defer(counting(&done));
         for _ in 0..3 {
             quick.turn();
-            domain.collect();
+            domain.run_deferred();
         }
         assert_eq!(done.load(SeqCst), 0);
         slow.turn();
-        domain.collect();
+        domain.run_deferred();
         assert_eq!(done.load(SeqCst), 1);
     }
 
@@ -304,7 +306,7 @@ mod tests {
         domain.defer(counting(&done));
         waker.turn();
         slow.park();
-        domain.collect();
+        domain.run_deferred();
         assert_eq!(done.load(SeqCst), 1);
     }
 
@@ -315,7 +317,7 @@ mod tests {
         reader.turn();
         domain.defer(counting(&done));
         drop(reader);
-        assert_eq!((domain.collect(), done.load(SeqCst)), (1, 1));
+        assert_eq!((domain.run_deferred(), done.load(SeqCst)), (1, 1));
     }
 
     #[test]
@@ -348,7 +350,7 @@ mod tests {
             domain.defer(Box::new(move || order.lock().unwrap().push(n)));
         }
         reader.park();
-        assert_eq!(domain.collect(), 5);
+        assert_eq!(domain.run_deferred(), 5);
         assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
     }
 

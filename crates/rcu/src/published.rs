@@ -66,8 +66,8 @@ impl<T> fmt::Debug for Published<T> {
     }
 }
 
-/// A value that new turns cannot reach. A raw pointer until it is dropped: a `Box` would claim to be the only way
-/// to the value while turns under way still read it.
+/// A value that new turns cannot reach. A raw pointer until it is dropped: a `Box` would claim to be the only
+/// way to the value while turns under way still read it.
 struct Unlinked<T>(*mut T);
 
 // SAFETY: it owns its T, as a Box does.
@@ -75,8 +75,9 @@ unsafe impl<T: Send> Send for Unlinked<T> {}
 
 impl<T> Drop for Unlinked<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from Box::into_raw and was swapped out of its place (or that place is being
-        // dropped), so only this drop frees it; `publish` defers the drop until no turn holds a reference.
+        // SAFETY: the pointer came from Box::into_raw and was swapped out of its place (or that place is
+        // being dropped), so only this drop frees it; `publish` defers the drop until no turn holds a
+        // reference.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -122,11 +123,11 @@ mod tests {
         let kept = table.read(&turn);
         table.publish(Counted::new(&living, 2));
         table.publish(Counted::new(&living, 3));
-        domain.collect();
+        domain.run_deferred();
         assert_eq!((kept.1, living.load(Ordering::SeqCst)), (1, 3));
         assert_eq!(table.read(&turn).1, 3);
         reader.park();
-        domain.collect();
+        domain.run_deferred();
         assert_eq!(living.load(Ordering::SeqCst), 1);
     }
 

@@ -1,4 +1,5 @@
-//! The atomics and locks this crate is built from: the standard ones, or loom's when it is being model-checked.
+//! The atomics and locks this crate is built from: the standard ones, or loom's when it is being
+//! model-checked.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{

@@ -1,6 +1,7 @@
 //! Every interleaving and every permitted weak ordering of small programs, explored by loom.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p artery-rcu --release --test loom`.
+//! Run with `RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p artery-rcu --release --test
+//! loom`.
 #![cfg(loom)]
 
 use std::sync::Arc;

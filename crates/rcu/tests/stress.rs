@@ -35,7 +35,7 @@ impl Drop for Canary {
     }
 }
 
-/// Turns, reads and now and then sleeps until told to stop; returns the last number seen.
+/// Takes turns, reads, and sometimes sleeps until the flag is set; returns the last number seen.
 fn work(
     domain: &std::sync::Arc<Domain>,
     table: &Published<Canary>,
@@ -78,7 +78,7 @@ fn readers_never_see_a_freed_value_and_every_value_is_freed() {
         workers.into_iter().for_each(|worker| assert!(worker.join().unwrap() < PUBLICATIONS));
     });
     assert_eq!(table.read(&domain.reader().turn()).0, PUBLICATIONS - 1);
-    domain.collect();
+    domain.run_deferred();
     assert_eq!((domain.pending(), LIVING.load(Relaxed)), (0, 1));
     drop((table, domain));
     assert_eq!(LIVING.load(Relaxed), 0);

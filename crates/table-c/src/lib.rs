@@ -1,12 +1,12 @@
 //! Routing tables for programs in C. What the functions do, and what callers promise, is said in
 //! `include/artery_table.h`; a test keeps the two together.
 //!
-//! All unsafe code of the crate is here, since a C interface is made of pointers. The plan: a pointer is looked at
-//! once, where a function begins, and becomes a shared reference or a value. Handles hold their state behind locks
-//! that are tried and never waited for, so that two threads in one handle are an error and not a data race. Arrays
-//! of the caller are copied in pieces and never borrowed: they may be uninitialised, overlap or be badly aligned.
-//! No panic leaves a function: it becomes a status. What remains is the caller's promise that a pointer which is not
-//! NULL is good.
+//! All unsafe code of the crate is here, since a C interface is made of pointers. The plan: a pointer is
+//! looked at once, where a function begins, and becomes a shared reference or a value. Handles hold their
+//! state behind locks that are tried and never waited for, so that two threads in one handle are an error and
+//! not a data race. Arrays of the caller are copied in pieces and never borrowed: they may be uninitialised,
+//! overlap or be badly aligned. No panic leaves a function: it becomes a status. What remains is the caller's
+//! promise that a pointer which is not NULL is good.
 use artery_rcu::{Domain, Turn};
 use artery_table::{
     Address, BuildError, CannotInsert, Family, Group, HugePages, NO_GROUP, NotAPolicy, NotAPrefix, Policy,
@@ -51,13 +51,14 @@ pub struct Reader<A: Family> {
 
 /// A handle's share of the domain, dropped after what else it holds.
 ///
-/// What the writer has replaced under a reader's turn waits in the domain, and may hold the domain in turn. Each
-/// handle clears it out when it goes: with the last one there is no turn left to wait for, and nothing leaks.
+/// What the writer has replaced under a reader's turn waits in the domain, and may hold the domain
+/// in turn. Each handle reclaims it when it is freed: after the last one no turn is left to wait
+/// for, and nothing leaks.
 struct LastOut(Arc<Domain>);
 
 impl Drop for LastOut {
     fn drop(&mut self) {
-        while self.0.collect() > 0 {}
+        while self.0.run_deferred() > 0 {}
     }
 }
 
@@ -94,10 +95,10 @@ macro_rules! family {
             handle(|| Table::new(unsafe { policy_of(policy) }?))
         }
 
-        /// Frees a table.
+        /// Frees a table; NULL is allowed.
         ///
         /// # Safety
-        /// The table is NULL or a good handle that nobody uses any more.
+        /// The table is NULL or a good handle that is not used afterwards.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $free(table: *mut Table<$address>) {
             // SAFETY: as the caller promises.
@@ -119,7 +120,7 @@ macro_rules! family {
             status(|| unsafe { good(table) }?.insert(unsafe { address.address() }?, length, group))
         }
 
-        /// Removes a route.
+        /// Removes the route of a prefix.
         ///
         /// # Safety
         /// Each pointer is NULL or good.
@@ -133,7 +134,7 @@ macro_rules! family {
             status(|| unsafe { good(table) }?.remove(unsafe { address.address() }?, length))
         }
 
-        /// Gives the group of a route.
+        /// Gives the group that the route of exactly this prefix leads to.
         ///
         /// # Safety
         /// Each pointer is NULL or good.
@@ -175,7 +176,7 @@ macro_rules! family {
             })
         }
 
-        /// Makes a reader.
+        /// Makes a reader for one thread.
         ///
         /// # Safety
         /// The table is NULL or good.
@@ -185,10 +186,10 @@ macro_rules! family {
             handle(|| Ok(unsafe { good(table) }?.reader()))
         }
 
-        /// Frees a reader.
+        /// Frees a reader; NULL is allowed.
         ///
         /// # Safety
-        /// The reader is NULL or a good handle that nobody uses any more.
+        /// The reader is NULL or a good handle that is not used afterwards.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $reader_free(reader: *mut Reader<$address>) {
             // SAFETY: as the caller promises.
@@ -441,12 +442,12 @@ fn handle<T>(body: impl FnOnce() -> Outcome<T>) -> *mut T {
 }
 
 /// # Safety
-/// The pointer is NULL or from [`handle`], and nobody uses it any more.
+/// The pointer is NULL or from [`handle`], and is not used afterwards.
 unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: from `Box::into_raw`, and the caller gives up the only use of it.
         let owned = unsafe { Box::from_raw(handle) };
-        // There is nobody to give a status to.
+        // No caller receives this status.
         let _ = status(|| {
             drop(owned);
             Ok(())

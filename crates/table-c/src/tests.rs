@@ -1,4 +1,4 @@
-//! What a program in C cannot bring about at will: two threads in one handle, a bug, arrays at odd places.
+//! What a program in C cannot cause at will: two threads in one handle, a bug, misaligned arrays.
 use super::*;
 
 const TEN: u32 = 0x0a00_0000;

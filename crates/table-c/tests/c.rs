@@ -1,6 +1,7 @@
 //! The library as a C program meets it: compiled with the machine's `cc` against the header, and run.
 //!
-//! Where there is no `cc` these tests say so and pass; with `ARTERY_RIG=required` in the environment they fail.
+//! Where there is no `cc` these tests say so and pass; with `ARTERY_RIG=required` in the environment they
+//! fail.
 use std::collections::BTreeSet;
 use std::env;
 use std::io::Write as _;

@@ -10,9 +10,9 @@ pub trait Address:
 {
     /// Bits of an address.
     const BITS: u8;
-    /// The lowest address.
+    /// The lowest address: all bits zero.
     const ZERO: Self;
-    /// The highest address.
+    /// The highest address: all bits one.
     const MAX: Self;
 
     /// The `count` bits after the first `offset`, as a number; `count` is 1 to 32 and does not pass the end.
@@ -103,7 +103,8 @@ fn host_bits<A: HostBits>(len: u8) -> A {
 address!(u32, 32, Ipv4Addr, V4);
 address!(u128, 128, Ipv6Addr, V6);
 
-/// The addresses that share their first `len` bits; bits beyond are zero, so that equal prefixes compare equal.
+/// The addresses that share their first `len` bits; bits beyond are zero, so that
+/// equal prefixes compare equal.
 ///
 /// Prefixes are ordered by address, then from short to long: a prefix comes right before what it covers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,12 +135,12 @@ impl<A: Address> Prefix<A> {
         assert!(len <= A::BITS, "a prefix of {len} bits in an address of {}", A::BITS);
         Prefix { bits: address.network(len), len }
     }
-    /// The first address.
+    /// The lowest address of the prefix.
     #[inline]
     pub fn first(self) -> A {
         self.bits
     }
-    /// The last address.
+    /// The highest address of the prefix.
     #[inline]
     pub fn last(self) -> A {
         self.bits.broadcast(self.len)

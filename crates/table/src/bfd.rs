@@ -2,19 +2,19 @@
 //! up, noticed within few intervals of some 50 ms or more.
 //!
 //! A [`Session`] is a pure machine for one neighbor, in asynchronous mode: it is given packets
-//! ([`Session::receive`]) and the time ([`Session::poll`]), and says which packets to send, and when to call
-//! it next ([`Session::due`]). It knows no socket, no thread and no clock. Sections in comments are those of
-//! RFC 5880 where no other is named, and so are names of variables.
+//! ([`Session::receive_packet`]) and the time ([`Session::poll_transmit`]), and says which packets to send,
+//! and when to call it next ([`Session::poll_at`]). It knows no socket, no thread and no clock. Sections in
+//! comments are those of RFC 5880 where no other is named, and so are names of variables.
 //!
 //! What the standard leaves open:
 //!
 //! - A path counts as down ([`Session::is_path_down`]) from when a session that was Up goes Down, until it is
 //!   Up again. A session that was never Up says nothing: the neighbor may not speak BFD (RFC 5882 section 5).
 //!   Neither does a neighbor that is AdminDown, nor a session that is held down here (RFC 5882 section 3.2).
-//! - Before a session goes down because nothing was heard, [`STALL_GRACE`] passes once more. So a program
-//!   that did not run for a while reads what has arrived meanwhile before it blames the path.
-//! - There is no authentication and no echo, and the session never asks for demand mode. A neighbor that asks
-//!   for it gets no periodic packets while both ends are Up (section 6.6).
+//! - Before a session goes down because no packet was received, [`STALL_GRACE`] passes once more. So a
+//!   program that did not run for a while reads what has arrived meanwhile before it blames the path.
+//! - Authentication and echo are not supported, and the session never asks for demand mode. A neighbor that
+//!   asks for it gets no periodic packets while both ends are Up (section 6.6).
 
 mod session;
 #[cfg(test)]
@@ -41,7 +41,7 @@ pub struct SessionSettings {
     /// The interval that the session asks for in both directions: DesiredMinTxInterval and
     /// RequiredMinRxInterval. The longer one of both ends counts.
     pub interval: Duration,
-    /// The neighbor's session goes down after so many intervals without a packet.
+    /// The neighbor's session goes down after this many intervals without a packet.
     pub multiplier: u8,
 }
 

@@ -1,4 +1,5 @@
-//! Compiled FIBs: what forwards. Made from [`Runs`](crate::Runs) in one pass, then kept in step prefix by prefix.
+//! Compiled FIBs: what forwards. Made from [`Runs`](crate::Runs) in one pass, then kept in step prefix by
+//! prefix.
 mod blocks;
 pub(crate) mod default;
 pub(crate) mod layout;
@@ -11,8 +12,8 @@ pub use v4::{
 
 use std::{fmt, io};
 
-/// An array of a FIB has no room left for an update: what it forwards by is out of date in the changed prefix until
-/// it is built anew with more.
+/// An array of a FIB has no room left for an update: the changed prefix is forwarded by outdated entries
+/// until the FIB is rebuilt with more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeedsRebuild {
     /// The array that is full.
@@ -64,7 +65,7 @@ impl From<NeedsRebuild> for BuildError {
 pub struct ArrayBytes {
     /// The array, as its storage was asked for it.
     pub name: &'static str,
-    /// Bytes that have ever been in use: what it takes of the machine's memory, but for the last page.
+    /// Bytes that have ever been in use: the memory taken from the machine, up to the rest of the last page.
     pub used: usize,
     /// Bytes of address space.
     pub reserved: usize,
@@ -73,7 +74,7 @@ pub struct ArrayBytes {
 /// How much memory a FIB takes, array by array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FibMemory {
-    /// Its arrays.
+    /// Memory of each array of the FIB.
     pub arrays: Vec<ArrayBytes>,
 }
 

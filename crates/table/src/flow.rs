@@ -1,9 +1,10 @@
 //! Flows: what is remembered of packets that belong together, so that those to come are treated alike.
 //!
-//! A [`FlowTable`] belongs to one worker, which finds the flows of a batch of packets, tells those it found what it saw
-//! ([`touch`](FlowTable::touch)), inserts those it did not find, and gives the table a little time after each batch
-//! ([`maintain`](FlowTable::maintain)) to forget the idle ones and to give memory back. Nothing it does takes longer for a
-//! larger table, but for the caches that miss. What the action of a flow means is the caller's affair.
+//! A [`FlowTable`] belongs to one worker, which finds the flows of a batch of packets, tells those it found
+//! what it saw ([`touch_flow`](FlowTable::touch_flow)), inserts those it did not find, and gives the table a
+//! little time after each batch ([`maintain_flows`](FlowTable::maintain_flows)) to forget the idle ones and
+//! to give memory back. Nothing it does takes longer for a larger table, apart from cache misses. The caller
+//! decides what the action of a flow means.
 //!
 //! ```
 //! use artery_table::Pages;
@@ -11,39 +12,42 @@
 //! use artery_wire::build::ip4;
 //! use std::time::Duration;
 //!
-//! let mut table = FlowTable::<Flow4>::new(FlowLimits::of(1000), FlowSettings::default(), Seed::random(), &Pages)?;
+//! let limits = FlowLimits::for_flows(1000);
+//! let mut table = FlowTable::<Flow4>::new(limits, FlowSettings::default(), Seed::random(), &Pages)?;
 //! let packet = ip4().src("10.0.0.1").dst("192.0.2.1").udp(1234, 53).bytes();
-//! let now = Tick::at(Duration::from_secs(7)); // since any instant of yours
+//! let now = Tick::from_time(Duration::from_secs(7)); // since any instant of yours
 //!
-//! let seen = Flow4::of(&packet, Scope::Connection, 0).expect("this packet has a flow");
+//! let seen = Flow4::parse_packet(&packet, Scope::Connection, 0).expect("this packet has a flow");
 //! assert_eq!(table.find(&seen.key), None);
-//! let id = table.insert(&seen.key, Answer { action: 3, generation: 1 }, &seen.sight, now)?;
+//! let id = table.insert(&seen.key, Answer { action: 3, generation: 1 }, &seen.info, now)?;
 //!
 //! let mut found = Vec::new();
 //! table.find_batch(&[seen.key], &mut found);
 //! assert_eq!(found, [Some(id)]);
-//! assert_eq!(table.touch(id, &seen.sight, now).map(|answer| answer.action), Some(3));
+//! assert_eq!(table.touch_flow(id, &seen.info, now).map(|answer| answer.action), Some(3));
 //!
-//! table.maintain(Tick::at(Duration::from_secs(40)), 64); // at most 64 flows are looked at
+//! table.maintain_flows(Tick::from_time(Duration::from_secs(40)), 64); // at most 64 flows are looked at
 //! assert_eq!(table.find(&seen.key), None);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Who gets a place
+//! # Limits and eviction
 //!
-//! A flow is *young* until it is proven: TCP by a packet without SYN after its SYN, anything else by its third packet. Only
-//! so many may be young at a time, and the oldest of them makes room for the next. A table that is full of proven flows
-//! refuses new ones: known flows keep their places whatever comes. Young ones that are displaced lose nothing but their
-//! being remembered: a caller who treats unknown flows by a rule finds the same answer again.
+//! A flow is *young* until it is proven: TCP by a packet without SYN after its SYN, anything else by its
+//! third packet. Only so many may be young at a time, and the oldest of them makes room for the next. A table
+//! that is full of proven flows refuses new ones: known flows keep their places whatever comes. Young ones
+//! that are displaced lose nothing but their being remembered: a caller who treats unknown flows by a rule
+//! finds the same answer again.
 //!
-//! Flows that were [imported](FlowTable::import) are known from elsewhere only until a packet of theirs is seen. Where the
-//! table is full, the oldest of those makes room: for others that are imported, which displace nothing else, and for
-//! flows that come by packets, if none is young.
+//! Flows that were [imported](FlowTable::import_record) are known from elsewhere only until a packet of
+//! theirs is seen. Where the table is full, the oldest of those makes room: for others that are imported,
+//! which displace nothing else, and for flows that come by packets, if none is young.
 //!
 //! # What is not here, on purpose
 //!
-//! Locks and sharing (each worker has its own table), clocks (`now` is an argument), what an action means, sequence
-//! numbers (so resets and proofs can be forged by who sees or guesses ports), and transport to other machines.
+//! Locks and sharing (each worker has its own table), clocks (`now` is an argument), what an action means,
+//! sequence numbers (so resets and proofs can be forged by someone who sees or guesses ports), and transport
+//! to other machines.
 mod elsewhere;
 mod ends;
 mod entry;
@@ -62,7 +66,7 @@ mod young;
 pub use ends::{EndReason, FlowEnd};
 pub use entry::Answer;
 pub use index::{BEYOND as BEYOND_LINE, Fill, Index as TagIndex, NONE as NO_ENTRY};
-pub use key::{Flow4, Flow6, FlowKey, Pattern, Scope, Seed, Seen, Sight};
+pub use key::{Flow4, Flow6, FlowKey, KeyedPacket, PacketInfo, Pattern, Scope, Seed};
 pub use limits::{FlowLimits, FlowSettings, Full};
 pub use state::{FlowState, IdleTimes};
 pub use stats::FlowStats;
@@ -72,7 +76,7 @@ pub use view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
 use crate::simd::prefetch;
 use crate::storage::{Storage, Words};
 use elsewhere::Elsewhere;
-use ends::Ends;
+use ends::EndQueue;
 use entry::{COARSE, IMPORTED, LIVE, Line, PINNED, Status, YOUNG};
 use ids::Ids;
 use index::Index;
@@ -104,7 +108,7 @@ pub struct FlowTable<K> {
     idle: [u32; 8],
     seed: Seed,
     /// Where the search for idle flows goes on, and what it has found to be above all flows in this round.
-    hand: u32,
+    sweep_cursor: u32,
     round_end: u32,
     /// Parts of the entries that were used since their memory was given back.
     used: Vec<bool>,
@@ -112,7 +116,7 @@ pub struct FlowTable<K> {
     reserved: u32,
     /// Room for the lookups of a batch.
     under_way: Vec<UnderWay>,
-    ends: Ends<K>,
+    ends: EndQueue<K>,
     stats: FlowStats,
 }
 
@@ -136,7 +140,7 @@ impl Entries {
     /// The hash of the key of an entry.
     #[inline(always)]
     fn hash<K: FlowKey>(&self, id: u32, seed: &Seed) -> u64 {
-        entry::key::<K>(self.line(id)).hash(seed)
+        entry::load_key::<K>(self.line(id)).hash(seed)
     }
 
     /// The line of an entry, if there is such an entry.
@@ -154,17 +158,17 @@ impl Entries {
 }
 
 impl<K: FlowKey> FlowTable<K> {
-    /// An empty table.
+    /// An empty table with reserved memory.
     ///
-    /// Memory is reserved for `limits`, which can be lowered and raised again later, and taken as flows come; see
-    /// [`populate`](Self::populate).
+    /// Memory is reserved for `limits`, which can be lowered and raised again later, and taken as
+    /// flows come; see [`populate_memory`](Self::populate_memory).
     pub fn new(
         limits: FlowLimits,
         settings: FlowSettings,
         seed: Seed,
         storage: &dyn Storage,
     ) -> io::Result<FlowTable<K>> {
-        let limits = limits.within(FlowLimits { young: FlowLimits::MOST, flows: FlowLimits::MOST });
+        let limits = limits.clamp_to(FlowLimits { young: FlowLimits::MOST, flows: FlowLimits::MOST });
         Ok(FlowTable {
             entries: Entries(Words::new(storage, "flows", limits.flows as usize * 8)?),
             index: Index::new(limits.flows, Fill::TIGHT, storage)?,
@@ -175,24 +179,24 @@ impl<K: FlowKey> FlowTable<K> {
             room: limits,
             limits,
             settings,
-            idle: settings.idle.ticks(),
+            idle: settings.idle.ticks_by_state(),
             seed,
-            hand: 0,
+            sweep_cursor: 0,
             round_end: 0,
             reserved: 0,
             used: vec![false; limits.flows.div_ceil(maintain::PART) as usize],
             under_way: vec![UnderWay::default(); BATCH],
-            ends: Ends::none(),
+            ends: EndQueue::disabled(),
             stats: FlowStats::default(),
         })
     }
 
     /// How many flows there are.
     pub fn len(&self) -> u32 {
-        self.ids.taken()
+        self.ids.taken_count()
     }
 
-    /// Says whether there is no flow.
+    /// Whether the table has no flows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -208,7 +212,8 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// The numbers of the flows with these keys, in their order; what `found` held is replaced.
     ///
-    /// Touch those that were found before you insert others: a flow that makes room for another leaves its number to it.
+    /// Touch those that were found before you insert others: a flow that makes room for another leaves
+    /// its number to it.
     pub fn find_batch(&mut self, keys: &[K], found: &mut Vec<Option<FlowId>>) {
         found.clear();
         found.resize(keys.len(), None);
@@ -222,7 +227,8 @@ impl<K: FlowKey> FlowTable<K> {
         self.stats.hits += hits;
     }
 
-    /// Looks for up to [`BATCH`] keys, so that they wait for memory together: first for buckets, then for entries.
+    /// Looks for up to [`BATCH`] keys, so that they wait for memory together: first for
+    /// buckets, then for entries.
     #[inline]
     fn find_some(&self, keys: &[K], found: &mut [Option<FlowId>], under_way: &mut [UnderWay]) -> u64 {
         for (lookup, key) in under_way.iter_mut().zip(keys) {
@@ -268,76 +274,77 @@ impl<K: FlowKey> FlowTable<K> {
         self.index.find(hash, |id| entry::has_key(self.entries.line(id), key)).map(FlowId)
     }
 
-    /// Notes that a packet of the flow was seen, and says what the flow leads to; none if there is no such flow.
+    /// Notes that a packet of the flow was seen, and says what the flow leads to; none if there
+    /// is no such flow.
     ///
-    /// Where packets are not counted, this writes into the flow's line only when something has changed or an eighth
-    /// of a second has passed.
+    /// Where packets are not counted, this writes into the flow's line only when something has changed or an
+    /// eighth of a second has passed.
     #[inline]
-    pub fn touch(&mut self, id: FlowId, sight: &Sight, now: Tick) -> Option<Answer> {
+    pub fn touch_flow(&mut self, id: FlowId, sight: &PacketInfo, now: Tick) -> Option<Answer> {
         self.entries.get(id.0)?;
-        self.glance(id, sight, now).or_else(|| self.touch_closer(id.0, sight, now))
+        self.touch_fast(id, sight, now).or_else(|| self.touch_closer(id.0, sight, now))
     }
 
-    /// The same of most packets, in few steps: of those by which nothing of the flow changes but its counts. Of the others it
-    /// says nothing, and notes nothing.
+    /// The same of most packets, in few steps: of those by which nothing of the flow changes but its counts.
+    /// Of the others it says nothing, and notes nothing.
     #[inline(always)]
-    pub fn glance(&mut self, id: FlowId, sight: &Sight, now: Tick) -> Option<Answer> {
-        let line = self.entries.get(id.0).filter(|line| entry::stays(line, sight, now))?;
+    pub fn touch_fast(&mut self, id: FlowId, sight: &PacketInfo, now: Tick) -> Option<Answer> {
+        let line = self.entries.get(id.0).filter(|line| entry::is_unchanged(line, sight, now))?;
         if self.settings.counts {
-            entry::count::<K>(line, sight);
+            entry::count_packet::<K>(line, sight);
         }
-        Some(entry::answer(line))
+        Some(entry::load_answer(line))
     }
 
     /// The same of a flow that may change by it.
     #[inline(never)]
-    fn touch_closer(&mut self, id: u32, sight: &Sight, now: Tick) -> Option<Answer> {
+    fn touch_closer(&mut self, id: u32, sight: &PacketInfo, now: Tick) -> Option<Answer> {
         let line = self.entries.line(id);
-        let status = entry::status(line);
-        if !status.has(LIVE) {
+        let status = entry::load_status(line);
+        if !status.has_flags(LIVE) {
             return None;
         }
-        let answer = entry::answer(line);
+        let answer = entry::load_answer(line);
         let is_counted = self.settings.counts
-            || status.has(YOUNG)
+            || status.has_flags(YOUNG)
             || matches!(status.state, FlowState::Midway | FlowState::UdpSingle);
-        let packets = if is_counted { entry::count::<K>(line, sight) } else { 0 };
-        let state = status.state.after(sight, packets);
+        let packets = if is_counted { entry::count_packet::<K>(line, sight) } else { 0 };
+        let state = status.state.next_state(sight, packets);
         let is_due = now.since(status.seen).is_none_or(|age| age >= COARSE);
         if is_due || state != status.state || status.flags != status.flags & !(YOUNG | IMPORTED) {
-            self.note(id, status, state, packets, now);
+            self.update_status(id, status, state, packets, now);
         }
         Some(answer)
     }
 
     /// Writes what a packet has changed beside the counts.
-    fn note(&mut self, id: u32, old: Status, state: FlowState, packets: u64, now: Tick) {
+    fn update_status(&mut self, id: u32, old: Status, state: FlowState, packets: u64, now: Tick) {
         let mut status = Status { seen: now, state, flags: old.flags & !IMPORTED, ..old };
-        if old.has(YOUNG) && state.is_proven(packets) {
+        if old.has_flags(YOUNG) && state.is_proven(packets) {
             status.flags &= !YOUNG;
             self.young_count -= 1;
         }
-        if (state != old.state || status.flags != old.flags) && !status.has(YOUNG) {
+        if (state != old.state || status.flags != old.flags) && !status.has_flags(YOUNG) {
             status.version = old.version.wrapping_add(1);
         }
         entry::set_status(self.entries.line(id), status);
     }
 
-    /// Adds a flow, whose first packet looked so. One that is known, as by an earlier packet of the batch, is touched and
-    /// keeps its answer.
-    pub fn insert(&mut self, key: &K, answer: Answer, sight: &Sight, now: Tick) -> Result<FlowId, Full> {
+    /// Adds a flow, whose first packet looked so. One that is known, as by an earlier packet of the batch, is
+    /// touched and keeps its answer.
+    pub fn insert(&mut self, key: &K, answer: Answer, sight: &PacketInfo, now: Tick) -> Result<FlowId, Full> {
         let hash = key.hash(&self.seed);
         if let Some(known) = self.find_hashed(key, hash) {
-            self.touch(known, sight, now);
+            self.touch_flow(known, sight, now);
             return Ok(known);
         }
         let (state, version) = (FlowState::of_first(sight), self.stats.inserts as u16);
         let status = Status { seen: now, state, flags: LIVE | YOUNG, version };
-        self.add(key, hash, answer, status, [1, sight.bytes.into()])
+        self.insert_flow(key, hash, answer, status, [1, sight.bytes.into()])
     }
 
     /// Gives a flow that is not known a place.
-    fn add(
+    fn insert_flow(
         &mut self,
         key: &K,
         hash: u64,
@@ -346,9 +353,9 @@ impl<K: FlowKey> FlowTable<K> {
         counts: [u64; 2],
     ) -> Result<FlowId, Full> {
         self.make_room(status)?;
-        let id = self.ids.take();
+        let id = self.ids.alloc_id();
         if !self.index.insert(hash, id) {
-            self.ids.give(id);
+            self.ids.free_id(id);
             self.stats.refused_crowded += 1;
             return Err(Full);
         }
@@ -357,48 +364,48 @@ impl<K: FlowKey> FlowTable<K> {
         entry::set_answer(line, answer);
         entry::set_counts::<K>(line, counts);
         entry::set_status(line, status);
-        if status.has(YOUNG) {
+        if status.has_flags(YOUNG) {
             self.young.push(id, status.version);
             self.young_count += 1;
         }
-        if status.has(IMPORTED) && !status.has(PINNED) {
-            self.note_imported(id);
+        if status.has_flags(IMPORTED) && !status.has_flags(PINNED) {
+            self.track_imported(id);
         }
         self.round_end = self.round_end.max(id + 1);
         self.used[(id / maintain::PART) as usize] = true;
         self.stats.inserts += 1;
-        self.grow();
+        self.grow_index();
         Ok(FlowId(id))
     }
 
     /// Splits buckets if flows have become many, and asks for what the next flow will need.
     #[inline]
-    fn grow(&mut self) {
+    fn grow_index(&mut self) {
         let (entries, seed) = (&self.entries, &self.seed);
         for _ in 0..SPLITS {
-            if !self.index.is_full(self.ids.taken()) {
+            if !self.index.is_full(self.ids.taken_count()) {
                 break;
             }
             self.index.grow(|id| entries.hash::<K>(id, seed), |id| entries.prefetch(id));
         }
-        entries.prefetch(self.ids.lowest());
+        entries.prefetch(self.ids.lowest_free());
     }
 
-    /// Sees to it that there is a place for another flow: at the cost of the oldest young one if need be, or of the
-    /// oldest of those that are known from elsewhere only.
+    /// Sees to it that there is a place for another flow: at the cost of the oldest young one if need be, or
+    /// of the oldest of those that are known from elsewhere only.
     #[inline]
     fn make_room(&mut self, new: Status) -> Result<(), Full> {
-        let is_young = new.has(YOUNG);
+        let is_young = new.has_flags(YOUNG);
         if is_young {
             self.pass_over();
         }
-        let is_full = self.ids.taken() >= self.limits.flows;
+        let is_full = self.ids.taken_count() >= self.limits.flows;
         let is_crowded = is_young && self.young_count >= self.limits.young;
-        let has_room = match new.has(IMPORTED) {
+        let has_room = match new.has_flags(IMPORTED) {
             true => self.has_room_for_import(is_young, is_full, is_crowded),
             false => {
                 let makes_room = is_full || is_crowded;
-                !makes_room || self.displace(PASSED) || !is_crowded && self.displace_imported()
+                !makes_room || self.displace_young(PASSED) || !is_crowded && self.displace_imported()
             }
         };
         if !has_room {
@@ -406,13 +413,13 @@ impl<K: FlowKey> FlowTable<K> {
             return Err(Full);
         }
         if is_young && self.young.is_full() {
-            self.displace(1);
+            self.displace_young(1);
         }
         Ok(())
     }
 
-    /// The same for a flow from elsewhere, which costs none that is known by packets: an attempt that finds too many of
-    /// its kind has no room.
+    /// The same for a flow from elsewhere, which costs none that is known by packets: an attempt that finds
+    /// too many of its kind has no room.
     #[cold]
     fn has_room_for_import(&mut self, is_young: bool, is_full: bool, is_crowded: bool) -> bool {
         let is_attempt_too_many = is_crowded || is_young && self.young.is_full();
@@ -426,7 +433,7 @@ impl<K: FlowKey> FlowTable<K> {
             let Some((id, is_meant)) = self.elsewhere.peek() else { return false };
             self.elsewhere.pop();
             if is_meant && self.is_unseen(id) {
-                self.forget(id, EndReason::Displaced);
+                self.remove_flow(id, EndReason::Displaced);
                 self.stats.displaced_imported += 1;
                 return true;
             }
@@ -436,13 +443,14 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Says whether a flow is known from elsewhere only, and may go.
     fn is_unseen(&self, id: u32) -> bool {
-        let status = entry::status(self.entries.line(id));
-        status.has(LIVE | IMPORTED) && !status.has(PINNED)
+        let status = entry::load_status(self.entries.line(id));
+        status.has_flags(LIVE | IMPORTED) && !status.has_flags(PINNED)
     }
 
-    /// Notes that a flow is known from elsewhere only. Those at the queue's front that are so no more leave it, two for
-    /// each that comes, so that it has room; where it has none, the flow keeps its place as if it were known by packets.
-    fn note_imported(&mut self, id: u32) {
+    /// Notes that a flow is known from elsewhere only. Those at the queue's front that are so no more leave
+    /// it, two for each that comes, so that it has room; where it has none, the flow keeps its place as if it
+    /// were known by packets.
+    fn track_imported(&mut self, id: u32) {
         for _ in 0..2 {
             match self.elsewhere.peek() {
                 Some((id, is_meant)) if !is_meant || !self.is_unseen(id) => self.elsewhere.pop(),
@@ -468,16 +476,16 @@ impl<K: FlowKey> FlowTable<K> {
 
     #[inline]
     fn is_still_young(&self, id: u32, version: u16) -> bool {
-        let status = entry::status(self.entries.line(id));
-        status.has(LIVE | YOUNG) && status.version == version
+        let status = entry::load_status(self.entries.line(id));
+        status.has_flags(LIVE | YOUNG) && status.version == version
     }
 
     /// Removes the oldest young flow; says whether it was among the `most` oldest that once were young.
-    fn displace(&mut self, most: usize) -> bool {
+    fn displace_young(&mut self, most: usize) -> bool {
         for _ in 0..most {
             let Some((id, version)) = self.young.pop() else { return false };
             if self.is_still_young(id, version) {
-                self.forget(id, EndReason::Displaced);
+                self.remove_flow(id, EndReason::Displaced);
                 self.stats.displaced_young += 1;
                 return true;
             }
@@ -486,26 +494,27 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// Takes a flow out of the table.
-    fn forget(&mut self, id: u32, reason: EndReason) {
+    fn remove_flow(&mut self, id: u32, reason: EndReason) {
         let hash = self.entries.hash::<K>(id, &self.seed);
         let line = self.entries.line(id);
-        self.young_count -= u32::from(entry::status(line).has(YOUNG));
-        self.stats.unreported_ends += u64::from(!self.ends.note(line, reason));
+        self.young_count -= u32::from(entry::load_status(line).has_flags(YOUNG));
+        self.stats.unreported_ends += u64::from(!self.ends.record_end(line, reason));
         entry::clear(line);
         let was_there = self.index.remove(hash, id);
         debug_assert!(was_there, "each flow is in the index");
-        self.ids.give(id);
+        self.ids.free_id(id);
     }
 
-    /// Gives a flow another answer, as when its action belonged to another generation; says whether there is such a flow.
+    /// Gives a flow another answer, as when its action belonged to another generation; says whether there
+    /// is such a flow.
     #[inline]
-    pub fn renew(&mut self, id: FlowId, answer: Answer) -> bool {
+    pub fn update_answer(&mut self, id: FlowId, answer: Answer) -> bool {
         let Some(view) = self.get(id) else { return false };
         let is_other = view.answer().action != answer.action && !view.is_young();
         let line = self.entries.line(id.0);
         entry::set_answer(line, answer);
         if is_other {
-            let status = entry::status(line);
+            let status = entry::load_status(line);
             entry::set_status(line, Status { version: status.version.wrapping_add(1), ..status });
         }
         true
@@ -515,21 +524,22 @@ impl<K: FlowKey> FlowTable<K> {
     pub fn remove(&mut self, id: FlowId) -> bool {
         let is_there = self.get(id).is_some();
         if is_there {
-            self.forget(id.0, EndReason::Removed);
+            self.remove_flow(id.0, EndReason::Removed);
             self.stats.removed += 1;
         }
         is_there
     }
 
-    /// Has up to `room` ends of flows noted until they are taken; zero, as in a new table, is for who does not want to know.
+    /// Has up to `room` ends of flows noted until they are taken; zero, as in a new table, is for callers
+    /// that do not want to know.
     pub fn report_ends(&mut self, room: usize) {
         self.ends.make_room(room);
     }
 
-    /// Takes the ends that were noted, in their order. Those that found no room are counted only: take them after each
-    /// batch.
-    pub fn take_ends(&mut self) -> impl Iterator<Item = FlowEnd<K>> + '_ {
-        self.ends.take()
+    /// Takes the ends that were noted, in their order. Those that found no room are counted only: take
+    /// them after each batch.
+    pub fn drain_ends(&mut self) -> impl Iterator<Item = FlowEnd<K>> + '_ {
+        self.ends.drain_ends()
     }
 
     /// The flow of a number.
@@ -545,7 +555,7 @@ impl<K: FlowKey> FlowTable<K> {
     pub fn stats(&self) -> FlowStats {
         FlowStats {
             moved: self.index.moved,
-            flows: self.ids.taken(),
+            flows: self.ids.taken_count(),
             young: self.young_count,
             buckets: self.index.buckets(),
             bytes: self.index.bytes() + u64::from(self.ids.end()) * size_of::<Line>() as u64,

@@ -23,15 +23,15 @@ impl<T> Limbo<T> {
     }
 
     /// Takes something that new turns can't reach.
-    pub fn put(&mut self, thing: T) {
+    pub fn retire(&mut self, thing: T) {
         self.fresh.push(thing);
         if self.fresh.len() >= TOGETHER {
-            self.close();
+            self.close_batch();
         }
     }
 
     /// Hands out what no turn can see any more.
-    pub fn release(&mut self, mut each: impl FnMut(T)) {
+    pub fn reclaim_ready(&mut self, mut each: impl FnMut(T)) {
         while let Some((ticket, _)) = self.waiting.front()
             && self.domain.is_over(*ticket)
             && let Some((_, things)) = self.waiting.pop_front()
@@ -40,12 +40,12 @@ impl<T> Limbo<T> {
         }
     }
 
-    /// Hands out everything, after waiting for the turns that are under way. For control threads only; see
-    /// [`Domain::synchronize`].
-    pub fn wait(&mut self, mut each: impl FnMut(T)) {
-        self.close();
+    /// Hands out everything, after waiting for the turns that are under way. For control
+    /// threads only; see [`Domain::synchronize`].
+    pub fn reclaim_all(&mut self, mut each: impl FnMut(T)) {
+        self.close_batch();
         self.domain.synchronize();
-        self.release(&mut each);
+        self.reclaim_ready(&mut each);
     }
 
     /// How many things are here.
@@ -59,7 +59,7 @@ impl<T> Limbo<T> {
     }
 
     /// Lets what has been put so far go through its grace period without waiting for more.
-    pub(crate) fn close(&mut self) {
+    pub(crate) fn close_batch(&mut self) {
         if !self.fresh.is_empty() {
             let things = std::mem::replace(&mut self.fresh, Vec::with_capacity(TOGETHER));
             self.waiting.push_back((self.domain.ticket(), things));
@@ -77,13 +77,13 @@ mod tests {
         let mut limbo = Limbo::new(&domain);
         let mut reader = domain.reader();
         let turn = reader.turn();
-        (0..TOGETHER).for_each(|n| limbo.put(n));
-        limbo.release(|n| panic!("{n} left"));
+        (0..TOGETHER).for_each(|n| limbo.retire(n));
+        limbo.reclaim_ready(|n| panic!("{n} left"));
         assert_eq!(limbo.len(), TOGETHER);
         let _ = turn;
         reader.turn();
         let mut left = Vec::new();
-        limbo.release(|n| left.push(n));
+        limbo.reclaim_ready(|n| left.push(n));
         assert_eq!(left, (0..TOGETHER).collect::<Vec<_>>());
         assert!(limbo.is_empty());
     }
@@ -92,9 +92,9 @@ mod tests {
     fn who_waits_gets_everything() {
         let domain = Domain::new();
         let mut limbo = Limbo::new(&domain);
-        limbo.put("one");
+        limbo.retire("one");
         let mut left = Vec::new();
-        limbo.wait(|thing| left.push(thing));
+        limbo.reclaim_all(|thing| left.push(thing));
         assert_eq!(left, ["one"]);
     }
 }

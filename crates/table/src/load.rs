@@ -1,14 +1,14 @@
-//! Routes as text: one a line, a prefix and which way it goes.
+//! Routes as text: one a line, a prefix and its group or next hop.
 //!
 //! ```text
 //! # comments; empty lines
 //! 10.0.0.0/8            3            a group, from 1 on
-//! 188.224.196/24        192.0.2.1    a next hop; octets that are zero may be missing, as BSD's netstat has it
+//! 188.224.196/24        192.0.2.1    a next hop; zero octets may be missing, as in BSD's netstat
 //! 2001:db8::/32                      neither: the reader of the file decides
 //! ```
 //!
-//! A file says groups or next hops, not both. Next hops are numbered from 1 on in the order in which they first
-//! appear. Nothing is applied to any table here: a damaged file leaves everything as it was.
+//! A file says groups or next hops, not both. Next hops are numbered from 1 on in the order in which they
+//! first appear. Nothing is applied to any table here: a damaged file leaves everything as it was.
 use crate::{Address, Group, NO_GROUP, NotAPrefix, Prefix};
 use std::collections::HashMap;
 use std::fmt;
@@ -18,9 +18,9 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The routes of a file, of both families, in order and each prefix once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
-    /// IPv4 routes; [`NO_GROUP`] where the file does not say which way.
+    /// IPv4 routes; [`NO_GROUP`] where the file gives no group.
     pub v4: Vec<(Prefix<u32>, Group)>,
-    /// IPv6 routes; [`NO_GROUP`] where the file does not say which way.
+    /// IPv6 routes; [`NO_GROUP`] where the file gives no group.
     pub v6: Vec<(Prefix<u128>, Group)>,
     /// What groups stand for where the file names next hops: the first is group 1.
     pub next_hops: Vec<IpAddr>,
@@ -40,9 +40,9 @@ impl Routes {
 /// A prefix of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnyPrefix {
-    /// One of IPv4.
+    /// A prefix of IPv4.
     V4(Prefix<u32>),
-    /// One of IPv6.
+    /// A prefix of IPv6.
     V6(Prefix<u128>),
 }
 
@@ -74,7 +74,7 @@ pub struct Gathering {
 
 impl Gathering {
     /// Adds a route that goes to a group.
-    pub fn add(&mut self, prefix: AnyPrefix, group: Group) {
+    pub fn add_route(&mut self, prefix: AnyPrefix, group: Group) {
         match prefix {
             AnyPrefix::V4(prefix) => self.routes.v4.push((prefix, group)),
             AnyPrefix::V6(prefix) => self.routes.v6.push((prefix, group)),
@@ -87,17 +87,17 @@ impl Gathering {
             next_hops.push(next_hop);
             next_hops.len() as Group
         });
-        self.add(prefix, number);
+        self.add_route(prefix, number);
     }
     /// The routes in order. Of those with the same prefix, the one that was added last stays.
-    pub fn finish(mut self) -> Routes {
-        keep_last(&mut self.routes.v4);
-        keep_last(&mut self.routes.v6);
+    pub fn into_routes(mut self) -> Routes {
+        dedup_routes(&mut self.routes.v4);
+        dedup_routes(&mut self.routes.v6);
         self.routes
     }
 }
 
-fn keep_last<A: Address>(routes: &mut Vec<(Prefix<A>, Group)>) {
+fn dedup_routes<A: Address>(routes: &mut Vec<(Prefix<A>, Group)>) {
     routes.reverse();
     routes.sort_by_key(|route| route.0);
     routes.dedup_by_key(|route| route.0);
@@ -123,10 +123,10 @@ pub enum Problem {
     /// The first word is not a prefix.
     Prefix(String, NotAPrefix),
     /// The second word is neither a group nor an address.
-    Way(String),
-    /// The line goes on after prefix and way.
+    NextHop(String),
+    /// The line goes on after prefix and group.
     TooMuch(String),
-    /// It names a next hop where others name groups, or the other way round.
+    /// It names a next hop where others name groups, or the reverse.
     Mixed,
     /// It is longer than any line of routes.
     TooLong,
@@ -140,7 +140,7 @@ impl fmt::Display for Problem {
             Problem::Prefix(word, why) => {
                 write!(f, "{word:?} is not a prefix: {why}; write it as 192.0.2.0/24 or 2001:db8::/32")
             }
-            Problem::Way(word) => {
+            Problem::NextHop(word) => {
                 write!(f, "{word:?} is neither a group (a number from 1 on) nor a next hop (an address)")
             }
             Problem::TooMuch(word) => write!(f, "nothing may follow prefix and way, but {word:?} does"),
@@ -187,9 +187,9 @@ pub fn text(mut from: impl BufRead) -> Result<Routes, TextError> {
             return Err(blame(Problem::TooLong));
         }
         let text = std::str::from_utf8(&bytes).map_err(|_| blame(Problem::NotText))?;
-        take_line(text, &mut gathering, &mut kind).map_err(blame)?;
+        parse_line(text, &mut gathering, &mut kind).map_err(blame)?;
     }
-    Ok(gathering.finish())
+    Ok(gathering.into_routes())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -198,13 +198,13 @@ enum Kind {
     NextHops,
 }
 
-fn take_line(text: &str, gathering: &mut Gathering, kind: &mut Option<Kind>) -> Result<(), Problem> {
+fn parse_line(text: &str, gathering: &mut Gathering, kind: &mut Option<Kind>) -> Result<(), Problem> {
     let text = text.split('#').next().unwrap_or("");
     let mut words = text.split_ascii_whitespace();
     let Some(word) = words.next() else { return Ok(()) };
-    let prefix = prefix(word).map_err(|why| Problem::Prefix(word.into(), why))?;
+    let prefix = parse_prefix(word).map_err(|why| Problem::Prefix(word.into(), why))?;
     let Some(way) = words.next() else {
-        gathering.add(prefix, NO_GROUP);
+        gathering.add_route(prefix, NO_GROUP);
         return Ok(());
     };
     if let Some(word) = words.next() {
@@ -216,18 +216,19 @@ fn take_line(text: &str, gathering: &mut Gathering, kind: &mut Option<Kind>) -> 
         gathering.add_via(prefix, next_hop);
     } else {
         only(Kind::Groups)?;
-        gathering.add(prefix, group(way)?);
+        gathering.add_route(prefix, parse_group(way)?);
     }
     Ok(())
 }
 
-fn group(word: &str) -> Result<Group, Problem> {
+fn parse_group(word: &str) -> Result<Group, Problem> {
     let number = word.parse().ok().filter(|&group| group != NO_GROUP && !word.starts_with('+'));
-    number.ok_or_else(|| Problem::Way(word.into()))
+    number.ok_or_else(|| Problem::NextHop(word.into()))
 }
 
-/// Reads a prefix of either family; zero octets at the end of an IPv4 prefix may be missing, `default` is 0.0.0.0/0.
-pub fn prefix(word: &str) -> Result<AnyPrefix, NotAPrefix> {
+/// Reads a prefix of either family; zero octets at the end of an IPv4 prefix may be
+/// missing, `default` is 0.0.0.0/0.
+pub fn parse_prefix(word: &str) -> Result<AnyPrefix, NotAPrefix> {
     if word == "default" {
         return Ok(AnyPrefix::V4(Prefix::ALL));
     }
@@ -237,7 +238,7 @@ pub fn prefix(word: &str) -> Result<AnyPrefix, NotAPrefix> {
     match word.split_once('/') {
         Some((address, len)) if !len.starts_with('+') => {
             let len = len.parse().map_err(|_| NotAPrefix::Length)?;
-            AnyPrefix::new(short(address)?.into(), len)
+            AnyPrefix::new(parse_short_ipv4(address)?.into(), len)
         }
         Some(_) => Err(NotAPrefix::Length),
         None => word.parse().map(AnyPrefix::V4),
@@ -245,7 +246,7 @@ pub fn prefix(word: &str) -> Result<AnyPrefix, NotAPrefix> {
 }
 
 /// An IPv4 address of which zero octets at the end may be missing.
-fn short(text: &str) -> Result<Ipv4Addr, NotAPrefix> {
+fn parse_short_ipv4(text: &str) -> Result<Ipv4Addr, NotAPrefix> {
     let octets = text.split('.').count();
     let full = match octets {
         1..=4 => [text, &".0".repeat(4 - octets)].concat(),
@@ -257,7 +258,7 @@ fn short(text: &str) -> Result<Ipv4Addr, NotAPrefix> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::{prefixes, random_groups};
+    use crate::synthetic::{generate_prefixes, random_groups};
     use proptest::prelude::*;
 
     fn read(file: &str) -> Result<Routes, String> {
@@ -324,8 +325,8 @@ mod tests {
 
     #[test]
     fn a_table_that_was_written_is_read_as_it_was() {
-        let v4 = random_groups(&prefixes::<u32>(500, 1), 64, 1);
-        let v6 = random_groups(&prefixes::<u128>(500, 1), 64, 1);
+        let v4 = random_groups(&generate_prefixes::<u32>(500, 1), 64, 1);
+        let v6 = random_groups(&generate_prefixes::<u128>(500, 1), 64, 1);
         let lines = v4.iter().map(|(prefix, group)| format!("{prefix} {group}\n"));
         let file: String =
             lines.chain(v6.iter().map(|(prefix, group)| format!("{prefix} {group}\n"))).collect();

@@ -1,8 +1,8 @@
-//! Neighbors: who is on the link, and by which link address.
+//! Neighbors: the hosts and routers of a link, and their link addresses.
 //!
-//! Control owns their states and timers: an [`L2Engine`] for each port and family. Workers see two things, without a
-//! lock: an index from addresses to ids ([`NeighborReader`]), and one word for each id ([`Links`]). The protocols are
-//! pure functions of (entry, event, now).
+//! Control owns their states and timers: an [`L2Engine`] for each port and family. Workers see two things,
+//! without a lock: an index from addresses to ids ([`NeighborReader`]), and one word for each id ([`Links`]).
+//! The protocols are pure functions of (entry, event, now).
 pub mod arp;
 pub mod arp_input;
 pub mod claim;
@@ -26,7 +26,9 @@ pub use engine::{
 pub use index::{Key, NeighborIndex, NeighborReader};
 pub use links::{Link, Links, NeighborId};
 pub use nud::NudSettings;
-pub use places::Places;
-pub use protocol::{Ask, Effect, Entry, Event, Heard, HeardKind, Protocol, State};
+pub use places::NeighborIds;
+pub use protocol::{
+    Effect, Event, NeighborEntry, NeighborUpdate, NeighborUpdateKind, Protocol, SolicitTarget, State,
+};
 pub use table::{NeighborLimits, NeighborTable};
-pub use told::Told;
+pub use told::External;

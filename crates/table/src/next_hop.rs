@@ -1,9 +1,9 @@
 //! Next hops: where routes lead, each different one there once, however many routes share it.
 //!
-//! A [`Hop`] is a gateway, a link, or an end such as "blackhole". A route leads to a group: one hop, or several with
-//! weights and a way to choose among them ([`Selection`]). Groups and hops never change what they are; whether a hop
-//! can be used does. A hop that dies is taken out of all its groups by publishing the [`Ways`](crate::path::Ways) of the groups
-//! anew, which takes no look at any route.
+//! A [`Hop`] is a gateway, a link, or an end such as "blackhole". A route leads to a group: one hop, or
+//! several with weights and a way to choose among them ([`Selection`]). Groups and hops never change what
+//! they are; whether a hop can be used does. A hop that dies is taken out of all its groups by publishing the
+//! [`AdjacencyTable`](crate::path::AdjacencyTable) of the groups again, without a look at any route.
 mod hops;
 mod numbers;
 mod slots;
@@ -11,7 +11,7 @@ mod slots;
 pub(crate) use hops::Hops;
 pub use hops::{GroupView, MemberView};
 pub use numbers::Numbers;
-pub use slots::{Buckets, Comeback, MOST_MEMBERS, MOST_SLOTS, by_weight, shares};
+pub use slots::{Buckets, Comeback, MOST_MEMBERS, MOST_SLOTS, by_weight, slot_shares};
 
 use crate::PortId;
 use crate::path::{Method, Outcome};
@@ -26,21 +26,21 @@ pub enum Hop {
     Gateway {
         /// The port to whose link it is connected.
         port: PortId,
-        /// Its address.
+        /// IP address of the router.
         address: IpAddr,
         /// The longest packet, in bytes from the IP header on, if that is less than the port's.
         mtu: Option<u16>,
     },
     /// To their destination, which is on the port's link.
     OnLink {
-        /// The port.
+        /// The port that the link belongs to.
         port: PortId,
         /// The longest packet, if that is less than the port's.
         mtu: Option<u16>,
     },
-    /// No further.
+    /// Packets end here with an outcome.
     End {
-        /// What becomes of them.
+        /// The result for these packets.
         outcome: Outcome,
         /// The port on whose behalf.
         port: Option<PortId>,
@@ -82,8 +82,8 @@ pub enum Selection {
     /// By where the flow's hash falls among the members (RFC 2992).
     #[default]
     Hash,
-    /// By the flow's hash, which leads to one of many buckets. A member that dies leaves its buckets to the others;
-    /// no other bucket changes hands, so flows of the others stay where they are.
+    /// By the flow's hash, which leads to one of many buckets. A member that dies leaves its buckets to the
+    /// others; no other bucket changes hands, so flows of the others stay where they are.
     Resilient {
         /// How many, from 1 to [`MOST_SLOTS`].
         buckets: u16,
@@ -109,7 +109,7 @@ impl Selection {
             Selection::PerPacket => Method::PerPacket,
         }
     }
-    /// Its name.
+    /// Keyword of the method in configuration text.
     pub fn name(self) -> &'static str {
         match self {
             Selection::Hash => "hash",

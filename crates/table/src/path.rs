@@ -1,12 +1,14 @@
-//! The way of a packet out of the router: from its destination to a port and a link address, or to the reason why not.
+//! The path of a packet out of the router: from its destination to a port and a link address, or to the
+//! reason for a drop.
 //!
-//! This is the one place where that is decided, for a batch on the packet path, for one packet that is looked at more
-//! closely, and for who asks why. The route of the destination leads to a group, the group to a way, the way to a
-//! neighbor, and each of these steps is a load from something published: no lock, no count, no store.
+//! This is the one place where that is decided, for a batch on the packet path, for one packet that is
+//! examined, and for diagnostics. The route of the destination leads to a group, the group to an adjacency,
+//! the adjacency to a neighbor, and each of these steps is a load from something published: no lock, no
+//! count, no store.
 mod closer;
 mod sources;
 
-pub use sources::OddSources;
+pub use sources::ExceptionSources;
 
 use crate::neighbor::index::{Begun, Searches};
 use crate::neighbor::{Key, Link, Links, NeighborId, NeighborReader};
@@ -17,13 +19,13 @@ use std::sync::Arc;
 
 macro_rules! outcomes {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal,)*) => {
-        /// What becomes of a packet, by its destination alone.
+        /// Result of a forwarding decision, by the destination alone.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Outcome { $($(#[doc = $doc])* $variant,)* }
 
         impl Outcome {
-            /// All of them.
+            /// All outcomes, one counter each.
             pub const ALL: &'static [Outcome] = &[$(Outcome::$variant),*];
             /// Its name, as counters and `explain` say it.
             pub const fn name(self) -> &'static str {
@@ -38,7 +40,7 @@ outcomes! {
     Forward "forward",
     /// It leaves by a port when the neighbor's link address is known.
     Unresolved "neighbor-unresolved",
-    /// Its neighbor was asked for in vain.
+    /// Its neighbor did not answer solicitations.
     Failed "neighbor-failed",
     /// It is for the router itself.
     Local "local",
@@ -54,7 +56,7 @@ outcomes! {
     Unreachable "unreachable",
     /// Its route says that it is forbidden.
     Prohibited "prohibited",
-    /// Nobody can be at that address (RFC 1812 section 5.3.7, RFC 6890).
+    /// No host can have that address (RFC 1812 section 5.3.7, RFC 6890).
     Martian "martian",
     /// It must not leave its link (RFC 4291 section 2.5.6).
     LinkLocal "link-local",
@@ -76,7 +78,8 @@ impl fmt::Display for Outcome {
 pub enum Method {
     /// By where a hash of the flow falls among the members (RFC 2992).
     Hash,
-    /// By addresses and ports, combined by exclusive or, modulo the number of members, as FreeBSD did in 2008.
+    /// By addresses and ports, combined by exclusive or, modulo the number of members, as
+    /// FreeBSD did in 2008.
     Xor,
     /// Another one for each packet.
     PerPacket,
@@ -84,90 +87,90 @@ pub enum Method {
 
 /// Where packets of a group go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    kind: Kind,
+pub struct Adjacency {
+    kind: AdjacencyKind,
     port: PortId,
     mtu: u16,
     /// A neighbor's id, or the first of the members.
     target: u32,
-    /// Number of members.
+    /// Number of members of the group.
     count: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// To a neighbor.
+enum AdjacencyKind {
+    /// To a gateway, by its neighbor id.
     Gateway,
     /// To the neighbor whose address is the destination.
     OnLink,
-    /// By one of several ways.
-    Several(Method),
-    /// Nowhere.
+    /// By one of several adjacencies.
+    Multipath(Method),
+    /// Packets end with this outcome.
     End(Outcome),
 }
 
-impl Way {
+impl Adjacency {
     /// Nowhere, for this reason.
-    pub const fn end(outcome: Outcome) -> Way {
-        Way { kind: Kind::End(outcome), port: PortId(0), mtu: u16::MAX, target: 0, count: 0 }
+    pub const fn end(outcome: Outcome) -> Adjacency {
+        Adjacency { kind: AdjacencyKind::End(outcome), port: PortId(0), mtu: u16::MAX, target: 0, count: 0 }
     }
     /// Nowhere, on behalf of this port.
-    pub const fn end_at(outcome: Outcome, port: PortId) -> Way {
-        Way { port, ..Way::end(outcome) }
+    pub const fn end_at(outcome: Outcome, port: PortId) -> Adjacency {
+        Adjacency { port, ..Adjacency::end(outcome) }
     }
     /// Through a neighbor. Packets are at most `mtu` bytes long.
-    pub const fn gateway(port: PortId, mtu: u16, neighbor: NeighborId) -> Way {
-        Way { kind: Kind::Gateway, port, mtu, target: neighbor.number(), count: 0 }
+    pub const fn gateway(port: PortId, mtu: u16, neighbor: NeighborId) -> Adjacency {
+        Adjacency { kind: AdjacencyKind::Gateway, port, mtu, target: neighbor.number(), count: 0 }
     }
-    /// To whoever has the destination's address on the port's link.
-    pub const fn on_link(port: PortId, mtu: u16) -> Way {
-        Way { kind: Kind::OnLink, port, mtu, target: 0, count: 0 }
+    /// To the destination itself, on the port's link.
+    pub const fn on_link(port: PortId, mtu: u16) -> Adjacency {
+        Adjacency { kind: AdjacencyKind::OnLink, port, mtu, target: 0, count: 0 }
     }
-    /// The decision about a packet that goes this way, if that is to a gateway that is known and of whose use control
-    /// need not hear.
+    /// The decision about a packet that takes this adjacency, if that is to a gateway that is known and of
+    /// whose use control need not hear.
     #[inline]
-    fn straight(&self, links: &Links) -> Option<Decision> {
-        if self.kind != Kind::Gateway {
+    fn fast_decision(&self, links: &Links) -> Option<ForwardDecision> {
+        if self.kind != AdjacencyKind::Gateway {
             return None;
         }
         let link = links.get(NeighborId::new(self.target));
-        let decision = Decision { link, port: self.port, mtu: self.mtu, outcome: Outcome::Forward };
+        let decision = ForwardDecision { link, port: self.port, mtu: self.mtu, outcome: Outcome::Forward };
         link.is_only_ready().then_some(decision)
     }
     /// By one of the members from number `first` on.
-    pub const fn several(method: Method, first: u32, count: u16) -> Way {
-        Way { kind: Kind::Several(method), port: PortId(0), mtu: 0, target: first, count }
+    pub const fn multipath(method: Method, first: u32, count: u16) -> Adjacency {
+        Adjacency { kind: AdjacencyKind::Multipath(method), port: PortId(0), mtu: 0, target: first, count }
     }
 }
 
-/// All ways of a router, as of some time.
+/// All adjacencies of a router, as of some time.
 #[derive(Clone, Debug, Default)]
-pub struct Ways {
+pub struct AdjacencyTable {
     /// By group; [`NO_GROUP`] is where packets without route go.
-    pub groups: Vec<Way>,
+    pub groups: Vec<Adjacency>,
     /// Members of those that are several, side by side. A member is not several itself.
-    pub members: Vec<Way>,
+    pub members: Vec<Adjacency>,
 }
 
-impl Ways {
+impl AdjacencyTable {
     #[inline]
-    fn of(&self, group: Group) -> Way {
-        self.groups.get(group as usize).copied().unwrap_or(Way::end(Outcome::NoRoute))
+    fn group_adjacency(&self, group: Group) -> Adjacency {
+        self.groups.get(group as usize).copied().unwrap_or(Adjacency::end(Outcome::NoRoute))
     }
 
-    /// The way that a packet takes.
+    /// The adjacency that a packet takes.
     #[inline]
-    fn choose(&self, way: Way, flow: impl FnOnce(Method) -> u32) -> (Way, Option<u32>) {
-        let Kind::Several(method) = way.kind else { return (way, None) };
-        let member = member(method, flow(method), way.count.into());
+    fn resolve_member(&self, way: Adjacency, flow: impl FnOnce(Method) -> u32) -> (Adjacency, Option<u32>) {
+        let AdjacencyKind::Multipath(method) = way.kind else { return (way, None) };
+        let member = member_index(method, flow(method), way.count.into());
         let chosen = self.members.get((way.target + member) as usize);
-        (chosen.copied().unwrap_or(Way::end(Outcome::Unreachable)), Some(member))
+        (chosen.copied().unwrap_or(Adjacency::end(Outcome::Unreachable)), Some(member))
     }
 }
 
 /// Which of `count` members a flow's number leads to.
 #[inline]
-pub fn member(method: Method, flow: u32, count: u32) -> u32 {
+pub fn member_index(method: Method, flow: u32, count: u32) -> u32 {
     match method {
         Method::Xor => flow % count.max(1),
         Method::Hash | Method::PerPacket => ((u64::from(flow) * u64::from(count)) >> 32) as u32,
@@ -176,29 +179,29 @@ pub fn member(method: Method, flow: u32, count: u32) -> u32 {
 
 /// What was decided about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct ForwardDecision {
     /// The neighbor's link address, if the outcome is to forward.
     pub link: Link,
     /// The port it leaves by, or was to leave by.
     pub port: PortId,
-    /// The longest packet that goes this way, in bytes from the IP header on.
+    /// The longest packet, in bytes from the IP header on.
     pub mtu: u16,
-    /// What becomes of it.
+    /// The result of the decision.
     pub outcome: Outcome,
 }
 
-impl Decision {
+impl ForwardDecision {
     /// What stands where nothing is decided yet.
-    pub const NONE: Decision =
-        Decision { link: Link::UNKNOWN, port: PortId(0), mtu: 0, outcome: Outcome::Unreachable };
+    pub const NONE: ForwardDecision =
+        ForwardDecision { link: Link::UNKNOWN, port: PortId(0), mtu: 0, outcome: Outcome::Unreachable };
 }
 
 /// How a decision came about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// It.
-    pub decision: Decision,
-    /// The group that the route led to.
+    /// The decision that the worker would make.
+    pub decision: ForwardDecision,
+    /// The group that the route leads to.
     pub group: Group,
     /// Which of several next hops was chosen.
     pub member: Option<u32>,
@@ -211,7 +214,7 @@ pub struct Explained {
 /// What a worker needs for decisions about packets of a family. One for each worker.
 pub struct PathReader<A: Family> {
     routes: RouteReader<A>,
-    ways: Arc<Published<Ways>>,
+    adjacencies: Arc<Published<AdjacencyTable>>,
     neighbors: Arc<Published<Vec<NeighborReader<A>>>>,
     links: Arc<Links>,
     /// Of the packets of a batch; kept for its storage.
@@ -224,7 +227,7 @@ impl<A: Family> Clone for PathReader<A> {
     fn clone(&self) -> PathReader<A> {
         PathReader {
             routes: self.routes.clone(),
-            ways: self.ways.clone(),
+            adjacencies: self.adjacencies.clone(),
             neighbors: self.neighbors.clone(),
             links: self.links.clone(),
             groups: Vec::new(),
@@ -234,21 +237,27 @@ impl<A: Family> Clone for PathReader<A> {
 }
 
 impl<A: Family + Key> PathReader<A> {
-    /// Made of what the writer publishes: routes that lead to groups, ways by group, neighbors by port.
+    /// Made of what the writer publishes: routes that lead to groups, adjacencies by
+    /// group, neighbors by port.
     pub fn new(
         routes: RouteReader<A>,
-        ways: Arc<Published<Ways>>,
+        ways: Arc<Published<AdjacencyTable>>,
         neighbors: Arc<Published<Vec<NeighborReader<A>>>>,
         links: Arc<Links>,
     ) -> PathReader<A> {
-        PathReader { routes, ways, neighbors, links, groups: Vec::new(), on_link: Vec::new() }
+        PathReader { routes, adjacencies: ways, neighbors, links, groups: Vec::new(), on_link: Vec::new() }
     }
 
-    /// What becomes of a packet. `flow` is its flow's number for a method to choose by, and asked for only where
-    /// there are several next hops.
+    /// Decides about one packet. `flow` gives its flow's number for a method to choose by, and is called only
+    /// where there are several next hops.
     #[inline]
-    pub fn decide(&self, turn: &Turn<'_>, address: A, flow: impl FnOnce(Method) -> u32) -> Decision {
-        let explained = self.explain(turn, address, flow);
+    pub fn lookup_path(
+        &self,
+        turn: &Turn<'_>,
+        address: A,
+        flow: impl FnOnce(Method) -> u32,
+    ) -> ForwardDecision {
+        let explained = self.explain_path(turn, address, flow);
         if let Some(neighbor) = explained.neighbor
             && explained.decision.link.wants_report()
         {
@@ -259,54 +268,60 @@ impl<A: Family + Key> PathReader<A> {
 
     /// The same with how it came about, and without telling control that the neighbor is used.
     #[inline]
-    pub fn explain(&self, turn: &Turn<'_>, address: A, flow: impl FnOnce(Method) -> u32) -> Explained {
+    pub fn explain_path(&self, turn: &Turn<'_>, address: A, flow: impl FnOnce(Method) -> u32) -> Explained {
         let group = self.routes.lookup(turn, address);
-        let ways = self.ways.read(turn);
-        let (way, member) = ways.choose(ways.of(group), flow);
+        let ways = self.adjacencies.read(turn);
+        let (way, member) = ways.resolve_member(ways.group_adjacency(group), flow);
         let neighbor = match way.kind {
-            Kind::Gateway => Some(NeighborId::new(way.target)),
-            Kind::OnLink => self.on_link(turn, way.port, address),
-            Kind::Several(_) | Kind::End(_) => None,
+            AdjacencyKind::Gateway => Some(NeighborId::new(way.target)),
+            AdjacencyKind::OnLink => self.on_link(turn, way.port, address),
+            AdjacencyKind::Multipath(_) | AdjacencyKind::End(_) => None,
         };
         let link = neighbor.map_or(Link::UNKNOWN, |id| self.links.get(id));
-        let decision = decision(way, link);
-        Explained { decision, group, member, neighbor, on_link: way.kind == Kind::OnLink }
+        let decision = decision_for(way, link);
+        Explained { decision, group, member, neighbor, on_link: way.kind == AdjacencyKind::OnLink }
     }
 
-    /// Decides about all packets of a batch, the same as one by one: looked up together, so that one waits for
-    /// memory while others do. `flow` is asked by place in the batch. Returns the port that all packets are forwarded
-    /// by, if it is the same.
-    pub fn decide_batch(
+    /// Decides about all packets of a batch, the same as one by one: looked up together, so that one waits
+    /// for memory while others do. `flow` is called with the place in the batch. Returns the port that all
+    /// packets are forwarded by, if it is the same.
+    pub fn lookup_path_batch(
         &mut self,
         turn: &Turn<'_>,
         addresses: &[A],
         mut flow: impl FnMut(usize, Method) -> u32,
-        decisions: &mut Vec<Decision>,
+        decisions: &mut Vec<ForwardDecision>,
     ) -> Option<PortId> {
         self.groups.resize(addresses.len(), NO_GROUP);
         self.routes.lookup_batch(turn, addresses, &mut self.groups);
         self.on_link.clear();
         // Read after the groups: it knows every group that a route was seen with.
-        let seldom =
-            Seldom { ways: self.ways.read(turn), links: &self.links, neighbors: self.neighbors.read(turn) };
-        let first = self.groups.first().map_or(PortId(0), |group| seldom.ways.of(*group).port);
+        let seldom = SlowPathReader {
+            ways: self.adjacencies.read(turn),
+            links: &self.links,
+            neighbors: self.neighbors.read(turn),
+        };
+        let first = self.groups.first().map_or(PortId(0), |group| seldom.ways.group_adjacency(*group).port);
         let mut are_alike = !addresses.is_empty();
-        decisions.resize(addresses.len(), Decision::NONE);
+        decisions.resize(addresses.len(), ForwardDecision::NONE);
         for (at, (group, to)) in self.groups.iter().zip(&mut *decisions).enumerate() {
             let way = seldom.ways.groups.get(*group as usize);
-            if let Some(straight) = way.and_then(|way| way.straight(&self.links)) {
+            if let Some(straight) = way.and_then(|way| way.fast_decision(&self.links)) {
                 *to = straight;
                 are_alike &= to.port == first;
                 continue;
             }
-            let way = way.copied().unwrap_or(Way::end(Outcome::NoRoute));
-            let way =
-                if way.kind == Kind::OnLink { way } else { seldom.choose(way, |method| flow(at, method)) };
-            if way.kind == Kind::OnLink {
-                self.on_link.push((at as u32, Begun::default()));
-                *to = decision(way, Link::UNKNOWN);
+            let way = way.copied().unwrap_or(Adjacency::end(Outcome::NoRoute));
+            let way = if way.kind == AdjacencyKind::OnLink {
+                way
             } else {
-                *to = seldom.decide(way);
+                seldom.resolve_member(way, |method| flow(at, method))
+            };
+            if way.kind == AdjacencyKind::OnLink {
+                self.on_link.push((at as u32, Begun::default()));
+                *to = decision_for(way, Link::UNKNOWN);
+            } else {
+                *to = seldom.decide_gateway(way);
                 are_alike &= to.port == first && to.outcome == Outcome::Forward;
             }
         }
@@ -319,38 +334,39 @@ impl<A: Family + Key> PathReader<A> {
 
     #[inline]
     fn on_link(&self, turn: &Turn<'_>, port: PortId, address: A) -> Option<NeighborId> {
-        self.neighbors.read(turn).get(usize::from(port.0))?.find(turn, address)
+        self.neighbors.read(turn).get(usize::from(port.0))?.find_neighbor(turn, address)
     }
 
     /// What is known of a neighbor.
-    pub fn link(&self, neighbor: NeighborId) -> Link {
+    pub fn neighbor_link(&self, neighbor: NeighborId) -> Link {
         self.links.get(neighbor)
     }
     /// A neighbor on a port's link.
-    pub fn neighbor(&self, turn: &Turn<'_>, port: PortId, address: A) -> Option<NeighborId> {
+    pub fn find_neighbor(&self, turn: &Turn<'_>, port: PortId, address: A) -> Option<NeighborId> {
         self.on_link(turn, port, address)
     }
 }
 
-/// For packets that are not simply sent to a gateway that is known; kept apart from the loop over those that are.
-struct Seldom<'t, A: Family> {
-    ways: &'t Ways,
+/// For packets that are not simply sent to a gateway that is known; kept apart from the loop
+/// over those that are.
+struct SlowPathReader<'t, A: Family> {
+    ways: &'t AdjacencyTable,
     links: &'t Links,
     neighbors: &'t [NeighborReader<A>],
 }
 
-impl<A: Family + Key> Seldom<'_, A> {
-    /// The way that a packet takes of those that the way may be.
+impl<A: Family + Key> SlowPathReader<'_, A> {
+    /// Selects one of the adjacencies of a group for a packet.
     #[inline(never)]
-    fn choose(&self, way: Way, flow: impl FnOnce(Method) -> u32) -> Way {
-        self.ways.choose(way, flow).0
+    fn resolve_member(&self, way: Adjacency, flow: impl FnOnce(Method) -> u32) -> Adjacency {
+        self.ways.resolve_member(way, flow).0
     }
 
-    /// What becomes of a packet that goes a way not on a link.
+    /// The outcome of a packet whose adjacency is not on a link.
     #[inline(never)]
-    fn decide(&self, way: Way) -> Decision {
-        let neighbor = (way.kind == Kind::Gateway).then(|| NeighborId::new(way.target));
-        decision(way, neighbor.map_or(Link::UNKNOWN, |id| look(self.links, id)))
+    fn decide_gateway(&self, way: Adjacency) -> ForwardDecision {
+        let neighbor = (way.kind == AdjacencyKind::Gateway).then(|| NeighborId::new(way.target));
+        decision_for(way, neighbor.map_or(Link::UNKNOWN, |id| use_link(self.links, id)))
     }
 
     /// Finds the neighbors of those packets whose destination is the neighbor. Most are on one link.
@@ -359,7 +375,7 @@ impl<A: Family + Key> Seldom<'_, A> {
         turn: &Turn<'_>,
         on_link: &mut [(u32, Begun)],
         addresses: &[A],
-        decisions: &mut [Decision],
+        decisions: &mut [ForwardDecision],
     ) {
         let mut rest = on_link;
         while let Some((at, _)) = rest.first() {
@@ -367,7 +383,7 @@ impl<A: Family + Key> Seldom<'_, A> {
             let count = rest.iter().take_while(|(at, _)| decisions[*at as usize].port == port).count();
             let (part, others) = rest.split_at_mut(count);
             if let Some(neighbors) = self.neighbors.get(usize::from(port.0)) {
-                self.find_on(&neighbors.at(turn), part, addresses, decisions);
+                self.find_on(&neighbors.searches_at(turn), part, addresses, decisions);
             }
             rest = others;
         }
@@ -380,25 +396,25 @@ impl<A: Family + Key> Seldom<'_, A> {
         neighbors: &Searches<'_, A>,
         on_link: &mut [(u32, Begun)],
         addresses: &[A],
-        decisions: &mut [Decision],
+        decisions: &mut [ForwardDecision],
     ) {
         for (at, begun) in &mut *on_link {
-            *begun = neighbors.begin(addresses[*at as usize]);
+            *begun = neighbors.begin_search(addresses[*at as usize]);
         }
         for (at, begun) in on_link {
             let at = *at as usize;
-            if let Some(id) = neighbors.end(addresses[at], *begun) {
-                let link = look(self.links, id);
+            if let Some(id) = neighbors.end_search(addresses[at], *begun) {
+                let link = use_link(self.links, id);
                 decisions[at].link = link;
-                decisions[at].outcome = outcome(link);
+                decisions[at].outcome = link_outcome(link);
             }
         }
     }
 }
 
-/// What is known of a neighbor that a packet goes to. Control is told that it is used, if it wants to know.
+/// The neighbor's word. Reports use of the neighbor to control, if control wants to know.
 #[inline]
-fn look(links: &Links, id: NeighborId) -> Link {
+fn use_link(links: &Links, id: NeighborId) -> Link {
     let link = links.get(id);
     if link.wants_report() {
         links.report_use(id);
@@ -407,17 +423,17 @@ fn look(links: &Links, id: NeighborId) -> Link {
 }
 
 #[inline]
-fn decision(way: Way, link: Link) -> Decision {
+fn decision_for(way: Adjacency, link: Link) -> ForwardDecision {
     let outcome = match way.kind {
-        Kind::Gateway | Kind::OnLink => outcome(link),
-        Kind::End(outcome) => outcome,
-        Kind::Several(_) => Outcome::Unreachable,
+        AdjacencyKind::Gateway | AdjacencyKind::OnLink => link_outcome(link),
+        AdjacencyKind::End(outcome) => outcome,
+        AdjacencyKind::Multipath(_) => Outcome::Unreachable,
     };
-    Decision { link, port: way.port, mtu: way.mtu, outcome }
+    ForwardDecision { link, port: way.port, mtu: way.mtu, outcome }
 }
 
 #[inline]
-fn outcome(link: Link) -> Outcome {
+fn link_outcome(link: Link) -> Outcome {
     if link.is_ready() {
         Outcome::Forward
     } else if link.has_failed() {
@@ -443,7 +459,7 @@ mod tests {
         turns: Reader,
     }
 
-    fn rig(ways: Ways) -> Rig {
+    fn rig(ways: AdjacencyTable) -> Rig {
         let domain = Domain::new();
         let routes = RouteTable::new(&domain, Policy::default(), Arc::new(Pages)).unwrap();
         let links = Arc::new(Links::new(&Pages, 100).unwrap());
@@ -456,12 +472,12 @@ mod tests {
 
     impl Rig {
         /// What is decided, one by one and together.
-        fn decide(&mut self, addresses: &[u32], flow: u32) -> Vec<Decision> {
+        fn decide(&mut self, addresses: &[u32], flow: u32) -> Vec<ForwardDecision> {
             let turn = self.turns.turn();
-            let one: Vec<Decision> =
-                addresses.iter().map(|a| self.path.decide(&turn, *a, |_| flow)).collect();
+            let one: Vec<ForwardDecision> =
+                addresses.iter().map(|a| self.path.lookup_path(&turn, *a, |_| flow)).collect();
             let mut together = Vec::new();
-            self.path.decide_batch(&turn, addresses, |_, _| flow, &mut together);
+            self.path.lookup_path_batch(&turn, addresses, |_, _| flow, &mut together);
             assert_eq!(one, together);
             one
         }
@@ -474,58 +490,59 @@ mod tests {
 
     #[test]
     fn a_gateways_address_is_seen_by_the_first_decision_after_it_is_known() {
-        let gateway = Way::gateway(PortId(3), 1400, NeighborId::new(7));
-        let mut rig = rig(Ways { groups: vec![Way::end(Outcome::NoRoute), gateway], members: vec![] });
+        let gateway = Adjacency::gateway(PortId(3), 1400, NeighborId::new(7));
+        let mut rig =
+            rig(AdjacencyTable { groups: vec![Adjacency::end(Outcome::NoRoute), gateway], members: vec![] });
         rig.routes.insert("10.0.0.0/8".parse().unwrap(), 1).unwrap();
         assert_eq!(rig.outcomes(&[0x0a00_0001, 0x0b00_0001]), [Outcome::Unresolved, Outcome::NoRoute]);
-        rig.links.set(NeighborId::new(7), Link::ready(A));
+        rig.links.set_link(NeighborId::new(7), Link::ready(A));
         let decision = rig.decide(&[0x0a00_0001], 0)[0];
         assert_eq!((decision.link.address(), decision.port, decision.mtu), (Some(A), PortId(3), 1400));
-        rig.links.set(NeighborId::new(7), Link::UNREACHABLE);
+        rig.links.set_link(NeighborId::new(7), Link::UNREACHABLE);
         assert_eq!(rig.outcomes(&[0x0a00_0001]), [Outcome::Failed]);
         // Another thread frees the neighbor: nothing that was kept leads to its address.
-        rig.links.set(NeighborId::new(7), Link::UNKNOWN);
+        rig.links.set_link(NeighborId::new(7), Link::UNKNOWN);
         assert_eq!(rig.outcomes(&[0x0a00_0001]), [Outcome::Unresolved]);
     }
 
     #[test]
     fn on_a_link_the_destination_is_the_neighbor() {
-        let mut rig = rig(Ways {
-            groups: vec![Way::end(Outcome::NoRoute), Way::on_link(PortId(0), 1500)],
+        let mut rig = rig(AdjacencyTable {
+            groups: vec![Adjacency::end(Outcome::NoRoute), Adjacency::on_link(PortId(0), 1500)],
             members: vec![],
         });
         rig.routes.insert("10.0.0.0/24".parse().unwrap(), 1).unwrap();
-        rig.neighbors.add(0x0a00_0001, NeighborId::new(5));
-        rig.links.set(NeighborId::new(5), Link::ready(A));
+        rig.neighbors.add_neighbor(0x0a00_0001, NeighborId::new(5));
+        rig.links.set_link(NeighborId::new(5), Link::ready(A));
         assert_eq!(rig.outcomes(&[0x0a00_0001, 0x0a00_0002]), [Outcome::Forward, Outcome::Unresolved]);
     }
 
     #[test]
     fn use_is_reported_only_where_control_wants_to_know() {
-        let gateway = Way::gateway(PortId(0), 1500, NeighborId::new(1));
-        let mut rig = rig(Ways { groups: vec![gateway], members: vec![] });
+        let gateway = Adjacency::gateway(PortId(0), 1500, NeighborId::new(1));
+        let mut rig = rig(AdjacencyTable { groups: vec![gateway], members: vec![] });
         let id = NeighborId::new(1);
-        rig.links.set(id, Link::ready(A));
+        rig.links.set_link(id, Link::ready(A));
         rig.outcomes(&[1, 2]);
-        assert!(!rig.links.take_use(id));
-        rig.links.set(id, Link::ready(A).with_report());
+        assert!(!rig.links.clear_used(id));
+        rig.links.set_link(id, Link::ready(A).with_report());
         rig.outcomes(&[1]);
-        assert!(rig.links.take_use(id));
+        assert!(rig.links.clear_used(id));
     }
 
     #[test]
     fn of_several_the_flow_chooses_one() {
-        let members = (0..3).map(|n| Way::end_at(Outcome::Blackhole, PortId(n))).collect();
-        let mut rig = rig(Ways { groups: vec![Way::several(Method::Hash, 0, 3)], members });
+        let members = (0..3).map(|n| Adjacency::end_at(Outcome::Blackhole, PortId(n))).collect();
+        let mut rig = rig(AdjacencyTable { groups: vec![Adjacency::multipath(Method::Hash, 0, 3)], members });
         let ports: Vec<u16> =
             [0, 0x5555_5555, 0x5555_5556, 0xffff_ffff].map(|flow| rig.decide(&[1], flow)[0].port.0).into();
         assert_eq!(ports, [0, 0, 1, 2]);
-        assert_eq!((member(Method::Xor, 7, 3), member(Method::Xor, 7, 0)), (1, 0));
+        assert_eq!((member_index(Method::Xor, 7, 3), member_index(Method::Xor, 7, 0)), (1, 0));
     }
 
     #[test]
     fn a_group_that_is_not_known_has_no_route() {
-        let mut rig = rig(Ways::default());
+        let mut rig = rig(AdjacencyTable::default());
         rig.routes.insert("10.0.0.0/8".parse().unwrap(), 9).unwrap();
         assert_eq!(rig.outcomes(&[0x0a00_0001, 1]), [Outcome::NoRoute, Outcome::NoRoute]);
     }
@@ -535,6 +552,6 @@ mod tests {
         let names: std::collections::HashSet<&str> =
             Outcome::ALL.iter().map(|outcome| outcome.name()).collect();
         assert_eq!(names.len(), Outcome::ALL.len());
-        assert!(size_of::<Decision>() <= 16 && size_of::<Way>() <= 16);
+        assert!(size_of::<ForwardDecision>() <= 16 && size_of::<Adjacency>() <= 16);
     }
 }

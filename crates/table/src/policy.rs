@@ -1,4 +1,4 @@
-//! How a table forwards: by which engine, and who chooses it.
+//! Forwarding policy of a table: which engine, and what chooses it.
 use crate::{Address, NotStrides, Strides};
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use std::str::FromStr;
 pub enum Policy<A: Address> {
     /// The compiled FIB that suits the number of routes; the next best where the routes don't fit.
     Auto {
-        /// Most bytes that the FIB may take beside ART, which every table has: of fast, small and ART alone, the first
-        /// that the routes want and that fits. When a FIB is compiled, what it takes is counted; while routes come and
-        /// go, it is estimated by their number.
+        /// Most bytes that the FIB may take beside ART, which every table has: of fast, small and ART alone,
+        /// the first that the routes want and that fits. When a FIB is compiled, what it takes is counted;
+        /// while routes come and go, it is estimated by their number.
         budget: Option<u64>,
     },
     /// The compiled FIB that looks up most addresses a second.
     Fast,
     /// The compiled FIB that takes least memory.
     Small,
-    /// No compiled FIB: ART alone, with these strides where some are given, each of at most
-    /// [`Strides::MOST`] bits.
+    /// No compiled FIB: ART alone, with these strides where some are given, each of
+    /// at most [`Strides::MOST`] bits.
     Art(Option<Strides<A>>),
 }
 
@@ -42,10 +42,10 @@ impl<A: Address> fmt::Display for Policy<A> {
     }
 }
 
-/// Why a text is no policy.
+/// Why a text is not a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAPolicy {
-    /// It names none.
+    /// It is not the name of a policy.
     Form,
     /// It is `art:` with a list that is not one of strides.
     Strides(NotStrides),

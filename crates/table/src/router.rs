@@ -1,13 +1,13 @@
-//! The tables of a router, for the one who changes them: ports and their addresses, routes with their next hops, and
-//! the neighbors of each port.
+//! The tables of a router, for the thread that changes them: ports and their addresses, routes with their
+//! next hops, and the neighbors of each port.
 //!
-//! Workers get [`Readers`]. What they see follows from few things that are stored or published one at a time: a route
-//! leads to a group by the routing table, the group to a way by the published [`Ways`](crate::path::Ways), the way to a
-//! link address by a neighbor's word. So a neighbor that moves is one store, a next hop that dies one publication, and
-//! neither looks at any route.
+//! Workers get [`Readers`]. What they see follows from few things that are stored or published one at a time:
+//! a route leads to a group by the routing table, the group to an adjacency by the published
+//! [`AdjacencyTable`](crate::path::AdjacencyTable), the adjacency to a link address by a neighbor's word. So
+//! a neighbor that moves is one store, a next hop that dies one publication, and neither looks at any route.
 //!
-//! [`Tables`] send nothing and know no clock. After calls that take `now`, and when [`Tables::poll`] has said so, call
-//! `poll`, and do what [`Tables::take_actions`] hands out.
+//! [`Tables`] send nothing and know no clock. After calls that take `now`, and when [`Tables::poll`] has said
+//! so, call `poll`, and do what [`Tables::drain_actions`] hands out.
 mod addresses;
 mod built_in;
 mod error;
@@ -21,7 +21,7 @@ mod spec;
 pub use crate::next_hop::{GroupView, MemberView};
 pub use addresses::Lost;
 pub use error::{BadAddress, RouterError};
-pub use neighbors::{Engines, OwnEngines, PortAction, ToldEngines};
+pub use neighbors::{Engines, ExternalEngines, OwnEngines, PortAction};
 pub use port::{PortSettings, PortSpec, PortView, ReversePath, link_local};
 pub use protocol::Protocol;
 pub use routes::{RouteView, Standing};
@@ -41,7 +41,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most ports.
 const MOST_PORTS: usize = 4096;
 /// Neighbors' ids beyond those that may be in use, as it takes a moment until one is used again.
 const SPARE_IDS: usize = 1 << 13;
@@ -49,9 +48,9 @@ const SPARE_IDS: usize = 1 << 13;
 /// What tables are made with.
 #[derive(Clone)]
 pub struct Settings {
-    /// How IPv4 forwards.
+    /// Engine that forwards IPv4.
     pub policy_v4: Policy<u32>,
-    /// How IPv6 forwards.
+    /// Engine that forwards IPv6.
     pub policy_v6: Policy<u128>,
     /// Where memory comes from.
     pub storage: Arc<dyn Storage>,
@@ -59,8 +58,8 @@ pub struct Settings {
     pub most_neighbors: usize,
     /// What random times follow from.
     pub seed: u64,
-    /// Whether IPv4 link-local addresses are forwarded as any other, as Linux does against RFC 3927 section
-    /// 2.7.
+    /// Whether IPv4 link-local addresses are forwarded as any other, as Linux does against
+    /// RFC 3927 section 2.7.
     pub forward_ipv4_link_local: bool,
 }
 
@@ -80,9 +79,9 @@ impl Default for Settings {
 /// What workers need; a clone for each.
 #[derive(Clone)]
 pub struct Readers {
-    /// Decides about IPv4.
+    /// Decides where IPv4 packets go.
     pub v4: PathReader<u32>,
-    /// Decides about IPv6.
+    /// Decides where IPv6 packets go.
     pub v6: PathReader<u128>,
     /// The ports, by number.
     pub ports: Arc<Published<Vec<PortView>>>,
@@ -97,7 +96,7 @@ pub struct Work {
     pub groups: u64,
 }
 
-/// See the module.
+/// All tables of one router, for the thread that changes them.
 pub struct Tables {
     v4: Side<u32>,
     v6: Side<u128>,
@@ -107,7 +106,7 @@ pub struct Tables {
     engines: Box<dyn Engines>,
     actions: Vec<(PortId, PortAction)>,
     forward_ipv4_link_local: bool,
-    /// When gateways that don't answer are asked again.
+    /// When gateways that don't answer are solicited again.
     retry: Option<Duration>,
     /// The ports as they were published last, and how often they were.
     views: Vec<PortView>,
@@ -116,16 +115,16 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Tables without ports, whose readers take turns of `domain`. `engines` finds the neighbors of ports that are
-    /// added.
+    /// Tables without ports, whose readers take turns of `domain`. `engines` finds the neighbors of
+    /// ports that are added.
     pub fn new(
         domain: &Arc<Domain>,
         settings: Settings,
-        make_engines: impl FnOnce(&Arc<crate::neighbor::Places>, u64) -> Box<dyn Engines>,
+        make_engines: impl FnOnce(&Arc<crate::neighbor::NeighborIds>, u64) -> Box<dyn Engines>,
     ) -> Result<Tables, TableError> {
         let ids = settings.most_neighbors + SPARE_IDS;
         let links = Arc::new(Links::new(&*settings.storage, ids)?);
-        let places = crate::neighbor::Places::new(domain, &links, settings.most_neighbors);
+        let places = crate::neighbor::NeighborIds::new(domain, &links, settings.most_neighbors);
         let storage = || settings.storage.clone();
         let readers = || Published::new(domain, Vec::new());
         let mut tables = Tables {
@@ -156,9 +155,9 @@ impl Tables {
         Ok(tables)
     }
 
-    /// For workers.
+    /// The readers that workers share.
     pub fn readers(&self) -> Readers {
-        let (ways, links) = (self.hops.ways(), &self.links);
+        let (ways, links) = (self.hops.adjacency_table(), &self.links);
         Readers {
             v4: PathReader::new(self.v4.table.reader(), ways.clone(), self.v4.readers.clone(), links.clone()),
             v6: PathReader::new(self.v6.table.reader(), ways, self.v6.readers.clone(), links.clone()),
@@ -172,7 +171,7 @@ impl Tables {
             return Err(RouterError::TooManyPorts);
         }
         let id = PortId(self.ports.len() as u16);
-        let (v4, v6) = (self.engines.v4(id, &spec), self.engines.v6(id, &spec));
+        let (v4, v6) = (self.engines.engine_v4(id, &spec), self.engines.engine_v6(id, &spec));
         let address = spec.address;
         self.hops.set_port(id, spec.mtu, spec.is_up);
         self.ports.push(Port { spec, addresses: Vec::new(), virtual_addresses: Vec::new() });
@@ -188,8 +187,8 @@ impl Tables {
         self.add_owned(link_local(address).into(), 128, Source::Local(port), hop)
     }
 
-    /// A port's link has come up or gone down. Routes by a port that is down go by their other next hops at once; its
-    /// dynamic neighbors are forgotten.
+    /// A port's link has come up or gone down. Routes by a port that is down go by their other next hops at
+    /// once; its dynamic neighbors are forgotten.
     pub fn set_up(&mut self, port: PortId, is_up: bool, now: Duration) -> Result<(), RouterError> {
         let spec = &mut self.port_mut(port)?.spec;
         if spec.is_up == is_up {
@@ -198,15 +197,15 @@ impl Tables {
         spec.is_up = is_up;
         let mtu = spec.mtu;
         self.hops.set_port(port, mtu, is_up);
-        self.hops.publish();
+        self.hops.publish_adjacencies();
         self.publish_ports();
-        self.settle_shared::<u32>()?;
-        self.settle_shared::<u128>()?;
+        self.resolve_shared::<u32>()?;
+        self.resolve_shared::<u128>()?;
         if is_up {
-            self.hops.forgive(port);
-            self.hops.publish();
+            self.hops.clear_failures(port);
+            self.hops.publish_adjacencies();
         }
-        self.tell_engines(port, if is_up { PortChange::Up } else { PortChange::Down }, now)
+        self.notify_engines(port, if is_up { PortChange::Up } else { PortChange::Down }, now)
     }
 
     /// A port has another link address, and therefore another link-local one.
@@ -224,17 +223,18 @@ impl Tables {
         let hop = Hop::End { outcome: crate::path::Outcome::Local, port: Some(port) };
         self.remove_owned(link_local(old).into(), 128, Source::Local(port), hop)?;
         self.publish_ports();
-        self.tell_engines(port, PortChange::LinkAddress, now)
+        self.notify_engines(port, PortChange::LinkAddress, now)
     }
 
-    /// The interface behind a port carries packets of so many bytes from now on; the port keeps to its limit.
+    /// The interface behind a port carries packets of this many bytes from now on; the port
+    /// keeps to its limit.
     pub fn set_mtu(&mut self, port: PortId, carried: u16) -> Result<(), RouterError> {
         let spec = &mut self.port_mut(port)?.spec;
         let mtu = spec.limited_mtu(carried);
         spec.mtu = mtu;
         let is_up = spec.is_up;
         self.hops.set_port(port, mtu, is_up);
-        self.hops.publish();
+        self.hops.publish_adjacencies();
         self.publish_ports();
         Ok(())
     }
@@ -267,18 +267,18 @@ impl Tables {
     }
 
     /// The port of this name.
-    pub fn port(&self, name: &str) -> Option<PortId> {
+    pub fn find_port(&self, name: &str) -> Option<PortId> {
         self.ports.iter().position(|port| port.spec.name == name).map(|at| PortId(at as u16))
     }
 
     /// The port that has an address, link-local ones too.
-    pub fn owner(&self, address: IpAddr) -> Option<PortId> {
-        self.ports.iter().position(|port| port.owns(address)).map(|at| PortId(at as u16))
+    pub fn address_owner(&self, address: IpAddr) -> Option<PortId> {
+        self.ports.iter().position(|port| port.owns_address(address)).map(|at| PortId(at as u16))
     }
 
     /// How much work changes have made so far.
-    pub fn work(&self) -> Work {
-        Work { routes: self.v4.changes + self.v6.changes, groups: self.hops.worked_out() }
+    pub fn work_done(&self) -> Work {
+        Work { routes: self.v4.changes + self.v6.changes, groups: self.hops.recomputed_count() }
     }
 
     fn port_mut(&mut self, port: PortId) -> Result<&mut Port, RouterError> {
@@ -296,28 +296,29 @@ impl Tables {
     }
 
     /// Where several ports are connected to a prefix, one that is up forwards.
-    fn settle_shared<A: Ip>(&mut self) -> Result<(), RouterError> {
-        let (side, ports, _) = A::parts(self);
+    fn resolve_shared<A: Ip>(&mut self) -> Result<(), RouterError> {
+        let (side, ports, _) = A::split_tables(self);
         let is_connected = |claim: &&Claim| matches!(claim.source, Source::Connected(_));
         let shared = side.claims.iter().filter(|(_, claims)| claims.iter().filter(is_connected).count() > 1);
         let prefixes: Vec<Prefix<A>> = shared.map(|(prefix, _)| *prefix).collect();
-        prefixes.into_iter().try_for_each(|prefix| side.settle(prefix, is_up(ports)))
+        prefixes.into_iter().try_for_each(|prefix| side.install_best(prefix, is_up(ports)))
     }
 
     /// Adds a route that follows from an address or holds anywhere.
     fn add_owned(&mut self, address: IpAddr, len: u8, source: Source, hop: Hop) -> Result<(), RouterError> {
         let members = [(hop, 1)];
-        let Ok(group) = self.hops.acquire(&members, Default::default(), None, None, |_, _| Err(())) else {
+        let Ok(group) = self.hops.acquire_group(&members, Default::default(), None, None, |_, _| Err(()))
+        else {
             unreachable!("only gateways have neighbors to be found")
         };
-        self.hops.publish();
+        self.hops.publish_adjacencies();
         let claim = Claim { source, group };
         let done = match AnyPrefix::new(address, len) {
-            Ok(AnyPrefix::V4(prefix)) => self.v4.claim(prefix, claim, is_up(&self.ports), &self.hops),
-            Ok(AnyPrefix::V6(prefix)) => self.v6.claim(prefix, claim, is_up(&self.ports), &self.hops),
+            Ok(AnyPrefix::V4(prefix)) => self.v4.add_claim(prefix, claim, is_up(&self.ports), &self.hops),
+            Ok(AnyPrefix::V6(prefix)) => self.v6.add_claim(prefix, claim, is_up(&self.ports), &self.hops),
             Err(_) => Err(RouterError::BadAddress { address, len, why: BadAddress::Length }),
         };
-        done.inspect_err(|_| self.hops.release(group, 1))
+        done.inspect_err(|_| self.hops.release_group(group, 1))
     }
 
     /// Removes such a route.
@@ -328,14 +329,14 @@ impl Tables {
         source: Source,
         hop: Hop,
     ) -> Result<(), RouterError> {
-        let Some(group) = self.hops.find(hop) else { return Ok(()) };
+        let Some(group) = self.hops.find_single(hop) else { return Ok(()) };
         let claim = Claim { source, group };
         match AnyPrefix::new(address, len) {
-            Ok(AnyPrefix::V4(prefix)) => self.v4.unclaim(prefix, claim, is_up(&self.ports))?,
-            Ok(AnyPrefix::V6(prefix)) => self.v6.unclaim(prefix, claim, is_up(&self.ports))?,
+            Ok(AnyPrefix::V4(prefix)) => self.v4.remove_claim(prefix, claim, is_up(&self.ports))?,
+            Ok(AnyPrefix::V6(prefix)) => self.v6.remove_claim(prefix, claim, is_up(&self.ports))?,
             Err(_) => {}
         }
-        self.hops.release(group, 1);
+        self.hops.release_group(group, 1);
         Ok(())
     }
 }

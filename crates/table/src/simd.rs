@@ -23,7 +23,8 @@ pub fn prefetch<T>(place: &T) {
     let _ = place;
 }
 
-/// Which of the sixteen bytes of two words are `byte`, a bit for each, from the lowest byte of the first word on.
+/// Which of the sixteen bytes of two words are `byte`, a bit for each, from the lowest byte of
+/// the first word on.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn bytes_like([low, high]: [u64; 2], byte: u8) -> u32 {
@@ -35,7 +36,8 @@ pub(crate) fn bytes_like([low, high]: [u64; 2], byte: u8) -> u32 {
     }
 }
 
-/// Which of the sixteen bytes of two words are `byte`, a bit for each, from the lowest byte of the first word on.
+/// Which of the sixteen bytes of two words are `byte`, a bit for each, from the lowest byte of
+/// the first word on.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub(crate) fn bytes_like([low, high]: [u64; 2], byte: u8) -> u32 {
@@ -47,10 +49,11 @@ pub(crate) fn bytes_like([low, high]: [u64; 2], byte: u8) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Simd(Level);
 
-/// The kinds of vector code; private, so that only detection makes a [`Simd`] that asks for more than plain code.
+/// The kinds of vector code; private, so that only detection makes a [`Simd`] that asks for
+/// more than plain code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
-    Plain,
+    Scalar,
     /// AVX2, POPCNT, BMI1 and BMI2.
     Avx2,
     /// AVX-512 F, BW, DQ, VL, VBMI and VPOPCNTDQ.
@@ -59,23 +62,23 @@ enum Level {
 
 impl Simd {
     /// What every machine has.
-    pub const PLAIN: Simd = Simd(Level::Plain);
+    pub const SCALAR: Simd = Simd(Level::Scalar);
 
     /// The widest that this machine has.
-    pub fn best() -> Simd {
-        Simd::all().last().unwrap_or(Simd::PLAIN)
+    pub fn detect_best() -> Simd {
+        Simd::all().last().unwrap_or(Simd::SCALAR)
     }
 
     /// Those that this machine has, narrowest first.
     pub fn all() -> impl Iterator<Item = Simd> {
-        [Level::Plain, Level::Avx2, Level::Avx512].into_iter().filter(|level| level.is_here()).map(Simd)
+        [Level::Scalar, Level::Avx2, Level::Avx512].into_iter().filter(|level| level.is_here()).map(Simd)
     }
 }
 
 impl fmt::Display for Simd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Level::Plain => "plain",
+            Level::Scalar => "plain",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
         })
@@ -86,7 +89,7 @@ impl Level {
     #[cfg(target_arch = "x86_64")]
     fn is_here(self) -> bool {
         match self {
-            Level::Plain => true,
+            Level::Scalar => true,
             Level::Avx2 => {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("popcnt")
@@ -107,7 +110,7 @@ impl Level {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn is_here(self) -> bool {
-        self == Level::Plain
+        self == Level::Scalar
     }
 }
 

@@ -1,8 +1,9 @@
 //! Memory for tables: arrays of atomic words in regions that the caller chooses.
 //!
-//! A region is reserved at its full size once and never moves, so that a reader needs its address only once; memory
-//! is taken from the system when a page is first written. What a table means by its words is its own affair: here
-//! they are numbers, all bit patterns are legal, and a region may be shared with a reader outside the process.
+//! A region is reserved at its full size once and never moves, so that a reader needs its address only once;
+//! memory is taken from the system when a page is first written. What a table means by its words is its own
+//! affair: here they are numbers, all bit patterns are legal, and a region may be shared with a reader
+//! outside the process.
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::io;
 use std::marker::PhantomData;
@@ -14,16 +15,16 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// Where a table gets memory.
 pub trait Storage: Send + Sync {
     /// A region of at least `bytes` zero bytes, for the array `name` of a table.
-    fn region(&self, name: &'static str, bytes: usize) -> io::Result<Region>;
+    fn map_region(&self, name: &'static str, bytes: usize) -> io::Result<Region>;
 }
 
-/// Ordinary pages.
+/// Memory of ordinary pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pages;
 
 impl Storage for Pages {
-    fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
-        Region::anonymous(bytes)
+    fn map_region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+        Region::map_anonymous(bytes)
     }
 }
 
@@ -32,8 +33,8 @@ impl Storage for Pages {
 pub struct HugePages;
 
 impl Storage for HugePages {
-    fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
-        let region = Region::anonymous(bytes)?;
+    fn map_region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+        let region = Region::map_anonymous(bytes)?;
         region.advise_huge();
         Ok(region)
     }
@@ -51,7 +52,7 @@ pub fn prefer_huge_pages<T>(vector: &mut Vec<T>) {
     }
 }
 
-/// Alignment of regions from [`Region::anonymous`]: that of a huge page.
+/// Alignment of regions from [`Region::map_anonymous`]: that of a huge page.
 const ALIGN: usize = 2 << 20;
 /// What memory is given back in: a multiple of the system's pages that divides [`ALIGN`].
 const PAGE: usize = 64 << 10;
@@ -62,7 +63,7 @@ pub struct Region {
     bytes: usize,
     /// What was mapped: a little more than the region, to align it.
     mapping: (NonNull<u8>, usize),
-    /// Whether nobody else maps it.
+    /// Whether the mapping is private to this process.
     is_own: bool,
 }
 
@@ -73,7 +74,7 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Memory of this process alone, taken from the system page by page when it is first written.
-    pub fn anonymous(bytes: usize) -> io::Result<Region> {
+    pub fn map_anonymous(bytes: usize) -> io::Result<Region> {
         let room = bytes.max(1).checked_add(ALIGN).ok_or(io::ErrorKind::OutOfMemory)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a fresh mapping at a place of the system's choice touches no other memory.
@@ -85,26 +86,27 @@ impl Region {
         Ok(Region { start: aligned, bytes, mapping: (start, room), is_own: true })
     }
 
-    /// Memory shared with whoever else maps `file`, such as a BPF array. Who shortens the file kills its readers.
-    pub fn mapped(file: impl AsFd, bytes: usize) -> io::Result<Region> {
+    /// Memory shared with whoever else maps `file`, such as a BPF array. Shortening the
+    /// file kills its readers.
+    pub fn map_file(file: impl AsFd, bytes: usize) -> io::Result<Region> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a fresh mapping at a place of the system's choice touches no other memory; what others write
-        // there is read through atomics whose every bit pattern is legal.
+        // SAFETY: a fresh mapping at a place of the system's choice touches no other memory; what others
+        // write there is read through atomics whose every bit pattern is legal.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes.max(1), access, flags, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Region { start, bytes, mapping: (start, bytes.max(1)), is_own: false })
     }
 
-    /// Memory shared with whoever else maps `files`: the first `piece` bytes of each, one behind the other. `piece` must be a
-    /// multiple of the system's pages.
+    /// Memory shared with whoever else maps `files`: the first `piece` bytes of each, one behind the other.
+    /// `piece` must be a multiple of the system's pages.
     pub fn mapped_in_pieces(files: &[impl AsFd], piece: usize) -> io::Result<Region> {
         let bytes = files.len().checked_mul(piece).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut region = Region::anonymous(bytes)?;
+        let mut region = Region::map_anonymous(bytes)?;
         region.is_own = false;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
         for (number, file) in files.iter().enumerate() {
-            // SAFETY: the piece lies within the region, which nobody has seen yet: `bytes` is the sum of all pieces. What
-            // others write there is read through atomics whose every bit pattern is legal.
+            // SAFETY: the piece lies within the region, which nobody has seen yet: `bytes` is the sum of all
+            // pieces. What others write there is read through atomics whose every bit pattern is legal.
             unsafe {
                 let place = region.start.add(number * piece);
                 mmap(place.as_ptr().cast(), piece, access, flags, file, 0)?;
@@ -113,25 +115,26 @@ impl Region {
         Ok(region)
     }
 
-    /// Size in bytes.
+    /// Size of the region in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gives the whole pages of a part back to the system, if the region is this process's own; they are zero then.
-    fn release(&self, from: usize, to: usize) {
+    /// Gives the whole pages of a part back to the system, if the region is this process's own;
+    /// they are zero then.
+    fn release_pages(&self, from: usize, to: usize) {
         let (from, to) = (from.min(self.bytes).next_multiple_of(PAGE), to.min(self.bytes) / PAGE * PAGE);
         if !self.is_own || from >= to {
             return;
         }
-        // SAFETY: from..to is a part of our own private mapping, whose start is aligned to more than a page. Whoever
-        // reads it meanwhile does so through atomics for which zero is a legal value.
+        // SAFETY: from..to is a part of our own private mapping, whose start is aligned to more than a page.
+        // Whoever reads it meanwhile does so through atomics for which zero is a legal value.
         let _ = unsafe { madvise(self.start.add(from).as_ptr().cast(), to - from, Advice::LinuxDontNeed) };
     }
 
     fn advise_huge(&self) {
-        // SAFETY: advice on our own mapping changes no content. A system without huge pages refuses: then ordinary
-        // ones do.
+        // SAFETY: advice on our own mapping changes no content. A system without huge pages refuses: then
+        // ordinary ones do.
         let _ = unsafe { madvise(self.start.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
     }
 }
@@ -147,8 +150,8 @@ impl Drop for Region {
 /// What an array may consist of.
 ///
 /// # Safety
-/// The type must be an atomic integer, or consist of such without gaps: every bit pattern is legal, zero among them, and it may
-/// be shared.
+/// The type must be an atomic integer, or consist of such without gaps: every bit pattern is legal, zero
+/// among them, and it may be shared.
 pub unsafe trait Word: Send + Sync + 'static {}
 // SAFETY: an atomic integer.
 unsafe impl Word for AtomicU8 {}
@@ -170,7 +173,7 @@ impl<W: Word> Words<W> {
     /// `count` words of zero for the array `name`.
     pub fn new(storage: &dyn Storage, name: &'static str, count: usize) -> io::Result<Words<W>> {
         let bytes = count.checked_mul(size_of::<W>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let region = storage.region(name, bytes)?;
+        let region = storage.map_region(name, bytes)?;
         let is_aligned = region.start.as_ptr().cast::<W>().is_aligned();
         if region.bytes() < bytes || !is_aligned {
             return Err(io::Error::other(format!("the storage gave an unfit region for the array {name}")));
@@ -178,10 +181,13 @@ impl<W: Word> Words<W> {
         Ok(Words { region, count, word: PhantomData })
     }
 
-    /// Gives memory of a range of words back to the system where it can be: what they hold is lost, zero or unchanged.
-    pub fn release(&self, range: Range<usize>) {
-        self.region
-            .release(range.start.saturating_mul(size_of::<W>()), range.end.saturating_mul(size_of::<W>()));
+    /// Gives memory of a range of words back to the system where it can be: what they hold is
+    /// lost, zero or unchanged.
+    pub fn release_range(&self, range: Range<usize>) {
+        self.region.release_pages(
+            range.start.saturating_mul(size_of::<W>()),
+            range.end.saturating_mul(size_of::<W>()),
+        );
     }
 }
 
@@ -190,8 +196,8 @@ impl<W: Word> Deref for Words<W> {
 
     #[inline]
     fn deref(&self) -> &[W] {
-        // SAFETY: `new` has checked size and alignment, all bytes are initialised (zero or written), a Word may
-        // have any bit pattern, and the region lives as long as self.
+        // SAFETY: `new` has checked size and alignment, all bytes are initialised (zero or written), a Word
+        // may have any bit pattern, and the region lives as long as self.
         unsafe { std::slice::from_raw_parts(self.region.start.as_ptr().cast(), self.count) }
     }
 }
@@ -221,7 +227,7 @@ mod tests {
         assert_eq!(region.bytes(), 3 * PAGE);
         struct Once(std::sync::Mutex<Option<Region>>);
         impl Storage for Once {
-            fn region(&self, _: &'static str, _: usize) -> io::Result<Region> {
+            fn map_region(&self, _: &'static str, _: usize) -> io::Result<Region> {
                 self.0.lock().unwrap().take().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
             }
         }
@@ -242,8 +248,8 @@ mod tests {
     fn two_mappings_of_one_file_show_the_same_words() {
         struct File(std::fs::File);
         impl Storage for File {
-            fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
-                Region::mapped(&self.0, bytes)
+            fn map_region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+                Region::map_file(&self.0, bytes)
             }
         }
         let file = rustix::fs::memfd_create("words", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
@@ -259,19 +265,19 @@ mod tests {
     fn whole_pages_that_are_released_are_zero_and_others_keep_what_they_hold() {
         let words: Words<AtomicU64> = Words::new(&Pages, "test", 4 * PAGE / 8).unwrap();
         words.iter().for_each(|word| word.store(1, Relaxed));
-        words.release(1..3 * PAGE / 8 - 1);
+        words.release_range(1..3 * PAGE / 8 - 1);
         let sums: Vec<u64> =
             words.chunks(PAGE / 8).map(|page| page.iter().map(|word| word.load(Relaxed)).sum()).collect();
         assert_eq!(sums, [PAGE as u64 / 8, 0, PAGE as u64 / 8, PAGE as u64 / 8]);
-        words.release(usize::MAX - 1..usize::MAX);
+        words.release_range(usize::MAX - 1..usize::MAX);
     }
 
     #[test]
     fn a_region_that_is_too_small_is_refused() {
         struct Stingy;
         impl Storage for Stingy {
-            fn region(&self, _: &'static str, _: usize) -> io::Result<Region> {
-                Region::anonymous(8)
+            fn map_region(&self, _: &'static str, _: usize) -> io::Result<Region> {
+                Region::map_anonymous(8)
             }
         }
         assert!(Words::<AtomicU64>::new(&Stingy, "test", 2).is_err());

@@ -1,8 +1,9 @@
-//! A switch of layer 2 after veb(4): its ports, its addresses, and what becomes of a frame.
+//! A layer 2 switch after veb(4): its ports, its MAC table, and how it forwards frames.
 //!
-//! [`Switch`] is what all workers share. A worker reads two published values, what the switch was told ([`View`]) and
-//! where stations are ([`MacTable`]), and asks the pure functions of [`decide`] what becomes of a frame. Who changes
-//! either holds a lock that no frame waits for: a worker that can't learn at once learns with the next frame.
+//! [`Switch`] is what all workers share. A worker reads two published values, the configuration ([`View`])
+//! and the MAC table ([`MacTable`]), and calls the pure functions of [`decide`] to forward a frame. Whoever
+//! changes either holds a lock that no frame waits for: a worker that can't learn at once learns with the
+//! next frame.
 pub mod command;
 pub mod config;
 pub mod counts;
@@ -23,16 +24,16 @@ pub use config::{Config, Port, PortState, Role, SwitchError, flag_bit};
 pub use explain::Question;
 pub use groups::{Audience, GroupView, Heard, MOST_GROUPS};
 pub use learn::{AddressError, Learned, Limits, Move, seconds};
-pub use mac::{Entry, Kind, MOST_ENTRIES, MOST_PORTS, MacKey, MacTable, Sought};
+pub use mac::{MOST_ENTRIES, MOST_PORTS, MacEntry, MacEntryKind, MacKey, MacProbe, MacTable};
 pub use rules::{Direction, Mark};
 pub use show::{Spanning, SpanningPort};
-pub use sight::Sight;
+pub use sight::FrameView;
 pub use view::View;
 
 use artery_rcu::{Domain, Published, Turn};
 use command::Command;
 use counts::Counts;
-use decide::Many;
+use decide::FloodKind;
 use groups::Groups;
 use learn::Learner;
 use meter::Meter;
@@ -47,7 +48,7 @@ pub struct Switch {
     view: Published<View>,
     learner: Mutex<Learner>,
     table: Arc<Published<Arc<MacTable>>>,
-    /// Whether nothing can be learned until an address goes: then nobody need try.
+    /// Whether nothing can be learned until an address goes: then workers skip learning.
     is_full: AtomicBool,
     storms: Box<[[Meter; 3]]>,
     groups: Mutex<Groups>,
@@ -56,13 +57,13 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch that was told this; addresses are to be learned.
+    /// A switch with this configuration and an empty MAC table.
     pub fn new(domain: &Arc<Domain>, config: Config) -> Result<Switch, SwitchError> {
         let mut learner = Learner::new(domain, config.limits).map_err(|_| SwitchError::NoMemory)?;
         (0..).zip(&config.ports).for_each(|(at, port)| learner.set_port_limit(at, port.limit));
         Ok(Switch {
             view: Published::new(domain, View::new(&config)),
-            table: learner.shown(),
+            table: learner.published_table(),
             is_full: AtomicBool::new(learner.is_full()),
             storms: config.ports.iter().map(|_| Default::default()).collect(),
             groups: Mutex::default(),
@@ -73,38 +74,38 @@ impl Switch {
         })
     }
 
-    /// What it was told, as of this turn.
+    /// The configuration, as of this turn.
     #[inline]
     pub fn view<'t>(&'t self, turn: &'t Turn<'_>) -> &'t View {
         self.view.read(turn)
     }
 
-    /// Where stations are, as of this turn.
+    /// The MAC table, as of this turn.
     #[inline]
     pub fn table<'t>(&'t self, turn: &'t Turn<'_>) -> &'t MacTable {
         self.table.read(turn)
     }
 
     /// Counters for a worker.
-    pub fn counts(&self) -> Arc<Counts> {
+    pub fn new_counts(&self) -> Arc<Counts> {
         let counts = Arc::new(Counts::new(self.config().ports.len()));
-        held(&self.counts).push(counts.clone());
+        lock_unpoisoned(&self.counts).push(counts.clone());
         counts
     }
 
     fn config(&self) -> MutexGuard<'_, Config> {
-        held(&self.config)
+        lock_unpoisoned(&self.config)
     }
 
-    /// Learns that an address was seen at a port, unless somebody else changes the table at this moment.
-    pub fn learn(&self, key: MacKey, port: u16, sticks: bool, now: Duration) -> Learned {
+    /// Learns that an address was seen at a port, unless another thread is changing the table.
+    pub fn learn_address(&self, key: MacKey, port: u16, sticks: bool, now: Duration) -> Learned {
         let mut learner = match self.learner.try_lock() {
             Ok(learner) => learner,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Learned::Busy,
         };
-        let learned = learner.learn(key, port, sticks, now);
-        self.note_full(&learner);
+        let learned = learner.learn_address(key, port, sticks, now);
+        self.update_full(&learner);
         learned
     }
 
@@ -117,11 +118,11 @@ impl Switch {
     /// The place of a port that is part of the switch, and not one that gets copies.
     pub fn place_of_member(&self, name: &str) -> Result<u16, SwitchError> {
         let mut config = self.config();
-        config.member(name)?;
-        Ok(config.find(name).map_or(0, |at| at as u16))
+        config.member_mut(name)?;
+        Ok(config.find_port(name).map_or(0, |at| at as u16))
     }
 
-    fn note_full(&self, learner: &Learner) {
+    fn update_full(&self, learner: &Learner) {
         if learner.is_full() != self.is_full() {
             self.is_full.store(learner.is_full(), Relaxed);
         }
@@ -129,33 +130,33 @@ impl Switch {
 
     /// Whether a port may send another frame to many at this time.
     #[inline]
-    pub fn may_flood(&self, view: &View, port: u16, many: Many, now: Duration) -> bool {
+    pub fn may_flood(&self, view: &View, port: u16, many: FloodKind, now: Duration) -> bool {
         let kind = many as usize;
-        match (view.storm(port, kind), self.storms.get(usize::from(port))) {
-            (Some(limit), Some(meters)) => meters[kind].take(limit, now),
+        match (view.storm_limit(port, kind), self.storms.get(usize::from(port))) {
+            (Some(limit), Some(meters)) => meters[kind].try_acquire(limit, now),
             _ => true,
         }
     }
 
     /// Forgets a part of the addresses that are too old: of all, when it was called a hundred times.
-    pub fn sweep(&self, now: Duration) {
-        let mut learner = held(&self.learner);
-        learner.sweep(now);
-        self.note_full(&learner);
+    pub fn sweep_addresses(&self, now: Duration) {
+        let mut learner = lock_unpoisoned(&self.learner);
+        learner.sweep_buckets(now);
+        self.update_full(&learner);
     }
 
-    /// Does what a command says. What [`Command::RuleFile`] and [`Command::Destroy`] say is refused: a table reads no
-    /// files and ends nothing.
-    pub fn apply(&self, command: &Command, now: Duration) -> Result<(), SwitchError> {
+    /// Does what a command says. What [`Command::RuleFile`] and [`Command::Destroy`] say is refused: a table
+    /// reads no files and ends nothing.
+    pub fn apply_command(&self, command: &Command, now: Duration) -> Result<(), SwitchError> {
         let mut config = self.config();
         let mut changed = config.clone();
-        changed.change(command)?;
-        let mut learner = held(&self.learner);
+        changed.apply_command(command)?;
+        let mut learner = lock_unpoisoned(&self.learner);
         if changed.limits != config.limits {
             learner.set_limits(changed.limits).map_err(|_| SwitchError::NoMemory)?;
         }
         self.apply_to_addresses(&changed, &mut learner, command, now)?;
-        self.note_full(&learner);
+        self.update_full(&learner);
         drop(learner);
         if !matches!(command, Command::Static { .. } | Command::DelAddress { .. } | Command::Flush) {
             self.view.publish(View::new(&changed));
@@ -168,10 +169,10 @@ impl Switch {
     fn apply_to_groups(&self, config: &Config, command: &Command) {
         match command {
             Command::Snoop(false) => self.forget_groups(),
-            Command::Querier(_) => held(&self.groups).ask_anew(),
+            Command::Querier(_) => lock_unpoisoned(&self.groups).restart_queries(),
             Command::Del(name) => {
-                let at = config.find(name).map(|at| at as u16);
-                at.into_iter().for_each(|at| held(&self.groups).forget_port(at));
+                let at = config.find_port(name).map(|at| at as u16);
+                at.into_iter().for_each(|at| lock_unpoisoned(&self.groups).forget_port(at));
             }
             _ => {}
         }
@@ -185,33 +186,35 @@ impl Switch {
         now: Duration,
     ) -> Result<(), SwitchError> {
         let key = |address, vlan: &Option<command::VlanId>| {
-            MacKey::of(address, vlan.map_or(config.default_vlan(), command::VlanId::get))
+            MacKey::from_address(address, vlan.map_or(config.default_vlan(), command::VlanId::get))
         };
-        let place = |name: &str| config.find(name).map(|at| at as u16);
-        let refused =
-            |key, why| SwitchError::Address { address: show::address(key, config.default_vlan()), why };
+        let place = |name: &str| config.find_port(name).map(|at| at as u16);
+        let refused = |key, why| SwitchError::Address {
+            address: show::format_address(key, config.default_vlan()),
+            why,
+        };
         match command {
             Command::Static { port, address, vlan } => {
                 let key = key(*address, vlan);
-                config.clone().member(port)?;
+                config.clone().member_mut(port)?;
                 let at = place(port).unwrap_or_default();
                 learner.add_static(key, at, now).map_err(|why| refused(key, why))
             }
             Command::DelAddress { address, vlan } => {
                 let key = key(*address, vlan);
-                learner.delete(key).map_err(|why| refused(key, why))
+                learner.delete_address(key).map_err(|why| refused(key, why))
             }
             Command::Flush => {
-                learner.flush(|_, entry| !entry.is_static());
+                learner.flush_matching(|_, entry| !entry.is_static());
                 Ok(())
             }
             Command::FlushAll => {
-                learner.flush(|_, _| true);
+                learner.flush_matching(|_, _| true);
                 Ok(())
             }
             Command::Del(name) | Command::Add(name) => {
                 if let Some(at) = place(name) {
-                    learner.flush(|_, entry| entry.port() == at);
+                    learner.flush_matching(|_, entry| entry.port() == at);
                     learner.set_port_limit(at, None);
                 }
                 Ok(())
@@ -236,10 +239,10 @@ impl Switch {
 
     /// Forgets what was learned at a port, as the spanning tree wants it when the network changes.
     pub fn flush_port(&self, port: u16) {
-        let mut learner = held(&self.learner);
-        learner.flush(|_, entry| entry.port() == port && !entry.is_static());
-        self.note_full(&learner);
-        held(&self.groups).rearrange();
+        let mut learner = lock_unpoisoned(&self.learner);
+        learner.flush_matching(|_, entry| entry.port() == port && !entry.is_static());
+        self.update_full(&learner);
+        lock_unpoisoned(&self.groups).mark_changed();
     }
 
     fn change_port(&self, port: u16, change: impl FnOnce(&mut Port) -> bool) {
@@ -249,40 +252,40 @@ impl Switch {
             let is_open = of.is_running && of.state == PortState::Forwarding;
             self.view.publish(View::new(&config));
             if !is_open {
-                held(&self.groups).forget_port(port);
+                lock_unpoisoned(&self.groups).forget_port(port);
             }
         }
     }
 
     /// Takes over the addresses and groups that another switch knows, by the names of ports.
-    pub fn take_over(&self, old: &Switch, now: Duration) {
+    pub fn adopt_state(&self, old: &Switch, now: Duration) {
         let names: Vec<Option<u16>> = {
             let ours = self.config();
-            let place = |port: &Port| ours.find(&port.name).map(|at| at as u16);
+            let place = |port: &Port| ours.find_port(&port.name).map(|at| at as u16);
             old.config().ports.iter().map(place).collect()
         };
-        let known = held(&old.learner).list(now);
-        let mut learner = held(&self.learner);
+        let known = lock_unpoisoned(&old.learner).list_addresses(now);
+        let mut learner = lock_unpoisoned(&self.learner);
         for (key, entry) in known {
             if let Some(Some(port)) = names.get(usize::from(entry.port())) {
-                learner.take_in(key, *port, entry);
+                learner.import_entry(key, *port, entry);
             }
         }
-        self.note_full(&learner);
+        self.update_full(&learner);
         if self.config().snoops {
             let place = |port: u16| names.get(usize::from(port)).copied().flatten();
-            held(&self.groups).take_over(&held(&old.groups), place);
+            lock_unpoisoned(&self.groups).adopt_state(&lock_unpoisoned(&old.groups), place);
         }
     }
 
     /// Everything that workers have counted.
     fn all_counts(&self) -> Vec<Arc<Counts>> {
-        held(&self.counts).clone()
+        lock_unpoisoned(&self.counts).clone()
     }
 }
 
 /// What is held while a panic comes is left as it was before, or as it is after: both are legal.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,8 +1,8 @@
 //! Tables of the shape of the Internet's, for tests and measurements without the Internet's table.
 //!
-//! The lengths, how many of each length lie in a shorter prefix, and how prefixes crowd together are those of a
-//! full feed of 2026: 901,899 IPv4 prefixes that cover 71 % of all addresses, 160,147 IPv6 prefixes. Everything
-//! follows from the seed, and from nothing else.
+//! The lengths, how many of each length lie in a shorter prefix, and how prefixes crowd together are those of
+//! a full feed of 2026: 901,899 IPv4 prefixes that cover 71 % of all addresses, 160,147 IPv6 prefixes.
+//! Everything follows from the seed, and from nothing else.
 use crate::{Address, Group, Prefix};
 use std::collections::{BTreeMap, HashSet};
 
@@ -54,19 +54,19 @@ impl Random {
     }
 }
 
-/// An address family of which the shape of its full table is known.
+/// An address family with a known shape of its full table.
 pub trait Shape: Address {
     /// Prefixes of each length in the full feed, and how many percent of them lie in a shorter one.
     const LENGTHS: &'static [(u8, u32, u8)];
-    /// How many percent of prefixes leave the 4 aligned bits that their predecessor's table stands for, when those
-    /// end at 4, 8, 12 … bits.
+    /// How many percent of prefixes leave the 4 aligned bits that their predecessor's table stands for, when
+    /// those end at 4, 8, 12 … bits.
     const LEAVING: &'static [u8];
     /// How many percent of crowds start in a place of their own, not among prefixes that are there already.
     const PIONEERS: u8;
     /// Whether addresses like this one are given out at all.
     fn is_assigned(self) -> bool;
     /// An address from which a crowd of prefixes may start.
-    fn start(random: &mut Random) -> Self;
+    fn start_address(random: &mut Random) -> Self;
 }
 
 impl Shape for u32 {
@@ -104,7 +104,7 @@ impl Shape for u32 {
         let octet = self >> 24;
         !matches!(octet, 0 | 10 | 127 | 224..)
     }
-    fn start(random: &mut Random) -> u32 {
+    fn start_address(random: &mut Random) -> u32 {
         random.address()
     }
 }
@@ -165,7 +165,7 @@ impl Shape for u128 {
         self >> 125 == 1
     }
     /// Nearly everything lies in a few blocks of each registry.
-    fn start(random: &mut Random) -> u128 {
+    fn start_address(random: &mut Random) -> u128 {
         const BLOCKS: [usize; 6] = [0x200, 0x240, 0x260, 0x280, 0x2a0, 0x2c0];
         let block = BLOCKS[random.below(6) as usize] << 4 | random.below(10) as usize;
         random.address_in(Prefix::of(u128::from_field(block, 0, 16), 16))
@@ -175,7 +175,7 @@ impl Shape for u128 {
 /// About `count` different prefixes in order, of the shape of a full table.
 ///
 /// The number may be off by a few per length, and cannot pass what there is room for.
-pub fn prefixes<A: Shape>(count: usize, seed: u64) -> Vec<Prefix<A>> {
+pub fn generate_prefixes<A: Shape>(count: usize, seed: u64) -> Vec<Prefix<A>> {
     let (random, outermost) = (Random::new(seed), BTreeMap::new());
     let mut growing = Growing { random, outermost, all: HashSet::new(), placed: Vec::new() };
     let total: u64 = A::LENGTHS.iter().map(|length| u64::from(length.1)).sum();
@@ -185,7 +185,7 @@ pub fn prefixes<A: Shape>(count: usize, seed: u64) -> Vec<Prefix<A>> {
         let before = share * count as u64 / total;
         share += u64::from(of_feed);
         let wanted = share * count as u64 / total - before;
-        growing.add(len, wanted as usize, nested);
+        growing.add_prefixes(len, wanted as usize, nested);
     }
     let mut prefixes = growing.placed;
     prefixes.sort_unstable();
@@ -203,10 +203,10 @@ struct Growing<A> {
 }
 
 impl<A: Shape> Growing<A> {
-    fn add(&mut self, len: u8, wanted: usize, nested: u8) {
-        let mut last = A::start(&mut self.random);
+    fn add_prefixes(&mut self, len: u8, wanted: usize, nested: u8) {
+        let mut last = A::start_address(&mut self.random);
         for _ in 0..wanted {
-            let Some(prefix) = self.place(last, len, nested) else { return };
+            let Some(prefix) = self.place_prefix(last, len, nested) else { return };
             last = prefix.first();
             if !self.is_nested(prefix) {
                 self.outermost.insert(last, prefix);
@@ -217,16 +217,17 @@ impl<A: Shape> Growing<A> {
     }
 
     /// Finds a place near `last`, or further off when a crowd has ended or there is no more room.
-    fn place(&mut self, last: A, len: u8, nested: u8) -> Option<Prefix<A>> {
+    fn place_prefix(&mut self, last: A, len: u8, nested: u8) -> Option<Prefix<A>> {
         const TRIES: usize = 400;
-        let near = self.crowd(len);
-        // Who stays with the crowd takes what the crowd has: most of it is covered by the same prefix, or none is.
+        let near = self.shared_bits(len);
+        // Who stays with the crowd takes what the crowd has: most of it is covered by the same prefix, or
+        // none is.
         let stays = near == (len - 1) / 4 * 4;
         let wants_nested = self.random.percent(nested);
         let mut second_best = None;
         for attempt in 0..TRIES {
             let kept = near.saturating_sub(attempt as u8 / 16 * 4);
-            let prefix = self.candidate(last, kept, len);
+            let prefix = self.candidate_prefix(last, kept, len);
             if !prefix.first().is_assigned() || self.all.contains(&prefix) {
                 continue;
             }
@@ -239,7 +240,7 @@ impl<A: Shape> Growing<A> {
     }
 
     /// How many leading bits a prefix shares with the one before.
-    fn crowd(&mut self, len: u8) -> u8 {
+    fn shared_bits(&mut self, len: u8) -> u8 {
         let mut kept = (len - 1) / 4 * 4;
         while kept > 0 {
             let leaving = A::LEAVING.get(usize::from(kept / 4 - 1)).copied().unwrap_or(20);
@@ -251,18 +252,18 @@ impl<A: Shape> Growing<A> {
         kept
     }
 
-    fn candidate(&mut self, last: A, kept: u8, len: u8) -> Prefix<A> {
+    fn candidate_prefix(&mut self, last: A, kept: u8, len: u8) -> Prefix<A> {
         let address = match kept {
-            0 => self.elsewhere(len),
+            0 => self.distant_address(len),
             _ => self.random.address_in(Prefix::of(last, kept)),
         };
         Prefix::of(address, len)
     }
 
     /// An address far from the last one: mostly where other prefixes are already, seldom where nothing is.
-    fn elsewhere(&mut self, len: u8) -> A {
+    fn distant_address(&mut self, len: u8) -> A {
         if self.placed.is_empty() || self.random.percent(A::PIONEERS) {
-            return A::start(&mut self.random);
+            return A::start_address(&mut self.random);
         }
         let settled = self.placed[self.random.below(self.placed.len() as u64) as usize];
         let block = ((len - 1) / 4 * 4).saturating_sub(4);
@@ -281,8 +282,8 @@ pub fn random_groups<A: Address>(prefixes: &[Prefix<A>], groups: u32, seed: u64)
     prefixes.iter().map(|&prefix| (prefix, 1 + random.below(groups.into()) as Group)).collect()
 }
 
-/// Gives prefixes that lie in the same outermost prefix mostly the same of the groups 1 to `groups`, as prefixes of
-/// one network mostly go the same way; `prefixes` are in order.
+/// Gives prefixes that lie in the same outermost prefix mostly the same of the groups 1 to `groups`, as
+/// prefixes of one network mostly go the same way; `prefixes` are in order.
 pub fn correlated_groups<A: Address>(
     prefixes: &[Prefix<A>],
     groups: u32,
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_full_ipv4_table_has_the_shape_of_the_real_one() {
-        let prefixes = prefixes::<u32>(FULL_FEED_V4, 1);
+        let prefixes = generate_prefixes::<u32>(FULL_FEED_V4, 1);
         assert!(is_near(prefixes.len(), FULL_FEED_V4, 1), "{}", prefixes.len());
         let slash24 = prefixes.iter().filter(|prefix| prefix.len() == 24).count();
         assert!(is_near(slash24, 537_698, 1), "{slash24}");
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_full_ipv6_table_has_the_shape_of_the_real_one() {
-        let prefixes = prefixes::<u128>(FULL_FEED_V6, 1);
+        let prefixes = generate_prefixes::<u128>(FULL_FEED_V6, 1);
         assert!(is_near(prefixes.len(), FULL_FEED_V6, 1), "{}", prefixes.len());
         for (offset, real) in [(28, 18708), (32, 10906), (36, 14590), (40, 19078), (44, 25903)] {
             let found = tables(&prefixes, offset);
@@ -356,16 +357,16 @@ mod tests {
 
     #[test]
     fn the_seed_decides_and_nothing_else() {
-        assert_eq!(prefixes::<u32>(1000, 5), prefixes::<u32>(1000, 5));
-        assert_ne!(prefixes::<u32>(1000, 5), prefixes::<u32>(1000, 6));
-        let prefixes = prefixes::<u128>(1000, 5);
+        assert_eq!(generate_prefixes::<u32>(1000, 5), generate_prefixes::<u32>(1000, 5));
+        assert_ne!(generate_prefixes::<u32>(1000, 5), generate_prefixes::<u32>(1000, 6));
+        let prefixes = generate_prefixes::<u128>(1000, 5);
         assert_eq!(prefixes.len(), 1000);
         assert!(prefixes.is_sorted_by(|a, b| a < b));
     }
 
     #[test]
     fn correlated_groups_change_less_often_than_random_ones() {
-        let prefixes = prefixes::<u32>(20_000, 3);
+        let prefixes = generate_prefixes::<u32>(20_000, 3);
         let changes =
             |routes: &[(Prefix<u32>, Group)]| routes.windows(2).filter(|w| w[0].1 != w[1].1).count();
         let (random, friendly) = (random_groups(&prefixes, 16, 1), correlated_groups(&prefixes, 16, 1));

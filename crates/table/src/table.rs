@@ -1,8 +1,8 @@
 //! A routing table as a router uses it: ART is what is known, and beside it a compiled FIB forwards.
 //!
-//! The writer changes ART first and brings the FIB in step before it returns. Readers reach the engine that forwards
-//! through one published value, so that another layout, or a bigger one, takes its place while packets flow. When
-//! there is no memory for a FIB, ART forwards: slower, and right.
+//! The writer changes ART first and brings the FIB in step before it returns. Readers reach the engine that
+//! forwards through one published value, so that another layout, or a bigger one, takes its place while
+//! packets flow. When a FIB cannot get memory, ART forwards: slower, but correct.
 use crate::fib::layout::{Fib, Fib4, Layout};
 use crate::fib::{BuildError, FibMemory};
 use crate::{
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// An address family that tables are made for: `u32` (IPv4) and `u128` (IPv6).
 pub trait Family: Address {
-    /// Its compiled FIB.
+    /// The compiled FIB of the family.
     #[doc(hidden)]
     type Fib: Fib<Self>;
 }
@@ -29,11 +29,11 @@ impl Family for u128 {
     type Fib = Fib6;
 }
 
-/// From so many routes on, `auto` takes the fast layout; below so many, the small one again.
+/// From this many routes on, `auto` takes the fast layout; below this many, the small one again.
 const MANY: usize = 1 << 16;
 const FEW: usize = 1 << 14;
 
-/// A routing table, for the one who changes it.
+/// A routing table, for the thread that changes it.
 pub struct RouteTable<A: Family> {
     domain: Arc<Domain>,
     storage: Arc<dyn Storage>,
@@ -46,15 +46,15 @@ pub struct RouteTable<A: Family> {
 
 /// What the routes were found to fit into, where that is not what the policy asks for.
 ///
-/// It holds until they are half or twice as many: to compile them in vain takes as long as to compile them.
+/// It holds until they are half or twice as many: an attempt that fails takes as long as one that succeeds.
 #[derive(Clone, Copy)]
 struct Compromise {
     routes: usize,
-    /// None: ART.
+    /// The layout that failed; None stands for ART.
     layout: Option<Layout>,
 }
 
-/// What forwards.
+/// The engine that forwards packets.
 enum Engine<A: Family> {
     Art(ArtReader<A>),
     Fib(<A::Fib as Fib<A>>::Reader),
@@ -84,8 +84,8 @@ impl<A: Family> RouteReader<A> {
         }
     }
 
-    /// Looks up many addresses, into as many groups: several times faster than one by one. 32 to 64 at a time are
-    /// best.
+    /// Looks up many addresses, into as many groups: several times faster than one by one. 32 to 64 at
+    /// a time are best.
     ///
     /// # Panics
     /// When the turn is not one of the table's domain, or the slices differ in length.
@@ -105,28 +105,28 @@ impl<A: Family> RouteTable<A> {
         policy: Policy<A>,
         storage: Arc<dyn Storage>,
     ) -> Result<RouteTable<A>, TableError> {
-        let art = Art::new(domain, strides(&policy), &*storage)?;
+        let art = Art::new(domain, policy_strides(&policy), &*storage)?;
         let engine = Arc::new(Published::new(domain, Engine::Art(art.reader())));
         let mut table =
             RouteTable { domain: domain.clone(), storage, policy, art, fib: None, engine, compromise: None };
-        table.compile()?;
+        table.compile_fib()?;
         Ok(table)
     }
 
-    /// For who looks addresses up.
+    /// A reader, for threads that look addresses up.
     pub fn reader(&self) -> RouteReader<A> {
         RouteReader { engine: self.engine.clone() }
     }
 
-    /// Number of routes.
+    /// Number of routes in the table.
     pub fn len(&self) -> usize {
         self.art.len()
     }
-    /// Whether there is no route.
+    /// Whether the table has no routes.
     pub fn is_empty(&self) -> bool {
         self.art.is_empty()
     }
-    /// The group of the route of exactly this prefix.
+    /// The group that the route of exactly this prefix leads to.
     pub fn get(&self, prefix: Prefix<A>) -> Option<Group> {
         self.art.get(prefix)
     }
@@ -138,9 +138,10 @@ impl<A: Family> RouteTable<A> {
     pub fn iter(&self) -> Routes<'_, A> {
         self.art.iter()
     }
-    /// The routes that come after a prefix, whether it has a route or not: so a walk goes on that was left there.
-    pub fn after(&self, prefix: Prefix<A>) -> Routes<'_, A> {
-        self.art.after(prefix)
+    /// The routes that come after a prefix, whether it has a route or not: so a walk goes on
+    /// that was left there.
+    pub fn routes_after(&self, prefix: Prefix<A>) -> Routes<'_, A> {
+        self.art.routes_after(prefix)
     }
     /// The routes of longer prefixes within this one, in order; its own route is not among them.
     pub fn more_specifics(&self, prefix: Prefix<A>) -> Routes<'_, A> {
@@ -149,10 +150,10 @@ impl<A: Family> RouteTable<A> {
 
     /// Adds a route, or replaces that of its prefix and returns its group.
     pub fn insert(&mut self, prefix: Prefix<A>, group: Group) -> Result<Option<Group>, TableError> {
-        check::<A>(group)?;
+        check_group::<A>(group)?;
         let old = self.art.insert(prefix, group)?;
         if old != Some(group) {
-            self.changed(prefix, Some(group));
+            self.sync_fib(prefix, Some(group));
         }
         Ok(old)
     }
@@ -160,19 +161,22 @@ impl<A: Family> RouteTable<A> {
     /// Removes the route of a prefix and returns its group.
     pub fn remove(&mut self, prefix: Prefix<A>) -> Option<Group> {
         let old = self.art.remove(prefix)?;
-        self.changed(prefix, None);
+        self.sync_fib(prefix, None);
         Some(old)
     }
 
-    /// Puts these routes in the place of all there are, at once; the last counts where a prefix comes twice. On an
-    /// error the old ones stay.
-    pub fn load(&mut self, routes: impl IntoIterator<Item = (Prefix<A>, Group)>) -> Result<(), TableError> {
-        let mut art = Art::new(&self.domain, strides(&self.policy), &*self.storage)?;
+    /// Puts these routes in the place of all there are, at once; the last counts where a prefix comes twice.
+    /// On an error the old ones stay.
+    pub fn load_routes(
+        &mut self,
+        routes: impl IntoIterator<Item = (Prefix<A>, Group)>,
+    ) -> Result<(), TableError> {
+        let mut art = Art::new(&self.domain, policy_strides(&self.policy), &*self.storage)?;
         for (prefix, group) in routes {
-            check::<A>(group)?;
+            check_group::<A>(group)?;
             art.insert(prefix, group)?;
         }
-        self.put(art)
+        self.install_art(art)
     }
 
     /// How the table forwards.
@@ -180,16 +184,16 @@ impl<A: Family> RouteTable<A> {
         &self.policy
     }
 
-    /// Forwards in another way from now on, while packets flow. On an error nothing has changed.
+    /// Changes the engine while packets flow. On an error nothing has changed.
     pub fn set_policy(&mut self, policy: Policy<A>) -> Result<(), TableError> {
         let before = std::mem::replace(&mut self.policy, policy);
-        let wanted = strides(&self.policy);
+        let wanted = policy_strides(&self.policy);
         let done = if *self.art.strides() == wanted {
-            self.compile_anew()
+            self.compile_from_policy()
         } else {
             Art::build(&self.domain, wanted, &*self.storage, self.art.iter())
                 .map_err(TableError::Memory)
-                .and_then(|art| self.put(art))
+                .and_then(|art| self.install_art(art))
         };
         if done.is_err() {
             self.policy = before;
@@ -198,7 +202,7 @@ impl<A: Family> RouteTable<A> {
     }
 
     /// What forwards now: `fast`, `small`, or `art` with its strides.
-    pub fn engine(&self) -> String {
+    pub fn engine_name(&self) -> String {
         match &self.fib {
             Some(fib) => fib.layout().to_string(),
             None => Policy::Art(Some(self.art.strides().clone())).to_string(),
@@ -211,40 +215,41 @@ impl<A: Family> RouteTable<A> {
     }
 
     /// Makes `art` what is known, and what forwards accordingly.
-    fn put(&mut self, art: Art<A>) -> Result<(), TableError> {
+    fn install_art(&mut self, art: Art<A>) -> Result<(), TableError> {
         let before = std::mem::replace(&mut self.art, art);
-        self.compile_anew().inspect_err(|_| self.art = before)
+        self.compile_from_policy().inspect_err(|_| self.art = before)
     }
 
     /// Compiles what the policy asks for, whatever did not fit before.
-    fn compile_anew(&mut self) -> Result<(), TableError> {
+    fn compile_from_policy(&mut self) -> Result<(), TableError> {
         let before = self.compromise.take();
-        self.compile().inspect_err(|_| self.compromise = before)
+        self.compile_fib().inspect_err(|_| self.compromise = before)
     }
 
-    /// Brings the FIB in step with a change of ART: the route of `prefix`, which goes to `group` if it is there.
-    fn changed(&mut self, prefix: Prefix<A>, group: Option<Group>) {
+    /// Brings the FIB in step with a change of ART: the route of `prefix`, which goes to `group`
+    /// if it is there.
+    fn sync_fib(&mut self, prefix: Prefix<A>, group: Option<Group>) {
         let shown = || group.unwrap_or_else(|| self.art.cover(prefix));
-        let replaced = self.fib.as_mut().map(|fib| fib.replace(&self.art, prefix, shown));
+        let replaced = self.fib.as_mut().map(|fib| fib.replace_prefix(&self.art, prefix, shown));
         if let Some(Err(_)) = replaced {
             // It has no room for the change. Without memory for a bigger one ART forwards: right, if slower.
-            if self.compile().is_err() {
+            if self.compile_fib().is_err() {
                 self.make_do_with(None);
                 self.forward_by(None);
             }
             return;
         }
         let layout = self.fib.as_ref().map(Fib::layout);
-        if self.layout() != layout && self.compile().is_err() {
-            // Another would suit better, but there is no memory for it: this one goes on.
+        if self.choose_layout() != layout && self.compile_fib().is_err() {
+            // Another layout would suit better, but it cannot get memory: this one stays.
             self.make_do_with(layout);
         }
     }
 
-    /// Makes the FIB that the policy asks for and lets it forward. `auto` takes the next best if the routes don't fit,
-    /// or the FIB not into the budget.
-    fn compile(&mut self) -> Result<(), TableError> {
-        let mut layout = self.layout();
+    /// Makes the FIB that the policy asks for and lets it forward. `auto` takes the next best if the routes
+    /// don't fit, or the FIB not into the budget.
+    fn compile_fib(&mut self) -> Result<(), TableError> {
+        let mut layout = self.choose_layout();
         loop {
             let build = |layout| A::Fib::build(layout, &self.domain, &self.art, &*self.storage);
             match layout.map(build).transpose() {
@@ -280,7 +285,7 @@ impl<A: Family> RouteTable<A> {
     }
 
     /// The layout for the routes there are; none for ART alone.
-    fn layout(&self) -> Option<Layout> {
+    fn choose_layout(&self) -> Option<Layout> {
         let holds = |made: &Compromise| (made.routes / 2..=made.routes * 2).contains(&self.len());
         match self.compromise.filter(holds) {
             Some(Compromise { layout, .. }) => layout,
@@ -292,7 +297,7 @@ impl<A: Family> RouteTable<A> {
     fn wanted_layout(&self) -> Option<Layout> {
         match &self.policy {
             Policy::Art(_) => None,
-            Policy::Fast => Some(A::Fib::nearest(Layout::Fast)),
+            Policy::Fast => Some(A::Fib::nearest_layout(Layout::Fast)),
             Policy::Small => Some(Layout::Small),
             Policy::Auto { .. } => {
                 let is_fast = self.fib.as_ref().is_some_and(|fib| fib.layout() == Layout::Fast);
@@ -301,7 +306,7 @@ impl<A: Family> RouteTable<A> {
                     if self.len() >= many { &[Layout::Fast, Layout::Small][..] } else { &[Layout::Small] };
                 layouts
                     .iter()
-                    .map(|layout| A::Fib::nearest(*layout))
+                    .map(|layout| A::Fib::nearest_layout(*layout))
                     .find(|layout| self.is_affordable(*layout))
             }
         }
@@ -312,7 +317,7 @@ impl<A: Family> RouteTable<A> {
         let is_here = self.fib.as_ref().is_some_and(|fib| fib.layout() == layout);
         // Room for more, so that a route that comes and goes does not change the layout each time.
         let routes = if is_here { self.len() } else { self.len() + self.len() / 8 };
-        self.budget().is_none_or(|budget| A::Fib::bytes(layout, routes) <= budget)
+        self.budget().is_none_or(|budget| A::Fib::estimate_bytes(layout, routes) <= budget)
     }
 
     fn budget(&self) -> Option<u64> {
@@ -321,11 +326,11 @@ impl<A: Family> RouteTable<A> {
 }
 
 /// Refuses a group that no FIB of the family can hold, whichever forwards now.
-fn check<A: Family>(group: Group) -> Result<(), TableError> {
+fn check_group<A: Family>(group: Group) -> Result<(), TableError> {
     if group > A::Fib::MAX_GROUP { Err(CannotInsert::Group(group).into()) } else { Ok(()) }
 }
 
-fn strides<A: Address>(policy: &Policy<A>) -> Strides<A> {
+fn policy_strides<A: Address>(policy: &Policy<A>) -> Strides<A> {
     match policy {
         Policy::Art(Some(strides)) => strides.clone(),
         Policy::Art(None) => Strides::fast(),
@@ -335,7 +340,10 @@ fn strides<A: Address>(policy: &Policy<A>) -> Strides<A> {
 
 impl<A: Family> fmt::Debug for RouteTable<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouteTable").field("routes", &self.len()).field("engine", &self.engine()).finish()
+        f.debug_struct("RouteTable")
+            .field("routes", &self.len())
+            .field("engine", &self.engine_name())
+            .finish()
     }
 }
 

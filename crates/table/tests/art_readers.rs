@@ -66,7 +66,7 @@ fn answers(updates: &[Update], addresses: &[u32]) -> Vec<Vec<Group>> {
     answers
 }
 
-/// What the threads tell each other.
+/// State that the threads share.
 #[derive(Default)]
 struct Progress {
     begun: AtomicUsize,

@@ -49,8 +49,8 @@ fn agree<A: Family>(domain: &Arc<Domain>, table: &RouteTable<A>, model: &Model<A
     engine.lookup_batch(&turn, &addresses, &mut groups);
     for (address, group) in addresses.iter().zip(groups) {
         let wanted = model.lookup(*address);
-        assert_eq!(group, wanted, "{} in a batch by {}", address.to_ip(), table.engine());
-        assert_eq!(engine.lookup(&turn, *address), wanted, "{} by {}", address.to_ip(), table.engine());
+        assert_eq!(group, wanted, "{} in a batch by {}", address.to_ip(), table.engine_name());
+        assert_eq!(engine.lookup(&turn, *address), wanted, "{} by {}", address.to_ip(), table.engine_name());
         assert_eq!(table.lookup(*address).map_or(NO_GROUP, |(_, group)| group), wanted);
     }
     assert!(table.iter().eq(model.0.iter().map(|(prefix, group)| (*prefix, *group))));
@@ -77,7 +77,7 @@ fn random_operations<A: Family>(seed: u64) {
         agree(&domain, &table, &model, &mut random);
     }
     let routes: Vec<(Prefix<A>, Group)> = (1..100).map(|group| (prefix(&mut random), group)).collect();
-    table.load(routes.iter().copied()).unwrap();
+    table.load_routes(routes.iter().copied()).unwrap();
     model.0 = routes.into_iter().collect();
     agree(&domain, &table, &model, &mut random);
 }
@@ -98,9 +98,9 @@ fn a_policy_asks_for_an_engine() {
         ("art", "art:16/8/8"),
         ("art:8/4/4/4/4/4/4", "art:8/4/4/4/4/4/4"),
     ] {
-        assert_eq!(table::<u32>(&domain, policy).engine(), engine);
+        assert_eq!(table::<u32>(&domain, policy).engine_name(), engine);
     }
-    assert_eq!(table::<u128>(&domain, "fast").engine(), "small");
+    assert_eq!(table::<u128>(&domain, "fast").engine_name(), "small");
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn auto_grows_into_the_fast_layout_unless_it_has_no_room() {
     let routes = |count: u32| (0..count).map(|n| (Prefix::of(n << 8, 24), 1 + n % 3));
     for (policy, engine) in [("auto", "fast"), ("auto:16M", "small")] {
         let mut table = table::<u32>(&domain, policy);
-        table.load(routes(65_535)).unwrap();
-        assert_eq!(table.engine(), "small");
+        table.load_routes(routes(65_535)).unwrap();
+        assert_eq!(table.engine_name(), "small");
         table.insert(Prefix::of(200 << 24, 8), 9).unwrap();
-        assert_eq!(table.engine(), engine);
+        assert_eq!(table.engine_name(), engine);
     }
 }
 
@@ -121,9 +121,9 @@ fn auto_grows_into_the_fast_layout_unless_it_has_no_room() {
 struct Counting(AtomicUsize);
 
 impl Storage for Counting {
-    fn region(&self, name: &'static str, bytes: usize) -> std::io::Result<Region> {
+    fn map_region(&self, name: &'static str, bytes: usize) -> std::io::Result<Region> {
         self.0.fetch_add(usize::from(name == "cells"), Relaxed);
-        Pages.region(name, bytes)
+        Pages.map_region(name, bytes)
     }
 }
 
@@ -138,8 +138,8 @@ fn auto_takes_what_the_routes_fit_into() {
     let domain = Domain::new();
     let storage = Arc::new(Counting::default());
     let mut table = RouteTable::new(&domain, Policy::default(), storage.clone()).unwrap();
-    table.load(hosts(0..600)).unwrap();
-    assert_eq!((table.engine().as_str(), storage.0.load(Relaxed)), ("small", 1));
+    table.load_routes(hosts(0..600)).unwrap();
+    assert_eq!((table.engine_name().as_str(), storage.0.load(Relaxed)), ("small", 1));
     for (host, group) in hosts(600..610) {
         table.insert(host, group).unwrap();
     }
@@ -147,9 +147,9 @@ fn auto_takes_what_the_routes_fit_into() {
     for (host, _) in hosts(0..500) {
         table.remove(host);
     }
-    assert_eq!((table.engine().as_str(), table.len()), ("fast", 110 * 400));
-    table.load((0..70_000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
-    assert_eq!(table.engine(), "fast");
+    assert_eq!((table.engine_name().as_str(), table.len()), ("fast", 110 * 400));
+    table.load_routes((0..70_000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
+    assert_eq!(table.engine_name(), "fast");
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn routes_that_outgrow_the_fast_layout_are_forwarded_by_another() {
     for (policy, engine) in [("auto", "small"), ("fast", "art:8/4/4/4/4/4/4")] {
         let storage = Arc::new(Counting::default());
         let mut table = RouteTable::new(&domain, policy.parse().unwrap(), storage.clone()).unwrap();
-        assert!(policy == "auto" || table.load(hosts(0..600)).is_err());
-        table.load(hosts(0..500)).unwrap();
-        assert_eq!(table.engine(), "fast");
+        assert!(policy == "auto" || table.load_routes(hosts(0..600)).is_err());
+        table.load_routes(hosts(0..500)).unwrap();
+        assert_eq!(table.engine_name(), "fast");
         let before = storage.0.load(Relaxed);
         for (host, group) in hosts(500..520) {
             table.insert(host, group).unwrap();
         }
-        assert_eq!(table.engine(), engine);
+        assert_eq!(table.engine_name(), engine);
         let compiled = storage.0.load(Relaxed) - before;
         assert!(compiled < 6, "compiled {compiled} times");
         let (mut reader, engine) = (domain.reader(), table.reader());
@@ -181,11 +181,11 @@ fn a_route_that_comes_and_goes_at_the_budget_changes_the_layout_once() {
     let storage = Arc::new(Counting::default());
     let policy: Policy<u32> = "auto:17401504".parse().unwrap();
     let mut table = RouteTable::new(&domain, policy, storage.clone()).unwrap();
-    table.load((0..80_000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
-    assert_eq!(table.engine(), "fast");
+    table.load_routes((0..80_000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
+    assert_eq!(table.engine_name(), "fast");
     (80_000..100_001).for_each(|n| _ = table.insert(Prefix::of(n << 8, 24), 1));
     for _ in 0..10 {
-        assert_eq!(table.engine(), "small");
+        assert_eq!(table.engine_name(), "small");
         table.remove(Prefix::of(0, 24));
         table.insert(Prefix::of(0, 24), 1).unwrap();
     }
@@ -201,9 +201,9 @@ fn no_fib_is_compiled_that_takes_more_than_the_budget() {
     {
         for budget in [0, 4_400_000, 6_000_000, 20_000_000, 40_000_000] {
             let mut table = table::<u32>(&domain, &format!("auto:{budget}"));
-            table.load(routes.iter().copied()).unwrap();
+            table.load_routes(routes.iter().copied()).unwrap();
             let bytes = table.memory().1.map_or(0, |fib| fib.bytes());
-            assert!(bytes <= budget, "{bytes} bytes of {budget} by {}", table.engine());
+            assert!(bytes <= budget, "{bytes} bytes of {budget} by {}", table.engine_name());
             assert!(
                 bytes > 0 || budget < 20_000_000 || routes.len() == 80_000,
                 "{budget} is enough for small"
@@ -215,10 +215,10 @@ fn no_fib_is_compiled_that_takes_more_than_the_budget() {
     }
     for (budget, engine) in [("auto:20M", "small"), ("auto:40M", "fast")] {
         let mut table = table::<u32>(&domain, budget);
-        table.load(slash_24s(70_000)).unwrap();
-        assert_eq!(table.engine(), engine);
+        table.load_routes(slash_24s(70_000)).unwrap();
+        assert_eq!(table.engine_name(), engine);
     }
-    let v6 = |policy| table::<u128>(&domain, policy).engine();
+    let v6 = |policy| table::<u128>(&domain, policy).engine_name();
     assert_eq!(
         (v6("auto:100k").as_str(), v6("auto:1M").as_str()),
         (&*format!("art:{}", Strides::<u128>::source()), "small")
@@ -229,16 +229,16 @@ fn no_fib_is_compiled_that_takes_more_than_the_budget() {
 fn routes_that_come_and_go_at_the_budget_of_the_small_layout_change_the_engine_once() {
     let domain = Domain::new();
     let mut table = table::<u32>(&domain, "auto:4355376"); // 10,000 routes
-    table.load((0..8000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
-    assert_eq!(table.engine(), "small");
+    table.load_routes((0..8000).map(|n| (Prefix::of(n << 8, 24), 1))).unwrap();
+    assert_eq!(table.engine_name(), "small");
     (8000..10_001).for_each(|n| _ = table.insert(Prefix::of(n << 8, 24), 1));
     for _ in 0..3 {
-        assert_eq!(table.engine(), "art:8/4/4/4/4/4/4");
+        assert_eq!(table.engine_name(), "art:8/4/4/4/4/4/4");
         table.remove(Prefix::of(0, 24));
         table.insert(Prefix::of(0, 24), 1).unwrap();
     }
     (0..2000).for_each(|n| _ = table.remove(Prefix::of(n << 8, 24)));
-    assert_eq!(table.engine(), "small");
+    assert_eq!(table.engine_name(), "small");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_group_that_no_fib_holds_is_refused_and_nothing_changes() {
     table.insert(Prefix::ALL, 1).unwrap();
     for group in [NO_GROUP, Group::MAX] {
         assert!(matches!(table.insert(Prefix::ALL, group), Err(TableError::Route(_))));
-        assert!(table.load([(Prefix::ALL, group)]).is_err());
+        assert!(table.load_routes([(Prefix::ALL, group)]).is_err());
     }
     assert_eq!(table.get(Prefix::ALL), Some(1));
 }

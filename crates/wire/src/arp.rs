@@ -2,16 +2,16 @@
 
 use std::net::Ipv4Addr;
 
-use crate::bytes::{at_least, cleared, put, put_u16, u16_at};
+use crate::bytes::{at_least, clear_header, u16_at, write_array, write_u16};
 use crate::fields::fields;
 use crate::{EtherAddr, EtherType, Malformed};
 
-/// What an ARP packet asks or says.
+/// Operation code of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ArpOperation(pub u16);
 
 impl ArpOperation {
-    /// Who has the target address?
+    /// A request: which host has the target address?
     pub const REQUEST: ArpOperation = ArpOperation(1);
     /// The sender has it.
     pub const REPLY: ArpOperation = ArpOperation(2);
@@ -78,25 +78,25 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Arp<T> {
     /// Makes a packet of the first bytes, without sender, target or operation.
     #[inline]
     pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-        let header = cleared(bytes.as_mut(), Self::LEN)?;
-        put_u16(header, HARDWARE, HARDWARE_ETHERNET);
-        put_u16(header, PROTOCOL, EtherType::IPV4.0);
-        put_u16(header, LENGTHS, LENGTHS_ETHERNET_IPV4);
+        let header = clear_header(bytes.as_mut(), Self::LEN)?;
+        write_u16(header, HARDWARE, HARDWARE_ETHERNET);
+        write_u16(header, PROTOCOL, EtherType::IPV4.0);
+        write_u16(header, LENGTHS, LENGTHS_ETHERNET_IPV4);
         Ok(Arp(bytes))
     }
 
     /// Sets both addresses of the sender.
     #[inline]
     pub fn set_sender(&mut self, ether: EtherAddr, ip: Ipv4Addr) {
-        put(self.0.as_mut(), SENDER_ETHER, ether.0);
-        put(self.0.as_mut(), SENDER_IP, ip.octets());
+        write_array(self.0.as_mut(), SENDER_ETHER, ether.0);
+        write_array(self.0.as_mut(), SENDER_IP, ip.octets());
     }
 
     /// Sets both addresses of the target.
     #[inline]
     pub fn set_target(&mut self, ether: EtherAddr, ip: Ipv4Addr) {
-        put(self.0.as_mut(), TARGET_ETHER, ether.0);
-        put(self.0.as_mut(), TARGET_IP, ip.octets());
+        write_array(self.0.as_mut(), TARGET_ETHER, ether.0);
+        write_array(self.0.as_mut(), TARGET_IP, ip.octets());
     }
 }
 

@@ -1,19 +1,19 @@
 //! BFD control packets, by which two systems agree that the path between them is up (RFC 5880 section 4.1).
 
-use crate::bytes::{put_u32, u32_at};
+use crate::bytes::{u32_at, write_u32};
 use std::fmt;
 
 /// State of a session (RFC 5880 section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BfdState {
-    /// Held down by whoever runs the system, which says nothing about the path (RFC 5882 section 3.2).
+    /// Held down by the operator, which says nothing about the path (RFC 5882 section 3.2).
     AdminDown,
-    /// Nothing is heard of the other system, or it does not hear us.
+    /// No packets are received from the other system, or it receives none of ours.
     #[default]
     Down,
-    /// The other system is heard, and has not said yet that it hears us.
+    /// Packets are received; the other system has not said yet that it receives ours.
     Init,
-    /// Each system hears the other.
+    /// Each system receives the other's packets.
     Up,
 }
 
@@ -28,7 +28,7 @@ impl BfdState {
         }
     }
 
-    fn of(bits: u8) -> BfdState {
+    fn from_bits(bits: u8) -> BfdState {
         match bits & 3 {
             0 => BfdState::AdminDown,
             1 => BfdState::Down,
@@ -49,7 +49,7 @@ impl BfdDiagnostic {
     pub const DETECTION_TIME_EXPIRED: BfdDiagnostic = BfdDiagnostic(1);
     /// The other system said that its session is down.
     pub const NEIGHBOR_SIGNALED_DOWN: BfdDiagnostic = BfdDiagnostic(3);
-    /// Whoever runs the system holds the session down.
+    /// The operator holds the session down.
     pub const ADMINISTRATIVELY_DOWN: BfdDiagnostic = BfdDiagnostic(7);
 }
 
@@ -123,11 +123,11 @@ pub struct BfdControl {
     pub is_control_plane_independent: bool,
     /// D: the sender wants no periodic packets while both sessions are up (section 6.6).
     pub is_demand: bool,
-    /// The detection time is so many of the sender's intervals; from 1 on.
+    /// The detection time is this many of the sender's intervals; from 1 on.
     pub detect_multiplier: u8,
     /// The sender's number of the session, which is not 0.
     pub my_discriminator: u32,
-    /// The receiver's number of the session; 0 if the sender has not heard it.
+    /// The receiver's discriminator; 0 if the sender does not know it.
     pub your_discriminator: u32,
     /// The shortest interval at which the sender wants to transmit, in microseconds.
     pub desired_min_tx: u32,
@@ -155,7 +155,7 @@ impl BfdControl {
 
     /// Reads the payload of a UDP datagram, and makes the checks of RFC 5880 section
     /// 6.8.6 that need no session.
-    pub fn read(bytes: &[u8]) -> Result<BfdControl, BfdFault> {
+    pub fn parse_packet(bytes: &[u8]) -> Result<BfdControl, BfdFault> {
         if bytes.len() < BfdControl::LEN {
             return Err(BfdFault::Truncated);
         }
@@ -164,7 +164,7 @@ impl BfdControl {
         let least = if is_authenticated { LEAST_WITH_AUTHENTICATION } else { BfdControl::LEN };
         let packet = BfdControl {
             diagnostic: BfdDiagnostic(bytes[0] & 0x1f),
-            state: BfdState::of(bytes[1] >> 6),
+            state: BfdState::from_bits(bytes[1] >> 6),
             is_poll: flags & POLL != 0,
             is_final: flags & FINAL != 0,
             is_control_plane_independent: flags & CONTROL_PLANE_INDEPENDENT != 0,
@@ -191,7 +191,7 @@ impl BfdControl {
     }
 
     /// The packet as it is sent.
-    pub fn bytes(&self) -> [u8; BfdControl::LEN] {
+    pub fn encode_packet(&self) -> [u8; BfdControl::LEN] {
         let mut bytes = [0; BfdControl::LEN];
         let flags = [
             (self.is_poll, POLL),
@@ -204,11 +204,11 @@ impl BfdControl {
         bytes[1] = (self.state as u8) << 6 | flags;
         bytes[2] = self.detect_multiplier;
         bytes[3] = BfdControl::LEN as u8;
-        put_u32(&mut bytes, 4, self.my_discriminator);
-        put_u32(&mut bytes, 8, self.your_discriminator);
-        put_u32(&mut bytes, 12, self.desired_min_tx);
-        put_u32(&mut bytes, 16, self.required_min_rx);
-        put_u32(&mut bytes, 20, self.required_min_echo_rx);
+        write_u32(&mut bytes, 4, self.my_discriminator);
+        write_u32(&mut bytes, 8, self.your_discriminator);
+        write_u32(&mut bytes, 12, self.desired_min_tx);
+        write_u32(&mut bytes, 16, self.required_min_rx);
+        write_u32(&mut bytes, 20, self.required_min_echo_rx);
         bytes
     }
 }
@@ -246,14 +246,14 @@ mod tests {
                     required_min_echo_rx: 7,
                     ..packet()
                 };
-                assert_eq!(BfdControl::read(&written.bytes()), Ok(written));
+                assert_eq!(BfdControl::parse_packet(&written.encode_packet()), Ok(written));
             }
         }
     }
 
     #[test]
     fn fields_are_where_the_standard_has_them() {
-        let bytes = BfdControl { is_poll: true, ..packet() }.bytes();
+        let bytes = BfdControl { is_poll: true, ..packet() }.encode_packet();
         assert_eq!(bytes[..4], [0x23, 0xe0, 3, 24]);
         assert_eq!(bytes[4..12], [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(bytes[12..], [0, 0, 0xc3, 0x50, 0, 4, 0x93, 0xe0, 0, 0, 0, 0]);
@@ -261,21 +261,21 @@ mod tests {
 
     #[test]
     fn a_packet_cut_short_is_refused_at_every_length() {
-        let bytes = packet().bytes();
+        let bytes = packet().encode_packet();
         for len in 0..bytes.len() {
-            assert_eq!(BfdControl::read(&bytes[..len]), Err(BfdFault::Truncated), "{len}");
+            assert_eq!(BfdControl::parse_packet(&bytes[..len]), Err(BfdFault::Truncated), "{len}");
         }
         let mut longer = bytes.to_vec();
         longer.resize(64, 0xaa);
-        assert_eq!(BfdControl::read(&longer), Ok(packet()), "what follows is not of the packet");
+        assert_eq!(BfdControl::parse_packet(&longer), Ok(packet()), "what follows is not of the packet");
     }
 
     #[test]
     fn each_check_of_reception_refuses_what_it_should() {
         let wrong = |at: usize, value: u8| {
-            let mut bytes = [packet().bytes().as_slice(), &[0; 4]].concat();
+            let mut bytes = [packet().encode_packet().as_slice(), &[0; 4]].concat();
             bytes[at] = value;
-            BfdControl::read(&bytes).unwrap_err()
+            BfdControl::parse_packet(&bytes).unwrap_err()
         };
         assert_eq!([wrong(0, 0), wrong(0, 0x40)], [BfdFault::Version; 2]);
         assert_eq!([wrong(3, 0), wrong(3, 23)], [BfdFault::Length; 2]);
@@ -284,10 +284,10 @@ mod tests {
         assert_eq!(wrong(1, 0xc1), BfdFault::Multipoint);
         // Authenticated: too short for it, and long enough.
         assert_eq!(wrong(1, 0xc4), BfdFault::Length);
-        let mut bytes = [packet().bytes().as_slice(), &[1, 4, 0, 0]].concat();
+        let mut bytes = [packet().encode_packet().as_slice(), &[1, 4, 0, 0]].concat();
         (bytes[1], bytes[3]) = (0xc4, 28);
-        assert_eq!(BfdControl::read(&bytes), Err(BfdFault::Authentication));
-        let without = |packet: BfdControl| BfdControl::read(&packet.bytes());
+        assert_eq!(BfdControl::parse_packet(&bytes), Err(BfdFault::Authentication));
+        let without = |packet: BfdControl| BfdControl::parse_packet(&packet.encode_packet());
         assert_eq!(without(BfdControl { my_discriminator: 0, ..packet() }), Err(BfdFault::MyDiscriminator));
         for state in STATES {
             let read = without(BfdControl { state, your_discriminator: 0, ..packet() });
@@ -305,8 +305,8 @@ mod tests {
                     (random >> 24) as u8
                 })
                 .collect();
-            if let Ok(packet) = BfdControl::read(&bytes) {
-                assert_eq!(BfdControl::read(&packet.bytes()), Ok(packet));
+            if let Ok(packet) = BfdControl::parse_packet(&bytes) {
+                assert_eq!(BfdControl::parse_packet(&packet.encode_packet()), Ok(packet));
             }
         }
     }

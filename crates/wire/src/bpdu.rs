@@ -1,18 +1,20 @@
-//! BPDUs, by which bridges agree on a spanning tree (IEEE 802.1D-2004, clause 9), and the frames that carry them.
+//! BPDUs, by which bridges agree on a spanning tree (IEEE 802.1D-2004, clause 9), and the frames that carry
+//! them.
 //!
-//! What is read is the sender's word: whether times make sense, and whose vector is better, is not judged here.
+//! What is read is the sender's word: whether times make sense, and whose vector is better, is not judged
+//! here.
 
-use crate::bytes::{at_least, cleared, ether_at, put, put_u16, put_u32, u16_at, u32_at};
+use crate::bytes::{at_least, clear_header, ether_at, u16_at, u32_at, write_array, write_u16, write_u32};
 use crate::{EtherAddr, Ethernet, Malformed};
 use std::fmt;
 use std::time::Duration;
 
-/// Who a bridge is: the lower one is the better root.
+/// The id of a bridge: the lower one is the better root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BridgeId {
     /// What the network's keeper made of it, in steps of 4096.
     pub priority: u16,
-    /// Its address, which nobody else has.
+    /// MAC address of the bridge, unique in the network.
     pub address: EtherAddr,
 }
 
@@ -27,7 +29,7 @@ impl fmt::Display for BridgeId {
 pub struct BpduTime(pub u16);
 
 impl BpduTime {
-    /// So many seconds.
+    /// A time of whole seconds.
     pub const fn seconds(seconds: u8) -> BpduTime {
         BpduTime(seconds as u16 * 256)
     }
@@ -43,7 +45,7 @@ impl BpduTime {
 pub enum BpduRole {
     /// The sender does not say.
     Unknown,
-    /// It waits in case another way to the root fails.
+    /// It waits in case another path to the root fails.
     Alternate,
     /// It leads to the root.
     Root,
@@ -56,17 +58,17 @@ pub enum BpduRole {
 pub struct BpduFlags(pub u8);
 
 impl BpduFlags {
-    /// Addresses have moved.
+    /// The topology has changed: forget addresses early.
     pub const TOPOLOGY_CHANGE: BpduFlags = BpduFlags(0x01);
     /// The sender wants to forward, once the receiver agrees.
     pub const PROPOSAL: BpduFlags = BpduFlags(0x02);
     /// The sender learns addresses.
     pub const LEARNING: BpduFlags = BpduFlags(0x10);
-    /// The sender forwards.
+    /// The sender's port forwards frames.
     pub const FORWARDING: BpduFlags = BpduFlags(0x20);
     /// The receiver may forward at once.
     pub const AGREEMENT: BpduFlags = BpduFlags(0x40);
-    /// A notification was heard.
+    /// Acknowledges a topology change notification.
     pub const TOPOLOGY_CHANGE_ACK: BpduFlags = BpduFlags(0x80);
 
     const ROLE_SHIFT: u8 = 2;
@@ -121,9 +123,9 @@ pub struct Configuration {
     pub flags: BpduFlags,
     /// The bridge taken for the root.
     pub root: BridgeId,
-    /// What the way to it costs the sender.
+    /// Cost of the sender's path to the root.
     pub cost: u32,
-    /// The sender.
+    /// Bridge that sent the message.
     pub bridge: BridgeId,
     /// The sending port: four bits of priority, twelve of its number.
     pub port: u16,
@@ -144,7 +146,7 @@ pub enum Bpdu {
     Configuration(Configuration),
     /// Of one that speaks the rapid protocol.
     Rapid(Configuration),
-    /// Tells the way up to the root that addresses have moved.
+    /// Notifies the bridges up to the root that the topology has changed.
     Notification,
 }
 
@@ -187,45 +189,49 @@ impl Bpdu {
             return Err(Malformed::Protocol);
         }
         let body = frame.get(14..14 + length).ok_or(Malformed::Length)?;
-        Bpdu::read(body.get(LLC.len()..).ok_or(Malformed::Length)?)
+        Bpdu::parse_bytes(body.get(LLC.len()..).ok_or(Malformed::Length)?)
     }
 
     /// Reads one that is alone in these bytes; what follows it is left alone (9.3.4).
-    pub fn read(bytes: &[u8]) -> Result<Bpdu, Malformed> {
+    pub fn parse_bytes(bytes: &[u8]) -> Result<Bpdu, Malformed> {
         at_least(bytes, Self::NOTIFICATION_LEN)?;
         if u16_at(bytes, PROTOCOL) != 0 {
             return Err(Malformed::Protocol);
         }
         match (bytes[TYPE], bytes[VERSION]) {
             (TYPE_NOTIFICATION, _) => Ok(Bpdu::Notification),
-            (TYPE_CONFIGURATION, _) => configuration(bytes, Self::CONFIGURATION_LEN).map(Bpdu::Configuration),
-            (TYPE_RAPID, VERSION_RAPID..) => configuration(bytes, Self::RAPID_LEN).map(rapid_if_role_is_said),
+            (TYPE_CONFIGURATION, _) => {
+                parse_configuration(bytes, Self::CONFIGURATION_LEN).map(Bpdu::Configuration)
+            }
+            (TYPE_RAPID, VERSION_RAPID..) => {
+                parse_configuration(bytes, Self::RAPID_LEN).map(rapid_if_role_is_said)
+            }
             (TYPE_RAPID, _) => Err(Malformed::Version),
             _ => Err(Malformed::Protocol),
         }
     }
 
     /// The frame with this BPDU, from a port with that address.
-    pub fn frame(&self, from: EtherAddr) -> [u8; Self::FRAME_LEN] {
+    pub fn build_frame(&self, from: EtherAddr) -> [u8; Self::FRAME_LEN] {
         let mut frame = [0; Self::FRAME_LEN];
         let (header, body) = frame.split_at_mut(HEADER);
         // The body has 43 bytes, and the longest BPDU 36.
-        let len = self.write(body).expect("a frame has room for a BPDU");
-        put(header, 0, Self::GROUP.0);
-        put(header, 6, from.0);
-        put_u16(header, 12, (LLC.len() + len) as u16);
-        put(header, 14, LLC);
+        let len = self.write_to(body).expect("a frame has room for a BPDU");
+        write_array(header, 0, Self::GROUP.0);
+        write_array(header, 6, from.0);
+        write_u16(header, 12, (LLC.len() + len) as u16);
+        write_array(header, 14, LLC);
         frame
     }
 
     /// Writes it, and returns its length.
-    pub fn write(&self, bytes: &mut [u8]) -> Result<usize, Malformed> {
+    pub fn write_to(&self, bytes: &mut [u8]) -> Result<usize, Malformed> {
         let (len, kind, version) = match self {
             Bpdu::Configuration(_) => (Self::CONFIGURATION_LEN, TYPE_CONFIGURATION, 0),
             Bpdu::Rapid(_) => (Self::RAPID_LEN, TYPE_RAPID, VERSION_RAPID),
             Bpdu::Notification => (Self::NOTIFICATION_LEN, TYPE_NOTIFICATION, 0),
         };
-        let bytes = cleared(bytes, len)?;
+        let bytes = clear_header(bytes, len)?;
         (bytes[TYPE], bytes[VERSION]) = (kind, version);
         match self {
             Bpdu::Configuration(told) | Bpdu::Rapid(told) => write_configuration(bytes, told),
@@ -240,7 +246,7 @@ fn rapid_if_role_is_said(told: Configuration) -> Bpdu {
     if told.flags.role() == BpduRole::Unknown { Bpdu::Configuration(told) } else { Bpdu::Rapid(told) }
 }
 
-fn configuration(bytes: &[u8], len: usize) -> Result<Configuration, Malformed> {
+fn parse_configuration(bytes: &[u8], len: usize) -> Result<Configuration, Malformed> {
     at_least(bytes, len)?;
     let time = |at| BpduTime(u16_at(bytes, at));
     Ok(Configuration {
@@ -258,23 +264,23 @@ fn configuration(bytes: &[u8], len: usize) -> Result<Configuration, Malformed> {
 
 fn write_configuration(bytes: &mut [u8], told: &Configuration) {
     bytes[FLAGS] = told.flags.0;
-    put_bridge(bytes, ROOT, told.root);
-    put_u32(bytes, COST, told.cost);
-    put_bridge(bytes, BRIDGE, told.bridge);
-    put_u16(bytes, PORT, told.port);
-    put_u16(bytes, MESSAGE_AGE, told.message_age.0);
-    put_u16(bytes, MAX_AGE, told.max_age.0);
-    put_u16(bytes, HELLO_TIME, told.hello_time.0);
-    put_u16(bytes, FORWARD_DELAY, told.forward_delay.0);
+    write_bridge(bytes, ROOT, told.root);
+    write_u32(bytes, COST, told.cost);
+    write_bridge(bytes, BRIDGE, told.bridge);
+    write_u16(bytes, PORT, told.port);
+    write_u16(bytes, MESSAGE_AGE, told.message_age.0);
+    write_u16(bytes, MAX_AGE, told.max_age.0);
+    write_u16(bytes, HELLO_TIME, told.hello_time.0);
+    write_u16(bytes, FORWARD_DELAY, told.forward_delay.0);
 }
 
 fn bridge_at(bytes: &[u8], at: usize) -> BridgeId {
     BridgeId { priority: u16_at(bytes, at), address: ether_at(bytes, at + 2) }
 }
 
-fn put_bridge(bytes: &mut [u8], at: usize, bridge: BridgeId) {
-    put_u16(bytes, at, bridge.priority);
-    put(bytes, at + 2, bridge.address.0);
+fn write_bridge(bytes: &mut [u8], at: usize, bridge: BridgeId) {
+    write_u16(bytes, at, bridge.priority);
+    write_array(bytes, at + 2, bridge.address.0);
 }
 
 #[cfg(test)]
@@ -303,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_laid_out_as_the_standard_has_it() {
-        let frame = Bpdu::Rapid(told()).frame(FROM);
+        let frame = Bpdu::Rapid(told()).build_frame(FROM);
         assert_eq!(frame[..6], [0x01, 0x80, 0xc2, 0, 0, 0]);
         assert_eq!(frame[6..12], FROM.0);
         assert_eq!(frame[12..17], [0, 39, 0x42, 0x42, 0x03]);
@@ -317,9 +323,9 @@ mod tests {
 
     #[test]
     fn the_old_kinds_are_shorter() {
-        let frame = Bpdu::Configuration(told()).frame(FROM);
+        let frame = Bpdu::Configuration(told()).build_frame(FROM);
         assert_eq!(frame[12..21], [0, 38, 0x42, 0x42, 0x03, 0, 0, 0, 0]);
-        let frame = Bpdu::Notification.frame(FROM);
+        let frame = Bpdu::Notification.build_frame(FROM);
         assert_eq!(frame[12..21], [0, 7, 0x42, 0x42, 0x03, 0, 0, 0, 0x80]);
         assert_eq!(frame[21..], [0; 39]);
     }
@@ -329,7 +335,7 @@ mod tests {
         for (bpdu, len) in
             [(Bpdu::Rapid(told()), 53), (Bpdu::Configuration(told()), 52), (Bpdu::Notification, 21)]
         {
-            let frame = bpdu.frame(FROM);
+            let frame = bpdu.build_frame(FROM);
             for cut in 0..len {
                 Bpdu::in_frame(&frame[..cut]).expect_err("the BPDU is not whole");
                 if cut >= 17 {
@@ -345,7 +351,7 @@ mod tests {
 
     #[test]
     fn other_protocols_are_refused() {
-        let frame = Bpdu::Rapid(told()).frame(FROM);
+        let frame = Bpdu::Rapid(told()).build_frame(FROM);
         for (at, value, why) in [
             (12, 0x08, Malformed::Protocol),
             (14, 0xaa, Malformed::Protocol),
@@ -363,7 +369,7 @@ mod tests {
 
     #[test]
     fn later_versions_are_read_as_far_as_they_are_known() {
-        let mut frame = Bpdu::Rapid(told()).frame(FROM);
+        let mut frame = Bpdu::Rapid(told()).build_frame(FROM);
         frame[19] = 3;
         assert_eq!(Bpdu::in_frame(&frame), Ok(Bpdu::Rapid(told())));
     }
@@ -371,7 +377,7 @@ mod tests {
     #[test]
     fn a_rapid_message_without_a_role_counts_as_an_old_one() {
         let quiet = Configuration { flags: told().flags.with_role(BpduRole::Unknown), ..told() };
-        let frame = Bpdu::Rapid(quiet).frame(FROM);
+        let frame = Bpdu::Rapid(quiet).build_frame(FROM);
         assert_eq!(Bpdu::in_frame(&frame), Ok(Bpdu::Configuration(quiet)));
     }
 
@@ -407,7 +413,7 @@ mod tests {
         fn what_is_written_is_read_back(told in any_configuration(), rapid: bool) {
             let is_said = told.flags.role() != BpduRole::Unknown;
             let bpdu = if rapid && is_said { Bpdu::Rapid(told) } else { Bpdu::Configuration(told) };
-            prop_assert_eq!(Bpdu::in_frame(&bpdu.frame(FROM)), Ok(bpdu));
+            prop_assert_eq!(Bpdu::in_frame(&bpdu.build_frame(FROM)), Ok(bpdu));
         }
 
         #[test]
@@ -417,7 +423,7 @@ mod tests {
             frame.extend(LLC);
             frame.extend(&bytes);
             frame[13] = (bytes.len() + 3) as u8;
-            prop_assert_eq!(Bpdu::in_frame(&frame), Bpdu::read(&bytes));
+            prop_assert_eq!(Bpdu::in_frame(&frame), Bpdu::parse_bytes(&bytes));
         }
     }
 }

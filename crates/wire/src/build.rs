@@ -1,7 +1,8 @@
-//! Packets written readably, with correct lengths and checksums: for tests and generators, not the packet path.
+//! Packets written readably, with correct lengths and checksums: for tests and generators, not the packet
+//! path.
 //!
-//! Addresses are given as text, bytes or address types; text that is not an address is a mistake in the program
-//! and panics.
+//! Addresses are given as text, bytes or address types; text that is not an address is a mistake in the
+//! program and panics.
 //!
 //! ```
 //! use artery_wire::build::{ether, ip4};

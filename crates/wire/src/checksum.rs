@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071): sums, updates and pseudo-headers.
 //!
-//! A *sum* is the 16-bit ones' complement sum in the order of the wire; a *checksum* is its complement. Where parts
-//! are summed apart, each but the last must have an even length.
+//! A *sum* is the 16-bit ones' complement sum in the order of the wire; a *checksum* is its complement. Where
+//! parts are summed apart, each but the last must have an even length.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,10 +19,10 @@ pub fn is_valid(sum: u16) -> bool {
     sum == 0xffff
 }
 
-/// Returns the sum of `bytes`; an odd one is padded with a zero byte.
+/// Returns the sum of `bytes`; an uneven length is padded with a zero byte.
 ///
-/// Eight bytes are added at once, in the machine's byte order: the sum does not depend on it, save for the order
-/// of its own two bytes (RFC 1071 section 2 B).
+/// Eight bytes are added at once, in the machine's byte order: the sum does not depend on it, save for the
+/// order of its own two bytes (RFC 1071 section 2 B).
 #[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
     let mut lanes = [0_u64; 4]; // four chains of carries instead of one
@@ -43,19 +43,20 @@ pub fn ipv4_header_sum(header: &[u8; 20]) -> u16 {
     u16::from_be(fold(ipv4_header_total(header)))
 }
 
-/// Returns whether the checksum of an IPv4 header without options is right: [`is_valid`] of its sum, in fewer steps.
-/// Always inlined: the call cost a nanosecond a packet.
+/// Returns whether the checksum of an IPv4 header without options is right: [`is_valid`] of its sum, in fewer
+/// steps. Always inlined: the call cost a nanosecond a packet.
 #[inline(always)]
 pub fn is_ipv4_header_valid(header: &[u8; 20]) -> bool {
     is_total_valid(ipv4_header_total(header))
 }
 
-/// Returns whether something with its checksum is right: `total` is the sum of its words in the machine's order, not folded,
-/// which may be of any even length as long as carries out of 64 bits are added (see [`add_with_carry`]).
+/// Returns whether something with its checksum is right: `total` is the sum of its words in the
+/// machine's order, not folded, which may be of any even length as long as carries out of 64 bits
+/// are added (see [`add_with_carry`]).
 #[inline(always)]
 pub fn is_total_valid(total: u64) -> bool {
-    // A sum is right if it is a positive multiple of 65535. A number is one if it is a small number (the quotient)
-    // after multiplication by the inverse of 65535 modulo 2^64, and large if not.
+    // A sum is right if it is a positive multiple of 65535. A number is one if it is a small number (the
+    // quotient) after multiplication by the inverse of 65535 modulo 2^64, and large if not.
     const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
     const _: () = assert!(INVERSE.wrapping_mul(65535) == 1);
     let quotient = total.wrapping_mul(INVERSE);
@@ -86,8 +87,8 @@ pub fn fold(total: u64) -> u16 {
     total as u16
 }
 
-/// Returns `checksum` as it must be once a 16-bit field that it covers goes from `old` to `new` (RFC 1624
-/// equation 3).
+/// Returns `checksum` as it must be once a 16-bit field that it covers goes from `old` to `new`
+/// (RFC 1624 equation 3).
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !add(add(!checksum, !old), new)
@@ -220,7 +221,8 @@ mod tests {
             prop_assert_eq!(add(sum(one), sum(other)), slow_sum(&bytes));
         }
 
-        /// Zero apart, whose two forms only a sum over more than zeroes can tell: the field at 0 stays as it is.
+        /// Zero apart, whose two forms only a sum over more than zeroes can tell: the field at 0
+        /// stays as it is.
         #[test]
         fn an_update_is_a_computation_anew(mut bytes in prop::collection::vec(any::<u8>(), 12..40), new: u32, first in 1_u8..) {
             bytes[0] = first;

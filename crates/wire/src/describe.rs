@@ -10,7 +10,7 @@ mod icmp6;
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::bytes::clamped;
+use crate::bytes::clamped_slice;
 use crate::{
     Arp, EtherType, Ethernet, Icmp, Icmp6, IcmpType, Ip6Fragment, Ip6Headers, IpProtocol, Ipv4, Ipv6, Tcp,
     TcpFlags, Udp,
@@ -86,7 +86,7 @@ fn write_ipv4(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
         write!(f, "IP {src} > {dst}: ")?;
         write_protocol_and_length(f, ip.protocol(), ip.payload().len())?;
     } else {
-        write_upper(f, &Ends { version: "IP", src: &src, dst: &dst }, ip.protocol(), ip.payload())?;
+        write_upper(f, &Endpoints { version: "IP", src: &src, dst: &dst }, ip.protocol(), ip.payload())?;
     }
     write_fragment(f, &ip)?;
     if usize::from(ip.total_length()) > bytes.len() { f.write_str(" (cut short)") } else { Ok(()) }
@@ -97,13 +97,16 @@ fn write_ipv6(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
         Ok(ip) => ip,
         Err(why) => return write!(f, "IP6, {why}, length {}", bytes.len()),
     };
-    let ends = Ends { version: "IP6", src: &ip.src(), dst: &ip.dst() };
-    match Ip6Headers::read(bytes) {
-        Ok(headers) => {
-            write_behind(f, &ends, &headers, clamped(bytes, headers.offset, HEADER + ip.payload().len()))?
-        }
+    let ends = Endpoints { version: "IP6", src: &ip.src(), dst: &ip.dst() };
+    match Ip6Headers::parse_packet(bytes) {
+        Ok(headers) => write_behind(
+            f,
+            &ends,
+            &headers,
+            clamped_slice(bytes, headers.offset, HEADER + ip.payload().len()),
+        )?,
         Err(fault) => {
-            ends.write(f)?;
+            ends.write_addresses(f)?;
             write!(f, "{fault}, length {}", ip.payload().len())?;
         }
     }
@@ -113,12 +116,12 @@ fn write_ipv6(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 /// Writes what extension headers lead to.
 fn write_behind(
     f: &mut Formatter<'_>,
-    ends: &Ends<'_>,
+    ends: &Endpoints<'_>,
     headers: &Ip6Headers<'_>,
     bytes: &[u8],
 ) -> fmt::Result {
     if headers.is_later_fragment() {
-        ends.write(f)?;
+        ends.write_addresses(f)?;
         write_protocol_and_length(f, headers.protocol, bytes.len())?;
     } else {
         write_upper(f, ends, headers.protocol, bytes)?;
@@ -140,15 +143,15 @@ fn write_fragment(f: &mut Formatter<'_>, ip: &Ipv4<&[u8]>) -> fmt::Result {
     write!(f, " (frag {}:{}@{}{more})", ip.id(), ip.payload().len(), ip.fragment_offset())
 }
 
-/// Between whom a packet goes.
-struct Ends<'a> {
+/// Source and destination of a packet.
+struct Endpoints<'a> {
     version: &'a str,
     src: &'a dyn Display,
     dst: &'a dyn Display,
 }
 
-impl Ends<'_> {
-    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl Endpoints<'_> {
+    fn write_addresses(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} > {}: ", self.version, self.src, self.dst)
     }
 
@@ -157,7 +160,12 @@ impl Ends<'_> {
     }
 }
 
-fn write_upper(f: &mut Formatter<'_>, ends: &Ends<'_>, protocol: IpProtocol, bytes: &[u8]) -> fmt::Result {
+fn write_upper(
+    f: &mut Formatter<'_>,
+    ends: &Endpoints<'_>,
+    protocol: IpProtocol,
+    bytes: &[u8],
+) -> fmt::Result {
     match protocol {
         IpProtocol::UDP => {
             if let Ok(udp) = Udp::new(bytes) {
@@ -176,17 +184,17 @@ fn write_upper(f: &mut Formatter<'_>, ends: &Ends<'_>, protocol: IpProtocol, byt
         }
         IpProtocol::ICMPV6 => {
             if let Ok(icmp) = Icmp6::new(bytes) {
-                return icmp6::write(f, ends, bytes, &icmp);
+                return icmp6::write_icmp6(f, ends, bytes, &icmp);
             }
         }
         _ => {}
     }
-    ends.write(f)?;
+    ends.write_addresses(f)?;
     write_protocol_and_length(f, protocol, bytes.len())
 }
 
 /// The length is the datagram's own, as the header says: the bytes of a first fragment hold less.
-fn write_udp(f: &mut Formatter<'_>, ends: &Ends<'_>, udp: &Udp<&[u8]>) -> fmt::Result {
+fn write_udp(f: &mut Formatter<'_>, ends: &Endpoints<'_>, udp: &Udp<&[u8]>) -> fmt::Result {
     ends.write_with_ports(f, udp.src_port(), udp.dst_port())?;
     match usize::from(udp.length()).checked_sub(Udp::<&[u8]>::LEN) {
         Some(length) => write!(f, "UDP, length {length}"),
@@ -194,7 +202,7 @@ fn write_udp(f: &mut Formatter<'_>, ends: &Ends<'_>, udp: &Udp<&[u8]>) -> fmt::R
     }
 }
 
-fn write_tcp(f: &mut Formatter<'_>, ends: &Ends<'_>, tcp: &Tcp<&[u8]>) -> fmt::Result {
+fn write_tcp(f: &mut Formatter<'_>, ends: &Endpoints<'_>, tcp: &Tcp<&[u8]>) -> fmt::Result {
     let (flags, length) = (tcp.flags(), tcp.payload().len());
     ends.write_with_ports(f, tcp.src_port(), tcp.dst_port())?;
     write!(f, "Flags [{flags}]")?;
@@ -209,8 +217,8 @@ fn write_tcp(f: &mut Formatter<'_>, ends: &Ends<'_>, tcp: &Tcp<&[u8]>) -> fmt::R
     write!(f, ", win {}, length {length}", tcp.window())
 }
 
-fn write_icmp(f: &mut Formatter<'_>, ends: &Ends<'_>, icmp: &Icmp<&[u8]>, length: usize) -> fmt::Result {
-    ends.write(f)?;
+fn write_icmp(f: &mut Formatter<'_>, ends: &Endpoints<'_>, icmp: &Icmp<&[u8]>, length: usize) -> fmt::Result {
+    ends.write_addresses(f)?;
     f.write_str("ICMP ")?;
     match icmp.icmp_type() {
         IcmpType::ECHO_REQUEST => write!(f, "echo request, id {}, seq {}", icmp.echo_id(), icmp.echo_seq())?,

@@ -1,7 +1,7 @@
 //! Errors about packets: which may be sent (RFC 1812 section 4.3.2.7, RFC 4443 section 2.4), and their bytes.
 //!
-//! An error is asked what it has to say `about` a packet; the answer, where there may be one, makes the bytes. How many
-//! errors are sent in a time is limited elsewhere.
+//! `answer_to` returns what an error says about a packet; the answer, where there may be one, makes the
+//! bytes. How many errors are sent in a time is limited elsewhere.
 
 mod v4;
 mod v6;
@@ -21,7 +21,7 @@ pub enum Forbidden {
     Error,
     /// It is a fragment other than the first.
     Fragment,
-    /// It came in a frame for more than one station.
+    /// It came in a broadcast or multicast frame.
     Frame,
     /// It is for more than one host.
     Destination,

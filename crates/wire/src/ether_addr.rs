@@ -10,12 +10,12 @@ use std::str::FromStr;
 pub struct EtherAddr(pub [u8; 6]);
 
 impl EtherAddr {
-    /// The address of every station.
+    /// The broadcast address, ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: EtherAddr = EtherAddr([0xff; 6]);
     /// The address of none.
     pub const ZERO: EtherAddr = EtherAddr([0; 6]);
 
-    /// Says whether this is the address of every station.
+    /// Says whether this is the broadcast address.
     #[inline]
     pub fn is_broadcast(self) -> bool {
         self == EtherAddr::BROADCAST
@@ -27,14 +27,15 @@ impl EtherAddr {
         self.0[0] & 1 != 0
     }
 
-    /// Returns the address at which the listeners of an IPv4 multicast address hear it (RFC 1112 section 6.4).
+    /// Returns the address at which the listeners of an IPv4 multicast address hear it
+    /// (RFC 1112 section 6.4).
     #[inline]
     pub const fn multicast_v4(group: Ipv4Addr) -> EtherAddr {
         let [_, b, c, d] = group.octets();
         EtherAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d])
     }
 
-    /// Returns the address at which the listeners of an IPv6 multicast address hear it (RFC 2464 section 7).
+    /// Returns the address to which an IPv6 multicast address maps (RFC 2464 section 7).
     #[inline]
     pub const fn multicast_v6(group: Ipv6Addr) -> EtherAddr {
         let [.., a, b, c, d] = group.octets();

@@ -1,6 +1,6 @@
 //! Ethernet II frames, with or without VLAN tags.
 
-use crate::bytes::{at_least, put_u16, u16_at};
+use crate::bytes::{at_least, u16_at, write_u16};
 use crate::fields::fields;
 use crate::vlan::TAG_LEN;
 use crate::{EtherAddr, Malformed, VlanTag};
@@ -10,13 +10,13 @@ use crate::{EtherAddr, Malformed, VlanTag};
 pub struct EtherType(pub u16);
 
 impl EtherType {
-    /// IP version 4.
+    /// IP version 4 (RFC 894).
     pub const IPV4: EtherType = EtherType(0x0800);
     /// Address resolution, RFC 826.
     pub const ARP: EtherType = EtherType(0x0806);
     /// A VLAN tag, IEEE 802.1Q.
     pub const VLAN: EtherType = EtherType(0x8100);
-    /// IP version 6.
+    /// IP version 6 (RFC 2464).
     pub const IPV6: EtherType = EtherType(0x86dd);
     /// The outer of two VLAN tags, IEEE 802.1ad.
     pub const QINQ: EtherType = EtherType(0x88a8);
@@ -58,20 +58,20 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
     /// Returns the outer VLAN tag, if there is one and it is whole.
     #[inline]
     pub fn vlan(&self) -> Option<VlanTag> {
-        self.tag(0)
+        self.nth_tag(0)
     }
 
     /// Returns the inner VLAN tag of a frame with two.
     #[inline]
     pub fn inner_vlan(&self) -> Option<VlanTag> {
         self.vlan()?;
-        self.tag(1)
+        self.nth_tag(1)
     }
 
     /// Returns where the payload begins, after at most two VLAN tags.
     #[inline]
     pub fn payload_offset(&self) -> usize {
-        let tags = (0..MAX_TAGS).take_while(|&n| self.tag(n).is_some()).count();
+        let tags = (0..MAX_TAGS).take_while(|&n| self.nth_tag(n).is_some()).count();
         Self::LEN + tags * TAG_LEN
     }
 
@@ -89,7 +89,7 @@ impl<T: AsRef<[u8]>> Ethernet<T> {
 
     /// Returns the `n`th tag, given that there are `n` before it.
     #[inline]
-    fn tag(&self, n: usize) -> Option<VlanTag> {
+    fn nth_tag(&self, n: usize) -> Option<VlanTag> {
         let bytes = self.0.as_ref();
         let announced = EtherType(u16_at(bytes, TYPE + n * TAG_LEN)).is_vlan();
         let whole = bytes.len() >= Self::LEN + (n + 1) * TAG_LEN;
@@ -103,14 +103,19 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ethernet<T> {
     pub fn set_vlan(&mut self, tag: VlanTag) -> bool {
         let tagged = self.vlan().is_some();
         if tagged {
-            put_u16(self.0.as_mut(), TAG, tag.0);
+            write_u16(self.0.as_mut(), TAG, tag.0);
         }
         tagged
     }
 }
 
 /// Returns an untagged frame with `payload`, for what is sent now and then.
-pub fn framed(dst: EtherAddr, src: EtherAddr, ether_type: EtherType, payload: &[u8]) -> Vec<u8> {
+pub fn build_ethernet_frame(
+    dst: EtherAddr,
+    src: EtherAddr,
+    ether_type: EtherType,
+    payload: &[u8],
+) -> Vec<u8> {
     [&dst.0[..], &src.0, &ether_type.0.to_be_bytes(), payload].concat()
 }
 
@@ -134,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_frame_without_tags_is_made_at_once() {
-        let made = framed(DST.parse().unwrap(), SRC.parse().unwrap(), EtherType::ARP, b"payload");
+        let made =
+            build_ethernet_frame(DST.parse().unwrap(), SRC.parse().unwrap(), EtherType::ARP, b"payload");
         assert_eq!(made, ether(DST, SRC).raw(EtherType::ARP, b"payload").bytes());
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::bytes::{array, put};
+use crate::bytes::{read_array, write_array};
 use crate::{ArpOperation, EtherAddr, EtherType, Icmp6Type, IcmpType, IpProtocol, TcpFlags};
 
 /// What may stand in a header, in network order.
@@ -14,12 +14,12 @@ pub(crate) trait Field: Sized {
 impl<const N: usize> Field for [u8; N] {
     #[inline(always)]
     fn read(bytes: &[u8], at: usize) -> [u8; N] {
-        array(bytes, at)
+        read_array(bytes, at)
     }
 
     #[inline(always)]
     fn write(self, bytes: &mut [u8], at: usize) {
-        put(bytes, at, self);
+        write_array(bytes, at, self);
     }
 }
 

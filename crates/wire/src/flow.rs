@@ -1,9 +1,9 @@
 //! A number for the flow that a packet belongs to.
 use crate::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6};
 
-/// A number for the flow of an Ethernet frame: equal for all packets of a flow and for both directions of it, spread
-/// evenly over flows. A flow is what has the same two addresses and, for TCP and UDP, the same two ports; fragments, of
-/// which only the first has ports, go by their addresses. What is not IP has 0.
+/// A number for the flow of an Ethernet frame: equal for all packets of a flow and for both directions of it,
+/// spread evenly over flows. A flow is what has the same two addresses and, for TCP and UDP, the same two
+/// ports; fragments, of which only the first has ports, go by their addresses. What is not IP has 0.
 #[inline]
 pub fn flow_hash(frame: &[u8]) -> u32 {
     let Ok(ethernet) = Ethernet::new(frame) else { return 0 };
@@ -16,8 +16,8 @@ pub fn flow_hash(frame: &[u8]) -> u32 {
 
 fn of_v4(packet: &[u8]) -> u32 {
     let Ok(ip) = Ipv4::new(packet) else { return 0 };
-    let ports = if ip.is_fragment() { [0, 0] } else { ports(ip.protocol(), ip.payload()) };
-    combine([u64::from(ip.src().to_bits()), u64::from(ip.dst().to_bits())], ports, ip.protocol())
+    let ports = if ip.is_fragment() { [0, 0] } else { read_ports(ip.protocol(), ip.payload()) };
+    combine_ends([u64::from(ip.src().to_bits()), u64::from(ip.dst().to_bits())], ports, ip.protocol())
 }
 
 fn of_v6(packet: &[u8]) -> u32 {
@@ -27,10 +27,14 @@ fn of_v6(packet: &[u8]) -> u32 {
         (bits >> 64) as u64 ^ (bits as u64).rotate_left(23)
     };
     // Behind extension headers, fragments among them, no port is looked for.
-    combine([half(ip.src()), half(ip.dst())], ports(ip.next_header(), ip.payload()), ip.next_header())
+    combine_ends(
+        [half(ip.src()), half(ip.dst())],
+        read_ports(ip.next_header(), ip.payload()),
+        ip.next_header(),
+    )
 }
 
-fn ports(protocol: IpProtocol, payload: &[u8]) -> [u16; 2] {
+fn read_ports(protocol: IpProtocol, payload: &[u8]) -> [u16; 2] {
     match payload.first_chunk::<4>() {
         Some(&[a, b, c, d]) if protocol == IpProtocol::TCP || protocol == IpProtocol::UDP => {
             [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]
@@ -41,15 +45,15 @@ fn ports(protocol: IpProtocol, payload: &[u8]) -> [u16; 2] {
 
 /// Treats both ends alike, so that neither direction matters.
 #[inline]
-fn combine(addresses: [u64; 2], ports: [u16; 2], protocol: IpProtocol) -> u32 {
-    let end = |n: usize| mix(addresses[n] ^ u64::from(ports[n]) << 48);
+fn combine_ends(addresses: [u64; 2], ports: [u16; 2], protocol: IpProtocol) -> u32 {
+    let end = |n: usize| mix_word(addresses[n] ^ u64::from(ports[n]) << 48);
     let both = end(0).wrapping_add(end(1));
-    (mix(both ^ u64::from(protocol.0)) >> 32) as u32
+    (mix_word(both ^ u64::from(protocol.0)) >> 32) as u32
 }
 
 /// A permutation of words in which every bit of the result depends on every bit of the word.
 #[inline]
-fn mix(word: u64) -> u64 {
+fn mix_word(word: u64) -> u64 {
     let word = (word ^ word >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     let word = (word ^ word >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     word ^ word >> 32

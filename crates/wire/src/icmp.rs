@@ -17,14 +17,15 @@ impl IcmpType {
     pub const SOURCE_QUENCH: IcmpType = IcmpType(4);
     /// A better first hop is on the sender's network.
     pub const REDIRECT: IcmpType = IcmpType(5);
-    /// Asks for an echo reply.
+    /// Requests an echo reply.
     pub const ECHO_REQUEST: IcmpType = IcmpType(8);
     /// The time to live, or the time for reassembly, ran out.
     pub const TIME_EXCEEDED: IcmpType = IcmpType(11);
     /// A field of the header is wrong.
     pub const PARAMETER_PROBLEM: IcmpType = IcmpType(12);
 
-    /// Says whether the message reports an error and quotes the packet that caused it (RFC 1122 section 3.2.2).
+    /// Says whether the message reports an error and quotes the packet that caused it
+    /// (RFC 1122 section 3.2.2).
     #[inline]
     pub fn is_error(self) -> bool {
         matches!(

@@ -19,27 +19,27 @@ impl Icmp6Type {
     pub const TIME_EXCEEDED: Icmp6Type = Icmp6Type(3);
     /// A field of a header is wrong, or what it names is unknown.
     pub const PARAMETER_PROBLEM: Icmp6Type = Icmp6Type(4);
-    /// Asks for an echo reply.
+    /// Requests an echo reply.
     pub const ECHO_REQUEST: Icmp6Type = Icmp6Type(128);
     /// The answer to an echo request.
     pub const ECHO_REPLY: Icmp6Type = Icmp6Type(129);
-    /// Asks who listens to a multicast group, RFC 2710 and RFC 3810.
+    /// Queries listeners of a multicast group, RFC 2710 and RFC 3810.
     pub const LISTENER_QUERY: Icmp6Type = Icmp6Type(130);
-    /// Tells that someone listens to a group, RFC 2710.
+    /// Reports a listener of a group, RFC 2710.
     pub const LISTENER_REPORT: Icmp6Type = Icmp6Type(131);
-    /// Tells that someone no longer listens to a group, RFC 2710.
+    /// Reports that a listener has left a group, RFC 2710.
     pub const LISTENER_DONE: Icmp6Type = Icmp6Type(132);
-    /// Asks routers to advertise themselves, RFC 4861 section 4.1.
+    /// Solicits router advertisements, RFC 4861 section 4.1.
     pub const ROUTER_SOLICITATION: Icmp6Type = Icmp6Type(133);
-    /// A router tells of itself and of the link, RFC 4861 section 4.2.
+    /// Announces a router and settings of the link, RFC 4861 section 4.2.
     pub const ROUTER_ADVERTISEMENT: Icmp6Type = Icmp6Type(134);
-    /// Asks for the link address of a neighbor, RFC 4861 section 4.3.
+    /// Solicits the link address of a neighbor, RFC 4861 section 4.3.
     pub const NEIGHBOR_SOLICITATION: Icmp6Type = Icmp6Type(135);
-    /// Tells the link address of a neighbor, RFC 4861 section 4.4.
+    /// Announces the link address of a neighbor, RFC 4861 section 4.4.
     pub const NEIGHBOR_ADVERTISEMENT: Icmp6Type = Icmp6Type(136);
     /// A better first hop is on the link, RFC 4861 section 4.5.
     pub const REDIRECT: Icmp6Type = Icmp6Type(137);
-    /// Tells which groups someone listens to, RFC 3810.
+    /// Reports listeners of groups, RFC 3810.
     pub const LISTENER_REPORT_V2: Icmp6Type = Icmp6Type(143);
 
     /// Says whether the message reports an error: the others have the highest bit set (RFC 4443 section 2.1).
@@ -78,7 +78,7 @@ impl<T: AsRef<[u8]>> Icmp6<T> {
     /// Says whether the checksum is right for the whole message between these addresses.
     #[inline]
     pub fn checksum_is_valid(&self, src: Ipv6Addr, dst: Ipv6Addr) -> bool {
-        checksum::is_valid(self.sum(src, dst))
+        checksum::is_valid(self.compute_sum(src, dst))
     }
 
     /// Returns what follows the header; of an error, the packet it quotes.
@@ -88,7 +88,7 @@ impl<T: AsRef<[u8]>> Icmp6<T> {
     }
 
     /// The sum of pseudo-header and message (RFC 4443 section 2.3).
-    fn sum(&self, src: Ipv6Addr, dst: Ipv6Addr) -> u16 {
+    fn compute_sum(&self, src: Ipv6Addr, dst: Ipv6Addr) -> u16 {
         let message = self.0.as_ref();
         let pseudo = checksum::pseudo_v6(src, dst, IpProtocol::ICMPV6, message.len() as u32);
         checksum::add(pseudo, checksum::sum(message))
@@ -100,7 +100,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp6<T> {
     #[inline]
     pub fn fill_checksum(&mut self, src: Ipv6Addr, dst: Ipv6Addr) {
         self.set_checksum(0);
-        let checksum = !self.sum(src, dst);
+        let checksum = !self.compute_sum(src, dst);
         self.set_checksum(checksum);
     }
 }

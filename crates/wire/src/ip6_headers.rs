@@ -1,15 +1,17 @@
-//! The way through IPv6 extension headers to the upper layer (RFC 8200 section 4).
+//! The chain of IPv6 extension headers up to the upper layer (RFC 8200 section 4).
 //!
-//! The way is bounded: by the packet's length, and by a most number of headers. It ends at what cannot be looked
-//! through: an encrypted payload, no next header, a fragment other than the first, an unknown protocol.
+//! The way is bounded: by the packet's length, and by a most number of headers. It ends at what cannot be
+//! looked through: an encrypted payload, no next header, a fragment other than the first, an unknown
+//! protocol.
 
 use std::error::Error;
 use std::fmt;
 
-use crate::bytes::{clamped, u16_at, u32_at};
+use crate::bytes::{clamped_slice, u16_at, u32_at};
 use crate::{Ip6Options, IpProtocol, Ipv6, Malformed};
 
-/// Most extension headers that are looked through: a packet that makes sense has fewer (RFC 8504 section 5.3).
+/// Most extension headers that are looked through: a packet that makes sense has fewer
+/// (RFC 8504 section 5.3).
 pub const MAX_EXTENSION_HEADERS: usize = 16;
 
 const NEXT_HEADER: usize = 0;
@@ -34,7 +36,7 @@ const FIRST_NEXT_HEADER: usize = 6;
 pub struct Ip6Headers<'a> {
     /// The protocol of what follows the last header that could be looked through.
     pub protocol: IpProtocol,
-    /// Where that begins.
+    /// Offset of its first byte from the fixed header.
     pub offset: usize,
     /// Where the field is that names the protocol: what a parameter problem about an unknown one points to.
     pub named_at: usize,
@@ -70,7 +72,7 @@ pub struct Ip6Fragment {
     pub id: u32,
 }
 
-/// Why the way through the headers ended early.
+/// Why the chain of headers ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ip6Fault {
     /// The fixed header is malformed.
@@ -95,7 +97,7 @@ pub enum Ip6Fault {
 }
 
 impl Ip6Fault {
-    /// Returns code and pointer of the parameter problem that tells the sender, where there is one.
+    /// Returns code and pointer of the parameter problem to send, where there is one.
     pub fn parameter_problem(self) -> Option<(u8, u32)> {
         match self {
             Ip6Fault::Misplaced { named_at } => Some((1, named_at as u32)),
@@ -123,9 +125,9 @@ impl Error for Ip6Fault {}
 
 impl<'a> Ip6Headers<'a> {
     /// Goes through the headers of a packet, up to where its payload length or its bytes end.
-    pub fn read(packet: &'a [u8]) -> Result<Ip6Headers<'a>, Ip6Fault> {
+    pub fn parse_packet(packet: &'a [u8]) -> Result<Ip6Headers<'a>, Ip6Fault> {
         let ip = Ipv6::new(packet).map_err(Ip6Fault::Fixed)?;
-        let packet = clamped(packet, 0, Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length()));
+        let packet = clamped_slice(packet, 0, Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length()));
         let mut headers = Ip6Headers {
             protocol: ip.next_header(),
             offset: Ipv6::<&[u8]>::LEN,
@@ -135,20 +137,21 @@ impl<'a> Ip6Headers<'a> {
             fragment: None,
         };
         for _ in 0..=MAX_EXTENSION_HEADERS {
-            if !headers.step(packet)? {
+            if !headers.step_header(packet)? {
                 return Ok(headers);
             }
         }
         Err(Ip6Fault::TooMany)
     }
 
-    /// Says whether this is a fragment other than the first: what it holds begins anywhere in the upper layer.
+    /// Says whether this is a fragment other than the first: what it holds begins anywhere
+    /// in the upper layer.
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.is_some_and(|fragment| fragment.offset > 0)
     }
 
     /// Goes past one extension header; says whether there was one.
-    fn step(&mut self, packet: &'a [u8]) -> Result<bool, Ip6Fault> {
+    fn step_header(&mut self, packet: &'a [u8]) -> Result<bool, Ip6Fault> {
         if self.is_later_fragment() {
             return Ok(false);
         }
@@ -157,23 +160,23 @@ impl<'a> Ip6Headers<'a> {
                 return Err(Ip6Fault::Misplaced { named_at: self.named_at });
             }
             IpProtocol::HOP_BY_HOP => {
-                let header = self.header(packet)?;
+                let header = self.extension_header(packet)?;
                 self.hop_by_hop = Some(Ip6Options::new(&header[2..], self.offset + 2));
-                self.pass(header);
+                self.pass_header(header);
             }
             IpProtocol::ROUTING => {
-                let header = self.header(packet)?;
-                self.note_routing(header);
-                self.pass(header);
+                let header = self.extension_header(packet)?;
+                self.record_routing(header);
+                self.pass_header(header);
             }
             IpProtocol::FRAGMENT => {
-                let header = self.header(packet)?;
-                self.note_fragment(header);
-                self.pass(&header[..UNIT]);
+                let header = self.extension_header(packet)?;
+                self.record_fragment(header);
+                self.pass_header(&header[..UNIT]);
             }
             IpProtocol::DESTINATION_OPTIONS | IpProtocol::AUTHENTICATION => {
-                let header = self.header(packet)?;
-                self.pass(header);
+                let header = self.extension_header(packet)?;
+                self.pass_header(header);
             }
             _ => return Ok(false),
         }
@@ -181,8 +184,8 @@ impl<'a> Ip6Headers<'a> {
     }
 
     /// The header that begins here, whole; at least 8 bytes.
-    fn header(&self, packet: &'a [u8]) -> Result<&'a [u8], Ip6Fault> {
-        let rest = clamped(packet, self.offset, packet.len());
+    fn extension_header(&self, packet: &'a [u8]) -> Result<&'a [u8], Ip6Fault> {
+        let rest = clamped_slice(packet, self.offset, packet.len());
         let len = rest.get(LENGTH).and_then(|length| header_len(self.protocol, *length));
         len.and_then(|len| rest.get(..len)).ok_or(match self.fragment {
             Some(fragment) if fragment.more => Ip6Fault::Incomplete { at: self.offset },
@@ -190,18 +193,18 @@ impl<'a> Ip6Headers<'a> {
         })
     }
 
-    fn pass(&mut self, header: &[u8]) {
+    fn pass_header(&mut self, header: &[u8]) {
         self.protocol = IpProtocol(header[NEXT_HEADER]);
         self.named_at = self.offset + NEXT_HEADER;
         self.offset += header.len();
     }
 
-    fn note_routing(&mut self, header: &[u8]) {
+    fn record_routing(&mut self, header: &[u8]) {
         let (kind, segments_left) = (header[ROUTING_TYPE], header[SEGMENTS_LEFT]);
         self.routing.get_or_insert(Ip6Routing { at: self.offset, kind, segments_left });
     }
 
-    fn note_fragment(&mut self, header: &[u8]) {
+    fn record_fragment(&mut self, header: &[u8]) {
         let field = u16_at(header, FRAGMENT_OFFSET);
         self.fragment = Some(Ip6Fragment {
             at: self.offset,
@@ -212,8 +215,9 @@ impl<'a> Ip6Headers<'a> {
     }
 }
 
-/// The length of an extension header whose length field is `length`; a fragment header's is reserved. An authentication
-/// header counts in words, without two (RFC 4302 section 2.2), and has none that leaves no room for its fixed fields.
+/// The length of an extension header whose length field is `length`; a fragment header's is reserved. An
+/// authentication header counts in words, without two (RFC 4302 section 2.2), and has none that leaves no
+/// room for its fixed fields.
 fn header_len(protocol: IpProtocol, length: u8) -> Option<usize> {
     match (protocol, length) {
         (IpProtocol::FRAGMENT, _) => Some(UNIT),
@@ -223,8 +227,8 @@ fn header_len(protocol: IpProtocol, length: u8) -> Option<usize> {
     }
 }
 
-/// Where the last of these headers, the fixed one and extension headers whose lengths count in units of 8 bytes, names
-/// what follows it; `None` where they do not end together.
+/// Where the last of these headers, the fixed one and extension headers whose lengths count in units of 8
+/// bytes, names what follows it; `None` where they do not end together.
 pub fn naming_place(headers: &[u8]) -> Option<usize> {
     let (mut named_at, mut at) = (FIRST_NEXT_HEADER, Ipv6::<&[u8]>::LEN);
     while at < headers.len() {
@@ -247,13 +251,13 @@ mod tests {
 
     #[track_caller]
     fn fault(bytes: &[u8]) -> Ip6Fault {
-        Ip6Headers::read(bytes).unwrap_err()
+        Ip6Headers::parse_packet(bytes).unwrap_err()
     }
 
     #[test]
     fn without_extension_headers_the_upper_layer_is_there_at_once() {
         let bytes = ip6().udp(1, 2).bytes();
-        let headers = Ip6Headers::read(&bytes).unwrap();
+        let headers = Ip6Headers::parse_packet(&bytes).unwrap();
         assert_eq!((headers.protocol, headers.offset, headers.named_at), (IpProtocol::UDP, 40, 6));
         assert!(headers.hop_by_hop.is_none() && headers.routing.is_none() && headers.fragment.is_none());
     }
@@ -268,19 +272,19 @@ mod tests {
             .extension(AUTHENTICATION, [0; 14])
             .udp(1, 2)
             .bytes();
-        let headers = Ip6Headers::read(&bytes).unwrap();
+        let headers = Ip6Headers::parse_packet(&bytes).unwrap();
         let sum = 40 + 8 + 16 + 8 + 8 + 16;
         assert_eq!((headers.protocol, headers.offset, headers.named_at), (IpProtocol::UDP, sum, sum - 16));
         assert_eq!(headers.routing, Some(Ip6Routing { at: 64, kind: 4, segments_left: 2 }));
         let fragment = Ip6Fragment { at: 72, offset: 0, more: true, id: 0xdead_beef };
         assert_eq!((headers.fragment, headers.is_later_fragment()), (Some(fragment), false));
-        assert_eq!(headers.hop_by_hop.unwrap().judge(true).unwrap().alert, Some(0));
+        assert_eq!(headers.hop_by_hop.unwrap().check_options(true).unwrap().alert, Some(0));
     }
 
     #[test]
     fn a_later_fragment_is_not_looked_into() {
         let bytes = ip6().fragment(1448, false, 7).raw(HOP_BY_HOP, [0xff; 30]).bytes();
-        let headers = Ip6Headers::read(&bytes).unwrap();
+        let headers = Ip6Headers::parse_packet(&bytes).unwrap();
         assert_eq!((headers.protocol, headers.offset), (IpProtocol::HOP_BY_HOP, 48));
         assert_eq!(headers.fragment, Some(Ip6Fragment { at: 40, offset: 1448, more: false, id: 7 }));
         assert!(headers.is_later_fragment());
@@ -290,7 +294,7 @@ mod tests {
     fn what_cannot_be_looked_through_ends_the_way() {
         for protocol in [IpProtocol::ESP, IpProtocol::NO_NEXT_HEADER, IpProtocol::IPV6, IpProtocol(200)] {
             let bytes = ip6().extension(DESTINATION, [0; 6]).raw(protocol.0, []).bytes();
-            let headers = Ip6Headers::read(&bytes).unwrap();
+            let headers = Ip6Headers::parse_packet(&bytes).unwrap();
             assert_eq!((headers.protocol, headers.offset, headers.named_at), (protocol, 48, 40));
         }
     }
@@ -310,7 +314,7 @@ mod tests {
             let bytes = ip6().extension(kind, [0; 14]).bytes();
             (40..56)
                 .for_each(|len| assert_eq!(fault(&bytes[..len]), Ip6Fault::Truncated { at: 40 }, "{len}"));
-            assert!(Ip6Headers::read(&bytes).is_ok());
+            assert!(Ip6Headers::parse_packet(&bytes).is_ok());
         }
         let bytes = ip6().extension(AUTHENTICATION, [0; 6]).bytes();
         assert_eq!(fault(&bytes), Ip6Fault::Truncated { at: 40 });
@@ -334,7 +338,7 @@ mod tests {
             let packet = (0..count).fold(ip6(), |packet, _| packet.extension(DESTINATION, [0; 6]));
             packet.udp(1, 2).bytes()
         };
-        assert_eq!(Ip6Headers::read(&with(MAX_EXTENSION_HEADERS)).unwrap().protocol, IpProtocol::UDP);
+        assert_eq!(Ip6Headers::parse_packet(&with(MAX_EXTENSION_HEADERS)).unwrap().protocol, IpProtocol::UDP);
         assert_eq!(fault(&with(MAX_EXTENSION_HEADERS + 1)), Ip6Fault::TooMany);
     }
 
@@ -347,7 +351,7 @@ mod tests {
         ) {
             body.truncate(body.len().saturating_sub(cut));
             let bytes = ip6().raw(first, &body).bytes();
-            if let Ok(headers) = Ip6Headers::read(&bytes) {
+            if let Ok(headers) = Ip6Headers::parse_packet(&bytes) {
                 prop_assert!((40..=bytes.len()).contains(&headers.offset));
                 prop_assert_eq!(IpProtocol(bytes[headers.named_at]), headers.protocol);
                 let options = headers.hop_by_hop.into_iter().flatten();

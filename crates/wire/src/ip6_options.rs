@@ -19,7 +19,7 @@ pub struct Ip6Options<'a> {
 /// An option other than padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip6Option<'a> {
-    /// The kind.
+    /// Option type, with the bits that say what to do if it is unknown.
     pub kind: u8,
     /// Where in the packet the option begins.
     pub at: usize,
@@ -34,16 +34,16 @@ pub enum UnknownAction {
     Skip,
     /// To discard the packet.
     Discard,
-    /// To discard the packet and tell its sender, wherever it went.
+    /// To discard the packet and send a parameter problem, wherever it went.
     Report,
-    /// To discard the packet and tell its sender, unless it went to a multicast address.
+    /// To discard the packet and send a parameter problem, unless it went to a multicast address.
     ReportUnicast,
 }
 
-/// What the options for every router say that this one heeds.
+/// The hop-by-hop options that this router acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HopByHop {
-    /// Who on the way should look at the packet (RFC 2711).
+    /// Router alert value: which routers should look at the packet (RFC 2711).
     pub alert: Option<u16>,
 }
 
@@ -52,7 +52,7 @@ pub struct HopByHop {
 pub struct OptionFault {
     /// Where in the packet the wrong field is.
     pub pointer: usize,
-    /// The code of the parameter problem that tells the sender, if one is to be sent.
+    /// The code of the parameter problem to send, if one is to be sent.
     pub report: Option<u8>,
 }
 
@@ -69,8 +69,8 @@ impl Ip6Option<'_> {
 }
 
 impl UnknownAction {
-    /// Returns what an option's kind asks for.
-    pub fn of(kind: u8) -> UnknownAction {
+    /// Returns the action that an option's kind requires if it is unknown.
+    pub fn from_kind(kind: u8) -> UnknownAction {
         match kind >> 6 {
             0 => UnknownAction::Skip,
             1 => UnknownAction::Discard,
@@ -89,19 +89,19 @@ impl<'a> Ip6Options<'a> {
     /// Judges options that every router looks at: what they say, or why the packet goes no further.
     ///
     /// Of unknown options, a jumbo payload is one, the first that forbids the packet counts.
-    pub fn judge(&self, is_multicast: bool) -> Result<HopByHop, OptionFault> {
+    pub fn check_options(&self, is_multicast: bool) -> Result<HopByHop, OptionFault> {
         let mut heard = HopByHop::default();
         for option in self.clone() {
             let option = option?;
             match option.kind {
-                ROUTER_ALERT => heard.alert = Some(alert(&option)?),
-                _ => judge_unknown(&option, is_multicast)?,
+                ROUTER_ALERT => heard.alert = Some(parse_alert(&option)?),
+                _ => check_unknown(&option, is_multicast)?,
             }
         }
         Ok(heard)
     }
 
-    fn take(&mut self) -> Result<Ip6Option<'a>, OptionFault> {
+    fn parse_next(&mut self) -> Result<Ip6Option<'a>, OptionFault> {
         let fault = OptionFault { pointer: self.at + 1, report: Some(OptionFault::ERRONEOUS) };
         let [kind, len, ..] = *self.bytes else { return Err(OptionFault { pointer: self.at, ..fault }) };
         let len = BODY + usize::from(len);
@@ -124,7 +124,7 @@ impl<'a> Iterator for Ip6Options<'a> {
         loop {
             match self.bytes.first()? {
                 &PAD_1 => self.advance(1),
-                _ => match self.take() {
+                _ => match self.parse_next() {
                     Ok(option) if option.kind == PAD_N => {}
                     Ok(option) => return Some(Ok(option)),
                     Err(fault) => {
@@ -137,15 +137,15 @@ impl<'a> Iterator for Ip6Options<'a> {
     }
 }
 
-fn alert(option: &Ip6Option<'_>) -> Result<u16, OptionFault> {
+fn parse_alert(option: &Ip6Option<'_>) -> Result<u16, OptionFault> {
     match option.body.len() {
         2 => Ok(u16_at(option.body, 0)),
         _ => Err(OptionFault { pointer: option.at + 1, report: Some(OptionFault::ERRONEOUS) }),
     }
 }
 
-fn judge_unknown(option: &Ip6Option<'_>, is_multicast: bool) -> Result<(), OptionFault> {
-    let report = match UnknownAction::of(option.kind) {
+fn check_unknown(option: &Ip6Option<'_>, is_multicast: bool) -> Result<(), OptionFault> {
+    let report = match UnknownAction::from_kind(option.kind) {
         UnknownAction::Skip => return Ok(()),
         UnknownAction::Report => true,
         UnknownAction::ReportUnicast => !is_multicast,
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn judge(bytes: &[u8]) -> Result<HopByHop, OptionFault> {
-        Ip6Options::new(bytes, 42).judge(false)
+        Ip6Options::new(bytes, 42).check_options(false)
     }
 
     #[test]
@@ -190,7 +190,11 @@ mod tests {
         ] {
             let bytes = [0, kind, 4, 0, 0, 0, 0];
             let options = Ip6Options::new(&bytes, 42);
-            assert_eq!((options.judge(false), options.judge(true)), (unicast, multicast), "{kind:#x}");
+            assert_eq!(
+                (options.check_options(false), options.check_options(true)),
+                (unicast, multicast),
+                "{kind:#x}"
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::bytes::{at_least, clamped, clamped_mut, cleared, put_u16, u16_at};
+use crate::bytes::{at_least, clamped_mut, clamped_slice, clear_header, u16_at, write_u16};
 use crate::fields::fields;
 use crate::{IpProtocol, Malformed, checksum};
 
@@ -16,8 +16,8 @@ const FRAGMENT_OFFSET: u16 = 0x1fff;
 
 /// A packet from its IPv4 header on.
 ///
-/// The header is whole; the packet need not be, as in an ICMP error, which quotes the first bytes of one. Of what
-/// changes a field, only `decrement_ttl` corrects the checksum.
+/// The header is whole; the packet need not be, as in an ICMP error, which quotes the first bytes of one. Of
+/// what changes a field, only `decrement_ttl` corrects the checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4<T: AsRef<[u8]>>(T);
 
@@ -118,19 +118,19 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
     /// Returns the header with its options.
     #[inline]
     pub fn header(&self) -> &[u8] {
-        clamped(self.0.as_ref(), 0, self.header_len())
+        clamped_slice(self.0.as_ref(), 0, self.header_len())
     }
 
     /// Returns the options; most headers have none.
     #[inline]
     pub fn options(&self) -> &[u8] {
-        clamped(self.0.as_ref(), Self::MIN_LEN, self.header_len())
+        clamped_slice(self.0.as_ref(), Self::MIN_LEN, self.header_len())
     }
 
     /// Returns what follows the header, up to the total length or to where the bytes end.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        clamped(self.0.as_ref(), self.header_len(), self.total_length().into())
+        clamped_slice(self.0.as_ref(), self.header_len(), self.total_length().into())
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     /// Makes a header without options of the first bytes: version and length are set, all else is zero.
     #[inline]
     pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-        cleared(bytes.as_mut(), Self::MIN_LEN)?[VERSION_IHL] = 0x45;
+        clear_header(bytes.as_mut(), Self::MIN_LEN)?[VERSION_IHL] = 0x45;
         Ok(Ipv4(bytes))
     }
 
@@ -160,7 +160,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
 
     /// Takes one from the time to live, if there is any, corrects the checksum and returns what is left.
     ///
-    /// A wrong checksum stays wrong: it is updated (RFC 1624), not computed anew.
+    /// A wrong checksum stays wrong: it is updated (RFC 1624), not computed again.
     #[inline]
     pub fn decrement_ttl(&mut self) -> u8 {
         let bytes = self.0.as_mut();
@@ -169,8 +169,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
             return 0;
         };
         let checksum = checksum::update(u16_at(bytes, CHECKSUM), ttl_and_protocol, less);
-        put_u16(bytes, TTL, less);
-        put_u16(bytes, CHECKSUM, checksum);
+        write_u16(bytes, TTL, less);
+        write_u16(bytes, CHECKSUM, checksum);
         (less >> 8) as u8
     }
 

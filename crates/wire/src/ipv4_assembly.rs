@@ -1,7 +1,7 @@
 //! One IPv4 packet put together of its fragments, in whatever order they come (RFC 791 section 3.2).
 //!
-//! Which fragments belong together, by addresses, protocol and identification, and for how long to wait for the rest, is
-//! decided elsewhere.
+//! Which fragments belong together, by addresses, protocol and identification, and for how long to wait for
+//! the rest, is decided elsewhere.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use crate::{Ipv4, Malformed};
 
-/// Most parts with gaps between them that are kept: fragments arrive nearly in order, or someone fills memory.
+/// Most parts with gaps between them that are kept: fragments arrive nearly in order,
+/// or someone fills memory.
 const MAX_PARTS: usize = 64;
 const MAX_LEN: usize = 65_535;
 const UNIT: usize = 8;
@@ -46,7 +47,7 @@ impl fmt::Display for CannotAssemble {
 
 impl Error for CannotAssemble {}
 
-/// What is there of a packet.
+/// The parts of a packet that have arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Ipv4Assembly {
     /// The first fragment's, once it came.
@@ -60,17 +61,17 @@ pub struct Ipv4Assembly {
 
 impl Ipv4Assembly {
     /// Adds a fragment; returns the packet once it is whole.
-    pub fn add(&mut self, fragment: &[u8]) -> Result<Option<Vec<u8>>, CannotAssemble> {
+    pub fn add_fragment(&mut self, fragment: &[u8]) -> Result<Option<Vec<u8>>, CannotAssemble> {
         let ip = Ipv4::new(fragment).map_err(CannotAssemble::Malformed)?;
         ip.check_total_length().map_err(CannotAssemble::Malformed)?;
         let (from, payload) = (ip.fragment_offset(), ip.payload());
         let part = from..from + payload.len();
         self.check_end(&part, ip.more_fragments(), ip.header_len())?;
-        self.fill(part, payload)?;
+        self.fill_payload(part, payload)?;
         if from == 0 {
             self.header = ip.header().to_vec();
         }
-        Ok(self.whole())
+        Ok(self.whole_packet())
     }
 
     /// Returns how many bytes of memory the fragments take.
@@ -78,12 +79,12 @@ impl Ipv4Assembly {
         self.header.len() + self.payload.len()
     }
 
-    /// Returns the packet as far as it is there from its beginning, for an error to quote: without the first fragment
-    /// none is sent (RFC 792).
-    pub fn first(&self) -> Option<Vec<u8>> {
+    /// Returns the packet as far as it is there from its beginning, for an error to quote: without the first
+    /// fragment none is sent (RFC 792).
+    pub fn first_fragment(&self) -> Option<Vec<u8>> {
         let first = self.parts.first().filter(|part| part.start == 0 && !self.header.is_empty())?;
         let end = first.end.min(MAX_LEN - self.header.len());
-        Some(self.packet(&self.payload[..end]))
+        Some(self.build_packet(&self.payload[..end]))
     }
 
     fn check_end(
@@ -110,7 +111,7 @@ impl Ipv4Assembly {
     }
 
     /// Puts bytes where they belong; those that were there must be the same.
-    fn fill(&mut self, part: Range<usize>, bytes: &[u8]) -> Result<(), CannotAssemble> {
+    fn fill_payload(&mut self, part: Range<usize>, bytes: &[u8]) -> Result<(), CannotAssemble> {
         if self.payload.len() < part.end {
             self.payload.resize(part.end, 0);
         }
@@ -122,11 +123,11 @@ impl Ipv4Assembly {
             return Err(CannotAssemble::Overlap);
         }
         room.copy_from_slice(bytes);
-        self.note(part)
+        self.insert_part(part)
     }
 
     /// Notes a part that overlaps none, joined with its neighbors.
-    fn note(&mut self, part: Range<usize>) -> Result<(), CannotAssemble> {
+    fn insert_part(&mut self, part: Range<usize>) -> Result<(), CannotAssemble> {
         let at = self.parts.partition_point(|there| there.start < part.start);
         self.parts.insert(at, part);
         self.parts.dedup_by(|after, before| {
@@ -139,14 +140,14 @@ impl Ipv4Assembly {
         if self.parts.len() > MAX_PARTS { Err(CannotAssemble::Gaps) } else { Ok(()) }
     }
 
-    fn whole(&self) -> Option<Vec<u8>> {
+    fn whole_packet(&self) -> Option<Vec<u8>> {
         let end = self.end?;
         let is_whole = self.parts == [Range { start: 0, end }] && !self.header.is_empty();
-        (is_whole && self.header.len() + end <= MAX_LEN).then(|| self.packet(&self.payload))
+        (is_whole && self.header.len() + end <= MAX_LEN).then(|| self.build_packet(&self.payload))
     }
 
     /// The first fragment's header, changed to that of a packet which is none, and a payload.
-    fn packet(&self, payload: &[u8]) -> Vec<u8> {
+    fn build_packet(&self, payload: &[u8]) -> Vec<u8> {
         const DONT_FRAGMENT: u16 = 0x4000;
         let mut bytes = [&self.header, payload].concat();
         let total = bytes.len() as u16;
@@ -173,14 +174,14 @@ mod tests {
     fn expect_refused(fragments: &[Vec<u8>], why: CannotAssemble) {
         let mut assembly = Ipv4Assembly::default();
         let (last, before) = fragments.split_last().unwrap();
-        before.iter().for_each(|fragment| assert_eq!(assembly.add(fragment), Ok(None)));
-        assert_eq!(assembly.add(last), Err(why));
+        before.iter().for_each(|fragment| assert_eq!(assembly.add_fragment(fragment), Ok(None)));
+        assert_eq!(assembly.add_fragment(last), Err(why));
     }
 
     #[test]
     fn a_packet_that_is_no_fragment_is_whole_at_once() {
         let packet = ip4().udp(1, 2).payload([7; 30]).bytes();
-        assert_eq!(Ipv4Assembly::default().add(&packet), Ok(Some(packet)));
+        assert_eq!(Ipv4Assembly::default().add_fragment(&packet), Ok(Some(packet)));
     }
 
     #[test]
@@ -203,10 +204,10 @@ mod tests {
     #[test]
     fn the_beginning_is_kept_for_an_error() {
         let mut assembly = Ipv4Assembly::default();
-        assembly.add(&fragment(16, &[2; 8], true)).unwrap();
-        assert_eq!(assembly.first(), None);
-        assembly.add(&fragment(0, &[1; 8], true)).unwrap();
-        assert_eq!(assembly.first(), Some(ip4().raw(17, [1; 8]).bytes()));
+        assembly.add_fragment(&fragment(16, &[2; 8], true)).unwrap();
+        assert_eq!(assembly.first_fragment(), None);
+        assembly.add_fragment(&fragment(0, &[1; 8], true)).unwrap();
+        assert_eq!(assembly.first_fragment(), Some(ip4().raw(17, [1; 8]).bytes()));
         assert_eq!(assembly.memory(), 20 + 24);
     }
 
@@ -218,13 +219,13 @@ mod tests {
         ) {
             let packet = ip4().id(7).options([131, 3, 4]).raw(17, &payload).bytes();
             let fragments: Vec<_> =
-                Ipv4Fragments::of(&packet, mtu).unwrap().map(|fragment| fragment.bytes()).collect();
+                Ipv4Fragments::split_packet(&packet, mtu).unwrap().map(|fragment| fragment.to_bytes()).collect();
             let mut assembly = Ipv4Assembly::default();
             let mut missing: Vec<_> = (0..fragments.len()).collect();
             let drawn = order.iter().map(|index| index.index(fragments.len())).collect::<Vec<_>>();
             for n in drawn.into_iter().chain(0..fragments.len()) {
                 missing.retain(|other| *other != n);
-                let made = assembly.add(&fragments[n]).unwrap();
+                let made = assembly.add_fragment(&fragments[n]).unwrap();
                 prop_assert_eq!(made, missing.is_empty().then(|| packet.clone()));
             }
         }
@@ -235,7 +236,7 @@ mod tests {
         ) {
             let mut assembly = Ipv4Assembly::default();
             for (from, len, more) in fragments {
-                if let Ok(Some(packet)) = assembly.add(&fragment(from * 8, &vec![1; len], more)) {
+                if let Ok(Some(packet)) = assembly.add_fragment(&fragment(from * 8, &vec![1; len], more)) {
                     prop_assert!(Ipv4::new(&packet).unwrap().check_total_length().is_ok());
                 }
                 prop_assert!(assembly.memory() < 20 + 7 * 8 + 40);

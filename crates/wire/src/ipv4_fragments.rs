@@ -65,8 +65,9 @@ struct Header {
 }
 
 impl<'a> Ipv4Fragments<'a> {
-    /// Begins to split a packet, which its total length ends. What is no longer than `mtu` is never refused for its size.
-    pub fn of(packet: &'a [u8], mtu: usize) -> Result<Ipv4Fragments<'a>, CannotSplit> {
+    /// Begins to split a packet, which its total length ends. What is no longer than `mtu` is never
+    /// refused for its size.
+    pub fn split_packet(packet: &'a [u8], mtu: usize) -> Result<Ipv4Fragments<'a>, CannotSplit> {
         let ip = Ipv4::new(packet).map_err(CannotSplit::Malformed)?;
         ip.check_total_length().map_err(CannotSplit::Malformed)?;
         let (header_len, total) = (ip.header_len(), usize::from(ip.total_length()));
@@ -76,7 +77,7 @@ impl<'a> Ipv4Fragments<'a> {
         if total > mtu {
             check_room(&ip, mtu)?;
         }
-        let (header, later) = (Header::whole(ip.header()), Header::after_first(&ip));
+        let (header, later) = (Header::copy_header(ip.header()), Header::after_first(&ip));
         Ok(Ipv4Fragments { header, later, rest: &packet[header_len..total], field: ip.fragment_field(), mtu })
     }
 }
@@ -100,7 +101,7 @@ impl<'a> Iterator for Ipv4Fragments<'a> {
         let fits = self.rest.len() <= room || self.rest.is_empty();
         let (payload, rest) = self.rest.split_at(if fits { self.rest.len() } else { room & !(UNIT - 1) });
         let mut header = self.header;
-        header.set(payload.len(), if fits { self.field } else { self.field | MORE_FRAGMENTS });
+        header.set_fields(payload.len(), if fits { self.field } else { self.field | MORE_FRAGMENTS });
         self.header = if fits { Header { len: 0, ..header } } else { self.later };
         self.field += (payload.len() / UNIT) as u16 * u16::from(!fits);
         self.rest = rest;
@@ -109,7 +110,7 @@ impl<'a> Iterator for Ipv4Fragments<'a> {
 }
 
 impl Ipv4FragmentParts<'_> {
-    /// Returns the header.
+    /// Returns the fragment's IPv4 header.
     pub fn header(&self) -> &[u8] {
         &self.header.bytes[..self.header.len]
     }
@@ -119,21 +120,21 @@ impl Ipv4FragmentParts<'_> {
         self.payload
     }
 
-    /// Returns the fragment.
-    pub fn bytes(&self) -> Vec<u8> {
+    /// Returns the fragment as one buffer.
+    pub fn to_bytes(&self) -> Vec<u8> {
         [self.header(), self.payload].concat()
     }
 }
 
 impl Header {
-    fn whole(header: &[u8]) -> Header {
+    fn copy_header(header: &[u8]) -> Header {
         let mut bytes = [0; MAX_HEADER];
         bytes[..header.len()].copy_from_slice(header);
         Header { bytes, len: header.len() }
     }
 
     fn after_first(ip: &Ipv4<&[u8]>) -> Header {
-        let mut header = Header::whole(&ip.header()[..MIN_HEADER]);
+        let mut header = Header::copy_header(&ip.header()[..MIN_HEADER]);
         for option in Ipv4Options::new(ip.options()).flatten().filter(|option| option.is_copied()) {
             header.bytes[header.len..][..option.bytes.len()].copy_from_slice(option.bytes);
             header.len += option.bytes.len();
@@ -143,7 +144,7 @@ impl Header {
         header
     }
 
-    fn set(&mut self, payload: usize, field: u16) {
+    fn set_fields(&mut self, payload: usize, field: u16) {
         let total = (self.len + payload) as u16;
         let mut ip = Ipv4::new(&mut self.bytes[..self.len]).expect("the header was made of one");
         ip.set_total_length(total);
@@ -159,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn split(packet: &[u8], mtu: usize) -> Result<Vec<Vec<u8>>, CannotSplit> {
-        Ok(Ipv4Fragments::of(packet, mtu)?.map(|fragment| fragment.bytes()).collect())
+        Ok(Ipv4Fragments::split_packet(packet, mtu)?.map(|fragment| fragment.to_bytes()).collect())
     }
 
     #[test]

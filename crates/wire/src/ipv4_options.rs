@@ -16,8 +16,8 @@ const MIN_HEADER: usize = 20;
 const COPIED: u8 = 0x80;
 const ADDRESS: usize = 4;
 
-/// Goes over the options of a header, each an error once it is malformed; no-operations are left out, and what follows
-/// the end of the list is not looked at.
+/// Goes over the options of a header, each an error once it is malformed; no-operations are left out, and
+/// what follows the end of the list is not looked at.
 #[derive(Clone, Debug)]
 pub struct Ipv4Options<'a> {
     bytes: &'a [u8],
@@ -27,7 +27,7 @@ pub struct Ipv4Options<'a> {
 /// An option with a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Option<'a> {
-    /// The kind.
+    /// Option type: copied flag, class and number.
     pub kind: u8,
     /// Where in the header the option begins.
     pub at: usize,
@@ -60,7 +60,7 @@ impl<'a> Ipv4Options<'a> {
         self.clone().flatten().find_map(|option| option.source_route())
     }
 
-    fn take(&mut self) -> Result<Ipv4Option<'a>, Ipv4OptionFault> {
+    fn parse_next(&mut self) -> Result<Ipv4Option<'a>, Ipv4OptionFault> {
         let fault = Ipv4OptionFault { pointer: (self.at + LENGTH).min(usize::from(u8::MAX)) as u8 };
         let len = self.bytes.get(LENGTH).map_or(0, |len| usize::from(*len));
         let bytes = self.bytes.get(..len).filter(|option| option.len() > LENGTH).ok_or(fault)?;
@@ -85,7 +85,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
         if matches!(self.bytes.first(), None | Some(&END)) {
             return None;
         }
-        let option = self.take();
+        let option = self.parse_next();
         if option.is_err() {
             self.bytes = &[];
         }
@@ -94,7 +94,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
 }
 
 impl<'a> Ipv4Option<'a> {
-    /// Records the way that the packet takes.
+    /// Records the route that the packet takes.
     pub const RECORD_ROUTE: u8 = 7;
     /// Records when the packet was where.
     pub const TIMESTAMP: u8 = 68;
@@ -120,7 +120,7 @@ impl<'a> Ipv4Option<'a> {
 }
 
 impl<'a> SourceRoute<'a> {
-    /// Returns the option.
+    /// Returns the source route option.
     pub fn option(&self) -> Ipv4Option<'a> {
         self.option
     }
@@ -137,7 +137,7 @@ impl<'a> SourceRoute<'a> {
     }
 
     /// Goes over the addresses that routers have put in, the last first.
-    pub fn way_back(&self) -> impl Iterator<Item = Ipv4Addr> + 'a {
+    pub fn reverse_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + 'a {
         let recorded = &self.option.bytes[ADDRESSES..self.pointer - 1];
         recorded.chunks_exact(ADDRESS).rev().map(|address| ipv4_at(address, 0))
     }
@@ -171,11 +171,11 @@ mod tests {
         let bytes = [131, 11, 8, 1, 1, 1, 1, 2, 2, 2, 2];
         let route = Ipv4Options::new(&bytes).source_route().unwrap();
         assert_eq!((route.next_hop(), route.is_strict()), (Some(Ipv4Addr::new(2, 2, 2, 2)), false));
-        assert!(route.way_back().eq([Ipv4Addr::new(1, 1, 1, 1)]));
+        assert!(route.reverse_addresses().eq([Ipv4Addr::new(1, 1, 1, 1)]));
         let bytes = [137, 11, 12, 1, 1, 1, 1, 2, 2, 2, 2];
         let route = Ipv4Options::new(&bytes).source_route().unwrap();
         assert_eq!((route.next_hop(), route.is_strict()), (None, true));
-        assert!(route.way_back().eq([Ipv4Addr::new(2, 2, 2, 2), Ipv4Addr::new(1, 1, 1, 1)]));
+        assert!(route.reverse_addresses().eq([Ipv4Addr::new(2, 2, 2, 2), Ipv4Addr::new(1, 1, 1, 1)]));
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
             for option in options.iter().flatten() {
                 prop_assert_eq!(&bytes[option.at - 20..][..option.bytes.len()], option.bytes);
                 if let Some(route) = option.source_route() {
-                    let back = route.way_back().count();
+                    let back = route.reverse_addresses().count();
                     prop_assert!(back <= 14 && (route.next_hop().is_none() || back < 14));
                 }
             }

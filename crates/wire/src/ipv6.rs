@@ -1,8 +1,8 @@
-//! The fixed IPv6 header (RFC 8200); extension headers are left to those who want them.
+//! The fixed IPv6 header (RFC 8200); extension headers are left to `ip6_headers.rs`.
 
 use std::net::Ipv6Addr;
 
-use crate::bytes::{at_least, clamped, clamped_mut, cleared, put_u32, u32_at};
+use crate::bytes::{at_least, clamped_mut, clamped_slice, clear_header, u32_at, write_u32};
 use crate::fields::fields;
 use crate::{IpProtocol, Malformed};
 
@@ -69,7 +69,7 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
     /// Returns what follows the header, up to the payload length or to where the bytes end.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        clamped(self.0.as_ref(), Self::LEN, Self::LEN + usize::from(self.payload_length()))
+        clamped_slice(self.0.as_ref(), Self::LEN, Self::LEN + usize::from(self.payload_length()))
     }
 }
 
@@ -77,7 +77,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
     /// Makes a header of the first bytes: the version is set, all else is zero.
     #[inline]
     pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-        cleared(bytes.as_mut(), Self::LEN)?[0] = 0x60;
+        clear_header(bytes.as_mut(), Self::LEN)?[0] = 0x60;
         Ok(Ipv6(bytes))
     }
 
@@ -102,7 +102,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
 
     fn set_class_and_label(&mut self, class: u8, label: u32) {
         let word = 6 << 28 | u32::from(class) << 20 | label & FLOW_LABEL;
-        put_u32(self.0.as_mut(), VERSION_CLASS_LABEL, word);
+        write_u32(self.0.as_mut(), VERSION_CLASS_LABEL, word);
     }
 }
 

@@ -28,10 +28,15 @@ pub struct Ipv6FragmentParts<'a> {
 }
 
 impl<'a> Ipv6Fragments<'a> {
-    /// Begins to split a packet, which its payload length ends, into fragments of `mtu` bytes at most. Its first `at`
-    /// bytes are the headers that every fragment repeats: the fixed one, and extension headers for nodes on the way.
-    /// `id` is what fragments of a packet share.
-    pub fn of(packet: &'a [u8], at: usize, id: u32, mtu: usize) -> Result<Ipv6Fragments<'a>, CannotSplit> {
+    /// Begins to split a packet, which its payload length ends, into fragments of `mtu` bytes at most. Its
+    /// first `at` bytes are the headers that every fragment repeats: the fixed one, and extension headers for
+    /// nodes on the way. `id` is what fragments of a packet share.
+    pub fn split_packet(
+        packet: &'a [u8],
+        at: usize,
+        id: u32,
+        mtu: usize,
+    ) -> Result<Ipv6Fragments<'a>, CannotSplit> {
         let ip = Ipv6::new(packet).map_err(CannotSplit::Malformed)?;
         let total = HEADER + usize::from(ip.payload_length());
         let malformed = CannotSplit::Malformed(Malformed::Length);
@@ -80,8 +85,8 @@ impl Ipv6FragmentParts<'_> {
         self.payload
     }
 
-    /// Returns the fragment.
-    pub fn bytes(&self) -> Vec<u8> {
+    /// Returns the fragment as one buffer.
+    pub fn to_bytes(&self) -> Vec<u8> {
         [self.header(), self.payload].concat()
     }
 }
@@ -94,7 +99,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn split(packet: &[u8], at: usize, mtu: usize) -> Result<Vec<Vec<u8>>, CannotSplit> {
-        Ok(Ipv6Fragments::of(packet, at, 0x0102_0304, mtu)?.map(|fragment| fragment.bytes()).collect())
+        Ok(Ipv6Fragments::split_packet(packet, at, 0x0102_0304, mtu)?
+            .map(|fragment| fragment.to_bytes())
+            .collect())
     }
 
     #[test]
@@ -115,7 +122,7 @@ mod tests {
         let fragments = split(&packet, 48, 200).unwrap();
         assert_eq!(fragments.len(), 3);
         for fragment in &fragments {
-            let headers = Ip6Headers::read(fragment).unwrap();
+            let headers = Ip6Headers::parse_packet(fragment).unwrap();
             assert!(headers.hop_by_hop.is_some());
             assert_eq!(headers.fragment.unwrap().at, 48);
         }

@@ -12,7 +12,7 @@ pub enum Malformed {
     Version,
     /// The header length field is below the fixed part of the header.
     HeaderLength,
-    /// The length field is below the header's, or above what is there.
+    /// The length field is less than the header's length, or more than the bytes that follow.
     Length,
     /// The header is for a protocol pair other than the view's.
     Protocol,

@@ -1,5 +1,5 @@
-//! What hosts and routers say of groups: IGMP (RFC 1112, RFC 2236, RFC 3376) and MLD (RFC 2710, RFC 3810), as a
-//! switch between them hears it (RFC 4541).
+//! What hosts and routers say of groups: IGMP (RFC 1112, RFC 2236, RFC 3376) and MLD (RFC 2710, RFC 3810), as
+//! a switch between them hears it (RFC 4541).
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::build::{ip4, ip6};
@@ -11,14 +11,15 @@ const REPORT_V1: u8 = 0x12;
 const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
-/// A router tells of itself (RFC 4286 section 3), by IGMP and by ICMPv6.
+/// Multicast router advertisement (RFC 4286 section 3), by IGMP and by ICMPv6.
 const ROUTER_ADVERTISEMENT: u8 = 0x30;
 const ROUTER_ADVERTISEMENT_V6: Icmp6Type = Icmp6Type(151);
-/// All PIM routers (RFC 7761 section 4.3.1), who say hello to each other.
+/// All PIM routers (RFC 7761 section 4.3.1), which send Hello messages to each other.
 const PIM_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 13);
 const PIM_ROUTERS_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xd);
 const PIM_HELLO: u8 = 0x20;
-/// Bytes in front of the records of a report of IGMPv3 (RFC 3376 section 4.2) or MLDv2 (RFC 3810 section 5.2).
+/// Bytes in front of the records of a report of IGMPv3 (RFC 3376 section 4.2) or MLDv2
+/// (RFC 3810 section 5.2).
 const REPORT_HEADER: usize = 8;
 /// Bytes of a record in front of the group's address.
 const RECORD_HEADER: usize = 4;
@@ -26,14 +27,14 @@ const RECORD_HEADER: usize = 4;
 /// A message about groups.
 #[derive(Clone, Debug)]
 pub enum Membership<'a> {
-    /// A router asks who is in which group.
+    /// A router queries hosts for members of groups.
     Query {
-        /// Who asks.
+        /// Address of the querier, or unspecified.
         source: IpAddr,
         /// The group that is meant; all if none is.
         group: Option<IpAddr>,
     },
-    /// A host tells of groups that it is in, or in no more.
+    /// A host reports groups that it is in, or has left.
     Report(Reports<'a>),
     /// A router is here, by its address: one that says hello to others, or advertises itself.
     Router(IpAddr),
@@ -44,9 +45,13 @@ pub enum Membership<'a> {
 pub struct BadMembership;
 
 impl<'a> Membership<'a> {
-    /// What a packet says of groups; none if it is about something else. Of one that is about groups and is cut
-    /// short, has a wrong checksum, or is of IPv6 and comes from further away than this link, nothing is believed.
-    pub fn read(ether_type: EtherType, packet: &'a [u8]) -> Result<Option<Membership<'a>>, BadMembership> {
+    /// What a packet says of groups; none if it is about something else. Of one that is about groups
+    /// and is cut short, has a wrong checksum, or is of IPv6 and comes from further away than this
+    /// link, nothing is believed.
+    pub fn parse_packet(
+        ether_type: EtherType,
+        packet: &'a [u8],
+    ) -> Result<Option<Membership<'a>>, BadMembership> {
         match ether_type {
             EtherType::IPV4 => of_ipv4(packet),
             EtherType::IPV6 => of_ipv6(packet),
@@ -62,25 +67,27 @@ fn of_ipv4(packet: &[u8]) -> Result<Option<Membership<'_>>, BadMembership> {
         IpProtocol::IGMP => {
             let message = packet.get(from..usize::from(header.total_length())).ok_or(BadMembership)?;
             let is_whole = !header.is_fragment() && checksum::is_valid(checksum::sum(message));
-            if is_whole { igmp(header.src(), message) } else { Err(BadMembership) }
+            if is_whole { parse_igmp(header.src(), message) } else { Err(BadMembership) }
         }
-        IpProtocol::PIM if header.dst() == PIM_ROUTERS => Ok(hello(header.src().into(), packet.get(from..))),
+        IpProtocol::PIM if header.dst() == PIM_ROUTERS => {
+            Ok(parse_hello(header.src().into(), packet.get(from..)))
+        }
         _ => Ok(None),
     }
 }
 
 /// A hello between routers, if it is one.
-fn hello<'a>(source: IpAddr, message: Option<&[u8]>) -> Option<Membership<'a>> {
+fn parse_hello<'a>(source: IpAddr, message: Option<&[u8]>) -> Option<Membership<'a>> {
     message.is_some_and(|message| message.first() == Some(&PIM_HELLO)).then_some(Membership::Router(source))
 }
 
-fn igmp(source: Ipv4Addr, message: &[u8]) -> Result<Option<Membership<'_>>, BadMembership> {
+fn parse_igmp(source: Ipv4Addr, message: &[u8]) -> Result<Option<Membership<'_>>, BadMembership> {
     let kind = *message.first().ok_or(BadMembership)?;
     if kind == ROUTER_ADVERTISEMENT {
         return Ok(Some(Membership::Router(source.into())));
     }
     let group = message.get(4..8).ok_or(BadMembership)?;
-    let group = address(group);
+    let group = parse_address(group);
     Ok(Some(match kind {
         QUERY => Membership::Query { source: source.into(), group: group.filter(IpAddr::is_multicast) },
         REPORT_V1 | REPORT_V2 => Membership::Report(Reports::One(group.map(|group| (group, true)))),
@@ -91,17 +98,21 @@ fn igmp(source: Ipv4Addr, message: &[u8]) -> Result<Option<Membership<'_>>, BadM
 }
 
 fn of_ipv6(packet: &[u8]) -> Result<Option<Membership<'_>>, BadMembership> {
-    let (Ok(header), Ok(headers)) = (Ipv6::new(packet), Ip6Headers::read(packet)) else { return Ok(None) };
+    let (Ok(header), Ok(headers)) = (Ipv6::new(packet), Ip6Headers::parse_packet(packet)) else {
+        return Ok(None);
+    };
     let end = (Ipv6::<&[u8]>::LEN + usize::from(header.payload_length())).min(packet.len());
     let payload = packet.get(headers.offset..end).unwrap_or_default();
     match headers.protocol {
-        IpProtocol::ICMPV6 if headers.fragment.is_none() => mld(&header, payload),
-        IpProtocol::PIM if header.dst() == PIM_ROUTERS_V6 => Ok(hello(header.src().into(), Some(payload))),
+        IpProtocol::ICMPV6 if headers.fragment.is_none() => parse_mld(&header, payload),
+        IpProtocol::PIM if header.dst() == PIM_ROUTERS_V6 => {
+            Ok(parse_hello(header.src().into(), Some(payload)))
+        }
         _ => Ok(None),
     }
 }
 
-fn mld<'a>(header: &Ipv6<&[u8]>, message: &'a [u8]) -> Result<Option<Membership<'a>>, BadMembership> {
+fn parse_mld<'a>(header: &Ipv6<&[u8]>, message: &'a [u8]) -> Result<Option<Membership<'a>>, BadMembership> {
     let Some(kind) = message.first().map(|kind| Icmp6Type(*kind)) else { return Ok(None) };
     let (is_report, is_other) = match kind {
         Icmp6Type::LISTENER_QUERY | ROUTER_ADVERTISEMENT_V6 => (false, false),
@@ -120,7 +131,7 @@ fn mld<'a>(header: &Ipv6<&[u8]>, message: &'a [u8]) -> Result<Option<Membership<
     if header.hop_limit() != 1 || !is_near || !is_right {
         return Err(BadMembership);
     }
-    let group = || message.get(8..24).map(address).ok_or(BadMembership);
+    let group = || message.get(8..24).map(parse_address).ok_or(BadMembership);
     Ok(Some(match kind {
         Icmp6Type::LISTENER_QUERY => {
             Membership::Query { source: source.into(), group: group()?.filter(IpAddr::is_multicast) }
@@ -133,19 +144,19 @@ fn mld<'a>(header: &Ipv6<&[u8]>, message: &'a [u8]) -> Result<Option<Membership<
 }
 
 /// The address in 4 or 16 bytes.
-fn address(bytes: &[u8]) -> Option<IpAddr> {
+fn parse_address(bytes: &[u8]) -> Option<IpAddr> {
     let of_ipv4 = || bytes.try_into().ok().map(|bytes: [u8; 4]| IpAddr::from(bytes));
     bytes.try_into().ok().map(|bytes: [u8; 16]| IpAddr::from(bytes)).or_else(of_ipv4)
 }
 
 /// A group, and whether the host is in it.
-type Said = (IpAddr, bool);
+type MembershipRecord = (IpAddr, bool);
 
 /// What a report says: groups, each with whether the host is in it.
 #[derive(Clone, Debug)]
 pub enum Reports<'a> {
     /// One group, or none that counts any more.
-    One(Option<Said>),
+    One(Option<MembershipRecord>),
     /// As many records as there are bytes.
     Records {
         /// The rest of them.
@@ -161,26 +172,26 @@ impl<'a> Reports<'a> {
         let (header, records) = message.split_at_checked(REPORT_HEADER).ok_or(BadMembership)?;
         let mut rest = records;
         for _ in 0..u16::from_be_bytes([header[6], header[7]]) {
-            rest = record(rest, width).ok_or(BadMembership)?.1;
+            rest = parse_record(rest, width).ok_or(BadMembership)?.1;
         }
         Ok(Reports::Records { records: &records[..records.len() - rest.len()], width })
     }
 }
 
-/// The first record: its group with what it says of that, if it says something, and what comes behind it.
-fn record(bytes: &[u8], width: usize) -> Option<(Option<Said>, &[u8])> {
+/// The first record: its group and what it says of it, if it says something, and the bytes after it.
+fn parse_record(bytes: &[u8], width: usize) -> Option<(Option<MembershipRecord>, &[u8])> {
     let (header, rest) = bytes.split_first_chunk::<RECORD_HEADER>()?;
     let [kind, words, a, b] = *header;
     let sources = usize::from(u16::from_be_bytes([a, b]));
     let (group, rest) = rest.split_at_checked(width)?;
     let rest = rest.get(sources * width + 4 * usize::from(words)..)?;
-    let group = address(group).filter(IpAddr::is_multicast);
-    Some((group.zip(says(kind, sources)), rest))
+    let group = parse_address(group).filter(IpAddr::is_multicast);
+    Some((group.zip(record_membership(kind, sources)), rest))
 }
 
-/// Whether a record says that the host is in its group (from some source at least), or not any more; none if it says
-/// neither (RFC 3376 section 4.2.12).
-fn says(kind: u8, sources: usize) -> Option<bool> {
+/// Whether a record says that the host is in its group (from some source at least), or not any more; none if
+/// it says neither (RFC 3376 section 4.2.12).
+fn record_membership(kind: u8, sources: usize) -> Option<bool> {
     match (kind, sources) {
         (2 | 4, _) => Some(true),
         (1 | 3 | 5, 1..) => Some(true),
@@ -190,13 +201,13 @@ fn says(kind: u8, sources: usize) -> Option<bool> {
 }
 
 impl Iterator for Reports<'_> {
-    type Item = Said;
+    type Item = MembershipRecord;
 
     fn next(&mut self) -> Option<(IpAddr, bool)> {
         match self {
             Reports::One(said) => said.take().filter(|(group, _)| group.is_multicast()),
             Reports::Records { records, width } => loop {
-                let (said, rest) = record(records, *width)?;
+                let (said, rest) = parse_record(records, *width)?;
                 *records = rest;
                 if said.is_some() {
                     return said;
@@ -206,21 +217,22 @@ impl Iterator for Reports<'_> {
     }
 }
 
-/// Who is asked by a general query: all hosts.
+/// Destination of a general query: all hosts.
 const HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const HOSTS_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// The options by which routers look into a packet (RFC 2113, RFC 2711).
 const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 const ROUTER_ALERT_V6: [u8; 6] = [5, 2, 0, 0, 1, 0];
-/// In how many tenths of a second hosts answer that are asked about all groups, and about one (RFC 3376 sections 8.3,
-/// 8.8).
+/// Maximum response time, in tenths of a second, of a general and of a group query (RFC
+/// 3376 sections 8.3, 8.8).
 const ANSWER_ALL: u8 = 100;
 const ANSWER_ONE: u8 = 10;
-/// What a query says of the one who asks: that he asks for everything twice, and all again after 125 s.
+/// The querier's robustness variable and query interval in seconds, as a query carries them.
 const ROBUSTNESS: u8 = 2;
 const INTERVAL: u8 = 125;
 
-/// A query of IGMPv3 (RFC 3376 section 4.1) for the members of a group, or of all: the packet, and where it goes.
+/// A query of IGMPv3 (RFC 3376 section 4.1) for the members of a group, or of all: the packet,
+/// and where it goes.
 pub fn igmp_query(source: Ipv4Addr, group: Option<Ipv4Addr>) -> (Vec<u8>, Ipv4Addr) {
     let answer = if group.is_some() { ANSWER_ONE } else { ANSWER_ALL };
     let [a, b, c, d] = group.unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
@@ -265,7 +277,7 @@ mod tests {
 
     /// What a packet says, in words.
     fn said(ether_type: EtherType, packet: &[u8]) -> String {
-        match Membership::read(ether_type, packet) {
+        match Membership::parse_packet(ether_type, packet) {
             Err(BadMembership) => "bad".into(),
             Ok(None) => "nothing".into(),
             Ok(Some(Membership::Router(_))) => "router".into(),

@@ -1,14 +1,14 @@
-//! Neighbor discovery for IPv6 on Ethernet (RFC 4861, RFC 2464): its five messages, whether they may be believed,
-//! and frames that send them.
+//! Neighbor discovery for IPv6 on Ethernet (RFC 4861, RFC 2464): its five messages, whether they may be
+//! believed, and frames that send them.
 //!
-//! A view reads or writes one message from its ICMPv6 header on. [`NdMessage`] is what came by a packet that passed
-//! all checks. What to do about a message is not here.
+//! A view reads or writes one message from its ICMPv6 header on. [`NdMessage`] is what came by a packet that
+//! passed all checks. What to do about a message is not here.
 
 mod check;
 mod frames;
 mod option;
 
-pub use crate::Station;
+pub use crate::LinkEndpoint;
 pub use check::{NdFault, NdMessage};
 pub use frames::{
     AdvertisementFlags, neighbor_advertisement, neighbor_solicitation, redirect, router_solicitation,
@@ -19,7 +19,7 @@ pub use option::{NdOption, NdOptions, PrefixInformation};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use crate::bytes::{at_least, cleared, u16_at, u32_at};
+use crate::bytes::{at_least, clear_header, u16_at, u32_at};
 use crate::fields::fields;
 use crate::{EtherAddr, Icmp6Type, Malformed};
 
@@ -31,7 +31,7 @@ pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 /// The hop limit of every message: no router has forwarded it (RFC 4861 section 3.1).
 pub const HOP_LIMIT: u8 = 255;
 
-/// Returns the multicast address at which the owner of `address` hears solicitations (RFC 4291 section 2.7.1).
+/// Returns the multicast address to which solicitations for `address` are sent (RFC 4291 section 2.7.1).
 #[inline]
 pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     const PREFIX: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
@@ -71,7 +71,8 @@ macro_rules! message {
             /// Length of the message without options.
             pub const LEN: usize = $len;
 
-            /// Takes bytes for a message from its ICMPv6 header on if they are of its type and hold its fixed part.
+            /// Takes bytes for a message from its ICMPv6 header on if they are of its type and
+            /// hold its fixed part.
             #[inline]
             pub fn new(bytes: T) -> Result<Self, Malformed> {
                 check_message(bytes.as_ref(), Icmp6Type::$icmp_type, Self::LEN)?;
@@ -89,7 +90,7 @@ macro_rules! message {
             /// Makes a message of the first bytes: the type is set, all else is zero.
             #[inline]
             pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-                cleared(bytes.as_mut(), Self::LEN)?[TYPE] = Icmp6Type::$icmp_type.0;
+                clear_header(bytes.as_mut(), Self::LEN)?[TYPE] = Icmp6Type::$icmp_type.0;
                 Ok($name(bytes))
             }
         }
@@ -102,7 +103,7 @@ fn check_message(bytes: &[u8], icmp_type: Icmp6Type, len: usize) -> Result<(), M
 }
 
 message! {
-    /// A neighbor solicitation: who has the target?
+    /// A neighbor solicitation: which host has the target?
     NeighborSolicitation, NEIGHBOR_SOLICITATION, 24
 }
 
@@ -112,7 +113,7 @@ message! {
 }
 
 message! {
-    /// A router solicitation: who routes here?
+    /// A router solicitation: which routers are on the link?
     RouterSolicitation, ROUTER_SOLICITATION, 8
 }
 
@@ -133,7 +134,7 @@ fields! {
 }
 
 impl<T: AsRef<[u8]>> NeighborSolicitation<T> {
-    /// Returns the sender's link address, if it tells it.
+    /// Returns the sender's link address, if the option is there.
     #[inline]
     pub fn source_link(&self) -> Option<EtherAddr> {
         self.options().source_link()
@@ -165,7 +166,7 @@ impl<T: AsRef<[u8]>> NeighborAdvertisement<T> {
         self.flag(OVERRIDES)
     }
 
-    /// Returns the target's link address, if it is told.
+    /// Returns the target's link address, if the option is there.
     #[inline]
     pub fn target_link(&self) -> Option<EtherAddr> {
         self.options().target_link()
@@ -187,7 +188,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> NeighborAdvertisement<T> {
 }
 
 impl<T: AsRef<[u8]>> RouterSolicitation<T> {
-    /// Returns the sender's link address, if it tells it.
+    /// Returns the sender's link address, if the option is there.
     #[inline]
     pub fn source_link(&self) -> Option<EtherAddr> {
         self.options().source_link()
@@ -231,7 +232,7 @@ impl<T: AsRef<[u8]>> RouterAdvertisement<T> {
         Duration::from_millis(u32_at(self.0.as_ref(), RETRANSMIT).into())
     }
 
-    /// Returns the sender's link address, if it tells it.
+    /// Returns the sender's link address, if the option is there.
     #[inline]
     pub fn source_link(&self) -> Option<EtherAddr> {
         self.options().source_link()
@@ -246,7 +247,7 @@ fields! {
 }
 
 impl<T: AsRef<[u8]>> Redirect<T> {
-    /// Returns the target's link address, if it is told.
+    /// Returns the target's link address, if the option is there.
     #[inline]
     pub fn target_link(&self) -> Option<EtherAddr> {
         self.options().target_link()

@@ -33,9 +33,9 @@ mod tests;
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// IPv4.
+    /// IPv4, in netlink AF_INET.
     V4,
-    /// IPv6.
+    /// IPv6, in netlink AF_INET6.
     V6,
 }
 

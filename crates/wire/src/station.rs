@@ -1,21 +1,21 @@
-//! Stations: who is meant on a link.
+//! Endpoints of a link: a pair of Ethernet and IP address.
 
 use std::net::Ipv6Addr;
 
 use crate::EtherAddr;
 
-/// A station on a link: its addresses there.
+/// A host on a link: its Ethernet and IP addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Station<A> {
-    /// Its Ethernet address.
+pub struct LinkEndpoint<A> {
+    /// Ethernet address on the link.
     pub ether: EtherAddr,
-    /// Its IP address.
+    /// IP address on the link.
     pub ip: A,
 }
 
-impl Station<Ipv6Addr> {
-    /// Returns those who listen to a multicast address, as if they were one station.
-    pub fn group(ip: Ipv6Addr) -> Station<Ipv6Addr> {
-        Station { ether: EtherAddr::multicast_v6(ip), ip }
+impl LinkEndpoint<Ipv6Addr> {
+    /// Returns the endpoint for the listeners of a multicast address.
+    pub fn multicast_group(ip: Ipv6Addr) -> LinkEndpoint<Ipv6Addr> {
+        LinkEndpoint { ether: EtherAddr::multicast_v6(ip), ip }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::BitOr;
 
 use crate::Malformed;
-use crate::bytes::{at_least, clamped, cleared};
+use crate::bytes::{at_least, clamped_slice, clear_header};
 use crate::fields::fields;
 
 const DATA_OFFSET: usize = 12;
@@ -109,16 +109,16 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         usize::from(self.0.as_ref()[DATA_OFFSET] >> 4) * 4
     }
 
-    /// Returns the options.
+    /// Returns the options, possibly with padding.
     #[inline]
     pub fn options(&self) -> &[u8] {
-        clamped(self.0.as_ref(), Self::MIN_LEN, self.header_len())
+        clamped_slice(self.0.as_ref(), Self::MIN_LEN, self.header_len())
     }
 
     /// Returns what follows the header.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        clamped(self.0.as_ref(), self.header_len(), usize::MAX)
+        clamped_slice(self.0.as_ref(), self.header_len(), usize::MAX)
     }
 }
 
@@ -126,7 +126,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
     /// Makes a header without options of the first bytes: its length is set, all else is zero.
     #[inline]
     pub fn init(mut bytes: T) -> Result<Self, Malformed> {
-        cleared(bytes.as_mut(), Self::MIN_LEN)?[DATA_OFFSET] = 0x50;
+        clear_header(bytes.as_mut(), Self::MIN_LEN)?[DATA_OFFSET] = 0x50;
         Ok(Tcp(bytes))
     }
 }

@@ -1,13 +1,13 @@
 //! UDP headers (RFC 768).
 
 use crate::Malformed;
-use crate::bytes::{at_least, clamped};
+use crate::bytes::{at_least, clamped_slice};
 use crate::fields::fields;
 
 /// A datagram from its UDP header on.
 ///
-/// No setter of another field changes the checksum. It is set as it stands; a computed 0 is sent as 0xffff, which
-/// [`never_zero`](crate::checksum::never_zero) makes it.
+/// No setter of another field changes the checksum. It is set as it stands; a computed 0 is sent as 0xffff,
+/// which [`never_zero`](crate::checksum::never_zero) makes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Udp<T: AsRef<[u8]>>(T);
 
@@ -41,7 +41,7 @@ impl<T: AsRef<[u8]>> Udp<T> {
     /// Returns what follows the header, up to the length or to where the bytes end.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        clamped(self.0.as_ref(), Self::LEN, self.length().into())
+        clamped_slice(self.0.as_ref(), Self::LEN, self.length().into())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Packets of every kind, cut at every length, with and without lengths and checksums that then fit, and damaged: every
-//! parser reads or refuses them, and what it reads is in the bytes.
+//! Packets of every kind, cut at every length, with and without lengths and checksums that then fit, and
+//! damaged: every parser reads or refuses them, and what it reads is in the bytes.
 
 use artery_wire::build::{arp_request, ether, ip4, ip6, neighbor_advertisement, neighbor_solicitation};
 use artery_wire::nd::{
@@ -8,8 +8,8 @@ use artery_wire::nd::{
 };
 use artery_wire::{
     Arp, EtherAddr, Ethernet, Icmp, Icmp6, Icmp6Error, Icmp6Type, IcmpError, IcmpType, Ip6Headers,
-    Ip6Options, IpProtocol, Ipv4, Ipv4Assembly, Ipv4Fragments, Ipv4Options, Ipv4Prefix, Ipv6, Station, Tcp,
-    Udp, VlanTag, describe, flow_hash, nd,
+    Ip6Options, IpProtocol, Ipv4, Ipv4Assembly, Ipv4Fragments, Ipv4Options, Ipv4Prefix, Ipv6, LinkEndpoint,
+    Tcp, Udp, VlanTag, describe, flow_hash, nd,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ const PARSERS: [(&str, Parser); 25] = [
     ("describe", described),
 ];
 
-const ROUTER: Station<Ipv6Addr> = Station { ether: EtherAddr([2; 6]), ip: Ipv6Addr::LOCALHOST };
+const ROUTER: LinkEndpoint<Ipv6Addr> = LinkEndpoint { ether: EtherAddr([2; 6]), ip: Ipv6Addr::LOCALHOST };
 
 /// Asserts that a part is within the bytes that it was read from.
 #[track_caller]
@@ -87,7 +87,7 @@ fn ipv4_options(bytes: &mut [u8]) -> bool {
     let all = bytes.as_ptr_range();
     let Ok(ip) = Ipv4::new(&*bytes) else { return false };
     if let Some(route) = Ipv4Options::new(ip.options()).source_route() {
-        let _ = (route.is_strict(), route.next_hop(), route.way_back().count());
+        let _ = (route.is_strict(), route.next_hop(), route.reverse_addresses().count());
     }
     let mut options = Ipv4Options::new(ip.options());
     options.all(|option| option.map(|option| inside(&all, option.bytes)).is_ok())
@@ -95,20 +95,20 @@ fn ipv4_options(bytes: &mut [u8]) -> bool {
 
 fn ipv4_fragments(bytes: &mut [u8]) -> bool {
     for mtu in [0, 28, 68, 1500] {
-        for fragment in Ipv4Fragments::of(bytes, mtu).into_iter().flatten() {
+        for fragment in Ipv4Fragments::split_packet(bytes, mtu).into_iter().flatten() {
             inside(&bytes.as_ptr_range(), fragment.payload());
-            assert!(fragment.bytes().len() <= mtu);
+            assert!(fragment.to_bytes().len() <= mtu);
         }
     }
-    Ipv4Fragments::of(bytes, 1500).is_ok()
+    Ipv4Fragments::split_packet(bytes, 1500).is_ok()
 }
 
 fn ipv4_assembly(bytes: &mut [u8]) -> bool {
     let mut assembly = Ipv4Assembly::default();
     let first = ip4().fragment(0, true).raw(17, [0; 8]).bytes();
-    assembly.add(&first).expect("it is sound");
-    let taken = assembly.add(bytes).is_ok();
-    assert!(assembly.memory() < 1 << 17 && assembly.first().is_some());
+    assembly.add_fragment(&first).expect("it is sound");
+    let taken = assembly.add_fragment(bytes).is_ok();
+    assert!(assembly.memory() < 1 << 17 && assembly.first_fragment().is_some());
     taken
 }
 
@@ -122,12 +122,12 @@ fn ipv6(bytes: &mut [u8]) -> bool {
 }
 
 fn ip6_headers(bytes: &mut [u8]) -> bool {
-    match Ip6Headers::read(bytes) {
+    match Ip6Headers::parse_packet(bytes) {
         Ok(headers) => {
             assert!((40..=bytes.len()).contains(&headers.offset));
             assert_eq!(bytes[headers.named_at], headers.protocol.0);
             if let Some(options) = headers.hop_by_hop {
-                let _ = options.judge(false);
+                let _ = options.check_options(false);
             }
             true
         }
@@ -141,10 +141,10 @@ fn ip6_headers(bytes: &mut [u8]) -> bool {
 
 fn ip6_options(bytes: &mut [u8]) -> bool {
     let options = Ip6Options::new(bytes, 40);
-    let _ = options.judge(true).map_err(Icmp6Error::for_option);
+    let _ = options.check_options(true).map_err(Icmp6Error::for_option);
     let mut read =
         options.clone().map(|option| option.map(|option| inside(&bytes.as_ptr_range(), option.body)));
-    options.judge(false).is_ok() && read.all(|option| option.is_ok())
+    options.check_options(false).is_ok() && read.all(|option| option.is_ok())
 }
 
 fn tcp(bytes: &mut [u8]) -> bool {
@@ -181,12 +181,12 @@ fn icmp6(bytes: &mut [u8]) -> bool {
 }
 
 fn nd_message(bytes: &mut [u8]) -> bool {
-    let options = match NdMessage::read(bytes) {
-        Ok(NdMessage::NeighborSolicitation(message)) => message.options().check(),
-        Ok(NdMessage::NeighborAdvertisement(message)) => message.options().check(),
-        Ok(NdMessage::RouterSolicitation(message)) => message.options().check(),
-        Ok(NdMessage::RouterAdvertisement(message)) => message.options().check(),
-        Ok(NdMessage::Redirect(message)) => message.options().check(),
+    let options = match NdMessage::parse_packet(bytes) {
+        Ok(NdMessage::NeighborSolicitation(message)) => message.options().check_all(),
+        Ok(NdMessage::NeighborAdvertisement(message)) => message.options().check_all(),
+        Ok(NdMessage::RouterSolicitation(message)) => message.options().check_all(),
+        Ok(NdMessage::RouterAdvertisement(message)) => message.options().check_all(),
+        Ok(NdMessage::Redirect(message)) => message.options().check_all(),
         Err(_) => return false,
     };
     assert_eq!(options, Ok(()), "a message with malformed options was believed");
@@ -197,7 +197,7 @@ fn nd_options(bytes: &mut [u8]) -> bool {
     let options = NdOptions::new(bytes);
     let _ = (options.source_link(), options.target_link());
     assert!(options.clone().count() <= bytes.len() / 8 + 1);
-    options.check().is_ok()
+    options.check_all().is_ok()
 }
 
 fn nd_solicitation(bytes: &mut [u8]) -> bool {
@@ -230,16 +230,16 @@ fn nd_redirect(bytes: &mut [u8]) -> bool {
 }
 
 fn error_message_v4(bytes: &mut [u8]) -> bool {
-    let Ok(answer) = IcmpError::time_exceeded().about(bytes, false, |_| false) else { return false };
-    let made = answer.packet(bytes, Ipv4Addr::LOCALHOST, 1);
+    let Ok(answer) = IcmpError::time_exceeded().answer_to(bytes, false, |_| false) else { return false };
+    let made = answer.build_packet(bytes, Ipv4Addr::LOCALHOST, 1);
     let ip = Ipv4::new(&made).expect("an error is an IPv4 packet");
     assert!(made.len() <= 576 && ip.check_total_length().is_ok() && ip.checksum_is_valid());
     true
 }
 
 fn error_message_v6(bytes: &mut [u8]) -> bool {
-    let Ok(answer) = Icmp6Error::time_exceeded().about(bytes, false) else { return false };
-    let made = answer.packet(bytes, ROUTER.ip);
+    let Ok(answer) = Icmp6Error::time_exceeded().answer_to(bytes, false) else { return false };
+    let made = answer.build_packet(bytes, ROUTER.ip);
     let ip = Ipv6::new(&made).expect("an error is an IPv6 packet");
     assert!(made.len() <= 1280 && ip.check_payload_length().is_ok());
     true
@@ -260,7 +260,7 @@ fn frames() -> Vec<Vec<u8>> {
         arp_request(A, "10.0.0.1", "10.0.0.2").bytes(),
         neighbor_solicitation(A, "2001:db8::1", "2001:db8::2").bytes(),
         neighbor_advertisement(A, "2001:db8::1", B, "2001:db8::2").bytes(),
-        nd::router_solicitation(Station { ether: EtherAddr([2; 6]), ip: "fe80::1".parse().unwrap() }),
+        nd::router_solicitation(LinkEndpoint { ether: EtherAddr([2; 6]), ip: "fe80::1".parse().unwrap() }),
         ether(B, A).vlan(9).vlan(7).ip4(ip4().udp(1, 2).payload("tagged")).bytes(),
     ];
     frames.extend(ipv4_packets().into_iter().map(|packet| ether(B, A).ip4(packet).bytes()));
@@ -329,7 +329,8 @@ fn repair(frame: &mut [u8]) {
     }
 }
 
-/// Where in a frame something may begin: the frame itself, and each second byte where headers and options are.
+/// Where in a frame something may begin: the frame itself, and each second byte where
+/// headers and options are.
 fn starts(frame: &[u8]) -> impl Iterator<Item = usize> {
     [0].into_iter().chain((14..frame.len().min(130)).step_by(2))
 }

@@ -2,7 +2,9 @@
 
 use artery_wire::build::{ip4, ip6};
 use artery_wire::nd::{self, AdvertisementFlags, NdOption, NdOptions};
-use artery_wire::{EtherAddr, Icmp6, Icmp6Error, Icmp6Type, IcmpError, Ip6Fault, Ip6Headers, Ipv6, Station};
+use artery_wire::{
+    EtherAddr, Icmp6, Icmp6Error, Icmp6Type, IcmpError, Ip6Fault, Ip6Headers, Ipv6, LinkEndpoint,
+};
 use etherparse::icmpv6::{Icmpv6PayloadSlice, NdpOptionSlice, NdpOptionsIterator};
 use etherparse::{
     Icmpv4Slice, Icmpv6Slice, Icmpv6Type, IpNumber, Ipv4HeaderSlice, Ipv6ExtensionsSlice, Ipv6HeaderSlice,
@@ -13,9 +15,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-fn any_station() -> impl Strategy<Value = Station<Ipv6Addr>> {
+fn any_station() -> impl Strategy<Value = LinkEndpoint<Ipv6Addr>> {
     let addresses = any::<([u8; 6], [u8; 16])>();
-    addresses.prop_map(|(ether, ip)| Station { ether: EtherAddr(ether), ip: Ipv6Addr::from(ip) })
+    addresses.prop_map(|(ether, ip)| LinkEndpoint { ether: EtherAddr(ether), ip: Ipv6Addr::from(ip) })
 }
 
 /// What etherparse finds in a frame with an ICMPv6 message whose checksum and lengths are right.
@@ -152,7 +154,8 @@ proptest! {
         }
     }
 
-    /// Etherparse looks into later fragments and through any number of headers; up to there both go the same way.
+    /// Etherparse looks into later fragments and through any number of headers; up to there both
+    /// go the same way.
     #[test]
     fn both_go_the_same_way_through_extension_headers(
         first in select(&[0_u8, 43, 44, 51, 60, 17][..]),
@@ -160,7 +163,7 @@ proptest! {
     ) {
         let bytes = ip6().raw(first, &body).bytes();
         let theirs = Ipv6ExtensionsSlice::from_slice(IpNumber(first), &bytes[40..]);
-        match (Ip6Headers::read(&bytes), theirs) {
+        match (Ip6Headers::parse_packet(&bytes), theirs) {
             (Ok(ours), _) if ours.is_later_fragment() => {}
             (Err(Ip6Fault::TooMany), _) => {}
             (Ok(ours), Ok((_, next, rest))) => {
@@ -173,15 +176,15 @@ proptest! {
     #[test]
     fn icmp_errors_are_read_as_they_were_made(mtu: u16, tos: u8, len in 0_usize..1500, pointer: u8, gateway: [u8; 4]) {
         let cause = ip4().tos(tos).udp(1, 2).payload(vec![7; len]).bytes();
-        let router = Station { ether: EtherAddr([2; 6]), ip: Ipv4Addr::new(10, 0, 0, 254) };
+        let router = LinkEndpoint { ether: EtherAddr([2; 6]), ip: Ipv4Addr::new(10, 0, 0, 254) };
         for error in [
             IcmpError::need_fragmentation(mtu),
             IcmpError::time_exceeded(),
             IcmpError::parameter_problem(pointer),
             IcmpError::redirect(gateway.into()),
         ] {
-            let answer = error.about(&cause, false, |_| false).unwrap();
-            let frame = answer.frame(&cause, router, EtherAddr([4; 6]), 9);
+            let answer = error.answer_to(&cause, false, |_| false).unwrap();
+            let frame = answer.build_frame(&cause, router, EtherAddr([4; 6]), 9);
             let packet = SlicedPacket::from_ethernet(&frame).unwrap();
             let Some(TransportSlice::Icmpv4(icmp)) = packet.transport else { panic!("not ICMP") };
             let ip = Ipv4HeaderSlice::from_slice(&frame[14..]).unwrap();
@@ -204,7 +207,7 @@ proptest! {
             Icmp6Error::time_exceeded(),
             Icmp6Error::parameter_problem(code % 3, pointer),
         ] {
-            let made = error.about(&cause, false).unwrap().packet(&cause, router);
+            let made = error.answer_to(&cause, false).unwrap().build_packet(&cause, router);
             let ip = Ipv6HeaderSlice::from_slice(&made).unwrap();
             prop_assert_eq!(usize::from(ip.payload_length()), made.len() - 40);
             prop_assert_eq!((ip.source_addr(), ip.destination_addr()), (router, Ipv6::new(&cause).unwrap().src()));

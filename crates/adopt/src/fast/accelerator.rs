@@ -1,18 +1,18 @@
 //! The accelerator: programs at interfaces, and the tables that they look into, in step with what the mirror tells.
-use super::capture::{Capture, Captured};
-use super::decide::{Decision, Tables, decide};
+use super::capture::{CaptureRings, Captured};
+use super::decide::{ForwardDecision, ForwardingTables, decide_frame};
 use super::error::{Error, Refusal};
-use super::hops::{Exit, Hops, Key};
+use super::hops::{EgressInterface, HopTable, NeighborKey};
 use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
 use super::losses::LossCounter;
 use super::memory::{Counters, Deliveries, Memory, PortCounters};
 use super::mode::Mode;
 use super::probe::{self, ProbePort};
-use super::program::{Fibs, program};
+use super::program::{Fibs, build_program};
 use super::routes::{Fib, Routes};
-use super::ways::Ways;
+use super::ways::GroupTable;
 use crate::kernel::{Family, Link, LinkKind};
-use crate::mirror::{Keep, Sink, Way, WayId};
+use crate::mirror::{Exclusion, NextHopSet, NextHopSetId, Sink};
 use artery_device::bpf::{self, Attachment, Hook, Instruction, Lease};
 use artery_rcu::{Domain, Reader};
 use artery_table::router::ReversePath;
@@ -31,28 +31,28 @@ use std::thread;
 const MOST_CHANGES: u32 = 256;
 
 /// Loads a program, and asks the verifier for its reasons if it refuses.
-fn load(link: u32, mode: Mode, hook: Hook, instructions: &[Instruction]) -> Result<OwnedFd, Error> {
+fn load_program(link: u32, mode: Mode, hook: Hook, instructions: &[Instruction]) -> Result<OwnedFd, Error> {
     bpf::load(hook, instructions).map_err(|error| {
         let is_verifier =
             matches!(Errno::from_io_error(&error), Some(Errno::ACCESS | Errno::INVAL | Errno::TOOBIG));
         let log = if is_verifier { bpf::verdict(hook, instructions) } else { String::new() };
-        refused(link, mode, error, bpf::last_lines(&log))
+        refusal_error(link, mode, error, bpf::last_lines(&log))
     })
 }
 
-fn refused(link: u32, mode: Mode, error: io::Error, verifier: Vec<String>) -> Error {
+fn refusal_error(link: u32, mode: Mode, error: io::Error, verifier: Vec<String>) -> Error {
     Error::Refused(Box::new(Refusal { link, mode, error, verifier }))
 }
 
 /// An interface with a program.
-struct Attached {
+struct AttachedPort {
     port: u32,
     program: Attachment,
     mode: Mode,
 }
 
 /// An adopted interface, or a VLAN of one.
-struct Member {
+struct RoutedPort {
     port: u32,
     /// The interface that carries it, if it is a VLAN.
     carrier: Option<(u32, u16)>,
@@ -60,8 +60,8 @@ struct Member {
     is_up: bool,
 }
 
-impl Member {
-    fn record(&self, index: u32, flags: Flags) -> PortRecord {
+impl RoutedPort {
+    fn port_record(&self, index: u32, flags: Flags) -> PortRecord {
         PortRecord { mac: self.mac, device: self.carrier.map_or(index, |(carrier, _)| carrier), flags }
     }
 }
@@ -69,7 +69,7 @@ impl Member {
 /// Who forwards by programs in the kernel's hooks.
 ///
 /// Whatever it is told changes the tables at once; what must wait for runs of programs to end waits for
-/// [`settle`](Accelerator::settle), and goes to the kernel meanwhile.
+/// [`complete_updates`](Accelerator::complete_updates), and goes to the kernel meanwhile.
 pub struct Accelerator {
     memory: Memory,
     domain: Arc<Domain>,
@@ -77,14 +77,14 @@ pub struct Accelerator {
     reader: Reader,
     /// Routes that were told since.
     changes: u32,
-    hops: Hops,
-    ways: Ways,
+    hops: HopTable,
+    groups: GroupTable,
     ipv4: Routes<u32, Fib4Fast>,
     ipv6: Routes<u128, Fib6>,
-    attached: BTreeMap<u32, Attached>,
-    members: BTreeMap<u32, Member>,
+    attached: BTreeMap<u32, AttachedPort>,
+    members: BTreeMap<u32, RoutedPort>,
     free_ports: BTreeSet<u32>,
-    keep: [Keep; 2],
+    exclusions: [Exclusion; 2],
     /// Interfaces whose packets of a family the user's policy leaves to the kernel.
     withheld: BTreeSet<(bool, u32)>,
     by_ports: [bool; 2],
@@ -97,7 +97,7 @@ pub struct Accelerator {
     has_old_programs: bool,
     /// Whether the kernel forwards alone, since what is known of its tables is too old.
     is_suspended: bool,
-    capture: Option<Capture>,
+    capture: Option<CaptureRings>,
     /// Counts losses once a port is by XDP, unless the kernel does not let them be counted.
     losses: Option<io::Result<LossCounter>>,
 }
@@ -114,8 +114,8 @@ impl Accelerator {
             memory: Memory::new()?,
             reader,
             changes: 0,
-            hops: Hops::new(),
-            ways: Ways::new(),
+            hops: HopTable::new(),
+            groups: GroupTable::new(),
             ipv4: Routes::new(&domain)?,
             ipv6: Routes::new(&domain)?,
             domain,
@@ -123,7 +123,7 @@ impl Accelerator {
             members: BTreeMap::new(),
             free_ports: (0..ROUTED).collect(),
             reverse_paths: BTreeMap::new(),
-            keep: [Keep::Nothing, Keep::Nothing],
+            exclusions: [Exclusion::Nothing, Exclusion::Nothing],
             withheld: BTreeSet::new(),
             by_ports: [false; 2],
             own: BTreeSet::new(),
@@ -154,10 +154,10 @@ impl Accelerator {
     fn adopt_as(&mut self, link: u32, mode: Mode, port: u32) -> Result<(), Error> {
         // What a killed process left there counts as somebody's filter. Who may not remove it may not attach anything.
         let _ = bpf::remove_dead_filters(link);
-        let program = self.attach(link, port, mode)?;
-        self.memory.set_device(port, link).map_err(|error| refused(link, mode, error, Vec::new()))?;
+        let program = self.attach_program(link, port, mode)?;
+        self.memory.set_device(port, link).map_err(|error| refusal_error(link, mode, error, Vec::new()))?;
         self.free_ports.remove(&port);
-        self.attached.insert(link, Attached { port, program, mode });
+        self.attached.insert(link, AttachedPort { port, program, mode });
         if !mode.is_tc() && self.losses.is_none() {
             self.losses = Some(LossCounter::start(&self.memory));
         }
@@ -167,7 +167,8 @@ impl Accelerator {
     /// Has another hook run the programs of all interfaces, which keep their tables and counts. Those at the old hook leave
     /// once all are at the new one.
     pub fn change_mode(&mut self, mode: Mode) -> Result<(), Error> {
-        let attach = |(link, attached): (&u32, &Attached)| self.attach(*link, attached.port, mode);
+        let attach =
+            |(link, attached): (&u32, &AttachedPort)| self.attach_program(*link, attached.port, mode);
         let programs = self.attached.iter().map(attach).collect::<Result<Vec<Attachment>, Error>>()?;
         for (attached, program) in self.attached.values_mut().zip(programs) {
             attached.program = program;
@@ -185,7 +186,7 @@ impl Accelerator {
     /// where the driver takes none. What can't be tried counts as working.
     pub fn find_broken_pair(&self, unsent: &BTreeSet<u32>) -> Option<(u32, u32)> {
         let Some(Ok(_)) = self.losses else { return None };
-        let probe_port = |(link, attached): (&u32, &Attached)| {
+        let probe_port = |(link, attached): (&u32, &AttachedPort)| {
             let member = self.members.get(link).filter(|member| member.is_up)?;
             let is_tried = attached.mode == Mode::Native && !unsent.contains(link);
             is_tried.then_some(ProbePort { port: attached.port, link: *link, mac: member.mac })
@@ -199,14 +200,14 @@ impl Accelerator {
         self.losses.as_ref()?.as_ref().err()
     }
 
-    fn attach(&self, link: u32, port: u32, mode: Mode) -> Result<Attachment, Error> {
+    fn attach_program(&self, link: u32, port: u32, mode: Mode) -> Result<Attachment, Error> {
         let program = self.load_for(link, port, mode)?;
-        let attached = bpf::attach(&program, link, self.hook(mode));
-        attached.map_err(|error| refused(link, mode, error, Vec::new()))
+        let attached = bpf::attach(&program, link, self.hook_of(mode));
+        attached.map_err(|error| refusal_error(link, mode, error, Vec::new()))
     }
 
     /// Has the kernel's verifier look at the program for an interface, and attaches nothing.
-    pub fn verify(&self, link: u32, mode: Mode) -> Result<(), Error> {
+    pub fn verify_program(&self, link: u32, mode: Mode) -> Result<(), Error> {
         self.load_for(link, 0, mode).map(drop)
     }
 
@@ -216,10 +217,10 @@ impl Accelerator {
     }
 
     fn load_for(&self, link: u32, port: u32, mode: Mode) -> Result<OwnedFd, Error> {
-        load(link, mode, self.hook(mode), &self.assemble(port, mode))
+        load_program(link, mode, self.hook_of(mode), &self.assemble_program(port, mode))
     }
 
-    fn hook(&self, mode: Mode) -> Hook {
+    fn hook_of(&self, mode: Mode) -> Hook {
         mode.hook(self.memory.takes_buffers)
     }
 
@@ -229,10 +230,10 @@ impl Accelerator {
     }
 
     /// Leaves packets of a family that come by an interface, or go out by it, to the kernel, or no longer.
-    pub fn withhold(&mut self, family: Family, link: u32, from: bool, to: Option<Withheld>) {
+    pub fn set_withheld(&mut self, family: Family, link: u32, from: bool, to: Option<Withheld>) {
         let key = (family == Family::V6, link);
         let has_changed = if from { self.withheld.insert(key) } else { self.withheld.remove(&key) };
-        self.hops.withhold(&self.memory, key, to);
+        self.hops.set_withheld(&self.memory, key, to);
         if has_changed {
             self.set_flags();
         }
@@ -260,7 +261,7 @@ impl Accelerator {
     }
 
     /// Demands this of the sources of IPv4 packets that come by interfaces; those from all others are left to the kernel.
-    pub fn demand(&mut self, reverse_paths: BTreeMap<u32, ReversePath>) {
+    pub fn set_reverse_paths(&mut self, reverse_paths: BTreeMap<u32, ReversePath>) {
         if reverse_paths != self.reverse_paths {
             self.reverse_paths = reverse_paths;
             self.set_flags();
@@ -284,7 +285,7 @@ impl Accelerator {
     }
 
     /// Completes what must wait for runs of programs to end.
-    pub fn settle(&mut self) -> Result<(), Error> {
+    pub fn complete_updates(&mut self) -> Result<(), Error> {
         self.make_room();
         if self.ipv4.is_stale() || self.ipv6.is_stale() {
             // What leads to groups that may mean others by now forwards nothing until it is built anew, and programs that look
@@ -292,14 +293,14 @@ impl Accelerator {
             self.has_old_programs = true;
             self.set_flags();
         }
-        let old4 = self.ipv4.renew()?;
-        let old6 = self.ipv6.renew()?;
+        let old4 = self.ipv4.rebuild_if_stale()?;
+        let old6 = self.ipv6.rebuild_if_stale()?;
         if self.has_old_programs {
             self.replace_programs()?;
         }
         if self.has_old_programs
             || self.hops.is_waiting()
-            || self.ways.is_waiting()
+            || self.groups.is_waiting()
             || self.changes >= MOST_CHANGES
         {
             self.wait_for_runs()?;
@@ -307,7 +308,7 @@ impl Accelerator {
         if std::mem::take(&mut self.has_old_programs) {
             self.set_flags();
         }
-        self.domain.collect();
+        self.domain.run_deferred();
         drop((old4, old6));
         Ok(())
     }
@@ -315,8 +316,8 @@ impl Accelerator {
     /// Waits until no program uses what was replaced, so that it can be used anew.
     fn wait_for_runs(&mut self) -> Result<(), Error> {
         bpf::wait_for_runs().map_err(Error::Waiting)?;
-        self.hops.settle(&self.memory);
-        self.ways.settle();
+        self.hops.commit_changes(&self.memory);
+        self.groups.reclaim_waiting();
         let _ = self.reader.turn();
         self.changes = 0;
         Ok(())
@@ -328,7 +329,7 @@ impl Accelerator {
         if !self.ipv4.may_fit() && !self.ipv6.may_fit() || self.wait_for_runs().is_err() {
             return;
         }
-        self.domain.collect();
+        self.domain.run_deferred();
         if self.ipv4.may_fit() {
             self.ipv4.fit();
         }
@@ -350,9 +351,10 @@ impl Accelerator {
 
     /// What was sent to each adopted interface, by VLANs on it, too.
     pub fn deliveries(&self) -> Vec<(u32, Deliveries)> {
-        let deliveries = |(link, attached): (&u32, &Attached)| {
-            let carrier = |member: &Member| member.carrier.map(|(carrier, _)| carrier);
-            let leave_by = |(index, member): &(&u32, &Member)| carrier(member).unwrap_or(**index) == *link;
+        let deliveries = |(link, attached): (&u32, &AttachedPort)| {
+            let carrier = |member: &RoutedPort| member.carrier.map(|(carrier, _)| carrier);
+            let leave_by =
+                |(index, member): &(&u32, &RoutedPort)| carrier(member).unwrap_or(**index) == *link;
             let by_it = self.members.iter().filter(leave_by).map(|(_, member)| member.port);
             let sent = by_it.map(|port| self.memory.sent_frames(port)).sum();
             (*link, Deliveries { sent, dropped: self.memory.dropped_frames(attached.port) })
@@ -362,7 +364,7 @@ impl Accelerator {
 
     /// Frames that went to the kernel by policy, or because the driver of the other port does not send.
     pub fn withheld_frames(&self) -> u64 {
-        let at_port = |attached: &Attached| {
+        let at_port = |attached: &AttachedPort| {
             let frames = |withheld: Withheld| self.memory.kernel_frames(attached.port, withheld.reason());
             Withheld::ALL.into_iter().map(frames).sum::<u64>()
         };
@@ -377,7 +379,7 @@ impl Accelerator {
     /// Begins to copy frames that are forwarded, with `has_all` those that go to the kernel, too.
     pub fn begin_capture(&mut self, has_all: bool) -> Result<(), Error> {
         self.end_capture()?;
-        self.capture = Some(Capture::new(has_all)?);
+        self.capture = Some(CaptureRings::new(has_all)?);
         let begun = self.replace_programs();
         if begun.is_err() {
             self.end_capture()?;
@@ -395,8 +397,8 @@ impl Accelerator {
     }
 
     /// The frames that were copied since the last call, and how many were lost since the first.
-    pub fn take_captured(&mut self) -> (Vec<Captured>, u64) {
-        self.capture.as_mut().map_or((Vec::new(), 0), |capture| (capture.take(), capture.lost()))
+    pub fn drain_captured(&mut self) -> (Vec<Captured>, u64) {
+        self.capture.as_mut().map_or((Vec::new(), 0), |capture| (capture.drain_frames(), capture.lost()))
     }
 
     /// The number of an interface among the counters.
@@ -405,48 +407,48 @@ impl Accelerator {
     }
 
     /// The neighbors that packets were sent to since the last call.
-    pub fn take_used(&self) -> Vec<Key> {
-        self.hops.take_used(&self.memory)
+    pub fn drain_used(&self) -> Vec<NeighborKey> {
+        self.hops.drain_used(&self.memory)
     }
 
     /// What becomes of a frame that comes by an adopted interface: what its program does, done here. None where there is no
     /// such interface.
-    pub fn decide(&mut self, link: u32, frame: &[u8]) -> Option<Decision> {
+    pub fn decide_frame(&mut self, link: u32, frame: &[u8]) -> Option<ForwardDecision> {
         let port = self.attached.get(&link)?.port;
         let (ipv4, ipv6) = (self.ipv4.current.fib.reader(), self.ipv6.current.fib.reader());
-        let tables = Tables { memory: &self.memory, ipv4: &ipv4, ipv6: &ipv6 };
+        let tables = ForwardingTables { memory: &self.memory, ipv4: &ipv4, ipv6: &ipv6 };
         // Nothing changes meanwhile: whoever changes something has to borrow all of this.
-        Some(decide(&tables, &self.domain.reader().turn(), port, frame))
+        Some(decide_frame(&tables, &self.domain.reader().turn(), port, frame))
     }
 
     /// The program of an interface, for who measures it.
     pub fn program(&self, link: u32) -> Option<Vec<Instruction>> {
-        let Attached { port, mode, .. } = self.attached.get(&link)?;
-        Some(self.assemble(*port, *mode))
+        let AttachedPort { port, mode, .. } = self.attached.get(&link)?;
+        Some(self.assemble_program(*port, *mode))
     }
 
-    fn assemble(&self, port: u32, mode: Mode) -> Vec<Instruction> {
+    fn assemble_program(&self, port: u32, mode: Mode) -> Vec<Instruction> {
         let (Fib { arrays: ipv4, room: list_bytes, .. }, Fib { arrays: ipv6, room: fib6_bytes, .. }) =
             (&self.ipv4.current, &self.ipv6.current);
         let fibs = Fibs { ipv4, list_bytes: *list_bytes, ipv6, fib6_bytes: *fib6_bytes };
         let capture = self.capture.as_ref();
-        program(&self.memory, &fibs, mode.at(), port, capture, mode.door())
+        build_program(&self.memory, &fibs, mode.program_hook(), port, capture, mode.host_port())
     }
 
     /// Gives each interface its program anew. They are loaded side by side, as the kernel checks each for a tenth of a second.
     fn replace_programs(&self) -> Result<(), Error> {
         let loaded = thread::scope(|scope| {
-            let start = |(link, attached): (&u32, &Attached)| {
-                let (link, mode, hook) = (*link, attached.mode, self.hook(attached.mode));
-                let instructions = self.assemble(attached.port, mode);
-                scope.spawn(move || load(link, mode, hook, &instructions))
+            let start = |(link, attached): (&u32, &AttachedPort)| {
+                let (link, mode, hook) = (*link, attached.mode, self.hook_of(attached.mode));
+                let instructions = self.assemble_program(attached.port, mode);
+                scope.spawn(move || load_program(link, mode, hook, &instructions))
             };
             let loading: Vec<_> = self.attached.iter().map(start).collect();
             let ended = loading.into_iter().map(|thread| thread.join().expect("loading does not panic"));
             ended.collect::<Vec<Result<OwnedFd, Error>>>()
         });
         for ((link, attached), program) in self.attached.iter().zip(loaded) {
-            let not_attached = |error| refused(*link, attached.mode, error, Vec::new());
+            let not_attached = |error| refusal_error(*link, attached.mode, error, Vec::new());
             attached.program.replace(&program?).map_err(not_attached)?;
         }
         Ok(())
@@ -455,7 +457,7 @@ impl Accelerator {
     /// Says of each port what it may do now.
     fn set_flags(&self) {
         for (link, member) in &self.members {
-            let record = member.record(*link, self.flags(*link));
+            let record = member.port_record(*link, self.port_flags(*link));
             self.memory.set_port(member.port, &record);
         }
     }
@@ -471,17 +473,17 @@ impl Accelerator {
 
     /// Whether packets of a family that come by an interface, one that was adopted or a VLAN of one, are forwarded where routes
     /// lead on.
-    pub fn takes(&self, family: Family, link: u32) -> bool {
-        let flags = self.flags(link);
+    pub fn is_forwarding(&self, family: Family, link: u32) -> bool {
+        let flags = self.port_flags(link);
         self.members.contains_key(&link) && if family == Family::V6 { flags.ipv6 } else { flags.ipv4 }
     }
 
-    fn flags(&self, link: u32) -> Flags {
+    fn port_flags(&self, link: u32) -> Flags {
         let may = |is_v6: bool| {
-            let kept = match &self.keep[usize::from(is_v6)] {
-                Keep::Nothing => false,
-                Keep::From(links) => links.contains(&link),
-                Keep::Everything => true,
+            let kept = match &self.exclusions[usize::from(is_v6)] {
+                Exclusion::Nothing => false,
+                Exclusion::From(links) => links.contains(&link),
+                Exclusion::Everything => true,
             };
             let is_right = if is_v6 { self.ipv6.are_right() } else { self.ipv4.are_right() };
             !kept
@@ -503,7 +505,7 @@ impl Accelerator {
     }
 
     /// The port that an interface has, or gets, if it is adopted or a VLAN of one that is.
-    fn join(&mut self, link: &Link) -> Option<(u32, Option<(u32, u16)>)> {
+    fn join_port(&mut self, link: &Link) -> Option<(u32, Option<(u32, u16)>)> {
         if let Some(attached) = self.attached.get(&link.index) {
             return Some((attached.port, None));
         }
@@ -519,18 +521,18 @@ impl Accelerator {
     }
 
     /// An interface is gone, and its program with it: one that comes back is another.
-    fn forget(&mut self, index: u32) {
+    fn remove_attached(&mut self, index: u32) {
         if let Some(attached) = self.attached.remove(&index) {
             self.memory.unset_device(attached.port);
             self.free_ports.insert(attached.port);
         }
     }
 
-    fn leave(&mut self, index: u32) {
+    fn remove_member(&mut self, index: u32) {
         self.hops.set_exit(&self.memory, index, None);
         let Some(member) = self.members.remove(&index) else { return };
-        self.ways.set_port(&self.memory, index, None);
-        self.memory.set_port(member.port, &member.record(index, Flags::default()));
+        self.groups.set_port(&self.memory, index, None);
+        self.memory.set_port(member.port, &member.port_record(index, Flags::default()));
         if let Some((carrier, vlan)) = member.carrier {
             if let Some(attached) = self.attached.get(&carrier) {
                 self.memory.set_vlan(attached.port, vlan, None);
@@ -541,62 +543,62 @@ impl Accelerator {
 }
 
 impl Sink for Accelerator {
-    fn way(&mut self, id: WayId, way: Option<&Way>) {
-        if self.ways.set(&self.memory, &mut self.hops, id, way) {
-            self.ipv4.review(Prefix::ALL, &self.ways);
-            self.ipv6.review(Prefix::ALL, &self.ways);
+    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
+        if self.groups.set_group(&self.memory, &mut self.hops, id, way) {
+            self.ipv4.review_neighbors(Prefix::ALL, &self.groups);
+            self.ipv6.review_neighbors(Prefix::ALL, &self.groups);
         }
     }
 
-    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+    fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
         self.changes = self.changes.saturating_add(1);
         let were_right = self.ipv4.are_right();
-        self.ipv4.tell(prefix, way.map(Ways::group), &self.ways);
+        self.ipv4.set_route(prefix, way.map(GroupTable::group_of), &self.groups);
         self.follow_right(were_right, self.ipv4.are_right());
     }
 
-    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
+    fn set_route6(&mut self, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
         self.changes = self.changes.saturating_add(1);
         let were_right = self.ipv6.are_right();
-        self.ipv6.tell(prefix, way.map(Ways::group), &self.ways);
+        self.ipv6.set_route(prefix, way.map(GroupTable::group_of), &self.groups);
         self.follow_right(were_right, self.ipv6.are_right());
     }
 
-    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+    fn set_neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
         let key = (link, address);
         let was_known = self.hops.set_neighbor(&self.memory, key, mac);
         if was_known == mac.is_some() {
             return;
         }
-        let group = mac.map(|_| self.ways.take_neighbor(&self.memory, &mut self.hops, key));
+        let group = mac.map(|_| self.groups.acquire_neighbor(&self.memory, &mut self.hops, key));
         let before = match address {
-            IpAddr::V4(address) => self.ipv4.set_neighbor(address.to_bits(), link, group, &self.ways),
-            IpAddr::V6(address) => self.ipv6.set_neighbor(address.to_bits(), link, group, &self.ways),
+            IpAddr::V4(address) => self.ipv4.set_neighbor(address.to_bits(), link, group, &self.groups),
+            IpAddr::V6(address) => self.ipv6.set_neighbor(address.to_bits(), link, group, &self.groups),
         };
         if let Some(before) = before {
-            self.ways.give_back_neighbor(&self.memory, &mut self.hops, before);
+            self.groups.release_neighbor(&self.memory, &mut self.hops, before);
         }
     }
 
-    fn link(&mut self, index: u32, link: Option<&Link>) {
+    fn set_link(&mut self, index: u32, link: Option<&Link>) {
         let Some(link) = link else {
-            self.leave(index);
-            return self.forget(index);
+            self.remove_member(index);
+            return self.remove_attached(index);
         };
-        let (Some((port, carrier)), Some(mac)) = (self.join(link), link.mac) else {
-            return self.leave(index);
+        let (Some((port, carrier)), Some(mac)) = (self.join_port(link), link.mac) else {
+            return self.remove_member(index);
         };
         let is_up = link.is_admin_up && link.has_carrier;
-        let member = Member { port, carrier, mac, is_up };
-        self.ways.set_port(&self.memory, index, Some(port));
-        self.memory.set_port(port, &member.record(index, self.flags(index)));
+        let member = RoutedPort { port, carrier, mac, is_up };
+        self.groups.set_port(&self.memory, index, Some(port));
+        self.memory.set_port(port, &member.port_record(index, self.port_flags(index)));
         self.members.insert(index, member);
         let device = carrier.map_or(Some(port), |(carrier, vlan)| {
             let carrier = self.attached.get(&carrier)?.port;
             self.memory.set_vlan(carrier, vlan, Some(port));
             Some(carrier)
         });
-        let exit = device.filter(|_| is_up).map(|device| Exit {
+        let exit = device.filter(|_| is_up).map(|device| EgressInterface {
             mac,
             mtu: link.mtu,
             vlan: carrier.map(|(_, vlan)| vlan),
@@ -606,8 +608,8 @@ impl Sink for Accelerator {
         self.hops.set_exit(&self.memory, index, exit);
     }
 
-    fn keep(&mut self, family: Family, keep: &Keep) {
-        self.keep[usize::from(family == Family::V6)] = keep.clone();
+    fn exclude(&mut self, family: Family, keep: &Exclusion) {
+        self.exclusions[usize::from(family == Family::V6)] = keep.clone();
         self.set_flags();
     }
 
@@ -623,8 +625,8 @@ impl Sink for Accelerator {
     fn end_load(&mut self) {
         self.loads -= 1;
         if self.loads == 0 {
-            self.ipv4.end_load(&self.ways);
-            self.ipv6.end_load(&self.ways);
+            self.ipv4.end_load(&self.groups);
+            self.ipv6.end_load(&self.groups);
             self.set_flags();
         }
     }

@@ -4,7 +4,7 @@
 //! processor has a ring of its own, which it overwrites: what was not taken in time is counted as lost. Who takes first sees how
 //! far the rings are filled, then waits until all runs of programs have ended that may have filled them.
 use super::layout::{MOST_PORTS, Reason};
-use super::memory::{Arrays, NoMemory};
+use super::memory::{NoMemory, SharedArrays};
 use artery_device::bpf;
 use artery_table::Words;
 use std::sync::atomic::AtomicU64;
@@ -37,7 +37,7 @@ pub(super) const TAGGED: u32 = 1 << 16;
 
 /// What was decided of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CaptureVerdict {
     /// It went out by the port of this number.
     Forwarded(u32),
     /// It went to the kernel.
@@ -48,7 +48,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
     /// What was decided.
-    pub verdict: Verdict,
+    pub verdict: CaptureVerdict,
     /// The number of the port that it came by, which for a VLAN's is that of the interface that carries it.
     pub port: u32,
     /// Nanoseconds on the kernel's monotonic clock.
@@ -60,8 +60,8 @@ pub struct Captured {
 }
 
 /// Rings that programs fill.
-pub(super) struct Capture {
-    pub(super) arrays: Arrays,
+pub(super) struct CaptureRings {
+    pub(super) arrays: SharedArrays,
     /// Whether frames for the kernel are copied, too.
     pub(super) has_all: bool,
     /// How many rings there are: a power of two.
@@ -72,11 +72,11 @@ pub(super) struct Capture {
     lost: u64,
 }
 
-impl Capture {
+impl CaptureRings {
     /// Empty ones.
-    pub(super) fn new(has_all: bool) -> Result<Capture, NoMemory> {
-        let (arrays, rings) = (Arrays::default(), rings());
-        Ok(Capture {
+    pub(super) fn new(has_all: bool) -> Result<CaptureRings, NoMemory> {
+        let (arrays, rings) = (SharedArrays::default(), rings());
+        Ok(CaptureRings {
             frames: Words::new(&arrays, "frames", rings * SLOTS * SLOT / 8)?,
             heads: Words::new(&arrays, "heads", rings * HEAD / 8)?,
             taken: vec![0; rings],
@@ -88,14 +88,14 @@ impl Capture {
     }
 
     /// Takes what is there, in the order of time.
-    pub(super) fn take(&mut self) -> Vec<Captured> {
-        let heads: Vec<u64> = (0..self.rings).map(|ring| self.head(ring)).collect();
+    pub(super) fn drain_frames(&mut self) -> Vec<Captured> {
+        let heads: Vec<u64> = (0..self.rings).map(|ring| self.ring_head(ring)).collect();
         if heads == self.taken || bpf::wait_for_runs().is_err() {
             return Vec::new();
         }
         let mut found = Vec::new();
         for (ring, head) in heads.into_iter().enumerate() {
-            self.take_ring(ring, head, &mut found);
+            self.drain_ring(ring, head, &mut found);
         }
         found.sort_by_key(|captured| captured.time);
         found
@@ -106,15 +106,15 @@ impl Capture {
         self.lost
     }
 
-    fn head(&self, ring: usize) -> u64 {
+    fn ring_head(&self, ring: usize) -> u64 {
         self.heads[ring * HEAD / 8].load(Acquire)
     }
 
-    fn take_ring(&mut self, ring: usize, head: u64, found: &mut Vec<Captured>) {
+    fn drain_ring(&mut self, ring: usize, head: u64, found: &mut Vec<Captured>) {
         let first = self.taken[ring].max(head.saturating_sub(SLOTS as u64));
-        let read: Vec<_> = (first..head).map(|number| (number, self.read(ring, number))).collect();
+        let read: Vec<_> = (first..head).map(|number| (number, self.read_slot(ring, number))).collect();
         // The slot that is being filled now is one of those that were read, if the ring has gone round.
-        let oldest = (self.head(ring) + 1).saturating_sub(SLOTS as u64);
+        let oldest = (self.ring_head(ring) + 1).saturating_sub(SLOTS as u64);
         let sound = read.into_iter().filter(|(number, _)| *number >= oldest);
         let before = found.len();
         found.extend(sound.filter_map(|(_, captured)| captured));
@@ -123,17 +123,17 @@ impl Capture {
     }
 
     /// What is in a slot; `None` where that makes no sense.
-    fn read(&self, ring: usize, number: u64) -> Option<Captured> {
+    fn read_slot(&self, ring: usize, number: u64) -> Option<Captured> {
         let first = (ring * SLOTS + number as usize % SLOTS) * SLOT / 8;
         let slot: Vec<u8> = self.frames[first..first + SLOT / 8]
             .iter()
             .flat_map(|word| word.load(Acquire).to_ne_bytes())
             .collect();
-        parse(&slot)
+        parse_slot(&slot)
     }
 }
 
-fn parse(slot: &[u8]) -> Option<Captured> {
+fn parse_slot(slot: &[u8]) -> Option<Captured> {
     let word = |at: i16| {
         let bytes = slot.get(at as usize..at as usize + 4)?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -141,9 +141,9 @@ fn parse(slot: &[u8]) -> Option<Captured> {
     let time = slot.get(TIME as usize..TIME as usize + 8)?;
     let (verdict, vlan) = (word(VERDICT)?, word(VLAN)?);
     let verdict = match verdict & FORWARDED {
-        0 => Verdict::Kernel(*Reason::ALL.get(verdict as usize)?),
+        0 => CaptureVerdict::Kernel(*Reason::ALL.get(verdict as usize)?),
         // A hop says more than the port.
-        _ => Verdict::Forwarded(verdict & (MOST_PORTS as u32 - 1)),
+        _ => CaptureVerdict::Forwarded(verdict & (MOST_PORTS as u32 - 1)),
     };
     let mut bytes = slot.get(HEADER..HEADER + word(KEPT)? as usize)?.to_vec();
     let mut length = word(LENGTH)?;
@@ -186,27 +186,30 @@ mod tests {
     fn a_slot_says_what_was_decided_and_its_tag_is_put_back() {
         let frame: Vec<u8> = (0..60).collect();
         let words = [(VERDICT, FORWARDED | 7), (VLAN, TAGGED | 0x2009), (LENGTH, 1500), (KEPT, 60)];
-        let captured = parse(&slot(words, &frame)).unwrap();
-        assert_eq!((captured.verdict, captured.port, captured.length), (Verdict::Forwarded(7), 3, 1504));
+        let captured = parse_slot(&slot(words, &frame)).unwrap();
+        assert_eq!(
+            (captured.verdict, captured.port, captured.length),
+            (CaptureVerdict::Forwarded(7), 3, 1504)
+        );
         assert_eq!(
             (&captured.bytes[10..18], captured.bytes.len()),
             (&[10, 11, 0x81, 0, 0x20, 9, 12, 13][..], 64)
         );
         let words = [(VERDICT, Reason::Expired as u32), (VLAN, 0), (LENGTH, 60), (KEPT, 60)];
-        let captured = parse(&slot(words, &frame)).unwrap();
-        assert_eq!((captured.verdict, captured.bytes), (Verdict::Kernel(Reason::Expired), frame));
+        let captured = parse_slot(&slot(words, &frame)).unwrap();
+        assert_eq!((captured.verdict, captured.bytes), (CaptureVerdict::Kernel(Reason::Expired), frame));
     }
 
     #[test]
     fn what_makes_no_sense_is_nothing() {
         let words = [(VERDICT, 60_000), (VLAN, 0), (LENGTH, 60), (KEPT, 60)];
-        assert_eq!(parse(&slot(words, &[])), None, "no such reason");
+        assert_eq!(parse_slot(&slot(words, &[])), None, "no such reason");
         let words = [(VERDICT, 0), (VLAN, TAGGED), (LENGTH, 9), (KEPT, SNAP as u32 + 1)];
-        assert_eq!(parse(&slot(words, &[])), None, "more than there is");
-        assert_eq!(parse(&[]), None);
+        assert_eq!(parse_slot(&slot(words, &[])), None, "more than there is");
+        assert_eq!(parse_slot(&[]), None);
         let words = [(VERDICT, 0), (VLAN, TAGGED), (LENGTH, 9), (KEPT, 9)];
         assert_eq!(
-            parse(&slot(words, &[])).map(|captured| captured.bytes.len()),
+            parse_slot(&slot(words, &[])).map(|captured| captured.bytes.len()),
             Some(9),
             "too short for a tag"
         );

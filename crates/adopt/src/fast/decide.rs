@@ -7,7 +7,7 @@ use artery_wire::checksum;
 use std::sync::atomic::Ordering::Acquire;
 
 /// What a frame meets.
-pub struct Tables<'a> {
+pub struct ForwardingTables<'a> {
     /// Ports, groups and hops.
     pub memory: &'a Memory,
     /// Routes of IPv4.
@@ -18,7 +18,7 @@ pub struct Tables<'a> {
 
 /// What becomes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum ForwardDecision {
     /// The kernel gets it as it came.
     Kernel(Reason),
     /// It is sent.
@@ -36,7 +36,7 @@ const IPV4: usize = 20;
 const IPV6: usize = 40;
 
 /// A frame as its link header says.
-struct Received {
+struct ReceivedFrame {
     /// Its port, or that of its VLAN.
     port: u32,
     flags: u32,
@@ -45,7 +45,7 @@ struct Received {
 }
 
 /// What is asked of a packet's addresses.
-struct Packet {
+struct PacketKey {
     group: u32,
     hash: u32,
     /// Bytes of the packet, headers included.
@@ -53,15 +53,20 @@ struct Packet {
 }
 
 /// Says what becomes of a frame that came by a port.
-pub fn decide(tables: &Tables<'_>, turn: &Turn<'_>, port: u32, frame: &[u8]) -> Decision {
-    let kernel = Decision::Kernel;
-    let (received, ether_type) = match receive(tables.memory, port, frame) {
+pub fn decide_frame(
+    tables: &ForwardingTables<'_>,
+    turn: &Turn<'_>,
+    port: u32,
+    frame: &[u8],
+) -> ForwardDecision {
+    let kernel = ForwardDecision::Kernel;
+    let (received, ether_type) = match parse_frame(tables.memory, port, frame) {
         Ok(received) => received,
         Err(reason) => return kernel(reason),
     };
     let packet = match ether_type {
-        0x0800 => ipv4(tables, turn, &received, frame),
-        0x86dd => ipv6(tables, turn, &received, frame),
+        0x0800 => lookup_ipv4(tables, turn, &received, frame),
+        0x86dd => lookup_ipv6(tables, turn, &received, frame),
         _ => Err(Reason::OtherProtocol),
     };
     let packet = match packet {
@@ -69,13 +74,13 @@ pub fn decide(tables: &Tables<'_>, turn: &Turn<'_>, port: u32, frame: &[u8]) -> 
         Err(reason) => return kernel(reason),
     };
     match hop(tables.memory, &packet, received.port) {
-        Ok(hop) => send(&hop, &received, ether_type, frame),
+        Ok(hop) => rewrite_frame(&hop, &received, ether_type, frame),
         Err(reason) => kernel(reason),
     }
 }
 
 /// Looks at the link header.
-fn receive(memory: &Memory, port: u32, frame: &[u8]) -> Result<(Received, u16), Reason> {
+fn parse_frame(memory: &Memory, port: u32, frame: &[u8]) -> Result<(ReceivedFrame, u16), Reason> {
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     if frame.len() < ETHERNET + IPV4 {
         return Err(Reason::Malformed);
@@ -97,10 +102,15 @@ fn receive(memory: &Memory, port: u32, frame: &[u8]) -> Result<(Received, u16), 
         return Err(Reason::OtherAddress);
     }
     let flags = record[PORT_FLAGS].load(Acquire);
-    Ok((Received { port, flags, network }, ether_type))
+    Ok((ReceivedFrame { port, flags, network }, ether_type))
 }
 
-fn ipv4(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8]) -> Result<Packet, Reason> {
+fn lookup_ipv4(
+    tables: &ForwardingTables<'_>,
+    turn: &Turn<'_>,
+    received: &ReceivedFrame,
+    frame: &[u8],
+) -> Result<PacketKey, Reason> {
     let packet = &frame[received.network..];
     let word = |at: usize| u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
     if received.flags & Flags::IPV4 == 0 {
@@ -124,9 +134,9 @@ fn ipv4(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8])
     }
     let is_fragment = packet[6] & 0x3f != 0 || packet[7] != 0;
     let has_ports = [6, 17].contains(&packet[9]) && !is_fragment && packet.len() >= IPV4 + 4;
-    let mut hash = mix(mix(0, raw(packet, 12)), raw(packet, 16));
+    let mut hash = mix(mix(0, read_native(packet, 12)), read_native(packet, 16));
     if received.flags & Flags::IPV4_PORTS != 0 && has_ports {
-        hash = mix(hash, raw(packet, IPV4));
+        hash = mix(hash, read_native(packet, IPV4));
     }
     if received.flags & Flags::REVERSE_PATH != 0 {
         let back = tables.ipv4.lookup(turn, source);
@@ -135,10 +145,15 @@ fn ipv4(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8])
             return Err(Reason::ReversePath);
         }
     }
-    Ok(Packet { group: tables.ipv4.lookup(turn, destination), hash, length })
+    Ok(PacketKey { group: tables.ipv4.lookup(turn, destination), hash, length })
 }
 
-fn ipv6(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8]) -> Result<Packet, Reason> {
+fn lookup_ipv6(
+    tables: &ForwardingTables<'_>,
+    turn: &Turn<'_>,
+    received: &ReceivedFrame,
+    frame: &[u8],
+) -> Result<PacketKey, Reason> {
     let packet = &frame[received.network..];
     if received.flags & Flags::IPV6 == 0 {
         return Err(Reason::Policy);
@@ -163,11 +178,11 @@ fn ipv6(tables: &Tables<'_>, turn: &Turn<'_>, received: &Received, frame: &[u8])
     if is_strange || is_own(tables.memory, own_bit_v6(source)) {
         return Err(Reason::Source);
     }
-    let mut hash = (2..10).fold(0, |hash, n| mix(hash, raw(packet, 4 * n)));
+    let mut hash = (2..10).fold(0, |hash, n| mix(hash, read_native(packet, 4 * n)));
     if received.flags & Flags::IPV6_PORTS != 0 && [6, 17].contains(&packet[6]) && packet.len() >= IPV6 + 4 {
-        hash = mix(hash, raw(packet, IPV6));
+        hash = mix(hash, read_native(packet, IPV6));
     }
-    Ok(Packet { group: tables.ipv6.lookup(turn, destination), hash, length })
+    Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, length })
 }
 
 /// Whether a packet of this length is all that a frame carries, but for what fills up short ones.
@@ -176,7 +191,7 @@ fn is_all(packet: &[u8], length: usize) -> bool {
 }
 
 /// Four bytes as this machine reads them: what chooses among hops needs no order of the network's.
-fn raw(packet: &[u8], at: usize) -> u32 {
+fn read_native(packet: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
 }
 
@@ -185,7 +200,7 @@ fn is_own(memory: &Memory, bit: usize) -> bool {
 }
 
 /// The words of the next hop of a packet's flow.
-fn hop(memory: &Memory, packet: &Packet, from: u32) -> Result<[u32; HOP_WORDS], Reason> {
+fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS], Reason> {
     if packet.group == NO_GROUP {
         return Err(Reason::NoRoute);
     }
@@ -203,7 +218,7 @@ fn hop(memory: &Memory, packet: &Packet, from: u32) -> Result<[u32; HOP_WORDS], 
     let words = &memory.hops[at as usize % MOST_HOPS * HOP_WORDS..];
     let hop: [u32; HOP_WORDS] = std::array::from_fn(|n| words[n].load(Acquire));
     if hop[HOP_READY] != READY {
-        return Err(Withheld::of(hop[HOP_READY]).map_or(Reason::Unresolved, Withheld::reason));
+        return Err(Withheld::from_state(hop[HOP_READY]).map_or(Reason::Unresolved, Withheld::reason));
     }
     if packet.length > hop[HOP_MTU] as usize {
         return Err(Reason::TooBig);
@@ -219,7 +234,12 @@ fn hop(memory: &Memory, packet: &Packet, from: u32) -> Result<[u32; HOP_WORDS], 
 }
 
 /// The frame as it leaves.
-fn send(hop: &[u32; HOP_WORDS], received: &Received, ether_type: u16, frame: &[u8]) -> Decision {
+fn rewrite_frame(
+    hop: &[u32; HOP_WORDS],
+    received: &ReceivedFrame,
+    ether_type: u16,
+    frame: &[u8],
+) -> ForwardDecision {
     let mut packet = frame[received.network..].to_vec();
     match ether_type {
         0x0800 => {
@@ -234,5 +254,5 @@ fn send(hop: &[u32; HOP_WORDS], received: &Received, ether_type: u16, frame: &[u
     let tag = if hop[HOP_TAG] == 0 { 0 } else { 1 };
     let header = hop[..HOP_TAG + tag].iter().flat_map(|word| word.to_ne_bytes());
     let frame = header.chain(ether_type.to_be_bytes()).chain(packet).collect();
-    Decision::Send { device: hop[HOP_PORTS] & 0xffff, frame }
+    ForwardDecision::Send { device: hop[HOP_PORTS] & 0xffff, frame }
 }

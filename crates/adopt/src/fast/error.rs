@@ -2,7 +2,7 @@
 use super::layout::ROUTED;
 use super::memory::NoMemory;
 use super::mode::Mode;
-use super::routes::NoFib;
+use super::routes::FibError;
 use rustix::io::Errno;
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ pub enum Error {
     /// There is no memory to share with programs.
     Memory(NoMemory),
     /// There is no FIB.
-    Fib(NoFib),
+    Fib(FibError),
     /// More interfaces than there is room for.
     TooManyPorts,
     /// It can't be told when programs have ended.
@@ -53,7 +53,7 @@ impl Error {
     pub fn is_shortage(&self) -> bool {
         match self {
             Error::Memory(error) => is_shortage(error.cause()),
-            Error::Fib(NoFib::Memory(error)) | Error::Waiting(error) => is_shortage(error),
+            Error::Fib(FibError::Memory(error)) | Error::Waiting(error) => is_shortage(error),
             Error::Refused(refusal) => refusal.verifier.is_empty() && is_shortage(&refusal.error),
             Error::Fib(_) | Error::TooManyPorts => false,
         }
@@ -137,8 +137,8 @@ impl From<NoMemory> for Error {
     }
 }
 
-impl From<NoFib> for Error {
-    fn from(error: NoFib) -> Error {
+impl From<FibError> for Error {
+    fn from(error: FibError) -> Error {
         Error::Fib(error)
     }
 }
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn what_may_come_back_is_told_from_what_never_will() {
-        let of = |errno: Errno| Error::Fib(NoFib::Memory(errno.into())).is_shortage();
+        let of = |errno: Errno| Error::Fib(FibError::Memory(errno.into())).is_shortage();
         assert_eq!([Errno::MFILE, Errno::NOMEM, Errno::NOBUFS].map(of), [true; 3]);
         assert_eq!([Errno::PERM, Errno::INVAL, Errno::NOSYS].map(of), [false; 3]);
-        assert!(!Error::Fib(NoFib::TooMany).is_shortage());
+        assert!(!Error::Fib(FibError::TooMany).is_shortage());
         let refused = |verifier: &[String]| {
             let error = Errno::NOMEM.into();
             Error::Refused(Box::new(Refusal { link: 1, mode: Mode::Tc, error, verifier: verifier.to_vec() }))

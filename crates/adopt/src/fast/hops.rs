@@ -1,17 +1,17 @@
 //! Next hops: the neighbors that ways lead to, and how to send to each.
 use super::layout::{Hop, MOST_HOPS, Withheld};
 use super::memory::Memory;
-use super::numbers::Numbers;
+use super::numbers::IndexPool;
 use artery_wire::EtherAddr;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// A neighbor: its interface and address.
-pub(super) type Key = (u32, IpAddr);
+pub(super) type NeighborKey = (u32, IpAddr);
 
 /// An interface that packets leave by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Exit {
+pub(super) struct EgressInterface {
     pub(super) mac: EtherAddr,
     pub(super) mtu: u32,
     pub(super) vlan: Option<u16>,
@@ -20,78 +20,78 @@ pub(super) struct Exit {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct HopEntry {
     at: u32,
     users: u32,
 }
 
 /// The neighbors that are in use, and the link addresses of all that are known.
 #[derive(Debug)]
-pub(super) struct Hops {
-    entries: HashMap<Key, Entry>,
-    macs: HashMap<Key, EtherAddr>,
-    exits: HashMap<u32, Exit>,
+pub(super) struct HopTable {
+    entries: HashMap<NeighborKey, HopEntry>,
+    macs: HashMap<NeighborKey, EtherAddr>,
+    exits: HashMap<u32, EgressInterface>,
     /// Interfaces by which packets of a family (IPv6 if true) don't leave.
     withheld: HashMap<(bool, u32), Withheld>,
     /// Interfaces by which IPv4 leaves also where it came in.
     returning: HashSet<u32>,
-    numbers: Numbers,
+    numbers: IndexPool,
     /// What was unset, and is to be put anew once no run sends by what it was.
-    changed: HashSet<Key>,
+    changed: HashSet<NeighborKey>,
 }
 
-impl Hops {
-    pub(super) fn new() -> Hops {
-        Hops {
+impl HopTable {
+    pub(super) fn new() -> HopTable {
+        HopTable {
             entries: HashMap::new(),
             macs: HashMap::new(),
             exits: HashMap::new(),
             withheld: HashMap::new(),
             returning: HashSet::new(),
             // The first is never ready: it is for whom there is no room.
-            numbers: Numbers::new(1, MOST_HOPS as u32),
+            numbers: IndexPool::new(1, MOST_HOPS as u32),
             changed: HashSet::new(),
         }
     }
 
     /// The place of a hop, for one more user. Where there is no room it is one that leads to the kernel.
-    pub(super) fn take(&mut self, memory: &Memory, key: Key) -> u32 {
+    pub(super) fn acquire_hop(&mut self, memory: &Memory, key: NeighborKey) -> u32 {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.users += 1;
             return entry.at;
         }
-        let Some(at) = self.numbers.take(1) else { return 0 };
-        self.entries.insert(key, Entry { at, users: 1 });
-        self.put(memory, key);
+        let Some(at) = self.numbers.allocate(1) else { return 0 };
+        self.entries.insert(key, HopEntry { at, users: 1 });
+        self.write_hop(memory, key);
         at
     }
 
     /// Takes back what [`take`](Self::take) gave.
-    pub(super) fn give_back(&mut self, memory: &Memory, key: Key) {
+    pub(super) fn release_hop(&mut self, memory: &Memory, key: NeighborKey) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         entry.users -= 1;
         if entry.users == 0 {
             memory.unset_hop(entry.at);
-            self.numbers.give_back(entry.at, 1);
+            self.numbers.free_range(entry.at, 1);
             self.entries.remove(&key);
             self.changed.remove(&key);
         }
     }
 
     /// Notes a neighbor's link address, or that there is none. Says whether there was one.
-    pub(super) fn set_neighbor(&mut self, memory: &Memory, key: Key, mac: Option<EtherAddr>) -> bool {
+    pub(super) fn set_neighbor(&mut self, memory: &Memory, key: NeighborKey, mac: Option<EtherAddr>) -> bool {
         let before = match mac {
             Some(mac) => self.macs.insert(key, mac),
             None => self.macs.remove(&key),
         };
         if before != mac {
-            self.change(memory, key);
+            self.unset_changed(memory, key);
         }
         before.is_some()
     }
 
     /// Notes how packets leave by an interface, or that none do.
-    pub(super) fn set_exit(&mut self, memory: &Memory, link: u32, exit: Option<Exit>) {
+    pub(super) fn set_exit(&mut self, memory: &Memory, link: u32, exit: Option<EgressInterface>) {
         let before = match exit {
             Some(exit) => self.exits.insert(link, exit),
             None => self.exits.remove(&link),
@@ -102,7 +102,7 @@ impl Hops {
     }
 
     /// Leaves packets of a family (IPv6 if true) that would go out by an interface to the kernel, or no longer.
-    pub(super) fn withhold(&mut self, memory: &Memory, key: (bool, u32), why: Option<Withheld>) {
+    pub(super) fn set_withheld(&mut self, memory: &Memory, key: (bool, u32), why: Option<Withheld>) {
         let before = match why {
             Some(why) => self.withheld.insert(key, why),
             None => self.withheld.remove(&key),
@@ -121,24 +121,24 @@ impl Hops {
     }
 
     fn change_all(&mut self, memory: &Memory, link: u32) {
-        let there: Vec<Key> = self.entries.keys().filter(|key| key.0 == link).copied().collect();
-        there.into_iter().for_each(|key| self.change(memory, key));
+        let there: Vec<NeighborKey> = self.entries.keys().filter(|key| key.0 == link).copied().collect();
+        there.into_iter().for_each(|key| self.unset_changed(memory, key));
     }
 
     /// The neighbors that packets were sent to since the last call.
-    pub(super) fn take_used(&self, memory: &Memory) -> Vec<Key> {
-        let used = self.entries.iter().filter(|(_, entry)| memory.take_used(entry.at));
+    pub(super) fn drain_used(&self, memory: &Memory) -> Vec<NeighborKey> {
+        let used = self.entries.iter().filter(|(_, entry)| memory.clear_used(entry.at));
         used.map(|(key, _)| *key).collect()
     }
 
-    fn change(&mut self, memory: &Memory, key: Key) {
+    fn unset_changed(&mut self, memory: &Memory, key: NeighborKey) {
         if let Some(entry) = self.entries.get(&key) {
             memory.unset_hop(entry.at);
             self.changed.insert(key);
         }
     }
 
-    fn put(&self, memory: &Memory, key: Key) {
+    fn write_hop(&self, memory: &Memory, key: NeighborKey) {
         let (Some(entry), Some(mac)) = (self.entries.get(&key), self.macs.get(&key)) else { return };
         let Some(exit) = self.exits.get(&key.0) else { return };
         // Packets of IPv4 may go by a neighbor of IPv6 (RFC 8950).
@@ -157,7 +157,7 @@ impl Hops {
             // The kernel redirects packets of IPv6 whatever is set.
             returns: !is_v6 && self.returning.contains(&key.0),
         };
-        memory.put_hop(entry.at, &hop);
+        memory.write_hop(entry.at, &hop);
     }
 
     /// Whether something waits for runs to end.
@@ -166,10 +166,10 @@ impl Hops {
     }
 
     /// All runs have ended that had begun before the last change.
-    pub(super) fn settle(&mut self, memory: &Memory) {
-        self.numbers.settle();
+    pub(super) fn commit_changes(&mut self, memory: &Memory) {
+        self.numbers.reclaim_waiting();
         for key in std::mem::take(&mut self.changed) {
-            self.put(memory, key);
+            self.write_hop(memory, key);
         }
     }
 }

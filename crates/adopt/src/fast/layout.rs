@@ -101,7 +101,7 @@ impl Flags {
     pub(super) const INPUT: u32 = 8;
 
     /// As the record of a port has them.
-    pub(super) fn word(self, port: u32) -> u32 {
+    pub(super) fn to_word(self, port: u32) -> u32 {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
         let reverse_path = match self.reverse_path {
             ReversePath::Off => 0,
@@ -152,7 +152,7 @@ pub struct Hop {
 
 impl Hop {
     /// Its words, but for those that change.
-    pub(super) fn words(&self) -> [u32; HOP_USED] {
+    pub(super) fn encode_words(&self) -> [u32; HOP_USED] {
         let (to, from) = (self.destination.octets(), self.source.octets());
         let word = |bytes: [u8; 4]| u32::from_ne_bytes(bytes);
         let tag = self.vlan.map_or([0; 4], |vlan| {
@@ -179,29 +179,29 @@ pub enum Withheld {
     /// By the user's policy.
     Policy,
     /// Its driver does not send what programs redirect to it.
-    Deaf,
+    NoRedirect,
 }
 
 impl Withheld {
-    pub(super) const ALL: [Withheld; 2] = [Withheld::Policy, Withheld::Deaf];
+    pub(super) const ALL: [Withheld; 2] = [Withheld::Policy, Withheld::NoRedirect];
 
     /// What the word [`HOP_READY`] of its hops says.
-    pub(super) fn state(self) -> u32 {
+    pub(super) fn to_state(self) -> u32 {
         match self {
             Withheld::Policy => 2,
-            Withheld::Deaf => 3,
+            Withheld::NoRedirect => 3,
         }
     }
 
-    pub(super) fn of(state: u32) -> Option<Withheld> {
-        Withheld::ALL.into_iter().find(|why| why.state() == state)
+    pub(super) fn from_state(state: u32) -> Option<Withheld> {
+        Withheld::ALL.into_iter().find(|why| why.to_state() == state)
     }
 
     /// The reason why frames go to the kernel.
     pub(super) fn reason(self) -> Reason {
         match self {
             Withheld::Policy => Reason::Policy,
-            Withheld::Deaf => Reason::Deaf,
+            Withheld::NoRedirect => Reason::NoRedirect,
         }
     }
 }
@@ -241,7 +241,7 @@ pub enum Reason {
     /// The routes changed while it was looked up.
     Changing,
     /// It would leave by an interface whose driver does not send what programs redirect to it.
-    Deaf,
+    NoRedirect,
     /// This process has not renewed the programs' lease: it hangs, was stopped or killed, and its tables may be old.
     Stale,
     /// The frame lies in several buffers of the driver, of which programs see the first.
@@ -266,7 +266,7 @@ impl Reason {
         Reason::TooBig,
         Reason::SamePort,
         Reason::Changing,
-        Reason::Deaf,
+        Reason::NoRedirect,
         Reason::Stale,
         Reason::MultiBuffer,
     ];
@@ -289,7 +289,7 @@ impl Reason {
             Reason::TooBig => "too-big",
             Reason::SamePort => "same-port",
             Reason::Changing => "changing",
-            Reason::Deaf => "deaf",
+            Reason::NoRedirect => "deaf",
             Reason::Stale => "stale",
             Reason::MultiBuffer => "multi-buffer",
         }

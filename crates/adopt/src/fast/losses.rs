@@ -40,21 +40,24 @@ impl LossCounter {
         let offsets = Offsets::from_btf(&btf).ok_or_else(|| lacks_type("struct net_device"))?;
         // The inode number of a namespace has 32 bits.
         let namespace = std::fs::metadata(NAMESPACE)?.ino() as u32;
-        let counter = |tracepoint: &CStr, device: Argument, count: Option<Argument>, counts: usize| {
+        let counter = |tracepoint: &CStr,
+                       device: TracepointArgument,
+                       count: Option<TracepointArgument>,
+                       counts: usize| {
             let name = tracepoint.to_str().unwrap_or_default();
             let arguments = btf.argument_names(name).ok_or_else(|| lacks_type(name))?;
-            let place = |of: Argument| of.position(&arguments).ok_or_else(|| lacks_type(name));
+            let place = |of: TracepointArgument| of.position_in(&arguments).ok_or_else(|| lacks_type(name));
             let (device, count) = (place(device)?, count.map(place).transpose()?);
             let program = counting_program(memory, &offsets, namespace, device, count, counts);
             Tracepoint::attach(tracepoint, &program).map_err(explain_refusal)
         };
         Ok(LossCounter {
             _tracepoints: vec![
-                counter(c"xdp_redirect_err", Argument("dev", 0), None, REDIRECT_ERRORS)?,
+                counter(c"xdp_redirect_err", TracepointArgument("dev", 0), None, REDIRECT_ERRORS)?,
                 counter(
                     c"xdp_devmap_xmit",
-                    Argument("to_dev", 1),
-                    Some(Argument("drops", 3)),
+                    TracepointArgument("to_dev", 1),
+                    Some(TracepointArgument("drops", 3)),
                     DROPPED_COUNTS,
                 )?,
             ],
@@ -64,11 +67,11 @@ impl LossCounter {
 
 /// A tracepoint's argument: its name, and its place from Linux 5.6 on, for kernels that don't tell names.
 #[derive(Clone, Copy)]
-struct Argument(&'static str, u32);
+struct TracepointArgument(&'static str, u32);
 
-impl Argument {
-    fn position(self, arguments: &[String]) -> Option<u32> {
-        let Argument(name, usual) = self;
+impl TracepointArgument {
+    fn position_in(self, arguments: &[String]) -> Option<u32> {
+        let TracepointArgument(name, usual) = self;
         let is_nameless = arguments.iter().all(String::is_empty) && arguments.len() > usual as usize;
         let found = arguments.iter().position(|argument| argument == name);
         found.map(|place| place as u32).or(is_nameless.then_some(usual))

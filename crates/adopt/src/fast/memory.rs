@@ -18,22 +18,22 @@ pub(super) const PIECE: usize = 2 << 20;
 /// Arrays by name, made as they are asked for. Before Linux 5.16 a map's value has at most 4 MiB: there a larger array
 /// consists of pieces, which are one behind the other in this process's memory.
 #[derive(Debug)]
-pub(super) struct Arrays {
+pub(super) struct SharedArrays {
     known: Mutex<Vec<(&'static str, Vec<Array>)>>,
     /// Most bytes of one map, slack included.
     most: usize,
 }
 
-impl Default for Arrays {
-    fn default() -> Arrays {
-        Arrays::with_maps_of(u32::MAX as usize)
+impl Default for SharedArrays {
+    fn default() -> SharedArrays {
+        SharedArrays::with_maps_of(u32::MAX as usize)
     }
 }
 
-impl Arrays {
+impl SharedArrays {
     /// Arrays of maps that are no larger than so many bytes.
-    pub(super) fn with_maps_of(most: usize) -> Arrays {
-        Arrays { known: Mutex::default(), most }
+    pub(super) fn with_maps_of(most: usize) -> SharedArrays {
+        SharedArrays { known: Mutex::default(), most }
     }
 
     /// The number by which programs name an array that is small enough for one map.
@@ -57,7 +57,7 @@ impl Arrays {
     }
 
     /// One map, or pieces where the kernel makes no map of that size.
-    fn maps(&self, bytes: usize) -> io::Result<Vec<Array>> {
+    fn make_maps(&self, bytes: usize) -> io::Result<Vec<Array>> {
         let room = bytes.checked_add(SLACK).ok_or(io::ErrorKind::OutOfMemory)?;
         let whole = match room <= self.most {
             true => Array::new(u32::try_from(room).map_err(|_| io::ErrorKind::OutOfMemory)?),
@@ -72,11 +72,11 @@ impl Arrays {
     }
 }
 
-impl Storage for Arrays {
-    fn region(&self, name: &'static str, bytes: usize) -> io::Result<Region> {
-        let maps = self.maps(bytes)?;
+impl Storage for SharedArrays {
+    fn map_region(&self, name: &'static str, bytes: usize) -> io::Result<Region> {
+        let maps = self.make_maps(bytes)?;
         let region = match maps.as_slice() {
-            [whole] => Region::mapped(whole, bytes)?,
+            [whole] => Region::map_file(whole, bytes)?,
             pieces => Region::mapped_in_pieces(pieces, PIECE)?,
         };
         self.known.lock().unwrap_or_else(PoisonError::into_inner).push((name, maps));
@@ -122,7 +122,7 @@ impl std::error::Error for NoMemory {}
 
 /// All that the program reads and counts besides the FIBs.
 pub struct Memory {
-    pub(super) arrays: Arrays,
+    pub(super) arrays: SharedArrays,
     pub(super) devices: DeviceMap,
     pub(super) lease: Arc<Lease>,
     /// Whether programs of XDP may take frames that lie in several buffers.
@@ -185,10 +185,10 @@ impl Counters {
 impl Memory {
     /// Makes the arrays, all zero: no port forwards anything.
     pub fn new() -> Result<Memory, NoMemory> {
-        Memory::of(Arrays::default())
+        Memory::with_arrays(SharedArrays::default())
     }
 
-    pub(super) fn of(arrays: Arrays) -> Result<Memory, NoMemory> {
+    pub(super) fn with_arrays(arrays: SharedArrays) -> Result<Memory, NoMemory> {
         Ok(Memory {
             devices: DeviceMap::new(MOST_PORTS as u32)?,
             lease: Arc::new(Lease::new()?),
@@ -209,7 +209,7 @@ impl Memory {
     /// Says which interface carries a port, for programs that redirect frames to it, and for those that count losses.
     pub(super) fn set_device(&self, port: u32, interface: u32) -> io::Result<()> {
         self.losses[LOSS_DEVICES + port as usize].store(u64::from(interface), Release);
-        self.devices.put(port, interface)
+        self.devices.insert_interface(port, interface)
     }
 
     /// Losses of a port are counted no more.
@@ -231,7 +231,7 @@ impl Memory {
             address.iter().zip(words).for_each(|(new, word)| word.store(*new, Relaxed));
         }
         words[PORT_DEVICE].store(record.device, Relaxed);
-        words[PORT_FLAGS].store(record.flags.word(port), Release);
+        words[PORT_FLAGS].store(record.flags.to_word(port), Release);
     }
 
     /// Says which port frames of a VLAN that come by another are of.
@@ -250,15 +250,15 @@ impl Memory {
 
     /// Puts hops into places of their own, which no group leads to yet, or that are unset since all runs that saw another
     /// have ended.
-    pub(super) fn put_hop(&self, at: u32, hop: &Hop) {
+    pub(super) fn write_hop(&self, at: u32, hop: &Hop) {
         let words = &self.hops[at as usize * HOP_WORDS..];
-        words.iter().zip(hop.words()).for_each(|(word, new)| word.store(new, Relaxed));
+        words.iter().zip(hop.encode_words()).for_each(|(word, new)| word.store(new, Relaxed));
         words[HOP_READY].store(READY, Release);
     }
 
     /// Has frames for a hop, which is not set, go to the kernel by its port's doing.
     pub(super) fn withhold_hop(&self, at: u32, why: Withheld) {
-        self.hops[at as usize * HOP_WORDS + HOP_READY].store(why.state(), Release);
+        self.hops[at as usize * HOP_WORDS + HOP_READY].store(why.to_state(), Release);
     }
 
     /// Has frames for a hop go to the kernel.
@@ -267,7 +267,7 @@ impl Memory {
     }
 
     /// Whether the program has sent by a hop since this was asked last.
-    pub(super) fn take_used(&self, at: u32) -> bool {
+    pub(super) fn clear_used(&self, at: u32) -> bool {
         self.hops[at as usize * HOP_WORDS + HOP_USED].swap(0, Relaxed) != 0
     }
 
@@ -288,7 +288,7 @@ impl Memory {
 
     /// The same of one port.
     pub(super) fn port_counters(&self, port: u32) -> PortCounters {
-        let count = |word| self.count(port, word);
+        let count = |word| self.sum_counts(port, word);
         PortCounters {
             received: count(0),
             received_bytes: count(1),
@@ -302,7 +302,7 @@ impl Memory {
 
     /// Frames that were forwarded to a port.
     pub(super) fn sent_frames(&self, port: u32) -> u64 {
-        self.count(port, SENT_COUNT)
+        self.sum_counts(port, SENT_COUNT)
     }
 
     /// Of those, the ones that the driver did not take; of VLANs they are counted at
@@ -325,11 +325,11 @@ impl Memory {
 
     /// Frames that came by a port and went to the kernel for a reason.
     pub(super) fn kernel_frames(&self, port: u32, reason: Reason) -> u64 {
-        self.count(port, REASON_COUNTS + reason as usize)
+        self.sum_counts(port, REASON_COUNTS + reason as usize)
     }
 
     /// A word of a port's counts, of all processors together: a cache line for each of them.
-    fn count(&self, port: u32, word: usize) -> u64 {
+    fn sum_counts(&self, port: u32, word: usize) -> u64 {
         let of_processors =
             self.counts.iter().skip(port as usize * WORDS_OF_PORT + word).step_by(COUNT_WORDS);
         of_processors.fold(0u64, |sum, count| sum.wrapping_add(count.load(Acquire)))

@@ -1,5 +1,5 @@
 //! Who runs the programs of interfaces.
-use super::program::At;
+use super::program::ProgramHook;
 use artery_device::bpf::Hook;
 
 /// Has the driver run a program, or the kernel in its place (`XDP_FLAGS_*` of linux/if_link.h).
@@ -17,35 +17,35 @@ pub enum Mode {
     /// checksums, and the cutting into segments.
     Tc,
     /// The same, but what would be forwarded goes to the interface of this index, as it came.
-    Door(u32),
+    HostPort(u32),
 }
 
 impl Mode {
-    pub(super) fn at(self) -> At {
+    pub(super) fn program_hook(self) -> ProgramHook {
         match self {
-            Mode::Native | Mode::Generic => At::Xdp,
-            Mode::Tc | Mode::Door(_) => At::Tc,
+            Mode::Native | Mode::Generic => ProgramHook::Xdp,
+            Mode::Tc | Mode::HostPort(_) => ProgramHook::Tc,
         }
     }
 
     /// The interface that what would be forwarded goes to as it came.
-    pub(super) fn door(self) -> Option<u32> {
+    pub(super) fn host_port(self) -> Option<u32> {
         match self {
-            Mode::Door(index) => Some(index),
+            Mode::HostPort(index) => Some(index),
             Mode::Native | Mode::Generic | Mode::Tc => None,
         }
     }
 
     /// Whether the program is where the kernel's filters for arriving frames begin.
     pub fn is_tc(self) -> bool {
-        self.at() == At::Tc
+        self.program_hook() == ProgramHook::Tc
     }
 
     pub(super) fn hook(self, multi_buffer: bool) -> Hook {
         match self {
             Mode::Native => Hook::Xdp { flags: NATIVE, multi_buffer },
             Mode::Generic => Hook::Xdp { flags: GENERIC, multi_buffer },
-            Mode::Tc | Mode::Door(_) => Hook::TcIngress,
+            Mode::Tc | Mode::HostPort(_) => Hook::TcIngress,
         }
     }
 }

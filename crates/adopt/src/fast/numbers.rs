@@ -3,7 +3,7 @@
 /// Runs of numbers below a bound, of lengths that are powers of two. What is given back is handed out again only after
 /// [`settle`](Numbers::settle): when no run of a program is left that may have seen it.
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub(super) struct IndexPool {
     next: u32,
     end: u32,
     /// By the logarithm of the length.
@@ -14,14 +14,14 @@ pub(super) struct Numbers {
 /// Runs have up to 2^(CLASSES - 1) numbers.
 const CLASSES: usize = 10;
 
-impl Numbers {
+impl IndexPool {
     /// The numbers from `first` up to `end`, which is not one of them.
-    pub(super) fn new(first: u32, end: u32) -> Numbers {
-        Numbers { next: first, end, free: Default::default(), waiting: Vec::new() }
+    pub(super) fn new(first: u32, end: u32) -> IndexPool {
+        IndexPool { next: first, end, free: Default::default(), waiting: Vec::new() }
     }
 
     /// The first of `count` numbers, if there are as many.
-    pub(super) fn take(&mut self, count: u32) -> Option<u32> {
+    pub(super) fn allocate(&mut self, count: u32) -> Option<u32> {
         let class = class(count);
         if let Some(first) = self.free.get_mut(class)?.pop() {
             return Some(first);
@@ -33,7 +33,7 @@ impl Numbers {
     }
 
     /// Gives back what was taken.
-    pub(super) fn give_back(&mut self, first: u32, count: u32) {
+    pub(super) fn free_range(&mut self, first: u32, count: u32) {
         self.waiting.push((first, class(count)));
     }
 
@@ -43,7 +43,7 @@ impl Numbers {
     }
 
     /// All runs have ended that had begun before the last number was given back.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn reclaim_waiting(&mut self) {
         self.waiting.drain(..).for_each(|(first, class)| self.free[class].push(first));
     }
 }
@@ -58,13 +58,13 @@ mod tests {
 
     #[test]
     fn runs_do_not_overlap_and_come_back_after_a_settlement() {
-        let mut numbers = Numbers::new(1, 40);
-        let taken: Vec<u32> = [1, 3, 8, 16].iter().filter_map(|count| numbers.take(*count)).collect();
+        let mut numbers = IndexPool::new(1, 40);
+        let taken: Vec<u32> = [1, 3, 8, 16].iter().filter_map(|count| numbers.allocate(*count)).collect();
         assert_eq!(taken, [1, 2, 6, 14]);
-        assert_eq!((numbers.take(16), numbers.take(1 << 9)), (None, None));
-        numbers.give_back(14, 16);
-        assert!(numbers.take(16).is_none() && numbers.is_waiting());
-        numbers.settle();
-        assert_eq!((numbers.take(9), numbers.is_waiting()), (Some(14), false));
+        assert_eq!((numbers.allocate(16), numbers.allocate(1 << 9)), (None, None));
+        numbers.free_range(14, 16);
+        assert!(numbers.allocate(16).is_none() && numbers.is_waiting());
+        numbers.reclaim_waiting();
+        assert_eq!((numbers.allocate(9), numbers.is_waiting()), (Some(14), false));
     }
 }

@@ -12,9 +12,9 @@ mod ipv6;
 mod receive;
 mod send;
 
-use super::capture::Capture;
+use super::capture::CaptureRings;
 use super::layout::Reason;
-use super::memory::{Arrays, Memory, PIECE};
+use super::memory::{Memory, PIECE, SharedArrays};
 use Register::*;
 use artery_device::bpf::Operation::{Add, And};
 use artery_device::bpf::Test::AtLeast;
@@ -27,7 +27,7 @@ const fn in_network_order(number: u16) -> i32 {
 
 /// The hook that a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum ProgramHook {
     /// Before the kernel has made a frame its own (`struct xdp_md`). Frames must be whole: what their sender left to a
     /// card, checksums and the cutting into segments, is lost.
     Xdp,
@@ -35,19 +35,19 @@ pub(super) enum At {
     Tc,
 }
 
-impl At {
+impl ProgramHook {
     /// What a program answers for frames that are the kernel's.
-    fn pass(self) -> i32 {
+    fn pass_code(self) -> i32 {
         match self {
-            At::Xdp => 2,
-            At::Tc => -1,
+            ProgramHook::Xdp => 2,
+            ProgramHook::Tc => -1,
         }
     }
     /// The same for frames that it could not send any more.
-    fn drop(self) -> i32 {
+    fn drop_code(self) -> i32 {
         match self {
-            At::Xdp => 0,
-            At::Tc => 2,
+            ProgramHook::Xdp => 0,
+            ProgramHook::Tc => 2,
         }
     }
 }
@@ -55,11 +55,11 @@ impl At {
 /// The FIBs that a program looks into, as their storages name their arrays.
 pub(super) struct Fibs<'a> {
     /// Of IPv4, in the narrow form of the fast layout.
-    pub(super) ipv4: &'a Arrays,
+    pub(super) ipv4: &'a SharedArrays,
     /// Bytes that its run lists have room for: a power of two.
     pub(super) list_bytes: u32,
     /// Of IPv6.
-    pub(super) ipv6: &'a Arrays,
+    pub(super) ipv6: &'a SharedArrays,
     /// Bytes that its words have room for: a power of two.
     pub(super) fib6_bytes: u32,
 }
@@ -94,32 +94,32 @@ enum Slot {
 }
 
 /// A program in the making.
-struct Writer<'a> {
+struct ProgramWriter<'a> {
     a: Assembler,
     memory: &'a Memory,
     fibs: &'a Fibs<'a>,
-    at: At,
+    at: ProgramHook,
     port: u32,
-    capture: Option<&'a Capture>,
-    door: Option<u32>,
+    capture: Option<&'a CaptureRings>,
+    host_port: Option<u32>,
     /// Where frames go to the kernel, by reason.
     to_kernel: Vec<Label>,
     /// Where a packet's group, in `R0`, is known.
     found: Label,
 }
 
-impl Writer<'_> {
+impl ProgramWriter<'_> {
     fn to_kernel(&self, reason: Reason) -> Label {
         self.to_kernel[reason as usize]
     }
-    fn keep(&mut self, slot: Slot, register: Register) {
+    fn store_slot(&mut self, slot: Slot, register: Register) {
         self.a.store(Size::Double, R10, slot as i16, register);
     }
-    fn keep_number(&mut self, slot: Slot, number: i32) {
+    fn store_number(&mut self, slot: Slot, number: i32) {
         self.a.store(Size::Double, R10, slot as i16, number);
     }
     /// Makes of a place in an array, in bytes below the array's size, its address. Spoils `spare`.
-    fn locate(&mut self, arrays: &Arrays, name: &str, place: Register, spare: Register) {
+    fn locate_element(&mut self, arrays: &SharedArrays, name: &str, place: Register, spare: Register) {
         let pieces = arrays.pieces(name);
         let found = self.a.label();
         for (number, piece) in pieces.iter().enumerate() {
@@ -140,25 +140,25 @@ impl Writer<'_> {
         }
         self.a.compute(Add, place, spare);
     }
-    fn recall(&mut self, register: Register, slot: Slot) {
+    fn load_slot(&mut self, register: Register, slot: Slot) {
         self.a.load(Size::Double, register, R10, slot as i16);
     }
 }
 
 /// The program for a hook of a port. It makes copies of frames besides if there is room for them. If there is a `door`, the
 /// index of an interface, what would be forwarded goes there, as it came.
-pub(super) fn program(
+pub(super) fn build_program(
     memory: &Memory,
     fibs: &Fibs<'_>,
-    at: At,
+    at: ProgramHook,
     port: u32,
-    capture: Option<&Capture>,
+    capture: Option<&CaptureRings>,
     door: Option<u32>,
 ) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
     let found = a.label();
-    let mut w = Writer { a, memory, fibs, at, port, capture, door, to_kernel, found };
+    let mut w = ProgramWriter { a, memory, fibs, at, port, capture, host_port: door, to_kernel, found };
     let (ipv4, ipv6) = (w.a.label(), w.a.label());
     receive::write(&mut w, ipv4, ipv6);
     w.a.place(ipv4);

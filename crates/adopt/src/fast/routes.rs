@@ -1,6 +1,6 @@
 //! The routes of a family, and the FIB that programs look into.
-use super::memory::Arrays;
-use super::ways::{KERNEL, Ways};
+use super::memory::SharedArrays;
+use super::ways::{GroupTable, KERNEL};
 use artery_rcu::Domain;
 use artery_table::{
     Address, Art, BuildError, CannotInsert, Fib4Fast, Fib4Options, Fib6, Group, HugePages, NO_GROUP,
@@ -12,51 +12,66 @@ use std::io;
 use std::sync::Arc;
 
 /// A family's compiled FIB.
-pub(super) trait Compiled<A: Address>: Sized {
+pub(super) trait CompiledFib<A: Address>: Sized {
     /// Bytes that are reserved at first for what grows.
     const LEAST: u32;
     /// Prefixes that no packet is forwarded to, whatever the routes say.
-    fn never() -> Vec<Prefix<A>>;
-    fn build(domain: &Arc<Domain>, art: &Art<A>, arrays: &Arrays, room: u32) -> Result<Self, BuildError>;
+    fn unroutable_prefixes() -> Vec<Prefix<A>>;
+    fn build(
+        domain: &Arc<Domain>,
+        art: &Art<A>,
+        arrays: &SharedArrays,
+        room: u32,
+    ) -> Result<Self, BuildError>;
     fn update(&mut self, art: &Art<A>, prefix: Prefix<A>) -> Result<(), NeedsRebuild>;
 }
 
-impl Compiled<u32> for Fib4Fast {
+impl CompiledFib<u32> for Fib4Fast {
     const LEAST: u32 = 4 << 20;
 
     /// This network, loopback, multicast and what is reserved with broadcast (RFC 6890).
-    fn never() -> Vec<Prefix<u32>> {
+    fn unroutable_prefixes() -> Vec<Prefix<u32>> {
         [(0, 8), (127 << 24, 8), (224 << 24, 3)].map(|(address, len)| Prefix::of(address, len)).to_vec()
     }
-    fn build(domain: &Arc<Domain>, art: &Art<u32>, arrays: &Arrays, room: u32) -> Result<Self, BuildError> {
+    fn build(
+        domain: &Arc<Domain>,
+        art: &Art<u32>,
+        arrays: &SharedArrays,
+        room: u32,
+    ) -> Result<Self, BuildError> {
         let options = Fib4Options { wide: false, list_lines: room as usize / 64, ..Fib4Options::default() };
         Fib4Fast::build(domain, art, arrays, options)
     }
     fn update(&mut self, art: &Art<u32>, prefix: Prefix<u32>) -> Result<(), NeedsRebuild> {
-        Fib4Fast::update(self, art, prefix)
+        Fib4Fast::update_prefix(self, art, prefix)
     }
 }
 
-impl Compiled<u128> for Fib6 {
+impl CompiledFib<u128> for Fib6 {
     const LEAST: u32 = 4 << 20;
 
     /// What embeds other addresses or means none (::/16), link-local and multicast (RFC 4291).
-    fn never() -> Vec<Prefix<u128>> {
+    fn unroutable_prefixes() -> Vec<Prefix<u128>> {
         [(0, 16), (0xfe80 << 112, 10), (0xff << 120, 8)]
             .map(|(address, len)| Prefix::of(address, len))
             .to_vec()
     }
-    fn build(domain: &Arc<Domain>, art: &Art<u128>, arrays: &Arrays, room: u32) -> Result<Self, BuildError> {
+    fn build(
+        domain: &Arc<Domain>,
+        art: &Art<u128>,
+        arrays: &SharedArrays,
+        room: u32,
+    ) -> Result<Self, BuildError> {
         Fib6::build(domain, art, arrays, Some(room as usize))
     }
     fn update(&mut self, art: &Art<u128>, prefix: Prefix<u128>) -> Result<(), NeedsRebuild> {
-        Fib6::update(self, art, prefix)
+        Fib6::update_prefix(self, art, prefix)
     }
 }
 
 /// Why a FIB can't be had.
 #[derive(Debug)]
-pub enum NoFib {
+pub enum FibError {
     /// The kernel gives no memory to share with programs, or not so much.
     Memory(io::Error),
     /// There are more routes than any FIB holds.
@@ -65,17 +80,17 @@ pub enum NoFib {
     Route(CannotInsert),
 }
 
-impl fmt::Display for NoFib {
+impl fmt::Display for FibError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoFib::Memory(error) => write!(f, "no memory for the routes that programs look up: {error}"),
-            NoFib::TooMany => f.write_str("there are more routes than programs can look up"),
-            NoFib::Route(error) => error.fmt(f),
+            FibError::Memory(error) => write!(f, "no memory for the routes that programs look up: {error}"),
+            FibError::TooMany => f.write_str("there are more routes than programs can look up"),
+            FibError::Route(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for NoFib {}
+impl std::error::Error for FibError {}
 
 /// Prefixes that a FIB had no room for which are tried once more: when they are more, it is built anew.
 const MOST_UNFIT: usize = 64;
@@ -85,15 +100,15 @@ const MOST_SPARE: u32 = 64 << 20;
 /// A FIB and the arrays that it is in.
 pub(super) struct Fib<F> {
     pub(super) fib: F,
-    pub(super) arrays: Arrays,
+    pub(super) arrays: SharedArrays,
     /// Bytes reserved for what grows.
     pub(super) room: u32,
 }
 
 /// An address with neighbors, on one interface or several.
-struct Spot {
+struct NeighborAddress {
     /// The group of the address's own route, where it has one.
-    told: Option<Group>,
+    route_group: Option<Group>,
     /// Interfaces, and the groups of the neighbor there.
     near: Vec<(u32, Group)>,
 }
@@ -103,7 +118,7 @@ pub(super) struct Routes<A: Address, F> {
     domain: Arc<Domain>,
     art: Art<A>,
     never: Vec<Prefix<A>>,
-    spots: BTreeMap<A, Spot>,
+    spots: BTreeMap<A, NeighborAddress>,
     pub(super) current: Fib<F>,
     /// Whether the FIB is to be built anew.
     is_stale: bool,
@@ -116,15 +131,15 @@ pub(super) struct Routes<A: Address, F> {
     lost: Option<CannotInsert>,
 }
 
-impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
-    pub(super) fn new(domain: &Arc<Domain>) -> Result<Routes<A, F>, NoFib> {
+impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
+    pub(super) fn new(domain: &Arc<Domain>) -> Result<Routes<A, F>, FibError> {
         // No program reads it, so that nobody is waited for before its memory is used again.
-        let mut art = Art::new(&Domain::new(), Strides::fast(), &HugePages).map_err(NoFib::Memory)?;
-        let never = F::never();
+        let mut art = Art::new(&Domain::new(), Strides::fast(), &HugePages).map_err(FibError::Memory)?;
+        let never = F::unroutable_prefixes();
         for prefix in &never {
-            art.insert(*prefix, KERNEL).map_err(|_| NoFib::TooMany)?;
+            art.insert(*prefix, KERNEL).map_err(|_| FibError::TooMany)?;
         }
-        let current = build(domain, &art, F::LEAST)?;
+        let current = build_fib(domain, &art, F::LEAST)?;
         Ok(Routes {
             domain: domain.clone(),
             art,
@@ -154,26 +169,26 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
     }
 
     /// Brings in step what was put off.
-    pub(super) fn end_load(&mut self, ways: &Ways) {
+    pub(super) fn end_load(&mut self, ways: &GroupTable) {
         self.is_loading = false;
         self.is_stale = true;
         self.unfit.clear();
-        self.review(Prefix::ALL, ways);
+        self.review_neighbors(Prefix::ALL, ways);
     }
 
     /// Follows a route.
-    pub(super) fn tell(&mut self, prefix: Prefix<A>, group: Option<Group>, ways: &Ways) {
+    pub(super) fn set_route(&mut self, prefix: Prefix<A>, group: Option<Group>, ways: &GroupTable) {
         if self.never.iter().any(|never| never.covers(prefix)) {
             return;
         }
         if prefix.len() == A::BITS
             && let Some(spot) = self.spots.get_mut(&prefix.first())
         {
-            spot.told = group;
+            spot.route_group = group;
         } else {
-            self.put(prefix, group);
+            self.write_route(prefix, group);
         }
-        self.review(prefix, ways);
+        self.review_neighbors(prefix, ways);
     }
 
     /// Follows a neighbor, which has this group on this interface from now on, or none. Gives the group that it had.
@@ -182,15 +197,18 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
         address: A,
         link: u32,
         group: Option<Group>,
-        ways: &Ways,
+        ways: &GroupTable,
     ) -> Option<Group> {
         let told = self.art.get(Prefix::host(address));
-        let spot = self.spots.entry(address).or_insert_with(|| Spot { told, near: Vec::new() });
+        let spot = self
+            .spots
+            .entry(address)
+            .or_insert_with(|| NeighborAddress { route_group: told, near: Vec::new() });
         let at = spot.near.iter().position(|(on, _)| *on == link);
         let before = at.map(|at| spot.near.swap_remove(at).1);
         spot.near.extend(group.map(|group| (link, group)));
         let is_over = spot.near.is_empty();
-        self.review(Prefix::host(address), ways);
+        self.review_neighbors(Prefix::host(address), ways);
         if is_over {
             self.spots.remove(&address);
         }
@@ -198,7 +216,7 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
     }
 
     /// Looks anew which of the neighbors within a prefix its addresses go to.
-    pub(super) fn review(&mut self, within: Prefix<A>, ways: &Ways) {
+    pub(super) fn review_neighbors(&mut self, within: Prefix<A>, ways: &GroupTable) {
         if self.is_loading {
             return;
         }
@@ -207,20 +225,20 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
         for address in addresses {
             let host = Prefix::host(address);
             let spot = &self.spots[&address];
-            let by_route = spot.told.unwrap_or_else(|| match self.art.cover(host) {
+            let by_route = spot.route_group.unwrap_or_else(|| match self.art.cover(host) {
                 NO_GROUP => self.art.default_group(),
                 group => group,
             });
             let link = ways.at_hand(by_route);
             let near = spot.near.iter().find(|(on, _)| Some(*on) == link);
-            let wanted = near.map(|(_, group)| *group).or(spot.told);
+            let wanted = near.map(|(_, group)| *group).or(spot.route_group);
             if self.art.get(host) != wanted {
-                self.put(host, wanted);
+                self.write_route(host, wanted);
             }
         }
     }
 
-    fn put(&mut self, prefix: Prefix<A>, group: Option<Group>) {
+    fn write_route(&mut self, prefix: Prefix<A>, group: Option<Group>) {
         match group {
             Some(group) => {
                 if let Err(error) = self.art.insert(prefix, group) {
@@ -258,16 +276,16 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
     }
 
     /// Builds the FIB anew if it must be, and gives the old one, which programs may still look into.
-    pub(super) fn renew(&mut self) -> Result<Option<Fib<F>>, NoFib> {
+    pub(super) fn rebuild_if_stale(&mut self) -> Result<Option<Fib<F>>, FibError> {
         if let Some(error) = self.lost.take() {
-            return Err(NoFib::Route(error));
+            return Err(FibError::Route(error));
         }
         if !self.is_stale() {
             return Ok(None);
         }
         let room = self.current.room;
         let is_too_small = self.is_full && room < MOST_SPARE;
-        let new = build(&self.domain, &self.art, if is_too_small { 2 * room } else { room })?;
+        let new = build_fib(&self.domain, &self.art, if is_too_small { 2 * room } else { room })?;
         (self.is_stale, self.is_full) = (false, false);
         self.unfit.clear();
         Ok(Some(std::mem::replace(&mut self.current, new)))
@@ -275,18 +293,18 @@ impl<A: Address + Ord, F: Compiled<A>> Routes<A, F> {
 }
 
 /// Builds a FIB with at least so much room, and as much more as it takes.
-fn build<A: Address, F: Compiled<A>>(
+fn build_fib<A: Address, F: CompiledFib<A>>(
     domain: &Arc<Domain>,
     art: &Art<A>,
     least: u32,
-) -> Result<Fib<F>, NoFib> {
+) -> Result<Fib<F>, FibError> {
     let mut room = least;
     loop {
-        let arrays = Arrays::default();
+        let arrays = SharedArrays::default();
         match F::build(domain, art, &arrays, room) {
             Ok(fib) => return Ok(Fib { fib, arrays, room }),
-            Err(BuildError::Storage(error)) => return Err(NoFib::Memory(error)),
-            Err(BuildError::Full(_)) => room = room.checked_mul(2).ok_or(NoFib::TooMany)?,
+            Err(BuildError::Storage(error)) => return Err(FibError::Memory(error)),
+            Err(BuildError::Full(_)) => room = room.checked_mul(2).ok_or(FibError::TooMany)?,
         }
     }
 }

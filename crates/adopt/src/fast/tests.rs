@@ -5,10 +5,10 @@ use artery_rcu::Domain;
 use artery_table::router::ReversePath;
 use artery_table::{Art, Fib4Fast, Fib4FastReader, Fib4Options, Fib6, Fib6Reader, Pages, Prefix, Strides};
 use artery_wire::{EtherAddr, checksum};
-use capture::{Capture, SLOTS};
+use capture::{CaptureRings, SLOTS};
 use layout::{own_bit_v4, own_bit_v6};
-use memory::Arrays;
-use program::{At, Fibs};
+use memory::SharedArrays;
+use program::{Fibs, ProgramHook};
 use std::sync::Arc;
 
 const XDP_PASS: u32 = 2;
@@ -43,7 +43,7 @@ impl Random {
 /// Ports, routes and programs.
 struct Rig {
     memory: Memory,
-    capture: Option<Capture>,
+    capture: Option<CaptureRings>,
     domain: Arc<Domain>,
     ipv4: Fib4FastReader,
     ipv6: Fib6Reader,
@@ -102,7 +102,7 @@ fn ports(memory: &Memory, random: &mut Random) {
     }
     memory.set_vlan(0, 7, Some(3));
     memory.set_vlan(0, 8, Some(4));
-    (0..3).for_each(|device| memory.devices.put(device, LOOPBACK).unwrap());
+    (0..3).for_each(|device| memory.devices.insert_interface(device, LOOPBACK).unwrap());
 }
 
 fn hops(memory: &Memory, random: &mut Random) {
@@ -112,7 +112,7 @@ fn hops(memory: &Memory, random: &mut Random) {
         let mtu = random.of(&[1500, 1500, 60, 1280]);
         let (destination, source) = (mac(100 + hop), mac(port as u8 % 3));
         let hop_of = Hop { destination, source, vlan, mtu, device, port, returns: hop % 3 == 0 };
-        memory.put_hop(hop.into(), &hop_of);
+        memory.write_hop(hop.into(), &hop_of);
         if random.one_in(10) {
             memory.unset_hop(hop.into());
         } else if random.one_in(10) {
@@ -140,11 +140,11 @@ impl Rig {
     }
 
     /// One whose programs copy frames, if there is room for them.
-    fn with(seed: u64, capture: Option<Capture>) -> Rig {
+    fn with(seed: u64, capture: Option<CaptureRings>) -> Rig {
         let mut random = Random(seed);
         // With odd seeds as kernels before 5.16 have it, whose maps are small.
         let most = if seed.is_multiple_of(2) { u32::MAX as usize } else { 4 << 20 };
-        let memory = Memory::of(Arrays::with_maps_of(most)).unwrap();
+        let memory = Memory::with_arrays(SharedArrays::with_maps_of(most)).unwrap();
         memory.lease.renew_for_good().unwrap();
         ports(&memory, &mut random);
         hops(&memory, &mut random);
@@ -180,7 +180,7 @@ impl Rig {
             art4.insert(Prefix::ALL, 5).unwrap();
             art6.insert(Prefix::ALL, 6).unwrap();
         }
-        let (arrays4, arrays6) = (Arrays::with_maps_of(most), Arrays::with_maps_of(most));
+        let (arrays4, arrays6) = (SharedArrays::with_maps_of(most), SharedArrays::with_maps_of(most));
         let options = Fib4Options { wide: false, list_lines: LIST_LINES, ..Fib4Options::default() };
         let ipv4 = Fib4Fast::build(&domain, &art4, &arrays4, options).unwrap();
         let ipv6 = Fib6::build(&domain, &art6, &arrays6, Some(FIB6_BYTES)).unwrap();
@@ -193,13 +193,13 @@ impl Rig {
         let load = |at, hook| {
             let load = |port| {
                 let capture = capture.as_ref();
-                let instructions = program::program(&memory, &fibs, at, port, capture, None);
+                let instructions = program::build_program(&memory, &fibs, at, port, capture, None);
                 let refusal = || bpf::verdict(hook, &instructions);
                 bpf::load(hook, &instructions).unwrap_or_else(|error| panic!("{error}: {}", refusal()))
             };
             (0..3).map(load).collect()
         };
-        let programs = [load(At::Xdp, Hook::XDP), load(At::Tc, Hook::TcIngress)];
+        let programs = [load(ProgramHook::Xdp, Hook::XDP), load(ProgramHook::Tc, Hook::TcIngress)];
         Rig { programs, ipv4: ipv4.reader(), ipv6: ipv6.reader(), memory, capture, domain, routes4, routes6 }
     }
 
@@ -284,12 +284,12 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
         let rig = Rig::new(seed);
         let mut random = Random(1000 + seed);
         let mut reader = rig.domain.reader();
-        let tables = Tables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+        let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
         let mut kernel = [0; Reason::ALL.len()];
         for number in 0..25_000 {
             let port = random.below(3) as u32;
             let frame = rig.frame(&mut random, port);
-            let decision = decide(&tables, &reader.turn(), port, &frame);
+            let decision = decide_frame(&tables, &reader.turn(), port, &frame);
             let outcome = bpf::run(&rig.programs[0][port as usize], &frame, None, 1).unwrap();
             let is_tagged = frame.get(12..14) == Some(&[0x81, 0]);
             // Tags of frames that are given to a program of tc are not taken out of them, as they are on their way; and
@@ -299,14 +299,14 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
                 is_for_tc.then(|| bpf::run(&rig.programs[1][port as usize], &frame, None, 1).unwrap());
             let by_tc = by_tc.map(|outcome| (outcome.action as i32, outcome.frame));
             match &decision {
-                Decision::Kernel(reason) => {
+                ForwardDecision::Kernel(reason) => {
                     kernel[*reason as usize] += 1 + u64::from(is_for_tc);
                     *seen.entry(format!("{reason:?}")).or_insert(0) += 1;
                     assert_eq!(outcome.action, XDP_PASS, "{seed} {number} {reason:?} {frame:02x?}");
                     assert_eq!(outcome.frame, frame, "{seed} {number} {reason:?}");
                     assert!(by_tc.is_none_or(|seen| seen == (TCX_NEXT, frame)), "{seed} {number} {reason:?}");
                 }
-                Decision::Send { frame: expected, .. } => {
+                ForwardDecision::Send { frame: expected, .. } => {
                     *seen.entry("sent".to_string()).or_insert(0) += 1;
                     assert_eq!(outcome.action, XDP_REDIRECT, "{seed} {number} {frame:02x?}");
                     assert_eq!(&outcome.frame, expected, "{seed} {number} {frame:02x?}");
@@ -335,37 +335,37 @@ fn copies_are_the_frames_as_they_came_with_what_was_decided() {
         return;
     }
     for has_all in [false, true] {
-        let mut rig = Rig::with(7, Some(Capture::new(has_all).unwrap()));
+        let mut rig = Rig::with(7, Some(CaptureRings::new(has_all).unwrap()));
         let (mut random, mut reader) = (Random(77), rig.domain.reader());
         let mut expected = Vec::new();
         for number in 0..SLOTS / 2 {
             let port = random.below(3) as u32;
             let frame = rig.frame(&mut random, port);
-            let tables = Tables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
-            let verdict = match decide(&tables, &reader.turn(), port, &frame) {
-                Decision::Kernel(reason) => Verdict::Kernel(reason),
-                Decision::Send { .. } => Verdict::Forwarded(0),
+            let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+            let verdict = match decide_frame(&tables, &reader.turn(), port, &frame) {
+                ForwardDecision::Kernel(reason) => CaptureVerdict::Kernel(reason),
+                ForwardDecision::Send { .. } => CaptureVerdict::Forwarded(0),
             };
             // Half by each hook, where the hook takes such frames.
             let is_tagged = frame.get(12..14) == Some(&[0x81, 0]);
             let hook = usize::from(number % 2 == 1 && !is_tagged && frame.len() >= 14 + 40);
             bpf::run(&rig.programs[hook][port as usize], &frame, None, 1).unwrap();
-            if has_all || matches!(verdict, Verdict::Forwarded(_)) {
+            if has_all || matches!(verdict, CaptureVerdict::Forwarded(_)) {
                 expected.push((verdict, port, frame.len() as u32, frame));
             }
         }
         let capture = rig.capture.as_mut().unwrap();
         let verdict = |verdict| match verdict {
             // The decision does not say by which port.
-            Verdict::Forwarded(_) => Verdict::Forwarded(0),
+            CaptureVerdict::Forwarded(_) => CaptureVerdict::Forwarded(0),
             kernel => kernel,
         };
-        let taken = capture.take().into_iter();
+        let taken = capture.drain_frames().into_iter();
         let taken: Vec<_> = taken.map(|c| (verdict(c.verdict), c.port, c.length, c.bytes)).collect();
         assert!(expected.len() > SLOTS / 16);
         assert_eq!((taken.len(), capture.lost()), (expected.len(), 0));
         assert_eq!(taken, expected);
-        assert!(capture.take().is_empty(), "each is taken once");
+        assert!(capture.drain_frames().is_empty(), "each is taken once");
     }
 }
 
@@ -374,12 +374,12 @@ fn copies_that_were_overwritten_are_counted_as_lost() {
     if !may_copy() {
         return;
     }
-    let mut rig = Rig::with(7, Some(Capture::new(true).unwrap()));
+    let mut rig = Rig::with(7, Some(CaptureRings::new(true).unwrap()));
     let frame = rig.frame(&mut Random(1), 1);
     let runs = 3 * SLOTS;
     (0..runs).for_each(|_| drop(bpf::run(&rig.programs[0][1], &frame, None, 1).unwrap()));
     let capture = rig.capture.as_mut().unwrap();
-    let taken = capture.take().len() as u64;
+    let taken = capture.drain_frames().len() as u64;
     assert!(taken > 0 && capture.lost() > 0, "{taken} {}", capture.lost());
     assert_eq!(taken + capture.lost(), runs as u64);
 }
@@ -391,9 +391,10 @@ fn programs_leave_everything_to_the_kernel_once_the_lease_has_ended() {
     }
     let rig = Rig::new(0);
     let (mut random, mut reader) = (Random(5), rig.domain.reader());
-    let tables = Tables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+    let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
     let is_sent = |frame: &Vec<u8>, reader: &mut artery_rcu::Reader| {
-        matches!(decide(&tables, &reader.turn(), 1, frame), Decision::Send { .. }) && frame.len() >= 14 + 40
+        matches!(decide_frame(&tables, &reader.turn(), 1, frame), ForwardDecision::Send { .. })
+            && frame.len() >= 14 + 40
     };
     let frame = std::iter::repeat_with(|| rig.frame(&mut random, 1))
         .find(|frame| is_sent(frame, &mut reader))
@@ -404,7 +405,7 @@ fn programs_leave_everything_to_the_kernel_once_the_lease_has_ended() {
     rig.memory.lease.renew().unwrap();
     std::thread::sleep(bpf::Lease::TERM + std::time::Duration::from_millis(100));
     assert_eq!(actions(), [XDP_PASS as i32, TCX_NEXT]);
-    assert_eq!(decide(&tables, &reader.turn(), 1, &frame), Decision::Kernel(Reason::Stale));
+    assert_eq!(decide_frame(&tables, &reader.turn(), 1, &frame), ForwardDecision::Kernel(Reason::Stale));
     assert_eq!(rig.memory.counters().kernel()[Reason::Stale as usize], 2);
     rig.memory.lease.renew().unwrap();
     assert_eq!(actions(), [XDP_REDIRECT as i32, TC_REDIRECT]);

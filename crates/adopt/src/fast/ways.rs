@@ -1,9 +1,9 @@
 //! Ways of the mirror as groups: a word each, which many routes lead to.
-use super::hops::{Hops, Key};
+use super::hops::{HopTable, NeighborKey};
 use super::layout::{MOST_GROUPS, MOST_MEMBERS, ROUTED};
 use super::memory::Memory;
-use super::numbers::Numbers;
-use crate::mirror::{Hop, Way, WayId};
+use super::numbers::IndexPool;
+use crate::mirror::{Hop, NextHopSet, NextHopSetId};
 use artery_table::Group;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,8 +17,8 @@ const NEIGHBORS: Group = MOST_GROUPS as Group / 2;
 const MOST_SHARES: u32 = 256;
 
 #[derive(Debug, Default)]
-struct State {
-    keys: Vec<Key>,
+struct GroupState {
+    keys: Vec<NeighborKey>,
     /// Where its members are, and how many, if it has more than one.
     members: Option<(u32, u32)>,
     /// The interface on which destinations are neighbors themselves.
@@ -29,26 +29,26 @@ struct State {
 
 /// All groups.
 #[derive(Debug)]
-pub(super) struct Ways {
-    states: HashMap<Group, State>,
-    members: Numbers,
-    neighbors: Numbers,
+pub(super) struct GroupTable {
+    states: HashMap<Group, GroupState>,
+    members: IndexPool,
+    neighbors: IndexPool,
     /// The interfaces that are ports, and their numbers.
     ports: HashMap<u32, u32>,
 }
 
-impl Ways {
-    pub(super) fn new() -> Ways {
-        Ways {
+impl GroupTable {
+    pub(super) fn new() -> GroupTable {
+        GroupTable {
             states: HashMap::new(),
-            members: Numbers::new(0, MOST_MEMBERS as u32),
-            neighbors: Numbers::new(NEIGHBORS, KERNEL),
+            members: IndexPool::new(0, MOST_MEMBERS as u32),
+            neighbors: IndexPool::new(NEIGHBORS, KERNEL),
             ports: HashMap::new(),
         }
     }
 
     /// The group of a way.
-    pub(super) fn group(id: WayId) -> Group {
+    pub(super) fn group_of(id: NextHopSetId) -> Group {
         // Beyond that many ways the kernel forwards.
         if (1..NEIGHBORS).contains(&id.0) { id.0 } else { KERNEL }
     }
@@ -59,15 +59,21 @@ impl Ways {
     }
 
     /// Makes a way a group, or its group none. Says whether which interface its destinations are at has changed.
-    pub(super) fn set(&mut self, memory: &Memory, hops: &mut Hops, id: WayId, way: Option<&Way>) -> bool {
-        let group = Ways::group(id);
+    pub(super) fn set_group(
+        &mut self,
+        memory: &Memory,
+        hops: &mut HopTable,
+        id: NextHopSetId,
+        way: Option<&NextHopSet>,
+    ) -> bool {
+        let group = GroupTable::group_of(id);
         if group == KERNEL {
             return false;
         }
         let before = self.at_hand(group);
         let state = match way {
-            Some(Way::Hops(members)) => {
-                let mut state = self.make(memory, hops, group, members);
+            Some(NextHopSet::Hops(members)) => {
+                let mut state = self.build_state(memory, hops, group, members);
                 state.links = members.iter().map(|hop| hop.link).collect();
                 Some(state)
             }
@@ -76,35 +82,41 @@ impl Ways {
                 None
             }
         };
-        memory.set_inputs(group, state.as_ref().map_or(0, |state| self.inputs(state)));
+        memory.set_inputs(group, state.as_ref().map_or(0, |state| self.input_ports(state)));
         let after = state.as_ref().and_then(|state| state.at_hand);
         let old = match state {
             Some(state) => self.states.insert(group, state),
             None => self.states.remove(&group),
         };
-        old.into_iter().for_each(|old| self.forget(memory, hops, &old));
+        old.into_iter().for_each(|old| self.release_state(memory, hops, &old));
         before != after
     }
 
-    fn make(&mut self, memory: &Memory, hops: &mut Hops, group: Group, members: &[Hop]) -> State {
+    fn build_state(
+        &mut self,
+        memory: &Memory,
+        hops: &mut HopTable,
+        group: Group,
+        members: &[Hop],
+    ) -> GroupState {
         if let [Hop { link, gateway: None, .. }] = members {
             memory.set_group(group, 0, 0);
-            return State { at_hand: Some(*link), ..State::default() };
+            return GroupState { at_hand: Some(*link), ..GroupState::default() };
         }
         let keys = members.iter().map(|hop| Some((hop.link, hop.gateway?)));
-        let Some(keys) = keys.collect::<Option<Vec<Key>>>() else {
+        let Some(keys) = keys.collect::<Option<Vec<NeighborKey>>>() else {
             memory.set_group(group, 0, 0);
-            return State::default();
+            return GroupState::default();
         };
-        let places: Vec<u32> = keys.iter().map(|key| hops.take(memory, *key)).collect();
-        let mut state = State { keys, ..State::default() };
+        let places: Vec<u32> = keys.iter().map(|key| hops.acquire_hop(memory, *key)).collect();
+        let mut state = GroupState { keys, ..GroupState::default() };
         if let [place] = places[..] {
             memory.set_group(group, place, 1);
             return state;
         }
         let shares = shares(members);
         let count = shares.iter().sum();
-        let Some(first) = self.members.take(count) else {
+        let Some(first) = self.members.allocate(count) else {
             memory.set_group(group, 0, 0);
             return state;
         };
@@ -117,7 +129,7 @@ impl Ways {
     }
 
     /// Where sources that a group leads to may come in, by bits.
-    fn inputs(&self, state: &State) -> u64 {
+    fn input_ports(&self, state: &GroupState) -> u64 {
         let ports = state.links.iter().filter_map(|link| self.ports.get(link));
         ports.fold(1 << ROUTED, |inputs, port| inputs | 1 << port)
     }
@@ -130,34 +142,39 @@ impl Ways {
         };
         if before != port {
             let there = self.states.iter().filter(|(_, state)| state.links.contains(&link));
-            there.for_each(|(group, state)| memory.set_inputs(*group, self.inputs(state)));
+            there.for_each(|(group, state)| memory.set_inputs(*group, self.input_ports(state)));
         }
     }
 
-    fn forget(&mut self, memory: &Memory, hops: &mut Hops, old: &State) {
-        old.keys.iter().for_each(|key| hops.give_back(memory, *key));
+    fn release_state(&mut self, memory: &Memory, hops: &mut HopTable, old: &GroupState) {
+        old.keys.iter().for_each(|key| hops.release_hop(memory, *key));
         if let Some((first, count)) = old.members {
-            self.members.give_back(first, count);
+            self.members.free_range(first, count);
         }
     }
 
     /// A group for a neighbor. Where there is no room it is the kernel's.
-    pub(super) fn take_neighbor(&mut self, memory: &Memory, hops: &mut Hops, key: Key) -> Group {
-        let Some(group) = self.neighbors.take(1) else { return KERNEL };
-        memory.set_group(group, hops.take(memory, key), 1);
-        let state = State { keys: vec![key], links: vec![key.0], ..State::default() };
-        memory.set_inputs(group, self.inputs(&state));
+    pub(super) fn acquire_neighbor(
+        &mut self,
+        memory: &Memory,
+        hops: &mut HopTable,
+        key: NeighborKey,
+    ) -> Group {
+        let Some(group) = self.neighbors.allocate(1) else { return KERNEL };
+        memory.set_group(group, hops.acquire_hop(memory, key), 1);
+        let state = GroupState { keys: vec![key], links: vec![key.0], ..GroupState::default() };
+        memory.set_inputs(group, self.input_ports(&state));
         self.states.insert(group, state);
         group
     }
 
     /// Takes back what [`take_neighbor`](Self::take_neighbor) gave.
-    pub(super) fn give_back_neighbor(&mut self, memory: &Memory, hops: &mut Hops, group: Group) {
+    pub(super) fn release_neighbor(&mut self, memory: &Memory, hops: &mut HopTable, group: Group) {
         let Some(state) = self.states.remove(&group) else { return };
         memory.set_group(group, 0, 0);
         memory.set_inputs(group, 0);
-        self.forget(memory, hops, &state);
-        self.neighbors.give_back(group, 1);
+        self.release_state(memory, hops, &state);
+        self.neighbors.free_range(group, 1);
     }
 
     /// Whether something waits for runs to end.
@@ -166,9 +183,9 @@ impl Ways {
     }
 
     /// All runs have ended that had begun before the last change.
-    pub(super) fn settle(&mut self) {
-        self.members.settle();
-        self.neighbors.settle();
+    pub(super) fn reclaim_waiting(&mut self) {
+        self.members.reclaim_waiting();
+        self.neighbors.reclaim_waiting();
     }
 }
 
@@ -196,6 +213,6 @@ mod tests {
         assert_eq!(of(&[256, 256, 512, 1]), [63, 63, 127, 1]);
         assert!(of(&[256; 300]).iter().sum::<u32>() <= MOST_SHARES);
         let uneven = of(&[&[256][..], &[1; 127]].concat()).iter().sum();
-        assert!(Numbers::new(0, 1024).take(uneven).is_some(), "there is room for {uneven}");
+        assert!(IndexPool::new(0, 1024).allocate(uneven).is_some(), "there is room for {uneven}");
     }
 }

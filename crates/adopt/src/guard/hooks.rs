@@ -2,7 +2,7 @@
 //!
 //! Kernels say what hangs at their hooks since Linux 5.14, if they were built so. Those that do not are believed.
 use super::netlink::{self, Attributes};
-use super::{Family, Guard, Kind};
+use super::{Blocker, BlockerKind, Family};
 use std::io;
 
 /// The request for hooks, of the subsystem that tells about them.
@@ -46,25 +46,25 @@ const KNOWN: [&str; 16] = [
 ];
 
 /// What keeps all traffic of a family.
-pub(super) fn guards() -> io::Result<Vec<Guard>> {
+pub(super) fn guards() -> io::Result<Vec<Blocker>> {
     let mut guards = Vec::new();
     for (number, family) in FAMILIES {
         for (hook, name) in HOOKS {
-            for body in netlink::dump_of_netfilter(GET_HOOKS, &question(number, hook))? {
-                guards.extend(guard(&body, name)?.map(|guard| guard.of(family)));
+            for body in netlink::dump_of_netfilter(GET_HOOKS, &encode_request(number, hook))? {
+                guards.extend(guard(&body, name)?.map(|guard| guard.for_family(family)));
             }
         }
     }
     Ok(guards)
 }
 
-fn question(family: u8, hook: u32) -> Vec<u8> {
+fn encode_request(family: u8, hook: u32) -> Vec<u8> {
     let attribute = [&8_u16.to_ne_bytes()[..], &NUMBER.to_ne_bytes(), &hook.to_be_bytes()].concat();
     [&[family, 0, 0, 0], &attribute[..]].concat()
 }
 
-fn guard(body: &[u8], hook: &str) -> io::Result<Option<Guard>> {
-    let attributes = Attributes::behind(FIXED, body)?;
+fn guard(body: &[u8], hook: &str) -> io::Result<Option<Blocker>> {
+    let attributes = Attributes::after_header(FIXED, body)?;
     let kind = attributes.nested(CHAIN)?.and_then(|chain| chain.big_endian(CHAIN_KIND));
     let function = attributes.text(FUNCTION).unwrap_or_default();
     let what = match kind {
@@ -77,7 +77,7 @@ fn guard(body: &[u8], hook: &str) -> io::Result<Option<Guard>> {
         },
     };
     let what = format!("netfilter: {what} at hook {hook}");
-    Ok(Some(Guard::new(Kind::Hook, what, "shown by: nft list hooks".to_owned())))
+    Ok(Some(Blocker::new(BlockerKind::Hook, what, "shown by: nft list hooks".to_owned())))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! IPsec policies: forwarded packets that one selects are protected, or must have been.
 use super::netlink::{self, u16_at, u32_at};
-use super::{Family, Guard, Kind, count};
+use super::{Blocker, BlockerKind, Family, count_things};
 use netlink_sys::protocols::NETLINK_XFRM;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,12 +22,12 @@ const FORWARD: u8 = 2;
 const BLOCK: u8 = 1;
 
 /// What keeps all traffic of a family. A kernel without IPsec has none.
-pub(super) fn guards() -> io::Result<Vec<Guard>> {
+pub(super) fn guards() -> io::Result<Vec<Blocker>> {
     let messages = netlink::dump(NETLINK_XFRM, GET_POLICY, &[0; POLICY_ID])?;
     let policies: Vec<_> =
         messages.iter().map(|message| Policy::read(&message.body)).collect::<io::Result<_>>()?;
     let mut guards = of_policies(&policies);
-    guards.extend(match netlink::ask(NETLINK_XFRM, GET_DEFAULT, &[0; 4]) {
+    guards.extend(match netlink::query_one(NETLINK_XFRM, GET_DEFAULT, &[0; 4]) {
         Ok(Some(message)) => of_default(&message.body)?,
         Ok(None) => None,
         // Kernels before 5.14 have no default but to accept.
@@ -53,7 +53,7 @@ impl Policy {
             _ => None,
         };
         let [to_len, from_len] = u16_at(body, SELECTOR_LENGTHS)?.to_ne_bytes();
-        let prefix = |at, len| Ok::<_, io::Error>(format!("{}/{len}", address(body, at, family)?));
+        let prefix = |at, len| Ok::<_, io::Error>(format!("{}/{len}", read_address(body, at, family)?));
         let direction = *body.get(DIRECTION).ok_or_else(netlink::nonsense)?;
         Ok(Policy { family, direction, to: prefix(0, to_len)?, from: prefix(16, from_len)? })
     }
@@ -62,7 +62,7 @@ impl Policy {
     }
 }
 
-fn address(body: &[u8], at: usize, family: Option<Family>) -> io::Result<IpAddr> {
+fn read_address(body: &[u8], at: usize, family: Option<Family>) -> io::Result<IpAddr> {
     let bytes = body.get(at..).and_then(|rest| rest.first_chunk::<16>()).ok_or_else(netlink::nonsense)?;
     Ok(match family {
         Some(Family::V4) => Ipv4Addr::from(u32::from_be(u32_at(body, at)?)).into(),
@@ -71,29 +71,29 @@ fn address(body: &[u8], at: usize, family: Option<Family>) -> io::Result<IpAddr>
 }
 
 /// One guard for each family, which names the first policy.
-fn of_policies(policies: &[Policy]) -> Vec<Guard> {
+fn of_policies(policies: &[Policy]) -> Vec<Blocker> {
     let one = |family| {
         let of_family = policies.iter().filter(|policy| policy.is_for_forwarded() && policy.family == family);
         let all: Vec<_> = of_family.collect();
         let (first, others) = all.split_first()?;
         let direction = if first.direction == OUT { "out" } else { "fwd" };
         let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-        let policies = count(all.len() as u32, "policy").replace("policys", "policies");
+        let policies = count_things(all.len() as u32, "policy").replace("policys", "policies");
         let what = format!("IPsec: {policies}: {direction} {} -> {}{more}", first.from, first.to);
-        Some(Guard::new(Kind::Ipsec, what, "shown by: ip xfrm policy".to_owned()).of(family))
+        Some(Blocker::new(BlockerKind::Ipsec, what, "shown by: ip xfrm policy".to_owned()).for_family(family))
     };
     [Some(Family::V4), Some(Family::V6), None].into_iter().filter_map(one).collect()
 }
 
 /// `struct xfrm_userpolicy_default`: in, forward, out.
-fn of_default(body: &[u8]) -> io::Result<Option<Guard>> {
+fn of_default(body: &[u8]) -> io::Result<Option<Blocker>> {
     let [_, forward, out] = *body.first_chunk::<3>().ok_or_else(netlink::nonsense)?;
     if forward != BLOCK && out != BLOCK {
         return Ok(None);
     }
     let direction = if forward == BLOCK { "fwd" } else { "out" };
     let what = format!("IPsec: what no policy selects is blocked (default of {direction})");
-    Ok(Some(Guard::new(Kind::Ipsec, what, "shown by: ip xfrm policy getdefault".to_owned())))
+    Ok(Some(Blocker::new(BlockerKind::Ipsec, what, "shown by: ip xfrm policy getdefault".to_owned())))
 }
 
 #[cfg(test)]

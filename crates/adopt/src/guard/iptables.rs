@@ -2,27 +2,27 @@
 //!
 //! The kernel names its tables in a file; what is in them says `iptables-legacy-save`, which changes nothing. Without
 //! that program a table that exists keeps its family's traffic.
-use super::{Family, Guard, Kind, STAYS_TRANSLATED, count, sysctl};
+use super::{Blocker, BlockerKind, Family, STAYS_TRANSLATED, count_things, sysctl};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// What a family's tables and programs are called.
-struct Place {
+struct FamilyNames {
     family: Family,
     names: &'static str,
     program: &'static str,
     list: &'static str,
 }
 
-const PLACES: [Place; 2] = [
-    Place {
+const PLACES: [FamilyNames; 2] = [
+    FamilyNames {
         family: Family::V4,
         names: "/proc/thread-self/net/ip_tables_names",
         program: "iptables-legacy-save",
         list: "iptables-legacy",
     },
-    Place {
+    FamilyNames {
         family: Family::V6,
         names: "/proc/thread-self/net/ip6_tables_names",
         program: "ip6tables-legacy-save",
@@ -34,30 +34,32 @@ const PLACES: [Place; 2] = [
 const CHAINS: [&str; 3] = ["PREROUTING", "FORWARD", "POSTROUTING"];
 
 /// What keeps all traffic of a family.
-pub(super) fn guards() -> Vec<Guard> {
+pub(super) fn guards() -> Vec<Blocker> {
     PLACES.iter().flat_map(of_family).collect()
 }
 
-fn of_family(place: &Place) -> Vec<Guard> {
+fn of_family(place: &FamilyNames) -> Vec<Blocker> {
     let tables = match std::fs::read_to_string(place.names) {
         // Kernels without them, and those whose module is not loaded.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-        Err(error) => return vec![Guard::unreadable("the tables of iptables", &error).of(place.family)],
+        Err(error) => {
+            return vec![Blocker::unreadable("the tables of iptables", &error).for_family(place.family)];
+        }
         Ok(names) => names.split_whitespace().map(str::to_owned).collect::<Vec<_>>(),
     };
     if tables.is_empty() {
         return Vec::new();
     }
     let has_connections = !matches!(sysctl::number("netfilter/nf_conntrack_count"), Ok(None | Some(0)));
-    let guards = match saved(place.program) {
+    let guards = match run_save(place.program) {
         Ok(text) => of_rules(place, &text, has_connections),
-        Err(why) => unknown(place, &tables, &why),
+        Err(why) => unreadable_tables(place, &tables, &why),
     };
-    guards.into_iter().map(|guard| guard.of(place.family)).collect()
+    guards.into_iter().map(|guard| guard.for_family(place.family)).collect()
 }
 
 /// The rules, as the program writes them, or why it did not.
-fn saved(program: &str) -> Result<String, String> {
+fn run_save(program: &str) -> Result<String, String> {
     // Those who are not root often don't look where such programs are.
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -77,10 +79,10 @@ fn saved(program: &str) -> Result<String, String> {
 }
 
 /// One guard for tables nobody could look into.
-fn unknown(place: &Place, tables: &[String], why: &str) -> Vec<Guard> {
+fn unreadable_tables(place: &FamilyNames, tables: &[String], why: &str) -> Vec<Blocker> {
     let what =
         format!("iptables: tables {} exist, and what is in them can't be read ({why})", tables.join(" "));
-    vec![Guard::new(Kind::Iptables, what, format!("shown by: {} -S", place.list))]
+    vec![Blocker::new(BlockerKind::Iptables, what, format!("shown by: {} -S", place.list))]
 }
 
 /// A chain of the kernel's, as read.
@@ -92,21 +94,21 @@ struct Chain {
 }
 
 /// The guards that rules are. Where connections are known, those keep the translation that they have, whatever rules are left.
-fn of_rules(place: &Place, text: &str, has_connections: bool) -> Vec<Guard> {
+fn of_rules(place: &FamilyNames, text: &str, has_connections: bool) -> Vec<Blocker> {
     let translates = |chain: &Chain| has_connections && chain.table == "nat";
     let in_force = |chain: &Chain| chain.policy != "ACCEPT" || chain.rules > 0 || translates(chain);
     let guard = |chain: Chain| {
         let stays = if translates(&chain) { STAYS_TRANSLATED } else { "" };
         let Chain { table, name, policy, rules } = chain;
-        let rules = if rules == 0 { stays.to_owned() } else { format!(", {}", count(rules, "rule")) };
+        let rules = if rules == 0 { stays.to_owned() } else { format!(", {}", count_things(rules, "rule")) };
         let what = format!("iptables: table {table}, chain {name} (policy {policy}{rules})");
-        Guard::new(Kind::Iptables, what, format!("shown by: {} -t {table} -S {name}", place.list))
+        Blocker::new(BlockerKind::Iptables, what, format!("shown by: {} -t {table} -S {name}", place.list))
     };
-    chains(text).into_iter().filter(in_force).map(guard).collect()
+    parse_chains(text).into_iter().filter(in_force).map(guard).collect()
 }
 
 /// Chains that forwarded packets come to, of lines such as `*filter`, `:FORWARD DROP [0:0]`, `-A FORWARD -j ACCEPT`.
-fn chains(text: &str) -> Vec<Chain> {
+fn parse_chains(text: &str) -> Vec<Chain> {
     let (mut all, mut table) = (Vec::<Chain>::new(), String::new());
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -163,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_table_that_nobody_can_look_into_keeps_traffic() {
-        let why = saved("no-such-program").unwrap_err();
-        let guards = unknown(&PLACES[0], &["filter".to_owned()], &why);
+        let why = run_save("no-such-program").unwrap_err();
+        let guards = unreadable_tables(&PLACES[0], &["filter".to_owned()], &why);
         assert!(
             guards[0].what.contains("tables filter exist") && guards[0].what.contains("missing"),
             "{guards:?}"

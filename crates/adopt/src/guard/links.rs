@@ -1,6 +1,6 @@
 //! What interfaces say of themselves and of each other: masters, XDP programs, interfaces on top of others.
 use super::netlink::{self, Attributes, u16_at, u32_at};
-use super::{Direction, Family, Guard, Kind, Own, Port, sysctl};
+use super::{Blocker, BlockerKind, Direction, Family, OwnHook, Port, sysctl};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 
@@ -42,23 +42,23 @@ struct Link {
     /// What it is on, if that is in the same namespace.
     lower: Option<u32>,
     mtu: u32,
-    program: Option<Program>,
+    program: Option<XdpProgram>,
     /// Whether it takes packets for the address of the one that it is on.
     is_sharing: bool,
 }
 
 /// An XDP program, by its number, which there may be several of.
-struct Program(Option<u32>);
+struct XdpProgram(Option<u32>);
 
 /// All Ethernet interfaces that are up, but the loopback.
 pub fn ethernet_ports() -> io::Result<Vec<Port>> {
     let is_wanted = |link: &Link| link.is_ethernet && link.is_up && !link.is_loopback;
-    Ok(all()?.into_iter().filter(is_wanted).map(Port::from).collect())
+    Ok(dump_links()?.into_iter().filter(is_wanted).map(Port::from).collect())
 }
 
 /// The interface of this name, if there is one.
 pub fn port(name: &str) -> io::Result<Option<Port>> {
-    Ok(all()?.into_iter().find(|link| link.name == name).map(Port::from))
+    Ok(dump_links()?.into_iter().find(|link| link.name == name).map(Port::from))
 }
 
 /// Ports, and the interfaces that VLANs among them are on.
@@ -66,13 +66,13 @@ pub(super) fn with_those_below(ports: &[Port]) -> io::Result<Vec<Port>> {
     let is_known = |index: u32| ports.iter().any(|port| port.index == index);
     let is_below =
         |link: &Link| ports.iter().any(|port| port.vlan_on == Some(link.index)) && !is_known(link.index);
-    let below = all()?.into_iter().filter(is_below).map(Port::from);
+    let below = dump_links()?.into_iter().filter(is_below).map(Port::from);
     Ok(ports.iter().cloned().chain(below).collect())
 }
 
 /// Those of some ports that are there, by the names that they have now, and the VLANs on them, which have settings of their own.
 pub fn with_vlans(ports: &[Port]) -> io::Result<Vec<Port>> {
-    Ok(and_vlans(ports, all()?))
+    Ok(and_vlans(ports, dump_links()?))
 }
 
 fn and_vlans(ports: &[Port], links: Vec<Link>) -> Vec<Port> {
@@ -94,34 +94,34 @@ impl From<Link> for Port {
 }
 
 /// What keeps traffic of these ports.
-pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Guard>> {
-    let mut guards = of_links(&all()?, ports);
-    guards.extend(narrow(ports)?);
+pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
+    let mut guards = of_links(&dump_links()?, ports);
+    guards.extend(find_narrow(ports)?);
     Ok(guards)
 }
 
 /// Ports by which IPv6 may send less than their links take, by a setting or a router's word (RFC 4861 section 4.6.4): what is
 /// longer the kernel answers.
-pub(super) fn narrow(ports: &[Port]) -> io::Result<Vec<Guard>> {
+pub(super) fn find_narrow(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     let mut guards = Vec::new();
-    for link in all()? {
+    for link in dump_links()? {
         let name = format!("ipv6/conf/{}/mtu", link.name);
         let Some(port) = ports.iter().find(|port| port.index == link.index) else { continue };
         if let Some(mtu) = sysctl::number(&name)?.filter(|mtu| (1..link.mtu.into()).contains(mtu)) {
             let guard = sysctl::guard(
-                Kind::Forwarding,
+                BlockerKind::Forwarding,
                 "IPv6 may not send what the link takes",
                 &name,
                 mtu,
                 &link.mtu.to_string(),
             );
-            guards.push(guard.of(Family::V6).at(port.index, Direction::Out));
+            guards.push(guard.for_family(Family::V6).at_port(port.index, Direction::Out));
         }
     }
     Ok(guards)
 }
 
-fn all() -> io::Result<Vec<Link>> {
+fn dump_links() -> io::Result<Vec<Link>> {
     let messages = netlink::dump(NETLINK_ROUTE, GET_LINK, &[0; FIXED])?;
     messages
         .iter()
@@ -132,7 +132,7 @@ fn all() -> io::Result<Vec<Link>> {
 
 impl Link {
     fn read(body: &[u8]) -> io::Result<Link> {
-        let attributes = Attributes::behind(FIXED, body)?;
+        let attributes = Attributes::after_header(FIXED, body)?;
         let flags = u32_at(body, 8)?;
         let xdp = attributes.nested(XDP)?;
         let attached = xdp.as_ref().and_then(|xdp| xdp.value(XDP_ATTACHED)).is_some_and(|value| value != [0]);
@@ -153,12 +153,12 @@ impl Link {
             master: attributes.number(MASTER),
             mtu: attributes.number(MTU).unwrap_or(0),
             lower: attributes.number(LOWER).filter(|_| !is_elsewhere),
-            program: attached.then(|| Program(xdp.and_then(|xdp| xdp.number(XDP_PROGRAM)))),
+            program: attached.then(|| XdpProgram(xdp.and_then(|xdp| xdp.number(XDP_PROGRAM)))),
         })
     }
 }
 
-fn of_links(links: &[Link], ports: &[Port]) -> Vec<Guard> {
+fn of_links(links: &[Link], ports: &[Port]) -> Vec<Blocker> {
     let mut guards = Vec::new();
     for port in ports {
         let Some(link) = links.iter().find(|link| link.index == port.index) else { continue };
@@ -169,7 +169,7 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Guard> {
         guards.extend(
             link.program
                 .as_ref()
-                .filter(|_| port.own != Some(Own::Xdp))
+                .filter(|_| port.own != Some(OwnHook::Xdp))
                 .map(|program| of_program(port, program)),
         );
         let on_it = links.iter().filter(|other| other.lower == Some(port.index));
@@ -178,36 +178,36 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Guard> {
     guards
 }
 
-fn of_header(port: &Port) -> Guard {
+fn of_header(port: &Port) -> Blocker {
     let what = format!("frames of {} have no Ethernet header", port.name);
     let remedy = format!("shown by: ip -d link show dev {}; adopt Ethernet ports", port.name);
-    Guard::new(Kind::NoEthernet, what, remedy).at(port.index, Direction::Both)
+    Blocker::new(BlockerKind::NoEthernet, what, remedy).at_port(port.index, Direction::Both)
 }
 
-fn of_master(port: &Port, master: Option<&Link>) -> Guard {
+fn of_master(port: &Port, master: Option<&Link>) -> Blocker {
     let name = &port.name;
     let what = match master.map(|master| (master.kind.as_str(), &master.name)) {
         None => format!("{name} belongs to another interface"),
         Some(("vrf", master)) => format!("{name} belongs to VRF {master}"),
         Some((kind, master)) => format!("{name} belongs to {kind} {master}"),
     };
-    Guard::new(Kind::Master, what, format!("shown by: ip -d link show dev {name}"))
-        .at(port.index, Direction::Both)
+    Blocker::new(BlockerKind::Master, what, format!("shown by: ip -d link show dev {name}"))
+        .at_port(port.index, Direction::Both)
 }
 
-fn of_program(port: &Port, Program(number): &Program) -> Guard {
+fn of_program(port: &Port, XdpProgram(number): &XdpProgram) -> Blocker {
     let is_of_artery = number.is_some_and(artery_device::bpf::is_of_artery);
     let whose = if is_of_artery { ", of Artery" } else { "" };
     let number = number.map_or("several".to_owned(), |number| format!("number {number}{whose}"));
     let what = format!("{} has an XDP program already, {number}", port.name);
     let remedy = format!("shown by: ip link show dev {}", port.name);
-    Guard::new(Kind::Program, what, remedy).at(port.index, Direction::In)
+    Blocker::new(BlockerKind::Program, what, remedy).at_port(port.index, Direction::In)
 }
 
-fn of_child(port: &Port, child: &Link) -> Guard {
+fn of_child(port: &Port, child: &Link) -> Blocker {
     let what = format!("{} {} takes packets that arrive at {}", child.kind, child.name, port.name);
     let remedy = format!("shown by: ip -d link show dev {}", child.name);
-    Guard::new(Kind::Child, what, remedy).at(port.index, Direction::In)
+    Blocker::new(BlockerKind::Child, what, remedy).at_port(port.index, Direction::In)
 }
 
 #[cfg(test)]
@@ -229,7 +229,7 @@ mod tests {
         body
     }
 
-    fn said(bodies: &[Vec<u8>], own: Option<Own>) -> Vec<(String, Direction)> {
+    fn said(bodies: &[Vec<u8>], own: Option<OwnHook>) -> Vec<(String, Direction)> {
         let links: Vec<_> = bodies.iter().map(|body| Link::read(body).unwrap()).collect();
         let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own };
         let guards = of_links(&links, &[port]);
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(said(&slave(&[red]), None), [("eth0 belongs to VRF red".into(), Direction::Both)]);
         let bridge = link(7, "br0", "bridge", &[]);
         assert_eq!(
-            said(&slave(&[bridge]), Some(Own::Tc)),
+            said(&slave(&[bridge]), Some(OwnHook::Tc)),
             [("eth0 belongs to bridge br0".into(), Direction::Both)]
         );
         let programmed = |attached| {
@@ -252,7 +252,7 @@ mod tests {
         };
         let there = ("eth0 has an XDP program already, number 33".into(), Direction::In);
         assert_eq!(said(&programmed(1), None), [there]);
-        assert_eq!((said(&programmed(0), None), said(&programmed(1), Some(Own::Xdp))), (vec![], vec![]));
+        assert_eq!((said(&programmed(0), None), said(&programmed(1), Some(OwnHook::Xdp))), (vec![], vec![]));
         let child = |more: &[Vec<u8>]| {
             let lower = [&[number(LOWER, 2)], more].concat();
             [link(2, "eth0", "veth", &[]), link(3, "iv", "ipvlan", &lower)]
@@ -290,7 +290,7 @@ mod tests {
         let links = [link(2, "wan", "", &[]), link(3, "eth0.7", "vlan", &[number(LOWER, 2)])];
         let links = links.into_iter().chain([link(4, "eth1.7", "vlan", &[number(LOWER, 9)])]);
         let links = links.map(|body| Link::read(&body).unwrap()).collect();
-        let eth0 = Port { index: 2, name: "eth0".into(), vlan_on: None, own: Some(Own::Xdp) };
+        let eth0 = Port { index: 2, name: "eth0".into(), vlan_on: None, own: Some(OwnHook::Xdp) };
         let vlan = Port { index: 3, name: "eth0.7".into(), vlan_on: Some(2), own: None };
         let renamed = Port { name: "wan".into(), ..eth0.clone() };
         assert_eq!(and_vlans(&[eth0], links), [renamed, vlan]);

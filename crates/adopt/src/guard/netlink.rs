@@ -28,10 +28,10 @@ pub(super) struct Message {
 
 /// All that the kernel has of a kind. A protocol that it does not have is no answer: nothing.
 pub(super) fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
-    let Some(socket) = open(protocol)? else { return Ok(Vec::new()) };
+    let Some(socket) = open_socket(protocol)? else { return Ok(Vec::new()) };
     for _ in 0..ATTEMPTS {
-        socket.send(&request(kind, REQUEST | ALL, body), 0)?;
-        if let Some(messages) = answer(&socket)? {
+        socket.send(&encode_request(kind, REQUEST | ALL, body), 0)?;
+        if let Some(messages) = receive_dump(&socket)? {
             return Ok(messages);
         }
     }
@@ -49,14 +49,14 @@ pub(super) fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8
 }
 
 /// The answer to one question; `None` if the kernel does not have the protocol.
-pub(super) fn ask(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Option<Message>> {
-    let Some(socket) = open(protocol)? else { return Ok(None) };
-    socket.send(&request(kind, REQUEST, body), 0)?;
+pub(super) fn query_one(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Option<Message>> {
+    let Some(socket) = open_socket(protocol)? else { return Ok(None) };
+    socket.send(&encode_request(kind, REQUEST, body), 0)?;
     let (bytes, _) = socket.recv_from_full()?;
     Ok(read(&bytes)?.messages.into_iter().next())
 }
 
-fn open(protocol: isize) -> io::Result<Option<Socket>> {
+fn open_socket(protocol: isize) -> io::Result<Option<Socket>> {
     let mut socket = match Socket::new(protocol) {
         Err(error) if is_missing(&error) => return Ok(None),
         socket => socket?,
@@ -73,7 +73,7 @@ pub(super) fn is_missing(error: &io::Error) -> bool {
     missing.iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
 }
 
-fn request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+fn encode_request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let len = (HEADER + body.len()) as u32;
     let mut bytes = len.to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -84,7 +84,7 @@ fn request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// All messages of an answer, or `None` if it was interrupted.
-fn answer(socket: &Socket) -> io::Result<Option<Vec<Message>>> {
+fn receive_dump(socket: &Socket) -> io::Result<Option<Vec<Message>>> {
     let (mut all, mut whole) = (Vec::new(), true);
     loop {
         let (bytes, _) = socket.recv_from_full()?;
@@ -99,15 +99,15 @@ fn answer(socket: &Socket) -> io::Result<Option<Vec<Message>>> {
 
 /// What one datagram holds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Datagram {
     messages: Vec<Message>,
     is_interrupted: bool,
     is_last: bool,
 }
 
 /// Reads a datagram.
-pub(super) fn read(mut bytes: &[u8]) -> io::Result<Part> {
-    let mut part = Part::default();
+pub(super) fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
+    let mut part = Datagram::default();
     while !bytes.is_empty() && !part.is_last {
         let length = usize::try_from(u32_at(bytes, 0)?).map_err(|_| nonsense())?;
         let (kind, flags) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?);
@@ -135,11 +135,11 @@ pub(super) struct Attributes<'a>(Vec<(u16, &'a [u8])>);
 
 impl<'a> Attributes<'a> {
     /// Reads those that follow a fixed part of a message.
-    pub(super) fn behind(fixed: usize, body: &'a [u8]) -> io::Result<Attributes<'a>> {
-        Attributes::read(body.get(fixed..).ok_or_else(nonsense)?)
+    pub(super) fn after_header(fixed: usize, body: &'a [u8]) -> io::Result<Attributes<'a>> {
+        Attributes::parse_all(body.get(fixed..).ok_or_else(nonsense)?)
     }
     /// Reads those that an attribute consists of.
-    pub(super) fn read(bytes: &'a [u8]) -> io::Result<Attributes<'a>> {
+    pub(super) fn parse_all(bytes: &'a [u8]) -> io::Result<Attributes<'a>> {
         let one = |found: Result<netlink_packet_core::NlaBuffer<&'a [u8]>, _>| {
             let attribute = found.map_err(|_| nonsense())?;
             let (kind, length) = (attribute.kind(), attribute.value_length());
@@ -156,7 +156,7 @@ impl<'a> Attributes<'a> {
     }
     /// The attributes in one.
     pub(super) fn nested(&self, kind: u16) -> io::Result<Option<Attributes<'a>>> {
-        self.value(kind).map(Attributes::read).transpose()
+        self.value(kind).map(Attributes::parse_all).transpose()
     }
     /// A text, without the zero at its end.
     pub(super) fn text(&self, kind: u16) -> Option<String> {
@@ -204,7 +204,7 @@ pub(super) mod written {
     use super::*;
 
     pub(in crate::guard) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-        let mut bytes = request(kind, flags, body);
+        let mut bytes = encode_request(kind, flags, body);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
@@ -268,17 +268,17 @@ mod tests {
     #[test]
     fn attributes_are_found_by_kind_and_broken_ones_are_an_error() {
         let bytes = [attribute(3, b"eth0\0"), attribute(0x8000 | 10, &attribute(1, &[7; 4]))].concat();
-        let found = Attributes::read(&bytes).unwrap();
+        let found = Attributes::parse_all(&bytes).unwrap();
         assert_eq!(found.text(3).as_deref(), Some("eth0"));
         assert_eq!(found.nested(10).unwrap().unwrap().number(1), Some(0x0707_0707));
         assert!(found.nested(4).unwrap().is_none() && found.number(99).is_none());
         for len in (0..bytes.len()).filter(|len| ![0, 12].contains(len)) {
             // What is missing may be no more than filling.
-            let cut = Attributes::read(&bytes[..len]);
+            let cut = Attributes::parse_all(&bytes[..len]);
             assert!(cut.is_err() || len > 8 && len < 12, "{len}");
         }
         written::survive(&bytes, |bytes| {
-            Attributes::read(bytes)
+            Attributes::parse_all(bytes)
                 .map(|found| (found.text(3), found.number(3), found.nested(10).is_ok()))
                 .is_ok()
         });

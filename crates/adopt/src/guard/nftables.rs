@@ -1,6 +1,6 @@
 //! Chains and flow tables of nftables that forwarded packets would meet.
 use super::netlink::{self, Attributes};
-use super::{Direction, Family, Guard, Kind, Port, STAYS_TRANSLATED, count};
+use super::{Blocker, BlockerKind, Direction, Family, Port, STAYS_TRANSLATED, count_things};
 use std::io;
 
 /// The subsystem of nftables in the types of nfnetlink's messages.
@@ -43,32 +43,32 @@ const FLOW_TABLE_HOOK: u16 = 3;
 const FLOW_TABLE_DEVICES: u16 = 3;
 
 /// What keeps traffic of these ports. A kernel without nftables has none.
-pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Guard>> {
-    let dormant = names_of_dormant_tables(&all(GET_TABLE)?)?;
+pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
+    let dormant = names_of_dormant_tables(&dump_objects(GET_TABLE)?)?;
     let mut guards = Vec::new();
-    for body in all(GET_CHAIN)? {
+    for body in dump_objects(GET_CHAIN)? {
         if let Some(chain) = Chain::read(&body)?.filter(|chain| !dormant.contains(&chain.table())) {
-            guards.extend(chain.guards(ports));
+            guards.extend(chain.find_blockers(ports));
         }
     }
-    for body in all(GET_FLOW_TABLE)? {
+    for body in dump_objects(GET_FLOW_TABLE)? {
         guards.extend(of_flow_table(&body, ports)?);
     }
     Ok(guards)
 }
 
 /// All objects of a kind.
-fn all(kind: u16) -> io::Result<Vec<Vec<u8>>> {
+fn dump_objects(kind: u16) -> io::Result<Vec<Vec<u8>>> {
     netlink::dump_of_netfilter(kind, &[0; FIXED])
 }
 
 /// A table by the number of its family and its name.
-type Table = (u8, String);
+type TableKey = (u8, String);
 
-fn names_of_dormant_tables(tables: &[Vec<u8>]) -> io::Result<Vec<Table>> {
+fn names_of_dormant_tables(tables: &[Vec<u8>]) -> io::Result<Vec<TableKey>> {
     let mut dormant = Vec::new();
     for body in tables {
-        let attributes = Attributes::behind(FIXED, body)?;
+        let attributes = Attributes::after_header(FIXED, body)?;
         if attributes.big_endian(TABLE_FLAGS).is_some_and(|flags| flags & DORMANT != 0) {
             dormant.push((body[0], attributes.text(TABLE_NAME).unwrap_or_default()));
         }
@@ -83,7 +83,7 @@ struct Chain {
     name: String,
     kind: String,
     hook: u32,
-    devices: Vec<Device>,
+    devices: Vec<HookDevice>,
     accepts: bool,
     rules: u32,
 }
@@ -91,10 +91,10 @@ struct Chain {
 impl Chain {
     /// Reads one; `None` if other chains lead to it only.
     fn read(body: &[u8]) -> io::Result<Option<Chain>> {
-        let attributes = Attributes::behind(FIXED, body)?;
+        let attributes = Attributes::after_header(FIXED, body)?;
         let Some(hook) = attributes.nested(CHAIN_HOOK)? else { return Ok(None) };
-        let mut devices: Vec<_> = hook.text(HOOK_DEVICE).map(Device::Name).into_iter().collect();
-        devices.extend(hook.nested(HOOK_DEVICES)?.iter().flat_map(Attributes::iter).map(Device::read));
+        let mut devices: Vec<_> = hook.text(HOOK_DEVICE).map(HookDevice::Name).into_iter().collect();
+        devices.extend(hook.nested(HOOK_DEVICES)?.iter().flat_map(Attributes::iter).map(HookDevice::read));
         Ok(Some(Chain {
             family: body[0],
             table: attributes.text(CHAIN_TABLE).unwrap_or_default(),
@@ -107,20 +107,21 @@ impl Chain {
             rules: attributes.big_endian(CHAIN_RULES).unwrap_or(1),
         }))
     }
-    fn table(&self) -> Table {
+    fn table(&self) -> TableKey {
         (self.family, self.table.clone())
     }
-    fn guards(&self, ports: &[Port]) -> Vec<Guard> {
+    fn find_blockers(&self, ports: &[Port]) -> Vec<Blocker> {
         let Some(place) = place(self.family, self.hook) else { return Vec::new() };
         // Without rules connections keep the translation that they have.
         if self.accepts && self.rules == 0 && self.kind != "nat" {
             return Vec::new();
         }
-        let guard = Guard::new(Kind::Nftables, self.in_words(place.name), self.remedy()).of(place.family);
+        let guard = Blocker::new(BlockerKind::Nftables, self.in_words(place.name), self.remedy())
+            .for_family(place.family);
         match place.direction {
             None => vec![guard],
             Some(direction) => {
-                named(&self.devices, ports).map(|index| guard.clone().at(index, direction)).collect()
+                named(&self.devices, ports).map(|index| guard.clone().at_port(index, direction)).collect()
             }
         }
     }
@@ -131,7 +132,7 @@ impl Chain {
         let rules = match self.rules {
             0 if self.kind == "nat" && self.accepts => STAYS_TRANSLATED.to_owned(),
             0 => String::new(),
-            rules => format!(", {}", count(rules, "rule")),
+            rules => format!(", {}", count_things(rules, "rule")),
         };
         format!("nftables: table {family} {table}, chain {name} ({kind}hook {hook}, policy {policy}{rules})")
     }
@@ -141,31 +142,34 @@ impl Chain {
 }
 
 /// A device of a hook.
-enum Device {
+enum HookDevice {
     Name(String),
     Prefix(String),
 }
 
-impl Device {
-    fn read((kind, value): (u16, &[u8])) -> Device {
+impl HookDevice {
+    fn read((kind, value): (u16, &[u8])) -> HookDevice {
         let text = netlink::text(value);
-        if kind == DEVICE_PREFIX { Device::Prefix(text) } else { Device::Name(text) }
+        if kind == DEVICE_PREFIX { HookDevice::Prefix(text) } else { HookDevice::Name(text) }
     }
-    fn is(&self, name: &str) -> bool {
+    fn matches_name(&self, name: &str) -> bool {
         match self {
-            Device::Name(one) => one == name,
-            Device::Prefix(start) => name.starts_with(start),
+            HookDevice::Name(one) => one == name,
+            HookDevice::Prefix(start) => name.starts_with(start),
         }
     }
 }
 
 /// The ports among the devices of a hook.
-fn named<'a>(devices: &'a [Device], ports: &'a [Port]) -> impl Iterator<Item = u32> + 'a {
-    ports.iter().filter(|port| devices.iter().any(|device| device.is(&port.name))).map(|port| port.index)
+fn named<'a>(devices: &'a [HookDevice], ports: &'a [Port]) -> impl Iterator<Item = u32> + 'a {
+    ports
+        .iter()
+        .filter(|port| devices.iter().any(|device| device.matches_name(&port.name)))
+        .map(|port| port.index)
 }
 
 /// Which forwarded packets come to a hook.
-struct Place {
+struct HookPlace {
     name: &'static str,
     family: Option<Family>,
     /// For hooks of devices.
@@ -173,8 +177,8 @@ struct Place {
 }
 
 /// Where a hook of a family of chains is; `None` where forwarded packets never come. Bridged and ARP frames are none.
-fn place(family: u8, hook: u32) -> Option<Place> {
-    let at_device = |name, direction| Some(Place { name, family: None, direction: Some(direction) });
+fn place(family: u8, hook: u32) -> Option<HookPlace> {
+    let at_device = |name, direction| Some(HookPlace { name, family: None, direction: Some(direction) });
     let inner = match family {
         INET => None,
         IPV4 => Some(Family::V4),
@@ -193,7 +197,7 @@ fn place(family: u8, hook: u32) -> Option<Place> {
         5 => return at_device("ingress", Direction::In),
         _ => "of an unknown number",
     };
-    Some(Place { name, family: inner, direction: None })
+    Some(HookPlace { name, family: inner, direction: None })
 }
 
 fn family_name(family: u8) -> &'static str {
@@ -207,17 +211,20 @@ fn family_name(family: u8) -> &'static str {
 }
 
 /// A flow table forwards connections that rules gave it, and may translate their addresses.
-fn of_flow_table(body: &[u8], ports: &[Port]) -> io::Result<Vec<Guard>> {
-    let attributes = Attributes::behind(FIXED, body)?;
+fn of_flow_table(body: &[u8], ports: &[Port]) -> io::Result<Vec<Blocker>> {
+    let attributes = Attributes::after_header(FIXED, body)?;
     let text = |kind| attributes.text(kind).unwrap_or_default();
     let (family, table, name) = (family_name(body[0]), text(FLOW_TABLE_TABLE), text(FLOW_TABLE_NAME));
     let hook = attributes.nested(FLOW_TABLE_HOOK)?;
     let devices = hook.map(|hook| hook.nested(FLOW_TABLE_DEVICES)).transpose()?.flatten();
-    let devices: Vec<_> = devices.iter().flat_map(Attributes::iter).map(Device::read).collect();
+    let devices: Vec<_> = devices.iter().flat_map(Attributes::iter).map(HookDevice::read).collect();
     let what = format!("nftables: table {family} {table}, flowtable {name}");
-    let guard =
-        Guard::new(Kind::Nftables, what, format!("shown by: nft list flowtable {family} {table} {name}"));
-    Ok(named(&devices, ports).map(|index| guard.clone().at(index, Direction::In)).collect())
+    let guard = Blocker::new(
+        BlockerKind::Nftables,
+        what,
+        format!("shown by: nft list flowtable {family} {table} {name}"),
+    );
+    Ok(named(&devices, ports).map(|index| guard.clone().at_port(index, Direction::In)).collect())
 }
 
 #[cfg(test)]
@@ -248,8 +255,8 @@ mod tests {
         [&[family, 0, 0, 0], &attributes.concat()[..]].concat()
     }
 
-    fn found(body: &[u8]) -> Vec<Guard> {
-        Chain::read(body).unwrap().unwrap().guards(&ports())
+    fn found(body: &[u8]) -> Vec<Blocker> {
+        Chain::read(body).unwrap().unwrap().find_blockers(&ports())
     }
 
     #[test]
@@ -325,7 +332,7 @@ mod tests {
     fn any_bytes_are_a_chain_none_or_an_error() {
         let body = chain(5, 0, &[name(1, "eth1")], 0, 3);
         written::survive(&body, |body| {
-            Chain::read(body).map(|chain| chain.map(|chain| chain.guards(&ports()).len())).ok()
+            Chain::read(body).map(|chain| chain.map(|chain| chain.find_blockers(&ports()).len())).ok()
         });
         written::survive(&body, |body| names_of_dormant_tables(&[body.to_vec()]).is_ok());
     }

@@ -1,5 +1,5 @@
 //! What keeps no traffic in the kernel, but looks at it, and will see less of it.
-use super::{Port, count};
+use super::{Port, count_things};
 use std::fs;
 
 const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
@@ -17,7 +17,7 @@ pub fn notes(ports: &[Port], is_by_xdp: bool) -> Vec<String> {
 }
 
 fn of_connections(tracked: u32) -> Option<String> {
-    let connections = count(tracked, "connection");
+    let connections = count_things(tracked, "connection");
     (tracked > 0)
         .then(|| format!("The kernel tracks {connections}; it does not see those of accelerated packets."))
 }

@@ -1,25 +1,27 @@
 //! What a card does to frames before programs see them: VLAN tags that it takes off XDP does not see.
-use super::{Direction, Guard, Kind, Own, Port};
+use super::{Blocker, BlockerKind, Direction, OwnHook, Port};
 use artery_device::{DeviceError, Interface, strips_tags};
 
 /// What keeps traffic of ports that have a program.
-pub(super) fn guards(ports: &[Port]) -> Vec<Guard> {
-    let by_xdp: Vec<Port> = ports.iter().filter(|port| port.own == Some(Own::Xdp)).cloned().collect();
-    offloads(&by_xdp)
+pub(super) fn find_blockers(ports: &[Port]) -> Vec<Blocker> {
+    let by_xdp: Vec<Port> = ports.iter().filter(|port| port.own == Some(OwnHook::Xdp)).cloned().collect();
+    find_tag_strippers(&by_xdp)
 }
 
 /// What keeps traffic of ports that are forwarded by XDP, or would be.
-pub fn offloads(by_xdp: &[Port]) -> Vec<Guard> {
+pub fn find_tag_strippers(by_xdp: &[Port]) -> Vec<Blocker> {
     let strips = |port: &Port| Interface::find(&port.name).and_then(|found| strips_tags(&found));
-    by_xdp.iter().filter_map(|port| guard(port, strips(port))).collect()
+    by_xdp.iter().filter_map(|port| tag_blocker(port, strips(port))).collect()
 }
 
 /// One that is gone, or does not say, takes nothing off.
-fn guard(port: &Port, strips: Result<bool, DeviceError>) -> Option<Guard> {
+fn tag_blocker(port: &Port, strips: Result<bool, DeviceError>) -> Option<Blocker> {
     let what =
         format!("{}: its driver takes VLAN tags off, so that XDP would take all VLANs for one", port.name);
     let remedy = format!("changed by: ethtool -K {} rxvlan off; or adopt it by tc", port.name);
-    strips.unwrap_or(false).then(|| Guard::new(Kind::Offload, what, remedy).at(port.index, Direction::In))
+    strips
+        .unwrap_or(false)
+        .then(|| Blocker::new(BlockerKind::Offload, what, remedy).at_port(port.index, Direction::In))
 }
 
 #[cfg(test)]
@@ -29,9 +31,9 @@ mod tests {
     #[test]
     fn a_card_that_takes_tags_off_keeps_what_arrives_there() {
         let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own: None };
-        let found = guard(&port, Ok(true)).unwrap();
+        let found = tag_blocker(&port, Ok(true)).unwrap();
         assert_eq!((found.port, found.family, found.direction), (Some(2), None, Direction::In));
         assert!(found.remedy.contains("ethtool -K eth0 rxvlan off"), "{found}");
-        assert_eq!(guard(&port, Ok(false)), None);
+        assert_eq!(tag_blocker(&port, Ok(false)), None);
     }
 }

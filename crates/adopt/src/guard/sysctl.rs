@@ -1,19 +1,23 @@
 //! Settings of the kernel: whether it forwards at all. What it demands of sources the fast path demands, too.
-use super::{Direction, Family, Guard, Kind, Port};
+use super::{Blocker, BlockerKind, Direction, Family, Port};
 use std::io;
 use std::path::Path;
 
 const ROOT: &str = "/proc/sys/net";
 
 /// What keeps traffic of these ports.
-pub(super) fn guards(ports: &[Port]) -> Vec<Guard> {
-    let found = |guards: io::Result<Vec<Guard>>, family: Family, what: &str| {
-        guards.unwrap_or_else(|error| vec![Guard::unreadable(what, &error).of(family)])
+pub(super) fn guards(ports: &[Port]) -> Vec<Blocker> {
+    let found = |guards: io::Result<Vec<Blocker>>, family: Family, what: &str| {
+        guards.unwrap_or_else(|error| vec![Blocker::unreadable(what, &error).for_family(family)])
     };
-    let mut all = found(forwarding4(ports), Family::V4, "whether IPv4 is forwarded");
-    all.extend(found(forwarding6(ports), Family::V6, "whether IPv6 is forwarded"));
-    all.extend(found(exceptions4(ports), Family::V4, "whether ICMP changes ways of IPv4"));
-    all.extend(found(proxied6().map(Vec::from_iter), Family::V6, "whether this machine answers for others"));
+    let mut all = found(check_forwarding_ipv4(ports), Family::V4, "whether IPv4 is forwarded");
+    all.extend(found(check_forwarding_ipv6(ports), Family::V6, "whether IPv6 is forwarded"));
+    all.extend(found(check_exceptions_ipv4(ports), Family::V4, "whether ICMP changes ways of IPv4"));
+    all.extend(found(
+        check_proxy_ndp().map(Vec::from_iter),
+        Family::V6,
+        "whether this machine answers for others",
+    ));
     all
 }
 
@@ -42,40 +46,45 @@ pub(crate) fn sends_redirects(interface: &str) -> bool {
 }
 
 /// A setting as sysctl(8) writes it.
-fn written(name: &str) -> String {
+fn sysctl_name(name: &str) -> String {
     // Names of interfaces may hold dots; sysctl takes slashes then.
     if name.contains('.') { format!("net/{name}") } else { format!("net.{}", name.replace('/', ".")) }
 }
 
 /// The guard that a setting is.
-pub(super) fn guard(kind: Kind, what: &str, name: &str, value: i64, remedy: &str) -> Guard {
-    let name = written(name);
-    Guard::new(kind, format!("{what}: {name} = {value}"), format!("changed by: sysctl {name}={remedy}"))
+pub(super) fn guard(kind: BlockerKind, what: &str, name: &str, value: i64, remedy: &str) -> Blocker {
+    let name = sysctl_name(name);
+    Blocker::new(kind, format!("{what}: {name} = {value}"), format!("changed by: sysctl {name}={remedy}"))
 }
 
 /// The kernel asks the interface that a packet came in by, and nothing else.
-fn forwarding4(ports: &[Port]) -> io::Result<Vec<Guard>> {
+fn check_forwarding_ipv4(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     let mut off = Vec::new();
     for port in ports {
         let name = format!("ipv4/conf/{}/forwarding", port.name);
         if number(&name)? == Some(0) {
-            let guard = guard(Kind::Forwarding, "forwarding of IPv4 is off", &name, 0, "1");
-            off.push(guard.of(Family::V4).at(port.index, Direction::In));
+            let guard = guard(BlockerKind::Forwarding, "forwarding of IPv4 is off", &name, 0, "1");
+            off.push(guard.for_family(Family::V4).at_port(port.index, Direction::In));
         }
     }
     let everywhere = !off.is_empty() && off.len() == ports.len() && number("ipv4/ip_forward")? == Some(0);
-    let for_all =
-        || guard(Kind::Forwarding, "forwarding of IPv4 is off", "ipv4/ip_forward", 0, "1").of(Family::V4);
+    let for_all = || {
+        guard(BlockerKind::Forwarding, "forwarding of IPv4 is off", "ipv4/ip_forward", 0, "1")
+            .for_family(Family::V4)
+    };
     Ok(if everywhere { vec![for_all()] } else { off })
 }
 
 /// What others tell the kernel by ICMP changes the way of single destinations, of which it tells nobody: with these settings also
 /// that of packets that it forwards.
-fn exceptions4(ports: &[Port]) -> io::Result<Vec<Guard>> {
+fn check_exceptions_ipv4(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     let mut found = Vec::new();
     let use_pmtu = "ipv4/ip_forward_use_pmtu";
     if number(use_pmtu)?.is_some_and(|value| value != 0) {
-        found.push(guard(Kind::Forwarding, "longest packets are learned", use_pmtu, 1, "0").of(Family::V4));
+        found.push(
+            guard(BlockerKind::Forwarding, "longest packets are learned", use_pmtu, 1, "0")
+                .for_family(Family::V4),
+        );
     }
     let is_on = |name: &str| Ok::<_, io::Error>(number(name)?.is_some_and(|value| value != 0));
     let of_port = |port: &Port, setting: &str| is_on(&format!("ipv4/conf/{}/{setting}", port.name));
@@ -89,22 +98,24 @@ fn exceptions4(ports: &[Port]) -> io::Result<Vec<Guard>> {
         if accepts {
             let of_port = format!("ipv4/conf/{}/accept_redirects", port.name);
             let name = if is_on_for_all { all } else { &of_port };
-            let guard = guard(Kind::Forwarding, "redirects are accepted", name, 1, "0");
-            found.push(guard.of(Family::V4).at(port.index, Direction::Out));
+            let guard = guard(BlockerKind::Forwarding, "redirects are accepted", name, 1, "0");
+            found.push(guard.for_family(Family::V4).at_port(port.index, Direction::Out));
         }
     }
     Ok(merged(found, ports))
 }
 
 /// For whom the machine answers, it also takes what asks for them.
-fn proxied6() -> io::Result<Option<Guard>> {
+fn check_proxy_ndp() -> io::Result<Option<Blocker>> {
     let name = "ipv6/conf/all/proxy_ndp";
     let is_on = number(name)?.is_some_and(|value| value != 0);
-    Ok(is_on.then(|| guard(Kind::Forwarding, "IPv6 neighbors are answered for", name, 1, "0").of(Family::V6)))
+    Ok(is_on.then(|| {
+        guard(BlockerKind::Forwarding, "IPv6 neighbors are answered for", name, 1, "0").for_family(Family::V6)
+    }))
 }
 
 /// The kernel asks for all interfaces; since Linux 6.17 an interface may force it.
-fn forwarding6(ports: &[Port]) -> io::Result<Vec<Guard>> {
+fn check_forwarding_ipv6(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     let mut off = Vec::new();
     let all = "ipv6/conf/all/forwarding";
     let setting = number(all)?;
@@ -115,35 +126,35 @@ fn forwarding6(ports: &[Port]) -> io::Result<Vec<Guard>> {
         match number(&disabled)? {
             Some(0) => (),
             Some(value) => {
-                let guard = guard(Kind::Forwarding, "IPv6 is disabled", &disabled, value, "0");
-                off.push(guard.of(Family::V6).at(port.index, Direction::Both));
+                let guard = guard(BlockerKind::Forwarding, "IPv6 is disabled", &disabled, value, "0");
+                off.push(guard.for_family(Family::V6).at_port(port.index, Direction::Both));
             }
             None if setting.is_none() => (),
             None => {
                 let what = format!("{} has no IPv6, as where its MTU is below 1280", port.name);
-                let guard = Guard::new(
-                    Kind::Forwarding,
+                let guard = Blocker::new(
+                    BlockerKind::Forwarding,
                     what,
                     format!("changed by: ip link set {} mtu 1500", port.name),
                 );
-                off.push(guard.of(Family::V6).at(port.index, Direction::Both));
+                off.push(guard.for_family(Family::V6).at_port(port.index, Direction::Both));
             }
         }
         if is_off && number(&of_port("force_forwarding"))?.unwrap_or(0) == 0 {
-            let guard = guard(Kind::Forwarding, "forwarding of IPv6 is off", all, 0, "1");
-            off.push(guard.of(Family::V6).at(port.index, Direction::In));
+            let guard = guard(BlockerKind::Forwarding, "forwarding of IPv6 is off", all, 0, "1");
+            off.push(guard.for_family(Family::V6).at_port(port.index, Direction::In));
         }
     }
     Ok(merged(off, ports))
 }
 
 /// What a setting for all interfaces keeps of all ports is said once.
-fn merged(guards: Vec<Guard>, ports: &[Port]) -> Vec<Guard> {
-    let mut merged: Vec<Guard> = Vec::new();
+fn merged(guards: Vec<Blocker>, ports: &[Port]) -> Vec<Blocker> {
+    let mut merged: Vec<Blocker> = Vec::new();
     for guard in &guards {
         let same = guards.iter().filter(|other| other.what == guard.what).count();
         let once = match same == ports.len() && guard.what.contains(".all.") {
-            true => Guard { port: None, direction: Direction::Both, ..guard.clone() },
+            true => Blocker { port: None, direction: Direction::Both, ..guard.clone() },
             false => guard.clone(),
         };
         if !merged.contains(&once) {
@@ -159,15 +170,17 @@ mod tests {
 
     #[test]
     fn settings_are_written_as_sysctl_takes_them() {
-        assert_eq!(written("ipv4/ip_forward"), "net.ipv4.ip_forward");
-        assert_eq!(written("ipv4/conf/eth0.7/rp_filter"), "net/ipv4/conf/eth0.7/rp_filter");
+        assert_eq!(sysctl_name("ipv4/ip_forward"), "net.ipv4.ip_forward");
+        assert_eq!(sysctl_name("ipv4/conf/eth0.7/rp_filter"), "net/ipv4/conf/eth0.7/rp_filter");
     }
 
     #[test]
     fn what_one_setting_keeps_of_all_ports_is_said_once() {
         let ports = [1, 2].map(|index| Port { index, name: format!("eth{index}"), vlan_on: None, own: None });
         let one = |index, name| {
-            guard(Kind::Forwarding, "off", name, 0, "1").of(Family::V6).at(index, Direction::In)
+            guard(BlockerKind::Forwarding, "off", name, 0, "1")
+                .for_family(Family::V6)
+                .at_port(index, Direction::In)
         };
         let said = merged(vec![one(1, "ipv4/conf/all/a"), one(2, "ipv4/conf/all/a")], &ports);
         assert_eq!((said.len(), said[0].port), (1, None));

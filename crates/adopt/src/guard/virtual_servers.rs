@@ -1,5 +1,5 @@
 //! Virtual servers of the kernel (IPVS): what their real servers answer is translated as it is forwarded.
-use super::{Guard, Kind, count};
+use super::{Blocker, BlockerKind, count_things};
 use std::io;
 
 const TABLE: &str = "/proc/thread-self/net/ip_vs";
@@ -7,20 +7,20 @@ const TABLE: &str = "/proc/thread-self/net/ip_vs";
 const SERVICES: [&str; 4] = ["TCP ", "UDP ", "SCTP ", "FWM "];
 
 /// What keeps all traffic. A kernel without virtual servers has none.
-pub(super) fn guards() -> io::Result<Vec<Guard>> {
+pub(super) fn find_blockers() -> io::Result<Vec<Blocker>> {
     match std::fs::read_to_string(TABLE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         text => Ok(of_table(&text?)),
     }
 }
 
-fn of_table(text: &str) -> Vec<Guard> {
+fn of_table(text: &str) -> Vec<Blocker> {
     let is_service = |line: &&str| SERVICES.iter().any(|start| line.starts_with(start));
     match text.lines().filter(is_service).count() as u32 {
         0 => Vec::new(),
         services => {
-            let what = format!("IPVS: {}", count(services, "virtual server"));
-            vec![Guard::new(Kind::VirtualServers, what, "shown by: ipvsadm -Ln".to_owned())]
+            let what = format!("IPVS: {}", count_things(services, "virtual server"));
+            vec![Blocker::new(BlockerKind::VirtualServers, what, "shown by: ipvsadm -Ln".to_owned())]
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The kernel tells of nftables, tc, interfaces, their forwarding settings and IPsec policies. Of the rest (other settings, offloads,
 //! iptables, virtual servers, BPF programs, hooks of netfilter) it tells nobody: that is compared each second.
-use super::{Guard, Port, hooks, iptables, links, offloads, sysctl, traffic_control, virtual_servers};
+use super::{Blocker, Port, hooks, iptables, links, offloads, sysctl, traffic_control, virtual_servers};
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_XFRM};
 use netlink_sys::{Socket, SocketAddr};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,26 +19,32 @@ const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Tells that it is time for another [`survey`](super::survey).
 #[derive(Debug)]
-pub struct Watch {
+pub struct BlockerWatch {
     sockets: Vec<Socket>,
     timer: OwnedFd,
     ports: Vec<Port>,
-    polled: Vec<Guard>,
+    polled: Vec<Blocker>,
 }
 
-impl Watch {
+impl BlockerWatch {
     /// Watches from now on. Whoever opens it before the first survey misses nothing.
-    pub fn open(ports: &[Port]) -> io::Result<Watch> {
-        let sockets = GROUPS.iter().filter_map(|(protocol, groups)| hear(*protocol, groups).transpose());
+    pub fn open(ports: &[Port]) -> io::Result<BlockerWatch> {
+        let sockets =
+            GROUPS.iter().filter_map(|(protocol, groups)| open_socket(*protocol, groups).transpose());
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let each_second = Itimerspec { it_interval: SECOND, it_value: SECOND };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &each_second)?;
         let ports = ports.to_vec();
-        Ok(Watch { sockets: sockets.collect::<io::Result<_>>()?, timer, polled: polled(&ports), ports })
+        Ok(BlockerWatch {
+            sockets: sockets.collect::<io::Result<_>>()?,
+            timer,
+            polled: polled(&ports),
+            ports,
+        })
     }
 
-    /// What can be read when [`take`](Watch::take) is to be called.
+    /// What can be read when [`has_changed`](BlockerWatch::has_changed) is to be called.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd).chain([self.timer.as_fd()])
     }
@@ -51,37 +57,39 @@ impl Watch {
     }
 
     /// Whether something may have changed since the last call.
-    pub fn take(&mut self) -> bool {
+    pub fn has_changed(&mut self) -> bool {
         // All are emptied, whatever the first one says.
-        let told = self.sockets.iter().fold(false, |told, socket| empty(socket) | told);
+        let told = self.sockets.iter().fold(false, |told, socket| drain_socket(socket) | told);
         let is_time = rustix::io::read(&self.timer, &mut [0; 8]).is_ok();
-        told | (is_time && self.poll())
+        told | (is_time && self.poll_settings())
     }
 
     /// Whether what the kernel tells nobody has changed since the last call.
-    fn poll(&mut self) -> bool {
+    fn poll_settings(&mut self) -> bool {
         let now = polled(&self.ports);
         let was = std::mem::replace(&mut self.polled, now);
         was != self.polled
     }
 }
 
-fn polled(ports: &[Port]) -> Vec<Guard> {
+fn polled(ports: &[Port]) -> Vec<Blocker> {
     let mut guards = sysctl::guards(ports);
-    guards.extend(offloads::guards(ports));
+    guards.extend(offloads::find_blockers(ports));
     guards.extend(iptables::guards());
-    guards.extend(virtual_servers::guards().unwrap_or_else(|error| vec![Guard::unreadable("IPVS", &error)]));
     guards.extend(
-        hooks::guards().unwrap_or_else(|error| vec![Guard::unreadable("the hooks of netfilter", &error)]),
+        virtual_servers::find_blockers().unwrap_or_else(|error| vec![Blocker::unreadable("IPVS", &error)]),
     );
-    guards.extend(links::narrow(ports).unwrap_or_default());
+    guards.extend(
+        hooks::guards().unwrap_or_else(|error| vec![Blocker::unreadable("the hooks of netfilter", &error)]),
+    );
+    guards.extend(links::find_narrow(ports).unwrap_or_default());
     let ports = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
     guards.extend(traffic_control::programs(ports));
     guards
 }
 
 /// A socket that hears of some groups; `None` if the kernel does not have the protocol.
-fn hear(protocol: isize, groups: &[u32]) -> io::Result<Option<Socket>> {
+fn open_socket(protocol: isize, groups: &[u32]) -> io::Result<Option<Socket>> {
     let mut socket = match Socket::new(protocol) {
         Err(error) if super::netlink::is_missing(&error) => return Ok(None),
         socket => socket?,
@@ -99,7 +107,7 @@ fn hear(protocol: isize, groups: &[u32]) -> io::Result<Option<Socket>> {
 }
 
 /// Reads all that a socket has; says whether that was something.
-fn empty(socket: &Socket) -> bool {
+fn drain_socket(socket: &Socket) -> bool {
     let mut is_news = false;
     loop {
         let mut start = [0; ENOUGH];

@@ -1,6 +1,6 @@
 //! Feeds a mirror from the kernel.
 use super::{Mirror, Sink};
-use crate::kernel::{Dump, Follower, Heard, Part, Progress};
+use crate::kernel::{ChangeMonitor, DumpProgress, ReadOutcome, RecordDump, RecordKind};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::collections::VecDeque;
 use std::io;
@@ -21,12 +21,12 @@ const ROUNDS: usize = 32;
 
 /// A mirror that follows the kernel of this network namespace.
 #[derive(Debug)]
-pub struct Driver {
+pub struct MirrorDriver {
     mirror: Mirror,
-    follower: Follower,
-    dump: Dump,
+    follower: ChangeMonitor,
+    dump: RecordDump,
     /// The parts that are still to be asked for; the first is being told if `is_asked`.
-    parts: VecDeque<Part>,
+    parts: VecDeque<RecordKind>,
     is_asked: bool,
     /// Whether everything is being looked at.
     is_looking: bool,
@@ -42,30 +42,30 @@ pub struct Driver {
     /// goes on began.
     lost_since: Option<Instant>,
     overruns_before: u64,
-    looks: u64,
+    resyncs: u64,
 }
 
 /// What is to be done after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum PollOutcome {
     /// There is more to do: take another turn.
     Again,
     /// There is nothing to do before the follower can be read, or for so long.
     Sleep(Duration),
 }
 
-impl Driver {
+impl MirrorDriver {
     /// Begins to follow; nothing is known yet.
-    pub fn open() -> io::Result<Driver> {
-        Driver::with_backlog(BACKLOG)
+    pub fn open() -> io::Result<MirrorDriver> {
+        MirrorDriver::with_backlog(BACKLOG)
     }
 
     /// The same, but for how many bytes of changes may wait to be heard.
-    pub fn with_backlog(bytes: usize) -> io::Result<Driver> {
-        Ok(Driver {
+    pub fn with_backlog(bytes: usize) -> io::Result<MirrorDriver> {
+        Ok(MirrorDriver {
             mirror: Mirror::default(),
-            follower: Follower::open(bytes)?,
-            dump: Dump::open()?,
+            follower: ChangeMonitor::open(bytes)?,
+            dump: RecordDump::open()?,
             parts: VecDeque::new(),
             is_asked: false,
             is_looking: false,
@@ -77,19 +77,19 @@ impl Driver {
             overruns: 0,
             lost_since: None,
             overruns_before: 0,
-            looks: 0,
+            resyncs: 0,
         })
     }
 
     /// Reads all that the kernel has.
     pub fn load(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<()> {
         sink.begin_load();
-        let looks = self.looks;
+        let looks = self.resyncs;
         let done = loop {
-            if let Err(error) = self.turn(now, sink) {
+            if let Err(error) = self.poll(now, sink) {
                 break Err(error);
             }
-            if self.looks != looks {
+            if self.resyncs != looks {
                 break Ok(());
             }
         };
@@ -98,21 +98,21 @@ impl Driver {
     }
 
     /// Hears what has changed, and looks at some more of everything when that is due.
-    pub fn turn(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<Turn> {
+    pub fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<PollOutcome> {
         // A mark is read like a change, so that without changes there are to be no marks.
         if std::mem::replace(&mut self.counted, self.changes) != self.changes {
             self.follower.mark();
         }
         for _ in 0..ROUNDS {
-            let has_more = self.hear(sink)?;
-            let due = self.due(now);
+            let has_more = self.apply_changes(sink)?;
+            let due = self.time_to_resync(now);
             if due.is_zero() {
-                self.look(now, sink)?;
+                self.resync_step(now, sink)?;
             } else if !has_more {
-                return Ok(Turn::Sleep(due));
+                return Ok(PollOutcome::Sleep(due));
             }
         }
-        Ok(Turn::Again)
+        Ok(PollOutcome::Again)
     }
 
     /// What has been mirrored.
@@ -121,7 +121,7 @@ impl Driver {
     }
 
     /// Looks at everything again as soon as may be.
-    pub fn doubt(&mut self) {
+    pub fn request_resync(&mut self) {
         self.is_wanted = true;
     }
 
@@ -143,21 +143,21 @@ impl Driver {
     }
 
     /// How often everything was looked at.
-    pub fn looks(&self) -> u64 {
-        self.looks
+    pub fn resyncs(&self) -> u64 {
+        self.resyncs
     }
 
     /// Hears of changes; says whether there may be more.
-    fn hear(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+    fn apply_changes(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         for _ in 0..AT_ONCE {
             let heard = self.follower.read(|news| {
                 self.changes += 1;
-                self.mirror.hear(news, sink);
+                self.mirror.apply_change(news, sink);
             });
             match heard? {
-                Heard::More => {}
-                Heard::Nothing => return Ok(false),
-                Heard::Overrun => {
+                ReadOutcome::More => {}
+                ReadOutcome::Nothing => return Ok(false),
+                ReadOutcome::Overrun => {
                     self.overruns += 1;
                     self.is_wanted = true;
                     self.lost_since.get_or_insert_with(Instant::now);
@@ -168,17 +168,17 @@ impl Driver {
     }
 
     /// How long until everything is to be looked at; nothing while that goes on.
-    fn due(&mut self, now: Instant) -> Duration {
-        self.is_wanted |= self.mirror.take_doubt();
+    fn time_to_resync(&mut self, now: Instant) -> Duration {
+        self.is_wanted |= self.mirror.resync_requested();
         let Some(last) = self.last.filter(|_| !self.is_looking) else { return Duration::ZERO };
         let wait = if self.is_wanted { PAUSE } else { INTERVAL };
         wait.saturating_sub(now.saturating_duration_since(last))
     }
 
     /// Looks at some more of everything.
-    fn look(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<()> {
+    fn resync_step(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<()> {
         if !self.is_looking {
-            self.parts.extend(Part::ALL);
+            self.parts.extend(RecordKind::ALL);
             (self.is_looking, self.is_wanted) = (true, false);
             self.overruns_before = self.overruns;
         }
@@ -186,16 +186,16 @@ impl Driver {
             return Ok(());
         }
         let Some(part) = self.parts.front().copied() else {
-            self.end_look(now);
+            self.end_resync(now);
             return Ok(());
         };
         if !self.is_asked {
             self.dump.begin(part)?;
-            self.mirror.begin(part);
+            self.mirror.begin_part(part);
             self.is_asked = true;
         }
-        match self.dump.read(|news| self.mirror.found(news.record, sink)) {
-            Ok(Progress::Done { was_interrupted }) => self.end_part(!was_interrupted, sink),
+        match self.dump.read(|news| self.mirror.add_found(news.record, sink)) {
+            Ok(DumpProgress::Done { was_interrupted }) => self.end_part(!was_interrupted, sink),
             Ok(_) => {}
             Err(error) => {
                 // Who goes on asks for the part again.
@@ -209,7 +209,7 @@ impl Driver {
     fn end_part(&mut self, is_complete: bool, sink: &mut dyn Sink) {
         self.is_asked = false;
         self.tries += 1;
-        let asks_again = self.mirror.end(is_complete, sink);
+        let asks_again = self.mirror.end_part(is_complete, sink);
         if asks_again && self.tries < TRIES {
             return;
         }
@@ -218,10 +218,10 @@ impl Driver {
         self.parts.pop_front();
     }
 
-    fn end_look(&mut self, now: Instant) {
+    fn end_resync(&mut self, now: Instant) {
         self.is_looking = false;
         self.last = Some(now);
-        self.looks += 1;
+        self.resyncs += 1;
         if self.overruns == self.overruns_before {
             self.lost_since = None;
         }
@@ -229,7 +229,7 @@ impl Driver {
 }
 
 /// What to wait for: that there is a change to hear of.
-impl AsFd for Driver {
+impl AsFd for MirrorDriver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.follower.as_fd()
     }

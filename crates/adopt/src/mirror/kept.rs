@@ -1,8 +1,8 @@
 //! Prefixes whose packets stay with the kernel, since which of their routes one goes by depends on more than
 //! its destination.
 use super::Mirror;
-use super::merged::Merged;
-use super::sink::Told;
+use super::merged::FamilyTables;
+use super::sink::FamilySink;
 use super::table::family;
 use crate::kernel::Family;
 use artery_table::Prefix;
@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Such a prefix. Packets to longer ones are not meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptPrefix {
+pub struct ExcludedPrefix {
     /// The family of its packets.
     pub family: Family,
     /// The table that has the routes.
@@ -19,12 +19,12 @@ pub struct KeptPrefix {
     /// The first address and the bits that count.
     pub prefix: (IpAddr, u8),
     /// What its routes depend on.
-    pub condition: Condition,
+    pub condition: RouteCondition,
 }
 
 /// What the routes of a prefix depend on, besides the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum RouteCondition {
     /// The source: one is for packets from this prefix only (RTA_SRC).
     Source {
         /// The first address and the bits that count.
@@ -36,19 +36,21 @@ pub enum Condition {
     TypeOfService,
 }
 
-impl fmt::Display for KeptPrefix {
+impl fmt::Display for ExcludedPrefix {
     /// In one line: what stays, why, and how it is looked at.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let KeptPrefix { family, table, prefix: (address, len), condition } = self;
+        let ExcludedPrefix { family, table, prefix: (address, len), condition } = self;
         write!(f, "{family} packets to {address}/{len} stay with the kernel: table {table} has ")?;
         match condition {
-            Condition::Source { from: (from, bits), has_more: false } => {
+            RouteCondition::Source { from: (from, bits), has_more: false } => {
                 write!(f, "a route there for packets from {from}/{bits} only")?;
             }
-            Condition::Source { from: (from, bits), has_more: true } => {
+            RouteCondition::Source { from: (from, bits), has_more: true } => {
                 write!(f, "routes there for packets from {from}/{bits} and from other prefixes only")?;
             }
-            Condition::TypeOfService => f.write_str("a route there for one type of service (TOS) only")?,
+            RouteCondition::TypeOfService => {
+                f.write_str("a route there for one type of service (TOS) only")?
+            }
         }
         let option = if *family == Family::V6 { " -6" } else { "" };
         write!(f, " (shown by: ip{option} route show table {table} exact {address}/{len})")
@@ -57,7 +59,7 @@ impl fmt::Display for KeptPrefix {
 
 impl Mirror {
     /// The prefixes whose packets stay with the kernel because of what their routes depend on, IPv4 first.
-    pub fn kept_prefixes(&self) -> impl Iterator<Item = KeptPrefix> {
+    pub fn excluded_prefixes(&self) -> impl Iterator<Item = ExcludedPrefix> {
         self.v4.conditional_prefixes().chain(self.v6.conditional_prefixes())
     }
 
@@ -68,19 +70,19 @@ impl Mirror {
     }
 }
 
-impl<A: Told> Merged<A> {
-    fn conditional_prefixes(&self) -> impl Iterator<Item = KeptPrefix> {
+impl<A: FamilySink> FamilyTables<A> {
+    fn conditional_prefixes(&self) -> impl Iterator<Item = ExcludedPrefix> {
         self.asked_tables().flat_map(|(id, table)| {
             table.conditional_prefixes().map(move |prefix| {
                 let mut sources = table.source_prefixes(prefix);
                 let condition = match sources.next() {
                     Some(source) => {
                         let from = (source_address(family::<A>(), source), source.len());
-                        Condition::Source { from, has_more: sources.next().is_some() }
+                        RouteCondition::Source { from, has_more: sources.next().is_some() }
                     }
-                    None => Condition::TypeOfService,
+                    None => RouteCondition::TypeOfService,
                 };
-                KeptPrefix {
+                ExcludedPrefix {
                     family: family::<A>(),
                     table: id,
                     prefix: (A::to_ip(prefix.first()), prefix.len()),

@@ -4,18 +4,18 @@
 //! one table, in which the longest prefix of all decides. So a route is told only where no table before its own has a
 //! prefix that holds it, and a change in a table is one of the prefixes below it in the tables that are asked later.
 use super::paths::Paths;
-use super::plan::Plan;
-use super::sink::Told;
-use super::table::{Candidate, Choice, RouteKey, Table};
-use super::{Sink, WayId};
+use super::plan::LookupPlan;
+use super::sink::FamilySink;
+use super::table::{Candidate, RouteChoice, RouteKey, Table};
+use super::{NextHopSetId, Sink};
 use artery_table::Prefix;
 use std::collections::{BTreeMap, HashSet};
 
 /// The tables of a family, and in which order they are asked.
 #[derive(Debug)]
-pub(super) struct Merged<A: Told> {
+pub(super) struct FamilyTables<A: FamilySink> {
     tables: BTreeMap<u32, Table<A>>,
-    plan: Plan<A>,
+    plan: LookupPlan<A>,
     /// The number of the dump that runs or was the last.
     stamp: u8,
     /// The keys that changed while a dump runs, which knows less of them.
@@ -25,7 +25,7 @@ pub(super) struct Merged<A: Told> {
 
 /// How far all has been looked at after a dump.
 #[derive(Debug)]
-struct Sweep<A: Told> {
+struct Sweep<A: FamilySink> {
     /// The tables that are left.
     tables: Vec<u32>,
     /// The last key of the last of them that was looked at.
@@ -38,13 +38,19 @@ struct Sweep<A: Told> {
 /// Prefixes that are looked at in a row, which takes less than a millisecond.
 const AT_ONCE: usize = if cfg!(test) { 3 } else { 4096 };
 
-impl<A: Told> Default for Merged<A> {
-    fn default() -> Merged<A> {
-        Merged { tables: BTreeMap::new(), plan: Plan::default(), stamp: 0, touched: None, sweep: None }
+impl<A: FamilySink> Default for FamilyTables<A> {
+    fn default() -> FamilyTables<A> {
+        FamilyTables {
+            tables: BTreeMap::new(),
+            plan: LookupPlan::default(),
+            stamp: 0,
+            touched: None,
+            sweep: None,
+        }
     }
 }
 
-impl<A: Told> Merged<A> {
+impl<A: FamilySink> FamilyTables<A> {
     /// How many prefixes have routes in a table.
     pub(super) fn len_of(&self, table: u32) -> usize {
         self.tables.get(&table).map_or(0, Table::len)
@@ -67,7 +73,7 @@ impl<A: Told> Merged<A> {
     }
 
     /// Gives a key of a table these routes because the kernel said that they changed.
-    pub(super) fn change(
+    pub(super) fn change_routes(
         &mut self,
         table: u32,
         key: RouteKey<A>,
@@ -78,12 +84,12 @@ impl<A: Told> Merged<A> {
         if let Some(touched) = &mut self.touched {
             touched.insert((table, key));
         }
-        self.set(table, key, candidates, paths, sink);
+        self.set_routes(table, key, candidates, paths, sink);
     }
 
     /// Gives a key of a table these routes, which a dump has found and no others. Returns those that it had
     /// until now if that is news.
-    pub(super) fn set(
+    pub(super) fn set_routes(
         &mut self,
         id: u32,
         key: RouteKey<A>,
@@ -91,18 +97,18 @@ impl<A: Told> Merged<A> {
         paths: &Paths,
         sink: &mut dyn Sink,
     ) -> Option<Vec<Candidate>> {
-        let change = self.tables.entry(id).or_default().set(key, candidates, self.stamp, paths)?;
+        let change = self.tables.entry(id).or_default().set_routes(key, candidates, self.stamp, paths)?;
         if change.is_felt {
-            self.spread(id, key.prefix, paths, sink);
+            self.propagate(id, key.prefix, paths, sink);
         }
         Some(change.before)
     }
 
     /// Tells anew all that depends on a prefix of a table.
-    pub(super) fn spread(&self, id: u32, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
-        let is_it = |level: &super::plan::Level| level.table == id;
+    pub(super) fn propagate(&self, id: u32, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
+        let is_it = |level: &super::plan::TableLevel| level.table == id;
         let Some(first) = self.plan.levels.iter().position(is_it) else { return };
-        self.tell(prefix, paths, sink);
+        self.notify_route(prefix, paths, sink);
         if prefix.len() == A::BITS {
             return;
         }
@@ -110,49 +116,49 @@ impl<A: Told> Merged<A> {
         for (index, level) in self.plan.levels.iter().enumerate() {
             let Some(table) = self.tables.get(&level.table) else { continue };
             if index > first && level.table != id {
-                table.below(prefix).for_each(|below| self.tell(below, paths, sink));
+                table.longer_prefixes(prefix).for_each(|below| self.notify_route(below, paths, sink));
             } else if index < last {
-                table.throws_below(prefix).for_each(|below| self.tell(below, paths, sink));
+                table.throws_below(prefix).for_each(|below| self.notify_route(below, paths, sink));
                 // A prefix that the rule passes over is like one that throws.
-                let short = table.below(prefix).filter(|below| below.len() < level.shortest);
+                let short = table.longer_prefixes(prefix).filter(|below| below.len() < level.shortest);
                 if level.shortest > 0 {
-                    short.for_each(|below| self.tell(below, paths, sink));
+                    short.for_each(|below| self.notify_route(below, paths, sink));
                 }
             }
         }
     }
 
     /// Tells what becomes of packets to a prefix, and to no longer one.
-    fn tell(&self, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
-        A::tell(sink, prefix, self.way(prefix, paths));
+    fn notify_route(&self, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
+        A::notify(sink, prefix, self.resolve_prefix(prefix, paths));
     }
 
     /// The way of packets to a prefix and to no longer one; none where that of a shorter prefix is right for them.
-    fn way(&self, prefix: Prefix<A>, paths: &Paths) -> Option<WayId> {
-        if let Some(kept) = self.plan.kept.iter().find(|kept| kept.covers(prefix)) {
-            return (*kept == prefix).then_some(WayId::KERNEL);
+    fn resolve_prefix(&self, prefix: Prefix<A>, paths: &Paths) -> Option<NextHopSetId> {
+        if let Some(kept) = self.plan.excluded.iter().find(|kept| kept.covers(prefix)) {
+            return (*kept == prefix).then_some(NextHopSetId::KERNEL);
         }
         let mut is_own = false;
         for level in &self.plan.levels {
             let Some(table) = self.tables.get(&level.table) else { continue };
-            let Some((found, choice)) = table.longest(prefix, paths) else { continue };
+            let Some((found, choice)) = table.lookup_longest(prefix, paths) else { continue };
             is_own |= found == prefix;
             if found.len() < level.shortest && can_be_suppressed(choice, paths) {
                 continue;
             }
             let way = match choice {
-                Choice::Throw if level.is_kernels => WayId::KERNEL,
-                Choice::Throw => continue,
-                Choice::Path(path) if !level.is_kernels => paths.way_id(path),
-                Choice::Path(_) | Choice::Kernel => WayId::KERNEL,
+                RouteChoice::Throw if level.is_kernels => NextHopSetId::KERNEL,
+                RouteChoice::Throw => continue,
+                RouteChoice::Path(path) if !level.is_kernels => paths.next_hop_set(path),
+                RouteChoice::Path(_) | RouteChoice::Kernel => NextHopSetId::KERNEL,
             };
             return is_own.then_some(way);
         }
-        is_own.then_some(WayId::KERNEL)
+        is_own.then_some(NextHopSetId::KERNEL)
     }
 
     /// Asks the tables in another order from now on.
-    pub(super) fn follow(&mut self, plan: Plan<A>, paths: &Paths, sink: &mut dyn Sink) {
+    pub(super) fn apply_plan(&mut self, plan: LookupPlan<A>, paths: &Paths, sink: &mut dyn Sink) {
         if plan == self.plan {
             return;
         }
@@ -161,10 +167,10 @@ impl<A: Told> Merged<A> {
         let levels = old.levels.iter().chain(&self.plan.levels);
         let tables: HashSet<u32> = levels.map(|level| level.table).collect();
         for table in tables.iter().filter_map(|id| self.tables.get(id)) {
-            table.prefixes().for_each(|prefix| self.tell(prefix, paths, sink));
+            table.prefixes().for_each(|prefix| self.notify_route(prefix, paths, sink));
         }
-        let kept: Vec<Prefix<A>> = old.kept.iter().chain(&self.plan.kept).copied().collect();
-        kept.into_iter().for_each(|prefix| self.tell(prefix, paths, sink));
+        let kept: Vec<Prefix<A>> = old.excluded.iter().chain(&self.plan.excluded).copied().collect();
+        kept.into_iter().for_each(|prefix| self.notify_route(prefix, paths, sink));
         sink.end_load();
     }
 
@@ -176,33 +182,33 @@ impl<A: Told> Merged<A> {
         sink: &mut dyn Sink,
     ) {
         for (id, table) in &self.tables {
-            for key in table.leading(|path| changed.contains(&path)) {
-                self.spread(*id, key.prefix, paths, sink);
+            for key in table.keys_by_path(|path| changed.contains(&path)) {
+                self.propagate(*id, key.prefix, paths, sink);
             }
         }
     }
 
     /// The keys of all tables with a route by one of these paths.
-    pub(super) fn leading(&self, paths: &HashSet<super::paths::PathId>) -> Vec<(u32, RouteKey<A>)> {
+    pub(super) fn keys_by_path(&self, paths: &HashSet<super::paths::PathId>) -> Vec<(u32, RouteKey<A>)> {
         let of = |(id, table): (&u32, &Table<A>)| {
             let id = *id;
-            table.leading(|path| paths.contains(&path)).into_iter().map(move |key| (id, key))
+            table.keys_by_path(|path| paths.contains(&path)).into_iter().map(move |key| (id, key))
         };
         self.tables.iter().flat_map(of).collect()
     }
 }
 
 /// Whether a rule can pass over what a table came to: not where the kernel refuses to forward.
-fn can_be_suppressed(choice: Choice, paths: &Paths) -> bool {
+fn can_be_suppressed(choice: RouteChoice, paths: &Paths) -> bool {
     match choice {
-        Choice::Path(path) => !paths.refuses(path),
-        Choice::Throw => true,
-        Choice::Kernel => false,
+        RouteChoice::Path(path) => !paths.may_reject(path),
+        RouteChoice::Throw => true,
+        RouteChoice::Kernel => false,
     }
 }
 
 /// What dumps find.
-impl<A: Told> Merged<A> {
+impl<A: FamilySink> FamilyTables<A> {
     /// A dump begins.
     pub(super) fn begin_dump(&mut self) {
         self.stamp = self.stamp.wrapping_add(1);
@@ -217,7 +223,7 @@ impl<A: Told> Merged<A> {
     /// Looks at some more keys when a dump is over, and returns those of them that it did not find; none when
     /// all were looked at. Where something has changed meanwhile the kernel may have passed one over, so that
     /// it must have been missed twice; then [`end_dump`](Self::end_dump) says that there are such.
-    pub(super) fn sweep(&mut self) -> Option<Vec<(u32, RouteKey<A>)>> {
+    pub(super) fn sweep_some(&mut self) -> Option<Vec<(u32, RouteKey<A>)>> {
         let stamp = self.stamp;
         let tables = &self.tables;
         let has_changed = self.touched.as_ref().is_some_and(|touched| !touched.is_empty());
@@ -230,7 +236,7 @@ impl<A: Told> Merged<A> {
         let id = *sweep.tables.last()?;
         let mut lost = Vec::new();
         let after = sweep.after.take();
-        let rest = tables.get(&id).into_iter().flat_map(|table| table.stamps(after));
+        let rest = tables.get(&id).into_iter().flat_map(|table| table.stamps_after(after));
         for (number, (key, found)) in rest.enumerate() {
             if number == AT_ONCE {
                 return Some(lost);

@@ -1,6 +1,6 @@
 //! Paths, each kept once however many routes have it, and what they come to.
-use super::world::{Outcome, World};
-use super::{Sink, Way, WayId};
+use super::world::{KernelState, PathOutcome};
+use super::{NextHopSet, NextHopSetId, Sink};
 use crate::kernel::{Family, Path, RouteKind};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -20,49 +20,55 @@ pub(super) enum Standing {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct PathEntry {
     key: (Family, Path),
     uses: u32,
-    outcome: Outcome,
+    outcome: PathOutcome,
 }
 
 /// Numbers that rest before one is used again: who looks up routes meanwhile may still find it.
 const RESTING: usize = 256;
 
 /// The number of each path of a family. All routes are looked up here, so that hashes are quick ones.
-type Numbers = HashMap<Path, PathId, RandomState>;
+type PathIds = HashMap<Path, PathId, RandomState>;
 
 /// All paths.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
-    kept: Vec<Option<Kept>>,
-    numbers4: Numbers,
-    numbers6: Numbers,
+    entries: Vec<Option<PathEntry>>,
+    numbers4: PathIds,
+    numbers6: PathIds,
     free: VecDeque<PathId>,
 }
 
 impl Paths {
     /// The number of a path, which is used once more from now on.
-    pub(super) fn take(&mut self, family: Family, path: &Path, world: &World, sink: &mut dyn Sink) -> PathId {
-        if let Some(&id) = self.numbers(family).get(path) {
+    pub(super) fn acquire_path(
+        &mut self,
+        family: Family,
+        path: &Path,
+        world: &KernelState,
+        sink: &mut dyn Sink,
+    ) -> PathId {
+        if let Some(&id) = self.ids_mut(family).get(path) {
             self.entry_mut(id).uses += 1;
             return id;
         }
-        let outcome = world.outcome(family, path);
+        let outcome = world.resolve_path(family, path);
         let is_enough = self.free.len() > RESTING;
-        let id = self.free.pop_front().filter(|_| is_enough).unwrap_or(self.kept.len() as PathId);
-        if id as usize == self.kept.len() {
-            self.kept.push(None);
+        let id = self.free.pop_front().filter(|_| is_enough).unwrap_or(self.entries.len() as PathId);
+        if id as usize == self.entries.len() {
+            self.entries.push(None);
         }
-        if let (Outcome::Way(way), false) = (&outcome, is_always_the_kernels(path)) {
-            sink.way(WayId(id + 1), Some(way));
+        if let (PathOutcome::NextHops(way), false) = (&outcome, is_always_the_kernels(path)) {
+            sink.set_next_hops(NextHopSetId(id + 1), Some(way));
         }
-        self.numbers(family).insert(path.clone(), id);
-        self.kept[id as usize] = Some(Kept { key: (family, path.clone()), uses: 1, outcome });
+        self.ids_mut(family).insert(path.clone(), id);
+        self.entries[id as usize] = Some(PathEntry { key: (family, path.clone()), uses: 1, outcome });
         id
     }
 
-    fn numbers(&mut self, family: Family) -> &mut Numbers {
+    fn ids_mut(&mut self, family: Family) -> &mut PathIds {
         match family {
             Family::V4 => &mut self.numbers4,
             Family::V6 => &mut self.numbers6,
@@ -70,27 +76,27 @@ impl Paths {
     }
 
     /// A path is used once less.
-    pub(super) fn release(&mut self, id: PathId, sink: &mut dyn Sink) {
+    pub(super) fn release_path(&mut self, id: PathId, sink: &mut dyn Sink) {
         let entry = self.entry_mut(id);
         entry.uses -= 1;
         if entry.uses > 0 {
             return;
         }
-        let Kept { key: (family, path), .. } =
-            self.kept[id as usize].take().expect("it was there a line before");
-        self.numbers(family).remove(&path);
+        let PathEntry { key: (family, path), .. } =
+            self.entries[id as usize].take().expect("it was there a line before");
+        self.ids_mut(family).remove(&path);
         self.free.push_back(id);
         if !is_always_the_kernels(&path) {
-            sink.way(WayId(id + 1), None);
+            sink.set_next_hops(NextHopSetId(id + 1), None);
         }
     }
 
-    fn entry(&self, id: PathId) -> &Kept {
-        self.kept[id as usize].as_ref().expect("who has the number of a path has a use of it")
+    fn entry(&self, id: PathId) -> &PathEntry {
+        self.entries[id as usize].as_ref().expect("who has the number of a path has a use of it")
     }
 
-    fn entry_mut(&mut self, id: PathId) -> &mut Kept {
-        self.kept[id as usize].as_mut().expect("who has the number of a path has a use of it")
+    fn entry_mut(&mut self, id: PathId) -> &mut PathEntry {
+        self.entries[id as usize].as_mut().expect("who has the number of a path has a use of it")
     }
 
     /// A path by its number.
@@ -101,51 +107,51 @@ impl Paths {
     /// What a path comes to.
     #[inline]
     pub(super) fn standing(&self, id: PathId) -> Standing {
-        standing(&self.entry(id).outcome)
+        standing_of(&self.entry(id).outcome)
     }
 
     /// The way of a path that decides.
     #[inline]
-    pub(super) fn way_id(&self, id: PathId) -> WayId {
-        if is_always_the_kernels(&self.entry(id).key.1) { WayId::KERNEL } else { WayId(id + 1) }
+    pub(super) fn next_hop_set(&self, id: PathId) -> NextHopSetId {
+        if is_always_the_kernels(&self.entry(id).key.1) { NextHopSetId::KERNEL } else { NextHopSetId(id + 1) }
     }
 
     /// Whether packets of a path end with an error, or may: what an object is may not be known.
-    pub(super) fn refuses(&self, id: PathId) -> bool {
-        let Kept { key: (_, path), outcome, .. } = self.entry(id);
+    pub(super) fn may_reject(&self, id: PathId) -> bool {
+        let PathEntry { key: (_, path), outcome, .. } = self.entry(id);
         match path.kind {
             RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => true,
-            RouteKind::Unicast => path.object != 0 && *outcome == Outcome::Way(Way::Kernel),
+            RouteKind::Unicast => path.object != 0 && *outcome == PathOutcome::NextHops(NextHopSet::Kernel),
             _ => false,
         }
     }
 
     /// The paths of which something holds.
-    pub(super) fn which(&self, holds: impl Fn(Family, &Path) -> bool) -> HashSet<PathId> {
-        let numbered = self.kept.iter().enumerate();
+    pub(super) fn matching_paths(&self, holds: impl Fn(Family, &Path) -> bool) -> HashSet<PathId> {
+        let numbered = self.entries.iter().enumerate();
         let kept = numbered.filter_map(|(id, kept)| Some((id as PathId, kept.as_ref()?)));
         kept.filter(|(_, kept)| holds(kept.key.0, &kept.key.1)).map(|(id, _)| id).collect()
     }
 
     /// Finds anew what paths of which something holds come to, and tells it; returns those whose routes may have to be
     /// chosen anew.
-    pub(super) fn look_again(
+    pub(super) fn reevaluate(
         &mut self,
-        world: &World,
+        world: &KernelState,
         holds: impl Fn(&Path) -> bool,
         sink: &mut dyn Sink,
     ) -> HashSet<PathId> {
         let mut changed = HashSet::new();
-        for (id, kept) in self.kept.iter_mut().enumerate() {
+        for (id, kept) in self.entries.iter_mut().enumerate() {
             let Some(kept) = kept.as_mut().filter(|kept| holds(&kept.key.1)) else { continue };
-            let outcome = world.outcome(kept.key.0, &kept.key.1);
+            let outcome = world.resolve_path(kept.key.0, &kept.key.1);
             if outcome == kept.outcome {
                 continue;
             }
-            if let Outcome::Way(way) = &outcome {
-                sink.way(WayId(id as PathId + 1), Some(way));
+            if let PathOutcome::NextHops(way) = &outcome {
+                sink.set_next_hops(NextHopSetId(id as PathId + 1), Some(way));
             }
-            if standing(&outcome) != standing(&kept.outcome) {
+            if standing_of(&outcome) != standing_of(&kept.outcome) {
                 changed.insert(id as PathId);
             }
             kept.outcome = outcome;
@@ -159,11 +165,11 @@ impl Paths {
     }
 }
 
-fn standing(outcome: &Outcome) -> Standing {
+fn standing_of(outcome: &PathOutcome) -> Standing {
     match outcome {
-        Outcome::Way(_) => Standing::Decides,
-        Outcome::Throw => Standing::Throws,
-        Outcome::Unusable => Standing::Unusable,
+        PathOutcome::NextHops(_) => Standing::Decides,
+        PathOutcome::Throw => Standing::Throws,
+        PathOutcome::Unusable => Standing::Unusable,
     }
 }
 

@@ -1,7 +1,7 @@
 //! In which order the tables of a family are asked about a forwarded packet: what `ip rule` comes to.
 //!
 //! Rules that are for all packets give tables in a row. What the others are for stays with the kernel, all of it.
-use super::Keep;
+use super::Exclusion;
 use crate::kernel::{Family, Link, LinkKind, Rule, RuleAction};
 use artery_table::{Address, Prefix};
 use std::fmt;
@@ -14,7 +14,7 @@ const DEFAULTS4: [(u32, u32); 3] = [(0, LOCAL), (32766, 254), (32767, 253)];
 
 /// A table that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Level {
+pub(super) struct TableLevel {
     pub(super) table: u32,
     /// Prefixes with fewer bits are passed over.
     pub(super) shortest: u8,
@@ -24,31 +24,31 @@ pub(super) struct Level {
 
 /// Which tables are asked, in this order, and which destinations stay with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Plan<A: Address> {
-    pub(super) levels: Vec<Level>,
-    pub(super) kept: Vec<Prefix<A>>,
+pub(super) struct LookupPlan<A: Address> {
+    pub(super) levels: Vec<TableLevel>,
+    pub(super) excluded: Vec<Prefix<A>>,
 }
 
-impl<A: Address> Default for Plan<A> {
-    fn default() -> Plan<A> {
-        Plan { levels: Vec::new(), kept: Vec::new() }
+impl<A: Address> Default for LookupPlan<A> {
+    fn default() -> LookupPlan<A> {
+        LookupPlan { levels: Vec::new(), excluded: Vec::new() }
     }
 }
 
 /// Why packets stay with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
+pub struct ExclusionReason {
     /// Their family.
     pub family: Family,
     /// The rule, as ip-rule(8) writes it.
     pub rule: String,
     /// Which they are.
-    pub packets: Packets,
+    pub packets: ExcludedPackets,
 }
 
 /// Packets that stay with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Packets {
+pub enum ExcludedPackets {
     /// All of the family.
     All,
     /// Those to a prefix.
@@ -57,35 +57,40 @@ pub enum Packets {
     From(Vec<u32>),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ExclusionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ip rule {}: {} packets", self.rule, self.family)?;
         match &self.packets {
-            Packets::All => f.write_str(" all stay with the kernel"),
-            Packets::To(address, len) => write!(f, " to {address}/{len} stay with the kernel"),
-            Packets::From(links) => write!(f, " from interfaces {links:?} stay with the kernel"),
+            ExcludedPackets::All => f.write_str(" all stay with the kernel"),
+            ExcludedPackets::To(address, len) => write!(f, " to {address}/{len} stay with the kernel"),
+            ExcludedPackets::From(links) => write!(f, " from interfaces {links:?} stay with the kernel"),
         }
     }
 }
 
 /// What rules come to.
 #[derive(Debug)]
-pub(super) struct Made<A: Address> {
-    pub(super) plan: Plan<A>,
-    pub(super) keep: Keep,
-    pub(super) reasons: Vec<Reason>,
+pub(super) struct PlanResult<A: Address> {
+    pub(super) plan: LookupPlan<A>,
+    pub(super) exclusion: Exclusion,
+    pub(super) reasons: Vec<ExclusionReason>,
 }
 
 /// Which forwarded packets a rule is for.
-enum Scope {
+enum RuleScope {
     None,
-    Some(Packets),
+    Some(ExcludedPackets),
     All,
 }
 
 /// Finds what rules, in the order in which they are asked, come to.
-pub(super) fn plan<A: Address>(rules: &[Rule], links: &[&Link], is_empty: impl Fn(u32) -> bool) -> Made<A> {
-    let mut made = Made { plan: Plan::default(), keep: Keep::Nothing, reasons: Vec::new() };
+pub(super) fn build_plan<A: Address>(
+    rules: &[Rule],
+    links: &[&Link],
+    is_empty: impl Fn(u32) -> bool,
+) -> PlanResult<A> {
+    let mut made =
+        PlanResult { plan: LookupPlan::default(), exclusion: Exclusion::Nothing, reasons: Vec::new() };
     // Until somebody changes the rules, the kernel keeps `local` and `main` in one trie, where the longest prefix of
     // both decides; when they are as they were again, it still keeps them apart.
     let may_be_one = is_default(rules);
@@ -93,12 +98,12 @@ pub(super) fn plan<A: Address>(rules: &[Rule], links: &[&Link], is_empty: impl F
     while let Some(rule) = rules.get(next) {
         next += 1;
         let has_effect = !matches!(rule.action, RuleAction::Table(table) if is_empty(table));
-        match scope(rule, links) {
-            Scope::None => {}
-            Scope::Some(packets) if has_effect => made.leave(rule, packets),
-            Scope::Some(_) => {}
-            Scope::All => match rule.action {
-                RuleAction::Table(table) => made.plan.levels.push(Level {
+        match rule_scope(rule, links) {
+            RuleScope::None => {}
+            RuleScope::Some(packets) if has_effect => made.exclude_packets(rule, packets),
+            RuleScope::Some(_) => {}
+            RuleScope::All => match rule.action {
+                RuleAction::Table(table) => made.plan.levels.push(TableLevel {
                     table,
                     shortest: rule.suppressed_len.map_or(0, |len| len.saturating_add(1).min(255) as u8),
                     is_kernels: may_be_one && table == LOCAL,
@@ -108,7 +113,7 @@ pub(super) fn plan<A: Address>(rules: &[Rule], links: &[&Link], is_empty: impl F
                 }
                 RuleAction::Nothing => {}
                 RuleAction::Refuse => break,
-                RuleAction::Other(_) => made.leave(rule, Packets::All),
+                RuleAction::Other(_) => made.exclude_packets(rule, ExcludedPackets::All),
             },
         }
     }
@@ -127,28 +132,34 @@ pub(super) fn is_default(rules: &[Rule]) -> bool {
 }
 
 /// Which forwarded packets a rule is for; rather too many than too few.
-fn scope(rule: &Rule, links: &[&Link]) -> Scope {
+fn rule_scope(rule: &Rule, links: &[&Link]) -> RuleScope {
     let selectors = &rule.selectors;
     if rule.action == RuleAction::Nothing {
-        return Scope::None;
+        return RuleScope::None;
     }
     if rule.suppressed_group.is_some() || selectors.is_inverted {
-        return Scope::Some(Packets::All);
+        return RuleScope::Some(ExcludedPackets::All);
     }
     if selectors.is_none() {
-        return Scope::All;
+        return RuleScope::All;
     }
     // Forwarded packets are bound to no output, are nobody's but root's, and don't come from the machine itself.
     let is_others = selectors.users.is_some_and(|(first, _)| first > 0);
     if selectors.output.is_some() || is_others || selectors.input.as_deref() == Some("lo") {
-        return Scope::None;
+        return RuleScope::None;
     }
     if selectors.is_vrf || selectors.input.is_some() {
         let is_meant = |link: &&&Link| is_input(rule, link, links);
         let links: Vec<u32> = links.iter().filter(is_meant).map(|link| link.index).collect();
-        return if links.is_empty() { Scope::None } else { Scope::Some(Packets::From(links)) };
+        return if links.is_empty() {
+            RuleScope::None
+        } else {
+            RuleScope::Some(ExcludedPackets::From(links))
+        };
     }
-    Scope::Some(selectors.to.map_or(Packets::All, |(address, len)| Packets::To(address, len)))
+    RuleScope::Some(
+        selectors.to.map_or(ExcludedPackets::All, |(address, len)| ExcludedPackets::To(address, len)),
+    )
 }
 
 /// Whether packets that come in by an interface may be meant by a rule for an interface or for those of VRFs.
@@ -164,23 +175,23 @@ fn is_input(rule: &Rule, link: &Link, links: &[&Link]) -> bool {
     is_named && is_in_vrf
 }
 
-impl<A: Address> Made<A> {
+impl<A: Address> PlanResult<A> {
     /// Leaves packets that a rule is for to the kernel.
-    fn leave(&mut self, rule: &Rule, packets: Packets) {
-        match (&packets, &mut self.keep) {
-            (Packets::To(address, len), _) => {
+    fn exclude_packets(&mut self, rule: &Rule, packets: ExcludedPackets) {
+        match (&packets, &mut self.exclusion) {
+            (ExcludedPackets::To(address, len), _) => {
                 let prefix = A::from_ip(*address).and_then(|bits| Prefix::new(bits, *len).ok());
-                self.plan.kept.push(prefix.unwrap_or(Prefix::ALL));
+                self.plan.excluded.push(prefix.unwrap_or(Prefix::ALL));
             }
-            (Packets::All, keep) => *keep = Keep::Everything,
-            (_, Keep::Everything) => {}
-            (Packets::From(links), Keep::From(kept)) => {
+            (ExcludedPackets::All, keep) => *keep = Exclusion::Everything,
+            (_, Exclusion::Everything) => {}
+            (ExcludedPackets::From(links), Exclusion::From(kept)) => {
                 kept.extend(links);
                 kept.sort_unstable();
                 kept.dedup();
             }
-            (Packets::From(links), keep) => *keep = Keep::From(links.clone()),
+            (ExcludedPackets::From(links), keep) => *keep = Exclusion::From(links.clone()),
         }
-        self.reasons.push(Reason { family: rule.family, rule: rule.to_string(), packets });
+        self.reasons.push(ExclusionReason { family: rule.family, rule: rule.to_string(), packets });
     }
 }

@@ -1,10 +1,10 @@
 //! How the kernel keeps several routes for a prefix, and which of them a message means.
 use super::Sink;
-use super::merged::Merged;
+use super::merged::FamilyTables;
 use super::paths::{PathId, Paths};
-use super::sink::Told;
+use super::sink::FamilySink;
 use super::table::{Candidate, RouteKey};
-use super::world::World;
+use super::world::KernelState;
 use crate::kernel::{Family, Manner, Path, Route, RouteHop, RouteKind};
 use artery_table::Prefix;
 
@@ -12,41 +12,47 @@ use artery_table::Prefix;
 const ROUTER_ADVERTISEMENT: u8 = 9;
 
 /// The tables of a family and what is needed to change them.
-pub(super) struct Tables<'a, A: Told> {
-    pub(super) merged: &'a mut Merged<A>,
+pub(super) struct TableUpdate<'a, A: FamilySink> {
+    pub(super) merged: &'a mut FamilyTables<A>,
     pub(super) paths: &'a mut Paths,
-    pub(super) world: &'a World,
+    pub(super) world: &'a KernelState,
     pub(super) sink: &'a mut dyn Sink,
 }
 
-impl<A: Told> Tables<'_, A> {
+impl<A: FamilySink> TableUpdate<'_, A> {
     /// A route of a prefix has come or gone. Says whether that could be.
-    pub(super) fn hear(&mut self, is_gone: bool, manner: Manner, prefix: Prefix<A>, route: &Route) -> bool {
+    pub(super) fn apply_route(
+        &mut self,
+        is_gone: bool,
+        manner: Manner,
+        prefix: Prefix<A>,
+        route: &Route,
+    ) -> bool {
         let key = RouteKey::of(prefix, route);
         if is_gone {
-            return self.remove(key, route);
+            return self.remove_route(key, route);
         }
-        self.add(key, manner, route);
+        self.add_route(key, manner, route);
         true
     }
 
-    fn add(&mut self, key: RouteKey<A>, manner: Manner, route: &Route) {
+    fn add_route(&mut self, key: RouteKey<A>, manner: Manner, route: &Route) {
         let before = self.merged.candidates(route.table, key);
-        let new = self.candidate(route);
+        let new = self.acquire_candidate(route);
         let mut after = before.clone();
         match route.family {
-            Family::V4 => add4(&mut after, new, manner, self.paths),
+            Family::V4 => add_ipv4(&mut after, new, manner, self.paths),
             Family::V6 => {
                 let can_join = |paths: &Paths, id| can_join(paths.path(id));
                 let joins = can_join(self.paths, new.path) && route.protocol != ROUTER_ADVERTISEMENT;
-                add6(&mut after, new, manner, joins, |id| can_join(self.paths, id));
+                add_ipv6(&mut after, new, manner, joins, |id| can_join(self.paths, id));
             }
         }
-        self.change(route.table, key, [&before[..], &[new]].concat(), &after);
+        self.change_routes(route.table, key, [&before[..], &[new]].concat(), &after);
     }
 
     /// Says whether there was such a route.
-    fn remove(&mut self, key: RouteKey<A>, route: &Route) -> bool {
+    fn remove_route(&mut self, key: RouteKey<A>, route: &Route) -> bool {
         let mut before = self.merged.candidates(route.table, key);
         let mut after = before.clone();
         let is_like =
@@ -68,51 +74,51 @@ impl<A: Told> Tables<'_, A> {
             if rest.hops.is_empty() {
                 after.remove(at);
             } else {
-                after[at].path = self.paths.take(route.family, &rest, self.world, self.sink);
+                after[at].path = self.paths.acquire_path(route.family, &rest, self.world, self.sink);
                 before.push(after[at]);
             }
         } else {
             return false;
         }
-        self.change(route.table, key, before, &after);
+        self.change_routes(route.table, key, before, &after);
         true
     }
 
     /// A dump has found these routes of a prefix in a table, all for the same sources, and no others.
-    pub(super) fn found(&mut self, prefix: Prefix<A>, routes: &[Route]) {
+    pub(super) fn set_found(&mut self, prefix: Prefix<A>, routes: &[Route]) {
         let Some(first) = routes.first() else { return };
         let (table, key) = (first.table, RouteKey::of(prefix, first));
         if self.merged.is_touched(table, key) {
             return;
         }
-        let new: Vec<Candidate> = routes.iter().map(|route| self.candidate(route)).collect();
-        let unused = self.merged.set(table, key, &new, self.paths, self.sink).unwrap_or(new);
-        unused.iter().for_each(|candidate| self.paths.release(candidate.path, self.sink));
+        let new: Vec<Candidate> = routes.iter().map(|route| self.acquire_candidate(route)).collect();
+        let unused = self.merged.set_routes(table, key, &new, self.paths, self.sink).unwrap_or(new);
+        unused.iter().for_each(|candidate| self.paths.release_path(candidate.path, self.sink));
     }
 
     /// Takes all routes by some paths from a key.
-    pub(super) fn take_out(&mut self, table: u32, key: RouteKey<A>, is_out: impl Fn(PathId) -> bool) {
+    pub(super) fn remove_by_path(&mut self, table: u32, key: RouteKey<A>, is_out: impl Fn(PathId) -> bool) {
         let before = self.merged.candidates(table, key);
         let mut after = before.clone();
         after.retain(|candidate| !is_out(candidate.path));
-        self.change(table, key, before, &after);
+        self.change_routes(table, key, before, &after);
     }
 
     /// Gives a key these routes; `held` are all whose paths are used for it until now.
-    fn change(&mut self, table: u32, key: RouteKey<A>, mut held: Vec<Candidate>, after: &[Candidate]) {
-        self.merged.change(table, key, after, self.paths, self.sink);
+    fn change_routes(&mut self, table: u32, key: RouteKey<A>, mut held: Vec<Candidate>, after: &[Candidate]) {
+        self.merged.change_routes(table, key, after, self.paths, self.sink);
         for candidate in after {
             let at = held.iter().position(|held| held.path == candidate.path);
             held.swap_remove(at.expect("each route that stays was held"));
         }
-        held.iter().for_each(|candidate| self.paths.release(candidate.path, self.sink));
+        held.iter().for_each(|candidate| self.paths.release_path(candidate.path, self.sink));
     }
 
-    fn candidate(&mut self, route: &Route) -> Candidate {
+    fn acquire_candidate(&mut self, route: &Route) -> Candidate {
         let path = self.world.without_known_states(route.family, &route.path);
         Candidate {
             priority: route.priority,
-            path: self.paths.take(route.family, &path, self.world, self.sink),
+            path: self.paths.acquire_path(route.family, &path, self.world, self.sink),
             tos: route.tos,
             preference: preference(route.preference),
         }
@@ -125,7 +131,7 @@ fn preference(number: u8) -> u8 {
 }
 
 /// IPv4: those of one metric and type of service in the order in which the kernel was told to keep them.
-fn add4(list: &mut Vec<Candidate>, new: Candidate, manner: Manner, paths: &Paths) {
+fn add_ipv4(list: &mut Vec<Candidate>, new: Candidate, manner: Manner, paths: &Paths) {
     let key = |candidate: &Candidate| (u8::MAX - candidate.tos, candidate.priority);
     let wanted = key(&new);
     let is_there =
@@ -145,7 +151,7 @@ fn add4(list: &mut Vec<Candidate>, new: Candidate, manner: Manner, paths: &Paths
 
 /// IPv6: those of one metric that go by gateways are one route with several next hops, of which a message tells all;
 /// others are put behind those that are there.
-fn add6(
+fn add_ipv6(
     list: &mut Vec<Candidate>,
     new: Candidate,
     manner: Manner,

@@ -4,27 +4,27 @@
 //! Changes go on meanwhile. What has changed since the part was asked for is known better than by the answer, which may
 //! be older or newer: the changes that make it so are still to be heard.
 use super::{Mirror, Sink};
-use crate::kernel::{Address, Family, Manner, News, Part, Record, Route, Rule};
+use crate::kernel::{Address, Family, Manner, News, Record, RecordKind, Route, Rule};
 use artery_table::Prefix;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 /// What a record is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum RecordKey {
     Link(u32),
     Address(Address),
     NextHop(u32),
     Neighbor(u32, IpAddr),
 }
 
-impl Key {
-    fn of(record: &Record) -> Option<Key> {
+impl RecordKey {
+    fn of(record: &Record) -> Option<RecordKey> {
         match record {
-            Record::Link(link) => Some(Key::Link(link.index)),
-            Record::Address(address) => Some(Key::Address(address.clone())),
-            Record::NextHop(object) => Some(Key::NextHop(object.id)),
-            Record::Neighbor(neighbor) => Some(Key::Neighbor(neighbor.link, neighbor.address)),
+            Record::Link(link) => Some(RecordKey::Link(link.index)),
+            Record::Address(address) => Some(RecordKey::Address(address.clone())),
+            Record::NextHop(object) => Some(RecordKey::NextHop(object.id)),
+            Record::Neighbor(neighbor) => Some(RecordKey::Neighbor(neighbor.link, neighbor.address)),
             Record::Route(_) | Record::Rule(_) | Record::Settings(_) => None,
         }
     }
@@ -32,11 +32,11 @@ impl Key {
 
 /// What a dump of a part has found so far.
 #[derive(Debug)]
-pub(super) struct Roll {
-    part: Part,
-    found: HashSet<Key>,
+pub(super) struct DumpState {
+    part: RecordKind,
+    found: HashSet<RecordKey>,
     /// What has changed meanwhile.
-    touched: HashSet<Key>,
+    touched: HashSet<RecordKey>,
     rules: Vec<Rule>,
     /// Routes of one prefix in one table, for the same sources, which come one after the other.
     routes: Vec<Route>,
@@ -44,22 +44,22 @@ pub(super) struct Roll {
     has_new_rules: bool,
 }
 
-impl Roll {
-    pub(super) fn touch(&mut self, record: &Record) {
+impl DumpState {
+    pub(super) fn mark_touched(&mut self, record: &Record) {
         self.has_new_rules |= matches!(record, Record::Rule(_));
-        self.touched.extend(Key::of(record));
+        self.touched.extend(RecordKey::of(record));
     }
 }
 
 impl Mirror {
     /// All records of a part come now.
-    pub fn begin(&mut self, part: Part) {
+    pub fn begin_part(&mut self, part: RecordKind) {
         match part {
-            Part::Routes(Family::V4) => self.v4.begin_dump(),
-            Part::Routes(Family::V6) => self.v6.begin_dump(),
+            RecordKind::Routes(Family::V4) => self.v4.begin_dump(),
+            RecordKind::Routes(Family::V6) => self.v6.begin_dump(),
             _ => {}
         }
-        self.roll = Some(Roll {
+        self.dump = Some(DumpState {
             part,
             found: HashSet::new(),
             touched: HashSet::new(),
@@ -70,8 +70,8 @@ impl Mirror {
     }
 
     /// This is one of them.
-    pub fn found(&mut self, record: Record, sink: &mut dyn Sink) {
-        let Some(roll) = &mut self.roll else { return };
+    pub fn add_found(&mut self, record: Record, sink: &mut dyn Sink) {
+        let Some(roll) = &mut self.dump else { return };
         match record {
             Record::Route(route) => {
                 // Those for some sources only, and those for all of the same prefix, are told apart from each
@@ -80,31 +80,31 @@ impl Mirror {
                 if roll.routes.last().is_some_and(|last| key(last) != key(&route)) {
                     self.found_prefix(sink);
                 }
-                self.roll.as_mut().expect("nothing ends it here").routes.push(route);
+                self.dump.as_mut().expect("nothing ends it here").routes.push(route);
             }
             Record::Rule(rule) => roll.rules.push(rule),
             record => {
-                let key = Key::of(&record);
+                let key = RecordKey::of(&record);
                 let is_touched = key.as_ref().is_some_and(|key| roll.touched.contains(key));
                 roll.found.extend(key);
                 if !is_touched {
                     let news = News { is_gone: false, manner: Manner::Plain, record };
-                    self.hear_found(news, sink);
+                    self.apply_found(news, sink);
                 }
             }
         }
     }
 
     /// Hears of what a dump has found, which is no change meanwhile.
-    fn hear_found(&mut self, news: News, sink: &mut dyn Sink) {
-        let roll = self.roll.take();
-        self.hear(news, sink);
-        self.roll = roll;
+    fn apply_found(&mut self, news: News, sink: &mut dyn Sink) {
+        let roll = self.dump.take();
+        self.apply_change(news, sink);
+        self.dump = roll;
     }
 
     /// All routes of a prefix, for the same sources, were found.
     fn found_prefix(&mut self, sink: &mut dyn Sink) {
-        let Some(roll) = &mut self.roll else { return };
+        let Some(roll) = &mut self.dump else { return };
         let mut routes = std::mem::take(&mut roll.routes);
         let Some(first) = routes.first() else { return };
         let (family, table, len) = (first.family, first.table, first.len);
@@ -112,15 +112,15 @@ impl Mirror {
         self.has_asked |= routes.iter().any(|route| super::is_made_local(route) || route.has_realm);
         match first.destination {
             IpAddr::V4(address) => {
-                self.tables4(sink).found(Prefix::of(address.to_bits(), len), &routes);
+                self.tables4(sink).set_found(Prefix::of(address.to_bits(), len), &routes);
             }
             IpAddr::V6(address) => {
-                self.tables6(sink).found(Prefix::of(address.to_bits(), len), &routes);
+                self.tables6(sink).set_found(Prefix::of(address.to_bits(), len), &routes);
             }
         }
-        self.count(family, table, had, sink);
+        self.review_rules(family, table, had, sink);
         routes.clear();
-        if let Some(roll) = &mut self.roll {
+        if let Some(roll) = &mut self.dump {
             roll.routes = routes;
         }
     }
@@ -128,18 +128,18 @@ impl Mirror {
     /// Those were all, so that what wasn't among them is gone, if `is_complete`. Says whether to ask again.
     ///
     /// Of routes there may be many: they are looked at by [`sweep_routes`](Self::sweep_routes), as long as it says so.
-    pub fn end(&mut self, is_complete: bool, sink: &mut dyn Sink) -> bool {
+    pub fn end_part(&mut self, is_complete: bool, sink: &mut dyn Sink) -> bool {
         self.found_prefix(sink);
-        let Some(roll) = self.roll.take() else { return false };
+        let Some(roll) = self.dump.take() else { return false };
         match roll.part {
-            Part::Routes(family) => self.swept = Some(family),
-            Part::Rules(_) if roll.has_new_rules => return true,
-            Part::Rules(family) => {
+            RecordKind::Routes(family) => self.swept = Some(family),
+            RecordKind::Rules(_) if roll.has_new_rules => return true,
+            RecordKind::Rules(family) => {
                 self.rules_mut(family).rules = roll.rules;
                 self.has_asked |= family == Family::V4 && !super::plan::is_default(&self.rules4.rules);
-                self.plan(family, sink);
+                self.plan_lookups(family, sink);
             }
-            _ if is_complete => self.sweep(&roll, sink),
+            _ if is_complete => self.remove_unfound(&roll, sink),
             _ => return true,
         }
         false
@@ -150,26 +150,26 @@ impl Mirror {
         match self.swept {
             None => return false,
             Some(Family::V4) => {
-                if let Some(lost) = self.v4.sweep() {
+                if let Some(lost) = self.v4.sweep_some() {
                     for (table, key) in lost {
                         let had = self.prefixes_of(Family::V4, table);
-                        self.tables4(sink).take_out(table, key, |_| true);
-                        self.count(Family::V4, table, had, sink);
+                        self.tables4(sink).remove_by_path(table, key, |_| true);
+                        self.review_rules(Family::V4, table, had, sink);
                     }
                     return true;
                 }
-                self.is_doubtful |= self.v4.end_dump();
+                self.needs_resync |= self.v4.end_dump();
             }
             Some(Family::V6) => {
-                if let Some(lost) = self.v6.sweep() {
+                if let Some(lost) = self.v6.sweep_some() {
                     for (table, key) in lost {
                         let had = self.prefixes_of(Family::V6, table);
-                        self.tables6(sink).take_out(table, key, |_| true);
-                        self.count(Family::V6, table, had, sink);
+                        self.tables6(sink).remove_by_path(table, key, |_| true);
+                        self.review_rules(Family::V6, table, had, sink);
                     }
                     return true;
                 }
-                self.is_doubtful |= self.v6.end_dump();
+                self.needs_resync |= self.v6.end_dump();
             }
         }
         self.swept = None;
@@ -177,45 +177,45 @@ impl Mirror {
     }
 
     /// Takes away what a dump has not found.
-    fn sweep(&mut self, roll: &Roll, sink: &mut dyn Sink) {
-        let is_lost = |key: &Key| !roll.found.contains(key) && !roll.touched.contains(key);
-        let lost: Vec<Key> = self.known(roll.part).into_iter().filter(is_lost).collect();
+    fn remove_unfound(&mut self, roll: &DumpState, sink: &mut dyn Sink) {
+        let is_lost = |key: &RecordKey| !roll.found.contains(key) && !roll.touched.contains(key);
+        let lost: Vec<RecordKey> = self.known_keys(roll.part).into_iter().filter(is_lost).collect();
         for key in lost {
             match key {
-                Key::Link(index) => {
+                RecordKey::Link(index) => {
                     let link = self.world.links[&index].clone();
-                    self.hear_link(true, link, sink);
+                    self.apply_link(true, link, sink);
                 }
-                Key::Address(address) => self.hear_address(true, address, sink),
-                Key::NextHop(id) => {
+                RecordKey::Address(address) => self.apply_address(true, address, sink),
+                RecordKey::NextHop(id) => {
                     // It may have gone with another one, or with its interface.
                     if let Some(object) = self.world.objects.get(&id).cloned() {
-                        self.hear_object(true, object, sink);
+                        self.apply_object(true, object, sink);
                     }
                 }
-                Key::Neighbor(link, address) => {
+                RecordKey::Neighbor(link, address) => {
                     self.neighbors.remove(&(link, address));
-                    sink.neighbor(link, address, None);
+                    sink.set_neighbor(link, address, None);
                 }
             }
         }
     }
 
     /// All that is known of a part.
-    fn known(&self, part: Part) -> Vec<Key> {
+    fn known_keys(&self, part: RecordKind) -> Vec<RecordKey> {
         match part {
-            Part::Links => self.world.links.keys().map(|index| Key::Link(*index)).collect(),
-            Part::Addresses(family) => {
+            RecordKind::Links => self.world.links.keys().map(|index| RecordKey::Link(*index)).collect(),
+            RecordKind::Addresses(family) => {
                 let of_family = |address: &&Address| address.family() == family;
-                self.addresses.iter().filter(of_family).cloned().map(Key::Address).collect()
+                self.addresses.iter().filter(of_family).cloned().map(RecordKey::Address).collect()
             }
-            Part::NextHops => self.world.objects.keys().map(|id| Key::NextHop(*id)).collect(),
-            Part::Neighbors(family) => {
+            RecordKind::NextHops => self.world.objects.keys().map(|id| RecordKey::NextHop(*id)).collect(),
+            RecordKind::Neighbors(family) => {
                 let of_family = |address: IpAddr| address.is_ipv4() == (family == Family::V4);
                 let keys = self.neighbors.keys().filter(|(_, address)| of_family(*address));
-                keys.map(|(link, address)| Key::Neighbor(*link, *address)).collect()
+                keys.map(|(link, address)| RecordKey::Neighbor(*link, *address)).collect()
             }
-            Part::Settings(_) | Part::Rules(_) | Part::Routes(_) => Vec::new(),
+            RecordKind::Settings(_) | RecordKind::Rules(_) | RecordKind::Routes(_) => Vec::new(),
         }
     }
 }

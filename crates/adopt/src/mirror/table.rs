@@ -47,7 +47,7 @@ impl<A: Address> RouteKey<A> {
 
 /// What is done with packets that have no longer prefix in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum RouteChoice {
     /// Their path.
     Path(PathId),
     /// The search goes on in the next table.
@@ -58,7 +58,7 @@ pub(super) enum Choice {
 
 /// The routes of a prefix. There is at least one, and mostly no more.
 #[derive(Clone, Debug)]
-struct Entry {
+struct PrefixRoutes {
     first: Candidate,
     /// The dump that found them last.
     stamp: u8,
@@ -66,32 +66,39 @@ struct Entry {
     others: Option<Box<Vec<Candidate>>>,
 }
 
-impl Entry {
+impl PrefixRoutes {
     /// None without routes.
-    fn of(candidates: &[Candidate], stamp: u8) -> Option<Entry> {
+    fn from_candidates(candidates: &[Candidate], stamp: u8) -> Option<PrefixRoutes> {
         let (&first, others) = candidates.split_first()?;
         let others = (!others.is_empty()).then(|| Box::new(others.to_vec()));
-        Some(Entry { first, stamp, others })
+        Some(PrefixRoutes { first, stamp, others })
     }
 
-    fn all(&self) -> impl Iterator<Item = &Candidate> {
+    fn iter_candidates(&self) -> impl Iterator<Item = &Candidate> {
         std::iter::once(&self.first).chain(self.others.iter().flat_map(|others| others.iter()))
     }
 }
 
 /// What has become of the routes of a prefix.
-pub(super) struct Change {
+pub(super) struct PrefixChange {
     /// Those that it had.
     pub(super) before: Vec<Candidate>,
     /// Whether other is done now with packets to just this prefix.
     pub(super) is_felt: bool,
 }
 
-impl Change {
-    fn between<A: Address>(old: Option<&Entry>, new: Option<&Entry>, paths: &Paths) -> Change {
-        let chosen = |entry: Option<&Entry>| choose(entry?, family::<A>(), paths);
+impl PrefixChange {
+    fn compare_entries<A: Address>(
+        old: Option<&PrefixRoutes>,
+        new: Option<&PrefixRoutes>,
+        paths: &Paths,
+    ) -> PrefixChange {
+        let chosen = |entry: Option<&PrefixRoutes>| choose_route(entry?, family::<A>(), paths);
         let is_felt = chosen(old) != chosen(new);
-        Change { before: old.map_or(Vec::new(), |old| old.all().copied().collect()), is_felt }
+        PrefixChange {
+            before: old.map_or(Vec::new(), |old| old.iter_candidates().copied().collect()),
+            is_felt,
+        }
     }
 }
 
@@ -99,9 +106,9 @@ impl Change {
 #[derive(Debug)]
 pub(super) struct Table<A: Address> {
     /// Routes for all sources.
-    entries: BTreeMap<Prefix<A>, Entry>,
+    entries: BTreeMap<Prefix<A>, PrefixRoutes>,
     /// Routes for some sources only. A prefix that has any is the kernel's.
-    by_source: BTreeMap<RouteKey<A>, Entry>,
+    by_source: BTreeMap<RouteKey<A>, PrefixRoutes>,
     /// How many keys there are of a prefix length; of others there are none.
     lengths: BTreeMap<u8, u32>,
     /// Prefixes with a route that throws.
@@ -134,19 +141,19 @@ impl<A: Address> Table<A> {
             None => self.entries.get(&key.prefix),
             Some(_) => self.by_source.get(&key),
         };
-        entry.map_or(Vec::new(), |entry| entry.all().copied().collect())
+        entry.map_or(Vec::new(), |entry| entry.iter_candidates().copied().collect())
     }
 
     /// Gives a key these routes, found by a dump or told since. None if it had just them; then it is noted
     /// that they were found.
-    pub(super) fn set(
+    pub(super) fn set_routes(
         &mut self,
         key: RouteKey<A>,
         candidates: &[Candidate],
         stamp: u8,
         paths: &Paths,
-    ) -> Option<Change> {
-        let entry = Entry::of(candidates, stamp);
+    ) -> Option<PrefixChange> {
+        let entry = PrefixRoutes::from_candidates(candidates, stamp);
         if key.source.is_some() {
             return self.set_by_source(key, entry, paths);
         }
@@ -158,11 +165,11 @@ impl<A: Address> Table<A> {
         Some(change)
     }
 
-    fn set_plain(&mut self, prefix: Prefix<A>, entry: Entry, paths: &Paths) -> Option<Change> {
+    fn set_plain(&mut self, prefix: Prefix<A>, entry: PrefixRoutes, paths: &Paths) -> Option<PrefixChange> {
         let (old, new) = match self.entries.entry(prefix) {
             Place::Occupied(place) => {
                 let kept = place.into_mut();
-                if kept.all().eq(entry.all()) {
+                if kept.iter_candidates().eq(entry.iter_candidates()) {
                     kept.stamp = entry.stamp;
                     return None;
                 }
@@ -173,26 +180,32 @@ impl<A: Address> Table<A> {
                 (None, place.insert(entry))
             }
         };
-        let throws = new.all().any(|candidate| paths.standing(candidate.path) == Standing::Throws);
+        let throws =
+            new.iter_candidates().any(|candidate| paths.standing(candidate.path) == Standing::Throws);
         set_member(&mut self.throws, prefix, throws);
-        set_member(&mut self.by_tos, prefix, new.all().any(|candidate| candidate.tos != 0));
-        Some(Change::between::<A>(old.as_ref(), Some(new), paths))
+        set_member(&mut self.by_tos, prefix, new.iter_candidates().any(|candidate| candidate.tos != 0));
+        Some(PrefixChange::compare_entries::<A>(old.as_ref(), Some(new), paths))
     }
 
-    fn remove_plain(&mut self, prefix: Prefix<A>, paths: &Paths) -> Option<Change> {
+    fn remove_plain(&mut self, prefix: Prefix<A>, paths: &Paths) -> Option<PrefixChange> {
         let old = self.entries.remove(&prefix)?;
         self.throws.remove(&prefix);
         self.by_tos.remove(&prefix);
         count_down(&mut self.lengths, prefix.len());
-        Some(Change::between::<A>(Some(&old), None, paths))
+        Some(PrefixChange::compare_entries::<A>(Some(&old), None, paths))
     }
 
     /// What these routes are is of no account, but whether there are any.
-    fn set_by_source(&mut self, key: RouteKey<A>, entry: Option<Entry>, paths: &Paths) -> Option<Change> {
-        let before = self.choice(key.prefix, paths);
+    fn set_by_source(
+        &mut self,
+        key: RouteKey<A>,
+        entry: Option<PrefixRoutes>,
+        paths: &Paths,
+    ) -> Option<PrefixChange> {
+        let before = self.choose_at(key.prefix, paths);
         let old = match entry {
             Some(entry) => match self.by_source.entry(key) {
-                Place::Occupied(mut place) if place.get().all().eq(entry.all()) => {
+                Place::Occupied(mut place) if place.get().iter_candidates().eq(entry.iter_candidates()) => {
                     place.get_mut().stamp = entry.stamp;
                     return None;
                 }
@@ -209,8 +222,11 @@ impl<A: Address> Table<A> {
                 Some(old)
             }
         };
-        let is_felt = before != self.choice(key.prefix, paths);
-        Some(Change { before: old.map_or(Vec::new(), |old| old.all().copied().collect()), is_felt })
+        let is_felt = before != self.choose_at(key.prefix, paths);
+        Some(PrefixChange {
+            before: old.map_or(Vec::new(), |old| old.iter_candidates().copied().collect()),
+            is_felt,
+        })
     }
 
     /// Whether a prefix has routes for some sources only.
@@ -239,7 +255,7 @@ impl<A: Address> Table<A> {
 
     /// All keys behind one, or from the first on, with the stamp of the dump that found them last: those for
     /// all sources come first.
-    pub(super) fn stamps(&self, after: Option<RouteKey<A>>) -> impl Iterator<Item = (RouteKey<A>, u8)> {
+    pub(super) fn stamps_after(&self, after: Option<RouteKey<A>>) -> impl Iterator<Item = (RouteKey<A>, u8)> {
         let (plain, by_source) = match after {
             None => (Some(Bound::Unbounded), Bound::Unbounded),
             Some(key) if key.source.is_none() => (Some(Bound::Excluded(key.prefix)), Bound::Unbounded),
@@ -252,8 +268,8 @@ impl<A: Address> Table<A> {
     }
 
     /// The keys with a route by a path of which something holds.
-    pub(super) fn leading(&self, holds: impl Fn(PathId) -> bool) -> Vec<RouteKey<A>> {
-        let leads = |entry: &Entry| entry.all().any(|candidate| holds(candidate.path));
+    pub(super) fn keys_by_path(&self, holds: impl Fn(PathId) -> bool) -> Vec<RouteKey<A>> {
+        let leads = |entry: &PrefixRoutes| entry.iter_candidates().any(|candidate| holds(candidate.path));
         let plain = self.entries.iter().filter(|(_, entry)| leads(entry));
         let by_source = self.by_source.iter().filter(|(_, entry)| leads(entry)).map(|(key, _)| *key);
         plain.map(|(prefix, _)| RouteKey::plain(*prefix)).chain(by_source).collect()
@@ -265,7 +281,7 @@ impl<A: Address> Table<A> {
     }
 
     /// The prefixes that are longer than this one and in it; some may come twice.
-    pub(super) fn below(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> {
+    pub(super) fn longer_prefixes(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> {
         let last = Prefix::host(prefix.last());
         let plain = self.entries.range((Bound::Excluded(prefix), Bound::Included(last)));
         let by_source = self.by_source.range(RouteKey::plain(prefix)..).map(|(key, _)| key.prefix);
@@ -280,18 +296,22 @@ impl<A: Address> Table<A> {
     }
 
     /// What is done with packets to just this prefix; none where nothing is, so that a shorter one counts.
-    pub(super) fn choice(&self, prefix: Prefix<A>, paths: &Paths) -> Option<Choice> {
+    pub(super) fn choose_at(&self, prefix: Prefix<A>, paths: &Paths) -> Option<RouteChoice> {
         if self.has_source(prefix) {
-            return Some(Choice::Kernel);
+            return Some(RouteChoice::Kernel);
         }
-        choose(self.entries.get(&prefix)?, family::<A>(), paths)
+        choose_route(self.entries.get(&prefix)?, family::<A>(), paths)
     }
 
     /// The longest prefix that covers this one, or is it, and by which something is done.
-    pub(super) fn longest(&self, prefix: Prefix<A>, paths: &Paths) -> Option<(Prefix<A>, Choice)> {
+    pub(super) fn lookup_longest(
+        &self,
+        prefix: Prefix<A>,
+        paths: &Paths,
+    ) -> Option<(Prefix<A>, RouteChoice)> {
         self.lengths.range(..=prefix.len()).rev().find_map(|(&len, _)| {
             let covering = Prefix::of(prefix.first(), len);
-            Some((covering, self.choice(covering, paths)?))
+            Some((covering, self.choose_at(covering, paths)?))
         })
     }
 }
@@ -320,14 +340,15 @@ fn set_member<A: Address>(set: &mut BTreeSet<Prefix<A>>, prefix: Prefix<A>, is_m
 }
 
 /// Which of a prefix's routes the kernel goes by.
-fn choose(entry: &Entry, family: Family, paths: &Paths) -> Option<Choice> {
+fn choose_route(entry: &PrefixRoutes, family: Family, paths: &Paths) -> Option<RouteChoice> {
     if entry.others.is_none() && entry.first.tos == 0 {
         return choice_of(&entry.first, paths);
     }
-    if entry.all().any(|candidate| candidate.tos != 0) {
-        return Some(Choice::Kernel);
+    if entry.iter_candidates().any(|candidate| candidate.tos != 0) {
+        return Some(RouteChoice::Kernel);
     }
-    let usable = || entry.all().filter(|candidate| paths.standing(candidate.path) != Standing::Unusable);
+    let usable =
+        || entry.iter_candidates().filter(|candidate| paths.standing(candidate.path) != Standing::Unusable);
     let chosen = match family {
         Family::V4 => usable().next(),
         // Among those of the lowest metric, or else among all others, the most preferred.
@@ -346,10 +367,10 @@ fn most_preferred<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option
 }
 
 #[inline]
-fn choice_of(candidate: &Candidate, paths: &Paths) -> Option<Choice> {
+fn choice_of(candidate: &Candidate, paths: &Paths) -> Option<RouteChoice> {
     match paths.standing(candidate.path) {
-        Standing::Decides => Some(Choice::Path(candidate.path)),
-        Standing::Throws => Some(Choice::Throw),
+        Standing::Decides => Some(RouteChoice::Path(candidate.path)),
+        Standing::Throws => Some(RouteChoice::Throw),
         Standing::Unusable => None,
     }
 }

@@ -84,23 +84,23 @@ fn default_rules(family: Family) -> Vec<Rule> {
 }
 
 /// A mirror with a sink, the rules of the start, and so many interfaces that are up.
-fn start(links: u32) -> (Mirror, Plain) {
-    let (mut mirror, mut sink) = (Mirror::default(), Plain::default());
+fn start(links: u32) -> (Mirror, RecordingSink) {
+    let (mut mirror, mut sink) = (Mirror::default(), RecordingSink::default());
     for index in 1..=links {
-        mirror.hear(came(Record::Link(link(index, true, true))), &mut sink);
+        mirror.apply_change(came(Record::Link(link(index, true, true))), &mut sink);
     }
     for rule in default_rules(Family::V4).into_iter().chain(default_rules(Family::V6)) {
-        mirror.hear(came(Record::Rule(rule)), &mut sink);
+        mirror.apply_change(came(Record::Rule(rule)), &mut sink);
     }
     (mirror, sink)
 }
 
 /// What is done with packets to an address, in words.
-fn way(sink: &Plain, address: &str) -> String {
+fn way(sink: &RecordingSink, address: &str) -> String {
     match sink.lookup(address.parse().unwrap()) {
         None => "none".into(),
-        Some(Way::Kernel) => "kernel".into(),
-        Some(Way::Hops(hops)) => {
+        Some(NextHopSet::Kernel) => "kernel".into(),
+        Some(NextHopSet::Hops(hops)) => {
             let word = |hop: &Hop| match hop.gateway {
                 Some(gateway) => format!("{gateway}%{}", hop.link),
                 None => format!("%{}", hop.link),
@@ -110,8 +110,8 @@ fn way(sink: &Plain, address: &str) -> String {
     }
 }
 
-fn add(mirror: &mut Mirror, sink: &mut Plain, route: Route) {
-    mirror.hear(came(Record::Route(route)), sink);
+fn add(mirror: &mut Mirror, sink: &mut RecordingSink, route: Route) {
+    mirror.apply_change(came(Record::Route(route)), sink);
 }
 
 #[test]
@@ -137,13 +137,13 @@ fn a_rule_with_a_selector_keeps_its_packets_where_its_table_has_routes() {
     by_source.selectors.from = Some(("10.0.0.0".parse().unwrap(), 8));
     let mut by_input = rule(Family::V4, 101, RuleAction::Table(100));
     by_input.selectors.input = Some("eth2".into());
-    mirror.hear(came(Record::Rule(by_source.clone())), &mut sink);
-    mirror.hear(came(Record::Rule(by_input)), &mut sink);
-    assert_eq!((&sink.keep[0], mirror.reasons().count()), (&Keep::Nothing, 0));
+    mirror.apply_change(came(Record::Rule(by_source.clone())), &mut sink);
+    mirror.apply_change(came(Record::Rule(by_input)), &mut sink);
+    assert_eq!((&sink.exclusions[0], mirror.exclusion_reasons().count()), (&Exclusion::Nothing, 0));
     let one = route(100, "10.0.0.0/8", RouteKind::Unicast, &[hop(1, "")]);
     add(&mut mirror, &mut sink, one.clone());
-    assert_eq!(sink.keep[0], Keep::Everything);
-    let reasons: Vec<String> = mirror.reasons().map(Reason::to_string).collect();
+    assert_eq!(sink.exclusions[0], Exclusion::Everything);
+    let reasons: Vec<String> = mirror.exclusion_reasons().map(ExclusionReason::to_string).collect();
     assert_eq!(
         reasons,
         [
@@ -151,10 +151,10 @@ fn a_rule_with_a_selector_keeps_its_packets_where_its_table_has_routes() {
             "ip rule 101: from all iif eth2 lookup 100: IPv4 packets from interfaces [2] stay with the kernel",
         ]
     );
-    mirror.hear(went(Record::Rule(by_source)), &mut sink);
-    assert_eq!((&sink.keep[0], &sink.keep[1]), (&Keep::From(vec![2]), &Keep::Nothing));
-    mirror.hear(went(Record::Route(one)), &mut sink);
-    assert_eq!(sink.keep[0], Keep::Nothing);
+    mirror.apply_change(went(Record::Rule(by_source)), &mut sink);
+    assert_eq!((&sink.exclusions[0], &sink.exclusions[1]), (&Exclusion::From(vec![2]), &Exclusion::Nothing));
+    mirror.apply_change(went(Record::Route(one)), &mut sink);
+    assert_eq!(sink.exclusions[0], Exclusion::Nothing);
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn a_rule_for_destinations_keeps_them_and_all_below() {
     add(&mut mirror, &mut sink, route(9, "0.0.0.0/0", RouteKind::Unicast, &[hop(1, "10.0.0.3")]));
     let mut to = rule(Family::V4, 100, RuleAction::Table(9));
     to.selectors.to = Some(("10.1.0.0".parse().unwrap(), 16));
-    mirror.hear(came(Record::Rule(to.clone())), &mut sink);
+    mirror.apply_change(came(Record::Rule(to.clone())), &mut sink);
     assert_eq!((way(&sink, "10.1.1.1"), way(&sink, "10.1.2.1")), ("kernel".into(), "kernel".into()));
     assert_eq!(way(&sink, "10.2.0.1"), "10.0.0.1%1");
-    mirror.hear(went(Record::Rule(to)), &mut sink);
+    mirror.apply_change(went(Record::Rule(to)), &mut sink);
     assert_eq!((way(&sink, "10.1.1.1"), way(&sink, "10.1.2.1")), ("10.0.0.2%1".into(), "10.0.0.1%1".into()));
 }
 
@@ -185,9 +185,9 @@ fn what_cannot_match_a_forwarded_packet_has_no_effect() {
     for select in rules {
         let mut rule = rule(Family::V4, 100, RuleAction::Table(9));
         select(&mut rule.selectors);
-        mirror.hear(came(Record::Rule(rule)), &mut sink);
+        mirror.apply_change(came(Record::Rule(rule)), &mut sink);
     }
-    assert_eq!((&sink.keep[0], mirror.reasons().count()), (&Keep::Nothing, 0));
+    assert_eq!((&sink.exclusions[0], mirror.exclusion_reasons().count()), (&Exclusion::Nothing, 0));
     assert_eq!(way(&sink, "10.0.0.1"), "none");
 }
 
@@ -196,12 +196,12 @@ fn a_refused_destination_is_not_passed_over_with_short_prefixes() {
     let (mut mirror, mut sink) = start(1);
     let mut suppressing = rule(Family::V4, 100, RuleAction::Table(9));
     suppressing.suppressed_len = Some(0);
-    mirror.hear(came(Record::Rule(suppressing)), &mut sink);
+    mirror.apply_change(came(Record::Rule(suppressing)), &mut sink);
     add(&mut mirror, &mut sink, route(254, "0.0.0.0/0", RouteKind::Unicast, &[hop(1, "10.0.0.1")]));
     add(&mut mirror, &mut sink, route(9, "0.0.0.0/0", RouteKind::Unicast, &[hop(1, "10.0.0.2")]));
     assert_eq!(way(&sink, "10.9.0.1"), "10.0.0.1%1");
     let refusal = route(9, "0.0.0.0/0", RouteKind::Unreachable, &[]);
-    mirror.hear(News { manner: Manner::Replace, ..came(Record::Route(refusal)) }, &mut sink);
+    mirror.apply_change(News { manner: Manner::Replace, ..came(Record::Route(refusal)) }, &mut sink);
     assert_eq!(way(&sink, "10.9.0.1"), "kernel");
 }
 
@@ -214,13 +214,13 @@ fn ipv6_tells_the_gateways_of_a_metric_together_and_takes_them_away_one_by_one()
     assert_eq!(way(&sink, "2001:db8::9"), "fe80::2%2 fe80::1%1");
     add(&mut mirror, &mut sink, via(&[hop(2, "")]));
     assert_eq!(way(&sink, "2001:db8::9"), "fe80::2%2 fe80::1%1", "the first of a metric");
-    mirror.hear(went(Record::Route(via(&[hop(2, "fe80::2")]))), &mut sink);
+    mirror.apply_change(went(Record::Route(via(&[hop(2, "fe80::2")]))), &mut sink);
     assert_eq!(way(&sink, "2001:db8::9"), "fe80::1%1");
-    mirror.hear(went(Record::Route(via(&[hop(1, "fe80::1")]))), &mut sink);
+    mirror.apply_change(went(Record::Route(via(&[hop(1, "fe80::1")]))), &mut sink);
     assert_eq!(way(&sink, "2001:db8::9"), "%2");
-    assert!(!mirror.take_doubt());
-    mirror.hear(went(Record::Route(via(&[hop(1, "fe80::1")]))), &mut sink);
-    assert!(mirror.take_doubt(), "it was gone already");
+    assert!(!mirror.resync_requested());
+    mirror.apply_change(went(Record::Route(via(&[hop(1, "fe80::1")]))), &mut sink);
+    assert!(mirror.resync_requested(), "it was gone already");
 }
 
 #[test]
@@ -228,14 +228,14 @@ fn routes_of_one_metric_keep_the_order_they_were_given_in_ipv4() {
     let (mut mirror, mut sink) = start(1);
     let via = |gateway| Record::Route(route(254, "10.0.0.0/8", RouteKind::Unicast, &[hop(1, gateway)]));
     let mut tell = |record, manner| {
-        mirror.hear(News { manner, ..came(record) }, &mut sink);
+        mirror.apply_change(News { manner, ..came(record) }, &mut sink);
         way(&sink, "10.9.9.9")
     };
     assert_eq!(tell(via("10.0.0.1"), Manner::Plain), "10.0.0.1%1");
     assert_eq!(tell(via("10.0.0.2"), Manner::Append), "10.0.0.1%1");
     assert_eq!(tell(via("10.0.0.3"), Manner::Plain), "10.0.0.3%1");
     assert_eq!(tell(via("10.0.0.4"), Manner::Replace), "10.0.0.4%1");
-    mirror.hear(went(via("10.0.0.4")), &mut sink);
+    mirror.apply_change(went(via("10.0.0.4")), &mut sink);
     assert_eq!(way(&sink, "10.9.9.9"), "10.0.0.1%1");
     assert_eq!(mirror.paths(), 2);
 }
@@ -251,24 +251,24 @@ fn prefixes_with_routes_for_some_sources_are_the_kernels_in_whatever_order_they_
         let (mut mirror, mut sink) = start(2);
         add(&mut mirror, &mut sink, below.clone());
         order.into_iter().for_each(|route| add(&mut mirror, &mut sink, route.clone()));
-        let ways = |sink: &Plain| (way(sink, "2001:db9::1"), way(sink, "2001:db8::1"));
+        let ways = |sink: &RecordingSink| (way(sink, "2001:db9::1"), way(sink, "2001:db8::1"));
         let (kept, longer) = ("kernel".to_string(), "fe80::2%2".to_string());
         assert_eq!(ways(&sink), (kept.clone(), longer.clone()), "{order:?}");
         // The kernel tells those for some sources first, then what is below, and the plain ones last.
-        mirror.begin(crate::kernel::Part::Routes(Family::V6));
+        mirror.begin_part(crate::kernel::RecordKind::Routes(Family::V6));
         for route in [&from, &other, &below, &plain] {
-            mirror.found(Record::Route(route.clone()), &mut sink);
+            mirror.add_found(Record::Route(route.clone()), &mut sink);
         }
-        mirror.end(true, &mut sink);
+        mirror.end_part(true, &mut sink);
         while mirror.sweep_routes(&mut sink) {}
         assert_eq!(ways(&sink), (kept.clone(), longer.clone()), "{order:?}, read again");
-        assert_eq!((mirror.kept_prefixes().count(), mirror.route_conditions()), (1, 2));
-        mirror.hear(went(Record::Route(from.clone())), &mut sink);
+        assert_eq!((mirror.excluded_prefixes().count(), mirror.route_conditions()), (1, 2));
+        mirror.apply_change(went(Record::Route(from.clone())), &mut sink);
         assert_eq!(way(&sink, "2001:db9::1"), "kernel", "one is left");
-        mirror.hear(went(Record::Route(other.clone())), &mut sink);
+        mirror.apply_change(went(Record::Route(other.clone())), &mut sink);
         assert_eq!(ways(&sink), ("fe80::1%1".to_string(), longer), "{order:?}");
-        assert_eq!((mirror.kept_prefixes().count(), mirror.take_doubt()), (0, false));
-        mirror.hear(went(Record::Route(plain.clone())), &mut sink);
+        assert_eq!((mirror.excluded_prefixes().count(), mirror.resync_requested()), (0, false));
+        mirror.apply_change(went(Record::Route(plain.clone())), &mut sink);
         assert_eq!((way(&sink, "2001:db9::1"), mirror.paths()), ("none".into(), 1));
     }
 }
@@ -279,11 +279,11 @@ fn a_dump_that_finds_no_route_for_some_sources_gives_the_prefix_back() {
     let plain = route(254, "::/0", RouteKind::Unicast, &[hop(1, "fe80::1")]);
     let from = Route { source: Some(("2001:db8:b::".parse().unwrap(), 64)), ..plain.clone() };
     [&plain, &from].into_iter().for_each(|route| add(&mut mirror, &mut sink, route.clone()));
-    mirror.begin(crate::kernel::Part::Routes(Family::V6));
-    mirror.found(Record::Route(plain), &mut sink);
-    mirror.end(true, &mut sink);
+    mirror.begin_part(crate::kernel::RecordKind::Routes(Family::V6));
+    mirror.add_found(Record::Route(plain), &mut sink);
+    mirror.end_part(true, &mut sink);
     while mirror.sweep_routes(&mut sink) {}
-    assert_eq!((way(&sink, "2001:db8::1"), mirror.kept_prefixes().count()), ("fe80::1%1".into(), 0));
+    assert_eq!((way(&sink, "2001:db8::1"), mirror.excluded_prefixes().count()), ("fe80::1%1".into(), 0));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn what_keeps_a_prefix_is_said_in_a_line() {
     add(&mut mirror, &mut sink, to("2001:db8:1::/48", Some("2001:db8:b::")));
     add(&mut mirror, &mut sink, Route { tos: 16, ..to("10.0.0.0/8", None) });
     add(&mut mirror, &mut sink, Route { table: 99, ..to("2001:db8:2::/48", Some("2001:db8:b::")) });
-    let said: Vec<String> = mirror.kept_prefixes().map(|kept| kept.to_string()).collect();
+    let said: Vec<String> = mirror.excluded_prefixes().map(|kept| kept.to_string()).collect();
     assert_eq!(
         said,
         [
@@ -322,47 +322,47 @@ fn a_change_of_an_object_is_one_word_for_all_its_routes() {
         let gateway = Some(gateway.parse().unwrap());
         came(Record::NextHop(NextHopObject { id, kind: ObjectKind::Single { link, gateway } }))
     };
-    mirror.hear(single(1, 1, "10.0.0.1"), &mut sink);
-    mirror.hear(single(2, 2, "10.0.0.2"), &mut sink);
+    mirror.apply_change(single(1, 1, "10.0.0.1"), &mut sink);
+    mirror.apply_change(single(2, 2, "10.0.0.2"), &mut sink);
     let group = NextHopObject { id: 3, kind: ObjectKind::Group(vec![(1, 1), (2, 4)]) };
-    mirror.hear(came(Record::NextHop(group)), &mut sink);
+    mirror.apply_change(came(Record::NextHop(group)), &mut sink);
     for number in 0..100 {
         let mut route = route(254, &format!("20.{number}.0.0/16"), RouteKind::Unicast, &[]);
         route.path.object = 3;
         add(&mut mirror, &mut sink, route);
     }
-    assert_eq!((way(&sink, "20.7.0.1"), sink.ways.len()), ("10.0.0.1%1 10.0.0.2%2".into(), 1));
-    mirror.hear(single(1, 1, "10.0.0.9"), &mut sink);
+    assert_eq!((way(&sink, "20.7.0.1"), sink.next_hop_sets.len()), ("10.0.0.1%1 10.0.0.2%2".into(), 1));
+    mirror.apply_change(single(1, 1, "10.0.0.9"), &mut sink);
     assert_eq!(way(&sink, "20.7.0.1"), "10.0.0.9%1 10.0.0.2%2");
     // The kernel takes the object at a link without carrier away, and says nothing.
-    mirror.hear(came(Record::Link(link(1, true, false))), &mut sink);
+    mirror.apply_change(came(Record::Link(link(1, true, false))), &mut sink);
     assert_eq!(way(&sink, "20.7.0.1"), "10.0.0.2%2");
-    mirror.hear(came(Record::Link(link(2, false, false))), &mut sink);
-    assert_eq!((way(&sink, "20.7.0.1"), sink.v4.len(), sink.ways.len()), ("none".into(), 0, 0));
-    assert!(mirror.take_doubt());
+    mirror.apply_change(came(Record::Link(link(2, false, false))), &mut sink);
+    assert_eq!((way(&sink, "20.7.0.1"), sink.v4.len(), sink.next_hop_sets.len()), ("none".into(), 0, 0));
+    assert!(mirror.resync_requested());
 }
 
 #[test]
 fn a_look_at_everything_withdraws_nothing_that_is_right() {
     struct Deaf;
     impl Sink for Deaf {
-        fn way(&mut self, id: WayId, way: Option<&Way>) {
+        fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
             // A path is looked for by its contents, and not told again.
             panic!("{id:?} {way:?}");
         }
-        fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
+        fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
             panic!("{prefix} {way:?}");
         }
-        fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
+        fn set_route6(&mut self, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
             panic!("{prefix} {way:?}");
         }
-        fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+        fn set_neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
             panic!("{link} {address} {mac:?}");
         }
-        fn link(&mut self, index: u32, link: Option<&Link>) {
+        fn set_link(&mut self, index: u32, link: Option<&Link>) {
             panic!("{index} {link:?}");
         }
-        fn keep(&mut self, family: Family, keep: &Keep) {
+        fn exclude(&mut self, family: Family, keep: &Exclusion) {
             panic!("{family} {keep:?}");
         }
     }
@@ -373,32 +373,32 @@ fn a_look_at_everything_withdraws_nothing_that_is_right() {
         route(255, "10.1.0.1/32", RouteKind::Local, &[hop(2, "")]),
     ];
     routes.iter().for_each(|route| add(&mut mirror, &mut sink, route.clone()));
-    let part = crate::kernel::Part::Routes(Family::V4);
-    mirror.begin(part);
-    routes.iter().for_each(|route| mirror.found(Record::Route(route.clone()), &mut Deaf));
-    assert!(!mirror.end(true, &mut Deaf));
+    let part = crate::kernel::RecordKind::Routes(Family::V4);
+    mirror.begin_part(part);
+    routes.iter().for_each(|route| mirror.add_found(Record::Route(route.clone()), &mut Deaf));
+    assert!(!mirror.end_part(true, &mut Deaf));
     while mirror.sweep_routes(&mut Deaf) {}
-    mirror.begin(crate::kernel::Part::Links);
-    (1..=2).for_each(|index| mirror.found(Record::Link(link(index, true, true)), &mut Deaf));
-    mirror.end(true, &mut Deaf);
-    mirror.begin(crate::kernel::Part::Rules(Family::V4));
-    default_rules(Family::V4).into_iter().for_each(|rule| mirror.found(Record::Rule(rule), &mut Deaf));
-    mirror.end(true, &mut Deaf);
+    mirror.begin_part(crate::kernel::RecordKind::Links);
+    (1..=2).for_each(|index| mirror.add_found(Record::Link(link(index, true, true)), &mut Deaf));
+    mirror.end_part(true, &mut Deaf);
+    mirror.begin_part(crate::kernel::RecordKind::Rules(Family::V4));
+    default_rules(Family::V4).into_iter().for_each(|rule| mirror.add_found(Record::Rule(rule), &mut Deaf));
+    mirror.end_part(true, &mut Deaf);
     // What is missing goes; what has changed meanwhile is not gone by.
-    mirror.begin(part);
-    mirror.found(Record::Route(routes[1].clone()), &mut sink);
-    mirror.hear(went(Record::Route(routes[0].clone())), &mut sink);
-    mirror.found(Record::Route(routes[0].clone()), &mut sink);
-    mirror.end(true, &mut sink);
+    mirror.begin_part(part);
+    mirror.add_found(Record::Route(routes[1].clone()), &mut sink);
+    mirror.apply_change(went(Record::Route(routes[0].clone())), &mut sink);
+    mirror.add_found(Record::Route(routes[0].clone()), &mut sink);
+    mirror.end_part(true, &mut sink);
     while mirror.sweep_routes(&mut sink) {}
     assert_eq!(way(&sink, "10.2.0.1"), "none");
     assert_eq!(way(&sink, "10.1.0.1"), "kernel", "it may have been passed over in the change");
-    assert!(mirror.take_doubt());
-    mirror.begin(part);
-    mirror.found(Record::Route(routes[1].clone()), &mut sink);
-    mirror.end(true, &mut sink);
+    assert!(mirror.resync_requested());
+    mirror.begin_part(part);
+    mirror.add_found(Record::Route(routes[1].clone()), &mut sink);
+    mirror.end_part(true, &mut sink);
     while mirror.sweep_routes(&mut sink) {}
-    assert!(!mirror.take_doubt());
+    assert!(!mirror.resync_requested());
     assert_eq!(sink.v4.keys().map(Prefix::to_string).collect::<Vec<_>>(), ["10.1.0.0/16"]);
 }
 
@@ -413,8 +413,8 @@ fn sources_are_asked_for_what_the_greater_setting_says_as_far_as_routes_tell() {
         ignores_without_carrier: None,
     };
     let mut demanded = |all, own| {
-        mirror.hear(came(Record::Settings(set(-1, all))), &mut sink);
-        mirror.hear(came(Record::Settings(set(1, own))), &mut sink);
+        mirror.apply_change(came(Record::Settings(set(-1, all))), &mut sink);
+        mirror.apply_change(came(Record::Settings(set(1, own))), &mut sink);
         mirror.reverse_paths().get(&1).copied()
     };
     assert_eq!(demanded(0, 0), Some(ReversePath::Off));
@@ -423,27 +423,29 @@ fn sources_are_asked_for_what_the_greater_setting_says_as_far_as_routes_tell() {
     assert_eq!(demanded(1, 2), Some(ReversePath::Strict));
     assert_eq!(mirror.reverse_paths().get(&2), None, "nothing is known of the other");
     let address = Address { link: 1, address: "10.0.0.1".parse().unwrap(), len: 24 };
-    mirror.hear(came(Record::Address(address.clone())), &mut sink);
+    mirror.apply_change(came(Record::Address(address.clone())), &mut sink);
     assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose));
     let mut for_machine = rule(Family::V4, 100, RuleAction::Table(100));
     for_machine.selectors.input = Some("lo".into());
-    mirror.hear(came(Record::Rule(for_machine.clone())), &mut sink);
+    mirror.apply_change(came(Record::Rule(for_machine.clone())), &mut sink);
     assert_eq!(mirror.reverse_paths().get(&1).copied(), None, "the way back is another than the way on");
-    mirror.hear(came(Record::Settings(set(1, 0))), &mut sink);
-    mirror.hear(came(Record::Settings(set(-1, 0))), &mut sink);
+    mirror.apply_change(came(Record::Settings(set(1, 0))), &mut sink);
+    mirror.apply_change(came(Record::Settings(set(-1, 0))), &mut sink);
     assert_eq!(
         mirror.reverse_paths().get(&1).copied(),
         None,
         "with rules of its own the kernel asks in any case"
     );
-    mirror.hear(went(Record::Rule(for_machine)), &mut sink);
+    mirror.apply_change(went(Record::Rule(for_machine)), &mut sink);
     assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose), "nor does it forget them");
     let asks = |made: Route| {
         let (mut mirror, mut sink) = start(2);
-        [-1, 1].into_iter().for_each(|link| mirror.hear(came(Record::Settings(set(link, 0))), &mut sink));
+        [-1, 1]
+            .into_iter()
+            .for_each(|link| mirror.apply_change(came(Record::Settings(set(link, 0))), &mut sink));
         assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Off));
         add(&mut mirror, &mut sink, made);
-        mirror.hear(came(Record::Address(address.clone())), &mut sink);
+        mirror.apply_change(came(Record::Address(address.clone())), &mut sink);
         mirror.reverse_paths().get(&1).copied() == Some(ReversePath::Loose)
     };
     assert!(asks(route(255, "192.0.2.0/24", RouteKind::Local, &[hop(1, "")])), "with such routes, too");

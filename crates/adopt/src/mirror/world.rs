@@ -1,5 +1,5 @@
 //! What routes refer to: interfaces, their settings, next-hop objects. And what a path comes to with them.
-use super::{Hop, Way};
+use super::{Hop, NextHopSet};
 use crate::kernel::{Family, Link, NextHopObject, ObjectKind, Path, RouteHop, RouteKind, Settings};
 use artery_table::router::ReversePath;
 use std::borrow::Cow;
@@ -10,9 +10,9 @@ const ALL: i32 = -1;
 
 /// What a path comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum PathOutcome {
     /// Packets go this way.
-    Way(Way),
+    NextHops(NextHopSet),
     /// The search goes on in the next table.
     Throw,
     /// As if there were no such route.
@@ -21,7 +21,7 @@ pub(super) enum Outcome {
 
 /// The settings of one interface for one family.
 #[derive(Clone, Copy, Debug, Default)]
-struct Set {
+struct InterfaceSettings {
     forwards: bool,
     /// The number of the reverse-path filter, once it is known.
     reverse_path: Option<u8>,
@@ -30,15 +30,15 @@ struct Set {
 
 /// What routes refer to.
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(super) struct KernelState {
     pub(super) links: HashMap<u32, Link>,
     pub(super) objects: HashMap<u32, NextHopObject>,
-    settings: HashMap<(Family, i32), Set>,
+    settings: HashMap<(Family, i32), InterfaceSettings>,
 }
 
-impl World {
+impl KernelState {
     /// Notes settings; says whether that changes which next hops are alive.
-    pub(super) fn set(&mut self, settings: Settings) -> bool {
+    pub(super) fn update_settings(&mut self, settings: Settings) -> bool {
         let set = self.settings.entry((settings.family, settings.link)).or_default();
         let before = set.ignores_without_carrier;
         set.forwards = settings.forwards.unwrap_or(set.forwards);
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// Forgets the settings of an interface.
-    pub(super) fn unset(&mut self, family: Family, link: i32) {
+    pub(super) fn remove_settings(&mut self, family: Family, link: i32) {
         self.settings.remove(&(family, link));
     }
 
@@ -97,31 +97,33 @@ impl World {
     }
 
     /// What a path comes to.
-    pub(super) fn outcome(&self, family: Family, path: &Path) -> Outcome {
+    pub(super) fn resolve_path(&self, family: Family, path: &Path) -> PathOutcome {
         match path.kind {
-            RouteKind::Throw => Outcome::Throw,
+            RouteKind::Throw => PathOutcome::Throw,
             RouteKind::Unicast if path.object != 0 => self.by_object(family, path),
             RouteKind::Unicast if !path.hops.is_empty() => self.by_hops(family, path),
-            _ => Outcome::Way(Way::Kernel),
+            _ => PathOutcome::NextHops(NextHopSet::Kernel),
         }
     }
 
-    fn by_hops(&self, family: Family, path: &Path) -> Outcome {
+    fn by_hops(&self, family: Family, path: &Path) -> PathOutcome {
         let alive = |hop: &&RouteHop| !hop.is_dead && self.is_alive(family, hop.link);
         let hops: Vec<&RouteHop> = path.hops.iter().filter(alive).collect();
         if hops.is_empty() {
-            return Outcome::Unusable;
+            return PathOutcome::Unusable;
         }
         if path.mtu.is_some() || hops.iter().any(|hop| hop.has_encapsulation) {
-            return Outcome::Way(Way::Kernel);
+            return PathOutcome::NextHops(NextHopSet::Kernel);
         }
         let hop = |hop: &RouteHop| Hop { link: hop.link, gateway: hop.gateway, weight: hop.weight };
-        Outcome::Way(Way::Hops(hops.into_iter().map(hop).collect()))
+        PathOutcome::NextHops(NextHopSet::Hops(hops.into_iter().map(hop).collect()))
     }
 
     /// An object that is not known yet was known to the kernel, which forwards by it meanwhile.
-    fn by_object(&self, family: Family, path: &Path) -> Outcome {
-        let Some(object) = self.objects.get(&path.object) else { return Outcome::Way(Way::Kernel) };
+    fn by_object(&self, family: Family, path: &Path) -> PathOutcome {
+        let Some(object) = self.objects.get(&path.object) else {
+            return PathOutcome::NextHops(NextHopSet::Kernel);
+        };
         let one = [(object.id, 1)];
         let members = match &object.kind {
             ObjectKind::Group(members) => &members[..],
@@ -134,13 +136,13 @@ impl World {
                     hops.push(Hop { link, gateway, weight: *weight });
                 }
                 Some(ObjectKind::Single { .. }) => {}
-                _ => return Outcome::Way(Way::Kernel),
+                _ => return PathOutcome::NextHops(NextHopSet::Kernel),
             }
         }
         match hops.is_empty() {
-            true => Outcome::Unusable,
-            false if path.mtu.is_some() => Outcome::Way(Way::Kernel),
-            false => Outcome::Way(Way::Hops(hops)),
+            true => PathOutcome::Unusable,
+            false if path.mtu.is_some() => PathOutcome::NextHops(NextHopSet::Kernel),
+            false => PathOutcome::NextHops(NextHopSet::Hops(hops)),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What leaves on the wire: by the accelerator's own tables, and by what the kernel says of its routes and neighbors.
 use super::question::{Out, Question};
-use artery_adopt::fast::{Accelerator, Decision, Mode};
+use artery_adopt::fast::{Accelerator, ForwardDecision, Mode};
 use artery_adopt::kernel::{Family, Link};
-use artery_adopt::mirror::{Keep, Plain, Sink, Way, WayId};
+use artery_adopt::mirror::{Exclusion, NextHopSet, NextHopSetId, RecordingSink, Sink};
 use artery_table::Prefix;
 use artery_wire::{EtherAddr, checksum};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -17,7 +17,7 @@ const FLOWS: u8 = 128;
 
 /// A plain sink, and one whose tables programs read.
 pub(crate) struct Sinks {
-    pub(crate) plain: Plain,
+    pub(crate) plain: RecordingSink,
     pub(crate) accelerator: Accelerator,
 }
 
@@ -30,16 +30,16 @@ impl Sinks {
         for link in links {
             accelerator.adopt(*link, Mode::Tc).unwrap();
         }
-        Sinks { plain: Plain::default(), accelerator }
+        Sinks { plain: RecordingSink::default(), accelerator }
     }
 
     /// Where a packet goes that comes by an interface.
     pub(crate) fn target(&mut self, link: u32, source: IpAddr, destination: IpAddr) -> Target {
         let to = self.plain.links[&link].mac.unwrap();
         let frame = frame(to, source, destination);
-        match self.accelerator.decide(link, &frame).unwrap() {
-            Decision::Kernel(_) => None,
-            Decision::Send { device, frame } => {
+        match self.accelerator.decide_frame(link, &frame).unwrap() {
+            ForwardDecision::Kernel(_) => None,
+            ForwardDecision::Send { device, frame } => {
                 let is_it = |link: &&Link| self.accelerator.port(link.index) == Some(device);
                 let link = self.plain.links.values().find(is_it).unwrap();
                 assert_eq!(frame[6..12], link.mac.unwrap().octets(), "{source} to {destination}");
@@ -50,29 +50,29 @@ impl Sinks {
 }
 
 impl Sink for Sinks {
-    fn way(&mut self, id: WayId, way: Option<&Way>) {
-        self.plain.way(id, way);
-        self.accelerator.way(id, way);
+    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
+        self.plain.set_next_hops(id, way);
+        self.accelerator.set_next_hops(id, way);
     }
-    fn route4(&mut self, prefix: Prefix<u32>, way: Option<WayId>) {
-        self.plain.route4(prefix, way);
-        self.accelerator.route4(prefix, way);
+    fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
+        self.plain.set_route4(prefix, way);
+        self.accelerator.set_route4(prefix, way);
     }
-    fn route6(&mut self, prefix: Prefix<u128>, way: Option<WayId>) {
-        self.plain.route6(prefix, way);
-        self.accelerator.route6(prefix, way);
+    fn set_route6(&mut self, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
+        self.plain.set_route6(prefix, way);
+        self.accelerator.set_route6(prefix, way);
     }
-    fn neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
-        self.plain.neighbor(link, address, mac);
-        self.accelerator.neighbor(link, address, mac);
+    fn set_neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
+        self.plain.set_neighbor(link, address, mac);
+        self.accelerator.set_neighbor(link, address, mac);
     }
-    fn link(&mut self, index: u32, link: Option<&Link>) {
-        self.plain.link(index, link);
-        self.accelerator.link(index, link);
+    fn set_link(&mut self, index: u32, link: Option<&Link>) {
+        self.plain.set_link(index, link);
+        self.accelerator.set_link(index, link);
     }
-    fn keep(&mut self, family: Family, keep: &Keep) {
-        self.plain.keep(family, keep);
-        self.accelerator.keep(family, keep);
+    fn exclude(&mut self, family: Family, keep: &Exclusion) {
+        self.plain.exclude(family, keep);
+        self.accelerator.exclude(family, keep);
     }
     fn begin_load(&mut self) {
         self.accelerator.begin_load();

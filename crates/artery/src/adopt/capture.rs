@@ -1,7 +1,7 @@
 //! Frames for `artery capture`, which asks for them again and again.
 use crate::capture::{Captured, Frame};
 use artery_adopt::Session;
-use artery_adopt::fast::{self, Verdict};
+use artery_adopt::fast::{self, CaptureVerdict};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rustix::time::{ClockId, clock_gettime};
@@ -33,12 +33,12 @@ impl Captures {
     }
 
     /// What was copied since the last question.
-    pub(super) fn take(&mut self, session: &mut Session) -> Result<String, String> {
+    pub(super) fn drain_frames(&mut self, session: &mut Session) -> Result<String, String> {
         if self.0.is_none() {
             return Err("nothing is captured; write 'forwarded' or 'all' first".to_string());
         }
         self.0 = Some(Instant::now());
-        let (frames, lost) = session.accelerator_mut().take_captured();
+        let (frames, lost) = session.accelerator_mut().drain_captured();
         let (names, epoch) = (names(session), monotonic_epoch());
         let frames = frames.into_iter().map(|frame| named(frame, &names, epoch)).collect();
         serde_json::to_string(&Captured { lost, frames }).map_err(|error| error.to_string())
@@ -78,8 +78,8 @@ fn monotonic_epoch() -> u64 {
 fn named(frame: fast::Captured, names: &BTreeMap<u32, String>, epoch: u64) -> Frame {
     let name = |port: u32| names.get(&port).cloned().unwrap_or_else(|| format!("port{port}"));
     let (to, reason) = match frame.verdict {
-        Verdict::Forwarded(port) => (Some(name(port)), None),
-        Verdict::Kernel(reason) => (None, Some(reason.name().to_string())),
+        CaptureVerdict::Forwarded(port) => (Some(name(port)), None),
+        CaptureVerdict::Kernel(reason) => (None, Some(reason.name().to_string())),
     };
     Frame {
         time: epoch + frame.time,

@@ -1,58 +1,61 @@
 //! The path by the engine: a graph made for the ports, in front of which programs choose what it forwards.
 use super::facts::Facts;
 use crate::load::{Reading, load};
-use crate::voice::Voice;
+use crate::voice::Output;
 use anyhow::{Context as _, ensure};
 use artery_adopt::fast::Mode;
 use artery_adopt::graph::Graph;
 use artery_device::Interface;
 use artery_elements::{CLASSES, ROUTER_HANDLERS, RouterTables};
-use artery_engine::{Router, Running, Settings};
+use artery_engine::{Router, RouterSettings, Running};
 use artery_table::PortId;
 use std::fmt::Write as _;
 
 /// A graph at work, and what its ports are reached by.
 pub(super) struct Engine {
     running: Running,
-    doors: Vec<u32>,
+    host_ports: Vec<u32>,
 }
 
 /// A port as its graph names it.
 struct Place {
     name: String,
     /// The interface by which frames come to the graph.
-    door: String,
+    host_port: String,
     mtu: u32,
 }
 
 impl Engine {
     /// Starts the graph. Nothing comes to it before programs send it something.
-    pub(super) fn start(ports: &[Facts], voice: Voice) -> anyhow::Result<(Engine, Graph)> {
+    pub(super) fn start(ports: &[Facts], voice: Output) -> anyhow::Result<(Engine, Graph)> {
         let places = ports.iter().map(Place::of).collect::<anyhow::Result<Vec<_>>>()?;
         let loaded = load("adopt.click", &configuration(&places), &Reading::default());
-        let mut settings =
-            Settings { handlers: ROUTER_HANDLERS, chatter: voice.chatter(), ..Settings::default() };
-        settings.names.ask_devices(Interface::mac_of);
+        let mut settings = RouterSettings {
+            handlers: ROUTER_HANDLERS,
+            chatter: voice.element_sink(),
+            ..RouterSettings::default()
+        };
+        settings.names.set_device_lookup(Interface::mac_of);
         let router =
             Router::build(&loaded.ir, &loaded.processing, CLASSES, settings).map_err(|problems| {
                 let lines: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
                 anyhow::anyhow!("the graph can't start: {}", lines.join("; "))
             })?;
-        router.keep_open();
+        router.accept_calls();
         let running = router.start();
         let tables =
             RouterTables::of(&running.handle().resources(), "ip").context("the graph has no router")?;
         let numbers =
             ports.iter().enumerate().map(|(number, facts)| (facts.port.index, PortId(number as u16)));
         let graph = Graph::new(numbers.collect(), Box::new(move |act| act(&mut tables.lock())));
-        let doors = places.iter().map(|place| Ok(Interface::find(&place.door)?.index));
+        let doors = places.iter().map(|place| Ok(Interface::find(&place.host_port)?.index));
         let doors = doors.collect::<anyhow::Result<Vec<_>>>()?;
-        Ok((Engine { running, doors }, graph))
+        Ok((Engine { running, host_ports: doors }, graph))
     }
 
     /// How a port's program sends to the graph, by the number of the port.
     pub(super) fn mode(&self, port: usize) -> Mode {
-        Mode::Door(self.doors[port])
+        Mode::HostPort(self.host_ports[port])
     }
 
     /// Whether a worker has ended, which none should.
@@ -62,7 +65,7 @@ impl Engine {
 
     /// Ends the graph. Programs must not send to it any more.
     pub(super) fn end(self) -> anyhow::Result<()> {
-        self.running.handle().end();
+        self.running.handle().end_run();
         let ended = self.running.wait();
         ended.map(|_| ()).map_err(|worker| anyhow::anyhow!("{worker} failed; this is a defect"))
     }
@@ -78,7 +81,7 @@ impl Place {
         let mtu = Interface::find(&name)?.mtu;
         // Another process may have one for the port, and be about to hand over.
         let door = format!("art{}-{:x}", facts.port.index, std::process::id());
-        Ok(Place { name, door, mtu })
+        Ok(Place { name, host_port: door, mtu })
     }
 }
 
@@ -90,7 +93,7 @@ fn configuration(places: &[Place]) -> String {
         let _ = write!(text, "PORT {name} MTU {mtu} REDIRECTS false ONLINK true, ");
     }
     text += "NEIGHBORS told);\nf4 :: IPForward(ip);\nf6 :: IP6Forward(ip);\n";
-    for (number, Place { name, door, mtu }) in places.iter().enumerate() {
+    for (number, Place { name, host_port: door, mtu }) in places.iter().enumerate() {
         let _ = writeln!(
             text,
             "FromHost({door}, MTU {mtu}) -> kind{number} :: Classifier(12/0800, 12/86dd, -);\n\
@@ -109,8 +112,11 @@ mod tests {
 
     #[test]
     fn the_graph_has_no_mistake() {
-        let place =
-            |number: u32| Place { name: format!("lo{number}"), door: format!("artery{number}"), mtu: 1500 };
+        let place = |number: u32| Place {
+            name: format!("lo{number}"),
+            host_port: format!("artery{number}"),
+            mtu: 1500,
+        };
         let text = configuration(&[place(2), place(7), place(9)]);
         let loaded = load("adopt.click", &text, &Reading::default());
         assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);

@@ -1,27 +1,27 @@
 //! What is said of prefixes whose packets stay with the kernel, since their routes depend on more than the
 //! destination.
-use crate::voice::Voice;
-use artery_adopt::mirror::{KeptPrefix, Mirror};
+use crate::voice::Output;
+use artery_adopt::mirror::{ExcludedPrefix, Mirror};
 
 /// Prefixes that a line is said about. There may be thousands, as from a routing protocol that tells sources.
 const SAID: usize = 10;
 
 /// Such prefixes, the first of them by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct KeptPrefixes {
-    first: Vec<KeptPrefix>,
+pub(super) struct ExcludedPrefixes {
+    first: Vec<ExcludedPrefix>,
     /// What tells cheaply whether others have changed.
     conditions: usize,
     count: usize,
 }
 
-impl KeptPrefixes {
+impl ExcludedPrefixes {
     /// Reads them from the mirror.
-    pub(super) fn of(mirror: &Mirror) -> KeptPrefixes {
-        KeptPrefixes {
-            first: mirror.kept_prefixes().take(SAID).collect(),
+    pub(super) fn of(mirror: &Mirror) -> ExcludedPrefixes {
+        ExcludedPrefixes {
+            first: mirror.excluded_prefixes().take(SAID).collect(),
             conditions: mirror.route_conditions(),
-            count: mirror.kept_prefixes().count(),
+            count: mirror.excluded_prefixes().count(),
         }
     }
 
@@ -44,23 +44,23 @@ impl KeptPrefixes {
     }
 
     /// Says what is not as it was said before.
-    pub(super) fn report_changes(&mut self, mirror: &Mirror, voice: Voice) {
+    pub(super) fn report_changes(&mut self, mirror: &Mirror, voice: Output) {
         let is_as_before = mirror.route_conditions() == self.conditions;
-        if is_as_before && mirror.kept_prefixes().take(SAID).eq(self.first.iter().cloned()) {
+        if is_as_before && mirror.excluded_prefixes().take(SAID).eq(self.first.iter().cloned()) {
             return;
         }
-        let now = KeptPrefixes::of(mirror);
+        let now = ExcludedPrefixes::of(mirror);
         for kept in now.first.iter().filter(|kept| !self.first.contains(kept)) {
             let prefix = format!("{}/{}", kept.prefix.0, kept.prefix.1);
             let about = [("prefix", prefix.as_str()), ("table", &kept.table.to_string())];
-            voice.tell("kept-prefix", &kept.to_string(), &about);
+            voice.log_event("kept-prefix", &kept.to_string(), &about);
         }
         if let Some(rest) = now.remaining_line().filter(|_| now.count != self.count) {
-            voice.tell("kept-prefixes", &rest, &[]);
+            voice.log_event("kept-prefixes", &rest, &[]);
         }
         if now.count == 0 {
             let said = "no prefix stays with the kernel any more because of sources or types of service";
-            voice.tell("no-kept-prefix", said, &[]);
+            voice.log_event("no-kept-prefix", said, &[]);
         }
         *self = now;
     }
@@ -70,17 +70,17 @@ impl KeptPrefixes {
 mod tests {
     use super::*;
     use artery_adopt::kernel::Family;
-    use artery_adopt::mirror::Condition;
+    use artery_adopt::mirror::RouteCondition;
 
     #[test]
     fn the_first_have_lines_of_their_own_and_the_rest_is_counted() {
-        let kept = |number: u32| KeptPrefix {
+        let kept = |number: u32| ExcludedPrefix {
             family: Family::V4,
             table: 254,
             prefix: (std::net::Ipv4Addr::from(number << 24).into(), 8),
-            condition: Condition::TypeOfService,
+            condition: RouteCondition::TypeOfService,
         };
-        let some = |count| KeptPrefixes { first: (1..3).map(kept).collect(), conditions: count, count };
+        let some = |count| ExcludedPrefixes { first: (1..3).map(kept).collect(), conditions: count, count };
         assert_eq!(some(2).to_lines().len(), 2);
         assert!(
             some(2).to_lines()[0]

@@ -3,7 +3,7 @@ use super::capture::Captures;
 use super::choice::Choice;
 use super::facts::Facts;
 use super::graph::Engine;
-use super::kept::KeptPrefixes;
+use super::kept::ExcludedPrefixes;
 use super::rights;
 use super::status::Status;
 use super::{AdoptOptions, Path as Wanted, notes_on_xdp, refusal};
@@ -12,13 +12,13 @@ use crate::control_socket::{Control, ControlSettings, Listeners, Names, Question
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
 use crate::signals::EarlyHangup;
-use crate::voice::Voice;
+use crate::voice::Output;
 use anyhow::{Context as _, ensure};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
-use artery_adopt::guard::{Guard, Port};
+use artery_adopt::guard::{Blocker, Port};
 use artery_adopt::mirror;
-use artery_adopt::{DeadPath, News, Session};
+use artery_adopt::{DeadPath, Session, SessionNews};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -42,7 +42,7 @@ const HANDLERS: Names = &[
 pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup) -> anyhow::Result<u8> {
     let (asked, mut questions) = Questions::new(HANDLERS).context("can't wait for questions")?;
     let signals = Signals::watch(&questions, early).context("can't wait for signals")?;
-    let voice = Voice::from(options.log);
+    let voice = Output::from(options.log);
     let mut manager = Notifier::of_environment();
     let claims = claim_ports(&facts)?;
     let settings = options.control.settings(Vec::new());
@@ -63,7 +63,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     };
     say_ports(&session, &facts, &carried, &choice, voice);
     if let Some(error) = session.accelerator().uncounted_losses() {
-        voice.tell("note", &format!("frames lost after a redirect are not counted: {error}"), &[]);
+        voice.log_event("note", &format!("frames lost after a redirect are not counted: {error}"), &[]);
     }
     let began = Instant::now();
     if engine.is_none() {
@@ -73,10 +73,10 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     // Their threads begin with what is left, as all others.
     let mut claims: Vec<PortClaim> = claims.into_iter().map(PortClaim::serve).collect();
     control.serve(&Control::new(asked.clone(), None, settings.idle)).context("can't answer questions")?;
-    let of_this = move || asked.ask("metrics", None).map_err(|error| error.to_string());
+    let of_this = move || asked.send_request("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this)).context("can't answer questions")?;
-    voice.tell("forwarding", "forwarding", &[]);
-    let (mut rules, mut kept) = (Vec::new(), KeptPrefixes::default());
+    voice.log_event("forwarding", "forwarding", &[]);
+    let (mut rules, mut kept) = (Vec::new(), ExcludedPrefixes::default());
     say_rules(&session, &mut rules, voice);
     kept.report_changes(session.driver().mirror(), voice);
     let mut said = Said::default();
@@ -87,17 +87,17 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         ensure!(!engine.as_ref().is_some_and(Engine::has_ended), "the graph has ended; this is a defect");
         if session.wait(wait.min(manager.live(Instant::now())), questions.as_fd())? {
             questions
-                .take()
+                .drain()
                 .into_iter()
                 .for_each(|question| answer(&mut session, &mut captures, began, question));
         }
         captures.expire(&mut session, Instant::now()).map_err(anyhow::Error::msg)?;
         if signals.reread.swap(false, Relaxed) {
             manager.reloading();
-            voice.tell("reread", "reading all tables and settings again", &[]);
-            session.doubt();
+            voice.log_event("reread", "reading all tables and settings again", &[]);
+            session.request_resync();
         }
-        let (next, news) = session.turn(Instant::now())?;
+        let (next, news) = session.poll(Instant::now())?;
         // Another one that has ended may have left them.
         claims.iter_mut().for_each(PortClaim::renew);
         say_rules(&session, &mut rules, voice);
@@ -113,13 +113,13 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         }
     }
     manager.stopping();
-    voice.tell("stopping", "the kernel forwards alone again", &[]);
+    voice.log_event("stopping", "the kernel forwards alone again", &[]);
     let report = report(&session);
     // Programs stop before the graph that they send to.
     drop(session);
     engine.map_or(Ok(()), Engine::end)?;
     drop(claims);
-    voice.report(&report)?;
+    voice.print_report(&report)?;
     Ok(0)
 }
 
@@ -134,7 +134,7 @@ fn claim_ports(facts: &[Facts]) -> anyhow::Result<Vec<PortClaim>> {
 fn engine(
     facts: &[Facts],
     path: Option<Wanted>,
-    voice: Voice,
+    voice: Output,
 ) -> anyhow::Result<(Option<Engine>, Option<Graph>)> {
     let Some(Wanted::Graph) = path else { return Ok((None, None)) };
     // Its threads begin with what is left, which must do for the sockets that it sends by.
@@ -145,7 +145,7 @@ fn engine(
 
 /// Adopts ports by the first path that the kernel takes, and says why not by a better one. Nothing is said to be before it
 /// is: a port that the kernel does not let have a program by tc either stays with it, unless somebody wants that path.
-fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) -> anyhow::Result<Session> {
+fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
     let mut paths = choice.paths.iter();
     let mut path = *paths.next().context("there is always a path")?;
@@ -159,7 +159,7 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) 
                     ensure!(session.broken_pair().is_none(), "{flaw}; '--path tc' needs no driver's help");
                     return Ok(session);
                 };
-                voice.tell("refused", &format!("{flaw}; so all ports go {}", next.in_words()), &[]);
+                voice.log_event("refused", &format!("{flaw}; so all ports go {}", next.in_words()), &[]);
                 path = *next;
                 paths.next();
                 continue;
@@ -175,12 +175,12 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) 
         match paths.next() {
             Some(next) if !is_final => {
                 path = *next;
-                tell_refusal(voice, cause, &format!("{said}; so all ports go {}", path.in_words()));
+                log_refusal(voice, cause, &format!("{said}; so all ports go {}", path.in_words()));
             }
             _ => {
                 ports.retain(|facts| !is_final && refused.as_ref() != Some(&facts.port.name));
                 anyhow::ensure!(!ports.is_empty() && refused.is_some(), "{said}");
-                tell_refusal(voice, cause, &format!("{said}; so it stays with the kernel"));
+                log_refusal(voice, cause, &format!("{said}; so it stays with the kernel"));
             }
         }
     }
@@ -189,7 +189,7 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Voice) 
 /// Why ports can't do all by XDP though their drivers took its programs. Some report that they send
 /// redirected frames once they have a program, and some report it and do not.
 fn flaw_of_xdp(session: &Session) -> Option<String> {
-    let unsent = session.deaf().next();
+    let unsent = session.without_redirect().next();
     let said = unsent.map(|port| format!("{}: its driver does not send what XDP redirects", port.name));
     let untaken = |(from, to)| {
         format!("{to}: its driver took none of the frames from {from} that XDP redirected to it as a probe")
@@ -198,33 +198,33 @@ fn flaw_of_xdp(session: &Session) -> Option<String> {
 }
 
 /// Says that the kernel did not take a program; programs that read it get the verifier's last lines in any case.
-fn tell_refusal(voice: Voice, cause: &fast::Error, said: &str) {
+fn log_refusal(voice: Output, cause: &fast::Error, said: &str) {
     let verifier = cause.verifier().join("\n");
-    voice.tell("refused", said, &[("verifier", &verifier)]);
+    voice.log_event("refused", said, &[("verifier", &verifier)]);
 }
 
 /// Says by which path the packets of each port go, and what is to be known about it.
-fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Choice, voice: Voice) {
+fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Choice, voice: Output) {
     for facts in facts {
         let name = &facts.port.name;
         let Some(mode) = session.accelerator().mode(facts.port.index) else { continue };
         let path = Wanted::from(mode);
         let words = path.in_words();
         let why = choice.why(facts).map_or_else(String::new, |why| format!(": {why}"));
-        voice.tell("port", &format!("{name}: {words}{why}"), &[("port", name), ("path", path.name())]);
+        voice.log_event("port", &format!("{name}: {words}{why}"), &[("port", name), ("path", path.name())]);
     }
     for facts in carried {
         let (name, carrier) = (&facts.port.name, facts.carrier.as_deref().unwrap_or_default());
         let said = format!("{name}: with {carrier}, whose VLAN it is");
-        voice.tell("port", &said, &[("port", name), ("carrier", carrier)]);
+        voice.log_event("port", &said, &[("port", name), ("carrier", carrier)]);
     }
     let first = facts.iter().find_map(|facts| session.accelerator().mode(facts.port.index));
     let notes = first.map_or_else(Vec::new, |mode| notes_on_xdp(facts, mode.into()));
-    notes.iter().for_each(|note| voice.tell("note", note, &[]));
+    notes.iter().for_each(|note| voice.log_event("note", note, &[]));
 }
 
 /// Says which ports have come back, and that all have left XDP.
-fn say_path(news: &News, verbose: bool, voice: Voice) {
+fn say_path(news: &SessionNews, verbose: bool, voice: Output) {
     for (name, adopted) in &news.returned {
         let said = match adopted {
             Ok(()) => format!("{name}: the interface has come back, and is adopted again"),
@@ -233,7 +233,7 @@ fn say_path(news: &News, verbose: bool, voice: Voice) {
                 format!("{name}: the interface has come back, and its traffic stays with the kernel: {why}")
             }
         };
-        voice.tell("returned", &said, &[("port", name)]);
+        voice.log_event("returned", &said, &[("port", name)]);
     }
     if let Some((why, changed)) = &news.left_xdp {
         let (port, why) = match why {
@@ -249,7 +249,7 @@ fn say_path(news: &News, verbose: bool, voice: Voice) {
                 format!("{why}, nor can they go {}: {refused}", Wanted::Tc.in_words())
             }
         };
-        voice.tell("path", &said, &[("port", port)]);
+        voice.log_event("path", &said, &[("port", port)]);
     }
 }
 
@@ -280,14 +280,16 @@ impl Signals {
 fn control_sockets(
     path: Option<&Path>,
     settings: &ControlSettings,
-    voice: Voice,
+    voice: Output,
 ) -> anyhow::Result<Listeners> {
     let mut listeners = Listeners::default();
     let usual = default_socket();
     match (listeners.add_unix(path.unwrap_or(&usual), settings.read_group.as_ref()), path) {
         (Ok(()), _) => {}
         (Err(error), Some(_)) => return Err(error),
-        (Err(error), None) => voice.say(&format!("{error:#}; so 'artery top' can't look into this one")),
+        (Err(error), None) => {
+            voice.print_info(&format!("{error:#}; so 'artery top' can't look into this one"))
+        }
     }
     Ok(listeners)
 }
@@ -302,12 +304,12 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
         "metrics" => status(session).map(|status| status.metrics()),
         "report" => Ok(report(session)),
         "reread" => {
-            session.doubt();
+            session.request_resync();
             Ok(String::new())
         }
         "capture" => match &question.value {
             Some(wanted) => captures.set(session, wanted),
-            None => captures.take(session),
+            None => captures.drain_frames(session),
         },
         other => Err(format!("nobody answers for '{other}'")),
     };
@@ -317,35 +319,35 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
 /// What the service manager shows.
 fn summary(session: &Session) -> String {
     let names: Vec<&str> = session.ports().iter().map(|port| port.name.as_str()).collect();
-    let guards = session.guards().len();
+    let guards = session.blockers().len();
     let kept = if guards == 0 { String::new() } else { format!("; guards that keep traffic: {guards}") };
     format!("forwarding between {}{kept}", names.join(", "))
 }
 
 /// Says which routing rules keep traffic with the kernel, if those are others than were `said`.
-fn say_rules(session: &Session, said: &mut Vec<mirror::Reason>, voice: Voice) {
+fn say_rules(session: &Session, said: &mut Vec<mirror::ExclusionReason>, voice: Output) {
     let mirror = session.driver().mirror();
-    if mirror.reasons().eq(said.iter()) {
+    if mirror.exclusion_reasons().eq(said.iter()) {
         return;
     }
-    *said = mirror.reasons().cloned().collect();
-    said.iter().for_each(|reason| voice.tell("rule", &reason.to_string(), &[]));
+    *said = mirror.exclusion_reasons().cloned().collect();
+    said.iter().for_each(|reason| voice.log_event("rule", &reason.to_string(), &[]));
     if said.is_empty() {
-        voice.tell("unruled", "no routing rule keeps traffic with the kernel any more", &[]);
+        voice.log_event("unruled", "no routing rule keeps traffic with the kernel any more", &[]);
     }
 }
 
 /// What was said of what keeps traffic with the kernel.
 #[derive(Default)]
 struct Said {
-    guards: Option<Vec<Guard>>,
-    deaf: Vec<Port>,
+    blockers: Option<Vec<Blocker>>,
+    without_redirect: Vec<Port>,
     gone: Vec<Port>,
 }
 
 impl Said {
     /// Says what is not as it was said before.
-    fn renew(&mut self, session: &Session, voice: Voice) {
+    fn renew(&mut self, session: &Session, voice: Output) {
         let gone: Vec<Port> = session.gone().cloned().collect();
         for port in new(&gone, &self.gone) {
             let then = match session.adopts_returned() {
@@ -355,29 +357,31 @@ impl Said {
                 }
             };
             let said = format!("{}: the interface is gone; {then}", port.name);
-            voice.tell("gone", &said, &[("port", &port.name)]);
+            voice.log_event("gone", &said, &[("port", &port.name)]);
         }
-        let deaf: Vec<Port> = session.deaf().cloned().collect();
-        for port in new(&deaf, &self.deaf) {
+        let deaf: Vec<Port> = session.without_redirect().cloned().collect();
+        for port in new(&deaf, &self.without_redirect) {
             let said = format!(
                 "{}: what leaves there stays with the kernel: its driver does not send what XDP redirects. Of a virtual link, have the \
                  other end join frames ('ethtool -K DEV gro on' there); otherwise adopt all ports by tc ('--path tc')",
                 port.name
             );
-            voice.tell("deaf", &said, &[("port", &port.name)]);
+            voice.log_event("deaf", &said, &[("port", &port.name)]);
         }
-        for port in new(&self.deaf, &deaf).filter(|port| gone.iter().all(|gone| gone.index != port.index)) {
+        for port in
+            new(&self.without_redirect, &deaf).filter(|port| gone.iter().all(|gone| gone.index != port.index))
+        {
             let said = format!(
                 "{}: its driver sends what XDP redirects, so that what leaves there is forwarded",
                 port.name
             );
-            voice.tell("hearing", &said, &[("port", &port.name)]);
+            voice.log_event("hearing", &said, &[("port", &port.name)]);
         }
-        let is_as_before = deaf.is_empty() == self.deaf.is_empty();
-        if !is_as_before || self.guards.as_deref() != Some(session.guards()) {
-            say_guards(session.guards(), deaf.is_empty(), voice);
+        let is_as_before = deaf.is_empty() == self.without_redirect.is_empty();
+        if !is_as_before || self.blockers.as_deref() != Some(session.blockers()) {
+            say_guards(session.blockers(), deaf.is_empty(), voice);
         }
-        *self = Said { guards: Some(session.guards().to_vec()), deaf, gone };
+        *self = Said { blockers: Some(session.blockers().to_vec()), without_redirect: deaf, gone };
     }
 }
 
@@ -386,13 +390,13 @@ fn new<'p>(ports: &'p [Port], others: &[Port]) -> impl Iterator<Item = &'p Port>
     ports.iter().filter(|port| others.iter().all(|other| other.index != port.index))
 }
 
-fn say_guards(guards: &[Guard], is_all: bool, voice: Voice) {
+fn say_guards(guards: &[Blocker], is_all: bool, voice: Output) {
     match guards {
         [] if is_all => {
-            voice.tell("unguarded", "nothing keeps traffic between these ports in the kernel", &[])
+            voice.log_event("unguarded", "nothing keeps traffic between these ports in the kernel", &[])
         }
         guards => guards.iter().for_each(|guard| {
-            voice.tell("guard", &guard.to_string(), &[("what", &guard.what), ("remedy", &guard.remedy)]);
+            voice.log_event("guard", &guard.to_string(), &[("what", &guard.what), ("remedy", &guard.remedy)]);
         }),
     }
 }
@@ -402,7 +406,7 @@ fn report(session: &Session) -> String {
     let counters = session.accelerator().counters();
     let mut text = String::new();
     for port in session.ports() {
-        let Some(counted) = session.counted(port) else { continue };
+        let Some(counted) = session.port_counters(port) else { continue };
         text += &format!(
             "{}: {} packets ({} bytes) forwarded from it, {} ({}) to it\n",
             port.name, counted.received, counted.received_bytes, counted.sent, counted.sent_bytes

@@ -2,7 +2,7 @@
 use super::Findings;
 use super::facts::Facts;
 use super::share::{BASIS, Measured};
-use artery_adopt::guard::{Direction, Guard, Port};
+use artery_adopt::guard::{Blocker, Direction, Port};
 use artery_adopt::kernel::Family;
 use serde_json::{Value, json};
 
@@ -17,11 +17,11 @@ pub(super) fn text(findings: &Findings) -> String {
     if findings.ports.is_empty() {
         text += "No Ethernet interface is up.\n";
     }
-    text += match findings.guards.is_empty() {
+    text += match findings.blockers.is_empty() {
         true => "\nNothing keeps traffic between these ports in the kernel but routes that lead elsewhere.\n",
         false => "\nWhat stays with the kernel:\n",
     };
-    for guard in &findings.guards {
+    for guard in &findings.blockers {
         text += &format!("  {guard}\n");
     }
     for note in &findings.notes {
@@ -39,7 +39,7 @@ fn port(facts: &Facts, findings: &Findings) -> String {
     let name = &facts.port.name;
     let driver = if facts.driver.is_empty() { "-" } else { &facts.driver };
     let [ipv4, ipv6] =
-        FAMILIES.map(|(family, _)| in_words(&facts.port, family, &findings.guards, (true, true)));
+        FAMILIES.map(|(family, _)| in_words(&facts.port, family, &findings.blockers, (true, true)));
     let rates = findings.measured.as_ref().and_then(|measured| rates(measured, name));
     let [received, sent] =
         rates.map_or(["-".to_owned(), "-".to_owned()], |rates| rates.map(|rate| format!("{rate:.0}")));
@@ -65,11 +65,11 @@ fn rates(measured: &Measured, name: &str) -> Option<[f64; 2]> {
 pub(super) fn in_words(
     port: &Port,
     family: Family,
-    guards: &[Guard],
+    guards: &[Blocker],
     (takes, sends): (bool, bool),
 ) -> &'static str {
-    let kept_from = !takes || guards.iter().any(|guard| guard.keeps_from(port, family));
-    let kept_to = !sends || guards.iter().any(|guard| guard.keeps_to(port, family));
+    let kept_from = !takes || guards.iter().any(|guard| guard.blocks_from(port, family));
+    let kept_to = !sends || guards.iter().any(|guard| guard.blocks_to(port, family));
     match (kept_from, kept_to) {
         (false, false) => "fast",
         (false, true) => "fast-in",
@@ -85,7 +85,7 @@ fn share(findings: &Findings) -> String {
     let mut is_estimated = false;
     for (family, name) in FAMILIES {
         let packets = measured.of(family);
-        let estimate = measured.share(family, &ports(findings), &findings.guards);
+        let estimate = measured.share(family, &ports(findings), &findings.blockers);
         let would = estimate.map(|share| format!(", of which {} would be accelerated", percent(share)));
         is_estimated |= would.is_some();
         text += &format!("  {} of {} {name} packets", packets.passed, packets.received);
@@ -121,13 +121,13 @@ pub(super) fn json(findings: &Findings) -> Value {
             "xdp": facts.xdp(),
             "path": findings.choice.best().name(),
             "why": findings.choice.why(facts),
-            "ipv4": in_words(&facts.port, Family::V4, &findings.guards, (true, true)),
-            "ipv6": in_words(&facts.port, Family::V6, &findings.guards, (true, true)),
+            "ipv4": in_words(&facts.port, Family::V4, &findings.blockers, (true, true)),
+            "ipv6": in_words(&facts.port, Family::V6, &findings.blockers, (true, true)),
             "received_per_second": rates.map(|[received, _]| received),
             "sent_per_second": rates.map(|[_, sent]| sent),
         })
     };
-    let guard = |guard: &Guard| {
+    let guard = |guard: &Blocker| {
         let port = findings.ports.iter().find(|facts| Some(facts.port.index) == guard.port);
         json!({
             "port": port.map(|facts| &facts.port.name),
@@ -144,7 +144,7 @@ pub(super) fn json(findings: &Findings) -> Value {
     json!({
         "schema_version": 1, "version": crate::report::VERSION,
         "ports": findings.ports.iter().map(port).collect::<Vec<_>>(),
-        "kept": findings.guards.iter().map(guard).collect::<Vec<_>>(),
+        "kept": findings.blockers.iter().map(guard).collect::<Vec<_>>(),
         "notes": findings.notes,
         "kept_prefixes": findings.kept_prefixes,
         "traffic": findings.measured.as_ref().map(|measured| traffic(measured, findings)),
@@ -158,7 +158,7 @@ pub(super) fn family_name(family: Family) -> &'static str {
 fn traffic(measured: &Measured, findings: &Findings) -> Value {
     let of = |family| {
         let (packets, share) =
-            (measured.of(family), measured.share(family, &ports(findings), &findings.guards));
+            (measured.of(family), measured.share(family, &ports(findings), &findings.blockers));
         json!({
             "received": packets.received,
             "forwarded": packets.passed,
@@ -175,7 +175,7 @@ mod tests {
     use super::super::facts;
     use super::*;
     use crate::adopt::share::Packets;
-    use artery_adopt::guard::Kind;
+    use artery_adopt::guard::BlockerKind;
     use artery_device::XdpFeatures;
     use std::time::Duration;
 
@@ -189,11 +189,11 @@ mod tests {
         Findings {
             choice: Choice::of(&ports, None),
             ports,
-            guards: vec![Guard {
+            blockers: vec![Blocker {
                 port: Some(3),
                 family: Some(Family::V4),
                 direction: Direction::Out,
-                kind: Kind::Queueing,
+                kind: BlockerKind::Queueing,
                 what: "tc: qdisc tbf".into(),
                 remedy: "shown by: tc qdisc show dev eth1".into(),
             }],
@@ -232,7 +232,7 @@ In 2.0 s the kernel forwarded:
 
     #[test]
     fn without_traffic_or_ports_that_is_said() {
-        let mut none = Findings { ports: Vec::new(), guards: Vec::new(), notes: Vec::new(), ..findings() };
+        let mut none = Findings { ports: Vec::new(), blockers: Vec::new(), notes: Vec::new(), ..findings() };
         none.measured.as_mut().unwrap().ipv4.passed = 0;
         let text = text(&none);
         for line in ["No Ethernet interface is up.", "Nothing keeps traffic", "So there is no share to tell"]

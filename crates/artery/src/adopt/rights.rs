@@ -1,6 +1,6 @@
 //! What the program may do once it forwards: no more than forwarding takes.
 use anyhow::Context as _;
-use artery_device::privsep::keep_capabilities;
+use artery_device::privsep::limit_capabilities;
 use rustix::thread::CapabilitySet;
 
 /// To hear of tables and say that neighbors are in use; to load programs; and to have them checked without the limits that are for
@@ -14,6 +14,6 @@ const LENT: CapabilitySet = KEPT.union(CapabilitySet::NET_RAW);
 /// Gives up all other capabilities but `besides`, and new privileges, for good. Threads that were started before keep theirs:
 /// there are to be none.
 pub(super) fn drop_but(besides: CapabilitySet) -> anyhow::Result<()> {
-    keep_capabilities(KEPT.union(besides), LENT).context("can't give capabilities up")?;
+    limit_capabilities(KEPT.union(besides), LENT).context("can't give capabilities up")?;
     rustix::thread::set_no_new_privs(true).context("can't give up new privileges")
 }

@@ -1,7 +1,9 @@
 //! What the kernel's rules keep, and how many of its routes lead to the ports.
-use super::kept::KeptPrefixes;
-use artery_adopt::guard::{self, Direction, Guard, Port};
-use artery_adopt::mirror::{Driver, Packets, Plain, Reason, Way, WayId};
+use super::kept::ExcludedPrefixes;
+use artery_adopt::guard::{self, Blocker, Direction, Port};
+use artery_adopt::mirror::{
+    ExcludedPackets, ExclusionReason, MirrorDriver, NextHopSet, NextHopSetId, RecordingSink,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
@@ -9,19 +11,19 @@ use std::time::Instant;
 /// What rules and routes come to.
 #[derive(Default)]
 pub(super) struct Routes {
-    pub(super) guards: Vec<Guard>,
+    pub(super) blockers: Vec<Blocker>,
     pub(super) notes: Vec<String>,
-    pub(super) kept: KeptPrefixes,
+    pub(super) excluded: ExcludedPrefixes,
 }
 
 /// Reads rules and routes, which may take a second where there are a million.
 pub(super) fn find(ports: &[Port]) -> io::Result<Routes> {
-    let mut driver = Driver::open()?;
-    let mut told = Plain::default();
+    let mut driver = MirrorDriver::open()?;
+    let mut told = RecordingSink::default();
     driver.load(Instant::now(), &mut told)?;
     let links = guard::with_vlans(ports)?.iter().map(|port| port.index).collect::<Vec<_>>();
-    let mut routes = Routes { kept: KeptPrefixes::of(driver.mirror()), ..Routes::default() };
-    driver.mirror().reasons().for_each(|reason| routes.heed(reason));
+    let mut routes = Routes { excluded: ExcludedPrefixes::of(driver.mirror()), ..Routes::default() };
+    driver.mirror().exclusion_reasons().for_each(|reason| routes.add_reason(reason));
     routes.notes.extend(in_words("IPv4", count(&told.v4, &told, &links)));
     routes.notes.extend(in_words("IPv6", count(&told.v6, &told, &links)));
     Ok(routes)
@@ -29,31 +31,31 @@ pub(super) fn find(ports: &[Port]) -> io::Result<Routes> {
 
 impl Routes {
     /// A rule for all packets, or for those of some interfaces, is a guard; one for some destinations leaves the others.
-    fn heed(&mut self, reason: &Reason) {
-        let guard = |port| Guard {
+    fn add_reason(&mut self, reason: &ExclusionReason) {
+        let guard = |port| Blocker {
             port,
             family: Some(reason.family),
             direction: if port.is_some() { Direction::In } else { Direction::Both },
-            kind: guard::Kind::Rule,
+            kind: guard::BlockerKind::Rule,
             what: format!("ip rule {}", reason.rule),
             remedy: "shown by: ip rule show; ip -6 rule show".to_owned(),
         };
         match &reason.packets {
-            Packets::All => self.guards.push(guard(None)),
-            Packets::From(links) => self.guards.extend(links.iter().map(|link| guard(Some(*link)))),
-            Packets::To(..) => self.notes.push(format!("{reason}.")),
+            ExcludedPackets::All => self.blockers.push(guard(None)),
+            ExcludedPackets::From(links) => self.blockers.extend(links.iter().map(|link| guard(Some(*link)))),
+            ExcludedPackets::To(..) => self.notes.push(format!("{reason}.")),
         }
     }
 }
 
 /// Prefixes of a family: those that lead to ports only, those that lead elsewhere, and those that are the kernel's.
-fn count<A>(routes: &BTreeMap<A, WayId>, told: &Plain, links: &[u32]) -> [usize; 3] {
+fn count<A>(routes: &BTreeMap<A, NextHopSetId>, told: &RecordingSink, links: &[u32]) -> [usize; 3] {
     let mut counts = [0; 3];
     for way in routes.values() {
-        counts[match told.ways.get(way) {
-            Some(Way::Hops(hops)) if hops.iter().all(|hop| links.contains(&hop.link)) => 0,
-            Some(Way::Hops(_)) => 1,
-            Some(Way::Kernel) | None => 2,
+        counts[match told.next_hop_sets.get(way) {
+            Some(NextHopSet::Hops(hops)) if hops.iter().all(|hop| links.contains(&hop.link)) => 0,
+            Some(NextHopSet::Hops(_)) => 1,
+            Some(NextHopSet::Kernel) | None => 2,
         }] += 1;
     }
     counts
@@ -78,12 +80,15 @@ mod tests {
 
     #[test]
     fn prefixes_are_counted_by_where_they_lead() {
-        let mut told = Plain::default();
+        let mut told = RecordingSink::default();
         for (number, links) in [(1, vec![2]), (2, vec![2, 3]), (3, vec![2, 9])] {
             let hop = |link| Hop { link, gateway: None, weight: 1 };
-            told.way(WayId(number), Some(&Way::Hops(links.into_iter().map(hop).collect())));
+            told.set_next_hops(
+                NextHopSetId(number),
+                Some(&NextHopSet::Hops(links.into_iter().map(hop).collect())),
+            );
         }
-        let routes = [1, 2, 2, 3, 0].map(WayId).into_iter().enumerate().collect::<BTreeMap<_, _>>();
+        let routes = [1, 2, 2, 3, 0].map(NextHopSetId).into_iter().enumerate().collect::<BTreeMap<_, _>>();
         assert_eq!(count(&routes, &told, &[2, 3]), [3, 1, 1]);
         assert_eq!(in_words("IPv4", [0, 0, 0]), None);
         assert!(
@@ -96,13 +101,20 @@ mod tests {
     #[test]
     fn rules_for_all_or_for_ports_are_guards_and_others_are_noted() {
         let mut routes = Routes::default();
-        for packets in [Packets::All, Packets::From(vec![2, 7]), Packets::To("10.9.0.0".parse().unwrap(), 16)]
-        {
-            routes.heed(&Reason { family: Family::V4, rule: "100: from all lookup 9".into(), packets });
+        for packets in [
+            ExcludedPackets::All,
+            ExcludedPackets::From(vec![2, 7]),
+            ExcludedPackets::To("10.9.0.0".parse().unwrap(), 16),
+        ] {
+            routes.add_reason(&ExclusionReason {
+                family: Family::V4,
+                rule: "100: from all lookup 9".into(),
+                packets,
+            });
         }
-        let said: Vec<_> = routes.guards.iter().map(|guard| (guard.port, guard.direction)).collect();
+        let said: Vec<_> = routes.blockers.iter().map(|guard| (guard.port, guard.direction)).collect();
         assert_eq!(said, [(None, Direction::Both), (Some(2), Direction::In), (Some(7), Direction::In)]);
-        assert_eq!(routes.guards[0].what, "ip rule 100: from all lookup 9");
+        assert_eq!(routes.blockers[0].what, "ip rule 100: from all lookup 9");
         assert!(routes.notes[0].contains("to 10.9.0.0/16 stay"), "{:?}", routes.notes);
     }
 }

@@ -3,7 +3,7 @@
 //! The kernel counts forwarded packets by family, and received and sent ones by interface. Which of an interface's packets
 //! were forwarded nobody counts: it is taken to be as large a part of each.
 use anyhow::Context as _;
-use artery_adopt::guard::{Guard, Kind, Port};
+use artery_adopt::guard::{Blocker, BlockerKind, Port};
 use artery_adopt::kernel::Family;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub(super) struct Measured {
 }
 
 impl Sample {
-    pub(super) fn take() -> anyhow::Result<Sample> {
+    pub(super) fn read() -> anyhow::Result<Sample> {
         let read = |path| std::fs::read_to_string(path).with_context(|| format!("can't read {path}"));
         Ok(Sample {
             at: Instant::now(),
@@ -119,24 +119,25 @@ impl Measured {
 
     /// The part of the forwarded packets of a family that would be accelerated, from 0 to 1: the least and the most that
     /// it can be where guards could not be read. `None` if none was forwarded.
-    pub(super) fn share(&self, family: Family, ports: &[&Port], guards: &[Guard]) -> Option<(f64, f64)> {
+    pub(super) fn share(&self, family: Family, ports: &[&Port], guards: &[Blocker]) -> Option<(f64, f64)> {
         if self.of(family).passed == 0 {
             return None;
         }
-        let read: Vec<_> = guards.iter().filter(|guard| guard.kind != Kind::Unreadable).cloned().collect();
+        let read: Vec<_> =
+            guards.iter().filter(|guard| guard.kind != BlockerKind::Unreadable).cloned().collect();
         Some((self.open(family, ports, guards), self.open(family, ports, &read)))
     }
 
     /// The part that nothing keeps: of what arrives, times of what leaves.
-    fn open(&self, family: Family, ports: &[&Port], guards: &[Guard]) -> f64 {
-        let part = |packets: fn(&Packets) -> u64, keeps: fn(&Guard, &Port, Family) -> bool| {
+    fn open(&self, family: Family, ports: &[&Port], guards: &[Blocker]) -> f64 {
+        let part = |packets: fn(&Packets) -> u64, keeps: fn(&Blocker, &Port, Family) -> bool| {
             let is_open = |port: &&&Port| !guards.iter().any(|guard| keeps(guard, port, family));
             let of_port = |port: &&Port| self.interfaces.get(&port.name).map_or(0, packets);
             let open: u64 = ports.iter().filter(is_open).map(of_port).sum();
             let all: u64 = self.interfaces.values().map(packets).sum();
             if all == 0 { 0.0 } else { open as f64 / all as f64 }
         };
-        part(|one| one.received, Guard::keeps_from) * part(|one| one.passed, Guard::keeps_to)
+        part(|one| one.received, Blocker::blocks_from) * part(|one| one.passed, Blocker::blocks_to)
     }
 }
 
@@ -181,8 +182,8 @@ mod tests {
             vlan_on: None,
             own: None,
         });
-        let share = |guards: &[Guard]| measured.share(Family::V4, &ports.each_ref(), guards);
-        let guard = |port, direction, kind| Guard {
+        let share = |guards: &[Blocker]| measured.share(Family::V4, &ports.each_ref(), guards);
+        let guard = |port, direction, kind| Blocker {
             port,
             family: None,
             direction,
@@ -191,9 +192,9 @@ mod tests {
             remedy: String::new(),
         };
         assert_eq!(share(&[]), Some((0.8, 0.8)));
-        assert_eq!(share(&[guard(Some(2), Direction::In, Kind::Filter)]), Some((0.6, 0.6)));
-        assert_eq!(share(&[guard(Some(2), Direction::Out, Kind::Queueing)]), Some((0.4, 0.4)));
-        assert_eq!(share(&[guard(None, Direction::Both, Kind::Unreadable)]), Some((0.0, 0.8)));
+        assert_eq!(share(&[guard(Some(2), Direction::In, BlockerKind::Filter)]), Some((0.6, 0.6)));
+        assert_eq!(share(&[guard(Some(2), Direction::Out, BlockerKind::Queueing)]), Some((0.4, 0.4)));
+        assert_eq!(share(&[guard(None, Direction::Both, BlockerKind::Unreadable)]), Some((0.0, 0.8)));
         assert_eq!(measured.share(Family::V6, &ports.each_ref(), &[]), None, "none was forwarded");
     }
 }

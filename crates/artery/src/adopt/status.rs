@@ -2,12 +2,12 @@
 mod metrics;
 
 use super::Path;
-use super::kept::KeptPrefixes;
+use super::kept::ExcludedPrefixes;
 use super::report::{family_name, in_words};
 use super::share::Sample;
 use artery_adopt::Session;
 use artery_adopt::fast::{PortCounters, Reason};
-use artery_adopt::guard::{Direction, Guard, Port};
+use artery_adopt::guard::{Blocker, Direction, Port};
 use artery_adopt::kernel::{Family, LinkKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(crate) struct Status {
     #[serde(default)]
     pub(crate) uncounted_losses: Option<String>,
     /// What keeps traffic with the kernel.
-    pub(crate) guards: Vec<GuardStatus>,
+    pub(crate) guards: Vec<BlockerStatus>,
     /// Routing rules that do, in words.
     pub(crate) rules: Vec<String>,
     /// How many prefixes stay with the kernel because of what their routes depend on besides the destination.
@@ -98,7 +98,7 @@ pub(crate) struct Tables {
 
 /// A guard.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GuardStatus {
+pub(crate) struct BlockerStatus {
     pub(crate) kind: String,
     pub(crate) port: Option<String>,
     pub(crate) family: Option<String>,
@@ -110,9 +110,9 @@ pub(crate) struct GuardStatus {
 impl Status {
     /// What holds now.
     pub(super) fn find(session: &Session, began: Instant) -> anyhow::Result<Status> {
-        let kernel = Sample::take()?;
-        let kept = KeptPrefixes::of(session.driver().mirror());
-        let rules = session.driver().mirror().reasons().map(|reason| reason.to_string()).collect();
+        let kernel = Sample::read()?;
+        let kept = ExcludedPrefixes::of(session.driver().mirror());
+        let rules = session.driver().mirror().exclusion_reasons().map(|reason| reason.to_string()).collect();
         Ok(Status {
             schema_version: 1,
             version: crate::report::VERSION.to_string(),
@@ -123,7 +123,7 @@ impl Status {
             tables: Tables::of(session),
             gone: session.gone().map(|port| port.name.clone()).collect(),
             uncounted_losses: session.accelerator().uncounted_losses().map(ToString::to_string),
-            guards: session.guards().iter().map(|guard| GuardStatus::of(guard, session)).collect(),
+            guards: session.blockers().iter().map(|guard| BlockerStatus::of(guard, session)).collect(),
             rules,
             kept_prefixes: kept.count() as u64,
             prefixes: kept.to_lines(),
@@ -168,15 +168,16 @@ impl PortStatus {
         let reasons = Reason::ALL.iter().zip(counted.kernel);
         let interface = kernel.of_interface(&port.name);
         // Besides guards there are rules, and what is demanded of sources.
-        let is_deaf = session.deaf().any(|deaf| deaf.index == below);
-        let leads_somewhere = session.deaf().count() < session.ports().len();
-        let may = |family| (leads_somewhere && session.accelerator().takes(family, port.index), !is_deaf);
+        let is_deaf = session.without_redirect().any(|deaf| deaf.index == below);
+        let leads_somewhere = session.without_redirect().count() < session.ports().len();
+        let may =
+            |family| (leads_somewhere && session.accelerator().is_forwarding(family, port.index), !is_deaf);
         PortStatus {
             name: port.name.clone(),
             vlan_on: carrier,
             path: path.to_string(),
-            ipv4: in_words(port, Family::V4, session.guards(), may(Family::V4)).to_string(),
-            ipv6: in_words(port, Family::V6, session.guards(), may(Family::V6)).to_string(),
+            ipv4: in_words(port, Family::V4, session.blockers(), may(Family::V4)).to_string(),
+            ipv6: in_words(port, Family::V6, session.blockers(), may(Family::V6)).to_string(),
             is_deaf,
             received: counted.received,
             received_bytes: counted.received_bytes,
@@ -207,7 +208,7 @@ impl Tables {
             ways: mirror.paths() as u64,
             changes: driver.changes(),
             overruns: driver.overruns(),
-            looks: driver.looks(),
+            looks: driver.resyncs(),
             turns: pace.turns(),
             turn_seconds: pace.sum().as_secs_f64(),
             longest_turn: pace.longest().as_secs_f64(),
@@ -216,15 +217,15 @@ impl Tables {
     }
 }
 
-impl GuardStatus {
-    fn of(guard: &Guard, session: &Session) -> GuardStatus {
+impl BlockerStatus {
+    fn of(guard: &Blocker, session: &Session) -> BlockerStatus {
         let port = session.driver().mirror().links().find(|link| Some(link.index) == guard.port);
         let direction = match guard.direction {
             Direction::In => "in",
             Direction::Out => "out",
             Direction::Both => "both",
         };
-        GuardStatus {
+        BlockerStatus {
             kind: hyphenated(&format!("{:?}", guard.kind)),
             port: port.map(|port| port.name.clone()),
             family: guard.family.map(|family| family_name(family).to_string()),
@@ -285,7 +286,7 @@ pub(crate) fn example() -> Status {
             turns_within: vec![0, 0, 0, 0, 0, 1, 2, 2],
             ..Tables::default()
         },
-        guards: vec![GuardStatus {
+        guards: vec![BlockerStatus {
             kind: "nftables".into(),
             family: Some("IPv6".into()),
             direction: "both".into(),

@@ -56,7 +56,7 @@ pub(super) enum Kind {
     /// bridge(4).
     Bridge,
     /// vport(4) or vether(4): the host's own door to a switch.
-    Door,
+    HostPort,
     /// Anything else.
     Link,
 }
@@ -68,7 +68,7 @@ impl Kind {
             _ if class.len() == name.len() => Kind::Link,
             "veb" => Kind::Veb,
             "bridge" => Kind::Bridge,
-            "vport" | "vether" => Kind::Door,
+            "vport" | "vether" => Kind::HostPort,
             _ => Kind::Link,
         }
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn the_name_says_what_an_interface_is() {
         let kinds = ["veb0", "bridge12", "vport3", "vether0", "em0", "veb", "vebx0"].map(Kind::of);
-        use Kind::{Bridge, Door, Link, Veb};
-        assert_eq!(kinds, [Veb, Bridge, Door, Door, Link, Link, Link]);
+        use Kind::{Bridge, HostPort, Link, Veb};
+        assert_eq!(kinds, [Veb, Bridge, HostPort, HostPort, Link, Link, Link]);
     }
 }

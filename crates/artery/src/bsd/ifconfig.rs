@@ -5,7 +5,7 @@ use super::switch_file::link_of_bridge;
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
-use crate::voice::print;
+use crate::voice::print_stdout;
 use anyhow::{anyhow, bail};
 use artery_device::system_message;
 use artery_table::switch::command::{Command, Rule, parse, parse_rule};
@@ -57,7 +57,7 @@ pub(crate) fn command(options: &IfconfigOptions) -> anyhow::Result<u8> {
     match name {
         None => switches.show(|_| true),
         Some(name) if words.is_empty() => switches.show_named(name),
-        Some(name) => switches.tell(name, &commands),
+        Some(name) => switches.run_commands(name, &commands),
     }
     .map(|()| 0)
 }
@@ -85,7 +85,7 @@ impl Switches {
     fn show(&mut self, is_meant: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         let names: Vec<String> = self.names.iter().filter(|name| is_meant(name)).cloned().collect();
         for name in names {
-            print(&self.ask(&name, "show", "")?)?;
+            print_stdout(&self.query(&name, "show", "")?)?;
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Switches {
             return Ok(());
         }
         for switch in self.names.clone() {
-            if has_port(&self.ask(&switch, "show", "")?, name) {
+            if has_port(&self.query(&switch, "show", "")?, name) {
                 bail!(
                     "{name} is a port of {switch}, which 'artery ifconfig {switch}' shows; 'artery netstat -I {name}' \
                        counts what goes through it"
@@ -115,21 +115,21 @@ impl Switches {
         bail!("{name}: no such interface; the switches of this router are {}", self.names.join(", "))
     }
 
-    fn ask(&mut self, switch: &str, handler: &str, parameters: &str) -> anyhow::Result<String> {
-        let text = self.client.ask(&format!("{switch}.{handler}"), parameters)?;
+    fn query(&mut self, switch: &str, handler: &str, parameters: &str) -> anyhow::Result<String> {
+        let text = self.client.query(&format!("{switch}.{handler}"), parameters)?;
         Ok(if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" })
     }
 
     /// Has a switch do what the commands say, and prints what they ask.
-    fn tell(&mut self, switch: &str, commands: &[Command]) -> anyhow::Result<()> {
+    fn run_commands(&mut self, switch: &str, commands: &[Command]) -> anyhow::Result<()> {
         self.known(switch)?;
         let commands = of_kind(Kind::of(switch), commands).map_err(|why| anyhow!("{switch}: {why}"))?;
         for step in steps(&commands)? {
             let done = match &step {
                 Step::Ask(handler, parameters) => {
-                    self.ask(switch, handler, parameters).and_then(|answer| print(&answer))
+                    self.query(switch, handler, parameters).and_then(|answer| print_stdout(&answer))
                 }
-                Step::Tell(words) => self.client.tell(&format!("{switch}.ifconfig"), words),
+                Step::Tell(words) => self.client.write_plain(&format!("{switch}.ifconfig"), words),
             };
             done.map_err(|error| anyhow!("{switch}: {error:#}"))?;
         }

@@ -2,7 +2,7 @@
 use super::plan::{Wishes, judge};
 use super::verdict::{Judged, json, text};
 use crate::router::called;
-use crate::voice::{complain, print};
+use crate::voice::{print_stderr, print_stdout};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -41,10 +41,10 @@ pub(crate) fn command(options: &ImportOptions) -> anyhow::Result<u8> {
     let plan = judge(&options.etc, &wishes)?;
     let refusals: Vec<String> = plan.judged.iter().filter_map(Judged::refusal).collect();
     match (options.explain, options.json) {
-        (true, true) => print(&format!("{:#}\n", json(&plan.judged, &plan.notes)))?,
-        (true, false) => print(&text(&plan.judged, &plan.notes))?,
-        (false, _) if refusals.is_empty() => print(&super::text::configuration(&plan, &called())?)?,
-        (false, _) => complain(&refusals.iter().map(|why| format!("error: {why}\n")).collect::<String>()),
+        (true, true) => print_stdout(&format!("{:#}\n", json(&plan.judged, &plan.notes)))?,
+        (true, false) => print_stdout(&text(&plan.judged, &plan.notes))?,
+        (false, _) if refusals.is_empty() => print_stdout(&super::text::configuration(&plan, &called())?)?,
+        (false, _) => print_stderr(&refusals.iter().map(|why| format!("error: {why}\n")).collect::<String>()),
     }
     Ok(u8::from(!refusals.is_empty()))
 }

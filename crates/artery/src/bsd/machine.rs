@@ -64,13 +64,13 @@ impl Taken {
         for port in ports(plan) {
             let name = &port.name;
             let Some(before) = ports(&self.plan).find(|before| before.name == *name) else { continue };
-            if before.is_up && !port.is_up && port.kind != PortKind::Door {
+            if before.is_up && !port.is_up && port.kind != PortKind::HostPort {
                 warnings.push(format!(
                     "port {name} stays up, though hostname.{name} does not say 'up' any more: an interface is only brought up, \
                      and 'ip link set' brings it down"
                 ));
             }
-            if before.mtu.is_some() && port.mtu.is_none() && port.kind != PortKind::Door {
+            if before.mtu.is_some() && port.mtu.is_none() && port.kind != PortKind::HostPort {
                 warnings.push(format!(
                     "port {name} keeps its MTU, of which hostname.{name} says nothing any more; 'ip link set' changes it"
                 ));
@@ -90,7 +90,12 @@ fn ports(plan: &Plan) -> impl Iterator<Item = &Port> {
 }
 
 /// Looks for all interfaces but those that were made; adds what the machine lacks to `mistakes`.
-pub(super) fn look<'a>(plan: &'a Plan, map: &Map, taken: &Taken, mistakes: &mut Vec<String>) -> Found<'a> {
+pub(super) fn find_interfaces<'a>(
+    plan: &'a Plan,
+    map: &Map,
+    taken: &Taken,
+    mistakes: &mut Vec<String>,
+) -> Found<'a> {
     if taken.plan.switches.is_empty() {
         mistakes.extend(unknown_names(plan, map));
     }
@@ -99,8 +104,8 @@ pub(super) fn look<'a>(plan: &'a Plan, map: &Map, taken: &Taken, mistakes: &mut 
     for port in plan.switches.iter().flat_map(|switch| &switch.ports) {
         let machine = map.machine(&port.name);
         match port.kind {
-            PortKind::Door if taken.has(port) => {}
-            PortKind::Door => mistakes.extend(door(port, machine)),
+            PortKind::HostPort if taken.has(port) => {}
+            PortKind::HostPort => mistakes.extend(door(port, machine)),
             PortKind::Link | PortKind::Span => match link(port, machine) {
                 Ok(interface) => ports.push((port, interface)),
                 // It is absent, or has another name: the running switch follows it.
@@ -178,7 +183,7 @@ impl Found<'_> {
     }
 
     /// Takes the interfaces that are not taken yet, and gives all of them the state that the files say.
-    pub(super) fn take(&self, taken: &Taken) -> Result<Vec<PortClaim>, Vec<String>> {
+    pub(super) fn claim_new(&self, taken: &Taken) -> Result<Vec<PortClaim>, Vec<String>> {
         let is_new = |index| taken.claims.iter().all(|claim| claim.index() != index);
         let new = self.ports.iter().filter(|(_, interface)| is_new(interface.index));
         let (mut claims, mut mistakes) = (Vec::new(), Vec::new());
@@ -228,7 +233,7 @@ mod tests {
 
     fn plan(ports: &[&str]) -> Plan {
         let port = |name: &&str| {
-            let kind = if Kind::of(name) == Kind::Door { PortKind::Door } else { PortKind::Link };
+            let kind = if Kind::of(name) == Kind::HostPort { PortKind::HostPort } else { PortKind::Link };
             Port::new(name.to_string(), kind)
         };
         let switch = Switch {
@@ -245,7 +250,7 @@ mod tests {
     fn mistakes(ports: &[&str], map: &[(&str, &str)]) -> Vec<String> {
         let map: Vec<_> = map.iter().map(|(name, machine)| (name.to_string(), machine.to_string())).collect();
         let (plan, mut mistakes) = (plan(ports), Vec::new());
-        look(&plan, &Map(&map), &Taken::default(), &mut mistakes);
+        find_interfaces(&plan, &Map(&map), &Taken::default(), &mut mistakes);
         mistakes
     }
 

@@ -12,7 +12,7 @@ pub(super) fn judge(name: &str, line: &Line, port: Option<&(String, Port)>) -> (
         Ok(settings) => {
             let verdict = settings.iter().fold(Verdict::Honoured, |all, setting| {
                 all.and(match port.kind {
-                    PortKind::Door => of_door(&port.name, setting),
+                    PortKind::HostPort => of_door(&port.name, setting),
                     PortKind::Link | PortKind::Span => of_link(port, switch, setting),
                 })
             });
@@ -38,7 +38,7 @@ pub(super) fn apply(port: &mut Port, settings: &[Setting]) {
 
 fn of_no_port(name: &str) -> Verdict {
     match Kind::of(name) {
-        Kind::Door => Verdict::Refused(format!(
+        Kind::HostPort => Verdict::Refused(format!(
             "{name} is no port of a switch; write 'add {name}' to the file of one, such as hostname.veb0"
         )),
         _ => Verdict::Approximated(format!(

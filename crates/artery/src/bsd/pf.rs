@@ -4,7 +4,7 @@ use super::plan::{Plan, Port, PortKind, RulesFile, Switch};
 use super::rules::{self, PFLOG, Surroundings, interface_record, rules_environment};
 use super::verdict::Note;
 use artery_filter::names::InterfaceRecord;
-use artery_filter::syntax::Site;
+use artery_filter::syntax::FilterSite;
 use artery_table::switch::command::Command;
 
 /// Judges pf.conf, if there is one. Rules that never apply are refused, or taken with a warning if `is_lenient`.
@@ -15,7 +15,7 @@ pub(super) fn judge(etc: &Etc, is_lenient: bool, plan: &mut Plan) {
     let interfaces = plan.switches.iter().flat_map(interfaces);
     let environment = rules_environment(interfaces, |name| artery_device::files::read(etc.path(name)));
     let found =
-        rules::judge_rules(&file, text, &Surroundings { environment, site: Site::Switch, is_lenient });
+        rules::judge_rules(&file, text, &Surroundings { environment, site: FilterSite::Switch, is_lenient });
     plan.judged.extend(found.statements);
     let etc = etc.folder.display().to_string();
     plan.pf = Some(RulesFile { file: file.clone(), etc: Some(etc).filter(|etc| etc != "/etc") });
@@ -27,7 +27,7 @@ pub(super) fn judge(etc: &Etc, is_lenient: bool, plan: &mut Plan) {
 }
 
 /// Says where packets are written that rules log.
-pub(super) fn note_log(plan: &mut Plan) {
+pub(super) fn describe_log(plan: &mut Plan) {
     let (Some(log), Some(pf)) = (&plan.pflog, &plan.pf) else { return };
     let text = format!(
         "packets of rules with 'log' are added to {log}, which 'tcpdump -n -e -r {log}' shows; 'up --pflog FILE' names another"
@@ -55,7 +55,8 @@ fn unseen(switch: &Switch) -> Option<Note> {
     if shows_all(switch) {
         return None;
     }
-    let doors = switch.ports.iter().filter(|port| port.kind == PortKind::Door).map(|port| port.name.as_str());
+    let doors =
+        switch.ports.iter().filter(|port| port.kind == PortKind::HostPort).map(|port| port.name.as_str());
     let doors: Vec<&str> = doors.collect();
     let sees = match doors.is_empty() {
         true => "nothing".to_string(),

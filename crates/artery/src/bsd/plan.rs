@@ -101,7 +101,7 @@ pub(super) enum PortKind {
     /// An interface of the machine that gets a copy of everything.
     Span,
     /// An interface that is made for the host.
-    Door,
+    HostPort,
 }
 
 /// A command of the host.
@@ -132,7 +132,7 @@ pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
     let mut plan = plan(&etc, wishes)?;
     (plan.pflog, plan.pflog_max) = (wishes.pflog.clone(), wishes.pflog_max.clone());
     pf::judge(&etc, wishes.is_lenient, &mut plan);
-    pf::note_log(&mut plan);
+    pf::describe_log(&mut plan);
     Ok(plan)
 }
 

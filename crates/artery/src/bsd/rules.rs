@@ -3,13 +3,13 @@ use super::hostname::{Line, lines};
 use super::verdict::{Judged, Place, Verdict};
 use crate::pfctl::logs;
 use artery_filter::anchors::Anchors;
-use artery_filter::evaluate::load;
+use artery_filter::evaluate::load_rulesets;
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::options::Limit;
-use artery_filter::rule::Place as RulePlace;
+use artery_filter::rule::SourceLocation as RulePlace;
 use artery_filter::syntax::{
-    Environment, Fault, Names, Parsed, Settings, Site, never_matching, read, read_anchors, unsupported,
-    without_interface,
+    Environment, FilterSite, NumberedNames, ParseSettings, ParsedText, SyntaxError, find_unsupported,
+    never_matching, parse_lenient, read_anchors, without_interface,
 };
 use artery_filter::tables::Tables;
 use artery_rcu::Domain;
@@ -26,7 +26,7 @@ pub(crate) const USUAL_LOG_MAX: &str = "1G";
 pub(crate) struct Surroundings<'e> {
     /// The interfaces and files that they can refer to.
     pub(crate) environment: Environment<'e>,
-    pub(crate) site: Site,
+    pub(crate) site: FilterSite,
     /// Whether rules that never apply are taken with a warning; otherwise they are refused.
     pub(crate) is_lenient: bool,
 }
@@ -44,13 +44,13 @@ pub(crate) fn judge_rules(file: &str, text: &str, surroundings: &Surroundings<'_
     let mut found = Findings::of(surroundings, (file, text));
     let mut judged = Vec::new();
     for statement in statements(&lines(text), &found.broken) {
-        let verdict = found.take(file, &statement);
+        let verdict = found.statement_verdict(file, &statement);
         let place = Place { file: file.to_string(), line: statement.line };
         judged.push(Judged { place, text: statement.text, verdict });
     }
     // What stands in front of all lines, or in other files.
     let others =
-        [(found.wrong, Verdict::Refused as fn(String) -> Verdict), (found.odd, Verdict::Approximated)];
+        [(found.wrong, Verdict::Refused as fn(String) -> Verdict), (found.warnings, Verdict::Approximated)];
     for (rest, verdict) in others {
         for ((file, line), why) in rest {
             let place = Place { file, line };
@@ -70,7 +70,7 @@ pub(crate) fn rules_environment<'e>(
     records.extend(interfaces);
     Environment {
         interfaces: Interfaces(records),
-        names: Names::of_machine(),
+        names: NumberedNames::of_machine(),
         read_file: Box::new(move |name| {
             read_file(name).map_err(|error| artery_device::system_message(&error))
         }),
@@ -130,7 +130,7 @@ struct Findings {
     /// Why lines are refused.
     wrong: Wrong,
     /// Why lines do not do what they say.
-    odd: Wrong,
+    warnings: Wrong,
     /// The first and the last line of each statement of the file that can't be read.
     broken: Vec<(usize, usize)>,
     /// The first line that a mistake keeps from being loaded, and where the mistake is.
@@ -141,8 +141,8 @@ struct Findings {
 impl Findings {
     fn of(surroundings: &Surroundings<'_>, (file, text): (&str, &str)) -> Findings {
         let Surroundings { environment, site, is_lenient } = surroundings;
-        let settings = Settings::default();
-        let (main, mut faults) = read(file, text.as_bytes(), environment, &settings);
+        let settings = ParseSettings::default();
+        let (main, mut faults) = parse_lenient(file, text.as_bytes(), environment, &settings);
         let (anchors, more) = read_anchors("", &main.ruleset, environment, &settings);
         faults.extend(more);
         let line_here = |place: &RulePlace| (&*place.file == file).then_some(place.line as usize);
@@ -151,14 +151,14 @@ impl Findings {
         let mistakes = faults.iter().filter_map(|fault| line_here(&fault.place));
         let here = mistakes.chain(broken.iter().map(|(first, _)| *first)).min();
         // Which line leads to another file is not known: what that has spoils all of them.
-        let is_elsewhere = |fault: &&Fault| fault.place.line != 0 && line_here(&fault.place).is_none();
+        let is_elsewhere = |fault: &&SyntaxError| fault.place.line != 0 && line_here(&fault.place).is_none();
         let elsewhere = faults.iter().find(is_elsewhere).map(|fault| &fault.place);
         let not_loaded = elsewhere.map(|place| (1, format!("{}:{}", place.file, place.line)));
         let not_loaded = not_loaded.or(here.map(|line| (line + 1, format!("line {line}"))));
-        let all: Vec<Parsed> =
+        let all: Vec<ParsedText> =
             std::iter::once(main).chain(anchors.into_iter().map(|one| one.parsed)).collect();
         let (refused, taken) = ineffective(&all, &environment.interfaces, *is_lenient);
-        let unsupported = all.iter().flat_map(|one| unsupported(&one.ruleset, *site));
+        let unsupported = all.iter().flat_map(|one| find_unsupported(&one.ruleset, *site));
         let unsupported = unsupported.map(|(place, what)| (place, format!("not supported: {what}")));
         let warnings = all.iter().flat_map(|one| &one.warnings).map(placed);
         let never = all.iter().flat_map(|one| never_matching(&one.ruleset));
@@ -168,7 +168,7 @@ impl Findings {
             if refusals.is_empty() { unloadable(&all, &environment.interfaces) } else { Vec::new() };
         Findings {
             wrong: by_line(file, refusals.into_iter().chain(unloadable)),
-            odd: by_line(file, warnings.chain(never).chain(taken)),
+            warnings: by_line(file, warnings.chain(never).chain(taken)),
             broken,
             not_loaded,
             has_log: all.iter().any(|one| logs(&one.ruleset)),
@@ -176,9 +176,12 @@ impl Findings {
     }
 
     /// What becomes of a statement; what was found out about it is taken out.
-    fn take(&mut self, file: &str, statement: &Statement) -> Verdict {
+    fn statement_verdict(&mut self, file: &str, statement: &Statement) -> Verdict {
         let lines = || statement.line..statement.next;
-        let (wrong, odd) = (take(&mut self.wrong, file, lines()), take(&mut self.odd, file, lines()));
+        let (wrong, odd) = (
+            remove_mistake(&mut self.wrong, file, lines()),
+            remove_mistake(&mut self.warnings, file, lines()),
+        );
         match (wrong, odd, self.not_loaded.as_ref().filter(|(first, _)| *first <= statement.line)) {
             (Some(why), ..) => Verdict::Refused(why),
             (None, Some(how), _) => Verdict::Approximated(how),
@@ -190,7 +193,7 @@ impl Findings {
     }
 }
 
-fn placed(fault: &Fault) -> (RulePlace, String) {
+fn placed(fault: &SyntaxError) -> (RulePlace, String) {
     (fault.place.clone(), fault.one_line())
 }
 
@@ -198,7 +201,7 @@ fn placed(fault: &Fault) -> (RulePlace, String) {
 type Placed = Vec<(RulePlace, String)>;
 
 /// Rules that never apply: those that are a reason to start nothing, and the others.
-fn ineffective(all: &[Parsed], interfaces: &Interfaces, is_lenient: bool) -> (Placed, Placed) {
+fn ineffective(all: &[ParsedText], interfaces: &Interfaces, is_lenient: bool) -> (Placed, Placed) {
     let (mut refused, mut taken) = (Vec::new(), Vec::new());
     for parsed in all {
         let faults = parsed.ineffective.iter().map(|fault| (false, placed(fault)));
@@ -215,18 +218,18 @@ fn ineffective(all: &[Parsed], interfaces: &Interfaces, is_lenient: bool) -> (Pl
 }
 
 /// Why rules can't be loaded that are well written: there are too many tables, or the like.
-fn unloadable(all: &[Parsed], interfaces: &Interfaces) -> Placed {
+fn unloadable(all: &[ParsedText], interfaces: &Interfaces) -> Placed {
     let domain = Domain::new();
     let mut tables = Tables::new(&domain);
     if let Some(main) = all.first() {
-        let limits = main.ruleset.limits();
+        let limits = main.ruleset.effective_limits();
         tables.most_tables = limits.limit(Limit::Tables) as usize;
         tables.most_entries = limits.limit(Limit::TableEntries) as usize;
     }
     // Whatever the anchors are called, there is as much in them.
     let path = |n: usize| if n == 0 { String::new() } else { format!("loaded{n}") };
     let rulesets = all.iter().enumerate().map(|(n, one)| (path(n), one.ruleset.clone())).collect();
-    let loaded = load(rulesets, &mut Anchors::default(), &mut tables, interfaces, Duration::ZERO);
+    let loaded = load_rulesets(rulesets, &mut Anchors::default(), &mut tables, interfaces, Duration::ZERO);
     let errors = loaded.err().unwrap_or_default().into_iter();
     errors.map(|error| (error.place.clone(), error.reason.to_string())).collect()
 }
@@ -245,7 +248,7 @@ fn by_line(file: &str, all: impl Iterator<Item = (RulePlace, String)>) -> Wrong 
 }
 
 /// Takes out what is wrong with some lines of a file.
-fn take(wrong: &mut Wrong, file: &str, lines: std::ops::Range<usize>) -> Option<String> {
+fn remove_mistake(wrong: &mut Wrong, file: &str, lines: std::ops::Range<usize>) -> Option<String> {
     let keys: Vec<_> = wrong
         .range((file.into(), lines.start)..(file.into(), lines.end))
         .map(|(key, _)| key.clone())

@@ -118,7 +118,8 @@ impl<'a> Reader<'a> {
                 Verdict::Honoured
             }
             Command::Add(port) => {
-                let kind = if Kind::of(&port) == Kind::Door { PortKind::Door } else { PortKind::Link };
+                let kind =
+                    if Kind::of(&port) == Kind::HostPort { PortKind::HostPort } else { PortKind::Link };
                 self.add(port, kind)
             }
             Command::AddSpan(port) => self.add(port, PortKind::Span),
@@ -150,7 +151,7 @@ impl<'a> Reader<'a> {
         if let Some(other) = self.owners.get(&name) {
             return Verdict::Refused(format!("{name} is a port of {other} already; {OTHERS}"));
         }
-        if kind == PortKind::Span && Kind::of(&name) == Kind::Door {
+        if kind == PortKind::Span && Kind::of(&name) == Kind::HostPort {
             return Verdict::Refused(format!(
                 "{name} is a door of the host, and can't be a span port; name an interface of the machine"
             ));
@@ -168,7 +169,8 @@ impl<'a> Reader<'a> {
 
     /// Whether the switch would do it.
     fn try_out(&self, command: &Command) -> Result<(), String> {
-        let apply = |trial: &SpanningSwitch| trial.apply(command, Duration::ZERO, &mut Outgoing::new());
+        let apply =
+            |trial: &SpanningSwitch| trial.apply_command(command, Duration::ZERO, &mut Outgoing::new());
         self.trial.as_ref().map_or(Ok(()), apply).map_err(|error| error.to_string())
     }
 
@@ -242,9 +244,9 @@ fn trial(file: &File) -> Option<SpanningSwitch> {
         let words = words(&line.text).unwrap_or_default();
         for pair in words.windows(2).filter(|pair| ["add", "addspan"].contains(&pair[0].as_str())) {
             let mut port = switch::Port::new(&pair[1], Role::Detached);
-            port.is_vport = Kind::of(&pair[1]) == Kind::Door;
+            port.is_vport = Kind::of(&pair[1]) == Kind::HostPort;
             // What is there twice is refused when it is added.
-            let _ = config.connect(port);
+            let _ = config.connect_port(port);
         }
     }
     SpanningSwitch::new(&Domain::new(), config, &[]).ok()
@@ -263,8 +265,10 @@ impl Switch {
         };
         match port.kind {
             PortKind::Span if is_passed_through => return Err(takes_none()),
-            PortKind::Door if is_passed_through => return Err(is_door()),
-            PortKind::Link | PortKind::Span | PortKind::Door => port.is_passed_through = is_passed_through,
+            PortKind::HostPort if is_passed_through => return Err(is_door()),
+            PortKind::Link | PortKind::Span | PortKind::HostPort => {
+                port.is_passed_through = is_passed_through
+            }
         }
         Ok(())
     }
@@ -331,7 +335,7 @@ mod tests {
     fn doors_and_span_ports_are_told_from_links() {
         let read = read("veb0", "add vport0\nadd vether1\naddspan em0");
         let kinds: Vec<PortKind> = read.switch.ports.iter().map(|port| port.kind).collect();
-        assert_eq!(kinds, [PortKind::Door, PortKind::Door, PortKind::Span]);
+        assert_eq!(kinds, [PortKind::HostPort, PortKind::HostPort, PortKind::Span]);
     }
 
     #[test]

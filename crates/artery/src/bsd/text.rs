@@ -41,7 +41,7 @@ fn switch_text(switch: &Switch, plan: &Plan) -> String {
     let description = switch.description.iter().map(|text| format!(" {}", comment(text))).collect::<String>();
     let ports = switch.ports.iter().map(|port| match port.kind {
         PortKind::Link => format!("PORT {}", port.name),
-        PortKind::Door => format!("PORT {}{} vport", port.name, addresses(port)),
+        PortKind::HostPort => format!("PORT {}{} vport", port.name, addresses(port)),
         PortKind::Span => format!("SPAN {}", port.name),
     });
     // Numbers of ports are those of the arguments, and span ports come behind the others.
@@ -98,7 +98,7 @@ Idle -> [{number}] {veb};
 {veb}[{number}] -> to_{name} :: ToDevice({device});
 "
         ),
-        PortKind::Door => format!(
+        PortKind::HostPort => format!(
             "
 // Port {number}, the host's own interface {device}.{description}
 from_{name} :: FromHost({}) -> [{number}] {veb};
@@ -147,8 +147,9 @@ mod tests {
 
     #[test]
     fn span_ports_come_behind_the_others() {
-        use PortKind::{Door, Link, Span};
-        let switch = switch(&[("em0", Link), ("em1", Span), ("vport0", Door), ("em2", Span), ("em3", Link)]);
+        use PortKind::{HostPort, Link, Span};
+        let switch =
+            switch(&[("em0", Link), ("em1", Span), ("vport0", HostPort), ("em2", Span), ("em3", Link)]);
         let numbers: Vec<usize> = (0..5).map(|n| number(&switch, n)).collect();
         assert_eq!(numbers, [0, 3, 1, 4, 2]);
     }

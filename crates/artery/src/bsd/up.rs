@@ -1,12 +1,12 @@
 //! `artery up`: a switch from the files that BSD would start it from.
-use super::machine::{Map, Taken, look};
+use super::machine::{Map, Taken, find_interfaces};
 use super::plan::{Plan, Wishes, judge};
 use super::rules::PFLOG;
 use super::verdict::Judged;
 use super::{text, verdict};
 use crate::cli::values::{ALWAYS, Period, awake_time, device, file_size, number, period, processor};
 use crate::cli::{ControlOptions, default_socket, map_devices};
-use crate::job::{Input, Job};
+use crate::job::{ConfigInput, RunJob};
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
 use crate::reload::{ConfigurationSource, Reread};
@@ -15,8 +15,8 @@ use crate::router::called;
 use crate::run::run;
 use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::signals::EarlyHangup;
-use crate::voice::{LogFormat, Voice, print};
-use artery_engine::Settings;
+use crate::voice::{LogFormat, Output, print_stdout};
+use artery_engine::RouterSettings;
 use artery_lang::Dialect;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ impl UpOptions {
 /// Starts the switch, or says what it would be.
 pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
-    let voice = Voice::from(options.log);
+    let voice = Output::from(options.log);
     let plan = read(&options)?;
     if options.dry_run {
         return dry_run(&plan, &options);
@@ -130,15 +130,15 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     }
     let text = text::configuration(&plan, &called())?;
     if options.print {
-        return print(&text).map(|()| 0);
+        return print_stdout(&text).map(|()| 0);
     }
     let (nothing, mut mistakes) = (Taken::default(), Vec::new());
-    let found = look(&plan, &Map(&options.map), &nothing, &mut mistakes);
+    let found = find_interfaces(&plan, &Map(&options.map), &nothing, &mut mistakes);
     if !mistakes.is_empty() {
         return Ok(refused(voice, &mistakes, ""));
     }
     warn(&plan, &options, &found.warnings());
-    match found.take(&nothing) {
+    match found.claim_new(&nothing) {
         Ok(claims) => run(job(options, Taken::new(plan.clone(), claims), plan, text), &early),
         Err(mistakes) => Ok(refused(voice, &mistakes, "")),
     }
@@ -168,11 +168,11 @@ impl ConfigurationSource for Files {
         let mut mistakes = plan.judged.iter().filter_map(Judged::refusal).collect::<Vec<_>>();
         let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = look(&plan, &Map(&self.options.map), &taken, &mut mistakes);
+        let found = find_interfaces(&plan, &Map(&self.options.map), &taken, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
-        let (claims, wanted) = (found.take(&taken)?, found.indices());
+        let (claims, wanted) = (found.claim_new(&taken)?, found.indices());
         let mut warnings = taken.warnings(&plan, self.options.run_commands);
         warnings.extend(found.warnings());
         drop(taken);
@@ -181,7 +181,7 @@ impl ConfigurationSource for Files {
             taken.lock().unwrap_or_else(PoisonError::into_inner).change(plan, wanted, claims);
             release_later(taken);
         };
-        let name = Input::Text(String::new()).name();
+        let name = ConfigInput::Text(String::new()).name();
         Ok(Reread { warnings, accepted: Box::new(accepted), ..Reread::new(name, text) })
     }
 }
@@ -197,53 +197,53 @@ fn release_later(taken: Arc<Mutex<Taken>>) {
 }
 
 /// Says what is wrong; gives the exit status.
-fn refused(voice: Voice, mistakes: &[String], hint: &str) -> u8 {
-    voice.complain_of(&voice.mistakes(mistakes));
+fn refused(voice: Output, mistakes: &[String], hint: &str) -> u8 {
+    voice.complain_of(&voice.format_mistakes(mistakes));
     let s = if mistakes.len() == 1 { "" } else { "s" };
-    voice.error(&format!("{} mistake{s}; nothing was started{hint}", mistakes.len()));
+    voice.print_error(&format!("{} mistake{s}; nothing was started{hint}", mistakes.len()));
     1
 }
 
 /// Says what is done otherwise than the files say, and what the user should know before the switch starts.
 fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
-    let voice = Voice::from(options.log);
-    plan.approximations().iter().for_each(|how| voice.warning(how));
-    plan.notes.iter().for_each(|note| voice.say(&format!("{}: {}", note.file, note.text)));
-    of_machine.iter().for_each(|warning| voice.warning(warning));
-    options.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));
+    let voice = Output::from(options.log);
+    plan.approximations().iter().for_each(|how| voice.print_warning(how));
+    plan.notes.iter().for_each(|note| voice.print_info(&format!("{}: {}", note.file, note.text)));
+    of_machine.iter().for_each(|warning| voice.print_warning(warning));
+    options.stats.and_then(Period::unit_hint).into_iter().for_each(|doubt| voice.print_warning(&doubt));
 }
 
 /// Prints what would be done; the status says whether it could be.
 fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     let mut mistakes = Vec::new();
-    let found = look(plan, &Map(&options.map), &Taken::default(), &mut mistakes);
+    let found = find_interfaces(plan, &Map(&options.map), &Taken::default(), &mut mistakes);
     let commands = plan.shell.iter().map(|shell| format!("{}: command: {}\n", shell.place, shell.text));
     let text = verdict::text(&plan.judged, &plan.notes) + &found.text() + &commands.collect::<String>();
-    print(&text)?;
+    print_stdout(&text)?;
     let warnings = found.warnings();
-    let voice = Voice::from(options.log);
-    warnings.iter().for_each(|warning| voice.warning(warning));
-    voice.complain_of(&voice.mistakes(&mistakes));
+    let voice = Output::from(options.log);
+    warnings.iter().for_each(|warning| voice.print_warning(warning));
+    voice.complain_of(&voice.format_mistakes(&mistakes));
     let is_refused = plan.judged.iter().any(Judged::is_refused);
     Ok(u8::from(is_refused || !mistakes.is_empty()))
 }
 
-fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> Job {
+fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> RunJob {
     let options = Arc::new(options);
-    let mut settings = Settings {
+    let mut settings = RouterSettings {
         workers: options.workers.into(),
         awake: options.awake,
         affinity: options.affinity,
-        ..Settings::default()
+        ..RouterSettings::default()
     };
     map_devices(&options.map, &mut settings);
     let sockets = if options.socket.is_empty() { vec![default_socket()] } else { options.socket.clone() };
     let commands = plan.shell.into_iter().filter(|_| options.run_commands);
-    Job {
-        input: Input::Text(text),
+    RunJob {
+        input: ConfigInput::Text(text),
         source: Some(Arc::new(Files { options: options.clone(), taken: Arc::new(Mutex::new(taken)) })),
         reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
-        voice: Voice::from(options.log),
+        voice: Output::from(options.log),
         settings,
         handlers: Vec::new(),
         exit_handler: None,

@@ -2,11 +2,11 @@
 use super::values::{ALWAYS, Period, awake_time, device, number, period, processor, seconds};
 use super::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
 use crate::control_socket::ControlSettings;
-use crate::job::{Job, PortRequest};
+use crate::job::{PortRequest, RunJob};
 use crate::metrics::MetricsAddress;
 use crate::sandbox::{Sandbox, SandboxOptions};
-use crate::voice::{LogFormat, Voice};
-use artery_engine::{Settings, Time};
+use crate::voice::{LogFormat, Output};
+use artery_engine::{RouterSettings, Time};
 use artery_lang::args;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
@@ -93,26 +93,26 @@ pub(crate) struct RunOptions {
 
 impl RunOptions {
     /// What is to be run.
-    pub(crate) fn job(self) -> anyhow::Result<Job> {
+    pub(crate) fn job(self) -> anyhow::Result<RunJob> {
         self.refuse_stray_value();
         let (input, reading) = self.reading.reading()?;
         if self.simtime.is_some() && self.workers > 1 {
             usage_error("--simtime needs a single worker");
         }
-        let mut settings = Settings {
+        let mut settings = RouterSettings {
             workers: self.workers.into(),
             burst: self.burst.into(),
             profile: self.profile,
             affinity: self.affinity,
             awake: self.awake,
             simulated: self.simtime.map(|since| Time::ZERO + since),
-            ..Settings::default()
+            ..RouterSettings::default()
         };
         settings.frames.0 = self.frames as usize;
         map_devices(&self.device, &mut settings);
-        let voice = Voice::from(self.log);
-        self.stats.and_then(Period::doubt).into_iter().for_each(|doubt| voice.warning(&doubt));
-        Ok(Job {
+        let voice = Output::from(self.log);
+        self.stats.and_then(Period::unit_hint).into_iter().for_each(|doubt| voice.print_warning(&doubt));
+        Ok(RunJob {
             input,
             source: None,
             reading,
@@ -146,7 +146,8 @@ impl RunOptions {
             ("--affinity", self.affinity.is_some()),
         ];
         let Some((option, _)) = joined.iter().find(|(_, given)| *given) else { return };
-        let is_value = |word: &&String| args::seconds(word).is_ok() && !std::path::Path::new(word).exists();
+        let is_value =
+            |word: &&String| args::parse_seconds(word).is_ok() && !std::path::Path::new(word).exists();
         if let Some(word) = self.reading.words.iter().find(is_value) {
             usage_error(&format!(
                 "there is no file '{word}'; a value is joined to its option: {option}={word}"

@@ -1,6 +1,6 @@
 //! What is wrong with the arguments of the program, and how it ends then.
 use super::Cli;
-use crate::voice::Voice;
+use crate::voice::Output;
 use clap::CommandFactory as _;
 use std::ffi::OsString;
 
@@ -26,7 +26,7 @@ pub(super) fn exit_with(error: clap::Error) -> ! {
         let text = error.to_string();
         // What clap says of usage and help is for people.
         let what = text.split("\n\nUsage:").next().unwrap_or_default();
-        Voice::Json.error(what.trim().trim_start_matches("error: "));
+        Output::Json.print_error(what.trim().trim_start_matches("error: "));
         std::process::exit(error.exit_code());
     }
     error.exit()

@@ -19,7 +19,7 @@ pub(crate) fn processor(text: &str) -> Result<usize, String> {
 
 /// A time.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let nanos = args::seconds(text);
+    let nanos = args::parse_seconds(text);
     nanos.map(Duration::from_nanos).map_err(|_| "write a time, such as 5 (seconds), 0.5 or 200ms".to_string())
 }
 
@@ -99,7 +99,7 @@ impl Period {
     const DOUBTFUL: Duration = Duration::from_secs(100);
 
     /// What to say to somebody who may have meant something else.
-    pub(crate) fn doubt(self) -> Option<String> {
+    pub(crate) fn unit_hint(self) -> Option<String> {
         let seconds = self.every.as_secs();
         let doubtful = !self.has_unit && self.every >= Period::DOUBTFUL;
         doubtful.then(|| {

@@ -61,7 +61,7 @@ impl Questions {
     }
 
     /// All that was asked since the last call; the bell is silent then.
-    pub(crate) fn take(&mut self) -> Vec<Question> {
+    pub(crate) fn drain(&mut self) -> Vec<Question> {
         let mut rung = [0; 64];
         while self.bell.read(&mut rung).is_ok_and(|count| count > 0) {}
         self.questions.try_iter().collect()
@@ -77,7 +77,7 @@ impl AsFd for Questions {
 
 impl Asked {
     /// What the thread answers.
-    pub(crate) fn ask(&self, handler: &str, value: Option<&str>) -> Result<String, HandlerError> {
+    pub(crate) fn send_request(&self, handler: &str, value: Option<&str>) -> Result<String, HandlerError> {
         let failed = |text: String| HandlerError::Refused(text);
         let (reply, answer) = channel();
         let question = Question { handler: handler.to_string(), value: value.map(str::to_string), reply };
@@ -104,7 +104,7 @@ impl Asked {
         match (value, flags.contains('r'), flags.contains('w')) {
             (None, false, _) => Err(HandlerError::NotReadable(handler.to_string())),
             (Some(_), _, false) => Err(HandlerError::NotWritable(handler.to_string())),
-            _ => self.ask(canonical(handler), value),
+            _ => self.send_request(canonical(handler), value),
         }
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         });
         let mut met = Vec::new();
         while met.len() < 2 {
-            for question in questions.take() {
+            for question in questions.drain() {
                 met.push((question.handler.clone(), question.value.clone()));
                 question.answer(Ok("fine".to_string()));
             }

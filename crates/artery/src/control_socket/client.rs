@@ -3,7 +3,7 @@ use super::access::token_in;
 use super::codec::GREETING;
 use crate::cli::{HandlerOptions, Reach};
 use crate::spelling::nearest;
-use crate::voice::{complain, print};
+use crate::voice::{print_stderr, print_stdout};
 use anyhow::{Context as _, anyhow, bail};
 use artery_device::system_message;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -38,7 +38,7 @@ pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {
         None => {
             let value = client.read(&options.handler)?;
             let end = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
-            print(&format!("{value}{end}")).map(|()| 0)
+            print_stdout(&format!("{value}{end}")).map(|()| 0)
         }
     }
 }
@@ -75,14 +75,14 @@ impl Client {
         self.begin_to_tell(handler, value)?;
         match self.outcome()? {
             Ok(warnings) => {
-                complain(&warnings);
+                print_stderr(&warnings);
                 Ok(())
             }
             Err(refusal) => bail!("{}", explained(&mut self.stream, handler, refusal)),
         }
     }
     /// The value of a handler that is given parameters. A refusal is what the element says, and no more.
-    pub(crate) fn ask(&mut self, handler: &str, parameters: &str) -> anyhow::Result<String> {
+    pub(crate) fn query(&mut self, handler: &str, parameters: &str) -> anyhow::Result<String> {
         if parameters.contains(['\r', '\n']) {
             bail!("a line alone can be asked, and there are several: {parameters:?}");
         }
@@ -90,12 +90,12 @@ impl Client {
         self.value(question.trim_end())?.map_err(|refusal| self.bare(handler, refusal))
     }
     /// Writes a handler. A refusal is what the element says, and no more.
-    pub(crate) fn tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
+    pub(crate) fn write_plain(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
         self.begin_to_tell(handler, value)?;
         self.told(handler)
     }
     /// The same; gives the warnings that it was answered with, a line each.
-    pub(crate) fn tell_and_hear(&mut self, handler: &str, value: &str) -> anyhow::Result<String> {
+    pub(crate) fn write_with_warnings(&mut self, handler: &str, value: &str) -> anyhow::Result<String> {
         self.begin_to_tell(handler, value)?;
         match self.outcome()? {
             Ok(warnings) => Ok(warnings.split_once('\n').map_or("", |(_, warnings)| warnings).to_string()),

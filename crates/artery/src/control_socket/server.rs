@@ -2,7 +2,7 @@
 use super::access::{ControlSettings, Group, Peer, TcpWrites, Token};
 use super::connections::{Connection, Pool, Refused, Stream};
 use crate::job::PortRequest;
-use crate::voice::Voice;
+use crate::voice::Output;
 use anyhow::{Context as _, bail};
 use artery_device::{files, system_message};
 use rustix::fs::{Gid, Mode};
@@ -88,14 +88,14 @@ impl Listeners {
     }
 
     /// Says who may write by TCP.
-    pub(crate) fn say_access(&self, voice: Voice) {
+    pub(crate) fn say_access(&self, voice: Output) {
         for port in self.tcp.iter().filter_map(|listener| listener.local_addr().ok()) {
             let (port, number) = (format!("TCP port {}", port.port()), port.port().to_string());
             match &self.token {
                 Some(token) => {
                     let file = token.file().display().to_string();
                     let what = format!("{port}: writing handlers needs the token in {file}");
-                    voice.tell("control", &what, &[("port", &number), ("token_file", &file)]);
+                    voice.log_event("control", &what, &[("port", &number), ("token_file", &file)]);
                 }
                 None => voice.open_port(&format!(
                     "{port} is open to all local users: each of them can write every handler"

@@ -124,7 +124,7 @@ impl Handlers for Service {
         if self.is_private(handler) {
             return permission_denied(handler);
         }
-        match self.handle.read(canonical(handler), parameters) {
+        match self.handle.read_handler(canonical(handler), parameters) {
             Ok(value) => data_reply(handler, &value),
             Err(error) => read_refusal(handler, error),
         }
@@ -143,7 +143,7 @@ impl Handlers for Service {
         if self.is_private(handler) {
             return permission_denied(handler);
         }
-        match self.handle.write(canonical(handler), value) {
+        match self.handle.write_handler(canonical(handler), value) {
             Ok(()) => write_ok(handler),
             Err(error) => write_refusal(handler, error),
         }
@@ -188,7 +188,7 @@ impl Handlers for Service {
 impl Service {
     fn missing_element(&self, name: &str) -> Option<String> {
         let (element, _) = name.rsplit_once('.')?;
-        let is_missing = !element.is_empty() && self.handle.plan().resolve(element, "").is_none();
+        let is_missing = !element.is_empty() && self.handle.plan().find_node(element, "").is_none();
         is_missing.then(|| format!("No element named '{element}'"))
     }
 

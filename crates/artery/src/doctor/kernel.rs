@@ -150,7 +150,7 @@ fn no_tables(check: &'static str, error: &fast::Error) -> Finding {
 
 /// Has the verifier look at programs for both hooks.
 fn verified(check: &'static str, what: &str, accelerator: &Accelerator) -> Finding {
-    let [xdp, tc] = [Mode::Native, Mode::Tc].map(|mode| accelerator.verify(LOOPBACK, mode).err());
+    let [xdp, tc] = [Mode::Native, Mode::Tc].map(|mode| accelerator.verify_program(LOOPBACK, mode).err());
     let (text, error) = match (&xdp, &tc) {
         (None, None) => {
             return Finding::ok(check, format!("the verifier takes the programs {what}, for XDP and tc"));

@@ -2,7 +2,7 @@
 use super::report::{Finding, Purpose};
 use crate::adopt::{Choice, Facts};
 use artery_adopt::guard::{self, Port};
-use artery_device::{Interface, LinkType, Survey, XdpFragments, survey, xdp_fragments};
+use artery_device::{Interface, InterfaceSurvey, LinkType, XdpFragments, survey, xdp_fragments};
 use std::thread;
 
 /// Most bytes of a packet whose frame lies in one buffer, with any driver of a card: a page of 4096 bytes, less what drivers keep
@@ -16,7 +16,7 @@ pub(super) fn findings(names: &[String]) -> anyhow::Result<Vec<Finding>> {
         return Ok(vec![Finding::unknown("ports", text, "artery doctor PORT, or ip link set dev PORT up")]);
     }
     let all = survey();
-    let looked: Vec<&Survey> =
+    let looked: Vec<&InterfaceSurvey> =
         names.iter().filter_map(|name| all.iter().find(|one| &one.interface.name == name)).collect();
     let mut ports = Vec::new();
     for one in looked.iter().filter(|one| is_ethernet(&one.interface)) {
@@ -40,7 +40,7 @@ fn is_ethernet(interface: &Interface) -> bool {
     interface.link_type == Some(LinkType::ETHER) && interface.mac.is_some_and(|mac| mac != [0; 6])
 }
 
-fn of_port(one: &Survey, facts: Option<&Facts>, choice: &Choice, processors: u32) -> Vec<Finding> {
+fn of_port(one: &InterfaceSurvey, facts: Option<&Facts>, choice: &Choice, processors: u32) -> Vec<Finding> {
     let mut findings = vec![link(&one.interface), driver(one)];
     match facts {
         None => findings.push(not_adopted()),
@@ -75,7 +75,7 @@ fn link(interface: &Interface) -> Finding {
     }
 }
 
-fn driver(one: &Survey) -> Finding {
+fn driver(one: &InterfaceSurvey) -> Finding {
     let name = if one.driver.is_empty() { "not named" } else { &one.driver };
     let offloads = if one.offloads.is_empty() { "none".to_owned() } else { one.offloads.join(" ") };
     Finding::ok("driver", format!("driver {name}, MTU {}, offloads {offloads}", one.interface.mtu))
@@ -151,7 +151,7 @@ fn joining(facts: &Facts) -> Option<Finding> {
     Some(finding.needed_by(&[Purpose::Adopt]))
 }
 
-fn queues(one: &Survey, facts: &Facts, choice: &Choice, processors: u32) -> Finding {
+fn queues(one: &InterfaceSurvey, facts: &Facts, choice: &Choice, processors: u32) -> Finding {
     let check = "queues";
     if choice.best().is_xdp()
         && let Some((lack, remedy)) = facts.lacks_queues_for_xdp(processors)
@@ -212,7 +212,7 @@ fn mtu(facts: &Facts, mtu: u32, fragments: Option<XdpFragments>, choice: &Choice
 }
 
 /// By what the commands with an engine receive; what is shared with the host says why, and what would change it.
-fn used_by_engines(one: &Survey) -> [Finding; 3] {
+fn used_by_engines(one: &InterfaceSurvey) -> [Finding; 3] {
     [
         Finding::ok("router", format!("router: {}", one.alone)).needed_by(&[Purpose::Router]),
         Finding::ok("run", format!("run: {}", one.shared)).needed_by(&[Purpose::Run]),
@@ -220,7 +220,7 @@ fn used_by_engines(one: &Survey) -> [Finding; 3] {
     ]
 }
 
-fn zero_copy(one: &Survey) -> Option<Finding> {
+fn zero_copy(one: &InterfaceSurvey) -> Option<Finding> {
     let check = "zero-copy";
     let finding = match one.zero_copy {
         _ if one.interface.link_type != Some(LinkType::ETHER) => return None,

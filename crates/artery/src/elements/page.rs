@@ -186,7 +186,7 @@ struct Row {
 fn handlers(class: &Class) -> Vec<Row> {
     let is_live = |h: &Handler| class.live && h.name == CONFIG;
     let config = |doc| Row { name: CONFIG, access: "read; write".into(), flags: "rw".into(), doc };
-    let plain = |h: &Handler| Row { name: h.name, access: access(h), flags: h.flags(), doc: h.doc };
+    let plain = |h: &Handler| Row { name: h.name, access: access(h), flags: h.flag_letters(), doc: h.doc };
     let row = |h: &Handler| if is_live(h) { config(h.doc) } else { plain(h) };
     let mut rows: Vec<Row> = class.handlers.iter().map(row).collect();
     if class.live && class.handler(CONFIG).is_none() {
@@ -263,13 +263,13 @@ mod tests {
             ("Classifier", "the arguments; others take their place", "read; write", "rw"),
             ("Shaper", "RATE", "read", "r"),
         ] {
-            let class = artery_elements::CLASSES.find(class).unwrap();
+            let class = artery_elements::CLASSES.find_class(class).unwrap();
             assert!(text(class).contains(&format!("  config ({access})\n      {doc}\n")));
             assert!(markdown(class).contains(&format!("| `config` | {access} | {doc} |\n")));
             let config = json!({ "name": "config", "flags": flags, "doc": doc });
             assert!(json(class)["handlers"].as_array().unwrap().contains(&config));
         }
-        let counter = artery_elements::CLASSES.find("Counter").unwrap();
+        let counter = artery_elements::CLASSES.find_class("Counter").unwrap();
         assert!(!text(counter).contains("config (") && !markdown(counter).contains("`config`"));
     }
 

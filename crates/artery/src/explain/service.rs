@@ -16,7 +16,7 @@ pub(super) struct Served {
 /// The service that a packet is for, if there is one.
 pub(super) fn find_service(router: &mut IpRouter, packet: &str) -> anyhow::Result<Option<Served>> {
     for balancer in router.of_class(BALANCER)? {
-        let mut said = router.ask_other(&balancer, "explain_json", packet)?;
+        let mut said = router.query_element(&balancer, "explain_json", packet)?;
         // Each worker remembers flows of its own; all would choose alike for a new one.
         let known = said.iter().position(|said| said["is_known"] == true).unwrap_or(0);
         if !said.is_empty() && said[known]["service"].is_string() {
@@ -38,7 +38,7 @@ impl Served {
         let Some(question) = self.router_question(came_by, packet) else {
             return Ok(self.end_at_service(plain));
         };
-        let mut document = router.ask("explain_json", &question)?;
+        let mut document = router.query("explain_json", &question)?;
         document["packet"] = plain["packet"].clone();
         if let Some(stages) = document["stages"].as_array_mut() {
             // It is no part of an IPRouter's packet when it arrives: behind the arrival, which both see.

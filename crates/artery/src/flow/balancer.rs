@@ -38,24 +38,24 @@ impl Balancer {
     }
 
     /// What a handler says.
-    pub(super) fn ask(&mut self, handler: &str, parameters: &str) -> anyhow::Result<String> {
-        self.client.ask(&format!("{}.{handler}", self.name), parameters)
+    pub(super) fn query(&mut self, handler: &str, parameters: &str) -> anyhow::Result<String> {
+        self.client.query(&format!("{}.{handler}", self.name), parameters)
     }
 
     /// What a handler says with a line of JSON for each worker.
-    pub(super) fn ask_workers(&mut self, handler: &str, parameters: &str) -> anyhow::Result<Vec<Value>> {
-        let text = self.ask(handler, parameters)?;
+    pub(super) fn query_workers(&mut self, handler: &str, parameters: &str) -> anyhow::Result<Vec<Value>> {
+        let text = self.query(handler, parameters)?;
         let lines: Result<_, _> = text.lines().map(serde_json::from_str).collect();
         lines.with_context(|| format!("what the router says by {handler} makes no sense"))
     }
 
     /// Has a handler change something.
-    pub(super) fn tell(&mut self, handler: &str, text: &str) -> anyhow::Result<()> {
-        self.client.tell(&format!("{}.{handler}", self.name), text)
+    pub(super) fn write(&mut self, handler: &str, text: &str) -> anyhow::Result<()> {
+        self.client.write_plain(&format!("{}.{handler}", self.name), text)
     }
 
     /// Has a handler take one text after the other. The next are under way while one is taken; the first refusal ends it.
-    pub(super) fn tell_all(
+    pub(super) fn write_all(
         &mut self,
         handler: &str,
         texts: impl Iterator<Item = String>,

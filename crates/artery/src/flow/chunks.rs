@@ -1,6 +1,6 @@
 //! An export in parts that a router takes one by one, each a whole stream; and the check of a binary export, before the
 //! first of them goes.
-use artery_elements::flows::{Item, Reader, write_header, write_item};
+use artery_elements::flows::{StreamItem, StreamReader, write_header, write_item};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::borrow::Cow;
@@ -38,36 +38,38 @@ impl Chunk<'_> {
     pub(super) fn text(&self) -> String {
         let mut stream = Vec::with_capacity(self.items.len() + 1024);
         write_header(&mut stream);
-        self.members.iter().for_each(|(number, name)| write_item(&Item::Member(*number, name), &mut stream));
+        self.members
+            .iter()
+            .for_each(|(number, name)| write_item(&StreamItem::Member(*number, name), &mut stream));
         stream.extend_from_slice(&self.items);
-        write_item(&Item::End(self.flows), &mut stream);
+        write_item(&StreamItem::End(self.flows), &mut stream);
         BASE64_STANDARD.encode(&stream)
     }
 }
 
 /// Checks a whole binary export, and divides it.
 pub(super) fn check(stream: &[u8]) -> Result<Checked<'_>, String> {
-    let mut reader = Reader::new(stream).map_err(|wrong| wrong.to_string())?;
-    let mut cutter = Cutter { stream, from: stream.len() - reader.left(), ..Cutter::default() };
+    let mut reader = StreamReader::new(stream).map_err(|wrong| wrong.to_string())?;
+    let mut cutter = Cutter { stream, from: stream.len() - reader.bytes_left(), ..Cutter::default() };
     let mut record = 1_u64;
     loop {
-        let before = stream.len() - reader.left();
-        let item = reader.item().map_err(|wrong| format!("record {record}: {wrong}"))?;
+        let before = stream.len() - reader.bytes_left();
+        let item = reader.next_item().map_err(|wrong| format!("record {record}: {wrong}"))?;
         // What was passed over does not go to the router if it is much.
-        let start = stream.len() - reader.begun();
+        let start = stream.len() - reader.bytes_left_at_item();
         if start - cutter.from >= BYTES {
             cutter.cut(before, start);
         }
         match item {
             None => return Ok(cutter.finish()),
-            Some(Item::End(_)) => cutter.cut(before, before),
-            Some(Item::Member(number, name)) => cutter.member(number, name),
-            Some(Item::Flow(flow)) => {
+            Some(StreamItem::End(_)) => cutter.cut(before, before),
+            Some(StreamItem::Member(number, name)) => cutter.member(number, name),
+            Some(StreamItem::Flow(flow)) => {
                 record += 1;
                 cutter.flow(flow.answer.action as u16);
             }
         }
-        let after = stream.len() - reader.left();
+        let after = stream.len() - reader.bytes_left();
         if cutter.chunk.flows == FLOWS || after - cutter.from >= BYTES {
             cutter.cut(after, after);
         }
@@ -167,14 +169,15 @@ pub(super) mod tests {
 
     /// The port and the member's name of each flow of a stream.
     fn flows(stream: &[u8]) -> Vec<(u16, String)> {
-        let (mut reader, mut names, mut flows) = (Reader::new(stream).unwrap(), BTreeMap::new(), Vec::new());
-        while let Some(item) = reader.item().unwrap() {
+        let (mut reader, mut names, mut flows) =
+            (StreamReader::new(stream).unwrap(), BTreeMap::new(), Vec::new());
+        while let Some(item) = reader.next_item().unwrap() {
             match item {
-                Item::Member(number, name) => drop(names.insert(u32::from(number), name)),
-                Item::Flow(flow) => {
-                    flows.push((flow.key.ends()[0].1, names[&flow.answer.action].to_string()))
+                StreamItem::Member(number, name) => drop(names.insert(u32::from(number), name)),
+                StreamItem::Flow(flow) => {
+                    flows.push((flow.key.endpoints()[0].1, names[&flow.answer.action].to_string()))
                 }
-                Item::End(_) => {}
+                StreamItem::End(_) => {}
             }
         }
         flows
@@ -184,19 +187,19 @@ pub(super) mod tests {
     fn the_chunks_of_a_stream_have_its_flows_with_the_members_that_they_had_there() {
         let mut bytes = Vec::new();
         write_header(&mut bytes);
-        (0..3).for_each(|n| write_item(&Item::Member(n, &format!("web{n}")), &mut bytes));
+        (0..3).for_each(|n| write_item(&StreamItem::Member(n, &format!("web{n}")), &mut bytes));
         for n in 0..2000 {
-            write_item(&Item::Flow(flow(n + 1, n % 3)), &mut bytes);
+            write_item(&StreamItem::Flow(flow(n + 1, n % 3)), &mut bytes);
             // The number of a member becomes another's now and then, also within a chunk, and unknown items are long.
             if n % 100 == 99 {
-                write_item(&Item::Member(n / 100 % 3, &format!("web{n}")), &mut bytes);
+                write_item(&StreamItem::Member(n / 100 % 3, &format!("web{n}")), &mut bytes);
             }
             if n % 50 == 0 {
                 let unknown = [&1400_u16.to_be_bytes()[..], &[99; 1400]].concat();
                 bytes.extend(unknown.repeat(if n == 1000 { 2000 } else { 100 }));
             }
         }
-        write_item(&Item::End(2000), &mut bytes);
+        write_item(&StreamItem::End(2000), &mut bytes);
         let checked = check(&bytes).unwrap();
         let parts: Vec<_> = checked.chunks.iter().map(|chunk| flows(&stream(chunk))).collect();
         assert_eq!(parts.concat(), flows(&bytes));

@@ -1,7 +1,7 @@
 //! `artery flow flush`.
 use super::FlushOptions;
 use super::balancer::{Balancer, sum};
-use crate::voice::print;
+use crate::voice::print_stdout;
 use std::time::Duration;
 
 /// From one look at the router to the next.
@@ -9,13 +9,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Has flows forgotten, and waits for it.
 pub(super) fn flush(balancer: &mut Balancer, options: &FlushOptions) -> anyhow::Result<u8> {
-    let before = sum(&balancer.ask_workers("exchange", "")?, "flushed");
-    balancer.tell("flush_flows", options.member.as_deref().unwrap_or("all"))?;
+    let before = sum(&balancer.query_workers("exchange", "")?, "flushed");
+    balancer.write("flush_flows", options.member.as_deref().unwrap_or("all"))?;
     loop {
-        let workers = balancer.ask_workers("exchange", "")?;
+        let workers = balancer.query_workers("exchange", "")?;
         if workers.iter().all(|worker| worker["flushing"] != true) {
             let count = sum(&workers, "flushed").saturating_sub(before);
-            return print(&format!("{count} flows flushed\n")).map(|()| 0);
+            return print_stdout(&format!("{count} flows flushed\n")).map(|()| 0);
         }
         std::thread::sleep(PAUSE);
     }

@@ -2,7 +2,7 @@
 use super::FollowOptions;
 use super::balancer::Balancer;
 use crate::signals::end_flag;
-use crate::voice::{Reader, Voice, print_on};
+use crate::voice::{Output, OutputReader, print_on};
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -27,9 +27,9 @@ pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow
                 "{why:#}; if the router still runs, 'artery flow follow --since {since}' goes on from here"
             )
         };
-        let lately = balancer.ask_workers("flow_events", &asked(&places, " ")).map_err(resume)?;
+        let lately = balancer.query_workers("flow_events", &asked(&places, " ")).map_err(resume)?;
         let (text, has_more) = told(&lately, &mut places, &mut left);
-        if !text.is_empty() && print_on(&text)? == Reader::Gone {
+        if !text.is_empty() && print_on(&text)? == OutputReader::Gone {
             return Ok(0);
         }
         if left > 0 && !has_more {
@@ -43,7 +43,7 @@ pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow
 fn begin(balancer: &mut Balancer, since: Option<&str>) -> anyhow::Result<Places> {
     let question = if since.is_none() { "now" } else { "" };
     let now: Places = balancer
-        .ask_workers("flow_events", question)?
+        .query_workers("flow_events", question)?
         .iter()
         .map(|worker| (worker["worker"].as_u64().unwrap_or(0), worker["next"].as_u64().unwrap_or(0)))
         .collect();
@@ -82,7 +82,7 @@ fn told(lately: &[Value], places: &mut Places, left: &mut u64) -> (String, bool)
     for worker in lately {
         let number = worker["worker"].as_u64().unwrap_or(0);
         if worker["lost"] == true {
-            Voice::artery().warning(&format!(
+            Output::for_terminal().print_warning(&format!(
                 "events of worker {number} are lost: 'artery flow export' tells how things are now"
             ));
             text += &format!("{}\n", json!({ "worker": number, "event": "lost" }));

@@ -2,7 +2,7 @@
 use super::balancer::{Balancer, sum};
 use super::chunks::{self, Checked};
 use super::lines::{self, Unread};
-use crate::voice::{Voice, print};
+use crate::voice::{Output, print_stdout};
 use anyhow::anyhow;
 use artery_device::system_message;
 use artery_elements::flows::MAGIC;
@@ -30,10 +30,10 @@ pub(super) fn import(balancer: &mut Balancer, file: Option<&Path>) -> anyhow::Re
             Unread::Io(error) => unreadable(error),
             Unread::Wrong(why) => wrong(why),
         })?;
-        return take_over(balancer, &checked);
+        return import_checked(balancer, &checked);
     }
     source.read_to_end(&mut bytes).map_err(unreadable)?;
-    take_over(balancer, &chunks::check(&bytes).map_err(wrong)?)
+    import_checked(balancer, &chunks::check(&bytes).map_err(wrong)?)
 }
 
 /// Takes bytes for a file. A router gets exactly what it reads.
@@ -50,22 +50,22 @@ pub(crate) fn survive(bytes: &[u8]) {
 }
 
 /// Sends all flows, and says what became of them.
-fn take_over(balancer: &mut Balancer, checked: &Checked<'_>) -> anyhow::Result<u8> {
+fn import_checked(balancer: &mut Balancer, checked: &Checked<'_>) -> anyhow::Result<u8> {
     warn_of_strangers(balancer, &checked.flows)?;
-    let before = balancer.ask_workers("exchange", "")?;
-    balancer.tell_all("import_flows", checked.chunks.iter().map(|chunk| chunk.text()))?;
-    let after = balancer.ask_workers("exchange", "")?;
+    let before = balancer.query_workers("exchange", "")?;
+    balancer.write_all("import_flows", checked.chunks.iter().map(|chunk| chunk.text()))?;
+    let after = balancer.query_workers("exchange", "")?;
     let total: u64 = checked.flows.values().sum();
-    print(&report(total, &before, &after)).map(|()| 0)
+    print_stdout(&report(total, &before, &after)).map(|()| 0)
 }
 
 /// Tells of members that are unknown to the router.
 fn warn_of_strangers(balancer: &mut Balancer, flows: &BTreeMap<String, u64>) -> anyhow::Result<()> {
-    let members = balancer.ask("members", "")?;
+    let members = balancer.query("members", "")?;
     let known: HashSet<&str> = members.lines().filter_map(|line| line.split(' ').next()).collect();
     for (name, count) in flows.iter().filter(|(name, count)| **count > 0 && !known.contains(name.as_str())) {
-        Voice::artery()
-            .warning(&format!("this router has no member '{name}': its {count} flows are left out"));
+        Output::for_terminal()
+            .print_warning(&format!("this router has no member '{name}': its {count} flows are left out"));
     }
     Ok(())
 }

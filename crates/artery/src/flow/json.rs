@@ -1,6 +1,8 @@
 //! Flows as lines of JSON. The first line says what follows, the last one how many flows there were; a file without a first
 //! line, such as one that was filtered or written by hand, needs no last one.
-use artery_elements::flows::{AnyKey, StreamFlow, fits, protocol_name, protocol_of, state_name, state_of};
+use artery_elements::flows::{
+    AnyKey, StreamFlow, is_valid_state, protocol_name, protocol_of, state_name, state_of,
+};
 use artery_table::flow::{Answer, FlowRecord, FlowState};
 use artery_wire::IpProtocol;
 use serde::Deserialize;
@@ -23,7 +25,7 @@ pub(super) fn last_line(flows: u64) -> String {
 
 /// Appends the line of a flow.
 pub(super) fn write(flow: &StreamFlow, member: &str, worker: Option<usize>, into: &mut Vec<u8>) {
-    let [(src, sport), (dst, dport)] = flow.key.ends();
+    let [(src, sport), (dst, dport)] = flow.key.endpoints();
     let (protocol, state) = (protocol_name(flow.key.protocol()), state_name(flow.state));
     let FlowRecord { packets, bytes, version, is_young, is_pinned, .. } = flow;
     let ticks = flow.idle.as_micros() / 100;
@@ -136,7 +138,7 @@ fn state(name: Option<&str>, protocol: IpProtocol) -> Result<FlowState, String> 
             _ => FlowState::Other,
         });
     };
-    let known = state_of(name).filter(|state| fits(*state, protocol));
+    let known = state_of(name).filter(|state| is_valid_state(*state, protocol));
     known.ok_or_else(|| format!("'{name}' is no state of {}", protocol_name(protocol)))
 }
 

@@ -3,7 +3,7 @@
 use super::chunks::{self, Checked, Chunk};
 use super::json::{self, Line};
 use super::written;
-use artery_elements::flows::{Item, StreamFlow, write_item};
+use artery_elements::flows::{StreamFlow, StreamItem, write_item};
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -207,11 +207,11 @@ impl Members {
         }
         let member = self.numbers.get_mut(name)?;
         if std::mem::replace(&mut member.chunk, self.chunk) != self.chunk {
-            write_item(&Item::Member(member.number, name), &mut self.items);
+            write_item(&StreamItem::Member(member.number, name), &mut self.items);
         }
         member.flows += 1;
         flow.answer.action = member.number.into();
-        write_item(&Item::Flow(flow), &mut self.items);
+        write_item(&StreamItem::Flow(flow), &mut self.items);
         self.flows += 1;
         if self.flows == chunks::FLOWS {
             self.close(chunks);

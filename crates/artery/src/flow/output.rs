@@ -1,5 +1,5 @@
 //! Where an export goes: a file, or standard output, whose reader may go away.
-use crate::voice::Reader;
+use crate::voice::OutputReader;
 use anyhow::anyhow;
 use artery_device::create_private;
 use artery_device::system_message;
@@ -7,25 +7,25 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// A file or standard output.
-pub(super) struct Output {
+pub(super) struct FlowOutput {
     into: Box<dyn Write>,
     name: String,
 }
 
-impl Output {
+impl FlowOutput {
     /// That file, or standard output.
-    pub(super) fn open(file: Option<&Path>) -> anyhow::Result<Output> {
+    pub(super) fn open(file: Option<&Path>) -> anyhow::Result<FlowOutput> {
         let Some(path) = file.filter(|path| path.as_os_str() != "-") else {
-            return Ok(Output { into: Box::new(io::stdout()), name: "standard output".to_string() });
+            return Ok(FlowOutput { into: Box::new(io::stdout()), name: "standard output".to_string() });
         };
         let name = path.display().to_string();
         let file = create_private(path)
             .map_err(|error| anyhow!("can't write {name}: {}", system_message(&error)))?;
-        Ok(Output { into: Box::new(BufWriter::with_capacity(1 << 18, file)), name })
+        Ok(FlowOutput { into: Box::new(BufWriter::with_capacity(1 << 18, file)), name })
     }
 
     /// Writes; tells whether anybody still reads it.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<Reader> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<OutputReader> {
         let done = self.into.write_all(bytes);
         self.outcome(done)
     }
@@ -36,10 +36,10 @@ impl Output {
         self.outcome(done).map(drop)
     }
 
-    fn outcome(&self, done: io::Result<()>) -> anyhow::Result<Reader> {
+    fn outcome(&self, done: io::Result<()>) -> anyhow::Result<OutputReader> {
         match done {
-            Ok(()) => Ok(Reader::There),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+            Ok(()) => Ok(OutputReader::There),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
             Err(error) => Err(anyhow!("can't write to {}: {}", self.name, system_message(&error))),
         }
     }

@@ -1,11 +1,13 @@
 //! `artery flow show` and `artery flow export`: a walk over the flows of all workers, part by part.
 use super::balancer::Balancer;
 use super::json::{self, FIRST_LINE};
-use super::output::Output;
+use super::output::FlowOutput;
 use super::{ExportOptions, ShowOptions};
-use crate::voice::{Reader as Listener, print_on};
+use crate::voice::{OutputReader as Listener, print_on};
 use anyhow::{Context as _, anyhow};
-use artery_elements::flows::{Item, Reader, StreamFlow, protocol_name, state_name, write_header, write_item};
+use artery_elements::flows::{
+    StreamFlow, StreamItem, StreamReader, protocol_name, state_name, write_header, write_item,
+};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::collections::HashMap;
@@ -30,7 +32,7 @@ impl Walk {
         if self.next.as_deref() == Some("") {
             return Ok(Vec::new());
         }
-        let text = balancer.ask("flows_part", self.next.as_deref().unwrap_or(""))?;
+        let text = balancer.query("flows_part", self.next.as_deref().unwrap_or(""))?;
         let (mut parts, mut next) = (Vec::new(), Vec::new());
         for line in text.lines() {
             let (part, at) = read_part(line).ok_or_else(|| anyhow!("the router's flows make no sense"))?;
@@ -56,18 +58,18 @@ fn read_part(line: &str) -> Option<(Part, Option<u64>)> {
 /// Calls `each` with the flows of a part and the names of their members, until it says that it is enough.
 fn flows_of(part: &Part, mut each: impl FnMut(&StreamFlow, &str) -> bool) -> anyhow::Result<()> {
     let mut names = HashMap::new();
-    let mut reader = Reader::of_items(&part.items);
-    while reader.left() > 0 {
-        match reader.item().context("the router's flows make no sense")? {
-            Some(Item::Member(number, name)) => {
+    let mut reader = StreamReader::of_items(&part.items);
+    while reader.bytes_left() > 0 {
+        match reader.next_item().context("the router's flows make no sense")? {
+            Some(StreamItem::Member(number, name)) => {
                 names.insert(u32::from(number), name);
             }
-            Some(Item::Flow(flow)) => {
+            Some(StreamItem::Flow(flow)) => {
                 if !each(&flow, names.get(&flow.answer.action).copied().unwrap_or("")) {
                     break;
                 }
             }
-            Some(Item::End(_)) | None => break,
+            Some(StreamItem::End(_)) | None => break,
         }
     }
     Ok(())
@@ -78,7 +80,7 @@ pub(super) fn export(balancer: &mut Balancer, options: &ExportOptions) -> anyhow
     let mut walk = Walk::default();
     // The first part comes before the file is there: what can't be exported leaves no file.
     let mut parts = walk.parts(balancer)?;
-    let mut output = Output::open(options.file.as_deref())?;
+    let mut output = FlowOutput::open(options.file.as_deref())?;
     let (mut count, mut bytes) = (0, Vec::new());
     match options.binary {
         true => write_header(&mut bytes),
@@ -104,7 +106,7 @@ pub(super) fn export(balancer: &mut Balancer, options: &ExportOptions) -> anyhow
         parts = walk.parts(balancer)?;
     }
     match options.binary {
-        true => write_item(&Item::End(count), &mut bytes),
+        true => write_item(&StreamItem::End(count), &mut bytes),
         false => bytes.extend(json::last_line(count).as_bytes()),
     }
     if output.write(&bytes)? == Listener::There {
@@ -119,7 +121,7 @@ pub(super) fn show(balancer: &mut Balancer, options: &ShowOptions) -> anyhow::Re
     let mut text = if options.json { String::new() } else { titles() };
     let is_meant = |flow: &StreamFlow, name: &str| {
         options.member.as_deref().is_none_or(|wanted| wanted == name)
-            && options.client.is_none_or(|client| flow.key.ends()[0].0 == client)
+            && options.client.is_none_or(|client| flow.key.endpoints()[0].0 == client)
     };
     let mut parts = walk.parts(balancer)?;
     while !parts.is_empty() {
@@ -146,7 +148,8 @@ fn shown(flow: &StreamFlow, name: &str, worker: usize, as_json: bool) -> String 
         json::write(flow, name, Some(worker), &mut line);
         return String::from_utf8(line).unwrap_or_default();
     }
-    let [client, service] = flow.key.ends().map(|(address, port)| SocketAddr::new(address, port).to_string());
+    let [client, service] =
+        flow.key.endpoints().map(|(address, port)| SocketAddr::new(address, port).to_string());
     let mut state = state_name(flow.state).to_string();
     state += if flow.is_young { " (young)" } else { "" };
     state += if flow.is_pinned { " (pinned)" } else { "" };

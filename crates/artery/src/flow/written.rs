@@ -2,7 +2,7 @@
 //! of JSON at large are read. What is written otherwise is left to [`json::read`](super::json::read), and so is all
 //! that is wrong.
 use super::json::LONGEST;
-use artery_elements::flows::{AnyKey, StreamFlow, fits, protocol_of, state_of};
+use artery_elements::flows::{AnyKey, StreamFlow, is_valid_state, protocol_of, state_of};
 use artery_table::balance::Member;
 use artery_table::flow::{Answer, FlowRecord};
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ pub(super) fn flow(text: &[u8]) -> Option<(StreamFlow, &str, &[u8])> {
     let flow = FlowRecord {
         key: AnyKey::new([(src, sport), (dst, dport)], protocol).ok()?,
         answer: Answer::default(),
-        state: state_of(state).filter(|state| fits(*state, protocol))?,
+        state: state_of(state).filter(|state| is_valid_state(*state, protocol))?,
         idle,
         packets,
         bytes,

@@ -46,7 +46,7 @@ impl Exposition {
     }
 
     /// The text so far.
-    pub(crate) fn take(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         self.0
     }
 }
@@ -73,6 +73,6 @@ a 1.5
 # TYPE b_total counter
 b_total{port=\"eth0\",what=\"a\\\"\\\\\\nb\"} 7
 ";
-        assert_eq!(text.take(), expected);
+        assert_eq!(text.into_text(), expected);
     }
 }

@@ -11,7 +11,7 @@ pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
     let version = crate::report::VERSION;
     text.family("artery_build_info", Kind::Gauge, "The program.");
     text.sample("artery_build_info", &[("version", version), ("mode", "run")], 1);
-    let ports = handle.read("ports", "").map_err(|error| error.to_string())?;
+    let ports = handle.read_handler("ports", "").map_err(|error| error.to_string())?;
     let ports = netstat::parse(&ports).unwrap_or_default();
     states_of(&ports, &mut text);
     ports_of(&ports, &mut text);
@@ -28,7 +28,7 @@ pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
         "Packets that ended because an element had no heir when the configuration was replaced.",
         handle.lost_to_replacement(),
     );
-    Ok(text.take())
+    Ok(text.into_text())
 }
 
 fn states_of(ports: &[netstat::Port], text: &mut Exposition) {
@@ -50,7 +50,7 @@ fn states_of(ports: &[netstat::Port], text: &mut Exposition) {
 }
 
 fn ports_of(ports: &[netstat::Port], text: &mut Exposition) {
-    type Value = fn(&artery_device::Traffic) -> u64;
+    type Value = fn(&artery_device::TrafficCounts) -> u64;
     let values: [(&str, &str, Value); 3] = [
         ("packets", "Packets", |traffic| traffic.packets),
         ("bytes", "Bytes", |traffic| traffic.bytes),

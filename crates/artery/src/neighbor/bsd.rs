@@ -3,7 +3,7 @@ use super::port_of;
 use crate::cli::usage_error;
 use crate::cli::values::station;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::print;
+use crate::voice::print_stdout;
 use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
@@ -72,10 +72,10 @@ pub(crate) fn command(options: &BsdNeighborOptions, is_ipv6: bool) -> anyhow::Re
         return change(options, wanted, &mut router);
     }
     let port = options.interface.as_deref().unwrap_or("");
-    let ports = router.ask("ports_json", "")?;
+    let ports = router.query("ports_json", "")?;
     let mut rows = own(&ports, port, is_ipv6);
     rows.extend(
-        list(&router.ask("neighbors_json", port)?, "neighbors")
+        list(&router.query("neighbors_json", port)?, "neighbors")
             .iter()
             .filter_map(|one| Row::of(one, is_ipv6)),
     );
@@ -87,7 +87,7 @@ pub(crate) fn command(options: &BsdNeighborOptions, is_ipv6: bool) -> anyhow::Re
     }
     rows.sort_by(|one, other| (one.address, &one.port).cmp(&(other.address, &other.port)));
     let lines: String = rows.iter().map(|row| if is_ipv6 { row.ndp() } else { row.arp() }).collect();
-    print(&(header(is_ipv6) + &lines)).map(|()| 0)
+    print_stdout(&(header(is_ipv6) + &lines)).map(|()| 0)
 }
 
 /// An address, with the port of its link if one is written behind it.
@@ -107,7 +107,7 @@ fn named(word: &str, is_ipv6: bool) -> Result<Named, String> {
 
 fn change(options: &BsdNeighborOptions, wanted: Option<Named>, router: &mut IpRouter) -> anyhow::Result<u8> {
     let Some((address, scope)) = wanted else {
-        router.tell("flush_neighbors", options.interface.as_deref().unwrap_or(""))?;
+        router.write("flush_neighbors", options.interface.as_deref().unwrap_or(""))?;
         return Ok(0);
     };
     let port = match scope.or_else(|| options.interface.clone()) {
@@ -115,8 +115,8 @@ fn change(options: &BsdNeighborOptions, wanted: Option<Named>, router: &mut IpRo
         None => port_of(router, address)?,
     };
     if options.delete {
-        router.tell("remove_neighbor", &format!("{port} {address}"))?;
-        return print(&format!("{address} deleted\n")).map(|()| 0);
+        router.write("remove_neighbor", &format!("{port} {address}"))?;
+        return print_stdout(&format!("{address} deleted\n")).map(|()| 0);
     }
     let [_, link, rest @ ..] = &options.words[..] else {
         usage_error(&format!("which Ethernet address has {address}? write it behind, as 02:00:00:00:00:09"));
@@ -131,7 +131,7 @@ fn change(options: &BsdNeighborOptions, wanted: Option<Named>, router: &mut IpRo
             _ => usage_error(&format!("'{word}' is not understood; temp, permanent or pub may follow")),
         }
     }
-    router.tell("add_neighbor", format!("{port} {address} {link} {kind}").trim_end())?;
+    router.write("add_neighbor", format!("{port} {address} {link} {kind}").trim_end())?;
     Ok(0)
 }
 

@@ -1,6 +1,6 @@
 //! States and sources that a filter forgets: `pfctl -k` and `-K`.
 use super::live::{Filters, Scope, sum};
-use crate::voice::complain;
+use crate::voice::print_stderr;
 use anyhow::{Context as _, bail};
 use std::net::{IpAddr, ToSocketAddrs as _};
 
@@ -13,7 +13,7 @@ impl Filters {
             count += self.count("kill", &format!("{} {question}", scope.interface_word()))?;
         }
         if !is_quiet {
-            complain(&format!("killed {count} states{}\n", kill.ends));
+            print_stderr(&format!("killed {count} states{}\n", kill.ends));
         }
         Ok(())
     }
@@ -23,7 +23,7 @@ impl Filters {
         let networks = words.iter().map(|word| networks(word)).collect::<anyhow::Result<Vec<_>>>()?.concat();
         let count = sum(&self.workers(&format!("kill-sources {}", networks.join(" ")))?);
         if !is_quiet {
-            complain(&format!(
+            print_stderr(&format!(
                 "killed {count} src nodes from 1 sources and {} destinations\n",
                 words.len() - 1
             ));

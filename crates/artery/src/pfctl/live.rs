@@ -4,9 +4,9 @@ use super::{PfctlOptions, address_words};
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
-use crate::voice::{complain, print};
+use crate::voice::{print_stderr, print_stdout};
 use anyhow::{Context as _, bail};
-use artery_filter::rule::Place;
+use artery_filter::rule::SourceLocation;
 use artery_filter::syntax::DEBUG_LEVELS;
 use artery_filter::syntax::print::Style;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ impl Scope<'_> {
 }
 
 /// Rules of an anchor as a filter is given them: its path, and lines with the places that they come from.
-type Part<'r> = (&'r str, Vec<(String, Option<&'r Place>)>);
+type Part<'r> = (&'r str, Vec<(String, Option<&'r SourceLocation>)>);
 
 /// What a filter calls the rules of an anchor that it is given.
 fn source_of(path: &str) -> String {
@@ -171,8 +171,9 @@ impl Filters {
         };
         let texts: Vec<String> = parts.iter().map(text).collect();
         for (place, name) in self.names.clone().iter().enumerate() {
-            if let Err(why) = self.client.tell(&format!("{name}.pf_load"), &texts.join(BETWEEN_PARTS)) {
-                complain(&with_places(&why.to_string(), &parts));
+            if let Err(why) = self.client.write_plain(&format!("{name}.pf_load"), &texts.join(BETWEEN_PARTS))
+            {
+                print_stderr(&with_places(&why.to_string(), &parts));
                 bail!(self.refusal(place));
             }
         }
@@ -181,7 +182,7 @@ impl Filters {
         if !odd.is_empty() {
             let placed = with_places(&odd, &parts);
             let warnings = placed.lines().map(|line| format!("{}\n", line.replacen(": ", ": warning: ", 1)));
-            complain(&warnings.collect::<String>());
+            print_stderr(&warnings.collect::<String>());
         }
         if let Some(log) = log {
             self.begin_log(log)?;
@@ -212,7 +213,7 @@ impl Filters {
     fn warn_of_log(&mut self) -> anyhow::Result<()> {
         let answers = self.all("log")?;
         for (name, _) in self.names.iter().zip(answers).filter(|(_, answer)| answer.trim_end() == "none") {
-            complain(&format!(
+            print_stderr(&format!(
                 "pfctl: {name} has no file for what rules with 'log' log: they log nothing; --pflog FILE begins one now, \
                  'artery up --pflog FILE', PFLOG of Veb and LOG of PacketFilter at the start\n"
             ));
@@ -229,7 +230,7 @@ impl Filters {
         }
         match what {
             "all" => self.show_all(scope, more),
-            one => self.show_one(one, scope, more, &mut print),
+            one => self.show_one(one, scope, more, &mut print_stdout),
         }
     }
 
@@ -241,9 +242,9 @@ impl Filters {
             self.show_one(one, scope, more, &mut |text| {
                 if let Some(heading) = heading.take_if(|_| !text.is_empty()) {
                     let gap = if std::mem::take(&mut is_first) { "" } else { "\n" };
-                    print(&format!("{gap}{heading}:\n"))?;
+                    print_stdout(&format!("{gap}{heading}:\n"))?;
                 }
-                print(text)
+                print_stdout(text)
             })?;
         }
         Ok(())
@@ -265,9 +266,9 @@ impl Filters {
             "info" | "rules" | "labels" => {
                 self.workers("count")?;
                 let more = if what == "rules" { all } else { more };
-                self.ask(&format!("{what} {anchor}{more}"), take)
+                self.query(&format!("{what} {anchor}{more}"), take)
             }
-            one => self.ask(&format!("{} {anchor}{more}", one.to_lowercase()), take),
+            one => self.query(&format!("{} {anchor}{more}", one.to_lowercase()), take),
         }
     }
 
@@ -296,7 +297,7 @@ impl Filters {
             if what == *one || (what == "all" && is_meant) {
                 let said = self.flush_one(one, scope)?;
                 if !is_quiet {
-                    complain(&said);
+                    print_stderr(&said);
                 }
             }
         }
@@ -326,7 +327,7 @@ impl Filters {
     pub(super) fn clear_rules(&mut self, is_quiet: bool) -> anyhow::Result<()> {
         self.workers("flush-rules-info")?;
         if !is_quiet {
-            complain("pf: rule counters cleared\n");
+            print_stderr("pf: rule counters cleared\n");
         }
         Ok(())
     }
@@ -336,7 +337,7 @@ impl Filters {
         let level = named(level, &DEBUG_LEVELS)?;
         let said = self.first(&format!("debug {level}"))?;
         if !is_quiet {
-            complain(&said);
+            print_stderr(&said);
         }
         Ok(())
     }
@@ -346,7 +347,7 @@ impl Filters {
         let answers = self.all(if is_enabled { "enable" } else { "disable" })?;
         let first = answers.first().map_or("", String::as_str);
         if !is_quiet {
-            complain(first);
+            print_stderr(first);
         }
         Ok(u8::from(first.contains("already")))
     }
@@ -374,15 +375,15 @@ impl Filters {
             // What several filters say is the same, unless packets were counted.
             if n == 0 {
                 let (message, listing): (Vec<&str>, Vec<&str>) = split_at_line(rest, lines);
-                complain(&message.concat());
-                print(&listing.concat())?;
+                print_stderr(&message.concat());
+                print_stdout(&listing.concat())?;
             }
         }
         Ok(status)
     }
 
     /// Asks filters, and has their answers taken.
-    fn ask(
+    fn query(
         &mut self,
         question: &str,
         take: &mut impl FnMut(&str) -> anyhow::Result<()>,
@@ -401,7 +402,7 @@ impl Filters {
             let mut from = Some(0);
             while let Some(first) = from {
                 let question = format!("{verb} {first} {rest}");
-                let answer = self.client.ask(&format!("{name}.pf_worker"), question.trim_end())?;
+                let answer = self.client.query(&format!("{name}.pf_worker"), question.trim_end())?;
                 let (next, lines) = of_workers(&answer)
                     .filter(|(next, _)| next.is_none_or(|next| next > first))
                     .with_context(|| format!("what {name} says to '{verb}' makes no sense"))?;
@@ -429,12 +430,15 @@ impl Filters {
 
     pub(super) fn all(&mut self, question: &str) -> anyhow::Result<Vec<String>> {
         let names = self.names.clone();
-        names.iter().map(|name| self.client.ask(&format!("{name}.pf"), question.trim_end())).collect()
+        names.iter().map(|name| self.client.query(&format!("{name}.pf"), question.trim_end())).collect()
     }
 
     pub(super) fn workers(&mut self, question: &str) -> anyhow::Result<String> {
         let names = self.names.clone();
-        names.iter().map(|name| self.client.ask(&format!("{name}.pf_worker"), question.trim_end())).collect()
+        names
+            .iter()
+            .map(|name| self.client.query(&format!("{name}.pf_worker"), question.trim_end()))
+            .collect()
     }
 }
 

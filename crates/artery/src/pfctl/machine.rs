@@ -1,7 +1,7 @@
 //! What rule files can refer to on this machine, or on the one that tests assume.
 use artery_device::{Interface, default_route_interfaces, host_addresses};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
-use artery_filter::syntax::{Environment, Names, file_in};
+use artery_filter::syntax::{Environment, NumberedNames, file_in};
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) fn environment(
     }
     Environment {
         interfaces: known.unwrap_or_else(interfaces),
-        names: Names::of_machine(),
+        names: NumberedNames::of_machine(),
         read_file,
         find_host: Box::new(move |name| if is_numeric { Vec::new() } else { find_host(name) }),
     }

@@ -1,13 +1,14 @@
 //! Rules in files: `-f`.
 use super::PfctlOptions;
-use crate::voice::complain;
+use crate::voice::print_stderr;
 use anyhow::{Context as _, anyhow};
 use artery_device::system_message;
 use artery_filter::options::SetOption;
-use artery_filter::rule::{Place, Ruleset, TableDefinition};
+use artery_filter::rule::{Ruleset, SourceLocation, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};
 use artery_filter::syntax::{
-    Environment, Loaded, Parsed, Settings, Site, never_matching, read, read_anchors, unsupported,
+    Environment, FilterSite, LoadedFile, ParseSettings, ParsedText, find_unsupported, never_matching,
+    parse_lenient, read_anchors,
 };
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -15,9 +16,9 @@ use std::io::Read as _;
 /// Rules that were read, with those that go into anchors.
 pub(super) struct RulesFile {
     /// The rules of the file, for the main rule set or for the anchor of `-a`.
-    pub(super) main: Parsed,
+    pub(super) main: ParsedText,
     /// What its files have for anchors.
-    pub(super) anchors: Vec<Loaded>,
+    pub(super) anchors: Vec<LoadedFile>,
 }
 
 impl RulesFile {
@@ -33,21 +34,22 @@ impl RulesFile {
 
     /// Tells of what is odd, and of what is well said and yet refused wherever it is loaded, if that is not tried now.
     fn warn(&self, is_loaded: bool) {
-        let most = Site::Router { knows_routes: true };
+        let most = FilterSite::Router { knows_routes: true };
         let all = std::iter::once(&self.main).chain(self.anchors.iter().map(|anchor| &anchor.parsed));
         let odd = all.flat_map(|parsed| &parsed.warnings).map(|odd| (odd.place.clone(), odd.one_line()));
         // Where rules are loaded, the filter itself says which of them never match.
         let never = self.rulesets().filter(|_| !is_loaded).flat_map(never_matching);
-        let refused = self.rulesets().filter(|_| !is_loaded).flat_map(|ruleset| unsupported(ruleset, most));
+        let refused =
+            self.rulesets().filter(|_| !is_loaded).flat_map(|ruleset| find_unsupported(ruleset, most));
         let refused = refused
             .map(|(place, what)| (place, format!("not supported, so that no filter will load it: {what}")));
         // A rule may have become several.
         let mut told = HashSet::new();
-        for (Place { file, line }, what) in odd.chain(never).chain(refused) {
+        for (SourceLocation { file, line }, what) in odd.chain(never).chain(refused) {
             let place = if line == 0 { String::new() } else { format!("{file}:{line}: ") };
             let warning = format!("{place}warning: {what}\n");
             if !told.contains(&warning) {
-                complain(&warning);
+                print_stderr(&warning);
                 told.insert(warning);
             }
         }
@@ -65,30 +67,30 @@ pub(super) fn load(
     file: &str,
     environment: &Environment,
 ) -> anyhow::Result<Option<RulesFile>> {
-    let settings = Settings { macros: options.macros.clone() };
+    let settings = ParseSettings { macros: options.macros.clone() };
     let (name, text) = text_of(file)?;
-    let (main, faults) = read(&name, &text, environment, &settings);
+    let (main, faults) = parse_lenient(&name, &text, environment, &settings);
     if !faults.is_empty() {
-        faults.iter().for_each(|fault| complain(&format!("{fault}\n")));
+        faults.iter().for_each(|fault| print_stderr(&format!("{fault}\n")));
         let echoed: String = main.echoed.iter().map(|line| format!("{line}\n")).collect();
         options.output.print(&echoed)?;
         if !options.parse_only {
-            complain("pfctl: Syntax error in config file: pf rules not loaded\n");
+            print_stderr("pfctl: Syntax error in config file: pf rules not loaded\n");
         }
         return Ok(None);
     }
-    options.output.print(&main.text(&options.output.style(environment)))?;
+    options.output.print(&main.to_text(&options.output.style(environment)))?;
     let path = options.anchor.as_deref().unwrap_or_default();
     let (anchors, faults) = read_anchors(path, &main.ruleset, environment, &settings);
     for anchor in &anchors {
         if options.output.verbose > 0 {
-            complain(&format!("\nLoading anchor {} from {}\n", anchor.path, anchor.file));
+            print_stderr(&format!("\nLoading anchor {} from {}\n", anchor.path, anchor.file));
         }
-        options.output.print(&anchor.parsed.text(&options.output.style(environment)))?;
+        options.output.print(&anchor.parsed.to_text(&options.output.style(environment)))?;
     }
     if !faults.is_empty() {
-        faults.iter().for_each(|fault| complain(&format!("{fault}\n")));
-        complain("pfctl: load anchors\n");
+        faults.iter().for_each(|fault| print_stderr(&format!("{fault}\n")));
+        print_stderr("pfctl: load anchors\n");
         return Ok(None);
     }
     let rules = RulesFile { main, anchors };
@@ -98,7 +100,10 @@ pub(super) fn load(
 
 /// The lines that a filter is given of rules, each with the place that it comes from. Files of tables are read here, where
 /// their names mean something; and to what states are bound each rule says by itself.
-pub(super) fn for_filter<'r>(parsed: &'r Parsed, style: &Style<'_>) -> Vec<(String, Option<&'r Place>)> {
+pub(super) fn for_filter<'r>(
+    parsed: &'r ParsedText,
+    style: &Style<'_>,
+) -> Vec<(String, Option<&'r SourceLocation>)> {
     let ruleset = &parsed.ruleset;
     let options = ruleset.options.iter().filter(|line| !matches!(line.option, SetOption::StatePolicy(_)));
     let options = options.filter_map(|line| Some((text::option(&line.option)?, Some(&line.place))));

@@ -1,6 +1,6 @@
 //! States in files: `-S` and `-L`.
 use super::live::Filters;
-use crate::voice::complain;
+use crate::voice::print_stderr;
 use anyhow::{Context as _, anyhow, bail};
 use artery_device::system_message;
 use artery_filter::states::{AddError, Dump, DumpWriter};
@@ -42,7 +42,7 @@ impl Filters {
         self.parts("dump", "", |line| {
             let records =
                 BASE64_STANDARD.decode(line.trim_end()).context("what the router says is no base64")?;
-            writer.add(&records).map_err(|error| match error {
+            writer.add_records(&records).map_err(|error| match error {
                 AddError::Records(error) => anyhow!("what the router says makes no sense: {error}"),
                 AddError::Write(error) => anyhow!("{}", system_message(&error)),
             })
@@ -51,10 +51,11 @@ impl Filters {
     }
 
     /// Takes the states of a file, which is checked to its end before the first of them goes: `-L`.
-    pub(super) fn take_states(&mut self, file: &str, is_quiet: bool) -> anyhow::Result<()> {
+    pub(super) fn load_states(&mut self, file: &str, is_quiet: bool) -> anyhow::Result<()> {
         self.only("-L")?;
         let (name, bytes) = bytes_of(file)?;
-        let dump = Dump::read(&bytes).map_err(|error| anyhow!("{name}: {error}; no state was loaded"))?;
+        let dump =
+            Dump::read_checked(&bytes).map_err(|error| anyhow!("{name}: {error}; no state was loaded"))?;
         let rules = if dump.checksum == self.checksum()? { "with-rules" } else { "without-rules" };
         let mut taken = 0;
         for chunk in dump.chunks(CHUNK) {
@@ -66,7 +67,7 @@ impl Filters {
             taken += answers.lines().filter_map(|line| line.parse::<u64>().ok()).max().unwrap_or(0);
         }
         if !is_quiet {
-            complain(&told(taken, dump.states));
+            print_stderr(&told(taken, dump.states));
         }
         Ok(())
     }

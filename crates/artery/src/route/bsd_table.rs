@@ -1,7 +1,7 @@
 //! Routes in the layout of OpenBSD's `route show` and `netstat -rn`.
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::{Reader, print_on};
-use artery_filter::names::masked;
+use crate::voice::{OutputReader, print_on};
+use artery_filter::names::mask_address;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -62,8 +62,8 @@ impl Family {
 /// Prints the routes of families, until the reader goes away.
 pub(crate) fn show(reach: &RouterReach, families: &[Family]) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(reach)?;
-    let ports = Ports::of(&router.ask("ports_json", "")?);
-    if print_on("Routing tables\n")? == Reader::Gone {
+    let ports = Ports::of(&router.query("ports_json", "")?);
+    if print_on("Routing tables\n")? == OutputReader::Gone {
         return Ok(0);
     }
     for family in families {
@@ -71,12 +71,12 @@ pub(crate) fn show(reach: &RouterReach, families: &[Family]) -> anyhow::Result<u
         let mut has_more = true;
         let mut after = String::new();
         while has_more {
-            let page = router.ask("routes_json", &format!("{}{after} limit {PAGE}", family.digit()))?;
+            let page = router.query("routes_json", &format!("{}{after} limit {PAGE}", family.digit()))?;
             text += &list(&page, "routes")
                 .iter()
                 .map(|route| format_rows(*family, route, &ports))
                 .collect::<String>();
-            if print_on(&std::mem::take(&mut text))? == Reader::Gone {
+            if print_on(&std::mem::take(&mut text))? == OutputReader::Gone {
                 return Ok(0);
             }
             let next = self::text(&page, "next");
@@ -120,7 +120,7 @@ impl Ports {
         let all = &self.0.get(port)?.addresses;
         let is_alike = |(own, _): &&(IpAddr, u8)| prefix.is_none_or(|(of, _)| of.is_ipv4() == own.is_ipv4());
         let is_within = |own: &&(IpAddr, u8)| {
-            prefix.is_some_and(|(prefix, length)| masked(own.0, length) == masked(prefix, length))
+            prefix.is_some_and(|(prefix, length)| mask_address(own.0, length) == mask_address(prefix, length))
         };
         let found = all.iter().find(is_within).or_else(|| all.iter().find(is_alike));
         found.map(|(own, _)| *own)

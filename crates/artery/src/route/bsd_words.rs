@@ -197,7 +197,7 @@ fn prefix(
     if length > longest {
         return Err(wrong());
     }
-    Ok((artery_filter::names::masked(address, length), length))
+    Ok((artery_filter::names::mask_address(address, length), length))
 }
 
 /// An address, of IPv4 with as many numbers as are written; and how many these are.
@@ -286,7 +286,7 @@ fn mask_text((address, length): (IpAddr, u8)) -> String {
     };
     match length {
         0 => "default".to_string(),
-        _ => artery_filter::names::masked(ones, length).to_string(),
+        _ => artery_filter::names::mask_address(ones, length).to_string(),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn judge(plan: &Plan, tables: &Tables, mistakes: &mut Vec<String>) {
     let mut known = Vec::new();
     for watched in &plan.bfd {
         let port = watched.port.as_ref().map(|name| {
-            tables.port(name).ok_or_else(|| {
+            tables.find_port(name).ok_or_else(|| {
                 let names: Vec<String> = tables.ports().into_iter().map(|port| port.name).collect();
                 format!("'{name}' is no port of the router; its ports are {}", names.join(", "))
             })

@@ -1,5 +1,5 @@
 //! What is wrong with a plan by the rules of the tables that a router would make of it.
-use super::{Plan, Port, PortSettings, Route, Table, Way, bfd};
+use super::{Plan, Port, PortSettings, Route, RouteTarget, Table, bfd};
 use artery_rcu::Domain;
 use artery_table::load::AnyPrefix;
 use artery_table::next_hop::Selection;
@@ -32,7 +32,7 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
     plan.tables.iter().for_each(|table| check_table(&mut tables, table, mistakes));
     bfd::judge(plan, &tables, mistakes);
     for neighbor in &plan.neighbors {
-        let known = tables.port(&neighbor.port);
+        let known = tables.find_port(&neighbor.port);
         let known = known.ok_or_else(|| no_such_port(&tables, &neighbor.port));
         let kind = artery_table::neighbor::Kind::Static;
         let set = known.and_then(|port| {
@@ -62,7 +62,7 @@ pub(super) fn default_route_ports(plan: &Plan) -> Vec<String> {
 
 fn add_port(tables: &mut Tables, port: &Port, mistakes: &mut Vec<String>) {
     let blame = |why: &dyn std::fmt::Display| format!("{}: {why}", port.option);
-    if tables.port(&port.name).is_some() {
+    if tables.find_port(&port.name).is_some() {
         mistakes.push(blame(&format!("{} is a port already; give all its addresses at once", port.name)));
         return;
     }
@@ -136,7 +136,7 @@ fn network(address: IpAddr, len: u8) -> AnyPrefix {
 
 fn add_route(tables: &mut Tables, route: &Route) -> Result<(), String> {
     let blame = |why: String| format!("{}: {why}", route.option);
-    let next_hops: Result<Vec<_>, String> = route.ways.iter().map(|way| target(tables, way)).collect();
+    let next_hops: Result<Vec<_>, String> = route.targets.iter().map(|way| target(tables, way)).collect();
     let spec = RouteSpec { next_hops: next_hops.map_err(blame)?, selection: Selection::default() };
     tables.add_route(route.prefix, &spec, Duration::ZERO).map_err(|error| match error {
         RouterError::Exists(prefix) => blame(format!(
@@ -146,14 +146,14 @@ fn add_route(tables: &mut Tables, route: &Route) -> Result<(), String> {
     })
 }
 
-fn target(tables: &Tables, way: &Way) -> Result<(Target, u32), String> {
-    let port_of = |name: &String| tables.port(name).ok_or_else(|| no_such_port(tables, name));
+fn target(tables: &Tables, way: &RouteTarget) -> Result<(Target, u32), String> {
+    let port_of = |name: &String| tables.find_port(name).ok_or_else(|| no_such_port(tables, name));
     Ok(match way {
-        Way::End("blackhole") => (Target::Blackhole, 1),
-        Way::End("unreachable") => (Target::Unreachable, 1),
-        Way::End(_) => (Target::Prohibited, 1),
-        Way::Port { name, weight } => (Target::on_link(port_of(name)?), *weight),
-        Way::Gateway { address, port, weight } => {
+        RouteTarget::End("blackhole") => (Target::Blackhole, 1),
+        RouteTarget::End("unreachable") => (Target::Unreachable, 1),
+        RouteTarget::End(_) => (Target::Prohibited, 1),
+        RouteTarget::Port { name, weight } => (Target::on_link(port_of(name)?), *weight),
+        RouteTarget::Gateway { address, port, weight } => {
             let port = port.as_ref().map(port_of).transpose()?;
             (Target::Via { port, gateway: Some(*address), mtu: None }, *weight)
         }

@@ -6,7 +6,7 @@ use super::service::{Names, name_elements, names};
 use super::{Fpm, Plan, called, host, judge as tables, machine, pf, read, text, vlans};
 use crate::cli::{router_matches, usage_error};
 use crate::control_socket::OwnHandlers;
-use crate::job::Input;
+use crate::job::ConfigInput;
 use crate::reload::{ConfigurationSource, Reread};
 use crate::replace::Replacer;
 use std::collections::HashSet;
@@ -45,7 +45,7 @@ pub(super) fn candidate_of_call(options: RouterOptions) -> Result<Candidate, Vec
 }
 
 fn read_file(name: &str) -> Result<Candidate, Vec<String>> {
-    let text = Input::File(name.into()).read().map_err(|error| vec![error])?;
+    let text = ConfigInput::File(name.into()).read().map_err(|error| vec![error])?;
     configuration::parse(name, &text)
 }
 
@@ -87,7 +87,7 @@ pub(super) fn prepare_start(
     mut mistakes: Vec<String>,
 ) -> Result<Prepared, Vec<String>> {
     pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
-    let taken = machine::take(&mut plan, &HashSet::new(), &mut mistakes);
+    let taken = machine::claim_interfaces(&mut plan, &HashSet::new(), &mut mistakes);
     machine::check_host(&plan, &HashSet::new(), &mut mistakes);
     prepare(candidate, plan, taken, mistakes)
 }
@@ -166,7 +166,7 @@ impl State {
         name_elements(&mut plan.services, &self.services);
         pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
         let held = self.ports.iter().map(|port| port.device.clone()).collect();
-        let taken = machine::take(&mut plan, &held, &mut mistakes);
+        let taken = machine::claim_interfaces(&mut plan, &held, &mut mistakes);
         machine::check_host(&plan, &self.hosts, &mut mistakes);
         let mut prepared = prepare(candidate, plan, taken, mistakes)?;
         // Addresses that the host has on its interface are those that the router gave it.
@@ -237,7 +237,7 @@ impl ConfigurationSource for Live {
         let prepared = state.prepare(candidate)?;
         state.reloads = true;
         let (text, reloading) = (prepared.text.clone(), Reloading(self.0.clone()));
-        let mut reread = Reread::new(Input::Text(String::new()).name(), text);
+        let mut reread = Reread::new(ConfigInput::Text(String::new()).name(), text);
         reread.warnings.clone_from(&prepared.warnings);
         reread.accepted = Box::new(move || lock(&reloading.0).accept(prepared));
         Ok(reread)
@@ -298,18 +298,18 @@ impl ConfigurationHandlers {
         state.busy()?;
         let before = state.candidate.clone();
         let said = state.change(candidate, &self.replacer)?;
-        self.replacer.voice().tell(
+        self.replacer.voice().log_event(
             "applied",
             &format!("the configuration of {file} was applied"),
             &[("file", file)],
         );
         if !confirm.is_zero() {
-            self.await_confirmation(&mut state, before, confirm)?;
+            self.start_confirmation(&mut state, before, confirm)?;
         }
         Ok(said)
     }
 
-    fn await_confirmation(
+    fn start_confirmation(
         &self,
         state: &mut State,
         before: Candidate,
@@ -346,11 +346,11 @@ fn undo(shared: &Shared, number: u64, replacer: &Replacer) {
     match state.change(pending.before, replacer) {
         Ok(said) => {
             voice.complain_of(&said);
-            voice.tell("undone", "what was applied was not confirmed, and is undone", &[]);
+            voice.log_event("undone", "what was applied was not confirmed, and is undone", &[]);
         }
         Err(why) => {
             voice.complain_of(&why);
-            voice.error("what was applied was not confirmed, and can't be undone: it stays");
+            voice.print_error("what was applied was not confirmed, and can't be undone: it stays");
         }
     }
 }

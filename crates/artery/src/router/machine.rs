@@ -6,7 +6,11 @@ use std::collections::HashSet;
 /// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`. Of
 /// interfaces that the router has already, by their names `held`, it is learnt what may have changed; what is
 /// gone of them, or down, may come back.
-pub(super) fn take(plan: &mut Plan, held: &HashSet<String>, mistakes: &mut Vec<String>) -> Vec<HeldPort> {
+pub(super) fn claim_interfaces(
+    plan: &mut Plan,
+    held: &HashSet<String>,
+    mistakes: &mut Vec<String>,
+) -> Vec<HeldPort> {
     // An interface may be several ports, by its VLANs.
     let mut taken: Vec<(Interface, HeldPort)> = Vec::new();
     for port in &mut plan.ports {
@@ -15,7 +19,7 @@ pub(super) fn take(plan: &mut Plan, held: &HashSet<String>, mistakes: &mut Vec<S
             continue;
         }
         let known = |found: &Interface| taken.iter().any(|(other, _)| other.index == found.index);
-        let done = look(port).and_then(|found| {
+        let done = find_interface(port).and_then(|found| {
             port.mtu = unusual(found.mtu);
             let claim = if known(&found) { None } else { Some(claim(&found)?) };
             Ok(claim.map(|_claim| (found, HeldPort { device: port.device().to_string(), _claim })))
@@ -59,7 +63,7 @@ fn unusual(mtu: u32) -> Option<u32> {
 }
 
 /// The interface of a port, if it can be one.
-fn look(port: &Port) -> Result<Interface, String> {
+fn find_interface(port: &Port) -> Result<Interface, String> {
     let name = port.device();
     let found = Interface::find(name).map_err(|error| error.to_string())?;
     if found.link_type != Some(LinkType::ETHER) || (found.mac == Some([0; 6]) && name == "lo") {

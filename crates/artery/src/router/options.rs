@@ -175,8 +175,8 @@ impl RouterOptions {
     }
 
     /// What to say to somebody who may have meant another time.
-    pub(super) fn doubt(&self) -> Option<String> {
-        self.stats.and_then(Period::doubt)
+    pub(super) fn unit_hint(&self) -> Option<String> {
+        self.stats.and_then(Period::unit_hint)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::bsd::rules::{self, PFLOG, Surroundings, USUAL_LOG_MAX, interface_reco
 use crate::bsd::verdict::Judged;
 use artery_device::system_message;
 use artery_filter::names::InterfaceRecord;
-use artery_filter::syntax::Site;
+use artery_filter::syntax::FilterSite;
 use artery_lang::args::quote;
 
 /// The name of the element.
@@ -48,7 +48,7 @@ pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &m
     };
     let surroundings = Surroundings {
         environment: rules_environment(interfaces, |name| artery_device::files::read(name)),
-        site: Site::Router { knows_routes: true },
+        site: FilterSite::Router { knows_routes: true },
         is_lenient: options.lenient,
     };
     let judged = rules::judge_rules(&filter.rules, &text, &surroundings);

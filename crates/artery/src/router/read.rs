@@ -1,6 +1,6 @@
 //! From options to a plan, with everything that is wrong with their words.
 use super::options::{RouterOptions, split};
-use super::{Fpm, LEAST_IPV6_MTU, Neighbor, Plan, Port, PortSettings, Route, Table, Way};
+use super::{Fpm, LEAST_IPV6_MTU, Neighbor, Plan, Port, PortSettings, Route, RouteTarget, Table};
 use super::{bfd, pf, service};
 use crate::cli::values::station;
 use artery_table::load::{self, AnyPrefix};
@@ -178,21 +178,22 @@ fn route(text: &str) -> Read<Route> {
     let (word, ways) = split("--route", text, "PREFIX=GATEWAY, as in 0.0.0.0/0=10.0.2.254")?;
     let option = format!("--route {text}");
     let wrong = |why| format!("{option}: {why}");
-    let ways: Vec<Way> = ways.split(',').map(way).collect::<Read<_>>().map_err(wrong)?;
-    let to_ipv6 = |way: &Way| matches!(way, Way::Gateway { address, .. } if address.is_ipv6());
+    let ways: Vec<RouteTarget> = ways.split(',').map(way).collect::<Read<_>>().map_err(wrong)?;
+    let to_ipv6 =
+        |way: &RouteTarget| matches!(way, RouteTarget::Gateway { address, .. } if address.is_ipv6());
     let prefix = prefix(word, ways.first().is_some_and(to_ipv6)).map_err(wrong)?;
-    Ok(Route { option, prefix, ways })
+    Ok(Route { option, prefix, targets: ways })
 }
 
 /// A prefix; `default` is that of all addresses of the gateway's family.
 fn prefix(word: &str, is_ipv6: bool) -> Read<AnyPrefix> {
     let word = if word == "default" && is_ipv6 { "::/0" } else { word };
-    load::prefix(word).map_err(|why| format!("'{word}' is no prefix: {why}"))
+    load::parse_prefix(word).map_err(|why| format!("'{word}' is no prefix: {why}"))
 }
 
-fn way(word: &str) -> Read<Way> {
+fn way(word: &str) -> Read<RouteTarget> {
     if let Some(end) = ["blackhole", "unreachable", "prohibited"].into_iter().find(|end| *end == word) {
-        return Ok(Way::End(end));
+        return Ok(RouteTarget::End(end));
     }
     let (word, weight) = match word.split_once('@') {
         None => (word, 1),
@@ -206,8 +207,10 @@ fn way(word: &str) -> Read<Way> {
         None => (word, None),
     };
     match address.parse() {
-        Ok(address) => Ok(Way::Gateway { address, port, weight }),
-        Err(_) if port.is_none() && !word.is_empty() => Ok(Way::Port { name: word.to_string(), weight }),
+        Ok(address) => Ok(RouteTarget::Gateway { address, port, weight }),
+        Err(_) if port.is_none() && !word.is_empty() => {
+            Ok(RouteTarget::Port { name: word.to_string(), weight })
+        }
         Err(_) => Err(format!("'{word}' is no gateway; write it as 10.0.2.254 or fe80::1%eth2")),
     }
 }
@@ -279,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_route_has_gateways_with_ports_and_weights_or_an_end() {
-        let ways = |text: &str| route(text).unwrap().ways;
-        let gateway = |address: &str, port: Option<&str>, weight| Way::Gateway {
+        let ways = |text: &str| route(text).unwrap().targets;
+        let gateway = |address: &str, port: Option<&str>, weight| RouteTarget::Gateway {
             address: address.parse().unwrap(),
             port: port.map(str::to_string),
             weight,
@@ -289,8 +292,8 @@ mod tests {
             ways("10/8=10.0.2.7@3,fe80::1%eth2"),
             [gateway("10.0.2.7", None, 3), gateway("fe80::1", Some("eth2"), 1)]
         );
-        assert_eq!(ways("10/8=eth2@2"), [Way::Port { name: "eth2".into(), weight: 2 }]);
-        assert_eq!(ways("10/8=blackhole"), [Way::End("blackhole")]);
+        assert_eq!(ways("10/8=eth2@2"), [RouteTarget::Port { name: "eth2".into(), weight: 2 }]);
+        assert_eq!(ways("10/8=blackhole"), [RouteTarget::End("blackhole")]);
         let default = |text: &str| route(text).unwrap().prefix.to_string();
         assert_eq!(
             (default("default=10.0.0.1"), default("default=fe80::1%a")),

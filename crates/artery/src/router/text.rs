@@ -1,5 +1,5 @@
 //! A plan as a configuration: what somebody would write by hand, with comments.
-use super::{Fpm, Plan, Port, Vlan, Way, bfd, host, pf, service};
+use super::{Fpm, Plan, Port, RouteTarget, Vlan, bfd, host, pf, service};
 use anyhow::anyhow;
 use artery_table::router::ReversePath;
 use std::collections::HashSet;
@@ -93,7 +93,7 @@ fn router(plan: &Plan) -> String {
         arguments.push(format!("TABLE {}{}", table.file, gateways.collect::<String>()));
     }
     for route in &plan.routes {
-        let ways = route.ways.iter().map(|way| format!(" {}", way_text(way)));
+        let ways = route.targets.iter().map(|way| format!(" {}", way_text(way)));
         arguments.push(format!("ROUTE {}{}", route.prefix, ways.collect::<String>()));
     }
     let comment = "// Ports, routes and neighbors. It does all but plain forwarding: it asks for neighbors and answers\n\
@@ -101,14 +101,16 @@ fn router(plan: &Plan) -> String {
     format!("{comment}\nip :: IPRouter(\n    {});\n", arguments.join(",\n    "))
 }
 
-fn way_text(way: &Way) -> String {
+fn way_text(way: &RouteTarget) -> String {
     let weighted =
         |way: String, weight: u32| if weight == 1 { way } else { format!("{way} weight {weight}") };
     match way {
-        Way::End(end) => end.to_string(),
-        Way::Port { name, weight } => weighted(name.clone(), *weight),
-        Way::Gateway { address, port: None, weight } => weighted(address.to_string(), *weight),
-        Way::Gateway { address, port: Some(port), weight } => weighted(format!("{address}%{port}"), *weight),
+        RouteTarget::End(end) => end.to_string(),
+        RouteTarget::Port { name, weight } => weighted(name.clone(), *weight),
+        RouteTarget::Gateway { address, port: None, weight } => weighted(address.to_string(), *weight),
+        RouteTarget::Gateway { address, port: Some(port), weight } => {
+            weighted(format!("{address}%{port}"), *weight)
+        }
     }
 }
 

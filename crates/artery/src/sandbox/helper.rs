@@ -1,7 +1,7 @@
 //! The helper: this program, started once more before the rights are given up.
 use super::calls;
-use crate::voice::Voice;
-use artery_device::privsep::{self, Life};
+use crate::voice::Output;
+use artery_device::privsep::{self, HelperLife};
 use artery_engine::Handle;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -59,7 +59,7 @@ pub(crate) fn serve_if_helper(arguments: &[std::ffi::OsString]) -> Option<u8> {
     Some(match serve() {
         Ok(()) => 0,
         Err(error) => {
-            Voice::artery().error(&format!("the helper process of the sandbox: {error}"));
+            Output::for_terminal().print_error(&format!("the helper process of the sandbox: {error}"));
             1
         }
     })
@@ -74,7 +74,7 @@ fn serve() -> io::Result<()> {
     }
     let socket = rustix::io::dup(rustix::stdio::stdin())?;
     privsep::serve(socket, || {
-        privsep::keep_capabilities(kept(), CapabilitySet::empty())?;
+        privsep::limit_capabilities(kept(), CapabilitySet::empty())?;
         rustix::thread::set_no_new_privs(true)?;
         // Where the kernel has no seccomp the router, too, finds that out, and tells.
         let _ = calls::restrict(calls::Process::Helper);
@@ -91,15 +91,20 @@ fn kept() -> CapabilitySet {
 }
 
 /// Ends the router should its helper end: what hides frames from the host, and AF_XDP, end with the helper.
-pub(crate) fn watch(life: Life, handle: Handle, voice: Voice, failed: Arc<AtomicBool>) -> io::Result<()> {
+pub(crate) fn watch(
+    life: HelperLife,
+    handle: Handle,
+    voice: Output,
+    failed: Arc<AtomicBool>,
+) -> io::Result<()> {
     let body = move || {
         life.wait();
         if !handle.has_ended() {
             failed.store(true, Relaxed);
-            voice.error(
+            voice.print_error(
                 "the helper process of the sandbox has ended, and with it the router's rights to its ports",
             );
-            handle.note_end("its helper process has ended");
+            handle.record_end("its helper process has ended");
             handle.request_drained_stop();
         }
     };

@@ -35,7 +35,7 @@ pub(super) fn show(options: &BfdOptions) -> anyhow::Result<u8> {
     }
     let mut sessions = Vec::new();
     for name in names {
-        let answer = client.ask(&format!("{name}.sessions_json"), "")?;
+        let answer = client.query(&format!("{name}.sessions_json"), "")?;
         let document: Value =
             serde_json::from_str(&answer).context("what the router says by sessions_json makes no sense")?;
         sessions.extend_from_slice(list(&document, "sessions"));
@@ -77,7 +77,7 @@ fn table(document: &Value) -> String {
             text(session, "packets_out"),
         ]);
     }
-    table.take()
+    table.drain_text()
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) fn lines(document: &Value) -> String {
             let _ = writeln!(errors, "{}: {}", of("interface"), of("error"));
         }
     }
-    table.take() + &errors + &routes(&document["routes"])
+    table.drain_text() + &errors + &routes(&document["routes"])
 }
 
 fn routes(routes: &Value) -> String {

@@ -2,7 +2,7 @@
 use super::table::{Table, numbers, words};
 use crate::cli::usage_error;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::{Reader, print, print_on};
+use crate::voice::{OutputReader, print_on, print_stdout};
 use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
@@ -44,22 +44,22 @@ pub(crate) fn show(options: &RoutesOptions) -> anyhow::Result<u8> {
     let mut form = if options.json { Form::json() } else { Form::table() };
     let mut after = String::new();
     loop {
-        let page = router.ask("routes_json", &options.question(&after))?;
-        form.take_version(&page);
+        let page = router.query("routes_json", &options.question(&after))?;
+        form.check_version(&page);
         let wanted = list(&page, "routes").iter().filter(|route| options.wants(route));
-        if print_on(&form.page(wanted))? == Reader::Gone {
+        if print_on(&form.page(wanted))? == OutputReader::Gone {
             return Ok(0);
         }
         after = text(&page, "next");
         if after.is_empty() {
-            return print(&form.end()).map(|()| 0);
+            return print_stdout(&form.end()).map(|()| 0);
         }
     }
 }
 
 /// A port that there is not would have no routes, which would be no answer.
 fn check_port(router: &mut IpRouter, wanted: &str) -> anyhow::Result<()> {
-    let document = router.ask("ports_json", "")?;
+    let document = router.query("ports_json", "")?;
     let names: Vec<String> = list(&document, "ports").iter().map(|port| text(port, "name")).collect();
     match names.iter().any(|name| name == wanted) {
         true => Ok(()),
@@ -97,7 +97,7 @@ impl Form {
         match self {
             Form::Table(table) => {
                 routes.for_each(|route| add(table, route));
-                table.take()
+                table.drain_text()
             }
             Form::Json { has_begun, version } => {
                 // Where somebody reads on, `end` follows.
@@ -112,7 +112,7 @@ impl Form {
     }
 
     /// Takes the version of the router from a page.
-    fn take_version(&mut self, page: &Value) {
+    fn check_version(&mut self, page: &Value) {
         if let Form::Json { version, .. } = self {
             *version = text(page, "version");
         }
@@ -208,7 +208,7 @@ mod tests {
         let route = |dst: &str| json!({ "dst": dst });
         let document = |pages: &[&[Value]]| {
             let mut form = Form::json();
-            form.take_version(&json!({ "version": "1.2.3" }));
+            form.check_version(&json!({ "version": "1.2.3" }));
             let text: String = pages.iter().map(|page| form.page(page.iter())).collect();
             serde_json::from_str::<Value>(&(text + &form.end())).unwrap()
         };
@@ -237,6 +237,6 @@ PREFIX       NEXT HOP   PORT  WEIGHT  STATE  SOURCE
 10.0.2.0/24  on link    eth2  -       up     connected
 10.9.0.0/16  blackhole  -     -       up     static by hand
 ";
-        assert_eq!(table.take(), expected);
+        assert_eq!(table.drain_text(), expected);
     }
 }

@@ -47,5 +47,5 @@ fn processes(document: &Value) -> String {
             ]);
         }
     }
-    table.take()
+    table.drain_text()
 }

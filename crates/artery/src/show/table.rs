@@ -50,7 +50,7 @@ impl<const N: usize> Table<N> {
     }
 
     /// The rows that were added since the last time, the first time with titles above them.
-    pub(crate) fn take(&mut self) -> String {
+    pub(crate) fn drain_text(&mut self) -> String {
         let mut text = String::new();
         if std::mem::take(&mut self.has_header) {
             text += &line(&self.columns, &self.columns.map(|column| column.title.to_string()));
@@ -79,8 +79,8 @@ mod tests {
         let row = |cells: [&str; 3]| cells.map(str::to_string);
         table.row(row(["a-long-name", "1", ""]));
         table.more(row(["", "200", "x"]));
-        assert_eq!(table.take(), "NAME           N  LAST\na-long-name    1  -\n             200  x\n");
+        assert_eq!(table.drain_text(), "NAME           N  LAST\na-long-name    1  -\n             200  x\n");
         table.row(row(["b", "2", "y"]));
-        assert_eq!(table.take(), "b              2  y\n");
+        assert_eq!(table.drain_text(), "b              2  y\n");
     }
 }

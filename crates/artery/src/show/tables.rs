@@ -32,7 +32,7 @@ pub(super) fn neighbors(document: &Value) -> String {
             flags.join(","),
         ]);
     }
-    table.take()
+    table.drain_text()
 }
 
 /// Seconds as `1d2h3m4s`, without what is zero in front.
@@ -72,7 +72,7 @@ pub(super) fn next_hops(document: &Value) -> String {
             if n == 0 { table.row(cells) } else { table.more(cells) }
         }
     }
-    table.take()
+    table.drain_text()
 }
 
 /// Ports, a row for each address.
@@ -100,7 +100,7 @@ pub(super) fn ports(document: &Value) -> String {
             table.more(cells);
         }
     }
-    table.take()
+    table.drain_text()
 }
 
 /// A port's addresses; those that other stations use are marked.
@@ -121,7 +121,7 @@ pub(super) fn drops(document: &Value) -> String {
     for drop in list(document, "drops") {
         table.row(["count", "reason", "element", "sentence"].map(|key| text(drop, key)));
     }
-    table.take()
+    table.drain_text()
 }
 
 /// Elements, a row each.
@@ -132,7 +132,7 @@ pub(super) fn elements(document: &Value) -> String {
         let line = config.split_whitespace().collect::<Vec<_>>().join(" ");
         table.row([text(element, "name"), text(element, "class"), shortened(&line)]);
     }
-    table.take()
+    table.drain_text()
 }
 
 /// The beginning of a long line.

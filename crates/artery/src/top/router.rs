@@ -64,7 +64,7 @@ fn view(before: &[Port], now: &[Port], seconds: f64) -> View {
     View {
         summary: vec![format!("router of {count}: {}/s in, {}/s out", short(all_in), short(all_out))],
         share: None,
-        ports: lines(&table.take()),
+        ports: lines(&table.drain_text()),
         reasons: Vec::new(),
         guards: Vec::new(),
     }
@@ -86,14 +86,14 @@ fn time(micros: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_device::Traffic;
+    use artery_device::TrafficCounts;
 
     #[test]
     fn rates_and_waits_are_of_the_time_between() {
         let port = |name: &str, packets, delays: &[usize]| {
             let mut port = Port::default();
             port.name = name.into();
-            port.received = Traffic { packets, bytes: 60 * packets, errors: 4 };
+            port.received = TrafficCounts { packets, bytes: 60 * packets, errors: 4 };
             delays.iter().for_each(|at| port.delays.counts[*at] += 1);
             port
         };

@@ -122,7 +122,7 @@ impl<'a> Past<'a> {
                 counted(port.interface_sent, rate(|port| port.interface_sent.unwrap_or(0))),
             ]);
         }
-        lines(&table.take())
+        lines(&table.drain_text())
     }
 
     fn reasons(&self) -> Vec<String> {
@@ -143,7 +143,7 @@ impl<'a> Past<'a> {
         for (reason, (count, rate)) in reasons {
             table.row([reason.to_string(), short(rate), count.to_string()]);
         }
-        lines(&table.take())
+        lines(&table.drain_text())
     }
 }
 

@@ -1,7 +1,7 @@
 //! A trace for programs.
 use super::changes::changes;
 use super::look::{describe, is_v6, next_hop};
-use super::records::{Event, Record, Snapshot, Trace, Traced, Way};
+use super::records::{Event, Record, Snapshot, Trace, TracePath, Traced};
 use serde_json::{Value, json};
 
 /// All of it.
@@ -22,7 +22,7 @@ fn packet(packet: &Traced) -> Value {
     })
 }
 
-fn way(way: &Way<'_>) -> Value {
+fn way(way: &TracePath<'_>) -> Value {
     let made = way.records.first().and_then(|record| match &record.event {
         Event::Copy { of, .. } => {
             Some(json!({ "copy": of, "element": record.element, "class": record.class }))

@@ -178,7 +178,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 }
 
 /// The way of one copy of a packet.
-pub(super) struct Way<'a> {
+pub(super) struct TracePath<'a> {
     pub(super) copy: u8,
     pub(super) records: Vec<&'a Record>,
     /// How the packet looked that it was made from, when it was.
@@ -192,9 +192,9 @@ impl Traced {
     }
 
     /// The packet's own way, then those of its copies.
-    pub(super) fn ways(&self) -> Vec<Way<'_>> {
+    pub(super) fn ways(&self) -> Vec<TracePath<'_>> {
         let copies = self.records.iter().map(|record| record.copy).max().unwrap_or(0);
-        let ways = (0..=copies).map(|copy| Way {
+        let ways = (0..=copies).map(|copy| TracePath {
             copy,
             records: self.records.iter().filter(|record| record.copy == copy).collect(),
             origin: self.origin(copy),
@@ -213,7 +213,7 @@ impl Traced {
     }
 }
 
-impl<'a> Way<'a> {
+impl<'a> TracePath<'a> {
     /// Each record, with what the packet looked like before.
     pub(super) fn steps(&self) -> impl Iterator<Item = (&'a Record, Option<&'a Snapshot>)> + '_ {
         self.records.iter().scan(self.origin, |last, record| {

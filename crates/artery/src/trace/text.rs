@@ -1,7 +1,7 @@
 //! A packet's way as text.
 use super::changes::changes;
 use super::look::describe;
-use super::records::{Event, Record, Snapshot, Traced, Way};
+use super::records::{Event, Record, Snapshot, TracePath, Traced};
 use std::time::Duration;
 
 /// A packet: a line with its number, a line for each hop with what changed below it, and its end; then its copies.
@@ -27,7 +27,7 @@ fn heading(number: usize, first: &Record) -> String {
     format!("packet {number}: {length}at {seconds}.{micros:06}, worker {}\n", first.worker)
 }
 
-fn copy_heading(way: &Way<'_>) -> String {
+fn copy_heading(way: &TracePath<'_>) -> String {
     match way.records.first() {
         Some(Record { event: Event::Copy { of, .. }, element, class, .. }) => {
             let of = if *of == 0 { "the packet".to_string() } else { format!("copy {of}") };
@@ -38,7 +38,7 @@ fn copy_heading(way: &Way<'_>) -> String {
 }
 
 /// The line of each hop, and what changed since the one before.
-fn steps(way: &Way<'_>, width: usize, start: Duration) -> String {
+fn steps(way: &TracePath<'_>, width: usize, start: Duration) -> String {
     let mut text = String::new();
     let mut told = None;
     for (record, before) in way.steps() {
@@ -91,7 +91,7 @@ fn circumstances(record: &Record, told: &mut Option<(Duration, usize)>, start: D
     if text.is_empty() { text } else { format!("{}: ", text.trim_end()) }
 }
 
-fn end(way: &Way<'_>) -> String {
+fn end(way: &TracePath<'_>) -> String {
     let Some(last) = way.records.last() else { return String::new() };
     match &last.event {
         Event::Drop { reason } => format!("  dropped: {reason}\n"),

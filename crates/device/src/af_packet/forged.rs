@@ -12,7 +12,7 @@ pub(crate) fn survive(bytes: &[u8]) {
     assert!(outer.start <= inner.start && inner.end <= outer.end, "{arrival:?} leads outside");
     for ethernet in [true, false] {
         let (mut intake, mut batch) = (Intake::new(ethernet, true, 1), Batch::default());
-        intake.take(pool(), &arrival, frame, &mut batch);
+        intake.receive_frame(pool(), &arrival, frame, &mut batch);
         let counted = intake.counters;
         assert_eq!(counted.packets + counted.malformed + counted.pool_empty, 1, "{counted:?}");
         assert_eq!(counted.packets, batch.len() as u64, "{counted:?}");

@@ -1,7 +1,7 @@
 //! From the kernel's frames to packets: with what their senders left undone noted on them, VLAN tags put back.
 use super::ring::Arrival;
 use crate::RxCounters;
-use crate::offload::{Offload, VIRTIO_HEADER};
+use crate::offload::{VIRTIO_HEADER, VirtioOffload};
 use artery_packet::{BIG_FRAME, Batch, Packet, Pool};
 use rustix::fd::OwnedFd;
 use rustix::net::{RecvFlags, recv};
@@ -22,8 +22,14 @@ impl Intake {
 
     /// Takes a frame from its slot.
     #[inline]
-    pub(super) fn take(&mut self, pool: &'static Pool, arrival: &Arrival, frame: &[u8], into: &mut Batch) {
-        let packet = pool.packet_for(frame.len());
+    pub(super) fn receive_frame(
+        &mut self,
+        pool: &'static Pool,
+        arrival: &Arrival,
+        frame: &[u8],
+        into: &mut Batch,
+    ) {
+        let packet = pool.alloc_packet_for(frame.len());
         let Some(mut packet) =
             packet.and_then(|mut packet| packet.append(frame.len()).is_ok().then_some(packet))
         else {
@@ -35,14 +41,14 @@ impl Intake {
     }
     /// Takes a frame that was too long for its slot from the socket's queue.
     #[cold]
-    pub(super) fn take_queued(
+    pub(super) fn receive_queued(
         &mut self,
         pool: &'static Pool,
         socket: &OwnedFd,
         arrival: &Arrival,
         into: &mut Batch,
     ) {
-        let Some(mut packet) = pool.big_packet() else {
+        let Some(mut packet) = pool.alloc_big_packet() else {
             // What is not read now would be taken for the next one.
             let _ = recv(socket, &mut [0; 0][..], RecvFlags::DONTWAIT);
             self.counters.pool_empty += 1;
@@ -53,7 +59,7 @@ impl Intake {
         let received = packet.append(room).ok().and_then(|buffer| recv(socket, buffer, flags).ok());
         match received.map(|(_, whole)| whole) {
             Some(len) if (VIRTIO_HEADER..=room).contains(&len) => {
-                let offload = Offload::parse(packet.data());
+                let offload = VirtioOffload::parse(packet.data());
                 packet.truncate(len);
                 if packet.strip(VIRTIO_HEADER).is_ok() {
                     self.finish(packet, arrival, offload, into);
@@ -65,8 +71,8 @@ impl Intake {
 
     /// Completes a packet with what the kernel says about its frame.
     #[inline]
-    fn finish(&mut self, mut packet: Packet, arrival: &Arrival, offload: Offload, into: &mut Batch) {
-        if offload.note_on(&mut packet, self.ethernet).is_err() {
+    fn finish(&mut self, mut packet: Packet, arrival: &Arrival, offload: VirtioOffload, into: &mut Batch) {
+        if offload.apply_to(&mut packet, self.ethernet).is_err() {
             self.counters.malformed += 1;
             return;
         }
@@ -80,7 +86,7 @@ impl Intake {
         }
         self.counters.packets += 1;
         self.counters.bytes += packet.len() as u64;
-        self.counters.unfinished += u64::from(packet.is_unfinished());
+        self.counters.unfinished += u64::from(packet.has_offload());
         into.push(packet);
     }
 }

@@ -35,7 +35,7 @@ mod tests;
 mod tx;
 
 pub use rx::AfPacketRx;
-pub(crate) use rx::Group;
+pub(crate) use rx::FanoutGroup;
 pub use tx::AfPacketTx;
 
 use crate::privsep::{self, Buffer, Request};

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use crate::offload::{Offload, VIRTIO_HEADER};
+use crate::offload::{VIRTIO_HEADER, VirtioOffload};
 
 /// Where `struct sockaddr_ll` starts in a slot, behind `struct tpacket2_hdr`, and its packet type in that.
 const PACKET_TYPE: usize = 32 + 10;
@@ -105,7 +105,7 @@ pub(super) struct Arrival {
     pub(super) packet_type: PacketType,
     /// The VLAN tag that the kernel took off: type and tag.
     pub(super) vlan: Option<[u8; 4]>,
-    pub(super) offload: Offload,
+    pub(super) offload: VirtioOffload,
 }
 
 impl Arrival {
@@ -125,7 +125,7 @@ impl Arrival {
             time: Time::new(u64::from(word(16)), word(20)),
             packet_type: packet_type(header[PACKET_TYPE]),
             vlan: (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| tag(status, half(24), half(26))),
-            offload: Offload::parse(offload),
+            offload: VirtioOffload::parse(offload),
         };
         Some((arrival, frame))
     }

@@ -48,7 +48,7 @@ impl AfPacketRx {
         interface: &Interface,
         settings: &RxSettings,
         port: u16,
-        group: &Group,
+        group: &FanoutGroup,
     ) -> Result<AfPacketRx, DeviceError> {
         let socket = packet_socket(&interface.name, Buffer::Receive(QUEUE_BYTES))?;
         let (slots, slot_size) = geometry(interface, settings);
@@ -96,7 +96,7 @@ impl AfPacketRx {
 impl Drop for AfPacketRx {
     fn drop(&mut self) {
         // Who counts the port's losses can't ask later.
-        self.dropped.ask();
+        self.dropped.read_dropped();
     }
 }
 
@@ -109,7 +109,7 @@ struct Dropped {
 }
 
 impl Losses for Dropped {
-    fn ask(&self) -> u64 {
+    fn read_dropped(&self) -> u64 {
         let none = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let ask = |socket: Arc<OwnedFd>| {
             sys::option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, none)
@@ -161,13 +161,13 @@ fn promiscuous(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
 /// The sockets that share an interface's frames, by a hash of addresses and ports that is the same for both
 /// directions of a flow.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
+pub(crate) struct FanoutGroup {
     number: Mutex<Option<u16>>,
     /// What hides the interface's frames from the host for all of them: the kernel has room for 63 of that.
     hidden: Mutex<Weak<Hidden>>,
 }
 
-impl Group {
+impl FanoutGroup {
     /// Hides the interface's frames from the host while one of the sockets is open, if they are to be.
     fn hide(&self, interface: &Interface, what: Hide) -> Result<Option<Arc<Hidden>>, DeviceError> {
         let mut known = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,10 +208,10 @@ impl RxQueue for AfPacketRx {
             match arrival {
                 None => self.intake.counters.malformed += 1,
                 Some((arrival, _)) if arrival.queued => {
-                    self.intake.take_queued(pool, &self.socket, &arrival, into)
+                    self.intake.receive_queued(pool, &self.socket, &arrival, into)
                 }
                 Some((arrival, _)) if arrival.cut => self.intake.counters.truncated += 1,
-                Some((arrival, frame)) => self.intake.take(pool, &arrival, frame, into),
+                Some((arrival, frame)) => self.intake.receive_frame(pool, &arrival, frame, into),
             }
         }
         if into.len() == start {
@@ -229,7 +229,7 @@ impl RxQueue for AfPacketRx {
         is_bound(&self.socket, &self.interface)
     }
     fn counters(&self) -> RxCounters {
-        self.dropped.ask();
+        self.dropped.read_dropped();
         self.own_counters()
     }
     fn own_counters(&self) -> RxCounters {

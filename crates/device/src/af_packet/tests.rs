@@ -1,9 +1,9 @@
 use super::*;
-use crate::bpf::{self, Assembler, Hook, Words};
+use crate::bpf::{self, Assembler, Hook, WordArray};
 use crate::namespace::{Host, in_namespace, run, try_run};
 use crate::testing::*;
 use crate::{Hide, Interface, RxQueue, TxQueue};
-use artery_packet::{Batch, Packet, PacketType, Pool, SegmentKind, Segments, Unfinished};
+use artery_packet::{Batch, Packet, PacketOffload, PacketType, Pool, SegmentKind, Segments};
 use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{Ethernet, Ipv4, checksum};
 use std::sync::Arc;
@@ -90,8 +90,8 @@ fn checksums_that_the_sender_left_to_its_card_are_noted_and_can_be_finished() {
         let mut got = receive_until(&mut rx, pool, wanted);
         let mut packet = got.drain().find(|packet| wanted(packet.data())).unwrap();
         assert_eq!(packet.packet_type(), PacketType::OtherHost, "the interface has another address");
-        assert!(packet.is_unfinished() && !checksum_is_right(packet.data()), "{packet:?}");
-        packet.finish_checksum().unwrap();
+        assert!(packet.has_offload() && !checksum_is_right(packet.data()), "{packet:?}");
+        packet.apply_checksum().unwrap();
         assert!(checksum_is_right(packet.data()), "{packet:?}");
         assert_eq!(rx.counters().unfinished, 1);
     });
@@ -112,7 +112,7 @@ fn long_frame(pool: &'static Pool, kind: SegmentKind, tagged: bool) -> Packet {
     let transport = network + if kind == SegmentKind::Tcp6 { 40 } else { 20 };
     let segments = Some(Segments { network, kind, size: 1000 });
     let checksum = if kind == SegmentKind::Udp { 6 } else { 16 };
-    packet.set_unfinished(Unfinished { transport, checksum, segments }).unwrap();
+    packet.set_offload(PacketOffload { transport, checksum, segments }).unwrap();
     packet.verify_segments().unwrap();
     packet
 }
@@ -131,7 +131,7 @@ fn long_frames_cross_a_link_whole_with_or_without_a_tag() {
             let sent = long_frame(pool, kind, tagged);
             let got = receive_until(&mut rx, pool, |data| data == sent.data());
             let received = got.iter().find(|packet| packet.data() == sent.data()).unwrap();
-            assert_eq!(received.unfinished(), sent.unfinished(), "{kind:?}, tagged: {tagged}");
+            assert_eq!(received.offload(), sent.offload(), "{kind:?}, tagged: {tagged}");
         }
         assert_eq!((tx.counters().unfinished, tx.counters().refused), (6, 0));
         assert_eq!((rx.counters().malformed, rx.counters().truncated), (0, 0));
@@ -271,7 +271,7 @@ fn queues_share_flows_and_lose_none() {
         let (pool, host) = (pool(), Host::new());
         host.cable("left", "right");
         let settings = RxSettings { queues: 2, ..Default::default() };
-        let (interface, group) = (find("left").unwrap(), Group::default());
+        let (interface, group) = (find("left").unwrap(), FanoutGroup::default());
         let mut queues: Vec<_> =
             (0..2).map(|_| AfPacketRx::open(&interface, &settings, 1, &group).unwrap()).collect();
         host.run("ip address add 10.1.0.2/24 dev right");
@@ -315,7 +315,7 @@ fn an_interface_of_many_queues_is_hidden_while_one_is_left() {
         let host = neighbor();
         assert!(is_answered(&host), "the host answers at first");
         let settings = RxSettings { hide: Hide::All, queues: 80, ring_bytes: 1, ..Default::default() };
-        let (interface, group) = (find("left").unwrap(), Group::default());
+        let (interface, group) = (find("left").unwrap(), FanoutGroup::default());
         let open = |_| AfPacketRx::open(&interface, &settings, 1, &group).unwrap();
         let mut queues: Vec<_> = (0..80).map(open).collect();
         queues.truncate(1);
@@ -344,9 +344,9 @@ fn what_is_hidden_from_the_host_is_received() {
 
 /// A program at an interface that lets everything pass, behind those that are there: of our frames that they leave for the host
 /// it counts those without a tag, and those with one.
-fn count_for_host(interface: &Interface) -> (Words<2>, bpf::Attachment) {
+fn count_for_host(interface: &Interface) -> (WordArray<2>, bpf::Attachment) {
     use crate::bpf::{Operation, Register::*, Size, Test};
-    let seen = Words::<2>::new().unwrap();
+    let seen = WordArray::<2>::new().unwrap();
     let mut a = Assembler::default();
     let (is_bare, end) = (a.label(), a.label());
     // Those of other protocols are the host's own.

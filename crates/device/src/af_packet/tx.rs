@@ -49,10 +49,10 @@ impl AfPacketTx {
     }
 
     /// Describes frames from the front of `batch`, up to one that can't be sent; returns how many.
-    fn describe(&mut self, batch: &Batch) -> Result<usize, Unfit> {
+    fn describe(&mut self, batch: &Batch) -> Result<usize, UnsendablePacket> {
         let mut count = 0;
         for (header, packet) in self.headers.iter_mut().zip(batch) {
-            if packet.is_unfinished() {
+            if packet.has_offload() {
                 match describe_unfinished(packet, self.mtu.load(Relaxed)) {
                     Ok(described) => *header = described,
                     Err(unfit) if count == 0 => return Err(unfit),
@@ -67,10 +67,10 @@ impl AfPacketTx {
     }
     /// Drops the frame at the front, which can't be sent.
     #[cold]
-    fn drop_unfit(&mut self, batch: &mut Batch, unfit: Unfit) {
+    fn drop_unfit(&mut self, batch: &mut Batch, unfit: UnsendablePacket) {
         match unfit {
-            Unfit::TooLong => self.counters.too_long += 1,
-            Unfit::Malformed => self.counters.refused += 1,
+            UnsendablePacket::TooLong => self.counters.too_long += 1,
+            UnsendablePacket::Malformed => self.counters.refused += 1,
         }
         batch.drain_front(1).for_each(drop);
     }
@@ -100,7 +100,7 @@ impl AfPacketTx {
 
 /// Why a packet can't be sent.
 #[derive(Clone, Copy, Debug)]
-enum Unfit {
+enum UnsendablePacket {
     TooLong,
     Malformed,
 }
@@ -108,11 +108,11 @@ enum Unfit {
 /// The virtio-net header of a frame, whose segments must not be longer than the link carries: the kernel, which would
 /// cut them, does not look.
 #[cold]
-fn describe_unfinished(packet: &Packet, mtu: u32) -> Result<[u8; VIRTIO_HEADER], Unfit> {
+fn describe_unfinished(packet: &Packet, mtu: u32) -> Result<[u8; VIRTIO_HEADER], UnsendablePacket> {
     if longest_segment(packet).is_some_and(|longest| longest > mtu as usize) {
-        return Err(Unfit::TooLong);
+        return Err(UnsendablePacket::TooLong);
     }
-    describe(packet).map_err(|_| Unfit::Malformed)
+    describe(packet).map_err(|_| UnsendablePacket::Malformed)
 }
 
 fn set_up(socket: &OwnedFd, settings: &TxSettings) -> io::Result<()> {
@@ -138,7 +138,7 @@ impl TxQueue for AfPacketTx {
                     self.counters.packets += sent as u64;
                     for packet in batch.drain_front(sent) {
                         self.counters.bytes += packet.len() as u64;
-                        self.counters.unfinished += u64::from(packet.is_unfinished());
+                        self.counters.unfinished += u64::from(packet.has_offload());
                     }
                 }
                 Err(error) => {

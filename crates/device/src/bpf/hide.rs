@@ -60,14 +60,16 @@ const HIDING: &str = "hiding its frames from the host";
 
 fn hide_here(interface: &Interface, only_tagged: bool) -> Result<Hidden, DeviceError> {
     let (attachment, lease) = Hidden::attach(interface, only_tagged)?;
-    let lease = KeptLease::keep(move || lease.renew()).map_err(|error| refused(interface, &error))?;
+    let lease =
+        KeptLease::renew_until_dropped(move || lease.renew()).map_err(|error| refused(interface, &error))?;
     Ok(Hidden::Here { _attachment: attachment, _lease: lease })
 }
 
 fn hide_by_helper(helper: &Helper, interface: &Interface, only_tagged: bool) -> Result<Hidden, DeviceError> {
     let remote = Arc::new(RemoteHidden::hide(helper, interface, only_tagged)?);
     let renewed = remote.clone();
-    let lease = KeptLease::keep(move || renewed.renew()).map_err(|error| refused(interface, &error))?;
+    let lease = KeptLease::renew_until_dropped(move || renewed.renew())
+        .map_err(|error| refused(interface, &error))?;
     Ok(Hidden::ByHelper { _lease: lease, _remote: remote })
 }
 

@@ -1,5 +1,5 @@
 //! A dead man's switch for programs: they act only while their process renews a lease.
-use super::{Assembler, Hook, Instruction, Label, Register, Size, Test, Words, load, run};
+use super::{Assembler, Hook, Instruction, Label, Register, Size, Test, WordArray, load, run};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ const CALIBRATION: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub struct Lease {
     /// The last tick at which programs act.
-    deadline: Words<1>,
+    deadline: WordArray<1>,
     /// A program that leaves the number of the current tick in `now`: nobody else tells a process.
     clock: OwnedFd,
-    now: Words<1>,
+    now: WordArray<1>,
     /// A tick and its time, from which the ticks of a second are counted.
     began: (u64, Instant),
 }
@@ -34,9 +34,9 @@ impl Lease {
 
     /// A lease that has ended.
     pub fn new() -> io::Result<Lease> {
-        let now = Words::new()?;
+        let now = WordArray::new()?;
         let clock = load(Hook::XDP, &clock(&now))?;
-        let mut lease = Lease { deadline: Words::new()?, clock, now, began: (0, Instant::now()) };
+        let mut lease = Lease { deadline: WordArray::new()?, clock, now, began: (0, Instant::now()) };
         lease.began = (lease.tick()?, Instant::now());
         thread::sleep(CALIBRATION);
         Ok(lease)
@@ -76,7 +76,7 @@ impl Lease {
     }
 }
 
-fn clock(now: &Words<1>) -> Vec<Instruction> {
+fn clock(now: &WordArray<1>) -> Vec<Instruction> {
     let mut a = Assembler::default();
     a.call(TICKS);
     a.value(Register::R1, now.descriptor(), 0);
@@ -94,7 +94,9 @@ pub(crate) struct KeptLease {
 }
 
 impl KeptLease {
-    pub(super) fn keep(renew: impl Fn() -> io::Result<()> + Send + 'static) -> io::Result<KeptLease> {
+    pub(super) fn renew_until_dropped(
+        renew: impl Fn() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<KeptLease> {
         renew()?;
         let is_ended = Arc::new(AtomicBool::new(false));
         let ended = is_ended.clone();

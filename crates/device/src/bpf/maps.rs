@@ -26,7 +26,7 @@ struct NewMap {
 
 /// The argument of `bpf(BPF_MAP_UPDATE_ELEM)` and of its like.
 #[repr(C)]
-struct Element {
+struct MapElement {
     map: u32,
     padding: u32,
     key: u64,
@@ -48,7 +48,7 @@ impl SocketMap {
         self.0.as_raw_fd()
     }
     /// Puts a socket under a number.
-    pub(crate) fn put(&self, number: u32, socket: impl AsFd) -> io::Result<()> {
+    pub(crate) fn insert_socket(&self, number: u32, socket: impl AsFd) -> io::Result<()> {
         let value = socket.as_fd().as_raw_fd() as u32;
         // SAFETY: the map was made with values of four bytes.
         unsafe { change(BPF_MAP_UPDATE_ELEM, &self.0, &number, &value) }
@@ -81,7 +81,7 @@ fn try_new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::
 /// # Safety
 /// Keys and values of the map must be four bytes long.
 unsafe fn change(command: libc::c_int, map: &OwnedFd, key: &u32, value: &u32) -> io::Result<()> {
-    let mut argument = Element {
+    let mut argument = MapElement {
         map: map.as_raw_fd() as u32,
         padding: 0,
         key: std::ptr::from_ref(key) as u64,
@@ -96,12 +96,12 @@ unsafe fn change(command: libc::c_int, map: &OwnedFd, key: &u32, value: &u32) ->
 
 /// An array of one element of `N` words, which programs and this process read and write.
 #[derive(Debug)]
-pub struct Words<const N: usize>(OwnedFd);
+pub struct WordArray<const N: usize>(OwnedFd);
 
-impl<const N: usize> Words<N> {
+impl<const N: usize> WordArray<N> {
     /// Makes an array of zeros.
-    pub fn new() -> io::Result<Words<N>> {
-        new_map(BPF_MAP_TYPE_ARRAY, (N * size_of::<u64>()) as u32, 1, 0).map(Words)
+    pub fn new() -> io::Result<WordArray<N>> {
+        new_map(BPF_MAP_TYPE_ARRAY, (N * size_of::<u64>()) as u32, 1, 0).map(WordArray)
     }
     /// The number that a program names the array by.
     pub fn descriptor(&self) -> i32 {
@@ -120,7 +120,7 @@ impl<const N: usize> Words<N> {
     fn exchange(&self, command: libc::c_int, words: &mut [u64; N]) -> io::Result<()> {
         let key = 0u32;
         let (key, value) = (std::ptr::from_ref(&key) as u64, std::ptr::from_mut(words) as u64);
-        let mut argument = Element { map: self.0.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
+        let mut argument = MapElement { map: self.0.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
         // SAFETY: the argument is as long as said; its pointers lead to a key of four bytes and to as many words as
         // the array was made with.
         check(unsafe { bpf(command, &mut argument) })
@@ -167,7 +167,7 @@ impl DeviceMap {
         self.0.as_raw_fd()
     }
     /// Puts the interface of an index under a number.
-    pub fn put(&self, number: u32, interface: u32) -> io::Result<()> {
+    pub fn insert_interface(&self, number: u32, interface: u32) -> io::Result<()> {
         // SAFETY: the map was made with values of four bytes.
         unsafe { change(BPF_MAP_UPDATE_ELEM, &self.0, &number, &interface) }
     }
@@ -183,7 +183,7 @@ mod tests {
         if !may_make_namespaces() {
             return;
         }
-        let words = Words::<5>::new().unwrap();
+        let words = WordArray::<5>::new().unwrap();
         assert_eq!(words.read().unwrap(), [0; 5]);
         words.write([1, 2, 3, u64::MAX, 5]).unwrap();
         assert_eq!(words.read().unwrap(), [1, 2, 3, u64::MAX, 5]);

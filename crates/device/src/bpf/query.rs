@@ -13,7 +13,7 @@ const BPF_TCX_EGRESS: u32 = 47;
 
 /// A side of an interface: where frames come in, or go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum TcxSide {
     /// Frames that arrive.
     Ingress,
     /// Frames that leave.
@@ -34,7 +34,7 @@ struct Query {
 
 /// Programs at a hook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Programs {
+pub struct AttachedPrograms {
     /// How many there are.
     pub count: u32,
     /// Those that a process of Artery loaded, as far as this one may ask.
@@ -42,16 +42,16 @@ pub struct Programs {
 }
 
 /// The programs at an interface's TCX hook. Kernels that have no such hooks have no programs there.
-pub fn tcx_programs(interface: u32, side: Side) -> io::Result<Programs> {
+pub fn tcx_programs(interface: u32, side: TcxSide) -> io::Result<AttachedPrograms> {
     let mut ids = [0; MOST_PROGRAMS];
     match query(interface, side, &mut ids) {
         Err(error) if lacks_hook(&error) || error.raw_os_error() == Some(libc::ENOENT) => {
-            Ok(Programs::default())
+            Ok(AttachedPrograms::default())
         }
         Err(error) => Err(error),
         Ok(count) => {
             let ids = ids.iter().take(count as usize);
-            Ok(Programs { count, of_artery: ids.filter(|id| is_of_artery(**id)).count() as u32 })
+            Ok(AttachedPrograms { count, of_artery: ids.filter(|id| is_of_artery(**id)).count() as u32 })
         }
     }
 }
@@ -105,7 +105,7 @@ fn info(id: u32) -> io::Result<Info> {
 
 /// Whether the kernel has TCX hooks (Linux 6.6), as it says when asked what is at the interface.
 pub fn has_tcx(interface: u32) -> io::Result<bool> {
-    match query(interface, Side::Ingress, &mut []) {
+    match query(interface, TcxSide::Ingress, &mut []) {
         Err(error) if lacks_hook(&error) => Ok(false),
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
         _ => Ok(true),
@@ -117,8 +117,8 @@ fn lacks_hook(error: &io::Error) -> bool {
 }
 
 /// Writes the numbers of the programs, as far as there is room, and gives how many there are.
-fn query(interface: u32, side: Side, ids: &mut [u32]) -> io::Result<u32> {
-    let attach_type = if side == Side::Ingress { BPF_TCX_INGRESS } else { BPF_TCX_EGRESS };
+fn query(interface: u32, side: TcxSide, ids: &mut [u32]) -> io::Result<u32> {
+    let attach_type = if side == TcxSide::Ingress { BPF_TCX_INGRESS } else { BPF_TCX_EGRESS };
     let programs = if ids.is_empty() { 0 } else { ids.as_mut_ptr() as u64 };
     let mut argument =
         Query { interface, attach_type, programs, count: ids.len() as u32, ..Query::default() };
@@ -141,19 +141,19 @@ mod tests {
             run("ip link add left type veth peer name right");
             let left = Interface::find("left").unwrap();
             let programs = |side| tcx_programs(left.index, side).unwrap();
-            let count = || [Side::Ingress, Side::Egress].map(|side| programs(side).count);
+            let count = || [TcxSide::Ingress, TcxSide::Egress].map(|side| programs(side).count);
             assert_eq!(count(), [0, 0]);
             let hidden = Hidden::hide(&left, Hide::All).unwrap();
             // Kernels without TCX have a filter instead.
             assert!([[1, 0], [0, 0]].contains(&count()), "{:?}", count());
-            let at_ingress = programs(Side::Ingress);
+            let at_ingress = programs(TcxSide::Ingress);
             assert_eq!(at_ingress.of_artery, at_ingress.count, "they have its name");
             drop(hidden);
             assert!(!is_of_artery(u32::MAX), "there is no such program");
             assert_eq!(count(), [0, 0]);
             let is_link = matches!(attach(&pass(), left.index, Hook::TcIngress), Ok(Attachment::Link(_)));
             assert_eq!(has_tcx(left.index).unwrap(), is_link);
-            assert_eq!(tcx_programs(9999, Side::Ingress).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+            assert_eq!(tcx_programs(9999, TcxSide::Ingress).unwrap_err().raw_os_error(), Some(libc::ENODEV));
         });
     }
 }

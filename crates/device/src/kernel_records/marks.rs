@@ -73,11 +73,11 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_records::{Follower, Heard};
+    use crate::kernel_records::{ChangeMonitor, ReadOutcome};
 
     #[test]
     fn what_waits_in_the_queue_is_measured_until_it_is_read() {
-        let mut follower = Follower::of_routes(1 << 16).unwrap();
+        let mut follower = ChangeMonitor::of_routes(1 << 16).unwrap();
         follower.mark();
         if follower.marks.as_ref().is_none_or(|marks| marks.is_refused) {
             return eprintln!("skipped: needs CAP_NET_ADMIN");
@@ -85,7 +85,7 @@ mod tests {
         let sent = follower.marks.as_ref().unwrap().sent.unwrap();
         let after = |seconds| sent + Duration::from_secs(seconds);
         assert_eq!(follower.lag(after(7)), Some(Duration::from_secs(7)), "nobody has read");
-        while follower.read(|_| ()).unwrap() != Heard::Nothing {}
+        while follower.read(|_| ()).unwrap() != ReadOutcome::Nothing {}
         let (waited, read) = follower.marks.as_ref().unwrap().last.unwrap();
         assert_eq!(follower.lag(read), Some(waited));
         assert_eq!(follower.lag(read + VALID), Some(Duration::ZERO), "nothing was told since");

@@ -2,7 +2,7 @@
 use super::{
     FILE_HEADER, LinkType, MAGIC_LONG, MAGIC_MICRO, MAGIC_NANO, MAGIC_PCAPNG, MAX_RECORD, RECORD_HEADER,
 };
-use crate::{Damage, DeviceError};
+use crate::{DeviceError, PcapDamage};
 use artery_packet::{Packet, Time};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -24,13 +24,13 @@ pub struct Record {
 /// Reads a pcap file, or standard input, from the front, or over and over.
 #[derive(Debug)]
 pub struct PcapReader {
-    input: Input,
+    input: BufferedInput,
     format: Format,
     looping: bool,
     /// Number of the next record, counting from 1.
     number: u64,
     /// The next record, when it was looked at and is at hand whole.
-    peeked: Peeked,
+    peeked: PeekedRecord,
     is_peeked: bool,
 }
 
@@ -47,14 +47,17 @@ struct Format {
 /// A record in two whole words. As a struct of smaller fields it was written in pieces and read at once, which made the
 /// processor wait at every packet.
 #[derive(Clone, Copy, Debug, Default)]
-struct Peeked {
+struct PeekedRecord {
     time: u64,
     lengths: u64,
 }
 
-impl Peeked {
-    fn of(record: Record) -> Peeked {
-        Peeked { time: record.time.0, lengths: u64::from(record.wire_len) << 32 | u64::from(record.captured) }
+impl PeekedRecord {
+    fn of(record: Record) -> PeekedRecord {
+        PeekedRecord {
+            time: record.time.0,
+            lengths: u64::from(record.wire_len) << 32 | u64::from(record.captured),
+        }
     }
     fn record(self) -> Record {
         let (wire_len, captured) = ((self.lengths >> 32) as u32, self.lengths as u32);
@@ -74,23 +77,23 @@ impl PcapReader {
     }
     /// Reads from anything; `path` names it in messages.
     pub fn new(path: &str, source: Box<dyn Read + Send>) -> Result<PcapReader, DeviceError> {
-        let mut input = Input::new(path, source);
-        let have = input.want(FILE_HEADER)?;
+        let mut input = BufferedInput::new(path, source);
+        let have = input.fill_to(FILE_HEADER)?;
         let format = Format::parse(input.bytes(0..have)).map_err(|damage| input.damaged(0, damage))?;
-        input.take(FILE_HEADER);
+        input.consume(FILE_HEADER);
         Ok(PcapReader {
             input,
             format,
             looping: false,
             number: 1,
-            peeked: Peeked::default(),
+            peeked: PeekedRecord::default(),
             is_peeked: false,
         })
     }
     /// Starts over at the end, from memory: what was read is kept. To be said before the first record is read.
     pub fn looping(mut self) -> PcapReader {
         self.looping = true;
-        self.input.keep = true;
+        self.input.keeps_all = true;
         self
     }
     /// What the packets begin with.
@@ -118,7 +121,7 @@ impl PcapReader {
     #[inline]
     fn find_at_hand(&mut self) -> bool {
         let Some((record, _)) = self.at_hand() else { return false };
-        (self.peeked, self.is_peeked) = (Peeked::of(record), true);
+        (self.peeked, self.is_peeked) = (PeekedRecord::of(record), true);
         true
     }
     /// The next record and its bytes, when all of it is in the buffer.
@@ -150,26 +153,26 @@ impl PcapReader {
     /// Reads the next record's header and sees to it that its bytes are at hand.
     #[cold]
     fn find_next(&mut self) -> Result<(), DeviceError> {
-        if self.looping && self.number > 1 && self.input.want(1)? == 0 {
+        if self.looping && self.number > 1 && self.input.fill_to(1)? == 0 {
             self.input.restart(FILE_HEADER);
             self.number = 1;
         }
         let header = self.format.record_header;
-        match self.input.want(header)? {
+        match self.input.fill_to(header)? {
             0 => return Ok(()),
-            have if have < header => return Err(self.damaged(Damage::RecordHeaderCut)),
+            have if have < header => return Err(self.damaged(PcapDamage::RecordHeaderCut)),
             _ => {}
         }
         let record = self.format.record(self.input.bytes(0..header));
         if record.captured > MAX_RECORD {
-            return Err(self.damaged(Damage::RecordTooLong(record.captured)));
+            return Err(self.damaged(PcapDamage::RecordTooLong(record.captured)));
         }
-        let found = self.input.want(header + record.captured as usize)? - header;
+        let found = self.input.fill_to(header + record.captured as usize)? - header;
         if found < record.captured as usize {
-            let damage = Damage::RecordCut { expected: record.captured, found: found as u32 };
+            let damage = PcapDamage::RecordCut { expected: record.captured, found: found as u32 };
             return Err(self.damaged(damage));
         }
-        (self.peeked, self.is_peeked) = (Peeked::of(record), true);
+        (self.peeked, self.is_peeked) = (PeekedRecord::of(record), true);
         Ok(())
     }
     /// Takes the next record and its bytes; `None` at the end. Before damage, all that precedes it is given.
@@ -179,7 +182,7 @@ impl PcapReader {
         self.is_peeked = false;
         self.number += 1;
         let len = self.format.record_header + record.captured as usize;
-        let bytes = self.input.take(len);
+        let bytes = self.input.consume(len);
         Ok(Some((record, &bytes[self.format.record_header..])))
     }
     /// Takes the next record into `packet`, in place of what that held, and sets its timestamp. Bytes for which
@@ -196,14 +199,14 @@ impl PcapReader {
         Ok(Some(record))
     }
 
-    fn damaged(&self, damage: Damage) -> DeviceError {
+    fn damaged(&self, damage: PcapDamage) -> DeviceError {
         self.input.damaged(self.number, damage)
     }
 }
 
 impl Format {
-    fn parse(header: &[u8]) -> Result<Format, Damage> {
-        let Some(magic) = header.first_chunk::<4>() else { return Err(Damage::HeaderCut) };
+    fn parse(header: &[u8]) -> Result<Format, PcapDamage> {
+        let Some(magic) = header.first_chunk::<4>() else { return Err(PcapDamage::HeaderCut) };
         let (magic, swapped) = match u32::from_ne_bytes(*magic) {
             word @ (MAGIC_MICRO | MAGIC_NANO | MAGIC_LONG) => (word, false),
             word => (word.swap_bytes(), true),
@@ -212,12 +215,12 @@ impl Format {
             MAGIC_MICRO => (false, RECORD_HEADER),
             MAGIC_NANO => (true, RECORD_HEADER),
             MAGIC_LONG => (false, RECORD_HEADER + 8),
-            MAGIC_PCAPNG => return Err(Damage::PcapNg),
-            other if u32::swap_bytes(other) == MAGIC_PCAPNG => return Err(Damage::PcapNg),
-            other => return Err(Damage::Magic(other)),
+            MAGIC_PCAPNG => return Err(PcapDamage::PcapNg),
+            other if u32::swap_bytes(other) == MAGIC_PCAPNG => return Err(PcapDamage::PcapNg),
+            other => return Err(PcapDamage::Magic(other)),
         };
         if header.len() < FILE_HEADER {
-            return Err(Damage::HeaderCut);
+            return Err(PcapDamage::HeaderCut);
         }
         let mut format = Format { swapped, nano, record_header, snaplen: 0, link_type: LinkType(0) };
         format.snaplen = format.word(header, 16);
@@ -245,7 +248,7 @@ impl Format {
 }
 
 /// Bytes of a file, as many at once as are wanted.
-struct Input {
+struct BufferedInput {
     path: String,
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
@@ -254,28 +257,35 @@ struct Input {
     /// Place in the file of the buffer's first byte.
     base: u64,
     /// Whether taken bytes stay in the buffer, to be read again.
-    keep: bool,
+    keeps_all: bool,
 }
 
-impl std::fmt::Debug for Input {
+impl std::fmt::Debug for BufferedInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Input").field("path", &self.path).field("at", &self.offset()).finish()
     }
 }
 
-impl Input {
-    fn new(path: &str, source: Box<dyn Read + Send>) -> Input {
-        Input { path: path.to_owned(), source, buffer: vec![0; BUFFER], unread: 0..0, base: 0, keep: false }
+impl BufferedInput {
+    fn new(path: &str, source: Box<dyn Read + Send>) -> BufferedInput {
+        BufferedInput {
+            path: path.to_owned(),
+            source,
+            buffer: vec![0; BUFFER],
+            unread: 0..0,
+            base: 0,
+            keeps_all: false,
+        }
     }
     fn offset(&self) -> u64 {
         self.base + self.unread.start as u64
     }
-    fn damaged(&self, record: u64, damage: Damage) -> DeviceError {
+    fn damaged(&self, record: u64, damage: PcapDamage) -> DeviceError {
         DeviceError::BadFile { path: self.path.clone(), offset: self.offset(), record, damage }
     }
     /// Sees to it that `n` bytes are at hand, fewer only at the end of the file; returns how many of them are.
     #[inline]
-    fn want(&mut self, n: usize) -> Result<usize, DeviceError> {
+    fn fill_to(&mut self, n: usize) -> Result<usize, DeviceError> {
         if self.unread.len() < n {
             self.read_more(n)?;
         }
@@ -296,7 +306,7 @@ impl Input {
     }
     /// Makes the buffer long enough for `n` unread bytes and some more.
     fn make_room(&mut self, n: usize) {
-        if !self.keep {
+        if !self.keeps_all {
             self.buffer.copy_within(self.unread.clone(), 0);
             self.base += self.unread.start as u64;
             self.unread = 0..self.unread.len();
@@ -313,7 +323,7 @@ impl Input {
     }
     /// Takes `n` bytes that are at hand.
     #[inline]
-    fn take(&mut self, n: usize) -> &[u8] {
+    fn consume(&mut self, n: usize) -> &[u8] {
         let start = self.unread.start;
         self.unread.start += n;
         &self.buffer[start..start + n]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Damage, DeviceError};
+use crate::{DeviceError, PcapDamage};
 use artery_packet::{Pool, Time};
 use proptest::prelude::*;
 use std::io::{Cursor, Read, Write};
@@ -129,7 +129,7 @@ fn a_file_cut_anywhere_gives_what_precedes_the_cut_and_says_where_it_is() {
         let reader = match open(&whole[..cut]) {
             Ok(reader) => reader,
             Err(error) => {
-                let damage = Damage::HeaderCut;
+                let damage = PcapDamage::HeaderCut;
                 let expected = DeviceError::BadFile { path: "test".into(), offset: 0, record: 0, damage };
                 assert_eq!((cut < 24, error), (true, expected), "cut at {cut}");
                 continue;
@@ -147,7 +147,7 @@ fn a_file_cut_anywhere_gives_what_precedes_the_cut_and_says_where_it_is() {
         };
         assert_eq!((offset, record), (starts[complete] as u64, complete as u64 + 1), "cut at {cut}");
         let in_header = cut < starts[complete] + 16;
-        assert_eq!(damage == Damage::RecordHeaderCut, in_header, "cut at {cut}: {damage:?}");
+        assert_eq!(damage == PcapDamage::RecordHeaderCut, in_header, "cut at {cut}: {damage:?}");
     }
 }
 
@@ -206,7 +206,7 @@ fn an_absurd_record_is_damage_not_memory() {
     let at = file.len() as u64;
     file.extend([0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
     let (packets, error) = read_all(open(&file).unwrap());
-    let damage = Damage::RecordTooLong(u32::MAX);
+    let damage = PcapDamage::RecordTooLong(u32::MAX);
     assert_eq!(packets.len(), 1);
     assert_eq!(error, Some(DeviceError::BadFile { path: "test".into(), offset: at, record: 2, damage }));
 }
@@ -214,10 +214,10 @@ fn an_absurd_record_is_damage_not_memory() {
 #[test]
 fn a_pcapng_file_is_recognised() {
     let error = open(&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0]).unwrap_err();
-    assert!(matches!(error, DeviceError::BadFile { damage: Damage::PcapNg, .. }), "{error}");
+    assert!(matches!(error, DeviceError::BadFile { damage: PcapDamage::PcapNg, .. }), "{error}");
     assert!(matches!(
         open(b"#!/bin/sh and so on").unwrap_err(),
-        DeviceError::BadFile { damage: Damage::Magic(_), .. }
+        DeviceError::BadFile { damage: PcapDamage::Magic(_), .. }
     ));
 }
 
@@ -255,15 +255,15 @@ fn a_record_at_hand_is_taken_whole_or_left_where_it_is() {
         reader.next_at_hand(packet).map(|record| (record.time, record.wire_len, packet.data().to_vec()))
     };
     let mut reader = open(&file).unwrap();
-    let mut small = pool.packet().unwrap();
+    let mut small = pool.alloc_packet().unwrap();
     assert!(reader.peek().unwrap().is_some());
     assert_eq!(take(&mut reader, &mut small), None, "what was looked at is taken the general way");
     let mut reader = open(&file).unwrap();
     assert_eq!(take(&mut reader, &mut small), Some(records[0].clone()));
     assert_eq!(small.timestamp(), Time::new(1, 0));
-    assert_eq!(take(&mut reader, &mut pool.packet().unwrap()), None, "no room for it");
-    assert_eq!(take(&mut reader, &mut pool.big_packet().unwrap()), Some(records[1].clone()));
-    assert_eq!(take(&mut reader, &mut pool.packet().unwrap()), None);
+    assert_eq!(take(&mut reader, &mut pool.alloc_packet().unwrap()), None, "no room for it");
+    assert_eq!(take(&mut reader, &mut pool.alloc_big_packet().unwrap()), Some(records[1].clone()));
+    assert_eq!(take(&mut reader, &mut pool.alloc_packet().unwrap()), None);
     assert_eq!(reader.peek(), Ok(None));
 }
 

@@ -48,7 +48,7 @@ impl PcapWriter {
         let sink = BufWriter::with_capacity(1 << 16, sink);
         let mut writer = PcapWriter { path: path.to_owned(), sink, options };
         let header = writer.header();
-        writer.put(&header)?;
+        writer.write_bytes(&header)?;
         Ok(writer)
     }
     fn header(&self) -> [u8; 24] {
@@ -78,8 +78,8 @@ impl PcapWriter {
         ]) {
             *field = value.to_ne_bytes();
         }
-        self.put(&header)?;
-        self.put(kept)
+        self.write_bytes(&header)?;
+        self.write_bytes(kept)
     }
     /// Hands all that was written to the system.
     pub fn flush(&mut self) -> Result<(), DeviceError> {
@@ -89,7 +89,7 @@ impl PcapWriter {
     pub fn link_type(&self) -> LinkType {
         self.options.link_type
     }
-    fn put(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
         self.sink.write_all(bytes).map_err(|e| DeviceError::from_file(&self.path, "writing it", &e))
     }
 }

@@ -6,14 +6,14 @@
 //! ask for others. Once there is an interface of the port's name again which no other port has, that is the
 //! port's.
 use super::agreement::{TapUse, rx_settings, tx_settings};
-use super::queues::{Place, RxHandle, Side, TxHandle};
+use super::queues::{PortSide, QueueSlot, RxHandle, TxHandle};
 use super::{PortList, PortSpec, lock};
 use crate::link::{Link, describe_changes};
 use crate::tap::TapDevice;
-use crate::traffic::{Totals, Traffic};
+use crate::traffic::{PortTotals, TrafficCounts};
 use crate::{
-    Delays, DeviceError, Half, Interface, LinkType, MemoryPort, RxQueue, RxSettings, TapSettings, TxQueue,
-    TxSettings,
+    Delays, DeviceError, Interface, LinkType, MemoryPort, PortHalf, RxQueue, RxSettings, TapSettings,
+    TxQueue, TxSettings,
 };
 use artery_packet::Pool;
 use artery_wire::EtherAddr;
@@ -28,20 +28,20 @@ pub struct Port {
     pub(super) asked: String,
     /// The same, where the kernel has completed it.
     name: String,
-    device: Device,
+    device: PortDevice,
     /// Changes when the interface goes, and when there is one again; not even while there is none.
     generation: AtomicU32,
     /// Why the interface of the port's name is not the port's, as it was last said.
     refusal: Mutex<Option<DeviceError>>,
     /// All ports of the router.
     siblings: Weak<PortList>,
-    rx: Mutex<Side<RxSettings, dyn RxQueue>>,
-    tx: Mutex<Side<TxSettings, dyn TxQueue>>,
-    received: Totals,
-    sent: Totals,
+    rx: Mutex<PortSide<RxSettings, dyn RxQueue>>,
+    tx: Mutex<PortSide<TxSettings, dyn TxQueue>>,
+    received: PortTotals,
+    sent: PortTotals,
 }
 
-enum Device {
+enum PortDevice {
     Interface(Mutex<Arc<Link>>),
     Tap { device: Mutex<Arc<TapDevice>>, settings: Mutex<TapUse> },
     Memory,
@@ -84,20 +84,20 @@ impl Port {
         let asked = spec.name().to_owned();
         match spec {
             PortSpec::Interface { name, receive, transmit } => {
-                let device = Device::Interface(Mutex::new(Arc::new(Link::find(&name, pool)?)));
+                let device = PortDevice::Interface(Mutex::new(Arc::new(Link::find(&name, pool)?)));
                 let (ins, outs) =
                     (receive.as_ref().map_or(1, |s| s.queues), transmit.as_ref().map_or(1, |s| s.queues));
-                let sides = (Side::closed(receive, ins), Side::closed(transmit, outs));
+                let sides = (PortSide::closed(receive, ins), PortSide::closed(transmit, outs));
                 Ok(Port::new(id, asked, name, device, sides, siblings))
             }
             PortSpec::Tap(settings) => {
                 let (device, queues) = (TapDevice::open(&settings)?, settings.queues);
                 let name = device.interface.name.clone();
-                let device = Device::Tap {
+                let device = PortDevice::Tap {
                     device: Mutex::new(Arc::new(device)),
                     settings: Mutex::new(TapUse::new(settings)),
                 };
-                let sides = (Side::closed(None, queues), Side::closed(None, queues));
+                let sides = (PortSide::closed(None, queues), PortSide::closed(None, queues));
                 Ok(Port::new(id, asked, name, device, sides, siblings))
             }
             PortSpec::Memory { name } => Err(crate::interface::no_such(&name)),
@@ -105,23 +105,23 @@ impl Port {
     }
     pub(super) fn in_memory(id: u16, name: &str, memory: MemoryPort, siblings: &Arc<PortList>) -> Port {
         let MemoryPort { rx, tx } = memory.with_port(id);
-        let sides = (Side::closed(None, 1), Side::closed(None, 1));
-        let port = Port::new(id, name.to_owned(), name.to_owned(), Device::Memory, sides, siblings);
+        let sides = (PortSide::closed(None, 1), PortSide::closed(None, 1));
+        let port = Port::new(id, name.to_owned(), name.to_owned(), PortDevice::Memory, sides, siblings);
         let (rx, tx) = (port.received.count_rx(0, Box::new(rx)), port.sent.count_tx(0, Box::new(tx)));
-        lock(&port.rx).queues = vec![Place::Here(rx)];
-        lock(&port.tx).queues = vec![Place::Here(tx)];
+        lock(&port.rx).queues = vec![QueueSlot::Here(rx)];
+        lock(&port.tx).queues = vec![QueueSlot::Here(tx)];
         port
     }
     fn new(
         id: u16,
         asked: String,
         name: String,
-        device: Device,
-        (rx, tx): (Side<RxSettings, dyn RxQueue>, Side<TxSettings, dyn TxQueue>),
+        device: PortDevice,
+        (rx, tx): (PortSide<RxSettings, dyn RxQueue>, PortSide<TxSettings, dyn TxQueue>),
         siblings: &Arc<PortList>,
     ) -> Port {
         let (generation, refusal, siblings) = (AtomicU32::new(0), Mutex::default(), Arc::downgrade(siblings));
-        let (received, sent) = (Totals::default(), Totals::default());
+        let (received, sent) = (PortTotals::default(), PortTotals::default());
         let (rx, tx) = (Mutex::new(rx), Mutex::new(tx));
         Port { id, asked, name, device, generation, refusal, siblings, rx, tx, received, sent }
     }
@@ -137,24 +137,24 @@ impl Port {
     /// The interface behind it as it was when last looked at, also one that is gone; `None` in memory.
     pub fn interface(&self) -> Option<Interface> {
         match &self.device {
-            Device::Interface(link) => Some(lock(link).last_seen()),
-            Device::Tap { device, .. } => {
+            PortDevice::Interface(link) => Some(lock(link).last_seen()),
+            PortDevice::Tap { device, .. } => {
                 let opened = lock(device).interface.clone();
                 Some(Interface::with_index(opened.index).unwrap_or(opened))
             }
-            Device::Memory => None,
+            PortDevice::Memory => None,
         }
     }
     /// Whether it is an interface of the machine.
     pub fn is_interface(&self) -> bool {
-        !matches!(self.device, Device::Memory)
+        !matches!(self.device, PortDevice::Memory)
     }
     /// What its frames begin with; `None` in memory.
     pub fn link_type(&self) -> Option<LinkType> {
         match &self.device {
-            Device::Interface(link) => lock(link).interface.link_type,
-            Device::Tap { device, .. } => lock(device).interface.link_type,
-            Device::Memory => None,
+            PortDevice::Interface(link) => lock(link).interface.link_type,
+            PortDevice::Tap { device, .. } => lock(device).interface.link_type,
+            PortDevice::Memory => None,
         }
     }
     /// Its state when last looked at.
@@ -175,7 +175,7 @@ impl Port {
     /// taken.
     pub fn report(&self) -> Option<String> {
         match &self.device {
-            Device::Interface(link) => lock(link).report(),
+            PortDevice::Interface(link) => lock(link).report(),
             _ => None,
         }
     }
@@ -193,16 +193,16 @@ impl Port {
     /// that is absent takes the interface of its name.
     pub fn follow_interface(&self) -> Vec<String> {
         if self.is_absent() {
-            return self.take_interface();
+            return self.adopt_returned();
         }
-        let Device::Interface(link) = &self.device else { return Vec::new() };
+        let PortDevice::Interface(link) = &self.device else { return Vec::new() };
         let generation = self.generation();
         if let Some(said) = current(link).find_changes(&self.name) {
             return said;
         }
         let lost = self.lose_interface(generation);
         // Another may have its name already.
-        lost.into_iter().chain(self.take_interface()).collect()
+        lost.into_iter().chain(self.adopt_returned()).collect()
     }
     /// Notes that the interface which queues of this generation are of is gone; says so unless it was known.
     pub(super) fn lose_interface(&self, generation: u32) -> Option<String> {
@@ -220,7 +220,7 @@ impl Port {
     }
     /// Takes the interface of the port's name in the place of the one that is gone, if there is one; gives
     /// a sentence for each thing that has changed.
-    fn take_interface(&self) -> Vec<String> {
+    fn adopt_returned(&self) -> Vec<String> {
         // Before anything is locked: who opens a port holds the list.
         let held = self.indices_of_others();
         let (mut rx, mut tx) = (lock(&self.rx), lock(&self.tx));
@@ -250,19 +250,19 @@ impl Port {
     }
     fn replace_device(&self, held: &[u32]) -> Result<Interface, DeviceError> {
         match &self.device {
-            Device::Interface(link) => {
+            PortDevice::Interface(link) => {
                 let mut link = lock(link);
                 *link = Arc::new(link.find_successor(&self.name, held)?);
                 Ok(link.interface.clone())
             }
-            Device::Tap { device, settings } => {
+            PortDevice::Tap { device, settings } => {
                 let settings = TapSettings { name: self.name.clone(), ..lock(settings).now.clone() };
                 let made = TapDevice::open(&settings)?;
                 let interface = made.interface.clone();
                 *lock(device) = Arc::new(made);
                 Ok(interface)
             }
-            Device::Memory => Err(crate::interface::no_such(&self.name)),
+            PortDevice::Memory => Err(crate::interface::no_such(&self.name)),
         }
     }
     fn describe_return(&self, last: Option<Interface>, now: &Interface) -> Vec<String> {
@@ -286,11 +286,11 @@ impl Port {
     }
 
     /// What it has received since it was opened, by all queues and for all graphs.
-    pub fn received(&self) -> Traffic {
+    pub fn received(&self) -> TrafficCounts {
         self.received.sum()
     }
     /// What it has sent since it was opened, by all queues and for all graphs.
-    pub fn sent(&self) -> Traffic {
+    pub fn sent(&self) -> TrafficCounts {
         self.sent.sum()
     }
     /// How long what it received had waited, where the kernel says that: by packet sockets.
@@ -307,12 +307,12 @@ impl Port {
         let mut side = lock(&self.rx);
         let generation = self.present_generation()?;
         self.open_all(&mut side)?;
-        let taken = side.take(self.name(), Half::Receive, queue, |settings| {
+        let taken = side.claim_queue(self.name(), PortHalf::Receive, queue, |settings| {
             Ok(self.received.count_rx(queue, self.open_rx(queue, settings)?))
         })?;
         Ok(RxHandle::new(self, (queue, generation), taken, |port, queue, its, taken| {
             let mut side = lock(&port.rx);
-            side.put_back(queue, taken, (its, port.generation()));
+            side.return_queue(queue, taken, (its, port.generation()));
         }))
     }
     /// Takes a transmit queue, until the handle is dropped.
@@ -320,12 +320,12 @@ impl Port {
         let receiving = lock(&self.rx).settings.clone();
         let mut side = lock(&self.tx);
         let generation = self.present_generation()?;
-        let taken = side.take(self.name(), Half::Transmit, queue, |settings| {
+        let taken = side.claim_queue(self.name(), PortHalf::Transmit, queue, |settings| {
             Ok(self.sent.count_tx(queue, self.open_tx(queue, settings, receiving.as_ref())?))
         })?;
         Ok(TxHandle::new(self, (queue, generation), taken, |port, queue, its, taken| {
             let mut side = lock(&port.tx);
-            side.put_back(queue, taken, (its, port.generation()));
+            side.return_queue(queue, taken, (its, port.generation()));
         }))
     }
     fn present_generation(&self) -> Result<u32, DeviceError> {
@@ -336,7 +336,7 @@ impl Port {
     }
     /// Closes the halves of an interface of which nobody holds a queue.
     pub(super) fn close_idle(&self) {
-        let Device::Interface(link) = &self.device else { return };
+        let PortDevice::Interface(link) = &self.device else { return };
         let is_idle = {
             let mut rx = lock(&self.rx);
             rx.close_idle();
@@ -345,28 +345,28 @@ impl Port {
         let mut tx = lock(&self.tx);
         tx.close_idle();
         if is_idle && tx.is_closed() {
-            current(link).give_up();
+            current(link).release_claim();
         }
     }
     /// Opens all receive queues, where they can only be opened together.
-    fn open_all(&self, side: &mut Side<RxSettings, dyn RxQueue>) -> Result<(), DeviceError> {
-        let Device::Interface(link) = &self.device else { return Ok(()) };
+    fn open_all(&self, side: &mut PortSide<RxSettings, dyn RxQueue>) -> Result<(), DeviceError> {
+        let PortDevice::Interface(link) = &self.device else { return Ok(()) };
         if side.is_closed()
             && let Some(queues) = current(link).open_all(side.settings.get_or_insert_default(), self.id)?
         {
             let counted = (0..).zip(queues).map(|(number, queue)| self.received.count_rx(number, queue));
-            side.queues = counted.map(Place::Here).collect();
+            side.queues = counted.map(QueueSlot::Here).collect();
         }
         Ok(())
     }
     fn open_rx(&self, queue: u16, settings: &RxSettings) -> Result<Box<dyn RxQueue>, DeviceError> {
         match &self.device {
-            Device::Interface(link) => current(link).open_rx(settings, self.id),
-            Device::Tap { device, .. } => match current(device).rx(queue, self.id) {
+            PortDevice::Interface(link) => current(link).open_rx(settings, self.id),
+            PortDevice::Tap { device, .. } => match current(device).rx(queue, self.id) {
                 Some(rx) => Ok(Box::new(rx)),
-                None => Err(self.no_queue(Half::Receive, queue)),
+                None => Err(self.no_queue(PortHalf::Receive, queue)),
             },
-            Device::Memory => Err(self.no_queue(Half::Receive, queue)),
+            PortDevice::Memory => Err(self.no_queue(PortHalf::Receive, queue)),
         }
     }
     fn open_tx(
@@ -376,15 +376,15 @@ impl Port {
         receiving: Option<&RxSettings>,
     ) -> Result<Box<dyn TxQueue>, DeviceError> {
         match &self.device {
-            Device::Interface(link) => current(link).open_tx(queue, settings, receiving, self.id),
-            Device::Tap { device, .. } => match current(device).tx(queue) {
+            PortDevice::Interface(link) => current(link).open_tx(queue, settings, receiving, self.id),
+            PortDevice::Tap { device, .. } => match current(device).tx(queue) {
                 Some(tx) => Ok(Box::new(tx)),
-                None => Err(self.no_queue(Half::Transmit, queue)),
+                None => Err(self.no_queue(PortHalf::Transmit, queue)),
             },
-            Device::Memory => Err(self.no_queue(Half::Transmit, queue)),
+            PortDevice::Memory => Err(self.no_queue(PortHalf::Transmit, queue)),
         }
     }
-    fn no_queue(&self, half: Half, queue: u16) -> DeviceError {
+    fn no_queue(&self, half: PortHalf, queue: u16) -> DeviceError {
         DeviceError::NoSuchQueue { name: self.name().to_owned(), half, queue, queues: 0 }
     }
 
@@ -396,7 +396,7 @@ impl Port {
     /// Does what the graph that runs now asked of a TAP device.
     pub(super) fn end_change(&self, is_replaced: bool) -> Result<(), DeviceError> {
         match &self.device {
-            Device::Tap { device, settings } => lock(settings).end_change(&current(device), is_replaced),
+            PortDevice::Tap { device, settings } => lock(settings).end_change(&current(device), is_replaced),
             _ => Ok(()),
         }
     }
@@ -404,7 +404,7 @@ impl Port {
     /// Checks that this port is what `spec` asks for, and lets it choose what nobody has chosen or holds.
     pub(super) fn agree(&self, spec: &PortSpec, is_replacing: bool) -> Result<(), DeviceError> {
         match (&self.device, spec) {
-            (Device::Interface(_), PortSpec::Interface { receive, transmit, .. }) => {
+            (PortDevice::Interface(_), PortSpec::Interface { receive, transmit, .. }) => {
                 if let Some(asked) = receive {
                     self.agree_side(&mut lock(&self.rx), asked, asked.queues, rx_settings)?;
                 }
@@ -413,10 +413,10 @@ impl Port {
                 }
                 Ok(())
             }
-            (Device::Tap { settings, .. }, PortSpec::Tap(asked)) => {
+            (PortDevice::Tap { settings, .. }, PortSpec::Tap(asked)) => {
                 lock(settings).agree(asked, is_replacing, |open, asked| self.same(open, asked))
             }
-            (Device::Memory, PortSpec::Memory { .. }) => Ok(()),
+            (PortDevice::Memory, PortSpec::Memory { .. }) => Ok(()),
             (device, _) => Err(DeviceError::Differs {
                 name: self.name().to_owned(),
                 setting: "kind",
@@ -427,7 +427,7 @@ impl Port {
     }
     fn agree_side<S: Clone + Default + PartialEq, Q: ?Sized, const N: usize>(
         &self,
-        side: &mut Side<S, Q>,
+        side: &mut PortSide<S, Q>,
         asked: &S,
         queues: u16,
         list: fn(&S) -> [(&'static str, String); N],
@@ -436,7 +436,7 @@ impl Port {
             Some(open) if open == asked => Ok(()),
             Some(open) if side.is_taken() => self.same(&list(open), &list(asked)),
             _ => {
-                *side = Side::closed(Some(asked.clone()), queues);
+                *side = PortSide::closed(Some(asked.clone()), queues);
                 Ok(())
             }
         }
@@ -462,12 +462,12 @@ impl std::fmt::Debug for Port {
     }
 }
 
-impl Device {
+impl PortDevice {
     fn kind(&self) -> &'static str {
         match self {
-            Device::Interface(_) => "interface",
-            Device::Tap { .. } => "TAP",
-            Device::Memory => "memory",
+            PortDevice::Interface(_) => "interface",
+            PortDevice::Tap { .. } => "TAP",
+            PortDevice::Memory => "memory",
         }
     }
 }

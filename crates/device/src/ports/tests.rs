@@ -1,7 +1,8 @@
 use super::*;
 use crate::namespace::{Host, in_namespace, run, try_run};
 use crate::{
-    Attach, Half, Hide, Interface, Method, PortClaim, RxQueue as _, Traffic, TxQueue as _, memory_pair,
+    Attach, Hide, Interface, Method, PortClaim, PortHalf, RxQueue as _, TrafficCounts, TxQueue as _,
+    memory_pair,
 };
 use artery_packet::{Batch, Pool};
 
@@ -29,8 +30,11 @@ fn a_queue_goes_back_to_its_port_with_what_waits_in_it() {
     let port = ports.insert("right", right);
     let handle = port.rx(0).unwrap();
     let name = || "right".to_owned();
-    assert_eq!(port.rx(0).err(), Some(DeviceError::Taken { name: name(), half: Half::Receive, queue: 0 }));
-    let (half, queue, queues) = (Half::Transmit, 1, 1);
+    assert_eq!(
+        port.rx(0).err(),
+        Some(DeviceError::Taken { name: name(), half: PortHalf::Receive, queue: 0 })
+    );
+    let (half, queue, queues) = (PortHalf::Transmit, 1, 1);
     assert_eq!(port.tx(1).err(), Some(DeviceError::NoSuchQueue { name: name(), half, queue, queues }));
     let mut batch = Batch::default();
     batch.push(pool.packet_from(b"kept").unwrap());
@@ -54,9 +58,9 @@ fn a_port_counts_whoever_holds_its_queues() {
         port.rx(0).unwrap().receive(pool, 4, &mut batch).unwrap();
         port.tx(0).unwrap().transmit(&mut batch).unwrap();
         left.rx.receive(pool, 4, &mut batch).unwrap();
-        batch.free();
+        batch.free_packets();
     }
-    let both = Traffic { packets: 2, bytes: 160, errors: 0 };
+    let both = TrafficCounts { packets: 2, bytes: 160, errors: 0 };
     assert_eq!((port.received(), port.sent()), (both, both));
     port.count_unsent(3);
     assert_eq!(port.sent().errors, 3);
@@ -167,7 +171,10 @@ fn a_port_without_interface_is_absent_and_takes_one_of_its_name() {
         let again = (port.rx(0).unwrap(), port.tx(0).unwrap());
         drop((rx, tx));
         let taken = |half| Some(DeviceError::Taken { name: "left".into(), half, queue: 0 });
-        assert_eq!((port.rx(0).err(), port.tx(0).err()), (taken(Half::Receive), taken(Half::Transmit)));
+        assert_eq!(
+            (port.rx(0).err(), port.tx(0).err()),
+            (taken(PortHalf::Receive), taken(PortHalf::Transmit))
+        );
         assert!(!again.0.is_stale());
         assert!(PortClaim::new(&second).is_ok(), "this process has it");
         assert_eq!((ports.list().len(), port.generation()), (1, 2));

@@ -4,7 +4,7 @@ use super::Helper;
 use super::channel::Channel;
 use super::message::{Attached, RedirectRequest, Request};
 use crate::bpf::{Hidden, Lease};
-use crate::xdp::{Lock, Redirect};
+use crate::xdp::{InterfaceLock, RedirectProgram};
 use crate::{Attach, DeviceError, Interface};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
@@ -112,8 +112,8 @@ pub(super) fn redirect(
     queues: u32,
     attach: Attach,
 ) -> Result<(Attached, OwnedFd), DeviceError> {
-    let lock = Lock::take(interface)?;
-    let redirect = Redirect::attach_here(interface, queues, attach)?;
+    let lock = InterfaceLock::acquire(interface)?;
+    let redirect = RedirectProgram::attach_here(interface, queues, attach)?;
     let attached = Attached { native: redirect.native, refusal: redirect.refusal };
     let failed = |e: io::Error| DeviceError::from_io(&interface.name, "serving its port", "CAP_BPF", &e);
     let (own, theirs) = Channel::pair().map_err(failed)?;
@@ -126,7 +126,7 @@ pub(super) fn redirect(
     Ok((attached, theirs))
 }
 
-fn serve_redirect(channel: &Channel, redirect: &Redirect) {
+fn serve_redirect(channel: &Channel, redirect: &RedirectProgram) {
     while let Ok(Some((request, socket))) = channel.receive::<RedirectRequest>() {
         let done = match (request, socket) {
             (RedirectRequest::Open { queue }, Some(socket)) => redirect.open(queue, socket.as_fd()),

@@ -7,12 +7,12 @@ use std::io;
 
 /// Gives up all capabilities of this thread, and of those that it starts from now on.
 pub fn drop_capabilities() -> io::Result<()> {
-    keep_capabilities(CapabilitySet::empty(), CapabilitySet::empty())
+    limit_capabilities(CapabilitySet::empty(), CapabilitySet::empty())
 }
 
 /// Gives up all but `kept`, and but `lent`, which programs that are called may have besides. Threads that
 /// were started before keep theirs.
-pub fn keep_capabilities(kept: CapabilitySet, lent: CapabilitySet) -> io::Result<()> {
+pub fn limit_capabilities(kept: CapabilitySet, lent: CapabilitySet) -> io::Result<()> {
     let had = capabilities(None)?;
     if had.effective.contains(CapabilitySet::SETPCAP) {
         bound(kept.union(lent))?;

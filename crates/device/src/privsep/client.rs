@@ -1,7 +1,7 @@
 //! The router's side.
 use super::channel::Channel;
 use super::message::{FileAnswer, FileMode, FileRefusal, Request};
-use super::{HELPER, Limits, OPENED};
+use super::{HELPER, HelperLimits, OPENED};
 use crate::DeviceError;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{RecvFlags, recv};
@@ -23,9 +23,9 @@ pub struct Helper {
 
 /// Tells when the helper has ended.
 #[derive(Debug)]
-pub struct Life(OwnedFd);
+pub struct HelperLife(OwnedFd);
 
-impl Life {
+impl HelperLife {
     /// Waits until the helper has ended.
     pub fn wait(self) {
         // Nothing is ever sent on this socket.
@@ -38,7 +38,10 @@ impl Life {
 ///
 /// # Errors
 /// What `spawn` says, or why the helper does not answer.
-pub fn start(mut limits: Limits, spawn: impl FnOnce(OwnedFd) -> io::Result<u32>) -> io::Result<Life> {
+pub fn start(
+    mut limits: HelperLimits,
+    spawn: impl FnOnce(OwnedFd) -> io::Result<u32>,
+) -> io::Result<HelperLife> {
     let (channel, theirs) = Channel::pair()?;
     let (life, their_life) = Channel::pair()?;
     let id = spawn(theirs)?;
@@ -50,7 +53,7 @@ pub fn start(mut limits: Limits, spawn: impl FnOnce(OwnedFd) -> io::Result<u32>)
     drop(their_life);
     let helper = Helper { channel: Mutex::new(channel), id };
     HELPER.set(helper).map_err(|_| io::Error::other("this process has a helper already"))?;
-    Ok(Life(life.into_socket()))
+    Ok(HelperLife(life.into_socket()))
 }
 
 impl Helper {

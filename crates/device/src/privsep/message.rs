@@ -171,30 +171,30 @@ pub(crate) enum RedirectRequest {
 }
 
 /// The result of a request that has no other answer than whether it was done.
-pub(crate) type Done = Result<(), DeviceError>;
+pub(crate) type DoneResult = Result<(), DeviceError>;
 
 /// Words of the program's own text, as errors hold them. Those that arrive in a message are kept for good,
 /// each once: they are words of the same program.
-pub(crate) type Words = &'static str;
+pub(crate) type StaticText = &'static str;
 
 /// Reads [`Words`].
-pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Words, D::Error> {
+pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<StaticText, D::Error> {
     String::deserialize(from).map(intern)
 }
 
 /// Reads [`Words`] that may be missing.
-pub(crate) fn optional_words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Words>, D::Error> {
+pub(crate) fn optional_words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StaticText>, D::Error> {
     Option::<String>::deserialize(from).map(|text| text.map(intern))
 }
 
-fn intern(text: String) -> Words {
-    static KNOWN: Mutex<Option<HashSet<Words>>> = Mutex::new(None);
+fn intern(text: String) -> StaticText {
+    static KNOWN: Mutex<Option<HashSet<StaticText>>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_default();
     if let Some(words) = known.get(text.as_str()) {
         return words;
     }
-    let words: Words = text.leak();
+    let words: StaticText = text.leak();
     known.insert(words);
     words
 }

@@ -23,10 +23,10 @@ mod server;
 mod tests;
 
 pub(crate) use attachments::{RemoteHidden, RemoteRedirect};
-pub use capabilities::{drop_capabilities, keep_capabilities};
-pub use client::{Helper, Life, listen, start};
-pub(crate) use message::{Buffer, FileMode, Request, Words, optional_words, words};
-pub use policy::Limits;
+pub use capabilities::{drop_capabilities, limit_capabilities};
+pub use client::{Helper, HelperLife, listen, start};
+pub(crate) use message::{Buffer, FileMode, Request, StaticText, optional_words, words};
+pub use policy::HelperLimits;
 pub use server::serve;
 
 use std::path::{Path, PathBuf};

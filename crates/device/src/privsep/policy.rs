@@ -17,7 +17,7 @@ pub(super) const MOST_FILES: usize = 4096;
 /// What a router tells its helper at the start that it will need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct HelperLimits {
     /// Files that may be opened, and whether to write.
     pub files: Vec<(PathBuf, bool)>,
     /// Files that may be removed: sockets and tokens of this run.
@@ -36,7 +36,7 @@ const MOST_NAMES: usize = 100_000;
 /// Bytes that a name takes in a message beside its own.
 const NAME_OVERHEAD: usize = 16;
 
-impl Limits {
+impl HelperLimits {
     /// Leaves out names that a message can't hold: those that are no text, and those after too many.
     pub(super) fn shorten(&mut self) {
         let mut bytes = 0;
@@ -60,7 +60,7 @@ pub(super) struct FilePolicy {
 }
 
 impl FilePolicy {
-    pub(super) fn new(limits: Limits) -> FilePolicy {
+    pub(super) fn new(limits: HelperLimits) -> FilePolicy {
         let full = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let mut policy = FilePolicy {
             named: HashMap::new(),
@@ -69,12 +69,12 @@ impl FilePolicy {
             patterns: limits.patterns.into_iter().map(|(folder, start)| (full(folder), start)).collect(),
             is_locked: false,
         };
-        limits.files.into_iter().for_each(|(path, is_written)| policy.note(full(path), is_written));
-        policy.removable.clone().into_iter().for_each(|path| policy.note(path, false));
+        limits.files.into_iter().for_each(|(path, is_written)| policy.allow_path(full(path), is_written));
+        policy.removable.clone().into_iter().for_each(|path| policy.allow_path(path, false));
         policy
     }
 
-    fn note(&mut self, path: PathBuf, is_written: bool) {
+    fn allow_path(&mut self, path: PathBuf, is_written: bool) {
         if self.named.len() < MOST_FILES || self.named.contains_key(&path) {
             *self.named.entry(path).or_default() |= is_written;
         }
@@ -87,17 +87,17 @@ impl FilePolicy {
 
     /// How a file may be opened whose full path is given. What is opened before the policy is locked is named
     /// thereby.
-    pub(super) fn allow(&mut self, path: &Path, mode: FileMode) -> Result<Opening, FileRefusal> {
+    pub(super) fn allow(&mut self, path: &Path, mode: FileMode) -> Result<AllowedOpen, FileRefusal> {
         if !self.is_locked {
-            self.note(path.to_owned(), mode.is_written());
+            self.allow_path(path.to_owned(), mode.is_written());
         }
         if self.is_named(path, mode) {
-            return Ok(Opening { path: path.to_owned(), mode, beneath: None });
+            return Ok(AllowedOpen { path: path.to_owned(), mode, beneath: None });
         }
         check_path(path)?;
         let folder = self.folders.iter().find(|folder| is_inside(path, folder));
         let beneath = Some(folder.ok_or(FileRefusal::Outside)?.clone());
-        Ok(Opening { path: path.to_owned(), mode, beneath })
+        Ok(AllowedOpen { path: path.to_owned(), mode, beneath })
     }
 
     fn is_named(&self, path: &Path, mode: FileMode) -> bool {
@@ -131,14 +131,14 @@ impl FilePolicy {
 
 /// A file that may be opened.
 #[derive(Clone, Debug)]
-pub(super) struct Opening {
+pub(super) struct AllowedOpen {
     path: PathBuf,
     mode: FileMode,
     /// The folder that it must lie in.
     beneath: Option<PathBuf>,
 }
 
-impl Opening {
+impl AllowedOpen {
     /// Whether opening it may wait for another process at the other end.
     pub(super) fn may_wait(&self) -> bool {
         std::fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_fifo())
@@ -228,7 +228,7 @@ impl InterfacePolicy {
     }
 
     /// Notes a device that the helper made.
-    pub(super) fn note_made(&mut self, name: &str, index: u32) {
+    pub(super) fn record_device(&mut self, name: &str, index: u32) {
         if !self.is_made(index) && self.made.len() < MOST_FILES {
             self.made.push((name.to_owned(), index));
         }

@@ -1,8 +1,8 @@
 //! The helper's side.
 use super::channel::Channel;
-use super::message::{Attached, Done, FileAnswer, FileRefusal, RefusedChanges, Request};
-use super::policy::{FilePolicy, InterfacePolicy, Opening};
-use super::{Limits, OWNER, attachments};
+use super::message::{Attached, DoneResult, FileAnswer, FileRefusal, RefusedChanges, Request};
+use super::policy::{AllowedOpen, FilePolicy, InterfacePolicy};
+use super::{HelperLimits, OWNER, attachments};
 use crate::af_packet::make_packet_socket;
 use crate::host_port::HostPortKeeper;
 use crate::{DeviceError, HostPortState, HostRouteChange, HostRoutes, Interface, TapSettings, tap, xdp};
@@ -27,7 +27,7 @@ pub fn serve(socket: OwnedFd, confine: impl FnOnce() -> io::Result<()>) -> io::R
         let _ = OWNER.set(router.as_raw_nonzero().get().unsigned_abs());
     }
     let channel = Channel::new(socket);
-    let Some((limits, _life)) = channel.receive::<Limits>()? else { return Ok(()) };
+    let Some((limits, _life)) = channel.receive::<HelperLimits>()? else { return Ok(()) };
     confine()?;
     channel.send(&(), None)?;
     Server::new(limits).serve(&channel)
@@ -42,7 +42,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(mut limits: Limits) -> Server {
+    pub(super) fn new(mut limits: HelperLimits) -> Server {
         let interfaces = InterfacePolicy::new(std::mem::take(&mut limits.new_ports));
         Server { files: FilePolicy::new(limits), interfaces, host_ports: HashMap::new() }
     }
@@ -86,14 +86,14 @@ impl Server {
             Request::Lock => {
                 self.files.lock();
                 self.interfaces.lock();
-                channel.send(&Done::Ok(()), None)
+                channel.send(&DoneResult::Ok(()), None)
             }
             other => channel.send(&self.change(other), None),
         }
     }
 
     /// What only changes something.
-    fn change(&mut self, request: Request) -> Done {
+    fn change(&mut self, request: Request) -> DoneResult {
         match request {
             Request::ConfigureTap { name, settings } => {
                 self.made(&name)?;
@@ -131,7 +131,7 @@ impl Server {
         match tap::make_queue(name, settings) {
             Ok((queue, name)) => {
                 if let Ok(interface) = Interface::find(&name) {
-                    self.interfaces.note_made(&name, interface.index);
+                    self.interfaces.record_device(&name, interface.index);
                 }
                 channel.send(&Ok::<String, DeviceError>(name), Some(queue.as_fd()))
             }
@@ -219,7 +219,7 @@ fn answer_opened(channel: &Channel, opened: Result<File, FileRefusal>) -> io::Re
 }
 
 /// Opens a file on a thread of its own, so that other requests need not wait.
-fn open_later(channel: &Channel, opening: Opening) -> io::Result<()> {
+fn open_later(channel: &Channel, opening: AllowedOpen) -> io::Result<()> {
     let (own, theirs) = Channel::pair()?;
     // Who asked may have ended meanwhile.
     let open = move || drop(answer_opened(&own, opening.open()));

@@ -1,7 +1,7 @@
 use super::channel::Channel;
-use super::message::{Done, FileAnswer, FileMode, FileRefusal, Request};
+use super::message::{DoneResult, FileAnswer, FileMode, FileRefusal, Request};
 use super::server::Server;
-use super::{Buffer, Limits};
+use super::{Buffer, HelperLimits};
 use crate::namespace::{in_namespace, run};
 use crate::{DeviceError, HostPortState, TapSettings};
 use rustix::fd::{AsFd, OwnedFd};
@@ -19,7 +19,7 @@ struct Served {
 }
 
 impl Served {
-    fn start(limits: Limits) -> Served {
+    fn start(limits: HelperLimits) -> Served {
         let (channel, theirs) = Channel::pair().unwrap();
         let thread = std::thread::spawn(move || Server::new(limits).serve(&Channel::new(theirs)));
         Served { channel: Some(channel), thread: Some(thread) }
@@ -40,7 +40,7 @@ impl Served {
     }
 
     fn lock(&self) {
-        assert_eq!(self.exchange::<Done>(&Request::Lock).0, Ok(()));
+        assert_eq!(self.exchange::<DoneResult>(&Request::Lock).0, Ok(()));
     }
 
     /// How the helper ends when its router does.
@@ -55,7 +55,8 @@ fn only_files_that_were_named_are_opened_once_a_helper_is_locked() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     ["named", "learned", "other"].iter().for_each(|name| std::fs::write(path(name), name).unwrap());
-    let helper = Served::start(Limits { files: vec![(path("named"), false)], ..Limits::default() });
+    let helper =
+        Served::start(HelperLimits { files: vec![(path("named"), false)], ..HelperLimits::default() });
     let mut written = helper.open(&path("log"), FileMode::CreatePrivate).unwrap();
     written.write_all(b"line").unwrap();
     let text = io::read_to_string(helper.open(&path("learned"), FileMode::Read).unwrap()).unwrap();
@@ -87,7 +88,8 @@ fn a_path_that_goes_up_is_named_as_it_is_written() {
     std::fs::create_dir(folder.path().join("x")).unwrap();
     std::fs::write(folder.path().join("file"), "text").unwrap();
     let up = folder.path().join("x/../file");
-    let helper = Served::start(Limits { folders: vec![folder.path().join("x")], ..Limits::default() });
+    let helper =
+        Served::start(HelperLimits { folders: vec![folder.path().join("x")], ..HelperLimits::default() });
     assert!(helper.open(&up, FileMode::Read).is_ok());
     helper.lock();
     assert!(helper.open(&up, FileMode::Read).is_ok());
@@ -102,7 +104,7 @@ fn a_named_pipe_without_another_end_holds_nobody_up() {
     let pipe = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    let helper = Served::start(Limits::default());
+    let helper = Served::start(HelperLimits::default());
     let request = Request::OpenFile { path: pipe.clone(), mode: FileMode::Read };
     let (answer, connection) = helper.exchange::<Result<FileAnswer, FileRefusal>>(&request);
     assert_eq!(answer, Ok(FileAnswer::Later));
@@ -123,7 +125,8 @@ fn a_folder_that_is_allowed_holds_files_and_no_links_that_lead_out() {
     std::fs::create_dir(path("sub")).unwrap();
     symlink(outside.path().join("secret"), path("link")).unwrap();
     symlink(outside.path(), path("folder")).unwrap();
-    let helper = Served::start(Limits { folders: vec![folder.path().to_owned()], ..Limits::default() });
+    let helper =
+        Served::start(HelperLimits { folders: vec![folder.path().to_owned()], ..HelperLimits::default() });
     helper.lock();
     helper.open(&path("sub/new"), FileMode::Create).unwrap().write_all(b"text").unwrap();
     let mut text = String::new();
@@ -143,7 +146,8 @@ fn files_are_renamed_and_removed_only_where_that_was_agreed() {
     let path = |name: &str| folder.path().join(name);
     ["read", "written", "socket"].iter().for_each(|name| std::fs::write(path(name), name).unwrap());
     let files = vec![(path("read"), false), (path("written"), true)];
-    let helper = Served::start(Limits { files, removable: vec![path("socket")], ..Limits::default() });
+    let helper =
+        Served::start(HelperLimits { files, removable: vec![path("socket")], ..HelperLimits::default() });
     let rename = |name: &str| helper.change(&Request::RenameToOld { path: path(name) });
     let remove = |name: &str| helper.change(&Request::RemoveFile { path: path(name) });
     assert_eq!((rename("read"), rename("written")), (Err(FileRefusal::Outside), Ok(())));
@@ -161,7 +165,7 @@ fn names_that_begin_so_are_read_in_a_folder_that_is_listed() {
     let path = |name: &str| folder.path().join(name);
     ["hostname.em0", "shadow"].iter().for_each(|name| std::fs::write(path(name), name).unwrap());
     let patterns = vec![(folder.path().to_owned(), "hostname.".to_owned())];
-    let helper = Served::start(Limits { patterns, ..Limits::default() });
+    let helper = Served::start(HelperLimits { patterns, ..HelperLimits::default() });
     helper.lock();
     assert!(helper.open(&path("hostname.em0"), FileMode::Read).is_ok());
     assert_eq!(helper.open(&path("hostname.em0"), FileMode::Append).unwrap_err(), FileRefusal::Outside);
@@ -172,7 +176,7 @@ fn names_that_begin_so_are_read_in_a_folder_that_is_listed() {
 #[test]
 fn what_is_no_request_ends_the_helper_without_a_panic() {
     for nonsense in ["null", "{\"Lock\":1}", "\"Unknown\"", "{\"BringUp\":{\"name\":\"x\",\"more\":1}}"] {
-        let helper = Served::start(Limits::default());
+        let helper = Served::start(HelperLimits::default());
         let value: serde_json::Value = serde_json::from_str(nonsense).unwrap();
         helper.channel.as_ref().unwrap().send(&value, None).unwrap();
         assert!(helper.end().is_err(), "{nonsense}");
@@ -183,8 +187,9 @@ fn what_is_no_request_ends_the_helper_without_a_panic() {
 fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
     in_namespace(|| {
         run("ip link add port type veth peer name other");
-        let helper = Served::start(Limits::default());
-        let bring_up = |name: &str| helper.exchange::<Done>(&Request::BringUp { name: name.to_owned() }).0;
+        let helper = Served::start(HelperLimits::default());
+        let bring_up =
+            |name: &str| helper.exchange::<DoneResult>(&Request::BringUp { name: name.to_owned() }).0;
         assert_eq!(bring_up("port"), Ok(()));
         helper.lock();
         assert_eq!(bring_up("port"), Ok(()));
@@ -194,7 +199,7 @@ fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
         assert_eq!(bring_up("port"), Ok(()), "a port that is made again is one");
         let index = crate::Interface::find("other").unwrap().index;
         let request = Request::SetLinkLocal { index, addresses: Vec::new() };
-        assert!(matches!(helper.exchange::<Done>(&request).0, Err(DeviceError::NotPermitted { .. })));
+        assert!(matches!(helper.exchange::<DoneResult>(&request).0, Err(DeviceError::NotPermitted { .. })));
         run("ip tuntap add foreign mode tap");
         for name in ["foreign", "new"] {
             let settings = TapSettings {
@@ -212,7 +217,7 @@ fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
             assert!(matches!(made, Err(DeviceError::NotPermitted { .. })) && queue.is_none(), "{name}");
         }
         let request = Request::PacketSocket { name: "port".to_owned(), buffer: Buffer::Receive(16 << 20) };
-        let (made, socket) = helper.exchange::<Done>(&request);
+        let (made, socket) = helper.exchange::<DoneResult>(&request);
         assert_eq!(made, Ok(()));
         assert!(socket.unwrap().as_fd().try_clone_to_owned().is_ok());
         helper.end().unwrap();
@@ -223,7 +228,7 @@ fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
 fn a_helper_keeps_its_own_devices_like_ports_and_no_other_interfaces() {
     in_namespace(|| {
         run("ip link add port type veth peer name other");
-        let helper = Served::start(Limits::default());
+        let helper = Served::start(HelperLimits::default());
         let settings = TapSettings { is_host_port: true, ..TapSettings::new("hp-port") };
         let request = Request::TapQueue { name: settings.name.clone(), settings };
         let (made, queue) = helper.exchange::<Result<String, DeviceError>>(&request);

@@ -1,5 +1,5 @@
 //! A request of HTTP/1.1 (RFC 9112), and as much of its answer as tells the status.
-use super::tcp::{Tcp, hang_up};
+use super::tcp::{TcpProbe, hang_up};
 use super::{NoProbe, ProbeFailure, Progress};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -12,8 +12,8 @@ const LIMIT: usize = 1024;
 
 /// A request, and what was heard of the answer.
 #[derive(Debug)]
-pub(super) struct Http {
-    tcp: Tcp,
+pub(super) struct HttpProbe {
+    tcp: TcpProbe,
     is_connected: bool,
     request: Vec<u8>,
     sent: usize,
@@ -21,15 +21,22 @@ pub(super) struct Http {
     good: (u16, u16),
 }
 
-impl Http {
+impl HttpProbe {
     pub(super) fn to(
         to: SocketAddr,
         path: &str,
         host: Option<&str>,
         good: (u16, u16),
-    ) -> Result<Http, NoProbe> {
+    ) -> Result<HttpProbe, NoProbe> {
         let request = request(to, path, host).ok_or(NoProbe::BadRequest)?;
-        Ok(Http { tcp: Tcp::to(to), is_connected: false, request, sent: 0, answer: Vec::new(), good })
+        Ok(HttpProbe {
+            tcp: TcpProbe::to(to),
+            is_connected: false,
+            request,
+            sent: 0,
+            answer: Vec::new(),
+            good,
+        })
     }
 
     /// Passes when the answer has a good status.
@@ -72,9 +79,9 @@ impl Http {
                 Err(error) => return Err(error.into()),
             }
             match status(&self.answer) {
-                Heard::Part => {}
-                Heard::Garbage => return Err(ProbeFailure::NotHttp),
-                Heard::Status(status) => {
+                AnswerStatus::Part => {}
+                AnswerStatus::Garbage => return Err(ProbeFailure::NotHttp),
+                AnswerStatus::Status(status) => {
                     hang_up(socket);
                     return self.judge(status);
                 }
@@ -110,7 +117,7 @@ fn request(to: SocketAddr, path: &str, host: Option<&str>) -> Option<Vec<u8>> {
 
 /// What the first bytes of an answer tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
+enum AnswerStatus {
     /// Not yet enough.
     Part,
     /// This status.
@@ -120,31 +127,33 @@ enum Heard {
 }
 
 /// The final status of an answer: interim ones may come before it (RFC 9110 section 15.2), but 101 is final.
-fn status(mut answer: &[u8]) -> Heard {
+fn status(mut answer: &[u8]) -> AnswerStatus {
     loop {
         match status_line(answer) {
-            Heard::Status(100 | 102..=199) => {}
+            AnswerStatus::Status(100 | 102..=199) => {}
             heard => return heard,
         }
-        let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Heard::Part };
+        let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return AnswerStatus::Part;
+        };
         answer = &answer[end + 4..];
     }
 }
 
 /// The status in a status line (RFC 9112 section 4), as soon as its end is seen.
-fn status_line(line: &[u8]) -> Heard {
+fn status_line(line: &[u8]) -> AnswerStatus {
     /// The start of each, with `d` for a digit.
     const START: &[u8] = b"HTTP/d.d ddd";
     let fits = |(byte, wanted): (&u8, &u8)| byte == wanted || *wanted == b'd' && byte.is_ascii_digit();
     if !line.iter().zip(START).all(fits) {
-        return Heard::Garbage;
+        return AnswerStatus::Garbage;
     }
     match line.get(START.len()) {
-        None => Heard::Part,
-        Some(b' ' | b'\r' | b'\n') => {
-            Heard::Status(line[9..12].iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')))
-        }
-        Some(_) => Heard::Garbage,
+        None => AnswerStatus::Part,
+        Some(b' ' | b'\r' | b'\n') => AnswerStatus::Status(
+            line[9..12].iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')),
+        ),
+        Some(_) => AnswerStatus::Garbage,
     }
 }
 
@@ -188,7 +197,7 @@ mod tests {
     fn a_status_is_told_as_soon_as_it_can_be_no_other() {
         for answer in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.0 200\r\nA: b", "HTTP/1.1 200\n"] {
             for end in 0..answer.len() {
-                let expected = if end > 12 { Heard::Status(200) } else { Heard::Part };
+                let expected = if end > 12 { AnswerStatus::Status(200) } else { AnswerStatus::Part };
                 assert_eq!(status(&answer.as_bytes()[..end]), expected, "{answer:?} up to {end}");
             }
         }
@@ -197,17 +206,24 @@ mod tests {
     #[test]
     fn interim_answers_are_read_over_but_the_one_that_changes_the_protocol_is_final() {
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
-        assert_eq!(status(interim.as_bytes()), Heard::Part);
-        assert_eq!(status(format!("{interim}HTTP/1.1 204 No Content\r\n").as_bytes()), Heard::Status(204));
-        assert_eq!(status(format!("{interim}220 ready\r\n").as_bytes()), Heard::Garbage);
-        assert_eq!(status(b"HTTP/1.1 101 Switching Protocols\r\n"), Heard::Status(101));
+        assert_eq!(status(interim.as_bytes()), AnswerStatus::Part);
+        assert_eq!(
+            status(format!("{interim}HTTP/1.1 204 No Content\r\n").as_bytes()),
+            AnswerStatus::Status(204)
+        );
+        assert_eq!(status(format!("{interim}220 ready\r\n").as_bytes()), AnswerStatus::Garbage);
+        assert_eq!(status(b"HTTP/1.1 101 Switching Protocols\r\n"), AnswerStatus::Status(101));
     }
 
     #[test]
     fn what_is_no_status_line_is_garbage_at_its_first_wrong_byte() {
         for answer in ["S", "h", "HTTP/x", "HTTP/1.1  ", "HTTP/1.1 2x", "HTTP/1.1 2000", "HTTP/1.1 -", "\n"] {
-            assert_eq!(status(answer.as_bytes()), Heard::Garbage, "{answer:?}");
-            assert_ne!(status(&answer.as_bytes()[..answer.len() - 1]), Heard::Garbage, "{answer:?} cut");
+            assert_eq!(status(answer.as_bytes()), AnswerStatus::Garbage, "{answer:?}");
+            assert_ne!(
+                status(&answer.as_bytes()[..answer.len() - 1]),
+                AnswerStatus::Garbage,
+                "{answer:?} cut"
+            );
         }
     }
 
@@ -222,7 +238,7 @@ mod tests {
             answer.extend(bytes);
             let heard = status(&answer);
             answer.extend(more);
-            prop_assert!(heard == Heard::Part || heard == status(&answer));
+            prop_assert!(heard == AnswerStatus::Part || heard == status(&answer));
         }
     }
 }

@@ -21,7 +21,7 @@ const MESSAGES: usize = 32;
 
 /// An echo request and what its answer must have.
 #[derive(Debug)]
-pub(super) struct Ping {
+pub(super) struct PingProbe {
     to: SocketAddr,
     /// Whether the socket is a raw one, on which IPv4 has its header.
     is_raw: bool,
@@ -32,9 +32,9 @@ pub(super) struct Ping {
     mark: [u8; 8],
 }
 
-impl Ping {
+impl PingProbe {
     /// Opens a socket for one request: one for echoes alone if the machine grants these, else a raw one.
-    pub(super) fn open(to: SocketAddr, seq: u16, mark: u64) -> Result<(OwnedFd, Ping), NoProbe> {
+    pub(super) fn open(to: SocketAddr, seq: u16, mark: u64) -> Result<(OwnedFd, PingProbe), NoProbe> {
         let (socket, is_raw) = match socket_of(to, SocketType::DGRAM) {
             Ok(socket) => (socket, false),
             Err(Errno::ACCESS | Errno::PERM | Errno::PROTONOSUPPORT) => match raw_socket(to.is_ipv6()) {
@@ -47,7 +47,7 @@ impl Ping {
         let mark = mark.to_be_bytes();
         // On a socket for echoes the kernel chooses another identifier when it connects.
         let id = u16::from_be_bytes([mark[0], mark[1]]);
-        Ok((socket, Ping { to, is_raw, is_sent: false, id, seq, mark }))
+        Ok((socket, PingProbe { to, is_raw, is_sent: false, id, seq, mark }))
     }
 
     /// Passes when the answer to the request has come.
@@ -168,13 +168,13 @@ mod tests {
 
     const MARK: u64 = 0x1234_5678_9abc_def0;
 
-    fn ping(to: &str, is_raw: bool) -> Ping {
+    fn ping(to: &str, is_raw: bool) -> PingProbe {
         let to = SocketAddr::new(to.parse().unwrap(), 0);
-        Ping { to, is_raw, is_sent: true, id: 77, seq: 8, mark: MARK.to_be_bytes() }
+        PingProbe { to, is_raw, is_sent: true, id: 77, seq: 8, mark: MARK.to_be_bytes() }
     }
 
     /// The answer to a request: the same with another type.
-    fn answer(ping: &Ping) -> Vec<u8> {
+    fn answer(ping: &PingProbe) -> Vec<u8> {
         let mut bytes = ping.request().unwrap().to_vec();
         if ping.to.is_ipv6() {
             Icmp6::new(&mut bytes[..]).unwrap().set_icmp_type(Icmp6Type::ECHO_REPLY);
@@ -193,7 +193,7 @@ mod tests {
         packet
     }
 
-    fn kinds() -> [Ping; 3] {
+    fn kinds() -> [PingProbe; 3] {
         [ping("10.0.0.1", false), ping("10.0.0.1", true), ping("2001:db8::1", false)]
     }
 
@@ -206,9 +206,9 @@ mod tests {
             assert!(!ping.is_answer("2001:db8::2".parse().unwrap(), &good), "{ping:?}");
             assert!(!ping.is_answer(ping.to.ip(), &ping.request().unwrap()), "our own request: {ping:?}");
             for other in [
-                Ping { id: 78, ..ping },
-                Ping { seq: 9, ..ping },
-                Ping { mark: (MARK - 1).to_be_bytes(), ..ping },
+                PingProbe { id: 78, ..ping },
+                PingProbe { seq: 9, ..ping },
+                PingProbe { mark: (MARK - 1).to_be_bytes(), ..ping },
             ] {
                 assert!(!ping.is_answer(ping.to.ip(), &answer(&other)), "{other:?}");
             }
@@ -242,7 +242,7 @@ mod tests {
     fn a_socket_for_echoes_is_taken_where_it_is_granted_and_else_a_raw_one() {
         in_namespace(|| {
             for to in ["127.0.0.1:0", "[::1]:0"] {
-                let kind = || Ping::open(to.parse().unwrap(), 1, MARK).map(|(_, ping)| ping.is_raw);
+                let kind = || PingProbe::open(to.parse().unwrap(), 1, MARK).map(|(_, ping)| ping.is_raw);
                 std::fs::write("/proc/sys/net/ipv4/ping_group_range", "1 0").unwrap();
                 assert_eq!(kind(), Ok(true), "{to}");
                 std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0").unwrap();

@@ -16,7 +16,7 @@ const READS: usize = 16;
 
 /// A connection that is opened.
 #[derive(Debug)]
-pub(super) struct Tcp {
+pub(super) struct TcpProbe {
     to: SocketAddr,
     is_asked: bool,
 }
@@ -35,9 +35,9 @@ pub(super) fn family(to: SocketAddr) -> AddressFamily {
     }
 }
 
-impl Tcp {
-    pub(super) fn to(to: SocketAddr) -> Tcp {
-        Tcp { to, is_asked: false }
+impl TcpProbe {
+    pub(super) fn to(to: SocketAddr) -> TcpProbe {
+        TcpProbe { to, is_asked: false }
     }
 
     /// Passes when the connection stands, and closes it.
@@ -116,6 +116,6 @@ mod tests {
         let socket = open(any).unwrap();
         rustix::net::bind(&socket, &any).unwrap();
         let itself = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
-        assert_eq!(Tcp::to(itself).advance(&socket), Err(ProbeFailure::Refused));
+        assert_eq!(TcpProbe::to(itself).advance(&socket), Err(ProbeFailure::Refused));
     }
 }

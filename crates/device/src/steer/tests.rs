@@ -47,7 +47,7 @@ fn every_flow_has_one_worker_and_keeps_its_order() {
     const EACH: u32 = 200;
     let pool = Pool::new(2048, 1).unwrap();
     let (mut tx, rx) = queue(256);
-    let shares = steer(vec![rx], 3).unwrap();
+    let shares = share_queues(vec![rx], 3).unwrap();
     let received = std::sync::Mutex::new(vec![Vec::new(); 3]);
     let total = std::sync::atomic::AtomicUsize::new(0);
     let all = usize::from(FLOWS) * EACH as usize;
@@ -96,7 +96,7 @@ fn every_flow_has_one_worker_and_keeps_its_order() {
 fn a_worker_that_waits_is_woken_by_what_is_handed_to_it() {
     let pool = Pool::new(64, 1).unwrap();
     let (mut tx, rx) = queue(64);
-    let mut shares = steer(vec![rx], 2).unwrap();
+    let mut shares = share_queues(vec![rx], 2).unwrap();
     let mut other = shares.pop().unwrap();
     let mut owner = shares.pop().unwrap();
     let mut batch = Batch::default();
@@ -107,10 +107,10 @@ fn a_worker_that_waits_is_woken_by_what_is_handed_to_it() {
         tx.transmit(&mut batch).unwrap();
         owner.receive(pool, 64, &mut batch).unwrap();
         let kept = batch.len();
-        batch.free();
+        batch.free_packets();
         assert!(kept < 16 && is_ready(other.fd().unwrap(), Duration::from_secs(5)));
         assert_eq!(other.receive(pool, 64, &mut batch), Ok(16 - kept));
-        batch.free();
+        batch.free_packets();
     }
     assert_eq!((owner.counters().packets, other.counters().packets), (48, 0), "counted where they came in");
 }
@@ -119,14 +119,14 @@ fn a_worker_that_waits_is_woken_by_what_is_handed_to_it() {
 fn what_a_worker_does_not_fetch_is_dropped_and_counted() {
     let pool = Pool::new(4096, 1).unwrap();
     let (mut tx, rx) = queue(4096);
-    let mut owner = steer(vec![rx], 2).unwrap().swap_remove(0);
+    let mut owner = share_queues(vec![rx], 2).unwrap().swap_remove(0);
     let (mut batch, mut kept) = (Batch::default(), 0);
     for _ in 0..50 {
         batch.extend((0..60).map(|flow| pool.packet_from(&frame(flow, 0)).unwrap()));
         tx.transmit(&mut batch).unwrap();
         owner.receive(pool, 64, &mut batch).unwrap();
         kept += batch.len();
-        batch.free();
+        batch.free_packets();
     }
     let counters = owner.counters();
     assert_eq!(counters.ring_full as usize, 3000 - kept - RING);
@@ -138,7 +138,7 @@ fn what_a_worker_does_not_fetch_is_dropped_and_counted() {
 fn one_worker_serves_many_queues_and_none_is_handed_over() {
     let pool = Pool::new(64, 1).unwrap();
     let (mut txs, rxs): (Vec<MemoryTx>, Vec<Box<dyn RxQueue>>) = (0..5).map(|_| queue(8)).unzip();
-    let mut shares = steer(rxs, 2).unwrap();
+    let mut shares = share_queues(rxs, 2).unwrap();
     assert_eq!(shares.iter().map(|share| share.own.len()).collect::<Vec<_>>(), [3, 2]);
     let mut batch = Batch::default();
     for tx in &mut txs {
@@ -172,7 +172,7 @@ fn count<const N: usize>(batch: &mut Batch, flows: [u16; N]) -> [usize; N] {
 fn own_queues_share_the_room_and_take_turns_at_being_first() {
     let pool = Pool::new(1024, 1).unwrap();
     let (mut txs, rxs): (Vec<MemoryTx>, Vec<Box<dyn RxQueue>>) = (0..3).map(|_| queue(200)).unzip();
-    let mut share = steer(rxs, 1).unwrap().remove(0);
+    let mut share = share_queues(rxs, 1).unwrap().remove(0);
     for (flow, tx) in txs.iter_mut().enumerate() {
         send(tx, pool, flow as u16, 200);
     }
@@ -196,7 +196,7 @@ fn own_queues_share_the_room_and_take_turns_at_being_first() {
 fn neither_own_queues_nor_what_is_handed_over_starves() {
     let pool = Pool::new(4096, 1).unwrap();
     let (mut txs, rxs): (Vec<MemoryTx>, Vec<Box<dyn RxQueue>>) = (0..2).map(|_| queue(800)).unzip();
-    let mut shares = steer(rxs, 3).unwrap();
+    let mut shares = share_queues(rxs, 3).unwrap();
     let flow = flow_of(0, 3);
     let other = (flow + 1..).find(|flow| (u64::from(flow_hash(&frame(*flow, 0))) * 3) >> 32 == 0).unwrap();
     send(&mut txs[0], pool, flow, 800);
@@ -216,7 +216,7 @@ fn neither_own_queues_nor_what_is_handed_over_starves() {
 fn a_flow_for_another_worker_is_handed_over_without_sleeping_in_between() {
     let pool = Pool::new(2048, 1).unwrap();
     let (mut tx, rx) = queue(1000);
-    let mut shares = steer(vec![rx], 2).unwrap();
+    let mut shares = share_queues(vec![rx], 2).unwrap();
     send(&mut tx, pool, flow_of(1, 2), 1000);
     let (mut batch, mut calls) = (Batch::default(), 0);
     while is_ready(shares[0].fd().unwrap(), Duration::ZERO) || calls == 0 {
@@ -253,7 +253,7 @@ fn a_queue_that_fails_keeps_no_other_from_being_served_and_is_told_once() {
     let ((mut bad_tx, bad), (mut tx, good)) = (queue(8), queue(8));
     let fails = Arc::new(AtomicBool::new(true));
     let bad = Box::new(Failing(bad, fails.clone(), Arc::default()));
-    let mut share = steer(vec![bad, good], 1).unwrap().remove(0);
+    let mut share = share_queues(vec![bad, good], 1).unwrap().remove(0);
     let gone = DeviceError::Gone { name: "left".into() };
     let mut batch = Batch::default();
     for _ in 0..2 {
@@ -276,7 +276,7 @@ fn a_worker_whose_queue_fails_is_still_woken_by_others() {
     let pool = Pool::new(256, 1).unwrap();
     let ((mut tx, good), (_, bad)) = (queue(8), queue(8));
     let bad = Box::new(Failing(bad, Arc::new(AtomicBool::new(true)), Arc::default()));
-    let mut shares = steer(vec![good, bad], 3).unwrap();
+    let mut shares = share_queues(vec![good, bad], 3).unwrap();
     let mut batch = Batch::default();
     assert!(shares[1].receive(pool, 4, &mut batch).is_err());
     assert!(!is_ready(shares[1].fd().unwrap(), Duration::ZERO));
@@ -291,7 +291,7 @@ fn who_has_no_room_asks_no_queue_and_may_still_be_woken() {
     let pool = Pool::new(256, 1).unwrap();
     let (asked, (mut tx, rx)) = (Arc::new(AtomicBool::new(false)), queue(8));
     let rx = Box::new(Failing(rx, Arc::default(), asked.clone()));
-    let mut shares = steer(vec![rx], 2).unwrap();
+    let mut shares = share_queues(vec![rx], 2).unwrap();
     let mut batch = Batch::default();
     assert_eq!((shares[0].receive(pool, 0, &mut batch), asked.load(SeqCst)), (Ok(0), false));
     assert_eq!(shares[1].receive(pool, 4, &mut batch), Ok(0));
@@ -305,20 +305,20 @@ fn who_has_no_room_asks_no_queue_and_may_still_be_woken() {
 #[derive(Clone, Copy)]
 struct Ringer {
     packets: u32,
-    step: fn(&mut Ringer, &Bell, &mut u32),
+    step: fn(&mut Ringer, &Waker, &mut u32),
 }
 
 impl Ringer {
-    fn put(&mut self, _: &Bell, waiting: &mut u32) {
+    fn put(&mut self, _: &Waker, waiting: &mut u32) {
         if self.packets > 0 {
             (self.packets, *waiting, self.step) = (self.packets - 1, *waiting + 1, Ringer::answer);
         }
     }
-    fn answer(&mut self, bell: &Bell, _: &mut u32) {
-        self.step = if bell.answer() { Ringer::sound } else { Ringer::put };
+    fn answer(&mut self, bell: &Waker, _: &mut u32) {
+        self.step = if bell.claim_wakeup() { Ringer::sound } else { Ringer::put };
     }
-    fn sound(&mut self, bell: &Bell, _: &mut u32) {
-        bell.sound();
+    fn sound(&mut self, bell: &Waker, _: &mut u32) {
+        bell.signal();
         self.step = Ringer::put;
     }
 }
@@ -331,15 +331,15 @@ struct Listener {
 }
 
 impl Listener {
-    fn step(&mut self, bell: &Bell, waiting: &mut u32, own_queue: bool) {
+    fn step(&mut self, bell: &Waker, waiting: &mut u32, own_queue: bool) {
         let asleep = self.at == 5;
         if asleep && !own_queue && !is_ready(bell.file.as_fd(), Duration::ZERO) {
             return;
         }
         self.wakes += u32::from(asleep);
         match self.at {
-            0 | 5 => bell.silence(),
-            2 | 3 => Bell::ASK[self.at as usize - 2](bell),
+            0 | 5 => bell.cancel_wakeup(),
+            2 | 3 => Waker::ASK[self.at as usize - 2](bell),
             _ => self.got += std::mem::take(waiting),
         }
         self.at = if asleep { 1 } else { self.at + 1 };
@@ -351,7 +351,7 @@ proptest::proptest! {
     fn in_every_order_a_bell_wakes_whoever_waits_and_comes_to_rest(
         steps in proptest::collection::vec((0..4usize, proptest::bool::weighted(0.2)), 0..80),
     ) {
-        let (bell, mut waiting) = (Bell::new().unwrap(), 0);
+        let (bell, mut waiting) = (Waker::new().unwrap(), 0);
         let mut ringers = [Ringer { packets: 4, step: Ringer::put }; 2];
         let mut listener = Listener { at: 0, got: 0, wakes: 0 };
         for (who, own_queue) in steps {
@@ -373,29 +373,29 @@ proptest::proptest! {
 
 #[test]
 fn a_bell_that_is_rung_late_wakes_once_and_is_silent_then() {
-    let bell = Bell::new().unwrap();
-    bell.want();
-    assert!(bell.answer());
+    let bell = Waker::new().unwrap();
+    bell.request_wakeup();
+    assert!(bell.claim_wakeup());
     // The worker was woken by its own queue, and finds nothing the next time.
-    bell.silence();
-    bell.want();
-    bell.sound();
+    bell.cancel_wakeup();
+    bell.request_wakeup();
+    bell.signal();
     assert!(is_ready(bell.file.as_fd(), Duration::ZERO));
-    bell.silence();
-    bell.want();
+    bell.cancel_wakeup();
+    bell.request_wakeup();
     assert!(!is_ready(bell.file.as_fd(), Duration::ZERO));
 }
 
 #[test]
 fn no_ring_is_lost_between_threads() {
     const EACH: usize = 20_000;
-    let (bell, waiting) = (Bell::new().unwrap(), std::sync::atomic::AtomicUsize::new(0));
+    let (bell, waiting) = (Waker::new().unwrap(), std::sync::atomic::AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 for number in 0..EACH {
                     waiting.fetch_add(1, Relaxed);
-                    bell.ring();
+                    bell.wake();
                     if number % 16 == 0 {
                         std::thread::yield_now();
                     }
@@ -404,11 +404,11 @@ fn no_ring_is_lost_between_threads() {
         }
         let (mut got, mut turn) = (0, 0);
         while got < 2 * EACH {
-            bell.silence();
+            bell.cancel_wakeup();
             let before = got;
             got += waiting.swap(0, Relaxed);
             if got == before {
-                bell.want();
+                bell.request_wakeup();
                 got += waiting.swap(0, Relaxed);
             }
             turn += 1;
@@ -421,8 +421,8 @@ fn no_ring_is_lost_between_threads() {
         }
     });
     for _ in 0..2 {
-        bell.silence();
-        bell.want();
+        bell.cancel_wakeup();
+        bell.request_wakeup();
     }
     assert!(!is_ready(bell.file.as_fd(), Duration::ZERO));
 }

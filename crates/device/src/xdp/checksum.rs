@@ -11,7 +11,7 @@ const EXTENSIONS: usize = 8;
 /// Finishes the transport checksum of an Ethernet frame if it was left unfinished; says whether it was.
 #[inline]
 pub(super) fn finish(frame: &mut [u8]) -> bool {
-    let Some(segment) = Segment::find(frame) else { return false };
+    let Some(segment) = TransportSegment::find(frame) else { return false };
     let Some(bytes) = frame.get_mut(segment.start..segment.end) else { return false };
     let field = segment.field;
     let Some(&[high, low]) = bytes.get(field..).and_then(|rest| rest.first_chunk::<2>()) else {
@@ -33,7 +33,7 @@ fn finish_segment(bytes: &mut [u8], field: usize, pseudo: u16) -> bool {
 
 /// Where a frame has a TCP or UDP segment that is whole.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+struct TransportSegment {
     start: usize,
     end: usize,
     /// Where its checksum is, from its start.
@@ -42,19 +42,19 @@ struct Segment {
     pseudo: u16,
 }
 
-impl Segment {
+impl TransportSegment {
     #[inline]
-    fn find(frame: &[u8]) -> Option<Segment> {
+    fn find(frame: &[u8]) -> Option<TransportSegment> {
         let network = Ethernet::new(frame).ok()?.payload_offset();
         let packet = frame.get(network..)?;
         match packet.first()? >> 4 {
-            4 => Segment::in_ipv4(packet, network),
-            6 => Segment::in_ipv6(packet, network),
+            4 => TransportSegment::in_ipv4(packet, network),
+            6 => TransportSegment::in_ipv6(packet, network),
             _ => None,
         }
     }
     #[inline]
-    fn in_ipv4(packet: &[u8], network: usize) -> Option<Segment> {
+    fn in_ipv4(packet: &[u8], network: usize) -> Option<TransportSegment> {
         let ip = Ipv4::new(packet).ok()?;
         let field = field_of(ip.protocol())?;
         let (header, total) = (ip.header_len(), ip.total_length());
@@ -63,15 +63,20 @@ impl Segment {
             return None;
         }
         let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), ip.protocol(), length);
-        Some(Segment { start: network + header, end: network + usize::from(total), field, pseudo })
+        Some(TransportSegment { start: network + header, end: network + usize::from(total), field, pseudo })
     }
-    fn in_ipv6(packet: &[u8], network: usize) -> Option<Segment> {
+    fn in_ipv6(packet: &[u8], network: usize) -> Option<TransportSegment> {
         let ip = Ipv6::new(packet).ok()?;
         let end = 40 + usize::from(ip.payload_length());
         let (protocol, start) = behind_extensions(packet, ip.next_header())?;
         let length = end.checked_sub(start)?;
         let pseudo = checksum::pseudo_v6(ip.src(), ip.dst(), protocol, length as u32);
-        Some(Segment { start: network + start, end: network + end, field: field_of(protocol)?, pseudo })
+        Some(TransportSegment {
+            start: network + start,
+            end: network + end,
+            field: field_of(protocol)?,
+            pseudo,
+        })
     }
 }
 

@@ -1,9 +1,9 @@
 //! The rings of a socket as a kernel would never leave them: indices that go anywhere, and descriptors of frames that
 //! were not lent.
 use super::checksum;
-use super::rings::{Broken, Consumer, Peer, Producer};
+use super::rings::{BrokenRing, Consumer, Peer, Producer};
 use super::socket::halves;
-use super::umem::Ledger;
+use super::umem::FrameLedger;
 use artery_packet::{FRAME, Packet, Pool};
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ struct Half {
     pool: &'static Pool,
     fill: Producer<1>,
     rx: Consumer<2>,
-    lent: Ledger,
+    lent: FrameLedger,
     received: Vec<Packet>,
     kernel: (Peer<1>, Peer<2>),
     /// The kernel's index of each ring.
@@ -40,7 +40,7 @@ pub(crate) fn survive(bytes: &[u8]) {
     // SAFETY: no kernel has any of these frames.
     unsafe { lent.release() };
     drop(received);
-    let all: Vec<Packet> = std::iter::from_fn(|| pool.packet()).collect();
+    let all: Vec<Packet> = std::iter::from_fn(|| pool.alloc_packet()).collect();
     assert_eq!(all.len(), FRAMES, "frames were lost, or found twice");
 }
 
@@ -54,7 +54,7 @@ impl Half {
         let pool = POOL.with(|pool| *pool);
         let ((fills, fill), (receives, rx)) = (Peer::consuming(ENTRIES), Peer::producing(ENTRIES));
         let (kernel, received) = ((fills, receives), Vec::new());
-        Half { pool, fill, rx, lent: Ledger::new(pool), received, kernel, indices: (0, 0) }
+        Half { pool, fill, rx, lent: FrameLedger::new(pool), received, kernel, indices: (0, 0) }
     }
 
     fn step(&mut self, bytes: &[u8]) {
@@ -67,7 +67,7 @@ impl Half {
             1 => self.receive(),
             2 => self.received.clear(),
             // SAFETY: no kernel has any of these frames.
-            3 => drop(unsafe { self.lent.take(word) }),
+            3 => drop(unsafe { self.lent.reclaim(word) }),
             4 => self.show_taken(number),
             5 => self.show_taken(self.indices.0.wrapping_add(number % ENTRIES)),
             6 => self.show_filled(number),
@@ -81,7 +81,7 @@ impl Half {
         if self.fill.free().unwrap_or(0) == 0 {
             return;
         }
-        let Some(packet) = self.pool.packet() else { return };
+        let Some(packet) = self.pool.alloc_packet() else { return };
         let address = self.lent.lend(packet).unwrap_or_else(|packet| panic!("{packet:?} is not of the pool"));
         // SAFETY: no kernel knows of this ring.
         assert!(unsafe { self.fill.write([address]) }, "there was room");
@@ -94,7 +94,7 @@ impl Half {
         for _ in 0..available {
             let Some([address, description]) = self.rx.read() else { panic!("it was available") };
             // SAFETY: as in step().
-            self.received.extend(unsafe { self.lent.take_filled(address, halves(description).0) });
+            self.received.extend(unsafe { self.lent.reclaim_filled(address, halves(description).0) });
         }
         assert_eq!(self.rx.read(), None);
         self.rx.release();
@@ -106,7 +106,7 @@ impl Half {
         self.kernel.0.set_consumer(index);
         match self.fill.free() {
             Ok(free) => assert!(free <= ENTRIES),
-            Err(Broken) => assert_eq!(self.fill.free(), Err(Broken), "for good"),
+            Err(BrokenRing) => assert_eq!(self.fill.free(), Err(BrokenRing), "for good"),
         }
     }
 

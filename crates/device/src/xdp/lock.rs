@@ -13,25 +13,25 @@ const TRIES: usize = 100;
 
 /// While it lives, no other router takes the interface.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct InterfaceLock {
     path: PathBuf,
     _file: File,
 }
 
-impl Lock {
+impl InterfaceLock {
     /// Takes the lock of an interface of this thread's network namespace.
-    pub(crate) fn take(interface: &Interface) -> Result<Lock, DeviceError> {
+    pub(crate) fn acquire(interface: &Interface) -> Result<InterfaceLock, DeviceError> {
         let failed = |e: io::Error| DeviceError::from_file(&interface.name, "locking it for AF_XDP", &e);
         let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_err(failed)?.ino();
         let name = format!("xdp-{namespace}-{}.lock", interface.index);
         let path = directory().map_err(failed)?.join(name);
-        match Lock::take_file(path).map_err(failed)? {
+        match InterfaceLock::acquire_file(path).map_err(failed)? {
             Ok(lock) => Ok(lock),
             Err(pid) => Err(DeviceError::InUse { name: interface.name.clone(), pid, holder: name_of(pid) }),
         }
     }
     /// Takes the lock of a file, or gives the number of the process that has it.
-    fn take_file(path: PathBuf) -> io::Result<Result<Lock, u32>> {
+    fn acquire_file(path: PathBuf) -> io::Result<Result<InterfaceLock, u32>> {
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
@@ -45,14 +45,14 @@ impl Lock {
             if same_file(&file, &path) {
                 file.set_len(0)?;
                 writeln!(file, "{}", crate::privsep::owner_id())?;
-                return Ok(Ok(Lock { path, _file: file }));
+                return Ok(Ok(InterfaceLock { path, _file: file }));
             }
         }
         Err(io::ErrorKind::ResourceBusy.into())
     }
 }
 
-impl Drop for Lock {
+impl Drop for InterfaceLock {
     fn drop(&mut self) {
         // Still locked: who opened the file meanwhile finds that it is another one.
         let _ = std::fs::remove_file(&self.path);
@@ -97,11 +97,11 @@ mod tests {
     fn a_lock_names_its_holder_and_is_free_when_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("xdp-1-2.lock");
-        let lock = Lock::take_file(path.clone()).unwrap().unwrap();
-        assert_eq!(Lock::take_file(path.clone()).unwrap().err(), Some(std::process::id()));
+        let lock = InterfaceLock::acquire_file(path.clone()).unwrap().unwrap();
+        assert_eq!(InterfaceLock::acquire_file(path.clone()).unwrap().err(), Some(std::process::id()));
         drop(lock);
         assert!(!path.exists());
-        assert!(Lock::take_file(path).unwrap().is_ok());
+        assert!(InterfaceLock::acquire_file(path).unwrap().is_ok());
     }
 
     #[test]
@@ -109,9 +109,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("xdp-1-2.lock");
         std::fs::write(&path, "4000000000 was here, and more\n").unwrap();
-        let _lock = Lock::take_file(path.clone()).unwrap().unwrap();
+        let _lock = InterfaceLock::acquire_file(path.clone()).unwrap().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
-        assert_eq!(Lock::take_file(path).unwrap().err(), Some(std::process::id()));
+        assert_eq!(InterfaceLock::acquire_file(path).unwrap().err(), Some(std::process::id()));
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         let (path, victim) = (folder.path().join("xdp-1-2.lock"), folder.path().join("victim"));
         std::fs::write(&victim, "precious").unwrap();
         std::os::unix::fs::symlink(&victim, &path).unwrap();
-        assert!(Lock::take_file(path).is_err());
+        assert!(InterfaceLock::acquire_file(path).is_err());
         assert_eq!(std::fs::read_to_string(victim).unwrap(), "precious");
     }
 
@@ -134,7 +134,7 @@ mod tests {
                 scope.spawn(|| {
                     use std::sync::atomic::Ordering::SeqCst;
                     for _ in 0..300 {
-                        if let Ok(Ok(lock)) = Lock::take_file(path.clone()) {
+                        if let Ok(Ok(lock)) = InterfaceLock::acquire_file(path.clone()) {
                             assert_eq!(held.fetch_add(1, SeqCst), 0);
                             taken.fetch_add(1, SeqCst);
                             held.fetch_sub(1, SeqCst);

@@ -49,8 +49,8 @@ pub use port::{XdpPort, XdpReport};
 pub use rx::XdpRx;
 pub use tx::XdpTx;
 
-pub(crate) use lock::Lock;
-pub(crate) use program::Redirect;
+pub(crate) use lock::InterfaceLock;
+pub(crate) use program::RedirectProgram;
 pub(crate) use socket::make_socket;
 
 use artery_packet::FRAME;

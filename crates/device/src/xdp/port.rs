@@ -1,13 +1,13 @@
 //! All queues of one interface.
-use super::lock::Lock;
-use super::program::Redirect;
+use super::lock::InterfaceLock;
+use super::program::RedirectProgram;
 use super::rings::LONGEST;
-use super::socket::{Plan, Socket};
+use super::socket::{Socket, SocketPlan};
 use super::{CAPABILITY, ETHERNET_HEADER, MOST_MTU, XdpRx, XdpSettings, XdpTx};
-use crate::driver::Facts;
+use crate::driver::DriverFacts;
 use crate::error::system_words;
 use crate::privsep::{self, Buffer};
-use crate::{DeviceError, Half, Interface, LinkType, RxSettings, af_packet, interface, sys};
+use crate::{DeviceError, Interface, LinkType, PortHalf, RxSettings, af_packet, interface, sys};
 use artery_packet::Pool;
 use rustix::fd::{AsFd, OwnedFd};
 use std::fmt;
@@ -25,15 +25,15 @@ pub(super) const LEAST_LENT: u32 = 64;
 /// is open; it is given back to the host when this and all halves are dropped.
 #[derive(Clone, Debug)]
 pub struct XdpPort {
-    opened: Arc<Opened>,
+    opened: Arc<SharedPort>,
 }
 
 /// What all halves of a port's queues share. The order of the fields is that of closing.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct SharedPort {
     pub(super) sockets: Vec<Socket>,
-    pub(super) redirect: Redirect,
-    _lock: Option<Lock>,
+    pub(super) redirect: RedirectProgram,
+    _lock: Option<InterfaceLock>,
     /// A socket to ask about the interface on, in its network namespace.
     control: OwnedFd,
     pub(super) interface: Interface,
@@ -42,7 +42,7 @@ pub(super) struct Opened {
     mac: AtomicU64,
     pub(super) number: u16,
     pub(super) busy_poll: bool,
-    pub(super) facts: Facts,
+    pub(super) facts: DriverFacts,
     /// Frames that each queue may lend to the kernel for filling.
     pub(super) quota: u32,
     pub(super) ring: u32,
@@ -60,15 +60,18 @@ impl XdpPort {
     ) -> Result<XdpPort, DeviceError> {
         check(interface)?;
         // A helper that attaches the program takes the lock, too.
-        let lock = if privsep::helper().is_none() { Some(Lock::take(interface)?) } else { None };
-        let facts = Facts::ask(interface)?;
+        let lock = if privsep::helper().is_none() { Some(InterfaceLock::acquire(interface)?) } else { None };
+        let facts = DriverFacts::query(interface)?;
         let control = interface::control_socket(&interface.name)?;
         let queues = u32::from(facts.queues);
         // Before the sockets: a driver that does not run the program cannot fill frames either.
-        let redirect = Redirect::attach(interface, queues, settings.attach)?;
+        let redirect = RedirectProgram::attach(interface, queues, settings.attach)?;
         let ring = settings.ring.clamp(SHORTEST, LONGEST / 2).next_power_of_two();
-        let mut plan =
-            Plan { ring, zero_copy: settings.zero_copy && redirect.native, busy_poll: settings.busy_poll };
+        let mut plan = SocketPlan {
+            ring,
+            zero_copy: settings.zero_copy && redirect.native,
+            busy_poll: settings.busy_poll,
+        };
         let mut sockets = Vec::new();
         for queue in 0..queues {
             let socket = Socket::open(interface, queue, pool, plan)?;
@@ -76,7 +79,7 @@ impl XdpPort {
             sockets.push(socket);
         }
         let quota = ring.min((pool.frames() as u32 / 8 / queues).max(LEAST_LENT));
-        let opened = Opened {
+        let opened = SharedPort {
             sockets,
             redirect,
             _lock: lock,
@@ -112,15 +115,15 @@ impl XdpPort {
     }
     /// Takes the receiving half of a queue, until it is dropped. From now on the frames of the queue are the router's.
     pub fn rx(&self, queue: u16, settings: &RxSettings) -> Result<XdpRx, DeviceError> {
-        let half = self.socket(queue, Half::Receive)?.take_rx();
-        let half = half.ok_or_else(|| self.taken(queue, Half::Receive))?;
+        let half = self.socket(queue, PortHalf::Receive)?.claim_rx();
+        let half = half.ok_or_else(|| self.taken(queue, PortHalf::Receive))?;
         let promiscuous = settings.promiscuous.then(|| promiscuous(self.interface())).transpose()?;
         XdpRx::new(self.opened.clone(), queue, half, settings.timestamps, promiscuous)
     }
     /// Takes the sending half of a queue, until it is dropped.
     pub fn tx(&self, queue: u16) -> Result<XdpTx, DeviceError> {
-        let half = self.socket(queue, Half::Transmit)?.take_tx();
-        let half = half.ok_or_else(|| self.taken(queue, Half::Transmit))?;
+        let half = self.socket(queue, PortHalf::Transmit)?.claim_tx();
+        let half = half.ok_or_else(|| self.taken(queue, PortHalf::Transmit))?;
         Ok(XdpTx::new(self.opened.clone(), queue, half))
     }
     /// What was got: for one line of the log.
@@ -134,11 +137,11 @@ impl XdpPort {
             zero_copy_refusal: opened.sockets.iter().find_map(|socket| socket.refusal),
             native: opened.redirect.native,
             native_refusal: opened.redirect.refusal,
-            finishes_checksums: opened.facts.unfinished,
+            finishes_checksums: opened.facts.leaves_offloads,
             strips_vlan: opened.facts.strips_vlan,
         }
     }
-    fn socket(&self, queue: u16, half: Half) -> Result<&Socket, DeviceError> {
+    fn socket(&self, queue: u16, half: PortHalf) -> Result<&Socket, DeviceError> {
         self.opened.sockets.get(usize::from(queue)).ok_or_else(|| DeviceError::NoSuchQueue {
             name: self.opened.interface.name.clone(),
             half,
@@ -146,18 +149,18 @@ impl XdpPort {
             queues: self.queues(),
         })
     }
-    fn taken(&self, queue: u16, half: Half) -> DeviceError {
+    fn taken(&self, queue: u16, half: PortHalf) -> DeviceError {
         DeviceError::Taken { name: self.opened.interface.name.clone(), half, queue }
     }
 }
 
-impl Opened {
+impl SharedPort {
     /// What is wrong with the interface, if anything is.
     pub(super) fn trouble(&self) -> Option<DeviceError> {
         let Ok(name) = rustix::net::netdevice::index_to_name(&self.control, self.interface.index) else {
             return Some(self.gone());
         };
-        let (_, flags) = sys::request(self.control.as_fd(), sys::Ask::Flags, &name, &[]).ok()?;
+        let (_, flags) = sys::request(self.control.as_fd(), sys::IfreqCommand::Flags, &name, &[]).ok()?;
         let up = libc::c_int::from(u16::from_ne_bytes([flags[0], flags[1]])) & libc::IFF_UP != 0;
         (!up).then_some(DeviceError::Down { name })
     }
@@ -190,7 +193,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for SharedPort {
     fn drop(&mut self) {
         // Every receiving half has left the map. A process that was just forked may hold the sockets a moment longer than
         // this one, so their closing is not what tells that no frame is being copied any more.

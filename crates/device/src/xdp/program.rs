@@ -28,8 +28,8 @@ fn redirect(sockets: i32) -> [Instruction; 6] {
 
 /// The program at its interface, which it leaves when this is dropped, or its process ends.
 #[derive(Debug)]
-pub(crate) struct Redirect {
-    at: Place,
+pub(crate) struct RedirectProgram {
+    at: ProgramHolder,
     /// Whether the driver runs it; else the kernel does, with frames that were made into its own kind before.
     pub(crate) native: bool,
     /// Why the driver does not, as the error number of its refusal.
@@ -38,26 +38,32 @@ pub(crate) struct Redirect {
 
 /// Who holds the program, with the lock of its interface.
 #[derive(Debug)]
-enum Place {
+enum ProgramHolder {
     Here { sockets: SocketMap, _link: Attachment },
     ByHelper(RemoteRedirect),
 }
 
 const LOADING: &str = "loading an XDP program";
 
-impl Redirect {
+impl RedirectProgram {
     /// Attaches the program to an interface, for `queues` queues. Until a queue is opened its frames go to the host.
-    pub(super) fn attach(interface: &Interface, queues: u32, how: Attach) -> Result<Redirect, DeviceError> {
-        let Some(helper) = privsep::helper() else { return Redirect::attach_here(interface, queues, how) };
+    pub(super) fn attach(
+        interface: &Interface,
+        queues: u32,
+        how: Attach,
+    ) -> Result<RedirectProgram, DeviceError> {
+        let Some(helper) = privsep::helper() else {
+            return RedirectProgram::attach_here(interface, queues, how);
+        };
         let (remote, native, refusal) = RemoteRedirect::attach(helper, interface, queues, how)?;
-        Ok(Redirect { at: Place::ByHelper(remote), native, refusal })
+        Ok(RedirectProgram { at: ProgramHolder::ByHelper(remote), native, refusal })
     }
     /// The same, by this process.
     pub(crate) fn attach_here(
         interface: &Interface,
         queues: u32,
         how: Attach,
-    ) -> Result<Redirect, DeviceError> {
+    ) -> Result<RedirectProgram, DeviceError> {
         let loading = |e: io::Error| refused(interface, LOADING, &e);
         let sockets = SocketMap::new(queues).map_err(loading)?;
         let hook = |flags| Hook::Xdp { flags, multi_buffer: false };
@@ -74,21 +80,21 @@ impl Redirect {
             },
         };
         let link = link.map_err(|e| refused(interface, "attaching an XDP program", &e))?;
-        Ok(Redirect { at: Place::Here { sockets, _link: link }, native, refusal })
+        Ok(RedirectProgram { at: ProgramHolder::Here { sockets, _link: link }, native, refusal })
     }
     /// Hands the frames of a queue to a socket from now on.
     pub(crate) fn open(&self, queue: u32, socket: impl AsFd) -> io::Result<()> {
         match &self.at {
-            Place::Here { sockets, .. } => sockets.put(queue, socket),
-            Place::ByHelper(remote) => remote.open(queue, socket.as_fd()),
+            ProgramHolder::Here { sockets, .. } => sockets.insert_socket(queue, socket),
+            ProgramHolder::ByHelper(remote) => remote.open(queue, socket.as_fd()),
         }
     }
     /// Leaves the frames of a queue to the host again.
     pub(crate) fn close(&self, queue: u32) {
         // It may be gone already, with an interface that vanished.
         let _ = match &self.at {
-            Place::Here { sockets, .. } => sockets.remove(queue),
-            Place::ByHelper(remote) => remote.close(queue),
+            ProgramHolder::Here { sockets, .. } => sockets.remove(queue),
+            ProgramHolder::ByHelper(remote) => remote.close(queue),
         };
     }
 }

@@ -121,7 +121,7 @@ fn measure(pool: &'static Pool, open: &dyn Fn() -> Halves) -> [[f64; 2]; 3] {
     let mut batch = Batch::default();
     let received = loaded(&mut || {
         let count = rx.receive(pool, 64, &mut batch).unwrap();
-        batch.free();
+        batch.free_packets();
         count
     });
     let forwarded = loaded(&mut || {

@@ -20,38 +20,38 @@ pub(super) const LONGEST: u32 = 1 << 20;
 
 /// The other side's index makes no sense: the ring can be used no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken;
+pub(super) struct BrokenRing;
 
 /// Memory shared with the kernel.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct RingMemory {
     base: NonNull<u8>,
     len: usize,
 }
 // SAFETY: the mapping belongs to no thread; all access to it is atomic.
-unsafe impl Send for Memory {}
+unsafe impl Send for RingMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for RingMemory {}
 
-impl Memory {
+impl RingMemory {
     /// Maps `len` bytes of a socket's ring, which `place` names.
-    pub(super) fn map(socket: impl AsFd, place: u64, len: usize) -> io::Result<Memory> {
+    pub(super) fn map(socket: impl AsFd, place: u64, len: usize) -> io::Result<RingMemory> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a new mapping, at a place that the kernel chooses.
         let base = unsafe { mmap(std::ptr::null_mut(), len, access, flags, socket, place) }?;
-        Ok(Memory { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len })
+        Ok(RingMemory { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len })
     }
     /// Memory that no kernel knows as a ring.
     #[cfg(any(test, feature = "fuzz"))]
-    fn anonymous(len: usize) -> Memory {
+    fn anonymous(len: usize) -> RingMemory {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping, at a place that the kernel chooses.
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.unwrap();
-        Memory { base: NonNull::new(base.cast()).unwrap(), len }
+        RingMemory { base: NonNull::new(base.cast()).unwrap(), len }
     }
 }
 
-impl Drop for Memory {
+impl Drop for RingMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this length, and everything that points into it keeps it alive.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
@@ -60,14 +60,14 @@ impl Drop for Memory {
 
 /// Where the parts of a ring lie in its memory, as the kernel says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct RingLayout {
     pub(super) producer: u64,
     pub(super) consumer: u64,
     pub(super) flags: u64,
     pub(super) entries: u64,
 }
 
-impl Layout {
+impl RingLayout {
     /// Bytes from the beginning to the end of the last of `count` entries of `words` words; `None` for numbers that
     /// make no sense.
     pub(super) fn bytes(&self, count: u32, words: usize) -> Option<usize> {
@@ -81,9 +81,9 @@ impl Layout {
 
 /// A ring of entries of `W` words.
 #[derive(Debug)]
-struct Ring<const W: usize> {
+struct SharedRing<const W: usize> {
     /// Kept alive for the pointers.
-    _memory: Arc<Memory>,
+    _memory: Arc<RingMemory>,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
@@ -91,11 +91,11 @@ struct Ring<const W: usize> {
     mask: u32,
 }
 // SAFETY: the pointers lead to atomics in memory that the ring keeps alive.
-unsafe impl<const W: usize> Send for Ring<W> {}
+unsafe impl<const W: usize> Send for SharedRing<W> {}
 
-impl<const W: usize> Ring<W> {
+impl<const W: usize> SharedRing<W> {
     /// A ring of `count` entries in `memory`; an error when its parts would not lie inside, or overlap.
-    fn new(memory: Arc<Memory>, layout: Layout, count: u32) -> io::Result<Ring<W>> {
+    fn new(memory: Arc<RingMemory>, layout: RingLayout, count: u32) -> io::Result<SharedRing<W>> {
         let nonsense = || io::Error::from(io::ErrorKind::InvalidData);
         let bytes = layout.bytes(count, W).filter(|bytes| *bytes <= memory.len).ok_or_else(nonsense)?;
         let mut taken: Vec<std::ops::Range<usize>> = Vec::new();
@@ -112,7 +112,7 @@ impl<const W: usize> Ring<W> {
         let (producer, consumer, flags) =
             (word(layout.producer)?, word(layout.consumer)?, word(layout.flags)?);
         let entries = place(layout.entries, count as usize * W * 8, 8).ok_or_else(nonsense)?.cast();
-        Ok(Ring { producer, consumer, flags, entries, mask: count - 1, _memory: memory })
+        Ok(SharedRing { producer, consumer, flags, entries, mask: count - 1, _memory: memory })
     }
     fn size(&self) -> u32 {
         self.mask + 1
@@ -142,7 +142,7 @@ impl<const W: usize> Ring<W> {
 /// The side of a ring that produces entries.
 #[derive(Debug)]
 pub(super) struct Producer<const W: usize> {
-    ring: Ring<W>,
+    ring: SharedRing<W>,
     /// Entries before this index are written.
     next: u32,
     /// The consumer's index when it was last read.
@@ -152,24 +152,24 @@ pub(super) struct Producer<const W: usize> {
 
 impl<const W: usize> Producer<W> {
     /// Takes the producing side of a fresh ring.
-    pub(super) fn new(memory: Arc<Memory>, layout: Layout, count: u32) -> io::Result<Producer<W>> {
-        Ok(Producer { ring: Ring::new(memory, layout, count)?, next: 0, consumed: 0, broken: false })
+    pub(super) fn new(memory: Arc<RingMemory>, layout: RingLayout, count: u32) -> io::Result<Producer<W>> {
+        Ok(Producer { ring: SharedRing::new(memory, layout, count)?, next: 0, consumed: 0, broken: false })
     }
     /// Number of entries that the consumer has not taken yet.
     #[inline]
-    pub(super) fn waiting(&mut self) -> Result<u32, Broken> {
+    pub(super) fn waiting(&mut self) -> Result<u32, BrokenRing> {
         let now = self.ring.consumer().load(Acquire);
         // It moves forward only, and not past what was written.
         if self.broken || now.wrapping_sub(self.consumed) > self.next.wrapping_sub(self.consumed) {
             self.broken = true;
-            return Err(Broken);
+            return Err(BrokenRing);
         }
         self.consumed = now;
         Ok(self.next.wrapping_sub(now))
     }
     /// Number of entries there is room for.
     #[inline]
-    pub(super) fn free(&mut self) -> Result<u32, Broken> {
+    pub(super) fn free(&mut self) -> Result<u32, BrokenRing> {
         Ok(self.ring.size() - self.waiting()?)
     }
     /// Writes an entry, which the consumer sees when it is published; false when there is no room for one.
@@ -203,7 +203,7 @@ impl<const W: usize> Producer<W> {
 /// The side of a ring that consumes entries.
 #[derive(Debug)]
 pub(super) struct Consumer<const W: usize> {
-    ring: Ring<W>,
+    ring: SharedRing<W>,
     /// Entries before this index were read.
     next: u32,
     /// The producer's index when it was last read.
@@ -213,18 +213,18 @@ pub(super) struct Consumer<const W: usize> {
 
 impl<const W: usize> Consumer<W> {
     /// Takes the consuming side of a fresh ring.
-    pub(super) fn new(memory: Arc<Memory>, layout: Layout, count: u32) -> io::Result<Consumer<W>> {
-        Ok(Consumer { ring: Ring::new(memory, layout, count)?, next: 0, produced: 0, broken: false })
+    pub(super) fn new(memory: Arc<RingMemory>, layout: RingLayout, count: u32) -> io::Result<Consumer<W>> {
+        Ok(Consumer { ring: SharedRing::new(memory, layout, count)?, next: 0, produced: 0, broken: false })
     }
     /// Number of entries to be read.
     #[inline]
-    pub(super) fn available(&mut self) -> Result<u32, Broken> {
+    pub(super) fn available(&mut self) -> Result<u32, BrokenRing> {
         let now = self.ring.producer().load(Acquire);
         let (before, after) = (self.produced.wrapping_sub(self.next), now.wrapping_sub(self.next));
         // It moves forward only, and not past what was released.
         if self.broken || after > self.ring.size() || after < before {
             self.broken = true;
-            return Err(Broken);
+            return Err(BrokenRing);
         }
         self.produced = now;
         Ok(after)
@@ -252,7 +252,7 @@ pub(super) struct Peer<const W: usize>(Consumer<W>);
 
 /// Where the parts of a ring lie that no kernel made.
 #[cfg(any(test, feature = "fuzz"))]
-const LAYOUT: Layout = Layout { producer: 0, consumer: 64, flags: 128, entries: 192 };
+const LAYOUT: RingLayout = RingLayout { producer: 0, consumer: 64, flags: 128, entries: 192 };
 
 #[cfg(any(test, feature = "fuzz"))]
 impl<const W: usize> Peer<W> {
@@ -268,16 +268,16 @@ impl<const W: usize> Peer<W> {
         let ours = Consumer::new(memory.clone(), LAYOUT, count).unwrap();
         (Peer(Consumer::new(memory, LAYOUT, count).unwrap()), ours)
     }
-    fn memory(count: u32) -> Arc<Memory> {
-        Arc::new(Memory::anonymous(LAYOUT.bytes(count, W).unwrap()))
+    fn memory(count: u32) -> Arc<RingMemory> {
+        Arc::new(RingMemory::anonymous(LAYOUT.bytes(count, W).unwrap()))
     }
     /// Maps a socket's ring once more.
     #[cfg(test)]
     pub(super) fn map(socket: impl AsFd, place: u64, offset: libc::xdp_ring_offset, count: u32) -> Peer<W> {
         let libc::xdp_ring_offset { producer, consumer, flags, desc } = offset;
-        let layout = Layout { producer, consumer, flags, entries: desc };
+        let layout = RingLayout { producer, consumer, flags, entries: desc };
         let bytes = layout.bytes(count, W).unwrap();
-        let memory = Memory::map(socket, place, bytes).unwrap();
+        let memory = RingMemory::map(socket, place, bytes).unwrap();
         Peer(Consumer::new(Arc::new(memory), layout, count).unwrap())
     }
     /// Puts entries into the ring.
@@ -307,8 +307,8 @@ mod tests {
         // SAFETY: no kernel knows of this ring.
         unsafe { producer.write(entry) }
     }
-    fn memory(count: u32, words: usize) -> Arc<Memory> {
-        Arc::new(Memory::anonymous(LAYOUT.bytes(count, words).unwrap()))
+    fn memory(count: u32, words: usize) -> Arc<RingMemory> {
+        Arc::new(RingMemory::anonymous(LAYOUT.bytes(count, words).unwrap()))
     }
     fn pair<const W: usize>(count: u32) -> (Producer<W>, Consumer<W>) {
         let memory = memory(count, W);
@@ -440,7 +440,7 @@ mod tests {
                         }
                         prop_assert!(!write(&mut producer, [1, 2]));
                     }
-                    Err(Broken) => prop_assert_eq!(producer.free(), Err(Broken)),
+                    Err(BrokenRing) => prop_assert_eq!(producer.free(), Err(BrokenRing)),
                 }
                 // SAFETY: as above.
                 unsafe { consumer_index.as_ref() }.store(value, Relaxed);
@@ -450,7 +450,7 @@ mod tests {
                         let read = std::iter::from_fn(|| consumer.read()).count();
                         prop_assert_eq!(read, available as usize);
                     }
-                    Err(Broken) => prop_assert_eq!(consumer.available(), Err(Broken)),
+                    Err(BrokenRing) => prop_assert_eq!(consumer.available(), Err(BrokenRing)),
                 }
                 consumer.release();
                 producer.publish();
@@ -461,8 +461,8 @@ mod tests {
         fn a_layout_that_leaves_the_memory_or_overlaps_is_refused(
             [producer, consumer, flags, entries] in layout(), count in prop_oneof![0u32..40, Just(4), Just(8)],
         ) {
-            let layout = Layout { producer, consumer, flags, entries };
-            let memory = Arc::new(Memory::anonymous(256));
+            let layout = RingLayout { producer, consumer, flags, entries };
+            let memory = Arc::new(RingMemory::anonymous(256));
             let fits = layout.bytes(count, 2).is_some_and(|bytes| {
                 let words = [layout.producer, layout.consumer, layout.flags];
                 let mut owners = [0; 800];
@@ -474,7 +474,7 @@ mod tests {
                     && owners.iter().all(|owners| *owners < 2)
             });
             prop_assert_eq!(Producer::<2>::new(memory.clone(), layout, count).is_ok(), fits && count > 0);
-            let beyond = Layout { consumer: u64::MAX - 3, ..layout };
+            let beyond = RingLayout { consumer: u64::MAX - 3, ..layout };
             prop_assert!(Consumer::<2>::new(memory, beyond, count).is_err());
         }
     }
@@ -486,10 +486,10 @@ mod tests {
         producer.publish();
         assert_eq!(consumer.available(), Ok(1));
         producer.ring.producer().store(0, Release);
-        assert_eq!(consumer.available(), Err(Broken), "it went back");
+        assert_eq!(consumer.available(), Err(BrokenRing), "it went back");
         producer.publish();
-        assert_eq!(consumer.available(), Err(Broken), "and is no longer trusted");
+        assert_eq!(consumer.available(), Err(BrokenRing), "and is no longer trusted");
         consumer.ring.consumer().store(2, Release);
-        assert_eq!(producer.waiting(), Err(Broken), "more was taken than written");
+        assert_eq!(producer.waiting(), Err(BrokenRing), "more was taken than written");
     }
 }

@@ -1,9 +1,9 @@
 //! Receiving.
 use super::checksum;
-use super::port::{LEAST_LENT, Opened};
-use super::rings::Broken;
+use super::port::{LEAST_LENT, SharedPort};
+use super::rings::BrokenRing;
 use super::socket::{Filled, RxRings, Socket, SocketHalf};
-use crate::queue::Station;
+use crate::queue::OwnAddress;
 use crate::{DeviceError, RxCounters, RxQueue, sys};
 use artery_packet::{BATCH, Batch, Pool, Time};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ const IDLE: u32 = 256;
 /// The receiving half of a queue.
 #[derive(Debug)]
 pub struct XdpRx {
-    opened: Arc<Opened>,
+    opened: Arc<SharedPort>,
     queue: u16,
     half: Option<SocketHalf<RxRings>>,
     /// Storage for frames on their way to the kernel.
@@ -39,7 +39,7 @@ pub struct XdpRx {
     /// Whether the ring makes no sense any more.
     is_broken: bool,
     /// Whether nobody is to look at what packets say.
-    blind: bool,
+    skip_parsing: bool,
 }
 
 /// What the kernel counts, as it was when last asked, and which of our counters that went to.
@@ -57,7 +57,7 @@ struct KernelCounts {
 
 impl XdpRx {
     pub(super) fn new(
-        opened: Arc<Opened>,
+        opened: Arc<SharedPort>,
         queue: u16,
         half: SocketHalf<RxRings>,
         timestamps: bool,
@@ -77,7 +77,7 @@ impl XdpRx {
             down: false,
             in_pieces: false,
             is_broken: false,
-            blind: false,
+            skip_parsing: false,
         };
         // What was lost before is not this half's.
         let before = rx.socket().statistics();
@@ -88,7 +88,7 @@ impl XdpRx {
             invalid: before.rx_invalid_descs,
             ..KernelCounts::default()
         });
-        rx.prepare().map_err(|Broken| rx.broken())?;
+        rx.prepare().map_err(|BrokenRing| rx.broken())?;
         let (opened, lent) = (&rx.opened, rx.lent());
         if lent < LEAST_LENT {
             return Err(opened.few_frames(lent));
@@ -112,7 +112,7 @@ impl XdpRx {
         self.opened.broken("its AF_XDP receive ring")
     }
     /// Lends the kernel all it may have, before it is given any frame to receive.
-    fn prepare(&mut self) -> Result<(), Broken> {
+    fn prepare(&mut self) -> Result<(), BrokenRing> {
         self.half.as_mut().expect("only drop() takes it out").rings.rx.available()?;
         self.refill(true)
     }
@@ -122,13 +122,13 @@ impl XdpRx {
 
     /// Lends the kernel frames for what it took, once that is worth it.
     #[inline]
-    fn refill(&mut self, all: bool) -> Result<(), Broken> {
+    fn refill(&mut self, all: bool) -> Result<(), BrokenRing> {
         let half = self.half.as_mut().expect("only drop() takes it out");
         let short = self.opened.quota.saturating_sub(half.lent.count());
         if short >= BATCH as u32 || (short > 0 && (all || self.starved || short * 2 >= self.opened.quota)) {
             let wanted = short.min(half.rings.fill.free()?) as usize;
             let pool = half.lent.pool();
-            self.starved = pool.packets(wanted, &mut self.fresh) < wanted;
+            self.starved = pool.alloc_packets(wanted, &mut self.fresh) < wanted;
             for packet in self.fresh.drain() {
                 half.lend(packet);
             }
@@ -139,7 +139,7 @@ impl XdpRx {
 
     /// Moves what the kernel has filled into `into`; returns how much there was, also what was dropped.
     #[inline]
-    fn take(&mut self, max: usize, into: &mut Batch) -> Result<usize, Broken> {
+    fn receive_filled(&mut self, max: usize, into: &mut Batch) -> Result<usize, BrokenRing> {
         let half = self.half.as_mut().expect("only drop() takes it out");
         let waiting = (half.rings.rx.available()? as usize).min(max);
         for _ in 0..waiting {
@@ -159,7 +159,7 @@ impl XdpRx {
                 self.counters.pool_empty += 1;
                 continue;
             }
-            if !self.blind {
+            if !self.skip_parsing {
                 packet.prefetch();
             }
             into.push(packet);
@@ -173,13 +173,13 @@ impl XdpRx {
     #[inline]
     fn complete(&mut self, start: usize, into: &mut Batch) {
         let opened = &*self.opened;
-        let own = Station::new(opened.mac());
+        let own = OwnAddress::new(opened.mac());
         let time = if self.timestamps && into.len() > start { now() } else { Time::ZERO };
         for packet in into.iter_mut().skip(start) {
-            if opened.facts.unfinished && !self.blind {
+            if opened.facts.leaves_offloads && !self.skip_parsing {
                 self.counters.unfinished += u64::from(checksum::finish(packet.data_mut()));
             }
-            if !self.blind {
+            if !self.skip_parsing {
                 packet.set_packet_type(own.sees(packet.data()));
             }
             packet.set_in_port(opened.number);
@@ -225,7 +225,7 @@ impl XdpRx {
     }
 
     /// Asks the kernel for its counts, and says of each new loss why it was.
-    fn ask(&self) -> KernelCounts {
+    fn read_kernel_counts(&self) -> KernelCounts {
         let (now, last) = (self.socket().statistics(), self.kernel.get());
         let empty = now.rx_fill_ring_empty_descs.saturating_sub(last.fill_empty);
         // A driver that fills frames itself counts attempts there, not frames; what it drops it counts
@@ -250,7 +250,7 @@ impl XdpRx {
 /// Lends the kernel a frame of the pool in place of the packet's; false when there is none.
 #[cold]
 fn replace(half: &mut SocketHalf<RxRings>) -> bool {
-    half.lent.pool().packet().is_some_and(|fresh| half.lend(fresh))
+    half.lent.pool().alloc_packet().is_some_and(|fresh| half.lend(fresh))
 }
 
 fn now() -> Time {
@@ -264,14 +264,14 @@ impl RxQueue for XdpRx {
             return Ok(0);
         }
         let start = into.len();
-        let waiting = self.take(max, into).map_err(|Broken| self.broken())?;
+        let waiting = self.receive_filled(max, into).map_err(|BrokenRing| self.broken())?;
         self.complete(start, into);
         let refilled = self.refill(false);
         self.wake(waiting == 0);
         if waiting > 0 {
             self.idle = 0;
         } else {
-            refilled.map_err(|Broken| self.broken())?;
+            refilled.map_err(|BrokenRing| self.broken())?;
             self.idle += 1;
             if self.idle >= IDLE {
                 self.check()?;
@@ -283,7 +283,7 @@ impl RxQueue for XdpRx {
         Some(self.socket().fd())
     }
     fn counters(&self) -> RxCounters {
-        self.kernel.set(self.ask());
+        self.kernel.set(self.read_kernel_counts());
         self.own_counters()
     }
     fn own_counters(&self) -> RxCounters {
@@ -297,7 +297,7 @@ impl RxQueue for XdpRx {
         }
     }
     fn set_blind(&mut self, blind: bool) {
-        self.blind = blind;
+        self.skip_parsing = blind;
     }
 }
 

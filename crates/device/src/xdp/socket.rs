@@ -3,8 +3,8 @@
 //! A frame's address goes into a ring only when its packet is in the ledger of the same half, and a packet
 //! leaves the ledger only by an address that came back by the ring for it, or when the socket is closed.
 //! Nothing else calls what is unsafe about that in `rings.rs` and `umem.rs`.
-use super::rings::{Consumer, Layout, Memory, Producer};
-use super::umem::Ledger;
+use super::rings::{Consumer, Producer, RingLayout, RingMemory};
+use super::umem::FrameLedger;
 use super::{BusyPoll, CAPABILITY, retry};
 use crate::privsep::{self, Request};
 use crate::{DeviceError, Interface, sys};
@@ -38,7 +38,7 @@ pub(super) struct TxRings {
 #[derive(Debug)]
 pub(super) struct SocketHalf<R> {
     pub(super) rings: R,
-    pub(super) lent: Ledger,
+    pub(super) lent: FrameLedger,
 }
 
 /// What the kernel says of a frame that it has filled.
@@ -66,7 +66,7 @@ impl SocketHalf<RxRings> {
         let [address, description] = self.rings.rx.read()?;
         let (len, options) = halves(description);
         // SAFETY: the kernel is done with a frame whose address it puts into this ring.
-        let packet = unsafe { self.lent.take_filled(address, len) };
+        let packet = unsafe { self.lent.reclaim_filled(address, len) };
         Some(Filled { packet, options })
     }
 }
@@ -84,10 +84,10 @@ impl SocketHalf<TxRings> {
     /// Takes back the next of the frames that are available, which were sent; nothing of one that was not
     /// lent.
     #[inline]
-    pub(super) fn take_back(&mut self) -> Option<Option<Packet>> {
+    pub(super) fn reclaim_sent(&mut self) -> Option<Option<Packet>> {
         let [address] = self.rings.done.read()?;
         // SAFETY: the kernel is done with a frame whose address it puts into this ring.
-        Some(unsafe { self.lent.take(address) })
+        Some(unsafe { self.lent.reclaim(address) })
     }
 }
 
@@ -107,9 +107,9 @@ fn word(len: u32) -> u64 {
 
 /// A ledger while its half is not taken. It is dropped when the socket is closed.
 #[derive(Debug)]
-struct Parked(Option<Ledger>);
+struct ParkedLedger(Option<FrameLedger>);
 
-impl Drop for Parked {
+impl Drop for ParkedLedger {
     fn drop(&mut self) {
         if let Some(ledger) = self.0.take() {
             // SAFETY: only a socket has this, as its last field but numbers, and drops it when the
@@ -124,7 +124,7 @@ impl Drop for Parked {
 
 /// How to make a socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct SocketPlan {
     pub(super) ring: u32,
     pub(super) zero_copy: bool,
     pub(super) busy_poll: Option<BusyPoll>,
@@ -140,7 +140,7 @@ pub(super) struct Socket {
     fd: OwnedFd,
     /// The same socket once more: a worker waits for both halves, each by a number of its own.
     tx_fd: OwnedFd,
-    lent: Mutex<(Parked, Parked)>,
+    lent: Mutex<(ParkedLedger, ParkedLedger)>,
     /// Whether the driver reads and writes the frames themselves.
     pub(super) zero_copy: bool,
     /// Why it does not, as the error number of its refusal.
@@ -153,7 +153,7 @@ impl Socket {
         interface: &Interface,
         queue: u32,
         pool: &'static Pool,
-        plan: Plan,
+        plan: SocketPlan,
     ) -> Result<Socket, DeviceError> {
         let failed = |doing| move |e: io::Error| refused(&interface.name, doing, &e);
         let fd = open(&interface.name, plan.busy_poll)?;
@@ -162,7 +162,7 @@ impl Socket {
         limit_budget(&fd, plan);
         let refusal = bind(interface, &fd, queue, plan.zero_copy)?;
         let tx_fd = fd.try_clone().map_err(failed("opening an AF_XDP socket"))?;
-        let lent = Mutex::new([(); 2].map(|()| Parked(Some(Ledger::new(pool)))).into());
+        let lent = Mutex::new([(); 2].map(|()| ParkedLedger(Some(FrameLedger::new(pool)))).into());
         let options = libc::xdp_options { flags: 0 };
         let options = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS, options);
         let zero_copy = options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
@@ -170,12 +170,12 @@ impl Socket {
     }
 
     /// Takes the receiving half; `None` when somebody has it.
-    pub(super) fn take_rx(&self) -> Option<SocketHalf<RxRings>> {
+    pub(super) fn claim_rx(&self) -> Option<SocketHalf<RxRings>> {
         let rings = lock(&self.rings).0.take()?;
         Some(SocketHalf { rings, lent: lock(&self.lent).0.0.take()? })
     }
     /// Takes the sending half; `None` when somebody has it.
-    pub(super) fn take_tx(&self) -> Option<SocketHalf<TxRings>> {
+    pub(super) fn claim_tx(&self) -> Option<SocketHalf<TxRings>> {
         let rings = lock(&self.rings).1.take()?;
         Some(SocketHalf { rings, lent: lock(&self.lent).1.0.take()? })
     }
@@ -251,14 +251,14 @@ fn map_rings(fd: &OwnedFd, entries: u32) -> io::Result<(Option<RxRings>, Option<
     let none = libc::xdp_mmap_offsets { rx: none, tx: none, fr: none, cr: none };
     let offsets = sys::option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none)?;
     let map = |offset: libc::xdp_ring_offset, place: u64, words: usize| {
-        let layout = Layout {
+        let layout = RingLayout {
             producer: offset.producer,
             consumer: offset.consumer,
             flags: offset.flags,
             entries: offset.desc,
         };
         let bytes = layout.bytes(entries, words).ok_or(io::ErrorKind::InvalidData)?;
-        Ok::<_, io::Error>((Arc::new(Memory::map(fd, place, bytes)?), layout))
+        Ok::<_, io::Error>((Arc::new(RingMemory::map(fd, place, bytes)?), layout))
     };
     let (memory, layout) = map(offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING, 1)?;
     let fill = Producer::new(memory, layout, entries)?;
@@ -293,7 +293,7 @@ pub(crate) fn make_socket(name: &str, busy_poll: Option<BusyPoll>) -> Result<Own
 }
 
 /// Sets what may be set beside the rings.
-fn limit_budget(fd: &OwnedFd, plan: Plan) {
+fn limit_budget(fd: &OwnedFd, plan: SocketPlan) {
     let most = plan.ring.min(super::TX_BUDGET) as libc::c_int;
     // Kernels before 6.17 have no such option.
     let _ = sys::set_option(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &most);

@@ -10,7 +10,7 @@ use crate::testing::{
     self, BROADCAST, batch_of, bring_up, frame, free_frames, is_answered, is_ours, is_ready, neighbor,
     packet_rx, packet_tx, pool, receive_until,
 };
-use crate::{DeviceError, Half, Interface, RxCounters, RxQueue, RxSettings, TxQueue, sys};
+use crate::{DeviceError, Interface, PortHalf, RxCounters, RxQueue, RxSettings, TxQueue, sys};
 use artery_packet::{Batch, PacketType, Pool};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -99,7 +99,7 @@ fn what_the_link_carries_leaves_whole_and_in_order_and_the_rest_is_counted() {
             }
             sent.push(pool.packet_from(&bytes).unwrap());
         }
-        let mut big = pool.big_packet().unwrap();
+        let mut big = pool.alloc_big_packet().unwrap();
         big.append(100).unwrap().copy_from_slice(&frame(BROADCAST, 7, 100));
         sent.push(big);
         sent.push(other.packet_from(&frame(BROADCAST, 8, 80)).unwrap());
@@ -122,7 +122,7 @@ fn what_the_link_carries_leaves_whole_and_in_order_and_the_rest_is_counted() {
 
 #[test]
 fn what_is_unfinished_is_finished_before_it_leaves() {
-    use artery_packet::{SegmentKind, Segments, Unfinished};
+    use artery_packet::{PacketOffload, SegmentKind, Segments};
     use artery_wire::build::{ether, ip4};
     in_namespace(|| {
         cable();
@@ -140,11 +140,11 @@ fn what_is_unfinished_is_finished_before_it_leaves() {
             length as u16,
         );
         unfinished.data_mut()[40..42].copy_from_slice(&pseudo.to_be_bytes());
-        unfinished.set_unfinished(Unfinished { transport: 34, checksum: 6, segments: None }).unwrap();
+        unfinished.set_offload(PacketOffload { transport: 34, checksum: 6, segments: None }).unwrap();
         let whole = link().ip4(ip4().tcp(1, 2).payload([7; 3000])).bytes();
         let mut long = pool.packet_from(&whole).unwrap();
         let segments = Some(Segments { network: 14, kind: SegmentKind::Tcp4, size: 1400 });
-        long.set_unfinished(Unfinished { transport: 34, checksum: 16, segments }).unwrap();
+        long.set_offload(PacketOffload { transport: 34, checksum: 16, segments }).unwrap();
         let mut sent = Batch::default();
         sent.extend([unfinished, long]);
         tx.transmit(&mut sent).unwrap();
@@ -189,8 +189,8 @@ fn every_frame_is_back_in_the_pool_when_a_port_is_closed_and_it_opens_again_at_o
         for round in 0..20 {
             let port = open("right", &settings([Attach::Native, Attach::Generic][round % 2]), pool);
             let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
-            assert_eq!(port.rx(0, &RxSettings::default()).err(), Some(taken(Half::Receive)));
-            assert_eq!(port.tx(0).err(), Some(taken(Half::Transmit)));
+            assert_eq!(port.rx(0, &RxSettings::default()).err(), Some(taken(PortHalf::Receive)));
+            assert_eq!(port.tx(0).err(), Some(taken(PortHalf::Transmit)));
             let mut sent = batch_of(pool, (0..30).map(|n| frame(BROADCAST, n, 60)));
             packet_tx("left").transmit(&mut sent).unwrap();
             receive_until(&mut rx, pool, is_ours);
@@ -208,7 +208,7 @@ fn every_frame_is_back_in_the_pool_when_a_port_is_closed_and_it_opens_again_at_o
     });
 }
 
-fn taken(half: Half) -> DeviceError {
+fn taken(half: PortHalf) -> DeviceError {
     DeviceError::Taken { name: "right".into(), half, queue: 0 }
 }
 
@@ -231,7 +231,12 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
         receive_until(&mut rx, pool, arp_or_ip);
         assert_eq!(
             port.rx(1, &RxSettings::default()).err(),
-            Some(DeviceError::NoSuchQueue { name: "left".into(), half: Half::Receive, queue: 1, queues: 1 })
+            Some(DeviceError::NoSuchQueue {
+                name: "left".into(),
+                half: PortHalf::Receive,
+                queue: 1,
+                queues: 1
+            })
         );
     });
 }
@@ -290,7 +295,7 @@ fn frames_without_room_and_an_empty_pool_are_counted() {
             "an eighth of 800 is lent: {:?}",
             rx.counters()
         );
-        let all: Vec<_> = std::iter::from_fn(|| small.packet()).collect();
+        let all: Vec<_> = std::iter::from_fn(|| small.alloc_packet()).collect();
         // What is lent is filled, and nothing can be lent instead: a quarter of the hundred stays with the kernel.
         while rx.counters().pool_empty < 75 && Instant::now() < end {
             send(50);
@@ -385,7 +390,7 @@ fn a_queue_is_not_opened_when_there_is_too_little_to_receive_into() {
         cable();
         let pool = Pool::new(400, 1).unwrap();
         let port = open("left", &settings(Attach::Best), pool);
-        let mut taken: Vec<_> = (0..350).map(|_| pool.packet().unwrap()).collect();
+        let mut taken: Vec<_> = (0..350).map(|_| pool.alloc_packet().unwrap()).collect();
         let error = port.rx(0, &RxSettings::default()).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -1,6 +1,6 @@
 //! Sending.
-use super::port::Opened;
-use super::rings::Broken;
+use super::port::SharedPort;
+use super::rings::BrokenRing;
 use super::socket::{Socket, SocketHalf, TxRings};
 use crate::{DeviceError, TxCounters, TxQueue};
 use artery_packet::{Batch, FRAME, Packet, Pool};
@@ -19,7 +19,7 @@ const CALLS: usize = 64;
 /// The sending half of a queue.
 #[derive(Debug)]
 pub struct XdpTx {
-    opened: Arc<Opened>,
+    opened: Arc<SharedPort>,
     queue: u16,
     half: Option<SocketHalf<TxRings>>,
     /// Storage for packets on their way back to the pool.
@@ -34,7 +34,7 @@ pub struct XdpTx {
 }
 
 impl XdpTx {
-    pub(super) fn new(opened: Arc<Opened>, queue: u16, half: SocketHalf<TxRings>) -> XdpTx {
+    pub(super) fn new(opened: Arc<SharedPort>, queue: u16, half: SocketHalf<TxRings>) -> XdpTx {
         XdpTx {
             opened,
             queue,
@@ -64,12 +64,12 @@ impl XdpTx {
 
     /// Gives back to the pool what the kernel has sent.
     #[inline]
-    fn reap(&mut self) -> Result<(), Broken> {
+    fn reap(&mut self) -> Result<(), BrokenRing> {
         let half = self.half.as_mut().expect("only drop() takes it out");
         if half.rings.done.available()? == 0 {
             return Ok(());
         }
-        while let Some(sent) = half.take_back() {
+        while let Some(sent) = half.reclaim_sent() {
             match sent {
                 Some(packet) => self.sent.push(packet),
                 None => {
@@ -79,13 +79,13 @@ impl XdpTx {
             }
         }
         half.rings.done.release();
-        self.sent.free();
+        self.sent.free_packets();
         Ok(())
     }
 
     /// Moves packets from the front of `batch` to the kernel's ring, as many as there is room for.
     #[inline]
-    fn queue(&mut self, batch: &mut Batch) -> Result<(), Broken> {
+    fn queue(&mut self, batch: &mut Batch) -> Result<(), BrokenRing> {
         let ring = self.opened.ring;
         let half = self.half();
         let room = half.rings.tx.free()?.min(ring.saturating_sub(half.lent.count()));
@@ -115,7 +115,7 @@ impl XdpTx {
     /// Does what senders left to a card, which may make more packets of one; returns how many were dropped.
     #[inline]
     fn finish(&mut self, batch: &mut Batch) -> usize {
-        let finished = batch.finish();
+        let finished = batch.apply_offloads();
         let lost = finished.malformed + finished.pool_empty;
         self.counters.refused += lost;
         lost as usize
@@ -144,7 +144,7 @@ impl XdpTx {
         for _ in 0..CALLS {
             let half = self.half();
             let waiting = half.rings.tx.waiting();
-            let waiting = waiting.map_err(|Broken| self.broken())?;
+            let waiting = waiting.map_err(|BrokenRing| self.broken())?;
             if waiting == 0 || waiting == last || !self.half().rings.tx.needs_wakeup() {
                 break;
             }
@@ -180,7 +180,7 @@ impl XdpTx {
     }
 }
 
-impl Opened {
+impl SharedPort {
     /// The longest that a frame like this may be: a VLAN tag does not count.
     #[inline]
     fn longest_for(&self, frame: &[u8]) -> usize {
@@ -190,7 +190,7 @@ impl Opened {
 
 /// A copy of the bytes alone in a common frame; `None` when there is none.
 fn copy(pool: &'static Pool, packet: &Packet) -> Option<Packet> {
-    let mut copy = pool.packet()?;
+    let mut copy = pool.alloc_packet()?;
     copy.set_place(COPY_START.min(FRAME - packet.len().min(FRAME)), packet.len()).ok()?;
     copy.data_mut().copy_from_slice(packet.data());
     Some(copy)
@@ -203,12 +203,12 @@ impl TxQueue for XdpTx {
         }
         let lost = self.finish(batch);
         let before = batch.len();
-        self.reap().map_err(|Broken| self.broken())?;
+        self.reap().map_err(|BrokenRing| self.broken())?;
         loop {
             let had = batch.len();
-            self.queue(batch).map_err(|Broken| self.broken())?;
+            self.queue(batch).map_err(|BrokenRing| self.broken())?;
             self.wake()?;
-            self.reap().map_err(|Broken| self.broken())?;
+            self.reap().map_err(|BrokenRing| self.broken())?;
             if batch.is_empty() {
                 break;
             }

@@ -13,7 +13,7 @@ use artery_packet::{FRAME, Packet, Pool};
 
 /// Frames that are lent to the kernel, by number.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct FrameLedger {
     pool: Frames,
     lent: Box<[Option<Packet>]>,
     count: u32,
@@ -28,10 +28,10 @@ impl std::fmt::Debug for Frames {
     }
 }
 
-impl Ledger {
+impl FrameLedger {
     /// A ledger of frames of `pool`, none of which is lent.
-    pub(super) fn new(pool: &'static Pool) -> Ledger {
-        Ledger { pool: Frames(pool), lent: (0..pool.frames()).map(|_| None).collect(), count: 0 }
+    pub(super) fn new(pool: &'static Pool) -> FrameLedger {
+        FrameLedger { pool: Frames(pool), lent: (0..pool.frames()).map(|_| None).collect(), count: 0 }
     }
     pub(super) fn pool(&self) -> &'static Pool {
         self.pool.0
@@ -59,7 +59,7 @@ impl Ledger {
     /// The kernel must be done with this frame if it is lent: the address came by the ring that says so, or
     /// the kernel has never got it.
     #[inline]
-    pub(super) unsafe fn take(&mut self, address: u64) -> Option<Packet> {
+    pub(super) unsafe fn reclaim(&mut self, address: u64) -> Option<Packet> {
         let frame = usize::try_from(address / FRAME as u64).ok()?;
         let packet = self.lent.get_mut(frame)?.take()?;
         self.count -= 1;
@@ -70,13 +70,13 @@ impl Ledger {
     /// # Safety
     /// As of [`Ledger::take`].
     #[inline]
-    pub(super) unsafe fn take_filled(&mut self, address: u64, len: u32) -> Option<Packet> {
+    pub(super) unsafe fn reclaim_filled(&mut self, address: u64, len: u32) -> Option<Packet> {
         let start = (address % FRAME as u64) as usize;
         if len as usize > FRAME - start {
             return None;
         }
         // SAFETY: the caller's promise.
-        let mut packet = unsafe { self.take(address) }?;
+        let mut packet = unsafe { self.reclaim(address) }?;
         packet.set_place(start, len as usize).ok()?;
         Some(packet)
     }
@@ -90,7 +90,7 @@ impl Ledger {
     }
 }
 
-impl Drop for Ledger {
+impl Drop for FrameLedger {
     /// Whoever drops it without a word doesn't know that the kernel is done, so the frames stay lent.
     fn drop(&mut self) {
         self.lent.iter_mut().filter_map(Option::take).for_each(std::mem::forget);
@@ -127,11 +127,11 @@ mod tests {
         #[test]
         fn only_what_was_lent_comes_back_and_only_once(steps in proptest::collection::vec(step(), 0..100)) {
             let pool = Pool::new(16, 1).unwrap();
-            let (mut ledger, mut model) = (Ledger::new(pool), BTreeMap::new());
+            let (mut ledger, mut model) = (FrameLedger::new(pool), BTreeMap::new());
             for step in steps {
                 match step {
                     Step::Lend => {
-                        let Some(packet) = pool.packet() else { continue };
+                        let Some(packet) = pool.alloc_packet() else { continue };
                         let (frame, start) = (pool.frame_of(&packet).unwrap(), packet.headroom());
                         let address = ledger.lend(packet).unwrap();
                         prop_assert_eq!(address, u64::from(frame) * 2048 + start as u64);
@@ -140,14 +140,14 @@ mod tests {
                     Step::Take(address) => {
                         let expected = model.remove(&(address / 2048)).map(|()| address / 2048);
                         // SAFETY: no kernel shares these frames.
-                        let got = unsafe { ledger.take(address) }.map(|packet| u64::from(pool.frame_of(&packet).unwrap()));
+                        let got = unsafe { ledger.reclaim(address) }.map(|packet| u64::from(pool.frame_of(&packet).unwrap()));
                         prop_assert_eq!(got, expected);
                     }
                     Step::Fill(address, len) => {
                         let fits = address % 2048 + u64::from(len) <= 2048;
                         let expected = fits && model.remove(&(address / 2048)).is_some();
                         // SAFETY: as above.
-                        let got = unsafe { ledger.take_filled(address, len) };
+                        let got = unsafe { ledger.reclaim_filled(address, len) };
                         prop_assert_eq!(got.is_some(), expected);
                         if let Some(packet) = got {
                             let place = (packet.headroom() as u64, packet.len());
@@ -159,18 +159,18 @@ mod tests {
             }
             // SAFETY: as above.
             unsafe { ledger.release() };
-            prop_assert_eq!(std::iter::from_fn(|| pool.packet()).collect::<Vec<_>>().len(), 16);
+            prop_assert_eq!(std::iter::from_fn(|| pool.alloc_packet()).collect::<Vec<_>>().len(), 16);
         }
     }
 
     #[test]
     fn a_ledger_that_is_dropped_keeps_what_is_lent() {
         let pool = Pool::new(4, 1).unwrap();
-        let mut ledger = Ledger::new(pool);
-        let frames =
-            [pool.packet(), pool.packet()].map(|packet| ledger.lend(packet.unwrap()).unwrap() / 2048);
+        let mut ledger = FrameLedger::new(pool);
+        let frames = [pool.alloc_packet(), pool.alloc_packet()]
+            .map(|packet| ledger.lend(packet.unwrap()).unwrap() / 2048);
         drop(ledger);
-        let left: Vec<_> = std::iter::from_fn(|| pool.packet()).collect();
+        let left: Vec<_> = std::iter::from_fn(|| pool.alloc_packet()).collect();
         let numbers: Vec<_> = left.iter().map(|packet| u64::from(pool.frame_of(packet).unwrap())).collect();
         assert_eq!(numbers.len(), 2);
         assert!(frames.iter().all(|lent| !numbers.contains(lent)), "{frames:?} are among {numbers:?}");
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn packets_of_big_frames_and_other_pools_are_not_lent() {
         let (pool, other) = (Pool::new(4, 1).unwrap(), Pool::new(4, 1).unwrap());
-        let mut ledger = Ledger::new(pool);
-        assert!(ledger.lend(pool.big_packet().unwrap()).is_err());
-        assert!(ledger.lend(other.packet().unwrap()).is_err());
+        let mut ledger = FrameLedger::new(pool);
+        assert!(ledger.lend(pool.alloc_big_packet().unwrap()).is_err());
+        assert!(ledger.lend(other.alloc_packet().unwrap()).is_err());
         assert_eq!(ledger.count(), 0);
     }
 }

@@ -1,7 +1,7 @@
-//! What an ICMP error is about: the head of a packet that it quotes, read with no trust in it.
+//! Reads the packet that an ICMP error quotes, without trusting it.
 //!
-//! Errors that end connections or shorten packets (RFC 1191, RFC 8201) are for who sent the packet. One behind an address that
-//! many share gets its own by nothing but the quoted head (RFC 7690).
+//! Errors that end connections or shorten packets (RFC 1191, RFC 8201) are for the sender of the packet. A
+//! sender behind a shared address is found only by the quoted headers (RFC 7690).
 use artery_table::flow::{Flow4, Flow6, FlowKey};
 use artery_wire::{Icmp, Icmp6, Icmp6Type, IcmpType, Ip6Headers, IpProtocol, Ipv4, Ipv6};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ pub(super) const HEAD: usize = Icmp::<&[u8]>::LEN;
 
 /// The packet that an error is about, as far as it is quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct About {
+pub(super) struct QuotedHeader {
     /// The source and the destination.
     pub(super) addresses: [IpAddr; 2],
     /// The ports of both.
@@ -23,39 +23,39 @@ pub(super) struct About {
     pub(super) end: usize,
 }
 
-/// A key that is made of its parts.
-pub(super) trait Between: FlowKey {
+/// A flow key that can be built from its parts.
+pub(super) trait KeyFromParts: FlowKey {
     /// The key of packets between such ends; none if these are of another family.
-    fn between(addresses: [IpAddr; 2], ports: [u16; 2], protocol: IpProtocol) -> Option<Self>;
+    fn from_parts(addresses: [IpAddr; 2], ports: [u16; 2], protocol: IpProtocol) -> Option<Self>;
 }
 
-impl Between for Flow4 {
-    fn between(addresses: [IpAddr; 2], ports: [u16; 2], protocol: IpProtocol) -> Option<Flow4> {
+impl KeyFromParts for Flow4 {
+    fn from_parts(addresses: [IpAddr; 2], ports: [u16; 2], protocol: IpProtocol) -> Option<Flow4> {
         let [IpAddr::V4(src), IpAddr::V4(dst)] = addresses else { return None };
         Some(Flow4::new([src, dst], ports, protocol, 0))
     }
 }
 
-impl Between for Flow6 {
-    fn between(addresses: [IpAddr; 2], ports: [u16; 2], protocol: IpProtocol) -> Option<Flow6> {
+impl KeyFromParts for Flow6 {
+    fn from_parts(addresses: [IpAddr; 2], ports: [u16; 2], protocol: IpProtocol) -> Option<Flow6> {
         let [IpAddr::V6(src), IpAddr::V6(dst)] = addresses else { return None };
         Some(Flow6::new([src, dst], ports, protocol, 0))
     }
 }
 
-impl About {
-    /// What a packet is about, from its IP header on: a whole error to the sender of what it quotes. None of other packets, and
-    /// of errors about what has no ports.
-    pub(super) fn of(packet: &[u8]) -> Option<About> {
+impl QuotedHeader {
+    /// The quoted packet of an ICMP error, given from its IP header on: a complete error to the sender of the
+    /// packet that it quotes. None for other packets, and for errors about protocols without ports.
+    pub(super) fn parse_packet(packet: &[u8]) -> Option<QuotedHeader> {
         let (to, about) = match packet.first()? >> 4 {
             4 => {
                 let ip = Ipv4::new(packet).ok().filter(|ip| !ip.is_fragment())?;
                 let message = Some(ip.payload()).filter(|_| ip.protocol() == IpProtocol::ICMP)?;
-                (IpAddr::V4(ip.dst()), About::of_message(message)?)
+                (IpAddr::V4(ip.dst()), QuotedHeader::of_message(message)?)
             }
             6 => {
                 let ip = Ipv6::new(packet).ok()?;
-                (IpAddr::V6(ip.dst()), About::of_message6(message6(packet)?)?)
+                (IpAddr::V6(ip.dst()), QuotedHeader::of_message6(parse_icmpv6(packet)?)?)
             }
             _ => return None,
         };
@@ -63,17 +63,17 @@ impl About {
     }
 
     /// The same of a message of ICMP.
-    pub(super) fn of_message(message: &[u8]) -> Option<About> {
+    pub(super) fn of_message(message: &[u8]) -> Option<QuotedHeader> {
         let icmp = Icmp::new(message).ok()?;
         let tells = [IcmpType::UNREACHABLE, IcmpType::TIME_EXCEEDED, IcmpType::PARAMETER_PROBLEM];
         let quoted = Some(icmp.payload()).filter(|_| tells.contains(&icmp.icmp_type()))?;
         let ip = Ipv4::new(quoted).ok().filter(|ip| ip.fragment_offset() == 0)?;
         let addresses = [ip.src(), ip.dst()].map(IpAddr::V4);
-        About::new(quoted, addresses, ip.protocol(), ip.header_len(), ip.total_length().into())
+        QuotedHeader::new(quoted, addresses, ip.protocol(), ip.header_len(), ip.total_length().into())
     }
 
     /// The same of a message of ICMPv6.
-    pub(super) fn of_message6(message: &[u8]) -> Option<About> {
+    pub(super) fn of_message6(message: &[u8]) -> Option<QuotedHeader> {
         let icmp = Icmp6::new(message).ok()?;
         let tells = [
             Icmp6Type::UNREACHABLE,
@@ -82,13 +82,13 @@ impl About {
             Icmp6Type::PARAMETER_PROBLEM,
         ];
         let quoted = Some(icmp.payload()).filter(|_| tells.contains(&icmp.icmp_type()))?;
-        let (ip, headers) = (Ipv6::new(quoted).ok()?, Ip6Headers::read(quoted).ok()?);
+        let (ip, headers) = (Ipv6::new(quoted).ok()?, Ip6Headers::parse_packet(quoted).ok()?);
         let addresses = [ip.src(), ip.dst()].map(IpAddr::V6);
         let length = Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length());
         if headers.is_later_fragment() {
             return None;
         }
-        About::new(quoted, addresses, headers.protocol, headers.offset, length)
+        QuotedHeader::new(quoted, addresses, headers.protocol, headers.offset, length)
     }
 
     fn new(
@@ -97,22 +97,22 @@ impl About {
         protocol: IpProtocol,
         upper: usize,
         length: usize,
-    ) -> Option<About> {
+    ) -> Option<QuotedHeader> {
         let [a, b, c, d] = *quoted.get(upper..)?.first_chunk()?;
         let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
         let is_fit = protocol.has_ports() && !ports.contains(&0) && addresses[0] != addresses[1];
-        is_fit.then_some(About { addresses, ports, protocol, upper, end: length.min(quoted.len()) })
+        is_fit.then_some(QuotedHeader { addresses, ports, protocol, upper, end: length.min(quoted.len()) })
     }
 
-    /// The flow that answers the packet: that of the other direction.
-    pub(super) fn answered<K: Between>(&self) -> Option<K> {
-        K::between(self.addresses, self.ports, self.protocol).map(|key| key.reversed())
+    /// The key of the flow in the other direction.
+    pub(super) fn reply_key<K: KeyFromParts>(&self) -> Option<K> {
+        K::from_parts(self.addresses, self.ports, self.protocol).map(|key| key.reversed())
     }
 }
 
 /// The message of a whole packet of ICMPv6.
-fn message6(packet: &[u8]) -> Option<&[u8]> {
-    let headers = Ip6Headers::read(packet).ok()?;
+fn parse_icmpv6(packet: &[u8]) -> Option<&[u8]> {
+    let headers = Ip6Headers::parse_packet(packet).ok()?;
     let length = Ipv6::<&[u8]>::LEN + usize::from(Ipv6::new(packet).ok()?.payload_length());
     let is_whole = headers.protocol == IpProtocol::ICMPV6 && headers.fragment.is_none();
     packet.get(headers.offset..length.min(packet.len())).filter(|_| is_whole)
@@ -132,7 +132,6 @@ pub(super) mod tests {
         let icmp = ip6().src("2001:db8:ff::1").dst("2001:db8::1");
         icmp.icmp(Icmp6Type::PACKET_TOO_BIG, 0, 1300u32.to_be_bytes()).payload(about)
     }
-    /// An answer.
     pub(crate) fn answer(client: u16) -> Ip4 {
         ip4().src("192.0.2.1").dst("198.51.100.7").tcp(80, client).payload([7; 60])
     }
@@ -142,28 +141,31 @@ pub(super) mod tests {
 
     #[test]
     fn an_error_tells_of_the_flow_that_its_packet_answers() {
-        let key = |about: About| about.answered::<Flow4>().map(|key| (key.addresses(), key.ports()));
+        let key = |about: QuotedHeader| about.reply_key::<Flow4>().map(|key| (key.addresses(), key.ports()));
         let ends = [IpAddr::from([198, 51, 100, 7]), IpAddr::from([192, 0, 2, 1])];
-        let about = About::of(&too_long(answer(5).bytes()).bytes()).unwrap();
-        assert_eq!((key(about), about.answered::<Flow6>()), (Some((ends, [5, 80])), None));
+        let about = QuotedHeader::parse_packet(&too_long(answer(5).bytes()).bytes()).unwrap();
+        assert_eq!((key(about), about.reply_key::<Flow6>()), (Some((ends, [5, 80])), None));
         let options = ip4().src("192.0.2.1").dst("198.51.100.7").options([7, 7, 4, 0, 0, 0, 0]).udp(80, 5);
-        assert_eq!(key(About::of(&too_long(options.bytes()).bytes()).unwrap()), Some((ends, [5, 80])));
-        let about = About::of(&too_long6(answer6(5).bytes()).bytes()).unwrap();
-        assert_eq!(about.answered::<Flow6>().unwrap().ports(), [5, 80]);
+        assert_eq!(
+            key(QuotedHeader::parse_packet(&too_long(options.bytes()).bytes()).unwrap()),
+            Some((ends, [5, 80]))
+        );
+        let about = QuotedHeader::parse_packet(&too_long6(answer6(5).bytes()).bytes()).unwrap();
+        assert_eq!(about.reply_key::<Flow6>().unwrap().ports(), [5, 80]);
         let behind =
             ip6().src("2001:db8::1").dst("2001:db8:7::7").fragment(0, true, 7).udp(80, 5).payload([1; 9]);
-        assert_eq!(About::of(&too_long6(behind.bytes()).bytes()).unwrap().upper, 48);
+        assert_eq!(QuotedHeader::parse_packet(&too_long6(behind.bytes()).bytes()).unwrap().upper, 48);
     }
 
     #[test]
     fn eight_bytes_behind_the_quoted_header_are_enough_and_four_too() {
         for length in 0..=answer(5).bytes().len() {
-            let about = About::of(&too_long(&answer(5).bytes()[..length]).bytes());
+            let about = QuotedHeader::parse_packet(&too_long(&answer(5).bytes()[..length]).bytes());
             assert_eq!(about.is_some(), length >= 24, "{length}");
             assert!(about.is_none_or(|about| about.end == length));
         }
         for length in 0..=answer6(5).bytes().len() {
-            let about = About::of(&too_long6(&answer6(5).bytes()[..length]).bytes());
+            let about = QuotedHeader::parse_packet(&too_long6(&answer6(5).bytes()[..length]).bytes());
             assert_eq!(about.is_some(), length >= 44, "{length}");
         }
     }
@@ -173,13 +175,13 @@ pub(super) mod tests {
         let behind = ip6().src("2001:db8::1").extension(60, [1, 4, 0, 0, 0, 0]).udp(80, 5);
         for whole in [too_long(answer(5).bytes()).bytes(), too_long6(behind.bytes()).bytes()] {
             for length in 0..=whole.len() {
-                About::of(&whole[..length]);
+                QuotedHeader::parse_packet(&whole[..length]);
             }
             for at in 0..whole.len() {
                 for byte in [0, 1, 0x0f, 0x45, 0x60, 0x80, 0xff] {
                     let mut bytes = whole.clone();
                     bytes[at] = byte;
-                    let about = About::of(&bytes);
+                    let about = QuotedHeader::parse_packet(&bytes);
                     assert!(
                         about.is_none_or(|about| about.upper + 4 <= whole.len() && about.end <= whole.len())
                     );
@@ -209,10 +211,10 @@ pub(super) mod tests {
             too_long6(answer6(5).fragment(8, false, 1).bytes()).bytes(),
         ];
         for (number, packet) in others.iter().enumerate() {
-            assert_eq!(About::of(packet), None, "{number}");
+            assert_eq!(QuotedHeader::parse_packet(packet), None, "{number}");
         }
         for number in [3, 11, 12] {
-            assert!(About::of(&icmp(IcmpType(number)).bytes()).is_some());
+            assert!(QuotedHeader::parse_packet(&icmp(IcmpType(number)).bytes()).is_some());
         }
     }
 }

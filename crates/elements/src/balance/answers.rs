@@ -1,34 +1,35 @@
-//! Which packets are members' answers, to be sent on in the service's name, and errors about packets to members. Only
-//! flows that were translated have such: health checks, and clients that use a member's own address, get their answers
-//! as they are.
-use super::about::{About, Between};
-use super::fragments::{Fragments, Part};
-use super::known::opens;
+//! Which packets are members' answers, to be sent on in the service's name, and errors about packets to
+//! members. Only flows that were translated have such: health checks, and clients that use a member's own
+//! address, get their answers as they are.
+use super::about::{KeyFromParts, QuotedHeader};
+use super::fragments::{FragmentPart, FragmentTracker};
+use super::known::is_opening;
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_table::balance::Choice;
 use artery_table::flow::{Flow4, Flow6, Scope};
 use std::time::Duration;
 
-/// What one worker remembers of answers: those that come in fragments.
+/// Classifies members' answers on one worker; remembers those in fragments.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
-    fragments: Fragments<()>,
+pub(super) struct ReplyClassifier {
+    fragments: FragmentTracker<()>,
 }
 
-/// What tells answers from other packets.
+/// The services and flows that distinguish answers from other packets.
 #[derive(Clone, Copy)]
-pub(super) struct Served<'a> {
+pub(super) struct ServiceContext<'a> {
     pub(super) service: &'a Service,
     pub(super) choice: &'a Choice,
     pub(super) flows: &'a NatFlows,
 }
 
-impl Answers {
-    /// Whether a packet, from its IP header on, is an answer: it comes from where a member serves, and belongs to a flow that
-    /// was translated. Or an error, whoever on the members' side sends it, about a packet of such a flow.
+impl ReplyClassifier {
+    /// Whether a packet, from its IP header on, is an answer: its source is where a member serves, and
+    /// it belongs to a translated flow. Or it is an error about a packet of such a flow, from any host
+    /// on the members' side.
     #[inline]
-    pub(super) fn has(&mut self, packet: &[u8], served: Served<'_>, now: Duration) -> bool {
+    pub(super) fn is_reply(&mut self, packet: &[u8], served: ServiceContext<'_>, now: Duration) -> bool {
         match packet.first().map_or(0, |first| first >> 4) {
             4 => self.has_of::<Flow4>(packet, served, now),
             6 => self.has_of::<Flow6>(packet, served, now),
@@ -37,53 +38,58 @@ impl Answers {
     }
 
     #[inline]
-    fn has_of<K: Between>(&mut self, packet: &[u8], served: Served<'_>, now: Duration) -> bool {
-        match K::of(packet, Scope::Connection, 0) {
+    fn has_of<K: KeyFromParts>(&mut self, packet: &[u8], served: ServiceContext<'_>, now: Duration) -> bool {
+        match K::parse_packet(packet, Scope::Connection, 0) {
             Some(seen) => {
-                if opens(&seen.sight) {
+                if is_opening(&seen.info) {
                     served.forget_replaced(&seen.key);
                 }
-                served.has(&seen.key, now)
+                served.is_reply_key(&seen.key, now)
             }
             None => self.has_other::<K>(packet, served, now),
         }
     }
 
     #[cold]
-    fn has_other<K: Between>(&mut self, packet: &[u8], served: Served<'_>, now: Duration) -> bool {
-        if let Some(about) = About::of(packet) {
-            return about.answered::<K>().is_some_and(|answer| served.has(&answer, now));
+    fn has_other<K: KeyFromParts>(
+        &mut self,
+        packet: &[u8],
+        served: ServiceContext<'_>,
+        now: Duration,
+    ) -> bool {
+        if let Some(about) = QuotedHeader::parse_packet(packet) {
+            return about.reply_key::<K>().is_some_and(|answer| served.is_reply_key(&answer, now));
         }
-        self.fragments.forget(now);
-        match Part::<K>::of(packet) {
-            Some((datagram, Part::First(seen))) => {
-                let is_answer = served.has(&seen.key, now);
+        self.fragments.expire_old(now);
+        match FragmentPart::<K>::parse_fragment(packet) {
+            Some((datagram, FragmentPart::First(seen))) => {
+                let is_answer = served.is_reply_key(&seen.key, now);
                 if is_answer {
-                    self.fragments.went(datagram, (), now);
+                    self.fragments.insert_datagram(datagram, (), now);
                 }
                 is_answer
             }
-            Some((datagram, Part::Later)) => self.fragments.of(&datagram).is_some(),
+            Some((datagram, FragmentPart::Later)) => self.fragments.lookup_datagram(&datagram).is_some(),
             None => false,
         }
     }
 }
 
-impl Served<'_> {
-    /// Forgets the translated flow that a client's direct connection to a member replaces, as it comes from
-    /// the same port: the member takes both for one, and answers the newer.
+impl ServiceContext<'_> {
+    /// Removes the translated flow that a client's direct connection to a member replaces, as both use the
+    /// same client port: the member can't distinguish them, and answers the newer one.
     #[cold]
-    fn forget_replaced<K: Between>(&self, opening: &K) {
+    fn forget_replaced<K: KeyFromParts>(&self, opening: &K) {
         let ([_, to], [_, port]) = (opening.addresses(), opening.ports());
         if self.choice.has_member_at(to, port, self.service.port) {
-            self.flows.forget(&opening.reversed());
+            self.flows.remove_flow(&opening.reversed());
         }
     }
 
     /// Whether packets with this key are a member's answers to a flow that was translated.
     #[inline]
-    fn has<K: Between>(&self, answer: &K, now: Duration) -> bool {
-        let Served { service, choice, flows } = self;
+    fn is_reply_key<K: KeyFromParts>(&self, answer: &K, now: Duration) -> bool {
+        let ServiceContext { service, choice, flows } = self;
         let ([from, _], [port, _]) = (answer.addresses(), answer.ports());
         service.protocol.is_none_or(|own| own == answer.protocol())
             && choice.has_member_at(from, port, service.port)
@@ -103,11 +109,12 @@ mod tests {
         let config = format!("SERVICE 192.0.2.1:53 udp, {members}, FORWARD nat");
         Bench::setup(&CLASS, &config).inputs(2).outputs(3).build().unwrap()
     }
-    /// Lets packets of a client's ports be translated until one goes to this member's place, and says from which port it came.
+    /// Sends packets from a client's ports until one is translated to this member's place,
+    /// and returns that port.
     fn client_of(bench: &mut Bench, (member, port): (&str, u16)) -> u16 {
         let goes_there = |client: &u16| {
             bench.push(0, ip4().src("198.51.100.7").dst("192.0.2.1").udp(*client, 53).bytes());
-            let sent = bench.take(0).unwrap();
+            let sent = bench.next_sent(0).unwrap();
             sent.data() == ip4().src("198.51.100.7").dst(member).udp(*client, port).bytes()
         };
         (5..500).find(goes_there).unwrap()
@@ -156,7 +163,7 @@ mod tests {
             is_the_services(&mut bench, answer(("10.0.0.1", 53), client), answer(("192.0.2.1", 53), client));
             passes(&mut bench, answer(("10.0.0.1", 53), client + 1));
             passes(&mut bench, answer(("10.0.0.1", 53), client).dst("198.51.100.8"));
-            bench.pass(Duration::from_secs(190));
+            bench.advance_time(Duration::from_secs(190));
             passes(&mut bench, answer(("10.0.0.1", 53), client));
         }
     }
@@ -174,7 +181,7 @@ mod tests {
             bench.expect(0, from_client("10.0.0.1", port).flags(TcpFlags::SYN).bytes());
             is_the_services(&mut bench, answer("10.0.0.1", port), answer("192.0.2.1", port));
         }
-        // Neither a later segment nor a connection to something else at the member says so.
+        // Neither a later segment nor a connection to another port of the member removes it.
         passes(&mut bench, from_client("10.0.0.1", 5).flags(TcpFlags::ACK));
         passes(&mut bench, ip4().src("198.51.100.7").dst("10.0.0.1").tcp(5, 22).flags(TcpFlags::SYN));
         is_the_services(&mut bench, answer("10.0.0.1", 5), answer("192.0.2.1", 5));

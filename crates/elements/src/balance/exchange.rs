@@ -1,9 +1,9 @@
-//! Flows that go out of a balancer and come in, and those that are flushed: in small parts, so that packets go on.
+//! Export, import and flush of flows, in small parts, so that packets are processed in between.
 use super::flow_balancer::FlowBalancer;
-use super::flow_stream::{AnyKey, Item, Reader, StreamFlow, write_item};
+use super::flow_stream::{AnyKey, StreamFlow, StreamItem, StreamReader, write_item};
 use super::flow_words::{protocol_name, reason_name, state_name};
-use super::follow::{Event, Follow, Lately, What};
-use super::known::Incoming;
+use super::follow::{FlowEvent, FlowEventKind, FlowEvents, RecentFlowEvents};
+use super::known::FlowImport;
 use artery_engine::HandlerError;
 use artery_table::balance::{Choice, MemberId};
 use artery_table::flow::{Answer, Flow4, Flow6, FlowCursor, FlowKey, FlowRecord, FlowTable, Tick};
@@ -12,26 +12,26 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Flows of a part that goes out, and events.
+/// Most flows of an exported part, and most events of a listing.
 const PART: usize = 512;
-/// Most flows of a part that comes in.
+/// Most flows of an imported part.
 const MOST_INCOMING: usize = 4096;
-/// Flows that are looked at for a flush at a time.
+/// Flows that one step of a flush scans.
 const FLUSHED: usize = 1024;
 /// The walk is in the table of IPv6.
 const SECOND: u64 = 1 << 32;
 
-/// What has come in, and what is being flushed.
+/// The counts of imports, and the flush in progress.
 #[derive(Debug, Default)]
-pub(super) struct Exchange {
-    pub(super) taken: Taken,
+pub(super) struct FlowExchange {
+    pub(super) imported: ImportStats,
     flush: Option<Flush>,
     flushed: u64,
 }
 
-/// What became of the flows that came in.
+/// The results for imported flows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct ImportStats {
     pub(super) new: u64,
     pub(super) newer: u64,
     pub(super) known: u64,
@@ -40,7 +40,7 @@ pub(super) struct Taken {
     no_service: u64,
 }
 
-/// A flush under way: of one member's flows or of all, and where it is.
+/// A flush in progress: of one member's flows or of all, and its position.
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     action: Option<u32>,
@@ -48,7 +48,7 @@ struct Flush {
 }
 
 /// A part of a worker's flows, for `flows_part`: `WORKER NEXT ITEMS`, where NEXT is a hyphen at the end.
-pub(super) fn part(
+pub(super) fn export_part(
     b: &FlowBalancer,
     asked: &str,
     worker: usize,
@@ -60,16 +60,17 @@ pub(super) fn part(
         asked => of_worker(asked, worker)?,
     };
     let Some(from) = from else { return Ok(String::new()) };
-    let mut items = Items { choice, named: Vec::new(), bytes: Vec::with_capacity(PART * 48) };
+    let mut items = PartWriter { choice, named: Vec::new(), bytes: Vec::with_capacity(PART * 48) };
     let next = match from < SECOND {
-        true => out(&b.v4.flows, from, Tick::at(now), &mut items).or(Some(SECOND)),
-        false => out(&b.v6.flows, from - SECOND, Tick::at(now), &mut items).map(|next| next + SECOND),
+        true => export_flows(&b.v4.flows, from, Tick::from_time(now), &mut items).or(Some(SECOND)),
+        false => export_flows(&b.v6.flows, from - SECOND, Tick::from_time(now), &mut items)
+            .map(|next| next + SECOND),
     };
     let next = next.map_or("-".to_string(), |next| next.to_string());
     Ok(format!("{worker} {next} {}\n", BASE64_STANDARD.encode(&items.bytes)))
 }
 
-/// The number that is asked of a worker, in `WORKER:NUMBER …`.
+/// The number for a worker in `WORKER:NUMBER …`.
 fn of_worker(asked: &str, worker: usize) -> Result<Option<u64>, HandlerError> {
     let mut own = None;
     for word in asked.split_ascii_whitespace() {
@@ -83,45 +84,53 @@ fn of_worker(asked: &str, worker: usize) -> Result<Option<u64>, HandlerError> {
     Ok(own)
 }
 
-/// Appends flows to a part; says where to go on.
-fn out<K: FlowKey>(flows: &Option<FlowTable<K>>, from: u64, now: Tick, items: &mut Items<'_>) -> Option<u64> {
-    let cursor = FlowCursor::at(from.min(u32::MAX.into()) as u32);
-    let next = flows.as_ref()?.walk(cursor, PART, |view| items.add(view.record(now)));
+/// Appends flows to a part; returns where to continue.
+fn export_flows<K: FlowKey>(
+    flows: &Option<FlowTable<K>>,
+    from: u64,
+    now: Tick,
+    items: &mut PartWriter<'_>,
+) -> Option<u64> {
+    let cursor = FlowCursor::from_number(from.min(u32::MAX.into()) as u32);
+    let next = flows.as_ref()?.walk_flows(cursor, PART, |view| items.add_flow(view.full_record(now)));
     next.map(|next| next.number().into())
 }
 
 /// Items of a part, which names the members that it needs.
-struct Items<'a> {
+struct PartWriter<'a> {
     choice: &'a Choice,
-    /// By place.
+    /// Whether each member, by its index, was written.
     named: Vec<bool>,
     bytes: Vec<u8>,
 }
 
-impl Items<'_> {
-    /// One whose member is gone is left out: its next packet gives it another one.
-    fn add<K: FlowKey>(&mut self, record: FlowRecord<K>) {
+impl PartWriter<'_> {
+    /// A flow without a member is left out: its next packet gives it another one.
+    fn add_flow<K: FlowKey>(&mut self, record: FlowRecord<K>) {
         let Some(member) = self.choice.member(record.answer.action) else { return };
-        let Some(place) = MemberId::of(record.answer.action).map(MemberId::place) else { return };
+        let Some(place) = MemberId::from_action(record.answer.action).map(MemberId::place) else { return };
         if self.named.len() <= place {
             self.named.resize(place + 1, false);
         }
         if !std::mem::replace(&mut self.named[place], true) {
-            write_item(&Item::Member(place as u16, &member.name), &mut self.bytes);
+            write_item(&StreamItem::Member(place as u16, &member.name), &mut self.bytes);
         }
         let answer = Answer { action: place as u32, generation: 0 };
-        write_item(&Item::Flow(with(record, AnyKey::of(&record.key), answer)), &mut self.bytes);
+        write_item(
+            &StreamItem::Flow(with_key(record, AnyKey::from_key(&record.key), answer)),
+            &mut self.bytes,
+        );
     }
 }
 
 /// The same record of another key.
-fn with<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
+fn with_key<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
     let FlowRecord { state, idle, packets, bytes, version, is_young, is_pinned, .. } = record;
     FlowRecord { key, answer, state, idle, packets, bytes, version, is_young, is_pinned }
 }
 
-/// Takes flows in; all of them make sense, or none is taken.
-pub(super) fn import(
+/// Imports flows; all of them are valid, or none is imported.
+pub(super) fn import_flows(
     b: &mut FlowBalancer,
     text: &str,
     choice: &Choice,
@@ -135,40 +144,45 @@ pub(super) fn import(
     let bytes = BASE64_STANDARD.decode(text.trim());
     let bytes =
         bytes.map_err(|wrong| HandlerError::refused(format!("flows are wanted, as base64: {wrong}")))?;
-    let mut taken = Taken::default();
-    let (v4, v6) = sorted(b, &bytes, choice, &mut taken)?;
-    let (local, follow, nat) = (&mut b.local, &mut b.follow, b.shared.nat.as_ref());
-    let mut incoming = Incoming { choice, local, follow, nat, taken, now };
-    b.v4.take_in(&v4, &mut incoming);
-    b.v6.take_in(&v6, &mut incoming);
-    b.exchange.taken.add(incoming.taken);
+    let mut taken = ImportStats::default();
+    let (v4, v6) = parse_stream(b, &bytes, choice, &mut taken)?;
+    let (local, follow, nat) = (&mut b.local, &mut b.events, b.shared.nat.as_ref());
+    let mut incoming = FlowImport { choice, local, follow, nat, taken, now };
+    b.v4.import_flows(&v4, &mut incoming);
+    b.v6.import_flows(&v6, &mut incoming);
+    b.exchange.imported.add(incoming.taken);
     Ok(())
 }
 
-type Both = (Vec<FlowRecord<Flow4>>, Vec<FlowRecord<Flow6>>);
+type FamilyRecords = (Vec<FlowRecord<Flow4>>, Vec<FlowRecord<Flow6>>);
 
-/// Reads a whole stream, and sorts out what can be taken in.
-fn sorted(b: &FlowBalancer, bytes: &[u8], choice: &Choice, taken: &mut Taken) -> Result<Both, HandlerError> {
-    let mut reader = Reader::new(bytes).map_err(|wrong| HandlerError::refused(wrong.to_string()))?;
+/// Parses a whole stream, and sorts out the flows that can be imported.
+fn parse_stream(
+    b: &FlowBalancer,
+    bytes: &[u8],
+    choice: &Choice,
+    taken: &mut ImportStats,
+) -> Result<FamilyRecords, HandlerError> {
+    let mut reader = StreamReader::new(bytes).map_err(|wrong| HandlerError::refused(wrong.to_string()))?;
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
     let mut members: Vec<Option<MemberId>> = Vec::new();
     loop {
-        let item = reader.item();
+        let item = reader.next_item();
         let item =
-            item.map_err(|wrong| HandlerError::refused(format!("item {}: {wrong}", reader.items())))?;
+            item.map_err(|wrong| HandlerError::refused(format!("item {}: {wrong}", reader.items_begun())))?;
         match item {
             None => return Ok((v4, v6)),
-            Some(Item::End(_)) => {}
-            Some(Item::Member(number, name)) => {
+            Some(StreamItem::End(_)) => {}
+            Some(StreamItem::Member(number, name)) => {
                 members.resize(members.len().max(usize::from(number) + 1), None);
-                members[usize::from(number)] = choice.named(name);
+                members[usize::from(number)] = choice.find_named(name);
             }
-            Some(Item::Flow(flow)) => {
+            Some(StreamItem::Flow(flow)) => {
                 let member = members.get(flow.answer.action as usize).copied().flatten();
-                let Some(answer) = answer(b, &flow, member, choice, taken) else { continue };
+                let Some(answer) = resolve_answer(b, &flow, member, choice, taken) else { continue };
                 match flow.key {
-                    AnyKey::V4(key) => v4.push(with(flow, key, answer)),
-                    AnyKey::V6(key) => v6.push(with(flow, key, answer)),
+                    AnyKey::V4(key) => v4.push(with_key(flow, key, answer)),
+                    AnyKey::V6(key) => v6.push(with_key(flow, key, answer)),
                 }
             }
         }
@@ -180,15 +194,15 @@ fn sorted(b: &FlowBalancer, bytes: &[u8], choice: &Choice, taken: &mut Taken) ->
     }
 }
 
-/// What a flow leads to here; none, which is counted, if it has nothing to lead to.
-fn answer(
+/// The member of an imported flow here; None, which is counted, if there is none.
+fn resolve_answer(
     b: &FlowBalancer,
     flow: &StreamFlow,
     member: Option<MemberId>,
     choice: &Choice,
-    taken: &mut Taken,
+    taken: &mut ImportStats,
 ) -> Option<Answer> {
-    let ([_, (address, port)], protocol) = (flow.key.ends(), flow.key.protocol());
+    let ([_, (address, port)], protocol) = (flow.key.endpoints(), flow.key.protocol());
     if !b.shared.services.iter().any(|service| service.is_at(address, port, protocol)) {
         taken.no_service += 1;
         return None;
@@ -199,8 +213,8 @@ fn answer(
     Some(Answer { action: member?.action(), generation: choice.generation() })
 }
 
-impl Taken {
-    fn add(&mut self, more: Taken) {
+impl ImportStats {
+    fn add(&mut self, more: ImportStats) {
         self.new += more.new;
         self.newer += more.newer;
         self.known += more.known;
@@ -211,17 +225,17 @@ impl Taken {
 }
 
 /// Where the exchange of a worker is, a line of JSON.
-pub(super) fn progress(b: &FlowBalancer, worker: usize) -> String {
-    let Exchange { taken, flush, flushed } = &b.exchange;
+pub(super) fn progress_json(b: &FlowBalancer, worker: usize) -> String {
+    let FlowExchange { imported: taken, flush, flushed } = &b.exchange;
     let line = json!({
         "worker": worker, "new": taken.new, "newer": taken.newer, "known": taken.known, "no_room": taken.no_room,
         "no_member": taken.no_member, "no_service": taken.no_service,
-        "flushing": flush.is_some(), "flushed": flushed, "next_event": b.follow.next(),
+        "flushing": flush.is_some(), "flushed": flushed, "next_event": b.events.next_number(),
     });
     format!("{line}\n")
 }
 
-/// Begins to flush the flows of a member, or all.
+/// Starts to flush the flows of a member, or all.
 pub(super) fn begin_flush(b: &mut FlowBalancer, which: &str, choice: &Choice) -> Result<(), HandlerError> {
     let action = match which.trim() {
         "all" => None,
@@ -230,15 +244,15 @@ pub(super) fn begin_flush(b: &mut FlowBalancer, which: &str, choice: &Choice) ->
             let known = || {
                 HandlerError::refused(format!("no flows can be those of '{name}': it is no member, or down"))
             };
-            Some(choice.named(name).ok_or_else(known)?.action())
+            Some(choice.find_named(name).ok_or_else(known)?.action())
         }
     };
     b.exchange.flush = Some(Flush { action, at: 0 });
     Ok(())
 }
 
-/// Flushes some more; says whether there is more to do.
-pub(super) fn flush(b: &mut FlowBalancer) -> bool {
+/// Runs one step of the flush; returns whether more are needed.
+pub(super) fn flush_step(b: &mut FlowBalancer) -> bool {
     let Some(Flush { action, at }) = b.exchange.flush else { return false };
     let mut count = 0;
     let next = match at < SECOND {
@@ -256,7 +270,7 @@ fn flush_some<K: FlowKey>(
     action: Option<u32>,
     count: &mut u64,
 ) -> Option<u64> {
-    let next = flows.as_mut()?.flush(FlowCursor::at(at as u32), FLUSHED, |view| {
+    let next = flows.as_mut()?.flush_flows(FlowCursor::from_number(at as u32), FLUSHED, |view| {
         let is_meant = action.is_none_or(|action| view.answer().action == action);
         *count += u64::from(is_meant);
         is_meant
@@ -264,9 +278,10 @@ fn flush_some<K: FlowKey>(
     next.map(|next| next.number().into())
 }
 
-/// What happened lately, a line of JSON for a worker. `now` is for who begins; nothing, for who only asks where it is.
-pub(super) fn events(
-    follow: &mut Follow,
+/// Recent flow events, as a line of JSON for a worker. `now` starts recording and returns the number of the
+/// next event; an empty text only returns that number.
+pub(super) fn events_json(
+    follow: &mut FlowEvents,
     asked: &str,
     worker: usize,
     now: Duration,
@@ -275,7 +290,7 @@ pub(super) fn events(
         "" => {
             return Ok(format!(
                 "{}\n",
-                json!({ "worker": worker, "next": follow.next(), "lost": false, "events": [] })
+                json!({ "worker": worker, "next": follow.next_number(), "lost": false, "events": [] })
             ));
         }
         "now" => None,
@@ -284,21 +299,21 @@ pub(super) fn events(
             None => return Ok(String::new()),
         },
     };
-    let Lately { first, events, has_lost, next } = follow.look(since, PART, now);
+    let RecentFlowEvents { first, events, has_lost, next } = follow.read_events(since, PART, now);
     let events: Vec<Value> =
-        events.into_iter().zip(first..).map(|(event, seq)| told(event, seq, worker)).collect();
+        events.into_iter().zip(first..).map(|(event, seq)| event_json(event, seq, worker)).collect();
     Ok(format!("{}\n", json!({ "worker": worker, "next": next, "lost": has_lost, "events": events })))
 }
 
-fn told(event: &Event, seq: u64, worker: usize) -> Value {
-    let [(src, sport), (dst, dport)] = event.key.ends();
+fn event_json(event: &FlowEvent, seq: u64, worker: usize) -> Value {
+    let [(src, sport), (dst, dport)] = event.key.endpoints();
     let what = match &event.what {
-        What::Insert => "insert",
-        What::Import => "import",
-        What::Proven => "proven",
-        What::State => "state",
-        What::Moved(_) => "moved",
-        What::End { .. } => "end",
+        FlowEventKind::Insert => "insert",
+        FlowEventKind::Import => "import",
+        FlowEventKind::Proven => "proven",
+        FlowEventKind::State => "state",
+        FlowEventKind::Moved(_) => "moved",
+        FlowEventKind::End { .. } => "end",
     };
     let mut line = json!({
         "worker": worker, "seq": seq, "event": what, "protocol": protocol_name(event.key.protocol()),
@@ -306,8 +321,8 @@ fn told(event: &Event, seq: u64, worker: usize) -> Value {
         "member": event.member.as_deref(), "state": state_name(event.state),
     });
     match &event.what {
-        What::Moved(from) => line["from"] = from.as_deref().into(),
-        What::End { reason, packets, bytes } => {
+        FlowEventKind::Moved(from) => line["from"] = from.as_deref().into(),
+        FlowEventKind::End { reason, packets, bytes } => {
             line["reason"] = reason_name(*reason).into();
             line["packets"] = (*packets).into();
             line["bytes"] = (*bytes).into();
@@ -340,28 +355,28 @@ mod tests {
                 bench
                     .push(0, ip4().src("198.51.100.7").dst("192.0.2.1").tcp(client, 80).flags(flags).bytes());
             }
-            let member: Ipv4Addr = bench.take(0).unwrap().dst_ip();
-            assert_eq!(bench.take(0).unwrap().dst_ip(), member);
+            let member: Ipv4Addr = bench.next_sent(0).unwrap().dst_ip();
+            assert_eq!(bench.next_sent(0).unwrap().dst_ip(), member);
             *shares.entry(member.octets()[3]).or_insert(0) += 1;
         }
         shares
     }
-    /// All parts of what a balancer knows, as whole streams.
+    /// Exports all flows of a balancer, as whole streams.
     fn parts(bench: &mut Bench) -> Vec<Vec<u8>> {
         let (mut parts, mut asked) = (Vec::new(), String::new());
         loop {
             let text = bench.read("flows_part", &asked).unwrap();
             let words: Vec<_> = text.split_whitespace().collect();
             let items = BASE64_STANDARD.decode(words.get(2).unwrap_or(&"")).unwrap();
-            let mut reader = Reader::of_items(&items);
+            let mut reader = StreamReader::of_items(&items);
             let mut flows = 0;
-            while reader.left() > 0 {
-                flows += u64::from(matches!(reader.item().unwrap(), Some(Item::Flow(_))));
+            while reader.bytes_left() > 0 {
+                flows += u64::from(matches!(reader.next_item().unwrap(), Some(StreamItem::Flow(_))));
             }
             let mut stream = Vec::new();
             write_header(&mut stream);
             stream.extend(&items);
-            write_item(&Item::End(flows), &mut stream);
+            write_item(&StreamItem::End(flows), &mut stream);
             parts.push(stream);
             match words[1] {
                 "-" => return parts,
@@ -390,7 +405,7 @@ mod tests {
                         true => ip6().src("2001:db8::7").dst("2001:db8::1").tcp(client, 80).bytes(),
                     },
                 );
-                first.take(0).unwrap();
+                first.next_sent(0).unwrap();
             }
             let parts = parts(&mut first);
             assert_eq!(parts.len(), 4, "three of the family, and one of the other");
@@ -422,7 +437,7 @@ mod tests {
         let mut many = Vec::new();
         write_header(&mut many);
         for (number, name) in [(0, "a"), (1, "b")] {
-            write_item(&Item::Member(number, name), &mut many);
+            write_item(&StreamItem::Member(number, name), &mut many);
         }
         let flow = part[part.len() - 11 - 42..part.len() - 11].to_vec();
         (0..=MOST_INCOMING).for_each(|_| many.extend(&flow));
@@ -476,11 +491,11 @@ mod tests {
         first.run();
         assert_eq!((count(&mut first, "flushed"), first.read("flows", "").unwrap()), (50, "50".to_string()));
         assert_eq!(open(&mut first, 201..251), HashMap::from([(1, 50)]));
-        // Those of `a` come back: it has twice as many as `b` again.
+        // The flows of `a` return: it has twice as many as `b` again.
         first.write("import_flows", &BASE64_STANDARD.encode(&part)).unwrap();
         assert_eq!(open(&mut first, 301..351), HashMap::from([(2, 50)]));
         // Idle flows end, too.
-        first.pass(Duration::from_secs(100_000));
+        first.advance_time(Duration::from_secs(100_000));
         first.run();
         assert_eq!(open(&mut first, 401..501), HashMap::from([(1, 50), (2, 50)]));
     }
@@ -495,7 +510,7 @@ mod tests {
         let first = begin["next"].as_u64().unwrap();
         open(&mut bench, 21..22);
         bench.push(0, ip4().src("198.51.100.7").dst("192.0.2.1").tcp(21, 80).flags(TcpFlags::FIN).bytes());
-        bench.take(0).unwrap();
+        bench.next_sent(0).unwrap();
         let of = |bench: &mut Bench, since: u64| -> Vec<Value> {
             let text = bench.read("flow_events", &format!("0:{since}")).unwrap();
             let lately: Value = serde_json::from_str(&text).unwrap();
@@ -510,7 +525,7 @@ mod tests {
         let old = events[0]["member"].as_str().unwrap().to_string();
         bench.write("remove_member", &old).unwrap();
         bench.push(0, ip4().src("198.51.100.7").dst("192.0.2.1").tcp(21, 80).flags(TcpFlags::ACK).bytes());
-        bench.take(0).unwrap();
+        bench.next_sent(0).unwrap();
         bench.write("flush_flows", "all").unwrap();
         bench.run();
         let events = of(&mut bench, first + 3);

@@ -1,15 +1,17 @@
-use super::answers::{Answers, Served};
-use super::checks::Checks;
-use super::exchange::{self, Exchange};
-use super::follow::Follow;
+use super::answers::{ReplyClassifier, ServiceContext};
+use super::checks::HealthChecks;
+use super::exchange::{self, FlowExchange};
+use super::follow::FlowEvents;
 use super::handlers::HANDLERS;
-use super::known::{Chooser, Known, Noted, Tell};
-use super::leading::{Leading, NOWHERE, ON};
-use super::look::{Found, look_at, look_in, look_through, note};
+use super::known::{AssignmentSink, BatchPacket, FamilyFlows, MemberChooser};
+use super::leading::{FrameRedirector, NOWHERE, TO_FORWARDER};
+use super::look::{
+    FoundPacket, bare_packet, packet_in_checked_frame, packet_in_frame, record_service_packets,
+};
 use super::nat_flows::NatFlows;
 use super::shared::SharedBalancer;
-use super::tally::Tally;
-use super::translate::{End, translate};
+use super::tally::BalancerCounters;
+use super::translate::{PacketEnd, translate_packet};
 use crate::ip::ip_header;
 use crate::router::plain::LINK;
 use crate::router::shortcut::Shortcut;
@@ -102,43 +104,43 @@ const MEMBERS: usize = 0;
 const OTHERS: usize = 1;
 const ANSWERS: usize = 2;
 
-/// How often flows are looked after while no packet comes.
+/// How often flows are maintained while no packet comes.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How often at most while packets come.
+/// Shortest time between two maintenance runs while packets come.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// A balancer on one worker.
 pub(super) struct FlowBalancer {
     pub(super) shared: Arc<SharedBalancer>,
-    /// The way to the choice; none only while a batch is at work.
+    /// Reads the published choice of members. None only while a batch is processed.
     balancer: Option<Balancer>,
     is_nat: bool,
     takes_frames: bool,
-    /// When flows were looked after.
+    /// When flows were last maintained.
     maintained: Duration,
-    answers: Answers,
+    answers: ReplyClassifier,
     pub(super) local: Local,
-    pub(super) follow: Follow,
-    pub(super) exchange: Exchange,
-    pub(super) v4: Known<Flow4>,
-    pub(super) v6: Known<Flow6>,
-    /// Of a batch: whose each packet is.
-    whose: Vec<Whose>,
-    /// Of one of frames: where each goes.
-    exits: Vec<u16>,
+    pub(super) events: FlowEvents,
+    pub(super) exchange: FlowExchange,
+    pub(super) v4: FamilyFlows<Flow4>,
+    pub(super) v6: FamilyFlows<Flow6>,
+    /// The owner of each packet in a batch.
+    owners: Vec<PacketOwner>,
+    /// The output of each frame in a batch.
+    outputs: Vec<u16>,
     shortcut: Option<Shortcut>,
     /// The output of the router's first port.
     first_port: usize,
-    pub(super) tally: Tally,
+    pub(super) counters: BalancerCounters,
     has_others: bool,
     /// Of the one copy of all workers that checks members.
-    checks: Option<Checks>,
+    checks: Option<HealthChecks>,
     is_first: bool,
 }
 
-/// Whose a packet is.
+/// The owner of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
+enum PacketOwner {
     /// It is not for a service.
     Others,
     /// It is for a service, and no member can take it.
@@ -154,7 +156,7 @@ impl FlowBalancer {
             None => {
                 let nat = if is_nat { Some(nat_flows(args)?) } else { None };
                 let shared = SharedBalancer::new(args, nat)?;
-                args.shared(|| shared)
+                args.shared_value(|| shared)
             }
         };
         if is_nat && shared.services.len() > 1 {
@@ -162,92 +164,109 @@ impl FlowBalancer {
         }
         let balancer = FlowBalancer {
             balancer: Some(shared.balancer()),
-            v4: Known::new(|has_service| table(args, has_service), &shared.services)?,
-            v6: Known::new(|has_service| table(args, has_service), &shared.services)?,
+            v4: FamilyFlows::new(|has_service| build_table(args, has_service), &shared.services)?,
+            v6: FamilyFlows::new(|has_service| build_table(args, has_service), &shared.services)?,
             shared,
             is_nat,
             takes_frames,
             maintained: Duration::ZERO,
-            answers: Answers::default(),
+            answers: ReplyClassifier::default(),
             local: Local::new(args.worker().0),
-            follow: Follow::default(),
-            exchange: Exchange::default(),
-            whose: Vec::new(),
-            exits: Vec::new(),
-            shortcut: shortcut(args, takes_frames, is_nat)?,
+            events: FlowEvents::default(),
+            exchange: FlowExchange::default(),
+            owners: Vec::new(),
+            outputs: Vec::new(),
+            shortcut: build_shortcut(args, takes_frames, is_nat)?,
             first_port: args.inputs(),
-            tally: Tally::default(),
+            counters: BalancerCounters::default(),
             has_others: args.outputs() > OTHERS,
             checks: None,
-            is_first: args.copy().0 == 0,
+            is_first: args.copy_index().0 == 0,
         };
         check_ports(args, takes_frames, balancer.shortcut.as_ref())?;
         Ok(balancer)
     }
 
-    /// Leads frames to their members: by the shortcut, or by annotation.
-    fn lead(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
-        let FlowBalancer { v4, v6, local, follow, shared, tally, exits, shortcut, .. } = self;
-        let addresses = (choice.generation(), choice.places());
-        let open = shortcut.as_mut().and_then(|shortcut| shortcut.open(input, addresses, cx.turn()));
+    /// Redirects frames to their members: by the shortcut, or by annotation.
+    fn redirect_frames(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+        let FlowBalancer {
+            v4,
+            v6,
+            local,
+            events: follow,
+            shared,
+            counters: tally,
+            outputs: exits,
+            shortcut,
+            ..
+        } = self;
+        let addresses = (choice.generation(), choice.place_count());
+        let open = shortcut.as_mut().and_then(|shortcut| shortcut.open_batch(input, addresses, cx.turn()));
         match &open {
-            Some(open) => note(v4, v6, batch, |frame| look_through(frame, &open.gate), |_| ()),
-            None => note(v4, v6, batch, look_in, |_| ()),
+            Some(open) => record_service_packets(
+                v4,
+                v6,
+                batch,
+                |frame| packet_in_checked_frame(frame, &open.gate),
+                |_| (),
+            ),
+            None => record_service_packets(v4, v6, batch, packet_in_frame, |_| ()),
         }
         let (lane4, lane6) = open.map(|open| (open.v4, open.v6)).unzip();
         exits.clear();
-        exits.resize(batch.len(), ON);
+        exits.resize(batch.len(), TO_FORWARDER);
         let now = cx.now().since_epoch();
-        let mut by = Chooser { choice, local, follow, seed: &shared.seed, now };
+        let mut by = MemberChooser { choice, local, follow, seed: &shared.seed, now };
         let frames = batch.iter_mut().into_slice();
-        let mut leading = Leading { lane: lane4, frames, exits, choice };
-        v4.assign(&mut by, tally, &mut leading);
+        let mut leading = FrameRedirector { shortcut: lane4, frames, outputs: exits, choice };
+        v4.assign_members(&mut by, tally, &mut leading);
         v4.assign_others(&mut by, tally, &mut leading);
-        let mut leading = Leading { lane: lane6, frames: leading.frames, exits: leading.exits, choice };
-        v6.assign(&mut by, tally, &mut leading);
+        let mut leading =
+            FrameRedirector { shortcut: lane6, frames: leading.frames, outputs: leading.outputs, choice };
+        v6.assign_members(&mut by, tally, &mut leading);
         v6.assign_others(&mut by, tally, &mut leading);
-        let ours = v4.noted() + v6.noted();
+        let ours = v4.recorded_count() + v6.recorded_count();
         tally.balanced += ours as u64;
         tally.others += (batch.len() - ours) as u64;
     }
 
-    /// Sends frames where they are led.
-    fn send(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let first = self.exits.first().copied().unwrap_or(ON);
-        let are_alike = self.exits.iter().fold(0, |unlike, exit| unlike | exit ^ first) == 0;
+    /// Sends frames by the outputs that the choice has set.
+    fn send_frames(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let first = self.outputs.first().copied().unwrap_or(TO_FORWARDER);
+        let are_alike = self.outputs.iter().fold(0, |unlike, exit| unlike | exit ^ first) == 0;
         match first {
-            ON if are_alike => cx.send_all(input, batch),
+            TO_FORWARDER if are_alike => cx.send_all(input, batch),
             port if are_alike && port != NOWHERE => {
-                cx.exit(Level::L3, batch);
+                cx.drop_monitored(Level::L3, batch);
                 cx.send_all(self.first_port + usize::from(port), batch);
             }
             _ => self.send_each(input, batch, cx),
         }
     }
     fn send_each(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let exits = std::mem::take(&mut self.exits);
+        let exits = std::mem::take(&mut self.outputs);
         for (frame, exit) in batch.drain().zip(&exits) {
             match *exit {
-                ON => cx.send(input, frame),
+                TO_FORWARDER => cx.send(input, frame),
                 NOWHERE => {
-                    self.tally.balanced -= 1;
-                    self.leave_out(frame, cx);
+                    self.counters.balanced -= 1;
+                    self.handle_unassigned(frame, cx);
                 }
-                _ if cx.exits(Level::L3, &frame) => cx.discard(frame, DropReason::Monitored),
+                _ if cx.is_monitored_at(Level::L3, &frame) => cx.discard(frame, DropReason::Monitored),
                 port => cx.send(self.first_port + usize::from(port), frame),
             }
         }
-        self.exits = exits;
+        self.outputs = exits;
     }
 
-    /// A packet of the service, on its way to its member.
+    /// Sends a packet of the service to its member.
     #[inline]
-    fn directed(&mut self, mut packet: Packet, member: &Member, cx: &mut Context<'_>) -> Option<Packet> {
+    fn direct_packet(&mut self, mut packet: Packet, member: &Member, cx: &mut Context<'_>) -> Option<Packet> {
         if self.is_nat {
             if self.takes_frames {
                 mark_packet(&mut packet);
             }
-            if !translate(&mut packet, End::Destination, member.address, member.port) {
+            if !translate_packet(&mut packet, PacketEnd::Destination, member.address, member.port) {
                 cx.discard(packet, DropReason::Malformed);
                 return None;
             }
@@ -259,156 +278,164 @@ impl FlowBalancer {
             IpAddr::V4(address) => packet.set_dst_ip(address),
             IpAddr::V6(address) => packet.set_annotation(anno::DST_IP6, address.octets()),
         }
-        self.tally.balanced += 1;
+        self.counters.balanced += 1;
         Some(packet)
     }
 
-    /// Lets a packet pass that no member gets, or ends it.
+    /// Passes a packet without a member to the others' output, or discards it.
     #[cold]
-    fn leave_out(&mut self, packet: Packet, cx: &mut Context<'_>) {
-        self.tally.nobody += 1;
+    fn handle_unassigned(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        self.counters.without_member += 1;
         match self.takes_frames {
             true => cx.discard(packet, DropReason::NoMember),
-            false => self.let_pass(packet, DropReason::NoMember, cx),
+            false => self.pass_to_others(packet, DropReason::NoMember, cx),
         }
     }
 
-    fn let_pass(&mut self, packet: Packet, reason: DropReason, cx: &mut Context<'_>) {
+    fn pass_to_others(&mut self, packet: Packet, reason: DropReason, cx: &mut Context<'_>) {
         match self.has_others {
             true => cx.send(OTHERS, packet),
             false => cx.discard(packet, reason),
         }
     }
 
-    /// A packet that is not for a service. Frames go on as they are, but for answers of members.
+    /// Handles a packet that is not for a service. Frames pass unchanged, except answers of members.
     #[inline]
-    fn not_ours(&mut self, mut packet: Packet, choice: &Choice, cx: &mut Context<'_>) -> Option<Packet> {
+    fn handle_other_packet(
+        &mut self,
+        mut packet: Packet,
+        choice: &Choice,
+        cx: &mut Context<'_>,
+    ) -> Option<Packet> {
         if self.takes_frames {
-            let is_answer = self.is_nat && self.turn_answer(&mut packet, choice, cx);
-            self.tally.answers += u64::from(is_answer);
-            self.tally.others += u64::from(!is_answer);
+            let is_answer = self.is_nat && self.translate_reply(&mut packet, choice, cx);
+            self.counters.answers += u64::from(is_answer);
+            self.counters.others += u64::from(!is_answer);
             return Some(packet);
         }
-        self.tally.others += 1;
-        self.let_pass(packet, DropReason::NoMatch, cx);
+        self.counters.others += 1;
+        self.pass_to_others(packet, DropReason::NoMatch, cx);
         None
     }
 
-    /// Gives an answer of a member the service's name. Says whether it is one.
-    fn turn_answer(&mut self, packet: &mut Packet, choice: &Choice, cx: &mut Context<'_>) -> bool {
+    /// Rewrites the source of a member's answer to the service. Returns whether it is one.
+    fn translate_reply(&mut self, packet: &mut Packet, choice: &Choice, cx: &mut Context<'_>) -> bool {
         if self.takes_frames {
-            if look_in(packet).version == 0 {
+            if packet_in_frame(packet).version == 0 {
                 return false;
             }
             mark_packet(packet);
         }
         let Some(flows) = &self.shared.nat else { return false };
         let service = &self.shared.services[0];
-        self.answers.has(ip_header::bytes(packet), Served { service, choice, flows }, cx.now().since_epoch())
-            && translate(packet, End::Source, service.address, service.port)
+        self.answers.is_reply(
+            ip_header::bytes(packet),
+            ServiceContext { service, choice, flows },
+            cx.now().since_epoch(),
+        ) && translate_packet(packet, PacketEnd::Source, service.address, service.port)
     }
 
     /// Sends answers of members on in the service's name.
-    fn answer(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+    fn send_replies(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
         for mut packet in batch.drain() {
-            if self.is_nat && self.turn_answer(&mut packet, choice, cx) {
-                self.tally.answers += 1;
+            if self.is_nat && self.translate_reply(&mut packet, choice, cx) {
+                self.counters.answers += 1;
                 cx.send(ANSWERS, packet);
             } else {
-                self.tally.others += 1;
-                self.let_pass(packet, DropReason::NoMatch, cx);
+                self.counters.others += 1;
+                self.pass_to_others(packet, DropReason::NoMatch, cx);
             }
         }
     }
 
-    /// Gives each packet to whom it is for.
-    fn deal(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
-        let mut whose = std::mem::take(&mut self.whose);
+    /// Sends each packet to its member.
+    fn assign_packets(&mut self, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+        let mut whose = std::mem::take(&mut self.owners);
         whose.clear();
-        let tell = |is_ours| whose.push(if is_ours { Whose::Nobody } else { Whose::Others });
-        let FlowBalancer { v4, v6, local, follow, shared, tally, takes_frames, .. } = self;
+        let tell = |is_ours| whose.push(if is_ours { PacketOwner::Nobody } else { PacketOwner::Others });
+        let FlowBalancer { v4, v6, local, events: follow, shared, counters: tally, takes_frames, .. } = self;
         match takes_frames {
-            true => note(v4, v6, batch, look_in, tell),
-            false => note(v4, v6, batch, look_at, tell),
+            true => record_service_packets(v4, v6, batch, packet_in_frame, tell),
+            false => record_service_packets(v4, v6, batch, bare_packet, tell),
         }
         let now = cx.now().since_epoch();
-        let mut by = Chooser { choice, local, follow, seed: &shared.seed, now };
-        v4.assign(&mut by, tally, &mut whose);
-        v6.assign(&mut by, tally, &mut whose);
+        let mut by = MemberChooser { choice, local, follow, seed: &shared.seed, now };
+        v4.assign_members(&mut by, tally, &mut whose);
+        v6.assign_members(&mut by, tally, &mut whose);
         v4.assign_others(&mut by, tally, &mut whose);
         v6.assign_others(&mut by, tally, &mut whose);
         let mut of_packets = whose.iter();
         batch.filter_map(|packet| match of_packets.next() {
-            Some(Whose::Others) => self.not_ours(packet, choice, cx),
-            Some(Whose::Member(id)) if let Some(member) = choice.member(id.action()) => {
-                self.directed(packet, member, cx)
+            Some(PacketOwner::Others) => self.handle_other_packet(packet, choice, cx),
+            Some(PacketOwner::Member(id)) if let Some(member) = choice.member(id.action()) => {
+                self.direct_packet(packet, member, cx)
             }
             _ => {
-                self.leave_out(packet, cx);
+                self.handle_unassigned(packet, cx);
                 None
             }
         });
-        self.whose = whose;
+        self.owners = whose;
     }
 
-    /// Does what is to be done with a batch.
-    fn balance(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
+    /// Processes the packets of a batch that came by `input`.
+    fn balance_batch(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
         let now = cx.now().since_epoch();
         match (self.takes_frames, self.is_nat) {
             (true, false) => {
-                self.lead(input, batch, choice, cx);
-                self.send(input, batch, cx);
+                self.redirect_frames(input, batch, choice, cx);
+                self.send_frames(input, batch, cx);
             }
-            (false, _) if input == 1 => return self.answer(batch, choice, cx),
+            (false, _) if input == 1 => return self.send_replies(batch, choice, cx),
             (takes_frames, _) => {
-                self.deal(batch, choice, cx);
+                self.assign_packets(batch, choice, cx);
                 cx.send_all(if takes_frames { input } else { MEMBERS }, batch);
             }
         }
         if now.saturating_sub(self.maintained) >= PAUSE {
-            self.maintain(choice, now);
-        } else if self.follow.is_on() {
-            // Who follows hears of a flow's end before it comes again.
-            self.settle(choice);
+            self.maintain_flows(choice, now);
+        } else if self.events.is_on() {
+            // A follower gets the event of a flow's end before the flow begins again.
+            self.process_ended_flows(choice);
         }
     }
 
-    /// Looks after some flows: those whose turn it is after this time.
+    /// Maintains the flows whose turn it is after this time.
     #[cold]
-    fn maintain(&mut self, choice: &Choice, now: Duration) {
+    fn maintain_flows(&mut self, choice: &Choice, now: Duration) {
         let since = now.saturating_sub(self.maintained);
         self.maintained = now;
-        self.settle(choice);
-        self.v4.maintain(now, since);
-        self.v6.maintain(now, since);
-        self.settle(choice);
-        self.follow.rest(now);
+        self.process_ended_flows(choice);
+        self.v4.maintain_flows(now, since);
+        self.v6.maintain_flows(now, since);
+        self.process_ended_flows(choice);
+        self.events.stop_if_idle(now);
     }
 
-    /// Tells of flows that have ended.
-    pub(super) fn settle(&mut self, choice: &Choice) {
+    /// Records events of flows that have ended.
+    pub(super) fn process_ended_flows(&mut self, choice: &Choice) {
         let nat = self.shared.nat.as_ref();
-        self.v4.settle(&mut self.local, &mut self.follow, nat, choice);
-        self.v6.settle(&mut self.local, &mut self.follow, nat, choice);
+        self.v4.process_ended_flows(&mut self.local, &mut self.events, nat, choice);
+        self.v6.process_ended_flows(&mut self.local, &mut self.events, nat, choice);
     }
 }
 
-/// Notes whose packets are.
-impl Tell for Vec<Whose> {
-    fn tell(&mut self, packet: Noted, member: Option<MemberId>) {
-        if let Some(whose) = self.get_mut(packet.at()) {
-            *whose = member.map_or(Whose::Nobody, Whose::Member);
+/// Records the owner of each packet.
+impl AssignmentSink for Vec<PacketOwner> {
+    fn on_assigned(&mut self, packet: BatchPacket, member: Option<MemberId>) {
+        if let Some(whose) = self.get_mut(packet.index()) {
+            *whose = member.map_or(PacketOwner::Nobody, PacketOwner::Member);
         }
     }
 }
 
-/// Says of a frame where its packet begins.
+/// Marks where the packet of a frame begins.
 fn mark_packet(frame: &mut Packet) {
-    let header_len = match look_in(frame) {
-        Found { version: 6, .. } => Ipv6::<&[u8]>::LEN,
-        Found { bytes, .. } => Ipv4::new(bytes).map_or(0, |ip| ip.header_len()),
+    let header_len = match packet_in_frame(frame) {
+        FoundPacket { version: 6, .. } => Ipv6::<&[u8]>::LEN,
+        FoundPacket { bytes, .. } => Ipv4::new(bytes).map_or(0, |ip| ip.header_len()),
     };
-    ip_header::mark(frame, LINK, header_len);
+    ip_header::mark_header(frame, LINK, header_len);
 }
 
 fn is_nat(args: &Args<'_>) -> Result<bool, ArgError> {
@@ -420,7 +447,7 @@ fn is_nat(args: &Args<'_>) -> Result<bool, ArgError> {
 }
 
 /// The shortcut past the forwarders of ROUTER, if that is given.
-fn shortcut(args: &Args<'_>, takes_frames: bool, is_nat: bool) -> Result<Option<Shortcut>, ArgError> {
+fn build_shortcut(args: &Args<'_>, takes_frames: bool, is_nat: bool) -> Result<Option<Shortcut>, ArgError> {
     match (args.is_given("ROUTER"), takes_frames, is_nat) {
         (false, ..) => Ok(None),
         (true, true, false) => Shortcut::new(args).map(Some),
@@ -431,10 +458,10 @@ fn shortcut(args: &Args<'_>, takes_frames: bool, is_nat: bool) -> Result<Option<
     }
 }
 
-/// Refuses inputs and outputs that nothing comes by.
+/// Refuses connected inputs and outputs that are never used.
 fn check_ports(args: &Args<'_>, takes_frames: bool, shortcut: Option<&Shortcut>) -> Result<(), ArgError> {
     let (inputs, outputs) = (args.inputs(), args.outputs());
-    let wanted = match shortcut.map(Shortcut::ports) {
+    let wanted = match shortcut.map(Shortcut::port_count) {
         Some(ports) if inputs > ports || outputs != inputs + ports => {
             format!(
                 "a ROUTER with {ports} ports takes {ports} inputs at most, and {ports} outputs more than inputs"
@@ -453,7 +480,7 @@ fn check_ports(args: &Args<'_>, takes_frames: bool, shortcut: Option<&Shortcut>)
 
 /// The set of translated flows that all copies share.
 fn nat_flows(args: &Args<'_>) -> Result<NatFlows, ArgError> {
-    let flows = (args.read::<u32>("FLOWS")? as usize).saturating_mul(args.copy().1);
+    let flows = (args.read::<u32>("FLOWS")? as usize).saturating_mul(args.copy_index().1);
     NatFlows::new(flows, &idle_times(args)?)
         .map_err(|error| ArgError::wrong(format!("no memory for FLOWS {flows} with FORWARD nat: {error}")))
 }
@@ -467,7 +494,7 @@ fn idle_times(args: &Args<'_>) -> Result<IdleTimes, ArgError> {
 }
 
 /// The table of flows that the arguments describe; none without STATE.
-fn table<K: FlowKey>(args: &Args<'_>, has_service: bool) -> Result<Option<FlowTable<K>>, ArgError> {
+fn build_table<K: FlowKey>(args: &Args<'_>, has_service: bool) -> Result<Option<FlowTable<K>>, ArgError> {
     let limits = FlowLimits { flows: args.read("FLOWS")?, young: args.read("YOUNG")? };
     let idle = idle_times(args)?;
     if !args.read::<bool>("STATE")? {
@@ -475,13 +502,13 @@ fn table<K: FlowKey>(args: &Args<'_>, has_service: bool) -> Result<Option<FlowTa
     }
     let settings = FlowSettings { idle, ..FlowSettings::default() };
     let reserve: u32 = args.read("RESERVE")?;
-    // Taken piece by piece while packets flow, huge pages would hold them up.
+    // Huge pages that are allocated while packets flow would delay them.
     let storage: &dyn Storage = if reserve > 0 { &HugePages } else { &Pages };
     let table = FlowTable::new(limits, settings, Seed::random(), storage);
     let mut table =
         table.map_err(|error| ArgError::wrong(format!("no memory for FLOWS {}: {error}", limits.flows)))?;
     if has_service {
-        table.populate(reserve);
+        table.populate_memory(reserve);
     }
     Ok(Some(table))
 }
@@ -489,7 +516,7 @@ fn table<K: FlowKey>(args: &Args<'_>, has_service: bool) -> Result<Option<FlowTa
 impl Element for FlowBalancer {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         if let Some(check) = self.shared.check.clone().filter(|_| self.is_first) {
-            let checks = Checks::new(check);
+            let checks = HealthChecks::new(check);
             self.checks =
                 Some(checks.map_err(|why| StartError::new(format!("members can't be checked: {why}")))?);
             cx.schedule();
@@ -504,44 +531,44 @@ impl Element for FlowBalancer {
         let Some(balancer) = self.balancer.take() else {
             return cx.discard_all(batch, DropReason::NoMember);
         };
-        self.balance(input, batch, balancer.at(cx.turn()), cx);
+        self.balance_batch(input, batch, balancer.choice_at(cx.turn()), cx);
         self.balancer = Some(balancer);
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let time = cx.now();
         let now = time.since_epoch();
         let balancer = self.shared.balancer();
-        let choice = balancer.at(cx.turn());
-        self.maintain(choice, now);
-        if exchange::flush(self) {
+        let choice = balancer.choice_at(cx.turn());
+        self.maintain_flows(choice, now);
+        if exchange::flush_step(self) {
             cx.schedule();
         }
-        self.settle(choice);
-        self.shared.members().poll(now);
+        self.process_ended_flows(choice);
+        self.shared.lock_members().poll(now);
         let mut next = time + PERIOD;
         if let Some(checks) = &mut self.checks {
-            let (due, said) = checks.run(&self.shared, now);
+            let (due, said) = checks.run_checks(&self.shared, now);
             next = next.min(time + due.saturating_sub(now));
             let name = cx.name().to_string();
-            said.iter().for_each(|line| cx.say(&format!("{name}: {line}")));
-            cx.watch(checks.file(), Interest::Readable);
+            said.iter().for_each(|line| cx.print_message(&format!("{name}: {line}")));
+            cx.watch_file(checks.prober_fd(), Interest::Readable);
         }
         cx.wake_at(next);
         true
     }
 
-    /// Takes over the flows of a balancer of the same members.
+    /// Restores the flows of a balancer with the same members.
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<FlowBalancer>() {
             let now = cx.now().since_epoch();
             let (ours, theirs) = (self.shared.balancer(), old.shared.balancer());
-            let both = (ours.at(cx.turn()), theirs.at(cx.turn()));
+            let both = (ours.choice_at(cx.turn()), theirs.choice_at(cx.turn()));
             let nat = self.shared.nat.as_ref();
-            self.v4.take_over(&mut old.v4, &mut self.local, nat, both, now);
-            self.v6.take_over(&mut old.v6, &mut self.local, nat, both, now);
-            self.follow = std::mem::take(&mut old.follow);
-            self.tally = old.tally;
+            self.v4.restore_flows(&mut old.v4, &mut self.local, nat, both, now);
+            self.v6.restore_flows(&mut old.v6, &mut self.local, nat, both, now);
+            self.events = std::mem::take(&mut old.events);
+            self.counters = old.counters;
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Flows as bytes: what a router gives out and takes in, and what files of them consist of. `docs/flow.md` describes it.
+//! The byte format of flows, for export, import and files. `docs/flow.md` describes it.
 //!
-//! A stream is a header, any number of items, and an end that says how many flows there were: one that is cut off
-//! anywhere is known to be. An item begins with its length, so that what a reader does not know it can pass over.
+//! A stream is a header, any number of items, and an end with the number of flows, so a truncated stream is
+//! detected. An item begins with its length, so that a reader can skip unknown kinds.
 use artery_table::balance::Member;
 use artery_table::flow::{Answer, Flow4, Flow6, FlowKey, FlowRecord, FlowState};
 use artery_wire::IpProtocol;
@@ -9,16 +9,16 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// What a stream begins with.
+/// The first bytes of a stream.
 pub const MAGIC: [u8; 4] = *b"ARTF";
-/// The version that is written. What is added later goes where readers of this one pass over it.
+/// The version that is written. Additions use new kinds of items, which readers of this version skip.
 pub const VERSION: u16 = 1;
 /// Most bytes of an item.
 pub const LONGEST: usize = 1400;
 
 /// Bytes of a flow before its addresses.
 const FIXED: usize = 32;
-/// Kinds of items.
+/// Values of the kind byte of items.
 const MEMBER: u8 = 1;
 const FLOW4: u8 = 2;
 const FLOW6: u8 = 3;
@@ -32,47 +32,47 @@ const TICK_MICROS: u64 = 100;
 /// The key of a flow of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnyKey {
-    /// Of IPv4.
+    /// Key of an IPv4 flow.
     V4(Flow4),
-    /// Of IPv6.
+    /// Key of an IPv6 flow.
     V6(Flow6),
 }
 
 impl AnyKey {
-    /// The key of a flow of these ends; none if it is no flow that is ever remembered.
-    pub fn new(ends: [(IpAddr, u16); 2], protocol: IpProtocol) -> Result<AnyKey, Wrong> {
+    /// The key of a flow with these endpoints. An error if flows like it are never recorded.
+    pub fn new(ends: [(IpAddr, u16); 2], protocol: IpProtocol) -> Result<AnyKey, StreamError> {
         let ([from, to], ports) = (ends.map(|end| end.0), ends.map(|end| end.1));
         if !protocol.has_ports() {
-            return Err(Wrong::Protocol(protocol.0));
+            return Err(StreamError::Protocol(protocol.0));
         }
         if ports.contains(&0) {
-            return Err(Wrong::NoPort);
+            return Err(StreamError::NoPort);
         }
         if from == to || [from, to].iter().any(|address| address.is_loopback() || address.is_unspecified()) {
-            return Err(Wrong::Addresses(from, to));
+            return Err(StreamError::Addresses(from, to));
         }
         match (from, to) {
             (IpAddr::V4(from), IpAddr::V4(to)) => Ok(AnyKey::V4(Flow4::new([from, to], ports, protocol, 0))),
             (IpAddr::V6(from), IpAddr::V6(to)) => Ok(AnyKey::V6(Flow6::new([from, to], ports, protocol, 0))),
-            _ => Err(Wrong::Addresses(from, to)),
+            _ => Err(StreamError::Addresses(from, to)),
         }
     }
-    /// A key of either family, which their lengths tell apart.
-    pub(super) fn of<K: FlowKey>(key: &K) -> AnyKey {
+    /// The `AnyKey` of a key of either family, which their lengths distinguish.
+    pub(super) fn from_key<K: FlowKey>(key: &K) -> AnyKey {
         match K::WORDS {
-            Flow4::WORDS => AnyKey::V4(Flow4::from_words(|n| key.word(n))),
-            _ => AnyKey::V6(Flow6::from_words(|n| key.word(n))),
+            Flow4::WORDS => AnyKey::V4(Flow4::from_words(|n| key.nth_word(n))),
+            _ => AnyKey::V6(Flow6::from_words(|n| key.nth_word(n))),
         }
     }
-    /// Source and destination.
-    pub fn ends(&self) -> [(IpAddr, u16); 2] {
+    /// Address and port of the source, and of the destination.
+    pub fn endpoints(&self) -> [(IpAddr, u16); 2] {
         let (addresses, ports) = match self {
             AnyKey::V4(key) => (key.addresses(), key.ports()),
             AnyKey::V6(key) => (key.addresses(), key.ports()),
         };
         [(addresses[0], ports[0]), (addresses[1], ports[1])]
     }
-    /// The protocol.
+    /// The transport protocol of the flow.
     pub fn protocol(&self) -> IpProtocol {
         match self {
             AnyKey::V4(key) => key.protocol(),
@@ -81,41 +81,41 @@ impl AnyKey {
     }
 }
 
-/// A flow of a stream; its action is the number that the stream gives the member.
+/// A flow of a stream; its action is the stream's number of the member.
 pub type StreamFlow = FlowRecord<AnyKey>;
 
 /// What a stream consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum StreamItem<'a> {
     /// From here on this number means the member of this name.
     Member(u16, &'a str),
-    /// A flow.
+    /// A flow record; its action is the stream's number of the member.
     Flow(StreamFlow),
-    /// The end, and how many flows came before it.
+    /// The end of the stream, with the number of flows before it.
     End(u64),
 }
 
-/// Why a stream makes no sense.
+/// Why a stream is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// It does not begin as streams do.
+pub enum StreamError {
+    /// It does not begin with [`MAGIC`].
     Magic,
     /// It is of another version.
     Version(u16),
     /// It ends before its end.
     Cut,
-    /// It goes on after its end.
+    /// There are bytes after its end.
     GoesOn,
-    /// It had another number of flows than it says.
+    /// Its number of flows differs from the one in its end.
     Count {
-        /// How many it says.
-        said: u64,
+        /// The number in the end.
+        declared: u64,
         /// How many there were.
         met: u64,
     },
     /// An item is longer than items are.
     TooLong(usize),
-    /// An item is shorter than what it has to say.
+    /// An item is shorter than its kind requires.
     TooShort,
     /// No member can be called so.
     Name,
@@ -125,36 +125,44 @@ pub enum Wrong {
     Protocol(u8),
     /// A port is 0.
     NoPort,
-    /// Nobody sends from here to there.
+    /// Source and destination are equal, loopback, unspecified, or of different families.
     Addresses(IpAddr, IpAddr),
-    /// There is no state of this number, or not in this protocol.
+    /// The state number is unknown, or not valid for this protocol.
     State(u8),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Magic => f.write_str("this is no export of flows"),
-            Wrong::Version(version) => write!(f, "this is of version {version}, and {VERSION} is known here"),
-            Wrong::Cut => f.write_str("the export is cut off here"),
-            Wrong::GoesOn => f.write_str("there is more behind the end of the export"),
-            Wrong::Count { said, met } => write!(f, "{met} flows came, and {said} are said to have come"),
-            Wrong::TooLong(len) => write!(f, "{len} bytes long; the longest have {LONGEST}"),
-            Wrong::TooShort => f.write_str("shorter than what it has to say"),
-            Wrong::Name => f.write_str("no name of a member: letters, digits, '.', '-' and '_', at most 64"),
-            Wrong::Unnamed(number) => write!(f, "its member, number {number}, was not named before"),
-            Wrong::Protocol(number) => write!(f, "protocol {number} has no ports: tcp, udp and sctp have"),
-            Wrong::NoPort => f.write_str("port 0"),
-            Wrong::Addresses(from, to) => write!(f, "there are no flows from {from} to {to}"),
-            Wrong::State(number) => write!(f, "state {number} is none of this protocol"),
+            StreamError::Magic => f.write_str("this is no export of flows"),
+            StreamError::Version(version) => {
+                write!(f, "this is of version {version}, and {VERSION} is known here")
+            }
+            StreamError::Cut => f.write_str("the export is cut off here"),
+            StreamError::GoesOn => f.write_str("there is more behind the end of the export"),
+            StreamError::Count { declared: said, met } => {
+                write!(f, "{met} flows came, and {said} are said to have come")
+            }
+            StreamError::TooLong(len) => write!(f, "{len} bytes long; the longest have {LONGEST}"),
+            StreamError::TooShort => f.write_str("shorter than what it has to say"),
+            StreamError::Name => {
+                f.write_str("no name of a member: letters, digits, '.', '-' and '_', at most 64")
+            }
+            StreamError::Unnamed(number) => write!(f, "its member, number {number}, was not named before"),
+            StreamError::Protocol(number) => {
+                write!(f, "protocol {number} has no ports: tcp, udp and sctp have")
+            }
+            StreamError::NoPort => f.write_str("port 0"),
+            StreamError::Addresses(from, to) => write!(f, "there are no flows from {from} to {to}"),
+            StreamError::State(number) => write!(f, "state {number} is none of this protocol"),
         }
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for StreamError {}
 
 /// Whether flows of a protocol can be in a state.
-pub fn fits(state: FlowState, protocol: IpProtocol) -> bool {
+pub fn is_valid_state(state: FlowState, protocol: IpProtocol) -> bool {
     use FlowState::{Closed, Established, Fin, Midway, Opening, Other, UdpSingle, UdpStream};
     match state {
         Opening | Midway | Established | Fin | Closed => protocol == IpProtocol::TCP,
@@ -170,19 +178,19 @@ pub fn write_header(into: &mut Vec<u8>) {
     into.extend(0_u16.to_be_bytes());
 }
 
-/// Appends an item.
-pub fn write_item(item: &Item<'_>, into: &mut Vec<u8>) {
+/// Appends one item to `into`, with its length before it.
+pub fn write_item(item: &StreamItem<'_>, into: &mut Vec<u8>) {
     let start = into.len();
     into.extend([0; 2]);
     match item {
-        Item::Member(number, name) => {
+        StreamItem::Member(number, name) => {
             into.push(MEMBER);
             into.extend(number.to_be_bytes());
             into.push(name.len() as u8);
             into.extend(name.as_bytes());
         }
-        Item::Flow(flow) => write_flow(flow, into),
-        Item::End(flows) => {
+        StreamItem::Flow(flow) => write_flow(flow, into),
+        StreamItem::End(flows) => {
             into.push(END);
             into.extend(flows.to_be_bytes());
         }
@@ -192,7 +200,7 @@ pub fn write_item(item: &Item<'_>, into: &mut Vec<u8>) {
 }
 
 fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
-    let [(from, sport), (to, dport)] = flow.key.ends();
+    let [(from, sport), (to, dport)] = flow.key.endpoints();
     let flags = if flow.is_young { YOUNG } else { 0 } | if flow.is_pinned { PINNED } else { 0 };
     let idle = (flow.idle.as_micros() as u64 / TICK_MICROS).min(u32::MAX.into()) as u32;
     let kind = if from.is_ipv4() { FLOW4 } else { FLOW6 };
@@ -215,121 +223,133 @@ fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
 }
 
 /// Reads a stream, item by item.
-pub struct Reader<'a> {
+pub struct StreamReader<'a> {
     rest: &'a [u8],
     /// Which members were named: a bit for each number.
     named: Vec<u64>,
     flows: u64,
     items: u64,
-    begun: usize,
+    item_begin: usize,
     has_ended: bool,
 }
 
-impl<'a> Reader<'a> {
-    /// Begins with the header.
-    pub fn new(bytes: &'a [u8]) -> Result<Reader<'a>, Wrong> {
-        let magic = bytes.get(..4).ok_or(if MAGIC.starts_with(bytes) { Wrong::Cut } else { Wrong::Magic })?;
+impl<'a> StreamReader<'a> {
+    /// Reads a stream from its header on.
+    pub fn new(bytes: &'a [u8]) -> Result<StreamReader<'a>, StreamError> {
+        let magic = bytes.get(..4).ok_or(if MAGIC.starts_with(bytes) {
+            StreamError::Cut
+        } else {
+            StreamError::Magic
+        })?;
         if magic != MAGIC {
-            return Err(Wrong::Magic);
+            return Err(StreamError::Magic);
         }
         let mut fields = Fields(&bytes[4..]);
-        let version = fields.u16().map_err(|_| Wrong::Cut)?;
+        let version = fields.u16().map_err(|_| StreamError::Cut)?;
         if version != VERSION {
-            return Err(Wrong::Version(version));
+            return Err(StreamError::Version(version));
         }
-        let skipped = fields.u16().map_err(|_| Wrong::Cut)?;
-        let rest = fields.0.get(usize::from(skipped)..).ok_or(Wrong::Cut)?;
-        Ok(Reader::of_items(rest))
+        let skipped = fields.u16().map_err(|_| StreamError::Cut)?;
+        let rest = fields.0.get(usize::from(skipped)..).ok_or(StreamError::Cut)?;
+        Ok(StreamReader::of_items(rest))
     }
-    /// Items without header and end, as a router gives them out in parts.
-    pub fn of_items(items: &'a [u8]) -> Reader<'a> {
-        Reader { rest: items, named: Vec::new(), flows: 0, items: 0, begun: items.len(), has_ended: false }
+    /// Reads items without header and end, as a router exports them in parts.
+    pub fn of_items(items: &'a [u8]) -> StreamReader<'a> {
+        StreamReader {
+            rest: items,
+            named: Vec::new(),
+            flows: 0,
+            items: 0,
+            item_begin: items.len(),
+            has_ended: false,
+        }
     }
 
-    /// How many items were begun: where it went wrong, the number of the wrong one.
-    pub fn items(&self) -> u64 {
+    /// How many items were begun: after an error, the number of the invalid one.
+    pub fn items_begun(&self) -> u64 {
         self.items
     }
     /// How many bytes are left.
-    pub fn left(&self) -> usize {
+    pub fn bytes_left(&self) -> usize {
         self.rest.len()
     }
     /// How many bytes were left where the last item began.
-    pub fn begun(&self) -> usize {
-        self.begun
+    pub fn bytes_left_at_item(&self) -> usize {
+        self.item_begin
     }
 
-    /// The next item. Nothing comes after the end; without an end the stream is cut.
-    pub fn item(&mut self) -> Result<Option<Item<'a>>, Wrong> {
+    /// The next item. None after the end; an error if the stream ends without one.
+    pub fn next_item(&mut self) -> Result<Option<StreamItem<'a>>, StreamError> {
         if self.has_ended {
-            return if self.rest.is_empty() { Ok(None) } else { Err(Wrong::GoesOn) };
+            return if self.rest.is_empty() { Ok(None) } else { Err(StreamError::GoesOn) };
         }
         loop {
             self.items += 1;
-            self.begun = self.rest.len();
-            let body = self.body()?;
-            if let Some(item) = self.known(body)? {
+            self.item_begin = self.rest.len();
+            let body = self.read_body()?;
+            if let Some(item) = self.parse_item(body)? {
                 return Ok(Some(item));
             }
         }
     }
 
-    fn body(&mut self) -> Result<&'a [u8], Wrong> {
-        let (len, rest) = self.rest.split_first_chunk().ok_or(Wrong::Cut)?;
+    fn read_body(&mut self) -> Result<&'a [u8], StreamError> {
+        let (len, rest) = self.rest.split_first_chunk().ok_or(StreamError::Cut)?;
         let len = usize::from(u16::from_be_bytes(*len));
         if len > LONGEST {
-            return Err(Wrong::TooLong(len));
+            return Err(StreamError::TooLong(len));
         }
-        let (body, rest) = rest.split_at_checked(len).ok_or(Wrong::Cut)?;
+        let (body, rest) = rest.split_at_checked(len).ok_or(StreamError::Cut)?;
         self.rest = rest;
         Ok(body)
     }
 
-    /// The item of a body, unless it is of a kind that is not known here.
-    fn known(&mut self, body: &'a [u8]) -> Result<Option<Item<'a>>, Wrong> {
-        let (kind, rest) = body.split_first().ok_or(Wrong::TooShort)?;
+    /// Parses an item's body; None if its kind is unknown here.
+    fn parse_item(&mut self, body: &'a [u8]) -> Result<Option<StreamItem<'a>>, StreamError> {
+        let (kind, rest) = body.split_first().ok_or(StreamError::TooShort)?;
         let mut fields = Fields(rest);
         Ok(Some(match *kind {
-            MEMBER => self.member(&mut fields)?,
-            FLOW4 => self.flow(&mut fields, |fields| Ok(Ipv4Addr::from_bits(fields.u32()?).into()))?,
-            FLOW6 => self.flow(&mut fields, |fields| Ok(Ipv6Addr::from_bits(fields.u128()?).into()))?,
-            END => self.end(fields.u64()?)?,
+            MEMBER => self.parse_member(&mut fields)?,
+            FLOW4 => self.parse_flow(&mut fields, |fields| Ok(Ipv4Addr::from_bits(fields.u32()?).into()))?,
+            FLOW6 => self.parse_flow(&mut fields, |fields| Ok(Ipv6Addr::from_bits(fields.u128()?).into()))?,
+            END => self.parse_end(fields.u64()?)?,
             _ => return Ok(None),
         }))
     }
 
-    fn member(&mut self, fields: &mut Fields<'a>) -> Result<Item<'a>, Wrong> {
+    fn parse_member(&mut self, fields: &mut Fields<'a>) -> Result<StreamItem<'a>, StreamError> {
         let (number, len) = (fields.u16()?, fields.u8()?);
-        let name = fields.0.get(..usize::from(len)).ok_or(Wrong::TooShort)?;
-        let name = std::str::from_utf8(name).ok().filter(|name| Member::is_name(name)).ok_or(Wrong::Name)?;
+        let name = fields.0.get(..usize::from(len)).ok_or(StreamError::TooShort)?;
+        let name =
+            std::str::from_utf8(name).ok().filter(|name| Member::is_name(name)).ok_or(StreamError::Name)?;
         let word = usize::from(number) / 64;
         if self.named.len() <= word {
             self.named.resize(word + 1, 0);
         }
         self.named[word] |= 1 << (number % 64);
-        Ok(Item::Member(number, name))
+        Ok(StreamItem::Member(number, name))
     }
 
     #[inline]
-    fn flow(
+    fn parse_flow(
         &mut self,
         fields: &mut Fields<'a>,
-        address: impl Fn(&mut Fields<'a>) -> Result<IpAddr, Wrong>,
-    ) -> Result<Item<'a>, Wrong> {
+        address: impl Fn(&mut Fields<'a>) -> Result<IpAddr, StreamError>,
+    ) -> Result<StreamItem<'a>, StreamError> {
         let (protocol, state, flags) = (IpProtocol(fields.u8()?), fields.u8()?, fields.u8()?);
         let (member, version, idle) = (fields.u16()?, fields.u16()?, fields.u32()?);
         let (sport, dport) = (fields.u16()?, fields.u16()?);
         let (packets, bytes) = (fields.u64()?, fields.u64()?);
         let (from, to) = (address(fields)?, address(fields)?);
-        let known = FlowState::ALL.get(usize::from(state)).filter(|state| fits(**state, protocol));
+        let known = FlowState::ALL.get(usize::from(state)).filter(|state| is_valid_state(**state, protocol));
         let key = AnyKey::new([(from, sport), (to, dport)], protocol)?;
-        let state = *known.ok_or(Wrong::State(state))?;
+        let state = *known.ok_or(StreamError::State(state))?;
         let is_named = |word: &u64| word & 1 << (member % 64) != 0;
         if !self.named.get(usize::from(member) / 64).is_some_and(is_named) {
-            return Err(Wrong::Unnamed(member));
+            return Err(StreamError::Unnamed(member));
         }
         self.flows += 1;
-        Ok(Item::Flow(FlowRecord {
+        Ok(StreamItem::Flow(FlowRecord {
             key,
             answer: Answer { action: member.into(), generation: 0 },
             state,
@@ -342,39 +362,39 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    fn end(&mut self, said: u64) -> Result<Item<'a>, Wrong> {
+    fn parse_end(&mut self, said: u64) -> Result<StreamItem<'a>, StreamError> {
         if said != self.flows {
-            return Err(Wrong::Count { said, met: self.flows });
+            return Err(StreamError::Count { declared: said, met: self.flows });
         }
         self.has_ended = true;
-        Ok(Item::End(said))
+        Ok(StreamItem::End(said))
     }
 }
 
-/// The fields of an item, one after another. What is left over belongs to later versions.
+/// The fields of an item, in their order. Bytes after them belong to later versions.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
     #[inline]
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
-        let (field, rest) = self.0.split_first_chunk().ok_or(Wrong::TooShort)?;
+    fn read_bytes<const N: usize>(&mut self) -> Result<[u8; N], StreamError> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(StreamError::TooShort)?;
         self.0 = rest;
         Ok(*field)
     }
-    fn u8(&mut self) -> Result<u8, Wrong> {
-        self.take().map(u8::from_be_bytes)
+    fn u8(&mut self) -> Result<u8, StreamError> {
+        self.read_bytes().map(u8::from_be_bytes)
     }
-    fn u16(&mut self) -> Result<u16, Wrong> {
-        self.take().map(u16::from_be_bytes)
+    fn u16(&mut self) -> Result<u16, StreamError> {
+        self.read_bytes().map(u16::from_be_bytes)
     }
-    fn u32(&mut self) -> Result<u32, Wrong> {
-        self.take().map(u32::from_be_bytes)
+    fn u32(&mut self) -> Result<u32, StreamError> {
+        self.read_bytes().map(u32::from_be_bytes)
     }
-    fn u64(&mut self) -> Result<u64, Wrong> {
-        self.take().map(u64::from_be_bytes)
+    fn u64(&mut self) -> Result<u64, StreamError> {
+        self.read_bytes().map(u64::from_be_bytes)
     }
-    fn u128(&mut self) -> Result<u128, Wrong> {
-        self.take().map(u128::from_be_bytes)
+    fn u128(&mut self) -> Result<u128, StreamError> {
+        self.read_bytes().map(u128::from_be_bytes)
     }
 }
 
@@ -400,21 +420,24 @@ mod tests {
             is_pinned: n.is_multiple_of(7),
         }
     }
-    fn items(count: u16) -> Vec<Item<'static>> {
+    fn items(count: u16) -> Vec<StreamItem<'static>> {
         let names = ["a", "web-2", "c.d_e"].into_iter().enumerate();
-        let named = names.map(|(number, name)| Item::Member(number as u16, name));
-        named.chain((0..count).map(|n| Item::Flow(flow(n)))).chain([Item::End(count.into())]).collect()
+        let named = names.map(|(number, name)| StreamItem::Member(number as u16, name));
+        named
+            .chain((0..count).map(|n| StreamItem::Flow(flow(n))))
+            .chain([StreamItem::End(count.into())])
+            .collect()
     }
-    fn stream(items: &[Item<'_>]) -> Vec<u8> {
+    fn stream(items: &[StreamItem<'_>]) -> Vec<u8> {
         let mut bytes = Vec::new();
         write_header(&mut bytes);
         items.iter().for_each(|item| write_item(item, &mut bytes));
         bytes
     }
-    fn read(bytes: &[u8]) -> Result<Vec<Item<'_>>, (u64, Wrong)> {
-        let mut reader = Reader::new(bytes).map_err(|wrong| (0, wrong))?;
+    fn read(bytes: &[u8]) -> Result<Vec<StreamItem<'_>>, (u64, StreamError)> {
+        let mut reader = StreamReader::new(bytes).map_err(|wrong| (0, wrong))?;
         let mut items = Vec::new();
-        while let Some(item) = reader.item().map_err(|wrong| (reader.items(), wrong))? {
+        while let Some(item) = reader.next_item().map_err(|wrong| (reader.items_begun(), wrong))? {
             items.push(item);
         }
         Ok(items)
@@ -434,9 +457,9 @@ mod tests {
     fn a_stream_that_is_cut_anywhere_is_refused_as_cut() {
         let bytes = stream(&items(6));
         for len in 0..bytes.len() {
-            assert_eq!(read(&bytes[..len]).unwrap_err().1, Wrong::Cut, "{len}");
+            assert_eq!(read(&bytes[..len]).unwrap_err().1, StreamError::Cut, "{len}");
         }
-        assert_eq!(read(&[&bytes[..], &[0]].concat()).unwrap_err().1, Wrong::GoesOn);
+        assert_eq!(read(&[&bytes[..], &[0]].concat()).unwrap_err().1, StreamError::GoesOn);
     }
 
     #[test]
@@ -456,37 +479,37 @@ mod tests {
     fn each_kind_of_nonsense_is_refused_by_its_number() {
         let body = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut own = Vec::new();
-            write_item(&Item::Flow(flow(0)), &mut own);
+            write_item(&StreamItem::Flow(flow(0)), &mut own);
             let mut body = own[2..].to_vec();
             change(&mut body);
             raw(&body)
         };
         let member = |name: &[u8]| raw(&[&[MEMBER, 0, 0, name.len() as u8], name].concat());
         for (third, expected) in [
-            (body(&|body| body[1] = 1), Wrong::Protocol(1)),
-            (body(&|body| body[2] = 5), Wrong::State(5)),
-            (body(&|body| body[2] = 200), Wrong::State(200)),
-            (body(&|body| body[5] = 9), Wrong::Unnamed(9)),
-            (body(&|body| body[12..14].fill(0)), Wrong::NoPort),
+            (body(&|body| body[1] = 1), StreamError::Protocol(1)),
+            (body(&|body| body[2] = 5), StreamError::State(5)),
+            (body(&|body| body[2] = 200), StreamError::State(200)),
+            (body(&|body| body[5] = 9), StreamError::Unnamed(9)),
+            (body(&|body| body[12..14].fill(0)), StreamError::NoPort),
             (
                 body(&|body| body[32..36].copy_from_slice(&[127, 0, 0, 1])),
-                Wrong::Addresses([127, 0, 0, 1].into(), [192, 0, 2, 1].into()),
+                StreamError::Addresses([127, 0, 0, 1].into(), [192, 0, 2, 1].into()),
             ),
-            (body(&|body| body.truncate(30)), Wrong::TooShort),
-            (raw(&[]), Wrong::TooShort),
-            (vec![0xff, 0xff], Wrong::TooLong(0xffff)),
-            (member(b"a b"), Wrong::Name),
-            (member(b""), Wrong::Name),
-            (member(b"\xff"), Wrong::Name),
+            (body(&|body| body.truncate(30)), StreamError::TooShort),
+            (raw(&[]), StreamError::TooShort),
+            (vec![0xff, 0xff], StreamError::TooLong(0xffff)),
+            (member(b"a b"), StreamError::Name),
+            (member(b""), StreamError::Name),
+            (member(b"\xff"), StreamError::Name),
         ] {
-            let mut bytes = stream(&[Item::Member(0, "a"), Item::Flow(flow(0))]);
+            let mut bytes = stream(&[StreamItem::Member(0, "a"), StreamItem::Flow(flow(0))]);
             bytes.extend(third);
             assert_eq!(read(&bytes).unwrap_err(), (3, expected));
         }
-        assert_eq!(read(b"{\"src\"").unwrap_err(), (0, Wrong::Magic));
-        assert_eq!(read(b"ARTF\0\x09\0\0").unwrap_err(), (0, Wrong::Version(9)));
-        let wrong = stream(&[Item::Member(0, "a"), Item::Flow(flow(0)), Item::End(2)]);
-        assert_eq!(read(&wrong).unwrap_err(), (3, Wrong::Count { said: 2, met: 1 }));
+        assert_eq!(read(b"{\"src\"").unwrap_err(), (0, StreamError::Magic));
+        assert_eq!(read(b"ARTF\0\x09\0\0").unwrap_err(), (0, StreamError::Version(9)));
+        let wrong = stream(&[StreamItem::Member(0, "a"), StreamItem::Flow(flow(0)), StreamItem::End(2)]);
+        assert_eq!(read(&wrong).unwrap_err(), (3, StreamError::Count { declared: 2, met: 1 }));
     }
 
     proptest! {

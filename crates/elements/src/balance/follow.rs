@@ -1,7 +1,8 @@
-//! What happens to a worker's flows, for as long as somebody follows it: a bounded row of numbered events.
+//! Events of a worker's flows, in a bounded numbered queue that is filled only while a client follows it.
 //!
-//! Nothing is kept, and next to nothing is done, while nobody follows. Who followed and comes back within a minute
-//! goes on where it was; later, or when more has happened than is kept, it hears that events are lost.
+//! Without a follower no event is recorded, and the cost is close to none. A client that returns within a
+//! minute resumes where it was. If it returns later, or if more events occurred than the queue holds, it
+//! learns that events are lost.
 use super::flow_stream::AnyKey;
 use artery_table::balance::{Choice, MemberId};
 use artery_table::flow::{FlowEnd, FlowKey, FlowState, FlowView};
@@ -9,79 +10,78 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most events that are kept.
+/// Capacity of the queue, in events.
 const MOST: usize = 65_536;
-/// How long events are kept after the last look at them.
+/// How long events are recorded after they were last read.
 const HOLD: Duration = Duration::from_secs(60);
-/// Numbers begin with the seconds since the epoch above so many bits, so that those of an earlier run are lower.
+/// Event numbers begin with the seconds since the epoch above so many bits, so that those of an
+/// earlier run are lower.
 const RUN_BITS: u32 = 20;
 
-/// The name of a member, unless it is gone and nobody knew it.
-pub(super) type Name = Option<Arc<str>>;
+/// The name of a member; None if the member was removed and its name is not known.
+pub(super) type MemberName = Option<Arc<str>>;
 
 /// What happened to a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct FlowEvent {
     pub(super) key: AnyKey,
-    pub(super) member: Name,
+    pub(super) member: MemberName,
     pub(super) state: FlowState,
-    pub(super) what: What,
+    pub(super) what: FlowEventKind,
 }
 
-/// What can happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum FlowEventKind {
     /// Its first packet came.
     Insert,
-    /// It came from elsewhere.
+    /// It was imported from another balancer.
     Import,
     /// It is more than an attempt.
     Proven,
     /// It is in another state.
     State,
     /// It was this member's.
-    Moved(Name),
-    /// It is known no more.
+    Moved(MemberName),
+    /// It ended, and was removed.
     End { reason: artery_table::flow::EndReason, packets: u64, bytes: u64 },
 }
 
 /// Part of what happened.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Lately<'a> {
+pub(super) struct RecentFlowEvents<'a> {
     /// The number of the first of the events.
     pub(super) first: u64,
-    pub(super) events: Vec<&'a Event>,
-    /// Whether something is missing before them.
+    pub(super) events: Vec<&'a FlowEvent>,
+    /// Whether events before them were lost.
     pub(super) has_lost: bool,
     /// The number to go on from.
     pub(super) next: u64,
 }
 
-/// See the module.
 #[derive(Default)]
-pub(super) struct Follow {
-    /// Until when events are kept, if nobody looks again.
+pub(super) struct FlowEvents {
+    /// When recording stops, unless events are read again.
     until: Option<Duration>,
-    events: VecDeque<Event>,
+    events: VecDeque<FlowEvent>,
     /// The number of the next event.
     next: u64,
-    /// By place: names of members that were met, with the numbers that flows have of them.
+    /// By place: names of members that had events, with the numbers that flows have of them.
     names: Vec<Option<(u32, Arc<str>)>>,
 }
 
-impl Follow {
-    /// Whether somebody follows.
+impl FlowEvents {
+    /// Whether events are recorded.
     #[inline(always)]
     pub(super) fn is_on(&self) -> bool {
         self.until.is_some()
     }
     /// The number of the next event.
-    pub(super) fn next(&self) -> u64 {
+    pub(super) fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// Begins, or goes on for another while.
-    fn hold(&mut self, now: Duration) {
+    /// Starts or prolongs recording.
+    fn start_following(&mut self, now: Duration) {
         if !self.is_on() {
             // What happened before has no number: one is left out for it.
             self.next = (self.next + 1).max(now.as_secs() << RUN_BITS);
@@ -89,28 +89,38 @@ impl Follow {
         self.until = Some(now + HOLD);
     }
 
-    /// Ends if nobody has looked for long.
-    pub(super) fn rest(&mut self, now: Duration) {
+    /// Stops recording if events have not been read for [`HOLD`].
+    pub(super) fn stop_if_idle(&mut self, now: Duration) {
         if self.until.is_some_and(|until| until < now) {
-            *self = Follow { next: self.next, ..Follow::default() };
+            *self = FlowEvents { next: self.next, ..FlowEvents::default() };
         }
     }
 
-    /// Up to `most` events from number `since` on, or none and where they begin.
-    pub(super) fn look(&mut self, since: Option<u64>, most: usize, now: Duration) -> Lately<'_> {
-        self.hold(now);
+    /// Up to `most` events from number `since` on; without `since` only where the next one begins.
+    pub(super) fn read_events(
+        &mut self,
+        since: Option<u64>,
+        most: usize,
+        now: Duration,
+    ) -> RecentFlowEvents<'_> {
+        self.start_following(now);
         let first = self.next - self.events.len() as u64;
         let Some(since) = since else {
-            return Lately { first: self.next, events: Vec::new(), has_lost: false, next: self.next };
+            return RecentFlowEvents {
+                first: self.next,
+                events: Vec::new(),
+                has_lost: false,
+                next: self.next,
+            };
         };
         let has_lost = !(first..=self.next).contains(&since);
         let from = if has_lost { first } else { since };
         let events: Vec<_> = self.events.iter().skip((from - first) as usize).take(most).collect();
         let next = from + events.len() as u64;
-        Lately { first: from, events, has_lost, next }
+        RecentFlowEvents { first: from, events, has_lost, next }
     }
 
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: FlowEvent) {
         if self.events.len() >= MOST {
             self.events.pop_front();
         }
@@ -119,8 +129,8 @@ impl Follow {
     }
 
     /// The name that a flow's member has or had.
-    fn name(&mut self, action: u32, choice: &Choice) -> Name {
-        let place = MemberId::of(action)?.place();
+    fn member_name(&mut self, action: u32, choice: &Choice) -> MemberName {
+        let place = MemberId::from_action(action)?.place();
         if let Some(Some((known, name))) = self.names.get(place)
             && *known == action
         {
@@ -134,24 +144,34 @@ impl Follow {
         Some(name)
     }
 
-    /// Tells of a flow as it is now.
+    /// Records a flow in its present state.
     #[cold]
-    pub(super) fn tell<K: FlowKey>(&mut self, view: Option<FlowView<'_, K>>, what: What, choice: &Choice) {
+    pub(super) fn record_flow<K: FlowKey>(
+        &mut self,
+        view: Option<FlowView<'_, K>>,
+        what: FlowEventKind,
+        choice: &Choice,
+    ) {
         let Some(view) = view else { return };
-        let member = self.name(view.answer().action, choice);
-        self.push(Event { key: AnyKey::of(&view.key()), member, state: view.state(), what });
+        let member = self.member_name(view.answer().action, choice);
+        self.push(FlowEvent { key: AnyKey::from_key(&view.key()), member, state: view.state(), what });
     }
 
-    /// Tells that a flow is another member's now.
+    /// Records that a flow moved to another member.
     #[cold]
-    pub(super) fn moved<K: FlowKey>(&mut self, view: Option<FlowView<'_, K>>, old: u32, choice: &Choice) {
-        let from = self.name(old, choice);
-        self.tell(view, What::Moved(from), choice);
+    pub(super) fn record_move<K: FlowKey>(
+        &mut self,
+        view: Option<FlowView<'_, K>>,
+        old: u32,
+        choice: &Choice,
+    ) {
+        let from = self.member_name(old, choice);
+        self.record_flow(view, FlowEventKind::Moved(from), choice);
     }
 
-    /// Tells what a packet has changed, if it has.
+    /// Records what a packet has changed, if anything.
     #[cold]
-    pub(super) fn touched<K: FlowKey>(
+    pub(super) fn record_change<K: FlowKey>(
         &mut self,
         view: Option<FlowView<'_, K>>,
         (state, was_young): (FlowState, bool),
@@ -159,18 +179,18 @@ impl Follow {
     ) {
         let Some(now) = view else { return };
         if was_young && !now.is_young() {
-            self.tell(view, What::Proven, choice);
+            self.record_flow(view, FlowEventKind::Proven, choice);
         } else if now.state() != state {
-            self.tell(view, What::State, choice);
+            self.record_flow(view, FlowEventKind::State, choice);
         }
     }
 
-    /// Tells of an end.
+    /// Records the end of a flow.
     #[cold]
-    pub(super) fn ended<K: FlowKey>(&mut self, end: &FlowEnd<K>, choice: &Choice) {
-        let member = self.name(end.answer.action, choice);
-        let what = What::End { reason: end.reason, packets: end.packets, bytes: end.bytes };
-        self.push(Event { key: AnyKey::of(&end.key), member, state: end.state, what });
+    pub(super) fn record_end<K: FlowKey>(&mut self, end: &FlowEnd<K>, choice: &Choice) {
+        let member = self.member_name(end.answer.action, choice);
+        let what = FlowEventKind::End { reason: end.reason, packets: end.packets, bytes: end.bytes };
+        self.push(FlowEvent { key: AnyKey::from_key(&end.key), member, state: end.state, what });
     }
 }
 
@@ -179,10 +199,10 @@ mod tests {
     use super::*;
     use artery_wire::IpProtocol;
 
-    fn event(n: u32) -> Event {
+    fn event(n: u32) -> FlowEvent {
         let ends = [([198, 51, 100, 7].into(), (n % 60_000 + 1) as u16), ([192, 0, 2, 1].into(), 80)];
         let key = AnyKey::new(ends, IpProtocol::TCP).unwrap();
-        Event { key, member: None, state: FlowState::Opening, what: What::Insert }
+        FlowEvent { key, member: None, state: FlowState::Opening, what: FlowEventKind::Insert }
     }
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -190,31 +210,31 @@ mod tests {
 
     #[test]
     fn events_are_numbered_and_who_comes_back_in_time_goes_on_where_it_was() {
-        let mut follow = Follow::default();
+        let mut follow = FlowEvents::default();
         assert!(!follow.is_on());
-        let start = follow.look(None, 10, at(5)).next;
+        let start = follow.read_events(None, 10, at(5)).next;
         (0..30).for_each(|n| follow.push(event(n)));
-        let lately = follow.look(Some(start), 20, at(6));
+        let lately = follow.read_events(Some(start), 20, at(6));
         assert_eq!((lately.events.len(), lately.next, lately.has_lost), (20, start + 20, false));
-        follow.rest(at(60));
-        let lately = follow.look(Some(start + 20), 20, at(65));
+        follow.stop_if_idle(at(60));
+        let lately = follow.read_events(Some(start + 20), 20, at(65));
         assert_eq!((lately.first, lately.events[0], lately.next), (start + 20, &event(20), start + 30));
-        assert!(!follow.look(Some(start + 30), 20, at(66)).has_lost);
+        assert!(!follow.read_events(Some(start + 30), 20, at(66)).has_lost);
     }
 
     #[test]
     fn what_is_missing_is_said_whether_there_were_too_many_or_nobody_looked_or_it_was_another_run() {
-        let mut follow = Follow::default();
-        let start = follow.look(None, 10, at(5)).next;
+        let mut follow = FlowEvents::default();
+        let start = follow.read_events(None, 10, at(5)).next;
         (0..MOST as u32 + 3).for_each(|n| follow.push(event(n)));
         assert_eq!(follow.events.len(), MOST);
-        let lately = follow.look(Some(start), 1, at(5));
+        let lately = follow.read_events(Some(start), 1, at(5));
         assert_eq!((lately.has_lost, lately.first, lately.events[0]), (true, start + 3, &event(3)));
-        let next = follow.next();
-        follow.rest(at(66));
+        let next = follow.next_number();
+        follow.stop_if_idle(at(66));
         assert!(!follow.is_on() && follow.events.capacity() == 0);
-        assert!(follow.look(Some(next), 1, at(70)).has_lost);
-        let mut later = Follow::default();
-        assert!(later.look(Some(next), 1, at(1000)).has_lost);
+        assert!(follow.read_events(Some(next), 1, at(70)).has_lost);
+        let mut later = FlowEvents::default();
+        assert!(later.read_events(Some(next), 1, at(1000)).has_lost);
     }
 }

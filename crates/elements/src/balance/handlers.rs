@@ -1,4 +1,4 @@
-//! What FlowBalancer can be asked and told while it runs.
+//! Read and write handlers of FlowBalancer.
 use super::exchange;
 use super::explain;
 use super::flow_balancer::FlowBalancer;
@@ -8,55 +8,54 @@ use artery_table::flow::FlowKey;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// All of them.
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "members",
         "members, a line each: `NAME ADDRESS[:PORT] [weight N]`, whether it is up, and whether it takes new flows",
-        &Read(|b: &mut FlowBalancer, _, _| Ok(members(b))),
+        &Read(|b: &mut FlowBalancer, _, _| Ok(list_members(b))),
     ),
     Handler::write(
         "add_member",
         "`NAME ADDRESS[:PORT] [weight N]`: adds a member",
-        &Write(|b: &mut FlowBalancer, text, cx| b.shared.add(text, now(cx))),
+        &Write(|b: &mut FlowBalancer, text, cx| b.shared.add_member(text, now(cx))),
     )
     .once(),
     Handler::write(
         "remove_member",
         "`NAME`: removes a member; its flows go to others",
-        &Write(|b: &mut FlowBalancer, text, cx| b.shared.remove(text, now(cx))),
+        &Write(|b: &mut FlowBalancer, text, cx| b.shared.remove_member(text, now(cx))),
     )
     .once(),
     Handler::write(
         "weight",
         "`NAME N`: sets a member's weight; one of 0 keeps its flows and takes no new ones",
-        &Write(|b: &mut FlowBalancer, text, cx| b.shared.weigh(text, now(cx))),
+        &Write(|b: &mut FlowBalancer, text, cx| b.shared.set_weight(text, now(cx))),
     )
     .once(),
     Handler::read(
         "method",
         "how members are chosen",
-        &Read(|b: &mut FlowBalancer, _, _| Ok(b.shared.members().settings().method.to_string())),
+        &Read(|b: &mut FlowBalancer, _, _| Ok(b.shared.lock_members().settings().method.to_string())),
     )
-    .and_write(&Write(|b: &mut FlowBalancer, text, cx| b.shared.choose_by(text, now(cx))))
+    .and_write(&Write(|b: &mut FlowBalancer, text, cx| b.shared.set_method(text, now(cx))))
     .once(),
     Handler::read(
         "flows",
         "flows that are remembered",
-        &Read(|b: &mut FlowBalancer, _, _| Ok(flows(b).to_string())),
+        &Read(|b: &mut FlowBalancer, _, _| Ok(count_flows(b).to_string())),
     )
     .sum(),
     Handler::read(
         "counts",
         "what was counted, a line each",
-        &Read(|b: &mut FlowBalancer, _, _| Ok(counts(b))),
+        &Read(|b: &mut FlowBalancer, _, _| Ok(counters_text(b))),
     ),
     Handler::read(
         "explain_json",
         "`FLOW`, as IPRouter's takes it: which service a packet is for and which member gets it, a line of JSON for each \
          worker. Nothing is counted or changed",
         &Read(|b: &mut FlowBalancer, asked, cx| {
-            by_choice(b, cx, |b, choice, cx| explain::explain_packet(b, asked, choice, cx))
+            with_members(b, cx, |b, choice, cx| explain::explain_packet(b, asked, choice, cx))
         }),
     )
     .parameters()
@@ -66,7 +65,7 @@ pub(super) static HANDLERS: &[Handler] = &[
         "some flows of each worker, for `artery flow export`: without parameters the first, or `WORKER:NEXT` of a \
          part before",
         &Read(|b: &mut FlowBalancer, asked, cx| {
-            by_choice(b, cx, |b, choice, cx| exchange::part(b, asked, cx.worker(), choice, now(cx)))
+            with_members(b, cx, |b, choice, cx| exchange::export_part(b, asked, cx.worker(), choice, now(cx)))
         }),
     )
     .parameters()
@@ -75,7 +74,7 @@ pub(super) static HANDLERS: &[Handler] = &[
         "import_flows",
         "takes some flows in, for `artery flow import`, on all workers: nobody knows yet which will see their packets",
         &Write(|b: &mut FlowBalancer, text, cx| {
-            by_choice(b, cx, |b, choice, cx| exchange::import(b, text, choice, now(cx)))
+            with_members(b, cx, |b, choice, cx| exchange::import_flows(b, text, choice, now(cx)))
         }),
     ),
     Handler::write(
@@ -83,20 +82,20 @@ pub(super) static HANDLERS: &[Handler] = &[
         "`NAME` or `all`: forgets the flows of a member, or all, bit by bit; `exchange` says when it is done",
         &Write(|b: &mut FlowBalancer, which, cx| {
             cx.schedule();
-            by_choice(b, cx, |b, choice, _| exchange::begin_flush(b, which, choice))
+            with_members(b, cx, |b, choice, _| exchange::begin_flush(b, which, choice))
         }),
     ),
     Handler::read(
         "exchange",
         "flows that were taken in and flushed so far, a line of JSON for each worker",
-        &Read(|b: &mut FlowBalancer, _, cx| Ok(exchange::progress(b, cx.worker()))),
+        &Read(|b: &mut FlowBalancer, _, cx| Ok(exchange::progress_json(b, cx.worker()))),
     )
     .join(),
     Handler::read(
         "flow_events",
         "what happened to flows, for `artery flow follow`, a line of JSON for each worker: with `now` it begins, with \
          `WORKER:NEXT` it goes on from there",
-        &Read(|b: &mut FlowBalancer, asked, cx| exchange::events(&mut b.follow, asked, cx.worker(), now(cx))),
+        &Read(|b: &mut FlowBalancer, asked, cx| exchange::events_json(&mut b.events, asked, cx.worker(), now(cx))),
     )
     .parameters()
     .join(),
@@ -106,19 +105,19 @@ fn now(cx: &mut Context<'_>) -> Duration {
     cx.now().since_epoch()
 }
 
-/// Does something that needs to know the members as they are.
-fn by_choice<R>(
+/// Calls a function with the present members.
+fn with_members<R>(
     b: &mut FlowBalancer,
     cx: &mut Context<'_>,
     act: impl FnOnce(&mut FlowBalancer, &Choice, &mut Context<'_>) -> Result<R, HandlerError>,
 ) -> Result<R, HandlerError> {
     let balancer = b.shared.balancer();
-    act(b, balancer.at(cx.turn()), cx)
+    act(b, balancer.choice_at(cx.turn()), cx)
 }
 
-fn members(b: &FlowBalancer) -> String {
+fn list_members(b: &FlowBalancer) -> String {
     let mut text = String::new();
-    for view in b.shared.members().views() {
+    for view in b.shared.lock_members().view_members() {
         let up = if view.is_up { "up" } else { "down" };
         let new = if view.takes_new { "takes new flows" } else { "takes no new flows" };
         let _ = writeln!(text, "{} {up}, {new}", view.member);
@@ -126,14 +125,14 @@ fn members(b: &FlowBalancer) -> String {
     text
 }
 
-fn flows(b: &FlowBalancer) -> u64 {
+fn count_flows(b: &FlowBalancer) -> u64 {
     let v4 = b.v4.flows.as_ref().map_or(0, |flows| flows.len());
     let v6 = b.v6.flows.as_ref().map_or(0, |flows| flows.len());
     u64::from(v4) + u64::from(v6)
 }
 
-fn counts(b: &FlowBalancer) -> String {
-    fn of<K: FlowKey>(known: &super::known::Known<K>) -> [(&'static str, u64); 8] {
+fn counters_text(b: &FlowBalancer) -> String {
+    fn of<K: FlowKey>(known: &super::known::FamilyFlows<K>) -> [(&'static str, u64); 8] {
         let stats = known.flows.as_ref().map(|flows| flows.stats()).unwrap_or_default();
         [
             ("lookups", stats.lookups),
@@ -147,6 +146,6 @@ fn counts(b: &FlowBalancer) -> String {
         ]
     }
     let both = of(&b.v4).into_iter().zip(of(&b.v6)).map(|((name, v4), (_, v6))| (name, v4 + v6));
-    let all = b.tally.named().into_iter().chain(both);
+    let all = b.counters.named().into_iter().chain(both);
     all.map(|(name, count)| format!("{name} {count}\n")).collect()
 }

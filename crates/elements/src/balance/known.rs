@@ -1,213 +1,237 @@
-//! What one worker knows of the flows of a family, and how it finds out who has those of a batch.
-use super::about::Between;
-use super::exchange::Taken;
-use super::follow::{Follow, What};
+//! The flows of a family on one worker, and the assignment of a batch's packets to members.
+use super::about::KeyFromParts;
+use super::exchange::ImportStats;
+use super::follow::{FlowEventKind, FlowEvents};
 use super::nat_flows::{NatFlows, answer_key};
-use super::others::Others;
+use super::others::OtherPackets;
 use super::service::Service;
-use super::tally::Tally;
-use crate::router::flow::xor;
+use super::tally::BalancerCounters;
+use crate::router::flow::xor_flow;
 use artery_table::balance::{Choice, Flow, Local, MemberId};
 use artery_table::flow::{
-    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, Pattern, Scope, Seed,
-    Seen, Sight, Tick,
+    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, KeyedPacket, PacketInfo,
+    Pattern, Scope, Seed, Tick,
 };
 use artery_wire::TcpFlags;
 use std::time::Duration;
 
-/// Flows that are taken over at a time.
+/// Flows that are restored at a time.
 const CHUNK: usize = 1024;
-/// Flows that may end until somebody takes note: more than what comes between two looks, a round or a flush makes end.
+/// Room for ended flows until they are processed: more than one round or flush ends between two looks.
 const ENDS: usize = 8192;
 
-/// All flows are looked at in this time, if they are not too many for that: while no packet comes, 40,000 a second.
+/// All flows are scanned in this time, if they are not too many for that: while no packet
+/// comes, 40,000 a second.
 const ROUND: Duration = Duration::from_secs(2);
-/// How many are looked at together.
+/// How many flows one scan covers.
 const LEAST: usize = 64;
 const MOST: usize = 4096;
 
 /// Packets of a batch that are for the service, and the table of their flows.
-pub(super) struct Known<K> {
+pub(super) struct FamilyFlows<K> {
     /// None where flows are not remembered.
     pub(super) flows: Option<FlowTable<K>>,
     /// What packets to the services have in common.
     services: Box<[Pattern<K>]>,
-    /// Packets of flows that were noted: of so many the following says something.
+    /// Number of packets recorded for flows; only so many entries of the vectors below are valid.
     pub(super) count: usize,
     keys: Vec<K>,
-    /// Of each key: which packet has it, and what the packet looks like.
-    sights: Vec<(Noted, Sight)>,
+    /// For each key: the packet in the batch, and its properties.
+    views: Vec<(BatchPacket, PacketInfo)>,
     found: Vec<Option<FlowId>>,
-    pub(super) others: Others<K>,
+    pub(super) others: OtherPackets<K>,
 }
 
-/// Who is told whose packets are.
-pub(super) trait Tell {
-    /// Hears who has a packet; none if nobody takes it.
-    fn tell(&mut self, packet: Noted, member: Option<MemberId>);
-    /// The same of most packets: of those whose flow is known.
+/// Receives which member gets each packet.
+pub(super) trait AssignmentSink {
+    /// Reports the member that gets `packet`; None if no member takes it.
+    fn on_assigned(&mut self, packet: BatchPacket, member: Option<MemberId>);
+    /// The same for most packets: those of known flows.
     #[inline(always)]
-    fn known(&mut self, packet: Noted, member: MemberId) {
-        self.tell(packet, Some(member));
+    fn on_known(&mut self, packet: BatchPacket, member: MemberId) {
+        self.on_assigned(packet, Some(member));
     }
 }
 
 /// A packet that was noted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct BatchPacket {
     at: u32,
-    /// Whether its frame may be forwarded as far as it says itself.
-    pub(super) is_plain: bool,
+    /// Whether the frame's own fields allow the fast path.
+    pub(super) is_fast_path: bool,
 }
 
-impl Noted {
+impl BatchPacket {
     #[inline(always)]
-    pub(super) fn new(at: usize, is_plain: bool) -> Noted {
-        Noted { at: at as u32, is_plain }
+    pub(super) fn new(at: usize, is_plain: bool) -> BatchPacket {
+        BatchPacket { at: at as u32, is_fast_path: is_plain }
     }
-    /// Its place in the batch.
+    /// Index of the packet in the batch.
     #[inline(always)]
-    pub(super) fn at(self) -> usize {
+    pub(super) fn index(self) -> usize {
         self.at as usize
     }
 }
 
 /// What members are chosen by.
-pub(super) struct Chooser<'a> {
+pub(super) struct MemberChooser<'a> {
     pub(super) choice: &'a Choice,
     pub(super) local: &'a mut Local,
-    pub(super) follow: &'a mut Follow,
+    pub(super) follow: &'a mut FlowEvents,
     /// Of the hash that all machines with these members share.
     pub(super) seed: &'a Seed,
     pub(super) now: Duration,
 }
 
-impl<K: Between> Known<K> {
-    /// With the table that is made for who has a service of the family, or has not.
+impl<K: KeyFromParts> FamilyFlows<K> {
+    /// With the table that `table` creates, given whether there are services of the family.
     pub(super) fn new<E>(
         table: impl FnOnce(bool) -> Result<Option<FlowTable<K>>, E>,
         services: &[Service],
-    ) -> Result<Known<K>, E> {
-        let services: Box<[Pattern<K>]> = services.iter().filter_map(Service::pattern).collect();
+    ) -> Result<FamilyFlows<K>, E> {
+        let services: Box<[Pattern<K>]> = services.iter().filter_map(Service::key_pattern).collect();
         let mut flows = table(!services.is_empty())?;
         flows.iter_mut().for_each(|flows| flows.report_ends(ENDS));
         let (keys, sights, found) = Default::default();
-        Ok(Known { flows, services, count: 0, keys, sights, found, others: Others::default() })
+        Ok(FamilyFlows {
+            flows,
+            services,
+            count: 0,
+            keys,
+            views: sights,
+            found,
+            others: OtherPackets::default(),
+        })
     }
 
-    /// Forgets the last batch, and is ready to note packets of one of so many.
+    /// Clears the last batch, and prepares for one of so many packets.
     #[inline]
-    pub(super) fn notes(&mut self, packets: usize) -> Notes<'_, K> {
+    pub(super) fn begin_batch(&mut self, packets: usize) -> BatchFlows<'_, K> {
         self.others.clear();
-        // Imports leave other keys here.
-        if self.keys.len().min(self.sights.len()) < packets {
+        // Imports leave keys of their own here.
+        if self.keys.len().min(self.views.len()) < packets {
             self.keys.resize(packets, K::default());
-            self.sights.resize(packets, Default::default());
+            self.views.resize(packets, Default::default());
         }
-        let Known { keys, sights, services, others, .. } = self;
-        let first = services.first().copied().unwrap_or_else(Pattern::nothing);
-        Notes { keys, sights, services, first, others, count: 0 }
+        let FamilyFlows { keys, views: sights, services, others, .. } = self;
+        let first = services.first().copied().unwrap_or_else(Pattern::match_none);
+        BatchFlows { keys, sights, services, first, others, count: 0 }
     }
 
     /// How many packets were noted.
-    pub(super) fn noted(&self) -> usize {
+    pub(super) fn recorded_count(&self) -> usize {
         self.count + self.others.count()
     }
 
-    /// Looks after flows, after so much time.
-    pub(super) fn maintain(&mut self, now: Duration, since: Duration) {
+    /// Maintains flows, after so much time.
+    pub(super) fn maintain_flows(&mut self, now: Duration, since: Duration) {
         if let Some(flows) = &mut self.flows {
             let share =
                 u64::from(flows.len()).saturating_mul(since.as_micros() as u64) / ROUND.as_micros() as u64;
-            flows.maintain(Tick::at(now), (share as usize).clamp(LEAST, MOST));
+            flows.maintain_flows(Tick::from_time(now), (share as usize).clamp(LEAST, MOST));
         }
-        self.others.forget(now);
+        self.others.expire_old(now);
     }
 
-    /// Finds out whose the noted packets are that show no flow of their own, when that is known of all others of the batch.
+    /// Assigns the recorded packets that show no flow of their own, after all others of the batch.
     #[inline]
-    pub(super) fn assign_others(&mut self, by: &mut Chooser<'_>, tally: &mut Tally, to: &mut impl Tell) {
+    pub(super) fn assign_others(
+        &mut self,
+        by: &mut MemberChooser<'_>,
+        tally: &mut BalancerCounters,
+        to: &mut impl AssignmentSink,
+    ) {
         if self.others.count() > 0 {
-            self.others.assign(&mut self.flows, by, tally, to);
+            self.others.assign_members(&mut self.flows, by, tally, to);
         }
     }
 
-    /// Finds out who has the flows of the noted packets, and tells of all, in any order.
+    /// Looks up the flows of the recorded packets, and reports all members, in any order.
     #[inline]
-    pub(super) fn assign(&mut self, by: &mut Chooser<'_>, tally: &mut Tally, to: &mut impl Tell) {
-        let Known { flows, keys, sights, found, count, .. } = self;
+    pub(super) fn assign_members(
+        &mut self,
+        by: &mut MemberChooser<'_>,
+        tally: &mut BalancerCounters,
+        to: &mut impl AssignmentSink,
+    ) {
+        let FamilyFlows { flows, keys, views: sights, found, count, .. } = self;
         let (keys, sights) = (&keys[..*count], &sights[..*count]);
         if keys.is_empty() {
             return;
         }
         let Some(flows) = flows.as_mut().filter(|_| !by.choice.method().is_for_packets()) else {
             for (key, (packet, _)) in keys.iter().zip(sights) {
-                match by.pick(key) {
-                    Some(member) => to.known(*packet, member),
-                    None => to.tell(*packet, None),
+                match by.pick_member(key) {
+                    Some(member) => to.on_known(*packet, member),
+                    None => to.on_assigned(*packet, None),
                 }
             }
             return;
         };
-        let now = Tick::at(by.now);
+        let now = Tick::from_time(by.now);
         flows.find_batch(keys, found);
         let mut are_new = false;
-        // Those that are known come first: a new flow may take the place of one that isn't proven.
+        // Known flows come first: a new flow may replace an unproven one.
         for ((key, (packet, sight)), id) in keys.iter().zip(sights).zip(&*found) {
             let Some(id) = *id else {
                 are_new = true;
                 continue;
             };
-            // Nothing that opens or ends a connection gets by here, and nobody who follows need hear of what does.
-            let answer = flows.glance(id, sight, now);
-            match answer.and_then(|answer| by.choice.living(answer.action)) {
-                Some(member) => to.known(*packet, member),
-                None => to.tell(*packet, by.meet_again(flows, id, key, sight, answer.is_some(), tally)),
+            // Packets that open or end a connection don't pass here, and a follower needs no
+            // event for the others.
+            let answer = flows.touch_fast(id, sight, now);
+            match answer.and_then(|answer| by.choice.living_member(answer.action)) {
+                Some(member) => to.on_known(*packet, member),
+                None => {
+                    to.on_assigned(*packet, by.revisit_flow(flows, id, key, sight, answer.is_some(), tally))
+                }
             }
         }
         if are_new {
-            by.meet_new(flows, keys.iter().zip(sights).zip(&*found), tally, to);
+            by.assign_new_flows(flows, keys.iter().zip(sights).zip(&*found), tally, to);
         }
     }
 }
 
-/// Takes notes of a batch: apart from the rest, so that what changes with each packet is at hand.
-pub(super) struct Notes<'a, K> {
+/// Records the packets of a batch: apart from the rest, so that the data changed by each packet
+/// is in the cache.
+pub(super) struct BatchFlows<'a, K> {
     keys: &'a mut [K],
-    sights: &'a mut [(Noted, Sight)],
+    sights: &'a mut [(BatchPacket, PacketInfo)],
     services: &'a [Pattern<K>],
     /// The first of them, for most there is one.
     first: Pattern<K>,
-    others: &'a mut Others<K>,
+    others: &'a mut OtherPackets<K>,
     /// Packets of flows so far.
     pub(super) count: usize,
 }
 
-impl<K: Between> Notes<'_, K> {
-    /// Notes a packet of the batch, from its IP header on, if it belongs to a flow of a service. Says whether it does.
+impl<K: KeyFromParts> BatchFlows<'_, K> {
+    /// Records a packet of the batch, from its IP header on, if it belongs to a flow of a service.
+    /// Returns whether it does.
     #[inline(always)]
-    pub(super) fn note(&mut self, noted: Noted, packet: &[u8]) -> bool {
-        match K::of(packet, Scope::Connection, 0) {
-            Some(seen) => self.note_seen(noted, seen),
-            None => self.others.note(noted, packet, self.services),
+    pub(super) fn record_packet(&mut self, noted: BatchPacket, packet: &[u8]) -> bool {
+        match K::parse_packet(packet, Scope::Connection, 0) {
+            Some(seen) => self.record_seen(noted, seen),
+            None => self.others.record_packet(noted, packet, self.services),
         }
     }
 
-    /// The same of a packet in a plain frame.
+    /// The same for a packet in a frame for the fast path.
     #[inline(always)]
-    pub(super) fn note_plain(&mut self, noted: Noted, packet: &[u8]) -> bool {
+    pub(super) fn record_fast_path(&mut self, noted: BatchPacket, packet: &[u8]) -> bool {
         match K::of_sound(packet, 0) {
-            Some(seen) => self.note_seen(noted, seen),
-            None => match seen_closer(packet) {
-                Some(seen) => self.note_seen(noted, seen),
-                None => self.others.note(noted, packet, self.services),
+            Some(seen) => self.record_seen(noted, seen),
+            None => match parse_closer(packet) {
+                Some(seen) => self.record_seen(noted, seen),
+                None => self.others.record_packet(noted, packet, self.services),
             },
         }
     }
 
     #[inline(always)]
-    fn note_seen(&mut self, noted: Noted, Seen { key, sight }: Seen<K>) -> bool {
-        if !self.first.has(&key) && !is_further(&key, self.services) {
+    fn record_seen(&mut self, noted: BatchPacket, KeyedPacket { key, info: sight }: KeyedPacket<K>) -> bool {
+        if !self.first.matches_key(&key) && !is_for_other_service(&key, self.services) {
             return false;
         }
         if let Some(place) = self.keys.get_mut(self.count)
@@ -222,159 +246,169 @@ impl<K: Between> Notes<'_, K> {
     }
 }
 
-/// What a packet shows that is not as most are. Kept apart, so that what is seen of those stays at hand.
+/// Parses a packet that is not of the usual form. Out of line, so that the common case stays in the cache.
 #[inline(never)]
-fn seen_closer<K: FlowKey>(packet: &[u8]) -> Option<Seen<K>> {
-    K::of(packet, Scope::Connection, 0)
+fn parse_closer<K: FlowKey>(packet: &[u8]) -> Option<KeyedPacket<K>> {
+    K::parse_packet(packet, Scope::Connection, 0)
 }
 
 /// Whether a packet is for a service that is not the first.
 #[inline(never)]
-fn is_further<K: FlowKey>(key: &K, services: &[Pattern<K>]) -> bool {
-    services.iter().skip(1).any(|service| service.has(key))
+fn is_for_other_service<K: FlowKey>(key: &K, services: &[Pattern<K>]) -> bool {
+    services.iter().skip(1).any(|service| service.matches_key(key))
 }
 
 /// Whether a packet opens a connection.
 #[inline]
-pub(super) fn opens(sight: &Sight) -> bool {
+pub(super) fn is_opening(sight: &PacketInfo) -> bool {
     sight.flags.intersects(TcpFlags::SYN) && !sight.flags.intersects(TcpFlags::ACK)
 }
 
-impl Chooser<'_> {
+impl MemberChooser<'_> {
     #[inline]
-    fn pick<K: FlowKey>(&mut self, key: &K) -> Option<MemberId> {
-        self.choice.pick(self.local, self.flow(key), self.now)
+    fn pick_member<K: FlowKey>(&mut self, key: &K) -> Option<MemberId> {
+        self.choice.pick_member(self.local, self.flow_hashes(key), self.now)
     }
 
     #[inline]
-    fn flow<K: FlowKey>(&self, key: &K) -> Flow {
-        Flow { hash: key.hash(self.seed), xor: xor(key.addresses(), key.ports()) }
+    fn flow_hashes<K: FlowKey>(&self, key: &K) -> Flow {
+        Flow { hash: key.hash(self.seed), xor: xor_flow(key.addresses(), key.ports()) }
     }
 
-    /// Finds out who has the flow of a packet that comes by itself.
-    pub(super) fn one<K: FlowKey>(
+    /// Assigns a single packet to a member.
+    pub(super) fn assign_single<K: FlowKey>(
         &mut self,
         flows: &mut Option<FlowTable<K>>,
-        Seen { key, sight }: &Seen<K>,
-        tally: &mut Tally,
+        KeyedPacket { key, info: sight }: &KeyedPacket<K>,
+        tally: &mut BalancerCounters,
     ) -> Option<MemberId> {
         match flows.as_mut().filter(|_| !self.choice.method().is_for_packets()) {
-            Some(flows) => self.meet(flows, key, sight, tally),
-            None => self.pick(key),
+            Some(flows) => self.assign_flow(flows, key, sight, tally),
+            None => self.pick_member(key),
         }
     }
 
-    /// Who most likely has a flow, for a packet that is no part of it: who is remembered, or else who would get it. Nothing
-    /// changes by that.
-    pub(super) fn likely<K: FlowKey>(&self, flows: &mut Option<FlowTable<K>>, key: &K) -> Option<MemberId> {
+    /// The member that most likely owns the flow of a packet that is not itself part of it: the recorded
+    /// member, or else the one that a new flow would get. Changes nothing.
+    pub(super) fn likely_member<K: FlowKey>(
+        &self,
+        flows: &mut Option<FlowTable<K>>,
+        key: &K,
+    ) -> Option<MemberId> {
         let flows = flows.as_mut().filter(|_| !self.choice.method().is_for_packets());
         let known = flows.and_then(|flows| {
             let id = flows.find(key)?;
             Some(flows.get(id)?.answer().action)
         });
-        let living = known.and_then(|action| self.choice.living(action));
-        living.or_else(|| self.choice.guess(self.local, self.flow(key), self.now))
+        let living = known.and_then(|action| self.choice.living_member(action));
+        living.or_else(|| self.choice.guess_member(self.local, self.flow_hashes(key), self.now))
     }
 
-    /// How a flow looks before a packet, if somebody follows.
+    /// The state of a flow before a packet, if a client follows events.
     #[inline]
-    fn before<K: FlowKey>(&self, flows: &FlowTable<K>, id: FlowId) -> Option<(FlowState, bool)> {
+    fn snapshot_flow<K: FlowKey>(&self, flows: &FlowTable<K>, id: FlowId) -> Option<(FlowState, bool)> {
         let view = if self.follow.is_on() { flows.get(id)? } else { return None };
         Some((view.state(), view.is_young()))
     }
 
-    /// Tells what has changed since.
+    /// Records an event if the state has changed since.
     #[inline]
-    fn after<K: FlowKey>(&mut self, flows: &FlowTable<K>, id: FlowId, before: Option<(FlowState, bool)>) {
+    fn record_change<K: FlowKey>(
+        &mut self,
+        flows: &FlowTable<K>,
+        id: FlowId,
+        before: Option<(FlowState, bool)>,
+    ) {
         if let Some(before) = before {
-            self.follow.touched(flows.get(id), before, self.choice);
+            self.follow.record_change(flows.get(id), before, self.choice);
         }
     }
 
-    fn answer(&self, member: MemberId) -> Answer {
+    fn build_answer(&self, member: MemberId) -> Answer {
         Answer { action: member.action(), generation: self.choice.generation() }
     }
 
-    /// Finds out who has a flow that is known, where more is to be done than to note the packet, unless that `is_noted`:
-    /// who follows is told, and what opens a connection in the place of one that has ended, by the same addresses and
-    /// ports, is a new flow to a member that takes none.
+    /// Records a packet of a known flow, unless it `is_noted`, and returns the flow's member; the path for
+    /// packets that change the state. Changes become events for a follower. A packet that opens a connection
+    /// again, with the addresses and ports of an ended one, counts as a new flow: it gets another member if
+    /// its own takes no new flows.
     #[inline(never)]
-    fn meet_again<K: FlowKey>(
+    fn revisit_flow<K: FlowKey>(
         &mut self,
         flows: &mut FlowTable<K>,
         id: FlowId,
         key: &K,
-        sight: &Sight,
+        sight: &PacketInfo,
         is_noted: bool,
-        tally: &mut Tally,
+        tally: &mut BalancerCounters,
     ) -> Option<MemberId> {
         if is_noted {
-            return self.anew(flows, id, key, tally);
+            return self.reassign_flow(flows, id, key, tally);
         }
-        let before = self.before(flows, id);
+        let before = self.snapshot_flow(flows, id);
         let has_ended = |state| matches!(state, FlowState::Fin | FlowState::Closed);
-        let is_new = opens(sight) && flows.get(id).is_some_and(|flow| has_ended(flow.state()));
-        let answer = flows.touch(id, sight, Tick::at(self.now))?;
-        self.after(flows, id, before);
-        match self.choice.living(answer.action) {
+        let is_new = is_opening(sight) && flows.get(id).is_some_and(|flow| has_ended(flow.state()));
+        let answer = flows.touch_flow(id, sight, Tick::from_time(self.now))?;
+        self.record_change(flows, id, before);
+        match self.choice.living_member(answer.action) {
             Some(member) if !is_new || self.choice.takes_new(member) => Some(member),
-            _ => self.anew(flows, id, key, tally),
+            _ => self.reassign_flow(flows, id, key, tally),
         }
     }
 
-    /// Gives a flow whose member is gone, or takes it no more, another one.
+    /// Assigns a flow to another member if its own is gone, or takes it no more.
     #[cold]
-    fn anew<K: FlowKey>(
+    fn reassign_flow<K: FlowKey>(
         &mut self,
         flows: &mut FlowTable<K>,
         id: FlowId,
         key: &K,
-        tally: &mut Tally,
+        tally: &mut BalancerCounters,
     ) -> Option<MemberId> {
-        let member = self.pick(key)?;
+        let member = self.pick_member(key)?;
         let old = flows.get(id)?.answer().action;
-        flows.renew(id, self.answer(member));
-        self.local.ended(old);
-        self.local.began(member);
+        flows.update_answer(id, self.build_answer(member));
+        self.local.flow_ended(old);
+        self.local.flow_began(member);
         if self.follow.is_on() {
-            self.follow.moved(flows.get(id), old, self.choice);
+            self.follow.record_move(flows.get(id), old, self.choice);
         }
         tally.moved += 1;
         Some(member)
     }
 
-    /// Gives the flows of a batch that were not found a member each.
+    /// Assigns the flows of a batch that were not found.
     #[inline(never)]
-    fn meet_new<'p, K: FlowKey>(
+    fn assign_new_flows<'p, K: FlowKey>(
         &mut self,
         flows: &mut FlowTable<K>,
-        packets: impl Iterator<Item = ((&'p K, &'p (Noted, Sight)), &'p Option<FlowId>)>,
-        tally: &mut Tally,
-        to: &mut impl Tell,
+        packets: impl Iterator<Item = ((&'p K, &'p (BatchPacket, PacketInfo)), &'p Option<FlowId>)>,
+        tally: &mut BalancerCounters,
+        to: &mut impl AssignmentSink,
     ) {
         for ((key, (packet, sight)), _) in packets.filter(|(_, id)| id.is_none()) {
-            to.tell(*packet, self.meet(flows, key, sight, tally));
+            to.on_assigned(*packet, self.assign_flow(flows, key, sight, tally));
         }
     }
 
-    /// Gives a flow that was not known a member, and remembers it.
-    fn meet<K: FlowKey>(
+    /// Assigns a new flow to a member, and records it.
+    fn assign_flow<K: FlowKey>(
         &mut self,
         flows: &mut FlowTable<K>,
         key: &K,
-        sight: &Sight,
-        tally: &mut Tally,
+        sight: &PacketInfo,
+        tally: &mut BalancerCounters,
     ) -> Option<MemberId> {
-        // An earlier packet of the batch may have come first.
+        // An earlier packet of the batch may have created it.
         if let Some(id) = flows.find(key) {
-            return self.meet_again(flows, id, key, sight, false, tally);
+            return self.revisit_flow(flows, id, key, sight, false, tally);
         }
-        let member = self.pick(key)?;
-        match flows.insert(key, self.answer(member), sight, Tick::at(self.now)) {
+        let member = self.pick_member(key)?;
+        match flows.insert(key, self.build_answer(member), sight, Tick::from_time(self.now)) {
             Ok(id) => {
-                self.local.began(member);
+                self.local.flow_began(member);
                 if self.follow.is_on() {
-                    self.follow.tell(flows.get(id), What::Insert, self.choice);
+                    self.follow.record_flow(flows.get(id), FlowEventKind::Insert, self.choice);
                 }
             }
             Err(_) => tally.unremembered += 1,
@@ -383,12 +417,12 @@ impl Chooser<'_> {
     }
 }
 
-impl<K: Between> Known<K> {
-    /// Takes over the flows of another balancer's copy, as far as this one has members of the same names. Where packets are
-    /// translated, `nat` is told of them.
-    pub(super) fn take_over(
+impl<K: KeyFromParts> FamilyFlows<K> {
+    /// Restores the flows of another balancer's copy whose members exist here by the same name. Where packets
+    /// are translated, `nat` learns of the flows too.
+    pub(super) fn restore_flows(
         &mut self,
-        old: &mut Known<K>,
+        old: &mut FamilyFlows<K>,
         local: &mut Local,
         nat: Option<&NatFlows>,
         (ours, theirs): (&Choice, &Choice),
@@ -397,85 +431,95 @@ impl<K: Between> Known<K> {
         let (Some(flows), Some(old)) = (&mut self.flows, &old.flows) else { return };
         let (mut at, mut records) = (Some(FlowCursor::default()), Vec::new());
         while let Some(from) = at {
-            at = old.export(from, CHUNK, Tick::at(now), &mut records);
+            at = old.export_records(from, CHUNK, Tick::from_time(now), &mut records);
             for mut record in records.drain(..) {
                 let name = theirs.member(record.answer.action).map(|member| &member.name);
-                if let Some(member) = name.and_then(|name| ours.named(name)) {
+                if let Some(member) = name.and_then(|name| ours.find_named(name)) {
                     record.answer = Answer { action: member.action(), generation: ours.generation() };
-                    // One for which there is no room is met anew.
-                    if flows.import(&record, Tick::at(now)).is_ok() {
-                        local.began(member);
-                        note_answers(nat, &record, ours, now);
+                    // A flow that finds no room is a new flow when its next packet comes.
+                    if flows.import_record(&record, Tick::from_time(now)).is_ok() {
+                        local.flow_began(member);
+                        record_answers(nat, &record, ours, now);
                     }
                 }
             }
         }
     }
 
-    /// Takes flows in that came from elsewhere.
-    pub(super) fn take_in(&mut self, records: &[FlowRecord<K>], incoming: &mut Incoming<'_>) {
+    /// Imports flows from another balancer.
+    pub(super) fn import_flows(&mut self, records: &[FlowRecord<K>], incoming: &mut FlowImport<'_>) {
         let Some(flows) = &mut self.flows else { return };
         self.keys.clear();
         self.keys.extend(records.iter().map(|record| record.key));
-        // They wait for memory together, and it is known whose those are that get another member.
+        // The lookups wait for memory together, and find flows that get another member.
         flows.find_batch(&self.keys, &mut self.found);
         for (record, found) in records.iter().zip(&self.found) {
             let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
-            incoming.take(flows, record, old);
+            incoming.import_flow(flows, record, old);
         }
-        self.settle(incoming.local, incoming.follow, incoming.nat, incoming.choice);
+        self.process_ended_flows(incoming.local, incoming.follow, incoming.nat, incoming.choice);
     }
 
-    /// Tells of flows that have ended.
+    /// Reports flows that have ended.
     #[inline]
-    pub(super) fn settle(
+    pub(super) fn process_ended_flows(
         &mut self,
         local: &mut Local,
-        follow: &mut Follow,
+        follow: &mut FlowEvents,
         nat: Option<&NatFlows>,
         choice: &Choice,
     ) {
-        for end in self.flows.iter_mut().flat_map(FlowTable::take_ends) {
-            local.ended(end.answer.action);
-            // A connection that was closed has no more answers; another one may use its ports, directly.
+        for end in self.flows.iter_mut().flat_map(FlowTable::drain_ends) {
+            local.flow_ended(end.answer.action);
+            // A closed connection has no more answers; a direct one may reuse its ports.
             if let Some(nat) = nat.filter(|_| matches!(end.state, FlowState::Fin | FlowState::Closed))
                 && let Some(member) = choice.member(end.answer.action)
                 && let Some(answer) = answer_key(&end.key, member)
             {
-                nat.forget(&answer);
+                nat.remove_flow(&answer);
             }
             if follow.is_on() {
-                follow.ended(&end, choice);
+                follow.record_end(&end, choice);
             }
         }
     }
 }
 
-/// What has to do with flows that come from elsewhere.
-pub(super) struct Incoming<'a> {
+/// The parties of an import.
+pub(super) struct FlowImport<'a> {
     pub(super) choice: &'a Choice,
     pub(super) local: &'a mut Local,
-    pub(super) follow: &'a mut Follow,
+    pub(super) follow: &'a mut FlowEvents,
     /// The flows that are translated, where packets are.
     pub(super) nat: Option<&'a NatFlows>,
-    pub(super) taken: Taken,
+    pub(super) taken: ImportStats,
     pub(super) now: Duration,
 }
 
-/// Lets the answers of a flow that came from elsewhere be translated.
-fn note_answers<K: Between>(nat: Option<&NatFlows>, record: &FlowRecord<K>, choice: &Choice, now: Duration) {
+/// Records an imported flow for the translation of its answers.
+fn record_answers<K: KeyFromParts>(
+    nat: Option<&NatFlows>,
+    record: &FlowRecord<K>,
+    choice: &Choice,
+    now: Duration,
+) {
     if let Some(nat) = nat
         && let Some(member) = choice.member(record.answer.action)
         && let Some(answer) = answer_key(&record.key, member)
     {
-        nat.record(&answer, now);
+        nat.record_flow(&answer, now);
     }
 }
 
-impl Incoming<'_> {
-    /// Takes one in; `old` is whose it was here.
-    fn take<K: Between>(&mut self, flows: &mut FlowTable<K>, record: &FlowRecord<K>, old: Option<u32>) {
-        let id = match flows.import(record, Tick::at(self.now)) {
+impl FlowImport<'_> {
+    /// Imports one flow; `old` is its member here before.
+    fn import_flow<K: KeyFromParts>(
+        &mut self,
+        flows: &mut FlowTable<K>,
+        record: &FlowRecord<K>,
+        old: Option<u32>,
+    ) {
+        let id = match flows.import_record(record, Tick::from_time(self.now)) {
             Ok(Imported::Known(_)) => {
                 self.taken.known += 1;
                 return;
@@ -490,14 +534,16 @@ impl Incoming<'_> {
             }
             Ok(Imported::Newer(id)) => {
                 self.taken.newer += 1;
-                old.into_iter().for_each(|old| self.local.ended(old));
+                old.into_iter().for_each(|old| self.local.flow_ended(old));
                 id
             }
         };
-        note_answers(self.nat, record, self.choice, self.now);
-        MemberId::of(record.answer.action).into_iter().for_each(|member| self.local.began(member));
+        record_answers(self.nat, record, self.choice, self.now);
+        MemberId::from_action(record.answer.action)
+            .into_iter()
+            .for_each(|member| self.local.flow_began(member));
         if self.follow.is_on() {
-            self.follow.tell(flows.get(id), What::Import, self.choice);
+            self.follow.record_flow(flows.get(id), FlowEventKind::Import, self.choice);
         }
     }
 }

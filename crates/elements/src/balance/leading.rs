@@ -1,62 +1,63 @@
-//! Leads frames to members: by the shortcut past the forwarders, or by annotation.
-use super::known::{Noted, Tell};
-use crate::router::plain::Forwarded;
-use crate::router::shortcut::Lane;
+//! Redirects frames to members: by the shortcut past the forwarders, or by annotation.
+use super::known::{AssignmentSink, BatchPacket};
+use crate::router::plain::ForwardFamily;
+use crate::router::shortcut::FamilyShortcut;
 use artery_engine::Packet;
 use artery_table::balance::{Choice, MemberId};
 
-/// Where a frame goes: on to the forwarders, ...
-pub(super) const ON: u16 = u16::MAX;
-/// ... nowhere, since it is for a service and no member can take it, or to the port of this number.
+/// The output value of a frame that goes to the forwarders.
+pub(super) const TO_FORWARDER: u16 = u16::MAX;
+/// The output value of a frame that is dropped, since no member can take it. Smaller values are ports.
 pub(super) const NOWHERE: u16 = u16::MAX - 1;
 
-/// Leads frames of a family to their members.
-pub(super) struct Leading<'a, 't, A: Forwarded> {
+/// Redirects frames of a family to their members.
+pub(super) struct FrameRedirector<'a, 't, A: ForwardFamily> {
     /// The shortcut, where it is open.
-    pub(super) lane: Option<Lane<'t, A>>,
+    pub(super) shortcut: Option<FamilyShortcut<'t, A>>,
     pub(super) frames: &'a mut [Packet],
-    /// Where each goes.
-    pub(super) exits: &'a mut [u16],
+    /// The output of each frame.
+    pub(super) outputs: &'a mut [u16],
     pub(super) choice: &'a Choice,
 }
 
-impl<A: Forwarded> Tell for Leading<'_, '_, A> {
+impl<A: ForwardFamily> AssignmentSink for FrameRedirector<'_, '_, A> {
     #[inline(never)]
-    fn tell(&mut self, packet: Noted, member: Option<MemberId>) {
+    fn on_assigned(&mut self, packet: BatchPacket, member: Option<MemberId>) {
         match member {
-            Some(member) => self.known(packet, member),
-            None => self.exits[packet.at()] = NOWHERE,
+            Some(member) => self.on_known(packet, member),
+            None => self.outputs[packet.index()] = NOWHERE,
         }
     }
 
     #[inline(always)]
-    fn known(&mut self, packet: Noted, member: MemberId) {
-        if packet.is_plain
-            && let Some(lane) = &self.lane
-            && let Some(frame) = self.frames.get_mut(packet.at())
-            && let Some(exit) = self.exits.get_mut(packet.at())
-            && let Some(port) = lane.take(frame, member.place())
+    fn on_known(&mut self, packet: BatchPacket, member: MemberId) {
+        if packet.is_fast_path
+            && let Some(lane) = &self.shortcut
+            && let Some(frame) = self.frames.get_mut(packet.index())
+            && let Some(exit) = self.outputs.get_mut(packet.index())
+            && let Some(port) = lane.forward_known(frame, member.place())
         {
             *exit = port.0;
         } else {
-            self.known_closer(packet, member);
+            self.redirect_closer(packet, member);
         }
     }
 }
 
-impl<A: Forwarded> Leading<'_, '_, A> {
-    /// The same where the frame may not take the shortcut, or only after more looks.
+impl<A: ForwardFamily> FrameRedirector<'_, '_, A> {
+    /// The same if the frame may not take the shortcut, or only after further checks.
     #[inline(never)]
-    fn known_closer(&mut self, packet: Noted, member: MemberId) {
-        let (frame, to) = (&mut self.frames[packet.at()], A::narrowed(self.choice.address_bits(member)));
-        let lane = self.lane.as_mut();
-        let port = lane.and_then(|lane| lane.take_closer(frame, packet.is_plain, member.place(), to));
-        self.exits[packet.at()] = match port {
+    fn redirect_closer(&mut self, packet: BatchPacket, member: MemberId) {
+        let (frame, to) = (&mut self.frames[packet.index()], A::from_wide(self.choice.address_bits(member)));
+        let lane = self.shortcut.as_mut();
+        let port =
+            lane.and_then(|lane| lane.forward_or_resolve(frame, packet.is_fast_path, member.place(), to));
+        self.outputs[packet.index()] = match port {
             Some(port) => port.0,
             None if to == A::ZERO => NOWHERE,
             None => {
-                A::lead(frame, to);
-                ON
+                A::redirect_packet(frame, to);
+                TO_FORWARDER
             }
         };
     }

@@ -1,18 +1,18 @@
-//! Which packets answer a flow that was translated, as all workers of a balancer know it.
+//! The set of translated flows, shared by all workers of a balancer, which recognizes their answers.
 //!
-//! Packets of a server that belong to no such flow are not the service's: answers to health checks, and to clients that
-//! use the server's own address. An answer has other addresses than what it answers, so it may reach another worker than
-//! the one that keeps the flow. Therefore this set is shared: a fixed array of atomic words, eight to a bucket of one
-//! cache line, without locks. A word holds a part of the hash of the answer's addresses, ports and protocol, and when a
-//! packet of either direction was last seen. Where a bucket is full, the flow that was silent for longest makes room; its
-//! client's next packet notes it again.
+//! Packets of a server outside these flows are not the service's: answers to health checks, and to clients
+//! that use the server's own address. The addresses of an answer differ from those of the packet it answers,
+//! so it may reach another worker than the one with the flow. Therefore this set is shared: a fixed array of
+//! atomic words, eight to a bucket of one cache line, without locks. A word holds a part of the hash of the
+//! answer's addresses, ports and protocol, and the time of the last packet in either direction. If a bucket
+//! is full, the flow that was idle for longest is replaced; its client's next packet records it again.
 //!
-//! Limits: a server sees no difference between a translated connection and a direct one from the same client address and
-//! port; the one that was opened later gets the answers. Two services with one member do not know of each other: their
-//! connections from one client port at the same time, or shortly after each other, get the first service's name.
-//! Of other packets one in 2^37 is taken for an answer by chance.
-use super::about::Between;
-use super::fragments::Part;
+//! Limits: a server can't distinguish a translated connection from a direct one with the same client address
+//! and port; the one that was opened later gets the answers. Two services with one member do not know of each
+//! other: their connections from one client port at the same time, or shortly after each other, get the first
+//! service's name. One in 2^37 other packets is mistaken for an answer by chance.
+use super::about::KeyFromParts;
+use super::fragments::FragmentPart;
 use artery_table::balance::Member;
 use artery_table::flow::{Flow4, Flow6, IdleTimes, Scope, Seed};
 use artery_table::{Pages, Words};
@@ -28,10 +28,9 @@ const TIME_BITS: u32 = 24;
 const TIME: u64 = (1 << TIME_BITS) - 1;
 /// Time is counted in 2^8 ms, and wraps after 49 days.
 const TICK_MS: u32 = 8;
-/// The most flows that there is room for.
+/// Capacity limit of the set, in flows.
 const MOST: usize = 1 << 26;
 
-/// See the module.
 pub(super) struct NatFlows {
     words: Words<AtomicU64>,
     seed: Seed,
@@ -41,18 +40,18 @@ pub(super) struct NatFlows {
 }
 
 impl NatFlows {
-    /// An empty set with room for about `flows`. Memory is taken as flows come, 16 bytes for each.
+    /// An empty set with room for about `flows`. Memory is allocated as flows come, 16 bytes for each.
     pub(super) fn new(flows: usize, idle: &IdleTimes) -> io::Result<NatFlows> {
         let words = flows.clamp(BUCKET, MOST).next_power_of_two() * 2;
         Ok(NatFlows {
             words: Words::new(&Pages, "translated flows", words)?,
             seed: Seed::random(),
-            idle_tcp: ticks(idle.established),
-            idle_other: ticks(idle.udp_stream),
+            idle_tcp: to_ticks(idle.established),
+            idle_other: to_ticks(idle.udp_stream),
         })
     }
 
-    /// Notes a packet, given from its IP header on, that was translated and goes to its member.
+    /// Records a packet, given from its IP header on, that was translated and goes to its member.
     #[inline]
     pub(super) fn record_packet(&self, packet: &[u8], now: Duration) {
         match packet.first().map_or(0, |first| first >> 4) {
@@ -63,18 +62,18 @@ impl NatFlows {
     }
 
     #[inline]
-    fn record_packet_of<K: Between>(&self, packet: &[u8], now: Duration) {
-        let seen = K::of(packet, Scope::Connection, 0).or_else(|| first_fragment(packet));
+    fn record_packet_of<K: KeyFromParts>(&self, packet: &[u8], now: Duration) {
+        let seen = K::parse_packet(packet, Scope::Connection, 0).or_else(|| first_fragment(packet));
         if let Some(seen) = seen {
-            self.record(&seen.key.reversed(), now);
+            self.record_flow(&seen.key.reversed(), now);
         }
     }
 
     /// Notes a flow by the key of its answers.
-    pub(super) fn record<K: Between>(&self, answer: &K, now: Duration) {
+    pub(super) fn record_flow<K: KeyFromParts>(&self, answer: &K, now: Duration) {
         let (bucket, tag) = self.bucket_and_tag(answer);
         let word = tag | tick_of(now);
-        // Others may write meanwhile. A flow that they push out is noted again by its next packet.
+        // Other workers may write meanwhile. A flow that they replace is recorded again by its next packet.
         for _ in 0..BUCKET {
             let (slot, old) = match find_slot(bucket, tag) {
                 Some((_, old)) if old == word => return,
@@ -89,7 +88,7 @@ impl NatFlows {
 
     /// Whether a packet with this key answers a noted flow, which is in use then.
     #[inline]
-    pub(super) fn is_answer<K: Between>(&self, answer: &K, now: Duration) -> bool {
+    pub(super) fn is_answer<K: KeyFromParts>(&self, answer: &K, now: Duration) -> bool {
         let (bucket, tag) = self.bucket_and_tag(answer);
         let Some((slot, old)) = find_slot(bucket, tag) else { return false };
         let idle = if answer.protocol() == IpProtocol::TCP { self.idle_tcp } else { self.idle_other };
@@ -97,14 +96,14 @@ impl NatFlows {
             return false;
         }
         if old & TIME != tick_of(now) {
-            // Whoever came first has noted the same time, or another flow.
+            // A concurrent writer has recorded the same time, or another flow.
             let _ = slot.compare_exchange(old, tag | tick_of(now), Relaxed, Relaxed);
         }
         true
     }
 
-    /// Forgets a flow: what comes from its server then is no answer.
-    pub(super) fn forget<K: Between>(&self, answer: &K) {
+    /// Removes a flow: later packets from its server are no longer answers.
+    pub(super) fn remove_flow<K: KeyFromParts>(&self, answer: &K) {
         let (bucket, tag) = self.bucket_and_tag(answer);
         if let Some((slot, old)) = find_slot(bucket, tag) {
             let _ = slot.compare_exchange(old, 0, Relaxed, Relaxed);
@@ -113,7 +112,7 @@ impl NatFlows {
 
     /// The bucket of a key, and its tag, which is never 0.
     #[inline]
-    fn bucket_and_tag<K: Between>(&self, answer: &K) -> (&[AtomicU64; BUCKET], u64) {
+    fn bucket_and_tag<K: KeyFromParts>(&self, answer: &K) -> (&[AtomicU64; BUCKET], u64) {
         let hash = answer.hash(&self.seed);
         let buckets = self.words.as_chunks().0;
         (&buckets[hash as usize & (buckets.len() - 1)], (hash & !TIME) | 1 << 63)
@@ -121,26 +120,26 @@ impl NatFlows {
 }
 
 /// The key of a member's answers to a flow to the service.
-pub(super) fn answer_key<K: Between>(flow: &K, member: &Member) -> Option<K> {
+pub(super) fn answer_key<K: KeyFromParts>(flow: &K, member: &Member) -> Option<K> {
     let ([client, _], [from, to]) = (flow.addresses(), flow.ports());
-    K::between([member.address, client], [member.port.unwrap_or(to), from], flow.protocol())
+    K::from_parts([member.address, client], [member.port.unwrap_or(to), from], flow.protocol())
 }
 
 #[cold]
-fn first_fragment<K: Between>(packet: &[u8]) -> Option<artery_table::flow::Seen<K>> {
-    match Part::of(packet)? {
-        (_, Part::First(seen)) => Some(seen),
-        (_, Part::Later) => None,
+fn first_fragment<K: KeyFromParts>(packet: &[u8]) -> Option<artery_table::flow::KeyedPacket<K>> {
+    match FragmentPart::parse_fragment(packet)? {
+        (_, FragmentPart::First(seen)) => Some(seen),
+        (_, FragmentPart::Later) => None,
     }
 }
 
-/// The word with a tag, and what it held.
+/// The word with a tag, and its value.
 #[inline]
 fn find_slot(bucket: &[AtomicU64; BUCKET], tag: u64) -> Option<(&AtomicU64, u64)> {
     bucket.iter().map(|slot| (slot, slot.load(Relaxed))).find(|(_, word)| word & !TIME == tag)
 }
 
-/// The word that makes room: one that is free, else the one that was silent for longest.
+/// The word to replace: a free one, else the one that was idle for longest.
 fn oldest_slot(bucket: &[AtomicU64; BUCKET], now: Duration) -> (&AtomicU64, u64) {
     let words = bucket.iter().map(|slot| (slot, slot.load(Relaxed)));
     let silence =
@@ -160,7 +159,7 @@ fn age_in_ticks(word: u64, now: Duration) -> u64 {
     if age > TIME - 4 { 0 } else { age }
 }
 
-fn ticks(idle: Duration) -> u64 {
+fn to_ticks(idle: Duration) -> u64 {
     (idle.as_millis() as u64 >> TICK_MS).min(TIME / 2)
 }
 
@@ -185,7 +184,7 @@ mod tests {
         for (protocol, idle) in [(IpProtocol::TCP, 86_400), (IpProtocol::UDP, 180)] {
             let key = key(5, protocol);
             assert!(!set.is_answer(&key, NOW));
-            set.record(&key, NOW);
+            set.record_flow(&key, NOW);
             let mut now = NOW;
             for _ in 0..3 {
                 now += Duration::from_secs(idle);
@@ -193,9 +192,9 @@ mod tests {
             }
             now += Duration::from_secs(idle + 1);
             assert!(!set.is_answer(&key, now));
-            set.record(&key, now);
+            set.record_flow(&key, now);
             assert!(set.is_answer(&key, now));
-            set.forget(&key);
+            set.remove_flow(&key);
             assert!(!set.is_answer(&key, now));
         }
     }
@@ -205,7 +204,7 @@ mod tests {
         let set = set(1);
         assert_eq!(set.words.len(), 2 * BUCKET);
         for client in 1..=200 {
-            set.record(&key(client, IpProtocol::TCP), NOW + Duration::from_secs(client.into()));
+            set.record_flow(&key(client, IpProtocol::TCP), NOW + Duration::from_secs(client.into()));
         }
         let now = NOW + Duration::from_secs(201);
         let known: Vec<u16> =

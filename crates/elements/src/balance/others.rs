@@ -1,101 +1,114 @@
 //! Packets of a service that show no flow of their own: errors about answers, and fragments.
-use super::about::{About, Between};
-use super::fragments::{Datagram, Fragments, Part};
-use super::known::{Chooser, Noted, Tell};
-use super::tally::Tally;
+use super::about::{KeyFromParts, QuotedHeader};
+use super::fragments::{DatagramKey, FragmentPart, FragmentTracker};
+use super::known::{AssignmentSink, BatchPacket, MemberChooser};
+use super::tally::BalancerCounters;
 use artery_table::balance::MemberId;
-use artery_table::flow::{FlowTable, Pattern, Seen};
+use artery_table::flow::{FlowTable, KeyedPacket, Pattern};
 use std::time::Duration;
 
 /// Those of a batch, and what one worker remembers of fragments.
 #[derive(Debug)]
-pub(super) struct Others<K> {
-    noted: Vec<(Noted, Other<K>)>,
-    went: Fragments<MemberId>,
+pub(super) struct OtherPackets<K> {
+    recorded: Vec<(BatchPacket, OtherPacket<K>)>,
+    datagrams: FragmentTracker<MemberId>,
 }
 
 /// What a packet is that has no flow by itself.
 #[derive(Clone, Copy, Debug)]
-enum Other<K> {
+enum OtherPacket<K> {
     /// An error about an answer of a flow.
     Error(K),
     /// The first part of a datagram.
-    First(Datagram, Seen<K>),
+    First(DatagramKey, KeyedPacket<K>),
     /// Another part of one.
-    Later(Datagram),
+    Later(DatagramKey),
 }
 
-impl<K> Default for Others<K> {
-    fn default() -> Others<K> {
-        Others { noted: Vec::new(), went: Fragments::default() }
+impl<K> Default for OtherPackets<K> {
+    fn default() -> OtherPackets<K> {
+        OtherPackets { recorded: Vec::new(), datagrams: FragmentTracker::default() }
     }
 }
 
-impl<K: Between> Others<K> {
-    /// Forgets the last batch.
+impl<K: KeyFromParts> OtherPackets<K> {
+    /// Clears the last batch.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.noted.clear();
+        self.recorded.clear();
     }
 
-    /// Forgets what is too old.
     #[inline]
-    pub(super) fn forget(&mut self, now: Duration) {
-        self.went.forget(now);
+    pub(super) fn expire_old(&mut self, now: Duration) {
+        self.datagrams.expire_old(now);
     }
 
     /// How many packets were noted.
     #[inline]
     pub(super) fn count(&self) -> usize {
-        self.noted.len()
+        self.recorded.len()
     }
 
-    /// Notes a packet of the batch, from its IP header on, if it is for a service after all. Says whether it is.
+    /// Records a packet of the batch, from its IP header on, if it is for a service after all.
+    /// Returns whether it is.
     #[cold]
-    pub(super) fn note(&mut self, noted: Noted, packet: &[u8], services: &[Pattern<K>]) -> bool {
-        let is_served = |key: &K| services.iter().any(|service| service.has(key));
-        let other = match About::of(packet).and_then(|about| about.answered()) {
-            Some(key) if is_served(&key) => Other::Error(key),
+    pub(super) fn record_packet(
+        &mut self,
+        noted: BatchPacket,
+        packet: &[u8],
+        services: &[Pattern<K>],
+    ) -> bool {
+        let is_served = |key: &K| services.iter().any(|service| service.matches_key(key));
+        let other = match QuotedHeader::parse_packet(packet).and_then(|about| about.reply_key()) {
+            Some(key) if is_served(&key) => OtherPacket::Error(key),
             Some(_) => return false,
-            None => match Part::of(packet) {
-                Some((datagram, Part::First(seen))) if is_served(&seen.key) => Other::First(datagram, seen),
-                Some((datagram, Part::Later)) if self.is_known(&datagram) => Other::Later(datagram),
+            None => match FragmentPart::parse_fragment(packet) {
+                Some((datagram, FragmentPart::First(seen))) if is_served(&seen.key) => {
+                    OtherPacket::First(datagram, seen)
+                }
+                Some((datagram, FragmentPart::Later)) if self.is_known(&datagram) => {
+                    OtherPacket::Later(datagram)
+                }
                 _ => return false,
             },
         };
-        self.noted.push((noted, other));
+        self.recorded.push((noted, other));
         true
     }
 
-    /// Whether the first part of a datagram has gone to a member, or is before in the batch.
-    fn is_known(&self, datagram: &Datagram) -> bool {
-        let is_first = |other: &Other<K>| matches!(other, Other::First(first, _) if first == datagram);
-        self.went.of(datagram).is_some() || self.noted.iter().any(|(_, other)| is_first(other))
+    /// Whether the first fragment of a datagram has gone to a member, or is earlier in the batch.
+    fn is_known(&self, datagram: &DatagramKey) -> bool {
+        let is_first =
+            |other: &OtherPacket<K>| matches!(other, OtherPacket::First(first, _) if first == datagram);
+        self.datagrams.lookup_datagram(datagram).is_some()
+            || self.recorded.iter().any(|(_, other)| is_first(other))
     }
 
-    /// Finds out whose the noted packets are, and tells. All others of the batch come before: a flow
-    /// may have begun by one of them.
+    /// Assigns the recorded packets and reports their members. All others of the batch come before, since one
+    /// of them may have begun the flow.
     #[cold]
-    pub(super) fn assign(
+    pub(super) fn assign_members(
         &mut self,
         flows: &mut Option<FlowTable<K>>,
-        by: &mut Chooser<'_>,
-        tally: &mut Tally,
-        to: &mut impl Tell,
+        by: &mut MemberChooser<'_>,
+        tally: &mut BalancerCounters,
+        to: &mut impl AssignmentSink,
     ) {
-        for (noted, other) in &self.noted {
+        for (noted, other) in &self.recorded {
             let member = match other {
-                Other::Error(key) => by.likely(flows, key),
-                Other::First(_, seen) => by.one(flows, seen, tally),
-                Other::Later(datagram) => self.went.of(datagram),
+                OtherPacket::Error(key) => by.likely_member(flows, key),
+                OtherPacket::First(_, seen) => by.assign_single(flows, seen, tally),
+                OtherPacket::Later(datagram) => self.datagrams.lookup_datagram(datagram),
             };
             match (other, member) {
-                (Other::Error(_), Some(_)) => tally.errors += 1,
-                (Other::First(datagram, _), Some(member)) => self.went.went(*datagram, member, by.now),
-                (Other::Later(_), Some(_)) => tally.followed += 1,
+                (OtherPacket::Error(_), Some(_)) => tally.errors += 1,
+                (OtherPacket::First(datagram, _), Some(member)) => {
+                    self.datagrams.insert_datagram(*datagram, member, by.now)
+                }
+                (OtherPacket::Later(_), Some(_)) => tally.followed += 1,
                 (_, None) => {}
             }
-            to.tell(*noted, member);
+            to.on_assigned(*noted, member);
         }
     }
 }
@@ -119,7 +132,7 @@ mod tests {
     fn packet(client: u16, flags: TcpFlags) -> Ip4 {
         ip4().src("198.51.100.7").dst("192.0.2.1").tcp(client, 80).flags(flags)
     }
-    /// The member that a packet goes to, unchanged.
+    /// The member that a packet is sent to, unchanged.
     #[track_caller]
     fn member(bench: &mut Bench, packet: Ip4) -> Ipv4Addr {
         bench.push(0, packet.bytes());
@@ -178,10 +191,10 @@ mod tests {
     fn an_error_proves_no_flow_and_keeps_none_from_being_idle() {
         let mut bench = bench(", PRESET paper");
         members(&mut bench, |client| packet(client, TcpFlags::SYN));
-        bench.pass(Duration::from_secs(20));
+        bench.advance_time(Duration::from_secs(20));
         members(&mut bench, about);
         assert_eq!(count(&mut bench, "flows-unproven"), 200);
-        bench.pass(Duration::from_secs(11));
+        bench.advance_time(Duration::from_secs(11));
         assert_eq!(bench.read("flows", "").unwrap(), "0");
     }
 
@@ -192,7 +205,7 @@ mod tests {
             let both = [about(client).bytes(), packet(client, TcpFlags::SYN).bytes()];
             let packets: Vec<_> = both.iter().map(|bytes| bench.packet(bytes)).collect();
             bench.push_packets(0, packets);
-            let sent = bench.take_all(0);
+            let sent = bench.drain_sent(0);
             assert_eq!((sent.len(), sent[0].dst_ip()), (2, sent[1].dst_ip()));
         }
     }
@@ -214,7 +227,7 @@ mod tests {
         let whole = about(5).bytes();
         for length in 0..whole.len() {
             bench.push(0, &whole[..length]);
-            let left = bench.take_all(0).len() + bench.take_all(1).len();
+            let left = bench.drain_sent(0).len() + bench.drain_sent(1).len();
             assert_eq!(left, 1, "{length}");
         }
     }
@@ -251,7 +264,7 @@ mod tests {
         let whole = |client| ip4().src("198.51.100.7").dst("192.0.2.1").udp(client, 80);
         assert_eq!(members(&mut bench, whole), first);
         assert_eq!(count(&mut bench, "fragments-followed"), 200);
-        bench.pass(Duration::from_secs(2));
+        bench.advance_time(Duration::from_secs(2));
         let [_, last] = parts(5);
         bench.push(0, last.bytes());
         bench.expect(1, last.bytes());
@@ -263,7 +276,7 @@ mod tests {
         let [first, last] = parts(5).map(|part| part.bytes());
         let packets: Vec<_> = [&last, &first, &last].map(|bytes| bench.packet(bytes)).into();
         bench.push_packets(0, packets);
-        let sent = bench.take_all(0);
+        let sent = bench.drain_sent(0);
         assert_eq!((sent.len(), sent[0].dst_ip()), (2, sent[1].dst_ip()));
         bench.expect(1, &last);
         assert_eq!(count(&mut bench, "packets-of-others"), 1);

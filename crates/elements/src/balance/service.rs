@@ -16,7 +16,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// What SERVICE is to be, for messages.
+    /// The format of SERVICE, for error messages.
     pub(super) const WANTS: &str = "ADDRESS[:PORT] [tcp|udp], such as 192.0.2.1:80 tcp";
 
     /// Whether a packet of this protocol to this address and port is for the service.
@@ -26,15 +26,15 @@ impl Service {
             && self.protocol.is_none_or(|own| own == protocol)
     }
     /// What the keys of its flows have in common, if they are of its family.
-    pub(super) fn pattern<K: FlowKey>(&self) -> Option<Pattern<K>> {
-        K::pattern(self.address, self.port, self.protocol)
+    pub(super) fn key_pattern<K: FlowKey>(&self) -> Option<Pattern<K>> {
+        K::destination_pattern(self.address, self.port, self.protocol)
     }
-    /// Whether it takes connections of TCP.
+    /// Whether it serves TCP connections.
     pub(super) fn takes_tcp(&self) -> bool {
         self.protocol.is_none_or(|own| own == IpProtocol::TCP)
     }
-    /// Whether packets of two services can't be told apart.
-    pub(super) fn meets(&self, other: &Service) -> bool {
+    /// Whether a packet could match both services.
+    pub(super) fn overlaps_with(&self, other: &Service) -> bool {
         fn is_alike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
             one.is_none() || other.is_none() || one == other
         }
@@ -121,7 +121,9 @@ mod tests {
         assert!(!web.is_at(address, 80, IpProtocol::UDP) && !web.is_at(address, 81, IpProtocol::TCP));
         assert!(!web.is_at(other, 80, IpProtocol::TCP));
         assert!(service("192.0.2.1").is_at(address, 7, IpProtocol::UDP));
-        assert!(web.meets(&service("192.0.2.1")) && web.meets(&service("192.0.2.1:80")));
-        assert!(!web.meets(&service("192.0.2.1:80 udp")) && !web.meets(&service("192.0.2.1:81")));
+        assert!(web.overlaps_with(&service("192.0.2.1")) && web.overlaps_with(&service("192.0.2.1:80")));
+        assert!(
+            !web.overlaps_with(&service("192.0.2.1:80 udp")) && !web.overlaps_with(&service("192.0.2.1:81"))
+        );
     }
 }

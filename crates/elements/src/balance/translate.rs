@@ -1,91 +1,98 @@
-//! Other addresses and ports for a packet, with the checksums that cover them (RFC 3022, 4.1 and 4.2), and for what an ICMP
-//! error quotes (RFC 5508, 4.2).
+//! Rewrites addresses and ports of a packet, with the checksums that cover them (RFC 3022, 4.1 and 4.2), and
+//! those that an ICMP error quotes (RFC 5508, 4.2).
 //!
-//! Checksums are corrected, not made (RFC 1624): one that was wrong stays wrong, for the receiver to see.
-use super::about::{About, HEAD};
+//! Checksums are updated, not computed (RFC 1624): an invalid one stays invalid, for the receiver to detect.
+use super::about::{HEAD, QuotedHeader};
 use crate::ip::ip_header;
 use artery_engine::Packet;
 use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6, checksum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which end of a packet is to be another.
+/// The end of a packet to rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum PacketEnd {
     Source,
     Destination,
 }
 
-/// Gives an end of a packet this address and, if there is one, this port. Says whether it is a packet that can have them: one of
-/// TCP or UDP and of the address's family; others stay as they are.
+/// Rewrites one end of a packet to this address and, if given, this port. Returns whether the packet allows
+/// that: it is TCP or UDP and of the address's family; others stay unchanged.
 ///
-/// Of an ICMP error about a packet in the other direction, the end of that one changes too. Of a fragment other than the first,
-/// the address changes alone: all else is in the first, with a checksum for all.
-pub(super) fn translate(packet: &mut Packet, end: End, address: IpAddr, port: Option<u16>) -> bool {
+/// In an ICMP error about a packet in the other direction, the end of the quoted packet changes
+/// too. In a fragment other than the first, only the address changes: the rest is in the first,
+/// with a checksum for all.
+pub(super) fn translate_packet(
+    packet: &mut Packet,
+    end: PacketEnd,
+    address: IpAddr,
+    port: Option<u16>,
+) -> bool {
     match address {
-        IpAddr::V4(address) => translate4(packet, end, address, port),
-        IpAddr::V6(address) => translate6(packet, end, address, port),
+        IpAddr::V4(address) => translate_ipv4(packet, end, address, port),
+        IpAddr::V6(address) => translate_ipv6(packet, end, address, port),
     }
 }
 
-fn translate4(packet: &mut Packet, end: End, new: Ipv4Addr, port: Option<u16>) -> bool {
+fn translate_ipv4(packet: &mut Packet, end: PacketEnd, new: Ipv4Addr, port: Option<u16>) -> bool {
     let Ok(ip) = Ipv4::new(ip_header::bytes(packet)) else { return false };
     let is_later = ip.fragment_offset() > 0;
     let (header_len, protocol) = (ip.header_len(), ip.protocol());
-    let is_left = ip_header::leaves_checksum(packet, header_len);
+    let is_left = ip_header::needs_checksum(packet, header_len);
     let Ok(mut ip) = Ipv4::new(ip_header::bytes_mut(packet)) else { return false };
-    let old = if end == End::Source { ip.src() } else { ip.dst() };
-    let change = Change { end, old: &old.octets(), new: &new.octets(), port, is_left };
-    if !is_later && !change.upper(protocol, ip.payload_mut()) {
+    let old = if end == PacketEnd::Source { ip.src() } else { ip.dst() };
+    let change = AddressRewrite { end, old: &old.octets(), new: &new.octets(), port, is_left };
+    if !is_later && !change.rewrite_upper(protocol, ip.payload_mut()) {
         return false;
     }
     ip.set_checksum(checksum::update_u32(ip.checksum(), old.to_bits(), new.to_bits()));
     match end {
-        End::Source => ip.set_src(new),
-        End::Destination => ip.set_dst(new),
+        PacketEnd::Source => ip.set_src(new),
+        PacketEnd::Destination => ip.set_dst(new),
     }
     true
 }
 
-fn translate6(packet: &mut Packet, end: End, new: Ipv6Addr, port: Option<u16>) -> bool {
-    let Ok(headers) = Ip6Headers::read(ip_header::bytes(packet)) else { return false };
+fn translate_ipv6(packet: &mut Packet, end: PacketEnd, new: Ipv6Addr, port: Option<u16>) -> bool {
+    let Ok(headers) = Ip6Headers::parse_packet(ip_header::bytes(packet)) else { return false };
     let (offset, protocol, is_later) = (headers.offset, headers.protocol, headers.is_later_fragment());
-    let is_left = ip_header::leaves_checksum(packet, offset);
+    let is_left = ip_header::needs_checksum(packet, offset);
     let Ok(mut ip) = Ipv6::new(ip_header::bytes_mut(packet)) else { return false };
-    let old = if end == End::Source { ip.src() } else { ip.dst() };
-    let change = Change { end, old: &old.octets(), new: &new.octets(), port, is_left };
+    let old = if end == PacketEnd::Source { ip.src() } else { ip.dst() };
+    let change = AddressRewrite { end, old: &old.octets(), new: &new.octets(), port, is_left };
     let Some(upper) = ip.payload_mut().get_mut(offset - Ipv6::<&[u8]>::LEN..) else { return false };
-    if !is_later && !change.upper(protocol, upper) {
+    if !is_later && !change.rewrite_upper(protocol, upper) {
         return false;
     }
     match end {
-        End::Source => ip.set_src(new),
-        End::Destination => ip.set_dst(new),
+        PacketEnd::Source => ip.set_src(new),
+        PacketEnd::Destination => ip.set_dst(new),
     }
     true
 }
 
-/// What is to be changed: an address that is in the IP header, and perhaps a port.
+/// The change to make: an address that is in the IP header, and perhaps a port.
 #[derive(Clone, Copy)]
-struct Change<'a> {
-    end: End,
+struct AddressRewrite<'a> {
+    end: PacketEnd,
     old: &'a [u8],
     new: &'a [u8],
     port: Option<u16>,
-    /// The checksum is still to be made: its field holds the sum of the pseudo-header, which has the addresses alone.
+    /// The checksum is still to be computed: its field holds the sum of the pseudo-header, which
+    /// covers only the addresses.
     is_left: bool,
 }
 
-impl Change<'_> {
-    /// Does it to what follows the IP header; says whether that could be done.
+impl AddressRewrite<'_> {
+    /// Rewrites the data after the IP header; returns whether that was possible.
     #[inline]
-    fn upper(&self, protocol: IpProtocol, bytes: &mut [u8]) -> bool {
+    fn rewrite_upper(&self, protocol: IpProtocol, bytes: &mut [u8]) -> bool {
         match protocol {
-            IpProtocol::TCP | IpProtocol::UDP => self.segment(protocol, bytes),
+            IpProtocol::TCP | IpProtocol::UDP => self.rewrite_segment(protocol, bytes),
             IpProtocol::ICMP => {
-                About::of_message(bytes).is_some_and(|about| self.error(&about, false, bytes))
+                QuotedHeader::of_message(bytes).is_some_and(|about| self.rewrite_error(&about, false, bytes))
             }
             IpProtocol::ICMPV6 => {
-                About::of_message6(bytes).is_some_and(|about| self.error(&about, true, bytes))
+                QuotedHeader::of_message6(bytes).is_some_and(|about| self.rewrite_error(&about, true, bytes))
             }
             _ => false,
         }
@@ -93,93 +100,93 @@ impl Change<'_> {
 
     /// The words of the address, old and new.
     #[inline]
-    fn address(&self) -> impl Iterator<Item = (u16, u16)> {
-        words(self.old).zip(words(self.new))
+    fn address_words(&self) -> impl Iterator<Item = (u16, u16)> {
+        read_words(self.old).zip(read_words(self.new))
     }
 
     #[inline]
-    fn segment(&self, protocol: IpProtocol, bytes: &mut [u8]) -> bool {
+    fn rewrite_segment(&self, protocol: IpProtocol, bytes: &mut [u8]) -> bool {
         let at = checksum_at(protocol);
         if bytes.len() < at + 2 {
             return false;
         }
-        let sum = word(bytes, at);
-        // The sum of a pseudo-header is no complement.
+        let sum = read_word(bytes, at);
+        // The sum of a pseudo-header is not complemented.
         let flip = if self.is_left { 0xffff } else { 0 };
         let updated = |sum, (old, new)| checksum::update(sum, old, new);
-        let mut new = self.address().fold(sum ^ flip, updated) ^ flip;
+        let mut new = self.address_words().fold(sum ^ flip, updated) ^ flip;
         if let Some(port) = self.port {
-            let old = put(bytes, if self.end == End::Source { 0 } else { 2 }, port);
+            let old = replace_word(bytes, if self.end == PacketEnd::Source { 0 } else { 2 }, port);
             new = if self.is_left { new } else { updated(new, (old, port)) };
         }
-        put(bytes, at, if self.is_left { new } else { as_sent(protocol, sum, new) });
+        replace_word(bytes, at, if self.is_left { new } else { as_sent(protocol, sum, new) });
         true
     }
 
-    /// An error: it is about a packet whose other end is changed too.
+    /// Rewrites an error about a packet whose other end is rewritten too.
     #[cold]
-    fn error(&self, about: &About, is_v6: bool, message: &mut [u8]) -> bool {
-        let (sum, quoted) = (word(message, ERROR_CHECKSUM), &mut message[HEAD..]);
-        let mut head = Quoted { bytes: quoted, about, is_v6, sum };
-        self.quoted(&mut head);
+    fn rewrite_error(&self, about: &QuotedHeader, is_v6: bool, message: &mut [u8]) -> bool {
+        let (sum, quoted) = (read_word(message, ERROR_CHECKSUM), &mut message[HEAD..]);
+        let mut head = QuotedHead { bytes: quoted, about, is_v6, sum };
+        self.rewrite_quoted(&mut head);
         // ICMPv6 has a pseudo-header.
-        let addresses = || self.address().filter(|_| is_v6);
+        let addresses = || self.address_words().filter(|_| is_v6);
         let updated = |sum, (old, new)| checksum::update(sum, old, new);
         let sum = match self.is_left {
             true => !addresses().fold(!sum, updated),
             false => addresses().fold(head.sum, updated),
         };
-        put(message, ERROR_CHECKSUM, sum);
+        replace_word(message, ERROR_CHECKSUM, sum);
         true
     }
 
-    fn quoted(&self, head: &mut Quoted<'_>) {
-        let is_source = self.end == End::Destination;
+    fn rewrite_quoted(&self, head: &mut QuotedHead<'_>) {
+        let is_source = self.end == PacketEnd::Destination;
         let first = if head.is_v6 { 8 } else { 12 };
         let at = first + if is_source { 0 } else { self.new.len() };
-        for (n, new) in words(self.new).enumerate() {
-            let old = head.set(at + 2 * n, new);
+        for (n, new) in read_words(self.new).enumerate() {
+            let old = head.set_word(at + 2 * n, new);
             if !head.is_v6 {
-                head.correct(IPV4_CHECKSUM, old, new);
+                head.correct_checksum(IPV4_CHECKSUM, old, new);
             }
             head.correct_upper(old, new);
         }
         if let Some(port) = self.port {
-            let old = head.set(head.about.upper + if is_source { 0 } else { 2 }, port);
+            let old = head.set_word(head.about.upper + if is_source { 0 } else { 2 }, port);
             head.correct_upper(old, port);
         }
     }
 }
 
 /// The head of a packet in an error, and the error's checksum.
-struct Quoted<'a> {
+struct QuotedHead<'a> {
     bytes: &'a mut [u8],
-    about: &'a About,
+    about: &'a QuotedHeader,
     is_v6: bool,
     sum: u16,
 }
 
-impl Quoted<'_> {
+impl QuotedHead<'_> {
     /// Sets a word; returns the one before.
-    fn set(&mut self, at: usize, new: u16) -> u16 {
-        let old = put(self.bytes, at, new);
+    fn set_word(&mut self, at: usize, new: u16) -> u16 {
+        let old = replace_word(self.bytes, at, new);
         self.sum = checksum::update(self.sum, old, new);
         old
     }
 
     /// Corrects a checksum after a change of what it covers.
-    fn correct(&mut self, at: usize, old: u16, new: u16) {
-        let sum = checksum::update(word(self.bytes, at), old, new);
-        self.set(at, sum);
+    fn correct_checksum(&mut self, at: usize, old: u16, new: u16) {
+        let sum = checksum::update(read_word(self.bytes, at), old, new);
+        self.set_word(at, sum);
     }
 
     /// Corrects that of TCP or UDP, if it is quoted.
     fn correct_upper(&mut self, old: u16, new: u16) {
-        let About { protocol, upper, end, .. } = *self.about;
+        let QuotedHeader { protocol, upper, end, .. } = *self.about;
         let at = upper + checksum_at(protocol);
         if matches!(protocol, IpProtocol::TCP | IpProtocol::UDP) && at + 2 <= end {
-            let before = word(self.bytes, at);
-            self.set(at, as_sent(protocol, before, checksum::update(before, old, new)));
+            let before = read_word(self.bytes, at);
+            self.set_word(at, as_sent(protocol, before, checksum::update(before, old, new)));
         }
     }
 }
@@ -194,7 +201,7 @@ fn checksum_at(protocol: IpProtocol) -> usize {
     if protocol == IpProtocol::UDP { 6 } else { 16 }
 }
 
-/// A checksum after a change: with UDP, none stays none, and none other becomes it.
+/// A checksum after an update: an absent UDP checksum stays absent, and no other becomes absent.
 #[inline]
 fn as_sent(protocol: IpProtocol, before: u16, after: u16) -> u16 {
     match (protocol, before) {
@@ -205,19 +212,19 @@ fn as_sent(protocol: IpProtocol, before: u16, after: u16) -> u16 {
 }
 
 #[inline]
-fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {
+fn read_words(bytes: &[u8]) -> impl Iterator<Item = u16> {
     bytes.as_chunks().0.iter().map(|word| u16::from_be_bytes(*word))
 }
 
 #[inline]
-fn word(bytes: &[u8], at: usize) -> u16 {
+fn read_word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Puts a word in the place of another, which is returned.
+/// Replaces a word, and returns the old one.
 #[inline]
-fn put(bytes: &mut [u8], at: usize, new: u16) -> u16 {
-    let old = word(bytes, at);
+fn replace_word(bytes: &mut [u8], at: usize, new: u16) -> u16 {
+    let old = read_word(bytes, at);
     bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
     old
 }
@@ -229,15 +236,15 @@ mod tests {
     use artery_engine::Bench;
     use artery_wire::build::{Ip4, Ip6, ip4, ip6};
 
-    /// What becomes of a packet; none if it stays as it is.
-    fn translated(bytes: Vec<u8>, end: End, to: &str) -> Option<Vec<u8>> {
+    /// The result for a packet; None if it is unchanged.
+    fn translated(bytes: Vec<u8>, end: PacketEnd, to: &str) -> Option<Vec<u8>> {
         let bench = Bench::setup(&super::super::flow_balancer::CLASS, "SERVICE 192.0.2.1")
             .outputs(2)
             .build()
             .unwrap();
         let mut packet = bench.packet(&bytes);
         let to: std::net::SocketAddr = to.parse().unwrap();
-        let is_done = translate(&mut packet, end, to.ip(), Some(to.port()));
+        let is_done = translate_packet(&mut packet, end, to.ip(), Some(to.port()));
         assert!(is_done || packet.data() == bytes);
         is_done.then(|| packet.data().to_vec())
     }
@@ -253,15 +260,16 @@ mod tests {
 
     #[test]
     fn an_error_about_an_answer_goes_to_the_member_as_if_it_were_about_the_members_packet() {
-        // Half a checksum tells nobody anything, and stays as it is.
+        // Half a checksum can't be updated, and stays unchanged.
         for length in (24..=from_member(5).bytes().len()).filter(|length| *length != 37) {
-            let sent = translated(too_long(&answer(5).bytes()[..length]).bytes(), End::Destination, MEMBER);
+            let sent =
+                translated(too_long(&answer(5).bytes()[..length]).bytes(), PacketEnd::Destination, MEMBER);
             let expected = too_long(&from_member(5).bytes()[..length]).dst("10.0.0.1");
             assert_eq!(sent, Some(expected.bytes()), "{length}");
         }
         for length in (44..=from_member6(5).bytes().len()).filter(|length| *length != 57) {
             let sent =
-                translated(too_long6(&answer6(5).bytes()[..length]).bytes(), End::Destination, MEMBER6);
+                translated(too_long6(&answer6(5).bytes()[..length]).bytes(), PacketEnd::Destination, MEMBER6);
             let expected = too_long6(&from_member6(5).bytes()[..length]).dst("2001:db8:2::a");
             assert_eq!(sent, Some(expected.bytes()), "{length}");
         }
@@ -277,7 +285,7 @@ mod tests {
         let about = |to: &str, port| ip4().src("198.51.100.7").dst(to).udp(5, port).payload([3; 10]);
         let expected = error("192.0.2.1", about("192.0.2.1", 80));
         for from in ["10.0.0.1", "10.0.0.254"] {
-            let sent = translated(error(from, about("10.0.0.1", 8080)), End::Source, "192.0.2.1:80");
+            let sent = translated(error(from, about("10.0.0.1", 8080)), PacketEnd::Source, "192.0.2.1:80");
             assert_eq!(sent.as_ref(), Some(&expected), "{from}");
         }
     }
@@ -289,7 +297,7 @@ mod tests {
             bytes
         };
         let answer = |from: &str, port| without(answer(5).src(from).udp(port, 5).bytes());
-        let sent = translated(too_long(answer("192.0.2.1", 80)).bytes(), End::Destination, MEMBER);
+        let sent = translated(too_long(answer("192.0.2.1", 80)).bytes(), PacketEnd::Destination, MEMBER);
         assert_eq!(sent, Some(too_long(answer("10.0.0.1", 8080)).dst("10.0.0.1").bytes()));
     }
 
@@ -298,7 +306,7 @@ mod tests {
         let mut bytes = too_long(answer(5).bytes()).bytes();
         let last = bytes.len() - 1;
         bytes[last] ^= 0xff;
-        let sent = translated(bytes, End::Destination, MEMBER).unwrap();
+        let sent = translated(bytes, PacketEnd::Destination, MEMBER).unwrap();
         let ip = Ipv4::new(&sent[..]).unwrap();
         assert!(ip.checksum_is_valid() && !artery_wire::Icmp::new(ip.payload()).unwrap().checksum_is_valid());
     }
@@ -309,7 +317,7 @@ mod tests {
             let ip = ip6().src("2001:db8:7::7").dst(to).extension(60, [1, 4, 0, 0, 0, 0]);
             ip.udp(5, port).payload([1; 9]).bytes()
         };
-        let sent = translated(packet("2001:db8::1", 80), End::Destination, MEMBER6);
+        let sent = translated(packet("2001:db8::1", 80), PacketEnd::Destination, MEMBER6);
         assert_eq!(sent, Some(packet("2001:db8:2::a", 8080)));
     }
 
@@ -322,12 +330,12 @@ mod tests {
             ip4().src("198.51.100.7").dst(to).id(7).fragment(first, last < 72).raw(17, upper).bytes()
         };
         for range in [(0, 24), (24, 48), (48, 72)] {
-            let sent = translated(part("192.0.2.1", 80, range), End::Destination, MEMBER);
+            let sent = translated(part("192.0.2.1", 80, range), PacketEnd::Destination, MEMBER);
             assert_eq!(sent, Some(part("10.0.0.1", 8080, range)), "{range:?}");
         }
         let later =
             |to: &str| ip6().src("2001:db8:7::7").dst(to).fragment(64, false, 7).raw(17, [4; 20]).bytes();
-        let sent = translated(later("2001:db8::1"), End::Destination, MEMBER6);
+        let sent = translated(later("2001:db8::1"), PacketEnd::Destination, MEMBER6);
         assert_eq!(sent, Some(later("2001:db8:2::a")));
     }
 
@@ -345,13 +353,13 @@ mod tests {
         ];
         for whole in samples {
             for length in 0..whole.len() {
-                for (end, to) in [(End::Source, MEMBER), (End::Destination, MEMBER6)] {
+                for (end, to) in [(PacketEnd::Source, MEMBER), (PacketEnd::Destination, MEMBER6)] {
                     let sent = translated(whole[..length].to_vec(), end, to);
                     assert!(sent.is_none_or(|sent| sent.len() == length));
                 }
             }
         }
-        assert_eq!(translated(ip4().icmp_echo(1, 2).bytes(), End::Source, MEMBER), None);
-        assert_eq!(translated(answer(5).bytes(), End::Source, MEMBER6), None);
+        assert_eq!(translated(ip4().icmp_echo(1, 2).bytes(), PacketEnd::Source, MEMBER), None);
+        assert_eq!(translated(answer(5).bytes(), PacketEnd::Source, MEMBER6), None);
     }
 }

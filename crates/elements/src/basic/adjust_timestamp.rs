@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{Arg, ArgValue, Class, Context, Handler, Packet, Read, Simple, Time, Write, anno};
 use artery_lang::args as text;
@@ -18,7 +18,7 @@ the annotation FIRST_TIMESTAMP instead. No time gets before 1970.",
         Arg::keyword("ALL", "bool", "false", "whether to move timestamps that are not set"),
     ],
     handlers: &[Handler::read("time", "TIME", &Read(|a: &mut AdjustTimestamp, _, _| Ok(a.by.to_string())))
-        .and_write(&Write(|a: &mut AdjustTimestamp, text, _| value(text).map(|by| a.by = by)))],
+        .and_write(&Write(|a: &mut AdjustTimestamp, text, _| parse_value(text).map(|by| a.by = by)))],
     per_worker: true,
     build: |args| {
         let (by, first, all) = (args.read("TIME")?, args.read("FIRST")?, args.read("ALL")?);
@@ -45,7 +45,7 @@ impl ArgValue for Shift {
             Some(number) => (true, number),
             None => (false, text),
         };
-        let nanos = text::seconds(number).map_err(|_| "a time such as 1.5 or -20ms")?;
+        let nanos = text::parse_seconds(number).map_err(|_| "a time such as 1.5 or -20ms")?;
         Ok(Shift { back, by: Duration::from_nanos(nanos) })
     }
 }
@@ -57,7 +57,7 @@ impl std::fmt::Display for Shift {
 }
 
 impl AdjustTimestamp {
-    fn moved(&self, time: Time) -> Time {
+    fn shift_time(&self, time: Time) -> Time {
         match self.by {
             _ if time == Time::ZERO && !self.all => time,
             Shift { back: true, by } => time - by,
@@ -70,9 +70,9 @@ impl Simple for AdjustTimestamp {
     fn process(&mut self, mut packet: Packet, _: &mut Context<'_>) -> Option<Packet> {
         if self.first {
             let time = Time(u64::from_ne_bytes(packet.annotation(anno::FIRST_TIMESTAMP)));
-            packet.set_annotation(anno::FIRST_TIMESTAMP, self.moved(time).0.to_ne_bytes());
+            packet.set_annotation(anno::FIRST_TIMESTAMP, self.shift_time(time).0.to_ne_bytes());
         } else {
-            packet.set_timestamp(self.moved(packet.timestamp()));
+            packet.set_timestamp(self.shift_time(packet.timestamp()));
         }
         Some(packet)
     }
@@ -83,13 +83,13 @@ mod tests {
     use super::*;
     use artery_engine::Bench;
 
-    /// What becomes of a timestamp.
+    /// The new timestamp of a packet.
     fn moved(config: &str, time: Time) -> Time {
         let mut bench = Bench::new(&CLASS, config);
         let mut packet = bench.packet(b"x");
         packet.set_timestamp(time);
         bench.push_packets(0, [packet]);
-        bench.take(0).unwrap().timestamp()
+        bench.next_sent(0).unwrap().timestamp()
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         let mut packet = bench.packet(b"x");
         packet.set_annotation(anno::FIRST_TIMESTAMP, Time::new(5, 0).0.to_ne_bytes());
         bench.push_packets(0, [packet]);
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!(packet.annotation(anno::FIRST_TIMESTAMP), Time::new(6, 0).0.to_ne_bytes());
     }
 
@@ -121,6 +121,6 @@ mod tests {
         assert_eq!(bench.read("time", "").unwrap(), "-1.500000");
         bench.write("time", "2").unwrap();
         assert_eq!(bench.read("time", "").unwrap(), "2.000000");
-        assert_eq!(Bench::refuses(&CLASS, "soon"), "TIME: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "soon"), "TIME: parse error");
     }
 }

@@ -1,6 +1,6 @@
-use super::average_counter::significant;
+use super::average_counter::format_significant;
 use super::handler_call::HandlerCall;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, StartError,
     Write, anno,
@@ -41,15 +41,15 @@ the sum of all counts, when it reaches N.",
         Arg::keyword("BANNER", "text", "", "a line in front of files"),
     ],
     handlers: &[
-        Handler::write("write_text_file", "writes a line `AGGREGATE COUNT` for each", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, Form::Text, cx))),
-        Handler::write("write_ascii_file", "the same", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, Form::Text, cx))),
-        Handler::write("write_file", "writes aggregates and counts in four bytes each", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, Form::Binary, cx))),
-        Handler::write("write_ip_file", "writes aggregates as IP addresses", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, Form::Addresses, cx))),
-        Handler::write("write_pdf_file", "writes shares instead of counts", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, Form::Shares, cx))),
+        Handler::write("write_text_file", "writes a line `AGGREGATE COUNT` for each", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Text, cx))),
+        Handler::write("write_ascii_file", "the same", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Text, cx))),
+        Handler::write("write_file", "writes aggregates and counts in four bytes each", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Binary, cx))),
+        Handler::write("write_ip_file", "writes aggregates as IP addresses", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Addresses, cx))),
+        Handler::write("write_pdf_file", "writes shares instead of counts", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Shares, cx))),
         Handler::read("freeze", "whether it is frozen", &Read(|a: &mut AggregateCounter, _, _| Ok(a.frozen.to_string())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, _| value(text).map(|frozen| a.frozen = frozen))),
+            .and_write(&Write(|a: &mut AggregateCounter, text, _| parse_value(text).map(|frozen| a.frozen = frozen))),
         Handler::read("active", "whether it counts", &Read(|a: &mut AggregateCounter, _, _| Ok(a.active.to_string())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, _| value(text).map(|active| a.active = active))),
+            .and_write(&Write(|a: &mut AggregateCounter, text, _| parse_value(text).map(|active| a.active = active))),
         Handler::write("stop", "stops counting, and the router", &Write(AggregateCounter::stop_all)).button(),
         Handler::write("reaggregate_counts", "counts the counts", &Write(|a: &mut AggregateCounter, _, _| {
             a.reaggregate();
@@ -68,10 +68,10 @@ the sum of all counts, when it reaches N.",
             (a.total, _) = (0, a.counts.clear());
             Ok(())
         })),
-        Handler::read("aggregate_call", "AGGREGATE_CALL while it is to come", &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_aggregates.text())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, cx| a.at_aggregates.set("aggregate_call", text, cx))),
-        Handler::read("count_call", "COUNT_CALL while it is to come", &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_count.text())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, cx| a.at_count.set("count_call", text, cx))),
+        Handler::read("aggregate_call", "AGGREGATE_CALL while it is to come", &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_aggregates.to_text())))
+            .and_write(&Write(|a: &mut AggregateCounter, text, cx| a.at_aggregates.set_call("aggregate_call", text, cx))),
+        Handler::read("count_call", "COUNT_CALL while it is to come", &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_count.to_text())))
+            .and_write(&Write(|a: &mut AggregateCounter, text, cx| a.at_count.set_call("count_call", text, cx))),
         Handler::read("count", "the sum of all counts", &Read(|a: &mut AggregateCounter, _, _| Ok(a.total.to_string()))),
         Handler::read("nagg", "how many aggregates were seen", &Read(|a: &mut AggregateCounter, _, _| Ok(a.counts.len().to_string()))),
     ],
@@ -82,7 +82,7 @@ the sum of all counts, when it reaches N.",
 
 /// How a file is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum FileFormat {
     Text,
     Binary,
     Addresses,
@@ -108,7 +108,8 @@ struct AggregateCounter {
 }
 
 impl Trigger {
-    /// What one of three arguments says: a number to freeze at, one to stop at, or one with a handler.
+    /// Reads three arguments, of which one may be given: a number to freeze at, one to stop at, or
+    /// one with a handler.
     fn new(args: &Args<'_>, [freeze, stop, call]: [&'static str; 3]) -> Result<Trigger, ArgError> {
         let [freezes, stops, calls] = [freeze, stop, call].map(|name| args.is_given(name));
         if u8::from(freezes) + u8::from(stops) + u8::from(calls) > 1 {
@@ -132,12 +133,12 @@ impl Trigger {
         Ok(Trigger(call.map(|call| (number, call))))
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         let Some((number, call)) = &self.0 else { return String::new() };
         format!("{number} {} {}", call.handler, call.value).trim_end().to_string()
     }
 
-    fn set(&mut self, handler: &str, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
+    fn set_call(&mut self, handler: &str, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
         if text.trim().is_empty() {
             self.0 = None;
             return Ok(());
@@ -146,20 +147,20 @@ impl Trigger {
             || HandlerError::refused(format!("argument to '{handler}' should be 'N HANDLER [VALUE]'"));
         let (number, call) = number_and_call(text).ok_or_else(wrong)?;
         let call = call.ok_or_else(wrong)?;
-        call.check(handler, cx).map_err(|error| HandlerError::refused(error.message))?;
+        call.check_writable(handler, cx).map_err(|error| HandlerError::refused(error.message))?;
         self.0 = Some((number, call));
         Ok(())
     }
 
     /// The call, once, when `number` is reached.
-    fn fire(&mut self, number: u64) -> Option<HandlerCall> {
+    fn due_call(&mut self, number: u64) -> Option<HandlerCall> {
         self.0.take_if(|(at, _)| number >= *at).map(|(_, call)| call)
     }
 }
 
 fn number_and_call(given: &str) -> Option<(u64, Option<HandlerCall>)> {
     let (number, call) = text::shift_word(given);
-    Some((text::unsigned(number).ok()?, HandlerCall::new(call)))
+    Some((text::parse_unsigned(number).ok()?, HandlerCall::new(call)))
 }
 
 impl AggregateCounter {
@@ -180,7 +181,7 @@ impl AggregateCounter {
     }
 
     /// What a packet counts as.
-    fn amount(&self, packet: &Packet) -> u32 {
+    fn packet_weight(&self, packet: &Packet) -> u32 {
         let annotation =
             |at, counts: bool| if counts { u32::from_ne_bytes(packet.annotation(at)) } else { 0 };
         if !self.bytes {
@@ -193,14 +194,14 @@ impl AggregateCounter {
     }
 
     /// Counts a packet, if its aggregate may be counted.
-    fn count(&mut self, packet: &Packet, mut frozen: bool, cx: &mut Context<'_>) -> bool {
+    fn count_packet(&mut self, packet: &Packet, mut frozen: bool, cx: &mut Context<'_>) -> bool {
         let aggregate = u32::from_ne_bytes(packet.annotation(anno::AGGREGATE));
-        let amount = self.amount(packet);
+        let amount = self.packet_weight(packet);
         let is_new = !self.counts.contains_key(&aggregate);
         let is_added = is_new && amount > 0 && self.active && !frozen;
         let reached = self.counts.len() as u64;
-        if let Some(call) = is_added.then(|| self.at_aggregates.fire(reached)).flatten() {
-            self.call(&call, "AGGREGATE_CALL", cx);
+        if let Some(call) = is_added.then(|| self.at_aggregates.due_call(reached)).flatten() {
+            self.run_call(&call, "AGGREGATE_CALL", cx);
             frozen |= self.frozen;
         }
         if !self.active || frozen && !self.counts.contains_key(&aggregate) {
@@ -211,28 +212,29 @@ impl AggregateCounter {
             *count = count.wrapping_add(amount);
         }
         self.total += u64::from(amount);
-        if let Some(call) = self.at_count.fire(self.total) {
-            self.call(&call, "COUNT_CALL", cx);
+        if let Some(call) = self.at_count.due_call(self.total) {
+            self.run_call(&call, "COUNT_CALL", cx);
         }
         true
     }
 
-    fn call(&mut self, call: &HandlerCall, arg: &str, cx: &mut Context<'_>) {
-        let own = call.handler.rsplit_once('.').filter(|(name, _)| cx.element(name) == Some(cx.number()));
+    fn run_call(&mut self, call: &HandlerCall, arg: &str, cx: &mut Context<'_>) {
+        let own =
+            call.handler.rsplit_once('.').filter(|(name, _)| cx.find_element(name) == Some(cx.number()));
         match own.and_then(|(_, handler)| CLASS.handler(handler)?.write) {
-            // The element is at work, so that nobody else can reach it.
+            // The element is running, so no other thread can reach it.
             Some(write) => {
-                if let Err(error) = write.call(self, &call.value, cx) {
-                    cx.say(&format!("{} :: AggregateCounter: {arg}: {error}", cx.name()));
+                if let Err(error) = write.call_handler(self, &call.value, cx) {
+                    cx.print_message(&format!("{} :: AggregateCounter: {arg}: {error}", cx.name()));
                 }
             }
-            None => call.call("AggregateCounter", arg, cx),
+            None => call.write_value("AggregateCounter", arg, cx),
         }
     }
 
     fn stop_all(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.active = false;
-        cx.stop();
+        cx.request_stop();
         Ok(())
     }
 
@@ -244,7 +246,7 @@ impl AggregateCounter {
         }
     }
 
-    fn file(&self, form: Form) -> Vec<u8> {
+    fn dump_file(&self, form: FileFormat) -> Vec<u8> {
         let mut head = String::from("!IPAggregate 1.0\n");
         if !self.banner.is_empty() {
             head += self.banner.trim_end_matches('\n');
@@ -252,22 +254,22 @@ impl AggregateCounter {
         }
         head += &format!("!num_nonzero {}\n", self.counts.len());
         head += match form {
-            Form::Binary => "!packed_le\n",
-            Form::Addresses => "!ip\n",
-            Form::Text | Form::Shares => "",
+            FileFormat::Binary => "!packed_le\n",
+            FileFormat::Addresses => "!ip\n",
+            FileFormat::Text | FileFormat::Shares => "",
         };
         let mut file = head.into_bytes();
         for (&aggregate, &count) in &self.counts {
             let line = match form {
-                Form::Binary => {
+                FileFormat::Binary => {
                     file.extend(aggregate.to_le_bytes());
                     file.extend(count.to_le_bytes());
                     continue;
                 }
-                Form::Text => format!("{aggregate} {count}\n"),
-                Form::Addresses => format!("{} {count}\n", Ipv4Addr::from(aggregate)),
-                Form::Shares => {
-                    format!("{aggregate} {}\n", significant(f64::from(count) / self.total as f64))
+                FileFormat::Text => format!("{aggregate} {count}\n"),
+                FileFormat::Addresses => format!("{} {count}\n", Ipv4Addr::from(aggregate)),
+                FileFormat::Shares => {
+                    format!("{aggregate} {}\n", format_significant(f64::from(count) / self.total as f64))
                 }
             };
             file.extend(line.into_bytes());
@@ -275,12 +277,12 @@ impl AggregateCounter {
         file
     }
 
-    fn write_file(&mut self, path: &str, form: Form, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn write_file(&mut self, path: &str, form: FileFormat, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let path = text::unquote(path.trim());
-        let file = self.file(form);
+        let file = self.dump_file(form);
         match path.as_str() {
             "" => Err(HandlerError::refused("argument should be filename")),
-            "-" if form == Form::Binary => Err(HandlerError::refused("'-' takes no binary file")),
+            "-" if form == FileFormat::Binary => Err(HandlerError::refused("'-' takes no binary file")),
             "-" => {
                 cx.print(&String::from_utf8_lossy(&file));
                 Ok(())
@@ -297,25 +299,25 @@ impl Element for AggregateCounter {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
             let frozen = self.frozen || input == 1;
-            let counted = self.count(&packet, frozen, cx);
+            let counted = self.count_packet(&packet, frozen, cx);
             cx.send(usize::from(!counted && cx.outputs() > 1), packet);
         }
     }
 
     fn pull(&mut self, output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         cx.pull(if cx.inputs() == 1 { 0 } else { output }, max, &mut batch);
         for packet in &batch {
             let frozen = self.frozen || output == 1;
-            self.count(packet, frozen, cx);
+            self.count_packet(packet, frozen, cx);
         }
         into.append(&mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         for (trigger, arg) in [(&self.at_aggregates, "AGGREGATE_CALL"), (&self.at_count, "COUNT_CALL")] {
-            trigger.0.as_ref().map_or(Ok(()), |(_, call)| call.check(arg, cx))?;
+            trigger.0.as_ref().map_or(Ok(()), |(_, call)| call.check_writable(arg, cx))?;
         }
         Ok(())
     }
@@ -337,7 +339,7 @@ mod tests {
 
     fn file(bench: &mut Bench, handler: &str) -> String {
         bench.write(handler, "-").unwrap();
-        bench.printed()
+        bench.stdout_text()
     }
 
     #[test]
@@ -352,7 +354,7 @@ mod tests {
             (bench.read("count", "").unwrap(), bench.read("nagg", "").unwrap()),
             ("4".into(), "2".into())
         );
-        assert_eq!(bench.take_all(0).len(), 4);
+        assert_eq!(bench.drain_sent(0).len(), 4);
     }
 
     #[test]
@@ -371,7 +373,7 @@ mod tests {
     fn while_frozen_new_aggregates_leave_by_output_1() {
         let mut bench = Bench::setup(&CLASS, "AGGREGATE_FREEZE 2").outputs(2).build().unwrap();
         push(&mut bench, &[1, 2, 3, 1]);
-        assert_eq!((bench.take_all(0).len(), bench.take_all(1).len()), (3, 1));
+        assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(1).len()), (3, 1));
         assert_eq!(
             (bench.read("freeze", "").unwrap(), bench.read("nagg", "").unwrap()),
             ("true".into(), "2".into())
@@ -395,8 +397,8 @@ mod tests {
     #[test]
     fn limits_exclude_each_other() {
         let wrong = "'COUNT_FREEZE', 'COUNT_STOP', and 'COUNT_CALL' are mutually exclusive";
-        assert_eq!(Bench::refuses(&CLASS, "COUNT_STOP 3, COUNT_FREEZE 2"), wrong);
+        assert_eq!(Bench::config_error(&CLASS, "COUNT_STOP 3, COUNT_FREEZE 2"), wrong);
         let wrong = "AGGREGATE_CALL first word should be unsigned (number of aggregates)";
-        assert_eq!(Bench::refuses(&CLASS, "AGGREGATE_CALL x y"), wrong);
+        assert_eq!(Bench::config_error(&CLASS, "AGGREGATE_CALL x y"), wrong);
     }
 }

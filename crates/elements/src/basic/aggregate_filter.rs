@@ -26,7 +26,7 @@ type Action = Option<usize>;
 struct AggregateFilter {
     /// In ascending order, without overlaps.
     spans: Vec<(RangeInclusive<u32>, Action)>,
-    /// What becomes of all others.
+    /// The action for all other aggregates.
     others: Action,
 }
 
@@ -39,10 +39,10 @@ impl AggregateFilter {
                 args.warn(format!("pattern {number} matches no packets"), None);
                 continue;
             }
-            let (action, aggregates) = read(number, pattern)?;
+            let (action, aggregates) = parse_rule(number, pattern)?;
             match aggregates {
                 Some(spans) => spans.into_iter().for_each(|span| {
-                    if filter.add(span.clone(), action) {
+                    if filter.add_span(span.clone(), action) {
                         let (first, last) = span.into_inner();
                         args.warn(
                             format!("pattern {number}: {first}-{last} was filtered otherwise before"),
@@ -56,8 +56,8 @@ impl AggregateFilter {
         Ok(filter)
     }
 
-    /// Adds what of a span is not there yet; says whether something was, with another action.
-    fn add(&mut self, span: RangeInclusive<u32>, action: Action) -> bool {
+    /// Adds the aggregates of a span that are not there yet; returns whether one was, with another action.
+    fn add_span(&mut self, span: RangeInclusive<u32>, action: Action) -> bool {
         let (mut next, last) = (u64::from(*span.start()), u64::from(*span.end()));
         let (mut free, mut contradicts) = (Vec::new(), false);
         let mut add = |from: u64, to: u64| {
@@ -83,7 +83,7 @@ impl AggregateFilter {
     }
 
     #[inline]
-    fn action(&self, aggregate: u32) -> Action {
+    fn action_for(&self, aggregate: u32) -> Action {
         let at = self.spans.partition_point(|(span, _)| *span.end() < aggregate);
         self.spans
             .get(at)
@@ -92,42 +92,43 @@ impl AggregateFilter {
     }
 }
 
-/// An action and the aggregates it is for, none for all others.
+/// An action and the aggregates it is for; None stands for all others.
 #[allow(clippy::type_complexity, reason = "it is taken apart where it is read")]
-fn read(number: usize, pattern: &str) -> Result<(Action, Option<Vec<RangeInclusive<u32>>>), ArgError> {
+fn parse_rule(number: usize, pattern: &str) -> Result<(Action, Option<Vec<RangeInclusive<u32>>>), ArgError> {
     let wrong = |why: &str| ArgError::wrong_at(pattern, format!("pattern {number}{why}"));
-    let words = text::words(pattern);
+    let words = text::split_words(pattern);
     let Some((action, aggregates)) = words.split_first() else {
         return Err(ArgError::wrong(format!("empty pattern {number}")));
     };
     let action = match action.as_str() {
         "allow" => Some(0),
         "drop" | "deny" => None,
-        output => Some(small(output).ok_or_else(|| wrong(": expected a port number"))? as usize),
+        output => Some(parse_u32(output).ok_or_else(|| wrong(": expected a port number"))? as usize),
     };
     match aggregates {
         [] => Err(wrong(" has no aggregates")),
         [all] if all == "all" || all == "-" => Ok((action, None)),
         spans => {
-            let read =
-                |word: &String| span(word).ok_or_else(|| wrong(&format!(": bad aggregate number '{word}'")));
+            let read = |word: &String| {
+                parse_span(word).ok_or_else(|| wrong(&format!(": bad aggregate number '{word}'")))
+            };
             Ok((action, Some(spans.iter().map(read).collect::<Result<_, _>>()?)))
         }
     }
 }
 
-fn small(text: &str) -> Option<u32> {
-    text::unsigned(text).ok().and_then(|number| u32::try_from(number).ok())
+fn parse_u32(text: &str) -> Option<u32> {
+    text::parse_unsigned(text).ok().and_then(|number| u32::try_from(number).ok())
 }
-fn span(text: &str) -> Option<RangeInclusive<u32>> {
+fn parse_span(text: &str) -> Option<RangeInclusive<u32>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    Some(small(first)?..=small(last)?)
+    Some(parse_u32(first)?..=parse_u32(last)?)
 }
 
 impl Element for AggregateFilter {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
-            match self.action(u32::from_ne_bytes(packet.annotation(anno::AGGREGATE))) {
+            match self.action_for(u32::from_ne_bytes(packet.annotation(anno::AGGREGATE))) {
                 Some(output) => cx.send_or_discard(output, packet, DropReason::NoOutput),
                 None => cx.discard(packet, DropReason::NoMatch),
             }
@@ -148,7 +149,7 @@ mod tests {
         let mut packet = bench.packet(b"x");
         packet.set_annotation(anno::AGGREGATE, aggregate.to_ne_bytes());
         bench.push_packets(0, [packet]);
-        (0..3).find(|output| bench.take(*output).is_some())
+        (0..3).find(|output| bench.next_sent(*output).is_some())
     }
 
     #[test]
@@ -190,9 +191,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_pattern() {
-        assert_eq!(Bench::refuses(&CLASS, "x 1"), "pattern 0: expected a port number");
-        assert_eq!(Bench::refuses(&CLASS, "1 1, 1"), "pattern 1 has no aggregates");
-        assert_eq!(Bench::refuses(&CLASS, "1 2-x"), "pattern 0: bad aggregate number '2-x'");
-        assert_eq!(Bench::refuses(&CLASS, "1 all 2"), "pattern 0: bad aggregate number 'all'");
+        assert_eq!(Bench::config_error(&CLASS, "x 1"), "pattern 0: expected a port number");
+        assert_eq!(Bench::config_error(&CLASS, "1 1, 1"), "pattern 1 has no aggregates");
+        assert_eq!(Bench::config_error(&CLASS, "1 2-x"), "pattern 0: bad aggregate number '2-x'");
+        assert_eq!(Bench::config_error(&CLASS, "1 all 2"), "pattern 0: bad aggregate number 'all'");
     }
 }

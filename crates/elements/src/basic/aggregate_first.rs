@@ -34,29 +34,29 @@ At most 458752 values are remembered. All packets with further ones leave by out
     ..Class::DEFAULT
 };
 
-/// The keyword that names who says when aggregates are over; for AggregateLast, too.
+/// The keyword that names the element which reports ended aggregates; for AggregateLast, too.
 pub(super) const NOTIFIER: Arg =
     Arg::keyword("NOTIFIER", "element", "", "an element that says when aggregates are over");
 
 pub(super) fn refuse_notifier(args: &Args<'_>) -> Result<(), ArgError> {
     let Some(name) = args.read::<Option<String>>("NOTIFIER")? else { return Ok(()) };
-    Err(match args.element(&name) {
+    Err(match args.find_element(&name) {
         Some(_) => ArgError::wrong(format!("{name} is not an AggregateNotifier")),
         None => ArgError::wrong(format!("no element named '{name}'")),
     })
 }
 
-/// Most aggregates that are remembered: as many as fill a table of half a million places.
+/// Most aggregates that are remembered: as many as fill a table of half a million entries.
 const MAX_AGGREGATES: usize = 7 << 16;
 
 struct AggregateFirst {
-    /// Has room for all from the start.
+    /// Allocated for the maximum from the start.
     seen: HashSet<u32>,
     unremembered: u64,
 }
 
 impl AggregateFirst {
-    fn look(&mut self, packet: &Packet) -> Result<(), ()> {
+    fn check_first(&mut self, packet: &Packet) -> Result<(), ()> {
         let aggregate = u32::from_ne_bytes(packet.annotation(anno::AGGREGATE));
         if self.seen.len() < MAX_AGGREGATES {
             return if self.seen.insert(aggregate) { Ok(()) } else { Err(()) };
@@ -71,7 +71,7 @@ impl AggregateFirst {
 
 impl Element for AggregateFirst {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let look = |packet: &mut Packet| self.look(packet);
+        let look = |packet: &mut Packet| self.check_first(packet);
         send_each(batch, cx, look, |(), packet, cx| cx.send_or_discard(1, packet, DropReason::Sampled));
     }
 
@@ -124,11 +124,11 @@ mod tests {
         for first in (0..MAX_AGGREGATES as u32).step_by(64) {
             let all = packets(&bench, &Vec::from_iter(first..first + 64));
             bench.push_packets(0, all);
-            assert_eq!(bench.take_all(0).len(), 64);
+            assert_eq!(bench.drain_sent(0).len(), 64);
         }
         let more = packets(&bench, &[u32::MAX, u32::MAX, 5]);
         bench.push_packets(0, more);
-        assert_eq!((bench.take_all(0).len(), bench.take_all(1).len()), (2, 1));
+        assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(1).len()), (2, 1));
         assert_eq!(bench.read("unremembered", "").unwrap(), "2");
     }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn refuses_who_notifies_of_nothing() {
-        assert_eq!(Bench::refuses(&CLASS, "NOTIFIER e"), "e is not an AggregateNotifier");
-        assert_eq!(Bench::refuses(&CLASS, "NOTIFIER nobody"), "no element named 'nobody'");
+        assert_eq!(Bench::config_error(&CLASS, "NOTIFIER e"), "e is not an AggregateNotifier");
+        assert_eq!(Bench::config_error(&CLASS, "NOTIFIER nobody"), "no element named 'nobody'");
     }
 }

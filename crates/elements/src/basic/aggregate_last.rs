@@ -44,17 +44,21 @@ struct AggregateLast {
 }
 
 impl AggregateLast {
-    fn keep(&mut self, mut packet: Packet, cx: &mut Context<'_>) {
-        let aggregate = number(&packet, anno::AGGREGATE);
+    fn hold_packet(&mut self, mut packet: Packet, cx: &mut Context<'_>) {
+        let aggregate = read_annotation(&packet, anno::AGGREGATE);
         let Some(before) = self.kept.remove(&aggregate) else {
             let time = packet.timestamp();
             packet.set_annotation(anno::FIRST_TIMESTAMP, time.0.to_ne_bytes());
             self.kept.insert(aggregate, packet);
             return;
         };
-        add(&mut packet, anno::EXTRA_PACKETS, number(&before, anno::EXTRA_PACKETS).wrapping_add(1));
-        let bytes = number(&before, anno::EXTRA_LENGTH).wrapping_add(before.len() as u32);
-        add(&mut packet, anno::EXTRA_LENGTH, bytes);
+        add_to_annotation(
+            &mut packet,
+            anno::EXTRA_PACKETS,
+            read_annotation(&before, anno::EXTRA_PACKETS).wrapping_add(1),
+        );
+        let bytes = read_annotation(&before, anno::EXTRA_LENGTH).wrapping_add(before.len() as u32);
+        add_to_annotation(&mut packet, anno::EXTRA_LENGTH, bytes);
         packet.set_annotation::<8>(anno::FIRST_TIMESTAMP, before.annotation(anno::FIRST_TIMESTAMP));
         self.kept.insert(aggregate, packet);
         cx.send_or_discard(1, before, DropReason::Sampled);
@@ -65,23 +69,23 @@ impl AggregateLast {
             cx.send(0, packet);
         }
         if self.stop {
-            cx.stop();
+            cx.request_stop();
         }
         Ok(())
     }
 }
 
-fn number(packet: &Packet, annotation: usize) -> u32 {
+fn read_annotation(packet: &Packet, annotation: usize) -> u32 {
     u32::from_ne_bytes(packet.annotation(annotation))
 }
-fn add(packet: &mut Packet, annotation: usize, by: u32) {
-    let sum = number(packet, annotation).wrapping_add(by);
+fn add_to_annotation(packet: &mut Packet, annotation: usize, by: u32) {
+    let sum = read_annotation(packet, annotation).wrapping_add(by);
     packet.set_annotation(annotation, sum.to_ne_bytes());
 }
 
 impl Element for AggregateLast {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.drain().for_each(|packet| self.keep(packet, cx));
+        batch.drain().for_each(|packet| self.hold_packet(packet, cx));
     }
 
     fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
@@ -125,7 +129,7 @@ mod tests {
         bench.expect_nothing_more();
         let told = |packet: &Packet| {
             let first = Time(u64::from_ne_bytes(packet.annotation(anno::FIRST_TIMESTAMP)));
-            (number(packet, anno::EXTRA_PACKETS), number(packet, anno::EXTRA_LENGTH), first)
+            (read_annotation(packet, anno::EXTRA_PACKETS), read_annotation(packet, anno::EXTRA_LENGTH), first)
         };
         assert_eq!(told(&alone), (0, 0, Time::new(2, 0)));
         assert_eq!(told(&last), (2, 4, Time::new(1, 0)));
@@ -158,7 +162,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         push(&mut bench, 1, "a", 1);
         push(&mut bench, 2, "b", 1);
-        bench.stop_without_heir();
+        bench.stop_without_successor();
         bench.expect_dropped(DropReason::Replaced, 2);
     }
 }

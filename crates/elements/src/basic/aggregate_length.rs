@@ -25,7 +25,7 @@ struct AggregateLength {
 
 impl AggregateLength {
     #[inline]
-    fn set(&self, packet: &mut Packet) -> Result<(), ()> {
+    fn set_aggregate(&self, packet: &mut Packet) -> Result<(), ()> {
         let front = if self.ip { packet.network_offset().ok_or(())? } else { 0 };
         let extra = u32::from_ne_bytes(packet.annotation(anno::EXTRA_LENGTH));
         let length = (packet.len() as u32).wrapping_sub(front as u32).wrapping_add(extra);
@@ -36,7 +36,7 @@ impl AggregateLength {
 
 impl Element for AggregateLength {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let set = |packet: &mut Packet| self.set(packet);
+        let set = |packet: &mut Packet| self.set_aggregate(packet);
         send_each(batch, cx, set, |(), packet, cx| cx.send_or_discard(1, packet, DropReason::Malformed));
     }
 }

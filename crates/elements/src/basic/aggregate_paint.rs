@@ -31,7 +31,7 @@ impl AggregatePaint {
         }
     }
     #[inline]
-    fn set(&self, packet: &mut Packet) {
+    fn set_aggregate(&self, packet: &mut Packet) {
         let color = u32::from(packet.paint()) & ((1 << self.bits) - 1);
         let held = if self.incremental { u32::from_ne_bytes(packet.annotation(anno::AGGREGATE)) } else { 0 };
         packet.set_annotation(anno::AGGREGATE, (held << self.bits | color).to_ne_bytes());
@@ -40,7 +40,7 @@ impl AggregatePaint {
 
 impl Element for AggregatePaint {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.iter_mut().for_each(|packet| self.set(packet));
+        batch.iter_mut().for_each(|packet| self.set_aggregate(packet));
         cx.send_all(0, batch);
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn refuses_other_numbers_of_bits() {
         for bits in ["0", "9", "-1"] {
-            assert!(Bench::refuses(&CLASS, bits).starts_with("bad number of bits"));
+            assert!(Bench::config_error(&CLASS, bits).starts_with("bad number of bits"));
         }
     }
 }

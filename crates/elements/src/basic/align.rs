@@ -15,7 +15,7 @@ be moved; the class is there for configurations that name it, and its arguments 
     ],
     per_worker: true,
     build: |args| {
-        check(args)?;
+        check_args(args)?;
         Ok(Box::new(Align))
     },
     ..Class::DEFAULT
@@ -23,7 +23,7 @@ be moved; the class is there for configurations that name it, and its arguments 
 
 struct Align;
 
-fn check(args: &Args<'_>) -> Result<(), ArgError> {
+fn check_args(args: &Args<'_>) -> Result<(), ArgError> {
     let (modulus, offset): (u32, u32) = (args.read("MODULUS")?, args.read("OFFSET")?);
     if ![2, 4, 8].contains(&modulus) {
         return Err(ArgError::wrong("MODULUS must be 2, 4, or 8"));
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_alignment() {
-        assert_eq!(Bench::refuses(&CLASS, "3, 0"), "MODULUS must be 2, 4, or 8");
-        assert_eq!(Bench::refuses(&CLASS, "4, 4"), "OFFSET must be smaller than MODULUS");
+        assert_eq!(Bench::config_error(&CLASS, "3, 0"), "MODULUS must be 2, 4, or 8");
+        assert_eq!(Bench::config_error(&CLASS, "4, 4"), "OFFSET must be smaller than MODULUS");
     }
 }

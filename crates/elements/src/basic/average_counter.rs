@@ -13,9 +13,9 @@ the latest packet. Packets of the first IGNORE seconds are not counted, nor is t
     handlers: &[
         Handler::read("count", "packets", &Read(|c: &mut AverageCounter, _, _| Ok(c.packets.to_string()))).sum(),
         Handler::read("byte_count", "bytes", &Read(|c: &mut AverageCounter, _, _| Ok(c.bytes.to_string()))).sum(),
-        Handler::read("rate", "packets a second", &Read(|c: &mut AverageCounter, _, _| c.rate(c.packets))),
-        Handler::read("byte_rate", "bytes a second", &Read(|c: &mut AverageCounter, _, _| c.rate(c.bytes))),
-        Handler::write("reset", "starts anew", &Write(|c: &mut AverageCounter, _, _| c.reset())).button(),
+        Handler::read("rate", "packets a second", &Read(|c: &mut AverageCounter, _, _| c.average_rate(c.packets))),
+        Handler::read("byte_rate", "bytes a second", &Read(|c: &mut AverageCounter, _, _| c.average_rate(c.bytes))),
+        Handler::write("reset", "starts anew", &Write(|c: &mut AverageCounter, _, _| c.reset_counts())).button(),
     ],
     build: |args| {
         let ignore = Duration::from_secs(u64::from(args.read::<u32>("IGNORE")?));
@@ -29,28 +29,28 @@ struct AverageCounter {
     ignore: Duration,
     packets: u64,
     bytes: u64,
-    /// When the first packet came, and the latest.
+    /// When the first and the latest packet came.
     span: Option<(Time, Time)>,
 }
 
-/// Shortest time over which a rate is taken.
+/// Shortest time over which a rate is computed.
 const TICK: Duration = Duration::from_millis(1);
 
 impl AverageCounter {
-    fn reset(&mut self) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self) -> Result<(), HandlerError> {
         *self = AverageCounter { ignore: self.ignore, ..AverageCounter::default() };
         Ok(())
     }
-    fn rate(&self, count: u64) -> Result<String, HandlerError> {
+    fn average_rate(&self, count: u64) -> Result<String, HandlerError> {
         let time =
             self.span.map_or(TICK, |(first, last)| last.since(first).saturating_sub(self.ignore).max(TICK));
-        Ok(significant(count as f64 / time.as_secs_f64()))
+        Ok(format_significant(count as f64 / time.as_secs_f64()))
     }
 }
 
-/// A number with up to 12 significant digits and no zeros at its end, as Click prints it (C's `%.12g`): from twelve
-/// digits before the point on, and below 0.0001, with an exponent.
-pub(super) fn significant(number: f64) -> String {
+/// A number with up to 12 significant digits and no zeros at its end, as Click prints it (C's `%.12g`): from
+/// twelve digits before the point on, and below 0.0001, with an exponent.
+pub(super) fn format_significant(number: f64) -> String {
     let text = format!("{number:.11e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     match exponent.parse().unwrap_or(0_i32) {
@@ -99,12 +99,12 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         for _ in 0..4 {
             bench.push(0, b"abc");
-            bench.pass(Duration::from_secs(1));
+            bench.advance_time(Duration::from_secs(1));
         }
         assert_eq!(read(&mut bench), ["4", "12", "1.33333333333", "4"]);
         bench.write("reset", "").unwrap();
         assert_eq!(read(&mut bench), ["0", "0", "0", "0"]);
-        assert_eq!(bench.take_all(0).len(), 4);
+        assert_eq!(bench.drain_sent(0).len(), 4);
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "2");
         for _ in 0..5 {
             bench.push(0, b"abc");
-            bench.pass(Duration::from_secs(1));
+            bench.advance_time(Duration::from_secs(1));
         }
         assert_eq!(read(&mut bench), ["3", "9", "1.5", "4.5"]);
     }
@@ -132,12 +132,12 @@ mod tests {
             (999_999_999_999.5, "1e+12"),
             (1_234_567_890_123.0, "1.23456789012e+12"),
         ] {
-            assert_eq!(significant(number), text);
+            assert_eq!(format_significant(number), text);
         }
     }
 
     #[test]
     fn refuses_what_is_no_number() {
-        assert_eq!(Bench::refuses(&CLASS, "soon"), "IGNORE: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "soon"), "IGNORE: invalid number");
     }
 }

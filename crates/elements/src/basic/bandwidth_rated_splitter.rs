@@ -31,10 +31,10 @@ mod tests {
     fn packets_above_the_bandwidth_leave_by_output_1() {
         let mut bench = Bench::setup(&CLASS, "10kBps, BURST_BYTES 1000").outputs(2).build().unwrap();
         (0..10).for_each(|_| bench.push(0, [0; 500]));
-        assert_eq!((bench.take_all(0).len(), bench.take_all(1).len()), (3, 7));
-        bench.pass(Duration::from_millis(100));
+        assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(1).len()), (3, 7));
+        bench.advance_time(Duration::from_millis(100));
         (0..10).for_each(|_| bench.push(0, [0; 500]));
-        assert_eq!((bench.take_all(0).len(), bench.take_all(1).len()), (2, 8));
+        assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(1).len()), (2, 8));
         assert_eq!(bench.read("rate", "").unwrap(), "80kbps");
     }
 }

@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Write};
 
 pub static CLASS: Class = Class {
@@ -34,7 +34,7 @@ struct Bypass {
 
 impl Bypass {
     fn set_active(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = value(text)?;
+        self.active = parse_value(text)?;
         Ok(())
     }
 }

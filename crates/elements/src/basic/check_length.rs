@@ -1,5 +1,5 @@
 use crate::ip::each::send_each;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Write};
 
 pub static CLASS: Class = Class {
@@ -13,7 +13,7 @@ Packets of at most LENGTH bytes leave by output 0. Longer ones leave by output 1
     processing: "a/ah",
     args: &[Arg::required("LENGTH", "bytes", "most bytes that a packet may have")],
     handlers: &[Handler::read("length", "LENGTH", &Read(|c: &mut CheckLength, _, _| Ok(c.length.to_string())))
-        .and_write(&Write(|c: &mut CheckLength, text, _| value(text).map(|length| c.length = length)))],
+        .and_write(&Write(|c: &mut CheckLength, text, _| parse_value(text).map(|length| c.length = length)))],
     per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(CheckLength { length: args.read("LENGTH")? })),
@@ -65,6 +65,6 @@ mod tests {
         bench.push(0, "abcd");
         bench.expect(0, "abcd");
         assert!(bench.write("length", "-1").is_err());
-        assert_eq!(Bench::refuses(&CLASS, ""), "LENGTH: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "LENGTH: required argument missing");
     }
 }

@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Annotation, Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 
 pub static CLASS: Class = Class {
@@ -16,7 +16,7 @@ Packets whose PAINT annotation, or another one-byte annotation, is COLOR leave b
         Arg::optional("ANNO", "annotation", "PAINT", "which annotation to look at"),
     ],
     handlers: &[Handler::read("color", "COLOR", &Read(|p: &mut CheckPaint, _, _| Ok(p.color.to_string())))
-        .and_write(&Write(|p: &mut CheckPaint, text, _| value(text).map(|color| p.color = color)))],
+        .and_write(&Write(|p: &mut CheckPaint, text, _| parse_value(text).map(|color| p.color = color)))],
     per_worker: true,
     build: |args| Ok(Box::new(CheckPaint { color: args.read("COLOR")?, at: args.read("ANNO")? })),
     ..Class::DEFAULT
@@ -70,6 +70,6 @@ mod tests {
 
     #[test]
     fn the_color_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "COLOR: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "COLOR: required argument missing");
     }
 }

@@ -20,7 +20,7 @@ pass from input 1 to output 1, in the same places. A range is `OFFSET/LENGTH`. B
 };
 
 struct Clipboard {
-    /// Where the ranges begin and end.
+    /// Start and end of each range.
     ranges: Vec<(usize, usize)>,
     /// The least length of packets that have them all.
     least: usize,
@@ -37,7 +37,8 @@ impl Clipboard {
                 return Err(ArgError::wrong_at(range, slash()));
             }
             let wrong = || ArgError::wrong_at(range, format!("range {number}: invalid offset or length"));
-            let read = |text: &str| text::unsigned(text.trim()).ok().and_then(|n| u32::try_from(n).ok());
+            let read =
+                |text: &str| text::parse_unsigned(text.trim()).ok().and_then(|n| u32::try_from(n).ok());
             let (offset, length) = (read(offset).ok_or_else(wrong)?, read(length).ok_or_else(wrong)?);
             let end = offset.checked_add(length).filter(|end| *end <= 0xffff).ok_or_else(wrong)?;
             ranges.push((offset as usize, end as usize));
@@ -47,7 +48,7 @@ impl Clipboard {
         Ok(Clipboard { ranges, least, bytes })
     }
 
-    fn copy(&mut self, packet: &Packet) {
+    fn copy_ranges(&mut self, packet: &Packet) {
         let mut rest = &mut self.bytes[..];
         for &(start, end) in &self.ranges {
             let (room, after) = rest.split_at_mut(end - start);
@@ -56,7 +57,7 @@ impl Clipboard {
         }
     }
 
-    fn paste(&self, packet: &mut Packet) {
+    fn paste_ranges(&self, packet: &mut Packet) {
         let mut rest = &self.bytes[..];
         for &(start, end) in &self.ranges {
             let (bytes, after) = rest.split_at(end - start);
@@ -65,12 +66,12 @@ impl Clipboard {
         }
     }
 
-    fn see(&mut self, port: usize, batch: &mut Batch) {
+    fn process_batch(&mut self, port: usize, batch: &mut Batch) {
         for packet in batch.iter_mut() {
             match port {
                 _ if packet.len() < self.least => {}
-                0 => self.copy(packet),
-                _ => self.paste(packet),
+                0 => self.copy_ranges(packet),
+                _ => self.paste_ranges(packet),
             }
         }
     }
@@ -78,16 +79,16 @@ impl Clipboard {
 
 impl Element for Clipboard {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.see(input, batch);
+        self.process_batch(input, batch);
         cx.send_all(input, batch);
     }
 
     fn pull(&mut self, output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         cx.pull(output, max, &mut batch);
-        self.see(output, &mut batch);
+        self.process_batch(output, &mut batch);
         into.append(&mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
     }
 }
 

@@ -42,18 +42,18 @@ counts are set to zero. Copies on several workers count for themselves until the
             "bytes a second, recently",
             &Read(|c: &mut Counter, _, cx| Ok(c.byte_rate.per_second(1, cx.now()))),
         ),
-        Handler::write("reset", "sets the counts to zero", &Write(Counter::reset)).button(),
-        Handler::write("reset_counts", "the same", &Write(Counter::reset)).button(),
+        Handler::write("reset", "sets the counts to zero", &Write(Counter::reset_counts)).button(),
+        Handler::write("reset_counts", "the same", &Write(Counter::reset_counts)).button(),
         Handler::read(
             "count_call",
             "the number of COUNT_CALL",
-            &Read(|c: &mut Counter, _, _| Ok(c.packet_call.number())),
+            &Read(|c: &mut Counter, _, _| Ok(c.packet_call.threshold_text())),
         )
-        .and_write(&Write(|c: &mut Counter, text, cx| c.packet_call.write("count_call", text, cx))),
+        .and_write(&Write(|c: &mut Counter, text, cx| c.packet_call.set_call("count_call", text, cx))),
         Handler::write(
             "byte_count_call",
             "`N [HANDLER [VALUE]]`: a new BYTE_COUNT_CALL",
-            &Write(|c: &mut Counter, text, cx| c.byte_call.write("byte_count_call", text, cx)),
+            &Write(|c: &mut Counter, text, cx| c.byte_call.set_call("byte_count_call", text, cx)),
         ),
     ],
     per_worker: true,
@@ -79,18 +79,18 @@ impl Trigger {
         let call = call.ok_or_else(|| ArgError::wrong_at(text.clone(), format!("{arg}: no handler")))?;
         Ok(Trigger { at, call: Some(call), is_done: false })
     }
-    fn check(&self, arg: &str, cx: &Context<'_>) -> Result<(), StartError> {
-        self.call.as_ref().map_or(Ok(()), |call| call.check(arg, cx))
+    fn check_call(&self, arg: &str, cx: &Context<'_>) -> Result<(), StartError> {
+        self.call.as_ref().map_or(Ok(()), |call| call.check_writable(arg, cx))
     }
-    fn number(&self) -> String {
+    fn threshold_text(&self) -> String {
         self.call.as_ref().map(|_| self.at.to_string()).unwrap_or_default()
     }
     /// Sets another number, and another call unless it is left out.
-    fn write(&mut self, handler: &str, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn set_call(&mut self, handler: &str, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let wrong = || HandlerError::refused(format!("'{handler}' first word should be unsigned (count)"));
         let (at, call) = number_and_call(text.trim()).ok_or_else(wrong)?;
         if let Some(call) = &call {
-            call.check(handler, cx).map_err(|error| HandlerError::refused(error.message))?;
+            call.check_writable(handler, cx).map_err(|error| HandlerError::refused(error.message))?;
         }
         *self = Trigger { at, call: call.or(self.call.take()), is_done: false };
         Ok(())
@@ -98,8 +98,8 @@ impl Trigger {
     fn is_armed(&self) -> bool {
         self.call.is_some() && !self.is_done
     }
-    /// The call to make now, if the count has come to it.
-    fn fire(&mut self, is_reached: bool) -> Option<HandlerCall> {
+    /// The call that is due, if the count has reached its limit.
+    fn due_call(&mut self, is_reached: bool) -> Option<HandlerCall> {
         let fires = is_reached && self.is_armed();
         self.is_done |= fires;
         self.call.as_ref().filter(|_| fires).cloned()
@@ -132,7 +132,7 @@ impl Counter {
         })
     }
 
-    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
         (self.packets, self.bytes) = (0, 0);
         (self.packet_call.is_done, self.byte_call.is_done) = (false, false);
         Ok(())
@@ -142,24 +142,25 @@ impl Counter {
     fn count_and_call(&mut self, length: u64, cx: &mut Context<'_>) {
         self.packets += 1;
         self.bytes += length;
-        if let Some(call) = self.packet_call.fire(self.packets == self.packet_call.at) {
-            self.call(&call, "COUNT_CALL", cx);
+        if let Some(call) = self.packet_call.due_call(self.packets == self.packet_call.at) {
+            self.run_call(&call, "COUNT_CALL", cx);
         }
-        if let Some(call) = self.byte_call.fire(self.bytes >= self.byte_call.at) {
-            self.call(&call, "BYTE_COUNT_CALL", cx);
+        if let Some(call) = self.byte_call.due_call(self.bytes >= self.byte_call.at) {
+            self.run_call(&call, "BYTE_COUNT_CALL", cx);
         }
     }
 
-    fn call(&mut self, call: &HandlerCall, arg: &str, cx: &mut Context<'_>) {
-        let own = call.handler.rsplit_once('.').filter(|(name, _)| cx.element(name) == Some(cx.number()));
+    fn run_call(&mut self, call: &HandlerCall, arg: &str, cx: &mut Context<'_>) {
+        let own =
+            call.handler.rsplit_once('.').filter(|(name, _)| cx.find_element(name) == Some(cx.number()));
         match own.and_then(|(_, handler)| CLASS.handler(handler)?.write) {
-            // The element is at work, so that nobody else can reach it.
+            // The element is running, so no other thread can reach it.
             Some(write) => {
-                if let Err(error) = write.call(self, &call.value, cx) {
-                    cx.say(&format!("{} :: Counter: {arg}: {error}", cx.name()));
+                if let Err(error) = write.call_handler(self, &call.value, cx) {
+                    cx.print_message(&format!("{} :: Counter: {arg}: {error}", cx.name()));
                 }
             }
-            None => call.call("Counter", arg, cx),
+            None => call.write_value("Counter", arg, cx),
         }
     }
 }
@@ -168,8 +169,8 @@ impl Element for Counter {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let bytes = batch.iter().map(|packet| packet.len() as u64).sum::<u64>();
         let now = cx.now();
-        self.rate.count(batch.len() as u64, now);
-        self.byte_rate.count(bytes, now);
+        self.rate.add_count(batch.len() as u64, now);
+        self.byte_rate.add_count(bytes, now);
         if self.packet_call.is_armed() || self.byte_call.is_armed() {
             batch.iter().for_each(|packet| self.count_and_call(packet.len() as u64, cx));
         } else {
@@ -180,8 +181,8 @@ impl Element for Counter {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.packet_call.check("COUNT_CALL", cx)?;
-        self.byte_call.check("BYTE_COUNT_CALL", cx)
+        self.packet_call.check_call("COUNT_CALL", cx)?;
+        self.byte_call.check_call("BYTE_COUNT_CALL", cx)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, _cx: &mut Context<'_>) {
@@ -218,14 +219,14 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         for _ in 0..500 {
             bench.push(0, [0; 100]);
-            bench.take(0);
-            bench.pass(Duration::from_millis(1));
+            bench.next_sent(0);
+            bench.advance_time(Duration::from_millis(1));
         }
         let rates = ["byte_rate", "bit_rate"].map(|name| bench.read(name, "").unwrap());
         // The average stops seven units of its fraction short: of 16 for bytes, of 1024 for packets.
         assert_eq!(rates, ["99562.5", "796500"]);
         assert_eq!(bench.read("rate", "").unwrap(), "993.164");
-        bench.pass(Duration::from_secs(1));
+        bench.advance_time(Duration::from_secs(1));
         assert_eq!(bench.read("rate", "").unwrap(), "0");
     }
 
@@ -256,10 +257,10 @@ mod tests {
 
     #[test]
     fn calls_must_name_a_number_and_a_handler_that_can_be_written() {
-        assert_eq!(Bench::refuses(&CLASS, "COUNT_CALL x e.reset"), "COUNT_CALL type mismatch");
-        assert_eq!(Bench::refuses(&CLASS, "COUNT_CALL 3"), "COUNT_CALL: no handler");
+        assert_eq!(Bench::config_error(&CLASS, "COUNT_CALL x e.reset"), "COUNT_CALL type mismatch");
+        assert_eq!(Bench::config_error(&CLASS, "COUNT_CALL 3"), "COUNT_CALL: no handler");
         let count = "BYTE_COUNT_CALL 3 e.count";
-        assert_eq!(Bench::refuses(&CLASS, count), "BYTE_COUNT_CALL: no 'e.count' write handler");
+        assert_eq!(Bench::config_error(&CLASS, count), "BYTE_COUNT_CALL: no 'e.count' write handler");
         let mut bench = Bench::new(&CLASS, "");
         let fault = bench.write("count_call", "e.reset").unwrap_err().to_string();
         assert_eq!(fault, "'count_call' first word should be unsigned (count)");

@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError, Write,
 };
@@ -19,7 +19,7 @@ and sleeps while upstream has nothing.",
     ],
     handlers: &[
         Handler::read("count", "packets discarded", &Read(|d: &mut Discard, _, _| Ok(d.count.to_string()))).sum(),
-        Handler::write("reset_counts", "sets the count to zero", &Write(|d: &mut Discard, _, _| d.reset()))
+        Handler::write("reset_counts", "sets the count to zero", &Write(|d: &mut Discard, _, _| d.reset_counts()))
             .button(),
         Handler::read("active", "whether to pull", &Read(|d: &mut Discard, _, _| Ok(d.active.to_string())))
             .and_write(&Write(Discard::set_active)),
@@ -38,19 +38,19 @@ struct Discard {
 }
 
 impl Discard {
-    fn reset(&mut self) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self) -> Result<(), HandlerError> {
         self.count = 0;
         Ok(())
     }
     fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = value(text)?;
+        self.active = parse_value(text)?;
         if self.active && cx.input_is_pull(0) {
             cx.schedule();
         }
         Ok(())
     }
     /// Most packets to pull in one run.
-    fn burst(&self, cx: &Context<'_>) -> usize {
+    fn pull_limit(&self, cx: &Context<'_>) -> usize {
         match self.burst {
             None => cx.burst(),
             Some(0) => u32::MAX as usize,
@@ -72,18 +72,18 @@ impl Element for Discard {
             }
         } else if !self.active {
             return Err(
-                StartError::new("ACTIVE is meaningless in push context").help("put a Queue before it")
+                StartError::new("ACTIVE is meaningless in push context").with_help("put a Queue before it")
             );
         }
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.active {
             return false;
         }
-        let (burst, mut pulled) = (self.burst(cx), 0);
-        let mut batch = cx.spare();
+        let (burst, mut pulled) = (self.pull_limit(cx), 0);
+        let mut batch = cx.scratch_batch();
         while pulled < burst {
             let n = cx.pull(0, burst - pulled, &mut batch);
             self.push(0, &mut batch, cx);
@@ -92,7 +92,7 @@ impl Element for Discard {
                 break;
             }
         }
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         if pulled > 0 || !cx.upstream_idle(0) {
             cx.schedule();
         }
@@ -136,9 +136,9 @@ mod tests {
         let mut bench = Bench::setup(&CLASS, "BURST 2").pull().build().unwrap();
         (0..5).for_each(|_| bench.offer(0, b"x"));
         bench.run_once();
-        assert_eq!(bench.offered(0), 3);
+        assert_eq!(bench.offered_count(0), 3);
         bench.run_once();
-        assert_eq!((bench.offered(0), bench.read("count", "").unwrap().as_str()), (1, "4"));
+        assert_eq!((bench.offered_count(0), bench.read("count", "").unwrap().as_str()), (1, "4"));
     }
 
     #[test]
@@ -146,22 +146,22 @@ mod tests {
         let mut bench = Bench::setup(&CLASS, "BURST 0").pull().build().unwrap();
         (0..100).for_each(|_| bench.offer(0, b"x"));
         bench.run_once();
-        assert_eq!(bench.offered(0), 0);
+        assert_eq!(bench.offered_count(0), 0);
     }
 
     #[test]
     fn pulls_only_while_it_is_active() {
         let mut bench = Bench::setup(&CLASS, "ACTIVE false").pull().build().unwrap();
         bench.offer(0, b"x");
-        assert_eq!((bench.run(), bench.offered(0)), (0, 1));
+        assert_eq!((bench.run(), bench.offered_count(0)), (0, 1));
         bench.write("active", "true").unwrap();
         bench.run_once();
-        assert_eq!(bench.offered(0), 0);
+        assert_eq!(bench.offered_count(0), 0);
         assert_eq!(bench.write("active", "maybe").unwrap_err().to_string(), "'maybe' is not true or false");
     }
 
     #[test]
     fn active_makes_no_sense_where_packets_are_pushed() {
-        assert_eq!(Bench::refuses(&CLASS, "ACTIVE false"), "ACTIVE is meaningless in push context");
+        assert_eq!(Bench::config_error(&CLASS, "ACTIVE false"), "ACTIVE is meaningless in push context");
     }
 }

@@ -26,7 +26,7 @@ impl Element for Error {
 
     fn start(&mut self, _cx: &mut Context<'_>) -> Result<(), StartError> {
         Err(StartError::new("unspecified error")
-            .help("a router with an Error element never starts: take it out"))
+            .with_help("a router with an Error element never starts: take it out"))
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn it_never_starts() {
         for config in ["", "any, WORDS at all"] {
-            assert_eq!(Bench::refuses(&CLASS, config), "unspecified error");
+            assert_eq!(Bench::config_error(&CLASS, config), "unspecified error");
         }
     }
 }

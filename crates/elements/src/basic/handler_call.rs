@@ -6,29 +6,29 @@ use artery_engine::{Context, StartError};
 pub(super) struct HandlerCall {
     /// The handler's name, with its element's.
     pub(super) handler: String,
-    /// What to write.
+    /// The text that is written to the handler.
     pub(super) value: String,
 }
 
 impl HandlerCall {
-    /// Takes an argument apart; `None` when it is empty.
+    /// Parses an argument; `None` when it is empty.
     pub(super) fn new(text: &str) -> Option<HandlerCall> {
         let text = text.trim();
         let (handler, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let is_there = !handler.is_empty();
         is_there.then(|| HandlerCall { handler: handler.to_string(), value: value.trim().to_string() })
     }
-    /// Makes sure that the handler can be written; `arg` is the argument that names it.
-    pub(super) fn check(&self, arg: &str, cx: &Context<'_>) -> Result<(), StartError> {
+    /// Checks that the handler can be written; `arg` is the argument that names it.
+    pub(super) fn check_writable(&self, arg: &str, cx: &Context<'_>) -> Result<(), StartError> {
         match cx.has_handler(&self.handler, true) {
             true => Ok(()),
             false => Err(StartError::new(format!("{arg}: no '{}' write handler", self.handler))),
         }
     }
     /// Writes; an error is printed after the name of `class` and `arg`.
-    pub(super) fn call(&self, class: &str, arg: &str, cx: &mut Context<'_>) {
+    pub(super) fn write_value(&self, class: &str, arg: &str, cx: &mut Context<'_>) {
         if let Err(error) = cx.write_handler(&self.handler, &self.value) {
-            cx.say(&format!("{} :: {class}: {arg}: {error}", cx.name()));
+            cx.print_message(&format!("{} :: {class}: {arg}: {error}", cx.name()));
         }
     }
 }

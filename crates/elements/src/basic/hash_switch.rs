@@ -37,7 +37,7 @@ impl HashSwitch {
         Ok(HashSwitch { offset: offset as usize, length: length as usize })
     }
     #[inline]
-    fn output(&self, packet: &Packet, outputs: usize) -> usize {
+    fn choose_output(&self, packet: &Packet, outputs: usize) -> usize {
         let bytes = packet.data().get(self.offset..).and_then(|bytes| bytes.get(..self.length));
         let Some(bytes) = bytes else { return 0 };
         let hash: usize = bytes.iter().map(|byte| usize::from(*byte)).sum();
@@ -52,7 +52,7 @@ impl Element for HashSwitch {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let outputs = cx.outputs();
         for packet in batch.drain() {
-            cx.send(self.output(&packet, outputs), packet);
+            cx.send(self.choose_output(&packet, outputs), packet);
         }
     }
 }
@@ -65,7 +65,7 @@ mod tests {
     fn output_of(bytes: &[u8], outputs: usize) -> usize {
         let mut bench = Bench::setup(&CLASS, "1, 2").outputs(outputs).build().unwrap();
         bench.push(0, bytes);
-        (0..outputs).find(|output| bench.take(*output).is_some()).unwrap()
+        (0..outputs).find(|output| bench.next_sent(*output).is_some()).unwrap()
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn refuses_to_hash_nothing() {
-        assert_eq!(Bench::refuses(&CLASS, "0, 0"), "length must be > 0");
-        assert_eq!(Bench::refuses(&CLASS, "0"), "LENGTH: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "0, 0"), "length must be > 0");
+        assert_eq!(Bench::config_error(&CLASS, "0"), "LENGTH: required argument missing");
     }
 }

@@ -17,12 +17,12 @@ pub static CLASS: Class = Class {
 struct Hub;
 
 /// Sends a packet by all outputs but `input`.
-pub(crate) fn flood(input: usize, packet: Packet, cx: &mut Context<'_>) {
+pub(crate) fn flood_packet(input: usize, packet: Packet, cx: &mut Context<'_>) {
     let Some(last) = (0..cx.outputs()).rev().find(|output| *output != input) else {
         return cx.discard(packet, DropReason::NoOutput);
     };
     for output in (0..last).filter(|output| *output != input) {
-        if let Some(copy) = cx.duplicate(&packet) {
+        if let Some(copy) = cx.duplicate_packet(&packet) {
             cx.send(output, copy);
         }
     }
@@ -31,7 +31,7 @@ pub(crate) fn flood(input: usize, packet: Packet, cx: &mut Context<'_>) {
 
 impl Element for Hub {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.drain().for_each(|packet| flood(input, packet, cx));
+        batch.drain().for_each(|packet| flood_packet(input, packet, cx));
     }
 }
 

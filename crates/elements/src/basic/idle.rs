@@ -1,4 +1,4 @@
-use artery_engine::{Batch, Class, Context, DropReason, Element, Signals};
+use artery_engine::{Batch, Class, Context, DropReason, Element, SignalKinds};
 
 pub static CLASS: Class = Class {
     name: "Idle",
@@ -13,7 +13,7 @@ and sleeps.",
     ports: "-/-",
     processing: "a/a",
     flow: "x/y",
-    signals: Signals::NeverActive,
+    signals: SignalKinds::NeverActive,
     per_worker: true,
     build: |_| Ok(Box::new(Idle)),
     ..Class::DEFAULT
@@ -45,11 +45,11 @@ mod tests {
     fn neither_pulls_nor_gives_anything_to_pull() {
         let mut bench = Bench::setup(&CLASS, "").inputs(1).outputs(1).pull().build().unwrap();
         bench.offer(0, b"x");
-        assert_eq!((bench.pull(0, 8).len(), bench.run(), bench.offered(0)), (0, 0, 1));
+        assert_eq!((bench.pull(0, 8).len(), bench.run(), bench.offered_count(0)), (0, 0, 1));
     }
 
     #[test]
     fn takes_no_arguments() {
-        assert_eq!(Bench::refuses(&CLASS, "1"), "too many arguments");
+        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
     }
 }

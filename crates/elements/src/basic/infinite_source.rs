@@ -1,10 +1,10 @@
 use super::handler_call::HandlerCall;
 use super::quota::Quota;
 use super::template::{DATA, Template};
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Signal, Signals,
-    StartError, Time, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Signal,
+    SignalKinds, StartError, Time, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -31,10 +31,10 @@ router runs with a burst of one.",
     ],
     handlers: &[
         Handler::read("count", "packets sent", &Read(|s: &mut Source, _, _| Ok(s.count.to_string()))).sum(),
-        Handler::write("reset", "sends another LIMIT packets", &Write(Source::reset)).button(),
-        Handler::read("data", "DATA", &Read(|s: &mut Source, _, _| Ok(s.template.data())))
+        Handler::write("reset", "sends another LIMIT packets", &Write(Source::reset_counts)).button(),
+        Handler::read("data", "DATA", &Read(|s: &mut Source, _, _| Ok(s.template.data_text())))
             .and_write(&Write(|s: &mut Source, text, _| s.template.set_data(text.as_bytes()))),
-        Handler::read("limit", "LIMIT", &Read(|s: &mut Source, _, _| Ok(s.quota.limit())))
+        Handler::read("limit", "LIMIT", &Read(|s: &mut Source, _, _| Ok(s.quota.limit_text())))
             .and_write(&Write(Source::set_limit)),
         Handler::read("burst", "BURST", &READ_BURST).and_write(&WRITE_BURST),
         Handler::read("burstsize", "older name of burst", &READ_BURST).and_write(&WRITE_BURST),
@@ -43,16 +43,16 @@ router runs with a burst of one.",
         Handler::read("length", "LENGTH, or -1", &READ_LENGTH).and_write(&WRITE_LENGTH),
         Handler::read("datasize", "older name of length", &READ_LENGTH).and_write(&WRITE_LENGTH),
     ],
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     per_worker: true,
     build: |args| Ok(Box::new(Source::new(args)?)),
     ..Class::DEFAULT
 };
 
-static READ_BURST: Read<Source> = Read(|s, _, cx| Ok(s.burst(cx).to_string()));
+static READ_BURST: Read<Source> = Read(|s, _, cx| Ok(s.burst_size(cx).to_string()));
 static WRITE_BURST: Write<Source> = Write(Source::set_burst);
-static READ_LENGTH: Read<Source> = Read(|s, _, _| Ok(s.template.length()));
-static WRITE_LENGTH: Write<Source> = Write(|s, text, _| s.template.set_length(value(text)?));
+static READ_LENGTH: Read<Source> = Read(|s, _, _| Ok(s.template.length_text()));
+static WRITE_LENGTH: Write<Source> = Write(|s, text, _| s.template.set_length(parse_value(text)?));
 
 struct Source {
     template: Template,
@@ -72,7 +72,7 @@ impl Source {
             return Err(ArgError::wrong("burst size must be >= 1"));
         }
         Ok(Source {
-            template: Template::of(args)?,
+            template: Template::from_args(args)?,
             quota: Quota::new(args.read("LIMIT")?, args),
             burst: burst.map(|burst| burst as usize),
             active: args.read("ACTIVE")?,
@@ -82,60 +82,60 @@ impl Source {
         })
     }
 
-    fn burst(&self, cx: &Context<'_>) -> usize {
+    fn burst_size(&self, cx: &Context<'_>) -> usize {
         self.burst.unwrap_or(cx.burst())
     }
     fn set_burst(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.burst = match value::<u32>(text) {
+        self.burst = match parse_value::<u32>(text) {
             Ok(burst @ 1..) => Some(burst as usize),
             _ => return Err(HandlerError::refused("burst parameter must be integer >= 1")),
         };
-        self.wake(cx)
+        self.resume_source(cx)
     }
     fn set_limit(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.quota.set_limit(value::<Limit>(text)?, self.count);
-        self.wake(cx)
+        self.quota.set_limit(parse_value::<Limit>(text)?, self.count);
+        self.resume_source(cx)
     }
     fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = value(text)?;
-        self.wake(cx)
+        self.active = parse_value(text)?;
+        self.resume_source(cx)
     }
-    fn reset(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.count = 0;
         self.quota.reset();
-        self.wake(cx)
+        self.resume_source(cx)
     }
-    /// Goes on if a change makes that possible.
-    fn wake(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    /// Continues if a change makes that possible.
+    fn resume_source(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         if self.active && !self.quota.is_used_up() {
-            self.quota.reopen();
-            if cx.output_is_pull(0) { cx.signal(Signal::NonEmpty, true) } else { cx.schedule() }
+            self.quota.rearm_end();
+            if cx.output_is_pull(0) { cx.set_signal(Signal::NonEmpty, true) } else { cx.schedule() }
         }
         Ok(())
     }
 
     /// Adds up to `n` packets to `into`; returns how many.
-    fn make(&mut self, n: usize, into: &mut Batch, cx: &mut Context<'_>) -> usize {
-        let granted = self.quota.take(n);
+    fn make_packets(&mut self, n: usize, into: &mut Batch, cx: &mut Context<'_>) -> usize {
+        let granted = self.quota.reserve_packets(n);
         let time = if self.timestamp { cx.now() } else { Time::ZERO };
-        let made = self.template.fill(granted, time, into, cx);
-        self.quota.settle(granted, made);
+        let made = self.template.make_packets(granted, time, into, cx);
+        self.quota.return_unused(granted, made);
         self.count += made as u64;
         made
     }
 
     /// Does, once for all copies, what shall happen when the limit is reached.
-    fn end(&mut self, cx: &mut Context<'_>) {
-        if !self.quota.ends() {
+    fn run_end_action(&mut self, cx: &mut Context<'_>) {
+        if !self.quota.claim_end() {
             return;
         }
         if let Some(call) = &self.end_call {
-            call.call("InfiniteSource", "END_CALL", cx);
+            call.write_value("InfiniteSource", "END_CALL", cx);
         }
     }
 }
 
-/// What STOP and END_CALL ask for.
+/// The call that STOP and END_CALL configure.
 fn end_call(stop: bool, call: Option<String>) -> Result<Option<HandlerCall>, ArgError> {
     match call.as_deref().and_then(HandlerCall::new) {
         Some(_) if stop => Err(ArgError::wrong("END_CALL and STOP are mutually exclusive")),
@@ -148,53 +148,53 @@ impl Element for Source {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
 
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        if self.active && self.make(max, into, cx) > 0 {
+        if self.active && self.make_packets(max, into, cx) > 0 {
             return;
         }
         if self.active {
-            self.end(cx);
+            self.run_end_action(cx);
         }
         if !self.active || self.quota.is_done() {
-            cx.signal(Signal::NonEmpty, false);
+            cx.set_signal(Signal::NonEmpty, false);
         }
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         if let Some(call) = &self.end_call {
-            call.check("END_CALL", cx)?;
+            call.check_writable("END_CALL", cx)?;
         }
         if cx.output_is_pull(0) {
-            cx.signal(Signal::NonEmpty, self.active);
+            cx.set_signal(Signal::NonEmpty, self.active);
         } else {
             cx.schedule();
         }
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.active || cx.downstream_full(0) {
             return false;
         }
-        // Who asks for a burst gets it, also where it does not fit in the queue behind.
+        // A configured burst is sent whole, also if it does not fit in the queue behind.
         let burst = self.burst.unwrap_or_else(|| cx.burst().min(cx.downstream_room(0)));
         let mut sent = 0;
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         while sent < burst {
-            let made = self.make((burst - sent).min(cx.burst()), &mut batch, cx);
+            let made = self.make_packets((burst - sent).min(cx.burst()), &mut batch, cx);
             if made == 0 {
                 break;
             }
             cx.send_all(0, &mut batch);
             sent += made;
             if sent < burst {
-                cx.settle();
+                cx.flush_sends();
             }
         }
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         if sent > 0 || !self.quota.is_done() {
             cx.schedule();
         } else {
-            self.end(cx);
+            self.run_end_action(cx);
         }
         sent > 0
     }
@@ -209,7 +209,7 @@ mod tests {
     fn sends_limit_packets_then_asks_to_stop() {
         let mut bench = Bench::new(&CLASS, "abc, 100, STOP true");
         bench.run();
-        let packets = bench.take_all(0);
+        let packets = bench.drain_sent(0);
         assert_eq!(packets.len(), 100);
         assert_eq!((packets[99].data(), packets[99].timestamp()), (&b"abc"[..], bench.now()));
         assert!(bench.stop_requested());
@@ -220,10 +220,10 @@ mod tests {
     fn sends_its_burst_each_time() {
         let mut bench = Bench::new(&CLASS, "LIMIT 10, BURST 3, TIMESTAMP false");
         bench.run_once();
-        assert_eq!(bench.take_all(0).len(), 3);
+        assert_eq!(bench.drain_sent(0).len(), 3);
         bench.write("burst", "4").unwrap();
         bench.run_once();
-        let packets = bench.take_all(0);
+        let packets = bench.drain_sent(0);
         assert_eq!((packets.len(), packets[0].len(), packets[0].timestamp()), (4, 69, Time::ZERO));
     }
 
@@ -231,7 +231,7 @@ mod tests {
     fn a_burst_bigger_than_a_batch_is_sent_whole() {
         let mut bench = Bench::setup(&CLASS, "BURST 100").burst(16).build().unwrap();
         bench.run_once();
-        assert_eq!(bench.take_all(0).len(), 100);
+        assert_eq!(bench.drain_sent(0).len(), 100);
     }
 
     #[test]
@@ -266,18 +266,18 @@ mod tests {
     fn an_empty_pool_delays_packets_and_loses_none() {
         let mut bench = Bench::new(&CLASS, "LIMIT 1000");
         bench.run();
-        let first = bench.take_all(0).len();
+        let first = bench.drain_sent(0).len();
         assert!(first < 1000);
         bench.run();
-        assert_eq!(bench.read("count", "").unwrap(), (first + bench.take_all(0).len()).to_string());
+        assert_eq!(bench.read("count", "").unwrap(), (first + bench.drain_sent(0).len()).to_string());
     }
 
     #[test]
     fn refuses_what_makes_no_sense() {
-        assert_eq!(Bench::refuses(&CLASS, "BURST 0"), "burst size must be >= 1");
+        assert_eq!(Bench::config_error(&CLASS, "BURST 0"), "burst size must be >= 1");
         let both = "STOP true, END_CALL stop";
-        assert_eq!(Bench::refuses(&CLASS, both), "END_CALL and STOP are mutually exclusive");
-        assert_eq!(Bench::refuses(&CLASS, "END_CALL x.y"), "END_CALL: no 'x.y' write handler");
-        assert!(Bench::refuses(&CLASS, "LENGTH 70000").contains("65535"));
+        assert_eq!(Bench::config_error(&CLASS, both), "END_CALL and STOP are mutually exclusive");
+        assert_eq!(Bench::config_error(&CLASS, "END_CALL x.y"), "END_CALL: no 'x.y' write handler");
+        assert!(Bench::config_error(&CLASS, "LENGTH 70000").contains("65535"));
     }
 }

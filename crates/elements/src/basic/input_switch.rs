@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Write,
 };
@@ -18,7 +18,7 @@ time. While INPUT is negative, or not connected, every packet is discarded.",
         Arg::keyword("OUTPUT", "input", "", "the same, as Click calls it"),
     ],
     handlers: &[
-        Handler::read("switch", "INPUT", &READ).and_write(&Write(InputSwitch::set)),
+        Handler::read("switch", "INPUT", &READ).and_write(&Write(InputSwitch::set_input)),
         Handler::read("config", "INPUT", &READ),
     ],
     per_worker: true,
@@ -41,9 +41,9 @@ struct InputSwitch {
 }
 
 impl InputSwitch {
-    fn set(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn set_input(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let input: i32 =
-            value(text).map_err(|_| HandlerError::refused("InputSwitch input must be integer"))?;
+            parse_value(text).map_err(|_| HandlerError::refused("InputSwitch input must be integer"))?;
         self.input = if usize::try_from(input).is_ok_and(|n| n < cx.inputs()) { input } else { -1 };
         Ok(())
     }

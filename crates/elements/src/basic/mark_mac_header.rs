@@ -44,11 +44,11 @@ mod tests {
     fn headers_are_marked() {
         let mut bench = Bench::new(&CLASS, "2");
         bench.push(0, b"abcdef");
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!((packet.mac_offset(), packet.network_offset()), (Some(2), None));
         let mut bench = Bench::new(&CLASS, "0, 4");
         bench.push(0, b"abcdef");
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!((packet.mac_offset(), packet.network_offset()), (Some(0), Some(4)));
     }
 }

@@ -29,7 +29,7 @@ configuration, with its place; with TYPE ERROR it is an error, and the router do
 };
 
 struct Message {
-    /// None if it was told already, as a warning.
+    /// None if it was already reported, as a warning.
     line: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Element for Message {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         if let Some(line) = &self.line {
-            cx.say(line);
+            cx.print_message(line);
         }
         Ok(())
     }
@@ -50,15 +50,15 @@ mod tests {
 
     #[test]
     fn messages_and_warnings_are_printed_at_the_start() {
-        assert_eq!(Bench::new(&CLASS, "\"hello, you\"").said(), "hello, you\n");
+        assert_eq!(Bench::new(&CLASS, "\"hello, you\"").stderr_text(), "hello, you\n");
         let bench = Bench::new(&CLASS, "old, WARNING");
-        assert_eq!((bench.warnings(), bench.said()), ("old\n".into(), String::new()));
+        assert_eq!((bench.warnings(), bench.stderr_text()), ("old\n".into(), String::new()));
     }
 
     #[test]
     fn an_error_keeps_the_router_from_starting() {
-        assert_eq!(Bench::refuses(&CLASS, "\"do not use\", ERROR"), "do not use");
-        assert!(Bench::refuses(&CLASS, "x, LOUD").starts_with("unrecognized message type"));
-        assert_eq!(Bench::refuses(&CLASS, ""), "MESSAGE: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "\"do not use\", ERROR"), "do not use");
+        assert!(Bench::config_error(&CLASS, "x, LOUD").starts_with("unrecognized message type"));
+        assert_eq!(Bench::config_error(&CLASS, ""), "MESSAGE: required argument missing");
     }
 }

@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Read, Write};
 
 pub static CLASS: Class = Class {
@@ -12,7 +12,7 @@ pub static CLASS: Class = Class {
         Arg::optional("ANNO", "annotation", "PAINT", "which annotation to set"),
     ],
     handlers: &[Handler::read("color", "COLOR", &Read(|p: &mut Paint, _, _| Ok(p.color.to_string())))
-        .and_write(&Write(|p: &mut Paint, text, _| value(text).map(|color| p.color = color)))],
+        .and_write(&Write(|p: &mut Paint, text, _| parse_value(text).map(|color| p.color = color)))],
     per_worker: true,
     live: true,
     build: |args| Ok(Box::new(Paint { color: args.read("COLOR")?, at: args.read("ANNO")? })),
@@ -56,8 +56,8 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_color_and_no_annotation() {
-        assert_eq!(Bench::refuses(&CLASS, "256"), "COLOR: out of range, bound 255");
-        assert_eq!(Bench::refuses(&CLASS, "1, 48"), "ANNO: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "256"), "COLOR: out of range, bound 255");
+        assert_eq!(Bench::config_error(&CLASS, "1, 48"), "ANNO: parse error");
         assert!(Bench::new(&CLASS, "1").write("color", "red").is_err());
     }
 }

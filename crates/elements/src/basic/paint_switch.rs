@@ -26,7 +26,7 @@ struct PaintSwitch {
 fn send_to_all(packet: Packet, cx: &mut Context<'_>) {
     let last = cx.outputs().saturating_sub(1);
     for output in 0..last {
-        if let Some(copy) = cx.duplicate(&packet) {
+        if let Some(copy) = cx.duplicate_packet(&packet) {
             cx.send(output, copy);
         }
     }

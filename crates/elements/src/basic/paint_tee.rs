@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Read, Write};
 
 pub static CLASS: Class = Class {
@@ -16,7 +16,7 @@ by output 1. A router uses it to find packets that leave by the port they came f
         Arg::optional("ANNO", "annotation", "PAINT", "which annotation to look at"),
     ],
     handlers: &[Handler::read("color", "COLOR", &Read(|p: &mut PaintTee, _, _| Ok(p.color.to_string())))
-        .and_write(&Write(|p: &mut PaintTee, text, _| value(text).map(|color| p.color = color)))],
+        .and_write(&Write(|p: &mut PaintTee, text, _| parse_value(text).map(|color| p.color = color)))],
     per_worker: true,
     build: |args| Ok(Box::new(PaintTee { color: args.read("COLOR")?, at: args.read("ANNO")? })),
     ..Class::DEFAULT
@@ -30,7 +30,7 @@ struct PaintTee {
 impl Element for PaintTee {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.iter().filter(|packet| packet.annotation(self.at.offset) == [self.color]) {
-            if let Some(copy) = cx.duplicate(packet) {
+            if let Some(copy) = cx.duplicate_packet(packet) {
                 cx.send(1, copy);
             }
         }
@@ -57,6 +57,6 @@ mod tests {
 
     #[test]
     fn the_color_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, "ANNO 20"), "COLOR: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "ANNO 20"), "COLOR: required argument missing");
     }
 }

@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Packet, Read, Write,
 };
@@ -26,7 +26,7 @@ pass unchanged.",
         Arg::keyword("CPU", "bool", "false", "whether to print the number of the worker"),
     ],
     handlers: &[Handler::read("active", "whether to print", &Read(|p: &mut Print, _, _| Ok(p.active.to_string())))
-        .and_write(&Write(|p: &mut Print, text, _| value(text).map(|active| p.active = active)))],
+        .and_write(&Write(|p: &mut Print, text, _| parse_value(text).map(|active| p.active = active)))],
     per_worker: true,
     live: true,
     build: |args| Ok(Box::new(Print::new(args)?)),
@@ -41,7 +41,7 @@ enum Contents {
 }
 
 impl Contents {
-    fn read(args: &Args<'_>) -> Result<Contents, ArgError> {
+    fn parse_contents(args: &Args<'_>) -> Result<Contents, ArgError> {
         let text: String = args.read("CONTENTS")?;
         if let Ok(print) = bool::parse(&text, args.names()) {
             return Ok(if print { Contents::Hex } else { Contents::None });
@@ -78,7 +78,7 @@ impl Print {
         Ok(Print {
             label: args.read::<Option<String>>("LABEL")?.unwrap_or_default(),
             max_length: usize::try_from(max_length.unwrap_or(24)).unwrap_or(usize::MAX),
-            contents: Contents::read(args)?,
+            contents: Contents::parse_contents(args)?,
             timestamp: args.read("TIMESTAMP")?,
             annotations: args.read("PRINTANNO")?,
             active: args.read("ACTIVE")?,
@@ -87,7 +87,7 @@ impl Print {
         })
     }
 
-    fn line(&self, packet: &Packet, worker: usize) -> String {
+    fn format_line(&self, packet: &Packet, worker: usize) -> String {
         let mut line = self.label.clone();
         let mut separator = if line.is_empty() { "" } else { ": " };
         if self.worker {
@@ -140,8 +140,8 @@ impl Element for Print {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         if self.active {
             for packet in &*batch {
-                let line = self.line(packet, cx.worker());
-                cx.say(&line);
+                let line = self.format_line(packet, cx.worker());
+                cx.print_message(&line);
             }
         }
         cx.send_all(0, batch);
@@ -160,7 +160,7 @@ mod tests {
         packet.set_annotation(16, [0xab]);
         bench.push_packets(0, [packet]);
         bench.expect(0, bytes);
-        bench.said()
+        bench.stderr_text()
     }
 
     #[test]
@@ -203,10 +203,10 @@ mod tests {
     fn prints_nothing_while_inactive() {
         let mut bench = Bench::new(&CLASS, "ACTIVE false");
         bench.push(0, b"a");
-        assert_eq!(bench.said(), "");
+        assert_eq!(bench.stderr_text(), "");
         bench.write("active", "true").unwrap();
         bench.push(0, b"a");
-        assert_eq!(bench.said(), "   1 | 61\n");
+        assert_eq!(bench.stderr_text(), "   1 | 61\n");
     }
 
     #[test]
@@ -219,13 +219,13 @@ mod tests {
         let refused = bench.write("config", "z, CONTENTS octal").unwrap_err().to_string();
         assert!(refused.contains("bad contents value 'OCTAL'"), "{refused}");
         bench.push(0, b"a");
-        assert_eq!(bench.said(), "y:    1 |  a\n");
+        assert_eq!(bench.stderr_text(), "y:    1 |  a\n");
         assert_eq!(bench.read("config", "").unwrap(), "y, CONTENTS ASCII");
     }
 
     #[test]
     fn refuses_other_contents() {
         let fault = "bad contents value 'OCTAL'; should be 'NONE', 'HEX', or 'ASCII'";
-        assert_eq!(Bench::refuses(&CLASS, "CONTENTS octal"), fault);
+        assert_eq!(Bench::config_error(&CLASS, "CONTENTS octal"), fault);
     }
 }

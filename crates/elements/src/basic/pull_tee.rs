@@ -31,7 +31,7 @@ impl Element for PullTee {
         cx.pull(0, max, into);
         for output in 1..cx.outputs() {
             for packet in into.iter().skip(before) {
-                if let Some(copy) = cx.duplicate(packet) {
+                if let Some(copy) = cx.duplicate_packet(packet) {
                     cx.send(output, copy);
                 }
             }

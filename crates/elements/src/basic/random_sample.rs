@@ -1,5 +1,5 @@
 use crate::chance::Random;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
     Read, Write, names::Names,
@@ -23,12 +23,12 @@ Lets every packet pass with probability P, also given as SAMPLE, or as its compl
         Arg::keyword("ACTIVE", "bool", "true", "whether to sample; otherwise all pass"),
     ],
     handlers: &[
-        Handler::read("sampling_prob", "probability that a packet passes", &Read(|s: &mut Sample, _, _| Ok(s.pass.print())))
-            .and_write(&Write(|s: &mut Sample, text, _| probability(text).map(|p| s.pass = p))),
-        Handler::read("drop_prob", "probability that it does not", &Read(|s: &mut Sample, _, _| Ok(s.pass.complement().print())))
-            .and_write(&Write(|s: &mut Sample, text, _| probability(text).map(|p| s.pass = p.complement()))),
+        Handler::read("sampling_prob", "probability that a packet passes", &Read(|s: &mut Sample, _, _| Ok(s.pass.to_decimal())))
+            .and_write(&Write(|s: &mut Sample, text, _| parse_probability(text).map(|p| s.pass = p))),
+        Handler::read("drop_prob", "probability that it does not", &Read(|s: &mut Sample, _, _| Ok(s.pass.complement().to_decimal())))
+            .and_write(&Write(|s: &mut Sample, text, _| parse_probability(text).map(|p| s.pass = p.complement()))),
         Handler::read("active", "whether to sample", &Read(|s: &mut Sample, _, _| Ok(s.active.to_string())))
-            .and_write(&Write(|s: &mut Sample, text, _| value(text).map(|active| s.active = active))),
+            .and_write(&Write(|s: &mut Sample, text, _| parse_value(text).map(|active| s.active = active))),
         Handler::read("drops", "packets that did not pass", &Read(|s: &mut Sample, _, _| Ok(s.drops.to_string()))).sum(),
         Handler::read("config", "the arguments as they are now", &Read(Sample::config)),
     ],
@@ -47,21 +47,21 @@ const ONE: u32 = 1 << 28;
 impl ArgValue for Probability {
     fn parse(text: &str, names: &Names) -> Result<Probability, String> {
         let number = f64::parse(text, names).ok().filter(|p| (0.0..=1.0).contains(p));
-        number.map(Probability::of).ok_or_else(|| "a probability between 0 and 1".to_string())
+        number.map(Probability::from_f64).ok_or_else(|| "a probability between 0 and 1".to_string())
     }
 }
 
 impl Probability {
-    fn of(number: f64) -> Probability {
+    fn from_f64(number: f64) -> Probability {
         Probability((number * f64::from(ONE)).round() as u32)
     }
     fn complement(self) -> Probability {
         Probability(ONE - self.0)
     }
     /// The shortest decimal that means the same.
-    fn print(self) -> String {
+    fn to_decimal(self) -> String {
         let number = f64::from(self.0) / f64::from(ONE);
-        let means_the_same = |text: &String| text.parse().is_ok_and(|n| Probability::of(n).0 == self.0);
+        let means_the_same = |text: &String| text.parse().is_ok_and(|n| Probability::from_f64(n).0 == self.0);
         (0..9)
             .map(|places| format!("{number:.places$}"))
             .find(means_the_same)
@@ -69,8 +69,8 @@ impl Probability {
     }
 }
 
-fn probability(text: &str) -> Result<Probability, HandlerError> {
-    value(text).map_err(|_| HandlerError::refused("Must be given a number between 0.0 and 1.0"))
+fn parse_probability(text: &str) -> Result<Probability, HandlerError> {
+    parse_value(text).map_err(|_| HandlerError::refused("Must be given a number between 0.0 and 1.0"))
 }
 
 struct Sample {
@@ -95,14 +95,14 @@ impl Sample {
         Ok(Sample { pass, active: args.read("ACTIVE")?, drops: 0, random: Random::new(args) })
     }
     fn config(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(format!("SAMPLE {}, ACTIVE {}", self.pass.print(), self.active))
+        Ok(format!("SAMPLE {}, ACTIVE {}", self.pass.to_decimal(), self.active))
     }
     #[inline]
-    fn passes(&mut self) -> bool {
-        self.random.bits() >> 4 < self.pass.0
+    fn draw_pass(&mut self) -> bool {
+        self.random.next_u32() >> 4 < self.pass.0
     }
-    fn sample(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if self.passes() {
+    fn sample_packet(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        if self.draw_pass() {
             return Some(packet);
         }
         self.drops += 1;
@@ -114,7 +114,7 @@ impl Sample {
 impl Element for Sample {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         if self.active {
-            batch.filter_map(|packet| self.sample(packet, cx));
+            batch.filter_map(|packet| self.sample_packet(packet, cx));
         }
         cx.send_all(0, batch);
     }
@@ -137,8 +137,8 @@ mod tests {
         let mut passed = 0;
         for _ in 0..400 {
             (0..10).for_each(|_| bench.push(0, b"x"));
-            passed += bench.take_all(0).len();
-            bench.take_all(1);
+            passed += bench.drain_sent(0).len();
+            bench.drain_sent(1);
         }
         // Eight standard deviations around the mean.
         assert!((780..1220).contains(&passed), "{passed}");
@@ -152,14 +152,14 @@ mod tests {
         bench.expect_dropped(DropReason::Sampled, 100);
         bench.write("drop_prob", "0").unwrap();
         (0..100).for_each(|_| bench.push(0, b"x"));
-        assert_eq!(bench.take_all(0).len(), 100);
+        assert_eq!(bench.drain_sent(0).len(), 100);
     }
 
     #[test]
     fn drops_are_kept_when_the_arguments_change() {
         let mut bench = Bench::new(&CLASS, "0");
         bench.push(0, b"x");
-        bench.take_all(1);
+        bench.drain_sent(1);
         bench.write("config", "SAMPLE 0.25, ACTIVE false").unwrap();
         assert_eq!(bench.read("config", "").unwrap(), "SAMPLE 0.25, ACTIVE false");
         assert_eq!(bench.read("drops", "").unwrap(), "1");
@@ -184,8 +184,11 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_probability() {
-        assert_eq!(Bench::refuses(&CLASS, "1.5"), "P: parse error");
-        assert_eq!(Bench::refuses(&CLASS, "SAMPLE 0.1, DROP 0.9"), "give at most one of SAMPLE and DROP");
-        assert!(Bench::refuses(&CLASS, "").contains("P, SAMPLE or DROP"));
+        assert_eq!(Bench::config_error(&CLASS, "1.5"), "P: parse error");
+        assert_eq!(
+            Bench::config_error(&CLASS, "SAMPLE 0.1, DROP 0.9"),
+            "give at most one of SAMPLE and DROP"
+        );
+        assert!(Bench::config_error(&CLASS, "").contains("P, SAMPLE or DROP"));
     }
 }

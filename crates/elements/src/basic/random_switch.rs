@@ -22,7 +22,7 @@ impl Element for RandomSwitch {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let outputs = cx.outputs() as u64;
         for packet in batch.drain() {
-            let output = (u64::from(self.random.bits()) * outputs) >> 32;
+            let output = (u64::from(self.random.next_u32()) * outputs) >> 32;
             cx.send(output as usize, packet);
         }
     }
@@ -39,7 +39,7 @@ mod tests {
         let mut sent = [0; 3];
         for _ in 0..3000 {
             bench.push(0, b"x");
-            (0..3).for_each(|output| sent[output] += bench.take_all(output).len());
+            (0..3).for_each(|output| sent[output] += bench.drain_sent(output).len());
         }
         assert_eq!(sent.iter().sum::<usize>(), 3000);
         // Eight standard deviations around the mean.
@@ -50,6 +50,6 @@ mod tests {
     fn the_only_output_gets_all() {
         let mut bench = Bench::setup(&CLASS, "").outputs(1).build().unwrap();
         (0..20).for_each(|_| bench.push(0, b"x"));
-        assert_eq!(bench.take_all(0).len(), 20);
+        assert_eq!(bench.drain_sent(0).len(), 20);
     }
 }

@@ -1,5 +1,5 @@
-//! Recent rates, as Click measures them: an exponentially weighted moving average over milliseconds, each of which
-//! weighs a sixteenth, in fixed point.
+//! Recent rates, as Click measures them: an exponentially weighted moving average over milliseconds, each of
+//! which weighs a sixteenth, in fixed point.
 use artery_engine::{Args, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ const NANOS_PER_EPOCH: u64 = 1_000_000_000 / EPOCHS_PER_SECOND;
 /// One part in `1 << STABILITY` of the difference is what the latest observation moves the average by.
 const STABILITY: u32 = 4;
 const ROUNDING: i64 = 1 << (STABILITY - 1);
-/// So many epochs without anything make the average zero.
+/// After so many epochs without events the average is zero.
 const FORGOTTEN: u64 = 100;
 
 /// The rate of one thing that all copies of an element count; each copy writes a part of its own.
@@ -21,7 +21,7 @@ pub(super) struct Rate<const SCALE: u32> {
 /// The parts of all copies.
 struct Parts<const SCALE: u32>(Vec<Part>);
 
-/// On cache lines of its own, for others only look at it when somebody reads a handler.
+/// On cache lines of its own: other copies read it only for a handler.
 #[derive(Default)]
 #[repr(align(128))]
 struct Part {
@@ -35,14 +35,13 @@ struct Part {
 impl<const SCALE: u32> Rate<SCALE> {
     /// Nothing has been counted yet.
     pub(super) fn new(args: &mut Args<'_>) -> Rate<SCALE> {
-        let (own, copies) = args.copy();
-        let parts = args.shared(|| Parts((0..copies).map(|_| Part::default()).collect()));
+        let (own, copies) = args.copy_index();
+        let parts = args.shared_value(|| Parts((0..copies).map(|_| Part::default()).collect()));
         Rate { parts, own }
     }
 
-    /// Counts.
     #[inline]
-    pub(super) fn count(&self, n: u64, now: Time) {
+    pub(super) fn add_count(&self, n: u64, now: Time) {
         let part = &self.parts.0[self.own];
         let epoch = now.0 / NANOS_PER_EPOCH;
         if part.epoch.load(Relaxed) != epoch {
@@ -66,16 +65,17 @@ impl Part {
     fn average_at(&self, epoch: u64, scale: u32) -> i64 {
         let average = self.average.load(Relaxed) as i64;
         let Some(idle) = epoch.checked_sub(self.epoch.load(Relaxed) + 1) else { return average };
-        let average = towards((self.current.load(Relaxed) as i64) << scale, average);
-        if idle >= FORGOTTEN { 0 } else { (0..idle).fold(average, |average, _| towards(0, average)) }
+        let average = move_average((self.current.load(Relaxed) as i64) << scale, average);
+        if idle >= FORGOTTEN { 0 } else { (0..idle).fold(average, |average, _| move_average(0, average)) }
     }
 }
 
-fn towards(observed: i64, average: i64) -> i64 {
+fn move_average(observed: i64, average: i64) -> i64 {
     average + ((observed + ROUNDING - average) >> STABILITY)
 }
 
-/// A number with `bits` bits of fraction, in as few decimals as tell it from its neighbors, as Click prints it.
+/// A number with `bits` bits of fraction, in as few decimals as distinguish it from its neighbors,
+/// as Click prints it.
 fn fixed_point(number: u64, bits: u32) -> String {
     let one = 1u64 << bits;
     let mut text = (number >> bits).to_string();
@@ -92,7 +92,7 @@ fn fixed_point(number: u64, bits: u32) -> String {
     }
     loop {
         if inaccuracy > one {
-            // May be negative on the way; the sum is not.
+            // May be negative in between; the sum is not.
             rest = rest.wrapping_add(one >> 1).wrapping_sub(rounder);
         }
         let digit = (rest >> bits).min(9) as u8;
@@ -135,7 +135,7 @@ mod tests {
         let rate: Rate<10> = Rate { parts: part, own: 0 };
         let at = |ms: u64| Time(1_000_000_000_000 + ms * NANOS_PER_EPOCH);
         assert_eq!(rate.per_second(1, at(0)), "0");
-        (0..200).for_each(|ms| rate.count(5, at(ms)));
+        (0..200).for_each(|ms| rate.add_count(5, at(ms)));
         let text = rate.per_second(1, at(200));
         let value: f64 = text.parse().unwrap();
         assert!((4990.0..5010.0).contains(&value), "{text}");
@@ -150,7 +150,7 @@ mod tests {
         let at = |ms: u64| Time(ms * NANOS_PER_EPOCH);
         for own in 0..2 {
             let rate: Rate<4> = Rate { parts: parts.clone(), own };
-            (1..200).for_each(|ms| rate.count(1000, at(ms)));
+            (1..200).for_each(|ms| rate.add_count(1000, at(ms)));
         }
         let rate: Rate<4> = Rate { parts, own: 0 };
         // The average of each stops 7/16 short of what comes in.

@@ -1,6 +1,6 @@
 use super::token_bucket::TokenBucket;
 use crate::queue::rated::print_bandwidth;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Bandwidth, Batch, Class, Context, DropReason, Element, Handler, HandlerError,
     Packet, Read, Write,
@@ -46,7 +46,7 @@ const THRESHOLD: u64 = 131_072;
 pub(super) struct RatedSplitter {
     bytes: bool,
     bucket: TokenBucket,
-    /// How many packets may be made up for, unless that is a time.
+    /// Most packets at once after a pause, or the pause that they accumulate in.
     burst: Result<u64, Duration>,
 }
 
@@ -62,11 +62,11 @@ impl RatedSplitter {
             None => Err(args.read("BURST_DURATION")?),
         };
         let mut splitter = RatedSplitter { bytes, bucket: TokenBucket::new(0, 0), burst };
-        splitter.set(rate);
+        splitter.apply_rate(rate);
         Ok(splitter)
     }
 
-    fn set(&mut self, rate: u64) {
+    fn apply_rate(&mut self, rate: u64) {
         let in_time = |time: Duration| u64::try_from(u128::from(rate) * time.as_nanos() / 1_000_000_000);
         let depth = self.burst.unwrap_or_else(|time| in_time(time).unwrap_or(u64::MAX));
         let depth = if self.bytes { depth.saturating_add(THRESHOLD) } else { depth.max(1) };
@@ -74,12 +74,16 @@ impl RatedSplitter {
     }
 
     fn set_rate(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.set(if self.bytes { value::<Bandwidth>(text)?.0 } else { value::<u32>(text)?.into() });
+        self.apply_rate(if self.bytes {
+            parse_value::<Bandwidth>(text)?.0
+        } else {
+            parse_value::<u32>(text)?.into()
+        });
         Ok(())
     }
 
-    /// Whether a packet may pass, which takes of the bucket.
-    fn passes(&mut self, packet: &Packet) -> bool {
+    /// Whether a packet may pass; takes tokens from the bucket if so.
+    fn consume_tokens(&mut self, packet: &Packet) -> bool {
         let (least, cost) = if self.bytes { (THRESHOLD, packet.len() as u64) } else { (1, 1) };
         let passes = self.bucket.tokens() >= least;
         if passes {
@@ -91,9 +95,9 @@ impl RatedSplitter {
 
 impl Element for RatedSplitter {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.bucket.refill(cx.now());
+        self.bucket.refill_tokens(cx.now());
         batch.filter_map(|packet| {
-            if self.passes(&packet) {
+            if self.consume_tokens(&packet) {
                 return Some(packet);
             }
             cx.send_or_discard(1, packet, DropReason::NoOutput);
@@ -107,7 +111,7 @@ impl Element for RatedSplitter {
             // A full one would let a burst pass with each change of the arguments.
             let rate = self.bucket.rate();
             self.bucket = old.bucket.clone();
-            self.set(rate);
+            self.apply_rate(rate);
         }
     }
 }
@@ -120,7 +124,7 @@ mod tests {
     /// Packets that leave by both outputs, of 100.
     fn split(bench: &mut Bench) -> (usize, usize) {
         (0..100).for_each(|_| bench.push(0, b"x"));
-        (bench.take_all(0).len(), bench.take_all(1).len())
+        (bench.drain_sent(0).len(), bench.drain_sent(1).len())
     }
 
     #[test]
@@ -128,7 +132,7 @@ mod tests {
         let mut bench = Bench::setup(&CLASS, "1000").outputs(2).build().unwrap();
         assert_eq!(split(&mut bench), (20, 80));
         assert_eq!(split(&mut bench), (0, 100));
-        bench.pass(Duration::from_millis(5));
+        bench.advance_time(Duration::from_millis(5));
         assert_eq!(split(&mut bench), (5, 95));
     }
 
@@ -137,11 +141,11 @@ mod tests {
         let mut bench = Bench::setup(&CLASS, "1000").outputs(2).build().unwrap();
         assert_eq!(split(&mut bench), (20, 80));
         for _ in 0..10 {
-            bench.pass(Duration::from_millis(10));
+            bench.advance_time(Duration::from_millis(10));
             bench.write("config", "1000, BURST_SIZE 30").unwrap();
             assert_eq!(split(&mut bench), (10, 90));
         }
-        bench.pass(Duration::from_secs(1));
+        bench.advance_time(Duration::from_secs(1));
         bench.write("config", "500").unwrap();
         assert_eq!(split(&mut bench), (10, 90));
     }
@@ -152,7 +156,7 @@ mod tests {
         assert_eq!(split(&mut bench), (7, 93));
         bench.write("rate", "10").unwrap();
         assert_eq!(bench.read("config", "").unwrap(), "10");
-        let wrong = Bench::refuses(&CLASS, "1, BURST_SIZE 1, BURST_DURATION 1");
+        let wrong = Bench::config_error(&CLASS, "1, BURST_SIZE 1, BURST_DURATION 1");
         assert_eq!(wrong, "cannot specify both BURST_DURATION and BURST_SIZE");
     }
 }

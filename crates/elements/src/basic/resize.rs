@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 
 pub static CLASS: Class = Class {
@@ -15,9 +15,9 @@ Negative numbers remove bytes, as far as there are any. A packet for which no fr
     ],
     handlers: &[
         Handler::read("head", "HEAD", &Read(|r: &mut Resize, _, _| Ok(r.head.to_string())))
-            .and_write(&Write(|r: &mut Resize, text, _| value(text).map(|head| r.head = head))),
+            .and_write(&Write(|r: &mut Resize, text, _| parse_value(text).map(|head| r.head = head))),
         Handler::read("tail", "TAIL", &Read(|r: &mut Resize, _, _| Ok(r.tail.to_string())))
-            .and_write(&Write(|r: &mut Resize, text, _| value(text).map(|tail| r.tail = tail))),
+            .and_write(&Write(|r: &mut Resize, text, _| parse_value(text).map(|tail| r.tail = tail))),
     ],
     per_worker: true,
     live: true,
@@ -32,7 +32,7 @@ struct Resize {
 }
 
 impl Resize {
-    fn apply(&self, packet: &mut Packet) -> bool {
+    fn resize_packet(&self, packet: &mut Packet) -> bool {
         let amount = self.head.unsigned_abs() as usize;
         let done = match self.head {
             0.. => packet.prepend(amount).map(|room| room.fill(0)).is_ok(),
@@ -48,7 +48,7 @@ impl Resize {
 
 impl Simple for Resize {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if self.apply(&mut packet) {
+        if self.resize_packet(&mut packet) {
             return Some(packet);
         }
         cx.discard(packet, DropReason::NoRoom);

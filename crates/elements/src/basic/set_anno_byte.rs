@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Read, Write};
 
 pub static CLASS: Class = Class {
@@ -16,7 +16,7 @@ configurations should use.",
     handlers: &[
         Handler::read("anno", "the offset of ANNO", &Read(|s: &mut SetAnnoByte, _, _| Ok(s.at.offset.to_string()))),
         Handler::read("value", "VALUE", &Read(|s: &mut SetAnnoByte, _, _| Ok(s.value.to_string())))
-            .and_write(&Write(|s: &mut SetAnnoByte, text, _| value(text).map(|byte| s.value = byte))),
+            .and_write(&Write(|s: &mut SetAnnoByte, text, _| parse_value(text).map(|byte| s.value = byte))),
     ],
     per_worker: true,
     build: |args| Ok(Box::new(SetAnnoByte { at: args.read("ANNO")?, value: args.read("VALUE")? })),
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_annotation_and_no_byte() {
-        assert_eq!(Bench::refuses(&CLASS, "48, 1"), "ANNO: parse error");
-        assert_eq!(Bench::refuses(&CLASS, "1, 256"), "VALUE: out of range, bound 255");
+        assert_eq!(Bench::config_error(&CLASS, "48, 1"), "ANNO: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "1, 256"), "VALUE: out of range, bound 255");
         assert!(Bench::new(&CLASS, "1, 1").write("value", "256").is_err());
     }
 }

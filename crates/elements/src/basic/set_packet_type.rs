@@ -33,7 +33,8 @@ impl ArgValue for Type {
             "BROADCAST" => PacketType::Broadcast,
             "MULTICAST" => PacketType::Multicast,
             "OTHERHOST" => PacketType::OtherHost,
-            // What a loopback device shows is never told from what leaves by another one.
+            // A packet that a loopback device shows can't be distinguished from an outgoing
+            // one of another device.
             "OUTGOING" | "LOOPBACK" => PacketType::Outgoing,
             _ => return Err("HOST, BROADCAST, MULTICAST, OTHERHOST or OUTGOING".into()),
         }))
@@ -69,7 +70,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_type() {
-        assert_eq!(Bench::refuses(&CLASS, "UNICAST"), "TYPE: parse error");
-        assert_eq!(Bench::refuses(&CLASS, ""), "TYPE: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "UNICAST"), "TYPE: parse error");
+        assert_eq!(Bench::config_error(&CLASS, ""), "TYPE: required argument missing");
     }
 }

@@ -26,7 +26,7 @@ that travel together, the same time. With FIRST it sets the FIRST_TIMESTAMP anno
 };
 
 struct SetTimestamp {
-    /// None for now.
+    /// None sets the current time.
     time: Option<Time>,
     first: bool,
 }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn packets_get_the_time_of_their_arrival() {
         let mut bench = Bench::new(&CLASS, "");
-        bench.pass(Duration::from_secs(1));
+        bench.advance_time(Duration::from_secs(1));
         bench.push(0, b"x");
         assert_eq!(bench.expect(0, b"x").timestamp(), bench.now());
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn refuses_delta_and_what_is_no_time() {
-        assert!(Bench::refuses(&CLASS, "DELTA true").contains("deprecated"));
-        assert_eq!(Bench::refuses(&CLASS, "noon"), "TIMESTAMP: parse error");
+        assert!(Bench::config_error(&CLASS, "DELTA true").contains("deprecated"));
+        assert_eq!(Bench::config_error(&CLASS, "noon"), "TIMESTAMP: parse error");
     }
 }

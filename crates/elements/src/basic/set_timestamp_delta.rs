@@ -76,7 +76,7 @@ mod tests {
             packet.set_annotation(anno::FIRST_TIMESTAMP, Time::new(1, 0).0.to_ne_bytes());
             bench.push_packets(0, [packet]);
         }
-        bench.take_all(0).iter().map(Packet::timestamp).collect()
+        bench.drain_sent(0).iter().map(Packet::timestamp).collect()
     }
 
     #[test]
@@ -95,6 +95,6 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "TYPE NOW");
         let now = bench.now();
         assert_eq!(deltas(&mut bench, &[now - std::time::Duration::from_secs(3)]), [Time::new(3, 0)]);
-        assert_eq!(Bench::refuses(&CLASS, "TYPE LAST"), "bad TYPE");
+        assert_eq!(Bench::config_error(&CLASS, "TYPE LAST"), "bad TYPE");
     }
 }

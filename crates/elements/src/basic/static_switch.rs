@@ -44,6 +44,6 @@ mod tests {
 
     #[test]
     fn the_output_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "OUTPUT: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "OUTPUT: required argument missing");
     }
 }

@@ -28,7 +28,7 @@ impl StoreData {
         Ok(StoreData { offset: args.read::<u32>("OFFSET")? as usize, data: args.read("DATA")? })
     }
     #[inline]
-    fn store(&self, packet: &mut Packet) {
+    fn store_bytes(&self, packet: &mut Packet) {
         if let Some(place) = packet.data_mut().get_mut(self.offset..) {
             let length = place.len().min(self.data.len());
             place[..length].copy_from_slice(&self.data[..length]);
@@ -38,7 +38,7 @@ impl StoreData {
 
 impl Element for StoreData {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.iter_mut().for_each(|packet| self.store(packet));
+        batch.iter_mut().for_each(|packet| self.store_bytes(packet));
         cx.send_all(0, batch);
     }
 }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn offset_and_data_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, "3"), "DATA: required argument missing");
-        assert_eq!(Bench::refuses(&CLASS, "-1, x"), "OFFSET: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "3"), "DATA: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "-1, x"), "OFFSET: invalid number");
     }
 }

@@ -14,11 +14,16 @@ bring them back. A packet that is shorter is dropped.",
     ..Class::DEFAULT
 };
 
-/// Finishes the packets of a batch when one leaves work undone for which it needs what will be stripped of it.
+/// Finishes the packets of a batch when one leaves work undone for which it needs what will
+/// be stripped of it.
 #[inline]
-pub(crate) fn finish_before(batch: &mut Batch, cx: &mut Context<'_>, stripped: impl Fn(&Packet) -> usize) {
-    if batch.iter().any(|packet| packet.is_unfinished() && packet.needs_front(stripped(packet))) {
-        cx.finish(batch);
+pub(crate) fn apply_offloads_before(
+    batch: &mut Batch,
+    cx: &mut Context<'_>,
+    stripped: impl Fn(&Packet) -> usize,
+) {
+    if batch.iter().any(|packet| packet.has_offload() && packet.needs_front(stripped(packet))) {
+        cx.apply_offloads(batch);
     }
 }
 
@@ -30,7 +35,7 @@ impl Strip {
     /// Leaves packets in the batch from which the bytes can be removed.
     #[cold]
     fn sort_out(&self, batch: &mut Batch, cx: &mut Context<'_>) {
-        finish_before(batch, cx, |_| self.length);
+        apply_offloads_before(batch, cx, |_| self.length);
         batch.filter_map(|packet| {
             if packet.len() >= self.length {
                 return Some(packet);
@@ -43,7 +48,7 @@ impl Strip {
 
 impl Element for Strip {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        if batch.iter().any(|packet| packet.len() < self.length || packet.is_unfinished()) {
+        if batch.iter().any(|packet| packet.len() < self.length || packet.has_offload()) {
             self.sort_out(batch, cx);
         }
         for packet in batch.iter_mut() {
@@ -80,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_length_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "LENGTH: required argument missing");
-        assert_eq!(Bench::refuses(&CLASS, "-1"), "LENGTH: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, ""), "LENGTH: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "-1"), "LENGTH: invalid number");
     }
 }

@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Write};
 
 pub static CLASS: Class = Class {
@@ -19,11 +19,11 @@ and whoever pulls from output N gets nothing. `reset` makes all inputs active ag
     own_handlers: Some(
         &const {
             Handler::read("activeN", "whether packets of input N pass", &Read(|s: &mut Suppressor, name, _| {
-                s.active(name).map(|active| active.to_string())
+                s.active_flag(name).map(|active| active.to_string())
             }))
             .and_write(&Write(|s: &mut Suppressor, name_and_value, _| {
                 let (name, text) = name_and_value.split_once(' ').unwrap_or((name_and_value, ""));
-                *s.active(name)? = value(text).map_err(|_| HandlerError::refused("type mismatch"))?;
+                *s.active_flag(name)? = parse_value(text).map_err(|_| HandlerError::refused("type mismatch"))?;
                 Ok(())
             }))
         },
@@ -38,12 +38,12 @@ and whoever pulls from output N gets nothing. `reset` makes all inputs active ag
 };
 
 struct Suppressor {
-    /// Of each input.
+    /// Whether each input passes packets.
     active: Vec<bool>,
 }
 
 impl Suppressor {
-    fn active(&mut self, handler: &str) -> Result<&mut bool, HandlerError> {
+    fn active_flag(&mut self, handler: &str) -> Result<&mut bool, HandlerError> {
         let handler = handler.trim();
         let input = handler.strip_prefix("active").and_then(|number| number.parse::<usize>().ok());
         input

@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Write,
 };
@@ -15,7 +15,7 @@ packet.",
     processing: "h/h",
     args: &[Arg::optional("OUTPUT", "output", "0", "where packets go; negative to discard them")],
     handlers: &[
-        Handler::read("switch", "OUTPUT", &READ).and_write(&Write(Switch::set)),
+        Handler::read("switch", "OUTPUT", &READ).and_write(&Write(Switch::set_output)),
         Handler::read("config", "OUTPUT", &READ),
     ],
     per_worker: true,
@@ -34,13 +34,14 @@ static READ: Read<Switch> = Read(|s, _, _| Ok(s.output.to_string()));
 
 /// Sends all packets by one output; also what StaticSwitch does.
 pub(super) struct Switch {
-    /// Negative to discard.
+    /// The output; negative values discard packets.
     pub(super) output: i32,
 }
 
 impl Switch {
-    fn set(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let output: i32 = value(text).map_err(|_| HandlerError::refused("Switch output must be integer"))?;
+    fn set_output(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let output: i32 =
+            parse_value(text).map_err(|_| HandlerError::refused("Switch output must be integer"))?;
         self.output = if usize::try_from(output).is_ok_and(|n| n < cx.outputs()) { output } else { -1 };
         Ok(())
     }

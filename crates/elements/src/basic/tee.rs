@@ -35,7 +35,7 @@ impl Element for Tee {
         let last = cx.outputs().saturating_sub(1);
         for output in 0..last {
             for packet in &*batch {
-                if let Some(copy) = cx.duplicate(packet) {
+                if let Some(copy) = cx.duplicate_packet(packet) {
                     cx.send(output, copy);
                 }
             }
@@ -64,8 +64,8 @@ mod tests {
         let mut bench = Bench::setup(&CLASS, "").outputs(2).build().unwrap();
         let packets: Vec<_> = (0..200).map(|_| bench.packet(b"x")).collect();
         bench.push_packets(0, packets);
-        let copies = bench.take_all(0).len() as u64;
-        assert_eq!(bench.take_all(1).len(), 200);
+        let copies = bench.drain_sent(0).len() as u64;
+        assert_eq!(bench.drain_sent(1).len(), 200);
         assert!(copies < 200);
         bench.expect_dropped(DropReason::PoolEmpty, 200 - copies);
     }

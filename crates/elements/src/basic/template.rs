@@ -6,10 +6,10 @@ pub(crate) const DATA: &str = "\"Random bullshit in a packet, at least 64 bytes 
 /// Most bytes of data and headroom together.
 const LONGEST: usize = 65535;
 
-/// What a source's packets are made of.
+/// The packets of a source.
 pub(crate) struct Template {
     data: Vec<u8>,
-    /// The length asked for; without it, the length of `data`.
+    /// The requested length; without it, the length of `data`.
     length: Option<usize>,
     headroom: usize,
     /// One packet's bytes: `data`, repeated or cut.
@@ -24,7 +24,7 @@ impl Template {
         Ok(template)
     }
     /// The template of a class with DATA, LENGTH and DATASIZE.
-    pub(crate) fn of(args: &Args<'_>) -> Result<Template, ArgError> {
+    pub(crate) fn from_args(args: &Args<'_>) -> Result<Template, ArgError> {
         let length: Option<i64> = args.read("LENGTH")?;
         let length = if length.is_none() { args.read("DATASIZE")? } else { length };
         let length = length.and_then(|n| usize::try_from(n).ok());
@@ -43,19 +43,19 @@ impl Template {
     }
 
     /// Adds up to `n` packets to `into`; returns how many frames there were for.
-    pub(crate) fn fill(&self, n: usize, time: Time, into: &mut Batch, cx: &Context<'_>) -> usize {
+    pub(crate) fn make_packets(&self, n: usize, time: Time, into: &mut Batch, cx: &Context<'_>) -> usize {
         let before = into.len();
         if self.fits_common_frames() {
-            cx.pool().packets(n, into);
-            let stamp = |packet: &mut Packet| self.write(packet, time);
+            cx.pool().alloc_packets(n, into);
+            let stamp = |packet: &mut Packet| self.write_packet(packet, time);
             into.iter_mut().skip(before).for_each(stamp);
         } else {
-            into.extend((0..n).map_while(|_| self.big(time, cx.pool())));
+            into.extend((0..n).map_while(|_| self.make_big_packet(time, cx.pool())));
         }
         into.len() - before
     }
     #[inline]
-    fn write(&self, packet: &mut Packet, time: Time) {
+    fn write_packet(&self, packet: &mut Packet, time: Time) {
         if let Ok(bytes) = packet.append(self.bytes.len()) {
             bytes.copy_from_slice(&self.bytes);
         }
@@ -67,43 +67,40 @@ impl Template {
     fn fits_common_frames(&self) -> bool {
         self.headroom <= 128 && self.bytes.len() <= 1500
     }
-    fn big(&self, time: Time, pool: &'static Pool) -> Option<Packet> {
-        let mut packet = pool.packet_for(self.headroom + self.bytes.len())?;
+    fn make_big_packet(&self, time: Time, pool: &'static Pool) -> Option<Packet> {
+        let mut packet = pool.alloc_packet_for(self.headroom + self.bytes.len())?;
         packet.make_room(self.headroom, self.bytes.len()).ok()?;
-        self.write(&mut packet, time);
+        self.write_packet(&mut packet, time);
         Some(packet)
     }
 
-    /// The data, as the `data` handler gives it.
-    pub(crate) fn data(&self) -> String {
+    /// The data in the format of the `data` handler.
+    pub(crate) fn data_text(&self) -> String {
         String::from_utf8_lossy(&self.data).into_owned()
     }
-    /// The length asked for; -1 when none was.
-    pub(crate) fn length(&self) -> String {
+    /// The requested length; -1 if there is none.
+    pub(crate) fn length_text(&self) -> String {
         self.length.map_or("-1".to_string(), |length| length.to_string())
     }
     /// Bytes of one packet.
     pub(crate) fn packet_length(&self) -> usize {
         self.bytes.len()
     }
-    /// The least headroom.
     pub(crate) fn headroom(&self) -> usize {
         self.headroom
     }
-    /// Changes the data.
     pub(crate) fn set_data(&mut self, data: &[u8]) -> Result<(), HandlerError> {
-        self.change(|template| template.data = data.to_vec())
+        self.try_change(|template| template.data = data.to_vec())
     }
     /// Changes the length; negative means that of the data.
     pub(crate) fn set_length(&mut self, length: i64) -> Result<(), HandlerError> {
-        self.change(|template| template.length = usize::try_from(length).ok())
+        self.try_change(|template| template.length = usize::try_from(length).ok())
     }
-    /// Changes the headroom.
     pub(crate) fn set_headroom(&mut self, headroom: usize) -> Result<(), HandlerError> {
-        self.change(|template| template.headroom = headroom)
+        self.try_change(|template| template.headroom = headroom)
     }
-    /// Makes a change, unless the packet becomes impossible.
-    fn change(&mut self, change: impl FnOnce(&mut Template)) -> Result<(), HandlerError> {
+    /// Applies a change, unless the packet becomes invalid.
+    fn try_change(&mut self, change: impl FnOnce(&mut Template)) -> Result<(), HandlerError> {
         let (data, bytes) = (self.data.clone(), self.bytes.clone());
         let mut changed = Template { data, bytes, ..*self };
         change(&mut changed);
@@ -126,7 +123,7 @@ mod tests {
         template.set_length(2).unwrap();
         assert_eq!(template.bytes, b"ab");
         template.set_length(-1).unwrap();
-        assert_eq!((template.bytes.as_slice(), template.length().as_str()), (&b"abc"[..], "-1"));
+        assert_eq!((template.bytes.as_slice(), template.length_text().as_str()), (&b"abc"[..], "-1"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::handler_call::HandlerCall;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
     StartError, Time, Write,
@@ -35,15 +35,15 @@ packet is judged anew, and the next one behind the new end makes another call.",
     ],
     handlers: &[
         Handler::read("start", "when it begins", &Read(|t: &mut TimeFilter, _, _| Ok(t.first.time.to_string())))
-            .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_start(time(text)?))),
+            .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_start(parse_time(text)?))),
         Handler::read("end", "when it ends", &Read(|t: &mut TimeFilter, _, _| Ok(t.last.time.to_string())))
-            .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_end(Time::ZERO + time(text)?))),
-        Handler::read("interval", "time from the beginning to the end", &Read(TimeFilter::interval))
-            .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_end(t.first.time + time(text)?))),
+            .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_end(Time::ZERO + parse_time(text)?))),
+        Handler::read("interval", "time from the beginning to the end", &Read(TimeFilter::interval_text))
+            .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_end(t.first.time + parse_time(text)?))),
         Handler::write(
             "extend_interval",
             "moves the end by so much",
-            &Write(|t: &mut TimeFilter, text, _| t.set_end(t.last.time + time(text)?)),
+            &Write(|t: &mut TimeFilter, text, _| t.set_end(t.last.time + parse_time(text)?)),
         ),
     ],
     build: |args| Ok(Box::new(TimeFilter::new(args)?)),
@@ -71,16 +71,20 @@ struct TimeFilter {
     /// Whether the first packet has come.
     ready: bool,
     at_end: Option<HandlerCall>,
-    /// Whether the call is still to be made.
+    /// Whether the call is still pending.
     armed: bool,
 }
 
-fn time(text: &str) -> Result<Duration, HandlerError> {
-    value(text).map_err(|_| HandlerError::refused("expected time"))
+fn parse_time(text: &str) -> Result<Duration, HandlerError> {
+    parse_value(text).map_err(|_| HandlerError::refused("expected time"))
 }
 
-/// The bound that one of these arguments gives; zero counts as not given.
-fn bound(args: &Args<'_>, names: &[(&'static str, Since)], wrong: &str) -> Result<Option<Bound>, ArgError> {
+/// The bound that one of these arguments sets; zero counts as not set.
+fn read_bound(
+    args: &Args<'_>,
+    names: &[(&'static str, Since)],
+    wrong: &str,
+) -> Result<Option<Bound>, ArgError> {
     let mut found = None;
     for &(name, since) in names {
         let Some(time) = args.read::<Option<Duration>>(name)?.filter(|time| !time.is_zero()) else {
@@ -95,7 +99,7 @@ fn bound(args: &Args<'_>, names: &[(&'static str, Since)], wrong: &str) -> Resul
 
 impl TimeFilter {
     fn new(args: &mut Args<'_>) -> Result<TimeFilter, ArgError> {
-        let first = bound(
+        let first = read_bound(
             args,
             &[
                 ("START", Since::Epoch),
@@ -104,7 +108,7 @@ impl TimeFilter {
             ],
             "START, START_AFTER, and START_AFTER_INIT are mutually exclusive",
         )?;
-        let last = bound(
+        let last = read_bound(
             args,
             &[
                 ("END", Since::Epoch),
@@ -129,7 +133,7 @@ impl TimeFilter {
         })
     }
 
-    fn interval(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn interval_text(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok((Time::ZERO + self.last.time.since(self.first.time)).to_string())
     }
 
@@ -147,7 +151,7 @@ impl TimeFilter {
         Ok(())
     }
 
-    /// Makes times of what counts from the first packet.
+    /// Makes times relative to the first packet absolute.
     fn see_first(&mut self, time: Time) {
         if self.first.since == Since::FirstPacket {
             self.first.time = self.first.time + time.since_epoch();
@@ -160,14 +164,14 @@ impl TimeFilter {
         self.ready = true;
     }
 
-    /// Makes the call, as long as it moves the end without reaching `time`.
-    fn end(&mut self, time: Time, cx: &mut Context<'_>) {
+    /// Runs the call, and again while it moves the end without reaching `time`.
+    fn run_end_call(&mut self, time: Time, cx: &mut Context<'_>) {
         let Some(mut call) = self.at_end.clone() else { return };
         call.value = call.value.replace("${t}", "$t").replace("$t", &time.to_string());
         loop {
             let before = self.last.time;
             self.armed = false;
-            self.call(&call, cx);
+            self.run_call(&call, cx);
             let goes_on = time >= self.last.time && self.armed && self.last.time > before;
             if !goes_on {
                 return;
@@ -175,20 +179,21 @@ impl TimeFilter {
         }
     }
 
-    fn call(&mut self, call: &HandlerCall, cx: &mut Context<'_>) {
-        let own = call.handler.rsplit_once('.').filter(|(name, _)| cx.element(name) == Some(cx.number()));
+    fn run_call(&mut self, call: &HandlerCall, cx: &mut Context<'_>) {
+        let own =
+            call.handler.rsplit_once('.').filter(|(name, _)| cx.find_element(name) == Some(cx.number()));
         match own.and_then(|(_, handler)| CLASS.handler(handler)?.write) {
-            // The element is at work, so that nobody else can reach it.
+            // The element is running, so no other thread can reach it.
             Some(write) => {
-                if let Err(error) = write.call(self, &call.value, cx) {
-                    cx.say(&format!("{} :: TimeFilter: END_CALL: {error}", cx.name()));
+                if let Err(error) = write.call_handler(self, &call.value, cx) {
+                    cx.print_message(&format!("{} :: TimeFilter: END_CALL: {error}", cx.name()));
                 }
             }
-            None => call.call("TimeFilter", "END_CALL", cx),
+            None => call.write_value("TimeFilter", "END_CALL", cx),
         }
     }
 
-    fn passes(&mut self, packet: &Packet, cx: &mut Context<'_>) -> bool {
+    fn accepts_packet(&mut self, packet: &Packet, cx: &mut Context<'_>) -> bool {
         let time = packet.timestamp();
         if !self.ready {
             self.see_first(time);
@@ -197,7 +202,7 @@ impl TimeFilter {
             return false;
         }
         if time >= self.last.time && self.armed {
-            self.end(time, cx);
+            self.run_end_call(time, cx);
         }
         time < self.last.time
     }
@@ -206,7 +211,7 @@ impl TimeFilter {
 impl Element for TimeFilter {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         batch.filter_map(|packet| {
-            if self.passes(&packet, cx) {
+            if self.accepts_packet(&packet, cx) {
                 return Some(packet);
             }
             cx.send_or_discard(1, packet, DropReason::NoOutput);
@@ -222,7 +227,7 @@ impl Element for TimeFilter {
                 *bound = Bound { time: bound.time + now, since: Since::Epoch };
             }
         }
-        self.at_end.as_ref().map_or(Ok(()), |call| call.check("END_CALL", cx))
+        self.at_end.as_ref().map_or(Ok(()), |call| call.check_writable("END_CALL", cx))
     }
 }
 
@@ -238,7 +243,7 @@ mod tests {
             packet.set_timestamp(Time::new(second, 0));
             bench.push_packets(0, [packet]);
         }
-        bench.take_all(0).iter().map(|packet| packet.timestamp().seconds()).collect()
+        bench.drain_sent(0).iter().map(|packet| packet.timestamp().seconds()).collect()
     }
 
     #[test]
@@ -253,7 +258,7 @@ mod tests {
     fn others_leave_by_output_1() {
         let mut bench = Bench::new(&CLASS, "10");
         assert_eq!(passed(&mut bench, &[9, 11]), [11]);
-        assert_eq!(bench.take_all(1).len(), 1);
+        assert_eq!(bench.drain_sent(1).len(), 1);
     }
 
     #[test]
@@ -285,10 +290,10 @@ mod tests {
             ("15.000000".into(), "17.000000".into())
         );
         assert!(bench.write("end", "x").is_err());
-        assert!(Bench::refuses(&CLASS, "1, START_AFTER 1").starts_with("START, START_AFTER"));
-        assert!(Bench::refuses(&CLASS, "1, 2, INTERVAL 1").starts_with("END, END_AFTER"));
+        assert!(Bench::config_error(&CLASS, "1, START_AFTER 1").starts_with("START, START_AFTER"));
+        assert!(Bench::config_error(&CLASS, "1, 2, INTERVAL 1").starts_with("END, END_AFTER"));
         assert_eq!(
-            Bench::refuses(&CLASS, "STOP true, END_CALL stop"),
+            Bench::config_error(&CLASS, "STOP true, END_CALL stop"),
             "END_CALL and STOP are mutually exclusive"
         );
     }

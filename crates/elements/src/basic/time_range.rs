@@ -34,7 +34,7 @@ struct TimeRange {
 }
 
 impl TimeRange {
-    fn note(&mut self, time: Time) {
+    fn extend_range(&mut self, time: Time) {
         if self.first == Time::ZERO {
             (self.first, self.last) = (time, time);
         } else if self.simple {
@@ -47,7 +47,7 @@ impl TimeRange {
 
 impl Element for TimeRange {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.iter().for_each(|packet| self.note(packet.timestamp()));
+        batch.iter().for_each(|packet| self.extend_range(packet.timestamp()));
         cx.send_all(0, batch);
     }
 }
@@ -64,7 +64,7 @@ mod tests {
             packet.set_timestamp(Time::new(seconds, 0));
             bench.push_packets(0, [packet]);
         }
-        assert_eq!(bench.take_all(0).len(), times.len());
+        assert_eq!(bench.drain_sent(0).len(), times.len());
         bench
     }
     fn read(bench: &mut Bench) -> [String; 4] {

@@ -1,5 +1,5 @@
 use super::template::{DATA, Template};
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, StartError,
     Time, Write,
@@ -26,15 +26,15 @@ asks the router to stop one interval after the last.",
     ],
     handlers: &[
         Handler::read("count", "packets sent", &Read(|s: &mut Source, _, _| Ok(s.count.to_string()))),
-        Handler::write("reset", "sends another LIMIT packets", &Write(Source::reset)).button(),
-        Handler::read("data", "DATA", &Read(|s: &mut Source, _, _| Ok(s.template.data())))
+        Handler::write("reset", "sends another LIMIT packets", &Write(Source::reset_counts)).button(),
+        Handler::read("data", "DATA", &Read(|s: &mut Source, _, _| Ok(s.template.data_text())))
             .and_write(&Write(|s: &mut Source, text, _| s.template.set_data(text.as_bytes()))),
         Handler::read("headroom", "HEADROOM", &Read(|s: &mut Source, _, _| Ok(s.template.headroom().to_string())))
-            .and_write(&Write(|s: &mut Source, text, _| s.template.set_headroom(value(text)?))),
-        Handler::read("interval", "INTERVAL", &Read(|s: &mut Source, _, _| Ok(interval(s.interval))))
+            .and_write(&Write(|s: &mut Source, text, _| s.template.set_headroom(parse_value(text)?))),
+        Handler::read("interval", "INTERVAL", &Read(|s: &mut Source, _, _| Ok(format_interval(s.interval))))
             .and_write(&Write(Source::set_interval)),
-        Handler::read("limit", "LIMIT, or -1", &Read(Source::limit))
-            .and_write(&Write(|s: &mut Source, text, _| value(text).map(|limit| s.limit = limit))),
+        Handler::read("limit", "LIMIT, or -1", &Read(Source::limit_text))
+            .and_write(&Write(|s: &mut Source, text, _| parse_value(text).map(|limit| s.limit = limit))),
         Handler::read("active", "ACTIVE", &Read(|s: &mut Source, _, _| Ok(s.active.to_string())))
             .and_write(&Write(Source::set_active)),
     ],
@@ -54,7 +54,7 @@ struct Source {
 }
 
 /// An interval as Click prints it: in the biggest unit below a second that is exact, or in seconds.
-pub(crate) fn interval(time: Duration) -> String {
+pub(crate) fn format_interval(time: Duration) -> String {
     match (time.as_secs(), time.subsec_nanos()) {
         (0, n) if n % 1_000_000 == 0 => format!("{}ms", n / 1_000_000),
         (0, n) if n % 1000 == 0 => format!("{}us", n / 1000),
@@ -64,13 +64,13 @@ pub(crate) fn interval(time: Duration) -> String {
 }
 
 /// Reads an interval that is not zero.
-pub(crate) fn positive(time: Duration) -> Option<Duration> {
+pub(crate) fn nonzero_interval(time: Duration) -> Option<Duration> {
     Some(time).filter(|time| !time.is_zero())
 }
 
 impl Source {
     fn new(args: &mut Args<'_>) -> Result<Source, ArgError> {
-        let interval = positive(args.read("INTERVAL")?);
+        let interval = nonzero_interval(args.read("INTERVAL")?);
         let headroom = args.read::<u32>("HEADROOM")? as usize;
         Ok(Source {
             template: Template::new(args.read("DATA")?, None, headroom).map_err(ArgError::Wrong)?,
@@ -83,20 +83,20 @@ impl Source {
         })
     }
 
-    fn limit(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn limit_text(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(self.limit.0.map_or("-1".to_string(), |limit| limit.to_string()))
     }
     fn set_interval(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        let time = value(text).ok().and_then(positive);
+        let time = parse_value(text).ok().and_then(nonzero_interval);
         self.interval = time.ok_or_else(|| HandlerError::refused("bad interval"))?;
         Ok(())
     }
     fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = value(text)?;
+        self.active = parse_value(text)?;
         self.send_now(cx);
         Ok(())
     }
-    fn reset(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.count = 0;
         self.send_now(cx);
         Ok(())
@@ -113,12 +113,12 @@ impl Source {
         cx.wake_at(time);
     }
 
-    fn send(&mut self, cx: &mut Context<'_>) {
-        let mut batch = cx.spare();
+    fn send_packet(&mut self, cx: &mut Context<'_>) {
+        let mut batch = cx.scratch_batch();
         let now = cx.now();
-        self.count += self.template.fill(1, now, &mut batch, cx) as u64;
+        self.count += self.template.make_packets(1, now, &mut batch, cx) as u64;
         cx.send_all(0, &mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
     }
 }
 
@@ -133,7 +133,7 @@ impl Element for Source {
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(due) = self.next.filter(|next| *next <= cx.now()) else { return false };
         self.next = None;
         if !self.active {
@@ -141,11 +141,11 @@ impl Element for Source {
         }
         if self.limit.0.is_some_and(|limit| self.count >= limit) {
             if self.stop {
-                cx.stop();
+                cx.request_stop();
             }
             return false;
         }
-        self.send(cx);
+        self.send_packet(cx);
         self.wake_at(due + self.interval, cx);
         true
     }
@@ -161,39 +161,39 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "0.25, abc");
         bench.run();
         bench.expect_nothing_more();
-        bench.pass(Duration::from_secs(2));
-        let packets = bench.take_all(0);
+        bench.advance_time(Duration::from_secs(2));
+        let packets = bench.drain_sent(0);
         assert_eq!((packets.len(), packets[7].data(), packets[7].timestamp()), (8, &b"abc"[..], bench.now()));
     }
 
     #[test]
     fn stops_one_interval_after_the_last_packet() {
         let mut bench = Bench::new(&CLASS, "LIMIT 2, STOP true");
-        bench.pass(Duration::from_secs(1));
-        assert_eq!((bench.take_all(0).len(), bench.stop_requested()), (2, false));
-        bench.pass(Duration::from_millis(500));
-        assert_eq!((bench.take_all(0).len(), bench.stop_requested()), (0, true));
+        bench.advance_time(Duration::from_secs(1));
+        assert_eq!((bench.drain_sent(0).len(), bench.stop_requested()), (2, false));
+        bench.advance_time(Duration::from_millis(500));
+        assert_eq!((bench.drain_sent(0).len(), bench.stop_requested()), (0, true));
         bench.write("reset", "").unwrap();
-        bench.pass(Duration::from_secs(1));
-        assert_eq!(bench.take_all(0).len(), 2);
+        bench.advance_time(Duration::from_secs(1));
+        assert_eq!(bench.drain_sent(0).len(), 2);
     }
 
     #[test]
     fn sends_at_once_when_made_active() {
         let mut bench = Bench::new(&CLASS, "ACTIVE false");
-        bench.pass(Duration::from_secs(1));
+        bench.advance_time(Duration::from_secs(1));
         bench.expect_nothing_more();
         bench.write("active", "true").unwrap();
-        bench.pass(Duration::ZERO);
-        assert_eq!(bench.take_all(0).len(), 1);
+        bench.advance_time(Duration::ZERO);
+        assert_eq!(bench.drain_sent(0).len(), 1);
     }
 
     #[test]
     fn packets_have_the_headroom_asked_for() {
         for headroom in [0, 200, 1900, 5000] {
             let mut bench = Bench::new(&CLASS, &format!("HEADROOM {headroom}"));
-            bench.pass(Duration::from_secs(1));
-            let packet = bench.take(0).unwrap();
+            bench.advance_time(Duration::from_secs(1));
+            let packet = bench.next_sent(0).unwrap();
             assert!(packet.headroom() >= headroom, "{} < {headroom}", packet.headroom());
             assert_eq!(packet.len(), 69);
         }
@@ -211,6 +211,6 @@ mod tests {
 
     #[test]
     fn refuses_an_interval_of_nothing() {
-        assert_eq!(Bench::refuses(&CLASS, "0"), "INTERVAL must be more than zero");
+        assert_eq!(Bench::config_error(&CLASS, "0"), "INTERVAL must be more than zero");
     }
 }

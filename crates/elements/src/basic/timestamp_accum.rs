@@ -1,4 +1,4 @@
-use super::average_counter::significant;
+use super::average_counter::format_significant;
 use artery_engine::{Batch, Class, Context, Element, Handler, Read, Write};
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ by FromDevice or SetTimestamp. Packets whose timestamp lies ahead count as havin
     handlers: &[
         Handler::read("count", "packets", &Read(|t: &mut TimestampAccum, _, _| Ok(t.packets.to_string()))),
         Handler::read("time", "the sum of all times, in seconds", &Read(|t: &mut TimestampAccum, _, _| {
-            Ok(significant(t.time.as_secs_f64()))
+            Ok(format_significant(t.time.as_secs_f64()))
         })),
         Handler::read("average_time", "the mean time, in seconds", &Read(|t: &mut TimestampAccum, _, _| {
-            Ok(significant(t.time.as_secs_f64() / t.packets.max(1) as f64))
+            Ok(format_significant(t.time.as_secs_f64() / t.packets.max(1) as f64))
         })),
         Handler::write("reset_counts", "starts anew", &Write(|t: &mut TimestampAccum, _, _| {
             *t = TimestampAccum::default();
@@ -62,10 +62,10 @@ mod tests {
             let mut packet = bench.packet(b"x");
             let now = bench.now();
             packet.set_timestamp(now - Duration::from_micros(micros));
-            bench.pass(Duration::from_secs(passed));
+            bench.advance_time(Duration::from_secs(passed));
             bench.push_packets(0, [packet]);
         }
-        assert_eq!(bench.take_all(0).len(), 2);
+        assert_eq!(bench.drain_sent(0).len(), 2);
         assert_eq!(read(&mut bench), ["2", "3.00001", "1.500005"]);
         bench.write("reset_counts", "").unwrap();
         assert_eq!(read(&mut bench), ["0", "0", "0"]);

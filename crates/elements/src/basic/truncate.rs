@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Packet, Read, Write, anno};
 
 pub static CLASS: Class = Class {
@@ -14,7 +14,7 @@ number to the EXTRA_LENGTH annotation, from which tools know how long the packet
         Arg::keyword("EXTRA_LENGTH", "bool", "true", "whether to note how much was cut"),
     ],
     handlers: &[Handler::read("nbytes", "LENGTH", &Read(|t: &mut Truncate, _, _| Ok(t.length.to_string())))
-        .and_write(&Write(|t: &mut Truncate, text, _| value(text).map(|length| t.length = length)))],
+        .and_write(&Write(|t: &mut Truncate, text, _| parse_value(text).map(|length| t.length = length)))],
     per_worker: true,
     finished: true,
     live: true,
@@ -29,7 +29,7 @@ struct Truncate {
 
 impl Truncate {
     #[inline]
-    fn cut(&self, packet: &mut Packet) {
+    fn truncate_packet(&self, packet: &mut Packet) {
         let excess = packet.len().saturating_sub(self.length as usize);
         if excess == 0 || packet.trim(excess).is_err() {
             return;
@@ -43,7 +43,7 @@ impl Truncate {
 
 impl Element for Truncate {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.iter_mut().for_each(|packet| self.cut(packet));
+        batch.iter_mut().for_each(|packet| self.truncate_packet(packet));
         cx.send_all(0, batch);
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     fn cutting_twice_adds_up() {
         let mut bench = Bench::new(&CLASS, "3");
         bench.push(0, b"abcde");
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         bench.write("nbytes", "1").unwrap();
         bench.push_packets(0, [packet]);
         assert_eq!(extra(&bench.expect(0, b"a")), 4);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_length_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "LENGTH: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "LENGTH: required argument missing");
         assert!(Bench::new(&CLASS, "1").write("nbytes", "-3").is_err());
     }
 }

@@ -47,7 +47,7 @@ mod tests {
     fn makes_room_beyond_the_headroom() {
         let mut bench = Bench::new(&CLASS, "3000");
         bench.push(0, b"x");
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!((packet.len(), packet.data()[3000]), (3001, b'x'));
     }
 
@@ -60,6 +60,6 @@ mod tests {
 
     #[test]
     fn the_length_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "LENGTH: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "LENGTH: required argument missing");
     }
 }

@@ -1,4 +1,4 @@
-use crate::pattern::{Program, Sorter, clauses, miscount, read_all};
+use crate::pattern::{Program, Sorter, clauses, pattern_count_error, read_all};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read};
 
 pub static CLASS: Class = Class {
@@ -43,11 +43,14 @@ struct Classifier {
 impl Classifier {
     fn new(args: &mut Args<'_>) -> Result<Classifier, ArgError> {
         let patterns = args.rest("PATTERN");
-        let exprs =
-            read_all(patterns, miscount(args.name(), patterns.len(), args.outputs()), |n, pattern| {
+        let exprs = read_all(
+            patterns,
+            pattern_count_error(args.name(), patterns.len(), args.outputs()),
+            |n, pattern| {
                 let expr = clauses::parse(pattern).map_err(|why| format!("pattern {n}: {why}"))?;
                 Ok((expr, Some(n)))
-            })?;
+            },
+        )?;
         let program = Program::new(exprs);
         program.warn_unused_outputs(args);
         Ok(Classifier { program, sorter: Sorter::default() })
@@ -56,7 +59,7 @@ impl Classifier {
 
 impl Element for Classifier {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.sorter.sort(batch, cx, |packet| self.program.run(|_| packet.data()));
+        self.sorter.sort_batch(batch, cx, |packet| self.program.match_packet(|_| packet.data()));
     }
 }
 
@@ -97,7 +100,7 @@ mod tests {
         let batch = [[1], [2], [1]].map(|bytes| bench.packet(bytes));
         bench.push_packets(0, batch);
         bench.push(0, [3]);
-        assert_eq!(bench.take_all(0).len(), 2);
+        assert_eq!(bench.drain_sent(0).len(), 2);
         bench.expect_dropped(DropReason::NoMatch, 2);
     }
 

@@ -1,4 +1,4 @@
-use crate::pattern::{Expr, Headers, Program, Sorter, ip, miscount, read_all};
+use crate::pattern::{Expr, Headers, Program, Sorter, ip, pattern_count_error, read_all};
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Write,
@@ -50,10 +50,10 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
             Handler::read(
                 "patternN",
                 "the pattern of output N",
-                &Read(|c: &mut IpClassifier, name, _| c.pattern(name)),
+                &Read(|c: &mut IpClassifier, name, _| c.pattern_text(name)),
             )
             .and_write(&Write(|c: &mut IpClassifier, name_and_pattern, _| c.set_pattern(name_and_pattern)))
-            .sets("PATTERN")
+            .sets_argument("PATTERN")
         },
     ),
     per_worker: true,
@@ -74,50 +74,50 @@ struct IpClassifier {
 impl IpClassifier {
     fn new(args: &mut Args<'_>) -> Result<IpClassifier, ArgError> {
         let patterns = args.rest("PATTERN").to_vec();
-        let miscount = miscount(args.name(), patterns.len(), args.outputs());
-        let exprs = read_all(&patterns, miscount, |n, pattern| read(n, pattern, args.names()))?;
+        let miscount = pattern_count_error(args.name(), patterns.len(), args.outputs());
+        let exprs = read_all(&patterns, miscount, |n, pattern| parse_pattern(n, pattern, args.names()))?;
         for n in 0..patterns.len() {
             args.declare_handler(&format!("pattern{n}"), "rw");
         }
-        let program = compile(&exprs);
+        let program = compile_patterns(&exprs);
         program.warn_unused_outputs(args);
         let names = args.names().clone();
         Ok(IpClassifier { program, patterns, exprs, names, sorter: Sorter::default() })
     }
 
     /// The number in a handler's name.
-    fn number(&self, name: &str) -> Result<usize, HandlerError> {
+    fn pattern_number(&self, name: &str) -> Result<usize, HandlerError> {
         let number = name.strip_prefix("pattern").and_then(|n| n.parse().ok());
         number.filter(|n| *n < self.patterns.len()).ok_or_else(|| HandlerError::NoHandler(name.to_string()))
     }
-    fn pattern(&self, call: &str) -> Result<String, HandlerError> {
+    fn pattern_text(&self, call: &str) -> Result<String, HandlerError> {
         let name = call.split(' ').next().unwrap_or_default();
-        Ok(self.patterns[self.number(name)?].clone())
+        Ok(self.patterns[self.pattern_number(name)?].clone())
     }
     fn set_pattern(&mut self, call: &str) -> Result<(), HandlerError> {
         let (name, pattern) = call.split_once(' ').unwrap_or((call, ""));
-        let n = self.number(name)?;
-        self.exprs[n] = read(n, pattern, &self.names).map_err(HandlerError::refused)?;
+        let n = self.pattern_number(name)?;
+        self.exprs[n] = parse_pattern(n, pattern, &self.names).map_err(HandlerError::refused)?;
         self.patterns[n] = pattern.trim_ascii().to_string();
-        self.program = compile(&self.exprs);
+        self.program = compile_patterns(&self.exprs);
         Ok(())
     }
 }
 
-fn read(n: usize, pattern: &str, names: &Names) -> Result<Expr, String> {
+fn parse_pattern(n: usize, pattern: &str, names: &Names) -> Result<Expr, String> {
     let text = <String as ArgValue>::parse(pattern, names)?;
-    ip::parse(&ip::words(&text), names).map_err(|why| format!("pattern {n}: {why}"))
+    ip::parse(&ip::split_words(&text), names).map_err(|why| format!("pattern {n}: {why}"))
 }
 
-fn compile(exprs: &[Expr]) -> Program {
+fn compile_patterns(exprs: &[Expr]) -> Program {
     Program::new(exprs.iter().cloned().enumerate().map(|(n, expr)| (expr, Some(n))))
 }
 
 impl Element for IpClassifier {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.sorter.sort(batch, cx, |packet| {
-            let headers = Headers::of(packet);
-            self.program.run(|base| headers.from(base))
+        self.sorter.sort_batch(batch, cx, |packet| {
+            let headers = Headers::from_packet(packet);
+            self.program.match_packet(|base| headers.from(base))
         });
     }
 }
@@ -147,7 +147,7 @@ mod tests {
         bench.write("pattern0", "udp").unwrap();
         assert!(bench.read("config", "").unwrap().starts_with("udp, "));
         bench.push(0, ip4().udp(1, 2).bytes());
-        assert!(bench.take(0).is_some());
+        assert!(bench.next_sent(0).is_some());
         let refusal = bench.write("pattern0", "udp or or").unwrap_err();
         assert_eq!(refusal.to_string(), "pattern 0: missing expression at 'or'");
         assert_eq!(bench.read("pattern0", "").unwrap(), "udp");
@@ -160,7 +160,7 @@ mod tests {
         let mut packet = bench.packet([&[0xff; 14][..], &ip4().udp(53, 9).bytes()].concat());
         packet.set_network_header(14);
         bench.push_packets(0, [packet]);
-        assert!(bench.take(0).is_some());
+        assert!(bench.next_sent(0).is_some());
     }
 
     #[test]

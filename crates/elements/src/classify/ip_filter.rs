@@ -35,22 +35,22 @@ struct IpFilter {
 impl IpFilter {
     fn new(args: &mut Args<'_>) -> Result<IpFilter, ArgError> {
         let (outputs, names) = (args.outputs(), args.names());
-        let rules = read_all(args.rest("RULE"), None, |n, text| rule(n, text, outputs, names))?;
+        let rules = read_all(args.rest("RULE"), None, |n, text| parse_rule(n, text, outputs, names))?;
         Ok(IpFilter { program: Program::new(rules), sorter: Sorter::default() })
     }
 }
 
 /// Reads an argument: a pattern, and the output of what matches it.
-fn rule(n: usize, text: &str, outputs: usize, names: &Names) -> Result<(Expr, Option<usize>), String> {
+fn parse_rule(n: usize, text: &str, outputs: usize, names: &Names) -> Result<(Expr, Option<usize>), String> {
     let text = <String as ArgValue>::parse(text, names)?;
-    let words = ip::words(&text);
+    let words = ip::split_words(&text);
     let (action, pattern) = words.split_first().ok_or_else(|| format!("empty pattern {n}"))?;
     let wrong = |why| format!("pattern {n}: {why}");
-    let output = output(action, outputs, names).map_err(wrong)?;
+    let output = parse_action(action, outputs, names).map_err(wrong)?;
     Ok((ip::parse(pattern, names).map_err(wrong)?, output))
 }
 
-fn output(action: &str, outputs: usize, names: &Names) -> Result<Option<usize>, String> {
+fn parse_action(action: &str, outputs: usize, names: &Names) -> Result<Option<usize>, String> {
     match action {
         "allow" if outputs == 0 => Err("'allow' is meaningless, element has zero outputs".into()),
         "allow" => Ok(Some(0)),
@@ -67,9 +67,9 @@ fn output(action: &str, outputs: usize, names: &Names) -> Result<Option<usize>, 
 
 impl Element for IpFilter {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.sorter.sort(batch, cx, |packet| {
-            let headers = Headers::of(packet);
-            self.program.run(|base| headers.from(base))
+        self.sorter.sort_batch(batch, cx, |packet| {
+            let headers = Headers::from_packet(packet);
+            self.program.match_packet(|base| headers.from(base))
         });
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     fn packets_too_short_for_any_header_reach_the_last_rule() {
         let mut bench = Bench::setup(&CLASS, "0 ip vers 4, 1 all").outputs(2).build().unwrap();
         bench.push(0, []);
-        assert!(bench.take(1).is_some());
+        assert!(bench.next_sent(1).is_some());
     }
 
     #[test]

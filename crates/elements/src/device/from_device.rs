@@ -1,8 +1,8 @@
-use super::method::{METHOD, busy_poll, method};
-use super::monitor::{self, MONITOR, Told};
-use super::port::{Hidden, Hiding, Receiver, open};
+use super::method::{METHOD, busy_poll, read_method};
+use super::monitor::{self, MONITOR, MonitorSetting};
+use super::port::{Hidden, Hiding, Receiver, open_port};
 use crate::files::network_header;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_device::{Hide, LinkType, Method, PortSpec, Ports, RxSettings};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
@@ -79,14 +79,14 @@ want its frames.",
     ],
     handlers: &[
         Handler::read("count", "packets received", &Read(|f: &mut FromDevice, _, _| Ok(f.count.to_string()))).sum(),
-        Handler::write("reset_counts", "sets count to zero", &Write(FromDevice::reset)).button(),
-        Handler::read("kernel_drops", "frames the kernel dropped because the router was late", &Read(FromDevice::drops)).sum(),
-        Handler::read("encap", "link type of the interface", &Read(|f: &mut FromDevice, _, _| Ok(f.link().to_string()))),
+        Handler::write("reset_counts", "sets count to zero", &Write(FromDevice::reset_counts)).button(),
+        Handler::read("kernel_drops", "frames the kernel dropped because the router was late", &Read(FromDevice::drops_text)).sum(),
+        Handler::read("encap", "link type of the interface", &Read(|f: &mut FromDevice, _, _| Ok(f.link_type().to_string()))),
         Handler::read("active", "ACTIVE", &Read(|f: &mut FromDevice, _, _| Ok(f.active.to_string())))
             .and_write(&Write(FromDevice::set_active)),
-        Handler::read("monitor", "MONITOR, of the port", &Read(FromDevice::monitor))
+        Handler::read("monitor", "MONITOR, of the port", &Read(FromDevice::monitor_text))
             .and_write(&Write(FromDevice::set_monitor)).once(),
-        Handler::read("port", "packets, bytes and errors of the port", &Read(|f: &mut FromDevice, _, _| Ok(f.receiver.half.counts()))),
+        Handler::read("port", "packets, bytes and errors of the port", &Read(|f: &mut FromDevice, _, _| Ok(f.receiver.half.format_counts()))),
     ],
     phase: Phase::Privileged,
     per_worker: true,
@@ -101,7 +101,7 @@ struct FromDevice {
     snaplen: Option<usize>,
     force_ip: bool,
     active: bool,
-    told: Told,
+    monitor: MonitorSetting,
     ports: Arc<Ports>,
     hidden: Arc<Hidden>,
     hiding: Option<Hiding>,
@@ -122,20 +122,20 @@ impl FromDevice {
         if burst == Some(0) {
             return Err(ArgError::wrong("BURST must be at least 1"));
         }
-        let (copy, copies) = args.copy();
+        let (copy, copies) = args.copy_index();
         let given = if args.is_given("METHOD") { "METHOD" } else { "CAPTURE" };
-        let way = method(args, given)?;
+        let way = read_method(args, given)?;
         let settings = RxSettings {
             method: way,
             busy_poll: busy_poll(args)?,
             promiscuous: args.read("PROMISC")?,
-            hide: hidden(args, way)?,
+            hide: parse_sniffer(args, way)?,
             outbound: args.read("OUTBOUND")?,
             timestamps: args.read("TIMESTAMP")?,
             queues: copies as u16,
             ..RxSettings::default()
         };
-        let device = args.names().device(&device).to_string();
+        let device = args.names().device_name(&device).to_string();
         let ports: Arc<Ports> = args.resource();
         ports.expect(&device, settings.clone());
         Ok(FromDevice {
@@ -145,7 +145,7 @@ impl FromDevice {
             snaplen: args.read("SNAPLEN")?,
             force_ip: args.read("FORCE_IP")?,
             active: args.read("ACTIVE")?,
-            told: Told { argument: Some(args.read("MONITOR")?).filter(|_| copy == 0) },
+            monitor: MonitorSetting { argument: Some(args.read("MONITOR")?).filter(|_| copy == 0) },
             ports,
             hidden: args.resource(),
             hiding: None,
@@ -154,43 +154,43 @@ impl FromDevice {
         })
     }
 
-    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
         self.count = 0;
         Ok(())
     }
-    fn drops(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn drops_text(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(self.receiver.counters().ring_full.to_string())
     }
     fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = value(text)?;
+        self.active = parse_value(text)?;
         if self.active {
             cx.schedule();
         }
         Ok(())
     }
 
-    fn monitor(&mut self, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.told.monitor(self.receiver.half.number(), cx).to_string())
+    fn monitor_text(&mut self, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.monitor.current_monitor(self.receiver.half.port_number(), cx).to_string())
     }
     fn set_monitor(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.told.set(self.receiver.half.number(), value(text)?, cx);
+        self.monitor.set_monitor(self.receiver.half.port_number(), parse_value(text)?, cx);
         Ok(())
     }
 
-    fn link(&self) -> LinkType {
+    fn link_type(&self) -> LinkType {
         self.receiver.half.port().and_then(|port| port.link_type()).unwrap_or(LinkType::ETHER)
     }
 
-    /// Cuts long frames and turns aside what is no IP packet.
-    fn prepare(&self, batch: &mut Batch, cx: &mut Context<'_>) {
+    /// Cuts frames to the snap length, and sends frames without an IP packet to another output.
+    fn trim_batch(&self, batch: &mut Batch, cx: &mut Context<'_>) {
         if let Some(snaplen) = self.snaplen {
-            cx.finish(batch);
-            batch.iter_mut().for_each(|packet| cut(packet, snaplen));
+            cx.apply_offloads(batch);
+            batch.iter_mut().for_each(|packet| cut_packet(packet, snaplen));
         }
         if self.force_ip {
-            let link = self.link();
+            let link = self.link_type();
             batch.filter_map(|mut packet| {
-                if network_header::mark(&mut packet, link) {
+                if network_header::mark_network_header(&mut packet, link) {
                     return Some(packet);
                 }
                 cx.send_or_discard(1, packet, DropReason::NoOutput);
@@ -201,7 +201,7 @@ impl FromDevice {
 }
 
 /// What the host does not see, by SNIFFER and the way; AF_XDP takes all from it.
-fn hidden(args: &Args<'_>, way: Method) -> Result<Hide, ArgError> {
+fn parse_sniffer(args: &Args<'_>, way: Method) -> Result<Hide, ArgError> {
     let word: String = args.read("SNIFFER")?;
     if word != Hide::Tagged.name() {
         let sees_all: bool = args.read("SNIFFER")?;
@@ -217,7 +217,7 @@ fn hidden(args: &Args<'_>, way: Method) -> Result<Hide, ArgError> {
     }
 }
 
-fn cut(packet: &mut Packet, snaplen: usize) {
+fn cut_packet(packet: &mut Packet, snaplen: usize) {
     let beyond = packet.len().saturating_sub(snaplen);
     if beyond > 0 && packet.trim(beyond).is_ok() {
         packet.set_annotation(anno::EXTRA_LENGTH, (beyond as u32).to_ne_bytes());
@@ -227,16 +227,16 @@ fn cut(packet: &mut Packet, snaplen: usize) {
 impl Element for FromDevice {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        self.told.apply(self.receiver.half.number(), cx);
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        self.monitor.apply_argument(self.receiver.half.port_number(), cx);
         if !self.active {
             return false;
         }
-        let mut batch = cx.spare();
-        // More than a short queue behind has room for can wait in the kernel. With no room at all one frame is
-        // received and dropped there, as at a burst of 1.
+        let mut batch = cx.scratch_batch();
+        // More than a short queue behind has room for can wait in the kernel. With no room at all one frame
+        // is received and dropped there, as at a burst of 1.
         let burst = self.burst.unwrap_or_else(|| cx.burst().min(cx.downstream_room(0)).max(1));
-        let monitored = self.receiver.monitored(cx);
+        let monitored = self.receiver.monitor_level(cx);
         self.receiver.receive(burst, &mut batch, cx);
         let received = batch.len();
         self.count += received as u64;
@@ -244,23 +244,23 @@ impl Element for FromDevice {
             monitor::end_at_port(level, &mut batch, cx);
         }
         if self.snaplen.is_some() || self.force_ip {
-            self.prepare(&mut batch, cx);
+            self.trim_batch(&mut batch, cx);
         }
         cx.send_all(0, &mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         received > 0
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         let (name, receive) = (self.device.clone(), Some(self.settings.clone()));
-        let port = open(&self.ports, PortSpec::Interface { name, receive, transmit: None }, cx)?;
+        let port = open_port(&self.ports, PortSpec::Interface { name, receive, transmit: None }, cx)?;
         let known = port.report();
         self.receiver.start(port.clone(), cx)?;
         // The first of all copies, and of all graphs, to receive by it says how.
         if let Some(report) = port.report().filter(|report| known.as_ref() != Some(report)) {
-            cx.say(&format!("{}: {report}", cx.name()));
+            cx.print_message(&format!("{}: {report}", cx.name()));
         }
-        self.hiding = (self.settings.hide != Hide::Nothing).then(|| self.hidden.hide(&self.device));
+        self.hiding = (self.settings.hide != Hide::Nothing).then(|| self.hidden.hide_interface(&self.device));
         Ok(())
     }
 
@@ -270,7 +270,7 @@ impl Element for FromDevice {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<FromDevice>() {
-            self.receiver.adopt(&mut old.receiver, cx);
+            self.receiver.adopt_held(&mut old.receiver, cx);
             self.count = old.count;
         }
     }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
     use artery_device::{MemoryPort, TxQueue as _, memory_pair};
     use artery_engine::{Bench, PacketType, Pool, Resources};
-    use artery_packet::{SegmentKind, Segments, Unfinished};
+    use artery_packet::{PacketOffload, SegmentKind, Segments};
     use artery_wire::build::{ether, ip4};
 
     /// A bench with a port in memory called `m`, and its other end.
@@ -324,7 +324,7 @@ mod tests {
             assert_eq!(bench.read("monitor", "").as_deref(), Ok(level));
             send(&mut port, &[&[1; 60], &[2; 100]]);
             bench.run_once();
-            assert_eq!(bench.take_all(0).len(), sent, "{level}");
+            assert_eq!(bench.drain_sent(0).len(), sent, "{level}");
             bench.expect_dropped(DropReason::Monitored, 2 - sent as u64);
             assert_eq!(bench.read("port", "").as_deref(), Ok(COUNTS), "{level}");
             assert_eq!(bench.read("count", "").as_deref(), Ok("2"));
@@ -358,14 +358,15 @@ mod tests {
         bench.write("monitor", "off").unwrap();
         send(&mut port, &[&[0xff; 60]]);
         bench.run_once();
-        assert_eq!(bench.take(0).unwrap().packet_type(), PacketType::Broadcast);
+        assert_eq!(bench.next_sent(0).unwrap().packet_type(), PacketType::Broadcast);
     }
 
     #[test]
     fn a_successor_sets_the_port_to_what_it_says_itself() {
         let (mut old, mut port, resources) = bench("m, MONITOR l0", 8);
         old.run_once();
-        let mut new = Bench::setup(&CLASS, "m").resources(resources.clone()).replacing().build().unwrap();
+        let mut new =
+            Bench::setup(&CLASS, "m").resources(resources.clone()).as_replacement().build().unwrap();
         // Until it runs, the old one does.
         assert_eq!(old.read("monitor", "").as_deref(), Ok("l0"));
         new.take_state(&mut old);
@@ -398,9 +399,9 @@ mod tests {
         let (mut bench, mut port, _) = bench("m, BURST 1", 8);
         send(&mut port, &[b"one", b"two"]);
         bench.run_once();
-        assert_eq!(bench.take_all(0).len(), 1);
+        assert_eq!(bench.drain_sent(0).len(), 1);
         bench.run_once();
-        assert_eq!(bench.take_all(0).len(), 1);
+        assert_eq!(bench.drain_sent(0).len(), 1);
     }
 
     #[test]
@@ -408,7 +409,7 @@ mod tests {
         let (mut bench, mut port, _) = bench("m, ACTIVE false", 8);
         send(&mut port, &[b"one"]);
         bench.run();
-        assert!(bench.take(0).is_none());
+        assert!(bench.next_sent(0).is_none());
         bench.write("active", "true").unwrap();
         bench.run_once();
         bench.expect(0, b"one");
@@ -427,17 +428,17 @@ mod tests {
     fn long_packets_come_whole_or_cut_into_segments_before_these_are_cut_short() {
         let whole = ether([1; 6], [2; 6]).ip4(ip4().tcp(1, 2).payload([7; 3000])).bytes();
         let segments = Some(Segments { network: 14, kind: SegmentKind::Tcp4, size: 1000 });
-        let left = Unfinished { transport: 34, checksum: 16, segments };
+        let left = PacketOffload { transport: 34, checksum: 16, segments };
         for (config, lengths) in [("m", vec![3054]), ("m, SNAPLEN 60", vec![60; 3])] {
             let (mut bench, mut port, _) = bench(config, 8);
             let mut batch = Batch::default();
             batch.push(Pool::new(64, 1).unwrap().packet_from(&whole).unwrap());
-            batch.iter_mut().for_each(|packet| packet.set_unfinished(left).unwrap());
+            batch.iter_mut().for_each(|packet| packet.set_offload(left).unwrap());
             port.tx.transmit(&mut batch).unwrap();
             bench.run_once();
-            let got = bench.take_all(0);
+            let got = bench.drain_sent(0);
             assert_eq!(got.iter().map(Packet::len).collect::<Vec<_>>(), lengths);
-            assert!(got.iter().all(|packet| packet.is_unfinished() == (packet.len() == 3054)));
+            assert!(got.iter().all(|packet| packet.has_offload() == (packet.len() == 3054)));
         }
     }
 
@@ -448,7 +449,7 @@ mod tests {
         let setup = || Bench::setup(&CLASS, "m").resources(resources.clone());
         let taken = setup().build().err().unwrap()[0].to_string();
         assert!(taken.contains("in use already"), "{taken}");
-        let mut new = setup().replacing().build().unwrap();
+        let mut new = setup().as_replacement().build().unwrap();
         new.take_state(&mut old);
         new.run_once();
         new.expect(0, b"one");
@@ -458,7 +459,7 @@ mod tests {
     fn a_port_with_one_queue_does_not_serve_several_workers() {
         let resources: Arc<Resources> = Arc::default();
         resources.get::<Ports>().insert("m", memory_pair(8).0);
-        let copy = |worker| Bench::setup(&CLASS, "m").resources(resources.clone()).copy(worker, 2).build();
+        let copy = |worker| Bench::setup(&CLASS, "m").resources(resources.clone()).as_copy(worker, 2).build();
         let _first = copy(0).unwrap();
         let refusal = copy(1).err().unwrap()[0].to_string();
         assert_eq!(refusal, "m has 1 queue, too few for a copy of this element on every worker");
@@ -466,13 +467,13 @@ mod tests {
 
     #[test]
     fn bad_configurations_are_refused() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "DEVNAME: required argument missing");
-        assert!(Bench::refuses(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
-        assert_eq!(Bench::refuses(&CLASS, "m, BURST 0"), "BURST must be at least 1");
-        assert!(Bench::refuses(&CLASS, "m, MONITOR on").starts_with("MONITOR: parse error"));
-        assert!(Bench::refuses(&CLASS, "m, SNIFFER tagged").starts_with("SNIFFER: parse error"));
-        let taken = Bench::refuses(&CLASS, "m, SNIFFER untagged, METHOD XDP");
+        assert_eq!(Bench::config_error(&CLASS, ""), "DEVNAME: required argument missing");
+        assert!(Bench::config_error(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
+        assert_eq!(Bench::config_error(&CLASS, "m, BURST 0"), "BURST must be at least 1");
+        assert!(Bench::config_error(&CLASS, "m, MONITOR on").starts_with("MONITOR: parse error"));
+        assert!(Bench::config_error(&CLASS, "m, SNIFFER tagged").starts_with("SNIFFER: parse error"));
+        let taken = Bench::config_error(&CLASS, "m, SNIFFER untagged, METHOD XDP");
         assert!(taken.contains("leave METHOD out"), "{taken}");
-        assert!(Bench::refuses(&CLASS, "m, BPF_FILTER \"udp\"").contains("IPClassifier"));
+        assert!(Bench::config_error(&CLASS, "m, BPF_FILTER \"udp\"").contains("IPClassifier"));
     }
 }

@@ -1,4 +1,4 @@
-use super::port::{Receiver, open};
+use super::port::{Receiver, open_port};
 use super::stable_address;
 use artery_device::{HostRoute, PortSpec, Ports, TapSettings};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Phase, Read, StartError};
@@ -48,7 +48,7 @@ c[1] -> Discard;",
         Arg::keyword("HOST_PORT", "bool", "false", "whether it stands for a port of a router, as HostPorts keeps it"),
     ],
     handlers: &[
-        Handler::read("dev_name", "the device", &Read(|f: &mut FromHost, _, _| Ok(f.name()))),
+        Handler::read("dev_name", "the device", &Read(|f: &mut FromHost, _, _| Ok(f.device_name()))),
         Handler::read("count", "packets received", &Read(|f: &mut FromHost, _, _| Ok(f.count.to_string()))).sum(),
     ],
     phase: Phase::Privileged,
@@ -67,13 +67,13 @@ struct FromHost {
 impl FromHost {
     fn new(args: &mut Args<'_>) -> Result<FromHost, ArgError> {
         let name: String = args.read("DEVNAME")?;
-        let mut tap = TapSettings::new(args.names().device(&name));
+        let mut tap = TapSettings::new(args.names().device_name(&name));
         for arg in ["DST", "DST6"] {
             let text: Option<String> = args.read(arg)?;
-            tap.addresses.extend(text.map(|text| address(arg, &text)).transpose()?);
+            tap.addresses.extend(text.map(|text| parse_address(arg, &text)).transpose()?);
         }
         for text in args.rest("ADDRESS") {
-            tap.addresses.push(address("ADDRESS", text)?);
+            tap.addresses.push(parse_address("ADDRESS", text)?);
         }
         let metric = args.read("METRIC")?;
         let gateway: Option<Ipv4Addr> = args.read("GATEWAY")?;
@@ -84,24 +84,24 @@ impl FromHost {
         };
         tap.routes.extend(gateway.map(default));
         for text in args.rest("ROUTE") {
-            tap.routes.push(route(text, metric)?);
+            tap.routes.push(parse_route(text, metric)?);
         }
         let ether = args.read::<Option<EtherAddr>>("ETHER")?;
         tap.mac = Some(ether.map_or_else(|| stable_address::of_interface(&tap.name), |ether| ether.0));
         tap.mtu = args.read("MTU")?;
         tap.is_host_port = args.read("HOST_PORT")?;
-        let (copy, copies) = args.copy();
+        let (copy, copies) = args.copy_index();
         tap.queues = copies as u16;
         Ok(FromHost { tap, ports: args.resource(), receiver: Receiver::new(copy as u16), count: 0 })
     }
 
-    fn name(&self) -> String {
+    fn device_name(&self) -> String {
         self.receiver.half.port().map_or(&*self.tap.name, |port| port.name()).to_string()
     }
 }
 
 /// An address of the argument's family with its prefix length or mask.
-fn address(arg: &'static str, text: &str) -> Result<(IpAddr, u8), ArgError> {
+fn parse_address(arg: &'static str, text: &str) -> Result<(IpAddr, u8), ArgError> {
     let wrong = || {
         let example = if arg == "DST6" { "2001:db8::1/64" } else { "192.0.2.1/24" };
         let (value, fault) = (text.to_string(), "parse error".to_string());
@@ -126,8 +126,8 @@ fn with_length(text: &str) -> Option<(IpAddr, u8)> {
     length.filter(|length| *length <= longest).map(|length| (ip, length))
 }
 
-/// `PREFIX GATEWAY`.
-fn route(text: &str, metric: u32) -> Result<HostRoute, ArgError> {
+/// Parses a route, written `PREFIX GATEWAY`.
+fn parse_route(text: &str, metric: u32) -> Result<HostRoute, ArgError> {
     let mut words = text.split_whitespace();
     let prefix = words.next().and_then(with_length);
     let gateway = words.next().and_then(|word| word.parse::<IpAddr>().ok());
@@ -147,24 +147,24 @@ fn route(text: &str, metric: u32) -> Result<HostRoute, ArgError> {
 impl Element for FromHost {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut batch = cx.spare();
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut batch = cx.scratch_batch();
         self.receiver.receive(cx.burst(), &mut batch, cx);
         let received = batch.len();
         self.count += received as u64;
         cx.send_all(0, &mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         received > 0
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        let port = open(&self.ports, PortSpec::Tap(self.tap.clone()), cx)?;
+        let port = open_port(&self.ports, PortSpec::Tap(self.tap.clone()), cx)?;
         self.receiver.start(port, cx)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<FromHost>() {
-            self.receiver.adopt(&mut old.receiver, cx);
+            self.receiver.adopt_held(&mut old.receiver, cx);
             self.count = old.count;
         }
     }
@@ -194,13 +194,13 @@ mod tests {
 
     #[test]
     fn addresses_have_a_length_or_a_mask() {
-        let net = |text| address("DST", text).unwrap().1;
+        let net = |text| parse_address("DST", text).unwrap().1;
         assert_eq!((net("1.2.3.4/24"), net("1.2.3.4/255.255.0.0")), (24, 16));
-        assert_eq!(address("DST6", "2001:db8::1/64").unwrap().1, 64);
+        assert_eq!(parse_address("DST6", "2001:db8::1/64").unwrap().1, 64);
         for (arg, text) in
             [("DST", "1.2.3.4"), ("DST", "::1/64"), ("DST6", "1.2.3.4/8"), ("DST", "1.2.3.4/33")]
         {
-            assert_eq!(address(arg, text).unwrap_err().to_string(), format!("{arg}: parse error"));
+            assert_eq!(parse_address(arg, text).unwrap_err().to_string(), format!("{arg}: parse error"));
         }
     }
 
@@ -214,16 +214,16 @@ mod tests {
         let config = "fake0, 192.0.2.1/24, 192.0.2.254, DST6 2001:db8::1/64, ADDRESS 10.0.0.1/8, \
                       ADDRESS 2001:db8:1::1/64, ROUTE ::/0 2001:db8::9, ROUTE 10.9.0.0/16 10.0.0.9, METRIC 7";
         assert!(bench(config).is_ok());
-        let route = |text| route(text, 7).unwrap();
+        let route = |text| parse_route(text, 7).unwrap();
         let to_all =
             HostRoute { to: ("::".parse().unwrap(), 0), gateway: "fe80::9".parse().unwrap(), metric: 7 };
         assert_eq!(route("::/0 fe80::9"), to_all);
         for wrong in
             ["10.9.0.0/16", "10.9.0.0/16 ::1", "10.9.0.0/33 10.0.0.9", "10.9.0.0 10.0.0.9", "::/0 ::1 x"]
         {
-            let refusal = Bench::refuses(&CLASS, &format!("fake0, ROUTE {wrong}"));
+            let refusal = Bench::config_error(&CLASS, &format!("fake0, ROUTE {wrong}"));
             assert!(refusal.starts_with("ROUTE: parse error"), "{refusal}");
         }
-        assert!(Bench::refuses(&CLASS, "fake0, ADDRESS 10.0.0.1").starts_with("ADDRESS: parse error"));
+        assert!(Bench::config_error(&CLASS, "fake0, ADDRESS 10.0.0.1").starts_with("ADDRESS: parse error"));
     }
 }

@@ -14,7 +14,7 @@ pub(super) const METHOD: Arg = Arg::keyword(
 const BUDGET: u16 = 64;
 
 /// Reads an argument that names a method.
-pub(super) fn method(args: &Args<'_>, name: &'static str) -> Result<Method, ArgError> {
+pub(super) fn read_method(args: &Args<'_>, name: &'static str) -> Result<Method, ArgError> {
     let word: String = args.read(name)?;
     word.to_ascii_uppercase().parse().map_err(|_| {
         ArgError::wrong_at(format!("{name} {word}"), format!("no way '{word}'; there are {}", Method::NAMES))

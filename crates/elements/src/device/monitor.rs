@@ -1,5 +1,5 @@
 //! What ports tell of themselves, and monitor mode where packets come in.
-use artery_device::{Port, PortState, Ports, Traffic};
+use artery_device::{Port, PortState, Ports, TrafficCounts};
 use artery_engine::{Arg, Batch, Context, DropReason, Level, Monitor, Monitors, Resources, RouterHandler};
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ pub(crate) const MONITOR: Arg =
 pub(super) fn end_at_port(level: Level, batch: &mut Batch, cx: &mut Context<'_>) {
     match level {
         Level::L0 => {}
-        // What is read is used by nobody; that it is read is the point.
+        // The value is not used; reading the header is the purpose of this level.
         Level::L1 => batch.iter().for_each(|packet| {
             let _ = black_box(ether_type(packet.data()));
         }),
@@ -26,9 +26,9 @@ fn ether_type(frame: &[u8]) -> Option<u16> {
 }
 
 /// What a port has counted, for one handler: a line for each count.
-pub(super) fn counts(port: &Port) -> String {
+pub(super) fn format_counts(port: &Port) -> String {
     let mut text = String::new();
-    for (way, Traffic { packets, bytes, errors }) in [("in", port.received()), ("out", port.sent())] {
+    for (way, TrafficCounts { packets, bytes, errors }) in [("in", port.received()), ("out", port.sent())] {
         // Writing to a string can't fail.
         let _ = writeln!(text, "{way}_packets {packets}\n{way}_bytes {bytes}\n{way}_errors {errors}");
     }
@@ -36,9 +36,9 @@ pub(super) fn counts(port: &Port) -> String {
 }
 
 /// The router's handler `ports`: all ports, one a line, below the names of the columns.
-pub(crate) const PORTS: RouterHandler = RouterHandler { name: "ports", read: list };
+pub(crate) const PORTS: RouterHandler = RouterHandler { name: "ports", read: list_ports };
 
-fn list(resources: &Resources) -> String {
+fn list_ports(resources: &Resources) -> String {
     let (ports, monitors) = (resources.get::<Ports>(), resources.get::<Monitors>());
     let mut text = String::from(
         "port\tmtu\taddress\tmonitor\tin_packets\tin_bytes\tin_errors\tout_packets\tout_bytes\tout_errors\t\
@@ -52,8 +52,8 @@ fn list(resources: &Resources) -> String {
         let called = called.map_or("-".to_string(), |interface| interface.name.clone());
         let address = interface.and_then(|interface| interface.mac);
         let address = address.map_or("-".to_string(), |mac| artery_wire::EtherAddr(mac).to_string());
-        let _ = write!(text, "{}\t{mtu}\t{address}\t{}", port.name(), monitors.of(port.id()));
-        for Traffic { packets, bytes, errors } in [port.received(), port.sent()] {
+        let _ = write!(text, "{}\t{mtu}\t{address}\t{}", port.name(), monitors.monitor_of(port.id()));
+        for TrafficCounts { packets, bytes, errors } in [port.received(), port.sent()] {
             let _ = write!(text, "\t{packets}\t{bytes}\t{errors}");
         }
         let delays = port.receive_delays();
@@ -63,27 +63,27 @@ fn list(resources: &Resources) -> String {
     text
 }
 
-/// What a receiving element was told of monitor mode.
+/// The monitor mode that a receiving element was configured with.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct MonitorSetting {
     /// Its argument, until the element runs: then, and not before, it takes the place of a predecessor.
     pub(super) argument: Option<Monitor>,
 }
 
-impl Told {
+impl MonitorSetting {
     /// Sets the port to what the argument says, once.
     #[inline]
-    pub(super) fn apply(&mut self, port: u16, cx: &mut Context<'_>) {
+    pub(super) fn apply_argument(&mut self, port: u16, cx: &mut Context<'_>) {
         if let Some(monitor) = self.argument.take() {
             cx.set_monitor(port, monitor);
         }
     }
     /// How far packets of the port come once this element runs.
-    pub(super) fn monitor(&self, port: u16, cx: &Context<'_>) -> Monitor {
-        self.argument.unwrap_or_else(|| cx.monitor(port))
+    pub(super) fn current_monitor(&self, port: u16, cx: &Context<'_>) -> Monitor {
+        self.argument.unwrap_or_else(|| cx.port_monitor(port))
     }
     /// Sets it in the run.
-    pub(super) fn set(&mut self, port: u16, monitor: Monitor, cx: &mut Context<'_>) {
+    pub(super) fn set_monitor(&mut self, port: u16, monitor: Monitor, cx: &mut Context<'_>) {
         self.argument = None;
         cx.set_monitor(port, monitor);
     }

@@ -1,6 +1,8 @@
 //! What the elements share that send and receive by ports: holding a half of one, losing it, handing it on.
 use super::monitor;
-use artery_device::{DeviceError, Handle, Port, PortSpec, Ports, RxCounters, RxQueue, TxCounters, TxQueue};
+use artery_device::{
+    DeviceError, Port, PortSpec, Ports, QueueHandle, RxCounters, RxQueue, TxCounters, TxQueue,
+};
 use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Level, Monitor, Packet, StartError, Time};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +22,7 @@ const ABSENT_PAUSE: Duration = Duration::from_millis(100);
 const FULL_PAUSE: Duration = Duration::from_micros(100);
 
 /// Opens a port; one in memory that has the name goes before an interface.
-pub(super) fn open(ports: &Ports, spec: PortSpec, cx: &Context<'_>) -> Result<Arc<Port>, StartError> {
+pub(super) fn open_port(ports: &Ports, spec: PortSpec, cx: &Context<'_>) -> Result<Arc<Port>, StartError> {
     match ports.find(spec.name()) {
         Some(port) if !port.is_interface() => Ok(port),
         _ => ports.open(spec, cx.pool()).map_err(|error| StartError::new(error.to_string())),
@@ -28,12 +30,12 @@ pub(super) fn open(ports: &Ports, spec: PortSpec, cx: &Context<'_>) -> Result<Ar
 }
 
 /// One half of a port, or the wait for it.
-pub(super) struct Half<Q: ?Sized> {
-    take: fn(&Arc<Port>, u16) -> Result<Handle<Q>, DeviceError>,
+pub(super) struct PortHalf<Q: ?Sized> {
+    take: fn(&Arc<Port>, u16) -> Result<QueueHandle<Q>, DeviceError>,
     port: Option<Arc<Port>>,
     queue: u16,
-    held: Option<Handle<Q>>,
-    wait: Wait,
+    handle: Option<QueueHandle<Q>>,
+    wait: HalfWait,
     /// When it is asked for again.
     again: Time,
     /// Whether it was taken late: what its queue counted before is another's.
@@ -41,12 +43,12 @@ pub(super) struct Half<Q: ?Sized> {
     /// Whether an error was said and nothing has gone right since.
     complained: bool,
     /// When the interface is looked at again.
-    look: Time,
+    next_poll: Time,
 }
 
 /// What the half of a port is waited for, while it is not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+enum HalfWait {
     /// Nothing: it is held, or of no use any more.
     Nothing,
     /// That an element of the graph that is replaced gives it back; it is asked for so many times more.
@@ -55,35 +57,35 @@ enum Wait {
     Interface,
 }
 
-impl<Q: ?Sized> Half<Q> {
-    fn new(take: fn(&Arc<Port>, u16) -> Result<Handle<Q>, DeviceError>, queue: u16) -> Half<Q> {
-        Half {
+impl<Q: ?Sized> PortHalf<Q> {
+    fn new(take: fn(&Arc<Port>, u16) -> Result<QueueHandle<Q>, DeviceError>, queue: u16) -> PortHalf<Q> {
+        PortHalf {
             take,
             port: None,
             queue,
-            held: None,
-            wait: Wait::Nothing,
+            handle: None,
+            wait: HalfWait::Nothing,
             again: Time::ZERO,
             is_new: false,
             complained: false,
-            look: Time::ZERO,
+            next_poll: Time::ZERO,
         }
     }
 
     /// Takes the half of a port; later if the graph being replaced holds it, or the port has no interface.
-    fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
+    fn start_half(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
         match (self.take)(&port, self.queue) {
-            Ok(half) => self.held = Some(half),
-            Err(DeviceError::Taken { .. }) if cx.is_replacing() => self.wait = Wait::Predecessor(TRIES),
+            Ok(half) => self.handle = Some(half),
+            Err(DeviceError::Taken { .. }) if cx.is_replacing() => self.wait = HalfWait::Predecessor(TRIES),
             Err(DeviceError::Gone { .. } | DeviceError::Down { .. }) if cx.is_replacing() => {
-                self.wait = Wait::Interface;
+                self.wait = HalfWait::Interface;
             }
             Err(DeviceError::NoSuchQueue { name, queues, .. }) => {
                 let queues = format!("{queues} queue{}", if queues == 1 { "" } else { "s" });
                 let message =
                     format!("{name} has {queues}, too few for a copy of this element on every worker");
                 let remedy = format!("add StaticThreadSched({} 0), or run with one worker", cx.name());
-                return Err(StartError::new(message).help(remedy));
+                return Err(StartError::new(message).with_help(remedy));
             }
             Err(error) => return Err(StartError::new(error.to_string())),
         }
@@ -93,23 +95,23 @@ impl<Q: ?Sized> Half<Q> {
     }
 
     /// Takes over what the predecessor holds, if it is of the same queue; returns whether it is.
-    fn adopt(&mut self, old: &mut Half<Q>) -> bool {
+    fn adopt_held(&mut self, old: &mut PortHalf<Q>) -> bool {
         let same = self.port.as_ref().zip(old.port.as_ref()).is_some_and(|(new, old)| Arc::ptr_eq(new, old));
         let same = same && self.queue == old.queue;
-        if same && self.held.is_none() {
-            self.held = old.held.take();
+        if same && self.handle.is_none() {
+            self.handle = old.handle.take();
         }
         same
     }
 
     /// Looks at the interface now and then, and says what has changed there; returns whether it was time to.
-    fn look(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_interface(&mut self, cx: &mut Context<'_>) -> bool {
         let now = cx.now();
-        if now < self.look {
+        if now < self.next_poll {
             return false;
         }
         // The kernel says nothing to a socket whose interface was down before it was deleted.
-        self.look = now + if self.complained { LOOK_OFTEN } else { LOOK_EVERY };
+        self.next_poll = now + if self.complained { LOOK_OFTEN } else { LOOK_EVERY };
         if self.queue == 0 {
             self.say_changes(cx);
         }
@@ -118,34 +120,34 @@ impl<Q: ?Sized> Half<Q> {
 
     fn say_changes(&self, cx: &mut Context<'_>) {
         for change in self.port.iter().flat_map(|port| port.follow_interface()) {
-            cx.say(&format!("{}: {change}", cx.name()));
+            cx.print_message(&format!("{}: {change}", cx.name()));
         }
     }
 
     /// The half. While another graph holds it, or the port has no interface, asks again from time to time.
-    fn get(&mut self, cx: &mut Context<'_>) -> Option<&mut Handle<Q>> {
-        if self.held.as_ref().is_some_and(Handle::is_stale) {
-            self.await_interface(cx);
+    fn get(&mut self, cx: &mut Context<'_>) -> Option<&mut QueueHandle<Q>> {
+        if self.handle.as_ref().is_some_and(QueueHandle::is_stale) {
+            self.wait_for_interface(cx);
         }
-        if self.held.is_none() && self.wait != Wait::Nothing {
-            self.retry(cx);
+        if self.handle.is_none() && self.wait != HalfWait::Nothing {
+            self.retry_open(cx);
         }
-        self.held.as_mut()
+        self.handle.as_mut()
     }
 
     #[cold]
-    fn retry(&mut self, cx: &mut Context<'_>) {
+    fn retry_open(&mut self, cx: &mut Context<'_>) {
         if cx.now() < self.again {
             return cx.wake_at(self.again);
         }
         let Some(port) = self.port.clone() else { return };
-        if self.wait == Wait::Interface {
+        if self.wait == HalfWait::Interface {
             self.say_changes(cx);
         }
         match (self.take)(&port, self.queue) {
             Ok(half) => {
-                (self.held, self.is_new) = (Some(half), true);
-                (self.wait, self.complained) = (Wait::Nothing, false);
+                (self.handle, self.is_new) = (Some(half), true);
+                (self.wait, self.complained) = (HalfWait::Nothing, false);
             }
             Err(error) => self.wait_on(&error, cx),
         }
@@ -154,44 +156,46 @@ impl<Q: ?Sized> Half<Q> {
     /// Asks again later, or gives up.
     fn wait_on(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
         match self.wait {
-            Wait::Nothing => return,
-            Wait::Predecessor(_) if matches!(error, DeviceError::Gone { .. }) => self.wait = Wait::Interface,
-            Wait::Predecessor(tries) if tries > 1 => self.wait = Wait::Predecessor(tries - 1),
-            Wait::Predecessor(_) => {
-                self.wait = Wait::Nothing;
-                return self.fail(error, cx);
+            HalfWait::Nothing => return,
+            HalfWait::Predecessor(_) if matches!(error, DeviceError::Gone { .. }) => {
+                self.wait = HalfWait::Interface
             }
-            // That it is absent was said, and that it is down is no fault. Other workers may still hold queues
-            // of an interface of the same number, which they are about to drop.
-            Wait::Interface if matches!(error, DeviceError::Gone { .. } | DeviceError::Down { .. }) => {}
-            Wait::Interface if is_held_here(error) => {}
-            Wait::Interface => self.say_once(error, cx),
+            HalfWait::Predecessor(tries) if tries > 1 => self.wait = HalfWait::Predecessor(tries - 1),
+            HalfWait::Predecessor(_) => {
+                self.wait = HalfWait::Nothing;
+                return self.report_error(error, cx);
+            }
+            // Its absence was already reported, and an interface that is down is not an error. Other workers
+            // may still hold queues of an interface with the same number, which they are about to drop.
+            HalfWait::Interface if matches!(error, DeviceError::Gone { .. } | DeviceError::Down { .. }) => {}
+            HalfWait::Interface if is_held_here(error) => {}
+            HalfWait::Interface => self.say_once(error, cx),
         }
-        let pause = if self.wait == Wait::Interface { ABSENT_PAUSE } else { PAUSE };
+        let pause = if self.wait == HalfWait::Interface { ABSENT_PAUSE } else { PAUSE };
         self.again = cx.now() + pause;
         cx.wake_at(self.again);
     }
 
     /// Lets go of a queue whose interface is gone, to have one of the interface that comes.
-    fn await_interface(&mut self, cx: &mut Context<'_>) {
-        if let Some(said) = self.held.take().and_then(|held| held.lose_interface()) {
-            cx.say(&format!("{}: {said}", cx.name()));
+    fn wait_for_interface(&mut self, cx: &mut Context<'_>) {
+        if let Some(said) = self.handle.take().and_then(|held| held.lose_interface()) {
+            cx.print_message(&format!("{}: {said}", cx.name()));
         }
-        (self.wait, self.again, self.complained) = (Wait::Interface, Time::ZERO, false);
+        (self.wait, self.again, self.complained) = (HalfWait::Interface, Time::ZERO, false);
     }
 
     fn say_once(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
         if !std::mem::replace(&mut self.complained, true) {
-            self.look = self.look.min(cx.now() + LOOK_OFTEN);
-            cx.say(&format!("{}: {error}", cx.name()));
+            self.next_poll = self.next_poll.min(cx.now() + LOOK_OFTEN);
+            cx.print_message(&format!("{}: {error}", cx.name()));
         }
     }
 
     /// Says an error once. Drops a queue whose interface is gone, or whose memory is not to be trusted.
-    fn fail(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
+    fn report_error(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
         match error {
-            DeviceError::Gone { .. } if self.held.is_some() => return self.await_interface(cx),
-            DeviceError::Broken { .. } => self.held = None,
+            DeviceError::Gone { .. } if self.handle.is_some() => return self.wait_for_interface(cx),
+            DeviceError::Broken { .. } => self.handle = None,
             _ => {}
         }
         self.say_once(error, cx);
@@ -202,11 +206,11 @@ impl<Q: ?Sized> Half<Q> {
         self.port.as_ref()
     }
     /// What the port has counted; nothing before it is open.
-    pub(super) fn counts(&self) -> String {
-        self.port.as_deref().map_or_else(String::new, monitor::counts)
+    pub(super) fn format_counts(&self) -> String {
+        self.port.as_deref().map_or_else(String::new, monitor::format_counts)
     }
     /// The port's number; 0 before it is open.
-    pub(super) fn number(&self) -> u16 {
+    pub(super) fn port_number(&self) -> u16 {
         self.port.as_ref().map_or(0, |port| port.id())
     }
 }
@@ -218,55 +222,54 @@ fn is_held_here(error: &DeviceError) -> bool {
 
 /// Receives by a port.
 pub(super) struct Receiver {
-    pub(super) half: Half<dyn RxQueue>,
+    pub(super) half: PortHalf<dyn RxQueue>,
     seen: RxCounters,
-    /// What the queue was told last: whether to receive without a look at packets.
-    blind: Option<bool>,
+    /// The last setting of the queue: whether to receive without parsing packets.
+    skip_parsing: Option<bool>,
 }
 
 impl Receiver {
     pub(super) fn new(queue: u16) -> Receiver {
-        Receiver { half: Half::new(Port::rx, queue), seen: RxCounters::default(), blind: None }
+        Receiver { half: PortHalf::new(Port::rx, queue), seen: RxCounters::default(), skip_parsing: None }
     }
 
     pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.half.start(port, cx)?;
+        self.half.start_half(port, cx)?;
         self.seen = self.counters();
         Ok(())
     }
 
-    pub(super) fn adopt(&mut self, old: &mut Receiver, cx: &mut Context<'_>) {
-        if self.half.adopt(&mut old.half) {
+    pub(super) fn adopt_held(&mut self, old: &mut Receiver, cx: &mut Context<'_>) {
+        if self.half.adopt_held(&mut old.half) {
             self.seen = old.seen;
         }
         cx.schedule();
     }
 
-    /// At which point packets of the port end, when it is monitored. Where that is at once, the queue is told not to
-    /// look at them.
+    /// The level at which received packets end, if the port is monitored. At level 0 the queue skips parsing.
     #[inline]
-    pub(super) fn monitored(&mut self, cx: &Context<'_>) -> Option<Level> {
-        let Monitor(level) = cx.monitor(self.half.number());
+    pub(super) fn monitor_level(&mut self, cx: &Context<'_>) -> Option<Level> {
+        let Monitor(level) = cx.port_monitor(self.half.port_number());
         let blind = Some(level == Some(Level::L0));
-        if blind != self.blind
-            && let Some(rx) = &mut self.half.held
+        if blind != self.skip_parsing
+            && let Some(rx) = &mut self.half.handle
         {
             rx.set_blind(blind == Some(true));
-            self.blind = blind;
+            self.skip_parsing = blind;
         }
         level
     }
 
     /// Adds up to `max` packets to `into` and schedules the next look at the device.
     pub(super) fn receive(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        if self.half.look(cx) {
+        if self.half.poll_interface(cx) {
             // The kernel is asked for what it lost now and then only.
-            if let Some(rx) = &self.half.held {
+            if let Some(rx) = &self.half.handle {
                 rx.counters();
             }
             self.count_losses(cx);
-            if self.half.held.as_ref().is_some_and(|rx| !rx.is_attached()) {
-                self.half.await_interface(cx);
+            if self.half.handle.as_ref().is_some_and(|rx| !rx.is_attached()) {
+                self.half.wait_for_interface(cx);
             }
         }
         let pool = cx.pool();
@@ -276,9 +279,9 @@ impl Receiver {
         if std::mem::take(&mut self.half.is_new) {
             self.seen = self.counters();
         }
-        let Some(rx) = self.half.held.as_mut() else { return };
+        let Some(rx) = self.half.handle.as_mut() else { return };
         match rx.receive(pool, max, into) {
-            Ok(0) => self.rest(cx),
+            Ok(0) => self.wait_for_packets(cx),
             Ok(_) => {
                 self.half.complained = false;
                 cx.schedule();
@@ -286,18 +289,18 @@ impl Receiver {
             Err(error) => {
                 // The interface may be gone, and its queue with it.
                 self.seen.ring_full = rx.counters().ring_full;
-                self.half.fail(&error, cx);
-                if self.half.wait == Wait::Interface {
+                self.half.report_error(&error, cx);
+                if self.half.wait == HalfWait::Interface {
                     return cx.schedule();
                 }
-                self.rest(cx);
+                self.wait_for_packets(cx);
             }
         }
     }
 
     /// Counts what the device lost since this was last called.
     pub(super) fn count_losses(&mut self, cx: &mut Context<'_>) {
-        let now = self.half.held.as_ref().map_or(self.seen, |rx| rx.own_counters());
+        let now = self.half.handle.as_ref().map_or(self.seen, |rx| rx.own_counters());
         let was = std::mem::replace(&mut self.seen, now);
         cx.count_discarded(DropReason::PoolEmpty, now.pool_empty.saturating_sub(was.pool_empty));
         cx.count_discarded(DropReason::Malformed, now.malformed.saturating_sub(was.malformed));
@@ -305,27 +308,27 @@ impl Receiver {
     }
 
     /// Sleeps until there is something. A worker may come to rest between any two packets.
-    fn rest(&mut self, cx: &mut Context<'_>) {
+    fn wait_for_packets(&mut self, cx: &mut Context<'_>) {
         self.count_losses(cx);
-        let Some(rx) = &self.half.held else { return };
+        let Some(rx) = &self.half.handle else { return };
         if self.half.port.as_ref().is_some_and(|port| port.is_interface()) {
-            cx.wake_at(self.half.look);
+            cx.wake_at(self.half.next_poll);
         }
         match rx.fd() {
-            Some(file) => cx.watch(file, Interest::Readable),
+            Some(file) => cx.watch_file(file, Interest::Readable),
             None => cx.schedule(),
         }
     }
 
     /// What the queue has counted since it was opened.
     pub(super) fn counters(&self) -> RxCounters {
-        self.half.held.as_ref().map(|rx| rx.counters()).unwrap_or(self.seen)
+        self.half.handle.as_ref().map(|rx| rx.counters()).unwrap_or(self.seen)
     }
 }
 
 /// Sends by a port, and keeps what the device could not take.
 pub(super) struct Sender {
-    pub(super) half: Half<dyn TxQueue>,
+    pub(super) half: PortHalf<dyn TxQueue>,
     seen: TxCounters,
     /// Packets that wait for the device, in order.
     pending: Batch,
@@ -337,19 +340,19 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(queue: u16, watches: bool) -> Sender {
-        let half = Half::new(Port::tx, queue);
+        let half = PortHalf::new(Port::tx, queue);
         Sender { half, seen: TxCounters::default(), pending: Batch::default(), settles: Time::ZERO, watches }
     }
 
     pub(super) fn start(&mut self, port: Arc<Port>, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.half.start(port, cx)?;
+        self.half.start_half(port, cx)?;
         self.seen = self.counters();
         Ok(())
     }
 
-    pub(super) fn adopt(&mut self, old: &mut Sender, cx: &mut Context<'_>) {
+    pub(super) fn adopt_held(&mut self, old: &mut Sender, cx: &mut Context<'_>) {
         // What waits for another queue leaves by it when the predecessor is stopped.
-        if self.half.adopt(&mut old.half) {
+        if self.half.adopt_held(&mut old.half) {
             self.seen = old.seen;
             self.pending.append(&mut old.pending);
         }
@@ -358,51 +361,51 @@ impl Sender {
 
     /// Whether another graph still holds the device.
     pub(super) fn is_waiting(&self) -> bool {
-        self.half.held.is_none() && matches!(self.half.wait, Wait::Predecessor(_))
+        self.half.handle.is_none() && matches!(self.half.wait, HalfWait::Predecessor(_))
     }
     /// Whether packets wait for the device.
     pub(super) fn is_stuck(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether [`Sender::flush`] has something to do.
+    /// Whether [`Sender::flush_pending`] has something to do.
     pub(super) fn is_busy(&self) -> bool {
-        self.is_stuck() || self.is_waiting() || self.half.held.as_ref().is_some_and(|tx| tx.unsettled())
+        self.is_stuck() || self.is_waiting() || self.half.handle.as_ref().is_some_and(|tx| tx.unsettled())
     }
 
-    /// Adds packets to those that wait and sends what the device takes. Beyond a batch, what it does not take is
-    /// dropped. Returns how many were sent.
+    /// Adds packets to those that wait and sends what the device takes. Beyond a batch, what it does not take
+    /// is dropped. Returns how many were sent.
     pub(super) fn send(&mut self, batch: &mut Batch, cx: &mut Context<'_>) -> u64 {
-        cx.exit(Level::L4, batch);
+        cx.drop_monitored(Level::L4, batch);
         // No device makes fragments, as it does segments.
-        if batch.iter().any(Packet::leaves_fragments) {
-            cx.finish(batch);
+        if batch.iter().any(Packet::needs_fragments) {
+            cx.apply_offloads(batch);
         }
-        let sent = if self.is_stuck() { self.flush(cx) } else { 0 };
+        let sent = if self.is_stuck() { self.flush_pending(cx) } else { 0 };
         let room = BATCH.saturating_sub(self.pending.len());
         if batch.len() <= room || !self.is_stuck() {
             self.pending.append(batch);
         } else {
             self.pending.extend(batch.drain_front(room));
-            self.lose(batch.len());
+            self.count_unsent(batch.len());
             cx.discard_all(batch, DropReason::QueueFull);
         }
-        sent + self.flush(cx)
+        sent + self.flush_pending(cx)
     }
 
     /// Counts packets that the port should have sent.
-    fn lose(&self, packets: usize) {
+    fn count_unsent(&self, packets: usize) {
         if let Some(port) = &self.half.port {
             port.count_unsent(packets as u64);
         }
     }
 
     /// Sends what waits; returns how many were sent. What the device can't take waits on.
-    pub(super) fn flush(&mut self, cx: &mut Context<'_>) -> u64 {
-        self.half.look(cx);
+    pub(super) fn flush_pending(&mut self, cx: &mut Context<'_>) -> u64 {
+        self.half.poll_interface(cx);
         if self.half.get(cx).is_none() {
             if !self.is_waiting() {
-                self.lose(self.pending.len());
+                self.count_unsent(self.pending.len());
                 cx.discard_all(&mut self.pending, DropReason::DeviceDown);
             }
             return 0;
@@ -410,8 +413,8 @@ impl Sender {
         if std::mem::take(&mut self.half.is_new) {
             self.seen = self.counters();
         }
-        let Some(tx) = self.half.held.as_mut() else { return 0 };
-        let marks = cx.marks(&self.pending);
+        let Some(tx) = self.half.handle.as_mut() else { return 0 };
+        let marks = cx.followed_marks(&self.pending);
         let result = tx.transmit(&mut self.pending);
         let (now, was) = (tx.counters(), self.seen);
         self.seen = now;
@@ -420,18 +423,18 @@ impl Sender {
         cx.count_discarded(DropReason::TooLong, too_long);
         cx.count_discarded(DropReason::DeviceDown, refused);
         if let Some(port) = &self.half.port {
-            cx.sent(&marks, &self.pending, port.name(), too_long + refused);
+            cx.record_sent(&marks, &self.pending, port.name(), too_long + refused);
         }
         match result {
             Ok(_) => self.half.complained = false,
             Err(error) => {
-                self.half.fail(&error, cx);
-                self.lose(self.pending.len());
+                self.half.report_error(&error, cx);
+                self.count_unsent(self.pending.len());
                 cx.discard_all(&mut self.pending, DropReason::DeviceDown);
             }
         }
         if self.is_stuck() {
-            self.wait(cx);
+            self.wait_writable(cx);
         } else if self.is_busy() {
             // One timer, whatever is sent until it goes off.
             let now = cx.now();
@@ -443,10 +446,10 @@ impl Sender {
         now.packets.saturating_sub(was.packets)
     }
 
-    fn wait(&self, cx: &mut Context<'_>) {
-        let file = self.half.held.as_ref().and_then(|tx| tx.fd()).filter(|_| self.watches);
+    fn wait_writable(&self, cx: &mut Context<'_>) {
+        let file = self.half.handle.as_ref().and_then(|tx| tx.fd()).filter(|_| self.watches);
         match file {
-            Some(file) => cx.watch(file, Interest::Writable),
+            Some(file) => cx.watch_file(file, Interest::Writable),
             None => {
                 let again = cx.now() + FULL_PAUSE;
                 cx.wake_at(again);
@@ -455,35 +458,36 @@ impl Sender {
     }
 
     fn counters(&self) -> TxCounters {
-        self.half.held.as_ref().map(|tx| tx.counters()).unwrap_or_default()
+        self.half.handle.as_ref().map(|tx| tx.counters()).unwrap_or_default()
     }
 
     /// Ends: what still waits has a last chance.
     pub(super) fn stop(&mut self, cx: &mut Context<'_>) {
-        if self.half.held.is_some() && self.is_stuck() {
-            self.flush(cx);
+        if self.half.handle.is_some() && self.is_stuck() {
+            self.flush_pending(cx);
         }
         let reason = if cx.is_replacing() { DropReason::Replaced } else { DropReason::DeviceDown };
-        self.lose(self.pending.len());
+        self.count_unsent(self.pending.len());
         cx.discard_all(&mut self.pending, reason);
     }
 }
 
-/// Interfaces whose frames the host does not see, or not all (`SNIFFER`), with the number of elements that hide them.
+/// Interfaces whose frames the host does not see, or not all (`SNIFFER`), with the number of
+/// elements that hide them.
 #[derive(Default)]
 pub(super) struct Hidden(Mutex<Vec<String>>);
 
 impl Hidden {
-    fn names(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+    fn lock_names(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
-    /// One of them.
-    pub(super) fn any(&self) -> Option<String> {
-        self.names().first().cloned()
+    /// The name of a hidden interface, if there is one.
+    pub(super) fn first_hidden(&self) -> Option<String> {
+        self.lock_names().first().cloned()
     }
     /// Adds one for as long as the value lives.
-    pub(super) fn hide(self: &Arc<Self>, name: &str) -> Hiding {
-        self.names().push(name.to_string());
+    pub(super) fn hide_interface(self: &Arc<Self>, name: &str) -> Hiding {
+        self.lock_names().push(name.to_string());
         Hiding { name: name.to_string(), hidden: self.clone() }
     }
 }
@@ -496,7 +500,7 @@ pub(super) struct Hiding {
 
 impl Drop for Hiding {
     fn drop(&mut self) {
-        let mut names = self.hidden.names();
+        let mut names = self.hidden.lock_names();
         if let Some(at) = names.iter().position(|name| *name == self.name) {
             names.remove(at);
         }

@@ -1,12 +1,13 @@
-//! Ethernet addresses of interfaces that the router makes: the same each time, so that other hosts, who know an address for
-//! minutes, go on with it when the router starts anew.
+//! Ethernet addresses of interfaces that the router creates. They are the same after each restart, so that
+//! entries in the neighbor caches of other hosts stay valid.
 use artery_device::Interface;
 
 /// The file that tells this machine from others (machine-id(5)).
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// An address of local administration for an interface that is to be made. It follows from the interface's name, the
-/// machine's identity, and the address of the first other interface here, which tells apart containers and network namespaces.
+/// An address of local administration for an interface that is to be made. It follows from the interface's
+/// name, the machine's identity, and the address of the first other interface here, which tells apart
+/// containers and network namespaces.
 pub(super) fn of_interface(name: &str) -> [u8; 6] {
     let identity = std::fs::read_to_string(MACHINE_ID).unwrap_or_default();
     address_from(name, identity.trim(), first_address(name))
@@ -22,12 +23,12 @@ fn first_address(but: &str) -> [u8; 6] {
 
 fn address_from(name: &str, identity: &str, neighbor: [u8; 6]) -> [u8; 6] {
     let parts = [name.as_bytes(), &[0], identity.as_bytes(), &[0], &neighbor];
-    let [a, b, c, d, e, ..] = fnv1a(parts.into_iter().flatten().copied()).to_be_bytes();
+    let [a, b, c, d, e, ..] = fnv1a_hash(parts.into_iter().flatten().copied()).to_be_bytes();
     [2, a, b, c, d, e]
 }
 
 /// FNV-1a, which stays what it is from version to version.
-fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+fn fnv1a_hash(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

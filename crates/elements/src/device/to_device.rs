@@ -1,5 +1,5 @@
-use super::method::{METHOD, method};
-use super::port::{Sender, open};
+use super::method::{METHOD, read_method};
+use super::port::{Sender, open_port};
 use artery_device::{Method, PortSpec, Ports, TxSettings};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Phase, Read, StartError,
@@ -38,8 +38,8 @@ RoundRobinSched before it.",
     ],
     handlers: &[
         Handler::read("count", "packets sent", &Read(|t: &mut ToDevice, _, _| Ok(t.count.to_string()))).sum(),
-        Handler::write("reset_counts", "sets count to zero", &Write(ToDevice::reset)).button(),
-        Handler::read("port", "packets, bytes and errors of the port", &Read(|t: &mut ToDevice, _, _| Ok(t.sender.half.counts()))),
+        Handler::write("reset_counts", "sets count to zero", &Write(ToDevice::reset_counts)).button(),
+        Handler::read("port", "packets, bytes and errors of the port", &Read(|t: &mut ToDevice, _, _| Ok(t.sender.half.format_counts()))),
     ],
     phase: Phase::Privileged,
     per_worker: true,
@@ -64,11 +64,11 @@ impl ToDevice {
         if burst == Some(0) {
             return Err(ArgError::wrong("BURST must be at least 1"));
         }
-        let (copy, copies) = args.copy();
+        let (copy, copies) = args.copy_index();
         Ok(ToDevice {
-            device: args.names().device(&device).to_string(),
+            device: args.names().device_name(&device).to_string(),
             queues: copies as u16,
-            method: method(args, "METHOD")?,
+            method: read_method(args, "METHOD")?,
             burst,
             ports: args.resource(),
             sender: Sender::new(copy as u16, true),
@@ -76,19 +76,19 @@ impl ToDevice {
         })
     }
 
-    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
         self.count = 0;
         Ok(())
     }
 
     /// Pulls and sends one burst; returns whether there was something.
     fn pull_and_send(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         let pulled = cx.pull(0, self.burst.unwrap_or(cx.burst()), &mut batch);
         if pulled > 0 {
             self.count += self.sender.send(&mut batch, cx);
         }
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         if !self.sender.is_stuck() && (pulled > 0 || !cx.upstream_idle(0)) {
             cx.schedule();
         }
@@ -101,9 +101,9 @@ impl Element for ToDevice {
         self.count += self.sender.send(batch, cx);
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         if self.sender.is_busy() {
-            self.count += self.sender.flush(cx);
+            self.count += self.sender.flush_pending(cx);
         }
         let is_free = !self.sender.is_stuck() && !self.sender.is_waiting();
         is_free && cx.input_is_pull(0) && self.pull_and_send(cx)
@@ -112,13 +112,13 @@ impl Element for ToDevice {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         let transmit = Some(TxSettings { queues: self.queues, method: self.method, ..TxSettings::default() });
         let name = self.device.clone();
-        let port = open(&self.ports, PortSpec::Interface { name, receive: None, transmit }, cx)?;
+        let port = open_port(&self.ports, PortSpec::Interface { name, receive: None, transmit }, cx)?;
         self.sender.start(port, cx)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<ToDevice>() {
-            self.sender.adopt(&mut old.sender, cx);
+            self.sender.adopt_held(&mut old.sender, cx);
             self.count = old.count;
         }
     }
@@ -167,9 +167,9 @@ mod tests {
         }
         bench.run_once();
         assert_eq!(received(&mut port), [b"1"]);
-        bench.pass(Duration::from_millis(1));
+        bench.advance_time(Duration::from_millis(1));
         assert_eq!(received(&mut port), [b"2"]);
-        bench.pass(Duration::from_millis(1));
+        bench.advance_time(Duration::from_millis(1));
         assert_eq!(received(&mut port), [b"3"]);
         assert_eq!(bench.drops().total(), 0);
     }
@@ -178,7 +178,7 @@ mod tests {
     fn packets_of_a_monitored_port_are_not_sent() {
         for pull in [false, true] {
             let (mut bench, mut port) = setup(pull, 8);
-            bench.monitor(7, "l4");
+            bench.set_monitor(7, "l4");
             let packets = [7, 8, 0].map(|number| {
                 let mut packet = bench.packet([number]);
                 packet.set_in_port(number.into());
@@ -207,7 +207,7 @@ mod tests {
         assert!(bench.read("port", "").unwrap().ends_with("out_errors 5\n"));
         for n in 0..65u8 {
             assert_eq!(received(&mut port), [[n]]);
-            bench.pass(Duration::from_millis(1));
+            bench.advance_time(Duration::from_millis(1));
         }
         assert_eq!(bench.read("count", "").as_deref(), Ok("65"));
     }
@@ -223,11 +223,11 @@ mod tests {
         for packet in [b"1", b"2", b"3"] {
             old.push(0, packet);
         }
-        let mut new = Bench::setup(&CLASS, "n").resources(resources).replacing().build().unwrap();
+        let mut new = Bench::setup(&CLASS, "n").resources(resources).as_replacement().build().unwrap();
         new.take_state(&mut old);
         new.push(0, b"4");
         assert_eq!(received(&mut m), [b"1"]);
-        old.stop_without_heir();
+        old.stop_without_successor();
         assert_eq!((received(&mut m), received(&mut n)), (vec![b"2".to_vec()], vec![b"4".to_vec()]));
         old.expect_dropped(DropReason::Replaced, 1);
     }
@@ -239,9 +239,9 @@ mod tests {
         resources.get::<Ports>().insert("m", here);
         let mut old = Bench::setup(&CLASS, "m").resources(resources.clone()).build().unwrap();
         (0..5).for_each(|_| old.push(0, b"old"));
-        let mut new = Bench::setup(&CLASS, "m").resources(resources).replacing().build().unwrap();
+        let mut new = Bench::setup(&CLASS, "m").resources(resources).as_replacement().build().unwrap();
         drop(old);
-        new.pass(Duration::from_millis(50));
+        new.advance_time(Duration::from_millis(50));
         new.push(0, b"new");
         assert_eq!(received(&mut m).len(), 6);
         assert_eq!(new.read("count", "").as_deref(), Ok("1"));
@@ -251,7 +251,7 @@ mod tests {
     fn a_port_with_one_queue_does_not_serve_several_workers() {
         let resources: Arc<Resources> = Arc::default();
         resources.get::<Ports>().insert("m", memory_pair(8).0);
-        let copy = |worker| Bench::setup(&CLASS, "m").resources(resources.clone()).copy(worker, 2).build();
+        let copy = |worker| Bench::setup(&CLASS, "m").resources(resources.clone()).as_copy(worker, 2).build();
         let _first = copy(0).unwrap();
         let refusal = copy(1).err().unwrap()[0].to_string();
         assert_eq!(refusal, "m has 1 queue, too few for a copy of this element on every worker");
@@ -259,8 +259,8 @@ mod tests {
 
     #[test]
     fn bad_configurations_are_refused() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "DEVNAME: required argument missing");
-        assert!(Bench::refuses(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
-        assert_eq!(Bench::refuses(&CLASS, "m, BURST 0"), "BURST must be at least 1");
+        assert_eq!(Bench::config_error(&CLASS, ""), "DEVNAME: required argument missing");
+        assert!(Bench::config_error(&CLASS, "nosuch0").starts_with("nosuch0: no such interface"));
+        assert_eq!(Bench::config_error(&CLASS, "m, BURST 0"), "BURST must be at least 1");
     }
 }

@@ -34,7 +34,7 @@ FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:01) -> Queue -> ToDevice(eth0
     args: &[Arg::optional("DEVNAME", "interface", "", "the device of a FromHost")],
     handlers: &[
         Handler::read("count", "packets given to the host", &Read(|t: &mut ToHost, _, _| Ok(t.count.to_string()))).sum(),
-        Handler::write("reset_counts", "sets count to zero", &Write(ToHost::reset)).button(),
+        Handler::write("reset_counts", "sets count to zero", &Write(ToHost::reset_counts)).button(),
     ],
     // After the FromHost that makes the device.
     phase: Phase::Last,
@@ -55,16 +55,16 @@ impl ToHost {
     fn new(args: &mut Args<'_>) -> Result<ToHost, ArgError> {
         let device: Option<String> = args.read("DEVNAME")?;
         Ok(ToHost {
-            device: device.map(|device| args.names().device(&device).to_string()),
+            device: device.map(|device| args.names().device_name(&device).to_string()),
             ports: args.resource(),
             hidden: args.resource(),
             // The FromHost watches the device's file.
-            sender: Sender::new(args.copy().0 as u16, false),
+            sender: Sender::new(args.copy_index().0 as u16, false),
             count: 0,
         })
     }
 
-    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
         self.count = 0;
         Ok(())
     }
@@ -80,23 +80,23 @@ impl Element for ToHost {
         }
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = self.sender.is_busy();
         if waits {
-            self.count += self.sender.flush(cx);
+            self.count += self.sender.flush_pending(cx);
         }
         waits
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         let Some(device) = &self.device else {
-            return match self.hidden.any() {
+            return match self.hidden.first_hidden() {
                 None => Ok(()),
                 Some(hidden) => Err(StartError::new(format!(
                     "the host does not see the frames of {hidden}, or not all, because of its SNIFFER, and there is no \
                      device to give them to it by"
                 ))
-                .help(format!(
+                .with_help(format!(
                     "write ToHost(host0) and FromHost(host0, ADDRESS/LENGTH, ETHER MAC) -> Queue -> ToDevice({hidden}), or leave \
                      SNIFFER out"
                 ))),
@@ -106,14 +106,14 @@ impl Element for ToHost {
             StartError::new(format!(
                 "ToHost requires an initialized FromHost with the same DEVNAME, '{device}'"
             ))
-            .help(format!("add FromHost({device}, ADDRESS/LENGTH), which makes the device"))
+            .with_help(format!("add FromHost({device}, ADDRESS/LENGTH), which makes the device"))
         })?;
         self.sender.start(port, cx)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<ToHost>() {
-            self.sender.adopt(&mut old.sender, cx);
+            self.sender.adopt_held(&mut old.sender, cx);
             self.count = old.count;
         }
     }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn without_a_device_hidden_frames_could_not_reach_the_host() {
         let resources: Arc<Resources> = Arc::default();
-        let hiding = resources.get::<Hidden>().hide("eth0");
+        let hiding = resources.get::<Hidden>().hide_interface("eth0");
         let build = || Bench::setup(&CLASS, "").resources(resources.clone()).build();
         assert!(build().err().unwrap()[0].to_string().contains("the frames of eth0"));
         drop(hiding);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_device_that_nobody_made_is_refused() {
-        let refusal = Bench::refuses(&CLASS, "host0");
+        let refusal = Bench::config_error(&CLASS, "host0");
         assert!(refusal.starts_with("ToHost requires an initialized FromHost"), "{refusal}");
     }
 }

@@ -19,7 +19,7 @@ Ethernet address SRCETH, with its Ethernet header. ARPResponder, which answers w
         Arg::required("SRCIP", "IP address", "the address to tell of"),
         Arg::required("SRCETH", "Ethernet address", "the Ethernet address it is said to have"),
     ],
-    build: |args| Ok(Box::new(ArpFaker { frame: frame(args)? })),
+    build: |args| Ok(Box::new(ArpFaker { frame: build_frame(args)? })),
     ..Class::DEFAULT
 };
 
@@ -30,7 +30,7 @@ struct ArpFaker {
     frame: [u8; FRAME],
 }
 
-fn frame(args: &Args<'_>) -> Result<[u8; FRAME], ArgError> {
+fn build_frame(args: &Args<'_>) -> Result<[u8; FRAME], ArgError> {
     let target = (args.read("DSTETH")?, args.read("DSTIP")?);
     let sender = (args.read("SRCETH")?, args.read("SRCIP")?);
     Ok(arp_frame(target.0, ArpOperation::REPLY, sender, target))
@@ -45,7 +45,7 @@ impl Element for ArpFaker {
         cx.wake_at(first);
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let next = cx.now() + INTERVAL;
         cx.wake_at(next);
         match cx.pool().packet_from(&self.frame) {
@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn a_reply_leaves_after_a_second_and_then_every_ten() {
         let mut bench = Bench::new(&CLASS, "10.0.0.9, 2:0:0:0:0:9, 10.0.0.1, 2:0:0:0:0:1");
-        bench.pass(Duration::from_millis(999));
+        bench.advance_time(Duration::from_millis(999));
         bench.expect_nothing_more();
-        bench.pass(Duration::from_millis(20_100));
+        bench.advance_time(Duration::from_millis(20_100));
         let reply = arp_reply("2:0:0:0:0:1", "10.0.0.1", "2:0:0:0:0:9", "10.0.0.9").bytes();
         (0..3).for_each(|_| drop(bench.expect(0, &reply)));
         bench.expect_nothing_more();
@@ -78,6 +78,6 @@ mod tests {
 
     #[test]
     fn arguments_are_checked() {
-        assert_eq!(Bench::refuses(&CLASS, "10.0.0.9, x, 10.0.0.1, 2:0:0:0:0:1"), "DSTETH: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "10.0.0.9, x, 10.0.0.1, 2:0:0:0:0:1"), "DSTETH: parse error");
     }
 }

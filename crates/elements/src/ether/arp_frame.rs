@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 pub(crate) const HEADER: usize = 14;
 pub(crate) const FRAME: usize = HEADER + 28;
 
-/// A station's two addresses.
-pub(crate) type Station = (EtherAddr, Ipv4Addr);
+/// The link address and IP address of an ARP sender or target.
+pub(crate) type ArpEndpoint = (EtherAddr, Ipv4Addr);
 
 /// The link header of a frame.
 pub(crate) fn link_header(dst: EtherAddr, src: EtherAddr, ether_type: EtherType) -> [u8; HEADER] {
@@ -22,8 +22,8 @@ pub(crate) fn link_header(dst: EtherAddr, src: EtherAddr, ether_type: EtherType)
 pub(crate) fn arp_frame(
     dst: EtherAddr,
     operation: ArpOperation,
-    sender: Station,
-    target: Station,
+    sender: ArpEndpoint,
+    target: ArpEndpoint,
 ) -> [u8; FRAME] {
     let mut frame = [0; FRAME];
     let (link, message) = frame.split_at_mut(HEADER);

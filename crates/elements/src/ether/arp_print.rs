@@ -1,5 +1,5 @@
-use super::ether_text::dashed;
-use crate::value::value;
+use super::ether_text::format_dashed;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Packet, Read, StartError, Write,
 };
@@ -29,7 +29,7 @@ and passes it on unchanged. Packets in which no network header is marked pass in
         "whether messages are printed",
         &Read(|p: &mut ArpPrint, _, _| Ok(p.active.to_string())),
     )
-    .and_write(&Write(|p: &mut ArpPrint, text, _| value(text).map(|active| p.active = active)))],
+    .and_write(&Write(|p: &mut ArpPrint, text, _| parse_value(text).map(|active| p.active = active)))],
     build: |args| Ok(Box::new(ArpPrint::new(args)?)),
     ..Class::DEFAULT
 };
@@ -55,8 +55,8 @@ impl ArpPrint {
         })
     }
 
-    /// The line for a packet; nothing for one without network header.
-    fn line(&self, packet: &Packet) -> Option<String> {
+    /// The line for a packet; None without a network header.
+    fn format_line(&self, packet: &Packet) -> Option<String> {
         let message = packet.network()?;
         let mut line = String::new();
         if let Some(label) = &self.label {
@@ -68,18 +68,18 @@ impl ArpPrint {
         if self.ether
             && let Some(frame) = link_header(packet)
         {
-            let _ = write!(line, "{} > {}: ", dashed(frame.src()), dashed(frame.dst()));
+            let _ = write!(line, "{} > {}: ", format_dashed(frame.src()), format_dashed(frame.dst()));
         }
-        describe(message, &mut line);
+        describe_message(message, &mut line);
         Some(line)
     }
 
-    fn print(&mut self, line: &str, cx: &mut Context<'_>) {
-        let Some(file) = &mut self.file else { return cx.say(line) };
+    fn print_line(&mut self, line: &str, cx: &mut Context<'_>) {
+        let Some(file) = &mut self.file else { return cx.print_message(line) };
         if let Err(error) = writeln!(file, "{line}") {
             self.file = None;
             let message = format!("{}: {error}", self.file_name.as_deref().unwrap_or_default());
-            cx.say(&message);
+            cx.print_message(&message);
         }
     }
 }
@@ -94,18 +94,18 @@ fn link_header(packet: &Packet) -> Option<Ethernet<&[u8]>> {
     Ethernet::new(bytes).ok()
 }
 
-/// An ARP message, with as much of it as there is read into places of fixed size.
-struct Message<'a>(&'a [u8; 28]);
+/// An ARP message, padded to the fixed size of its fields.
+struct ArpBytes<'a>(&'a [u8; 28]);
 
-impl Message<'_> {
-    fn number(&self, at: usize) -> u16 {
+impl ArpBytes<'_> {
+    fn read_u16(&self, at: usize) -> u16 {
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
-    fn ether(&self, at: usize) -> String {
+    fn format_ether(&self, at: usize) -> String {
         let octets: [u8; 6] = std::array::from_fn(|i| self.0[at + i]);
-        dashed(EtherAddr(octets))
+        format_dashed(EtherAddr(octets))
     }
-    fn ip(&self, at: usize) -> Ipv4Addr {
+    fn read_ip(&self, at: usize) -> Ipv4Addr {
         let octets: [u8; 4] = std::array::from_fn(|i| self.0[at + i]);
         octets.into()
     }
@@ -115,16 +115,16 @@ const SENDER_ETHER: usize = 8;
 const SENDER_IP: usize = 14;
 const TARGET_ETHER: usize = 18;
 const TARGET_IP: usize = 24;
-/// Type of frames whose header was moved to their end (RFC 893); some hosts announced that in ARP.
+/// Type of frames whose header was moved to their end (RFC 893); some hosts announced that by ARP.
 const TRAILER: u16 = 0x1000;
 
-fn describe(bytes: &[u8], line: &mut String) {
+fn describe_message(bytes: &[u8], line: &mut String) {
     let Some(bytes) = bytes.first_chunk() else {
         let _ = write!(line, "truncated-arp ({})", bytes.len());
         return;
     };
-    let arp = Message(bytes);
-    let (hardware, protocol, operation) = (arp.number(0), arp.number(2), arp.number(6));
+    let arp = ArpBytes(bytes);
+    let (hardware, protocol, operation) = (arp.read_u16(0), arp.read_u16(2), arp.read_u16(6));
     let (hardware_len, protocol_len) = (bytes[4], bytes[5]);
     if ![EtherType::IPV4.0, TRAILER].contains(&protocol) || protocol_len != 4 || hardware_len == 0 {
         let _ = write!(
@@ -142,9 +142,9 @@ fn describe(bytes: &[u8], line: &mut String) {
     }
 }
 
-fn describe_operation(operation: u16, arp: &Message<'_>) -> String {
-    let (sender, target) = (arp.ether(SENDER_ETHER), arp.ether(TARGET_ETHER));
-    let (sender_ip, target_ip) = (arp.ip(SENDER_IP), arp.ip(TARGET_IP));
+fn describe_operation(operation: u16, arp: &ArpBytes<'_>) -> String {
+    let (sender, target) = (arp.format_ether(SENDER_ETHER), arp.format_ether(TARGET_ETHER));
+    let (sender_ip, target_ip) = (arp.read_ip(SENDER_IP), arp.read_ip(TARGET_IP));
     match operation {
         1 if arp.0[TARGET_ETHER..TARGET_IP] == [0; 6] => format!("arp who-has {target_ip} tell {sender_ip}"),
         1 => format!("arp who-has {target_ip} ({target}) tell {sender_ip}"),
@@ -161,8 +161,8 @@ impl Element for ArpPrint {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         if self.active {
             for packet in batch.iter() {
-                if let Some(line) = self.line(packet) {
-                    self.print(&line, cx);
+                if let Some(line) = self.format_line(packet) {
+                    self.print_line(&line, cx);
                 }
             }
         }
@@ -181,7 +181,7 @@ impl Element for ArpPrint {
     fn stop(&mut self, cx: &mut Context<'_>) {
         if let Some(Err(error)) = self.file.as_mut().map(|file| file.flush()) {
             let message = format!("{}: {error}", self.file_name.as_deref().unwrap_or_default());
-            cx.say(&message);
+            cx.print_message(&message);
         }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
         packet.set_network_header(14);
         bench.push_packets(0, [packet]);
         bench.expect(0, frame);
-        bench.said()
+        bench.stderr_text()
     }
 
     fn request() -> Vec<u8> {
@@ -232,11 +232,11 @@ mod tests {
         assert_eq!(said("ACTIVE false", &request()), "");
         let mut bench = Bench::new(&CLASS, "");
         bench.push(0, request());
-        assert_eq!(bench.said(), "");
+        assert_eq!(bench.stderr_text(), "");
     }
 
     #[test]
     fn a_file_that_can_not_be_written_is_an_error() {
-        assert!(Bench::refuses(&CLASS, "OUTFILE /nonexistent/file").starts_with("/nonexistent/file: "));
+        assert!(Bench::config_error(&CLASS, "OUTFILE /nonexistent/file").starts_with("/nonexistent/file: "));
     }
 }

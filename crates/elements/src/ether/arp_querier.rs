@@ -1,9 +1,9 @@
-use super::arp_frame::{HEADER, Station, arp_frame, arp_in, link_header};
-use super::neighbor::{Known, Neighbor};
-use super::neighbors::{Limits, Waiting};
+use super::arp_frame::{ArpEndpoint, HEADER, arp_frame, arp_in, link_header};
+use super::neighbor::{KnownAddress, Neighbor};
+use super::neighbors::{ArpLimits, WaitingPacket};
 use super::own_address::OwnAddress;
-use super::shared_table::{NamedTables, SharedTable, Wait, WaitingLine};
-use crate::value::value;
+use super::shared_table::{ArrivalQueue, NamedTables, SharedTable, WaitOutcome};
+use crate::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
@@ -67,7 +67,7 @@ static HANDLERS: &[Handler] = &[
     Handler::read(
         "table",
         "a line for each address: IP address, whether it is known, Ethernet address, age in seconds",
-        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.describe(cx))),
+        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.describe_table(cx))),
     ),
     Handler::read(
         "stats",
@@ -77,9 +77,13 @@ static HANDLERS: &[Handler] = &[
     Handler::read(
         "count",
         "addresses in the table",
-        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.count(cx))),
+        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.count_text(cx))),
     ),
-    Handler::read("length", "packets that wait", &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.length(cx)))),
+    Handler::read(
+        "length",
+        "packets that wait",
+        &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.length_text(cx))),
+    ),
     Handler::read(
         "queries",
         "queries sent",
@@ -101,7 +105,7 @@ static HANDLERS: &[Handler] = &[
         &Read(|q: &mut ArpQuerier, _, _| Ok(q.broadcast.to_string())),
     )
     .and_write(&Write(|q: &mut ArpQuerier, text, _| {
-        q.broadcast = value(text)?;
+        q.broadcast = parse_value(text)?;
         q.cache.clear();
         Ok(())
     })),
@@ -111,7 +115,7 @@ static HANDLERS: &[Handler] = &[
         &Read(|q: &mut ArpQuerier, _, _| Ok(q.me.1.to_string())),
     )
     .and_write(&Write(|q: &mut ArpQuerier, text, _| {
-        q.me.1 = value(text)?;
+        q.me.1 = parse_value(text)?;
         Ok(())
     })),
     Handler::write(
@@ -131,7 +135,7 @@ static HANDLERS: &[Handler] = &[
         .once(),
 ];
 
-/// What the copies on all workers count together. None of it happens to a packet on the straight way.
+/// Counters that the copies on all workers share. No packet of the common case changes them.
 #[derive(Default)]
 struct Counts {
     queries: AtomicU64,
@@ -140,16 +144,16 @@ struct Counts {
 }
 
 struct ArpQuerier {
-    me: Station,
+    me: ArpEndpoint,
     broadcast: Ipv4Addr,
     poll_timeout: Duration,
     broadcast_poll: bool,
     table: Arc<SharedTable>,
     /// The ARPTable that was named; without, the table is this element's own.
     table_name: Option<String>,
-    line: WaitingLine,
+    line: ArrivalQueue,
     counts: Arc<Counts>,
-    cache: Cache,
+    cache: AnswerCache,
     /// For addresses that handlers write.
     names: Names,
     warned_of_zero: bool,
@@ -164,29 +168,29 @@ impl ArpQuerier {
                 .map_err(|_| ArgError::Missing("ETH"))?,
         };
         let broadcast = args.read::<Option<Ipv4Addr>>("BROADCAST")?.or(own.broadcast());
-        let limits = Limits::read(args)?;
+        let limits = ArpLimits::from_args(args)?;
         let domain = args.domain().clone();
         let (table, table_name) = match args.is_given("TABLE") {
             true => named_table(args).map(|(table, name)| (table, Some(name)))?,
-            false => (args.shared(|| SharedTable::new(limits, &domain)), None),
+            false => (args.shared_value(|| SharedTable::new(limits, &domain)), None),
         };
         Ok(ArpQuerier {
             me: (ether, own.ip),
             broadcast: broadcast.unwrap_or(Ipv4Addr::BROADCAST),
             poll_timeout: args.read("POLL_TIMEOUT")?,
             broadcast_poll: args.read("BROADCAST_POLL")?,
-            line: WaitingLine::new(&table),
+            line: ArrivalQueue::new(&table),
             table,
             table_name,
-            counts: args.shared(Counts::default),
-            cache: Cache::default(),
+            counts: args.shared_value(Counts::default),
+            cache: AnswerCache::default(),
             names: args.names().clone(),
             warned_of_zero: false,
         })
     }
 
     fn stats(&self, cx: &mut Context<'_>) -> String {
-        let killed = self.counts.drops.load(Relaxed) + self.table.with(cx, |_| self.table.drops());
+        let killed = self.counts.drops.load(Relaxed) + self.table.with_table(cx, |_| self.table.drop_count());
         format!("{killed} packets killed\n{} ARP queries sent\n", self.counts.queries.load(Relaxed))
     }
 
@@ -194,11 +198,11 @@ impl ArpQuerier {
         for count in [&self.counts.queries, &self.counts.responses, &self.counts.drops] {
             count.store(0, Relaxed);
         }
-        self.table.with(cx, |table| table.clear());
+        self.table.with_table(cx, |table| table.clear());
         Ok(())
     }
 
-    /// Gives a packet its link header; or keeps it, or discards it.
+    /// Adds the link header to a packet; or holds the packet, or discards it.
     fn encapsulate(&mut self, mut packet: Packet, now: Time, cx: &mut Context<'_>) -> Option<Packet> {
         if self.cache.encapsulate(&mut packet, now) {
             return Some(packet);
@@ -207,7 +211,7 @@ impl ArpQuerier {
     }
 
     fn with_header(&self, mut packet: Packet, header: &[u8; HEADER], cx: &mut Context<'_>) -> Option<Packet> {
-        if put_header(&mut packet, header).is_err() {
+        if prepend_header(&mut packet, header).is_err() {
             self.drop_packet(packet, DropReason::NoRoom, cx);
             return None;
         }
@@ -222,24 +226,25 @@ impl ArpQuerier {
     ) -> Option<Packet> {
         let next_hop = packet.dst_ip();
         let turn = cx.turn();
-        let neighbor = self.table.find(next_hop, turn);
-        let known = neighbor.and_then(|found| found.answer(now, self.table.timeout(), self.poll_timeout));
-        let Some(known) = known.or_else(|| self.group(next_hop)) else {
+        let neighbor = self.table.find_neighbor(next_hop, turn);
+        let known =
+            neighbor.and_then(|found| found.lookup_address(now, self.table.timeout(), self.poll_timeout));
+        let Some(known) = known.or_else(|| self.group_address(next_hop)) else {
             let neighbor = neighbor.cloned();
-            self.ask(packet, neighbor, now, cx);
+            self.queue_and_query(packet, neighbor, now, cx);
             return None;
         };
         let header = link_header(known.ether, self.me.0, EtherType::IPV4);
-        *self.cache.line(next_hop) = Line { ip: next_hop, until: known.until, header };
+        *self.cache.cache_line(next_hop) = CacheLine { ip: next_hop, until: known.until, header };
         if known.poll {
             let to = if self.broadcast_poll { EtherAddr::BROADCAST } else { known.ether };
-            self.send_query(to, next_hop, Origin::of(&packet), cx);
+            self.send_query(to, next_hop, QueryOrigin::from_packet(&packet), cx);
         }
         self.with_header(packet, &header, cx)
     }
 
     /// The Ethernet address of those IP addresses that are no single neighbor's.
-    fn group(&self, ip: Ipv4Addr) -> Option<Known> {
+    fn group_address(&self, ip: Ipv4Addr) -> Option<KnownAddress> {
         let ether = if ip.is_broadcast() || ip == self.broadcast {
             EtherAddr::BROADCAST
         } else if ip.is_multicast() {
@@ -248,31 +253,38 @@ impl ArpQuerier {
         } else {
             return None;
         };
-        Some(Known { ether, poll: false, until: Time::NEVER })
+        Some(KnownAddress { ether, poll: false, until: Time::NEVER })
     }
 
-    /// Keeps a packet for an unknown neighbor, and asks for it if it is time to.
-    fn ask(&mut self, packet: Packet, neighbor: Option<Arc<Neighbor>>, now: Time, cx: &mut Context<'_>) {
+    /// Holds a packet for an unknown neighbor, and sends a query if one is due.
+    fn queue_and_query(
+        &mut self,
+        packet: Packet,
+        neighbor: Option<Arc<Neighbor>>,
+        now: Time,
+        cx: &mut Context<'_>,
+    ) {
         let next_hop = packet.dst_ip();
         if next_hop.is_unspecified() {
             self.warn_of_zero(cx);
             return self.drop_packet(packet, DropReason::NeighborUnresolved, cx);
         }
-        let neighbor = neighbor.unwrap_or_else(|| self.table.with(cx, |table| table.ensure(next_hop, now)));
+        let neighbor = neighbor
+            .unwrap_or_else(|| self.table.with_table(cx, |table| table.ensure_neighbor(next_hop, now)));
         if !neighbor.claim_place(self.table.entry_packets()) {
             self.table.count_drop();
             return cx.discard(packet, DropReason::NeighborUnresolved);
         }
-        let origin = Origin::of(&packet);
-        let waiting = Waiting { packet, since: now, neighbor: neighbor.clone() };
+        let origin = QueryOrigin::from_packet(&packet);
+        let waiting = WaitingPacket { packet, since: now, neighbor: neighbor.clone() };
         let wait = self.line.push(&self.table, waiting);
         if neighbor.claim_query(now) {
             self.send_query(EtherAddr::BROADCAST, next_hop, origin, cx);
         }
         match wait {
-            Wait::Begun => {}
-            Wait::Crowded => self.table.with(cx, |_| ()),
-            Wait::Answered => self.release_answered(next_hop, now, cx),
+            WaitOutcome::Begun => {}
+            WaitOutcome::Crowded => self.table.with_table(cx, |_| ()),
+            WaitOutcome::Answered => self.release_answered(next_hop, now, cx),
         }
     }
 
@@ -281,24 +293,24 @@ impl ArpQuerier {
             let name = cx.name();
             let line =
                 format!("{name} :: ARPQuerier: would query for 0.0.0.0; missing dest IP addr annotation?");
-            cx.say(&line);
+            cx.print_message(&line);
         }
     }
 
-    fn send_query(&self, to: EtherAddr, wanted: Ipv4Addr, origin: Origin, cx: &mut Context<'_>) {
+    fn send_query(&self, to: EtherAddr, wanted: Ipv4Addr, origin: QueryOrigin, cx: &mut Context<'_>) {
         let frame = arp_frame(to, ArpOperation::REQUEST, self.me, (EtherAddr::ZERO, wanted));
         let Some(mut query) = cx.pool().packet_from(&frame) else {
             return cx.count_discarded(DropReason::PoolEmpty, 1);
         };
         query.set_mac_header(0);
         query.set_network_header(HEADER);
-        origin.mark(&mut query);
+        origin.annotate_query(&mut query);
         self.counts.queries.fetch_add(1, Relaxed);
         cx.send(cx.outputs() - 1, query);
     }
 
-    /// Records what a reply says, and sends the packets that waited for it.
-    fn learn(&mut self, reply: &Packet, now: Time, cx: &mut Context<'_>) -> Result<(), DropReason> {
+    /// Learns from a reply, and sends the packets that waited for it.
+    fn learn_reply(&mut self, reply: &Packet, now: Time, cx: &mut Context<'_>) -> Result<(), DropReason> {
         if reply.len() < super::arp_frame::FRAME {
             return Err(DropReason::TooShort);
         }
@@ -308,17 +320,19 @@ impl ArpQuerier {
         if ether.is_group() {
             return Err(DropReason::Malformed);
         }
-        let held = self.table.with(cx, |table| {
+        let held = self.table.with_table(cx, |table| {
             table.insert(ip, ether, now);
-            table.take_held(ip)
+            table.release_packets(ip)
         });
         self.send_held(held, ether, cx);
         Ok(())
     }
 
-    /// Sends the packets that wait for a neighbor which has answered another worker.
+    /// Sends the packets that wait for a neighbor which has answered on another worker.
     fn release_answered(&mut self, ip: Ipv4Addr, now: Time, cx: &mut Context<'_>) {
-        let answered = self.table.with(cx, |table| Some((table.known(ip, now)?, table.take_held(ip))));
+        let answered = self
+            .table
+            .with_table(cx, |table| Some((table.known_address(ip, now)?, table.release_packets(ip))));
         if let Some((ether, held)) = answered {
             self.send_held(held, ether, cx);
         }
@@ -338,18 +352,18 @@ impl ArpQuerier {
         cx.discard(packet, reason);
     }
 
-    /// Forgets the answers it has kept if the table has changed, or changes to the table that has taken its place.
+    /// Clears the answer cache if the table has changed, or switches to the table's successor.
     #[inline]
-    fn keep_up(&mut self) {
+    fn sync_cache(&mut self) {
         let generation = self.table.generation();
         if self.cache.generation != generation {
             self.cache.clear();
             self.cache.generation = generation;
-            self.follow_heir();
+            self.follow_successor();
         }
     }
-    fn follow_heir(&mut self) {
-        if let Some(heir) = self.table.heir().cloned() {
+    fn follow_successor(&mut self) {
+        if let Some(heir) = self.table.successor().cloned() {
             self.cache.generation = heir.generation();
             self.table = heir;
         }
@@ -359,7 +373,7 @@ impl ArpQuerier {
 /// The table of the ARPTable that TABLE names.
 fn named_table(args: &Args<'_>) -> Result<(Arc<SharedTable>, String), ArgError> {
     let name: String = args.read("TABLE")?;
-    let found = args.element(&name).and_then(|element| args.elements().find(|(n, _)| *n == element));
+    let found = args.find_element(&name).and_then(|element| args.elements().find(|(n, _)| *n == element));
     let table =
         found.and_then(|(_, name)| Some((args.resource::<NamedTables>().get(name)?, name.to_string())));
     table.ok_or_else(|| ArgError::Invalid {
@@ -375,14 +389,14 @@ impl Element for ArpQuerier {
         let now = cx.now();
         if input == 1 {
             for reply in batch.drain() {
-                let end = self.learn(&reply, now, cx).err().unwrap_or(DropReason::Consumed);
+                let end = self.learn_reply(&reply, now, cx).err().unwrap_or(DropReason::Consumed);
                 cx.discard(reply, end);
             }
         } else if self.me.1.is_unspecified() {
             self.counts.drops.fetch_add(batch.len() as u64, Relaxed);
             cx.discard_all(batch, DropReason::Inactive);
         } else {
-            self.keep_up();
+            self.sync_cache();
             let other = batch.iter_mut().position(|packet| !self.cache.encapsulate(packet, now));
             if let Some(other) = other {
                 let mut done = 0..other;
@@ -395,11 +409,11 @@ impl Element for ArpQuerier {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        if self.table_name.is_some() { Ok(()) } else { self.table.start(cx) }
+        if self.table_name.is_some() { Ok(()) } else { self.table.start_timer(cx) }
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        self.table.run(cx)
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        self.table.expire_and_rearm(cx)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
@@ -407,9 +421,9 @@ impl Element for ArpQuerier {
         if self.me != old.me || self.broadcast != old.broadcast {
             return;
         }
-        // Of an ARPTable too: its own turn may come later than that of a worker that is to know its neighbors.
+        // Not only by the ARPTable, whose turn may come later than that of a worker that needs the neighbors.
         if self.table_name == old.table_name {
-            self.table.adopt(&old.table);
+            self.table.restore_from(&old.table);
         }
         let pairs = [
             (&self.counts.queries, &old.counts.queries),
@@ -423,22 +437,22 @@ impl Element for ArpQuerier {
 
     fn stop(&mut self, cx: &mut Context<'_>) {
         if self.table_name.is_none() {
-            self.table.stop(cx);
+            self.table.discard_waiting(cx);
         }
     }
 }
 
 /// What a query inherits of the packet that caused it.
-struct Origin {
+struct QueryOrigin {
     timestamp: Time,
     vlan_tci: [u8; 2],
 }
 
-impl Origin {
-    fn of(packet: &Packet) -> Origin {
-        Origin { timestamp: packet.timestamp(), vlan_tci: packet.annotation(anno::VLAN_TCI) }
+impl QueryOrigin {
+    fn from_packet(packet: &Packet) -> QueryOrigin {
+        QueryOrigin { timestamp: packet.timestamp(), vlan_tci: packet.annotation(anno::VLAN_TCI) }
     }
-    fn mark(&self, query: &mut Packet) {
+    fn annotate_query(&self, query: &mut Packet) {
         if self.timestamp != Time::ZERO {
             query.set_timestamp(self.timestamp);
         }
@@ -449,50 +463,50 @@ impl Origin {
 }
 
 #[inline]
-fn put_header(packet: &mut Packet, header: &[u8; HEADER]) -> Result<(), NoRoom> {
+fn prepend_header(packet: &mut Packet, header: &[u8; HEADER]) -> Result<(), NoRoom> {
     packet.prepend(HEADER)?.copy_from_slice(header);
     packet.set_mac_header(0);
     Ok(())
 }
 
-/// The last answers of the table, one for each value of a few bits of the address.
-struct Cache {
+/// Cached answers of the table, one for each value of a few bits of the address.
+struct AnswerCache {
     /// The table's generation when they were right.
     generation: u64,
-    lines: [Line; CACHE_LINES],
+    lines: [CacheLine; CACHE_LINES],
 }
 
 const CACHE_LINES: usize = 64;
 
 #[derive(Clone, Copy)]
-struct Line {
+struct CacheLine {
     ip: Ipv4Addr,
     until: Time,
     header: [u8; HEADER],
 }
 
-impl Default for Cache {
-    fn default() -> Cache {
-        let empty = Line { ip: Ipv4Addr::UNSPECIFIED, until: Time::ZERO, header: [0; HEADER] };
-        Cache { generation: 0, lines: [empty; CACHE_LINES] }
+impl Default for AnswerCache {
+    fn default() -> AnswerCache {
+        let empty = CacheLine { ip: Ipv4Addr::UNSPECIFIED, until: Time::ZERO, header: [0; HEADER] };
+        AnswerCache { generation: 0, lines: [empty; CACHE_LINES] }
     }
 }
 
-impl Cache {
-    /// Puts the link header in front of a packet if it is here.
+impl AnswerCache {
+    /// Adds the link header to a packet if its address is cached.
     #[inline]
     fn encapsulate(&mut self, packet: &mut Packet, now: Time) -> bool {
         let next_hop = packet.dst_ip();
-        let line = self.line(next_hop);
-        line.ip == next_hop && now < line.until && put_header(packet, &line.header).is_ok()
+        let line = self.cache_line(next_hop);
+        line.ip == next_hop && now < line.until && prepend_header(packet, &line.header).is_ok()
     }
     #[inline]
-    fn line(&mut self, ip: Ipv4Addr) -> &mut Line {
+    fn cache_line(&mut self, ip: Ipv4Addr) -> &mut CacheLine {
         let hash = ip.to_bits().wrapping_mul(0x9e37_79b1) >> 16;
         &mut self.lines[hash as usize % CACHE_LINES]
     }
     fn clear(&mut self) {
-        *self = Cache::default();
+        *self = AnswerCache::default();
     }
 }
 

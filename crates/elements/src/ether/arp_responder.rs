@@ -1,5 +1,5 @@
 use super::arp_frame::{FRAME, HEADER, arp_frame, arp_in};
-use super::ether_text::dashed;
+use super::ether_text::format_dashed;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Class, Context, DropReason, Handler, HandlerError, Packet, Read, Simple,
@@ -31,7 +31,7 @@ Replies keep the VLAN annotation and the port of the request.",
         Handler::read(
             "table",
             "a line for each network: network, Ethernet address",
-            &Read(|r: &mut ArpResponder, _, _| Ok(r.table())),
+            &Read(|r: &mut ArpResponder, _, _| Ok(r.table_text())),
         ),
         Handler::read(
             "lookup",
@@ -43,12 +43,12 @@ Replies keep the VLAN annotation and the port of the request.",
             "add",
             "`IP/MASK [IP/MASK…] ETH`: adds networks",
             &Write(|r: &mut ArpResponder, text, _| {
-                let new = entries(text, &r.names).map_err(HandlerError::refused)?;
-                new.into_iter().for_each(|entry| r.add(entry));
+                let new = parse_entries(text, &r.names).map_err(HandlerError::refused)?;
+                new.into_iter().for_each(|entry| r.insert_entry(entry));
                 Ok(())
             }),
         ),
-        Handler::write("remove", "`IP/MASK`: removes a network", &Write(|r: &mut ArpResponder, text, _| r.remove(text))),
+        Handler::write("remove", "`IP/MASK`: removes a network", &Write(|r: &mut ArpResponder, text, _| r.remove_entry(text))),
     ],
     per_worker: true,
     live: true,
@@ -57,7 +57,7 @@ Replies keep the VLAN annotation and the port of the request.",
 };
 
 struct ArpResponder {
-    /// No network comes after one that contains it.
+    /// A network never follows one that contains it.
     entries: Vec<(Ipv4Prefix, EtherAddr)>,
     /// For addresses that handlers write.
     names: Names,
@@ -68,15 +68,15 @@ impl ArpResponder {
         let names = args.names().clone();
         let mut responder = ArpResponder { entries: Vec::new(), names };
         for (n, text) in args.rest("ENTRY").iter().enumerate() {
-            let new = entries(text, &responder.names);
+            let new = parse_entries(text, &responder.names);
             let new = new.map_err(|why| ArgError::wrong(format!("argument {n}: {why}")))?;
-            new.into_iter().for_each(|entry| responder.add(entry));
+            new.into_iter().for_each(|entry| responder.insert_entry(entry));
         }
         Ok(responder)
     }
 
-    /// Adds an entry before all whose networks contain its own; it takes the place of one for the same network.
-    fn add(&mut self, entry: (Ipv4Prefix, EtherAddr)) {
+    /// Inserts an entry before all whose networks contain its own; replaces the entry of the same network.
+    fn insert_entry(&mut self, entry: (Ipv4Prefix, EtherAddr)) {
         match self.entries.iter().position(|(network, _)| network.covers(entry.0)) {
             Some(at) if self.entries[at].0 == entry.0 => self.entries[at] = entry,
             Some(at) => self.entries.insert(at, entry),
@@ -91,28 +91,29 @@ impl ArpResponder {
     fn read_lookup(&self, text: &str) -> Result<String, HandlerError> {
         let ip = <Ipv4Addr as ArgValue>::parse(text.trim(), &self.names);
         let ip = ip.map_err(|_| HandlerError::refused("expected IP address"))?;
-        Ok(self.lookup(ip).map(dashed).unwrap_or_default())
+        Ok(self.lookup(ip).map(format_dashed).unwrap_or_default())
     }
 
-    fn remove(&mut self, text: &str) -> Result<(), HandlerError> {
+    fn remove_entry(&mut self, text: &str) -> Result<(), HandlerError> {
         let network = <Ipv4Prefix as ArgValue>::parse(text.trim(), &self.names);
         let network = network.map_err(|_| HandlerError::refused("expected IP/MASK"))?;
         let at = self.entries.iter().position(|(known, _)| *known == network);
-        self.entries
-            .remove(at.ok_or_else(|| HandlerError::refused(format!("{} not found", short(network))))?);
+        self.entries.remove(
+            at.ok_or_else(|| HandlerError::refused(format!("{} not found", short_network(network))))?,
+        );
         Ok(())
     }
 
-    fn table(&self) -> String {
+    fn table_text(&self) -> String {
         let mut text = String::new();
         for (network, ether) in &self.entries {
-            let _ = writeln!(text, "{} {}", short(*network), dashed(*ether));
+            let _ = writeln!(text, "{} {}", short_network(*network), format_dashed(*ether));
         }
         text
     }
 
     /// The answer to a request.
-    fn answer(&self, frame: &[u8]) -> Option<[u8; FRAME]> {
+    fn answer_request(&self, frame: &[u8]) -> Option<[u8; FRAME]> {
         let request = arp_in(frame).filter(|arp| arp.is_request())?;
         let ether = self.lookup(request.target_ip())?;
         let asker = (request.sender_ether(), request.sender_ip());
@@ -121,7 +122,7 @@ impl ArpResponder {
 }
 
 /// Reads an argument: networks and one Ethernet address.
-fn entries(text: &str, names: &Names) -> Result<Vec<(Ipv4Prefix, EtherAddr)>, String> {
+fn parse_entries(text: &str, names: &Names) -> Result<Vec<(Ipv4Prefix, EtherAddr)>, String> {
     let (mut networks, mut ether) = (Vec::new(), None);
     for word in text.split_ascii_whitespace() {
         if let Ok(address) = <Ipv4Addr as ArgValue>::parse(word, names) {
@@ -133,7 +134,7 @@ fn entries(text: &str, names: &Names) -> Result<Vec<(Ipv4Prefix, EtherAddr)>, St
                 return Err(format!("more than one ETH at '{word}'"));
             }
         } else if let Some(name) = word.strip_suffix(":eth") {
-            let here = names.device(name);
+            let here = names.device_name(name);
             let called = if here == name { String::new() } else { format!(", which is to be '{here}' here") };
             return Err(format!(
                 "no Ethernet address is known of '{name}'{called}: name a device of this machine that has one, or say \
@@ -153,18 +154,18 @@ fn entries(text: &str, names: &Names) -> Result<Vec<(Ipv4Prefix, EtherAddr)>, St
 }
 
 /// A network; one of a single host as its address.
-fn short(network: Ipv4Prefix) -> String {
+fn short_network(network: Ipv4Prefix) -> String {
     if network.len() == 32 { network.addr().to_string() } else { network.to_string() }
 }
 
 impl Simple for ArpResponder {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let Some(reply) = self.answer(packet.data()) else {
+        let Some(reply) = self.answer_request(packet.data()) else {
             cx.send_or_discard(1, packet, DropReason::NotForUs);
             return None;
         };
         let (port, vlan_tci) = (packet.in_port(), packet.annotation::<2>(anno::VLAN_TCI));
-        // A request is at least as long as the reply, so this needs no room.
+        // A request is at least as long as the reply, so it fits.
         if packet.set_data(&reply).is_err() {
             cx.discard(packet, DropReason::NoRoom);
             return None;
@@ -267,7 +268,7 @@ mod tests {
             ("2:0:0:0:0:1", "argument 0: missing IP/MASK"),
             ("10.0.0.1 2:0:0:0:0:1 2:0:0:0:0:2", "argument 0: more than one ETH at '2:0:0:0:0:2'"),
         ] {
-            assert_eq!(Bench::refuses(&CLASS, config), message);
+            assert_eq!(Bench::config_error(&CLASS, config), message);
         }
     }
 }

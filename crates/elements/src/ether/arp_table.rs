@@ -1,4 +1,4 @@
-use super::neighbors::Limits;
+use super::neighbors::ArpLimits;
 use super::shared_table::{NamedTables, SharedTable};
 use artery_engine::names::Names;
 use artery_engine::{
@@ -29,78 +29,78 @@ Idle -> [1] q;",
         Handler::read(
             "table",
             "a line for each address: IP address, whether it is known, Ethernet address, age in seconds",
-            &Read(|t: &mut Table, _, cx| Ok(t.table.describe(cx))),
+            &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.describe_table(cx))),
         ),
         Handler::read(
             "drops",
             "packets that waited in vain",
-            &Read(|t: &mut Table, _, cx| Ok(t.table.with(cx, |_| t.table.drops()).to_string())),
+            &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.with_table(cx, |_| t.table.drop_count()).to_string())),
         ),
-        Handler::read("count", "addresses", &Read(|t: &mut Table, _, cx| Ok(t.table.count(cx)))),
-        Handler::read("length", "packets that wait", &Read(|t: &mut Table, _, cx| Ok(t.table.length(cx)))),
+        Handler::read("count", "addresses", &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.count_text(cx)))),
+        Handler::read("length", "packets that wait", &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.length_text(cx)))),
         Handler::write(
             "insert",
             "`IP ETH`: records an address",
-            &Write(|t: &mut Table, text, cx| t.table.write_insert(text, &t.names, cx)),
+            &Write(|t: &mut ArpTableElement, text, cx| t.table.write_insert(text, &t.names, cx)),
         ),
         Handler::write(
             "delete",
             "`IP`: forgets an address",
-            &Write(|t: &mut Table, text, cx| t.table.write_delete(text, &t.names, cx)),
+            &Write(|t: &mut ArpTableElement, text, cx| t.table.write_delete(text, &t.names, cx)),
         ),
         Handler::write(
             "clear",
             "forgets everything",
-            &Write(|t: &mut Table, _, cx| {
-                t.table.with(cx, |table| table.clear());
+            &Write(|t: &mut ArpTableElement, _, cx| {
+                t.table.with_table(cx, |table| table.clear());
                 Ok(())
             }),
         )
         .button(),
     ],
-    // ARPQueriers look for it while they are made.
+    // ARPQueriers look it up while they are created.
     phase: Phase::Info,
-    build: |args| Ok(Box::new(Table::new(args)?)),
+    build: |args| Ok(Box::new(ArpTableElement::new(args)?)),
     ..Class::DEFAULT
 };
 
-struct Table {
+struct ArpTableElement {
     table: Arc<SharedTable>,
     /// For addresses that handlers write.
     names: Names,
 }
 
-impl Table {
-    fn new(args: &mut Args<'_>) -> Result<Table, ArgError> {
-        let limits = Limits::read(args)?;
+impl ArpTableElement {
+    fn new(args: &mut Args<'_>) -> Result<ArpTableElement, ArgError> {
+        let limits = ArpLimits::from_args(args)?;
         let domain = args.domain().clone();
-        let table = args.shared(|| SharedTable::new(limits, &domain));
-        args.resource::<NamedTables>().put(args.name(), &table);
-        Ok(Table { table, names: args.names().clone() })
+        let table = args.shared_value(|| SharedTable::new(limits, &domain));
+        args.resource::<NamedTables>().insert(args.name(), &table);
+        Ok(ArpTableElement { table, names: args.names().clone() })
     }
 }
 
-impl Element for Table {
+impl Element for ArpTableElement {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         cx.discard_all(batch, DropReason::NoOutput);
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.table.start(cx)
+        self.table.start_timer(cx)
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        self.table.run(cx)
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        self.table.expire_and_rearm(cx)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
-        if let Some(old) = old.downcast_mut::<Table>() {
-            self.table.adopt(&old.table);
+        if let Some(old) = old.downcast_mut::<ArpTableElement>() {
+            self.table.restore_from(&old.table);
         }
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
-        self.table.stop(cx);
+        self.table.discard_waiting(cx);
     }
 }
 
@@ -115,12 +115,12 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "TIMEOUT 10");
         bench.write("insert", "10.0.0.2 2:0:0:0:0:a").unwrap();
         bench.write("insert", "10.0.0.3 2:0:0:0:0:b").unwrap();
-        bench.pass(Duration::from_millis(2500));
+        bench.advance_time(Duration::from_millis(2500));
         bench.write("delete", "10.0.0.3").unwrap();
         let lines = "10.0.0.2 1 02-00-00-00-00-0A 2.500000\n10.0.0.3 0 FF-FF-FF-FF-FF-FF 0.000000\n";
         assert_eq!(bench.read("table", "").unwrap(), lines);
         assert_eq!(bench.read("count", "").unwrap(), "2");
-        bench.pass(Duration::from_secs(30));
+        bench.advance_time(Duration::from_secs(30));
         assert_eq!(bench.read("count", "").unwrap(), "0");
     }
 
@@ -130,7 +130,10 @@ mod tests {
         assert!(bench.write("insert", "10.0.0.2").is_err());
         assert!(bench.write("insert", "nobody 2:0:0:0:0:a").is_err());
         assert!(bench.write("delete", "").is_err());
-        assert_eq!(Bench::refuses(&CLASS, "CAPACITY_SLIM_FACTOR 0"), "CAPACITY_SLIM_FACTOR cannot be zero");
+        assert_eq!(
+            Bench::config_error(&CLASS, "CAPACITY_SLIM_FACTOR 0"),
+            "CAPACITY_SLIM_FACTOR cannot be zero"
+        );
     }
 
     #[test]

@@ -21,13 +21,13 @@ by output 1, or are dropped when there is none; the first one is reported.",
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
-            &Read(|c: &mut CheckArpHeader, _, _| Ok(c.failures.details())),
+            &Read(|c: &mut CheckArpHeader, _, _| Ok(c.failures.details_text())),
         ),
     ],
     per_worker: true,
     build: |args| {
         let offset = args.read::<u32>("OFFSET")? as usize;
-        Ok(Box::new(CheckArpHeader { offset, failures: Failures::new(args, "ARP header", KINDS)?.unnamed() }))
+        Ok(Box::new(CheckArpHeader { offset, failures: Failures::new(args, "ARP header", KINDS)?.without_name() }))
     },
     ..Class::DEFAULT
 };
@@ -54,7 +54,7 @@ struct CheckArpHeader {
 }
 
 /// The length of a header with its addresses, or which check it fails (RFC 826).
-fn check(bytes: &[u8]) -> Result<usize, usize> {
+fn check_header(bytes: &[u8]) -> Result<usize, usize> {
     let &[h0, h1, p0, p1, hardware_len, protocol_len, _, _] = bytes.first_chunk::<FIXED>().ok_or(TINY)?;
     let (hardware, protocol) = (u16::from_be_bytes([h0, h1]), EtherType(u16::from_be_bytes([p0, p1])));
     let length = FIXED + 2 * usize::from(hardware_len) + 2 * usize::from(protocol_len);
@@ -76,13 +76,13 @@ fn check(bytes: &[u8]) -> Result<usize, usize> {
 
 impl Simple for CheckArpHeader {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match check(packet.data().get(self.offset..).unwrap_or(&[])) {
+        match check_header(packet.data().get(self.offset..).unwrap_or(&[])) {
             Ok(length) => {
                 packet.set_headers(self.offset, length);
                 Some(packet)
             }
             Err(kind) => {
-                self.failures.fail(kind, packet, cx);
+                self.failures.fail_packet(kind, packet, cx);
                 None
             }
         }
@@ -131,7 +131,7 @@ mod tests {
             let mut bench = Bench::new(&CLASS, "");
             bench.push(0, &bytes);
             bench.expect(1, &bytes);
-            assert_eq!(bench.said(), format!("ARP header check failed: {kind}\n"));
+            assert_eq!(bench.stderr_text(), format!("ARP header check failed: {kind}\n"));
             assert!(bench.read("drop_details", "").unwrap().contains(&format!("1\t{kind}\n")));
             assert_eq!(bench.read("drops", "").unwrap(), "1");
         }

@@ -32,7 +32,7 @@ impl Simple for DropBroadcasts {
             return Some(packet);
         }
         if self.drops == 0 {
-            cx.say("DropBroadcasts: dropped a packet");
+            cx.print_message("DropBroadcasts: dropped a packet");
         }
         self.drops += 1;
         cx.send_or_discard(1, packet, DropReason::Broadcast);
@@ -55,10 +55,10 @@ mod tests {
             packet
         });
         bench.push_packets(0, packets);
-        assert_eq!(bench.take_all(0).len(), 2);
+        assert_eq!(bench.drain_sent(0).len(), 2);
         bench.expect_dropped(DropReason::Broadcast, 2);
         assert_eq!(bench.read("drops", "").unwrap(), "2");
-        assert_eq!(bench.said(), "DropBroadcasts: dropped a packet\n");
+        assert_eq!(bench.stderr_text(), "DropBroadcasts: dropped a packet\n");
     }
 
     #[test]

@@ -40,24 +40,24 @@ impl EnsureEther {
         Ok(EnsureEther { header })
     }
 
-    fn ensure(&self, packet: &mut Packet) -> Result<(), DropReason> {
+    fn ensure_header(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let Some(front) = packet.network_offset().and_then(|offset| usize::try_from(offset).ok()) else {
             return Ok(());
         };
-        if front == HEADER && leads_to_ip(packet.data()) {
+        if front == HEADER && is_ip_frame(packet.data()) {
             return Ok(());
         }
         if front == 0 && packet.mac_offset() == Some(-(HEADER as isize)) {
             packet.unstrip(HEADER).map_err(|_| DropReason::NoRoom)?;
-            if leads_to_ip(packet.data()) {
+            if is_ip_frame(packet.data()) {
                 return Ok(());
             }
-            return self.replace(HEADER, packet);
+            return self.replace_header(HEADER, packet);
         }
-        self.replace(front, packet)
+        self.replace_header(front, packet)
     }
-    /// Puts the header in place of what is in front of the IP header.
-    fn replace(&self, front: usize, packet: &mut Packet) -> Result<(), DropReason> {
+    /// Replaces the bytes before the IP header by the header.
+    fn replace_header(&self, front: usize, packet: &mut Packet) -> Result<(), DropReason> {
         packet.strip(front).map_err(|_| DropReason::TooShort)?;
         packet.prepend(HEADER).map_err(|_| DropReason::NoRoom)?.copy_from_slice(&self.header);
         packet.set_mac_header(0);
@@ -65,13 +65,13 @@ impl EnsureEther {
     }
 }
 
-fn leads_to_ip(frame: &[u8]) -> bool {
+fn is_ip_frame(frame: &[u8]) -> bool {
     Ethernet::new(frame).is_ok_and(|frame| matches!(frame.ether_type(), EtherType::IPV4 | EtherType::IPV6))
 }
 
 impl Simple for EnsureEther {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.ensure(&mut packet) {
+        match self.ensure_header(&mut packet) {
             Ok(()) => Some(packet),
             Err(reason) => {
                 cx.discard(packet, reason);
@@ -142,7 +142,7 @@ mod tests {
         let packet = marked(&bench, b"abc", 0);
         bench.push_packets(0, [packet]);
         bench.expect(0, ether("02:00:00:00:00:0b", "02:00:00:00:00:0a").raw(EtherType::IPV6, "abc").bytes());
-        assert!(Bench::refuses(&CLASS, "0x10000").ends_with("must be <= 0xFFFF"));
+        assert!(Bench::config_error(&CLASS, "0x10000").ends_with("must be <= 0xFFFF"));
     }
 
     #[test]

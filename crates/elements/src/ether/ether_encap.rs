@@ -1,6 +1,6 @@
 use super::arp_frame::{HEADER, link_header};
-use super::ether_text::dashed;
-use crate::value::value;
+use super::ether_text::format_dashed;
+use crate::value::parse_value;
 use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 use artery_wire::{EtherAddr, EtherType};
 
@@ -18,22 +18,22 @@ Puts a 14-byte Ethernet header with the given addresses and type in front of eac
         Arg::required("DST", "Ethernet address", "destination address"),
     ],
     handlers: &[
-        Handler::read("src", "source address", &Read(|e: &mut EtherEncap, _, _| Ok(dashed(e.src)))).and_write(
+        Handler::read("src", "source address", &Read(|e: &mut EtherEncap, _, _| Ok(format_dashed(e.src)))).and_write(
             &Write(|e: &mut EtherEncap, text, _| {
-                e.src = value(text)?;
-                e.build();
+                e.src = parse_value(text)?;
+                e.build_header();
                 Ok(())
             }),
-        ).sets("SRC"),
-        Handler::read("dst", "destination address", &Read(|e: &mut EtherEncap, _, _| Ok(dashed(e.dst)))).and_write(
+        ).sets_argument("SRC"),
+        Handler::read("dst", "destination address", &Read(|e: &mut EtherEncap, _, _| Ok(format_dashed(e.dst)))).and_write(
             &Write(|e: &mut EtherEncap, text, _| {
-                e.dst = value(text)?;
-                e.build();
+                e.dst = parse_value(text)?;
+                e.build_header();
                 Ok(())
             }),
-        ).sets("DST"),
-        Handler::read("ethertype", "type of what the frame carries", &READ_TYPE).and_write(&WRITE_TYPE).sets("ETHERTYPE"),
-        Handler::read("etht", "older name of ethertype", &READ_TYPE).and_write(&WRITE_TYPE).sets("ETHERTYPE"),
+        ).sets_argument("DST"),
+        Handler::read("ethertype", "type of what the frame carries", &READ_TYPE).and_write(&WRITE_TYPE).sets_argument("ETHERTYPE"),
+        Handler::read("etht", "older name of ethertype", &READ_TYPE).and_write(&WRITE_TYPE).sets_argument("ETHERTYPE"),
     ],
     per_worker: true,
     live: true,
@@ -43,8 +43,8 @@ Puts a 14-byte Ethernet header with the given addresses and type in front of eac
 
 static READ_TYPE: Read<EtherEncap> = Read(|e, _, _| Ok(e.ether_type.to_string()));
 static WRITE_TYPE: Write<EtherEncap> = Write(|e, text, _| {
-    e.ether_type = value(text)?;
-    e.build();
+    e.ether_type = parse_value(text)?;
+    e.build_header();
     Ok(())
 });
 
@@ -59,10 +59,10 @@ impl EtherEncap {
     fn new(args: &Args<'_>) -> Result<EtherEncap, ArgError> {
         let (ether_type, src, dst) = (args.read("ETHERTYPE")?, args.read("SRC")?, args.read("DST")?);
         let mut encap = EtherEncap { src, dst, ether_type, header: [0; HEADER] };
-        encap.build();
+        encap.build_header();
         Ok(encap)
     }
-    fn build(&mut self) {
+    fn build_header(&mut self) {
         self.header = link_header(self.dst, self.src, EtherType(self.ether_type));
     }
 }
@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn arguments_are_checked() {
         assert_eq!(
-            Bench::refuses(&CLASS, "65536, 1:1:1:1:1:1, 2:2:2:2:2:2"),
+            Bench::config_error(&CLASS, "65536, 1:1:1:1:1:1, 2:2:2:2:2:2"),
             "ETHERTYPE: out of range, bound 65535"
         );
-        assert_eq!(Bench::refuses(&CLASS, "0x0800, 1:1:1:1:1:1"), "DST: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "0x0800, 1:1:1:1:1:1"), "DST: required argument missing");
     }
 }

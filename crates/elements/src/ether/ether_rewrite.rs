@@ -1,5 +1,5 @@
-use super::ether_text::dashed;
-use crate::value::value;
+use super::ether_text::format_dashed;
+use crate::value::parse_value;
 use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 use artery_wire::{EtherAddr, Ethernet};
 
@@ -16,10 +16,10 @@ The frame starts at the link header that an earlier element marked, if it is sti
         Arg::required("DST", "Ethernet address", "new destination address"),
     ],
     handlers: &[
-        Handler::read("src", "new source address", &Read(|e: &mut EtherRewrite, _, _| Ok(dashed(e.src))))
-            .and_write(&Write(|e: &mut EtherRewrite, text, _| value(text).map(|src| e.src = src))).sets("SRC"),
-        Handler::read("dst", "new destination address", &Read(|e: &mut EtherRewrite, _, _| Ok(dashed(e.dst))))
-            .and_write(&Write(|e: &mut EtherRewrite, text, _| value(text).map(|dst| e.dst = dst))).sets("DST"),
+        Handler::read("src", "new source address", &Read(|e: &mut EtherRewrite, _, _| Ok(format_dashed(e.src))))
+            .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|src| e.src = src))).sets_argument("SRC"),
+        Handler::read("dst", "new destination address", &Read(|e: &mut EtherRewrite, _, _| Ok(format_dashed(e.dst))))
+            .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|dst| e.dst = dst))).sets_argument("DST"),
     ],
     per_worker: true,
     live: true,

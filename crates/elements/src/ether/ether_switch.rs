@@ -1,6 +1,6 @@
-use super::ether_text::dashed;
-use crate::basic::hub::flood;
-use crate::value::value;
+use super::ether_text::format_dashed;
+use crate::basic::hub::flood_packet;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
     Time, Write,
@@ -33,7 +33,7 @@ workers.",
     flow: "#/[^#]",
     args: &[Arg::keyword("TIMEOUT", "seconds", "300", "how long an address is known; 0 to learn none")],
     handlers: &[
-        Handler::read("table", "a line `ADDRESS PORT` for each address", &Read(EtherSwitch::table)),
+        Handler::read("table", "a line `ADDRESS PORT` for each address", &Read(EtherSwitch::table_text)),
         Handler::read("timeout", "TIMEOUT", &Read(|s: &mut EtherSwitch, _, _| Ok(s.timeout.as_secs_f64().to_string())))
             .and_write(&Write(EtherSwitch::set_timeout)),
         Handler::read(
@@ -46,27 +46,27 @@ workers.",
     ..Class::DEFAULT
 };
 
-/// Most addresses that are known at a time.
-const MAX_STATIONS: usize = 8192;
-/// Shortest time between two looks for addresses to forget when the table is full.
+/// Most entries of the MAC table.
+const MAX_ENTRIES: usize = 8192;
+/// Shortest time between two searches for expired entries when the table is full.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Where an address was last heard, and when.
-struct Station {
+/// The port that received frames from an address, and when.
+struct LearnedAddress {
     port: usize,
-    heard: Time,
+    last_seen: Time,
 }
 
 struct EtherSwitch {
-    /// Has room for all stations from the start.
-    stations: HashMap<EtherAddr, Station>,
+    /// The MAC table, allocated for its maximum size at the start.
+    entries: HashMap<EtherAddr, LearnedAddress>,
     timeout: Duration,
     unlearned: u64,
     swept: Time,
 }
 
-/// Where a frame goes.
-enum Target {
+/// The output for a frame.
+enum SwitchTarget {
     Port(usize),
     All,
     Nowhere,
@@ -74,97 +74,97 @@ enum Target {
 
 impl EtherSwitch {
     fn new(args: &Args<'_>) -> Result<EtherSwitch, ArgError> {
-        // Twice the room, so that what was forgotten is cleared away in place and never by a bigger table.
-        let stations = HashMap::with_capacity(2 * MAX_STATIONS);
-        Ok(EtherSwitch { stations, timeout: args.read("TIMEOUT")?, unlearned: 0, swept: Time::ZERO })
+        // Twice the capacity, so that removed entries are cleared in place and the table never grows.
+        let stations = HashMap::with_capacity(2 * MAX_ENTRIES);
+        Ok(EtherSwitch { entries: stations, timeout: args.read("TIMEOUT")?, unlearned: 0, swept: Time::ZERO })
     }
 
-    fn table(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let mut stations: Vec<_> = self.stations.iter().collect();
+    fn table_text(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        let mut stations: Vec<_> = self.entries.iter().collect();
         stations.sort_by_key(|(address, _)| address.octets());
         let mut text = String::new();
         for (address, station) in stations {
             // Writing to a string can't fail.
-            let _ = writeln!(text, "{} {}", dashed(*address), station.port);
+            let _ = writeln!(text, "{} {}", format_dashed(*address), station.port);
         }
         Ok(text)
     }
     fn set_timeout(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.timeout = value(text)
+        self.timeout = parse_value(text)
             .map_err(|_| HandlerError::refused("expected timeout (a time such as 300, 0.5 or 20ms)"))?;
         Ok(())
     }
 
-    /// Learns where the source is, and says where the frame goes.
-    fn target(&mut self, input: usize, frame: &Ethernet<&[u8]>, time: Time) -> Target {
+    /// Learns the source address, and looks up the output.
+    fn lookup_target(&mut self, input: usize, frame: &Ethernet<&[u8]>, time: Time) -> SwitchTarget {
         if self.timeout.is_zero() {
-            return Target::All;
+            return SwitchTarget::All;
         }
-        self.learn(frame.src(), input, time);
+        self.learn_source(frame.src(), input, time);
         let dst = frame.dst();
-        match self.stations.get(&dst).filter(|_| !dst.is_group()) {
-            None => Target::All,
+        match self.entries.get(&dst).filter(|_| !dst.is_group()) {
+            None => SwitchTarget::All,
             Some(station) if self.is_over(station, time) => {
-                self.stations.remove(&dst);
-                Target::All
+                self.entries.remove(&dst);
+                SwitchTarget::All
             }
-            Some(station) if station.port == input => Target::Nowhere,
-            Some(station) => Target::Port(station.port),
+            Some(station) if station.port == input => SwitchTarget::Nowhere,
+            Some(station) => SwitchTarget::Port(station.port),
         }
     }
-    fn is_over(&self, station: &Station, time: Time) -> bool {
-        time >= station.heard + self.timeout
+    fn is_over(&self, station: &LearnedAddress, time: Time) -> bool {
+        time >= station.last_seen + self.timeout
     }
-    fn learn(&mut self, address: EtherAddr, port: usize, time: Time) {
-        // Nobody sends from a group's address but by mistake.
+    fn learn_source(&mut self, address: EtherAddr, port: usize, time: Time) {
+        // A group address is never a valid source.
         if address.is_group() {
             return;
         }
-        if let Some(station) = self.stations.get_mut(&address) {
-            *station = Station { port, heard: time };
+        if let Some(station) = self.entries.get_mut(&address) {
+            *station = LearnedAddress { port, last_seen: time };
             return;
         }
-        if self.stations.len() >= MAX_STATIONS {
-            self.forget(time);
+        if self.entries.len() >= MAX_ENTRIES {
+            self.expire_entries(time);
         }
-        if self.stations.len() < MAX_STATIONS {
-            self.stations.insert(address, Station { port, heard: time });
+        if self.entries.len() < MAX_ENTRIES {
+            self.entries.insert(address, LearnedAddress { port, last_seen: time });
         } else {
             self.unlearned += 1;
         }
     }
-    /// Forgets all that is over, unless it was looked for just before: each look goes through the whole table.
-    fn forget(&mut self, time: Time) {
+    /// Removes expired entries, unless that was done just before: it scans the whole table.
+    fn expire_entries(&mut self, time: Time) {
         if time < self.swept + SWEEP && time >= self.swept {
             return;
         }
         self.swept = time;
         let timeout = self.timeout;
-        self.stations.retain(|_, station| time < station.heard + timeout);
+        self.entries.retain(|_, station| time < station.last_seen + timeout);
     }
 
-    fn switch(&mut self, input: usize, packet: Packet, cx: &mut Context<'_>) {
+    fn switch_frame(&mut self, input: usize, packet: Packet, cx: &mut Context<'_>) {
         let time = if packet.timestamp() == Time::ZERO { cx.now() } else { packet.timestamp() };
         let Ok(frame) = Ethernet::new(packet.data()) else {
             return cx.discard(packet, DropReason::TooShort);
         };
-        match self.target(input, &frame, time) {
-            Target::Port(port) => cx.send(port, packet),
-            Target::All => flood(input, packet, cx),
-            Target::Nowhere => cx.discard(packet, DropReason::SamePort),
+        match self.lookup_target(input, &frame, time) {
+            SwitchTarget::Port(port) => cx.send(port, packet),
+            SwitchTarget::All => flood_packet(input, packet, cx),
+            SwitchTarget::Nowhere => cx.discard(packet, DropReason::SamePort),
         }
     }
 }
 
 impl Element for EtherSwitch {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.drain().for_each(|packet| self.switch(input, packet, cx));
+        batch.drain().for_each(|packet| self.switch_frame(input, packet, cx));
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<EtherSwitch>() else { return };
         let ports = cx.outputs();
-        self.stations.extend(old.stations.drain().filter(|(_, station)| station.port < ports));
+        self.entries.extend(old.entries.drain().filter(|(_, station)| station.port < ports));
         self.unlearned = old.unlearned;
     }
 }
@@ -189,7 +189,7 @@ mod tests {
     /// The outputs by which a frame leaves.
     fn outputs(bench: &mut Bench, input: usize, src: &str, dst: &str) -> Vec<usize> {
         bench.push(input, frame(src, dst));
-        (0..3).filter(|output| !bench.take_all(*output).is_empty()).collect()
+        (0..3).filter(|output| !bench.drain_sent(*output).is_empty()).collect()
     }
 
     #[test]
@@ -215,9 +215,9 @@ mod tests {
     fn a_station_that_is_silent_is_forgotten() {
         let mut bench = switch("TIMEOUT 10");
         outputs(&mut bench, 1, A, ALL);
-        bench.pass(Duration::from_secs(9));
+        bench.advance_time(Duration::from_secs(9));
         assert_eq!(outputs(&mut bench, 2, B, A), [1]);
-        bench.pass(Duration::from_secs(1));
+        bench.advance_time(Duration::from_secs(1));
         assert_eq!(outputs(&mut bench, 2, B, A), [0, 1]);
         assert_eq!(bench.read("table", "").unwrap(), "02-00-00-00-00-0B 2\n");
     }
@@ -242,13 +242,13 @@ mod tests {
     #[test]
     fn a_full_table_learns_no_more_until_something_in_it_is_over() {
         let mut bench = switch("TIMEOUT 10");
-        for n in 0..MAX_STATIONS as u32 + 2 {
+        for n in 0..MAX_ENTRIES as u32 + 2 {
             let [_, _, high, low] = n.to_be_bytes();
             outputs(&mut bench, 1, &format!("02:00:00:01:{high:02x}:{low:02x}"), ALL);
         }
-        assert_eq!(bench.read("table", "").unwrap().lines().count(), MAX_STATIONS);
+        assert_eq!(bench.read("table", "").unwrap().lines().count(), MAX_ENTRIES);
         assert_eq!(bench.read("unlearned", "").unwrap(), "2");
-        bench.pass(Duration::from_secs(10));
+        bench.advance_time(Duration::from_secs(10));
         outputs(&mut bench, 1, A, ALL);
         assert_eq!(bench.read("table", "").unwrap(), "02-00-00-00-00-0A 1\n");
     }

@@ -2,6 +2,6 @@
 use artery_wire::EtherAddr;
 
 /// In capitals with hyphens, as Click does.
-pub(crate) fn dashed(address: EtherAddr) -> String {
+pub(crate) fn format_dashed(address: EtherAddr) -> String {
     address.to_string().to_uppercase().replace(':', "-")
 }

@@ -1,6 +1,6 @@
-use super::ether_text::dashed;
-use super::vlan_tag::Tag;
-use crate::value::value;
+use super::ether_text::format_dashed;
+use super::vlan_tag::VlanTagSpec;
+use crate::value::parse_value;
 use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 use artery_wire::{EtherAddr, EtherType};
 
@@ -25,12 +25,12 @@ without tag; -1 means that all get one.",
     ],
     handlers: &[
         Handler::read("config", "the arguments", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.config()))),
-        Handler::read("src", "source address", &Read(|e: &mut EtherVlanEncap, _, _| Ok(dashed(e.src))))
-            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| value(text).map(|src| e.src = src))),
-        Handler::read("dst", "destination address", &Read(|e: &mut EtherVlanEncap, _, _| Ok(dashed(e.dst))))
-            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| value(text).map(|dst| e.dst = dst))),
+        Handler::read("src", "source address", &Read(|e: &mut EtherVlanEncap, _, _| Ok(format_dashed(e.src))))
+            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|src| e.src = src))),
+        Handler::read("dst", "destination address", &Read(|e: &mut EtherVlanEncap, _, _| Ok(format_dashed(e.dst))))
+            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
         Handler::read("ethertype", "type of what the frame carries", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.ether_type.to_string())))
-            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| value(text).map(|ether_type| e.ether_type = ether_type))),
+            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|ether_type| e.ether_type = ether_type))),
         Handler::read("vlan_tci", "VLAN_TCI", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.tag.tci())))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_tci(text))),
         Handler::read("vlan_id", "VLAN_ID", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.tag.id())))
@@ -44,7 +44,7 @@ without tag; -1 means that all get one.",
     live: true,
     build: |args| {
         let (ether_type, src, dst) = (args.read("ETHERTYPE")?, args.read("SRC")?, args.read("DST")?);
-        Ok(Box::new(EtherVlanEncap { ether_type, src, dst, tag: Tag::with_native(args)? }))
+        Ok(Box::new(EtherVlanEncap { ether_type, src, dst, tag: VlanTagSpec::with_native(args)? }))
     },
     ..Class::DEFAULT
 };
@@ -53,18 +53,24 @@ struct EtherVlanEncap {
     ether_type: u16,
     src: EtherAddr,
     dst: EtherAddr,
-    tag: Tag,
+    tag: VlanTagSpec,
 }
 
 impl EtherVlanEncap {
     fn config(&self) -> String {
-        format!("{}, {}, {}, {}", self.ether_type, dashed(self.src), dashed(self.dst), self.tag.config())
+        format!(
+            "{}, {}, {}, {}",
+            self.ether_type,
+            format_dashed(self.src),
+            format_dashed(self.dst),
+            self.tag.config()
+        )
     }
 }
 
 impl Simple for EtherVlanEncap {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let tci = self.tag.of(&packet);
+        let tci = self.tag.tag_for(&packet);
         let mut header = [0; 18];
         let len = if tci.is_some() { 18 } else { 14 };
         header[..6].copy_from_slice(&self.dst.0);

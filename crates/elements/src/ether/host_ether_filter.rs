@@ -1,5 +1,5 @@
-use super::ether_text::dashed;
-use crate::value::value;
+use super::ether_text::format_dashed;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Read, Simple, Write,
 };
@@ -26,9 +26,9 @@ leave by output 0.",
     handlers: &[Handler::read(
         "ether",
         "this host's address",
-        &Read(|f: &mut HostEtherFilter, _, _| Ok(dashed(f.ether))),
+        &Read(|f: &mut HostEtherFilter, _, _| Ok(format_dashed(f.ether))),
     )
-    .and_write(&Write(|f: &mut HostEtherFilter, text, _| value(text).map(|ether| f.ether = ether)))],
+    .and_write(&Write(|f: &mut HostEtherFilter, text, _| parse_value(text).map(|ether| f.ether = ether)))],
     per_worker: true,
     live: true,
     build: |args| Ok(Box::new(HostEtherFilter::new(args)?)),
@@ -98,10 +98,10 @@ mod tests {
             ("1:0:5e:0:0:1", PacketType::Multicast),
         ] {
             bench.push(0, frame(dst, "2:0:0:0:0:1"));
-            assert_eq!(bench.take(0).unwrap().packet_type(), packet_type);
+            assert_eq!(bench.next_sent(0).unwrap().packet_type(), packet_type);
         }
         bench.push(0, frame("2:0:0:0:0:2", "2:0:0:0:0:9"));
-        assert_eq!(bench.take(1).unwrap().packet_type(), PacketType::OtherHost);
+        assert_eq!(bench.next_sent(1).unwrap().packet_type(), PacketType::OtherHost);
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         bench.push(0, [&[0, 0][..], &frame("2:0:0:0:0:2", "2:0:0:0:0:1")].concat());
         bench.expect_dropped(DropReason::NotForUs, 1);
         bench.push(0, [&[0, 0][..], &frame("2:0:0:0:0:2", "2:0:0:0:0:9")].concat());
-        assert_eq!(bench.take(0).unwrap().packet_type(), PacketType::OtherHost);
+        assert_eq!(bench.next_sent(0).unwrap().packet_type(), PacketType::OtherHost);
         bench.push(0, [0; 15]);
         bench.push(0, [0; 1]);
         bench.expect_dropped(DropReason::TooShort, 2);
@@ -123,7 +123,7 @@ mod tests {
         bench.write("ether", "2:0:0:0:0:2").unwrap();
         assert_eq!(bench.read("ether", "").unwrap(), "02-00-00-00-00-02");
         bench.push(0, frame("2:0:0:0:0:2", "2:0:0:0:0:9"));
-        assert!(bench.take(0).is_some());
-        assert_eq!(Bench::refuses(&CLASS, "x"), "ETHER: parse error");
+        assert!(bench.next_sent(0).is_some());
+        assert_eq!(Bench::config_error(&CLASS, "x"), "ETHER: parse error");
     }
 }

@@ -1,8 +1,9 @@
-//! One neighbor, as every worker sees it without a lock.
+//! One neighbor, which every worker reads without a lock.
 //!
-//! Its address and age are written by whoever holds the table's lock. A query is claimed by any worker, which wins it
-//! by a compare-and-swap; so is a place to wait. Fields are read one by one: a reader that meets a new address with
-//! the old age takes the neighbor for expired, lets the packet wait, and finds out when it looks again.
+//! Its address and age are written under the table's lock. A query is claimed by any worker, by a
+//! compare-and-swap; so is a place for a pending packet. Fields are read one by one: a reader that sees a
+//! new address with the old age takes the neighbor for expired, holds the packet, and detects the answer
+//! when it looks again.
 use artery_engine::Time;
 use artery_wire::EtherAddr;
 use std::net::Ipv4Addr;
@@ -14,28 +15,27 @@ const QUERY_INTERVAL: Duration = Duration::from_millis(100);
 const SLOW_QUERY_INTERVAL: Duration = Duration::from_secs(2);
 const QUICK_QUERIES: u8 = 10;
 
-/// In [`Neighbor::ether`], above the address: whether it is known; whether the neighbor has left its table.
+/// In [`Neighbor::ether`], above the address: whether it is known; whether the neighbor was
+/// removed from its table.
 const KNOWN: u64 = 1 << 48;
 const GONE: u64 = 1 << 49;
 
-/// What is known of one neighbor.
+/// The state of one neighbor.
 #[derive(Debug)]
 pub(crate) struct Neighbor {
-    /// Its IP address.
     pub(crate) ip: Ipv4Addr,
     ether: AtomicU64,
     live_at: AtomicU64,
-    /// Zero when it has not been asked since it last answered.
+    /// Zero if no query was sent since its last answer.
     polled_at: AtomicU64,
     polls_since_reply: AtomicU8,
-    waiting: AtomicUsize,
+    pending_packets: AtomicUsize,
 }
 
-/// A neighbor's address.
-pub(crate) struct Known {
-    /// It.
+/// The link address of a neighbor, as a lookup returns it.
+pub(crate) struct KnownAddress {
     pub(crate) ether: EtherAddr,
-    /// Whether to ask again, so that it stays known.
+    /// Whether to send a query, so that the address stays known.
     pub(crate) poll: bool,
     /// Until when this answer would be the same.
     pub(crate) until: Time,
@@ -51,34 +51,39 @@ impl Neighbor {
             live_at: AtomicU64::new(now.0),
             polled_at: AtomicU64::new(0),
             polls_since_reply: AtomicU8::new(0),
-            waiting: AtomicUsize::new(0),
+            pending_packets: AtomicUsize::new(0),
         }
     }
 
-    /// The address, if it has answered. It is asked again when `poll_timeout` has passed since; zero is never.
-    pub(crate) fn answer(&self, now: Time, timeout: Duration, poll_timeout: Duration) -> Option<Known> {
-        let ether = self.known(now, timeout)?;
+    /// The address, if it has answered. `poll` is set when `poll_timeout` has passed since; zero is never.
+    pub(crate) fn lookup_address(
+        &self,
+        now: Time,
+        timeout: Duration,
+        poll_timeout: Duration,
+    ) -> Option<KnownAddress> {
+        let ether = self.known_address(now, timeout)?;
         let expires = if timeout.is_zero() { Time::NEVER } else { self.live_at() + timeout };
         if poll_timeout.is_zero() {
-            return Some(Known { ether, poll: false, until: expires });
+            return Some(KnownAddress { ether, poll: false, until: expires });
         }
         let due = self.live_at() + poll_timeout;
         let poll = now >= due && self.claim_query(now);
-        Some(Known { ether, poll, until: expires.min(self.next_query().max(due)) })
+        Some(KnownAddress { ether, poll, until: expires.min(self.next_query().max(due)) })
     }
 
     /// The address while it is good.
-    pub(crate) fn known(&self, now: Time, timeout: Duration) -> Option<EtherAddr> {
+    pub(crate) fn known_address(&self, now: Time, timeout: Duration) -> Option<EtherAddr> {
         let bits = self.ether.load(Acquire);
         (bits & KNOWN != 0 && !self.is_expired(now, timeout)).then(|| as_ether(bits))
     }
 
-    /// Whether an answer is still to come, which will find the packets that wait.
+    /// Whether an answer is still expected, which will release pending packets.
     pub(crate) fn is_awaited(&self, now: Time, timeout: Duration) -> bool {
-        self.ether.load(Acquire) & GONE == 0 && self.known(now, timeout).is_none()
+        self.ether.load(Acquire) & GONE == 0 && self.known_address(now, timeout).is_none()
     }
 
-    /// Whether a query is due; true for one caller, who then has to send it.
+    /// Whether a query is due; true for one caller, which must send it.
     pub(crate) fn claim_query(&self, now: Time) -> bool {
         let polled_at = self.polled_at.load(Acquire);
         let claimed = now >= self.query_after(polled_at)
@@ -98,25 +103,24 @@ impl Neighbor {
         if polled_at == 0 { Time::ZERO } else { Time(polled_at) + interval }
     }
 
-    /// Takes a place for a packet to wait, of so many; zero is no limit.
+    /// Reserves a place for a pending packet, if fewer than `limit` are taken; zero means unlimited.
     pub(crate) fn claim_place(&self, limit: usize) -> bool {
-        let taken = self.waiting.fetch_add(1, AcqRel);
+        let taken = self.pending_packets.fetch_add(1, AcqRel);
         let has_room = limit == 0 || taken < limit;
         if !has_room {
-            self.leave_places(1);
+            self.release_places(1);
         }
         has_room
     }
-    /// Takes a place whatever the limit, for a packet that waited elsewhere.
-    pub(crate) fn take_places(&self, packets: usize) {
-        self.waiting.fetch_add(packets, AcqRel);
+    /// Reserves places regardless of the limit, for packets that waited elsewhere.
+    pub(crate) fn reserve_places(&self, packets: usize) {
+        self.pending_packets.fetch_add(packets, AcqRel);
     }
-    /// Gives places back.
-    pub(crate) fn leave_places(&self, packets: usize) {
-        self.waiting.fetch_sub(packets, AcqRel);
+    pub(crate) fn release_places(&self, packets: usize) {
+        self.pending_packets.fetch_sub(packets, AcqRel);
     }
 
-    /// When it last answered, or was first asked for.
+    /// When it last answered, or when the entry was created.
     pub(crate) fn live_at(&self) -> Time {
         Time(self.live_at.load(Acquire))
     }
@@ -124,14 +128,14 @@ impl Neighbor {
     pub(crate) fn is_expired(&self, now: Time, timeout: Duration) -> bool {
         !timeout.is_zero() && self.live_at() + timeout < now
     }
-    /// Its address whether it is good or not, and whether it was not taken back.
+    /// Its last address, expired or not, and whether it is still valid.
     pub(crate) fn last_answer(&self) -> (EtherAddr, bool) {
         let bits = self.ether.load(Acquire);
         (as_ether(bits), bits & KNOWN != 0)
     }
 }
 
-/// What is done under the table's lock.
+/// Operations under the table's lock.
 impl Neighbor {
     /// Sets the address; the broadcast address is none. Returns whether answers given before are wrong now.
     pub(crate) fn set_ether(&self, ether: EtherAddr) -> bool {
@@ -141,16 +145,15 @@ impl Neighbor {
         self.polls_since_reply.store(0, Relaxed);
         self.ether.swap(bits, AcqRel) != bits
     }
-    /// Takes back that the address is known.
-    pub(crate) fn forget(&self) {
+    /// Marks the address as unknown.
+    pub(crate) fn clear_address(&self) {
         self.ether.fetch_and(!KNOWN, AcqRel);
     }
-    /// Sets its age.
     pub(crate) fn set_live_at(&self, time: Time) {
         self.live_at.store(time.0, Release);
     }
-    /// Says that no answer will come to it: it has left its table.
-    pub(crate) fn leave(&self) {
+    /// Marks the neighbor as removed from its table: no answer will reach it.
+    pub(crate) fn mark_removed(&self) {
         self.ether.fetch_or(GONE, AcqRel);
     }
 }
@@ -176,10 +179,10 @@ mod tests {
         let neighbor = Neighbor::new([10, 0, 0, 2].into(), Time::ZERO);
         assert_eq!(neighbor.last_answer(), (EtherAddr::BROADCAST, false));
         assert!(neighbor.set_ether(ETHER) && !neighbor.set_ether(ETHER));
-        assert_eq!(neighbor.known(Time::ZERO, Duration::ZERO), Some(ETHER));
-        neighbor.leave();
+        assert_eq!(neighbor.known_address(Time::ZERO, Duration::ZERO), Some(ETHER));
+        neighbor.mark_removed();
         assert!(!neighbor.is_awaited(Time::ZERO, Duration::ZERO));
-        neighbor.forget();
+        neighbor.clear_address();
         assert_eq!(neighbor.last_answer(), (ETHER, false));
         assert!(!neighbor.is_awaited(Time::ZERO, Duration::ZERO));
     }
@@ -203,7 +206,7 @@ mod tests {
     fn places_to_wait_are_limited() {
         let neighbor = Neighbor::new([10, 0, 0, 2].into(), Time::ZERO);
         assert!(neighbor.claim_place(2) && neighbor.claim_place(2) && !neighbor.claim_place(2));
-        neighbor.leave_places(1);
+        neighbor.release_places(1);
         assert!(neighbor.claim_place(2) && neighbor.claim_place(0));
     }
 }

@@ -1,8 +1,8 @@
 //! Neighbors by address: found by workers without a lock, changed under the table's lock.
 //!
-//! A shelf of buckets, each published for its own sake, so that a new neighbor costs a copy of one bucket. When buckets
-//! grow long, a shelf with four times as many is published. Of what is known of a neighbor nothing is here: the index
-//! changes only when one comes or goes.
+//! The index is an array of buckets, each published separately, so that a new neighbor costs a copy of one
+//! bucket. When buckets grow long, an array with four times as many is published. The state of a neighbor is
+//! not stored here: the index changes only when a neighbor is added or removed.
 use super::neighbor::Neighbor;
 use artery_rcu::{Domain, Published, Turn};
 use std::collections::BTreeSet;
@@ -11,36 +11,36 @@ use std::sync::Arc;
 
 /// Neighbors of one value of the hash, in no order.
 type Bucket = Vec<(Ipv4Addr, Arc<Neighbor>)>;
-type Shelf = Arc<[Published<Bucket>]>;
+type BucketArray = Arc<[Published<Bucket>]>;
 
 const FEWEST_BUCKETS: usize = 64;
 const MOST_BUCKETS: usize = 65536;
-/// Neighbors that a bucket holds on average before there are more buckets.
+/// Average length at which the number of buckets grows.
 const BUCKET_LENGTH: usize = 8;
 
-/// What readers see.
-pub(crate) struct NeighborIndex(Published<Shelf>);
+/// The readers' half of the index.
+pub(crate) struct NeighborIndex(Published<BucketArray>);
 
 impl NeighborIndex {
     /// The neighbor of this address.
     pub(crate) fn find<'t>(&'t self, ip: Ipv4Addr, turn: &'t Turn<'_>) -> Option<&'t Arc<Neighbor>> {
         let shelf = self.0.read(turn);
-        let bucket = shelf.get(place(ip, shelf.len()))?.read(turn);
+        let bucket = shelf.get(bucket_index(ip, shelf.len()))?.read(turn);
         bucket.iter().find(|(of, _)| *of == ip).map(|(_, neighbor)| neighbor)
     }
 }
 
-fn place(ip: Ipv4Addr, buckets: usize) -> usize {
+fn bucket_index(ip: Ipv4Addr, buckets: usize) -> usize {
     (ip.to_bits().wrapping_mul(0x9e37_79b1) >> 16) as usize % buckets
 }
 
-/// The writer's half. What it is told becomes visible by [`IndexWriter::publish`].
+/// The writer's half. Changes become visible by [`IndexWriter::publish`].
 pub(crate) struct IndexWriter {
     domain: Arc<Domain>,
-    shelf: Shelf,
+    buckets_published: BucketArray,
     buckets: Vec<Bucket>,
     len: usize,
-    /// Buckets that differ from what is published.
+    /// Buckets that differ from the published ones.
     changed: BTreeSet<usize>,
 }
 
@@ -48,21 +48,29 @@ impl IndexWriter {
     /// An empty index, to write and to read.
     pub(crate) fn new(domain: &Arc<Domain>) -> (IndexWriter, NeighborIndex) {
         let buckets = vec![Bucket::new(); FEWEST_BUCKETS];
-        let shelf = shelf_of(&buckets, domain);
+        let shelf = build_buckets(&buckets, domain);
         let index = NeighborIndex(Published::new(domain, shelf.clone()));
-        (IndexWriter { domain: domain.clone(), shelf, buckets, len: 0, changed: BTreeSet::new() }, index)
+        (
+            IndexWriter {
+                domain: domain.clone(),
+                buckets_published: shelf,
+                buckets,
+                len: 0,
+                changed: BTreeSet::new(),
+            },
+            index,
+        )
     }
 
     /// Adds a neighbor that is not in the index.
     pub(crate) fn add(&mut self, neighbor: &Arc<Neighbor>) {
-        let at = place(neighbor.ip, self.buckets.len());
+        let at = bucket_index(neighbor.ip, self.buckets.len());
         self.buckets[at].push((neighbor.ip, neighbor.clone()));
         self.changed.insert(at);
         self.len += 1;
     }
-    /// Removes a neighbor.
     pub(crate) fn remove(&mut self, ip: Ipv4Addr) {
-        let at = place(ip, self.buckets.len());
+        let at = bucket_index(ip, self.buckets.len());
         let before = self.buckets[at].len();
         self.buckets[at].retain(|(of, _)| *of != ip);
         self.len -= before - self.buckets[at].len();
@@ -72,30 +80,30 @@ impl IndexWriter {
     /// Shows readers what was changed.
     pub(crate) fn publish(&mut self, index: &NeighborIndex) {
         if self.len > self.buckets.len() * BUCKET_LENGTH && self.buckets.len() < MOST_BUCKETS {
-            self.spread();
-            index.0.publish(self.shelf.clone());
+            self.grow_buckets();
+            index.0.publish(self.buckets_published.clone());
         }
         for at in std::mem::take(&mut self.changed) {
-            self.shelf[at].publish(self.buckets[at].clone());
+            self.buckets_published[at].publish(self.buckets[at].clone());
         }
     }
 
     /// Moves all to a shelf with more buckets.
-    fn spread(&mut self) {
+    fn grow_buckets(&mut self) {
         let mut count = self.buckets.len();
         while self.len > count * BUCKET_LENGTH && count < MOST_BUCKETS {
             count *= 4;
         }
         let old = std::mem::replace(&mut self.buckets, vec![Bucket::new(); count]);
         for (ip, neighbor) in old.into_iter().flatten() {
-            self.buckets[place(ip, count)].push((ip, neighbor));
+            self.buckets[bucket_index(ip, count)].push((ip, neighbor));
         }
-        self.shelf = shelf_of(&self.buckets, &self.domain);
+        self.buckets_published = build_buckets(&self.buckets, &self.domain);
         self.changed.clear();
     }
 }
 
-fn shelf_of(buckets: &[Bucket], domain: &Arc<Domain>) -> Shelf {
+fn build_buckets(buckets: &[Bucket], domain: &Arc<Domain>) -> BucketArray {
     buckets.iter().map(|bucket| Published::new(domain, bucket.clone())).collect()
 }
 

@@ -1,4 +1,4 @@
-use super::vlan_tag::Tag;
+use super::vlan_tag::VlanTagSpec;
 use artery_engine::{Arg, ArgError, Class, Context, Handler, Packet, Read, Simple, Write, anno};
 
 pub static CLASS: Class = Class {
@@ -28,7 +28,7 @@ Sets the VLAN annotation of each packet to VLAN_TCI, or to what VLAN_ID and VLAN
     per_worker: true,
     live: true,
     build: |args| {
-        let tag = Tag::new(args)?;
+        let tag = VlanTagSpec::new(args)?;
         if tag.from_annotation {
             return Err(ArgError::wrong("VLAN_TCI: invalid number"));
         }
@@ -37,7 +37,7 @@ Sets the VLAN annotation of each packet to VLAN_TCI, or to what VLAN_ID and VLAN
     ..Class::DEFAULT
 };
 
-struct SetVlanAnno(Tag);
+struct SetVlanAnno(VlanTagSpec);
 
 impl Simple for SetVlanAnno {
     fn process(&mut self, mut packet: Packet, _: &mut Context<'_>) -> Option<Packet> {
@@ -55,11 +55,11 @@ mod tests {
     fn the_annotation_is_set() {
         let mut bench = Bench::new(&CLASS, "VLAN_ID 5, VLAN_PCP 1");
         bench.push(0, b"x");
-        assert_eq!(bench.take(0).unwrap().annotation(anno::VLAN_TCI), [0x20, 5]);
+        assert_eq!(bench.next_sent(0).unwrap().annotation(anno::VLAN_TCI), [0x20, 5]);
         bench.write("vlan_tci", "258").unwrap();
         bench.push(0, b"x");
-        assert_eq!(bench.take(0).unwrap().annotation(anno::VLAN_TCI), [1, 2]);
+        assert_eq!(bench.next_sent(0).unwrap().annotation(anno::VLAN_TCI), [1, 2]);
         assert_eq!(bench.read("config", "").unwrap(), "VLAN_ID 258, VLAN_PCP 0");
-        assert_eq!(Bench::refuses(&CLASS, "ANNO"), "VLAN_TCI: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "ANNO"), "VLAN_TCI: invalid number");
     }
 }

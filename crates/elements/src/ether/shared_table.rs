@@ -1,10 +1,10 @@
-//! A table of neighbors that several elements, or copies of one on several workers, use.
+//! A table of neighbors for several elements, or copies of one on several workers.
 //!
-//! Packets take no lock: neighbors are found in a published index, and a packet for one that is not known goes into a
-//! ring of its worker's. The lock is for what is rare: a new neighbor, a reply, a handler, a ring that is full, packets
-//! beyond the limit. Whoever takes it empties the rings first, so that the table is whole.
+//! Packets take no lock: neighbors are found in a published index, and a packet for an unknown one goes into
+//! a ring of its worker. The lock is for rare events: a new neighbor, a reply, a handler, a full ring,
+//! packets beyond the limit. Whoever takes it empties the rings first, so that the table is complete.
 use super::neighbor::Neighbor;
-use super::neighbors::{ArpTable, Limits, Shown, Waiting};
+use super::neighbors::{ArpLimits, ArpTable, SharedView, WaitingPacket};
 use artery_engine::names::Names;
 use artery_engine::{Context, DropReason, HandlerError, StartError};
 use artery_rcu::{Domain, Turn};
@@ -15,64 +15,63 @@ use std::sync::atomic::{Ordering::*, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
-/// Packets that can be on one worker's way into the table.
+/// Capacity of a worker's ring, in packets.
 const RING: usize = 128;
 
-/// See the module.
 pub(crate) struct SharedTable {
-    limits: Limits,
-    shown: Arc<Shown>,
+    limits: ArpLimits,
+    shown: Arc<SharedView>,
     table: Mutex<ArpTable>,
-    /// The table that has taken over all of this one, for users who have not heard of it.
-    heir: OnceLock<Arc<SharedTable>>,
+    /// The table that has replaced this one, for users that still hold this one.
+    successor: OnceLock<Arc<SharedTable>>,
 }
 
 impl SharedTable {
     /// An empty table, read in the turns of `domain`.
-    pub(crate) fn new(limits: Limits, domain: &Arc<Domain>) -> SharedTable {
+    pub(crate) fn new(limits: ArpLimits, domain: &Arc<Domain>) -> SharedTable {
         let (table, shown) = ArpTable::new(limits, domain);
-        SharedTable { limits, shown, table: Mutex::new(table), heir: OnceLock::new() }
+        SharedTable { limits, shown, table: Mutex::new(table), successor: OnceLock::new() }
     }
 
-    /// Changes whenever an answer given before may be wrong, and when there is an heir.
+    /// Changes whenever an earlier answer may be wrong, and when there is a successor.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.shown.generation.load(Acquire)
     }
-    /// What is known of a neighbor.
-    pub(crate) fn find<'t>(&'t self, ip: Ipv4Addr, turn: &'t Turn<'_>) -> Option<&'t Arc<Neighbor>> {
+    /// The entry of a neighbor.
+    pub(crate) fn find_neighbor<'t>(&'t self, ip: Ipv4Addr, turn: &'t Turn<'_>) -> Option<&'t Arc<Neighbor>> {
         self.shown.index.find(ip, turn)
     }
     /// How long an answer is good for; zero is for ever.
     pub(crate) fn timeout(&self) -> Duration {
         self.limits.timeout
     }
-    /// Most packets that wait for one address; zero is no limit.
+    /// Most pending packets for one address; zero means unlimited.
     pub(crate) fn entry_packets(&self) -> usize {
         self.limits.entry_packets
     }
-    /// Counts a packet that finds no place to wait.
+    /// Counts a packet that was dropped for lack of room.
     pub(crate) fn count_drop(&self) {
         self.shown.drops.fetch_add(1, Relaxed);
     }
-    /// Number of packets that waited in vain.
-    pub(crate) fn drops(&self) -> u64 {
+    /// Number of packets dropped while pending.
+    pub(crate) fn drop_count(&self) -> u64 {
         self.shown.drops.load(Relaxed)
     }
 
-    /// Does something with the table under its lock; what loses its place meanwhile is discarded.
-    pub(crate) fn with<R>(&self, cx: &mut Context<'_>, action: impl FnOnce(&mut ArpTable) -> R) -> R {
-        self.change(action, |table| {
-            table.victims().for_each(|packet| cx.discard(packet, DropReason::NeighborUnresolved));
+    /// Calls a function with the table under its lock, and discards the packets that are dropped meanwhile.
+    pub(crate) fn with_table<R>(&self, cx: &mut Context<'_>, action: impl FnOnce(&mut ArpTable) -> R) -> R {
+        self.change_table(action, |table| {
+            table.drain_victims().for_each(|packet| cx.discard(packet, DropReason::NeighborUnresolved));
         })
     }
-    fn change<R>(&self, action: impl FnOnce(&mut ArpTable) -> R, end: impl FnOnce(&mut ArpTable)) -> R {
+    fn change_table<R>(&self, action: impl FnOnce(&mut ArpTable) -> R, end: impl FnOnce(&mut ArpTable)) -> R {
         let mut table = self.lock();
-        if let Some(heir) = self.heir.get() {
+        if let Some(heir) = self.successor.get() {
             drop(table);
-            return heir.change(action, end);
+            return heir.change_table(action, end);
         }
-        table.drain();
+        table.drain_arrivals();
         let result = action(&mut table);
         table.publish();
         end(&mut table);
@@ -83,49 +82,49 @@ impl SharedTable {
         self.table.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Sets the timer of the element that looks after the table.
-    pub(crate) fn start(&self, cx: &mut Context<'_>) -> Result<(), StartError> {
+    /// Sets the timer of the element that maintains the table.
+    pub(crate) fn start_timer(&self, cx: &mut Context<'_>) -> Result<(), StartError> {
         if !self.timeout().is_zero() {
             let at = cx.now() + self.timeout();
             cx.wake_at(at);
         }
         Ok(())
     }
-    /// Removes what has expired, when the timer of the element that looks after the table has gone off.
-    pub(crate) fn run(&self, cx: &mut Context<'_>) -> bool {
+    /// Removes expired entries, when the timer of the element that maintains the table has fired.
+    pub(crate) fn expire_and_rearm(&self, cx: &mut Context<'_>) -> bool {
         let now = cx.now();
-        self.with(cx, |table| table.slim(now));
+        self.with_table(cx, |table| table.trim_to_limits(now));
         cx.wake_at(now + self.timeout() + Duration::from_secs(1));
         true
     }
-    /// When the graph is replaced: ends the packets that wait here still, unless there is an heir.
-    pub(crate) fn stop(&self, cx: &mut Context<'_>) {
-        if cx.is_replacing() && self.heir.get().is_none() {
-            self.change(ArpTable::clear, |table| {
-                table.victims().for_each(|packet| cx.discard(packet, DropReason::Replaced));
+    /// When the graph is replaced: discards the packets still pending here, unless there is a successor.
+    pub(crate) fn discard_waiting(&self, cx: &mut Context<'_>) {
+        if cx.is_replacing() && self.successor.get().is_none() {
+            self.change_table(ArpTable::clear, |table| {
+                table.drain_victims().for_each(|packet| cx.discard(packet, DropReason::Replaced));
             });
         }
     }
 
     /// The table that is used instead of this one, if there is one.
-    pub(crate) fn heir(&self) -> Option<&Arc<SharedTable>> {
-        let heir = self.heir.get()?;
-        Some(heir.heir().unwrap_or(heir))
+    pub(crate) fn successor(&self) -> Option<&Arc<SharedTable>> {
+        let heir = self.successor.get()?;
+        Some(heir.successor().unwrap_or(heir))
     }
-    /// Takes over all of another table, whose users find everything here from now on.
-    pub(crate) fn adopt(self: &Arc<Self>, old: &Arc<SharedTable>) {
-        let old = old.heir().unwrap_or(old);
+    /// Moves everything from another table here, to which its users switch.
+    pub(crate) fn restore_from(self: &Arc<Self>, old: &Arc<SharedTable>) {
+        let old = old.successor().unwrap_or(old);
         if Arc::ptr_eq(self, old) {
             return;
         }
         let mut from = old.lock();
         // Another worker may have been first.
-        if old.heir.get().is_none() {
-            from.drain();
+        if old.successor.get().is_none() {
+            from.drain_arrivals();
             let mut to = self.lock();
-            to.adopt(&mut from);
+            to.restore_from(&mut from);
             to.publish();
-            old.heir.get_or_init(|| self.clone());
+            old.successor.get_or_init(|| self.clone());
             old.shown.generation.fetch_add(1, Release);
         }
     }
@@ -138,7 +137,7 @@ impl SharedTable {
         cx: &mut Context<'_>,
     ) -> Result<(), HandlerError> {
         let now = cx.now();
-        self.with(cx, |table| table.write_insert(text, names, now))
+        self.with_table(cx, |table| table.write_insert(text, names, now))
     }
     /// Writes the handler `delete`: `IP`.
     pub(crate) fn write_delete(
@@ -148,65 +147,67 @@ impl SharedTable {
         cx: &mut Context<'_>,
     ) -> Result<(), HandlerError> {
         let now = cx.now();
-        self.with(cx, |table| table.write_delete(text, names, now))
+        self.with_table(cx, |table| table.write_delete(text, names, now))
     }
     /// Reads the handler `table`.
-    pub(crate) fn describe(&self, cx: &mut Context<'_>) -> String {
+    pub(crate) fn describe_table(&self, cx: &mut Context<'_>) -> String {
         let now = cx.now();
-        self.with(cx, |table| table.describe(now))
+        self.with_table(cx, |table| table.describe_table(now))
     }
     /// Reads the handler `count`: addresses.
-    pub(crate) fn count(&self, cx: &mut Context<'_>) -> String {
-        self.with(cx, |table| table.count()).to_string()
+    pub(crate) fn count_text(&self, cx: &mut Context<'_>) -> String {
+        self.with_table(cx, |table| table.count()).to_string()
     }
     /// Reads the handler `length`: packets that wait.
-    pub(crate) fn length(&self, cx: &mut Context<'_>) -> String {
-        self.with(cx, |table| table.len()).to_string()
+    pub(crate) fn length_text(&self, cx: &mut Context<'_>) -> String {
+        self.with_table(cx, |table| table.len()).to_string()
     }
 }
 
-/// One worker's way into a table, for packets that are to wait there.
-pub(crate) struct WaitingLine(Producer<Waiting>);
+/// One worker's ring for packets that are to wait in a table.
+pub(crate) struct ArrivalQueue(Producer<WaitingPacket>);
 
-/// What became of a packet that was to wait.
-pub(crate) enum Wait {
-    /// It waits for an answer.
+/// The result of queueing a packet.
+pub(crate) enum WaitOutcome {
+    /// The packet waits for an answer.
     Begun,
-    /// It waits, and so do too many, or as many as was feared: whoever waits in vain is to be discarded.
+    /// It waits, but the ring was full or the limit of pending packets may be exceeded: the caller takes the
+    /// lock, which discards the excess.
     Crowded,
-    /// It waits, and the answer has come meanwhile.
+    /// The packet waits, and the answer has come meanwhile.
     Answered,
 }
 
-impl WaitingLine {
-    /// A way into the table.
-    pub(crate) fn new(table: &SharedTable) -> WaitingLine {
+impl ArrivalQueue {
+    /// Adds a ring to the table.
+    pub(crate) fn new(table: &SharedTable) -> ArrivalQueue {
         let (producer, consumer) = RingBuffer::new(RING);
-        table.change(|table| table.take_from(consumer), |_| ());
-        WaitingLine(producer)
+        table.change_table(|table| table.add_worker_ring(consumer), |_| ());
+        ArrivalQueue(producer)
     }
 
-    /// Lets a packet wait that has taken its place. A reply that comes at the same time either finds it, or is found.
-    pub(crate) fn push(&mut self, table: &SharedTable, waiting: Waiting) -> Wait {
+    /// Queues a packet that has reserved its place. A reply that comes at the same time either finds
+    /// it, or is found.
+    pub(crate) fn push(&mut self, table: &SharedTable, waiting: WaitingPacket) -> WaitOutcome {
         let (neighbor, since) = (waiting.neighbor.clone(), waiting.since);
         let full = self.0.push(waiting).err();
         let was_full = full.is_some();
         if let Some(PushError::Full(waiting)) = full {
-            table.change(|table| table.hold(waiting), |_| ());
+            table.change_table(|table| table.hold_packet(waiting), |_| ());
         }
         fence(SeqCst);
         if !neighbor.is_awaited(since, table.timeout()) {
-            Wait::Answered
+            WaitOutcome::Answered
         } else if was_full || self.is_crowded(table) {
-            Wait::Crowded
+            WaitOutcome::Crowded
         } else {
-            Wait::Begun
+            WaitOutcome::Begun
         }
     }
     fn is_crowded(&self, table: &SharedTable) -> bool {
         let limit = table.limits.packets;
         let here = RING - self.0.slots();
-        limit != 0 && table.shown.held.load(Relaxed) + here > limit
+        limit != 0 && table.shown.pending.load(Relaxed) + here > limit
     }
 }
 
@@ -215,8 +216,8 @@ impl WaitingLine {
 pub(crate) struct NamedTables(Mutex<HashMap<String, Weak<SharedTable>>>);
 
 impl NamedTables {
-    /// Makes a table known.
-    pub(crate) fn put(&self, name: &str, table: &Arc<SharedTable>) {
+    /// Registers a table by its name.
+    pub(crate) fn insert(&self, name: &str, table: &Arc<SharedTable>) {
         let mut tables = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         tables.retain(|_, table| table.strong_count() > 0);
         tables.insert(name.to_string(), Arc::downgrade(table));
@@ -237,36 +238,37 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     const ETHER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 9]);
-    const NO_LIMITS: Limits =
-        Limits { packets: 0, entries: 0, entry_packets: 0, slim_factor: 2, timeout: Duration::ZERO };
+    const NO_LIMITS: ArpLimits =
+        ArpLimits { packets: 0, entries: 0, entry_packets: 0, slim_factor: 2, timeout: Duration::ZERO };
 
     fn address(n: u32) -> Ipv4Addr {
         Ipv4Addr::from_bits(0x0a00_0000 + n)
     }
 
-    /// Does to a packet what a querier does, and returns how many packets that lets go.
+    /// Processes a packet as a querier does, and returns how many packets that releases.
     fn pass(
         table: &SharedTable,
-        line: &mut WaitingLine,
+        line: &mut ArrivalQueue,
         pool: &'static Pool,
         ip: Ipv4Addr,
         turn: &Turn<'_>,
     ) -> usize {
         let (packet, since) = (pool.packet_from(b"packet").unwrap(), Time::ZERO);
-        let found = table.find(ip, turn).cloned();
-        if found.as_ref().is_some_and(|neighbor| neighbor.known(since, Duration::ZERO).is_some()) {
+        let found = table.find_neighbor(ip, turn).cloned();
+        if found.as_ref().is_some_and(|neighbor| neighbor.known_address(since, Duration::ZERO).is_some()) {
             return 1;
         }
-        let neighbor = found.unwrap_or_else(|| table.change(|table| table.ensure(ip, since), |_| ()));
+        let neighbor =
+            found.unwrap_or_else(|| table.change_table(|table| table.ensure_neighbor(ip, since), |_| ()));
         assert!(neighbor.claim_place(0));
-        match line.push(table, Waiting { packet, since, neighbor }) {
-            Wait::Answered => table.change(|table| table.take_held(ip).len(), |_| ()),
-            Wait::Begun | Wait::Crowded => 0,
+        match line.push(table, WaitingPacket { packet, since, neighbor }) {
+            WaitOutcome::Answered => table.change_table(|table| table.release_packets(ip).len(), |_| ()),
+            WaitOutcome::Begun | WaitOutcome::Crowded => 0,
         }
     }
 
-    /// Two workers send to neighbors that answer to a third at about the same time; the table may be replaced by
-    /// another in between. At the end of each round no packet waits.
+    /// Two workers send to neighbors that answer to a third at about the same time; the table may be replaced
+    /// by another in between. At the end of each round no packet waits.
     fn nothing_is_left_waiting(pool: &'static Pool, replace: bool) {
         const ROUNDS: u32 = 500;
         const PACKETS: usize = 8;
@@ -276,11 +278,11 @@ mod tests {
         let mut left_waiting = 0;
         let worker = || {
             let (mut reader, mut table) = (domain.reader(), first.clone());
-            let mut line = WaitingLine::new(&table);
+            let mut line = ArrivalQueue::new(&table);
             for round in 0..ROUNDS {
                 barrier.wait();
                 for _ in 0..PACKETS {
-                    table = table.heir().unwrap_or(&table).clone();
+                    table = table.successor().unwrap_or(&table).clone();
                     let sent = pass(&table, &mut line, pool, address(round), &reader.turn());
                     passed.fetch_add(sent, SeqCst);
                 }
@@ -297,16 +299,17 @@ mod tests {
                 (0..round % 50 * 20).for_each(|_| std::hint::spin_loop());
                 if replace {
                     let next = Arc::new(SharedTable::new(NO_LIMITS, &domain));
-                    next.adopt(&table);
+                    next.restore_from(&table);
                     table = next;
                 }
                 let answer = |table: &mut ArpTable| {
                     table.insert(address(round), ETHER, Time::ZERO);
-                    table.take_held(address(round)).len()
+                    table.release_packets(address(round)).len()
                 };
-                passed.fetch_add(table.change(answer, |_| ()), SeqCst);
+                passed.fetch_add(table.change_table(answer, |_| ()), SeqCst);
                 barrier.wait();
-                left_waiting += table.change(|table| table.take_held(address(round)).len(), |_| ());
+                left_waiting +=
+                    table.change_table(|table| table.release_packets(address(round)).len(), |_| ());
             }
         });
         assert_eq!((left_waiting, passed.into_inner()), (0, 2 * PACKETS * ROUNDS as usize));
@@ -316,14 +319,14 @@ mod tests {
     fn packets_for_a_neighbor_that_was_asked_for_wait_for_no_lock() {
         let (domain, pool) = (Domain::new(), Pool::new(256, 1).unwrap());
         let table = SharedTable::new(NO_LIMITS, &domain);
-        let (mut line, mut reader) = (WaitingLine::new(&table), domain.reader());
+        let (mut line, mut reader) = (ArrivalQueue::new(&table), domain.reader());
         assert_eq!(pass(&table, &mut line, pool, address(1), &reader.turn()), 0);
         let locked = table.lock();
         for _ in 1..RING {
             assert_eq!(pass(&table, &mut line, pool, address(1), &reader.turn()), 0);
         }
         drop(locked);
-        assert_eq!(table.change(|table| table.take_held(address(1)).len(), |_| ()), RING);
+        assert_eq!(table.change_table(|table| table.release_packets(address(1)).len(), |_| ()), RING);
     }
 
     #[test]
@@ -342,17 +345,17 @@ mod tests {
         let tables = [(); 2].map(|()| Arc::new(SharedTable::new(NO_LIMITS, &domain)));
         let mut reader = domain.reader();
         let [old, new] = &tables;
-        old.change(|table| table.insert(address(1), ETHER, Time::new(5, 0)), |_| ());
+        old.change_table(|table| table.insert(address(1), ETHER, Time::new(5, 0)), |_| ());
         for table in [old, new] {
-            let mut line = WaitingLine::new(table);
+            let mut line = ArrivalQueue::new(table);
             assert_eq!(pass(table, &mut line, pool, address(2), &reader.turn()), 0);
         }
-        new.change(|table| table.ensure(address(1), Time::new(7, 0)), |_| ());
-        new.adopt(old);
+        new.change_table(|table| table.ensure_neighbor(address(1), Time::new(7, 0)), |_| ());
+        new.restore_from(old);
         let now = Time::new(8, 0);
         let text = "10.0.0.2 0 FF-FF-FF-FF-FF-FF 8.000000\n10.0.0.1 1 02-00-00-00-00-09 3.000000\n";
-        assert_eq!(old.change(|table| table.describe(now), |_| ()), text);
-        assert_eq!(new.change(|table| table.take_held(address(2)).len(), |_| ()), 2);
-        assert_eq!(new.change(|table| table.len(), |_| ()), 0);
+        assert_eq!(old.change_table(|table| table.describe_table(now), |_| ()), text);
+        assert_eq!(new.change_table(|table| table.release_packets(address(2)).len(), |_| ()), 2);
+        assert_eq!(new.change_table(|table| table.len(), |_| ()), 0);
     }
 }

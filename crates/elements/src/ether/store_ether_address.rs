@@ -1,6 +1,6 @@
-use super::ether_text::dashed;
+use super::ether_text::format_dashed;
 use crate::ip::each::send_each;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Annotation, Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, Packet,
     Read, Write,
@@ -23,8 +23,8 @@ that leave by output 1, or are dropped when there is none.",
         Arg::optional("OFFSET", "bytes, src or dst", "", "where to write; alone, it is the first argument"),
         Arg::keyword("ANNO", "annotation", "", "writes this annotation instead of an address"),
     ],
-    handlers: &[Handler::read("addr", "ADDR", &Read(|s: &mut StoreEtherAddress, _, _| Ok(dashed(s.address))))
-        .and_write(&Write(|s: &mut StoreEtherAddress, text, _| value(text).map(|to| s.address = to)))],
+    handlers: &[Handler::read("addr", "ADDR", &Read(|s: &mut StoreEtherAddress, _, _| Ok(format_dashed(s.address))))
+        .and_write(&Write(|s: &mut StoreEtherAddress, text, _| parse_value(text).map(|to| s.address = to)))],
     per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(StoreEtherAddress::new(args)?)),
@@ -33,7 +33,7 @@ that leave by output 1, or are dropped when there is none.",
 
 struct StoreEtherAddress {
     address: EtherAddr,
-    /// Where the address is taken from instead.
+    /// The annotation to read the address from, instead of a constant.
     annotation: Option<usize>,
     offset: usize,
 }
@@ -41,7 +41,7 @@ struct StoreEtherAddress {
 impl StoreEtherAddress {
     fn new(args: &Args<'_>) -> Result<StoreEtherAddress, ArgError> {
         let annotation = args.read::<Option<Annotation<6>>>("ANNO")?.map(|anno| anno.offset);
-        // A single argument by place is the offset, as it must be given.
+        // A single positional argument is the offset, which is mandatory.
         let (address, offset): (Option<EtherAddr>, &str) =
             match (args.is_given("ADDR"), args.is_given("OFFSET")) {
                 (_, true) => (args.read("ADDR")?, "OFFSET"),
@@ -51,12 +51,13 @@ impl StoreEtherAddress {
         if address.is_some() == annotation.is_some() {
             return Err(ArgError::wrong("must specify exactly one of ADDR/ANNO"));
         }
-        let offset = place(&args.read::<String>(if offset == "ADDR" { "ADDR" } else { "OFFSET" })?, args)?;
+        let offset =
+            parse_offset(&args.read::<String>(if offset == "ADDR" { "ADDR" } else { "OFFSET" })?, args)?;
         Ok(StoreEtherAddress { address: address.unwrap_or(EtherAddr::ZERO), annotation, offset })
     }
 
     #[inline]
-    fn store(&self, packet: &mut Packet) -> Result<(), ()> {
+    fn store_address(&self, packet: &mut Packet) -> Result<(), ()> {
         let address = self.annotation.map_or(self.address.octets(), |at| packet.annotation(at));
         let bytes = packet.data_mut().get_mut(self.offset..).and_then(<[u8]>::first_chunk_mut);
         *bytes.ok_or(())? = address;
@@ -64,7 +65,7 @@ impl StoreEtherAddress {
     }
 }
 
-fn place(text: &str, args: &Args<'_>) -> Result<usize, ArgError> {
+fn parse_offset(text: &str, args: &Args<'_>) -> Result<usize, ArgError> {
     match text.to_ascii_lowercase().as_str() {
         "dst" => Ok(0),
         "src" => Ok(6),
@@ -76,7 +77,7 @@ fn place(text: &str, args: &Args<'_>) -> Result<usize, ArgError> {
 
 impl Element for StoreEtherAddress {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let store = |packet: &mut Packet| self.store(packet);
+        let store = |packet: &mut Packet| self.store_address(packet);
         send_each(batch, cx, store, |(), packet, cx| cx.send_or_discard(1, packet, DropReason::TooShort));
     }
 }
@@ -132,9 +133,9 @@ mod tests {
     #[test]
     fn there_is_one_address_and_an_offset() {
         let wrong = "must specify exactly one of ADDR/ANNO";
-        assert_eq!(Bench::refuses(&CLASS, "src"), wrong);
-        assert_eq!(Bench::refuses(&CLASS, &format!("{ADDRESS}, src, ANNO 4")), wrong);
-        assert_eq!(Bench::refuses(&CLASS, &format!("{ADDRESS}, -1")), "type mismatch: bad OFFSET");
-        assert_eq!(Bench::refuses(&CLASS, ""), "OFFSET: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "src"), wrong);
+        assert_eq!(Bench::config_error(&CLASS, &format!("{ADDRESS}, src, ANNO 4")), wrong);
+        assert_eq!(Bench::config_error(&CLASS, &format!("{ADDRESS}, -1")), "type mismatch: bad OFFSET");
+        assert_eq!(Bench::config_error(&CLASS, ""), "OFFSET: required argument missing");
     }
 }

@@ -36,8 +36,8 @@ fn native_vlan(args: &Args<'_>) -> Result<Option<u16>, ArgError> {
 }
 
 impl StripEtherVlanHeader {
-    /// The tag, and how much is to be stripped; nothing for a frame that does not pass.
-    fn tag(&self, frame: &[u8]) -> Option<([u8; 2], usize)> {
+    /// The tag, and how many bytes to strip; None for a frame that does not pass.
+    fn read_tag(&self, frame: &[u8]) -> Option<([u8; 2], usize)> {
         let tagged = frame.get(12..14) == Some(&EtherType::VLAN.0.to_be_bytes());
         match (tagged, frame.get(14..16)) {
             (true, Some(tag)) => Some(([tag[0], tag[1]], TAGGED)),
@@ -48,7 +48,7 @@ impl StripEtherVlanHeader {
 
 impl Simple for StripEtherVlanHeader {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let Some((tag, len)) = self.tag(packet.data()) else {
+        let Some((tag, len)) = self.read_tag(packet.data()) else {
             cx.send_or_discard(1, packet, DropReason::NoMatch);
             return None;
         };
@@ -93,6 +93,6 @@ mod tests {
             bench.push(0, &frame[..len]);
         }
         bench.expect_dropped(DropReason::TooShort, 4);
-        assert_eq!(Bench::refuses(&CLASS, "4096"), "bad NATIVE_VLAN");
+        assert_eq!(Bench::config_error(&CLASS, "4096"), "bad NATIVE_VLAN");
     }
 }

@@ -1,5 +1,5 @@
-use super::vlan_tag::Tag;
-use crate::value::value;
+use super::vlan_tag::VlanTagSpec;
+use crate::value::parse_value;
 use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 
 pub static CLASS: Class = Class {
@@ -28,10 +28,10 @@ is the VLAN annotation. Frames of VLAN NATIVE_VLAN stay as they are; -1 means th
         Handler::read("native_vlan", "NATIVE_VLAN", &Read(|e: &mut VlanEncap, _, _| Ok(e.tag.native())))
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_native(text))),
         Handler::read("ethertype", "ETHERTYPE", &Read(|e: &mut VlanEncap, _, _| Ok(format!("0x{:04x}", e.ether_type))))
-            .and_write(&Write(|e: &mut VlanEncap, text, _| value(text).map(|ether_type| e.ether_type = ether_type))),
+            .and_write(&Write(|e: &mut VlanEncap, text, _| parse_value(text).map(|ether_type| e.ether_type = ether_type))),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(VlanEncap { tag: Tag::with_native(args)?, ether_type: args.read("ETHERTYPE")? })),
+    build: |args| Ok(Box::new(VlanEncap { tag: VlanTagSpec::with_native(args)?, ether_type: args.read("ETHERTYPE")? })),
     finished: true,
     ..Class::DEFAULT
 };
@@ -41,14 +41,14 @@ const ADDRESSES: usize = 12;
 const TAG: usize = 4;
 
 struct VlanEncap {
-    tag: Tag,
+    tag: VlanTagSpec,
     ether_type: u16,
 }
 
 impl VlanEncap {
     fn encapsulate(&self, packet: &mut Packet) -> Result<(), DropReason> {
         packet.set_mac_header(0);
-        let Some(tci) = self.tag.of(packet) else { return Ok(()) };
+        let Some(tci) = self.tag.tag_for(packet) else { return Ok(()) };
         if packet.len() < ADDRESSES {
             return Err(DropReason::TooShort);
         }
@@ -89,7 +89,7 @@ mod tests {
         }
         let mut bench = Bench::new(&CLASS, "VLAN_ID 7, VLAN_PCP 1, ETHERTYPE 0x88a8");
         bench.push(0, [0; 14]);
-        assert_eq!(bench.take(0).unwrap().data()[12..16], [0x88, 0xa8, 0x20, 7]);
+        assert_eq!(bench.next_sent(0).unwrap().data()[12..16], [0x88, 0xa8, 0x20, 7]);
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
             packet.set_annotation(anno::VLAN_TCI, [0, vlan]);
             bench.push_packets(0, [packet]);
         }
-        assert_eq!(bench.take(0).unwrap().data()[12..16], [0x81, 0, 0, 9]);
+        assert_eq!(bench.next_sent(0).unwrap().data()[12..16], [0x81, 0, 0, 9]);
         bench.expect(0, [0; 14]);
     }
 
@@ -121,13 +121,13 @@ mod tests {
         bench.write("ethertype", "0x88a8").unwrap();
         assert_eq!(bench.read("ethertype", "").unwrap(), "0x88a8");
         bench.push(0, [0; 14]);
-        assert_eq!(bench.take(0).unwrap().data()[12..14], [0x88, 0xa8]);
+        assert_eq!(bench.next_sent(0).unwrap().data()[12..14], [0x88, 0xa8]);
     }
 
     #[test]
     fn arguments_are_checked_and_short_frames_dropped() {
-        assert_eq!(Bench::refuses(&CLASS, "VLAN_ID 4096"), "VLAN_ID: out of range, bound 4095");
-        assert_eq!(Bench::refuses(&CLASS, "1, 8"), "VLAN_PCP: out of range, bound 7");
+        assert_eq!(Bench::config_error(&CLASS, "VLAN_ID 4096"), "VLAN_ID: out of range, bound 4095");
+        assert_eq!(Bench::config_error(&CLASS, "1, 8"), "VLAN_PCP: out of range, bound 7");
         let mut bench = Bench::new(&CLASS, "5");
         bench.push(0, [0; 11]);
         bench.expect_dropped(DropReason::TooShort, 1);

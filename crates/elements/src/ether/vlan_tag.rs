@@ -1,5 +1,5 @@
-//! The tag that VLANEncap, EtherVLANEncap and SetVLANAnno put on frames, as their arguments say it.
-use crate::value::value;
+//! The tag that VLANEncap, EtherVLANEncap and SetVLANAnno add to frames, from their arguments.
+use crate::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{ArgError, ArgValue, Args, HandlerError, Packet, anno};
 
@@ -8,7 +8,7 @@ const ID: u16 = 0xfff;
 
 /// A tag, and which frames go without.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct VlanTagSpec {
     pub(super) tci: u16,
     /// Whether the annotation of each packet is its tag instead.
     pub(super) from_annotation: bool,
@@ -33,9 +33,9 @@ impl<const LEAST: i64, const MOST: i64> ArgValue for Within<LEAST, MOST> {
     }
 }
 
-impl Tag {
+impl VlanTagSpec {
     /// Reads VLAN_TCI, VLAN_PCP and VLAN_ID.
-    pub(super) fn new(args: &Args<'_>) -> Result<Tag, ArgError> {
+    pub(super) fn new(args: &Args<'_>) -> Result<VlanTagSpec, ArgError> {
         let tci = args.read::<Option<Tci>>("VLAN_TCI")?;
         let Within(id) = args.read::<Within<0, 0xfff>>("VLAN_ID")?;
         let Within(pcp) = args.read::<Within<0, 7>>("VLAN_PCP")?;
@@ -44,17 +44,17 @@ impl Tag {
             _ => id as u16,
         };
         let from_annotation = matches!(tci, Some(Tci::Annotation));
-        Ok(Tag { tci: low | (pcp as u16) << 13, from_annotation, native: None })
+        Ok(VlanTagSpec { tci: low | (pcp as u16) << 13, from_annotation, native: None })
     }
 
-    /// Reads NATIVE_VLAN, too.
-    pub(super) fn with_native(args: &Args<'_>) -> Result<Tag, ArgError> {
+    /// Reads the arguments of [`Self::new`] and NATIVE_VLAN.
+    pub(super) fn with_native(args: &Args<'_>) -> Result<VlanTagSpec, ArgError> {
         let Within(native) = args.read::<Within<-1, 0xfff>>("NATIVE_VLAN")?;
-        Ok(Tag { native: u16::try_from(native).ok(), ..Tag::new(args)? })
+        Ok(VlanTagSpec { native: u16::try_from(native).ok(), ..VlanTagSpec::new(args)? })
     }
 
-    /// The tag of a packet; none if it goes without.
-    pub(super) fn of(&self, packet: &Packet) -> Option<u16> {
+    /// The tag of a packet; None if it stays untagged.
+    pub(super) fn tag_for(&self, packet: &Packet) -> Option<u16> {
         let tci = if self.from_annotation {
             u16::from_be_bytes(packet.annotation(anno::VLAN_TCI))
         } else {
@@ -90,24 +90,24 @@ impl Tag {
     }
 
     pub(super) fn set_tci(&mut self, text: &str) -> Result<(), HandlerError> {
-        match value::<Tci>(text)? {
+        match parse_value::<Tci>(text)? {
             Tci::Annotation => self.from_annotation = true,
             Tci::Number(tci) => (self.from_annotation, self.tci) = (false, tci),
         }
         Ok(())
     }
     pub(super) fn set_id(&mut self, text: &str) -> Result<(), HandlerError> {
-        let Within(id) = value::<Within<0, 0xfff>>(text)?;
+        let Within(id) = parse_value::<Within<0, 0xfff>>(text)?;
         self.tci = self.tci & !ID | id as u16;
         Ok(())
     }
     pub(super) fn set_pcp(&mut self, text: &str) -> Result<(), HandlerError> {
-        let Within(pcp) = value::<Within<0, 7>>(text)?;
+        let Within(pcp) = parse_value::<Within<0, 7>>(text)?;
         self.tci = self.tci & 0x1fff | (pcp as u16) << 13;
         Ok(())
     }
     pub(super) fn set_native(&mut self, text: &str) -> Result<(), HandlerError> {
-        let Within(native) = value::<Within<-1, 0xfff>>(text)?;
+        let Within(native) = parse_value::<Within<-1, 0xfff>>(text)?;
         self.native = u16::try_from(native).ok();
         Ok(())
     }

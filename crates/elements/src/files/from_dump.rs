@@ -1,11 +1,11 @@
 use super::network_header;
-use super::trace::{Bound, FILE_HEADER, RECORD_HEADER, Trace, Window};
+use super::trace::{Bound, FILE_HEADER, RECORD_HEADER, Trace, TraceWindow};
 use crate::chance::{self, Random, SAMPLE_BITS};
-use crate::value::value;
+use crate::value::parse_value;
 use artery_device::{DeviceError, Record};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
-    Read, Signal, Signals, StartError, Time, Write,
+    Read, Signal, SignalKinds, StartError, Time, Write,
 };
 use artery_lang::args as text;
 use std::any::Any;
@@ -51,28 +51,28 @@ that no record begins there turns out later then, and is reported as damage is."
     ],
     handlers: &[
         Handler::read("count", "packets sent", &Read(|f: &mut FromDump, _, _| Ok(f.count.to_string()))),
-        Handler::write("reset_counts", "sets count to zero", &Write(FromDump::reset))
+        Handler::write("reset_counts", "sets count to zero", &Write(FromDump::reset_counts))
             .button(),
         Handler::read("active", "ACTIVE", &Read(|f: &mut FromDump, _, _| Ok(f.active.to_string())))
-            .and_write(&Write(|f: &mut FromDump, text, cx| f.set("active", text, cx))),
-        Handler::write("stop", "stops sending, and the router", &Write(|f: &mut FromDump, text, cx| f.set("stop", text, cx)))
+            .and_write(&Write(|f: &mut FromDump, text, cx| f.set_handler("active", text, cx))),
+        Handler::write("stop", "stops sending, and the router", &Write(|f: &mut FromDump, text, cx| f.set_handler("stop", text, cx)))
             .button(),
-        Handler::read("sampling_prob", "SAMPLE as it is applied", &Read(|f: &mut FromDump, _, _| Ok(f.probability()))),
-        Handler::read("encap", "the file's link type", &Read(|f: &mut FromDump, _, _| Ok(f.encap()))),
+        Handler::read("sampling_prob", "SAMPLE as it is applied", &Read(|f: &mut FromDump, _, _| Ok(f.probability_text()))),
+        Handler::read("encap", "the file's link type", &Read(|f: &mut FromDump, _, _| Ok(f.encap_name()))),
         Handler::read("filename", "FILENAME", &Read(|f: &mut FromDump, _, _| Ok(f.file_name()))),
-        Handler::read("filesize", "the file's length in bytes, `-` if unknown", &Read(|f: &mut FromDump, _, _| Ok(f.size()))),
-        Handler::read("filepos", "place of the next record in the file", &Read(|f: &mut FromDump, _, _| Ok(f.position())))
-            .and_write(&Write(|f: &mut FromDump, text, cx| f.set("filepos", text, cx))),
+        Handler::read("filesize", "the file's length in bytes, `-` if unknown", &Read(|f: &mut FromDump, _, _| Ok(f.size_text()))),
+        Handler::read("filepos", "place of the next record in the file", &Read(|f: &mut FromDump, _, _| Ok(f.position_text())))
+            .and_write(&Write(|f: &mut FromDump, text, cx| f.set_handler("filepos", text, cx))),
         Handler::read("packet_filepos", "place of the last packet sent in the file", &Read(|f: &mut FromDump, _, _| Ok(f.packet_position.to_string()))),
-        Handler::write("extend_interval", "moves the end by so much", &Write(|f: &mut FromDump, text, cx| f.set("extend_interval", text, cx))),
-        Handler::write("reset_timing", "starts timing anew", &Write(|f: &mut FromDump, text, cx| f.set("reset_timing", text, cx))).button(),
+        Handler::write("extend_interval", "moves the end by so much", &Write(|f: &mut FromDump, text, cx| f.set_handler("extend_interval", text, cx))),
+        Handler::write("reset_timing", "starts timing anew", &Write(|f: &mut FromDump, text, cx| f.set_handler("reset_timing", text, cx))).button(),
     ],
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(FromDump::new(args)?)),
     ..Class::DEFAULT
 };
 
-/// Records looked at in one run, so that skipping many does not hold up the others.
+/// Most records scanned in one run, so that skipping many does not delay other elements.
 const LOOK: usize = 512;
 
 struct FromDump {
@@ -85,11 +85,11 @@ struct FromDump {
     force_ip: bool,
     sample: u32,
     random: Random,
-    window: Window,
+    window: TraceWindow,
     /// Whether the end of the window counts.
     ends: bool,
     /// Whether `window` is absolute and the time offset known.
-    settled: bool,
+    bounds_resolved: bool,
     /// When the trace's first record left, and its own time.
     origin: (Time, Time),
     at_end: AtEnd,
@@ -97,7 +97,7 @@ struct FromDump {
     /// FILEPOS, or zero for the beginning.
     start_position: u64,
     packet_position: u64,
-    /// The place that the next packet shall come from, while it has not been reached.
+    /// The file position of the next packet to send, until it is reached.
     sought: Option<u64>,
     /// Whether the end of the file was reached.
     exhausted: bool,
@@ -111,26 +111,26 @@ enum AtEnd {
     Call(String),
 }
 
-/// What became of a record.
+/// The result of reading a record.
 enum Step {
     Packet(Packet),
     Passed,
-    /// The next packet's time has not come.
+    /// The next packet is due later.
     Early(Time),
     /// The pool is empty.
     NoFrame,
     /// The rest of the file is not wanted.
     End,
-    /// There is no more.
+    /// The end of the trace was reached.
     Exhausted,
 }
 
 impl FromDump {
     fn new(args: &mut Args<'_>) -> Result<FromDump, ArgError> {
-        let window = window(args)?;
+        let window = read_window(args)?;
         let rounds: Limit = args.read("LOOP")?;
         args.read::<bool>("MMAP")?;
-        let sample = chance::sample(args)?;
+        let sample = chance::read_sample(args)?;
         Ok(FromDump {
             path: args.read("FILENAME")?,
             trace: None,
@@ -143,7 +143,7 @@ impl FromDump {
             at_end: at_end(args, &window)?,
             ends: window.last.is_some(),
             window,
-            settled: false,
+            bounds_resolved: false,
             origin: (Time::ZERO, Time::ZERO),
             count: 0,
             start_position: args.read("FILEPOS")?,
@@ -153,7 +153,7 @@ impl FromDump {
         })
     }
 
-    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
         self.count = 0;
         Ok(())
     }
@@ -162,10 +162,10 @@ impl FromDump {
         if self.path == "-" { "<stdin>".into() } else { self.path.clone() }
     }
 
-    /// Opens the file where the record at `position` begins, if that is not zero.
+    /// Opens the file at the record at `position`, or at its start if that is zero.
     fn open_at(&self, position: u64) -> Result<Trace, String> {
         let opened = match self.rounds {
-            None => Trace::open(&self.path),
+            None => Trace::open_once(&self.path),
             Some(Limit(rounds)) => Trace::open_looping(&self.path, rounds),
         };
         let mut trace = opened.map_err(|error| error.to_string())?;
@@ -178,7 +178,7 @@ impl FromDump {
         format!("{}: {why}", self.path)
     }
 
-    /// Goes to the record at `position` while packets move: at once in memory, else as far as one run may look.
+    /// Seeks to the record at `position` while packets move: at once in memory, else in steps of one run.
     fn go_to(&mut self, position: u64) -> Result<(), String> {
         if self.path == "-" {
             return Err("standard input has no places to go to".into());
@@ -187,7 +187,7 @@ impl FromDump {
         let Limit(rounds) = self.rounds.unwrap_or(Limit(Some(1)));
         let in_memory = self.trace.as_mut().map(|trace| trace.go_in_memory(position, rounds));
         if !in_memory.unwrap_or(Ok(false)).map_err(|why| self.in_file(&why))? {
-            let mut trace = Trace::open(&self.path).map_err(|error| error.to_string())?;
+            let mut trace = Trace::open_once(&self.path).map_err(|error| error.to_string())?;
             let is_there = trace.go_towards(position, LOOK).map_err(|why| self.in_file(&why))?;
             // It may be another file by now.
             self.check_link(&trace).map_err(|error| error.message)?;
@@ -197,7 +197,7 @@ impl FromDump {
         self.exhausted = false;
         Ok(())
     }
-    /// Goes on to the place that is sought; returns whether the next record is the one to send.
+    /// Continues a seek; returns whether the next record is the one to send.
     fn is_at_place(&mut self, cx: &mut Context<'_>) -> bool {
         let (Some(position), Some(trace)) = (self.sought, &mut self.trace) else { return true };
         match trace.go_towards(position, LOOK) {
@@ -205,7 +205,7 @@ impl FromDump {
             Ok(true) => {}
             Err(why) => {
                 self.trace = None;
-                cx.fail(&format!("{} :: FromDump: {}", cx.name(), self.in_file(&why)));
+                cx.report_failure(&format!("{} :: FromDump: {}", cx.name(), self.in_file(&why)));
             }
         }
         self.sought = None;
@@ -225,12 +225,12 @@ impl FromDump {
     }
 
     /// Handles the next record.
-    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+    fn next_step(&mut self, cx: &mut Context<'_>) -> Step {
         match self.try_step(cx) {
             Ok(step) => step,
             Err(error) => {
                 self.trace = None;
-                cx.fail(&format!("{} :: FromDump: {error}", cx.name()));
+                cx.report_failure(&format!("{} :: FromDump: {error}", cx.name()));
                 Step::Exhausted
             }
         }
@@ -239,43 +239,43 @@ impl FromDump {
     fn try_step(&mut self, cx: &mut Context<'_>) -> Result<Step, DeviceError> {
         let Some(trace) = &mut self.trace else { return Ok(Step::Exhausted) };
         let Some((record, starts_over)) = trace.peek()? else { return Ok(Step::Exhausted) };
-        if !self.settled {
-            self.window.settle(record.time);
+        if !self.bounds_resolved {
+            self.window.resolve_bounds(record.time);
         }
-        if !self.settled || starts_over {
-            self.settled = true;
+        if !self.bounds_resolved || starts_over {
+            self.bounds_resolved = true;
             self.origin = (cx.now(), record.time);
         }
         if self.window.is_before(record.time) || !self.is_sampled() {
-            trace_of(&mut self.trace).skip(&record)?;
+            trace_of(&mut self.trace).skip_record(&record)?;
             return Ok(Step::Passed);
         }
         if self.ends && self.window.is_after(record.time) {
             return Ok(Step::End);
         }
-        if let Some(time) = self.due(&record).filter(|time| *time > cx.now()) {
+        if let Some(time) = self.send_time(&record).filter(|time| *time > cx.now()) {
             return Ok(Step::Early(time));
         }
         let trace = trace_of(&mut self.trace);
         let position = trace.position();
-        let Some(packet) = trace.take(&record, cx.pool())? else { return Ok(Step::NoFrame) };
+        let Some(packet) = trace.read_packet(&record, cx.pool())? else { return Ok(Step::NoFrame) };
         self.packet_position = position;
-        Ok(self.sort(packet, cx))
+        Ok(self.classify_packet(packet, cx))
     }
 
     fn is_sampled(&mut self) -> bool {
-        self.sample == 1 << SAMPLE_BITS || self.random.bits() >> (32 - SAMPLE_BITS) < self.sample
+        self.sample == 1 << SAMPLE_BITS || self.random.next_u32() >> (32 - SAMPLE_BITS) < self.sample
     }
 
-    /// When a record is to be sent, with TIMING.
-    fn due(&self, record: &Record) -> Option<Time> {
+    /// The send time of a record, with TIMING.
+    fn send_time(&self, record: &Record) -> Option<Time> {
         let (start, first) = self.origin;
         self.timing.then(|| start + record.time.since(first))
     }
 
-    fn sort(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Step {
+    fn classify_packet(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Step {
         let link = trace_of(&mut self.trace).link_type();
-        if self.force_ip && !network_header::mark(&mut packet, link) {
+        if self.force_ip && !network_header::mark_network_header(&mut packet, link) {
             cx.send_or_discard(1, packet, DropReason::NoOutput);
             return Step::Passed;
         }
@@ -288,32 +288,33 @@ impl FromDump {
         let is_whole = self.sample == 1 << SAMPLE_BITS && self.window.first.is_none() && !self.ends;
         is_whole
             && self.active
-            && self.settled
+            && self.bounds_resolved
             && !self.timing
             && !self.force_ip
             && self.trace.as_ref().is_some_and(Trace::is_file)
     }
 
-    /// Adds up to `max` packets to `into`, from as many frames taken at once, as far as nothing needs a closer look.
+    /// Adds up to `max` packets to `into`, with buffers allocated together, up to a record that
+    /// needs the general path.
     fn fill_plain(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let Some(trace) = &mut self.trace else { return };
-        let mut frames = cx.spare();
-        cx.pool().packets(max, &mut frames);
+        let mut frames = cx.scratch_batch();
+        cx.pool().alloc_packets(max, &mut frames);
         let before = into.len();
-        let taken = trace.take_plain(frames.drain(), into);
-        cx.give_spare(frames);
+        let taken = trace.read_plain(frames.drain(), into);
+        cx.recycle_batch(frames);
         self.count += (into.len() - before) as u64;
         if let Some(last) = into.iter().last() {
             self.packet_position = trace.position() - RECORD_HEADER - last.len() as u64;
         }
         if let Err(error) = taken {
             self.trace = None;
-            cx.fail(&format!("{} :: FromDump: {error}", cx.name()));
+            cx.report_failure(&format!("{} :: FromDump: {error}", cx.name()));
         }
     }
 
     /// Adds up to `max` packets to `into`; returns whether there may be more at once.
-    fn fill(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
+    fn fill_batch(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
         if !self.active || !self.is_at_place(cx) {
             return self.active;
         }
@@ -323,7 +324,7 @@ impl FromDump {
         let mut looked = 0;
         while self.active && into.len() < max && looked < LOOK {
             looked += 1;
-            match self.step(cx) {
+            match self.next_step(cx) {
                 Step::Packet(packet) => into.push(packet),
                 Step::Passed => {}
                 Step::NoFrame => return true,
@@ -333,11 +334,11 @@ impl FromDump {
                 }
                 Step::End => {
                     self.ends = false;
-                    self.end(cx);
+                    self.run_end_action(cx);
                 }
                 Step::Exhausted => {
                     if !std::mem::replace(&mut self.exhausted, true) {
-                        self.end(cx);
+                        self.run_end_action(cx);
                     }
                     return false;
                 }
@@ -347,75 +348,75 @@ impl FromDump {
     }
 
     /// Does what shall happen at the end.
-    fn end(&mut self, cx: &mut Context<'_>) {
+    fn run_end_action(&mut self, cx: &mut Context<'_>) {
         match self.at_end.clone() {
             AtEnd::Nothing => {}
             AtEnd::Deactivate => self.active = false,
             AtEnd::Call(call) => {
-                if let Err(error) = self.call(&call, cx) {
-                    cx.say(&format!("{} :: FromDump: While calling '{call}': {error}", cx.name()));
+                if let Err(error) = self.call_handler(&call, cx) {
+                    cx.print_message(&format!("{} :: FromDump: While calling '{call}': {error}", cx.name()));
                 }
             }
         }
     }
 
-    fn call(&mut self, call: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn call_handler(&mut self, call: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let (name, value) = text::shift_word(call);
         match name.rsplit_once('.') {
-            Some((element, handler)) if cx.element(element) == Some(cx.number()) => {
-                self.set(handler, value, cx)
+            Some((element, handler)) if cx.find_element(element) == Some(cx.number()) => {
+                self.set_handler(handler, value, cx)
             }
             _ => cx.write_handler(name, value),
         }
     }
 
     /// The handlers that are written.
-    fn set(&mut self, name: &str, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn set_handler(&mut self, name: &str, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         match name {
             "active" => {
-                self.active = value(text)?;
-                self.wake(cx);
+                self.active = parse_value(text)?;
+                self.resume_source(cx);
             }
             "stop" => {
                 self.active = false;
-                cx.stop();
+                cx.request_stop();
             }
             "extend_interval" => {
-                let by: Duration = value(text)
+                let by: Duration = parse_value(text)
                     .map_err(|_| HandlerError::refused("'extend_interval' takes a time interval"))?;
-                self.window.extend(by);
+                self.window.extend_end(by);
                 self.ends = self.window.last.is_some();
                 self.active = true;
-                self.wake(cx);
+                self.resume_source(cx);
             }
             "filepos" => {
                 let position =
-                    value(text).map_err(|_| HandlerError::refused("argument must be file offset"))?;
+                    parse_value(text).map_err(|_| HandlerError::refused("argument must be file offset"))?;
                 self.go_to(position).map_err(HandlerError::refused)?;
             }
-            "reset_timing" => self.settled = false,
+            "reset_timing" => self.bounds_resolved = false,
             _ => return Err(HandlerError::NotWritable(format!("{}.{name}", cx.name()))),
         }
         Ok(())
     }
 
-    fn wake(&mut self, cx: &mut Context<'_>) {
+    fn resume_source(&mut self, cx: &mut Context<'_>) {
         if self.active {
-            if cx.output_is_pull(0) { cx.signal(Signal::NonEmpty, true) } else { cx.schedule() }
+            if cx.output_is_pull(0) { cx.set_signal(Signal::NonEmpty, true) } else { cx.schedule() }
         }
     }
 
-    fn probability(&self) -> String {
+    fn probability_text(&self) -> String {
         let text = format!("{:.9}", f64::from(self.sample) / f64::from(1u32 << SAMPLE_BITS));
         text.trim_end_matches('0').trim_end_matches('.').to_string()
     }
-    fn encap(&self) -> String {
+    fn encap_name(&self) -> String {
         self.trace.as_ref().map(|trace| trace.link_type().to_string()).unwrap_or_default()
     }
-    fn position(&self) -> String {
+    fn position_text(&self) -> String {
         self.sought.unwrap_or_else(|| self.trace.as_ref().map_or(0, Trace::position)).to_string()
     }
-    fn size(&self) -> String {
+    fn size_text(&self) -> String {
         std::fs::metadata(&self.path)
             .ok()
             .filter(|file| file.is_file())
@@ -428,8 +429,8 @@ fn trace_of(trace: &mut Option<Trace>) -> &mut Trace {
     trace.as_mut().expect("only `step` closes the trace, at its end")
 }
 
-/// Which part of the file is asked for.
-fn window(args: &Args<'_>) -> Result<Window, ArgError> {
+/// The part of the file that the arguments select.
+fn read_window(args: &Args<'_>) -> Result<TraceWindow, ArgError> {
     let at = |name| {
         Ok::<_, ArgError>(args.read::<Option<Duration>>(name)?.map(|time| Bound::At(Time::ZERO + time)))
     };
@@ -446,10 +447,10 @@ fn window(args: &Args<'_>) -> Result<Window, ArgError> {
     if ends.iter().flatten().count() > 1 {
         return Err(ArgError::wrong("END, END_AFTER, and INTERVAL are mutually exclusive"));
     }
-    Ok(Window { first: starts.into_iter().flatten().next(), last: ends.into_iter().flatten().next() })
+    Ok(TraceWindow { first: starts.into_iter().flatten().next(), last: ends.into_iter().flatten().next() })
 }
 
-fn at_end(args: &Args<'_>, window: &Window) -> Result<AtEnd, ArgError> {
+fn at_end(args: &Args<'_>, window: &TraceWindow) -> Result<AtEnd, ArgError> {
     let call: Option<String> = args.read("END_CALL")?;
     let stop: bool = args.read("STOP")?;
     match call.filter(|call| !call.is_empty()) {
@@ -465,26 +466,26 @@ impl Element for FromDump {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
 
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let mut batch = cx.spare();
-        let more = self.fill(max, &mut batch, cx);
+        let mut batch = cx.scratch_batch();
+        let more = self.fill_batch(max, &mut batch, cx);
         into.append(&mut batch);
-        cx.give_spare(batch);
-        cx.signal(Signal::NonEmpty, more);
+        cx.recycle_batch(batch);
+        cx.set_signal(Signal::NonEmpty, more);
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         if cx.output_is_pull(0) {
-            // The time of the next packet has come.
-            cx.signal(Signal::NonEmpty, true);
+            // The next packet is due.
+            cx.set_signal(Signal::NonEmpty, true);
             return true;
         }
-        let mut batch = cx.spare();
-        if self.fill(cx.burst(), &mut batch, cx) {
+        let mut batch = cx.scratch_batch();
+        if self.fill_batch(cx.burst(), &mut batch, cx) {
             cx.schedule();
         }
         let sent = !batch.is_empty();
         cx.send_all(0, &mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         sent
     }
 
@@ -495,7 +496,7 @@ impl Element for FromDump {
             self.check_link(&trace)?;
             self.trace = Some(trace);
         }
-        self.wake(cx);
+        self.resume_source(cx);
         Ok(())
     }
 
@@ -503,17 +504,18 @@ impl Element for FromDump {
         let Some(old) = old.downcast_mut::<FromDump>().filter(|old| old.path == self.path) else { return };
         if let Some(trace) = old.trace.take() {
             if let Err(error) = self.check_link(&trace) {
-                cx.say(&format!("{} :: FromDump: {}", cx.name(), error.message));
+                cx.print_message(&format!("{} :: FromDump: {}", cx.name(), error.message));
             }
             self.trace = Some(trace);
             self.origin = old.origin;
-            self.settled = old.settled;
-            self.window = Window { first: self.window.first.or(old.window.first), last: self.window.last };
+            self.bounds_resolved = old.bounds_resolved;
+            self.window =
+                TraceWindow { first: self.window.first.or(old.window.first), last: self.window.last };
             self.packet_position = old.packet_position;
             self.sought = old.sought;
             self.count = old.count;
         }
-        self.wake(cx);
+        self.resume_source(cx);
     }
 }
 

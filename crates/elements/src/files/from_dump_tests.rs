@@ -31,7 +31,7 @@ impl File {
 
 /// Numbers of the packets that left by output 0.
 fn numbers(bench: &mut Bench) -> Vec<u8> {
-    bench.take_all(0).iter().map(|packet| packet.data()[0]).collect()
+    bench.drain_sent(0).iter().map(|packet| packet.data()[0]).collect()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn sends_all_packets_with_their_times_and_stops_the_router() {
     let file = File::new(&[0, 5, 9]);
     let mut bench = file.bench(", STOP true");
     bench.run();
-    let packets = bench.take_all(0);
+    let packets = bench.drain_sent(0);
     assert_eq!(packets.len(), 3);
     assert_eq!(packets[1].timestamp(), Time::new(100, 5_000_000));
     assert_eq!(packets[1].annotation::<4>(artery_engine::anno::EXTRA_LENGTH), 40u32.to_ne_bytes());
@@ -58,11 +58,11 @@ fn timing_keeps_the_pace() {
     let mut bench = file.bench(", TIMING true");
     bench.run();
     assert_eq!(numbers(&mut bench), [0]);
-    bench.pass(Duration::from_millis(499));
+    bench.advance_time(Duration::from_millis(499));
     assert!(numbers(&mut bench).is_empty());
-    bench.pass(Duration::from_millis(1));
+    bench.advance_time(Duration::from_millis(1));
     assert_eq!(numbers(&mut bench), [1]);
-    bench.pass(Duration::from_millis(10));
+    bench.advance_time(Duration::from_millis(10));
     assert_eq!(numbers(&mut bench), [2]);
 }
 
@@ -114,7 +114,7 @@ fn a_loop_plays_the_file_again_each_time_in_its_pace() {
     assert!(bench.stop_requested());
     let mut bench = file.bench(", TIMING true, LOOP -1");
     bench.run();
-    bench.pass(Duration::from_millis(2500));
+    bench.advance_time(Duration::from_millis(2500));
     assert_eq!(numbers(&mut bench), [0, 1, 0, 1, 0]);
 }
 
@@ -132,13 +132,13 @@ fn forced_ip_packets_are_marked_and_others_leave_by_output_1() {
     let frame = ether("02:00:00:00:00:01", "02:00:00:00:00:02").ip4(ip4().dst("10.1.1.1").udp(1, 2)).bytes();
     let mut bench = File::with(&[0], LinkType::ETHER, &frame).bench(", FORCE_IP true");
     bench.run();
-    let packet = bench.take(0).unwrap();
+    let packet = bench.next_sent(0).unwrap();
     assert_eq!((packet.network_offset(), packet.dst_ip().to_string()), (Some(14), "10.1.1.1".to_string()));
     let mut bench = File::new(&[0]).bench(", FORCE_IP true");
     bench.run();
-    assert_eq!((bench.take_all(0).len(), bench.take_all(1).len()), (0, 1));
+    assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(1).len()), (0, 1));
     let unknown = File::with(&[0], LinkType(147), &[]);
-    let refusal = Bench::refuses(&CLASS, &format!("{}, FORCE_IP true", unknown.path()));
+    let refusal = Bench::config_error(&CLASS, &format!("{}, FORCE_IP true", unknown.path()));
     assert!(refusal.ends_with("unknown linktype #147; can't force IP packets"), "{refusal}");
 }
 
@@ -150,7 +150,7 @@ fn a_damaged_file_is_reported_after_what_precedes_the_damage() {
     let mut bench = file.bench(", STOP true");
     bench.run();
     assert_eq!(numbers(&mut bench), [0]);
-    let said = bench.said();
+    let said = bench.stderr_text();
     assert!(said.starts_with("e :: FromDump: ") && said.contains("record 2"), "{said}");
     assert!(bench.stop_requested());
 }
@@ -172,15 +172,15 @@ fn goes_on_where_its_predecessor_was() {
     old.run();
     let mut new = file.bench(", TIMING true, ACTIVE true");
     new.take_state(&mut old);
-    new.pass(Duration::from_secs(5));
+    new.advance_time(Duration::from_secs(5));
     assert_eq!(numbers(&mut new), [1, 2]);
 }
 
 #[test]
 fn bad_configurations_are_refused() {
-    assert_eq!(Bench::refuses(&CLASS, ""), "FILENAME: required argument missing");
-    assert!(Bench::refuses(&CLASS, "/nowhere/t.pcap").contains("/nowhere/t.pcap"));
-    let refuses = |config: &str| Bench::refuses(&CLASS, config);
+    assert_eq!(Bench::config_error(&CLASS, ""), "FILENAME: required argument missing");
+    assert!(Bench::config_error(&CLASS, "/nowhere/t.pcap").contains("/nowhere/t.pcap"));
+    let refuses = |config: &str| Bench::config_error(&CLASS, config);
     assert_eq!(refuses("x, START 1, START_AFTER 2"), "START and START_AFTER are mutually exclusive");
     assert_eq!(refuses("x, END 1, INTERVAL 2"), "END, END_AFTER, and INTERVAL are mutually exclusive");
     assert_eq!(refuses("x, STOP true, END_CALL y.z"), "END_CALL and STOP are mutually exclusive");
@@ -214,14 +214,16 @@ fn a_place_far_behind_is_gone_to_in_several_runs() {
     bench.write("filepos", &far.to_string()).unwrap();
     assert_eq!(bench.read("filepos", "").unwrap(), far.to_string());
     bench.write("active", "true").unwrap();
-    assert!(bench.take_all(0).is_empty());
+    assert!(bench.drain_sent(0).is_empty());
     bench.run();
     assert_eq!(numbers(&mut bench), [(count - 2) as u8, (count - 1) as u8]);
     bench.write("filepos", &(end + 1).to_string()).unwrap();
     bench.write("active", "true").unwrap();
     bench.run();
-    assert!(bench.take_all(0).is_empty());
-    assert!(bench.said().contains(&format!("file position {} is beyond the end of the file", end + 1)));
+    assert!(bench.drain_sent(0).is_empty());
+    assert!(
+        bench.stderr_text().contains(&format!("file position {} is beyond the end of the file", end + 1))
+    );
 }
 
 #[test]

@@ -1,12 +1,12 @@
-use super::summary::{Defaults, Draft, Ends, Field, VERSION, inject, named_protocol};
+use super::summary::{Defaults, Field, FlowEnds, PacketDraft, VERSION, apply_column, named_protocol};
 use super::summary_lines::Lines;
 use super::to_ip_summary_dump::Raw;
 use crate::chance::{self, Random, SAMPLE_BITS};
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read,
-    Signal, Signals, StartError, Time, Write, anno,
+    Signal, SignalKinds, StartError, Time, Write, anno,
 };
 use artery_lang::args as text;
 use std::net::Ipv4Addr;
@@ -52,28 +52,28 @@ With TIMING packets leave in the pace of their timestamps, with MULTIPACKET a li
         Arg::keyword("DATA", "text", "", "what to read instead of a file"),
     ],
     handlers: &[
-        Handler::read("sampling_prob", "SAMPLE as it is applied", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.probability()))),
+        Handler::read("sampling_prob", "SAMPLE as it is applied", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.probability_text()))),
         Handler::read("active", "ACTIVE", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.active.to_string())))
             .and_write(&Write(FromIpSummaryDump::set_active)),
         Handler::read("encap", "what packets begin with", &Read(|_: &mut FromIpSummaryDump, _, _| Ok("IP".into()))),
         Handler::write("stop", "stops sending, and the router", &Write(FromIpSummaryDump::stop_all)).button(),
         Handler::read("filename", "FILENAME", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.name().into()))),
-        Handler::read("filesize", "the file's length in bytes, `-` if unknown", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.size()))),
+        Handler::read("filesize", "the file's length in bytes, `-` if unknown", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.size_text()))),
         Handler::read("filepos", "place of the next line in the file", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.position().to_string()))),
     ],
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(FromIpSummaryDump::new(args)?)),
     ..Class::DEFAULT
 };
 
-/// Lines looked at in one run, so that skipping many does not hold up the others.
+/// Most lines scanned in one run, so that skipping many does not delay other elements.
 const LOOK: usize = 512;
 
 struct FromIpSummaryDump {
     lines: Lines,
     may_lack: bool,
     columns: Vec<Field>,
-    /// Numbers of columns in the order in which they are put into a packet.
+    /// Indexes of columns in the order in which they are applied to a packet.
     order: Vec<usize>,
     defaults: Defaults,
     checksums: bool,
@@ -86,10 +86,10 @@ struct FromIpSummaryDump {
     names: Names,
     /// When the first packet left, and its own time.
     origin: Option<(Time, Time)>,
-    /// A packet whose time has not come, or that stands for more.
+    /// A packet that is due later, or that stands for several.
     held: Option<Packet>,
     pieces: Option<Pieces>,
-    /// Whether a line that can't be read was told of.
+    /// Whether an unreadable line was already reported.
     complained: bool,
     exhausted: bool,
 }
@@ -101,25 +101,25 @@ struct Pieces {
     last: Time,
 }
 
-/// What became of a line.
+/// The result of reading a line.
 enum Step {
     Packet(Packet),
     Passed,
-    /// The next packet's time has not come.
+    /// The next packet is due later.
     Early(Time),
     /// The pool is empty.
     NoFrame,
-    /// There is no more.
+    /// The end of the file was reached.
     Exhausted,
 }
 
 impl FromIpSummaryDump {
     fn new(args: &mut Args<'_>) -> Result<FromIpSummaryDump, ArgError> {
         args.read::<bool>("ZERO")?;
-        let sample = chance::sample(args)?;
+        let sample = chance::read_sample(args)?;
         let protocol = args.read("PROTO")?;
         let mut from = FromIpSummaryDump {
-            lines: lines(args)?,
+            lines: open_lines(args)?,
             may_lack: args.read("ALLOW_NONEXISTENT")?,
             columns: Vec::new(),
             order: Vec::new(),
@@ -140,23 +140,23 @@ impl FromIpSummaryDump {
         };
         for name in ["DEFAULT_CONTENTS", "DEFAULT_FIELDS", "CONTENTS", "FIELDS"] {
             if let Some(Raw(names)) = args.read::<Option<Raw>>(name)? {
-                from.set_columns(&text::words(&names)).into_iter().for_each(|why| args.warn(why, None));
+                from.set_columns(&text::split_words(&names)).into_iter().for_each(|why| args.warn(why, None));
             }
         }
         for name in ["DEFAULT_FLOWID", "FLOWID"] {
             if let Some(Raw(ends)) = args.read::<Option<Raw>>(name)? {
-                from.set_ends(&text::words(&ends)).map_err(ArgError::wrong)?;
+                from.set_ends(&text::split_words(&ends)).map_err(ArgError::wrong)?;
             }
         }
         Ok(from)
     }
 
-    /// Takes the names of columns; gives what is odd about them.
+    /// Sets the columns by their names; returns warnings.
     fn set_columns(&mut self, names: &[String]) -> Vec<String> {
         let mut odd = Vec::new();
         let mut column = |name: &String| {
             let name = text::unquote(name);
-            let found = Field::find(&name).filter(|field| field.is_read());
+            let found = Field::find_field(&name).filter(|field| field.is_read());
             if found.is_none() {
                 odd.push(format!("unknown content type '{name}'"));
             }
@@ -179,7 +179,8 @@ impl FromIpSummaryDump {
             word => Ipv4Addr::parse(word, &self.names).ok(),
         };
         let port = |word: &String| if word == "-" { Some(0) } else { u16::parse(word, &self.names).ok() };
-        let ends = || Some(Ends { src: (address(src)?, port(sport)?), dst: (address(dst)?, port(dport)?) });
+        let ends =
+            || Some(FlowEnds { src: (address(src)?, port(sport)?), dst: (address(dst)?, port(dport)?) });
         let ends = ends().ok_or("bad !flowid specification")?;
         self.defaults.ends = Some(ends);
         match rest.first() {
@@ -192,9 +193,9 @@ impl FromIpSummaryDump {
         }
     }
 
-    /// Follows a line that begins with `!`; gives what is odd about it.
-    fn follow(&mut self, line: &str) -> Vec<String> {
-        let words = text::words(line);
+    /// Handles a line that begins with `!`; returns warnings.
+    fn parse_directive(&mut self, line: &str) -> Vec<String> {
+        let words = text::split_words(line);
         match words[0].as_str() {
             "!data" | "!contents" => {
                 let odd = self.set_columns(&words[1..]);
@@ -207,7 +208,7 @@ impl FromIpSummaryDump {
             },
             "!proto" => return vec!["bad !proto".into()],
             "!binary" => {
-                self.lines.end();
+                self.lines.close_input();
                 return vec!["binary files are not read".into()];
             }
             _ => {}
@@ -215,80 +216,83 @@ impl FromIpSummaryDump {
         Vec::new()
     }
 
-    fn say(&self, what: &str, cx: &mut Context<'_>) {
-        cx.say(&format!("{}:{}: {what}", self.lines.name(), self.lines.number()));
+    fn report_line(&self, what: &str, cx: &mut Context<'_>) {
+        cx.print_message(&format!("{}:{}: {what}", self.lines.name(), self.lines.number()));
     }
 
-    /// Makes a packet of the next line that describes one.
-    fn read(&mut self, cx: &mut Context<'_>) -> Step {
+    /// Makes a packet from the next line that describes one.
+    fn read_packet(&mut self, cx: &mut Context<'_>) -> Step {
         let line = match self.lines.next() {
             Ok(Some(line)) => line,
             Ok(None) => return Step::Exhausted,
             Err(error) => {
-                cx.fail(&format!("{} :: FromIPSummaryDump: {error}", cx.name()));
+                cx.report_failure(&format!("{} :: FromIPSummaryDump: {error}", cx.name()));
                 return Step::Exhausted;
             }
         };
         if line.starts_with('!') {
-            for what in self.follow(&line) {
-                self.say(&what, cx);
+            for what in self.parse_directive(&line) {
+                self.report_line(&what, cx);
             }
             return Step::Passed;
         }
         if line.starts_with('#') || line.is_empty() {
             return Step::Passed;
         }
-        match self.packet(&line, cx) {
+        match self.parse_packet(&line, cx) {
             Some(step) => step,
             None => {
-                self.complain(&line, cx);
+                self.report_unreadable(&line, cx);
                 Step::Passed
             }
         }
     }
 
     /// The packet of a line; none if no column of it can be read.
-    fn packet(&self, line: &str, cx: &mut Context<'_>) -> Option<Step> {
-        let columns = columns(line, self.columns.len());
-        let mut draft = Draft::new(self.defaults);
+    fn parse_packet(&self, line: &str, cx: &mut Context<'_>) -> Option<Step> {
+        let columns = split_columns(line, self.columns.len());
+        let mut draft = PacketDraft::new(self.defaults);
         let mut count = 0;
         for &column in &self.order {
             let Some(text) = columns.get(column).filter(|text| **text != "-" && !text.is_empty()) else {
                 continue;
             };
-            count += u32::from(inject(&mut draft, self.columns[column], text, &self.names));
+            count += u32::from(apply_column(&mut draft, self.columns[column], text, &self.names));
         }
         if count == 0 {
             return None;
         }
-        Some(draft.finish(self.checksums, cx.pool()).map_or(Step::NoFrame, Step::Packet))
+        Some(draft.build_packet(self.checksums, cx.pool()).map_or(Step::NoFrame, Step::Packet))
     }
 
-    /// Tells of the first line that can't be read, and of no other.
-    fn complain(&mut self, line: &str, cx: &mut Context<'_>) {
+    /// Warns of the first unreadable line only.
+    fn report_unreadable(&mut self, line: &str, cx: &mut Context<'_>) {
         if line.trim().is_empty() || std::mem::replace(&mut self.complained, true) {
             return;
         }
-        self.say(if self.columns.is_empty() { "no '!data' provided" } else { "packet parse error" }, cx);
+        self.report_line(
+            if self.columns.is_empty() { "no '!data' provided" } else { "packet parse error" },
+            cx,
+        );
     }
 
-    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+    fn next_step(&mut self, cx: &mut Context<'_>) -> Step {
         let packet = match self.held.take() {
             Some(packet) => packet,
-            None => match self.read(cx) {
+            None => match self.read_packet(cx) {
                 Step::Packet(packet) => packet,
                 Step::NoFrame => {
-                    self.lines.again();
+                    self.lines.unread_line();
                     return Step::NoFrame;
                 }
                 other => return other,
             },
         };
-        if let Some(time) = self.due(&packet, cx.now()) {
+        if let Some(time) = self.send_time(&packet, cx.now()) {
             self.held = Some(packet);
             return Step::Early(time);
         }
-        let packet = if self.multipacket { self.split(packet, cx) } else { Some(packet) };
+        let packet = if self.multipacket { self.split_packet(packet, cx) } else { Some(packet) };
         match packet {
             None => Step::NoFrame,
             Some(packet) if self.is_sampled() => Step::Packet(packet),
@@ -297,11 +301,11 @@ impl FromIpSummaryDump {
     }
 
     fn is_sampled(&mut self) -> bool {
-        self.sample == 1 << SAMPLE_BITS || self.random.bits() >> (32 - SAMPLE_BITS) < self.sample
+        self.sample == 1 << SAMPLE_BITS || self.random.next_u32() >> (32 - SAMPLE_BITS) < self.sample
     }
 
     /// When a packet is to leave, if that is later than now.
-    fn due(&mut self, packet: &Packet, now: Time) -> Option<Time> {
+    fn send_time(&mut self, packet: &Packet, now: Time) -> Option<Time> {
         if !self.timing {
             return None;
         }
@@ -309,9 +313,9 @@ impl FromIpSummaryDump {
         Some(start + packet.timestamp().since(first)).filter(|time| *time > now)
     }
 
-    /// Takes one packet of those that a packet stands for, and holds the rest. None, and all are held, when there is no
-    /// frame.
-    fn split(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+    /// Takes one of the packets that a packet stands for, and holds the rest. None, with all of them held,
+    /// when no frame can be made.
+    fn split_packet(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let number = |packet: &Packet, at| u32::from_ne_bytes(packet.annotation(at));
         let more = number(&packet, anno::EXTRA_PACKETS);
         if more == 0 {
@@ -320,7 +324,7 @@ impl FromIpSummaryDump {
         }
         let pieces = self.pieces.get_or_insert_with(|| Pieces::new(&mut packet, more));
         let (len, step, last) = (pieces.len, pieces.step, pieces.last);
-        let Some(mut piece) = cx.duplicate(&packet) else {
+        let Some(mut piece) = cx.duplicate_packet(&packet) else {
             self.held = Some(packet);
             return None;
         };
@@ -340,11 +344,11 @@ impl FromIpSummaryDump {
     }
 
     /// Adds up to `max` packets to `into`; returns whether there may be more at once.
-    fn fill(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
+    fn fill_batch(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
         let mut looked = 0;
         while self.active && into.len() < max && looked < LOOK {
             looked += 1;
-            match self.step(cx) {
+            match self.next_step(cx) {
                 Step::Packet(packet) => into.push(packet),
                 Step::Passed => {}
                 Step::NoFrame => return true,
@@ -354,7 +358,7 @@ impl FromIpSummaryDump {
                 }
                 Step::Exhausted => {
                     if !std::mem::replace(&mut self.exhausted, true) && self.stops {
-                        cx.stop();
+                        cx.request_stop();
                     }
                     return false;
                 }
@@ -364,31 +368,31 @@ impl FromIpSummaryDump {
     }
 
     fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = value(text)?;
-        self.wake(cx);
+        self.active = parse_value(text)?;
+        self.resume_source(cx);
         Ok(())
     }
 
     fn stop_all(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.active = false;
-        cx.stop();
+        cx.request_stop();
         Ok(())
     }
 
-    fn wake(&mut self, cx: &mut Context<'_>) {
+    fn resume_source(&mut self, cx: &mut Context<'_>) {
         if self.active {
-            if cx.output_is_pull(0) { cx.signal(Signal::NonEmpty, true) } else { cx.schedule() }
+            if cx.output_is_pull(0) { cx.set_signal(Signal::NonEmpty, true) } else { cx.schedule() }
         }
     }
 
-    fn probability(&self) -> String {
+    fn probability_text(&self) -> String {
         let text = format!("{:.9}", f64::from(self.sample) / f64::from(1u32 << SAMPLE_BITS));
         text.trim_end_matches('0').trim_end_matches('.').to_string()
     }
 }
 
-/// Where lines come from.
-fn lines(args: &mut Args<'_>) -> Result<Lines, ArgError> {
+/// The input of lines, from the arguments.
+fn open_lines(args: &mut Args<'_>) -> Result<Lines, ArgError> {
     let path: Option<String> = args.read("FILENAME")?;
     let data: Option<Vec<u8>> = args.read("DATA")?;
     match (path.filter(|path| !path.is_empty()), data.filter(|data| !data.is_empty())) {
@@ -400,7 +404,7 @@ fn lines(args: &mut Args<'_>) -> Result<Lines, ArgError> {
 }
 
 /// The first `count` words of a line; what stands in double quotes is in one word.
-fn columns(line: &str, count: usize) -> Vec<&str> {
+fn split_columns(line: &str, count: usize) -> Vec<&str> {
     let mut columns = Vec::with_capacity(count);
     let mut rest = line.trim_start();
     while columns.len() < count && !rest.is_empty() {
@@ -419,7 +423,7 @@ fn columns(line: &str, count: usize) -> Vec<&str> {
 }
 
 impl Pieces {
-    /// Shares the packet's length and time out among itself and `more` others.
+    /// Divides the packet's length and time among itself and `more` others.
     fn new(packet: &mut Packet, more: u32) -> Pieces {
         let own = packet.len() as u32;
         let extra = u32::from_ne_bytes(packet.annotation(anno::EXTRA_LENGTH));
@@ -440,7 +444,7 @@ impl Pieces {
     }
 }
 
-/// Makes the headers say that the packet is `extra` bytes longer than it is.
+/// Increases the lengths in the headers by `extra` bytes.
 fn set_lengths(packet: &mut Packet, extra: u32) {
     let len = (packet.len() as u32).wrapping_add(extra) as u16;
     let Some(ip) = packet.network_mut().filter(|ip| ip.len() >= 20) else { return };
@@ -455,38 +459,41 @@ impl Element for FromIpSummaryDump {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
 
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let mut batch = cx.spare();
-        let more = self.fill(max, &mut batch, cx);
+        let mut batch = cx.scratch_batch();
+        let more = self.fill_batch(max, &mut batch, cx);
         into.append(&mut batch);
-        cx.give_spare(batch);
-        cx.signal(Signal::NonEmpty, more);
+        cx.recycle_batch(batch);
+        cx.set_signal(Signal::NonEmpty, more);
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         if cx.output_is_pull(0) {
-            // The time of the next packet has come.
-            cx.signal(Signal::NonEmpty, true);
+            // The next packet is due.
+            cx.set_signal(Signal::NonEmpty, true);
             return true;
         }
-        let mut batch = cx.spare();
-        if self.fill(cx.burst(), &mut batch, cx) {
+        let mut batch = cx.scratch_batch();
+        if self.fill_batch(cx.burst(), &mut batch, cx) {
             cx.schedule();
         }
         let sent = !batch.is_empty();
         cx.send_all(0, &mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         sent
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.lines.open(self.may_lack).map_err(StartError::new)?;
+        self.lines.open_source(self.may_lack).map_err(StartError::new)?;
         let first = self.lines.peek().unwrap_or_default();
         if let Some(version) = first.strip_prefix("!IPSummaryDump") {
             let numbers =
                 version.trim().split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
             match numbers {
                 Some((major, minor)) if major != VERSION.0 || minor > VERSION.1 => {
-                    self.say(&format!("warning: unexpected IPSummaryDump version {major}.{minor}"), cx);
+                    self.report_line(
+                        &format!("warning: unexpected IPSummaryDump version {major}.{minor}"),
+                        cx,
+                    );
                 }
                 numbers => self.defaults.old_offsets = numbers == Some((1, 0)),
             }
@@ -494,10 +501,10 @@ impl Element for FromIpSummaryDump {
             let known = ["!creator", "!data", "!contents", "!proto", "!flowid"];
             let is_dump = known.iter().any(|start| first.starts_with(start));
             if !is_dump && !first.is_empty() && self.columns.is_empty() {
-                self.say("warning: missing banner line; is this an IP summary dump?", cx);
+                self.report_line("warning: missing banner line; is this an IP summary dump?", cx);
             }
         }
-        self.wake(cx);
+        self.resume_source(cx);
         Ok(())
     }
 }

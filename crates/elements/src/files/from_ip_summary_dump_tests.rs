@@ -12,8 +12,8 @@ fn bench(lines: &str, more: &str) -> Bench {
 fn packets(lines: &str, more: &str) -> Vec<Packet> {
     let mut bench = bench(lines, more);
     bench.run();
-    assert_eq!(bench.said(), "");
-    bench.take_all(0)
+    assert_eq!(bench.stderr_text(), "");
+    bench.drain_sent(0)
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn a_line_can_stand_for_several_packets() {
 fn lines_that_say_nothing_are_passed_over_and_told_of_once() {
     let mut bench = bench("!data src frob\n# note\n\n1.2.3.4\nx y\nz -", ", STOP true");
     bench.run();
-    assert_eq!(bench.take_all(0).len(), 1);
+    assert_eq!(bench.drain_sent(0).len(), 1);
     assert_eq!(
-        bench.said(),
+        bench.stderr_text(),
         "<data>:2: warning: unknown content type 'frob'\n<data>:6: packet parse error\n"
     );
     assert!(bench.stop_requested());
@@ -98,34 +98,34 @@ fn lines_that_say_nothing_are_passed_over_and_told_of_once() {
 fn timing_keeps_the_pace_of_the_file() {
     let mut bench = bench("!data timestamp src\n100 1.1.1.1\n102.5 2.2.2.2", ", TIMING true");
     bench.run();
-    assert_eq!(bench.take_all(0).len(), 1);
-    bench.pass(Duration::from_millis(2400));
-    assert_eq!(bench.take_all(0).len(), 0);
-    bench.pass(Duration::from_millis(200));
-    assert_eq!(bench.take_all(0).len(), 1);
+    assert_eq!(bench.drain_sent(0).len(), 1);
+    bench.advance_time(Duration::from_millis(2400));
+    assert_eq!(bench.drain_sent(0).len(), 0);
+    bench.advance_time(Duration::from_millis(200));
+    assert_eq!(bench.drain_sent(0).len(), 1);
 }
 
 #[test]
 fn it_waits_to_be_activated() {
     let mut bench = bench("!data src\n1.1.1.1", ", ACTIVE false");
     bench.run();
-    assert_eq!(bench.take_all(0).len(), 0);
+    assert_eq!(bench.drain_sent(0).len(), 0);
     bench.write("active", "true").unwrap();
     bench.run();
-    assert_eq!(bench.take_all(0).len(), 1);
+    assert_eq!(bench.drain_sent(0).len(), 1);
     assert_eq!(bench.read("encap", "").as_deref(), Ok("IP"));
 }
 
 #[test]
 fn mistakes_are_named() {
-    assert_eq!(Bench::refuses(&CLASS, ""), "FILENAME: required argument missing");
-    assert_eq!(Bench::refuses(&CLASS, "x, DATA y"), "FILENAME and DATA conflict");
-    assert_eq!(Bench::refuses(&CLASS, "/nowhere/x"), "/nowhere/x: No such file or directory");
+    assert_eq!(Bench::config_error(&CLASS, ""), "FILENAME: required argument missing");
+    assert_eq!(Bench::config_error(&CLASS, "x, DATA y"), "FILENAME and DATA conflict");
+    assert_eq!(Bench::config_error(&CLASS, "/nowhere/x"), "/nowhere/x: No such file or directory");
     let config = "DATA \"1.2.3.4\"";
     let mut bench = Bench::setup(&CLASS, config).inputs(0).build().unwrap();
     bench.run();
     let expected = "<data>:0: warning: missing banner line; is this an IP summary dump?\n<data>:1: no '!data' provided\n";
-    assert_eq!(bench.said(), expected);
+    assert_eq!(bench.stderr_text(), expected);
 }
 
 /// Lines of all columns, in any order, with whatever stands in files, cut anywhere.
@@ -191,7 +191,7 @@ fn no_line_panics() {
         for more in ["", ", CHECKSUM true, MULTIPACKET true, FLOWID 1.1.1.1 1 2.2.2.2 2 U"] {
             let mut bench = bench(&lines, more);
             bench.run();
-            bench.take_all(0);
+            bench.drain_sent(0);
         }
     }
 }
@@ -204,5 +204,5 @@ fn a_file_that_gzip_packed_is_unpacked() {
     super::super::trace::pack(path);
     let mut bench = Bench::setup(&CLASS, path).inputs(0).build().unwrap();
     bench.run();
-    assert_eq!(bench.take_all(0).len(), 1);
+    assert_eq!(bench.drain_sent(0).len(), 1);
 }

@@ -13,9 +13,10 @@ pub(crate) fn is_known(link: LinkType) -> bool {
     [LinkType::ETHER, LinkType::IP, LinkType::SLL, NULL, PPP, PPP_HDLC, HDLC].contains(&link)
 }
 
-/// Marks the IP header and sets the destination annotation; false when it is no IP packet with a whole header.
-pub(crate) fn mark(packet: &mut Packet, link: LinkType) -> bool {
-    let Some(offset) = offset(packet.data(), link) else { return false };
+/// Marks the IP header and sets the destination annotation; false without an IP packet
+/// whose header is complete.
+pub(crate) fn mark_network_header(packet: &mut Packet, link: LinkType) -> bool {
+    let Some(offset) = network_offset(packet.data(), link) else { return false };
     let Some(bytes) = packet.data().get(offset..) else { return false };
     match bytes.first().map(|byte| byte >> 4) {
         Some(4) => {
@@ -36,7 +37,7 @@ pub(crate) fn mark(packet: &mut Packet, link: LinkType) -> bool {
 }
 
 /// Where the IP header should be.
-fn offset(frame: &[u8], link: LinkType) -> Option<usize> {
+fn network_offset(frame: &[u8], link: LinkType) -> Option<usize> {
     let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let is_ip = |at: usize| matches!(word(at), Some(0x0800 | 0x86dd));
     let is_ppp_ip = |at: usize| matches!(word(at), Some(0x0021 | 0x0057));
@@ -60,7 +61,7 @@ fn offset(frame: &[u8], link: LinkType) -> Option<usize> {
     }
 }
 
-/// Whether the address family in front of a loopback packet is IP, in whichever byte order.
+/// Whether the address family before a loopback packet is IP, in either byte order.
 fn is_internet(frame: &[u8]) -> bool {
     let Some(family) = frame.first_chunk::<4>() else { return false };
     let [a, b, c, d] = family.map(u16::from);
@@ -93,11 +94,11 @@ mod tests {
         for (link, head) in heads {
             let frame = [head, &ip[..]].concat();
             let mut packet = pool.packet_from(&frame).unwrap();
-            assert!(mark(&mut packet, *link), "{link}");
+            assert!(mark_network_header(&mut packet, *link), "{link}");
             assert_eq!(packet.network(), Some(&ip[..]), "{link}");
             assert_eq!(packet.dst_ip().to_string(), "10.9.8.7");
             for len in 0..frame.len() {
-                let _ = mark(&mut pool.packet_from(&frame[..len]).unwrap(), *link);
+                let _ = mark_network_header(&mut pool.packet_from(&frame[..len]).unwrap(), *link);
             }
         }
     }
@@ -106,7 +107,7 @@ mod tests {
     fn other_packets_are_no_ip_packets() {
         let pool = Pool::new(64, 8).unwrap();
         for link in [LinkType::ETHER, LinkType::IP, LinkType::SLL, NULL, LinkType(147)] {
-            assert!(!mark(&mut pool.packet_from(&[0; 60]).unwrap(), link));
+            assert!(!mark_network_header(&mut pool.packet_from(&[0; 60]).unwrap(), link));
         }
         assert!(!is_known(LinkType(147)));
     }

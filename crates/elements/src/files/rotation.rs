@@ -1,4 +1,4 @@
-//! Files that may be renamed while they are written, as those who rotate logs do.
+//! Files that may be renamed while they are written, as log rotation does.
 use std::os::unix::fs::MetadataExt as _;
 
 /// The device and the inode of a file.
@@ -7,7 +7,7 @@ pub(super) struct FileIdentity(u64, u64);
 
 impl FileIdentity {
     /// The file that has a name now, if there is one.
-    pub(super) fn of(path: &str) -> Option<FileIdentity> {
+    pub(super) fn from_path(path: &str) -> Option<FileIdentity> {
         std::fs::metadata(path).ok().map(|file| FileIdentity(file.dev(), file.ino()))
     }
 }

@@ -1,5 +1,5 @@
-//! Summaries of packets as text: the fields that a line can have, shared by ToIPSummaryDump and FromIPSummaryDump.
-//! Names and spellings are those of Click's IPSummaryDump 1.3.
+//! Summaries of packets as text: the fields that a line can have, shared by ToIPSummaryDump and
+//! FromIPSummaryDump. Names and spellings are those of Click's IPSummaryDump 1.3.
 
 mod describe;
 mod draft;
@@ -8,11 +8,11 @@ mod md5;
 mod read;
 mod tcp_options;
 
-pub(super) use describe::{Manner, describe, first_timestamp};
-pub(super) use draft::{Defaults, Draft, Ends};
-pub(super) use read::{inject, named_protocol};
+pub(super) use describe::{SummaryOptions, describe_packet, first_timestamp};
+pub(super) use draft::{Defaults, FlowEnds, PacketDraft};
+pub(super) use read::{apply_column, named_protocol};
 
-/// What the first line of a file says after `!IPSummaryDump`.
+/// The version in the first line of a file, after `!IPSummaryDump`.
 pub(super) const VERSION: (u32, u32) = (1, 3);
 
 /// One column of a summary.
@@ -74,8 +74,8 @@ pub(crate) enum Field {
 
 use Field::*;
 
-/// Names of fields; the first one of a field is what files say. The number orders the making of a packet: what a field
-/// rests on comes first.
+/// Names of fields; the first name of a field is the one that is written. The number is the order of
+/// application when a packet is made: fields that others depend on come first.
 const NAMES: &[(&str, Field, u16)] = &[
     ("none", None, 100),
     ("timestamp", Timestamp, 100),
@@ -156,16 +156,16 @@ const NAMES: &[(&str, Field, u16)] = &[
 
 impl Field {
     /// The field of this name. Blanks may stand for underscores, as in old files, and `src` for `ip_src`.
-    pub(crate) fn find(name: &str) -> Option<Field> {
+    pub(crate) fn find_field(name: &str) -> Option<Field> {
         let known = NAMES.iter().find(|(known, ..)| *known == name).map(|(_, field, _)| *field);
         known.or_else(|| match name {
-            _ if name.contains(' ') => Field::find(&name.replacen(' ', "_", 1)),
-            _ if !name.contains('_') => Field::find(&format!("ip_{name}")),
+            _ if name.contains(' ') => Field::find_field(&name.replacen(' ', "_", 1)),
+            _ if !name.contains('_') => Field::find_field(&format!("ip_{name}")),
             _ => Option::None,
         })
     }
 
-    /// Whether packets can be made of it: nobody can tell what a digest is of.
+    /// Whether packets can be made from it: the payload can't be recovered from a digest.
     pub(crate) fn is_read(self) -> bool {
         !matches!(self, PayloadMd5 | PayloadMd5Hex)
     }
@@ -181,7 +181,7 @@ impl Field {
         self.entry().0
     }
 
-    /// Fields with lower ranks are put into a packet first.
+    /// Fields with lower ranks are applied to a packet first.
     pub(crate) fn rank(self) -> u16 {
         self.entry().2
     }
@@ -206,13 +206,13 @@ fn flags_text(flags: u16) -> String {
     }
 }
 
-/// Reads letters of flags; older files have other letters for two of them, or a number.
+/// Parses TCP flags from letters; older files use other letters for two of them, or a number.
 fn read_flags(text: &str) -> Option<u16> {
     if text == "." {
         return Some(0);
     }
     if text.starts_with(|c: char| c.is_ascii_digit()) {
-        return artery_lang::args::unsigned(text)
+        return artery_lang::args::parse_unsigned(text)
             .ok()
             .filter(|flags| *flags < 0x1000)
             .map(|flags| flags as u16);
@@ -225,7 +225,7 @@ fn read_flags(text: &str) -> Option<u16> {
     text.bytes().try_fold(0, |flags, letter| Some(flags | 1 << bit(letter)?)).filter(|_| !text.is_empty())
 }
 
-/// Whether packets of an IP protocol begin with two ports.
+/// Whether headers of an IP protocol begin with two ports.
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 33 | 136)
 }
@@ -246,7 +246,7 @@ fn number(text: &str) -> Option<(u32, &str)> {
     let digit =
         |c: char| if is_hex { c.is_ascii_hexdigit() || c == 'x' || c == 'X' } else { c.is_ascii_digit() };
     let end = text.find(|c: char| !digit(c)).unwrap_or(text.len());
-    let value = artery_lang::args::unsigned(&text[..end]).ok()?;
+    let value = artery_lang::args::parse_unsigned(&text[..end]).ok()?;
     Some((u32::try_from(value).ok()?, &text[end..]))
 }
 
@@ -267,10 +267,10 @@ mod tests {
             ("sport", "sport"),
             ("payload len", "payload_len"),
         ] {
-            assert_eq!(Field::find(text).map(Field::name), Some(name), "{text}");
+            assert_eq!(Field::find_field(text).map(Field::name), Some(name), "{text}");
         }
-        assert_eq!(Field::find("nonsense"), Option::None);
-        assert_eq!(Field::find("tcp_nonsense"), Option::None);
+        assert_eq!(Field::find_field("nonsense"), Option::None);
+        assert_eq!(Field::find_field("tcp_nonsense"), Option::None);
     }
 
     #[test]

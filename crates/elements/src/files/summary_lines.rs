@@ -1,14 +1,14 @@
 //! The lines of a summary: of a file, of standard input, or of a text.
-use super::to_ip_summary_dump::plain;
+use super::to_ip_summary_dump::io_message;
 use artery_device::files;
 use std::io::{self, BufRead, BufReader, Cursor};
 
-/// Gives one line after the other, without their ends.
+/// Reads lines, without their ends.
 pub(crate) struct Lines {
     source: Source,
     input: Option<Box<dyn BufRead + Send>>,
-    /// A line that was read and not taken, or is to be taken again.
-    waiting: Option<String>,
+    /// A line that was read and is to be returned next.
+    pending: Option<String>,
     last: String,
     number: u64,
     position: u64,
@@ -21,50 +21,49 @@ enum Source {
 
 impl Lines {
     pub(super) fn of_file(path: String) -> Lines {
-        Lines::of(Source::File(path))
+        Lines::from_source(Source::File(path))
     }
     pub(super) fn of_text(text: Vec<u8>) -> Lines {
-        Lines::of(Source::Text(text))
+        Lines::from_source(Source::Text(text))
     }
-    fn of(source: Source) -> Lines {
-        Lines { source, input: None, waiting: None, last: String::new(), number: 0, position: 0 }
+    fn from_source(source: Source) -> Lines {
+        Lines { source, input: None, pending: None, last: String::new(), number: 0, position: 0 }
     }
 
     /// Opens the file. One that is not there has no lines, if `may_lack`.
-    pub(super) fn open(&mut self, may_lack: bool) -> Result<(), String> {
+    pub(super) fn open_source(&mut self, may_lack: bool) -> Result<(), String> {
         self.input = Some(match &self.source {
             Source::Text(text) => Box::new(Cursor::new(text.clone())),
             Source::File(path) if path == "-" => Box::new(BufReader::new(io::stdin())),
             Source::File(path) => match open_file(path) {
                 Err(error) if may_lack && error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(error) => return Err(plain(path, &error)),
+                Err(error) => return Err(io_message(path, &error)),
                 Ok(file) => file,
             },
         });
         let is_empty = match self.peek() {
-            Ok(line) => line.is_empty() && self.waiting.is_none(),
+            Ok(line) => line.is_empty() && self.pending.is_none(),
             Err(error) => return Err(error),
         };
         if is_empty { Err(format!("{}: empty file", self.name())) } else { Ok(()) }
     }
 
-    /// Reads no more.
-    pub(super) fn end(&mut self) {
-        (self.input, self.waiting) = (None, None);
+    pub(super) fn close_input(&mut self) {
+        (self.input, self.pending) = (None, None);
     }
 
-    /// The next line, which stays; empty at the end.
+    /// The next line, without consuming it; empty at the end.
     pub(super) fn peek(&mut self) -> Result<String, String> {
-        if self.waiting.is_none() {
-            self.waiting = self.read()?;
+        if self.pending.is_none() {
+            self.pending = self.read_line()?;
         }
-        Ok(self.waiting.clone().unwrap_or_default())
+        Ok(self.pending.clone().unwrap_or_default())
     }
 
     pub(super) fn next(&mut self) -> Result<Option<String>, String> {
-        let line = match self.waiting.take() {
+        let line = match self.pending.take() {
             Some(line) => Some(line),
-            None => self.read()?,
+            None => self.read_line()?,
         };
         if let Some(line) = &line {
             self.number += 1;
@@ -73,13 +72,13 @@ impl Lines {
         Ok(line)
     }
 
-    /// Makes the line that came last come again.
-    pub(super) fn again(&mut self) {
+    /// Makes the next call return the last line again.
+    pub(super) fn unread_line(&mut self) {
         self.number -= 1;
-        self.waiting = Some(std::mem::take(&mut self.last));
+        self.pending = Some(std::mem::take(&mut self.last));
     }
 
-    fn read(&mut self) -> Result<Option<String>, String> {
+    fn read_line(&mut self) -> Result<Option<String>, String> {
         let Some(input) = &mut self.input else { return Ok(None) };
         let mut bytes = Vec::new();
         match input.read_until(b'\n', &mut bytes) {
@@ -94,7 +93,7 @@ impl Lines {
             }
             Err(error) => {
                 self.input = None;
-                Err(plain(self.name(), &error))
+                Err(io_message(self.name(), &error))
             }
         }
     }
@@ -107,16 +106,15 @@ impl Lines {
             Source::File(path) => path,
         }
     }
-    /// The number of the line that came last.
+    /// The number of the last line returned.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
-    /// Bytes read.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
-    /// Bytes of the file, as far as that is known.
-    pub(super) fn size(&self) -> String {
+    /// The size of the file in bytes, if it is known.
+    pub(super) fn size_text(&self) -> String {
         let Source::File(path) = &self.source else { return "-".into() };
         let file = std::fs::metadata(path).ok().filter(|file| file.is_file());
         file.map_or("-".into(), |file| file.len().to_string())

@@ -33,11 +33,11 @@ meanwhile, as by a log rotation, it begins a new one.",
     ],
     handlers: &[
         Handler::read("count", "packets written", &Read(|t: &mut ToDump, _, _| Ok(t.count.to_string()))),
-        Handler::write("reset_counts", "sets counts to zero", &Write(ToDump::reset)).button(),
+        Handler::write("reset_counts", "sets counts to zero", &Write(ToDump::reset_counts)).button(),
         Handler::read("failed", "packets that could not be written", &Read(|t: &mut ToDump, _, _| Ok(t.failed.to_string()))),
         Handler::read("filename", "FILENAME", &Read(|t: &mut ToDump, _, _| Ok(t.file_name()))),
     ],
-    // After the elements whose `encap` it asks for.
+    // After the elements whose `encap` handler it reads.
     phase: Phase::Last,
     build: |args| Ok(Box::new(ToDump::new(args)?)),
     finished: true,
@@ -51,7 +51,7 @@ struct ToDump {
     extra_length: bool,
     unbuffered: bool,
     writer: Option<PcapWriter>,
-    /// The file that is written, if its name leads to one.
+    /// The identity of the written file, if its name refers to one.
     file: Option<FileIdentity>,
     /// Whether the file is to be opened at the first run: a predecessor may still hand over its own.
     opens_later: bool,
@@ -72,8 +72,8 @@ impl ToDump {
             }
             None => LinkType::ETHER,
         };
-        let encap_from = encap_from.map(|names| text::words(&names)).unwrap_or_default();
-        if let Some(name) = encap_from.iter().find(|name| args.element(name).is_none()) {
+        let encap_from = encap_from.map(|names| text::split_words(&names)).unwrap_or_default();
+        if let Some(name) = encap_from.iter().find(|name| args.find_element(name).is_none()) {
             return Err(ArgError::wrong(format!("no element named '{name}'")));
         }
         let options = PcapOptions { snaplen: args.read("SNAPLEN")?, nano: args.read("NANO")?, link_type };
@@ -91,7 +91,7 @@ impl ToDump {
         })
     }
 
-    fn reset(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn reset_counts(&mut self, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
         (self.count, self.failed) = (0, 0);
         Ok(())
     }
@@ -100,8 +100,8 @@ impl ToDump {
         if self.path == "-" { "<stdout>".into() } else { self.path.clone() }
     }
 
-    /// Asks other elements for the link type.
-    fn ask_encap(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+    /// Reads the link type from other elements.
+    fn resolve_encap(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         let mut found: Option<LinkType> = None;
         for name in &self.encap_from {
             let answer = cx
@@ -112,7 +112,7 @@ impl ToDump {
             })?;
             if found.is_some_and(|other| other != link) {
                 return Err(StartError::new("source encapsulation types disagree")
-                    .help(format!("'{name}' has {link}; give each kind a ToDump of its own")));
+                    .with_help(format!("'{name}' has {link}; give each kind a ToDump of its own")));
             }
             found = Some(link);
         }
@@ -120,34 +120,34 @@ impl ToDump {
         Ok(())
     }
 
-    fn open(&mut self) -> Result<(), DeviceError> {
+    fn open_file(&mut self) -> Result<(), DeviceError> {
         self.writer = Some(PcapWriter::create(&self.path, self.options)?);
-        self.file = FileIdentity::of(&self.path);
+        self.file = FileIdentity::from_path(&self.path);
         Ok(())
     }
 
-    /// The same where it runs already, if that is yet to be done.
+    /// Opens the file when the element already runs, if that is still pending.
     fn open_late(&mut self, cx: &mut Context<'_>) {
         let must_open = std::mem::take(&mut self.opens_later) && self.writer.is_none();
-        if let Err(error) = if must_open { self.open() } else { Ok(()) } {
-            self.give_up(&error, cx);
+        if let Err(error) = if must_open { self.open_file() } else { Ok(()) } {
+            self.abort_with(&error, cx);
         }
     }
 
-    fn write(&mut self, packets: &Batch, cx: &mut Context<'_>) {
+    fn write_batch(&mut self, packets: &Batch, cx: &mut Context<'_>) {
         if packets.is_empty() {
             return;
         }
         for (done, packet) in packets.iter().enumerate() {
             if let Err(error) = self.write_packet(packet, cx) {
                 self.failed += (packets.len() - done) as u64;
-                self.give_up(&error, cx);
+                self.abort_with(&error, cx);
                 return;
             }
         }
-        let flushed = if self.unbuffered { self.flush() } else { Ok(()) };
+        let flushed = if self.unbuffered { self.flush_file() } else { Ok(()) };
         if let Err(error) = flushed {
-            self.give_up(&error, cx);
+            self.abort_with(&error, cx);
         }
     }
 
@@ -164,20 +164,20 @@ impl ToDump {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), DeviceError> {
+    fn flush_file(&mut self) -> Result<(), DeviceError> {
         self.writer.as_mut().map_or(Ok(()), PcapWriter::flush)
     }
 
-    fn give_up(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
+    fn abort_with(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
         self.writer = None;
-        cx.fail(&format!("{} :: ToDump: {error}", cx.name()));
+        cx.report_failure(&format!("{} :: ToDump: {error}", cx.name()));
     }
 }
 
 impl Element for ToDump {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         self.open_late(cx);
-        self.write(batch, cx);
+        self.write_batch(batch, cx);
         if cx.outputs() > 0 {
             cx.send_all(0, batch);
         } else {
@@ -185,15 +185,15 @@ impl Element for ToDump {
         }
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         self.open_late(cx);
         if cx.outputs() > 0 || !cx.input_is_pull(0) {
             return true;
         }
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         let pulled = cx.pull(0, cx.burst(), &mut batch);
         self.push(0, &mut batch, cx);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         if pulled > 0 || !cx.upstream_idle(0) {
             cx.schedule();
         }
@@ -201,13 +201,13 @@ impl Element for ToDump {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.ask_encap(cx)?;
+        self.resolve_encap(cx)?;
         if cx.is_replacing() {
             self.opens_later = true;
             cx.schedule();
             return Ok(());
         }
-        self.open().map_err(|error| StartError::new(error.to_string()))?;
+        self.open_file().map_err(|error| StartError::new(error.to_string()))?;
         if cx.outputs() == 0 && cx.input_is_pull(0) {
             cx.schedule();
         }
@@ -220,7 +220,7 @@ impl Element for ToDump {
             return;
         }
         (self.count, self.failed) = (old.count, old.failed);
-        if old.file == FileIdentity::of(&self.path) {
+        if old.file == FileIdentity::from_path(&self.path) {
             self.file = old.file;
             self.writer = old.writer.take().or(self.writer.take());
         } else {
@@ -229,8 +229,8 @@ impl Element for ToDump {
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
-        if let Err(error) = self.flush() {
-            self.give_up(&error, cx);
+        if let Err(error) = self.flush_file() {
+            self.abort_with(&error, cx);
         }
     }
 }
@@ -291,10 +291,10 @@ mod tests {
 
     #[test]
     fn a_file_that_can_not_be_written_is_refused_at_the_start() {
-        assert!(Bench::refuses(&CLASS, "/nowhere/t.pcap").contains("/nowhere/t.pcap"));
-        assert_eq!(Bench::refuses(&CLASS, "x, ENCAP NONSENSE"), "bad encapsulation type");
-        assert_eq!(Bench::refuses(&CLASS, "x, USE_ENCAP_FROM y"), "no element named 'y'");
-        let both = Bench::refuses(&CLASS, "x, ENCAP IP, USE_ENCAP_FROM y");
+        assert!(Bench::config_error(&CLASS, "/nowhere/t.pcap").contains("/nowhere/t.pcap"));
+        assert_eq!(Bench::config_error(&CLASS, "x, ENCAP NONSENSE"), "bad encapsulation type");
+        assert_eq!(Bench::config_error(&CLASS, "x, USE_ENCAP_FROM y"), "no element named 'y'");
+        let both = Bench::config_error(&CLASS, "x, ENCAP IP, USE_ENCAP_FROM y");
         assert_eq!(both, "specify at most one of 'ENCAP' and 'USE_ENCAP_FROM'");
     }
 
@@ -305,7 +305,7 @@ mod tests {
             bench.push(0, b"x");
             bench.expect(0, b"x");
         }
-        let said = bench.said();
+        let said = bench.stderr_text();
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.starts_with("e :: ToDump: /dev/full: "), "{said}");
         assert_eq!(bench.read("failed", "").as_deref(), Ok("2"));
@@ -326,7 +326,8 @@ mod tests {
         assert_eq!(new.read("count", "").as_deref(), Ok("2"));
         let renamed = path.clone() + ".0";
         std::fs::rename(&path, &renamed).unwrap();
-        let setup = Bench::setup(&CLASS, &format!("{path}, UNBUFFERED true")).beside(&new).replacing();
+        let setup =
+            Bench::setup(&CLASS, &format!("{path}, UNBUFFERED true")).sharing_with(&new).as_replacement();
         let mut next = setup.build().unwrap();
         next.take_state(&mut new);
         next.push(0, b"three");

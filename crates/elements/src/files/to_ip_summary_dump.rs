@@ -1,5 +1,5 @@
 use super::rotation::FileIdentity;
-use super::summary::{Field, Manner, VERSION, describe, first_timestamp};
+use super::summary::{Field, SummaryOptions, VERSION, describe_packet, first_timestamp};
 use artery_device::create_private;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
@@ -61,10 +61,10 @@ a packet that stands for several has as many lines.",
     ],
     handlers: &[
         Handler::write("flush", "writes out what is kept back", &Write(|t: &mut ToIpSummaryDump, _, cx| {
-            t.flush(cx);
+            t.flush_output(cx);
             Ok(())
         })).button(),
-        Handler::read("failed", "packets that could not be written", &Read(ToIpSummaryDump::failed)),
+        Handler::read("failed", "packets that could not be written", &Read(ToIpSummaryDump::failed_text)),
     ],
     build: |args| Ok(Box::new(ToIpSummaryDump::new(args)?)),
     finished: true,
@@ -74,14 +74,14 @@ a packet that stands for several has as many lines.",
 struct ToIpSummaryDump {
     path: String,
     fields: Vec<Field>,
-    manner: Manner,
+    manner: SummaryOptions,
     header: bool,
     verbose: bool,
     banner: String,
     multipacket: bool,
     bad_packets: bool,
     output: Output,
-    /// The file that is written, if its name leads to one.
+    /// The identity of the written file, if its name refers to one.
     file: Option<FileIdentity>,
     /// Whether the file is to be opened at the first run: a predecessor may still hand over its own.
     opens_later: bool,
@@ -103,12 +103,15 @@ impl ToIpSummaryDump {
             None => "timestamp ip_src".into(),
         };
         if args.read("BINARY")? {
-            args.note(ArgError::wrong("binary files are not written"));
+            args.record_error(ArgError::wrong("binary files are not written"));
         }
         Ok(ToIpSummaryDump {
             path: args.read("FILENAME")?,
-            fields: fields(&names, args)?,
-            manner: Manner { extra_length: args.read("EXTRA_LENGTH")?, careful: args.read("CAREFUL_TRUNC")? },
+            fields: parse_fields(&names, args)?,
+            manner: SummaryOptions {
+                extra_length: args.read("EXTRA_LENGTH")?,
+                careful: args.read("CAREFUL_TRUNC")?,
+            },
             header: args.read("HEADER")?,
             verbose: args.read("VERBOSE")?,
             banner: args.read::<Option<String>>("BANNER")?.unwrap_or_default(),
@@ -121,12 +124,12 @@ impl ToIpSummaryDump {
         })
     }
 
-    fn failed(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn failed_text(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(self.failed.to_string())
     }
 
     /// The lines in front of the first packet.
-    fn preamble(&self, now: Time) -> String {
+    fn header_lines(&self, now: Time) -> String {
         let (major, minor) = VERSION;
         let mut lines = format!("!IPSummaryDump {major}.{minor}\n");
         if !self.banner.is_empty() {
@@ -144,26 +147,26 @@ impl ToIpSummaryDump {
         lines
     }
 
-    fn open(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn open_output(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         self.output = match self.path.as_str() {
             "-" => Output::Printed,
             path => Output::File(BufWriter::new(create_private(path)?)),
         };
-        self.file = FileIdentity::of(&self.path);
+        self.file = FileIdentity::from_path(&self.path);
         if self.header {
-            let lines = self.preamble(cx.now());
-            self.write(&lines, cx);
+            let lines = self.header_lines(cx.now());
+            self.write_lines(&lines, cx);
         }
         Ok(())
     }
 
-    /// The same where it runs already, if that is yet to be done.
+    /// Opens the file when the element already runs, if that is still pending.
     fn open_late(&mut self, cx: &mut Context<'_>) {
-        let opened = if std::mem::take(&mut self.opens_later) { self.open(cx) } else { Ok(()) };
-        self.check(opened, cx);
+        let opened = if std::mem::take(&mut self.opens_later) { self.open_output(cx) } else { Ok(()) };
+        self.stop_on_error(opened, cx);
     }
 
-    fn write(&mut self, lines: &str, cx: &mut Context<'_>) {
+    fn write_lines(&mut self, lines: &str, cx: &mut Context<'_>) {
         let written = match &mut self.output {
             Output::Printed => {
                 cx.print(lines);
@@ -175,22 +178,22 @@ impl ToIpSummaryDump {
                 Ok(())
             }
         };
-        self.check(written, cx);
+        self.stop_on_error(written, cx);
     }
 
-    fn flush(&mut self, cx: &mut Context<'_>) {
+    fn flush_output(&mut self, cx: &mut Context<'_>) {
         if let Output::File(file) = &mut self.output {
             let flushed = file.flush();
-            self.check(flushed, cx);
+            self.stop_on_error(flushed, cx);
         }
     }
 
-    /// Gives up after the first failure, which is said once.
-    fn check(&mut self, done: io::Result<()>, cx: &mut Context<'_>) {
+    /// Stops writing after the first error, which is reported once.
+    fn stop_on_error(&mut self, done: io::Result<()>, cx: &mut Context<'_>) {
         if let Err(error) = done {
             self.output = Output::None;
             self.failed += 1;
-            cx.fail(&format!("{} :: ToIPSummaryDump: {}: {error}", cx.name(), self.path));
+            cx.report_failure(&format!("{} :: ToIPSummaryDump: {}: {error}", cx.name(), self.path));
         }
     }
 
@@ -219,12 +222,12 @@ impl ToIpSummaryDump {
     }
 
     fn write_one(&mut self, packet: &mut Packet, cx: &mut Context<'_>) {
-        let (mut line, fault) = describe(packet, &self.fields, self.manner);
+        let (mut line, fault) = describe_packet(packet, &self.fields, self.manner);
         line.push('\n');
         if let Some(fault) = fault.filter(|_| self.bad_packets) {
             line.insert_str(0, &format!("!bad {fault}\n"));
         }
-        self.write(&line, cx);
+        self.write_lines(&line, cx);
     }
 }
 
@@ -237,18 +240,18 @@ impl artery_engine::ArgValue for Raw {
     }
 }
 
-/// The fields of these names; all that are none are told.
-fn fields(names: &str, args: &Args<'_>) -> Result<Vec<Field>, ArgError> {
+/// The fields with these names. Each unknown name is recorded as an error.
+fn parse_fields(names: &str, args: &Args<'_>) -> Result<Vec<Field>, ArgError> {
     let mut fields = Vec::new();
-    for word in text::words(names) {
+    for word in text::split_words(names) {
         let name = text::unquote(&word);
-        match Field::find(&name) {
+        match Field::find_field(&name) {
             Some(field) => fields.push(field),
-            None => args.note(ArgError::wrong_at(word, format!("unknown content type '{name}'"))),
+            None => args.record_error(ArgError::wrong_at(word, format!("unknown content type '{name}'"))),
         }
     }
     if fields.is_empty() {
-        args.note(ArgError::wrong("no contents specified"));
+        args.record_error(ArgError::wrong("no contents specified"));
     }
     Ok(fields)
 }
@@ -266,15 +269,15 @@ impl Element for ToIpSummaryDump {
         }
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         self.open_late(cx);
         if !cx.input_is_pull(0) {
             return true;
         }
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         let pulled = cx.pull(0, cx.burst(), &mut batch);
         self.push(0, &mut batch, cx);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         if pulled > 0 || !cx.upstream_idle(0) {
             cx.schedule();
         }
@@ -287,7 +290,7 @@ impl Element for ToIpSummaryDump {
             cx.schedule();
             return Ok(());
         }
-        self.open(cx).map_err(|error| StartError::new(plain(&self.path, &error)))?;
+        self.open_output(cx).map_err(|error| StartError::new(io_message(&self.path, &error)))?;
         if cx.input_is_pull(0) {
             cx.schedule();
         }
@@ -300,7 +303,7 @@ impl Element for ToIpSummaryDump {
             return;
         }
         self.failed = old.failed;
-        if old.file == FileIdentity::of(&self.path) {
+        if old.file == FileIdentity::from_path(&self.path) {
             self.file = old.file;
             self.output = std::mem::replace(&mut old.output, Output::None);
             self.opens_later = false;
@@ -310,12 +313,12 @@ impl Element for ToIpSummaryDump {
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
-        self.flush(cx);
+        self.flush_output(cx);
     }
 }
 
-/// What the system says of a file, without the number of the error.
-pub(crate) fn plain(path: &str, error: &io::Error) -> String {
+/// The system's message about a file, without the number of the error.
+pub(crate) fn io_message(path: &str, error: &io::Error) -> String {
     format!("{path}: {}", artery_device::system_message(error))
 }
 
@@ -327,7 +330,7 @@ mod tests {
 
     const HEADER: &str = "!IPSummaryDump 1.3\n";
 
-    /// What is printed of a packet, its headers marked.
+    /// The printed fields of a packet with its headers marked.
     fn printed(fields: &str, bytes: &[u8]) -> String {
         let mut bench = Bench::new(&CLASS, &format!("-, HEADER false, FIELDS {fields}"));
         let mut packet = bench.packet(bytes);
@@ -335,7 +338,7 @@ mod tests {
         packet.set_timestamp(Time::new(5, 20_000));
         packet.set_annotation(anno::PAINT, [1]);
         bench.push_packets(0, [packet]);
-        bench.printed()
+        bench.stdout_text()
     }
 
     #[test]
@@ -363,9 +366,9 @@ mod tests {
     fn the_header_names_the_columns() {
         let bench = Bench::new(&CLASS, "-, FIELDS src 'ip dst' ts, BANNER \"me too\"");
         let expected = format!("{HEADER}!creator \"me too\"\n!data ip_src ip_dst timestamp\n");
-        assert_eq!(bench.printed(), expected);
-        assert_eq!(Bench::new(&CLASS, "-").printed(), format!("{HEADER}!data timestamp ip_src\n"));
-        assert!(Bench::new(&CLASS, "-, VERBOSE true").printed().contains("\n!runtime "));
+        assert_eq!(bench.stdout_text(), expected);
+        assert_eq!(Bench::new(&CLASS, "-").stdout_text(), format!("{HEADER}!data timestamp ip_src\n"));
+        assert!(Bench::new(&CLASS, "-, VERBOSE true").stdout_text().contains("\n!runtime "));
     }
 
     #[test]
@@ -380,7 +383,7 @@ mod tests {
         bench.push_packets(0, [short, other]);
         let expected =
             "!bad no IP header\n- 3\n!bad truncated IP missing 18\n1.2.3.4 58\n!bad IP version 6\n- 40\n";
-        assert_eq!(bench.printed(), expected);
+        assert_eq!(bench.stdout_text(), expected);
     }
 
     #[test]
@@ -391,7 +394,7 @@ mod tests {
         packet.set_annotation(anno::FIRST_TIMESTAMP, Time::new(1, 0).0.to_ne_bytes());
         packet.set_timestamp(Time::new(3, 0));
         bench.push_packets(0, [packet]);
-        assert_eq!(bench.printed(), "1.000000 4\n2.000000 4\n3.000000 4\n");
+        assert_eq!(bench.stdout_text(), "1.000000 4\n2.000000 4\n3.000000 4\n");
     }
 
     #[test]
@@ -407,10 +410,13 @@ mod tests {
 
     #[test]
     fn unknown_columns_are_refused() {
-        assert_eq!(Bench::refuses(&CLASS, "-, FIELDS frob"), "unknown content type 'frob'");
-        assert_eq!(Bench::refuses(&CLASS, "-, FIELDS \"\""), "unknown content type ''");
-        assert_eq!(Bench::refuses(&CLASS, "-, CONTENTS src 'ip frob'"), "unknown content type 'ip frob'");
-        assert_eq!(Bench::refuses(&CLASS, "-, BINARY true"), "binary files are not written");
+        assert_eq!(Bench::config_error(&CLASS, "-, FIELDS frob"), "unknown content type 'frob'");
+        assert_eq!(Bench::config_error(&CLASS, "-, FIELDS \"\""), "unknown content type ''");
+        assert_eq!(
+            Bench::config_error(&CLASS, "-, CONTENTS src 'ip frob'"),
+            "unknown content type 'ip frob'"
+        );
+        assert_eq!(Bench::config_error(&CLASS, "-, BINARY true"), "binary files are not written");
     }
 
     #[test]
@@ -426,7 +432,7 @@ mod tests {
             bench.push_packets(0, [packet]);
         };
         send(&mut old, "10.0.0.1");
-        let mut new = Bench::setup(&CLASS, &config).beside(&old).replacing().build().unwrap();
+        let mut new = Bench::setup(&CLASS, &config).sharing_with(&old).as_replacement().build().unwrap();
         new.take_state(&mut old);
         send(&mut new, "10.0.0.2");
         new.write("flush", "").unwrap();
@@ -434,14 +440,14 @@ mod tests {
         assert_eq!(text(&path), format!("{head}10.0.0.1\n10.0.0.2\n"));
         let renamed = path.clone() + ".0";
         std::fs::rename(&path, &renamed).unwrap();
-        let mut next = Bench::setup(&CLASS, &config).beside(&new).replacing().build().unwrap();
+        let mut next = Bench::setup(&CLASS, &config).sharing_with(&new).as_replacement().build().unwrap();
         next.take_state(&mut new);
         send(&mut next, "10.0.0.3");
         next.write("flush", "").unwrap();
         assert_eq!(text(&renamed), format!("{head}10.0.0.1\n10.0.0.2\n"));
         assert_eq!(text(&path), format!("{head}10.0.0.3\n"));
-        // Without a predecessor of its name a file is made anew.
-        let mut other = Bench::setup(&CLASS, &config).beside(&next).replacing().build().unwrap();
+        // Without a predecessor of the same name a new file is created.
+        let mut other = Bench::setup(&CLASS, &config).sharing_with(&next).as_replacement().build().unwrap();
         send(&mut other, "10.0.0.4");
         other.write("flush", "").unwrap();
         assert_eq!(text(&path), format!("{head}10.0.0.4\n"));

@@ -1,4 +1,4 @@
-//! Packets of a pcap file: read one after the other, or kept in memory and played again and again.
+//! Packets of a pcap file: read in order, or kept in memory and played repeatedly.
 use artery_device::{DeviceError, LinkType, PcapReader, Record};
 use artery_engine::{Batch, Packet, Pool, Time, anno};
 use std::ops::Range;
@@ -33,14 +33,14 @@ struct Memory {
 
 impl Trace {
     /// Opens a file to play it once.
-    pub(super) fn open(path: &str) -> Result<Trace, DeviceError> {
-        let reader = open(path)?;
+    pub(super) fn open_once(path: &str) -> Result<Trace, DeviceError> {
+        let reader = open_reader(path)?;
         Ok(Trace { link_type: reader.link_type(), input: Input::File(reader), position: FILE_HEADER })
     }
 
     /// Reads a file into memory to play it `rounds` times; without a number for ever.
     pub(super) fn open_looping(path: &str, rounds: Option<u64>) -> Result<Trace, DeviceError> {
-        let mut reader = open(path)?;
+        let mut reader = open_reader(path)?;
         let mut memory = Memory { bytes: Vec::new(), records: Vec::new(), next: 0, rounds };
         while let Some((record, bytes)) = reader.next_record()? {
             let start = memory.bytes.len();
@@ -51,7 +51,7 @@ impl Trace {
         Ok(Trace { link_type, input: Input::Memory(memory), position: FILE_HEADER })
     }
 
-    /// What the packets begin with.
+    /// The link type of the packets.
     pub(super) fn link_type(&self) -> LinkType {
         self.link_type
     }
@@ -60,27 +60,27 @@ impl Trace {
         self.position
     }
 
-    /// Passes over the records before `position` in the file, `most` of them at a time; returns whether the next record is
-    /// the one there. An error says what is wrong with that place.
+    /// Skips the records before `position` in the file, `most` of them at a time; returns whether the next
+    /// record is the one at `position`. An error means that no record begins there.
     pub(super) fn go_towards(&mut self, position: u64, most: usize) -> Result<bool, String> {
         for _ in 0..most {
             if self.position >= position {
                 break;
             }
             match self.peek().map_err(|error| error.to_string())? {
-                Some((record, false)) => self.skip(&record).map_err(|error| error.to_string())?,
-                _ => return Err(beyond(position)),
+                Some((record, false)) => self.skip_record(&record).map_err(|error| error.to_string())?,
+                _ => return Err(beyond_end_message(position)),
             }
         }
         match self.position {
             at if at < position => Ok(false),
             at if at == position => Ok(true),
-            at => Err(between(position, at)),
+            at => Err(misaligned_message(position, at)),
         }
     }
 
-    /// Goes to the record at `position` in the file, if that is in memory, to play it `rounds` times from there; returns
-    /// whether it is.
+    /// Seeks to the record at `position` in the file, if that is in memory, to play it `rounds` times from
+    /// there; returns whether it is.
     pub(super) fn go_in_memory(&mut self, position: u64, rounds: Option<u64>) -> Result<bool, String> {
         let Input::Memory(memory) = &mut self.input else { return Ok(false) };
         let place = |n: usize| {
@@ -93,10 +93,10 @@ impl Trace {
             if place(middle) < position { before = middle + 1 } else { behind = middle }
         }
         if before > memory.records.len() {
-            return Err(beyond(position));
+            return Err(beyond_end_message(position));
         }
         if place(before) != position {
-            return Err(between(position, place(before)));
+            return Err(misaligned_message(position, place(before)));
         }
         (memory.next, memory.rounds, self.position) = (before, rounds, position);
         Ok(true)
@@ -117,7 +117,7 @@ impl Trace {
     }
 
     /// Passes over the record that [`Trace::peek`] showed.
-    pub(super) fn skip(&mut self, record: &Record) -> Result<(), DeviceError> {
+    pub(super) fn skip_record(&mut self, record: &Record) -> Result<(), DeviceError> {
         self.position += RECORD_HEADER + u64::from(record.captured);
         match &mut self.input {
             Input::File(reader) => reader.next_record().map(drop),
@@ -128,14 +128,14 @@ impl Trace {
         }
     }
 
-    /// Takes the record that [`Trace::peek`] showed as a packet; `None`, and the record stays, when the pool is
-    /// empty.
-    pub(super) fn take(
+    /// Returns the record that [`Trace::peek`] showed as a packet; `None`, without consuming it, when
+    /// the pool is empty.
+    pub(super) fn read_packet(
         &mut self,
         record: &Record,
         pool: &'static Pool,
     ) -> Result<Option<Packet>, DeviceError> {
-        let Some(mut packet) = pool.packet_for(LONGEST.min(record.captured as usize)) else {
+        let Some(mut packet) = pool.alloc_packet_for(LONGEST.min(record.captured as usize)) else {
             return Ok(None);
         };
         self.position += RECORD_HEADER + u64::from(record.captured);
@@ -152,15 +152,15 @@ impl Trace {
     }
 }
 
-fn beyond(position: u64) -> String {
+fn beyond_end_message(position: u64) -> String {
     format!("file position {position} is beyond the end of the file")
 }
-fn between(position: u64, next: u64) -> String {
+fn misaligned_message(position: u64, next: u64) -> String {
     format!("no record begins at file position {position}; one begins at {next}")
 }
 
 /// Opens a file, packed by gzip or not.
-fn open(path: &str) -> Result<PcapReader, DeviceError> {
+fn open_reader(path: &str) -> Result<PcapReader, DeviceError> {
     match artery_feed::open_packed(path.as_ref(), |path| artery_device::files::open(path)) {
         Ok(Some(unpacked)) if path != "-" => PcapReader::new(path, Box::new(unpacked)),
         _ => PcapReader::open(path),
@@ -168,9 +168,9 @@ fn open(path: &str) -> Result<PcapReader, DeviceError> {
 }
 
 impl Trace {
-    /// Takes one record after the other into `packets`, which are empty, and adds them to `into`; without looking
-    /// at any before. Stops early at the end, and at a record that needs a big frame: the general way takes that.
-    pub(super) fn take_plain(
+    /// Reads records into `packets`, which are empty, and adds them to `into`, without inspecting them
+    /// before. Stops at the end, and at a record that needs a larger buffer, which the general path reads.
+    pub(super) fn read_plain(
         &mut self,
         packets: impl Iterator<Item = Packet>,
         into: &mut Batch,
@@ -187,13 +187,13 @@ impl Trace {
         }
         Ok(())
     }
-    /// Whether records come straight from a file.
+    /// Whether records are read directly from a file.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.input, Input::File(_))
     }
 }
 
-/// Takes the next record into an empty packet; `None` at the end, and when the packet has no room for it.
+/// Reads the next record into an empty packet; `None` at the end, and when the packet has no room for it.
 #[inline]
 fn next_plain(reader: &mut PcapReader, packet: &mut Packet) -> Result<Option<Record>, DeviceError> {
     let at_hand = reader.next_at_hand(packet);
@@ -226,14 +226,14 @@ impl Memory {
     }
 }
 
-/// The part of a trace to play, in times of its records. Relative ones become absolute at the first record.
+/// The part of a trace to play, in record times. Relative bounds become absolute at the first record.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Window {
+pub(super) struct TraceWindow {
     pub(super) first: Option<Bound>,
     pub(super) last: Option<Bound>,
 }
 
-/// One end of a [`Window`].
+/// One end of a [`TraceWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
     At(Time),
@@ -243,9 +243,9 @@ pub(super) enum Bound {
     AfterStart(std::time::Duration),
 }
 
-impl Window {
+impl TraceWindow {
     /// Makes the bounds absolute, given the time of the file's first record.
-    pub(super) fn settle(&mut self, first_record: Time) {
+    pub(super) fn resolve_bounds(&mut self, first_record: Time) {
         let absolute = |bound: Bound, start: Time| match bound {
             Bound::At(time) => time,
             Bound::AfterFirstRecord(after) => first_record + after,
@@ -264,7 +264,7 @@ impl Window {
         matches!(self.last, Some(Bound::At(last)) if time >= last)
     }
     /// Moves the end of the window.
-    pub(super) fn extend(&mut self, by: std::time::Duration) {
+    pub(super) fn extend_end(&mut self, by: std::time::Duration) {
         self.last = self.last.map(|bound| match bound {
             Bound::At(time) => Bound::At(time + by),
             Bound::AfterFirstRecord(after) => Bound::AfterFirstRecord(after + by),

@@ -1,8 +1,9 @@
-//! What frames carry, and what a packet of one takes along from where it came in to where it leaves.
+//! The IP payload of frames, and the annotation that a packet carries from ingress to egress.
 //!
-//! IPv4 leaves most of the destination's annotation free, in the line of the descriptor that is at hand: there is the state.
-//! With IPv6 it is in the other line, and the tag always is: what becomes IPv4 on its way has bytes of an address in the first,
-//! which its sender has chosen. As a state they lead nowhere, since its key is compared; as a tag they would be believed.
+//! IPv4 leaves most of the destination annotation free, in the cache line of the descriptor that is already
+//! loaded: it holds the state. With IPv6 the state is in the other line. The tag always is: a packet that is
+//! translated to IPv4 has bytes of an IPv6 address, chosen by its sender, in the first line. As a state these
+//! bytes are harmless, since the state's key is compared; as a tag they would be trusted.
 use super::worker::link_header;
 use artery_engine::anno;
 use artery_filter::facts::Tag;
@@ -10,28 +11,28 @@ use artery_filter::states::StateId;
 use artery_packet::Packet;
 use artery_wire::EtherType;
 
-/// What a packet takes along.
+/// The annotation of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Note {
-    /// The state that it had where it came in.
+pub(super) struct FilterAnnotation {
+    /// The state that it matched on ingress.
     pub(super) state: Option<StateId>,
     pub(super) tag: Tag,
 }
 
-impl Note {
-    /// What is noted on a packet.
+impl FilterAnnotation {
+    /// The annotation of a packet.
     #[inline(always)]
-    pub(super) fn of(packet: &Packet) -> Note {
-        let at = if is_plain(packet) { anno::FILTER_STATE4 } else { place(packet) };
+    pub(super) fn from_packet(packet: &Packet) -> FilterAnnotation {
+        let at = if is_plain(packet) { anno::FILTER_STATE4 } else { annotation_offset(packet) };
         let tag = Tag(u16::from_ne_bytes(packet.annotation(anno::FILTER_TAG)));
-        Note { state: state_at(packet, at), tag }
+        FilterAnnotation { state: state_at(packet, at), tag }
     }
 
     /// Notes it on a packet.
     #[inline]
-    pub(super) fn write(self, packet: &mut Packet) {
-        let at = if is_plain(packet) { anno::FILTER_STATE4 } else { place(packet) };
-        packet.set_annotation(at, bits(self.state));
+    pub(super) fn store_in(self, packet: &mut Packet) {
+        let at = if is_plain(packet) { anno::FILTER_STATE4 } else { annotation_offset(packet) };
+        packet.set_annotation(at, state_bits(self.state));
         set_tag(packet, self.tag);
     }
 }
@@ -41,25 +42,25 @@ impl Note {
 pub(super) fn state_of(packet: &Packet) -> Option<StateId> {
     match is_plain(packet) {
         true => plain_state(packet),
-        false => state_of_odd(packet),
+        false => exception_state(packet),
     }
 }
 
 #[cold]
-fn state_of_odd(packet: &Packet) -> Option<StateId> {
-    state_at(packet, place(packet))
+fn exception_state(packet: &Packet) -> Option<StateId> {
+    state_at(packet, annotation_offset(packet))
 }
 
-/// The same of one that is plain IPv4 in a frame without tags; of another it may be anything.
+/// The state of an IPv4 packet in an untagged frame; for any other packet the result is arbitrary.
 #[inline(always)]
 pub(super) fn plain_state(packet: &Packet) -> Option<StateId> {
     state_at(packet, anno::FILTER_STATE4)
 }
 
-/// Notes a state, and no tag, on a packet that is plain IPv4 in a frame without tags.
+/// Annotates an IPv4 packet in an untagged frame with a state and no tag.
 #[inline(always)]
-pub(super) fn note_plainly(packet: &mut Packet, state: StateId) {
-    packet.set_annotation(anno::FILTER_STATE4, bits(Some(state)));
+pub(super) fn annotate_plain(packet: &mut Packet, state: StateId) {
+    packet.set_annotation(anno::FILTER_STATE4, state_bits(Some(state)));
     set_tag(packet, Tag(0));
 }
 
@@ -69,11 +70,11 @@ fn state_at(packet: &Packet, at: usize) -> Option<StateId> {
 }
 
 #[inline(always)]
-fn bits(state: Option<StateId>) -> [u8; 4] {
+fn state_bits(state: Option<StateId>) -> [u8; 4] {
     state.map_or(0, StateId::to_bits).to_ne_bytes()
 }
 
-/// Notes a tag, without a look at the line that it is in where there was none and shall be none.
+/// Sets the tag; doesn't write its cache line if the packet is untagged before and after.
 #[inline(always)]
 fn set_tag(packet: &mut Packet, tag: Tag) {
     let tag = tag.0.to_ne_bytes();
@@ -82,16 +83,17 @@ fn set_tag(packet: &mut Packet, tag: Tag) {
     }
 }
 
-/// Whether a frame says that it holds IPv4 and has no tags.
+/// Whether a frame has the EtherType of IPv4 and no tags.
 #[inline(always)]
 fn is_plain(packet: &Packet) -> bool {
-    carried_plainly(packet).is_some()
+    plain_ip_payload(packet).is_some()
 }
 
-/// Where a packet has its note, by what is behind its tags: these may change on its way.
+/// The offset of the state annotation, by the IP version behind the tags: tags may change
+/// while the packet passes.
 #[cold]
-fn place(packet: &Packet) -> usize {
-    match carried(packet).first().map(|first| first >> 4) {
+fn annotation_offset(packet: &Packet) -> usize {
+    match ip_payload(packet).first().map(|first| first >> 4) {
         Some(4) => anno::FILTER_STATE4,
         _ => anno::FILTER_STATE6,
     }
@@ -99,22 +101,22 @@ fn place(packet: &Packet) -> usize {
 
 /// What a frame carries, if that is IP.
 #[inline(always)]
-pub(super) fn carried(packet: &Packet) -> &[u8] {
-    match carried_plainly(packet) {
+pub(super) fn ip_payload(packet: &Packet) -> &[u8] {
+    match plain_ip_payload(packet) {
         Some(carried) => carried,
-        None => carried_otherwise(packet.data()),
+        None => other_ip_payload(packet.data()),
     }
 }
 
-/// What a frame carries that says that it holds IPv4 and has no tags.
+/// The IPv4 payload of a frame with the EtherType of IPv4 and no tags.
 #[inline(always)]
-fn carried_plainly(packet: &Packet) -> Option<&[u8]> {
+fn plain_ip_payload(packet: &Packet) -> Option<&[u8]> {
     let ([.., a, b], carried) = packet.data().split_first_chunk::<14>()?;
     (u16::from_be_bytes([*a, *b]) == EtherType::IPV4.0).then_some(carried)
 }
 
 #[cold]
-fn carried_otherwise(frame: &[u8]) -> &[u8] {
+fn other_ip_payload(frame: &[u8]) -> &[u8] {
     link_header(frame).and_then(|header| frame.get(header..)).unwrap_or_default()
 }
 
@@ -130,10 +132,10 @@ mod tests {
         let (six, four) = (link().ip6(ip6().udp(1, 2)).bytes(), link().ip4(ip4().udp(1, 2)).bytes());
         for tag in [Tag(0), Tag(7)] {
             let mut packet = Pool::new(2, 1).unwrap().packet_from(&six).unwrap();
-            Note { state: None, tag }.write(&mut packet);
+            FilterAnnotation { state: None, tag }.store_in(&mut packet);
             packet.set_annotation(anno::DST_IP6, [0xff; 16]);
             packet.set_data(&four).unwrap();
-            assert_eq!(Note::of(&packet).tag, tag);
+            assert_eq!(FilterAnnotation::from_packet(&packet).tag, tag);
         }
     }
 
@@ -149,11 +151,11 @@ mod tests {
                 [(&plain, &plain), (&plain, &tagged), (&tagged, &plain), (&tagged, &tagged)]
             {
                 let mut packet = Pool::new(2, 1).unwrap().packet_from(before).unwrap();
-                assert_eq!(Note::of(&packet), Note::default());
-                let note = Note { state: StateId::from_bits(u32::MAX), tag: Tag(0xfedc) };
-                note.write(&mut packet);
+                assert_eq!(FilterAnnotation::from_packet(&packet), FilterAnnotation::default());
+                let note = FilterAnnotation { state: StateId::from_bits(u32::MAX), tag: Tag(0xfedc) };
+                note.store_in(&mut packet);
                 packet.set_data(after).unwrap();
-                assert_eq!(Note::of(&packet), note);
+                assert_eq!(FilterAnnotation::from_packet(&packet), note);
             }
         }
     }

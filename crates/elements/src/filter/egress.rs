@@ -6,10 +6,10 @@ use crate::router::shared::SharedRouter;
 use artery_filter::names::Interfaces;
 use std::borrow::Cow;
 
-/// Puts the interfaces of default routes into the group, and takes the others
-/// out. Returns whether it changed.
-pub(super) fn mark(interfaces: &mut Interfaces, router: &SharedRouter) -> bool {
-    let tables = router.tables();
+/// Adds the interfaces of default routes to the group `egress`, and removes the others.
+/// Returns whether it changed.
+pub(super) fn update_egress_group(interfaces: &mut Interfaces, router: &SharedRouter) -> bool {
+    let tables = router.lock_tables();
     let outward = tables.default_route_ports();
     let names: Vec<&str> = outward
         .iter()
@@ -32,7 +32,7 @@ impl Control {
     /// Updates the group by the current default routes. Returns whether it changed.
     pub(super) fn mark_egress(&mut self) -> bool {
         let Control { router, interfaces, .. } = self;
-        router.as_ref().is_some_and(|router| mark(interfaces, router))
+        router.as_ref().is_some_and(|router| update_egress_group(interfaces, router))
     }
 
     /// The interfaces as they are now.
@@ -46,11 +46,11 @@ impl Control {
 }
 
 impl SharedFilter {
-    /// Makes rules that speak of the group follow the router's default routes.
+    /// Updates the rules that use the group after a change of the router's default routes.
     pub(super) fn follow_routes(&self) {
-        let mut control = self.control();
+        let mut control = self.lock_control();
         if control.mark_egress() {
-            self.renew(&mut control);
+            self.recompile_rules(&mut control);
         }
     }
 }

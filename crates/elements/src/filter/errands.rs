@@ -1,5 +1,5 @@
-//! What a filter's worker has done by a thread, so that it waits for nobody who changes rules: sources that went too far come
-//! into tables, and rules follow the addresses of the host's interfaces.
+//! A thread for control tasks of a filter's workers, so that no worker waits for the control lock. Tasks add
+//! sources that exceeded a limit to tables, and make rules follow the addresses of the host's interfaces.
 use super::ports;
 use super::shared::Control;
 use artery_device::{Interface, default_route_interfaces, host_addresses};
@@ -11,82 +11,88 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The group of the interfaces that the host's default routes lead out by.
+/// The group of the interfaces of the host's default routes.
 pub(super) const EGRESS: &str = "egress";
 
-/// Errands that may wait to be done.
+/// Most control tasks in the queue.
 const MOST_WAITING: usize = 4096;
 
-/// How long the kernel is given until it is asked again for addresses.
+/// Pauses before the kernel is queried again for addresses.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(10)];
 
-/// What is to be done.
-pub(super) enum Errand {
+pub(super) enum ControlTask {
     /// A source belongs into the table that the rules of an anchor call so.
     Overload { address: IpAddr, anchor: Arc<str>, table: Arc<str>, now: Duration },
-    /// The addresses that the host has at ports may be others.
+    /// The addresses of the host at ports may have changed.
     Addresses,
 }
 
-/// The way to the thread, which ends with it.
+/// The sender to the control thread, which ends when it is dropped.
 #[derive(Default)]
-pub(super) struct Errands(OnceLock<SyncSender<Errand>>);
+pub(super) struct ControlTasks(OnceLock<SyncSender<ControlTask>>);
 
-impl Errands {
-    /// Has errands done from now on.
-    pub(super) fn begin(&self, control: &Arc<Mutex<Control>>) -> io::Result<()> {
+impl ControlTasks {
+    /// Starts the thread that runs control tasks, unless it runs already.
+    pub(super) fn start_thread(&self, control: &Arc<Mutex<Control>>) -> io::Result<()> {
         if self.0.get().is_some() {
             return Ok(());
         }
         let (errands, taken) = sync_channel(MOST_WAITING);
         let control = control.clone();
-        std::thread::Builder::new().name("pf-errands".into()).spawn(move || do_all(&taken, &control))?;
+        std::thread::Builder::new().name("pf-errands".into()).spawn(move || run_tasks(&taken, &control))?;
         // If another one began at the same time, that one does as well, and this one ends.
         let _ = self.0.set(errands);
         Ok(())
     }
 
-    /// Has something done. Says whether it will be: not if too much waits, or nobody began.
-    pub(super) fn send(&self, errand: Errand) -> bool {
+    /// Queues a task. False if the queue is full or the thread was not started.
+    pub(super) fn send_task(&self, errand: ControlTask) -> bool {
         self.0.get().is_some_and(|errands| errands.try_send(errand).is_ok())
     }
 }
 
-/// Does what comes until no more can come.
-fn do_all(taken: &Receiver<Errand>, control: &Mutex<Control>) {
+/// Runs tasks until all senders are gone.
+fn run_tasks(taken: &Receiver<ControlTask>, control: &Mutex<Control>) {
     for errand in taken {
         let control = || control.lock().unwrap_or_else(PoisonError::into_inner);
         match errand {
-            Errand::Overload { address, anchor, table, now } => {
-                add(control(), address, (&anchor, &table), now)
+            ControlTask::Overload { address, anchor, table, now } => {
+                add_to_table(control(), address, (&anchor, &table), now)
             }
-            Errand::Addresses => follow(control),
+            ControlTask::Addresses => follow_addresses(control),
         }
     }
 }
 
-/// Puts an address into a table. It may be full, which its counters say.
-fn add(mut control: MutexGuard<'_, Control>, address: IpAddr, (anchor, table): (&str, &str), now: Duration) {
+/// Adds an address to a table. If the table is full, its counters record that.
+fn add_to_table(
+    mut control: MutexGuard<'_, Control>,
+    address: IpAddr,
+    (anchor, table): (&str, &str),
+    now: Duration,
+) {
     let length = if address.is_ipv4() { 32 } else { 128 };
     let entry = TableEntry::new(address, length, false);
-    let holder = control.tables.holder(anchor, table);
-    let _ = control.tables.add(holder, table, &[entry], now);
+    let holder = control.tables.holder_anchor(anchor, table);
+    let _ = control.tables.add_addresses(holder, table, &[entry], now);
 }
 
-/// Makes rules follow what the host has at ports. The kernel is asked while nobody has to wait, and again where it has no answer.
-fn follow<'c>(control: impl Fn() -> MutexGuard<'c, Control>) {
-    let (said, devices) = control().said();
+/// Makes rules follow the addresses that the host has at ports. The kernel is queried without the lock, and
+/// again after a pause where it gives no answer.
+fn follow_addresses<'c>(control: impl Fn() -> MutexGuard<'c, Control>) {
+    let (said, devices) = control().configured_interfaces();
     for pause in PAUSES {
         if let Ok(interfaces) = at_host(&said, &devices, false) {
-            return control().follow(interfaces);
+            return control().set_interfaces(interfaces);
         }
         std::thread::sleep(pause);
     }
 }
 
-/// Interfaces with the addresses that the host has at those of ports, and in the group `egress` if its default routes lead there. One that is not there has what was said of it; so has one
-/// without addresses where these may be yet to come, as for what the router makes itself.
+/// Interfaces with the addresses that the host has at those of ports, and in the group `egress` if its
+/// default routes lead there. An interface that the host lacks keeps its configured addresses. So does one
+/// without addresses where these may come later, as for interfaces that the router creates.
 pub(super) fn at_host(said: &Interfaces, devices: &[String], may_come: bool) -> io::Result<Interfaces> {
     let mut interfaces = said.clone();
     if devices.is_empty() {

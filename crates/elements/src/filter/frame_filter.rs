@@ -1,32 +1,33 @@
-//! A packet filter in the path of a switch: what LINK1 of Veb asks.
+//! The packet filter of a switch, which tests frames where LINK1 of Veb is set.
 use super::file_size::FileSize;
 use super::packet_filter::MOST_SWEPT;
-use super::shared::{Around, SharedFilter};
+use super::shared::{FilterParts, SharedFilter};
 use super::worker::{WorkerFilter, link_header};
 use super::{answers, header_check, ports, runs};
-use crate::switch::filter::{BLOCKED_OUT, FrameFilter, NO_WAY, Passage, Spot};
+use crate::switch::filter::{BLOCKED_OUT, FilterContext, FilterPoint, FrameFilter, NO_WAY};
 use artery_engine::{ArgError, Args, Batch, Context, DropReason, Packet};
-use artery_filter::dissect::At;
-use artery_filter::engine::{Answer, Glance, Passed, Through, Towards};
+use artery_filter::dissect::HookContext;
+use artery_filter::engine::{ParsedKey, Passed, ReplyDirection, ReplyPacket, ThroughVerdict};
 use artery_filter::facts::{Direction, Interface, Tag};
 use artery_filter::names::InterfaceRecord;
 use artery_filter::states::StateId;
-use artery_filter::syntax::Site;
+use artery_filter::syntax::FilterSite;
 use artery_rcu::Domain;
 use artery_table::switch;
 use std::any::Any;
 use std::sync::Arc;
 
-/// The filter of a switch on one worker. Its first interfaces behind the loopback are the switch and its ports.
+/// The filter of a switch on one worker. Its first interfaces behind the loopback are the
+/// switch and its ports.
 pub(crate) struct SwitchFilter {
     pub(crate) half: WorkerFilter,
-    /// What the frame that came in last goes on with.
-    came: Came,
+    /// The ingress result of the current frame, for its egress test.
+    ingress: Came,
     /// Of the frames of a batch.
-    glances: Vec<Glance>,
+    keys: Vec<ParsedKey>,
 }
 
-/// What a frame that came in goes on with.
+/// The ingress result of a frame.
 #[derive(Clone, Copy, Default)]
 struct Came {
     /// Its state, if that is what another is found by as it leaves.
@@ -39,24 +40,25 @@ const HEADER: usize = 14;
 
 /// What a frame without tags carries.
 #[inline(always)]
-fn packet(frame: &Packet) -> &[u8] {
+fn frame_payload(frame: &Packet) -> &[u8] {
     frame.data().get(HEADER..).unwrap_or_default()
 }
 
 /// The rules of a switch's filter, which name the switch and its ports.
-pub(crate) fn shared(
+pub(crate) fn new_shared_filter(
     args: &mut Args<'_>,
     switch: &str,
     ports: Vec<InterfaceRecord>,
     devices: &[String],
 ) -> Result<SharedFilter, ArgError> {
     let files = ["PF", "PFLOG", "PFETC", "PFLOG_MAX"];
-    let place = ports::Place { site: Site::Switch, devices: devices.to_vec(), router: None };
-    ports::with_files(args, records(switch, ports), files, place)
+    let place =
+        ports::FilterEnvironment { site: FilterSite::Switch, devices: devices.to_vec(), router: None };
+    ports::with_files(args, interface_records(switch, ports), files, place)
 }
 
-fn records(switch: &str, ports: impl IntoIterator<Item = InterfaceRecord>) -> Vec<InterfaceRecord> {
-    std::iter::once(ports::record(switch, Vec::new())).chain(ports).collect()
+fn interface_records(switch: &str, ports: impl IntoIterator<Item = InterfaceRecord>) -> Vec<InterfaceRecord> {
+    std::iter::once(ports::interface_record(switch, Vec::new())).chain(ports).collect()
 }
 
 /// A filter on one worker for a switch of another kind than Veb, with the rules of a file.
@@ -66,14 +68,22 @@ pub fn of_file(
     names: &[String],
     file: &str,
 ) -> Result<Box<dyn FrameFilter>, String> {
-    let of_ports = names.iter().map(|name| ports::record(name, Vec::new()));
-    let ports = ports::with_loopback(records(switch, of_ports));
+    let of_ports = names.iter().map(|name| ports::interface_record(name, Vec::new()));
+    let ports = ports::with_loopback(interface_records(switch, of_ports));
     let (log, logs, etc, devices) = (None, Arc::default(), None, Vec::new());
     let rules = SharedFilter::new(
         domain,
         ports,
         1,
-        Around { log, logs, longest_log: FileSize(0), etc, site: Site::Switch, devices, router: None },
+        FilterParts {
+            log,
+            logs,
+            longest_log: FileSize(0),
+            etc,
+            site: FilterSite::Switch,
+            devices,
+            router: None,
+        },
     );
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);
@@ -83,75 +93,80 @@ pub fn of_file(
 
 impl SwitchFilter {
     pub(crate) fn new(half: WorkerFilter) -> SwitchFilter {
-        SwitchFilter { half, came: Came::default(), glances: Vec::new() }
+        SwitchFilter { half, ingress: Came::default(), keys: Vec::new() }
     }
 
-    fn at(&self, passage: &Passage<'_>) -> At {
-        let number = match passage.spot {
-            Spot::Switch => ports::FIRST,
-            Spot::Port(port) => ports::FIRST + 1 + port,
+    fn hook_context(&self, passage: &FilterContext<'_>) -> HookContext {
+        let number = match passage.point {
+            FilterPoint::Switch => ports::FIRST,
+            FilterPoint::Port(port) => ports::FIRST + 1 + port,
         };
         let direction = match passage.direction {
             switch::Direction::In => Direction::In,
             switch::Direction::Out => Direction::Out,
         };
-        // What a host sends by its own door goes out there as well, and came by none.
-        let is_out = direction == Direction::Out && passage.spot != Spot::Port(passage.from);
-        let tag = passage.mark.and_then(|mark| self.half.ruling().compiled.tags().find(mark));
+        // A frame that the host sends by its vport is outbound there, and has no ingress.
+        let is_out = direction == Direction::Out && passage.point != FilterPoint::Port(passage.from);
+        let tag = passage.mark.and_then(|mark| self.half.active_rules().compiled.tags().find_tag(mark));
         let received_on = is_out.then_some(Interface(ports::FIRST + 1 + passage.from));
-        At { tag: tag.unwrap_or_default(), received_on, ..At::new(Interface(number), direction) }
+        HookContext {
+            tag: tag.unwrap_or_default(),
+            received_on,
+            ..HookContext::new(Interface(number), direction)
+        }
     }
 
-    /// Looks at frames without tags where they come in, and asks for the memory of their states: those of both ports.
-    fn look(&mut self, batch: &Batch) {
-        let SwitchFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
+    /// Parses the keys of untagged frames on ingress, and prefetches the memory of their
+    /// states on both ports.
+    fn parse_keys(&mut self, batch: &Batch) {
+        let SwitchFilter { half: WorkerFilter { filter, .. }, keys: glances, .. } = self;
         glances.clear();
-        glances.extend(batch.iter().map(|frame| filter.glance(packet(frame), Direction::In)));
-        filter.approach_all(glances);
+        glances.extend(batch.iter().map(|frame| filter.parse_key(frame_payload(frame), Direction::In)));
+        filter.prefetch_states(glances);
     }
 
-    /// Where frames leave by a port to which they may go the quick way, from an interface where that may be gone.
-    fn goes_quickly(&self, view: &switch::View, port: u16, to: u16) -> Option<At> {
-        let to = self.at(&Passage::leaving(view, port, to));
-        // At a host's own door directions are those of the host: nothing goes through at once.
-        (to.direction == Direction::Out && self.half.is_plain_at(to)).then_some(to)
+    /// The egress point, if frames from such an ingress may pass both tests on the fast path.
+    fn fast_path_egress(&self, view: &switch::View, port: u16, to: u16) -> Option<HookContext> {
+        let to = self.hook_context(&FilterContext::on_egress(view, port, to));
+        // At a vport directions are those of the host, so frames can't pass both tests at once.
+        (to.direction == Direction::Out && self.half.is_fast_path_at(to)).then_some(to)
     }
 
-    /// Tests frames, for all of which memory is asked for first.
+    /// Tests frames one by one, after prefetching the memory for all of them.
     #[inline]
     fn test_each(
         &mut self,
         batch: &mut Batch,
         view: &switch::View,
-        (port, from, is_open): (u16, At, bool),
+        (port, from, is_open): (u16, HookContext, bool),
         ways: &mut [u16],
         cx: &mut Context<'_>,
     ) {
-        self.look(batch);
-        let glances = std::mem::take(&mut self.glances);
+        self.parse_keys(batch);
+        let glances = std::mem::take(&mut self.keys);
         let (mut last, mut leaves) = (NO_WAY, None);
         let each = batch.iter_mut().zip(&glances).zip(ways).filter(|(_, way)| **way < NO_WAY);
         for ((frame, glance), way) in each {
             if *way != last {
                 last = *way;
-                leaves = if is_open { self.goes_quickly(view, port, last) } else { None };
+                leaves = if is_open { self.fast_path_egress(view, port, last) } else { None };
             }
-            let through = match leaves.filter(|_| header_check::has_good_checksum(packet(frame))) {
-                Some(to) => self.half.filter.pass_through(|| packet(frame), glance, (from, to)),
-                None => Through::Unknown,
+            let through = match leaves.filter(|_| header_check::has_good_checksum(frame_payload(frame))) {
+                Some(to) => self.half.filter.pass_through(|| frame_payload(frame), glance, (from, to)),
+                None => ThroughVerdict::Unknown,
             };
-            *way |= self.judge(through, frame, view, (port, last), cx);
+            *way |= self.apply_verdict(through, frame, view, (port, last), cx);
         }
-        self.glances = glances;
+        self.keys = glances;
     }
 
-    /// Tests frames that come in runs of one flow: what is found for the first holds for the others.
+    /// Tests frames that come in runs of one flow: the result for the first applies to the others.
     #[inline(never)]
     fn test_runs(
         &mut self,
         batch: &mut Batch,
         view: &switch::View,
-        (port, from): (u16, At),
+        (port, from): (u16, HookContext),
         ways: &mut [u16],
         cx: &mut Context<'_>,
     ) {
@@ -164,43 +179,44 @@ impl SwitchFilter {
             }
             if *way != last {
                 last = *way;
-                leaves = self.goes_quickly(view, port, last);
+                leaves = self.fast_path_egress(view, port, last);
             }
             let filter = &mut self.half.filter;
-            let to = leaves.filter(|_| header_check::has_good_checksum(packet(frame)));
-            let glance = to.map(|to| (filter.glance_at_once(packet(frame), Direction::In), to));
+            let to = leaves.filter(|_| header_check::has_good_checksum(frame_payload(frame)));
+            let glance = to.map(|to| (filter.parse_keys(frame_payload(frame), Direction::In), to));
             let through = match &glance {
-                Some((glance, to)) => filter.pass_through(|| packet(frame), glance, (from, *to)),
-                None => Through::Unknown,
+                Some((glance, to)) => filter.pass_through(|| frame_payload(frame), glance, (from, *to)),
+                None => ThroughVerdict::Unknown,
             };
-            if let (Through::Passed, Some((glance, to))) = (through, &glance) {
-                let behind = frames[next..].iter().take(runs::length(&ways[next..], last));
-                let sound = behind.map(packet).take_while(|packet| header_check::has_good_checksum(packet));
+            if let (ThroughVerdict::Passed, Some((glance, to))) = (through, &glance) {
+                let behind = frames[next..].iter().take(runs::run_length(&ways[next..], last));
+                let sound =
+                    behind.map(frame_payload).take_while(|packet| header_check::has_good_checksum(packet));
                 next += filter.pass_run(sound, glance, (from, *to));
             } else {
-                *way |= self.judge(through, frame, view, (port, last), cx);
+                *way |= self.apply_verdict(through, frame, view, (port, last), cx);
             }
         }
     }
 
-    /// What is to be said of the way of a frame that was tested quickly, or was not.
+    /// The bits to add to the target of a frame, after the fast path passed it or left it to the rules.
     #[inline(always)]
-    fn judge(
+    fn apply_verdict(
         &mut self,
-        through: Through,
+        through: ThroughVerdict,
         frame: &mut Packet,
         view: &switch::View,
         (from, to): (u16, u16),
         cx: &mut Context<'_>,
     ) -> u16 {
         match through {
-            Through::Passed => 0,
-            Through::Unknown => self.test_both(frame, view, (from, to), cx),
-            Through::Entered(passed) => self.test_out(frame, passed, view, (from, to), cx),
+            ThroughVerdict::Passed => 0,
+            ThroughVerdict::Unknown => self.test_pair(frame, view, (from, to), cx),
+            ThroughVerdict::Entered(passed) => self.test_out(frame, passed, view, (from, to), cx),
         }
     }
 
-    /// Tests a frame where it leaves that has passed where it came in.
+    /// Tests a frame on egress that has passed on ingress.
     #[cold]
     fn test_out(
         &mut self,
@@ -210,31 +226,31 @@ impl SwitchFilter {
         (from, to): (u16, u16),
         cx: &mut Context<'_>,
     ) -> u16 {
-        self.came = Came { state: passed.state, tag: passed.tag };
-        let passes = self.test(frame, &Passage::leaving(view, from, to), cx);
+        self.ingress = Came { state: passed.state, tag: passed.tag };
+        let passes = self.test_frame(frame, &FilterContext::on_egress(view, from, to), cx);
         if passes { 0 } else { BLOCKED_OUT }
     }
 
-    /// Sends what the filter says itself. To the receiver of a frame that comes in nothing can be said: where it is, the
-    /// switch has yet to find out.
-    fn answer(
+    /// Sends the packets of the filter itself. On ingress there is none for the receiver, whose port the
+    /// switch does not know yet.
+    fn send_reply(
         &self,
-        answer: &Answer,
+        answer: &ReplyPacket,
         frame: &[u8],
         header: usize,
-        passage: &Passage<'_>,
+        passage: &FilterContext<'_>,
         cx: &mut Context<'_>,
     ) {
-        let port = match (answer.towards, passage.spot) {
-            (Towards::Sender, _) => Some(passage.from),
-            (Towards::Receiver, Spot::Port(port)) if port != passage.from => Some(port),
+        let port = match (answer.towards, passage.point) {
+            (ReplyDirection::Sender, _) => Some(passage.from),
+            (ReplyDirection::Receiver, FilterPoint::Port(port)) if port != passage.from => Some(port),
             _ => None,
         };
-        let mut made = port.zip(answers::frame(answer, frame, header));
+        let mut made = port.zip(answers::reply_frame(answer, frame, header));
         if let (Some((port, bytes)), true) = (&mut made, header > HEADER)
             && *port != passage.from
         {
-            // The filter is asked where a frame leaves without the tags that it came with.
+            // The filter tests the frame on egress without the tags of its ingress.
             bytes.drain(HEADER - 2..header - 2);
         }
         let packet = made.and_then(|(port, bytes)| Some((port, cx.pool().packet_from(&bytes)?)));
@@ -250,40 +266,40 @@ impl FrameFilter for SwitchFilter {
         self.half.is_idle()
     }
 
-    fn begin(&mut self, cx: &mut Context<'_>) {
-        self.half.begin(cx);
+    fn begin_batch(&mut self, cx: &mut Context<'_>) {
+        self.half.begin_batch(cx);
     }
 
-    fn wants_finished(&self) -> bool {
+    fn needs_offloads_applied(&self) -> bool {
         self.half.may_change()
     }
 
-    fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, cx: &mut Context<'_>) -> bool {
+    fn test_frame(&mut self, frame: &mut Packet, passage: &FilterContext<'_>, cx: &mut Context<'_>) -> bool {
         let Some(header) = link_header(frame.data()) else { return true };
-        if !passage.was_asked
+        if !passage.was_filtered_in
             && let Some(fault) = header_check::header_fault(frame.data().get(header..).unwrap_or_default())
         {
-            self.half.filter.refuse(fault);
+            self.half.filter.count_refused(fault);
             return false;
         }
-        let (mut at, is_in) = (self.at(passage), passage.direction == switch::Direction::In);
-        let came = if passage.was_asked { self.came } else { Came::default() };
+        let (mut at, is_in) = (self.hook_context(passage), passage.direction == switch::Direction::In);
+        let came = if passage.was_filtered_in { self.ingress } else { Came::default() };
         if at.tag == Tag(0) {
             at.tag = came.tag;
         }
-        at.is_unfinished = frame.leaves_checksum();
+        at.has_partial_checksum = frame.needs_checksum();
         let tested = self.half.test_frame(frame, header, at, came.state.filter(|_| !is_in), cx);
         if self.half.has_news() {
-            let answers = self.half.news(cx);
-            answers.iter().for_each(|answer| self.answer(answer, frame.data(), header, passage, cx));
+            let answers = self.half.handle_events(cx);
+            answers.iter().for_each(|answer| self.send_reply(answer, frame.data(), header, passage, cx));
         }
-        if let (true, Ok(passed)) = (passage.spot == Spot::Port(passage.from), &tested) {
-            self.came = Came { state: passed.state.filter(|_| is_in), tag: passed.tag };
+        if let (true, Ok(passed)) = (passage.point == FilterPoint::Port(passage.from), &tested) {
+            self.ingress = Came { state: passed.state.filter(|_| is_in), tag: passed.tag };
         }
         tested.is_ok()
     }
 
-    fn test_all(
+    fn test_batch(
         &mut self,
         batch: &mut Batch,
         view: &switch::View,
@@ -291,24 +307,24 @@ impl FrameFilter for SwitchFilter {
         ways: &mut [u16],
         cx: &mut Context<'_>,
     ) {
-        let from = self.at(&Passage::entering(view, port));
-        // Where all ports are asked about.
-        let is_open = view.has_filter() && from.direction == Direction::In && self.half.is_plain_at(from);
-        match is_open && runs::seem_to_come(batch, packet) {
+        let from = self.hook_context(&FilterContext::on_ingress(view, port));
+        // Whether frames are tested on all ports, so that the fast path may apply.
+        let is_open = view.has_filter() && from.direction == Direction::In && self.half.is_fast_path_at(from);
+        match is_open && runs::seem_to_come(batch, frame_payload) {
             true => self.test_runs(batch, view, (port, from), ways, cx),
             false => self.test_each(batch, view, (port, from, is_open), ways, cx),
         }
-        self.half.filter.end();
+        self.half.filter.end_batch();
     }
 
-    fn maintain(&mut self, cx: &mut Context<'_>) {
-        self.half.begin(cx);
-        self.half.maintain(MOST_SWEPT);
+    fn expire_idle(&mut self, cx: &mut Context<'_>) {
+        self.half.begin_batch(cx);
+        self.half.purge_expired(MOST_SWEPT);
     }
 
-    fn take_over(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool, cx: &mut Context<'_>) {
+    fn restore_from(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool, cx: &mut Context<'_>) {
         if let Some(old) = old.as_any().downcast_mut::<SwitchFilter>() {
-            self.half.take_over(&mut old.half, keeps_rules, cx);
+            self.half.inherit_from(&mut old.half, keeps_rules, cx);
         }
     }
 

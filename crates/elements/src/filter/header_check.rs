@@ -1,5 +1,6 @@
-//! What veb(4) asks of a header of IP before its packet filter sees it: what no host would take is dropped, whatever rules say.
-use artery_filter::dissect::Reason;
+//! The checks of veb(4) on an IP header before its packet filter: packets that no host would accept are
+//! dropped, whatever the rules.
+use artery_filter::dissect::FilterDropReason;
 use artery_wire::checksum::is_ipv4_header_valid;
 use artery_wire::{Ipv4, Ipv6};
 use std::net::Ipv6Addr;
@@ -7,38 +8,39 @@ use std::net::Ipv6Addr;
 /// Bytes of a header of IPv4 without options.
 const HEADER4: usize = 20;
 
-/// Why a packet is dropped; None where its header is as it should be (RFC 1122 section 3.2.1, RFC 4291 section 2).
-pub(super) fn header_fault(packet: &[u8]) -> Option<Reason> {
+/// Why a packet is dropped; None where its header is as it should be (RFC 1122 section 3.2.1,
+/// RFC 4291 section 2).
+pub(super) fn header_fault(packet: &[u8]) -> Option<FilterDropReason> {
     match packet.first().map(|first| first >> 4) {
         Some(4) => ipv4_header_fault(packet),
         Some(6) => ipv6_header_fault(packet),
-        _ => Some(Reason::Short),
+        _ => Some(FilterDropReason::Short),
     }
 }
 
-/// Whether the checksum of a header of IPv4 is right. What has options, or is something
-/// else, is left to [`header_fault`].
+/// Whether the checksum of an IPv4 header without options is valid. Any other header
+/// is left to [`header_fault`].
 #[inline(always)]
 pub(super) fn has_good_checksum(packet: &[u8]) -> bool {
     let header: Option<&[u8; HEADER4]> = packet.first_chunk();
     header.is_none_or(|header| header[0] != 0x45 || is_ipv4_header_valid(header))
 }
 
-fn ipv4_header_fault(packet: &[u8]) -> Option<Reason> {
-    let Ok(header) = Ipv4::new(packet) else { return Some(Reason::Short) };
+fn ipv4_header_fault(packet: &[u8]) -> Option<FilterDropReason> {
+    let Ok(header) = Ipv4::new(packet) else { return Some(FilterDropReason::Short) };
     if header.check_total_length().is_err() {
-        return Some(Reason::Short);
+        return Some(FilterDropReason::Short);
     }
     if !header.checksum_is_valid() {
-        return Some(Reason::ProtocolChecksum);
+        return Some(FilterDropReason::ProtocolChecksum);
     }
     let (source, destination) = (header.src(), header.dst());
     let is_wrong = source.is_loopback() || destination.is_loopback() || source.is_multicast();
-    is_wrong.then_some(Reason::Normalize)
+    is_wrong.then_some(FilterDropReason::Normalize)
 }
 
-fn ipv6_header_fault(packet: &[u8]) -> Option<Reason> {
-    let Ok(header) = Ipv6::new(packet) else { return Some(Reason::Short) };
+fn ipv6_header_fault(packet: &[u8]) -> Option<FilterDropReason> {
+    let Ok(header) = Ipv6::new(packet) else { return Some(FilterDropReason::Short) };
     let (source, destination) = (header.src(), header.dst());
     let is_of_host = |address: Ipv6Addr| address.is_loopback() || address.to_ipv4_mapped().is_some();
     // Scope 1 does not leave its interface.
@@ -47,7 +49,7 @@ fn ipv6_header_fault(packet: &[u8]) -> Option<Reason> {
         || destination.is_unspecified()
         || [source, destination].into_iter().any(is_of_host)
         || is_of_interface(destination);
-    is_wrong.then_some(Reason::Normalize)
+    is_wrong.then_some(FilterDropReason::Normalize)
 }
 
 #[cfg(test)]
@@ -65,16 +67,16 @@ mod tests {
         {
             assert_eq!(
                 header_fault(&four(source, destination)),
-                Some(Reason::Normalize),
+                Some(FilterDropReason::Normalize),
                 "{source} {destination}"
             );
         }
         let mut wrong = four("10.0.0.1", "10.0.0.2");
         wrong[8] ^= 1;
-        assert_eq!(header_fault(&wrong), Some(Reason::ProtocolChecksum));
+        assert_eq!(header_fault(&wrong), Some(FilterDropReason::ProtocolChecksum));
         assert!(!has_good_checksum(&wrong) && has_good_checksum(&four("10.0.0.1", "10.0.0.2")));
         let short = four("10.0.0.1", "10.0.0.2");
-        assert_eq!(header_fault(&short[..short.len() - 1]), Some(Reason::Short));
+        assert_eq!(header_fault(&short[..short.len() - 1]), Some(FilterDropReason::Short));
 
         let six = |source: &str, destination: &str| ip6().src(source).dst(destination).udp(1, 2).bytes();
         assert_eq!(header_fault(&six("2001:db8::1", "2001:db8::2")), None);
@@ -89,7 +91,7 @@ mod tests {
         ] {
             assert_eq!(
                 header_fault(&six(source, destination)),
-                Some(Reason::Normalize),
+                Some(FilterDropReason::Normalize),
                 "{source} {destination}"
             );
         }

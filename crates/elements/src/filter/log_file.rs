@@ -1,10 +1,10 @@
-//! The file of packets that rules log. A thread writes it, so that no worker waits for a disk, nor for
-//! another worker.
+//! The file of packets that rules log. A thread writes it, so that no worker waits for a disk
+//! or for another worker.
 //!
-//! Each worker may have so many records waiting; what it logs beyond them is lost and counted. So neither a
-//! slow disk nor a flood that one worker logs takes anything from the others.
+//! The number of pending records of each worker is limited; further ones are lost and counted. So neither a
+//! slow disk nor a flood that one worker logs affects the other workers.
 use super::file_size::FileSize;
-use super::log_complaints::Complaints;
+use super::log_complaints::WriteFaults;
 use artery_device::files;
 use artery_engine::Sink;
 use artery_filter::log::{LogRecord, file_header};
@@ -20,39 +20,38 @@ use std::time::{Duration, Instant};
 const MOST_WAITING: usize = 1024;
 /// Records that are written at once.
 const MOST_AT_ONCE: usize = 64;
-/// How long it may take to open a file again.
+/// Timeout for opening a file again.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is said that a file takes nothing.
+/// Interval of messages about a file that can't be written.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the end of a filter waits until all is written.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A file that workers log to.
 pub(crate) struct LogFile {
     path: PathBuf,
-    counts: Arc<Counts>,
-    /// Taken at the end, which the thread takes as its own.
-    requests: Option<Arc<SyncSender<Request>>>,
+    counts: Arc<LogCounts>,
+    /// Dropped at the end, which ends the thread.
+    requests: Option<Arc<SyncSender<LogRequest>>>,
     ended: Mutex<Receiver<()>>,
 }
 
 /// What the thread of a file is to do.
-enum Request {
-    Write(Waiting),
+enum LogRequest {
+    Write(PendingRecord),
     /// Opens the file of that name again, and answers.
     Reopen(SyncSender<io::Result<()>>),
 }
 
-/// A record on its way.
-struct Waiting {
+/// A record in the queue of the thread.
+struct PendingRecord {
     worker: usize,
     time: Duration,
     record: LogRecord,
 }
 
-/// What is counted.
-struct Counts {
-    waiting: Box<[OfWorker]>,
+struct LogCounts {
+    pending: Box<[WorkerQueue]>,
     written: AtomicU64,
     lost: AtomicU64,
 }
@@ -60,75 +59,74 @@ struct Counts {
 /// Records of a worker that wait, in a line of the cache of their own.
 #[derive(Default)]
 #[repr(align(64))]
-struct OfWorker(AtomicUsize);
+struct WorkerQueue(AtomicUsize);
 
 /// All log files of a router, to be opened again when they have been renamed.
 #[derive(Default)]
 pub struct LogFiles {
-    open: Mutex<Vec<(PathBuf, Weak<SyncSender<Request>>)>>,
-    /// Where it is said that one of them takes nothing.
+    open: Mutex<Vec<(PathBuf, Weak<SyncSender<LogRequest>>)>>,
+    /// Where messages about write errors go.
     complaints: Arc<OnceLock<Sink>>,
 }
 
 impl LogFiles {
     /// Has complaints go there; otherwise they go to standard error.
-    pub fn complain_to(&self, sink: Sink) {
+    pub fn report_faults_to(&self, sink: Sink) {
         // A router has one.
         let _ = self.complaints.set(sink);
     }
 
-    /// Opens all again: what is logged from now on is in files of their names. Where one can't be opened
-    /// its log goes on in the file that was open, which the answer says, a sentence for each.
-    pub fn reopen(&self) -> Vec<String> {
-        let mut files = self.files();
+    /// Opens all files again by their names, to which later records go. A file that can't be opened keeps its
+    /// open file. Returns a sentence for each of these.
+    pub fn reopen_all(&self) -> Vec<String> {
+        let mut files = self.lock_files();
         files.retain(|(_, requests)| requests.strong_count() > 0);
         let open: Vec<_> = files.clone();
         drop(files);
-        let failed = |(path, requests): (PathBuf, Weak<SyncSender<Request>>)| {
-            let error = reopen(&*requests.upgrade()?).err()?;
+        let failed = |(path, requests): (PathBuf, Weak<SyncSender<LogRequest>>)| {
+            let error = request_reopen(&*requests.upgrade()?).err()?;
             let path = path.display();
             Some(format!("can't open {path} again: {error}; packets are logged to the file that was open"))
         };
         open.into_iter().filter_map(failed).collect()
     }
 
-    fn files(&self) -> std::sync::MutexGuard<'_, Vec<(PathBuf, Weak<SyncSender<Request>>)>> {
+    fn lock_files(&self) -> std::sync::MutexGuard<'_, Vec<(PathBuf, Weak<SyncSender<LogRequest>>)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Has the thread of a file open it again.
-fn reopen(requests: &SyncSender<Request>) -> io::Result<()> {
+fn request_reopen(requests: &SyncSender<LogRequest>) -> io::Result<()> {
     let (answer, answered) = sync_channel(1);
     let late = |why: &str| io::Error::new(io::ErrorKind::TimedOut, why.to_string());
-    requests.try_send(Request::Reopen(answer)).map_err(|_| late("too much waits to be written"))?;
+    requests.try_send(LogRequest::Reopen(answer)).map_err(|_| late("too much waits to be written"))?;
     answered.recv_timeout(REOPEN_TIMEOUT).unwrap_or_else(|_| Err(late("the disk takes too long")))
 }
 
 impl LogFile {
-    /// Opens a file for so many workers. One that is there is gone on with, if it is such a log. It is one
-    /// of `all`. Before it gets longer than `most` bytes it is renamed to `PATH.old`, and another one
-    /// begun.
+    /// Opens a file for so many workers, and adds it to `all`. An existing log is appended to. Before the
+    /// file exceeds `most` bytes it is renamed to `PATH.old`, and a new one is created.
     pub(crate) fn open(path: &str, most: FileSize, workers: usize, all: &LogFiles) -> io::Result<LogFile> {
         let file = append_to(Path::new(path))?;
-        let waiting = (0..workers).map(|_| OfWorker::default()).collect();
-        let counts = Arc::new(Counts { waiting, written: AtomicU64::new(0), lost: AtomicU64::new(0) });
-        // Beside all records there is room for a request to open the file again.
+        let waiting = (0..workers).map(|_| WorkerQueue::default()).collect();
+        let counts =
+            Arc::new(LogCounts { pending: waiting, written: AtomicU64::new(0), lost: AtomicU64::new(0) });
+        // There is room for a request to open the file again besides all records.
         let (requests, taken) = sync_channel(workers * MOST_WAITING + 1);
         let (end, ended) = sync_channel(1);
-        let complaints = Complaints::new(path, all.complaints.clone());
-        let mut log = Written { file, path: path.into(), most: most.0, counts: counts.clone(), complaints };
+        let complaints = WriteFaults::new(path, all.complaints.clone());
+        let mut log = LogWriter { file, path: path.into(), most: most.0, counts: counts.clone(), complaints };
         std::thread::Builder::new().name("pflog".to_string()).spawn(move || {
-            log.serve(&taken);
-            // Nobody may be waiting for it any more.
+            log.write_requests(&taken);
+            // The receiver may be gone already.
             let _ = end.send(());
         })?;
         let requests = Arc::new(requests);
-        all.files().push((path.into(), Arc::downgrade(&requests)));
+        all.lock_files().push((path.into(), Arc::downgrade(&requests)));
         Ok(LogFile { path: path.into(), counts, requests: Some(requests), ended: Mutex::new(ended) })
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -138,14 +136,14 @@ impl LogFile {
         [self.counts.written.load(Relaxed), self.counts.lost.load(Relaxed)]
     }
 
-    /// Has a worker's record written; what can't be is lost: packets don't wait for a disk.
-    pub(crate) fn log(&self, worker: usize, record: LogRecord, time: Duration) {
-        let Some(of_worker) = self.counts.waiting.get(worker) else { return };
+    /// Queues a record of a worker. If the queue is full the record is lost: packets don't wait for a disk.
+    pub(crate) fn enqueue_record(&self, worker: usize, record: LogRecord, time: Duration) {
+        let Some(of_worker) = self.counts.pending.get(worker) else { return };
         let has_room = of_worker.0.load(Relaxed) < MOST_WAITING;
         if has_room {
             of_worker.0.fetch_add(1, Relaxed);
         }
-        let request = Request::Write(Waiting { worker, time, record });
+        let request = LogRequest::Write(PendingRecord { worker, time, record });
         let is_on_its_way = has_room && self.requests.as_ref().is_some_and(|to| to.try_send(request).is_ok());
         if !is_on_its_way {
             self.counts.lost.fetch_add(1, Relaxed);
@@ -157,9 +155,9 @@ impl Drop for LogFile {
     /// Ends the thread, and waits a little until it has written all.
     fn drop(&mut self) {
         drop(self.requests.take());
-        // A disk that takes nothing must not keep the router from its end.
+        // A disk that does not respond must not keep the router from stopping.
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = ended.recv_timeout(PATIENCE);
+        let _ = ended.recv_timeout(SHUTDOWN_TIMEOUT);
     }
 }
 
@@ -184,64 +182,64 @@ fn append_to(path: &Path) -> io::Result<File> {
 }
 
 /// What the thread of a file has.
-struct Written {
+struct LogWriter {
     file: File,
     path: PathBuf,
     /// Most bytes of the file; 0 for no limit.
     most: u64,
-    counts: Arc<Counts>,
-    complaints: Complaints,
+    counts: Arc<LogCounts>,
+    complaints: WriteFaults,
 }
 
-impl Written {
-    /// Does what is requested until nobody can request anything any more.
-    fn serve(&mut self, taken: &Receiver<Request>) {
+impl LogWriter {
+    /// Handles requests until all senders are gone.
+    fn write_requests(&mut self, taken: &Receiver<LogRequest>) {
         let mut bytes = Vec::new();
         loop {
             let first = match taken.recv_timeout(COMPLAINT_INTERVAL) {
                 Ok(first) => first,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.complain(None);
+                    self.report_failure(None);
                     continue;
                 }
-                Err(RecvTimeoutError::Disconnected) => return self.complain(None),
+                Err(RecvTimeoutError::Disconnected) => return self.report_failure(None),
             };
             bytes.clear();
             let (mut records, mut reopen) = (0, None);
             for request in std::iter::once(first).chain(taken.try_iter()).take(MOST_AT_ONCE) {
                 match request {
-                    Request::Write(waiting) => {
-                        waiting.record.write(waiting.time, &mut bytes);
-                        self.counts.waiting[waiting.worker].0.fetch_sub(1, Relaxed);
+                    LogRequest::Write(waiting) => {
+                        waiting.record.write_record(waiting.time, &mut bytes);
+                        self.counts.pending[waiting.worker].0.fetch_sub(1, Relaxed);
                         records += 1;
                     }
-                    Request::Reopen(answer) => {
+                    LogRequest::Reopen(answer) => {
                         reopen = Some(answer);
                         break;
                     }
                 }
             }
-            self.write(&bytes, records);
+            self.write_records(&bytes, records);
             if let Some(answer) = reopen {
-                // Who asked may have stopped waiting.
+                // The requester may have stopped waiting.
                 let _ = answer.send(append_to(&self.path).map(|again| self.file = again));
             }
         }
     }
 
-    fn write(&mut self, bytes: &[u8], records: u64) {
+    fn write_records(&mut self, bytes: &[u8], records: u64) {
         let written = self.make_room(bytes.len()).and_then(|()| write_whole(&mut self.file, bytes));
         let count = if written.is_ok() { &self.counts.written } else { &self.counts.lost };
         count.fetch_add(records, Relaxed);
-        self.complain(Some(written));
+        self.report_failure(Some(written));
     }
 
-    /// Says what could not be written, where that is due.
-    fn complain(&mut self, latest: Option<io::Result<()>>) {
-        self.complaints.note(latest, self.counts.lost.load(Relaxed), Instant::now());
+    /// Reports write errors when a message is due.
+    fn report_failure(&mut self, latest: Option<io::Result<()>>) {
+        self.complaints.report_attempt(latest, self.counts.lost.load(Relaxed), Instant::now());
     }
 
-    /// Begins another file where this one would get too long; the one before is kept.
+    /// Starts another file if this one would exceed its limit; the old one is kept.
     fn make_room(&mut self, bytes: usize) -> io::Result<()> {
         let now = self.file.metadata()?;
         let is_room = self.most == 0 || now.len() + bytes as u64 <= self.most;
@@ -254,8 +252,8 @@ impl Written {
     }
 }
 
-/// Writes records, or none: readers find no way past one that was cut short. A file that was emptied begins
-/// anew.
+/// Writes all records or none, since readers can't skip a truncated one. A file that was emptied
+/// gets a new header.
 fn write_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     let before = file.metadata()?;
     let is_empty = before.is_file() && before.len() == 0;
@@ -265,7 +263,7 @@ fn write_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     };
     written.inspect_err(|_| {
         if before.is_file() {
-            // Where even this fails there is nothing left to do.
+            // If even this fails, nothing else can be done.
             let _ = file.set_len(before.len());
         }
     })
@@ -274,7 +272,7 @@ fn write_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_filter::dissect::Reason;
+    use artery_filter::dissect::FilterDropReason;
     use artery_filter::facts::{Direction, Family};
     use artery_filter::log::LogAction;
     use std::os::unix::fs::PermissionsExt as _;
@@ -283,7 +281,7 @@ mod tests {
         LogRecord {
             log: 0,
             action: LogAction::Block,
-            reason: Reason::Match,
+            reason: FilterDropReason::Match,
             interface: "em0".into(),
             anchor: String::new(),
             rule: Some(1),
@@ -304,7 +302,7 @@ mod tests {
         let path = folder.path().join("pflog");
         for times in 1..=2 {
             let log = LogFile::open(path.to_str().unwrap(), FileSize(0), 2, &LogFiles::default()).unwrap();
-            (0..100).for_each(|n| log.log(n % 2, record(), Duration::from_secs(7)));
+            (0..100).for_each(|n| log.enqueue_record(n % 2, record(), Duration::from_secs(7)));
             drop(log);
             assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 + times * 100 * RECORD);
         }
@@ -316,18 +314,18 @@ mod tests {
         let (path, renamed) = (folder.path().join("pflog"), folder.path().join("pflog.0"));
         let all = LogFiles::default();
         let log = LogFile::open(path.to_str().unwrap(), FileSize(0), 1, &all).unwrap();
-        (0..70).for_each(|_| log.log(0, record(), Duration::ZERO));
+        (0..70).for_each(|_| log.enqueue_record(0, record(), Duration::ZERO));
         std::fs::rename(&path, &renamed).unwrap();
-        assert_eq!(all.reopen(), Vec::<String>::new());
-        (0..30).for_each(|_| log.log(0, record(), Duration::ZERO));
-        // Where something else has the name, the log goes on where it was.
+        assert_eq!(all.reopen_all(), Vec::<String>::new());
+        (0..30).for_each(|_| log.enqueue_record(0, record(), Duration::ZERO));
+        // If the name is taken by something else, the log continues in the open file.
         std::fs::rename(&path, folder.path().join("pflog.1")).unwrap();
         std::fs::write(&path, "dear reader").unwrap();
-        let [failure] = &all.reopen()[..] else { panic!() };
+        let [failure] = &all.reopen_all()[..] else { panic!() };
         assert!(failure.contains("pflog again: there is something else than a log of packets"), "{failure}");
-        (0..5).for_each(|_| log.log(0, record(), Duration::ZERO));
+        (0..5).for_each(|_| log.enqueue_record(0, record(), Duration::ZERO));
         drop(log);
-        assert_eq!(all.reopen(), Vec::<String>::new(), "nothing is open any more");
+        assert_eq!(all.reopen_all(), Vec::<String>::new(), "nothing is open any more");
         let length = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
         assert_eq!(length("pflog.0"), 24 + 70 * RECORD);
         assert_eq!(length("pflog.1"), 24 + 35 * RECORD);
@@ -339,12 +337,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pflog");
         let log = LogFile::open(path.to_str().unwrap(), FileSize(0), 1, &LogFiles::default()).unwrap();
-        log.log(0, record(), Duration::ZERO);
+        log.enqueue_record(0, record(), Duration::ZERO);
         while log.counts() != [1, 0] {
             std::thread::yield_now();
         }
         File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
-        (0..3).for_each(|_| log.log(0, record(), Duration::ZERO));
+        (0..3).for_each(|_| log.enqueue_record(0, record(), Duration::ZERO));
         drop(log);
         let found = std::fs::read(&path).unwrap();
         assert_eq!(found.len() as u64, 24 + 3 * RECORD);
@@ -358,7 +356,7 @@ mod tests {
         let most = 24 + 10 * RECORD;
         let log = LogFile::open(path.to_str().unwrap(), FileSize(most), 1, &LogFiles::default()).unwrap();
         for n in 1..=25 {
-            log.log(0, record(), Duration::ZERO);
+            log.enqueue_record(0, record(), Duration::ZERO);
             while log.counts() != [n, 0] {
                 std::thread::yield_now();
             }
@@ -375,9 +373,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pflog");
         let log = LogFile::open(path.to_str().unwrap(), FileSize(0), 2, &LogFiles::default()).unwrap();
-        (0..50 * MOST_WAITING).for_each(|_| log.log(0, record(), Duration::ZERO));
+        (0..50 * MOST_WAITING).for_each(|_| log.enqueue_record(0, record(), Duration::ZERO));
         let [_, lost] = log.counts();
-        log.log(1, record(), Duration::ZERO);
+        log.enqueue_record(1, record(), Duration::ZERO);
         assert_eq!(log.counts()[1], lost, "the other's is on its way");
         drop(log);
         let written = (std::fs::metadata(&path).unwrap().len() - 24) / RECORD;

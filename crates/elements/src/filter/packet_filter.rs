@@ -1,4 +1,4 @@
-use super::carried::{Note, carried, note_plainly, plain_state, state_of};
+use super::carried::{FilterAnnotation, annotate_plain, ip_payload, plain_state, state_of};
 use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
 use super::unfiltered::is_unfiltered;
@@ -7,8 +7,8 @@ use super::{answers, ask, ask_worker, ports, runs};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Read, Write, anno,
 };
-use artery_filter::dissect::{At, Reason};
-use artery_filter::engine::{Filter, Glance};
+use artery_filter::dissect::{FilterDropReason, HookContext};
+use artery_filter::engine::{Filter, ParsedKey};
 use artery_filter::facts::{Direction, Interface};
 use artery_packet::Packet;
 use std::any::Any;
@@ -56,11 +56,11 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
         Arg::keyword("ETC", "folder", "", "what rules mean by /etc where they name files"),
     ],
     handlers: &[
-        Handler::write("pf_load", ask::LOAD, &Write(|p: &mut PacketFilter, text, cx| p.half.load(text, cx))).once(),
-        Handler::read("pf_worker", ask_worker::WORKER, &Read(|p: &mut PacketFilter, text, cx| p.half.ask_worker(text, cx)))
+        Handler::write("pf_load", ask::LOAD, &Write(|p: &mut PacketFilter, text, cx| p.half.load_rules(text, cx))).once(),
+        Handler::read("pf_worker", ask_worker::WORKER, &Read(|p: &mut PacketFilter, text, cx| p.half.query_worker(text, cx)))
             .parameters()
             .join(),
-        Handler::read("pf", ask::ALL, &Read(|p: &mut PacketFilter, text, cx| ask::all(&p.half.shared().clone(), text, cx)))
+        Handler::read("pf", ask::ALL, &Read(|p: &mut PacketFilter, text, cx| ask::query_shared(&p.half.shared().clone(), text, cx)))
             .parameters(),
     ],
     per_worker: true,
@@ -68,10 +68,10 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
     ..Class::DEFAULT
 };
 
-/// By how many packets the memory of a packet is asked for before it is looked at.
+/// How many packets ahead the memory of a packet is prefetched.
 const AHEAD: usize = 6;
 
-/// How often states are looked at whether they are over, and how many.
+/// How often expired states are searched for, and how many slots at a time.
 const SWEEP: Duration = Duration::from_millis(100);
 pub(super) const MOST_SWEPT: usize = 4096;
 
@@ -80,7 +80,7 @@ struct PacketFilter {
     ports: usize,
     /// Whether its rules are those of a file; otherwise those that were loaded last.
     has_file: bool,
-    glances: Vec<Glance>,
+    keys: Vec<ParsedKey>,
     answers: Vec<(usize, Vec<u8>)>,
 }
 
@@ -89,8 +89,8 @@ impl PacketFilter {
         let shared = match args.already_shared::<SharedFilter>() {
             Some(shared) => shared,
             None => {
-                let shared = ports::shared(args, ports::of_arguments(args)?)?;
-                args.shared(|| shared)
+                let shared = ports::shared_filter(args, ports::of_arguments(args)?)?;
+                args.shared_value(|| shared)
             }
         };
         let names: Vec<String> = ports::of_arguments(args)?.into_iter().map(|record| record.name).collect();
@@ -103,72 +103,73 @@ impl PacketFilter {
             );
             return Err(ArgError::wrong(why));
         }
-        let half = WorkerFilter::new(&shared, args.copy().0)
+        let half = WorkerFilter::new(&shared, args.copy_index().0)
             .map_err(|error| ArgError::wrong(format!("there is no memory for states: {error}")))?;
         let has_file = args.read::<Option<String>>("FILE")?.is_some();
         let half = half.with_routes(routes);
-        Ok(PacketFilter { half, ports, has_file, glances: Vec::new(), answers: Vec::new() })
+        Ok(PacketFilter { half, ports, has_file, keys: Vec::new(), answers: Vec::new() })
     }
 
-    /// Looks at packets, and asks for the memory of the states that they may have. Returns by how many packets it is to be asked for
-    /// again before it is needed.
+    /// Parses the keys of packets, and prefetches the memory of the states that they may have. Returns how
+    /// many packets ahead it is to be prefetched again before use.
     #[inline(always)]
-    fn look<'p>(&mut self, direction: Direction, packets: impl Iterator<Item = &'p Packet>) -> usize {
-        let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
+    fn parse_keys<'p>(&mut self, direction: Direction, packets: impl Iterator<Item = &'p Packet>) -> usize {
+        let PacketFilter { half: WorkerFilter { filter, .. }, keys: glances, .. } = self;
         glances.clear();
-        glances.extend(packets.map(|packet| filter.glance(carried(packet), direction)));
-        filter.approach_all(glances)
+        glances.extend(packets.map(|packet| filter.parse_key(ip_payload(packet), direction)));
+        filter.prefetch_states(glances)
     }
 
-    /// Lets packets in that have states, up to the first for which that is not quickly done; returns how many.
+    /// Passes inbound packets that have states, up to the first that the fast path can't decide
+    /// about; returns how many.
     #[inline(never)]
-    fn enter(&mut self, batch: &mut Batch, at: At) -> usize {
-        let ahead = self.look(Direction::In, prefetched(batch));
-        let PacketFilter { half: WorkerFilter { filter, .. }, glances, .. } = self;
+    fn pass_ingress(&mut self, batch: &mut Batch, at: HookContext) -> usize {
+        let ahead = self.parse_keys(Direction::In, prefetch_packets(batch));
+        let PacketFilter { half: WorkerFilter { filter, .. }, keys: glances, .. } = self;
         let mut passed = 0;
         for (packet, glance) in batch.iter_mut().zip(&*glances) {
-            filter.approach_again(glances.get(passed + ahead));
-            let Some(state) = filter.pass_quickly(|| carried(packet), glance, at) else { break };
-            note_plainly(packet, state);
+            filter.prefetch_again(glances.get(passed + ahead));
+            let Some(state) = filter.pass_fast(|| ip_payload(packet), glance, at) else { break };
+            annotate_plain(packet, state);
             passed += 1;
         }
         passed
     }
 
-    /// The same where packets come in runs of one flow: what is found for the first holds for the others.
+    /// The same where packets come in runs of one flow: the result for the first applies to the others.
     #[inline(never)]
-    fn enter_runs(&mut self, batch: &mut Batch, at: At) -> usize {
+    fn enter_runs(&mut self, batch: &mut Batch, at: HookContext) -> usize {
         let filter = &mut self.half.filter;
         let packets = batch.iter_mut().into_slice();
         let mut passed = 0;
         while let Some(packet) = packets.get(passed) {
-            let glance = filter.glance_at_once(carried(packet), at.direction);
-            let Some(state) = filter.pass_quickly(|| carried(packet), &glance, at) else { break };
-            let followers = packets[passed + 1..].iter().map(carried);
+            let glance = filter.parse_keys(ip_payload(packet), at.direction);
+            let Some(state) = filter.pass_fast(|| ip_payload(packet), &glance, at) else { break };
+            let followers = packets[passed + 1..].iter().map(ip_payload);
             let end = passed + 1 + filter.enter_run(followers, &glance, (state, at));
-            packets[passed..end].iter_mut().for_each(|packet| note_plainly(packet, state));
+            packets[passed..end].iter_mut().for_each(|packet| annotate_plain(packet, state));
             passed = end;
         }
         passed
     }
 
-    /// Lets packets out that had states where they came in, up to the first for which that is not quickly done; returns how
-    /// many.
+    /// Passes outbound packets that had states on ingress, up to the first that the fast path can't decide
+    /// about; returns how many.
     #[inline(never)]
-    fn leave(&mut self, batch: &Batch, at: At) -> usize {
+    fn pass_egress(&mut self, batch: &Batch, at: HookContext) -> usize {
         let filter = &mut self.half.filter;
         let packets = batch.iter().as_slice();
-        // What came in long ago, as processors see it, may be far away by now.
+        // Data loaded on ingress may have left the cache by now.
         let approach = |filter: &Filter, packet: &Packet| {
             packet.prefetch();
-            filter.approach_behind(plain_state(packet));
+            filter.prefetch_behind(plain_state(packet));
         };
         packets.iter().take(AHEAD).for_each(|packet| approach(filter, packet));
         for (n, packet) in packets.iter().enumerate() {
             if let Some(soon) = packets.get(n + AHEAD) {
                 approach(filter, soon);
             }
-            let state = state_of(packet).and_then(|came| filter.pass_behind(carried(packet), came, at));
+            let state = state_of(packet).and_then(|came| filter.pass_linked(ip_payload(packet), came, at));
             if state.is_none() {
                 return n;
             }
@@ -176,19 +177,19 @@ impl PacketFilter {
         packets.len()
     }
 
-    /// Lets packets pass as the rules say, but for the first of a batch, which have passed.
+    /// Tests the packets of a batch, except the first `passed`, which have already passed.
     #[inline(never)]
-    fn pass_others(&mut self, passed: usize, batch: &mut Batch, place: Place, cx: &mut Context<'_>) {
-        let Place { at: At { direction, .. }, .. } = place;
-        let is_plain = self.half.is_plain_at(place.at);
+    fn pass_others(&mut self, passed: usize, batch: &mut Batch, place: PacketPoint, cx: &mut Context<'_>) {
+        let PacketPoint { at: HookContext { direction, .. }, .. } = place;
+        let is_plain = self.half.is_fast_path_at(place.at);
         let came = |packet: &Packet| match direction {
             Direction::In => None,
             Direction::Out => state_of(packet),
         };
         if is_plain {
-            self.look(direction, batch.iter().skip(passed).filter(|packet| came(packet).is_none()));
+            self.parse_keys(direction, batch.iter().skip(passed).filter(|packet| came(packet).is_none()));
         }
-        let glances = std::mem::take(&mut self.glances);
+        let glances = std::mem::take(&mut self.keys);
         let (mut strangers, mut number) = (glances.iter(), 0);
         batch.filter_map(|mut packet| {
             number += 1;
@@ -198,28 +199,28 @@ impl PacketFilter {
             let filter = &mut self.half.filter;
             let state = match came(&packet) {
                 _ if !is_plain => None,
-                Some(came) => filter.pass_behind(carried(&packet), came, place.at),
+                Some(came) => filter.pass_linked(ip_payload(&packet), came, place.at),
                 None => strangers
                     .next()
-                    .and_then(|glance| filter.pass_quickly(|| carried(&packet), glance, place.at)),
+                    .and_then(|glance| filter.pass_fast(|| ip_payload(&packet), glance, place.at)),
             };
             match state {
                 Some(state) => {
                     if direction == Direction::In {
-                        note_plainly(&mut packet, state);
+                        annotate_plain(&mut packet, state);
                     }
                     Some(packet)
                 }
-                None => self.test(packet, place, cx),
+                None => self.test_packet(packet, place, cx),
             }
         });
-        self.glances = glances;
+        self.keys = glances;
     }
 
     /// Passes on the frames of a batch that are not filtered.
-    fn send_unfiltered(&mut self, input: usize, at: At, batch: &mut Batch, cx: &mut Context<'_>) {
+    fn send_unfiltered(&mut self, input: usize, at: HookContext, batch: &mut Batch, cx: &mut Context<'_>) {
         let Some(routes) = self.half.routes() else { return };
-        let Some(port) = routes.port(at.interface, cx.turn()) else { return };
+        let Some(port) = routes.port_view(at.interface, cx.turn()) else { return };
         let is_unfiltered = |packet: &Packet| is_unfiltered(packet.data(), port, at.direction);
         if batch.iter().any(is_unfiltered) {
             let mut unfiltered = Batch::default();
@@ -234,23 +235,32 @@ impl PacketFilter {
         }
     }
 
-    /// Says what becomes of a packet that is not quickly let pass; None if it ends here.
+    /// Tests a packet that the fast path did not pass; None if it ends here.
     #[inline(never)]
-    fn test(&mut self, mut packet: Packet, place: Place, cx: &mut Context<'_>) -> Option<Packet> {
+    fn test_packet(
+        &mut self,
+        mut packet: Packet,
+        place: PacketPoint,
+        cx: &mut Context<'_>,
+    ) -> Option<Packet> {
         let Some(header) = link_header(packet.data()) else { return Some(packet) };
-        let came = if place.at.direction == Direction::In { Note::default() } else { Note::of(&packet) };
-        let at = At { is_unfinished: packet.leaves_checksum(), tag: came.tag, ..place.at };
+        let came = if place.at.direction == Direction::In {
+            FilterAnnotation::default()
+        } else {
+            FilterAnnotation::from_packet(&packet)
+        };
+        let at = HookContext { has_partial_checksum: packet.needs_checksum(), tag: came.tag, ..place.at };
         let passed = self.half.test_frame(&mut packet, header, at, came.state, cx);
         if self.half.has_news() {
-            self.hear(&packet, header, place, cx);
+            self.collect_replies(&packet, header, place, cx);
         }
         match passed {
             Ok(passed) => {
-                Note { state: passed.state, tag: passed.tag }.write(&mut packet);
+                FilterAnnotation { state: passed.state, tag: passed.tag }.store_in(&mut packet);
                 if passed.has_way
-                    && let Some(gateway) = self.half.filter.way().gateway
+                    && let Some(gateway) = self.half.filter.route_to().gateway
                 {
-                    lead(&mut packet, gateway);
+                    redirect_to(&mut packet, gateway);
                 }
                 Some(packet)
             }
@@ -261,16 +271,17 @@ impl PacketFilter {
         }
     }
 
-    /// Takes what the filter says itself about a packet.
+    /// Collects the packets that the filter sends itself about a packet.
     #[cold]
-    fn hear(&mut self, packet: &Packet, header: usize, place: Place, cx: &mut Context<'_>) {
-        for answer in &self.half.news(cx) {
+    fn collect_replies(&mut self, packet: &Packet, header: usize, place: PacketPoint, cx: &mut Context<'_>) {
+        for answer in &self.half.handle_events(cx) {
             let output = place.answers_by(answer.towards, self.ports);
-            self.answers.extend(answers::frame(answer, packet.data(), header).map(|frame| (output, frame)));
+            self.answers
+                .extend(answers::reply_frame(answer, packet.data(), header).map(|frame| (output, frame)));
         }
     }
 
-    /// Sends what the filter says itself.
+    /// Sends the packets that the filter generates itself.
     fn send_answers(&mut self, cx: &mut Context<'_>) {
         for (output, frame) in self.answers.drain(..) {
             match cx.pool().packet_from(&frame) {
@@ -281,9 +292,9 @@ impl PacketFilter {
     }
 }
 
-/// The packets of a batch, the memory of each of which was asked for a while before.
+/// The packets of a batch, with the memory of each prefetched some packets ahead.
 #[inline(always)]
-fn prefetched(batch: &Batch) -> impl Iterator<Item = &Packet> {
+fn prefetch_packets(batch: &Batch) -> impl Iterator<Item = &Packet> {
     let packets = batch.iter().as_slice();
     packets.iter().take(AHEAD).for_each(Packet::prefetch);
     packets.iter().enumerate().map(move |(n, packet)| {
@@ -294,15 +305,16 @@ fn prefetched(batch: &Batch) -> impl Iterator<Item = &Packet> {
 
 /// Where a packet is.
 #[derive(Clone, Copy)]
-struct Place {
-    at: At,
+struct PacketPoint {
+    at: HookContext,
     port: usize,
 }
 
-impl Place {
-    /// The output of an answer. What leaves by a port and is answered comes from there, as its receiver would.
-    fn answers_by(self, towards: artery_filter::engine::Towards, ports: usize) -> usize {
-        use artery_filter::engine::Towards::{Receiver, Sender};
+impl PacketPoint {
+    /// The output for an answer. The answer to an outbound packet comes from the packet's port, as its
+    /// receiver would send it.
+    fn answers_by(self, towards: artery_filter::engine::ReplyDirection, ports: usize) -> usize {
+        use artery_filter::engine::ReplyDirection::{Receiver, Sender};
         match (self.at.direction, towards) {
             (Direction::In, Sender) | (Direction::Out, Receiver) => ports + self.port,
             (Direction::In, Receiver) | (Direction::Out, Sender) => self.port,
@@ -311,21 +323,21 @@ impl Place {
 }
 
 /// Why a packet ends that the filter drops.
-pub(super) fn drop_reason(reason: Reason) -> DropReason {
+pub(super) fn drop_reason(reason: FilterDropReason) -> DropReason {
     match reason {
-        Reason::Match => DropReason::Filtered,
-        Reason::Short | Reason::BadOffset => DropReason::TooShort,
-        Reason::Fragment => DropReason::BadFragment,
-        Reason::IpOption => DropReason::BadOption,
-        Reason::NoRoute => DropReason::NoRoute,
-        Reason::ProtocolChecksum => DropReason::BadChecksum,
+        FilterDropReason::Match => DropReason::Filtered,
+        FilterDropReason::Short | FilterDropReason::BadOffset => DropReason::TooShort,
+        FilterDropReason::Fragment => DropReason::BadFragment,
+        FilterDropReason::IpOption => DropReason::BadOption,
+        FilterDropReason::NoRoute => DropReason::NoRoute,
+        FilterDropReason::ProtocolChecksum => DropReason::BadChecksum,
         _ => DropReason::FilterState,
     }
 }
 
-/// Has a packet led to a gateway.
+/// Redirects a packet to a gateway by its destination annotation.
 #[cold]
-fn lead(packet: &mut Packet, gateway: std::net::IpAddr) {
+fn redirect_to(packet: &mut Packet, gateway: std::net::IpAddr) {
     match gateway {
         std::net::IpAddr::V4(gateway) => packet.set_dst_ip(gateway),
         std::net::IpAddr::V6(gateway) => packet.set_annotation(anno::DST_IP6, gateway.octets()),
@@ -334,24 +346,24 @@ fn lead(packet: &mut Packet, gateway: std::net::IpAddr) {
 
 impl Element for PacketFilter {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.half.begin(cx);
+        self.half.begin_batch(cx);
         if self.half.may_change() {
-            cx.finish(batch);
+            cx.apply_offloads(batch);
         }
         let direction = if input < self.ports { Direction::In } else { Direction::Out };
         let port = input % self.ports;
-        let at = At::new(Interface(port as u16 + ports::FIRST), direction);
+        let at = HookContext::new(Interface(port as u16 + ports::FIRST), direction);
         self.send_unfiltered(input, at, batch, cx);
         let passed = match direction {
-            _ if !self.half.is_plain_at(at) => 0,
-            Direction::In if runs::seem_to_come(batch, carried) => self.enter_runs(batch, at),
-            Direction::In => self.enter(batch, at),
-            Direction::Out => self.leave(batch, at),
+            _ if !self.half.is_fast_path_at(at) => 0,
+            Direction::In if runs::seem_to_come(batch, ip_payload) => self.enter_runs(batch, at),
+            Direction::In => self.pass_ingress(batch, at),
+            Direction::Out => self.pass_egress(batch, at),
         };
         if passed < batch.len() {
-            self.pass_others(passed, batch, Place { at, port }, cx);
+            self.pass_others(passed, batch, PacketPoint { at, port }, cx);
         }
-        self.half.filter.end();
+        self.half.filter.end_batch();
         cx.send_all(input, batch);
         if !self.answers.is_empty() {
             self.send_answers(cx);
@@ -359,25 +371,25 @@ impl Element for PacketFilter {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), artery_engine::StartError> {
-        self.half.start(cx);
+        self.half.start_filter(cx);
         let then = cx.now() + SWEEP;
         cx.wake_at(then);
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        self.half.begin(cx);
-        self.half.maintain(MOST_SWEPT);
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        self.half.begin_batch(cx);
+        self.half.purge_expired(MOST_SWEPT);
         self.half.follow_routes();
         let then = cx.now() + SWEEP;
         cx.wake_at(then);
         true
     }
 
-    /// Keeps the states and the rules of a filter that this one takes the place of.
+    /// Inherits the states and the rules of the filter that this one replaces.
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<PacketFilter>() {
-            self.half.take_over(&mut old.half, !self.has_file, cx);
+            self.half.inherit_from(&mut old.half, !self.has_file, cx);
         }
     }
 }

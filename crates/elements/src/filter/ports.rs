@@ -1,83 +1,93 @@
-//! The interfaces of a filter as arguments say them, and the filter that knows them.
+//! The interfaces of a filter, as arguments give them, and the shared filter for them.
 use super::file_size::FileSize;
 use super::log_file::{LogFile, LogFiles};
-use super::shared::{Around, SharedFilter};
+use super::shared::{FilterParts, SharedFilter};
 use crate::router::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
-use artery_filter::syntax::Site;
+use artery_filter::syntax::FilterSite;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of the first port among the interfaces of a filter: before it is the loopback, which rules may name.
+/// The number of the first port among the interfaces of a filter: before it is the loopback,
+/// which rules may name.
 pub(super) const FIRST: u16 = 1;
 
 /// The interfaces of the PORT arguments.
 pub(super) fn of_arguments(args: &Args<'_>) -> Result<Vec<InterfaceRecord>, ArgError> {
-    args.rest("PORT").iter().map(|text| port(text)).collect()
+    args.rest("PORT").iter().map(|text| parse_port(text)).collect()
 }
 
-/// `NAME [ADDRESS/LENGTH…]`.
-fn port(text: &str) -> Result<InterfaceRecord, ArgError> {
+/// Parses a PORT argument, `NAME [ADDRESS/LENGTH…]`.
+fn parse_port(text: &str) -> Result<InterfaceRecord, ArgError> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or_else(|| ArgError::wrong("PORT wants a name"))?;
     let of_word = |word| {
         let wrong = || format!("PORT {name}: '{word}' is no ADDRESS/LENGTH, such as 192.0.2.1/24");
-        address(word).ok_or_else(|| ArgError::wrong_at(word, wrong()))
+        parse_interface_address(word).ok_or_else(|| ArgError::wrong_at(word, wrong()))
     };
-    Ok(record(name, words.map(of_word).collect::<Result<_, _>>()?))
+    Ok(interface_record(name, words.map(of_word).collect::<Result<_, _>>()?))
 }
 
 /// An interface's own address, from `ADDRESS/LENGTH`.
-pub(crate) fn address(word: &str) -> Option<InterfaceAddress> {
+pub(crate) fn parse_interface_address(word: &str) -> Option<InterfaceAddress> {
     let (ip, length) = word.split_once('/')?;
     let (ip, length): (IpAddr, u8) = (ip.parse().ok()?, length.parse().ok()?);
     let longest = if ip.is_ipv4() { 32 } else { 128 };
-    (length <= longest).then(|| own(ip, length))
+    (length <= longest).then(|| own_address(ip, length))
 }
 
-fn own(address: IpAddr, length: u8) -> InterfaceAddress {
+fn own_address(address: IpAddr, length: u8) -> InterfaceAddress {
     InterfaceAddress { address, length, peer: None }
 }
 
 /// An interface that rules can name, in the group of all.
-pub(crate) fn record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceRecord {
+pub(crate) fn interface_record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceRecord {
     InterfaceRecord { name: name.into(), groups: vec!["all".into()], addresses, ..InterfaceRecord::default() }
 }
 
-/// A filter that knows ports, with the rules of FILE.
-pub(super) fn shared(args: &mut Args<'_>, ports: Vec<InterfaceRecord>) -> Result<SharedFilter, ArgError> {
-    let router = args.is_given("ROUTER").then(|| shared::router(args)).transpose()?;
-    let site = Site::Router { knows_routes: router.is_some() };
-    with_files(args, ports, ["FILE", "LOG", "ETC", "LOG_MAX"], Place { site, devices: Vec::new(), router })
+/// A filter for these ports, with the rules of FILE.
+pub(super) fn shared_filter(
+    args: &mut Args<'_>,
+    ports: Vec<InterfaceRecord>,
+) -> Result<SharedFilter, ArgError> {
+    let router = args.is_given("ROUTER").then(|| shared::find_router(args)).transpose()?;
+    let site = FilterSite::Router { knows_routes: router.is_some() };
+    with_files(
+        args,
+        ports,
+        ["FILE", "LOG", "ETC", "LOG_MAX"],
+        FilterEnvironment { site, devices: Vec::new(), router },
+    )
 }
 
 /// What a filter is around.
-pub(crate) struct Place {
-    pub(crate) site: Site,
-    /// What the host calls the interfaces of ports, if rules are to know what it has there.
+pub(crate) struct FilterEnvironment {
+    pub(crate) site: FilterSite,
+    /// The host's names of the interfaces of ports, if rules use their addresses.
     pub(crate) devices: Vec<String>,
-    /// The router, if it knows one.
+    /// The router around which the filter is, if given.
     pub(crate) router: Option<Arc<SharedRouter>>,
 }
 
-/// The same with the names of the arguments for its rules, for what is logged, and for
-/// what rules mean by /etc.
+/// The same with the names of the arguments for the rules file, the log file, the folder for /etc,
+/// and the log's limit.
 pub(crate) fn with_files(
     args: &mut Args<'_>,
     ports: Vec<InterfaceRecord>,
     [file, log, etc, log_max]: [&'static str; 4],
-    place: Place,
+    place: FilterEnvironment,
 ) -> Result<SharedFilter, ArgError> {
-    let workers = args.copy().1;
+    let workers = args.copy_index().1;
     let longest_log = args.read::<FileSize>(log_max)?;
     let log = args.read::<Option<String>>(log)?;
     let log = log.map(|path| open_log(&path, longest_log, workers, args)).transpose()?;
-    let etc = args.read::<Option<String>>(etc)?.map(|path| folder(&path)).transpose()?;
-    let Place { site, devices, router } = place;
-    let around = Around { log, logs: args.resource::<LogFiles>(), longest_log, etc, site, devices, router };
+    let etc = args.read::<Option<String>>(etc)?.map(|path| parse_folder(&path)).transpose()?;
+    let FilterEnvironment { site, devices, router } = place;
+    let around =
+        FilterParts { log, logs: args.resource::<LogFiles>(), longest_log, etc, site, devices, router };
     let filter = SharedFilter::new(args.domain(), with_loopback(ports), workers, around);
     if let Some(path) = args.read::<Option<String>>(file)? {
         let odd = load_file(&filter, &path).map_err(|why| ArgError::wrong_at(&path, why))?;
@@ -91,23 +101,24 @@ fn open_log(path: &str, most: FileSize, workers: usize, args: &Args<'_>) -> Resu
         .map_err(|error| ArgError::wrong_at(path, format!("can't write {path}: {error}")))
 }
 
-/// A folder as others find it, too, who are somewhere else.
-fn folder(path: &str) -> Result<PathBuf, ArgError> {
+/// A folder as an absolute path, so that another process finds it.
+fn parse_folder(path: &str) -> Result<PathBuf, ArgError> {
     let wrong = |why: String| ArgError::wrong_at(path, format!("{path}: {why}"));
     let folder = std::path::absolute(path).map_err(|error| wrong(error.to_string()))?;
     if folder.is_dir() { Ok(folder) } else { Err(wrong("there is no such folder".to_string())) }
 }
 
-/// Loads the rules of a file; gives what is odd about them.
+/// Loads the rules of a file; returns warnings.
 pub(crate) fn load_file(filter: &SharedFilter, path: &str) -> Result<Vec<String>, String> {
     let text = artery_device::files::read(path).map_err(|error| format!("can't read {path}: {error}"))?;
-    filter.load(path, &[("", &text)], Duration::ZERO)
+    filter.load_texts(path, &[("", &text)], Duration::ZERO)
 }
 
 /// Ports behind the loopback of the host, which rules may name.
 pub(crate) fn with_loopback(ports: Vec<InterfaceRecord>) -> Interfaces {
-    let loopback = vec![own(Ipv4Addr::LOCALHOST.into(), 8), own(Ipv6Addr::LOCALHOST.into(), 128)];
-    let mut records = vec![InterfaceRecord { is_loopback: true, ..record("lo0", loopback) }];
+    let loopback =
+        vec![own_address(Ipv4Addr::LOCALHOST.into(), 8), own_address(Ipv6Addr::LOCALHOST.into(), 128)];
+    let mut records = vec![InterfaceRecord { is_loopback: true, ..interface_record("lo0", loopback) }];
     records.extend(ports);
     Interfaces(records)
 }

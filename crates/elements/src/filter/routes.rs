@@ -1,4 +1,5 @@
-//! What rules ask of routes: `no-route` and `urpf-failed`, by the tables of an IPRouter, which packets read without a lock.
+//! Routes for the rules `no-route` and `urpf-failed`, from the tables of an IPRouter, which packets
+//! read without a lock.
 use crate::router::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args};
 use artery_filter::evaluate::Routes;
@@ -10,20 +11,20 @@ use artery_table::router::{PortView, Readers};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The routes of a router for a worker's filter, which knows its ports by other numbers.
+/// The routes of a router for a worker's filter, which numbers the ports differently.
 pub(crate) struct RouterRoutes {
     router: Arc<SharedRouter>,
     readers: Readers,
-    /// By interface; None for those that are no ports of the router.
+    /// By interface; None for interfaces that are not ports of the router.
     ports: Vec<Option<PortId>>,
 }
 
 impl RouterRoutes {
-    /// Those of the router that the argument ROUTER names; `names` are the interfaces in their order, `first` the number of the
-    /// first of them.
+    /// Those of the router that the argument ROUTER names; `names` are the interfaces in their order, `first`
+    /// the number of the first of them.
     pub(crate) fn new(args: &Args<'_>, names: &[String], first: u16) -> Result<RouterRoutes, ArgError> {
-        let router = shared::router(args)?;
-        let views = router.tables().ports();
+        let router = shared::find_router(args)?;
+        let views = router.lock_tables().ports();
         let number = |name: &String| {
             let found = views.iter().position(|view| view.name == *name);
             let known = || views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -37,38 +38,43 @@ impl RouterRoutes {
         Ok(RouterRoutes { readers: router.readers().clone(), router, ports })
     }
 
-    /// What the router says of its port at an interface.
+    /// The router's view of its port at an interface.
     #[inline]
-    pub(super) fn port<'t>(&'t self, interface: Interface, turn: &'t Turn<'_>) -> Option<&'t PortView> {
+    pub(super) fn port_view<'t>(&'t self, interface: Interface, turn: &'t Turn<'_>) -> Option<&'t PortView> {
         let port = (*self.ports.get(usize::from(interface.0))?)?;
         self.readers.ports.read(turn).get(usize::from(port.0))
     }
 
     /// Another number when the router's routes may have changed.
     pub(super) fn changes(&self) -> u64 {
-        self.router.changes()
+        self.router.change_count()
     }
 }
 
-/// Routes as rules ask for them in a turn. Rules that ask where there is no router are refused when they are loaded.
-pub(super) struct AskedRoutes<'a, 'r> {
+/// The routes of a router during one turn. Rules that need routes are refused at load time without a
+/// router.
+pub(super) struct TurnRoutes<'a, 'r> {
     pub(super) router: Option<&'a RouterRoutes>,
     pub(super) turn: &'a Turn<'r>,
 }
 
-impl Routes for AskedRoutes<'_, '_> {
-    /// Routes that say to drop a packet are routes, and so are those to the router itself.
+impl Routes for TurnRoutes<'_, '_> {
+    /// Blackhole routes count as routes, and so do those to the router itself.
     fn has_route(&self, address: IpAddr) -> bool {
         let Some(RouterRoutes { readers, .. }) = self.router else { return true };
         let outcome = match address {
-            IpAddr::V4(address) => readers.v4.explain(self.turn, address.to_bits(), |_| 0).decision.outcome,
-            IpAddr::V6(address) => readers.v6.explain(self.turn, address.to_bits(), |_| 0).decision.outcome,
+            IpAddr::V4(address) => {
+                readers.v4.explain_path(self.turn, address.to_bits(), |_| 0).decision.outcome
+            }
+            IpAddr::V6(address) => {
+                readers.v6.explain_path(self.turn, address.to_bits(), |_| 0).decision.outcome
+            }
         };
         outcome != Outcome::NoRoute
     }
 
     /// Addresses of a link are at each of them.
-    fn leads_to(&self, address: IpAddr, interface: Interface) -> bool {
+    fn has_route_via(&self, address: IpAddr, interface: Interface) -> bool {
         let Some(RouterRoutes { readers, ports, .. }) = self.router else { return true };
         let Some(Some(port)) = ports.get(usize::from(interface.0)).copied() else { return true };
         match address {

@@ -1,15 +1,16 @@
-//! Whether packets of a batch come in runs, one flow's behind one another: then it pays to look for that. And how long they are.
+//! Detects whether the packets of a batch come in runs of one flow, which is worth using, and
+//! how long they are.
 use artery_engine::Batch;
 use artery_filter::engine::are_of_one_flow;
 use artery_packet::Packet;
 
-/// Neighbors that are looked at.
+/// Adjacent packets that are compared.
 const LOOKED_AT: usize = 4;
 /// Numbers that are compared at once.
 const AT_A_TIME: usize = 8;
 
-/// Whether they seem to, by what they carry: a few neighbors throughout the batch are of one flow each. To guess wrong costs time, no
-/// more.
+/// Whether packets seem to come in runs: a few adjacent pairs throughout the batch are of one flow each. A
+/// wrong guess costs only time.
 #[inline]
 pub(super) fn seem_to_come(batch: &Batch, carried: impl Fn(&Packet) -> &[u8]) -> bool {
     let packets = batch.iter().as_slice();
@@ -21,9 +22,9 @@ pub(super) fn seem_to_come(batch: &Batch, carried: impl Fn(&Packet) -> &[u8]) ->
     step >= 2 && (0..LOOKED_AT).all(is_run)
 }
 
-/// How many numbers at the front are this one. Mostly all of them are, so that a few are compared at a time.
+/// How many numbers at the front equal this one. Usually all do, so several are compared at a time.
 #[inline]
-pub(super) fn length(numbers: &[u16], number: u16) -> usize {
+pub(super) fn run_length(numbers: &[u16], number: u16) -> usize {
     let (chunks, _) = numbers.as_chunks::<AT_A_TIME>();
     let alike = AT_A_TIME * chunks.iter().take_while(|chunk| **chunk == [number; AT_A_TIME]).count();
     alike + numbers[alike..].iter().take_while(|other| **other == number).count()
@@ -38,8 +39,8 @@ mod tests {
         for end in 0..40 {
             let mut numbers = [7; 40];
             numbers[end..].iter_mut().step_by(3).for_each(|number| *number = 8);
-            (0..40).for_each(|len| assert_eq!(length(&numbers[..len], 7), len.min(end), "{end}, {len}"));
+            (0..40).for_each(|len| assert_eq!(run_length(&numbers[..len], 7), len.min(end), "{end}, {len}"));
         }
-        assert_eq!((length(&[], 7), length(&[7; 256], 7)), (0, 256));
+        assert_eq!((run_length(&[], 7), run_length(&[7; 256], 7)), (0, 256));
     }
 }

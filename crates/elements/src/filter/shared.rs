@@ -1,20 +1,21 @@
-//! The rules of a packet filter, as its copies on several workers share them: changed behind a lock that no packet takes.
+//! The rules of a packet filter, shared by its copies on several workers, and changed under a lock that no
+//! packet takes.
 use super::egress;
-use super::errands::{self, Errand, Errands};
+use super::errands::{self, ControlTask, ControlTasks};
 use super::file_size::FileSize;
 use super::log_file::{LogFile, LogFiles};
 use super::parse_rules::{join_lines, parse_rules};
 use crate::router::shared::SharedRouter;
 use artery_engine::HandlerError;
 use artery_filter::anchors::Anchors;
-use artery_filter::engine::{Counted, Settings, Status};
-use artery_filter::evaluate::{Compiled, Counters, load};
+use artery_filter::engine::{FilterCounters, FilterSettings, FilterStatus};
+use artery_filter::evaluate::{Compiled, Counters, load_rulesets};
 use artery_filter::facts::Interface;
 use artery_filter::names::Interfaces;
 use artery_filter::options::{Limit, Limits, OptionLine, SetOption, Syncookies};
-use artery_filter::rule::{Keep, Rule, Ruleset};
-use artery_filter::states::{Names, Reservation};
-use artery_filter::syntax::{self, Environment, Site, file_in};
+use artery_filter::rule::{Rule, Ruleset, StateKeeping};
+use artery_filter::states::{InterfaceLookup, Reservation};
+use artery_filter::syntax::{self, Environment, FilterSite, file_in};
 use artery_filter::tables::Tables;
 use artery_rcu::{Domain, Published};
 use std::collections::hash_map::DefaultHasher;
@@ -25,86 +26,86 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How much is told of the filter's own doings if nothing else is said.
+/// The log level of the filter's own messages without `set debug`.
 const DEFAULT_DEBUG: &str = "err";
-/// Longest text of rules that is taken.
+/// Longest text of rules that is accepted, in bytes.
 const LONGEST: usize = 64 << 20;
 
 /// A filter's rules and what workers count for them.
 pub(crate) struct SharedFilter {
-    ruling: Published<Arc<Ruling>>,
-    /// What each worker has counted, as of when it was last asked.
-    counted: Mutex<Vec<Counted>>,
-    /// Where packets of rules with `log` are written, once that is known.
+    ruling: Published<Arc<ActiveRules>>,
+    /// What each worker had counted at its last report.
+    counted: Mutex<Vec<FilterCounters>>,
+    /// The log file for packets of rules with `log`, once it is open.
     log: OnceLock<LogFile>,
     logs: Arc<LogFiles>,
-    /// Most bytes of a log that is begun later.
+    /// Most bytes of a log that is opened later.
     longest_log: FileSize,
     control: Arc<Mutex<Control>>,
-    /// What workers have done by a thread.
-    errands: Errands,
-    /// What each worker counts for the rules that it has.
+    /// Queue of tasks for the control thread.
+    control_tasks: ControlTasks,
+    /// The counters of each worker for its current rules.
     counters: Mutex<Vec<Option<Arc<Counters>>>>,
 }
 
-/// Rules that hold from some instant on.
-pub(crate) struct Ruling {
+/// The rules that apply from some time on.
+pub(crate) struct ActiveRules {
     pub(super) compiled: Compiled,
-    pub(super) settings: Settings,
+    pub(super) settings: FilterSettings,
     pub(super) interfaces: Interfaces,
     /// Whether rules change packets in more than their passing.
     pub(super) may_change: bool,
 }
 
-impl Ruling {
+impl ActiveRules {
     /// Whether interfaces have the same names and numbers.
-    pub(super) fn names_the_same(&self, other: &Ruling) -> bool {
-        let names = |ruling: &Ruling| {
+    pub(super) fn names_the_same(&self, other: &ActiveRules) -> bool {
+        let names = |ruling: &ActiveRules| {
             ruling.interfaces.0.iter().map(|record| record.name.clone()).collect::<Vec<_>>()
         };
         names(self) == names(other)
     }
 }
 
-impl Names for Ruling {
+impl InterfaceLookup for ActiveRules {
     fn interface(&self, interface: Interface) -> &str {
         self.interfaces.get(interface).map_or("", |record| &record.name)
     }
 }
 
-/// What is changed.
+/// Configuration that changes while the filter runs; guarded by the control lock.
 pub(super) struct Control {
     pub(super) anchors: Anchors,
     pub(super) tables: Tables,
     pub(super) interfaces: Interfaces,
-    pub(super) names: syntax::Names,
-    settings: Settings,
+    pub(super) names: syntax::NumberedNames,
+    settings: FilterSettings,
     debug: String,
     /// Since when the filter is on, or off.
     since: Option<Duration>,
-    /// Since when it counts what comes and leaves by interfaces.
+    /// When the counters of interfaces started.
     counting_since: Duration,
-    latest: Arc<Ruling>,
+    latest: Arc<ActiveRules>,
     etc: Option<PathBuf>,
-    site: Site,
+    site: FilterSite,
     workers: u32,
-    /// The interfaces as they were said to be.
+    /// The configured interfaces, without the host's addresses.
     pub(super) said: Interfaces,
     /// What the host calls those of ports, where they are its own.
     pub(super) devices: Vec<String>,
-    /// Whose default routes say which ports are in the group `egress`, if it is around a router.
+    /// The router whose default routes determine the group `egress`, if the filter is around a router.
     pub(super) router: Option<Arc<SharedRouter>>,
-    /// The anchors of which the latest load had rule sets, the main rule set among them.
+    /// The anchors that the latest load replaced, including the main rule set.
     loaded: Vec<String>,
-    /// What is odd about the rules that were loaded last.
-    odd: Vec<String>,
-    /// Whether it has taken over what another filter was told.
+    /// Warnings of the latest load.
+    warnings: Vec<String>,
+    /// Whether it has inherited the rules of a predecessor.
     has_inherited: bool,
 }
 
 /// What a filter has besides its rules.
-pub(crate) struct Around {
-    /// Where packets of rules with `log` are written, if that is known yet.
+pub(crate) struct FilterParts {
+    /// The log file for packets of rules with `log`, if it is already open.
     pub(crate) log: Option<LogFile>,
     /// All log files of the router.
     pub(crate) logs: Arc<LogFiles>,
@@ -112,35 +113,37 @@ pub(crate) struct Around {
     pub(crate) longest_log: FileSize,
     /// The folder that rules mean by /etc.
     pub(crate) etc: Option<PathBuf>,
-    /// Where it is.
-    pub(crate) site: Site,
-    /// What the host calls the interfaces of ports, in their order, if rules are to know what it has there.
+    /// The kind of element that the filter belongs to, which decides what rules may say.
+    pub(crate) site: FilterSite,
+    /// The host's names of the interfaces of ports, in their order, if rules use the host's addresses.
     pub(crate) devices: Vec<String>,
-    /// The router that it is around, if it knows one.
+    /// The router that the filter is around, if given.
     pub(crate) router: Option<Arc<SharedRouter>>,
 }
 
 impl SharedFilter {
-    /// A filter on so many workers that knows these interfaces and lets all pass; rules mean `etc` by /etc if it is given.
+    /// A filter for so many workers and these interfaces, which passes everything. Rules mean `etc` by /etc
+    /// if it is given.
     pub(crate) fn new(
         domain: &Arc<Domain>,
         said: Interfaces,
         workers: usize,
-        around: Around,
+        around: FilterParts,
     ) -> SharedFilter {
-        // What can't be read now is followed later, or told then.
+        // Addresses that can't be read now are read by the control thread, which reports errors.
         let mut interfaces = errands::at_host(&said, &around.devices, true).unwrap_or_else(|_| said.clone());
         if let Some(router) = &around.router {
-            egress::mark(&mut interfaces, router);
+            egress::update_egress_group(&mut interfaces, router);
         }
-        let (anchors, mut tables, settings) = (Anchors::default(), Tables::new(domain), Settings::default());
+        let (anchors, mut tables, settings) =
+            (Anchors::default(), Tables::new(domain), FilterSettings::default());
         let compiled = Compiled::new(&anchors, &mut tables, &interfaces);
-        let latest = Arc::new(Ruling::new(compiled, &settings, &interfaces));
+        let latest = Arc::new(ActiveRules::new(compiled, &settings, &interfaces));
         let control = Control {
             anchors,
             tables,
             interfaces,
-            names: syntax::Names::of_machine(),
+            names: syntax::NumberedNames::of_machine(),
             settings,
             debug: DEFAULT_DEBUG.into(),
             since: None,
@@ -153,33 +156,33 @@ impl SharedFilter {
             devices: around.devices,
             router: around.router,
             loaded: Vec::new(),
-            odd: Vec::new(),
+            warnings: Vec::new(),
             has_inherited: false,
         };
         SharedFilter {
             ruling: Published::new(domain, latest),
-            counted: Mutex::new(vec![Counted::default(); workers]),
+            counted: Mutex::new(vec![FilterCounters::default(); workers]),
             log: around.log.map_or_else(OnceLock::new, OnceLock::from),
             logs: around.logs,
             longest_log: around.longest_log,
             control: Arc::new(Mutex::new(control)),
-            errands: Errands::default(),
+            control_tasks: ControlTasks::default(),
             counters: Mutex::new(vec![None; workers]),
         }
     }
 
     /// What workers go by.
-    pub(super) fn ruling(&self) -> &Published<Arc<Ruling>> {
+    pub(super) fn active_rules(&self) -> &Published<Arc<ActiveRules>> {
         &self.ruling
     }
-    /// The same for who has no turn.
-    pub(super) fn ruling_now(&self) -> Arc<Ruling> {
-        self.control().latest.clone()
+    /// The same for a caller without a turn.
+    pub(super) fn active_rules_now(&self) -> Arc<ActiveRules> {
+        self.lock_control().latest.clone()
     }
 
     /// Notes when packets began to be filtered.
-    pub(super) fn begin(&self, now: Duration) {
-        let mut control = self.control();
+    pub(super) fn start_counting(&self, now: Duration) {
+        let mut control = self.lock_control();
         control.since.get_or_insert(now);
         if control.counting_since.is_zero() {
             control.counting_since = now;
@@ -187,13 +190,13 @@ impl SharedFilter {
         control.tables.begin_time(now);
     }
 
-    /// For who changes something.
-    pub(super) fn control(&self) -> MutexGuard<'_, Control> {
+    /// Locks the state that changes.
+    pub(super) fn lock_control(&self) -> MutexGuard<'_, Control> {
         // Rules are published last: a panic before leaves what workers see as it was.
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a worker counts from now on.
+    /// Registers the counters of a worker, for its current rules.
     pub(super) fn count_by(&self, worker: usize, counters: Arc<Counters>) {
         let mut all = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = all.get_mut(worker) {
@@ -201,29 +204,29 @@ impl SharedFilter {
         }
     }
 
-    /// Takes what a worker has counted up to now.
-    pub(super) fn note_counted(&self, worker: usize, counted: Counted) {
+    /// Stores the counts of a worker up to now.
+    pub(super) fn store_counters(&self, worker: usize, counted: FilterCounters) {
         let mut all = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = all.get_mut(worker) {
             *place = counted;
         }
     }
 
-    /// What workers had counted when they were last asked.
-    pub(super) fn counted(&self) -> Vec<Counted> {
+    /// What workers had counted at their last report.
+    pub(super) fn worker_counters(&self) -> Vec<FilterCounters> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The file of packets that are logged, if there is one.
-    pub(super) fn log(&self) -> Option<&LogFile> {
+    pub(super) fn log_file(&self) -> Option<&LogFile> {
         self.log.get()
     }
 
-    /// Begins to log to a file; one that was begun before stays.
+    /// Opens a log file; a log that is already open stays.
     pub(super) fn begin_log(&self, path: &str) -> io::Result<()> {
         if self.log.get().is_none() {
-            let workers = self.counted().len();
-            // Whoever was faster has begun one.
+            let workers = self.worker_counters().len();
+            // Another thread may have opened one first.
             let _ = self.log.set(LogFile::open(path, self.longest_log, workers, &self.logs)?);
         }
         Ok(())
@@ -235,9 +238,9 @@ impl SharedFilter {
     }
 
     /// Loads texts into the anchors of paths, the empty one being the main rule set, whose text is called
-    /// `name`. With mistakes nothing changes; the error has all mistakes of the first text with any. Gives
+    /// `name`. With errors nothing changes; the error lists all errors of the first text with any. Returns
     /// warnings, a line each.
-    pub(crate) fn load(
+    pub(crate) fn load_texts(
         &self,
         name: &str,
         texts: &[(&str, &[u8])],
@@ -247,11 +250,11 @@ impl SharedFilter {
         if length > LONGEST {
             return Err(format!("{name}: {length} bytes are more than the {LONGEST} that are taken"));
         }
-        let mut control = self.control();
+        let mut control = self.lock_control();
         control.mark_egress();
         let name_of = |path: &str| if path.is_empty() { name.into() } else { format!("anchor {path}") };
         let mut warnings = Vec::new();
-        let (environment, site) = (control.environment(), control.site);
+        let (environment, site) = (control.parse_environment(), control.site);
         let parsed = texts
             .iter()
             .map(|(path, text)| parse_rules(path, &name_of(path), text, &environment, site, &mut warnings));
@@ -259,81 +262,94 @@ impl SharedFilter {
         drop(environment);
         let overloads = |rule: &Rule| rule.state.options.overload.is_some();
         if rulesets.iter().flatten().any(|(_, ruleset)| ruleset.has_rule(&overloads)) {
-            self.begin_errands().map_err(|error| {
+            self.start_control_tasks().map_err(|error| {
                 format!("{name}: can't start the thread that rules with overload need: {error}")
             })?;
         }
         let loaded = rulesets.iter().flatten().map(|(path, _)| path.clone()).collect();
-        let compiled = control.compile(rulesets.concat(), now)?;
+        let compiled = control.compile_rulesets(rulesets.concat(), now)?;
         control.loaded = loaded;
-        control.odd = warnings.clone();
+        control.warnings = warnings.clone();
         if texts.iter().any(|(path, _)| path.is_empty()) {
-            control.take_options();
+            control.apply_options();
         }
-        self.publish(&mut control, compiled);
+        self.publish_rules(&mut control, compiled);
         Ok(warnings)
     }
 
-    /// Compiles what is there anew and publishes it: after rules were forgotten, or the filter was turned on or off.
-    pub(super) fn renew(&self, control: &mut Control) {
+    /// Compiles the current rules again and publishes them, after rules were flushed or the filter
+    /// was enabled or disabled.
+    pub(super) fn recompile_rules(&self, control: &mut Control) {
         let compiled = Compiled::new(&control.anchors, &mut control.tables, &control.interfaces);
-        self.publish(control, compiled);
+        self.publish_rules(control, compiled);
     }
 
-    fn publish(&self, control: &mut Control, mut compiled: Compiled) {
-        compiled.succeed(&control.latest.compiled);
-        let ruling = Ruling::new(compiled, &control.settings, &control.interfaces);
+    fn publish_rules(&self, control: &mut Control, mut compiled: Compiled) {
+        compiled.inherit_counters(&control.latest.compiled);
+        let ruling = ActiveRules::new(compiled, &control.settings, &control.interfaces);
         control.latest = Arc::new(ruling);
         self.ruling.publish(control.latest.clone());
     }
 
-    /// Has something done by a thread; says whether it will be.
-    pub(super) fn send(&self, errand: Errand) -> bool {
-        self.errands.send(errand)
+    /// Queues a control task; false if it can't be queued.
+    pub(super) fn send_task(&self, errand: ControlTask) -> bool {
+        self.control_tasks.send_task(errand)
     }
 
-    /// Has errands done from now on.
-    pub(super) fn begin_errands(&self) -> io::Result<()> {
-        self.errands.begin(&self.control)
+    /// Starts the control thread, unless it runs already.
+    pub(super) fn start_control_tasks(&self) -> io::Result<()> {
+        self.control_tasks.start_thread(&self.control)
     }
 
-    /// Has rules follow the addresses that the host has at ports. Call it whenever they may be others; says whether it will be
-    /// done.
+    /// Queues a task that makes rules follow the addresses that the host has at ports. Call it whenever they
+    /// may have changed; false if the task can't be queued.
     pub(crate) fn follow_addresses(&self) -> io::Result<bool> {
-        self.begin_errands()?;
-        Ok(self.send(Errand::Addresses))
+        self.start_control_tasks()?;
+        Ok(self.send_task(ControlTask::Addresses))
     }
 
-    /// Takes over what was told a filter that this one takes the place of, unless that was done: workers do it one after the
-    /// other. With `keeps_rules` that is all: rules, tables and options, compiled anew for the interfaces here. Otherwise it is
-    /// as if the rules of this filter had been loaded there: tables of which they give no addresses keep what they hold,
-    /// anchors that they don't load stay, and so does whether the filter is on. Gives why that can't be.
-    pub(super) fn inherit(&self, old: &SharedFilter, keeps_rules: bool, now: Duration) -> Result<(), String> {
-        let mut control = self.control();
+    /// Inherits rules from the filter that this one replaces, unless another worker has already done
+    /// so: workers replace it one after the other. With `keeps_rules` it inherits all of rules, tables
+    /// and options, compiled again for the interfaces here. Otherwise the result is as if the rules of
+    /// this filter had been loaded in the old one: tables without addresses in the rules keep their
+    /// contents, anchors that the rules don't load stay, and so does whether the filter is enabled. The
+    /// error says why that failed.
+    pub(super) fn inherit_rules(
+        &self,
+        old: &SharedFilter,
+        keeps_rules: bool,
+        now: Duration,
+    ) -> Result<(), String> {
+        let mut control = self.lock_control();
         if control.has_inherited || std::ptr::eq(self, old) {
             return Ok(());
         }
-        let mut before = old.control();
+        let mut before = old.lock_control();
         control.has_inherited = true;
-        if let Some(log) = old.log()
-            && self.log().is_none()
+        if let Some(log) = old.log_file()
+            && self.log_file().is_none()
         {
-            // What was begun while the filter ran goes on; where it can't, the file of rules says nothing of a log.
+            // A log that was started at run time continues. If it can't be opened, the rules
+            // still work without it.
             let _ = self.begin_log(&log.path().display().to_string());
         }
-        let loaded =
-            if keeps_rules { Ok(control.take_all(&mut before)) } else { control.load_over(&mut before, now) };
+        let loaded = if keeps_rules {
+            Ok(control.inherit_from(&mut before))
+        } else {
+            control.load_over(&mut before, now)
+        };
         let compiled = loaded?;
         control.latest = before.latest.clone();
         drop(before);
-        self.publish(&mut control, compiled);
+        self.publish_rules(&mut control, compiled);
         Ok(())
     }
 }
 
 impl Control {
-    /// Takes rules, tables and options of another filter. Workers of that go by what it has published for as long as they live.
-    fn take_all(&mut self, before: &mut Control) -> Compiled {
+    /// Takes rules, tables and options of another filter. Its workers keep using what it has
+    /// published while they live.
+    fn inherit_from(&mut self, before: &mut Control) -> Compiled {
         self.anchors = before.anchors.clone();
         std::mem::swap(&mut self.tables, &mut before.tables);
         self.settings = before.settings.clone();
@@ -341,7 +357,8 @@ impl Control {
         Compiled::new(&self.anchors, &mut self.tables, &self.interfaces)
     }
 
-    /// Loads the rules that were loaded here over those of another filter, whose tables it takes. With mistakes all stays.
+    /// Loads the rules of this filter over those of another filter, whose tables it takes. With errors the
+    /// rules and tables stay as they are.
     fn load_over(&mut self, before: &mut Control, now: Duration) -> Result<Compiled, String> {
         (self.settings.is_enabled, self.since) = (before.settings.is_enabled, before.since);
         let ruleset = |path: &String| Some((path.clone(), Ruleset::clone(self.anchors.get(path)?)));
@@ -349,7 +366,7 @@ impl Control {
         let mut anchors = before.anchors.clone();
         std::mem::swap(&mut self.tables, &mut before.tables);
         self.limit_tables(&self.settings.limits.clone());
-        let compiled = load(rulesets, &mut anchors, &mut self.tables, &self.interfaces, now);
+        let compiled = load_rulesets(rulesets, &mut anchors, &mut self.tables, &self.interfaces, now);
         match compiled {
             Ok(compiled) => {
                 self.anchors = anchors;
@@ -362,8 +379,8 @@ impl Control {
         }
     }
 
-    /// Turns the filter on or off; says whether it was otherwise.
-    pub(super) fn enable(&mut self, is_enabled: bool, now: Duration) -> bool {
+    /// Enables or disables the filter; returns whether that changed anything.
+    pub(super) fn set_enabled(&mut self, is_enabled: bool, now: Duration) -> bool {
         let changes = self.settings.is_enabled != is_enabled;
         if changes {
             self.settings.is_enabled = is_enabled;
@@ -372,34 +389,34 @@ impl Control {
         changes
     }
 
-    /// The interfaces as they were said to be, and what the host calls those of ports.
-    pub(super) fn said(&self) -> (Interfaces, Vec<String>) {
+    /// The interfaces as configured, and the host's names of those of ports.
+    pub(super) fn configured_interfaces(&self) -> (Interfaces, Vec<String>) {
         (self.said.clone(), self.devices.clone())
     }
 
-    /// Makes rules that speak of interfaces' addresses follow these.
-    pub(super) fn follow(&mut self, interfaces: Interfaces) {
+    /// Updates the addresses that rules take from interfaces.
+    pub(super) fn set_interfaces(&mut self, interfaces: Interfaces) {
         self.interfaces = interfaces;
-        self.latest.compiled.follow(&self.interfaces);
+        self.latest.compiled.update_interfaces(&self.interfaces);
     }
 
-    /// Sets how much is told of the filter's own doings, as `set debug` does.
+    /// Sets the log level of the filter's own messages, as `set debug` does.
     pub(super) fn set_debug(&mut self, level: &str) {
         self.debug = level.into();
     }
 
-    /// Makes all options what they are if none is set, unless there is no memory for that; rules, and whether the filter is
-    /// on, stay.
+    /// Resets all options to their defaults, unless there is no memory for that. Rules, and whether the
+    /// filter is enabled, stay.
     pub(super) fn reset_options(&mut self) -> Result<(), String> {
         self.check_states(&Limits::default())?;
         self.anchors.flush_options();
-        self.settings = Settings { is_enabled: self.settings.is_enabled, ..Settings::default() };
+        self.settings = FilterSettings { is_enabled: self.settings.is_enabled, ..FilterSettings::default() };
         self.debug = DEFAULT_DEBUG.into();
         self.limit_tables(&Limits::default());
         Ok(())
     }
 
-    /// What `set loginterface` says, and the interfaces that it means now.
+    /// The setting `set loginterface`, and the interfaces that it stands for now.
     fn log_interface(&self) -> Option<(&str, Vec<Interface>)> {
         let name = self.settings.log_interface.as_ref()?;
         let meant = |interfaces: &Interfaces| {
@@ -410,31 +427,31 @@ impl Control {
     }
 
     /// What `pfctl -s info` prints beside counts.
-    pub(super) fn status(&self, now: Duration) -> Status<'_> {
-        Status {
+    pub(super) fn status(&self, now: Duration) -> FilterStatus<'_> {
+        FilterStatus {
             is_enabled: self.settings.is_enabled,
             since: self.since.map(|since| now.saturating_sub(since)),
             debug: &self.debug,
             host_id: self.settings.host_id,
-            checksum: self.checksum(),
+            checksum: self.rules_checksum(),
             log_interface: self.log_interface(),
-            // Others are refused when rules are loaded.
+            // Other values are refused when rules are loaded.
             syncookies: Syncookies::Never,
             state_limit: self.settings.limits.limit(Limit::States),
         }
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &FilterSettings {
         &self.settings
     }
 
-    /// What workers go by, or will with their next batch.
-    pub(super) fn latest(&self) -> &Ruling {
+    /// The rules that workers use, now or from their next batch on.
+    pub(super) fn latest(&self) -> &ActiveRules {
         &self.latest
     }
 
-    /// A number that other rules have otherwise.
-    pub(super) fn checksum(&self) -> [u8; 16] {
+    /// A checksum that differs for other rules.
+    pub(super) fn rules_checksum(&self) -> [u8; 16] {
         let halves = [0_u8, 1].map(|half| {
             let mut hasher = DefaultHasher::new();
             half.hash(&mut hasher);
@@ -450,13 +467,13 @@ impl Control {
         checksum
     }
 
-    /// What is odd about the rules that were loaded last, a line for each thing.
-    pub(super) fn odd(&self) -> String {
-        self.odd.iter().map(|line| format!("{line}\n")).collect()
+    /// Warnings of the latest load, one a line.
+    pub(super) fn warnings_text(&self) -> String {
+        self.warnings.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Notes that interfaces count from nothing.
-    pub(super) fn count_anew(&mut self, now: Duration) {
+    /// Records that the counters of interfaces were reset.
+    pub(super) fn restart_counters(&mut self, now: Duration) {
         self.counting_since = now;
     }
 
@@ -466,11 +483,11 @@ impl Control {
     }
 
     /// The folder that rules mean by /etc, if it is another.
-    pub(super) fn etc(&self) -> Option<&Path> {
+    pub(super) fn etc_folder(&self) -> Option<&Path> {
         self.etc.as_deref()
     }
 
-    fn environment(&self) -> Environment<'_> {
+    fn parse_environment(&self) -> Environment<'_> {
         let read_file = |name: &str| {
             let file = self.etc.as_deref().map_or_else(|| name.into(), |etc| file_in(etc, name));
             artery_device::files::read(file).map_err(|error| error.to_string())
@@ -485,22 +502,26 @@ impl Control {
         }
     }
 
-    /// Puts rule sets in place, all or none of them, and compiles what is there then.
-    fn compile(&mut self, rulesets: Vec<(String, Ruleset)>, now: Duration) -> Result<Compiled, String> {
+    /// Replaces rule sets, all or none of them, and compiles the result.
+    fn compile_rulesets(
+        &mut self,
+        rulesets: Vec<(String, Ruleset)>,
+        now: Duration,
+    ) -> Result<Compiled, String> {
         if let Some((_, main)) = rulesets.iter().find(|(path, _)| path.is_empty()) {
-            let limits = main.limits();
+            let limits = main.effective_limits();
             self.check_states(&limits).map_err(|why| at_limit_of_states(main) + &why)?;
             self.limit_tables(&limits);
         }
         let Control { anchors, tables, interfaces, .. } = self;
-        load(rulesets, anchors, tables, interfaces, now).map_err(|errors| {
+        load_rulesets(rulesets, anchors, tables, interfaces, now).map_err(|errors| {
             self.limit_tables(&self.settings.limits.clone());
             join_lines(&errors)
         })
     }
 
-    /// Whether there is memory for a higher limit of states: what all workers will take of it, each for itself, is taken for a
-    /// moment. They find out too late to refuse rules.
+    /// Checks that there is memory for a higher limit of states, by allocating for a moment what all workers
+    /// will allocate, each for itself. They would find out too late to refuse rules.
     fn check_states(&self, limits: &Limits) -> Result<(), String> {
         let limit = limits.limit(Limit::States);
         if limit <= self.settings.limits.limit(Limit::States) {
@@ -508,7 +529,7 @@ impl Control {
         }
         let all: io::Result<Vec<Reservation>> = (0..self.workers).map(|_| Reservation::new(limit)).collect();
         all.map(drop).map_err(|error| {
-            let megabytes = Reservation::bytes(limit).saturating_mul(self.workers.into()) >> 20;
+            let megabytes = Reservation::memory_size(limit).saturating_mul(self.workers.into()) >> 20;
             let takers = if self.workers == 1 {
                 "1 worker takes".into()
             } else {
@@ -524,11 +545,11 @@ impl Control {
         self.tables.most_entries = limits.limit(Limit::TableEntries) as usize;
     }
 
-    /// Does what the options of the main rule set say.
-    fn take_options(&mut self) {
+    /// Applies the options of the main rule set.
+    fn apply_options(&mut self) {
         let Some(main) = self.anchors.get("").cloned() else { return };
         let is_enabled = self.settings.is_enabled;
-        self.settings = Settings { is_enabled, ..Settings::of(&main) };
+        self.settings = FilterSettings { is_enabled, ..FilterSettings::from_ruleset(&main) };
         for line in &main.options {
             if let SetOption::Debug(level) = &line.option {
                 self.debug = level.clone();
@@ -537,15 +558,15 @@ impl Control {
     }
 }
 
-impl Ruling {
-    fn new(compiled: Compiled, settings: &Settings, interfaces: &Interfaces) -> Ruling {
+impl ActiveRules {
+    fn new(compiled: Compiled, settings: &FilterSettings, interfaces: &Interfaces) -> ActiveRules {
         let mut rules = compiled.rules().iter().map(|record| &record.rule);
         let may_change = rules.any(|rule| {
             let translates = rule.nat.is_some() || rule.redirect.is_some();
             let writes = rule.scrub.is_given || rule.set.tos.is_some();
-            translates || writes || matches!(rule.state.keep, Keep::Modulate | Keep::Synproxy)
+            translates || writes || matches!(rule.state.keep, StateKeeping::Modulate | StateKeeping::Synproxy)
         });
-        Ruling { compiled, settings: settings.clone(), interfaces: interfaces.clone(), may_change }
+        ActiveRules { compiled, settings: settings.clone(), interfaces: interfaces.clone(), may_change }
     }
 }
 

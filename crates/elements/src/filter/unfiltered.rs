@@ -4,7 +4,7 @@ use artery_table::router::PortView;
 use artery_wire::{EtherType, Ethernet, Icmp6Type, IpProtocol, Ipv6};
 use std::net::Ipv6Addr;
 
-/// Hops of what comes from the link itself (RFC 4861 section 7.1).
+/// The hop limit of packets from the link itself (RFC 4861 section 7.1).
 const HOPS: u8 = 255;
 
 /// Whether a frame at a port of a router is not filtered. The router drops frames for other Ethernet
@@ -28,11 +28,11 @@ fn is_of_neighbors(frame: &[u8], port: &PortView, direction: Direction) -> bool 
     }
     let kinds = [Icmp6Type::NEIGHBOR_SOLICITATION, Icmp6Type::NEIGHBOR_ADVERTISEMENT];
     let is_one = packet.payload().first().is_some_and(|kind| kinds.contains(&Icmp6Type(*kind)));
-    // What leaves with so many hops was not forwarded.
+    // A packet that leaves with this hop limit was not forwarded.
     is_one && (direction == Direction::Out || ends_here(packet.dst(), port))
 }
 
-/// Whether the router keeps what is sent to an address at a port.
+/// Whether packets to an address at a port end in the router.
 fn ends_here(address: Ipv6Addr, port: &PortView) -> bool {
     let own = port.v6.iter().chain(&port.virtual_v6);
     let is_own = own.into_iter().any(|(own, _)| *own == address.to_bits());

@@ -1,6 +1,6 @@
-//! Answers to routes: the same message, with what became of it, as zebra reads it from FRR 8.5 on.
+//! Answers to routes: the same message with the resulting state, as zebra reads it from FRR 8.5 on.
 use super::frames::{self, BEGIN};
-use super::rib::State;
+use super::rib::RouteState;
 use artery_wire::netlink::HEADER;
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ const FLAGS: std::ops::Range<usize> = HEADER + 8..HEADER + 12;
 /// RTM_F_OFFLOAD and RTM_F_OFFLOAD_FAILED (linux/rtnetlink.h).
 const OFFLOAD: u32 = 0x4000;
 const OFFLOAD_FAILED: u32 = 0x2000_0000;
-/// Bytes that may wait for a sender that does not read. What comes then is lost, and counted.
+/// Most pending bytes for a peer that does not read. Further answers are lost, and counted.
 const MOST_WAITING: usize = 64 << 20;
 
 /// Answers that wait to be written.
@@ -23,12 +23,12 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Answers a message, of which it is known to be a route. A message for each
-    /// answer: zebra reads one alone.
-    pub(super) fn push(&mut self, message: &[u8], state: State) {
+    /// Answers a message, which is known to be a route. Each answer is a message of its own, since zebra
+    /// parses only one a message.
+    pub(super) fn push(&mut self, message: &[u8], state: RouteState) {
         let len = frames::HEADER + message.len();
         let Ok(short) = u16::try_from(len) else { return };
-        if self.waiting() + len > MOST_WAITING {
+        if self.pending_bytes() + len > MOST_WAITING {
             self.lost += 1;
             return;
         }
@@ -40,21 +40,20 @@ impl Answers {
             return;
         };
         let state = match state {
-            State::Installed | State::Shadowed => OFFLOAD,
-            State::Refused(_) => OFFLOAD_FAILED,
+            RouteState::Installed | RouteState::Shadowed => OFFLOAD,
+            RouteState::Refused(_) => OFFLOAD_FAILED,
         };
         *flags = (u32::from_ne_bytes(*flags) & !(OFFLOAD | OFFLOAD_FAILED) | state).to_ne_bytes();
         self.sent += 1;
     }
 
-    /// Bytes that wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn pending_bytes(&self) -> usize {
         self.bytes.len() - self.written
     }
 
-    /// Writes what the stream takes at once.
-    pub(super) fn write(&mut self, stream: &mut impl Write) -> io::Result<()> {
-        while self.waiting() > 0 {
+    /// Writes as much as the stream accepts without waiting.
+    pub(super) fn write_pending(&mut self, stream: &mut impl Write) -> io::Result<()> {
+        while self.pending_bytes() > 0 {
             match stream.write(&self.bytes[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.written += count,
@@ -73,7 +72,7 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reason::Reason;
+    use super::super::reason::RejectReason;
     use super::*;
     use artery_wire::netlink::build::{NEW_ROUTE, gateway, route};
 
@@ -82,12 +81,12 @@ mod tests {
         let message =
             route(NEW_ROUTE, ("10.9.0.0".parse().unwrap(), 16), 186, &[gateway("10.0.1.9".parse().unwrap())]);
         let mut answers = Answers::default();
-        answers.push(&message, State::Installed);
-        answers.push(&message, State::Refused(Reason::OffLink));
+        answers.push(&message, RouteState::Installed);
+        answers.push(&message, RouteState::Refused(RejectReason::OffLink));
         let mut written = Vec::new();
-        answers.write(&mut written).unwrap();
+        answers.write_pending(&mut written).unwrap();
         let len = message.len() + 4;
-        assert_eq!((written.len(), answers.waiting()), (2 * len, 0));
+        assert_eq!((written.len(), answers.pending_bytes()), (2 * len, 0));
         for (answer, flags) in written.chunks(len).zip([OFFLOAD, OFFLOAD_FAILED]) {
             assert_eq!(answer[..4], [1, 1, 0, len as u8]);
             let mut expected = message.clone();

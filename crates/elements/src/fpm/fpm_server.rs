@@ -60,16 +60,16 @@ struct Fpm {
 
 impl Fpm {
     fn new(args: &Args<'_>) -> Result<Fpm, ArgError> {
-        let router = shared::router(args)?;
+        let router = shared::find_router(args)?;
         let text: String = args.read("LISTEN")?;
-        let listen = address(&text).ok_or_else(|| ArgError::Invalid {
+        let listen = parse_address(&text).ok_or_else(|| ArgError::Invalid {
             arg: "LISTEN",
             value: text.clone(),
             fault: "is no address".into(),
             wants: "an IP address with or without a port, such as 127.0.0.1:2620".into(),
         })?;
         let (hold, host): (Duration, String) = (args.read("HOLD")?, args.read("HOST")?);
-        let server = FpmServer::open(&args.resource::<FpmServers>(), listen).map_err(|error| {
+        let server = FpmServer::open_server(&args.resource::<FpmServers>(), listen).map_err(|error| {
             ArgError::wrong_at(
                 text,
                 format!("can't listen on {listen}: {error}; choose another address or port"),
@@ -81,8 +81,8 @@ impl Fpm {
     }
 }
 
-/// `ADDRESS` or `ADDRESS:PORT`.
-fn address(text: &str) -> Option<SocketAddr> {
+/// Parses `ADDRESS` or `ADDRESS:PORT`.
+fn parse_address(text: &str) -> Option<SocketAddr> {
     let alone = || text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, PORT));
     text.parse().ok().or_else(alone)
 }
@@ -97,12 +97,12 @@ impl Element for Fpm {
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let lines = self.server.take_lines();
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        let lines = self.server.drain_lines();
         for line in &lines {
-            cx.say(&format!("{}: {line}", cx.name()));
+            cx.print_message(&format!("{}: {line}", cx.name()));
         }
-        cx.watch(self.server.news(), Interest::Readable);
+        cx.watch_file(self.server.lines_fd(), Interest::Readable);
         !lines.is_empty()
     }
 }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_address_may_lack_its_port() {
-        let read = |text| address(text).map(|address| address.to_string());
+        let read = |text| parse_address(text).map(|address| address.to_string());
         assert_eq!(read("127.0.0.1").as_deref(), Some("127.0.0.1:2620"));
         assert_eq!(read("[::1]:7").as_deref(), Some("[::1]:7"));
         assert_eq!(read("::1").as_deref(), Some("[::1]:2620"));

@@ -1,6 +1,6 @@
 //! FPM messages in a stream of bytes (fpm/fpm.h of FRR): version 1, type 1 for netlink, the length in network
 //! order with the header, and then netlink messages.
-use super::broken::Broken;
+use super::broken::FpmProtocolError;
 use std::io::{self, Read};
 
 /// Bytes of a header.
@@ -10,20 +10,20 @@ pub(super) const BEGIN: [u8; 2] = [1, 1];
 /// Bytes read at once.
 pub(super) const READ: usize = 128 << 10;
 
-/// What was read of a stream and is not taken yet.
+/// Bytes that were read from a stream and not parsed yet.
 #[derive(Default)]
 pub(super) struct Frames {
     bytes: Vec<u8>,
     /// Bytes that were read, of those.
     end: usize,
-    /// Where the next message begins.
+    /// Where the next message begins in the buffer.
     begin: usize,
 }
 
 impl Frames {
-    /// Reads once; gives the number of bytes, 0 at the end of the stream. Less than
-    /// [`READ`] were all there were.
-    pub(super) fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
+    /// Reads once; returns the number of bytes, 0 at the end of the stream. Fewer than [`READ`] were
+    /// all that were available.
+    pub(super) fn read_stream(&mut self, stream: &mut impl Read) -> io::Result<usize> {
         self.bytes.copy_within(self.begin..self.end, 0);
         (self.begin, self.end) = (0, self.end - self.begin);
         if self.bytes.len() < self.end + READ {
@@ -35,17 +35,17 @@ impl Frames {
     }
 
     /// The payload of the next message, once all of it was read.
-    pub(super) fn next_payload(&mut self) -> Result<Option<&[u8]>, Broken> {
+    pub(super) fn next_payload(&mut self) -> Result<Option<&[u8]>, FpmProtocolError> {
         let rest = &self.bytes[self.begin..self.end];
         let Some((header, _)) = rest.split_first_chunk::<HEADER>() else {
-            // What can be said of the beginning is said at once.
-            return rest.first().map_or(Ok(None), |version| check(*version, BEGIN[1]).map(|()| None));
+            // An invalid start is reported at once.
+            return rest.first().map_or(Ok(None), |version| check_header(*version, BEGIN[1]).map(|()| None));
         };
         let [version, kind, high, low] = *header;
-        check(version, kind)?;
+        check_header(version, kind)?;
         let len = u16::from_be_bytes([high, low]);
         if usize::from(len) < HEADER {
-            return Err(Broken::Length(len));
+            return Err(FpmProtocolError::Length(len));
         }
         let Some(payload) = rest.get(HEADER..len.into()) else { return Ok(None) };
         self.begin += usize::from(len);
@@ -53,11 +53,11 @@ impl Frames {
     }
 }
 
-fn check(version: u8, kind: u8) -> Result<(), Broken> {
+fn check_header(version: u8, kind: u8) -> Result<(), FpmProtocolError> {
     match [version, kind] {
         BEGIN => Ok(()),
-        [1, kind] => Err(Broken::Type(kind)),
-        [version, _] => Err(Broken::Version(version)),
+        [1, kind] => Err(FpmProtocolError::Type(kind)),
+        [version, _] => Err(FpmProtocolError::Version(version)),
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
             let mut frames = Frames::default();
             let mut taken = Vec::new();
             for mut part in [&stream[..cut], &stream[cut..]] {
-                frames.read(&mut part).unwrap();
+                frames.read_stream(&mut part).unwrap();
                 taken.extend(all(&mut frames));
             }
             assert_eq!(taken, whole, "cut at {cut}");
@@ -86,7 +86,7 @@ mod tests {
         let mut frames = Frames::default();
         let mut taken = Vec::new();
         for byte in &stream {
-            frames.read(&mut &[*byte][..]).unwrap();
+            frames.read_stream(&mut &[*byte][..]).unwrap();
             taken.extend(all(&mut frames));
         }
         assert_eq!(taken, whole);
@@ -99,7 +99,7 @@ mod tests {
         for _ in 0..50 {
             let mut part = &stream[..];
             while !part.is_empty() {
-                frames.read(&mut part).unwrap();
+                frames.read_stream(&mut part).unwrap();
             }
             assert_eq!(all(&mut frames), [vec![7; 65531]]);
         }
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn what_is_no_fpm_message_is_said() {
         for (bytes, why) in [
-            (&[0x16, 3, 1, 2][..], Broken::Version(0x16)),
-            (b"G", Broken::Version(b'G')),
-            (&[1, 2, 0, 9], Broken::Type(2)),
-            (&[1, 1, 0, 3], Broken::Length(3)),
+            (&[0x16, 3, 1, 2][..], FpmProtocolError::Version(0x16)),
+            (b"G", FpmProtocolError::Version(b'G')),
+            (&[1, 2, 0, 9], FpmProtocolError::Type(2)),
+            (&[1, 1, 0, 3], FpmProtocolError::Length(3)),
         ] {
             let mut frames = Frames::default();
-            frames.read(&mut &*bytes).unwrap();
+            frames.read_stream(&mut &*bytes).unwrap();
             assert_eq!(frames.next_payload(), Err(why));
         }
     }

@@ -3,7 +3,7 @@ use artery_table::router::RouterError;
 
 /// Why a route is not in the router's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Reason {
+pub(crate) enum RejectReason {
     /// Its packets would be encapsulated (MPLS, SRv6, VXLAN).
     Encapsulation,
     /// It is for some sources or types of service alone.
@@ -12,9 +12,9 @@ pub(crate) enum Reason {
     Type,
     /// Its next-hop object is unknown.
     UnknownNextHop,
-    /// Its gateway has a link-local address, and nothing says which port it is at.
+    /// Its gateway has a link-local address, and no port is given.
     LinkLocal,
-    /// It leads out by an interface of the host that is not a port.
+    /// Its interface on the host is not that of a port.
     Interface,
     /// It names neither gateway nor port.
     NoPort,
@@ -26,108 +26,109 @@ pub(crate) enum Reason {
     TooManyNextHops,
     /// The table or a limit of neighbors is full.
     Full,
-    /// Any other.
     Other,
 }
 
-impl Reason {
-    /// All of them.
-    pub(crate) const ALL: [Reason; 12] = [
-        Reason::Encapsulation,
-        Reason::Selective,
-        Reason::Type,
-        Reason::UnknownNextHop,
-        Reason::LinkLocal,
-        Reason::Interface,
-        Reason::NoPort,
-        Reason::OffLink,
-        Reason::Gateway,
-        Reason::TooManyNextHops,
-        Reason::Full,
-        Reason::Other,
+impl RejectReason {
+    pub(crate) const ALL: [RejectReason; 12] = [
+        RejectReason::Encapsulation,
+        RejectReason::Selective,
+        RejectReason::Type,
+        RejectReason::UnknownNextHop,
+        RejectReason::LinkLocal,
+        RejectReason::Interface,
+        RejectReason::NoPort,
+        RejectReason::OffLink,
+        RejectReason::Gateway,
+        RejectReason::TooManyNextHops,
+        RejectReason::Full,
+        RejectReason::Other,
     ];
 
     /// What it is called in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Reason::Encapsulation => "encapsulation",
-            Reason::Selective => "selective",
-            Reason::Type => "type",
-            Reason::UnknownNextHop => "unknown-next-hop",
-            Reason::LinkLocal => "link-local",
-            Reason::Interface => "interface",
-            Reason::NoPort => "no-port",
-            Reason::OffLink => "off-link",
-            Reason::Gateway => "gateway",
-            Reason::TooManyNextHops => "too-many-next-hops",
-            Reason::Full => "full",
-            Reason::Other => "other",
+            RejectReason::Encapsulation => "encapsulation",
+            RejectReason::Selective => "selective",
+            RejectReason::Type => "type",
+            RejectReason::UnknownNextHop => "unknown-next-hop",
+            RejectReason::LinkLocal => "link-local",
+            RejectReason::Interface => "interface",
+            RejectReason::NoPort => "no-port",
+            RejectReason::OffLink => "off-link",
+            RejectReason::Gateway => "gateway",
+            RejectReason::TooManyNextHops => "too-many-next-hops",
+            RejectReason::Full => "full",
+            RejectReason::Other => "other",
         }
     }
 
     /// The same for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Reason::Encapsulation => "packets would be encapsulated (MPLS, SRv6, VXLAN)",
-            Reason::Selective => "only for some sources or types of service",
-            Reason::Type => "neither unicast nor blackhole, unreachable or prohibit",
-            Reason::UnknownNextHop => "no such next-hop object",
-            Reason::LinkLocal => "link-local gateway at an unknown port; name a port's interface",
-            Reason::Interface => "leads by an interface of the host that is not a port",
-            Reason::NoPort => "names neither gateway nor port",
-            Reason::OffLink => "no port has an address in a prefix with the gateway",
-            Reason::Gateway => "the gateway is the router itself, or not a host",
-            Reason::TooManyNextHops => "too many next hops",
-            Reason::Full => "the table or the limit of neighbors is full",
-            Reason::Other => "the router's table refuses it",
+            RejectReason::Encapsulation => "packets would be encapsulated (MPLS, SRv6, VXLAN)",
+            RejectReason::Selective => "only for some sources or types of service",
+            RejectReason::Type => "neither unicast nor blackhole, unreachable or prohibit",
+            RejectReason::UnknownNextHop => "no such next-hop object",
+            RejectReason::LinkLocal => "link-local gateway at an unknown port; name a port's interface",
+            RejectReason::Interface => "leads by an interface of the host that is not a port",
+            RejectReason::NoPort => "names neither gateway nor port",
+            RejectReason::OffLink => "no port has an address in a prefix with the gateway",
+            RejectReason::Gateway => "the gateway is the router itself, or not a host",
+            RejectReason::TooManyNextHops => "too many next hops",
+            RejectReason::Full => "the table or the limit of neighbors is full",
+            RejectReason::Other => "the router's table refuses it",
         }
     }
 }
 
-impl From<&RouterError> for Reason {
-    fn from(error: &RouterError) -> Reason {
+impl From<&RouterError> for RejectReason {
+    fn from(error: &RouterError) -> RejectReason {
         match error {
-            RouterError::GatewayNeedsPort(_) => Reason::LinkLocal,
-            RouterError::GatewayOffLink { .. } => Reason::OffLink,
+            RouterError::GatewayNeedsPort(_) => RejectReason::LinkLocal,
+            RouterError::GatewayOffLink { .. } => RejectReason::OffLink,
             RouterError::GatewayIsOwn { .. }
             | RouterError::GatewayIsNoHost(_)
-            | RouterError::GatewayFamily(_) => Reason::Gateway,
-            RouterError::TooManyNextHops(_) => Reason::TooManyNextHops,
-            RouterError::NoNextHop | RouterError::NoWay => Reason::NoPort,
-            RouterError::Neighbors(_) | RouterError::Table(_) => Reason::Full,
-            _ => Reason::Other,
+            | RouterError::GatewayFamily(_) => RejectReason::Gateway,
+            RouterError::TooManyNextHops(_) => RejectReason::TooManyNextHops,
+            RouterError::NoNextHop | RouterError::NoWay => RejectReason::NoPort,
+            RouterError::Neighbors(_) | RouterError::Table(_) => RejectReason::Full,
+            _ => RejectReason::Other,
         }
     }
 }
 
 /// Messages that are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ignored {
-    /// Routes that the sender's kernel made, or that it read there.
+pub(crate) enum IgnoredMessage {
+    /// Routes that the sender's kernel created, or that it read there.
     Kernel,
-    /// Routes of other tables than the main one (VRFs).
+    /// Routes of tables other than the main one (VRFs).
     Tables,
     /// Entries of MAC tables, and neighbors (EVPN).
     Neighbors,
-    /// Labels of MPLS.
+    /// MPLS label bindings and routes.
     Mpls,
-    /// Anything else.
     Other,
 }
 
-impl Ignored {
-    /// All of them.
-    pub(crate) const ALL: [Ignored; 5] =
-        [Ignored::Kernel, Ignored::Tables, Ignored::Neighbors, Ignored::Mpls, Ignored::Other];
+impl IgnoredMessage {
+    pub(crate) const ALL: [IgnoredMessage; 5] = [
+        IgnoredMessage::Kernel,
+        IgnoredMessage::Tables,
+        IgnoredMessage::Neighbors,
+        IgnoredMessage::Mpls,
+        IgnoredMessage::Other,
+    ];
 
     /// What it is called in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Ignored::Kernel => "kernel-routes",
-            Ignored::Tables => "other-tables",
-            Ignored::Neighbors => "neighbors",
-            Ignored::Mpls => "mpls",
-            Ignored::Other => "other",
+            IgnoredMessage::Kernel => "kernel-routes",
+            IgnoredMessage::Tables => "other-tables",
+            IgnoredMessage::Neighbors => "neighbors",
+            IgnoredMessage::Mpls => "mpls",
+            IgnoredMessage::Other => "other",
         }
     }
 }

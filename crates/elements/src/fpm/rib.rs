@@ -1,8 +1,8 @@
-//! The routes that came by FPM, and what became of each in the router's tables. They stay when the connection
-//! ends, and when another configuration takes the router's place.
+//! The routes that arrived by FPM, and their states in the router's tables. They stay when the connection
+//! ends, and when another configuration replaces the router.
 use super::next_hops::NextHops;
 use super::paths::{PathId, PathKey, Paths};
-use super::reason::Reason;
+use super::reason::RejectReason;
 use super::target::Target;
 use crate::router::shared::SharedRouter;
 use artery_table::Prefix;
@@ -14,66 +14,65 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What became of a route.
+/// The state of a route in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum RouteState {
     /// It is in the table and forwards.
     Installed,
     /// It is in the table, behind one of the router's own for the prefix.
     Shadowed,
     /// It is not in the table.
-    Refused(Reason),
+    Refused(RejectReason),
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct RibEntry {
     path: PathId,
     /// The last connection that sent it.
     session: u32,
-    state: State,
+    state: RouteState,
 }
 
 /// How many routes are in each state.
 #[derive(Clone, Default)]
-pub(crate) struct Counts {
+pub(crate) struct RouteCounts {
     pub(crate) installed: usize,
     pub(crate) shadowed: usize,
     /// By number of a reason.
-    pub(crate) refused: [usize; Reason::ALL.len()],
+    pub(crate) refused: [usize; RejectReason::ALL.len()],
     /// Of all of them, those that the present connection has not sent.
     pub(crate) stale: usize,
 }
 
-impl Counts {
-    fn of(&mut self, state: State) -> &mut usize {
+impl RouteCounts {
+    fn count_mut(&mut self, state: RouteState) -> &mut usize {
         match state {
-            State::Installed => &mut self.installed,
-            State::Shadowed => &mut self.shadowed,
-            State::Refused(reason) => &mut self.refused[reason as usize],
+            RouteState::Installed => &mut self.installed,
+            RouteState::Shadowed => &mut self.shadowed,
+            RouteState::Refused(reason) => &mut self.refused[reason as usize],
         }
     }
 }
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Rib {
-    ipv4: HashMap<Prefix<u32>, Entry>,
-    ipv6: HashMap<Prefix<u128>, Entry>,
+    ipv4: HashMap<Prefix<u32>, RibEntry>,
+    ipv6: HashMap<Prefix<u128>, RibEntry>,
     paths: Paths,
     pub(crate) next_hops: NextHops,
     targets: Vec<Target>,
     /// The number of the present connection; of the last one, where there is none.
     session: u32,
-    counts: Counts,
-    /// By number of a reason: the last route that was refused for it, and what the table said.
-    refusals: HashMap<Reason, String>,
+    counts: RouteCounts,
+    /// For each reason: the last route refused for it, and the table's error.
+    refusals: HashMap<RejectReason, String>,
 }
 
 /// The tables of all targets, in their order.
 pub(crate) type AllTables<'a, T> = &'a mut [T];
 
 impl Rib {
-    /// The routers that are still there. Those that are gone are forgotten.
+    /// The routers that still exist. Others are removed.
     pub(crate) fn routers(&mut self) -> Vec<Arc<SharedRouter>> {
         let routers: Vec<_> = self.targets.iter().map(Target::router).collect();
         for gone in (0..routers.len()).rev().filter(|at| routers[*at].is_none()) {
@@ -83,52 +82,52 @@ impl Rib {
         routers.into_iter().flatten().collect()
     }
 
-    /// A router gets all routes there are, and all that come. It is to take the place of the others.
+    /// Adds a router, which gets all present and future routes. It will replace the others.
     pub(crate) fn add_target(&mut self, target: Target, now: Duration) {
-        // Those before it are asked for once more, as they may be gone.
+        // Earlier targets are checked again, as they may be gone.
         drop(self.routers());
         let Some(router) = target.router() else { return };
         self.paths.add_target(&self.next_hops, &target, self.session);
         self.targets.push(target);
         let at = self.targets.len() - 1;
-        let mut tables = router.tables();
-        let prefixes: Vec<AnyPrefix> = self.prefixes(|_| true);
+        let mut tables = router.lock_tables();
+        let prefixes: Vec<AnyPrefix> = self.prefixes_where(|_| true);
         for prefix in prefixes {
-            let Some(entry) = self.entry(prefix) else { continue };
-            let state = self.install(prefix, entry.path, at, &mut tables, now);
-            self.set(prefix, Entry { state, ..entry });
+            let Some(entry) = self.find_entry(prefix) else { continue };
+            let state = self.install_route(prefix, entry.path, at, &mut tables, now);
+            self.set_entry(prefix, RibEntry { state, ..entry });
         }
     }
 
-    /// A connection begins: what was sent before is stale until it is sent again.
+    /// Starts a connection: routes sent before are stale until they are sent again.
     pub(crate) fn begin_session(&mut self) {
         self.session += 1;
         self.next_hops.clear();
         self.counts.stale = self.len();
     }
 
-    /// Puts a route in the place of what there is for its prefix.
+    /// Sets the route of a prefix, replacing an earlier one.
     pub(crate) fn replace_route<T: DerefMut<Target = Tables>>(
         &mut self,
         prefix: AnyPrefix,
-        (protocol, path): (Protocol, Result<Path, Reason>),
+        (protocol, path): (Protocol, Result<Path, RejectReason>),
         is_local: bool,
         tables: AllTables<'_, T>,
         now: Duration,
-    ) -> State {
+    ) -> RouteState {
         let object = path.as_ref().map_or(0, |path| path.object);
         let session = if object == 0 { 0 } else { self.session };
         let key = PathKey { protocol, path, is_local, session };
-        let path = self.paths.acquire(key, &self.next_hops, &self.targets);
+        let path = self.paths.acquire_path(key, &self.next_hops, &self.targets);
         let state = self.install_everywhere(prefix, path, tables, now);
-        let old = self.set(prefix, Entry { path, session: self.session, state });
+        let old = self.set_entry(prefix, RibEntry { path, session: self.session, state });
         if let Some(old) = old {
-            self.paths.release(old.path);
+            self.paths.release_path(old.path);
         }
         state
     }
 
-    /// Removes a route; says whether there was one.
+    /// Removes a route; returns whether there was one.
     pub(crate) fn remove_route<T: DerefMut<Target = Tables>>(
         &mut self,
         prefix: AnyPrefix,
@@ -140,14 +139,14 @@ impl Rib {
             AnyPrefix::V6(prefix) => self.ipv6.remove(&prefix),
         };
         let Some(old) = old else { return false };
-        *self.counts.of(old.state) -= 1;
+        *self.counts.count_mut(old.state) -= 1;
         self.counts.stale -= usize::from(old.session != self.session);
-        tables.iter_mut().for_each(|tables| uninstall(prefix, tables, now));
-        self.paths.release(old.path);
+        tables.iter_mut().for_each(|tables| uninstall_route(prefix, tables, now));
+        self.paths.release_path(old.path);
         true
     }
 
-    /// A next-hop object is this from now on, or is gone; routes that lead there follow.
+    /// Sets or removes a next-hop object; updates the routes that use it.
     pub(crate) fn change_next_hop<T: DerefMut<Target = Tables>>(
         &mut self,
         id: u32,
@@ -156,26 +155,26 @@ impl Rib {
         now: Duration,
     ) {
         let has_changed = match kind {
-            Some(kind) => self.next_hops.replace(id, kind),
+            Some(kind) => self.next_hops.replace_object(id, kind),
             None => self.next_hops.remove(id),
         };
         if !has_changed {
             return;
         }
-        let changed = self.paths.changed(id, self.session, &self.next_hops, &self.targets);
+        let changed = self.paths.update_changed(id, self.session, &self.next_hops, &self.targets);
         if changed.is_empty() {
             return;
         }
-        for prefix in self.prefixes(|entry| changed.contains(&entry.path)) {
-            let Some(entry) = self.entry(prefix) else { continue };
+        for prefix in self.prefixes_where(|entry| changed.contains(&entry.path)) {
+            let Some(entry) = self.find_entry(prefix) else { continue };
             let state = self.install_everywhere(prefix, entry.path, tables, now);
-            self.set(prefix, Entry { state, ..entry });
+            self.set_entry(prefix, RibEntry { state, ..entry });
         }
     }
 
     /// The prefixes of stale routes.
-    pub(crate) fn stale(&self) -> Vec<AnyPrefix> {
-        self.prefixes(|entry| entry.session != self.session)
+    pub(crate) fn stale_prefixes(&self) -> Vec<AnyPrefix> {
+        self.prefixes_where(|entry| entry.session != self.session)
     }
 
     /// How many routes there are.
@@ -184,21 +183,21 @@ impl Rib {
     }
 
     /// How many there are of each family.
-    pub(crate) fn families(&self) -> [usize; 2] {
+    pub(crate) fn family_counts(&self) -> [usize; 2] {
         [self.ipv4.len(), self.ipv6.len()]
     }
 
     /// How many different paths they have.
-    pub(super) fn paths(&self) -> usize {
+    pub(super) fn path_count(&self) -> usize {
         self.paths.len()
     }
 
-    pub(crate) fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &RouteCounts {
         &self.counts
     }
 
     /// The last route that was refused for a reason, and why.
-    pub(crate) fn refusal(&self, reason: Reason) -> Option<&str> {
+    pub(crate) fn last_refusal(&self, reason: RejectReason) -> Option<&str> {
         self.refusals.get(&reason).map(String::as_str)
     }
 
@@ -208,65 +207,65 @@ impl Rib {
         path: PathId,
         tables: AllTables<'_, T>,
         now: Duration,
-    ) -> State {
-        // The last target is the one that will stay.
-        let mut state = State::Refused(Reason::Other);
+    ) -> RouteState {
+        // The last target is the one that stays.
+        let mut state = RouteState::Refused(RejectReason::Other);
         for (at, tables) in tables.iter_mut().enumerate() {
-            state = self.install(prefix, path, at, tables, now);
+            state = self.install_route(prefix, path, at, tables, now);
         }
         state
     }
 
-    /// Has a route forward in one target. What can't is taken out of its table.
-    fn install(
+    /// Installs a route in one target. A route that can't be installed is removed from its table.
+    fn install_route(
         &mut self,
         prefix: AnyPrefix,
         path: PathId,
         target: usize,
         tables: &mut Tables,
         now: Duration,
-    ) -> State {
-        let put = match self.paths.spec(path, target) {
+    ) -> RouteState {
+        let put = match self.paths.route_spec(path, target) {
             Ok(spec) => {
-                let done = tables.replace_dynamic_route(prefix, spec, self.paths.protocol(path), now);
-                done.map_err(|error| (Reason::from(&error), error.to_string()))
+                let done = tables.replace_dynamic_route(prefix, spec, self.paths.path_protocol(path), now);
+                done.map_err(|error| (RejectReason::from(&error), error.to_string()))
             }
             Err(reason) => Err((reason, reason.text().to_string())),
         };
         match put {
-            Ok(Standing::Forwards) => State::Installed,
-            Ok(Standing::Shadowed) => State::Shadowed,
+            Ok(Standing::Forwards) => RouteState::Installed,
+            Ok(Standing::Shadowed) => RouteState::Shadowed,
             Err((reason, why)) => {
-                uninstall(prefix, tables, now);
+                uninstall_route(prefix, tables, now);
                 self.refusals.insert(reason, format!("{prefix}: {why}"));
-                State::Refused(reason)
+                RouteState::Refused(reason)
             }
         }
     }
 
-    fn entry(&self, prefix: AnyPrefix) -> Option<Entry> {
+    fn find_entry(&self, prefix: AnyPrefix) -> Option<RibEntry> {
         match prefix {
             AnyPrefix::V4(prefix) => self.ipv4.get(&prefix).copied(),
             AnyPrefix::V6(prefix) => self.ipv6.get(&prefix).copied(),
         }
     }
 
-    /// Writes an entry and counts; gives the one that was there.
-    fn set(&mut self, prefix: AnyPrefix, entry: Entry) -> Option<Entry> {
+    /// Sets an entry and counts it; returns the old one.
+    fn set_entry(&mut self, prefix: AnyPrefix, entry: RibEntry) -> Option<RibEntry> {
         let old = match prefix {
             AnyPrefix::V4(prefix) => self.ipv4.insert(prefix, entry),
             AnyPrefix::V6(prefix) => self.ipv6.insert(prefix, entry),
         };
         if let Some(old) = old {
-            *self.counts.of(old.state) -= 1;
+            *self.counts.count_mut(old.state) -= 1;
             self.counts.stale -= usize::from(old.session != self.session);
         }
-        *self.counts.of(entry.state) += 1;
+        *self.counts.count_mut(entry.state) += 1;
         self.counts.stale += usize::from(entry.session != self.session);
         old
     }
 
-    fn prefixes(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<AnyPrefix> {
+    fn prefixes_where(&self, is_wanted: impl Fn(&RibEntry) -> bool) -> Vec<AnyPrefix> {
         let ipv4 = self.ipv4.iter().filter(|(_, entry)| is_wanted(entry));
         let ipv6 = self.ipv6.iter().filter(|(_, entry)| is_wanted(entry));
         let ipv4 = ipv4.map(|(prefix, _)| AnyPrefix::V4(*prefix));
@@ -274,11 +273,11 @@ impl Rib {
     }
 }
 
-/// Takes a route out of a table, if it is there.
-fn uninstall(prefix: AnyPrefix, tables: &mut Tables, now: Duration) {
+/// Removes a route from a table, if it is there.
+fn uninstall_route(prefix: AnyPrefix, tables: &mut Tables, now: Duration) {
     match tables.delete_dynamic_route(prefix, now) {
         Ok(()) | Err(RouterError::NotInTable(_)) => {}
-        // A route of the router's own that comes first has no room in the table: it forwards as before.
+        // The table has no room for a preferred route of the router: it forwards as before.
         Err(_) => {}
     }
 }

@@ -1,15 +1,13 @@
-//! The thread of a server: it listens, reads, has routes put into tables, answers, and
-//! removes what has become stale.
+//! The thread of a server: it listens, reads, installs routes in tables, answers, and removes stale routes.
 //!
-//! One connection feeds the router. Another one is refused while the first lasts: of two senders each would
-//! undo what the other says. A peer that vanished without a word is found out by
-//! keepalives within half a minute.
+//! One connection feeds the router. Another one is refused while the first lasts: two senders would undo each
+//! other's routes. Keepalives detect a peer that vanished without a FIN within half a minute.
 use super::answers::Answers;
-use super::broken::Broken;
+use super::broken::FpmProtocolError;
 use super::frames::{Frames, READ};
-use super::reason::Reason;
+use super::reason::RejectReason;
 use super::session::{Received, Session};
-use super::shared::{Shared, clock};
+use super::shared::{Shared, engine_clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use std::io;
@@ -17,18 +15,17 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long stale routes are kept after one of them was sent again: more may be on their way.
+/// How long stale routes are kept after one of them was sent again: more may follow.
 const QUIET: Duration = Duration::from_secs(5);
-/// Routes removed while tables are held.
+/// Routes removed under one lock of the tables.
 const SWEPT_AT_ONCE: usize = 1024;
 /// How often the status is published while messages keep coming.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is said that a connection was refused.
+/// Shortest time between two messages about refused connections.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
-/// When a silent peer is asked whether it is there, how often, and for how many times.
+/// After how much silence a peer is probed, how often, and how many times.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 3);
 
-/// See the module.
 pub(super) struct Server {
     shared: Arc<Shared>,
     listener: TcpListener,
@@ -56,17 +53,17 @@ struct Connection {
     confirmed: Option<Instant>,
 }
 
-/// What there is to do.
+/// The sources of events that are ready.
 #[derive(Default)]
-struct Ready {
+struct ReadyEvents {
     listener: bool,
     stream: bool,
 }
 
 /// Why a connection ends.
-enum End {
+enum DisconnectReason {
     Closed,
-    Broken(Broken),
+    Broken(FpmProtocolError),
     Failed(io::Error),
 }
 
@@ -88,113 +85,114 @@ impl Server {
     }
 
     /// Serves until no element needs it.
-    pub(super) fn run(mut self) {
+    pub(super) fn run_server(mut self) {
         while !self.shared.is_over() {
-            let ready = self.wait();
+            let ready = self.wait_ready();
             if ready.listener {
-                self.accept();
+                self.accept_connection();
             }
-            let has_more = ready.stream && self.serve();
+            let has_more = ready.stream && self.serve_connection();
             self.sweep_if_due();
-            // Who has an answer finds what it says.
+            // A client that has its answer must find the new status.
             self.publish_status(!has_more);
-            self.answer();
+            self.write_answers();
         }
     }
 
-    fn wait(&self) -> Ready {
+    fn wait_ready(&self) -> ReadyEvents {
         let wait = match self.sweep_at() {
             Some(at) => at.saturating_duration_since(Instant::now()),
             // The status is published once a second at least.
             None => Duration::from_secs(1),
         };
         let timeout = Timespec { tv_sec: wait.as_secs().min(60) as i64, tv_nsec: wait.subsec_nanos().into() };
-        let wakes = self.shared.wakes();
+        let wakes = self.shared.wake_fd();
         let mut files = vec![PollFd::new(&wakes, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
         if let Some(connection) = &self.connection {
-            let writes = if connection.answers.waiting() > 0 { PollFlags::OUT } else { PollFlags::empty() };
+            let writes =
+                if connection.answers.pending_bytes() > 0 { PollFlags::OUT } else { PollFlags::empty() };
             files.push(PollFd::new(&connection.stream, PollFlags::IN | writes));
         }
         if poll(&mut files, Some(&timeout)).is_err() {
-            return Ready::default();
+            return ReadyEvents::default();
         }
         let is_ready = |at: usize| files.get(at).is_some_and(|file| !file.revents().is_empty());
         if is_ready(0) {
             self.shared.has_woken();
         }
-        Ready { listener: is_ready(1), stream: is_ready(2) }
+        ReadyEvents { listener: is_ready(1), stream: is_ready(2) }
     }
 
-    fn accept(&mut self) {
+    fn accept_connection(&mut self) {
         let Ok((stream, peer)) = self.listener.accept() else { return };
-        // A peer that has gone makes room for the next one, whichever was noticed first.
-        self.serve();
+        // A peer that is gone makes room for the next one, in whichever order the two are noticed.
+        self.serve_connection();
         if let Some(connection) = &self.connection {
             self.refused_connections += 1;
             let now = Instant::now();
             if self.said_refused.is_none_or(|said| now.duration_since(said) >= REFUSAL_INTERVAL) {
                 self.said_refused = Some(now);
-                self.shared.say(format!("{peer} refused: {} feeds the router", connection.peer));
+                self.shared.push_line(format!("{peer} refused: {} feeds the router", connection.peer));
             }
             return;
         }
         match Connection::new(stream, peer) {
             Ok(connection) => {
                 self.connections += 1;
-                self.shared.say(format!("{peer} connected"));
+                self.shared.push_line(format!("{peer} connected"));
                 self.connection = Some(connection);
             }
-            Err(error) => self.shared.say(format!("{peer} refused: {error}")),
+            Err(error) => self.shared.push_line(format!("{peer} refused: {error}")),
         }
     }
 
-    /// Reads once, and does what was read; says whether there may be more.
-    fn serve(&mut self) -> bool {
+    /// Reads once and processes the messages; returns whether there may be more.
+    fn serve_connection(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return false };
-        let end = match connection.frames.read(&mut connection.stream) {
-            Ok(0) => End::Closed,
-            Ok(count) => match connection.process(&self.shared, &mut self.received) {
+        let end = match connection.frames.read_stream(&mut connection.stream) {
+            Ok(0) => DisconnectReason::Closed,
+            Ok(count) => match connection.process_messages(&self.shared, &mut self.received) {
                 Ok(()) => return count == READ,
-                Err(broken) => End::Broken(broken),
+                Err(broken) => DisconnectReason::Broken(broken),
             },
             Err(error) if is_temporary(&error) => return false,
-            Err(error) => End::Failed(error),
+            Err(error) => DisconnectReason::Failed(error),
         };
-        self.disconnect(&end);
+        self.close_connection(&end);
         false
     }
 
-    /// Writes answers.
-    fn answer(&mut self) {
+    fn write_answers(&mut self) {
         let Some(connection) = &mut self.connection else { return };
-        if let Err(error) = connection.answers.write(&mut connection.stream) {
-            self.disconnect(&End::Failed(error));
+        if let Err(error) = connection.answers.write_pending(&mut connection.stream) {
+            self.close_connection(&DisconnectReason::Failed(error));
         }
     }
 
-    fn disconnect(&mut self, end: &End) {
+    fn close_connection(&mut self, end: &DisconnectReason) {
         let Some(connection) = self.connection.take() else { return };
         let why = match end {
-            End::Closed => "the peer closed the connection".to_string(),
-            End::Broken(broken) => broken.to_string(),
-            End::Failed(error) => error.to_string(),
+            DisconnectReason::Closed => "the peer closed the connection".to_string(),
+            DisconnectReason::Broken(broken) => broken.to_string(),
+            DisconnectReason::Failed(error) => error.to_string(),
         };
         self.answered.0 += connection.answers.sent;
         self.answered.1 += connection.answers.lost;
-        let mut rib = self.shared.rib();
+        let mut rib = self.shared.lock_rib();
         rib.begin_session();
         let stale = rib.counts().stale;
         drop(rib);
         let peer = connection.peer;
-        self.shared.say(format!("{peer} disconnected: {why}; {} kept as stale", routes(stale)));
+        self.shared
+            .push_line(format!("{peer} disconnected: {why}; {} kept as stale", format_route_count(stale)));
         self.last_disconnect = Some(why);
     }
 
     /// When stale routes are removed: not before a connection had time to send them again.
     fn sweep_at(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
-        let stale = self.shared.rib().counts().stale;
-        let held = connection.since + self.shared.hold();
+        let stale = self.shared.lock_rib().counts().stale;
+        let held = connection.since + self.shared.hold_time();
         let quiet = connection.confirmed.map_or(held, |confirmed| confirmed + QUIET);
         (stale > 0).then(|| held.max(quiet))
     }
@@ -203,19 +201,20 @@ impl Server {
         if self.sweep_at().is_none_or(|at| at > Instant::now()) {
             return;
         }
-        let mut rib = self.shared.rib();
-        let (stale, routers) = (rib.stale(), rib.routers());
+        let mut rib = self.shared.lock_rib();
+        let (stale, routers) = (rib.stale_prefixes(), rib.routers());
         for some in stale.chunks(SWEPT_AT_ONCE) {
-            let mut tables: Vec<_> = routers.iter().map(|router| router.tables()).collect();
-            let now = clock();
+            let mut tables: Vec<_> = routers.iter().map(|router| router.lock_tables()).collect();
+            let now = engine_clock();
             some.iter().for_each(|prefix| _ = rib.remove_route(*prefix, &mut tables, now));
         }
         drop(rib);
         self.swept += stale.len() as u64;
-        self.shared.say(format!("{} removed: not sent again by the peer", routes(stale.len())));
+        self.shared
+            .push_line(format!("{} removed: not sent again by the peer", format_route_count(stale.len())));
     }
 
-    /// Publishes what is known, at once or when that is due.
+    /// Publishes the status, at once or when that is due.
     fn publish_status(&mut self, at_once: bool) {
         let now = Instant::now();
         if !at_once && now.duration_since(self.published) < STATUS_INTERVAL {
@@ -223,7 +222,7 @@ impl Server {
         }
         self.published = now;
         let sweep = self.sweep_at();
-        let rib = self.shared.rib();
+        let rib = self.shared.lock_rib();
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = self.connection.as_ref();
         let answers = connection.map(|connection| &connection.answers);
@@ -235,17 +234,17 @@ impl Server {
         status.answers = (
             self.answered.0 + answers.map_or(0, |answers| answers.sent),
             self.answered.1 + answers.map_or(0, |answers| answers.lost),
-            answers.map_or(0, Answers::waiting),
+            answers.map_or(0, Answers::pending_bytes),
         );
-        status.families = rib.families();
+        status.families = rib.family_counts();
         status.counts.clone_from(rib.counts());
-        let refusal = |reason: &Reason| Some((*reason, rib.refusal(*reason)?.to_string()));
-        status.refusals = Reason::ALL.iter().filter_map(refusal).collect();
-        status.paths = rib.paths();
-        status.next_hops = rib.next_hops.counts();
+        let refusal = |reason: &RejectReason| Some((*reason, rib.last_refusal(*reason)?.to_string()));
+        status.refusals = RejectReason::ALL.iter().filter_map(refusal).collect();
+        status.paths = rib.path_count();
+        status.next_hops = rib.next_hops.count_kinds();
         status.sweep = sweep;
         status.swept = self.swept;
-        status.hold = self.shared.hold().as_secs_f64();
+        status.hold = self.shared.hold_time().as_secs_f64();
     }
 }
 
@@ -271,18 +270,18 @@ impl Connection {
     }
 
     /// Does what was read.
-    fn process(&mut self, shared: &Shared, received: &mut Received) -> Result<(), Broken> {
-        let mut rib = shared.rib();
+    fn process_messages(&mut self, shared: &Shared, received: &mut Received) -> Result<(), FpmProtocolError> {
+        let mut rib = shared.lock_rib();
         let stale = rib.counts().stale;
         let routers = rib.routers();
-        let mut tables: Vec<_> = routers.iter().map(|router| router.tables()).collect();
+        let mut tables: Vec<_> = routers.iter().map(|router| router.lock_tables()).collect();
         let mut session = Session {
             rib: &mut rib,
             tables: &mut tables,
             answers: &mut self.answers,
             received,
             is_local: self.is_local,
-            now: clock(),
+            now: engine_clock(),
         };
         let done = loop {
             match self.frames.next_payload() {
@@ -306,6 +305,6 @@ fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-fn routes(count: usize) -> String {
+fn format_route_count(count: usize) -> String {
     format!("{count} route{}", if count == 1 { "" } else { "s" })
 }

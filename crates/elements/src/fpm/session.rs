@@ -1,7 +1,7 @@
-//! A connection: the messages that came by it, done in their order, and answered.
+//! A connection: its messages, processed in their order, and the answers.
 use super::answers::Answers;
-use super::broken::Broken;
-use super::reason::Ignored;
+use super::broken::FpmProtocolError;
+use super::reason::IgnoredMessage;
 use super::rib::{AllTables, Rib};
 use super::update::Update;
 use artery_table::load::AnyPrefix;
@@ -10,7 +10,7 @@ use artery_wire::netlink::{HEADER, Messages};
 use std::ops::DerefMut;
 use std::time::Duration;
 
-/// How many messages came, of each kind, by all connections.
+/// Number of messages of each kind, over all connections.
 #[derive(Clone, Default)]
 pub(crate) struct Received {
     pub(crate) frames: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Received {
     pub(crate) next_hops: u64,
     pub(crate) deleted_next_hops: u64,
     /// By number of what they are.
-    pub(crate) ignored: [u64; Ignored::ALL.len()],
+    pub(crate) ignored: [u64; IgnoredMessage::ALL.len()],
 }
 
 /// What the messages of a connection are done with.
@@ -34,11 +34,11 @@ pub(super) struct Session<'a, T> {
 }
 
 impl<T: DerefMut<Target = Tables>> Session<'_, T> {
-    /// Does what an FPM message asks for. On an error what came before in it is done.
+    /// Processes an FPM message. On an error the netlink messages before it have taken effect.
     ///
-    /// zebra says that a route has changed by deleting it and adding it in one message; here that is one
-    /// change, so that no packet finds none.
-    pub(super) fn process_frame(&mut self, payload: &[u8]) -> Result<(), Broken> {
+    /// zebra changes a route by deleting and adding it in one message; here that is one change, so that no
+    /// packet misses the route.
+    pub(super) fn process_frame(&mut self, payload: &[u8]) -> Result<(), FpmProtocolError> {
         self.received.frames += 1;
         let mut removed: Vec<AnyPrefix> = Vec::new();
         let done = self.process_messages(payload, &mut removed);
@@ -48,17 +48,25 @@ impl<T: DerefMut<Target = Tables>> Session<'_, T> {
         done
     }
 
-    fn process_messages(&mut self, payload: &[u8], removed: &mut Vec<AnyPrefix>) -> Result<(), Broken> {
+    fn process_messages(
+        &mut self,
+        payload: &[u8],
+        removed: &mut Vec<AnyPrefix>,
+    ) -> Result<(), FpmProtocolError> {
         let mut messages = Messages(payload);
         loop {
             let rest = messages.0;
             let Some(message) = messages.next() else {
                 // Less than the length of a message pads it.
                 let is_padding = rest.len() < 4;
-                return if is_padding { Ok(()) } else { Err(Broken::Netlink(payload.len() - rest.len())) };
+                return if is_padding {
+                    Ok(())
+                } else {
+                    Err(FpmProtocolError::Netlink(payload.len() - rest.len()))
+                };
             };
             let bytes = &rest[..HEADER + message.payload.len()];
-            match Update::read(&message)? {
+            match Update::parse_message(&message)? {
                 Update::NewRoute { prefix, protocol, path } => {
                     self.received.routes += 1;
                     removed.retain(|other| *other != prefix);
@@ -89,7 +97,7 @@ impl<T: DerefMut<Target = Tables>> Session<'_, T> {
     }
 }
 
-/// Takes bytes for a stream of a daemon's, for the router of this name.
+/// Parses bytes as the stream of a daemon, for the router of this name.
 #[cfg(feature = "fuzz")]
 pub fn survive(bytes: &[u8], resources: &artery_engine::Resources, router: &str) {
     let routers = resources.get::<crate::router::shared::NamedRouters>();
@@ -97,8 +105,8 @@ pub fn survive(bytes: &[u8], resources: &artery_engine::Resources, router: &str)
     let (mut rib, mut frames, mut answers) =
         (Rib::default(), super::frames::Frames::default(), Answers::default());
     rib.begin_session();
-    rib.add_target(&router, "", Duration::ZERO);
-    let mut tables = [router.tables()];
+    rib.add_target(super::target::Target::new(&router, None, &[]), Duration::ZERO);
+    let mut tables = [router.lock_tables()];
     let mut received = Received::default();
     let mut session = Session {
         rib: &mut rib,
@@ -108,15 +116,15 @@ pub fn survive(bytes: &[u8], resources: &artery_engine::Resources, router: &str)
         is_local: false,
         now: Duration::ZERO,
     };
-    let _ = frames.read(&mut &bytes[..]);
+    let _ = frames.read_stream(&mut &bytes[..]);
     while let Ok(Some(payload)) = frames.next_payload() {
         if session.process_frame(payload).is_err() {
             break;
         }
     }
-    // The router has no more routes for the next stream than for this one.
+    // The next stream must find as few routes in the router as this one.
     rib.begin_session();
-    for prefix in rib.stale() {
+    for prefix in rib.stale_prefixes() {
         rib.remove_route(prefix, &mut tables, Duration::ZERO);
     }
     assert_eq!(rib.len(), 0);

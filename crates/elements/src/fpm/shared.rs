@@ -1,5 +1,5 @@
-//! FPM servers of a router. They outlive its graphs: a configuration that takes another one's place goes on
-//! with the connection and the routes.
+//! FPM servers of a router. They outlive its graphs: a configuration that replaces another one keeps the
+//! connection and the routes.
 use super::rib::Rib;
 use super::server::Server;
 use super::status::Status;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Lines for the log that may wait for an element.
+/// Most log lines waiting for an element.
 const MOST_LINES: usize = 64;
 
 /// A server with its thread, which ends with the last of these.
@@ -22,7 +22,7 @@ pub(crate) struct FpmServer(Arc<Shared>);
 
 impl FpmServer {
     /// The server at an address: the one that is there, or a new one.
-    pub(crate) fn open(all: &FpmServers, listen: SocketAddr) -> io::Result<Arc<FpmServer>> {
+    pub(crate) fn open_server(all: &FpmServers, listen: SocketAddr) -> io::Result<Arc<FpmServer>> {
         let mut servers = all.0.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|_, server| server.strong_count() > 0);
         if let Some(server) = servers.get(&listen).and_then(Weak::upgrade) {
@@ -32,7 +32,7 @@ impl FpmServer {
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared::new(listener.local_addr()?)?);
         let server = Server::new(shared.clone(), listener);
-        std::thread::Builder::new().name("fpm".into()).spawn(move || server.run())?;
+        std::thread::Builder::new().name("fpm".into()).spawn(move || server.run_server())?;
         let server = Arc::new(FpmServer(shared));
         servers.insert(listen, Arc::downgrade(&server));
         Ok(server)
@@ -41,24 +41,24 @@ impl FpmServer {
     /// A router gets all routes from now on, those that there are at once.
     pub(crate) fn add_router(&self, router: Target, hold: Duration) {
         self.0.hold.store(hold.as_millis().try_into().unwrap_or(u64::MAX), Relaxed);
-        self.0.rib().add_target(router, clock());
-        self.0.wake();
+        self.0.lock_rib().add_target(router, engine_clock());
+        self.0.wake_thread();
     }
 
-    /// What the server's thread last said of itself, as JSON.
+    /// The last published status of the server's thread, as JSON.
     pub(crate) fn status_json(&self) -> String {
         let status = self.0.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        status.json()
+        status.to_json()
     }
 
     /// Readable when there are lines for the log.
-    pub(crate) fn news(&self) -> BorrowedFd<'_> {
+    pub(crate) fn lines_fd(&self) -> BorrowedFd<'_> {
         self.0.news.as_fd()
     }
 
     /// The lines for the log since the last call.
-    pub(crate) fn take_lines(&self) -> Vec<String> {
-        drain(&self.0.news);
+    pub(crate) fn drain_lines(&self) -> Vec<String> {
+        drain_event(&self.0.news);
         self.0.lines.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 }
@@ -66,15 +66,15 @@ impl FpmServer {
 impl Drop for FpmServer {
     fn drop(&mut self) {
         self.0.is_over.store(true, Relaxed);
-        self.0.wake();
+        self.0.wake_thread();
     }
 }
 
-/// Servers by the addresses that were asked for.
+/// Servers by the requested listening addresses.
 #[derive(Default)]
 pub(crate) struct FpmServers(Mutex<HashMap<SocketAddr, Weak<FpmServer>>>);
 
-/// What the thread shares with others.
+/// State that the thread shares with elements.
 pub(super) struct Shared {
     rib: Mutex<Rib>,
     pub(super) status: Mutex<Status>,
@@ -101,13 +101,13 @@ impl Shared {
         })
     }
 
-    /// The routes. Who wants tables, too, takes them after this.
-    pub(super) fn rib(&self) -> MutexGuard<'_, Rib> {
+    /// The routes. Lock order: this first, then tables.
+    pub(super) fn lock_rib(&self) -> MutexGuard<'_, Rib> {
         self.rib.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long stale routes are kept after a connection began.
-    pub(super) fn hold(&self) -> Duration {
+    /// How long stale routes are kept after a connection has begun.
+    pub(super) fn hold_time(&self) -> Duration {
         Duration::from_millis(self.hold.load(Relaxed))
     }
 
@@ -115,41 +115,41 @@ impl Shared {
         self.is_over.load(Relaxed)
     }
 
-    /// Readable when something is to be looked at.
-    pub(super) fn wakes(&self) -> BorrowedFd<'_> {
+    /// Becomes readable when the thread has something to do.
+    pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
     pub(super) fn has_woken(&self) {
-        drain(&self.wake);
+        drain_event(&self.wake);
     }
 
-    fn wake(&self) {
-        signal(&self.wake);
+    fn wake_thread(&self) {
+        signal_event(&self.wake);
     }
 
     /// Has an element write a line to the log.
-    pub(super) fn say(&self, line: String) {
+    pub(super) fn push_line(&self, line: String) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push_back(line);
         if lines.len() > MOST_LINES {
             lines.pop_front();
         }
         drop(lines);
-        signal(&self.news);
+        signal_event(&self.news);
     }
 }
 
 /// The time as elements have it, which does not follow when somebody sets the machine's time of day.
-pub(crate) fn clock() -> Duration {
+pub(crate) fn engine_clock() -> Duration {
     Clock::real().now().since_epoch()
 }
 
-fn signal(event: &OwnedFd) {
+fn signal_event(event: &OwnedFd) {
     // Full is as good: it is readable.
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
-fn drain(event: &OwnedFd) {
+fn drain_event(event: &OwnedFd) {
     let _ = rustix::io::read(event, &mut [0; 8]);
 }

@@ -1,19 +1,19 @@
-//! What is known of an FPM server, as JSON.
-use super::reason::{Ignored, Reason};
-use super::rib::Counts;
+//! The status of an FPM server, as JSON.
+use super::reason::{IgnoredMessage, RejectReason};
+use super::rib::RouteCounts;
 use super::session::Received;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// What the server's thread last said of itself.
+/// The last published status of the server's thread.
 #[derive(Clone)]
 pub(crate) struct Status {
     pub(crate) listen: SocketAddr,
-    /// Who feeds the router, and since when.
+    /// The connected peer, and since when.
     pub(crate) peer: Option<(SocketAddr, Instant)>,
-    /// Connections so far.
+    /// Connections accepted since the start.
     pub(crate) connections: u64,
     /// Those that were refused, as there was one.
     pub(crate) refused_connections: u64,
@@ -23,9 +23,9 @@ pub(crate) struct Status {
     pub(crate) answers: (u64, u64, usize),
     /// Routes of IPv4 and IPv6.
     pub(crate) families: [usize; 2],
-    pub(crate) counts: Counts,
+    pub(crate) counts: RouteCounts,
     /// The last route that was refused for a reason.
-    pub(crate) refusals: BTreeMap<Reason, String>,
+    pub(crate) refusals: BTreeMap<RejectReason, String>,
     pub(crate) paths: usize,
     /// Next-hop objects, and groups of them.
     pub(crate) next_hops: (usize, usize),
@@ -33,7 +33,7 @@ pub(crate) struct Status {
     pub(crate) sweep: Option<Instant>,
     /// Stale routes that were removed so far.
     pub(crate) swept: u64,
-    /// Seconds that stale routes are kept for after a connection began.
+    /// Seconds for which stale routes are kept after a connection has begun.
     pub(crate) hold: f64,
 }
 
@@ -104,7 +104,7 @@ impl Status {
             received: Received::default(),
             answers: (0, 0, 0),
             families: [0, 0],
-            counts: Counts::default(),
+            counts: RouteCounts::default(),
             refusals: BTreeMap::new(),
             paths: 0,
             next_hops: (0, 0),
@@ -114,18 +114,17 @@ impl Status {
         }
     }
 
-    /// As JSON.
-    pub(crate) fn json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let now = Instant::now();
         let received = &self.received;
-        let ignored = Ignored::ALL.map(|what| (what.name(), received.ignored[what as usize]));
-        let refusal = |reason: &Reason| RefusalJson {
+        let ignored = IgnoredMessage::ALL.map(|what| (what.name(), received.ignored[what as usize]));
+        let refusal = |reason: &RejectReason| RefusalJson {
             reason: reason.name(),
             text: reason.text(),
             routes: self.counts.refused[*reason as usize],
             last: self.refusals.get(reason).map_or("", String::as_str),
         };
-        let refusals = Reason::ALL.iter().map(refusal).filter(|refusal| refusal.routes > 0);
+        let refusals = RejectReason::ALL.iter().map(refusal).filter(|refusal| refusal.routes > 0);
         let status = StatusJson {
             schema_version: 1,
             listen: self.listen,

@@ -1,6 +1,6 @@
-//! What a netlink message of FPM asks for.
-use super::broken::Broken;
-use super::reason::{Ignored, Reason};
+//! Parses netlink messages of FPM.
+use super::broken::FpmProtocolError;
+use super::reason::{IgnoredMessage, RejectReason};
 use artery_table::load::AnyPrefix;
 use artery_table::router::Protocol;
 use artery_wire::netlink::{Attributes, Message, NextHopObject, ObjectKind, Path, Record, Route};
@@ -20,88 +20,88 @@ const NHA_ID: u16 = 1;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const AF_MPLS: u8 = 28;
-/// RT_TABLE_MAIN.
+/// The main routing table, RT_TABLE_MAIN.
 const MAIN_TABLE: u32 = 254;
 
-/// A change that a message asks for.
+/// The change that a message requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Update {
-    /// Packets for a prefix go this way.
-    NewRoute { prefix: AnyPrefix, protocol: Protocol, path: Result<Path, Reason> },
-    /// There is no route for a prefix any more.
+    /// Sets the route of a prefix.
+    NewRoute { prefix: AnyPrefix, protocol: Protocol, path: Result<Path, RejectReason> },
+    /// The route of a prefix was removed.
     DelRoute(AnyPrefix),
     /// A next-hop object is this from now on.
     NewNextHop(u32, ObjectKind),
-    /// It is gone.
+    /// A next-hop object was removed.
     DelNextHop(u32),
-    /// Nothing.
-    Ignored(Ignored),
+    /// The message changes nothing here.
+    Ignored(IgnoredMessage),
 }
 
 impl Update {
-    /// Reads a message. What has the form of a route or a next hop, and is cut or makes no sense, is an
-    /// error: to do half of it would install a route that was not requested.
-    pub(super) fn read(message: &Message<'_>) -> Result<Update, Broken> {
+    /// Parses a message. A truncated or invalid route or next hop is an error: applying a part of it would
+    /// install a route that was not requested.
+    pub(super) fn parse_message(message: &Message<'_>) -> Result<Update, FpmProtocolError> {
         match message.kind {
             RTM_NEWROUTE | RTM_DELROUTE => read_route(message),
             RTM_NEWNEXTHOP | RTM_DELNEXTHOP => read_next_hop(message),
-            RTM_NEWNEIGH..=RTM_GETNEIGH => Ok(Update::Ignored(Ignored::Neighbors)),
-            _ => Ok(Update::Ignored(Ignored::Other)),
+            RTM_NEWNEIGH..=RTM_GETNEIGH => Ok(Update::Ignored(IgnoredMessage::Neighbors)),
+            _ => Ok(Update::Ignored(IgnoredMessage::Other)),
         }
     }
 }
 
-fn read_route(message: &Message<'_>) -> Result<Update, Broken> {
-    const CUT: Broken = Broken::Malformed("route");
-    let attributes = Attributes::after(message.payload, ROUTE_HEADER);
+fn read_route(message: &Message<'_>) -> Result<Update, FpmProtocolError> {
+    const CUT: FpmProtocolError = FpmProtocolError::Malformed("route");
+    let attributes = Attributes::after_header(message.payload, ROUTE_HEADER);
     let header = message.payload.first_chunk::<ROUTE_HEADER>().ok_or(CUT)?;
     let address_len = match header[0] {
         AF_INET => 4,
         AF_INET6 => 16,
-        AF_MPLS => return Ok(Update::Ignored(Ignored::Mpls)),
-        _ => return Ok(Update::Ignored(Ignored::Other)),
+        AF_MPLS => return Ok(Update::Ignored(IgnoredMessage::Mpls)),
+        _ => return Ok(Update::Ignored(IgnoredMessage::Other)),
     };
     if !attributes.clone().is_whole() {
         return Err(CUT);
     }
-    match attributes.find(RTA_DST) {
+    match attributes.find_value(RTA_DST) {
         Some(address) if address.len() == address_len => {}
         None if header[1] == 0 => {}
-        _ => return Err(Broken::Malformed("destination of a route")),
+        _ => return Err(FpmProtocolError::Malformed("destination of a route")),
     }
-    let news = News::read(message);
+    let news = News::parse_message(message);
     let Some(News { is_gone, record: Record::Route(route), .. }) = news else { return Err(CUT) };
     let prefix = AnyPrefix::new(route.destination, route.len).map_err(|_| CUT)?;
     let protocol = Protocol(route.protocol);
     Ok(match () {
-        () if route.table != MAIN_TABLE => Update::Ignored(Ignored::Tables),
+        () if route.table != MAIN_TABLE => Update::Ignored(IgnoredMessage::Tables),
         // The sender read it in its kernel, where it forwards by interfaces that are none of the router's.
-        () if protocol == Protocol::KERNEL => Update::Ignored(Ignored::Kernel),
+        () if protocol == Protocol::KERNEL => Update::Ignored(IgnoredMessage::Kernel),
         () if is_gone => Update::DelRoute(prefix),
         () => Update::NewRoute { prefix, protocol, path: read_path(route) },
     })
 }
 
-/// The way of a route, unless no route of the router can be like it.
-fn read_path(route: Route) -> Result<Path, Reason> {
+/// The path of a route, or why the router can't have such a route.
+fn read_path(route: Route) -> Result<Path, RejectReason> {
     let forwards = [RouteKind::Unicast, RouteKind::Blackhole, RouteKind::Unreachable, RouteKind::Prohibit];
     match () {
-        () if route.source.is_some() || route.tos != 0 => Err(Reason::Selective),
-        () if !forwards.contains(&route.path.kind) => Err(Reason::Type),
-        () if route.path.hops.iter().any(|hop| hop.has_encapsulation) => Err(Reason::Encapsulation),
+        () if route.source.is_some() || route.tos != 0 => Err(RejectReason::Selective),
+        () if !forwards.contains(&route.path.kind) => Err(RejectReason::Type),
+        () if route.path.hops.iter().any(|hop| hop.has_encapsulation) => Err(RejectReason::Encapsulation),
         () => Ok(route.path),
     }
 }
 
-fn read_next_hop(message: &Message<'_>) -> Result<Update, Broken> {
-    const CUT: Broken = Broken::Malformed("next hop");
-    let attributes = Attributes::after(message.payload, NEXT_HOP_HEADER);
+fn read_next_hop(message: &Message<'_>) -> Result<Update, FpmProtocolError> {
+    const CUT: FpmProtocolError = FpmProtocolError::Malformed("next hop");
+    let attributes = Attributes::after_header(message.payload, NEXT_HOP_HEADER);
     if message.payload.len() < NEXT_HOP_HEADER || !attributes.clone().is_whole() {
         return Err(CUT);
     }
     let is_gone = message.kind == RTM_DELNEXTHOP;
-    let id = attributes.find(NHA_ID).and_then(|id| id.first_chunk()).map(|id| u32::from_ne_bytes(*id));
-    match (id.filter(|id| *id != 0), News::read(message).map(|news| news.record)) {
+    let id = attributes.find_value(NHA_ID).and_then(|id| id.first_chunk()).map(|id| u32::from_ne_bytes(*id));
+    match (id.filter(|id| *id != 0), News::parse_message(message).map(|news| news.record)) {
         (Some(id), _) if is_gone => Ok(Update::DelNextHop(id)),
         (Some(_), Some(Record::NextHop(NextHopObject { id, kind }))) => Ok(Update::NewNextHop(id, kind)),
         _ => Err(CUT),
@@ -125,8 +125,8 @@ mod tests {
         route(NEW_ROUTE, (ip(to.0), to.1), protocol, rest)
     }
 
-    fn read(bytes: &[u8]) -> Result<Update, Broken> {
-        Update::read(&Messages(bytes).next().expect("it is a message"))
+    fn read(bytes: &[u8]) -> Result<Update, FpmProtocolError> {
+        Update::parse_message(&Messages(bytes).next().expect("it is a message"))
     }
 
     #[test]
@@ -147,21 +147,27 @@ mod tests {
             Ok(Update::Ignored(what)) => what,
             other => panic!("{other:?}"),
         };
-        assert_eq!(ignored(&put(("10.0.0.0", 8), 2, &[link(3)])), Ignored::Kernel);
+        assert_eq!(ignored(&put(("10.0.0.0", 8), 2, &[link(3)])), IgnoredMessage::Kernel);
         let table = attribute(15, &10u32.to_ne_bytes());
-        assert_eq!(ignored(&put(("10.0.0.0", 8), 11, &[table])), Ignored::Tables);
-        assert_eq!(ignored(&message(28, 0, &[7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[])), Ignored::Neighbors);
-        assert_eq!(ignored(&message(24, 0, &[28, 20, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0], &[])), Ignored::Mpls);
-        assert_eq!(ignored(&message(16, 0, &[0; 16], &[])), Ignored::Other);
+        assert_eq!(ignored(&put(("10.0.0.0", 8), 11, &[table])), IgnoredMessage::Tables);
+        assert_eq!(
+            ignored(&message(28, 0, &[7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[])),
+            IgnoredMessage::Neighbors
+        );
+        assert_eq!(
+            ignored(&message(24, 0, &[28, 20, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0], &[])),
+            IgnoredMessage::Mpls
+        );
+        assert_eq!(ignored(&message(16, 0, &[0; 16], &[])), IgnoredMessage::Other);
         let refused = |bytes: &[u8]| match read(bytes) {
             Ok(Update::NewRoute { path: Err(reason), .. }) => reason,
             other => panic!("{other:?}"),
         };
         let encapsulated = [gateway(ip("10.0.1.9")), attribute(21, &[1, 0]), attribute(22, &[0; 8])];
-        assert_eq!(refused(&put(("10.0.0.0", 8), 186, &encapsulated)), Reason::Encapsulation);
+        assert_eq!(refused(&put(("10.0.0.0", 8), 186, &encapsulated)), RejectReason::Encapsulation);
         let mut local = put(("10.0.0.1", 32), 11, &[]);
         local[16 + 7] = 2;
-        assert_eq!(refused(&local), Reason::Type);
+        assert_eq!(refused(&local), RejectReason::Type);
     }
 
     #[test]
@@ -201,7 +207,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_a_panic(kind in prop_oneof![24u16..32, 104u16..107, any::<u16>()], payload in prop::collection::vec(any::<u8>(), 0..96)) {
-            let _ = Update::read(&Message { kind, flags: 0, sequence: 0, payload: &payload });
+            let _ = Update::parse_message(&Message { kind, flags: 0, sequence: 0, payload: &payload });
         }
     }
 }

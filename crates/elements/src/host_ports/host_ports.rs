@@ -1,4 +1,4 @@
-use super::shared::Followed;
+use super::shared::FollowedRouter;
 use super::threads::{AllHostPorts, HostPorts};
 use crate::router::port_names::parse_port_names;
 use crate::router::shared::{self, SharedRouter};
@@ -49,21 +49,21 @@ ip[2] -> ToHost(hp-eth1);",
     handlers: &[Handler::read(
         "status_json",
         "the interfaces, and the host's routes by state, as JSON",
-        &Read(|ports: &mut Keeper, _, _| Ok(ports.host_ports.status_json())),
+        &Read(|ports: &mut HostPortsElement, _, _| Ok(ports.host_ports.status_json())),
     )],
-    build: |args| Ok(Box::new(Keeper::new(args)?)),
+    build: |args| Ok(Box::new(HostPortsElement::new(args)?)),
     ..Class::DEFAULT
 };
 
-struct Keeper {
+struct HostPortsElement {
     host_ports: Arc<HostPorts>,
     router: Arc<SharedRouter>,
-    followed: Followed,
+    followed: FollowedRouter,
 }
 
-impl Keeper {
-    fn new(args: &Args<'_>) -> Result<Keeper, ArgError> {
-        let router = shared::router(args)?;
+impl HostPortsElement {
+    fn new(args: &Args<'_>) -> Result<HostPortsElement, ArgError> {
+        let router = shared::find_router(args)?;
         let names = parse_port_names(args)?;
         let has_routes: bool = args.read("ROUTES")?;
         let host_ports = HostPorts::open(&args.resource::<AllHostPorts>(), router.name())
@@ -71,11 +71,11 @@ impl Keeper {
         if has_routes {
             host_ports.add_router(&router, &names);
         }
-        Ok(Keeper { host_ports, router, followed: Followed { names, has_routes } })
+        Ok(HostPortsElement { host_ports, router, followed: FollowedRouter { names, has_routes } })
     }
 }
 
-impl Element for Keeper {
+impl Element for HostPortsElement {
     fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {
         unreachable!("it has no inputs")
     }
@@ -86,12 +86,12 @@ impl Element for Keeper {
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let lines = self.host_ports.take_lines();
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        let lines = self.host_ports.drain_lines();
         for line in &lines {
-            cx.say(&format!("{}: {line}", cx.name()));
+            cx.print_message(&format!("{}: {line}", cx.name()));
         }
-        cx.watch(self.host_ports.news(), Interest::Readable);
+        cx.watch_file(self.host_ports.lines_fd(), Interest::Readable);
         !lines.is_empty()
     }
 }

@@ -1,9 +1,9 @@
-//! The thread that keeps the host's interfaces like the ports they stand for: Ethernet address, MTU,
-//! link state and addresses. It looks at the ports' version ten times a second, and at once when
-//! something changes on the host.
-use super::shared::{Followed, Shared};
+//! The thread that keeps the host's interfaces like their ports: Ethernet address, MTU, link state
+//! and addresses. It reads the ports' version ten times a second, and acts at once when something
+//! changes on the host.
+use super::shared::{FollowedRouter, HostPortsShared};
 use super::status::InterfaceStatus;
-use artery_device::{HostNews, HostPort, HostPortState, Interface};
+use artery_device::{HostPort, HostPortState, Interface, InterfaceMonitor};
 use artery_table::router::PortView;
 use artery_wire::EtherAddr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,28 +14,27 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the ports are looked at.
+/// How often the ports' version is read.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The length of the prefix of link-local addresses.
 const LINK_LOCAL_LEN: u8 = 64;
 
-/// The thread.
 pub(super) struct Interfaces {
-    shared: Arc<Shared>,
-    news: [HostNews; 2],
+    shared: Arc<HostPortsShared>,
+    news: [InterfaceMonitor; 2],
     open: HashMap<String, HostPort>,
     /// What was followed when it was last looked: the router, by its address, and its ports' version.
     seen: Option<(usize, u64)>,
     /// Whether something could not be done, and is to be tried again.
     has_failed: bool,
-    said: HashSet<String>,
+    logged: HashSet<String>,
 }
 
 impl Interfaces {
-    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Interfaces> {
-        let news = [HostNews::of_links()?, HostNews::of_addresses()?];
+    pub(super) fn new(shared: Arc<HostPortsShared>) -> io::Result<Interfaces> {
+        let news = [InterfaceMonitor::of_links()?, InterfaceMonitor::of_addresses()?];
         let (open, seen, has_failed, said) = Default::default();
-        Ok(Interfaces { shared, news, open, seen, has_failed, said })
+        Ok(Interfaces { shared, news, open, seen, has_failed, logged: said })
     }
 
     /// Follows until no element needs it.
@@ -50,16 +49,16 @@ impl Interfaces {
         let timeout = Timespec { tv_sec: 0, tv_nsec: INTERVAL.subsec_nanos().into() };
         let mut files =
             self.news.each_ref().map(|news| PollFd::from_borrowed_fd(news.as_fd(), PollFlags::IN));
-        // Interrupted is as good: it is looked once too often.
+        // An interruption is harmless: it causes one extra check.
         let _ = poll(&mut files, Some(&timeout));
     }
 
     fn sync_all(&mut self) {
         // Both are emptied.
-        let is_news = self.news.each_mut().map(HostNews::take) != [false, false];
-        let Some((router, Followed { names, .. })) = self.shared.followed() else { return };
+        let is_news = self.news.each_mut().map(InterfaceMonitor::has_changed) != [false, false];
+        let Some((router, FollowedRouter { names, .. })) = self.shared.followed_router() else { return };
         let (version, ports) = {
-            let tables = router.tables();
+            let tables = router.lock_tables();
             let version = (Arc::as_ptr(&router) as usize, tables.ports_version());
             let is_same = self.seen == Some(version) && !is_news && !self.has_failed;
             (version, (!is_same).then(|| tables.ports()))
@@ -97,7 +96,7 @@ impl Interfaces {
         if let Err(error) = done {
             self.has_failed = true;
             let line = format!("{name} can't be kept like port {}: {error}", port.name);
-            if self.said.insert(line.clone()) {
+            if self.logged.insert(line.clone()) {
                 self.shared.lines.push_line(line);
             }
             status.error = Some(error.to_string());
@@ -114,8 +113,7 @@ impl Interfaces {
     }
 }
 
-/// What the interface of a port is to be like. Links of less than 1280 bytes carry no IPv6 (RFC 8200
-/// section 5).
+/// The wanted state of a port's interface. Links with an MTU below 1280 carry no IPv6 (RFC 8200 section 5).
 fn interface_state(port: &PortView) -> HostPortState {
     let v4 = port.v4.iter().map(|(own, len)| (IpAddr::V4((*own).into()), *len));
     let v6 = port.v6.iter().map(|(own, len)| (IpAddr::V6((*own).into()), *len));

@@ -1,18 +1,17 @@
-//! The thread that has a router forward by the routes that daemons put into the host's main table, as
-//! far as these lead by host ports. No packet waits for it.
+//! The thread that installs in a router the routes that daemons add to the host's main table, as far as these
+//! use host ports. No packet waits for it.
 //!
-//! It follows what the kernel tells, and reads all routes at the start, when some of that was lost, and
-//! when a host port comes or is brought up or down, as the kernel then removes routes of IPv4 without a
-//! word.
+//! It follows the kernel's messages, and reads all routes at the start, after lost messages, and when a host
+//! port appears or is brought up or down, as the kernel then removes IPv4 routes without a message.
 use super::kernel_table::KernelTable;
-use super::shared::{Followed, Shared};
+use super::shared::{FollowedRouter, HostPortsShared};
 use super::status::RouteStatus;
-use crate::fpm::next_hops::{NextHops, Resolved};
-use crate::fpm::reason::Reason;
+use crate::fpm::next_hops::{NextHops, ResolvedNextHop};
+use crate::fpm::reason::RejectReason;
 use crate::fpm::rib::Rib;
-use crate::fpm::shared::clock;
+use crate::fpm::shared::engine_clock;
 use artery_device::Interface;
-use artery_device::kernel_records::{Dump, Follower, Heard, Part, Progress};
+use artery_device::kernel_records::{ChangeMonitor, DumpProgress, ReadOutcome, RecordDump, RecordKind};
 use artery_table::load::AnyPrefix;
 use artery_wire::netlink::{Family, Manner, News, Path, Record, RouteHop, RouteKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,44 +21,43 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often it is looked which interfaces are host ports.
+/// How often the list of host ports is checked.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long after a change all is read again, so that several changes make one reading.
+/// How long after a change everything is read again, so that several changes cause one reading.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long after a failure it is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Messages that are taken in a row, and routes that are changed while tables are held.
+/// Messages processed in a row, and routes changed under one lock of the tables.
 const AT_ONCE: usize = 1024;
 /// Bytes of changes that may wait to be read.
 const BACKLOG: usize = 16 << 20;
-/// How long a reading of a part may be without a word of the kernel.
+/// How long reading a part may wait for a message of the kernel.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The thread.
 pub(super) struct KernelRoutes {
-    shared: Arc<Shared>,
-    dump: Dump,
-    news: Follower,
+    shared: Arc<HostPortsShared>,
+    dump: RecordDump,
+    follower: ChangeMonitor,
     table: KernelTable,
     /// The host ports, and whether they were brought up.
     links: HashMap<u32, bool>,
     /// When all is to be read.
     resync_at: Option<Instant>,
     dumps: u64,
-    said: Option<String>,
+    last_logged: Option<String>,
 }
 
 impl KernelRoutes {
-    pub(super) fn new(shared: Arc<Shared>) -> io::Result<KernelRoutes> {
+    pub(super) fn new(shared: Arc<HostPortsShared>) -> io::Result<KernelRoutes> {
         Ok(KernelRoutes {
             shared,
-            dump: Dump::open()?,
-            news: Follower::of_routes(BACKLOG)?,
+            dump: RecordDump::open()?,
+            follower: ChangeMonitor::of_routes(BACKLOG)?,
             table: KernelTable::default(),
             links: HashMap::new(),
             resync_at: Some(Instant::now()),
             dumps: 0,
-            said: None,
+            last_logged: None,
         })
     }
 
@@ -67,7 +65,7 @@ impl KernelRoutes {
     pub(super) fn run(mut self) {
         while !self.shared.is_over() {
             match self.follow_changes() {
-                Ok(()) => self.said = None,
+                Ok(()) => self.last_logged = None,
                 Err(error) => self.report_failure(&error),
             }
         }
@@ -76,9 +74,9 @@ impl KernelRoutes {
     fn report_failure(&mut self, error: &io::Error) {
         self.resync_at = Some(Instant::now() + RETRY);
         let line = format!("can't read the host's routes: {error}; trying again");
-        if self.said.as_ref() != Some(&line) {
+        if self.last_logged.as_ref() != Some(&line) {
             self.shared.lines.push_line(line.clone());
-            self.said = Some(line);
+            self.last_logged = Some(line);
         }
         std::thread::sleep(INTERVAL);
     }
@@ -100,14 +98,14 @@ impl KernelRoutes {
         } else if is_change {
             self.publish_status();
         } else {
-            wait_for(self.news.as_fd(), INTERVAL);
+            wait_for(self.follower.as_fd(), INTERVAL);
         }
         Ok(())
     }
 
     /// Finds out which interfaces are host ports; false where there are none.
     fn find_host_ports(&mut self) -> bool {
-        let Some((_, Followed { names, has_routes: true })) = self.shared.followed() else {
+        let Some((_, FollowedRouter { names, has_routes: true })) = self.shared.followed_router() else {
             self.shared.publish_routes(RouteStatus::default());
             return false;
         };
@@ -124,19 +122,19 @@ impl KernelRoutes {
     fn receive_changes(&mut self) -> io::Result<(Vec<News>, bool)> {
         let mut batch = Vec::new();
         while batch.len() < AT_ONCE {
-            match self.news.read(|news| batch.push(news))? {
-                Heard::More => {}
-                Heard::Nothing => break,
-                Heard::Overrun => return Ok((batch, true)),
+            match self.follower.read(|news| batch.push(news))? {
+                ReadOutcome::More => {}
+                ReadOutcome::Nothing => break,
+                ReadOutcome::Overrun => return Ok((batch, true)),
             }
         }
         Ok((batch, false))
     }
 
-    /// Applies changes. A route that goes and comes again in it changes once.
+    /// Applies changes. A route that is removed and added again in them changes once.
     fn apply_changes(&mut self, batch: Vec<News>) {
         let shared = self.shared.clone();
-        let mut rib = shared.rib();
+        let mut rib = shared.lock_rib();
         let mut changed: HashSet<AnyPrefix> = HashSet::new();
         for News { is_gone, manner, record } in batch {
             match record {
@@ -144,10 +142,10 @@ impl KernelRoutes {
                 Record::NextHop(object) => {
                     self.install_routes(&mut rib, changed.drain().collect());
                     let routers = rib.routers();
-                    let mut tables: Vec<_> = routers.iter().map(|router| router.tables()).collect();
+                    let mut tables: Vec<_> = routers.iter().map(|router| router.lock_tables()).collect();
                     let kind = (!is_gone).then_some(object.kind);
-                    rib.change_next_hop(object.id, kind, &mut tables, clock());
-                    changed.extend(self.table.by_object(|other| rib.next_hops.depends(other, object.id)));
+                    rib.change_next_hop(object.id, kind, &mut tables, engine_clock());
+                    changed.extend(self.table.by_object(|other| rib.next_hops.depends_on(other, object.id)));
                 }
                 _ => {}
             }
@@ -155,20 +153,20 @@ impl KernelRoutes {
         self.install_routes(&mut rib, changed.into_iter().collect());
     }
 
-    /// Has routers forward by what the table says of these prefixes.
+    /// Installs the table's routes for these prefixes in the routers.
     fn install_routes(&self, rib: &mut Rib, prefixes: Vec<AnyPrefix>) {
         let routers = rib.routers();
         for some in prefixes.chunks(AT_ONCE) {
-            let mut tables: Vec<_> = routers.iter().map(|router| router.tables()).collect();
+            let mut tables: Vec<_> = routers.iter().map(|router| router.lock_tables()).collect();
             for prefix in some {
                 let best =
                     self.table.best_route(*prefix, |path| leads_by_port(path, &rib.next_hops, &self.links));
                 match best {
                     Some(best) => {
                         let path = forwardable_path(&best.path);
-                        rib.replace_route(*prefix, (best.protocol, path), true, &mut tables, clock());
+                        rib.replace_route(*prefix, (best.protocol, path), true, &mut tables, engine_clock());
                     }
-                    None => _ = rib.remove_route(*prefix, &mut tables, clock()),
+                    None => _ = rib.remove_route(*prefix, &mut tables, engine_clock()),
                 }
             }
         }
@@ -178,23 +176,23 @@ impl KernelRoutes {
     fn resync_routes(&mut self) -> io::Result<()> {
         let mut objects = Vec::new();
         let is_whole = self.read_everything(&mut objects)?;
-        // Routes that were missed meanwhile stay until the next reading.
+        // Routes missed meanwhile stay until the next reading.
         self.resync_at = (!is_whole).then(|| Instant::now() + RETRY);
         let shared = self.shared.clone();
-        let mut rib = shared.rib();
+        let mut rib = shared.lock_rib();
         rib.begin_session();
         for news in objects {
             if let Record::NextHop(object) = news.record {
-                rib.next_hops.replace(object.id, object.kind);
+                rib.next_hops.replace_object(object.id, object.kind);
             }
         }
         self.install_routes(&mut rib, self.table.prefixes());
-        let stale = if is_whole { rib.stale() } else { Vec::new() };
+        let stale = if is_whole { rib.stale_prefixes() } else { Vec::new() };
         let routers = rib.routers();
         for some in stale.chunks(AT_ONCE) {
-            let mut tables: Vec<_> = routers.iter().map(|router| router.tables()).collect();
+            let mut tables: Vec<_> = routers.iter().map(|router| router.lock_tables()).collect();
             for prefix in some {
-                rib.remove_route(*prefix, &mut tables, clock());
+                rib.remove_route(*prefix, &mut tables, engine_clock());
             }
         }
         drop(rib);
@@ -202,13 +200,13 @@ impl KernelRoutes {
         Ok(())
     }
 
-    /// Reads next-hop objects, and routes into the table; says whether nothing changed meanwhile.
+    /// Reads next-hop objects, and routes into the table; returns whether nothing changed meanwhile.
     fn read_everything(&mut self, objects: &mut Vec<News>) -> io::Result<bool> {
         self.dumps += 1;
         let mut table = KernelTable::default();
-        let mut is_whole = self.read_all(Part::NextHops, |news| objects.push(news))?;
+        let mut is_whole = self.read_all(RecordKind::NextHops, |news| objects.push(news))?;
         for family in [Family::V4, Family::V6] {
-            is_whole &= self.read_all(Part::Routes(family), |news| {
+            is_whole &= self.read_all(RecordKind::Routes(family), |news| {
                 if let Record::Route(route) = news.record {
                     // In the order in which the kernel prefers them.
                     table.apply_change(false, Manner::Append, route);
@@ -219,31 +217,31 @@ impl KernelRoutes {
         Ok(is_whole)
     }
 
-    /// Reads a part; says whether nothing changed meanwhile.
-    fn read_all(&mut self, part: Part, mut each: impl FnMut(News)) -> io::Result<bool> {
+    /// Reads a part; returns whether nothing changed meanwhile.
+    fn read_all(&mut self, part: RecordKind, mut each: impl FnMut(News)) -> io::Result<bool> {
         self.dump.begin(part)?;
         loop {
             match self.dump.read(&mut each)? {
-                Progress::More => {}
-                Progress::Waiting => {
+                DumpProgress::More => {}
+                DumpProgress::Waiting => {
                     if !wait_for(self.dump.as_fd(), SILENCE) {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
                 }
-                Progress::Done { was_interrupted } => return Ok(!was_interrupted),
+                DumpProgress::Done { was_interrupted } => return Ok(!was_interrupted),
             }
         }
     }
 
     fn publish_status(&self) {
-        let rib = self.shared.rib();
-        let refusal = |reason: &Reason| Some((*reason, rib.refusal(*reason)?.to_string()));
+        let rib = self.shared.lock_rib();
+        let refusal = |reason: &RejectReason| Some((*reason, rib.last_refusal(*reason)?.to_string()));
         self.shared.publish_routes(RouteStatus {
             is_on: true,
             dumps: self.dumps,
-            families: rib.families(),
+            families: rib.family_counts(),
             counts: rib.counts().clone(),
-            refusals: Reason::ALL.iter().filter_map(refusal).collect(),
+            refusals: RejectReason::ALL.iter().filter_map(refusal).collect(),
         });
     }
 }
@@ -252,7 +250,7 @@ impl KernelRoutes {
 fn wait_for(file: BorrowedFd<'_>, time: Duration) -> bool {
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
     let mut files = [PollFd::from_borrowed_fd(file, PollFlags::IN)];
-    // Interrupted is as good: it is looked once too often.
+    // An interruption is harmless: it causes one extra check.
     !matches!(poll(&mut files, Some(&timeout)), Ok(0))
 }
 
@@ -262,9 +260,9 @@ fn leads_by_port(path: &Path, next_hops: &NextHops, links: &HashMap<u32, bool>) 
     match path.kind {
         RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => true,
         RouteKind::Unicast if path.object == 0 => is_by_port(&path.hops),
-        RouteKind::Unicast => match next_hops.resolve(path.object) {
-            Ok(Resolved::Hops(hops)) => is_by_port(&hops),
-            Ok(Resolved::Blackhole) => true,
+        RouteKind::Unicast => match next_hops.resolve_next_hop(path.object) {
+            Ok(ResolvedNextHop::Hops(hops)) => is_by_port(&hops),
+            Ok(ResolvedNextHop::Blackhole) => true,
             Err(_) => false,
         },
         _ => false,
@@ -272,9 +270,9 @@ fn leads_by_port(path: &Path, next_hops: &NextHops, links: &HashMap<u32, bool>) 
 }
 
 /// What the router can do with a route.
-fn forwardable_path(path: &Path) -> Result<Path, Reason> {
+fn forwardable_path(path: &Path) -> Result<Path, RejectReason> {
     match path.hops.iter().any(|hop| hop.has_encapsulation) {
-        true => Err(Reason::Encapsulation),
+        true => Err(RejectReason::Encapsulation),
         false => Ok(path.clone()),
     }
 }

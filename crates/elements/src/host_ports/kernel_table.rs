@@ -8,7 +8,7 @@ use artery_wire::netlink::{Family, Manner, Path, Route, RouteHop, RouteKind};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// RT_TABLE_MAIN.
+/// The main routing table, RT_TABLE_MAIN.
 const MAIN_TABLE: u32 = 254;
 /// RTPROT_REDIRECT and RTPROT_RA: learned from others on a link.
 const REDIRECT: u8 = 1;
@@ -22,7 +22,6 @@ pub(super) struct Candidate {
     pub(super) path: Arc<Path>,
 }
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct KernelTable {
     routes: HashMap<AnyPrefix, Vec<Candidate>>,
@@ -31,7 +30,7 @@ pub(super) struct KernelTable {
 }
 
 impl KernelTable {
-    /// A route has come or gone; gives its prefix, if it is one that the router may forward by.
+    /// Applies the addition or removal of a route; returns its prefix, if the router may use such routes.
     pub(super) fn apply_change(&mut self, is_gone: bool, manner: Manner, route: Route) -> Option<AnyPrefix> {
         let prefix = prefix_of(&route)?;
         if is_gone {
@@ -47,7 +46,6 @@ impl KernelTable {
         self.routes.get(&prefix)?.iter().find(|candidate| leads(&candidate.path))
     }
 
-    /// All prefixes.
     pub(super) fn prefixes(&self) -> Vec<AnyPrefix> {
         self.routes.keys().copied().collect()
     }
@@ -139,8 +137,7 @@ fn add_ipv4(list: &mut Vec<Candidate>, new: Candidate, manner: Manner) {
     }
 }
 
-/// Those of one metric that go by gateways are one route with several next hops, and a message has all
-/// of them.
+/// Routes of one metric by gateways are one route with several next hops, and a message has all of them.
 fn add_ipv6(list: &mut Vec<Candidate>, new: Candidate, manner: Manner) {
     let is_like = |old: &Candidate| old.priority == new.priority;
     if list.contains(&new) {
@@ -209,7 +206,7 @@ mod tests {
     }
 
     fn apply(table: &mut KernelTable, bytes: &[u8]) -> Option<AnyPrefix> {
-        let news = Messages(bytes).next().and_then(|message| News::read(&message)).unwrap();
+        let news = Messages(bytes).next().and_then(|message| News::parse_message(&message)).unwrap();
         let News { is_gone, manner, record: Record::Route(route) } = news else { panic!() };
         table.apply_change(is_gone, manner, route)
     }

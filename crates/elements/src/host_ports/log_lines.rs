@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 /// Lines that may wait for an element; older ones are lost.
 const MOST_LINES: usize = 16;
 
-/// See the module.
 pub(super) struct LogLines {
     lines: Mutex<VecDeque<String>>,
     news: OwnedFd,
@@ -20,7 +19,6 @@ impl LogLines {
         Ok(LogLines { lines: Mutex::default(), news })
     }
 
-    /// Adds a line.
     pub(super) fn push_line(&self, line: String) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push_back(line);
@@ -33,12 +31,12 @@ impl LogLines {
     }
 
     /// Readable when there are lines.
-    pub(super) fn news(&self) -> BorrowedFd<'_> {
+    pub(super) fn lines_fd(&self) -> BorrowedFd<'_> {
         self.news.as_fd()
     }
 
     /// The lines since the last call.
-    pub(super) fn take_lines(&self) -> Vec<String> {
+    pub(super) fn drain_lines(&self) -> Vec<String> {
         let _ = rustix::io::read(&self.news, &mut [0; 8]);
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }

@@ -1,4 +1,4 @@
-//! What the threads of host ports share with elements.
+//! State that the threads of host ports share with elements.
 use super::log_lines::LogLines;
 use super::status::{self, InterfaceStatus, RouteStatus};
 use crate::fpm::rib::Rib;
@@ -8,18 +8,17 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What is kept of a router.
+/// The part of a router that the threads follow.
 #[derive(Clone)]
-pub(super) struct Followed {
+pub(super) struct FollowedRouter {
     /// Its ports and their interfaces.
     pub(super) names: PortNames,
     /// Whether it forwards by the host's routes.
     pub(super) has_routes: bool,
 }
 
-/// See the module.
-pub(super) struct Shared {
-    followed: Mutex<Option<(Weak<SharedRouter>, Followed)>>,
+pub(super) struct HostPortsShared {
+    followed: Mutex<Option<(Weak<SharedRouter>, FollowedRouter)>>,
     rib: Mutex<Rib>,
     pub(super) lines: LogLines,
     interfaces: Mutex<Vec<InterfaceStatus>>,
@@ -27,11 +26,11 @@ pub(super) struct Shared {
     is_over: AtomicBool,
 }
 
-impl Shared {
-    pub(super) fn new() -> io::Result<Shared> {
+impl HostPortsShared {
+    pub(super) fn new() -> io::Result<HostPortsShared> {
         let mut rib = Rib::default();
         rib.begin_session();
-        Ok(Shared {
+        Ok(HostPortsShared {
             followed: Mutex::default(),
             rib: Mutex::new(rib),
             lines: LogLines::new()?,
@@ -41,13 +40,13 @@ impl Shared {
         })
     }
 
-    pub(super) fn set_followed(&self, router: &Arc<SharedRouter>, followed: &Followed) {
-        *locked(&self.followed) = Some((Arc::downgrade(router), followed.clone()));
+    pub(super) fn set_followed(&self, router: &Arc<SharedRouter>, followed: &FollowedRouter) {
+        *lock_mutex(&self.followed) = Some((Arc::downgrade(router), followed.clone()));
     }
 
     /// What there is, as JSON.
     pub(super) fn status_json(&self) -> String {
-        status::json(&locked(&self.interfaces), &locked(&self.routes))
+        status::status_json(&lock_mutex(&self.interfaces), &lock_mutex(&self.routes))
     }
 
     pub(super) fn end_threads(&self) {
@@ -59,26 +58,26 @@ impl Shared {
     }
 
     /// The router that is followed, if it is still there, and what is kept of it.
-    pub(super) fn followed(&self) -> Option<(Arc<SharedRouter>, Followed)> {
-        let followed = locked(&self.followed);
+    pub(super) fn followed_router(&self) -> Option<(Arc<SharedRouter>, FollowedRouter)> {
+        let followed = lock_mutex(&self.followed);
         let (router, followed) = followed.as_ref()?;
         Some((router.upgrade()?, followed.clone()))
     }
 
-    /// The host's routes. Who wants tables, too, takes them after this.
-    pub(super) fn rib(&self) -> MutexGuard<'_, Rib> {
-        locked(&self.rib)
+    /// The host's routes. Lock order: this first, then tables.
+    pub(super) fn lock_rib(&self) -> MutexGuard<'_, Rib> {
+        lock_mutex(&self.rib)
     }
 
     pub(super) fn publish_interfaces(&self, status: Vec<InterfaceStatus>) {
-        *locked(&self.interfaces) = status;
+        *lock_mutex(&self.interfaces) = status;
     }
 
     pub(super) fn publish_routes(&self, status: RouteStatus) {
-        *locked(&self.routes) = status;
+        *lock_mutex(&self.routes) = status;
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

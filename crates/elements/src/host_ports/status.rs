@@ -1,7 +1,7 @@
-//! What is known of host ports and of the host's routes, as JSON.
-use crate::fpm::reason::Reason;
-use crate::fpm::rib::Counts;
-use crate::router::show_routes::{SCHEMA, Schema, json as to_json};
+//! The status of host ports and of the host's routes, as JSON.
+use crate::fpm::reason::RejectReason;
+use crate::fpm::rib::RouteCounts;
+use crate::router::show_routes::{SCHEMA, Schema, to_json};
 use serde::Serialize;
 
 /// An interface of the host that stands for a port.
@@ -17,7 +17,7 @@ pub(super) struct InterfaceStatus {
     pub(super) admin_up: bool,
     /// Whether the port's link is up, and with it the interface's.
     pub(super) carrier: bool,
-    /// Each as `10.0.1.1/24`.
+    /// Addresses with prefix lengths, as `10.0.1.1/24`.
     pub(super) addresses: Vec<String>,
     /// What the kernel refused last.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,9 +33,9 @@ pub(super) struct RouteStatus {
     pub(super) dumps: u64,
     /// Routes of IPv4 and IPv6.
     pub(super) families: [usize; 2],
-    pub(super) counts: Counts,
+    pub(super) counts: RouteCounts,
     /// The last route that was refused for a reason.
-    pub(super) refusals: Vec<(Reason, String)>,
+    pub(super) refusals: Vec<(RejectReason, String)>,
 }
 
 #[derive(Serialize)]
@@ -65,8 +65,7 @@ struct RefusalJson<'a> {
     last: &'a str,
 }
 
-/// As JSON.
-pub(super) fn json(interfaces: &[InterfaceStatus], routes: &RouteStatus) -> String {
+pub(super) fn status_json(interfaces: &[InterfaceStatus], routes: &RouteStatus) -> String {
     let refusals = routes.refusals.iter().map(|(reason, last)| RefusalJson {
         reason: reason.name(),
         text: reason.text(),

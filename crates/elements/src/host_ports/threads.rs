@@ -1,9 +1,9 @@
-//! The threads of a router's host ports. They outlive graphs, so that interfaces and routes stay as they
-//! are while one takes another's place.
+//! The threads of a router's host ports. They outlive graphs, so that interfaces and routes stay
+//! while one replaces another.
 use super::interfaces::Interfaces;
 use super::kernel_routes::KernelRoutes;
-use super::shared::{Followed, Shared};
-use crate::fpm::shared::clock;
+use super::shared::{FollowedRouter, HostPortsShared};
+use crate::fpm::shared::engine_clock;
 use crate::fpm::target::Target;
 use crate::router::port_names::PortNames;
 use crate::router::shared::SharedRouter;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Threads that keep the interfaces of a router's ports, and the routes that it has of its host. They
 /// end with the last of these.
-pub(super) struct HostPorts(Arc<Shared>);
+pub(super) struct HostPorts(Arc<HostPortsShared>);
 
 /// Those of all routers, by the names of their elements.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl HostPorts {
         if let Some(ports) = known.get(router).and_then(Weak::upgrade) {
             return Ok(ports);
         }
-        let shared = Arc::new(Shared::new()?);
+        let shared = Arc::new(HostPortsShared::new()?);
         let (interfaces, routes) = (Interfaces::new(shared.clone())?, KernelRoutes::new(shared.clone())?);
         let ports = Arc::new(HostPorts(shared));
         std::thread::Builder::new().name("host-ports".into()).spawn(move || interfaces.run())?;
@@ -40,11 +40,11 @@ impl HostPorts {
     /// A router, which is to take the place of the others, gets the host's routes from now on: those
     /// that there are at once.
     pub(super) fn add_router(&self, router: &Arc<SharedRouter>, names: &PortNames) {
-        self.0.rib().add_target(Target::new(router, None, names), clock());
+        self.0.lock_rib().add_target(Target::new(router, None, names), engine_clock());
     }
 
     /// Keeps these interfaces like the ports of this router from now on.
-    pub(super) fn follow_router(&self, router: &Arc<SharedRouter>, followed: &Followed) {
+    pub(super) fn follow_router(&self, router: &Arc<SharedRouter>, followed: &FollowedRouter) {
         self.0.set_followed(router, followed);
     }
 
@@ -54,13 +54,13 @@ impl HostPorts {
     }
 
     /// Readable when there are lines for the log.
-    pub(super) fn news(&self) -> BorrowedFd<'_> {
-        self.0.lines.news()
+    pub(super) fn lines_fd(&self) -> BorrowedFd<'_> {
+        self.0.lines.lines_fd()
     }
 
     /// The lines for the log since the last call.
-    pub(super) fn take_lines(&self) -> Vec<String> {
-        self.0.lines.take_lines()
+    pub(super) fn drain_lines(&self) -> Vec<String> {
+        self.0.lines.drain_lines()
     }
 }
 

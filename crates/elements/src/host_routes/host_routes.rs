@@ -75,19 +75,19 @@ struct Routes {
 
 impl Routes {
     fn new(args: &Args<'_>) -> Result<Routes, ArgError> {
-        let router = shared::router(args)?;
+        let router = shared::find_router(args)?;
         let name: Option<String> = args.read("DEVNAME")?;
         let ports = parse_port_names(args)?;
         let (key, devices) = match name {
             Some(name) if ports.is_empty() => {
-                let device = args.names().device(&name).to_string();
+                let device = args.names().device_name(&name).to_string();
                 (device.clone(), Devices::One(device))
             }
             // No interface is called so.
             None if !ports.is_empty() => (format!("ports of {}", router.name()), Devices::Ports(ports)),
             _ => return Err(ArgError::wrong("write either DEVNAME or PORT, as in HostRoutes(ip, artery0)")),
         };
-        let follower = HostRouteFollower::open(&args.resource::<HostRouteFollowers>(), &key)
+        let follower = HostRouteFollower::open_follower(&args.resource::<HostRouteFollowers>(), &key)
             .map_err(|error| ArgError::wrong(format!("can't follow the host's interfaces: {error}")))?;
         Ok(Routes { follower, router, devices })
     }
@@ -99,17 +99,17 @@ impl Element for Routes {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.follower.follow(&self.router, &self.devices);
+        self.follower.follow_router(&self.router, &self.devices);
         cx.schedule();
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let lines = self.follower.take_lines();
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        let lines = self.follower.drain_lines();
         for line in &lines {
-            cx.say(&format!("{}: {line}", cx.name()));
+            cx.print_message(&format!("{}: {line}", cx.name()));
         }
-        cx.watch(self.follower.news(), Interest::Readable);
+        cx.watch_file(self.follower.lines_fd(), Interest::Readable);
         !lines.is_empty()
     }
 }

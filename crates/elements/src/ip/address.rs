@@ -19,7 +19,8 @@ impl<T: ArgValue> ArgValue for List<T> {
     }
 }
 
-/// An address and the prefix it lies in: `10.1.2.3/24`, `10.1.2.3/255.255.255.0`, `10.1/16`, a bare address or a name.
+/// An address and the prefix it lies in: `10.1.2.3/24`, `10.1.2.3/255.255.255.0`, `10.1/16`, a bare
+/// address or a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) address: Ipv4Addr,
@@ -38,8 +39,8 @@ impl ArgValue for Interface {
         let slashed = with_slash(text, names).map(|(address, prefix)| Interface::new(address, prefix));
         let bare = || text.parse().ok().map(|address| Interface::new(address, Ipv4Prefix::host(address)));
         let named = || {
-            let address = names.ip(text.strip_suffix(":ipnet").unwrap_or(text))?;
-            Some(Interface::new(address, names.prefix(text).unwrap_or(Ipv4Prefix::host(address))))
+            let address = names.lookup_ipv4(text.strip_suffix(":ipnet").unwrap_or(text))?;
+            Some(Interface::new(address, names.lookup_prefix(text).unwrap_or(Ipv4Prefix::host(address))))
         };
         slashed
             .or_else(bare)
@@ -48,7 +49,7 @@ impl ArgValue for Interface {
     }
 }
 
-/// Where packets are sent: to one address, or to where their destination annotation says.
+/// The next hop of packets: one address, or the one in their destination annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     Annotation,

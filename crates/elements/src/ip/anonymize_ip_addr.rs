@@ -49,14 +49,15 @@ const DST: Range<usize> = 16..20;
 
 struct AnonymizeIpAddr(Mapping);
 
-/// Which address stands for which: bit by bit, whether it is turned over depends on the bits before it alone. So
-/// addresses differ first where they did before, and nothing need be remembered.
+/// The mapping of addresses. Whether a bit is flipped depends only on the bits before it. So two addresses
+/// share as long a prefix as before, and no table is needed.
 struct Mapping {
-    /// What nobody outside knows. The copies share it, so that they all follow when one has taken over an older one.
+    /// The secret key of the mapping. The copies share it, so that all of them follow when one
+    /// restores an older key.
     key: Arc<[AtomicU64; 2]>,
-    /// How many leading ones stay.
+    /// How many leading ones are kept.
     class: u32,
-    /// First bytes that stay.
+    /// First bytes that are kept.
     preserved: Vec<u8>,
 }
 
@@ -70,27 +71,27 @@ impl Mapping {
         };
         let List(preserved) = args.read("PRESERVE_8")?;
         let mut random = Random::new(args);
-        let key = args.shared(|| [random.wide(), random.wide()].map(AtomicU64::new));
+        let key = args.shared_value(|| [random.next_u64(), random.next_u64()].map(AtomicU64::new));
         Ok(Mapping { key, class, preserved })
     }
 
-    fn map(&self, address: Ipv4Addr) -> Ipv4Addr {
+    fn map_address(&self, address: Ipv4Addr) -> Ipv4Addr {
         if address.is_unspecified() || address.is_broadcast() {
             return address;
         }
-        let (bits, key) = (address.to_bits(), self.key());
+        let (bits, key) = (address.to_bits(), self.load_key());
         let turned = (0..32)
-            .filter(|place| self.turns(key, bits, *place))
-            .fold(0, |turned, place| turned | bit(place));
+            .filter(|place| self.is_bit_flipped(key, bits, *place))
+            .fold(0, |turned, place| turned | bit_mask(place));
         Ipv4Addr::from_bits(bits ^ turned)
     }
 
-    fn key(&self) -> [u64; 2] {
+    fn load_key(&self) -> [u64; 2] {
         [self.key[0].load(Relaxed), self.key[1].load(Relaxed)]
     }
 
-    /// Whether the bit at `place`, counted from the front, is turned over.
-    fn turns(&self, key: [u64; 2], bits: u32, place: u32) -> bool {
+    /// Whether the bit at `place`, counted from the front, is flipped.
+    fn is_bit_flipped(&self, key: [u64; 2], bits: u32, place: u32) -> bool {
         let before = !(u32::MAX.checked_shr(place).unwrap_or(0));
         let prefix = bits & before;
         let is_class = place < self.class && prefix == before;
@@ -104,19 +105,19 @@ impl Mapping {
     }
 
     /// Replaces both addresses in the first bytes of a header, and corrects its checksum.
-    fn replace(&self, header: &mut [u8; Ipv4::<&[u8]>::MIN_LEN]) {
+    fn replace_addresses(&self, header: &mut [u8; Ipv4::<&[u8]>::MIN_LEN]) {
         let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
         let mut sum = word(&header[CHECKSUM]) as u16;
         for place in [SRC, DST] {
             let old = word(&header[place.clone()]);
-            let new = self.map(Ipv4Addr::from_bits(old)).to_bits();
+            let new = self.map_address(Ipv4Addr::from_bits(old)).to_bits();
             header[place].copy_from_slice(&new.to_be_bytes());
             sum = checksum::update_u32(sum, old, new);
         }
         header[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
     }
 
-    fn anonymize(&self, packet: &mut Packet) -> Result<(), ()> {
+    fn anonymize_packet(&self, packet: &mut Packet) -> Result<(), ()> {
         let bytes = packet.network_mut().ok_or(())?;
         let header = Ipv4::new(&*bytes).map_err(drop)?;
         let (header_len, offset) = (header.header_len(), header.fragment_offset());
@@ -128,16 +129,16 @@ impl Mapping {
                 _ => {}
             }
         }
-        self.replace(bytes.first_chunk_mut().ok_or(())?);
+        self.replace_addresses(bytes.first_chunk_mut().ok_or(())?);
         Ok(())
     }
 
-    /// Replaces the addresses in the packet that an ICMP error quotes. Other bytes of its header don't matter: a trace may
-    /// have cut off its options, and whatever stands where addresses are must not be told. An error is a quote that holds
-    /// some of them only; nothing was changed then.
+    /// Replaces the addresses in the packet that an ICMP error quotes. Other bytes of its header don't
+    /// matter: a capture may have cut off its options, and the bytes where addresses are must not be
+    /// disclosed. Returns an error, with nothing changed, for a quote that holds only some of the addresses.
     fn anonymize_quote(&self, message: &mut [u8]) -> Result<(), ()> {
         let Ok(icmp) = Icmp::new(&*message) else { return Ok(()) };
-        if !quotes(icmp.icmp_type()) {
+        if !has_quoted_packet(icmp.icmp_type()) {
             return Ok(());
         }
         let quote = &mut message[ICMP_HEADER..];
@@ -146,23 +147,23 @@ impl Mapping {
         }
         let header = quote.first_chunk_mut().filter(|header: &&mut [u8; 20]| header[0] >> 4 == 4).ok_or(())?;
         // With the quoted header's checksum corrected the sum over the message is what it was.
-        self.replace(header);
+        self.replace_addresses(header);
         Ok(())
     }
 }
 
-fn bit(place: u32) -> u32 {
+fn bit_mask(place: u32) -> u32 {
     1 << (31 - place)
 }
 
-/// Whether a message of this type holds the start of a packet.
-fn quotes(kind: IcmpType) -> bool {
+/// Whether messages of this type quote the start of a packet.
+fn has_quoted_packet(kind: IcmpType) -> bool {
     kind.is_error()
 }
 
 impl Element for AnonymizeIpAddr {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let anonymize = |packet: &mut Packet| self.0.anonymize(packet);
+        let anonymize = |packet: &mut Packet| self.0.anonymize_packet(packet);
         send_each(batch, cx, anonymize, |(), packet, cx| {
             cx.send_or_discard(1, packet, DropReason::Malformed)
         });
@@ -170,7 +171,7 @@ impl Element for AnonymizeIpAddr {
 
     fn take_state(&mut self, old: &mut dyn Any, _: &mut Context<'_>) {
         if let Some(old) = old.downcast_ref::<AnonymizeIpAddr>() {
-            let both = self.0.key.iter().zip(old.0.key());
+            let both = self.0.key.iter().zip(old.0.load_key());
             both.for_each(|(key, old)| key.store(old, Relaxed));
         }
     }
@@ -199,7 +200,7 @@ mod tests {
         let mut packet = bench.packet(packet.bytes());
         packet.set_headers(0, 20);
         bench.push_packets(0, [packet]);
-        bench.take(0).unwrap()
+        bench.next_sent(0).unwrap()
     }
 
     #[test]
@@ -207,9 +208,9 @@ mod tests {
         let mapping = mapping(0, &[]);
         let mut changed = 0;
         for one in addresses() {
-            changed += usize::from(mapping.map(one) != one);
+            changed += usize::from(mapping.map_address(one) != one);
             for other in addresses() {
-                assert_eq!(common(mapping.map(one), mapping.map(other)), common(one, other));
+                assert_eq!(common(mapping.map_address(one), mapping.map_address(other)), common(one, other));
             }
         }
         assert!(changed > 220, "{changed}");
@@ -218,14 +219,17 @@ mod tests {
     #[test]
     fn keys_make_different_mappings() {
         let other = Mapping { key: Arc::new([8, 9].map(AtomicU64::new)), ..mapping(0, &[]) };
-        let same = addresses().into_iter().filter(|a| mapping(0, &[]).map(*a) == other.map(*a)).count();
+        let same = addresses()
+            .into_iter()
+            .filter(|a| mapping(0, &[]).map_address(*a) == other.map_address(*a))
+            .count();
         assert!(same < 10, "{same}");
     }
 
     #[test]
     fn special_addresses_stay() {
         for address in [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST] {
-            assert_eq!(mapping(0, &[]).map(address), address);
+            assert_eq!(mapping(0, &[]).map_address(address), address);
         }
     }
 
@@ -234,10 +238,10 @@ mod tests {
         let (by_class, by_network) = (mapping(4, &[]), mapping(0, &[18, 200]));
         for address in addresses() {
             let ones = |address: Ipv4Addr| address.to_bits().leading_ones().min(4);
-            assert_eq!(ones(by_class.map(address)), ones(address));
+            assert_eq!(ones(by_class.map_address(address)), ones(address));
             for network in [18, 200] {
                 let inside = |address: Ipv4Addr| address.octets()[0] == network;
-                assert_eq!(inside(by_network.map(address)), inside(address));
+                assert_eq!(inside(by_network.map_address(address)), inside(address));
             }
         }
     }
@@ -284,7 +288,7 @@ mod tests {
             let mut packet = bench.packet(&error);
             packet.set_headers(0, 20);
             bench.push_packets(0, [packet]);
-            let left = bench.take(output).unwrap();
+            let left = bench.next_sent(output).unwrap();
             assert_eq!(left.data() == error, output == 1, "{length}");
         }
     }
@@ -297,7 +301,7 @@ mod tests {
             packet.set_headers(0, 20);
             Ipv4::new(packet.data_mut()).unwrap().set_fragment_field(offset);
             bench.push_packets(0, [packet]);
-            assert!(bench.take(output).is_some(), "{offset}");
+            assert!(bench.next_sent(output).is_some(), "{offset}");
         }
     }
 
@@ -321,8 +325,8 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_class_and_no_network() {
-        assert_eq!(Bench::refuses(&CLASS, "CLASS 33"), "CLASS must be between 0 and 32");
-        assert_eq!(Bench::refuses(&CLASS, "PRESERVE_8 18 256"), "PRESERVE_8: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "CLASS 33"), "CLASS must be between 0 and 32");
+        assert_eq!(Bench::config_error(&CLASS, "PRESERVE_8 18 256"), "PRESERVE_8: parse error");
         Bench::new(&CLASS, "CLASS 99, SEED true");
     }
 }

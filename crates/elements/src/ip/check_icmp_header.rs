@@ -19,11 +19,11 @@ Good packets leave by output 0. Others leave by output 1, or are dropped when th
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
-            &Read(|c: &mut CheckIcmpHeader, _, _| Ok(c.failures.details())),
+            &Read(|c: &mut CheckIcmpHeader, _, _| Ok(c.failures.details_text())),
         ),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(CheckIcmpHeader { failures: Failures::new(args, "ICMP header", KINDS)?.declared("CheckICMPHeader") })),
+    build: |args| Ok(Box::new(CheckIcmpHeader { failures: Failures::new(args, "ICMP header", KINDS)?.with_class("CheckICMPHeader") })),
     ..Class::DEFAULT
 };
 
@@ -44,11 +44,11 @@ struct CheckIcmpHeader {
 const HEADER: usize = Icmp::<&[u8]>::LEN;
 /// What an error quotes at least: an IP header and 64 bits.
 const QUOTED: usize = 28;
-/// Timestamps come in three times 32 bits.
+/// Bytes of the three timestamps in a timestamp message.
 const TIMESTAMPS: usize = 12;
 
 /// Which check the packet fails. A message reaches to the end of the packet.
-fn check(packet: &Packet) -> Result<(), usize> {
+fn check_header(packet: &Packet) -> Result<(), usize> {
     let marked = packet.network().ok_or(NOT_ICMP)?;
     let ip = Ipv4::new(marked).map_err(|_| NOT_ICMP)?;
     if ip.protocol() != IpProtocol::ICMP {
@@ -59,7 +59,7 @@ fn check(packet: &Packet) -> Result<(), usize> {
     let long_enough = match icmp.icmp_type() {
         kind if kind.is_error() => message.len() >= HEADER + QUOTED,
         IcmpType(13 | 14) => message.len() == HEADER + TIMESTAMPS,
-        // Information requests and replies have no more than the header.
+        // Information requests and replies consist of the header only.
         IcmpType(15 | 16) => message.len() == HEADER,
         _ => true,
     };
@@ -72,10 +72,10 @@ fn check(packet: &Packet) -> Result<(), usize> {
 
 impl Simple for CheckIcmpHeader {
     fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match check(&packet) {
+        match check_header(&packet) {
             Ok(()) => Some(packet),
             Err(kind) => {
-                self.failures.fail(kind, packet, cx);
+                self.failures.fail_packet(kind, packet, cx);
                 None
             }
         }
@@ -92,7 +92,7 @@ mod tests {
 
     fn push_marked(bench: &mut Bench, bytes: &[u8]) {
         let mut packet = bench.packet(bytes);
-        ip_header::mark(&mut packet, 0, 20);
+        ip_header::mark_header(&mut packet, 0, 20);
         bench.push_packets(0, [packet]);
     }
 
@@ -101,7 +101,11 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         push_marked(&mut bench, bytes);
         bench.expect(1, bytes);
-        assert!(bench.said().ends_with(&format!(" :: CheckICMPHeader: ICMP header check failed: {kind}\n")));
+        assert!(
+            bench
+                .stderr_text()
+                .ends_with(&format!(" :: CheckICMPHeader: ICMP header check failed: {kind}\n"))
+        );
         assert!(bench.read("drop_details", "").unwrap().contains(&format!("1\t{kind}\n")));
         assert_eq!(bench.read("drops", "").unwrap(), "1");
     }

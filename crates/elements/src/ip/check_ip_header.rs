@@ -62,7 +62,7 @@ pub(crate) const HANDLERS: &[Handler] = &[
     Handler::read(
         "drop_details",
         "bad packets so far, by what was wrong",
-        &Read(|c: &mut CheckIpHeader, _, _| Ok(c.failures.details())),
+        &Read(|c: &mut CheckIpHeader, _, _| Ok(c.failures.details_text())),
     ),
 ];
 
@@ -85,12 +85,11 @@ const SOURCE: usize = 5;
 const MIN_LEN: usize = 20;
 
 pub(crate) struct CheckIpHeader {
-    checks: Checks,
+    checks: HeaderChecks,
     failures: Failures<6>,
 }
 
-/// What is checked.
-pub(super) struct Checks {
+pub(super) struct HeaderChecks {
     offset: usize,
     checksum: bool,
     /// Sources that are bad, unless the destination is one of `good_destinations`.
@@ -114,8 +113,8 @@ impl ArgValue for OffsetOrSources {
     }
 }
 
-/// What a good header says.
-struct Good {
+/// The fields of a valid header.
+struct ValidHeader {
     header_len: usize,
     total_len: usize,
     destination: Ipv4Addr,
@@ -127,19 +126,19 @@ impl CheckIpHeader {
             OffsetOrSources::Offset(offset) => (offset, None),
             OffsetOrSources::Sources(sources) => (0, Some(sources)),
         };
-        let checks = Checks::new(args, offset, checksum, sources)?;
+        let checks = HeaderChecks::new(args, offset, checksum, sources)?;
         Ok(CheckIpHeader { checks, failures: Failures::new(args, "IP header", KINDS)? })
     }
 }
 
-impl Checks {
+impl HeaderChecks {
     /// Reads INTERFACES, BADSRC and GOODDST; `sources` is the older list of bad sources, if there is one.
     pub(super) fn new(
         args: &Args<'_>,
         offset: usize,
         checksum: bool,
         sources: Option<Vec<Ipv4Addr>>,
-    ) -> Result<Checks, ArgError> {
+    ) -> Result<HeaderChecks, ArgError> {
         let List(interfaces) = args.read::<List<Interface>>("INTERFACES")?;
         let List(mut bad_sources) = args.read("BADSRC")?;
         let List(mut good_destinations) = args.read("GOODDST")?;
@@ -149,12 +148,12 @@ impl Checks {
             bad_sources.extend([Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST]);
         }
         bad_sources.extend(sources.unwrap_or_default());
-        Ok(Checks { offset, checksum, bad_sources, good_destinations })
+        Ok(HeaderChecks { offset, checksum, bad_sources, good_destinations })
     }
 
     /// The header's lengths and destination, or which check it fails.
     #[inline]
-    fn check(&self, data: &[u8]) -> Result<Good, usize> {
+    fn check_header(&self, data: &[u8]) -> Result<ValidHeader, usize> {
         let bytes = data.get(self.offset..).unwrap_or(&[]);
         let Some(fixed) = bytes.first_chunk::<MIN_LEN>() else { return Err(TINY) };
         if fixed[0] >> 4 != 4 {
@@ -184,14 +183,14 @@ impl Checks {
         {
             return Err(SOURCE);
         }
-        Ok(Good { header_len, total_len, destination })
+        Ok(ValidHeader { header_len, total_len, destination })
     }
 
     /// Checks a packet, marks its header and cuts it to its length.
     #[inline]
-    pub(super) fn accept(&self, packet: &mut Packet) -> Result<(), usize> {
-        let good = self.check(packet.data())?;
-        ip_header::mark(packet, self.offset, good.header_len);
+    pub(super) fn accept_packet(&self, packet: &mut Packet) -> Result<(), usize> {
+        let good = self.check_header(packet.data())?;
+        ip_header::mark_header(packet, self.offset, good.header_len);
         packet.truncate(self.offset + good.total_len);
         packet.set_dst_ip(good.destination);
         Ok(())
@@ -205,8 +204,8 @@ impl Element for CheckIpHeader {
             Level::L2,
             batch,
             cx,
-            |packet| checks.accept(packet),
-            |kind, packet, cx| failures.fail(kind, packet, cx),
+            |packet| checks.accept_packet(packet),
+            |kind, packet, cx| failures.fail_packet(kind, packet, cx),
         );
     }
 }
@@ -227,7 +226,10 @@ mod tests {
         let mut bench = Bench::new(&CLASS, config);
         bench.push(0, bytes);
         bench.expect(1, bytes);
-        assert_eq!(bench.said(), format!("{}: IP header check failed: {reason}\n", element_name(&mut bench)));
+        assert_eq!(
+            bench.stderr_text(),
+            format!("{}: IP header check failed: {reason}\n", element_name(&mut bench))
+        );
         let details = bench.read("drop_details", "").unwrap();
         assert!(details.contains(&format!("1\t{reason}\n")), "{details}");
         assert_eq!(bench.read("drops", "").unwrap(), "1");
@@ -242,7 +244,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "14");
         let frame = [vec![0xee; 14], packet().bytes(), vec![0; 18]].concat();
         bench.push(0, frame);
-        let good = bench.take(0).unwrap();
+        let good = bench.next_sent(0).unwrap();
         assert_eq!(good.data(), [vec![0xee; 14], packet().bytes()].concat());
         assert_eq!((good.network_offset(), good.transport_offset()), (Some(14), Some(34)));
         assert_eq!(good.dst_ip(), Ipv4Addr::new(2, 0, 0, 2));
@@ -252,7 +254,7 @@ mod tests {
     fn options_count_as_header() {
         let mut bench = Bench::new(&CLASS, "");
         bench.push(0, ip4().options([1, 1, 1, 0]).udp(1, 2).bytes());
-        assert_eq!(bench.take(0).unwrap().transport_offset(), Some(24));
+        assert_eq!(bench.next_sent(0).unwrap().transport_offset(), Some(24));
     }
 
     #[test]
@@ -279,7 +281,7 @@ mod tests {
             expect_bad(config, &packet().src(source).bytes(), "bad source address");
             let mut bench = Bench::new(&CLASS, config);
             bench.push(0, packet().src(source).dst("18.26.4.9").bytes());
-            assert!(bench.take(0).is_some(), "{source}");
+            assert!(bench.next_sent(0).is_some(), "{source}");
         }
         expect_bad("18.26.4.255", &packet().src("0.0.0.0").bytes(), "bad source address");
     }
@@ -290,17 +292,17 @@ mod tests {
         bench.push(0, b"short");
         bench.push(0, b"short");
         bench.expect_dropped(DropReason::TooShort, 2);
-        assert_eq!(bench.said().lines().count(), 1);
+        assert_eq!(bench.stderr_text().lines().count(), 1);
         let mut verbose = Bench::setup(&CLASS, "VERBOSE true").outputs(1).build().unwrap();
         verbose.push(0, b"short");
         verbose.push(0, b"short");
-        assert_eq!(verbose.said().lines().count(), 2);
+        assert_eq!(verbose.stderr_text().lines().count(), 2);
     }
 
     #[test]
     fn good_packets_of_a_monitored_port_end_here_and_bad_ones_leave_by_output_1() {
         let mut bench = Bench::new(&CLASS, "");
-        bench.monitor(7, "l2");
+        bench.set_monitor(7, "l2");
         let from = |bench: &Bench, port, bytes: &[u8]| {
             let mut packet = bench.packet(bytes);
             packet.set_in_port(port);
@@ -316,7 +318,7 @@ mod tests {
         bench.expect(1, b"bad");
         bench.expect(0, &good);
         bench.expect_dropped(DropReason::Monitored, 3);
-        bench.monitor(7, "l3");
+        bench.set_monitor(7, "l3");
         let batch = [from(&bench, 7, &good)];
         bench.push_packets(0, batch);
         bench.expect(0, &good);
@@ -333,8 +335,8 @@ mod tests {
 
     #[test]
     fn what_is_no_offset_and_no_address_is_refused() {
-        assert_eq!(Bench::refuses(&CLASS, "-1"), "OFFSET: parse error");
-        assert_eq!(Bench::refuses(&CLASS, "INTERFACES 1.2.3/4/5"), "INTERFACES: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "-1"), "OFFSET: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "INTERFACES 1.2.3/4/5"), "INTERFACES: parse error");
     }
 
     #[test]

@@ -21,11 +21,11 @@ is reported.",
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
-            &Read(|c: &mut CheckTcpHeader, _, _| Ok(c.failures.details())),
+            &Read(|c: &mut CheckTcpHeader, _, _| Ok(c.failures.details_text())),
         ),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(CheckTcpHeader { failures: Failures::new(args, "TCP header", KINDS)?.declared("CheckTCPHeader") })),
+    build: |args| Ok(Box::new(CheckTcpHeader { failures: Failures::new(args, "TCP header", KINDS)?.with_class("CheckTCPHeader") })),
     ..Class::DEFAULT
 };
 
@@ -44,7 +44,7 @@ struct CheckTcpHeader {
 }
 
 /// Which check the packet fails.
-fn check(packet: &Packet) -> Result<(), usize> {
+fn check_header(packet: &Packet) -> Result<(), usize> {
     let marked = packet.network().ok_or(NOT_TCP)?;
     let ip = Ipv4::new(marked).map_err(|_| NOT_TCP)?;
     if ip.protocol() != IpProtocol::TCP {
@@ -53,20 +53,20 @@ fn check(packet: &Packet) -> Result<(), usize> {
     ip.check_total_length().map_err(|_| LENGTH)?;
     let segment = ip.payload();
     Tcp::new(segment).map_err(|_| LENGTH)?;
-    if ip_header::leaves_checksum(packet, ip.header_len()) {
+    if ip_header::needs_checksum(packet, ip.header_len()) {
         return Ok(());
     }
-    let pseudo = ip_header::pseudo(&ip, IpProtocol::TCP, segment.len());
+    let pseudo = ip_header::pseudo_header_sum(&ip, IpProtocol::TCP, segment.len());
     let right = checksum::is_valid(checksum::add(pseudo, checksum::sum(segment)));
     if right { Ok(()) } else { Err(CHECKSUM) }
 }
 
 impl Simple for CheckTcpHeader {
     fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match check(&packet) {
+        match check_header(&packet) {
             Ok(()) => Some(packet),
             Err(kind) => {
-                self.failures.fail(kind, packet, cx);
+                self.failures.fail_packet(kind, packet, cx);
                 None
             }
         }
@@ -82,7 +82,7 @@ mod tests {
 
     fn push_marked(bench: &mut Bench, bytes: &[u8]) {
         let mut packet = bench.packet(bytes);
-        ip_header::mark(&mut packet, 0, 20);
+        ip_header::mark_header(&mut packet, 0, 20);
         bench.push_packets(0, [packet]);
     }
 
@@ -91,7 +91,9 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         push_marked(&mut bench, bytes);
         bench.expect(1, bytes);
-        assert!(bench.said().ends_with(&format!(" :: CheckTCPHeader: TCP header check failed: {kind}\n")));
+        assert!(
+            bench.stderr_text().ends_with(&format!(" :: CheckTCPHeader: TCP header check failed: {kind}\n"))
+        );
         assert!(bench.read("drop_details", "").unwrap().contains(&format!("1\t{kind}\n")));
         assert_eq!(bench.read("drops", "").unwrap(), "1");
     }

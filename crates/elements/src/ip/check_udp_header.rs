@@ -21,11 +21,11 @@ one is reported.",
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
-            &Read(|c: &mut CheckUdpHeader, _, _| Ok(c.failures.details())),
+            &Read(|c: &mut CheckUdpHeader, _, _| Ok(c.failures.details_text())),
         ),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(CheckUdpHeader { failures: Failures::new(args, "UDP header", KINDS)?.unnamed() })),
+    build: |args| Ok(Box::new(CheckUdpHeader { failures: Failures::new(args, "UDP header", KINDS)?.without_name() })),
     ..Class::DEFAULT
 };
 
@@ -44,7 +44,7 @@ struct CheckUdpHeader {
 }
 
 /// Which check the packet fails.
-fn check(packet: &Packet) -> Result<(), usize> {
+fn check_header(packet: &Packet) -> Result<(), usize> {
     let marked = packet.network().ok_or(NOT_UDP)?;
     let ip = Ipv4::new(marked).map_err(|_| NOT_UDP)?;
     if ip.protocol() != IpProtocol::UDP {
@@ -54,8 +54,8 @@ fn check(packet: &Packet) -> Result<(), usize> {
     let udp = Udp::new(upper).map_err(|_| LENGTH)?;
     let length = usize::from(udp.length());
     let datagram = upper.get(..length).filter(|_| length >= Udp::<&[u8]>::LEN).ok_or(LENGTH)?;
-    let pseudo = ip_header::pseudo(&ip, IpProtocol::UDP, length);
-    if ip_header::leaves_checksum(packet, ip.header_len()) {
+    let pseudo = ip_header::pseudo_header_sum(&ip, IpProtocol::UDP, length);
+    if ip_header::needs_checksum(packet, ip.header_len()) {
         return Ok(());
     }
     let right = udp.checksum() == 0 || checksum::is_valid(checksum::add(pseudo, checksum::sum(datagram)));
@@ -64,10 +64,10 @@ fn check(packet: &Packet) -> Result<(), usize> {
 
 impl Simple for CheckUdpHeader {
     fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match check(&packet) {
+        match check_header(&packet) {
             Ok(()) => Some(packet),
             Err(kind) => {
-                self.failures.fail(kind, packet, cx);
+                self.failures.fail_packet(kind, packet, cx);
                 None
             }
         }
@@ -83,7 +83,7 @@ mod tests {
 
     fn push_marked(bench: &mut Bench, bytes: &[u8]) {
         let mut packet = bench.packet(bytes);
-        ip_header::mark(&mut packet, 0, 20);
+        ip_header::mark_header(&mut packet, 0, 20);
         bench.push_packets(0, [packet]);
     }
 
@@ -92,7 +92,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         push_marked(&mut bench, bytes);
         bench.expect(1, bytes);
-        assert!(bench.said().ends_with(&format!("UDP header check failed: {kind}\n")));
+        assert!(bench.stderr_text().ends_with(&format!("UDP header check failed: {kind}\n")));
         assert!(bench.read("drop_details", "").unwrap().contains(&format!("1\t{kind}\n")));
         assert_eq!(bench.read("drops", "").unwrap(), "1");
     }
@@ -128,7 +128,7 @@ mod tests {
         let mut bench = Bench::setup(&CLASS, "").outputs(1).build().unwrap();
         bench.push(0, ip4().udp(1, 2).bytes());
         bench.expect_dropped(DropReason::Malformed, 1);
-        assert_eq!(bench.said(), "UDP header check failed: not UDP\n");
+        assert_eq!(bench.stderr_text(), "UDP header check failed: not UDP\n");
         survives_anything(&CLASS, "VERBOSE true, DETAILS true", 2);
     }
 }

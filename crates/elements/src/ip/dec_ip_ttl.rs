@@ -1,6 +1,6 @@
 use super::each::send_each;
 use super::ip_header;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Write};
 use artery_wire::Malformed;
 
@@ -23,7 +23,7 @@ time-to-live is 1 or less leaves by output 1, unchanged, or is dropped when ther
     handlers: &[
         Handler::read("drops", "expired packets", &Read(|d: &mut DecIpTtl, _, _| Ok(d.expired.to_string()))).sum(),
         Handler::read("active", "ACTIVE", &Read(|d: &mut DecIpTtl, _, _| Ok(d.active.to_string())))
-            .and_write(&Write(|d: &mut DecIpTtl, text, _| value(text).map(|active| d.active = active))),
+            .and_write(&Write(|d: &mut DecIpTtl, text, _| parse_value(text).map(|active| d.active = active))),
     ],
     per_worker: true,
     build: |args| {
@@ -39,11 +39,11 @@ struct DecIpTtl {
     expired: u64,
 }
 
-/// What keeps a packet from going a hop further.
-pub(crate) enum End {
+/// Why a packet may not be forwarded.
+pub(crate) enum HopError {
     /// It had its last hop.
     Expired,
-    /// It has no header that says how many there are.
+    /// It has no complete header.
     NoHeader(Malformed),
 }
 
@@ -53,25 +53,25 @@ pub(crate) fn send_hops(
     batch: &mut Batch,
     cx: &mut Context<'_>,
     expired: &mut u64,
-    decrement: impl FnMut(&mut Packet) -> Result<(), End>,
+    decrement: impl FnMut(&mut Packet) -> Result<(), HopError>,
 ) {
     send_each(batch, cx, decrement, |end, packet, cx| match end {
-        End::Expired => {
+        HopError::Expired => {
             *expired += 1;
             cx.send_or_discard(1, packet, DropReason::TtlExpired);
         }
-        End::NoHeader(why) => cx.discard(packet, ip_header::reason(why)),
+        HopError::NoHeader(why) => cx.discard(packet, ip_header::drop_reason(why)),
     });
 }
 
 #[inline]
-fn decrement(packet: &mut Packet, multicast: bool) -> Result<(), End> {
-    let mut header = ip_header::ip_mut(packet).map_err(End::NoHeader)?;
+fn decrement_ttl(packet: &mut Packet, multicast: bool) -> Result<(), HopError> {
+    let mut header = ip_header::ip_mut(packet).map_err(HopError::NoHeader)?;
     if !multicast && header.dst().is_multicast() {
         return Ok(());
     }
     if header.ttl() <= 1 {
-        return Err(End::Expired);
+        return Err(HopError::Expired);
     }
     header.decrement_ttl();
     Ok(())
@@ -83,7 +83,7 @@ impl Element for DecIpTtl {
             return cx.send_all(0, batch);
         }
         let multicast = self.multicast;
-        send_hops(batch, cx, &mut self.expired, |packet| decrement(packet, multicast));
+        send_hops(batch, cx, &mut self.expired, |packet| decrement_ttl(packet, multicast));
     }
 }
 

@@ -1,8 +1,8 @@
-//! A batch in which each packet is looked at in place, and nearly all go the same way.
+//! Processes a batch in which each packet is checked in place, and nearly all leave by one output.
 use artery_engine::{Batch, Context, DropReason, Level, Packet};
 
-/// Sends by output 0 the packets that `look` is content with; hands each of the others, with what is wrong with it, to
-/// `turn_aside`. While all are content, which is the rule, no packet is moved one by one.
+/// Sends by output 0 the packets that `look` accepts; passes each other packet, with its error, to
+/// `turn_aside`. While all are accepted, which is the rule, no packet is moved one by one.
 #[inline]
 pub(crate) fn send_each<Wrong>(
     batch: &mut Batch,
@@ -10,7 +10,7 @@ pub(crate) fn send_each<Wrong>(
     look: impl FnMut(&mut Packet) -> Result<(), Wrong>,
     turn_aside: impl FnMut(Wrong, Packet, &mut Context<'_>),
 ) {
-    each(None, batch, cx, look, turn_aside);
+    process_each(None, batch, cx, look, turn_aside);
 }
 
 /// The same at a point where packets of monitored ports end.
@@ -22,11 +22,11 @@ pub(crate) fn send_each_or_exit<Wrong>(
     look: impl FnMut(&mut Packet) -> Result<(), Wrong>,
     turn_aside: impl FnMut(Wrong, Packet, &mut Context<'_>),
 ) {
-    each(Some(level), batch, cx, look, turn_aside);
+    process_each(Some(level), batch, cx, look, turn_aside);
 }
 
 #[inline]
-fn each<Wrong>(
+fn process_each<Wrong>(
     exit: Option<Level>,
     batch: &mut Batch,
     cx: &mut Context<'_>,
@@ -42,7 +42,7 @@ fn each<Wrong>(
     }
     let Some((number, wrong)) = first else {
         if let Some(level) = exit {
-            cx.exit(level, batch);
+            cx.drop_monitored(level, batch);
         }
         return cx.send_all(0, batch);
     };
@@ -54,7 +54,7 @@ fn each<Wrong>(
             _ => look(&mut packet),
         };
         match looked {
-            Ok(()) if exit.is_some_and(|level| cx.exits(level, &packet)) => {
+            Ok(()) if exit.is_some_and(|level| cx.is_monitored_at(level, &packet)) => {
                 cx.discard(packet, DropReason::Monitored);
             }
             Ok(()) => cx.send(0, packet),

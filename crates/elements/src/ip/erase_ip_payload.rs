@@ -20,8 +20,8 @@ of other protocols are dropped, and so are those without a whole IP header.",
 
 struct EraseIpPayload;
 
-/// Zeroes what lies behind a header of `length` bytes, and the header's checksum.
-fn erase(segment: &mut [u8], length: usize, checksum: usize) {
+/// Zeroes the bytes after a header of `length` bytes, and the header's checksum.
+fn erase_segment(segment: &mut [u8], length: usize, checksum: usize) {
     if let Some(payload) = segment.get_mut(length..) {
         payload.fill(0);
     }
@@ -31,17 +31,17 @@ fn erase(segment: &mut [u8], length: usize, checksum: usize) {
 }
 
 fn erase_payload(packet: &mut Packet) -> Result<(), DropReason> {
-    let ip = ip_header::ip(packet).map_err(ip_header::reason)?;
+    let ip = ip_header::ip(packet).map_err(ip_header::drop_reason)?;
     let (protocol, header_len, is_first) = (ip.protocol(), ip.header_len(), ip.fragment_offset() == 0);
     let segment = ip_header::bytes_mut(packet).get_mut(header_len..).unwrap_or(&mut []);
     match protocol {
         IpProtocol::TCP | IpProtocol::UDP if !is_first => segment.fill(0),
         IpProtocol::TCP => {
-            // A header that says it is shorter than any is taken for the shortest.
+            // A header length below the minimum is taken for the minimum.
             let words = segment.get(12).map_or(5, |offset| usize::from(offset >> 4).max(5));
-            erase(segment, words * 4, 16);
+            erase_segment(segment, words * 4, 16);
         }
-        IpProtocol::UDP => erase(segment, 8, 6),
+        IpProtocol::UDP => erase_segment(segment, 8, 6),
         IpProtocol::ICMP => {}
         _ => return Err(DropReason::NoMatch),
     }
@@ -98,7 +98,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         let whole = ip4().tcp(1, 2).payload("secret").bytes();
         (0..whole.len()).for_each(|length| bench.push(0, &whole[..length]));
-        let passed = bench.take_all(0).len() as u64;
+        let passed = bench.drain_sent(0).len() as u64;
         assert_eq!(passed + bench.drops().total(), whole.len() as u64);
     }
 }

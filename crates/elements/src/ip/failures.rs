@@ -1,4 +1,4 @@
-//! What the elements that check headers count and say of packets that fail.
+//! Counters and messages of the elements that check headers.
 use artery_engine::{Arg, ArgError, Args, Context, DropReason, Packet};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) const DETAILS: Arg = Arg::keyword(
     "whether drop_details is wanted; it costs nothing here and always answers",
 );
 
-/// One way to fail: what is said of it, and why the packet ends when output 1 is not connected.
+/// One kind of failure: its message, and the drop reason when output 1 is not connected.
 pub(crate) type Failure = (&'static str, DropReason);
 
 /// How messages name an element; Click's classes differ.
@@ -38,48 +38,48 @@ pub(crate) struct Failures<const N: usize> {
 
 /// What the element's copies on all workers count together: bad packets are rare.
 struct Shared<const N: usize> {
-    told: AtomicBool,
+    was_reported: AtomicBool,
     counts: [AtomicU64; N],
 }
 
 impl<const N: usize> Failures<N> {
-    /// Reads `VERBOSE` and `DETAILS`; messages say that `what` failed.
+    /// Reads `VERBOSE` and `DETAILS`; `what` is the subject of messages.
     pub(crate) fn new(
         args: &mut Args<'_>,
         what: &'static str,
         kinds: &'static [Failure; N],
     ) -> Result<Self, ArgError> {
         let _: bool = args.read("DETAILS")?;
-        let shared = args.shared(|| Shared::<N> {
-            told: AtomicBool::new(false),
+        let shared = args.shared_value(|| Shared::<N> {
+            was_reported: AtomicBool::new(false),
             counts: [const { AtomicU64::new(0) }; N],
         });
         Ok(Failures { what, named: Named::ByName, kinds, drops: 0, verbose: args.read("VERBOSE")?, shared })
     }
 
     /// Leaves the element's name out of messages.
-    pub(crate) fn unnamed(mut self) -> Self {
+    pub(crate) fn without_name(mut self) -> Self {
         self.named = Named::NotAtAll;
         self
     }
 
-    /// Says the element's class in messages, too.
-    pub(crate) fn declared(mut self, class: &'static str) -> Self {
+    /// Adds the element's class to messages.
+    pub(crate) fn with_class(mut self, class: &'static str) -> Self {
         self.named = Named::ByDeclaration(class);
         self
     }
 
     /// Counts and reports a packet that failed, and sends it by output 1 if that is connected.
     #[cold]
-    pub(crate) fn fail(&mut self, kind: usize, packet: Packet, cx: &mut Context<'_>) {
+    pub(crate) fn fail_packet(&mut self, kind: usize, packet: Packet, cx: &mut Context<'_>) {
         let (text, reason) = self.kinds[kind];
-        if !self.shared.told.swap(true, Relaxed) || self.verbose {
+        if !self.shared.was_reported.swap(true, Relaxed) || self.verbose {
             let name = match self.named {
                 Named::NotAtAll => String::new(),
                 Named::ByName => format!("{}: ", cx.name()),
                 Named::ByDeclaration(class) => format!("{} :: {class}: ", cx.name()),
             };
-            cx.say(&format!("{name}{} check failed: {text}", self.what));
+            cx.print_message(&format!("{name}{} check failed: {text}", self.what));
         }
         self.drops += 1;
         self.shared.counts[kind].fetch_add(1, Relaxed);
@@ -92,7 +92,7 @@ impl<const N: usize> Failures<N> {
     }
 
     /// A line for each kind of failure, of all workers.
-    pub(crate) fn details(&self) -> String {
+    pub(crate) fn details_text(&self) -> String {
         let mut text = String::new();
         for (count, (kind, _)) in self.shared.counts.iter().zip(self.kinds) {
             writeln!(text, "{}\t{kind}", count.load(Relaxed)).expect("writing to a string can't fail");

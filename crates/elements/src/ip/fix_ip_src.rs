@@ -21,9 +21,9 @@ struct FixIpSrc {
     address: Ipv4Addr,
 }
 
-/// Sets a packet's source where its annotation asks for that.
+/// Sets a packet's source if its annotation requests that.
 #[inline]
-pub(super) fn fix(packet: &mut Packet, address: Ipv4Addr) {
+pub(super) fn fix_source(packet: &mut Packet, address: Ipv4Addr) {
     if packet.annotation(anno::FIX_IP_SRC) != [0] && packet.network_offset().is_some() {
         set_source(packet, address);
     }
@@ -40,7 +40,7 @@ fn set_source(packet: &mut Packet, address: Ipv4Addr) {
 
 impl Element for FixIpSrc {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.iter_mut().for_each(|packet| fix(packet, self.address));
+        batch.iter_mut().for_each(|packet| fix_source(packet, self.address));
         cx.send_all(0, batch);
     }
 }
@@ -77,6 +77,6 @@ mod tests {
 
     #[test]
     fn the_address_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "IPADDR: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
     }
 }

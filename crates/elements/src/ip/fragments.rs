@@ -11,23 +11,23 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
 /// How packets are split.
-pub(crate) struct Cut {
-    /// The longest fragment.
+pub(crate) struct Fragmenter {
+    /// Most bytes of a fragment, with its IP header.
     pub(crate) mtu: usize,
     /// Least room for headers in front of the fragments.
     pub(crate) headroom: usize,
 }
 
-/// The header of the fragments after the first: only options that say so are copied.
-struct Header {
+/// The header of later fragments: only options with the copied flag are in it.
+struct FragmentHeader {
     bytes: [u8; MAX_HEADER],
     len: usize,
 }
 
-impl Cut {
-    /// Adds all fragments but the first to `rest`, and makes the packet the first, with so much payload. It changes
-    /// nothing of a packet that can't be split.
-    pub(crate) fn split(
+impl Fragmenter {
+    /// Adds all fragments but the first to `rest`, and makes the packet the first, with so much payload. A
+    /// packet that can't be split is unchanged.
+    pub(crate) fn split_packet(
         &self,
         packet: &mut Packet,
         first: usize,
@@ -37,7 +37,7 @@ impl Cut {
         let ip = ip_header::ip(packet).ok()?;
         let (header_len, field) = (ip.header_len(), ip.fragment_field());
         let excess = ip_header::bytes(packet).len().checked_sub(header_len + first)?;
-        let mut header = Header::after_first(ip.header());
+        let mut header = FragmentHeader::after_first(ip.header());
         let payload = ip.payload();
         let chunk = self.mtu.checked_sub(header.len)? & !7;
         let mut at = first;
@@ -45,11 +45,11 @@ impl Cut {
             let part = &payload[at..payload.len().min(at + chunk)];
             let is_last = at + part.len() == payload.len();
             let more = if is_last { field & MORE_FRAGMENTS } else { MORE_FRAGMENTS };
-            header.set(
+            header.set_lengths(
                 part.len(),
                 field & !(OFFSET | MORE_FRAGMENTS) | (field + (at / 8) as u16) & OFFSET | more,
             )?;
-            match self.fragment(packet, &header, part, cx) {
+            match self.build_fragment(packet, &header, part, cx) {
                 Some(fragment) => rest.push(fragment),
                 None => cx.count_discarded(DropReason::PoolEmpty, 1),
             }
@@ -69,23 +69,28 @@ impl Cut {
         packet.trim(excess).ok()
     }
 
-    fn fragment(&self, of: &Packet, header: &Header, part: &[u8], cx: &Context<'_>) -> Option<Packet> {
+    fn build_fragment(
+        &self,
+        of: &Packet,
+        header: &FragmentHeader,
+        part: &[u8],
+        cx: &Context<'_>,
+    ) -> Option<Packet> {
         let len = header.len + part.len();
-        let mut packet = cx.pool().packet_for(len + self.headroom)?;
+        let mut packet = cx.pool().alloc_packet_for(len + self.headroom)?;
         let bytes = packet.append(len).ok()?;
         bytes[..header.len].copy_from_slice(&header.bytes[..header.len]);
         bytes[header.len..].copy_from_slice(part);
         if packet.headroom() < self.headroom {
             packet.make_room(self.headroom, 0).ok()?;
         }
-        ip_header::mark(&mut packet, 0, header.len);
-        inherit(&mut packet, of);
+        ip_header::mark_header(&mut packet, 0, header.len);
+        copy_annotations(&mut packet, of);
         Some(packet)
     }
 }
 
-/// Copies all annotations.
-pub(crate) fn inherit(to: &mut Packet, from: &Packet) {
+pub(crate) fn copy_annotations(to: &mut Packet, from: &Packet) {
     to.set_annotation(0, from.annotation::<20>(0));
     let cold = from.annotation::<28>(20);
     if cold != [0; 28] {
@@ -99,10 +104,10 @@ pub(crate) fn inherit(to: &mut Packet, from: &Packet) {
     to.copy_mark(from);
 }
 
-impl Header {
-    /// The header of a fragment after the first, but for lengths and place.
-    fn after_first(first: &[u8]) -> Header {
-        let mut header = Header { bytes: [0; MAX_HEADER], len: MIN_HEADER };
+impl FragmentHeader {
+    /// The header of a fragment after the first, without its lengths and offset.
+    fn after_first(first: &[u8]) -> FragmentHeader {
+        let mut header = FragmentHeader { bytes: [0; MAX_HEADER], len: MIN_HEADER };
         header.bytes[..MIN_HEADER].copy_from_slice(&first[..MIN_HEADER]);
         let mut options = &first[MIN_HEADER..];
         while let [kind, rest @ ..] = options {
@@ -122,7 +127,7 @@ impl Header {
         header
     }
 
-    /// Copies an option whose first bit says that all fragments have it.
+    /// Copies an option whose copied flag is set.
     fn copy_option(&mut self, option: &[u8]) {
         if option[0] & 0x80 != 0 {
             self.bytes[self.len..self.len + option.len()].copy_from_slice(option);
@@ -130,7 +135,7 @@ impl Header {
         }
     }
 
-    fn set(&mut self, payload: usize, field: u16) -> Option<()> {
+    fn set_lengths(&mut self, payload: usize, field: u16) -> Option<()> {
         let total = (self.len + payload) as u16;
         let mut ip = Ipv4::new(&mut self.bytes[..self.len]).ok()?;
         ip.set_total_length(total);

@@ -1,4 +1,4 @@
-//! What IPv4 options ask of every router (RFC 791 section 3.1, RFC 1812 section 5.2.4).
+//! Processes IPv4 options as a router (RFC 791 section 3.1, RFC 1812 section 5.2.4).
 use artery_engine::Time;
 use std::net::Ipv4Addr;
 
@@ -9,16 +9,16 @@ const NO_OPERATION: u8 = 1;
 const RECORD_ROUTE: u8 = 7;
 const TIMESTAMP: u8 = 68;
 
-/// Places within an option. The pointer counts from 1.
+/// Offsets within an option. The pointer counts from 1.
 const LENGTH: usize = 1;
 const POINTER: usize = 2;
 const FLAGS: usize = 3;
 
-/// A router that heeds options.
-pub(crate) struct Gateway<'a> {
+/// A router that processes IP options.
+pub(crate) struct OptionProcessor<'a> {
     /// Its address where the packet leaves.
     pub(crate) address: Ipv4Addr,
-    /// Tells its addresses from others.
+    /// Whether an address is one of the router's.
     pub(crate) is_own: &'a dyn Fn(Ipv4Addr) -> bool,
     /// When the packet is there.
     pub(crate) now: Time,
@@ -26,11 +26,11 @@ pub(crate) struct Gateway<'a> {
 
 /// Where in the header, or in an option, the mistake is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mistake(pub(crate) usize);
+pub(crate) struct OptionError(pub(crate) usize);
 
-impl Gateway<'_> {
-    /// Does what a header's options ask for; says whether it changed one, which leaves the checksum wrong.
-    pub(crate) fn heed(&self, header: &mut [u8]) -> Result<bool, Mistake> {
+impl OptionProcessor<'_> {
+    /// Processes a header's options; returns whether it changed one, which invalidates the checksum.
+    pub(crate) fn process_options(&self, header: &mut [u8]) -> Result<bool, OptionError> {
         let mut changed = false;
         let mut at = MIN_HEADER;
         while at < header.len() {
@@ -44,25 +44,25 @@ impl Gateway<'_> {
             }
             let length = header.get(at + LENGTH).map_or(0, |length| usize::from(*length));
             let option = header.get_mut(at..at + length).filter(|option| option.len() >= 2);
-            let option = option.ok_or(Mistake(at + LENGTH))?;
-            changed |= self.process(option).map_err(|Mistake(within)| Mistake(at + within))?;
+            let option = option.ok_or(OptionError(at + LENGTH))?;
+            changed |= self.process_option(option).map_err(|OptionError(within)| OptionError(at + within))?;
             at += length;
         }
         Ok(changed)
     }
 
-    /// Does what one option asks for; says whether that was anything.
-    fn process(&self, option: &mut [u8]) -> Result<bool, Mistake> {
+    /// Processes one option; returns whether it changed it.
+    fn process_option(&self, option: &mut [u8]) -> Result<bool, OptionError> {
         match option[0] {
             RECORD_ROUTE if option.len() > POINTER => self.record_route(option).map(|()| true),
-            TIMESTAMP if option.len() > FLAGS => self.stamp(option).map(|()| true),
-            RECORD_ROUTE | TIMESTAMP => Err(Mistake(LENGTH)),
+            TIMESTAMP if option.len() > FLAGS => self.write_timestamp(option).map(|()| true),
+            RECORD_ROUTE | TIMESTAMP => Err(OptionError(LENGTH)),
             _ => Ok(false),
         }
     }
 
-    fn record_route(&self, option: &mut [u8]) -> Result<(), Mistake> {
-        let at = usize::from(option[POINTER]).checked_sub(1).ok_or(Mistake(POINTER))?;
+    fn record_route(&self, option: &mut [u8]) -> Result<(), OptionError> {
+        let at = usize::from(option[POINTER]).checked_sub(1).ok_or(OptionError(POINTER))?;
         let full = at == option.len();
         match option.get_mut(at..at + 4) {
             Some(slot) if at >= 3 => {
@@ -71,12 +71,13 @@ impl Gateway<'_> {
                 Ok(())
             }
             None if full => Ok(()),
-            _ => Err(Mistake(POINTER)),
+            _ => Err(OptionError(POINTER)),
         }
     }
 
-    fn stamp(&self, option: &mut [u8]) -> Result<(), Mistake> {
-        let at = usize::from(option[POINTER]).checked_sub(1).filter(|at| *at >= 4).ok_or(Mistake(POINTER))?;
+    fn write_timestamp(&self, option: &mut [u8]) -> Result<(), OptionError> {
+        let at =
+            usize::from(option[POINTER]).checked_sub(1).filter(|at| *at >= 4).ok_or(OptionError(POINTER))?;
         let time = milliseconds_of_day(self.now).to_be_bytes();
         let (flag, room) = (option[FLAGS] & 0xf, option.len().saturating_sub(at));
         match flag {
@@ -89,7 +90,7 @@ impl Gateway<'_> {
                 option[at + 4..at + 8].copy_from_slice(&time);
                 option[POINTER] += 8;
             }
-            0 | 1 => return overflow(option),
+            0 | 1 => return count_overflow(option),
             3 if room >= 8 => {
                 let named = [option[at], option[at + 1], option[at + 2], option[at + 3]];
                 if (self.is_own)(named.into()) {
@@ -97,15 +98,15 @@ impl Gateway<'_> {
                     option[POINTER] += 8;
                 }
             }
-            _ => return Err(Mistake(FLAGS)),
+            _ => return Err(OptionError(FLAGS)),
         }
         Ok(())
     }
 }
 
-/// Counts one more router that found no room, up to 15.
-fn overflow(option: &mut [u8]) -> Result<(), Mistake> {
-    option[FLAGS] = option[FLAGS].checked_add(0x10).ok_or(Mistake(FLAGS))?;
+/// Counts one more router without room in the option, up to 15.
+fn count_overflow(option: &mut [u8]) -> Result<(), OptionError> {
+    option[FLAGS] = option[FLAGS].checked_add(0x10).ok_or(OptionError(FLAGS))?;
     Ok(())
 }
 

@@ -23,12 +23,12 @@ hold the address are dropped.",
 };
 
 struct GetIpAddress {
-    place: Place,
+    place: AddressLocation,
     annotation: usize,
 }
 
 /// Where the address is.
-enum Place {
+enum AddressLocation {
     Data(usize),
     Header(usize),
 }
@@ -38,9 +38,9 @@ impl GetIpAddress {
         let annotation = args.read::<Annotation<4>>("ANNO")?.offset;
         let field: Option<String> = args.read("IP")?;
         let place = match (args.read::<Option<u32>>("OFFSET")?, field.as_deref()) {
-            (Some(offset), None) => Place::Data(offset as usize),
-            (None, Some("src")) => Place::Header(12),
-            (None, Some("dst")) => Place::Header(16),
+            (Some(offset), None) => AddressLocation::Data(offset as usize),
+            (None, Some("src")) => AddressLocation::Header(12),
+            (None, Some("dst")) => AddressLocation::Header(16),
             (None, Some(_)) => return Err(ArgError::wrong("bad IP: it is src or dst")),
             _ => return Err(ArgError::wrong("set one of OFFSET, IP")),
         };
@@ -48,10 +48,10 @@ impl GetIpAddress {
     }
 
     #[inline]
-    fn address(&self, packet: &Packet) -> Option<[u8; 4]> {
+    fn read_address(&self, packet: &Packet) -> Option<[u8; 4]> {
         let (bytes, offset) = match self.place {
-            Place::Data(offset) => (packet.data(), offset),
-            Place::Header(offset) => (ip_header::bytes(packet), offset),
+            AddressLocation::Data(offset) => (packet.data(), offset),
+            AddressLocation::Header(offset) => (ip_header::bytes(packet), offset),
         };
         bytes.get(offset..)?.first_chunk().copied()
     }
@@ -60,7 +60,7 @@ impl GetIpAddress {
 impl Element for GetIpAddress {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let copy = |packet: &mut Packet| {
-            let address = self.address(packet).ok_or(DropReason::TooShort)?;
+            let address = self.read_address(packet).ok_or(DropReason::TooShort)?;
             packet.set_annotation(self.annotation, address);
             Ok(())
         };
@@ -80,7 +80,7 @@ mod tests {
         for (config, expected) in [("16", [5, 6, 7, 8]), ("IP dst", [5, 6, 7, 8]), ("IP src", [1, 2, 3, 4])] {
             let mut bench = Bench::new(&CLASS, config);
             bench.push(0, ip4().src("1.2.3.4").dst("5.6.7.8").bytes());
-            assert_eq!(bench.take(0).unwrap().dst_ip().octets(), expected, "{config}");
+            assert_eq!(bench.next_sent(0).unwrap().dst_ip().octets(), expected, "{config}");
         }
     }
 
@@ -88,7 +88,7 @@ mod tests {
     fn another_annotation_can_be_named() {
         let mut bench = Bench::new(&CLASS, "16, 20");
         bench.push(0, ip4().dst("5.6.7.8").bytes());
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!((packet.dst_ip().octets(), packet.annotation(20)), ([0; 4], [5, 6, 7, 8]));
     }
 
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn one_of_offset_and_field_must_be_given() {
         for config in ["", "16, IP dst"] {
-            assert_eq!(Bench::refuses(&CLASS, config), "set one of OFFSET, IP");
+            assert_eq!(Bench::config_error(&CLASS, config), "set one of OFFSET, IP");
         }
-        assert_eq!(Bench::refuses(&CLASS, "IP ttl"), "bad IP: it is src or dst");
+        assert_eq!(Bench::config_error(&CLASS, "IP ttl"), "bad IP: it is src or dst");
     }
 }

@@ -3,7 +3,7 @@ use super::ip_header;
 use super::name::{IcmpTypeName, read_icmp_code};
 use super::packet_id::PacketIds;
 use super::strip_to_network_header::start_at_network;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Read, Simple, Write, anno,
 };
@@ -44,19 +44,19 @@ dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> Discard;",
     handlers: &[
         Handler::read("src", "source of the errors", &Read(|e: &mut IcmpError, _, _| Ok(e.src.to_string()))).and_write(
             &Write(|e: &mut IcmpError, text, _| {
-                e.src = value(text)?;
+                e.src = parse_value(text)?;
                 Ok(())
             }),
         ),
         Handler::read("mtu", "longest error", &Read(|e: &mut IcmpError, _, _| Ok(e.mtu.to_string()))).and_write(
             &Write(|e: &mut IcmpError, text, _| {
-                e.mtu = value::<u16>(text)?.into();
+                e.mtu = parse_value::<u16>(text)?.into();
                 Ok(())
             }),
         ),
         Handler::read("pmtu", "MTU that needfrag tells", &Read(|e: &mut IcmpError, _, _| Ok(e.path_mtu.to_string())))
             .and_write(&Write(|e: &mut IcmpError, text, _| {
-                e.path_mtu = value(text)?;
+                e.path_mtu = parse_value(text)?;
                 Ok(())
             })),
     ],
@@ -105,8 +105,8 @@ impl IcmpError {
         })
     }
 
-    /// What there is to tell the sender of a packet.
-    fn error(&self, packet: &Packet) -> Error {
+    /// The ICMP error about a packet.
+    fn build_error(&self, packet: &Packet) -> Error {
         let error = match (self.icmp_type, self.code) {
             (IcmpType::PARAMETER_PROBLEM, Error::AT_POINTER) => {
                 let [pointer] = packet.annotation(anno::ICMP_PARAM_PROB);
@@ -119,25 +119,25 @@ impl IcmpError {
         Error { code: self.code, ..error }
     }
 
-    fn answer(&self, packet: &Packet) -> Result<IcmpAnswer, Forbidden> {
+    fn build_answer(&self, packet: &Packet) -> Result<IcmpAnswer, Forbidden> {
         let to_group = matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast);
         let network = packet.network().ok_or(Forbidden::Malformed)?;
-        self.error(packet).about(network, to_group, |address| self.bad_addresses.contains(&address))
+        self.build_error(packet).answer_to(network, to_group, |address| self.bad_addresses.contains(&address))
     }
 
-    /// Makes the packet the error about itself: its first bytes are what the error quotes.
-    fn make(&mut self, packet: &mut Packet, answer: &IcmpAnswer) -> Result<(), DropReason> {
+    /// Turns the packet into the error about itself: its first bytes are what the error quotes.
+    fn convert_packet(&mut self, packet: &mut Packet, answer: &IcmpAnswer) -> Result<(), DropReason> {
         let headers = answer.headers_len();
         start_at_network(packet)?;
         let quoted = packet.len().min(self.mtu.saturating_sub(headers));
         packet.trim(packet.len() - quoted).map_err(|_| DropReason::TooShort)?;
         packet.prepend(headers).map_err(|_| DropReason::NoRoom)?.fill(0);
         packet.clear_metadata();
-        packet.set_finished();
-        let header = AnswerHeader { src: self.src, id: self.ids.next(), ttl: TTL, tos: 0 };
-        answer.write(packet.data_mut(), header).map_err(ip_header::reason)?;
-        ip_header::mark(packet, 0, answer.ip_header_len());
-        packet.set_dst_ip(answer.to());
+        packet.clear_offload();
+        let header = AnswerHeader { src: self.src, id: self.ids.next_id(), ttl: TTL, tos: 0 };
+        answer.write_headers(packet.data_mut(), header).map_err(ip_header::drop_reason)?;
+        ip_header::mark_header(packet, 0, answer.ip_header_len());
+        packet.set_dst_ip(answer.destination());
         packet.set_annotation(anno::FIX_IP_SRC, [u8::from(self.fix_source)]);
         Ok(())
     }
@@ -145,8 +145,8 @@ impl IcmpError {
 
 impl Simple for IcmpError {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let made = match self.answer(&packet) {
-            Ok(answer) => self.make(&mut packet, &answer),
+        let made = match self.build_answer(&packet) {
+            Ok(answer) => self.convert_packet(&mut packet, &answer),
             Err(_) => Err(DropReason::IcmpForbidden),
         };
         if let Err(reason) = made {
@@ -159,7 +159,7 @@ impl Simple for IcmpError {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<IcmpError>() {
-            self.ids.go_on(&mut old.ids, cx);
+            self.ids.resume_from(&mut old.ids, cx);
         }
     }
 }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::ip::ip_header::testing::survives_anything;
     use artery_engine::Bench;
-    use artery_packet::{SegmentKind, Segments, Unfinished};
+    use artery_packet::{PacketOffload, SegmentKind, Segments};
     use artery_wire::build::{Ip4, ip4};
     use artery_wire::{Ipv4, checksum};
 
@@ -246,10 +246,10 @@ mod tests {
         let segments = Some(Segments { network: 0, kind: SegmentKind::Udp, size: 1472 });
         for segments in [segments, None] {
             let mut packet = marked(&bench, &long);
-            packet.set_unfinished(Unfinished { transport: 20, checksum: 6, segments }).unwrap();
+            packet.set_offload(PacketOffload { transport: 20, checksum: 6, segments }).unwrap();
             bench.push_packets(0, [packet]);
-            let sent = bench.take(0).unwrap();
-            assert_eq!((sent.is_unfinished(), &sent.data()[28..]), (false, &long[..548]));
+            let sent = bench.next_sent(0).unwrap();
+            assert_eq!((sent.has_offload(), &sent.data()[28..]), (false, &long[..548]));
             let ip = Ipv4::new(sent.data()).unwrap();
             assert!(ip.checksum_is_valid() && checksum::is_valid(checksum::sum(ip.payload())));
         }
@@ -318,10 +318,10 @@ mod tests {
 
     #[test]
     fn types_that_are_no_errors_are_refused() {
-        assert_eq!(Bench::refuses(&CLASS, "1.1.1.1, echo"), "ICMP type 8 is not an error type");
-        assert_eq!(Bench::refuses(&CLASS, "1.1.1.1, nonsense"), "TYPE: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "1.1.1.1, echo"), "ICMP type 8 is not an error type");
+        assert_eq!(Bench::config_error(&CLASS, "1.1.1.1, nonsense"), "TYPE: parse error");
         let code = "argument 2 takes ICMP code (integer between 0 and 255)";
-        assert_eq!(Bench::refuses(&CLASS, "1.1.1.1, timeexceeded, port"), code);
+        assert_eq!(Bench::config_error(&CLASS, "1.1.1.1, timeexceeded, port"), code);
     }
 
     #[test]

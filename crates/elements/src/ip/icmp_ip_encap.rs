@@ -1,6 +1,6 @@
-use super::ip_header::{Fields, reason};
+use super::ip_header::{Fields, drop_reason};
 use super::name::{IcmpTypeName, read_icmp_code};
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 use artery_wire::{Icmp, IpProtocol};
 use std::net::Ipv4Addr;
@@ -24,9 +24,9 @@ the headers would make longer than 65535 bytes is dropped.",
     ],
     handlers: &[
         Handler::read("src", "the source address", &Read(|e: &mut IcmpIpEncap, _, _| Ok(e.src.to_string())))
-            .and_write(&Write(|e: &mut IcmpIpEncap, text, _| value(text).map(|src| e.src = src))),
+            .and_write(&Write(|e: &mut IcmpIpEncap, text, _| parse_value(text).map(|src| e.src = src))),
         Handler::read("dst", "the destination address", &Read(|e: &mut IcmpIpEncap, _, _| Ok(e.dst.to_string())))
-            .and_write(&Write(|e: &mut IcmpIpEncap, text, _| value(text).map(|dst| e.dst = dst))),
+            .and_write(&Write(|e: &mut IcmpIpEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
     ],
     build: |args| Ok(Box::new(IcmpIpEncap::new(args)?)),
     finished: true,
@@ -66,14 +66,15 @@ impl IcmpIpEncap {
         let header = packet.prepend(self.header_len()).map_err(|_| DropReason::NoRoom)?;
         header.fill(0);
         header[..2].copy_from_slice(&[self.kind, self.code]);
-        let mut icmp = Icmp::new(packet.data_mut()).map_err(reason)?;
+        let mut icmp = Icmp::new(packet.data_mut()).map_err(drop_reason)?;
         if matches!(self.kind, 0 | 8 | 13..=16) {
             icmp.set_echo_id(self.identifier);
             icmp.set_echo_seq(self.sequence);
         }
         icmp.fill_checksum();
         let (protocol, src, dst) = (IpProtocol::ICMP, self.src, self.dst);
-        Fields { protocol, src, dst, tos: 0, ttl: 255, dont_fragment: false }.prepend(packet, self.sequence)
+        Fields { protocol, src, dst, tos: 0, ttl: 255, dont_fragment: false }
+            .prepend_header(packet, self.sequence)
     }
 }
 
@@ -109,15 +110,15 @@ mod tests {
     fn types_and_codes_have_names() {
         let mut bench = Bench::new(&CLASS, "1.0.0.1, 2.0.0.2, unreachable, port, IDENTIFIER 7");
         bench.push(0, b"x");
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!(
             (packet.len(), &packet.data()[20..22], &packet.data()[24..28]),
             (29, &[3, 3][..], &[0; 4][..])
         );
         let mut bench = Bench::new(&CLASS, "1.0.0.1, 2.0.0.2, timestamp");
         bench.push(0, b"");
-        assert_eq!(bench.take(0).unwrap().len(), 40);
-        assert_eq!(Bench::refuses(&CLASS, "1.0.0.1, 2.0.0.2, echo, port"), "invalid CODE");
+        assert_eq!(bench.next_sent(0).unwrap().len(), 40);
+        assert_eq!(Bench::config_error(&CLASS, "1.0.0.1, 2.0.0.2, echo, port"), "invalid CODE");
         bench.write("dst", "3.0.0.3").unwrap();
         assert_eq!(bench.read("dst", "").unwrap(), "3.0.0.3");
     }

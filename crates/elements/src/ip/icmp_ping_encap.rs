@@ -1,5 +1,5 @@
-use super::ip_header::{Fields, reason};
-use crate::value::value;
+use super::ip_header::{Fields, drop_reason};
+use crate::value::parse_value;
 use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 use artery_wire::{Icmp, IcmpType, IpProtocol};
 use std::net::Ipv4Addr;
@@ -21,54 +21,54 @@ A packet that the headers would make longer than 65535 bytes is dropped.",
     handlers: &[
         Handler::read("src", "the source address", &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.src.to_string())))
             .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-                e.request.src = value(text)?;
+                e.request.src = parse_value(text)?;
                 Ok(())
             })),
         Handler::read("dst", "the destination address", &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.dst.to_string())))
             .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-                e.request.dst = value(text)?;
+                e.request.dst = parse_value(text)?;
                 Ok(())
             })),
     ],
     build: |args| {
         let (src, dst, identifier) = (args.read("SRC")?, args.read("DST")?, args.read("IDENTIFIER")?);
-        Ok(Box::new(IcmpPingEncap { request: Request { src, dst, ttl: 255, identifier }, sequence: 1 }))
+        Ok(Box::new(IcmpPingEncap { request: EchoRequest { src, dst, ttl: 255, identifier }, sequence: 1 }))
     },
     finished: true,
     ..Class::DEFAULT
 };
 
 struct IcmpPingEncap {
-    request: Request,
+    request: EchoRequest,
     /// Sequence number and IP identification of the next packet.
     sequence: u16,
 }
 
 /// An echo request, beside its data and its number.
-pub(super) struct Request {
+pub(super) struct EchoRequest {
     pub(super) src: Ipv4Addr,
     pub(super) dst: Ipv4Addr,
     pub(super) ttl: u8,
     pub(super) identifier: u16,
 }
 
-impl Request {
-    /// Makes a request of data; `sequence` is the IP identification, too.
-    pub(super) fn prepend(&self, packet: &mut Packet, sequence: u16) -> Result<(), DropReason> {
+impl EchoRequest {
+    /// Adds the headers of a request; `sequence` is the IP identification, too.
+    pub(super) fn prepend_headers(&self, packet: &mut Packet, sequence: u16) -> Result<(), DropReason> {
         packet.prepend(Icmp::<&[u8]>::LEN).map_err(|_| DropReason::NoRoom)?.fill(0);
-        let mut icmp = Icmp::new(packet.data_mut()).map_err(reason)?;
+        let mut icmp = Icmp::new(packet.data_mut()).map_err(drop_reason)?;
         icmp.set_icmp_type(IcmpType::ECHO_REQUEST);
         icmp.set_echo_id(self.identifier);
         icmp.set_echo_seq(sequence);
         icmp.fill_checksum();
         let (protocol, src, dst, ttl) = (IpProtocol::ICMP, self.src, self.dst, self.ttl);
-        Fields { protocol, src, dst, tos: 0, ttl, dont_fragment: false }.prepend(packet, sequence)
+        Fields { protocol, src, dst, tos: 0, ttl, dont_fragment: false }.prepend_header(packet, sequence)
     }
 }
 
 impl Simple for IcmpPingEncap {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if let Err(reason) = self.request.prepend(&mut packet, self.sequence) {
+        if let Err(reason) = self.request.prepend_headers(&mut packet, self.sequence) {
             cx.discard(packet, reason);
             return None;
         }
@@ -102,7 +102,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "1.0.0.1, 2.0.0.2, IDENTIFIER 7");
         for _ in 0..u16::MAX {
             bench.push(0, b"");
-            bench.take(0).unwrap();
+            bench.next_sent(0).unwrap();
         }
         bench.push(0, b"data!");
         bench.expect(0, ping(1).bytes());
@@ -119,6 +119,6 @@ mod tests {
         );
         bench.push(0, vec![0; 65508]);
         bench.expect_dropped(DropReason::TooLong, 1);
-        assert_eq!(Bench::refuses(&CLASS, "1.0.0.1"), "DST: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "1.0.0.1"), "DST: required argument missing");
     }
 }

@@ -20,8 +20,8 @@ routes are not reversed. All other packets leave by output 1, or are dropped whe
 
 struct IcmpPingResponder;
 
-/// Makes a reply of a request; what is none stays as it is.
-pub(crate) fn answer(packet: &mut Packet) -> Option<()> {
+/// Turns a request into its reply; any other packet is unchanged.
+pub(crate) fn answer_echo(packet: &mut Packet) -> Option<()> {
     let ip = ip_header::ip(packet).ok()?;
     let header_len = ip.header_len();
     let asks = |icmp: &Icmp<&[u8]>| icmp.icmp_type() == IcmpType::ECHO_REQUEST;
@@ -36,7 +36,7 @@ pub(crate) fn answer(packet: &mut Packet) -> Option<()> {
     Some(())
 }
 
-/// Swaps the addresses, which leaves the checksum right, and corrects it for the other fields.
+/// Swaps the addresses, which does not affect the checksum, and updates it for the other fields.
 fn turn_around(ip: &mut Ipv4<&mut [u8]>) {
     let (src, dst) = (ip.src(), ip.dst());
     ip.set_src(dst);
@@ -57,7 +57,7 @@ fn make_reply(message: &mut [u8]) -> Option<()> {
     icmp.set_icmp_type(IcmpType::ECHO_REPLY);
     icmp.set_code(0);
     icmp.set_checksum(sum);
-    // Only a message of zeroes sums up to zero, and then the update cannot tell it from its complement.
+    // Only an all-zero message has the sum zero, which the update can't distinguish from its complement.
     if message.iter().all(|byte| *byte == 0) {
         Icmp::new(message).ok()?.set_checksum(0xffff);
     }
@@ -66,7 +66,7 @@ fn make_reply(message: &mut [u8]) -> Option<()> {
 
 impl Simple for IcmpPingResponder {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if answer(&mut packet).is_none() {
+        if answer_echo(&mut packet).is_none() {
             cx.send_or_discard(1, packet, DropReason::NotForUs);
             return None;
         }
@@ -102,7 +102,7 @@ mod tests {
     fn a_reply_of_zeroes_has_a_valid_checksum() {
         let mut bench = Bench::new(&CLASS, "");
         bench.push(0, icmp_echo("1.0.0.1", "2.0.0.2", 0, 0).payload([0; 8]).bytes());
-        let reply = bench.take(0).unwrap();
+        let reply = bench.next_sent(0).unwrap();
         assert!(Icmp::new(&reply.data()[20..]).unwrap().checksum_is_valid());
     }
 

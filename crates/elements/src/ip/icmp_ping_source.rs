@@ -1,8 +1,8 @@
-use super::icmp_ping_encap::Request;
+use super::icmp_ping_encap::EchoRequest;
 use super::ip_header;
 use crate::basic::template::Template;
-use crate::basic::timed_source::positive;
-use crate::value::value;
+use crate::basic::timed_source::nonzero_interval;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
     Read, StartError, Time, Write,
@@ -43,22 +43,22 @@ becomes the next request at once, with the same data, whatever the LIMIT.",
         Arg::keyword("MIRROR", "bool", "false", "whether a reply becomes the next request"),
     ],
     handlers: &[
-        Handler::read("active", "ACTIVE", &Read(|s: &mut Source, _, _| Ok(s.active.to_string())))
-            .and_write(&Write(Source::set_active)),
-        Handler::read("src", "SRC", &Read(|s: &mut Source, _, _| Ok(s.request.src.to_string())))
-            .and_write(&Write(|s: &mut Source, text, _| value(text).map(|src| s.request.src = src))),
-        Handler::read("dst", "DST", &Read(|s: &mut Source, _, _| Ok(s.request.dst.to_string())))
-            .and_write(&Write(|s: &mut Source, text, _| value(text).map(|dst| s.request.dst = dst))),
-        Handler::read("count", "requests sent", &Read(|s: &mut Source, _, _| Ok(s.count.to_string()))),
-        Handler::write("limit", "LIMIT", &Write(Source::set_limit)),
-        Handler::write("interval", "INTERVAL", &Write(Source::set_interval)),
-        Handler::write("reset_counts", "starts anew", &Write(Source::reset)).button(),
-        Handler::read("summary", "requests, replies and their times", &Read(|s: &mut Source, _, _| Ok(s.summary()))),
-        Handler::read("rtt_min", "shortest time until a reply came", &Read(|s: &mut Source, _, _| Ok(seconds(s.replies.least)))),
-        Handler::read("rtt_avg", "mean time until a reply came", &Read(|s: &mut Source, _, _| Ok(seconds(s.replies.mean())))),
-        Handler::read("rtt_max", "longest time until a reply came", &Read(|s: &mut Source, _, _| Ok(seconds(s.replies.most)))),
+        Handler::read("active", "ACTIVE", &Read(|s: &mut PingSource, _, _| Ok(s.active.to_string())))
+            .and_write(&Write(PingSource::set_active)),
+        Handler::read("src", "SRC", &Read(|s: &mut PingSource, _, _| Ok(s.request.src.to_string())))
+            .and_write(&Write(|s: &mut PingSource, text, _| parse_value(text).map(|src| s.request.src = src))),
+        Handler::read("dst", "DST", &Read(|s: &mut PingSource, _, _| Ok(s.request.dst.to_string())))
+            .and_write(&Write(|s: &mut PingSource, text, _| parse_value(text).map(|dst| s.request.dst = dst))),
+        Handler::read("count", "requests sent", &Read(|s: &mut PingSource, _, _| Ok(s.count.to_string()))),
+        Handler::write("limit", "LIMIT", &Write(PingSource::set_limit)),
+        Handler::write("interval", "INTERVAL", &Write(PingSource::set_interval)),
+        Handler::write("reset_counts", "starts anew", &Write(PingSource::reset)).button(),
+        Handler::read("summary", "requests, replies and their times", &Read(|s: &mut PingSource, _, _| Ok(s.summary_text()))),
+        Handler::read("rtt_min", "shortest time until a reply came", &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.least)))),
+        Handler::read("rtt_avg", "mean time until a reply came", &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.mean())))),
+        Handler::read("rtt_max", "longest time until a reply came", &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.most)))),
     ],
-    build: |args| Ok(Box::new(Source::new(args)?)),
+    build: |args| Ok(Box::new(PingSource::new(args)?)),
     finished: true,
     ..Class::DEFAULT
 };
@@ -66,8 +66,8 @@ becomes the next request at once, with the same data, whatever the LIMIT.",
 /// Bytes in front of the data: headers of IP and ICMP.
 const HEADERS: usize = Ipv4::<&[u8]>::MIN_LEN + Icmp::<&[u8]>::LEN;
 
-struct Source {
-    request: Request,
+struct PingSource {
+    request: EchoRequest,
     data: Template,
     interval: Duration,
     limit: Limit,
@@ -78,17 +78,18 @@ struct Source {
     count: u64,
     /// When the next request is due; none while the timer is off.
     next: Option<Time>,
-    /// When the request of each sequence number was sent, and whether it was answered; empty where no replies come.
+    /// When the request of each sequence number was sent, and whether it was answered; empty if
+    /// replies are not received.
     sent: Vec<(Time, bool)>,
-    replies: Replies,
+    replies: ReplyStats,
 }
 
-/// What is known of replies; times in microseconds.
+/// Statistics of replies; times in microseconds.
 #[derive(Default)]
-struct Replies {
+struct ReplyStats {
     received: u64,
     duplicates: u64,
-    /// Those whose time is known.
+    /// Replies with a known round-trip time.
     timed: u64,
     least: u64,
     most: u64,
@@ -96,8 +97,8 @@ struct Replies {
     sum_of_squares: u128,
 }
 
-impl Replies {
-    fn add(&mut self, micros: u64) {
+impl ReplyStats {
+    fn add_sample(&mut self, micros: u64) {
         self.least = if self.timed == 0 { micros } else { self.least.min(micros) };
         self.most = self.most.max(micros);
         self.sum = self.sum.saturating_add(micros);
@@ -114,7 +115,7 @@ impl Replies {
 }
 
 /// A time as Click prints one of whole microseconds.
-fn seconds(micros: u64) -> String {
+fn format_seconds(micros: u64) -> String {
     match micros {
         1..1000 => format!("{micros}us"),
         _ => {
@@ -123,8 +124,8 @@ fn seconds(micros: u64) -> String {
         }
     }
 }
-/// A time in milliseconds with three places.
-fn millis(micros: u64) -> String {
+/// A time in milliseconds with three decimals.
+fn format_millis(micros: u64) -> String {
     format!("{}.{:03}", micros / 1000, micros % 1000)
 }
 
@@ -137,17 +138,17 @@ struct Reply {
     data: Range<usize>,
 }
 
-impl Source {
-    fn new(args: &mut Args<'_>) -> Result<Source, ArgError> {
-        let request = Request {
+impl PingSource {
+    fn new(args: &mut Args<'_>) -> Result<PingSource, ArgError> {
+        let request = EchoRequest {
             src: args.read("SRC")?,
             dst: args.read("DST")?,
             ttl: 200,
             identifier: args.read("IDENTIFIER")?,
         };
-        let interval = positive(args.read("INTERVAL")?);
+        let interval = nonzero_interval(args.read("INTERVAL")?);
         let asked = if args.inputs() > 0 { 1 << 16 } else { 0 };
-        Ok(Source {
+        Ok(PingSource {
             request,
             data: Template::new(args.read("DATA")?, None, HEADERS).map_err(ArgError::Wrong)?,
             interval: interval.ok_or_else(|| ArgError::wrong("INTERVAL must be more than zero"))?,
@@ -159,12 +160,12 @@ impl Source {
             count: 0,
             next: None,
             sent: vec![(Time::ZERO, false); asked],
-            replies: Replies::default(),
+            replies: ReplyStats::default(),
         })
     }
 
     fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = value(text)?;
+        self.active = parse_value(text)?;
         let now = cx.now();
         if !self.active {
             self.next = None;
@@ -174,25 +175,25 @@ impl Source {
         Ok(())
     }
     fn set_interval(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        let time = value(text).ok().and_then(positive);
+        let time = parse_value(text).ok().and_then(nonzero_interval);
         self.interval = time.ok_or_else(|| HandlerError::refused("bad interval"))?;
         Ok(())
     }
     fn set_limit(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.limit = value(text).map_err(|_| HandlerError::refused("'limit' should be integer"))?;
-        self.go_on(cx);
+        self.limit = parse_value(text).map_err(|_| HandlerError::refused("'limit' should be integer"))?;
+        self.resume_sending(cx);
         Ok(())
     }
     fn reset(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.count = 0;
         self.sent.fill((Time::ZERO, false));
-        self.replies = Replies::default();
-        self.go_on(cx);
+        self.replies = ReplyStats::default();
+        self.resume_sending(cx);
         Ok(())
     }
-    /// Sets a timer that is off when there is something to send again.
-    fn go_on(&mut self, cx: &mut Context<'_>) {
-        if self.active && self.next.is_none() && self.left() > 0 {
+    /// Starts the timer, if it is off and there are more requests to send.
+    fn resume_sending(&mut self, cx: &mut Context<'_>) {
+        if self.active && self.next.is_none() && self.requests_left() > 0 {
             let first = cx.now() + self.interval;
             self.send_from(first, cx);
         }
@@ -204,21 +205,21 @@ impl Source {
         }
     }
     /// How many requests may still be sent.
-    fn left(&self) -> u64 {
+    fn requests_left(&self) -> u64 {
         self.limit.0.map_or(u64::MAX, |limit| limit.saturating_sub(self.count))
     }
 
     /// Adds up to `n` requests to a batch.
-    fn make(&mut self, n: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let (now, mut data) = (cx.now(), cx.spare());
-        self.data.fill(n, now, &mut data, cx);
-        into.extend(data.drain().filter_map(|packet| self.number(packet, now, cx)));
-        cx.give_spare(data);
+    fn make_requests(&mut self, n: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        let (now, mut data) = (cx.now(), cx.scratch_batch());
+        self.data.make_packets(n, now, &mut data, cx);
+        into.extend(data.drain().filter_map(|packet| self.number_request(packet, now, cx)));
+        cx.recycle_batch(data);
     }
-    /// Makes the next request of data.
-    fn number(&mut self, mut packet: Packet, now: Time, cx: &mut Context<'_>) -> Option<Packet> {
+    /// Makes the next request from data.
+    fn number_request(&mut self, mut packet: Packet, now: Time, cx: &mut Context<'_>) -> Option<Packet> {
         let sequence = (self.count % u64::from(u16::MAX)) as u16 + 1;
-        if let Err(reason) = self.request.prepend(&mut packet, sequence) {
+        if let Err(reason) = self.request.prepend_headers(&mut packet, sequence) {
             cx.discard(packet, reason);
             return None;
         }
@@ -230,8 +231,8 @@ impl Source {
         Some(packet)
     }
 
-    fn take(&mut self, packet: Packet, cx: &mut Context<'_>) {
-        let Some(reply) = self.reply(&packet) else { return cx.discard(packet, DropReason::NotForUs) };
+    fn receive_reply(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        let Some(reply) = self.parse_reply(&packet) else { return cx.discard(packet, DropReason::NotForUs) };
         self.count_reply(&reply, packet.timestamp(), cx);
         if self.mirror {
             self.send_back(packet, &reply, cx);
@@ -239,7 +240,7 @@ impl Source {
             cx.discard(packet, DropReason::Consumed);
         }
     }
-    fn reply(&self, packet: &Packet) -> Option<Reply> {
+    fn parse_reply(&self, packet: &Packet) -> Option<Reply> {
         let ip =
             ip_header::ip(packet).ok().filter(|ip| ip.protocol() == IpProtocol::ICMP && !ip.is_fragment())?;
         let bytes = ip_header::bytes(packet);
@@ -256,35 +257,35 @@ impl Source {
         self.replies.duplicates += u64::from(*answered);
         *answered = true;
         self.replies.received += 1;
-        // Without a timestamp nobody knows when it came.
+        // Without a timestamp the time of arrival is unknown.
         let micros = (time != Time::ZERO).then(|| time.since(*sent).as_micros() as u64);
-        micros.inspect(|micros| self.replies.add(*micros));
+        micros.inspect(|micros| self.replies.add_sample(*micros));
         if self.verbose {
             let Reply { src, ttl, sequence, data } = reply;
             let length = data.len();
-            let time = micros.map(|micros| format!(" time={} ms", millis(micros))).unwrap_or_default();
+            let time = micros.map(|micros| format!(" time={} ms", format_millis(micros))).unwrap_or_default();
             let told = format!("{length} bytes from {src}: icmp_seq={sequence} ttl={ttl}{time}");
-            cx.say(&format!("{} :: ICMPPingSource: {told}", cx.name()));
+            cx.print_message(&format!("{} :: ICMPPingSource: {told}", cx.name()));
         }
     }
-    /// Makes the next request of a reply.
+    /// Makes the next request from a reply.
     fn send_back(&mut self, mut packet: Packet, reply: &Reply, cx: &mut Context<'_>) {
         let front = packet.network_offset().unwrap_or(0);
         let (start, end) = (front + reply.data.start as isize, front + reply.data.end as isize);
         packet.truncate(end.max(0) as usize);
-        // The data of what was found to be a reply begins within the packet.
+        // The data of a valid reply begins within the packet.
         if usize::try_from(start).is_ok_and(|start| packet.strip(start).is_err()) {
             return cx.discard(packet, DropReason::Malformed);
         }
         packet.clear_metadata();
         let now = cx.now();
-        if let Some(packet) = self.number(packet, now, cx) {
+        if let Some(packet) = self.number_request(packet, now, cx) {
             cx.send(0, packet);
         }
     }
 
-    fn summary(&self) -> String {
-        let Replies { received, duplicates, timed, least, most, .. } = self.replies;
+    fn summary_text(&self) -> String {
+        let ReplyStats { received, duplicates, timed, least, most, .. } = self.replies;
         let (sent, answered) = (self.count, received - duplicates);
         let mut text = format!("{sent} packets transmitted, {answered} received");
         if duplicates > 0 {
@@ -295,59 +296,59 @@ impl Source {
         }
         text += "\n";
         if timed > 0 {
-            let times = [least, self.replies.mean(), most, self.replies.deviation()].map(millis);
+            let times = [least, self.replies.mean(), most, self.replies.deviation()].map(format_millis);
             text += &format!("rtt min/avg/max/mdev = {} ms\n", times.join("/"));
         }
         text
     }
 }
 
-impl Element for Source {
+impl Element for PingSource {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.drain().for_each(|packet| self.take(packet, cx));
+        batch.drain().for_each(|packet| self.receive_reply(packet, cx));
     }
 
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if !self.active {
             return;
         }
-        let n = max.min(usize::try_from(self.left()).unwrap_or(max));
-        self.make(n, into, cx);
+        let n = max.min(usize::try_from(self.requests_left()).unwrap_or(max));
+        self.make_requests(n, into, cx);
         if n == 0 && std::mem::take(&mut self.stop) {
-            cx.stop();
+            cx.request_stop();
         }
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         if cx.output_is_pull(0) && self.mirror {
             return Err(StartError::new("MIRROR invalid on pull element")
-                .help("put a Queue between the element and what pulls, so that it pushes"));
+                .with_help("put a Queue between the element and what pulls, so that it pushes"));
         }
-        self.go_on(cx);
+        self.resume_sending(cx);
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(due) = self.next.filter(|next| *next <= cx.now()) else { return false };
         self.next = None;
-        if self.left() == 0 {
+        if self.requests_left() == 0 {
             if self.stop {
-                cx.stop();
+                cx.request_stop();
             }
             return false;
         }
-        let mut batch = cx.spare();
-        self.make(1, &mut batch, cx);
+        let mut batch = cx.scratch_batch();
+        self.make_requests(1, &mut batch, cx);
         cx.send_all(0, &mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         self.send_from(due + self.interval, cx);
         true
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
         if self.verbose && !self.sent.is_empty() {
-            for line in self.summary().lines() {
-                cx.say(&format!("{} :: ICMPPingSource: {line}", cx.name()));
+            for line in self.summary_text().lines() {
+                cx.print_message(&format!("{} :: ICMPPingSource: {line}", cx.name()));
             }
         }
     }
@@ -371,9 +372,9 @@ mod tests {
     fn reply(sequence: u16) -> Ip4 {
         ip4().src("2.0.0.2").dst("1.0.0.1").ttl(60).icmp_echo_reply(7, sequence).payload(b"abc")
     }
-    /// Lets a reply come after so many microseconds.
+    /// Delivers a reply after so many microseconds.
     fn answer(bench: &mut Bench, sequence: u16, micros: u64) {
-        bench.pass(Duration::from_micros(micros));
+        bench.advance_time(Duration::from_micros(micros));
         let mut packet = bench.packet(reply(sequence).bytes());
         packet.set_network_header(0);
         packet.set_timestamp(bench.now());
@@ -384,12 +385,12 @@ mod tests {
     fn a_request_is_sent_every_interval() {
         let mut bench = bench(", LIMIT 2, STOP true, INTERVAL 0.5");
         bench.expect_nothing_more();
-        bench.pass(Duration::from_secs(1));
+        bench.advance_time(Duration::from_secs(1));
         let first = bench.expect(0, request(1));
         assert_eq!((first.network_offset(), first.dst_ip().octets()), (Some(0), [2, 0, 0, 2]));
         assert_eq!(bench.expect(0, request(2)).timestamp(), bench.now());
         assert!(!bench.stop_requested());
-        bench.pass(Duration::from_secs(1));
+        bench.advance_time(Duration::from_secs(1));
         bench.expect_nothing_more();
         assert!(bench.stop_requested());
         assert_eq!(bench.read("count", "").unwrap(), "2");
@@ -398,10 +399,10 @@ mod tests {
     #[test]
     fn replies_are_told_and_counted() {
         let mut bench = bench("");
-        bench.pass(Duration::from_secs(2));
+        bench.advance_time(Duration::from_secs(2));
         answer(&mut bench, 2, 1500);
         assert_eq!(
-            bench.said().trim_end().rsplit_once(" :: ").unwrap().1,
+            bench.stderr_text().trim_end().rsplit_once(" :: ").unwrap().1,
             "ICMPPingSource: 3 bytes from 2.0.0.2: icmp_seq=2 ttl=60 time=1.500 ms"
         );
         answer(&mut bench, 2, 1000);
@@ -420,11 +421,11 @@ mod tests {
     #[test]
     fn a_reply_without_timestamp_counts_and_its_time_does_not() {
         let mut bench = bench("");
-        bench.pass(Duration::from_secs(2));
+        bench.advance_time(Duration::from_secs(2));
         let mut packet = bench.packet(reply(1).bytes());
         packet.set_network_header(0);
         bench.push_packets(0, [packet]);
-        assert!(bench.said().ends_with("3 bytes from 2.0.0.2: icmp_seq=1 ttl=60\n"));
+        assert!(bench.stderr_text().ends_with("3 bytes from 2.0.0.2: icmp_seq=1 ttl=60\n"));
         let sent = "2 packets transmitted, 1 received, 50% packet loss\n";
         assert_eq!(bench.read("summary", "").unwrap(), sent);
         answer(&mut bench, 2, 1500);
@@ -440,19 +441,19 @@ mod tests {
         bench.push(0, ip4().udp(1, 2).bytes());
         bench.expect_dropped(DropReason::NotForUs, 2);
         assert_eq!(bench.read("summary", "").unwrap(), "0 packets transmitted, 0 received\n");
-        assert_eq!(bench.said(), "");
+        assert_eq!(bench.stderr_text(), "");
     }
 
     #[test]
     fn with_mirror_a_reply_becomes_the_next_request() {
         let mut bench = bench(", MIRROR true, VERBOSE false");
-        bench.pass(Duration::from_secs(1));
+        bench.advance_time(Duration::from_secs(1));
         bench.expect(0, request(1));
         let mut packet = bench.packet([&[0; 14][..], &reply(1).bytes(), b"padding"].concat());
         packet.set_headers(14, 20);
         bench.push_packets(0, [packet]);
         bench.expect(0, request(2));
-        assert_eq!((bench.read("count", "").unwrap(), bench.said()), ("2".into(), String::new()));
+        assert_eq!((bench.read("count", "").unwrap(), bench.stderr_text()), ("2".into(), String::new()));
     }
 
     #[test]
@@ -470,20 +471,23 @@ mod tests {
     #[test]
     fn it_rests_while_it_is_not_active() {
         let mut bench = bench(", ACTIVE false");
-        bench.pass(Duration::from_secs(3));
+        bench.advance_time(Duration::from_secs(3));
         bench.expect_nothing_more();
         bench.write("active", "true").unwrap();
         bench.run();
-        bench.pass(Duration::ZERO);
+        bench.advance_time(Duration::ZERO);
         bench.expect(0, request(1));
         bench.write("active", "false").unwrap();
-        bench.pass(Duration::from_secs(3));
+        bench.advance_time(Duration::from_secs(3));
         bench.expect_nothing_more();
     }
 
     #[test]
     fn refuses_an_interval_of_zero() {
-        assert_eq!(Bench::refuses(&CLASS, "1.0.0.1, 2.0.0.2, INTERVAL 0"), "INTERVAL must be more than zero");
+        assert_eq!(
+            Bench::config_error(&CLASS, "1.0.0.1, 2.0.0.2, INTERVAL 0"),
+            "INTERVAL must be more than zero"
+        );
         assert!(bench("").write("interval", "0").is_err());
     }
 

@@ -2,7 +2,7 @@ use super::address::Destination;
 use super::ip_header::Fields;
 use super::name::Protocol;
 use super::packet_id::PacketIds;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Handler, Packet, Read, Simple, Write};
 use artery_wire::IpProtocol;
 use std::any::Any;
@@ -32,16 +32,16 @@ would make longer than 65535 bytes is dropped.",
     handlers: &[
         Handler::read("src", "the source address", &Read(|e: &mut IpEncap, _, _| Ok(e.src.to_string()))).and_write(
             &Write(|e: &mut IpEncap, text, _| {
-                e.src = value(text)?;
+                e.src = parse_value(text)?;
                 Ok(())
             }),
-        ).sets("SRC"),
+        ).sets_argument("SRC"),
         Handler::read("dst", "the destination", &Read(|e: &mut IpEncap, _, _| Ok(e.dst.to_string()))).and_write(
             &Write(|e: &mut IpEncap, text, _| {
-                e.dst = value(text)?;
+                e.dst = parse_value(text)?;
                 Ok(())
             }),
-        ).sets("DST"),
+        ).sets_argument("DST"),
     ],
     per_worker: true,
     finished: true,
@@ -66,7 +66,7 @@ impl IpEncap {
             protocol: IpProtocol(args.read::<Protocol>("PROTO")?.0),
             src: args.read("SRC")?,
             dst: args.read("DST")?,
-            tos: tos(args)?,
+            tos: parse_tos(args)?,
             ttl: args.read("TTL")?,
             dont_fragment: args.read("DF")?,
             ids: PacketIds::starting_at(0, args),
@@ -74,8 +74,8 @@ impl IpEncap {
     }
 }
 
-/// The type of service that the arguments ask for.
-fn tos(args: &Args<'_>) -> Result<u8, ArgError> {
+/// The type of service from the arguments.
+fn parse_tos(args: &Args<'_>) -> Result<u8, ArgError> {
     let (tos, dscp): (Option<u8>, Option<u8>) = (args.read("TOS")?, args.read("DSCP")?);
     let ecn = match (args.read::<String>("ECT")?.as_str(), args.read("CE")?) {
         ("2", false) => 2,
@@ -103,7 +103,7 @@ impl Simple for IpEncap {
         };
         let &mut IpEncap { protocol, src, tos, ttl, dont_fragment, .. } = self;
         let fields = Fields { protocol, src, dst, tos, ttl, dont_fragment };
-        match fields.prepend(&mut packet, self.ids.next()) {
+        match fields.prepend_header(&mut packet, self.ids.next_id()) {
             Ok(()) => Some(packet),
             Err(reason) => {
                 cx.discard(packet, reason);
@@ -114,7 +114,7 @@ impl Simple for IpEncap {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<IpEncap>() {
-            self.ids.go_on(&mut old.ids, cx);
+            self.ids.resume_from(&mut old.ids, cx);
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     fn identifications_go_on_when_arguments_change_and_config_tells_them() {
         let mut bench = Bench::new(&CLASS, "ipip, DST 3.0.0.3, SRC 1.0.0.1");
         bench.push(0, b"inner");
-        assert!(bench.take(0).is_some());
+        assert!(bench.next_sent(0).is_some());
         bench.write("dst", "2.0.0.2").unwrap();
         assert_eq!(bench.read("config", "").unwrap(), "ipip, SRC 1.0.0.1, DST 2.0.0.2");
         bench.write("config", "4, 1.0.0.9, 2.0.0.2, TTL 250").unwrap();
@@ -163,7 +163,7 @@ mod tests {
         let [mut old, mut new] = [(); 2].map(|()| Bench::new(&CLASS, "ipip, 1.0.0.1, 2.0.0.2"));
         let id = |bench: &mut Bench| {
             bench.push(0, b"inner");
-            Ipv4::new(bench.take(0).unwrap().data()).unwrap().id()
+            Ipv4::new(bench.next_sent(0).unwrap().data()).unwrap().id()
         };
         let ids = |bench: &mut Bench| (0..300).map(|_| id(bench)).collect::<Vec<_>>();
         let before = ids(&mut old);
@@ -209,9 +209,9 @@ mod tests {
             ("TOS 256", "TOS: out of range, bound 255"),
             ("ECT x", "ECT: parse error"),
         ] {
-            assert_eq!(Bench::refuses(&CLASS, &format!("4, 1.0.0.1, 2.0.0.2, {config}")), error);
+            assert_eq!(Bench::config_error(&CLASS, &format!("4, 1.0.0.1, 2.0.0.2, {config}")), error);
         }
-        assert_eq!(Bench::refuses(&CLASS, "256, 1.0.0.1, 2.0.0.2"), "PROTO: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "256, 1.0.0.1, 2.0.0.2"), "PROTO: parse error");
     }
 
     #[test]
@@ -233,6 +233,6 @@ mod tests {
         bench.push(0, vec![0; 65516]);
         bench.expect_dropped(DropReason::TooLong, 1);
         bench.push(0, vec![0; 65515]);
-        assert!(Ipv4::new(bench.take(0).unwrap().data()).unwrap().checksum_is_valid());
+        assert!(Ipv4::new(bench.next_sent(0).unwrap().data()).unwrap().checksum_is_valid());
     }
 }

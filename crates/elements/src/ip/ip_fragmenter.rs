@@ -1,4 +1,4 @@
-use super::fragments::Cut;
+use super::fragments::Fragmenter;
 use super::ip_header;
 use crate::chance::Random;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read};
@@ -53,7 +53,7 @@ struct IpFragmenter {
 }
 
 /// What to do with a packet.
-enum Size {
+enum SizeCheck {
     Fits,
     /// Split into fragments, the first with this many bytes of payload.
     Split(usize),
@@ -79,78 +79,80 @@ impl IpFragmenter {
     }
 
     #[inline]
-    fn size(&self, packet: &Packet) -> Size {
-        if ip_header::bytes(packet).len() <= self.mtu { Size::Fits } else { self.size_of_long(packet) }
+    fn check_size(&self, packet: &Packet) -> SizeCheck {
+        if ip_header::bytes(packet).len() <= self.mtu { SizeCheck::Fits } else { self.size_of_long(packet) }
     }
 
-    fn size_of_long(&self, packet: &Packet) -> Size {
+    fn size_of_long(&self, packet: &Packet) -> SizeCheck {
         let network = packet.network_offset().map_or(Some(0), |offset| usize::try_from(offset).ok());
         if network.is_some_and(|network| packet.segment_len(network) <= self.mtu) {
-            return Size::Fits;
+            return SizeCheck::Fits;
         }
         let ip = match ip_header::ip(packet) {
             Ok(ip) => ip,
-            Err(malformed) => return Size::Malformed(ip_header::reason(malformed)),
+            Err(malformed) => return SizeCheck::Malformed(ip_header::drop_reason(malformed)),
         };
         if ip.check_total_length().is_err() {
-            return Size::Malformed(DropReason::Malformed);
+            return SizeCheck::Malformed(DropReason::Malformed);
         }
         let room = self.mtu.saturating_sub(ip.header_len()) & !7;
         if ip.dont_fragment() && self.honor_df || room < 8 {
-            return Size::CannotSplit;
+            return SizeCheck::CannotSplit;
         }
-        Size::Split(room)
+        SizeCheck::Split(room)
     }
 
-    fn handle(&mut self, packet: Packet, cx: &mut Context<'_>) {
-        match self.size(&packet) {
-            Size::Fits => cx.send(0, packet),
-            Size::Split(_) if packet.is_unfinished() => self.finish(packet, cx),
-            Size::Split(first) => self.split(packet, first, cx),
-            Size::CannotSplit => self.refuse(packet, cx),
-            Size::Malformed(reason) => cx.discard(packet, reason),
+    fn handle_packet(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        match self.check_size(&packet) {
+            SizeCheck::Fits => cx.send(0, packet),
+            SizeCheck::Split(_) if packet.has_offload() => self.handle_segments(packet, cx),
+            SizeCheck::Split(first) => self.send_fragments(packet, first, cx),
+            SizeCheck::CannotSplit => self.refuse_packet(packet, cx),
+            SizeCheck::Malformed(reason) => cx.discard(packet, reason),
         }
     }
 
     /// Handles the segments of a packet: fragments have no checksum that could be left.
     #[cold]
-    fn finish(&mut self, packet: Packet, cx: &mut Context<'_>) {
-        let mut segments = cx.spare();
+    fn handle_segments(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        let mut segments = cx.scratch_batch();
         segments.push(packet);
-        cx.finish(&mut segments);
-        segments.drain().for_each(|segment| self.handle(segment, cx));
-        cx.give_spare(segments);
+        cx.apply_offloads(&mut segments);
+        segments.drain().for_each(|segment| self.handle_packet(segment, cx));
+        cx.recycle_batch(segments);
     }
 
     #[cold]
-    fn refuse(&mut self, packet: Packet, cx: &mut Context<'_>) {
+    fn refuse_packet(&mut self, packet: Packet, cx: &mut Context<'_>) {
         let reported = self.verbose || self.drops < REPORTS;
         if let (true, Ok(ip)) = (reported, ip_header::ip(&packet)) {
             let (mtu, src, dst, len) = (self.mtu, ip.src(), ip.dst(), packet.len());
-            cx.say(&format!("IPFragmenter({mtu}) DF {src} {dst} len={len}"));
+            cx.print_message(&format!("IPFragmenter({mtu}) DF {src} {dst} len={len}"));
         }
         self.drops += 1;
         cx.send_or_discard(1, packet, DropReason::TooLong);
     }
 
-    /// Sends a packet in fragments. The first is the packet itself, cut short after the others were copied from it.
-    fn split(&mut self, mut packet: Packet, first: usize, cx: &mut Context<'_>) {
+    /// Sends a packet in fragments. The first is the packet itself, truncated after the others
+    /// were copied from it.
+    fn send_fragments(&mut self, mut packet: Packet, first: usize, cx: &mut Context<'_>) {
         self.allow_fragments(&mut packet);
-        let (mut rest, cut) = (cx.spare(), Cut { mtu: self.mtu, headroom: self.headroom });
-        let Some(()) = cut.split(&mut packet, first, &mut rest, cx) else {
-            cx.give_spare(rest);
+        let (mut rest, cut) = (cx.scratch_batch(), Fragmenter { mtu: self.mtu, headroom: self.headroom });
+        let Some(()) = cut.split_packet(&mut packet, first, &mut rest, cx) else {
+            cx.recycle_batch(rest);
             return cx.discard(packet, DropReason::Malformed);
         };
         self.fragments += 1 + rest.len() as u64;
         cx.send(0, packet);
         rest.drain().for_each(|fragment| cx.send(0, fragment));
-        cx.give_spare(rest);
+        cx.recycle_batch(rest);
     }
 
-    /// Clears DF where it does not count. What set it need not give packets identifications of their own.
+    /// Clears DF where it is ignored. A sender that sets it need not give packets
+    /// identifications of their own.
     fn allow_fragments(&mut self, packet: &mut Packet) {
         if let Some(mut ip) = ip_header::ip_mut(packet).ok().filter(Ipv4::dont_fragment) {
-            ip.set_id(self.random.bits() as u16);
+            ip.set_id(self.random.next_u32() as u16);
             ip.set_fragment_field(ip.fragment_field() & !DONT_FRAGMENT);
         }
     }
@@ -161,7 +163,7 @@ impl Element for IpFragmenter {
         if batch.iter().all(|packet| ip_header::bytes(packet).len() <= self.mtu) {
             cx.send_all(0, batch);
         } else {
-            batch.drain().for_each(|packet| self.handle(packet, cx));
+            batch.drain().for_each(|packet| self.handle_packet(packet, cx));
         }
     }
 }
@@ -179,7 +181,7 @@ mod tests {
         ip4().id(77).raw(IpProtocol::UDP.0, bytes)
     }
 
-    /// Puts fragments together the slow way; gives payload and whether more is to come.
+    /// Reassembles fragments in a simple way; returns the payload, and whether more fragments follow.
     fn reassemble(fragments: &[Packet], mtu: usize) -> (Vec<u8>, bool) {
         let (mut payload, mut more) = (Vec::new(), true);
         for fragment in fragments {
@@ -202,7 +204,7 @@ mod tests {
             let (len, mtu) = (random.below(4000), 28 + random.below(1600));
             let mut bench = Bench::new(&CLASS, &mtu.to_string());
             bench.push(0, packet(len).bytes());
-            let sent = bench.take_all(0);
+            let sent = bench.drain_sent(0);
             let count = bench.read("fragments", "").unwrap();
             assert_eq!(count, if sent.len() > 1 { sent.len().to_string() } else { "0".into() });
             assert_eq!(reassemble(&sent, mtu), (packet(len).bytes()[20..].to_vec(), false), "{len} {mtu}");
@@ -214,7 +216,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "60");
         bench.push(0, packet(64).fragment(800, true).bytes());
         let offsets: Vec<_> = bench
-            .take_all(0)
+            .drain_sent(0)
             .iter()
             .map(|packet| {
                 Ipv4::new(packet.data()).map(|ip| (ip.fragment_offset(), ip.more_fragments())).unwrap()
@@ -227,7 +229,7 @@ mod tests {
     fn only_options_that_say_so_are_in_all_fragments() {
         let mut bench = Bench::new(&CLASS, "60");
         bench.push(0, packet(64).options([7, 3, 4, 1, 131, 3, 4, 0]).bytes());
-        let sent = bench.take_all(0);
+        let sent = bench.drain_sent(0);
         let options = |n: usize| Ipv4::new(sent[n].data()).unwrap().options().to_vec();
         assert_eq!((options(0), options(1)), (vec![7, 3, 4, 1, 131, 3, 4, 0], vec![131, 3, 4, 0]));
         let payload: Vec<u8> =
@@ -243,7 +245,7 @@ mod tests {
         long.set_annotation(anno::AGGREGATE, [1, 2, 3, 4]);
         long.set_timestamp(Time::new(7, 0));
         bench.push_packets(0, [long]);
-        let sent = bench.take_all(0);
+        let sent = bench.drain_sent(0);
         assert_eq!(sent.len(), 3);
         for packet in &sent {
             assert_eq!((packet.paint(), packet.annotation(anno::AGGREGATE)), (5, [1, 2, 3, 4]));
@@ -260,9 +262,9 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "60");
         bench.push(0, &whole);
         bench.expect(1, &whole);
-        assert_eq!(bench.said(), "IPFragmenter(60) DF 10.0.0.1 10.0.0.2 len=120\n");
+        assert_eq!(bench.stderr_text(), "IPFragmenter(60) DF 10.0.0.1 10.0.0.2 len=120\n");
         (0..9).for_each(|_| bench.push(0, &whole));
-        assert_eq!((bench.said().lines().count(), bench.read("drops", "").unwrap()), (4, "10".into()));
+        assert_eq!((bench.stderr_text().lines().count(), bench.read("drops", "").unwrap()), (4, "10".into()));
         let mut bench = Bench::setup(&CLASS, "27, VERBOSE true").outputs(1).build().unwrap();
         bench.push(0, packet(100).bytes());
         bench.expect_dropped(DropReason::TooLong, 1);
@@ -272,7 +274,7 @@ mod tests {
     fn df_is_ignored_when_told() {
         let mut bench = Bench::new(&CLASS, "60, false");
         bench.push(0, packet(100).dont_fragment().bytes());
-        let sent = bench.take_all(0);
+        let sent = bench.drain_sent(0);
         let ids: Vec<_> = sent.iter().map(|packet| Ipv4::new(packet.data()).unwrap().id()).collect();
         assert!(ids.len() == 3 && ids.iter().all(|id| *id == ids[0]));
         assert!(sent.iter().all(|packet| !Ipv4::new(packet.data()).unwrap().dont_fragment()));
@@ -292,6 +294,6 @@ mod tests {
         for config in ["28", "40, false", "8"] {
             survives_anything(&CLASS, config, 2);
         }
-        assert_eq!(Bench::refuses(&CLASS, "7"), "MTU must be at least 8");
+        assert_eq!(Bench::config_error(&CLASS, "7"), "MTU must be at least 8");
     }
 }

@@ -1,5 +1,5 @@
 use super::address::List;
-use super::gateway_options::{Gateway, Mistake};
+use super::gateway_options::{OptionError, OptionProcessor};
 use super::ip_header;
 use artery_engine::{
     Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Time, anno,
@@ -58,50 +58,58 @@ impl IpGwOptions {
 }
 
 /// Why a packet may not go on.
-pub(super) enum Wrong {
+pub(super) enum OptionsError {
     /// It has no header that could have options.
     NoHeader(Malformed),
-    /// An option makes no sense, at this place of the header.
-    Option(Mistake),
+    /// An option is invalid, at this offset of the header.
+    Option(OptionError),
 }
 
-/// Does what a packet's options ask of a router; one with a mistake stays as it came.
+/// Processes a packet's options as a router; a packet with an invalid option is unchanged.
 #[inline]
-pub(super) fn heed(
+pub(super) fn process_options(
     packet: &mut Packet,
     address: Ipv4Addr,
     addresses: &[Ipv4Addr],
     now: Time,
-) -> Result<(), Wrong> {
-    let ip = ip_header::ip(packet).map_err(Wrong::NoHeader)?;
+) -> Result<(), OptionsError> {
+    let ip = ip_header::ip(packet).map_err(OptionsError::NoHeader)?;
     let header_len = ip.header_len();
     if header_len == MIN_HEADER {
         return Ok(());
     }
-    // A copy, so that a packet with a mistake stays as it came.
+    // A copy, so that a packet with an invalid option is unchanged.
     let mut copy = [0; MAX_HEADER];
     let copy = &mut copy[..header_len];
     copy.copy_from_slice(ip.header());
     let is_own = |address| addresses.contains(&address);
-    if (Gateway { address, is_own: &is_own, now }).heed(copy).map_err(Wrong::Option)? {
+    if (OptionProcessor { address, is_own: &is_own, now })
+        .process_options(copy)
+        .map_err(OptionsError::Option)?
+    {
         Ipv4::new(&mut *copy).expect("options are no part of what makes a header one").fill_checksum();
         ip_header::bytes_mut(packet)[..header_len].copy_from_slice(copy);
     }
     Ok(())
 }
 
-/// Sends a packet by `output` with the place of its mistake, for who tells its sender.
-pub(super) fn send_mistaken(output: usize, mut packet: Packet, Mistake(at): Mistake, cx: &mut Context<'_>) {
+/// Sends a packet by `output` with the offset of the error, for an ICMPError behind it.
+pub(super) fn send_mistaken(
+    output: usize,
+    mut packet: Packet,
+    OptionError(at): OptionError,
+    cx: &mut Context<'_>,
+) {
     packet.set_annotation(anno::ICMP_PARAM_PROB, [at as u8]);
     cx.send_or_discard(output, packet, DropReason::Malformed);
 }
 
 impl Simple for IpGwOptions {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match heed(&mut packet, self.address, &self.addresses, cx.now()) {
+        match process_options(&mut packet, self.address, &self.addresses, cx.now()) {
             Ok(()) => return Some(packet),
-            Err(Wrong::NoHeader(malformed)) => cx.discard(packet, ip_header::reason(malformed)),
-            Err(Wrong::Option(mistake)) => {
+            Err(OptionsError::NoHeader(malformed)) => cx.discard(packet, ip_header::drop_reason(malformed)),
+            Err(OptionsError::Option(mistake)) => {
                 self.drops += 1;
                 send_mistaken(1, packet, mistake, cx);
             }
@@ -184,6 +192,6 @@ mod tests {
         bench.push(0, ip4().udp(1, 2).bytes());
         bench.expect(0, ip4().udp(1, 2).bytes());
         survives_anything(&CLASS, CONFIG, 2);
-        assert_eq!(Bench::refuses(&CLASS, ""), "MYADDR: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "MYADDR: required argument missing");
     }
 }

@@ -31,22 +31,22 @@ pub(crate) fn ip_mut(packet: &mut Packet) -> Result<Ipv4<&mut [u8]>, Malformed> 
     Ipv4::new(bytes_mut(packet))
 }
 
-/// Whether the checksum of what follows an IP header of `header_len` bytes is left to be made: its field holds the sum
-/// of the pseudo-header.
+/// Whether the transport checksum behind an IP header of `header_len` bytes is still to be computed: its
+/// field holds the sum of the pseudo-header.
 #[inline]
-pub(crate) fn leaves_checksum(packet: &Packet, header_len: usize) -> bool {
+pub(crate) fn needs_checksum(packet: &Packet, header_len: usize) -> bool {
     let offset = packet.network_offset().map_or(Some(0), |offset| usize::try_from(offset).ok());
-    packet.is_unfinished() && offset.is_some_and(|offset| packet.leaves_checksum_at(offset + header_len))
+    packet.has_offload() && offset.is_some_and(|offset| packet.needs_checksum_at(offset + header_len))
 }
 
 /// Why a packet without the header that should be there ends.
-pub(crate) fn reason(malformed: Malformed) -> DropReason {
+pub(crate) fn drop_reason(malformed: Malformed) -> DropReason {
     if malformed == Malformed::Truncated { DropReason::TooShort } else { DropReason::Malformed }
 }
 
-/// Says where the IP header and what follows it start.
+/// Sets where the IP header and the transport header start.
 #[inline]
-pub(crate) fn mark(packet: &mut Packet, offset: usize, header_len: usize) {
+pub(crate) fn mark_header(packet: &mut Packet, offset: usize, header_len: usize) {
     packet.set_headers(offset, header_len);
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn change_tos(header: &mut Ipv4<&mut [u8]>, tos: u8) {
 
 /// The sum of the pseudo-header of a packet whose upper layer has `length` bytes.
 #[inline]
-pub(crate) fn pseudo<T: AsRef<[u8]>>(ip: &Ipv4<T>, protocol: IpProtocol, length: usize) -> u16 {
+pub(crate) fn pseudo_header_sum<T: AsRef<[u8]>>(ip: &Ipv4<T>, protocol: IpProtocol, length: usize) -> u16 {
     checksum::pseudo_v4(ip.src(), ip.dst(), protocol, length as u16)
 }
 
@@ -76,11 +76,11 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Puts a header in front of the packet's data, marks it, and sets the destination annotation.
-    pub(crate) fn prepend(&self, packet: &mut Packet, id: u16) -> Result<(), DropReason> {
+    /// Adds a header before the packet's data, marks it, and sets the destination annotation.
+    pub(crate) fn prepend_header(&self, packet: &mut Packet, id: u16) -> Result<(), DropReason> {
         let length = u16::try_from(packet.len() + Ipv4::<&[u8]>::MIN_LEN).map_err(|_| DropReason::TooLong)?;
         let bytes = packet.prepend(Ipv4::<&[u8]>::MIN_LEN).map_err(|_| DropReason::NoRoom)?;
-        let mut header = Ipv4::init(bytes).map_err(reason)?;
+        let mut header = Ipv4::init(bytes).map_err(drop_reason)?;
         header.set_tos(self.tos);
         header.set_total_length(length);
         header.set_id(id);
@@ -90,7 +90,7 @@ impl Fields {
         header.set_src(self.src);
         header.set_dst(self.dst);
         header.fill_checksum();
-        mark(packet, 0, Ipv4::<&[u8]>::MIN_LEN);
+        mark_header(packet, 0, Ipv4::<&[u8]>::MIN_LEN);
         packet.set_dst_ip(self.dst);
         Ok(())
     }
@@ -105,7 +105,7 @@ pub(crate) mod testing {
 
     pub(crate) use crate::random::Random;
 
-    /// Bytes that mean nothing.
+    /// Random bytes, as payload.
     pub(crate) fn noise(random: &mut Random, length: usize) -> Vec<u8> {
         (0..length).map(|_| random.next() as u8).collect()
     }
@@ -132,8 +132,8 @@ pub(crate) mod testing {
         ]
     }
 
-    /// Sends whole, truncated, damaged and random packets, marked in legal and in absurd places; none may panic, and
-    /// each must leave or be counted.
+    /// Sends complete, truncated, damaged and random packets, with valid and invalid marks; none may panic,
+    /// and each must leave or be counted.
     #[track_caller]
     pub(crate) fn survives_anything(class: &'static Class, config: &str, outputs: usize) {
         let seed = 0x9e37_79b9_7f4a_7c15;
@@ -150,7 +150,8 @@ pub(crate) mod testing {
                     bench.push_packets(0, [packet]);
                     sent += 1;
                     // fragments of one packet count as one
-                    left += (0..outputs).filter(|output| !bench.take_all(*output).is_empty()).count() as u64;
+                    left +=
+                        (0..outputs).filter(|output| !bench.drain_sent(*output).is_empty()).count() as u64;
                     assert_eq!(left + bench.drops().total(), sent, "{bytes:02x?}");
                 }
             }
@@ -160,10 +161,10 @@ pub(crate) mod testing {
     fn marked_somewhere(mut packet: Packet, random: &mut Random) -> Packet {
         match random.below(4) {
             0 => {}
-            1 => mark(&mut packet, 0, 20),
-            2 => mark(&mut packet, random.below(80), random.below(80)),
+            1 => mark_header(&mut packet, 0, 20),
+            2 => mark_header(&mut packet, random.below(80), random.below(80)),
             _ => {
-                mark(&mut packet, 0, 20);
+                mark_header(&mut packet, 0, 20);
                 let most = random.below(25).min(packet.len());
                 packet.strip(most).expect("no more than there is");
             }

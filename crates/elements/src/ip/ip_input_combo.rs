@@ -1,5 +1,5 @@
 use super::address::List;
-use super::check_ip_header::{BADSRC, Checks, GOODDST, INTERFACES, KINDS};
+use super::check_ip_header::{BADSRC, GOODDST, HeaderChecks, INTERFACES, KINDS};
 use super::each::send_each_or_exit;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Read, anno,
@@ -34,7 +34,7 @@ const LINK_HEADER: usize = 14;
 
 struct IpInputCombo {
     color: u8,
-    checks: Checks,
+    checks: HeaderChecks,
     drops: u64,
 }
 
@@ -44,26 +44,26 @@ impl IpInputCombo {
             true => Some(args.read::<List<_>>("BADADDRS")?.0),
             false => None,
         };
-        let checks = Checks::new(args, 0, true, sources)?;
+        let checks = HeaderChecks::new(args, 0, true, sources)?;
         Ok(IpInputCombo { color: args.read("COLOR")?, checks, drops: 0 })
     }
 }
 
-/// Takes a frame in, or says why it is dropped.
+/// Accepts a frame, or returns why it is dropped.
 #[inline]
-fn accept(color: u8, checks: &Checks, packet: &mut Packet) -> Result<(), DropReason> {
+fn accept_frame(color: u8, checks: &HeaderChecks, packet: &mut Packet) -> Result<(), DropReason> {
     packet.set_annotation(anno::PAINT, [color]);
     packet.strip(LINK_HEADER).map_err(|_| DropReason::TooShort)?;
-    checks.accept(packet).map_err(|kind| KINDS[kind].1)
+    checks.accept_packet(packet).map_err(|kind| KINDS[kind].1)
 }
 
 impl Element for IpInputCombo {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let IpInputCombo { color, checks, drops } = self;
-        let accept = |packet: &mut Packet| accept(*color, checks, packet);
+        let accept = |packet: &mut Packet| accept_frame(*color, checks, packet);
         send_each_or_exit(Level::L2, batch, cx, accept, |reason, packet, cx| {
             if *drops == 0 {
-                cx.say("IP checksum failed");
+                cx.print_message("IP checksum failed");
             }
             *drops += 1;
             cx.discard(packet, reason);
@@ -108,7 +108,7 @@ mod tests {
         bench.expect_dropped(DropReason::BadChecksum, 1);
         bench.expect_dropped(DropReason::TooShort, 2);
         assert_eq!(
-            (bench.said(), bench.read("drops", "").unwrap()),
+            (bench.stderr_text(), bench.read("drops", "").unwrap()),
             ("IP checksum failed\n".into(), "3".into())
         );
     }
@@ -126,7 +126,7 @@ mod tests {
         ] {
             let mut bench = Bench::new(&CLASS, config);
             bench.push(0, frame(packet().src(src)));
-            assert_eq!(bench.take(0).is_some(), passes, "{config} {src}");
+            assert_eq!(bench.next_sent(0).is_some(), passes, "{config} {src}");
         }
     }
 }

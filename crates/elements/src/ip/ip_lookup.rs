@@ -1,7 +1,7 @@
 use super::linear_ip_lookup::configure;
 use super::outputs::Unrouted;
-use super::routing::{Entry, Hop, TableLookup, Writer};
-use super::table_lookup::{ADD, CTRL, FLUSH, LOOKUP, REMOVE, SET, TABLE, shared};
+use super::routing::{Hop, RouteEntry, TableLookup, TableWriter};
+use super::table_lookup::{ADD, CTRL, FLUSH, LOOKUP, REMOVE, SET, TABLE, shared_routing};
 use artery_engine::{Arg, ArgError, Args, Class, Element, Handler, HandlerError, Read, Write};
 use artery_table::load::Routes;
 use artery_table::{NO_GROUP, Policy};
@@ -54,37 +54,37 @@ rt[1] -> Discard;",
         CTRL,
         FLUSH,
         Handler::write("load", "reads a file as TABLE does; its routes and the arguments replace all routes, at once", &Write(
-            |l: &mut TableLookup<u32>, text, cx| load(&mut l.routing.writer(), text.trim(), cx.outputs()),
+            |l: &mut TableLookup<u32>, text, cx| load_routes(&mut l.routing.lock_writer(), text.trim(), cx.outputs()),
         ))
         .once(),
         Handler::read("count", "number of routes", &Read(|l: &mut TableLookup<u32>, _, _| {
-            Ok(l.routing.writer().table.len().to_string())
+            Ok(l.routing.lock_writer().table.len().to_string())
         })),
-        Handler::read("fib", "FIB, and what it comes to now", &Read(|l: &mut TableLookup<u32>, _, _| Ok(fib(&l.routing.writer()))))
-            .and_write(&Write(|l: &mut TableLookup<u32>, text, _| set_fib(&mut l.routing.writer(), text)))
+        Handler::read("fib", "FIB, and what it comes to now", &Read(|l: &mut TableLookup<u32>, _, _| Ok(fib_text(&l.routing.lock_writer()))))
+            .and_write(&Write(|l: &mut TableLookup<u32>, text, _| set_fib(&mut l.routing.lock_writer(), text)))
             .once(),
         Handler::read("memory", "bytes by what they are for", &Read(|l: &mut TableLookup<u32>, _, _| {
-            Ok(memory(&l.routing.writer()))
+            Ok(memory_text(&l.routing.lock_writer()))
         })),
     ],
     per_worker: true,
-    build,
+    build: build_element,
     ..Class::DEFAULT
 };
 
-fn build(args: &mut Args<'_>) -> Result<Box<dyn Element>, ArgError> {
+fn build_element(args: &mut Args<'_>) -> Result<Box<dyn Element>, ArgError> {
     let text: String = args.read("FIB")?;
     let policy: Policy<u32> =
         text.parse().map_err(|error| ArgError::wrong_at(&text, format!("bad FIB '{text}': {error}")))?;
-    let routing = shared(args, policy, None, fill)?;
-    let unrouted = Unrouted::new("IPLookup", args.shared(Default::default));
+    let routing = shared_routing(args, policy, None, fill_table)?;
+    let unrouted = Unrouted::new("IPLookup", args.shared_value(Default::default));
     Ok(Box::new(TableLookup::new(routing, unrouted)))
 }
 
-fn fill(writer: &mut Writer<u32>, args: &mut Args<'_>) -> Result<(), ArgError> {
+fn fill_table(writer: &mut TableWriter<u32>, args: &mut Args<'_>) -> Result<(), ArgError> {
     configure(writer, args)?;
     writer.given = writer.routes().collect();
-    // `TABLE ""`, as a configuration's own argument may leave it, is no file either.
+    // `TABLE ""`, which a configuration's own argument may leave, names no file.
     let Some(file) = args.read::<Option<String>>("TABLE")?.filter(|file| !file.is_empty()) else {
         return Ok(());
     };
@@ -93,8 +93,8 @@ fn fill(writer: &mut Writer<u32>, args: &mut Args<'_>) -> Result<(), ArgError> {
     writer.replace_all(&all).map_err(|error| wrong(error.to_string()))
 }
 
-/// Puts the routes of a file in the place of all but those of the arguments.
-fn load(writer: &mut Writer<u32>, file: &str, outputs: usize) -> Result<(), HandlerError> {
+/// Replaces all routes except those of the arguments by the routes of a file.
+fn load_routes(writer: &mut TableWriter<u32>, file: &str, outputs: usize) -> Result<(), HandlerError> {
     if file.is_empty() {
         return Err(HandlerError::refused("expected a file name"));
     }
@@ -103,19 +103,23 @@ fn load(writer: &mut Writer<u32>, file: &str, outputs: usize) -> Result<(), Hand
 }
 
 /// The routes of a file and, after them so that they count, those of the arguments.
-fn with_file(given: &[Entry<u32>], file: &str, outputs: usize) -> Result<Vec<Entry<u32>>, String> {
+fn with_file(given: &[RouteEntry<u32>], file: &str, outputs: usize) -> Result<Vec<RouteEntry<u32>>, String> {
     let routes = artery_feed::read_opened(file.as_ref(), artery_device::files::open(file))
         .map_err(|error| error.to_string())?;
-    let mut all = resolved(given, routes, outputs).map_err(|why| format!("{file}: {why}"))?;
+    let mut all = resolve_routes(given, routes, outputs).map_err(|why| format!("{file}: {why}"))?;
     all.extend_from_slice(given);
     Ok(all)
 }
 
-/// The routes of a file, and the ways they lead.
-fn resolved(given: &[Entry<u32>], file: Routes, outputs: usize) -> Result<Vec<Entry<u32>>, String> {
-    // Those that only routes of the file's other family have are never asked for.
+/// The routes of a file, with their next hops.
+fn resolve_routes(
+    given: &[RouteEntry<u32>],
+    file: Routes,
+    outputs: usize,
+) -> Result<Vec<RouteEntry<u32>>, String> {
+    // Errors are ignored for next hops that only the file's other family uses.
     let ways: Vec<Result<Hop<u32>, String>> =
-        file.next_hops.iter().map(|gateway| via(given, *gateway)).collect();
+        file.next_hops.iter().map(|gateway| resolve_next_hop(given, *gateway)).collect();
     let hop = |group: u32| match (group, ways.is_empty()) {
         (NO_GROUP, _) => Ok(Hop { gateway: None, output: 0 }),
         (number, true) if number as usize <= outputs => {
@@ -131,8 +135,8 @@ fn resolved(given: &[Entry<u32>], file: Routes, outputs: usize) -> Result<Vec<En
     routes.collect()
 }
 
-/// The way to a next hop: the output of the argument that covers it.
-fn via(given: &[Entry<u32>], gateway: IpAddr) -> Result<Hop<u32>, String> {
+/// Resolves a next hop: the output of the argument that covers it.
+fn resolve_next_hop(given: &[RouteEntry<u32>], gateway: IpAddr) -> Result<Hop<u32>, String> {
     let IpAddr::V4(address) = gateway else {
         return Err(format!("its next hop {gateway} is an IPv6 address, and packets can't be sent there"));
     };
@@ -143,17 +147,17 @@ fn via(given: &[Entry<u32>], gateway: IpAddr) -> Result<Hop<u32>, String> {
     Ok(Hop { gateway: Some(address.to_bits()), output: nearest.output })
 }
 
-fn fib(writer: &Writer<u32>) -> String {
-    format!("{} {}", writer.table.policy(), writer.table.engine())
+fn fib_text(writer: &TableWriter<u32>) -> String {
+    format!("{} {}", writer.table.policy(), writer.table.engine_name())
 }
 
-fn set_fib(writer: &mut Writer<u32>, text: &str) -> Result<(), HandlerError> {
+fn set_fib(writer: &mut TableWriter<u32>, text: &str) -> Result<(), HandlerError> {
     let policy = text.trim().parse().map_err(|error| HandlerError::refused(format!("{error}")))?;
     writer.table.set_policy(policy).map_err(|error| HandlerError::refused(error.to_string()))
 }
 
 /// A line for each kind of memory: name, bytes.
-fn memory(writer: &Writer<u32>) -> String {
+fn memory_text(writer: &TableWriter<u32>) -> String {
     let (art, fib) = writer.table.memory();
     let mut lines = format!("art {}\n", art.total());
     for array in fib.iter().flat_map(|fib| &fib.arrays) {
@@ -262,7 +266,7 @@ mod tests {
             let second = file("20.0.0.0/8 11.0.0.9\n22.0.0.0/8 10.0.0.8\n10.0.0.0/8 11.0.0.9\n");
             let table = first.path().display();
             let mut bench = bench(&format!("10/8 0, 11/8 1, TABLE {table}, FIB {policy}"));
-            // The arguments count as they were given, whatever has become of them.
+            // The routes of the arguments count as given, whatever later changes did to them.
             bench.write("ctrl", "set 10/8 2\nremove 11/8\nadd 12/8 2\nadd 10.0.0.9 2").unwrap();
             bench.write("load", &format!(" {}\n", second.path().display())).unwrap();
             let table = "10.0.0.0/8 - 0\n11.0.0.0/8 - 1\n20.0.0.0/8 11.0.0.9 1\n22.0.0.0/8 10.0.0.8 0\n";
@@ -285,7 +289,7 @@ mod tests {
         let name = |file: &tempfile::NamedTempFile| file.path().display().to_string();
         for (file, why) in [
             ("/nonexistent/routes".to_string(), "No such file"),
-            // Only arguments lead to next hops: other routes are about to go.
+            // Only the routes of arguments resolve next hops: the others are about to be replaced.
             (name(&nowhere), "no argument covers the next hop 12.0.0.1"),
             (name(&too_far), "output 4 of 3"),
             (name(&damaged), ":2: \"x\" is not a prefix"),

@@ -26,8 +26,8 @@ struct IpMirror {
 
 impl IpMirror {
     #[inline]
-    fn mirror(&self, packet: &mut Packet) -> Result<(), DropReason> {
-        let mut ip = ip_header::ip_mut(packet).map_err(ip_header::reason)?;
+    fn mirror_packet(&self, packet: &mut Packet) -> Result<(), DropReason> {
+        let mut ip = ip_header::ip_mut(packet).map_err(ip_header::drop_reason)?;
         let (src, dst) = (ip.src(), ip.dst());
         ip.set_src(dst);
         ip.set_dst(src);
@@ -42,7 +42,7 @@ impl IpMirror {
     }
 }
 
-/// Swaps what a header of TCP or UDP says of its two ends, as far as a first fragment has it.
+/// Swaps the ports in a TCP or UDP header, as far as a first fragment has them.
 #[inline]
 fn swap_ports(protocol: IpProtocol, bytes: &mut [u8]) {
     let has_ports = matches!(protocol, IpProtocol::TCP | IpProtocol::UDP);
@@ -55,7 +55,7 @@ fn swap_ports(protocol: IpProtocol, bytes: &mut [u8]) {
 
 impl Element for IpMirror {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let mirror = |packet: &mut Packet| self.mirror(packet);
+        let mirror = |packet: &mut Packet| self.mirror_packet(packet);
         send_each(batch, cx, mirror, |reason, packet, cx| cx.discard(packet, reason));
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     fn the_annotation_stays_when_told() {
         let mut bench = Bench::new(&CLASS, "false");
         bench.push(0, ip4().src("1.2.3.4").dst("5.6.7.8").udp(1, 2).bytes());
-        assert_eq!(bench.take(0).unwrap().dst_ip().octets(), [0; 4]);
+        assert_eq!(bench.next_sent(0).unwrap().dst_ip().octets(), [0; 4]);
     }
 
     #[test]

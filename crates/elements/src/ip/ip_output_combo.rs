@@ -1,5 +1,5 @@
 use super::fix_ip_src;
-use super::ip_gw_options::{Wrong, heed, send_mistaken};
+use super::ip_gw_options::{OptionsError, process_options, send_mistaken};
 use super::ip_header;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet, PacketType};
 use std::net::Ipv4Addr;
@@ -50,21 +50,23 @@ impl IpOutputCombo {
         Ok(IpOutputCombo { color: args.read("COLOR")?, address: args.read("IPADDR")?, mtu })
     }
 
-    fn send(&self, mut packet: Packet, cx: &mut Context<'_>) {
+    fn send_packet(&self, mut packet: Packet, cx: &mut Context<'_>) {
         if matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast) {
             return cx.discard(packet, DropReason::Broadcast);
         }
         if packet.paint() == self.color
-            && let Some(copy) = cx.duplicate(&packet)
+            && let Some(copy) = cx.duplicate_packet(&packet)
         {
             cx.send(REDIRECT, copy);
         }
-        match heed(&mut packet, self.address, &[self.address], cx.now()) {
+        match process_options(&mut packet, self.address, &[self.address], cx.now()) {
             Ok(()) => {}
-            Err(Wrong::NoHeader(malformed)) => return cx.discard(packet, ip_header::reason(malformed)),
-            Err(Wrong::Option(mistake)) => return send_mistaken(BAD_OPTION, packet, mistake, cx),
+            Err(OptionsError::NoHeader(malformed)) => {
+                return cx.discard(packet, ip_header::drop_reason(malformed));
+            }
+            Err(OptionsError::Option(mistake)) => return send_mistaken(BAD_OPTION, packet, mistake, cx),
         }
-        fix_ip_src::fix(&mut packet, self.address);
+        fix_ip_src::fix_source(&mut packet, self.address);
         let Ok(mut header) = ip_header::ip_mut(&mut packet) else {
             return cx.discard(packet, DropReason::Malformed);
         };
@@ -79,7 +81,7 @@ impl IpOutputCombo {
 
 impl Element for IpOutputCombo {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        batch.drain().for_each(|packet| self.send(packet, cx));
+        batch.drain().for_each(|packet| self.send_packet(packet, cx));
     }
 }
 
@@ -97,7 +99,7 @@ mod tests {
     fn push(bench: &mut Bench, packet: &Ip4, change: impl Fn(&mut Packet)) {
         let mut packet = bench.packet(packet.clone().bytes());
         let header_len = usize::from(packet.data()[0] & 0xf) * 4;
-        ip_header::mark(&mut packet, 0, header_len);
+        ip_header::mark_header(&mut packet, 0, header_len);
         change(&mut packet);
         bench.push_packets(0, [packet]);
     }

@@ -1,7 +1,7 @@
 use super::ip_header;
 use super::ip_text;
-use crate::files::to_ip_summary_dump::plain;
-use crate::value::value;
+use crate::files::to_ip_summary_dump::io_message;
+use crate::value::parse_value;
 use artery_device::create_private;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Limit, Packet, Read, StartError, Write,
@@ -44,7 +44,7 @@ network header is marked pass in silence.
         Ok(p.active.to_string())
     }))
     .and_write(&Write(|p: &mut IpPrint, text, _| {
-        p.active = value(text)?;
+        p.active = parse_value(text)?;
         Ok(())
     }))],
     build: |args| Ok(Box::new(IpPrint::new(args)?)),
@@ -53,14 +53,14 @@ network header is marked pass in silence.
 
 /// How bytes are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum DumpFormat {
     None,
     Hex,
     Ascii,
 }
 
 /// Which fields are printed in front of the addresses.
-struct Fields {
+struct PrintFields {
     timestamp: bool,
     aggregate: bool,
     paint: bool,
@@ -72,8 +72,8 @@ struct Fields {
 
 struct IpPrint {
     label: String,
-    fields: Fields,
-    format: Format,
+    fields: PrintFields,
+    format: DumpFormat,
     /// Whether `format` is about the payload alone.
     payload: bool,
     limit: usize,
@@ -85,8 +85,8 @@ struct IpPrint {
 
 impl IpPrint {
     fn new(args: &Args<'_>) -> Result<IpPrint, ArgError> {
-        let (contents, payload) = (format(args, "CONTENTS")?, format(args, "PAYLOAD")?);
-        if contents != Format::None && payload != Format::None {
+        let (contents, payload) = (parse_format(args, "CONTENTS")?, parse_format(args, "PAYLOAD")?);
+        if contents != DumpFormat::None && payload != DumpFormat::None {
             return Err(ArgError::wrong("specify at most one of PAYLOAD and CONTENTS"));
         }
         let limit = if args.is_given("NBYTES") { "NBYTES" } else { "MAXLENGTH" };
@@ -94,9 +94,9 @@ impl IpPrint {
         let _: Option<String> = args.read("CHANNEL")?;
         Ok(IpPrint {
             label: args.read::<Option<String>>("LABEL")?.unwrap_or_default(),
-            fields: Fields::new(args)?,
-            format: if contents == Format::None { payload } else { contents },
-            payload: payload != Format::None,
+            fields: PrintFields::new(args)?,
+            format: if contents == DumpFormat::None { payload } else { contents },
+            payload: payload != DumpFormat::None,
             limit,
             swap: args.read("SWAP")?,
             active: args.read("ACTIVE")?,
@@ -105,7 +105,7 @@ impl IpPrint {
         })
     }
 
-    fn text(&self, packet: &Packet) -> String {
+    fn packet_text(&self, packet: &Packet) -> String {
         let mut text = if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
         self.fields.write_metadata(&mut text, packet);
         let bytes = ip_header::bytes(packet);
@@ -114,7 +114,7 @@ impl IpPrint {
             return text;
         };
         self.fields.write_header(&mut text, &header);
-        header.write(&mut text, packet.len(), self.swap);
+        header.write_line(&mut text, packet.len(), self.swap);
         self.write_bytes(&mut text, if self.payload { header.payload() } else { packet.data() });
         text
     }
@@ -122,40 +122,40 @@ impl IpPrint {
     fn write_bytes(&self, text: &mut String, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(self.limit)];
         match self.format {
-            Format::None => {}
-            Format::Hex => write_columns(text, bytes, 24, 4, |text, byte| {
+            DumpFormat::None => {}
+            DumpFormat::Hex => write_columns(text, bytes, 24, 4, |text, byte| {
                 write!(text, "{byte:02x}").expect("writing to a string can't fail");
             }),
-            Format::Ascii => write_columns(text, bytes, 48, 8, |text, byte| {
+            DumpFormat::Ascii => write_columns(text, bytes, 48, 8, |text, byte| {
                 text.push(if (32..=126).contains(&byte) { byte.into() } else { '.' });
             }),
         }
     }
 
-    fn print(&mut self, packet: &Packet, cx: &mut Context<'_>) {
-        let text = self.text(packet);
+    fn print_packet(&mut self, packet: &Packet, cx: &mut Context<'_>) {
+        let text = self.packet_text(packet);
         match &mut self.file {
             Some(file) => {
                 let written = writeln!(file, "{text}");
-                self.give_up_on(written, cx);
+                self.close_on_error(written, cx);
             }
             None if self.file_name.is_some() => {}
-            None => cx.say(&text),
+            None => cx.print_message(&text),
         }
     }
 
-    /// Writes no more to a file that takes nothing more, as where the disk is full. Packets go on, and the
-    /// run has failed.
-    fn give_up_on(&mut self, result: std::io::Result<()>, cx: &mut Context<'_>) {
+    /// Stops writing to a file after an error, for example on a full disk. Packets still pass, and
+    /// the run has failed.
+    fn close_on_error(&mut self, result: std::io::Result<()>, cx: &mut Context<'_>) {
         if let (Err(error), Some(name)) = (result, &self.file_name) {
-            cx.fail(&format!("{} :: IPPrint: {}", cx.name(), plain(name, &error)));
+            cx.report_failure(&format!("{} :: IPPrint: {}", cx.name(), io_message(name, &error)));
             self.file = None;
         }
     }
 
-    fn open(&mut self) -> Result<(), StartError> {
+    fn open_file(&mut self) -> Result<(), StartError> {
         if let Some(name) = &self.file_name {
-            let file = create_private(name).map_err(|error| StartError::new(plain(name, &error)))?;
+            let file = create_private(name).map_err(|error| StartError::new(io_message(name, &error)))?;
             self.file = Some(BufWriter::new(file));
         }
         Ok(())
@@ -181,12 +181,12 @@ fn write_columns(
 }
 
 /// `HEX`, `ASCII`, or a boolean as older configurations have it.
-fn format(args: &Args<'_>, name: &'static str) -> Result<Format, ArgError> {
+fn parse_format(args: &Args<'_>, name: &'static str) -> Result<DumpFormat, ArgError> {
     let given: String = args.read(name)?;
     match given.to_ascii_uppercase().as_str() {
-        "NONE" | "NO" | "FALSE" | "0" => Ok(Format::None),
-        "HEX" | "YES" | "TRUE" | "1" => Ok(Format::Hex),
-        "ASCII" => Ok(Format::Ascii),
+        "NONE" | "NO" | "FALSE" | "0" => Ok(DumpFormat::None),
+        "HEX" | "YES" | "TRUE" | "1" => Ok(DumpFormat::Hex),
+        "ASCII" => Ok(DumpFormat::Ascii),
         _ => {
             let choice =
                 if name == "CONTENTS" { "'NONE', 'HEX', or 'ASCII'" } else { "'false', 'hex', or 'ascii'" };
@@ -196,9 +196,9 @@ fn format(args: &Args<'_>, name: &'static str) -> Result<Format, ArgError> {
     }
 }
 
-impl Fields {
-    fn new(args: &Args<'_>) -> Result<Fields, ArgError> {
-        Ok(Fields {
+impl PrintFields {
+    fn new(args: &Args<'_>) -> Result<PrintFields, ArgError> {
+        Ok(PrintFields {
             timestamp: args.read("TIMESTAMP")?,
             aggregate: args.read("AGGREGATE")?,
             paint: args.read("PAINT")?,
@@ -243,19 +243,19 @@ impl Element for IpPrint {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         if self.active {
             for packet in batch.iter().filter(|packet| packet.network_offset().is_some()) {
-                self.print(packet, cx);
+                self.print_packet(packet, cx);
             }
         }
         cx.send_all(0, batch);
     }
 
     fn start(&mut self, _cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.open()
+        self.open_file()
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
         let flushed = self.file.as_mut().map_or(Ok(()), BufWriter::flush);
-        self.give_up_on(flushed, cx);
+        self.close_on_error(flushed, cx);
     }
 }
 
@@ -276,7 +276,7 @@ mod tests {
         packet.set_annotation(anno::AGGREGATE, 9_u32.to_ne_bytes());
         bench.push_packets(0, [packet]);
         bench.expect(0, bytes);
-        assert_eq!(bench.said(), format!("{line}\n"));
+        assert_eq!(bench.stderr_text(), format!("{line}\n"));
     }
 
     fn udp() -> Ip4 {
@@ -340,7 +340,7 @@ mod tests {
         packet.set_network_header(0);
         packet.set_timestamp(Time::new(5, 1000));
         bench.push_packets(0, [packet]);
-        assert_eq!(bench.said(), format!("5.000001: {line}\n"));
+        assert_eq!(bench.stderr_text(), format!("5.000001: {line}\n"));
     }
 
     #[test]
@@ -378,7 +378,7 @@ mod tests {
         let mut packet = bench.packet(udp().bytes());
         packet.set_network_header(0);
         bench.push_packets(0, [packet]);
-        assert_eq!(bench.said(), "");
+        assert_eq!(bench.stderr_text(), "");
         drop(bench);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -395,13 +395,13 @@ mod tests {
         };
         let packet = marked(&bench);
         bench.push_packets(0, [packet]);
-        assert_eq!((bench.said().as_str(), bench.read("active", "").unwrap().as_str()), ("", "false"));
+        assert_eq!((bench.stderr_text().as_str(), bench.read("active", "").unwrap().as_str()), ("", "false"));
         bench.write("active", "true").unwrap();
         bench.push(0, udp().bytes());
-        assert_eq!(bench.said(), "");
+        assert_eq!(bench.stderr_text(), "");
         let packet = marked(&bench);
         bench.push_packets(0, [packet]);
-        assert!(bench.said().starts_with("0.000000: 10.0.0.1"));
+        assert!(bench.stderr_text().starts_with("0.000000: 10.0.0.1"));
     }
 
     #[test]
@@ -411,9 +411,9 @@ mod tests {
             ("PAYLOAD x", "bad payload value 'x'; should be 'false', 'hex', or 'ascii'"),
             ("PAYLOAD HEX, CONTENTS HEX", "specify at most one of PAYLOAD and CONTENTS"),
         ] {
-            assert_eq!(Bench::refuses(&CLASS, config), why);
+            assert_eq!(Bench::config_error(&CLASS, config), why);
         }
-        assert!(Bench::refuses(&CLASS, "OUTFILE /nonexistent/file").starts_with("/nonexistent/file: "));
+        assert!(Bench::config_error(&CLASS, "OUTFILE /nonexistent/file").starts_with("/nonexistent/file: "));
     }
 
     #[test]

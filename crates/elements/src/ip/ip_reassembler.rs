@@ -1,6 +1,6 @@
-use super::fragments::inherit;
+use super::fragments::copy_annotations;
 use super::ip_header;
-use super::reassembly::{GivenUp, Joined, Reassembly};
+use super::reassembly::{FragmentOutcome, GivenUp, Reassembly};
 use artery_engine::{
     Annotation, Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Time,
 };
@@ -38,34 +38,35 @@ ra[1] -> ICMPError(18.26.4.24, timeexceeded, reassembly) -> Discard;",
 };
 
 const WAIT: Duration = Duration::from_secs(30);
-/// How often a fragment's arrival is the occasion to look for packets that have waited long enough, in seconds.
+/// At least so many seconds pass between two searches for expired packets, which the arrival
+/// of a fragment starts.
 const LOOK_EVERY: u64 = 10;
 
 /// What the fragments of a packet share (RFC 791 section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Whole {
+struct Ipv4FragmentKey {
     ends: [u32; 2],
     id: u16,
     protocol: u8,
 }
 
-/// What is kept of a packet beside its bytes.
-struct Of {
-    /// The first fragment; while that is missing, any other.
+/// State of a packet besides its bytes.
+struct PartialPacket {
+    /// The first fragment; until it arrives, any other.
     fragment: Option<Packet>,
     is_first: bool,
     longest: u16,
 }
 
 struct IpReassembler {
-    all: Reassembly<Whole, Of>,
+    all: Reassembly<Ipv4FragmentKey, PartialPacket>,
     longest_at: Option<Annotation<2>>,
     reassembled: u64,
-    /// The latest fragment's timestamp, and when that was: fragments wait in the time that packets tell, so that those of
-    /// a file wait as long as they did when it was written.
+    /// The latest fragment's timestamp, and when it arrived. Timeouts count in packet timestamps, so
+    /// fragments of a file wait as long as they did when it was written.
     latest: (Time, Time),
     /// In seconds of that time.
-    next_look: u64,
+    next_expiry_check: u64,
 }
 
 impl IpReassembler {
@@ -76,65 +77,77 @@ impl IpReassembler {
             longest_at,
             reassembled: 0,
             latest: (Time::ZERO, Time::ZERO),
-            next_look: 0,
+            next_expiry_check: 0,
         })
     }
 
-    /// A fragment's time. Gives up what has waited long enough by then.
+    /// The time of a fragment. Drops packets that have expired by then.
     fn time_of(&mut self, fragment: &Packet, cx: &mut Context<'_>) -> Time {
         let now = cx.now();
         let time = if fragment.timestamp() == Time::ZERO { now } else { fragment.timestamp() };
         self.latest = (time, now);
-        if time.seconds() >= self.next_look {
-            self.next_look = time.seconds() + LOOK_EVERY;
-            let given_up = self.all.expire(time.since_epoch());
-            self.give_up(given_up, cx);
+        if time.seconds() >= self.next_expiry_check {
+            self.next_expiry_check = time.seconds() + LOOK_EVERY;
+            let given_up = self.all.expire_packets(time.since_epoch());
+            self.send_incomplete(given_up, cx);
         }
         time
     }
 
-    fn take(&mut self, packet: Packet, cx: &mut Context<'_>) {
+    fn receive_packet(&mut self, packet: Packet, cx: &mut Context<'_>) {
         let ip = match ip_header::ip(&packet) {
             Ok(ip) => ip,
-            Err(malformed) => return cx.discard(packet, ip_header::reason(malformed)),
+            Err(malformed) => return cx.discard(packet, ip_header::drop_reason(malformed)),
         };
         if !ip.is_fragment() {
             return cx.send(0, packet);
         }
-        let whole =
-            Whole { ends: [ip.src().to_bits(), ip.dst().to_bits()], id: ip.id(), protocol: ip.protocol().0 };
+        let whole = Ipv4FragmentKey {
+            ends: [ip.src().to_bits(), ip.dst().to_bits()],
+            id: ip.id(),
+            protocol: ip.protocol().0,
+        };
         let (is_first, longest) = (ip.fragment_offset() == 0, ip.total_length());
         let bytes = ip_header::bytes(&packet).to_vec();
         let time = self.time_of(&packet, cx);
         let mut kept = Some(packet);
-        if let Some(of) = self.all.of(&whole) {
+        if let Some(of) = self.all.context_of(&whole) {
             of.longest = of.longest.max(longest);
             if is_first && !of.is_first {
                 of.is_first = true;
                 std::mem::swap(&mut of.fragment, &mut kept);
             }
-            end(kept.take(), DropReason::Consumed, cx);
+            discard_packet(kept.take(), DropReason::Consumed, cx);
         }
-        match self.all.add(
+        match self.all.add_fragment(
             whole,
             &bytes,
-            || Of { fragment: kept.take(), is_first, longest },
+            || PartialPacket { fragment: kept.take(), is_first, longest },
             time.since_epoch(),
         ) {
-            Joined::Whole(bytes, of) => {
+            FragmentOutcome::Whole(bytes, of) => {
                 self.reassembled += 1;
-                self.send(0, &bytes, of, Some(time), cx);
+                self.send_packet(0, &bytes, of, Some(time), cx);
             }
-            Joined::Waits => {}
-            Joined::Bad(of) => end(of.and_then(|of| of.fragment), DropReason::BadFragment, cx),
+            FragmentOutcome::Waits => {}
+            FragmentOutcome::Bad(of) => {
+                discard_packet(of.and_then(|of| of.fragment), DropReason::BadFragment, cx)
+            }
         }
     }
 
-    /// Sends bytes as a packet with the link header and the annotations of its first fragment, and the time of the last
-    /// one to arrive if it is whole.
-    fn send(&self, output: usize, bytes: &[u8], of: Of, time: Option<Time>, cx: &mut Context<'_>) {
+    /// Sends bytes as a packet with the link header and the annotations of its first fragment, and the time
+    /// of the last one to arrive if it is whole.
+    fn send_packet(
+        &self,
+        output: usize,
+        bytes: &[u8],
+        of: PartialPacket,
+        time: Option<Time>,
+        cx: &mut Context<'_>,
+    ) {
         let Some(fragment) = of.fragment else { return };
-        match whole(bytes, &fragment, cx) {
+        match build_packet(bytes, &fragment, cx) {
             Some(mut packet) => {
                 if let Some(time) = time {
                     packet.set_timestamp(time);
@@ -149,37 +162,39 @@ impl IpReassembler {
         }
     }
 
-    fn give_up(&self, given_up: Vec<GivenUp<Of>>, cx: &mut Context<'_>) {
+    fn send_incomplete(&self, given_up: Vec<GivenUp<PartialPacket>>, cx: &mut Context<'_>) {
         for GivenUp { first, of } in given_up {
             match first.filter(|_| cx.outputs() > 1 && of.is_first) {
-                Some(first) => self.send(1, &first, of, None, cx),
-                None => end(of.fragment, DropReason::Incomplete, cx),
+                Some(first) => self.send_packet(1, &first, of, None, cx),
+                None => discard_packet(of.fragment, DropReason::Incomplete, cx),
             }
         }
     }
 
-    fn wake(&self, cx: &mut Context<'_>) {
+    fn schedule_wake(&self, cx: &mut Context<'_>) {
         let (latest, then) = self.latest;
-        cx.wake_at(self.all.due().map_or(Time::NEVER, |due| then + (Time::ZERO + due).since(latest)));
+        cx.wake_at(
+            self.all.next_deadline().map_or(Time::NEVER, |due| then + (Time::ZERO + due).since(latest)),
+        );
     }
 }
 
-fn end(packet: Option<Packet>, reason: DropReason, cx: &mut Context<'_>) {
+fn discard_packet(packet: Option<Packet>, reason: DropReason, cx: &mut Context<'_>) {
     if let Some(packet) = packet {
         cx.discard(packet, reason);
     }
 }
 
-fn whole(bytes: &[u8], first: &Packet, cx: &Context<'_>) -> Option<Packet> {
+fn build_packet(bytes: &[u8], first: &Packet, cx: &Context<'_>) -> Option<Packet> {
     let link = first.network_offset().and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0);
     let link = first.data().get(..link)?;
-    let mut packet = cx.pool().packet_for(link.len() + bytes.len())?;
+    let mut packet = cx.pool().alloc_packet_for(link.len() + bytes.len())?;
     let room = packet.append(link.len() + bytes.len()).ok()?;
     room[..link.len()].copy_from_slice(link);
     room[link.len()..].copy_from_slice(bytes);
     let header_len = Ipv4::new(bytes).ok()?.header_len();
-    ip_header::mark(&mut packet, link.len(), header_len);
-    inherit(&mut packet, first);
+    ip_header::mark_header(&mut packet, link.len(), header_len);
+    copy_annotations(&mut packet, first);
     Some(packet)
 }
 
@@ -188,17 +203,17 @@ impl Element for IpReassembler {
         if batch.iter().all(|packet| ip_header::ip(packet).is_ok_and(|ip| !ip.is_fragment())) {
             return cx.send_all(0, batch);
         }
-        batch.drain().for_each(|packet| self.take(packet, cx));
-        let given_up = self.all.shrink();
-        self.give_up(given_up, cx);
-        self.wake(cx);
+        batch.drain().for_each(|packet| self.receive_packet(packet, cx));
+        let given_up = self.all.shrink_memory();
+        self.send_incomplete(given_up, cx);
+        self.schedule_wake(cx);
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let (latest, then) = self.latest;
-        let given_up = self.all.expire((latest + cx.now().since(then)).since_epoch());
-        self.give_up(given_up, cx);
-        self.wake(cx);
+        let given_up = self.all.expire_packets((latest + cx.now().since(then)).since_epoch());
+        self.send_incomplete(given_up, cx);
+        self.schedule_wake(cx);
         true
     }
 
@@ -206,8 +221,8 @@ impl Element for IpReassembler {
         if let Some(old) = old.downcast_mut::<IpReassembler>() {
             std::mem::swap(&mut self.all, &mut old.all);
             self.reassembled += old.reassembled;
-            (self.latest, self.next_look) = (old.latest, old.next_look);
-            self.wake(cx);
+            (self.latest, self.next_expiry_check) = (old.latest, old.next_expiry_check);
+            self.schedule_wake(cx);
         }
     }
 }
@@ -258,7 +273,7 @@ mod tests {
             packet.set_annotation(anno::PAINT, [paint]);
             bench.push_packets(0, [packet]);
         }
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!((&packet.data()[..14], packet.paint()), (&[2; 14][..], 2));
         assert_eq!(
             (&packet.data()[14..], packet.network_offset()),
@@ -278,13 +293,13 @@ mod tests {
     fn after_half_a_minute_what_there_is_leaves_by_output_1() {
         let mut bench = Bench::new(&CLASS, "");
         bench.push(0, part(&[7; 900], 0, 800));
-        bench.pass(Duration::from_secs(29));
+        bench.advance_time(Duration::from_secs(29));
         bench.expect_nothing_more();
-        bench.pass(Duration::from_secs(2));
-        let sent = bench.take(1).unwrap();
+        bench.advance_time(Duration::from_secs(2));
+        let sent = bench.next_sent(1).unwrap();
         assert_eq!(Ipv4::new(sent.data()).unwrap().payload(), [7; 800]);
         bench.push(0, part(&[7; 900], 800, 900));
-        bench.pass(Duration::from_secs(31));
+        bench.advance_time(Duration::from_secs(31));
         bench.expect_dropped(DropReason::Incomplete, 1);
     }
 
@@ -296,16 +311,16 @@ mod tests {
             packet.set_timestamp(Time::new(seconds, 0));
             bench.push_packets(0, [packet]);
         }
-        assert_eq!(Ipv4::new(bench.take(1).unwrap().data()).unwrap().payload(), [7; 800]);
-        let whole = bench.take(0).unwrap();
+        assert_eq!(Ipv4::new(bench.next_sent(1).unwrap().data()).unwrap().payload(), [7; 800]);
+        let whole = bench.next_sent(0).unwrap();
         assert_eq!((whole.len(), whole.timestamp()), (920, Time::new(150, 0)));
         let mut alone = bench.packet(part(&[7; 900], 0, 800));
         alone.set_timestamp(Time::new(151, 0));
         bench.push_packets(0, [alone]);
-        bench.pass(Duration::from_secs(29));
+        bench.advance_time(Duration::from_secs(29));
         bench.expect_nothing_more();
-        bench.pass(Duration::from_secs(2));
-        assert!(bench.take(1).is_some());
+        bench.advance_time(Duration::from_secs(2));
+        assert!(bench.next_sent(1).is_some());
     }
 
     #[test]
@@ -322,7 +337,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "HIMEM 20000");
         for id in 0..5000 {
             bench.push(0, base().id(id).fragment(0, true).raw(17, [7; 64]).bytes());
-            bench.take_all(1);
+            bench.drain_sent(1);
         }
         assert!(bench.drops().count(DropReason::Consumed) >= 4900);
     }

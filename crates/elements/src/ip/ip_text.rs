@@ -1,4 +1,5 @@
-//! A line about an IP packet as IPPrint writes it. Its spelling is Click's; `artery_wire::describe` has tcpdump's.
+//! A line about an IP packet as IPPrint writes it. Its spelling is
+//! Click's; `artery_wire::describe` has tcpdump's.
 use super::name;
 use artery_wire::{IpProtocol, TcpFlags};
 use std::fmt::Write;
@@ -10,13 +11,13 @@ const UNREACHABLE: u8 = 3;
 const ECHO: u8 = 8;
 const ICMP_HEADER: usize = 8;
 
-/// A packet from its IP header on, of which nothing was checked.
+/// A packet from its IP header on, without any checks.
 pub(crate) struct Header<'a> {
     bytes: &'a [u8],
     fixed: &'a [u8; MIN_LEN],
 }
 
-/// The line ends here, with a word that says what is cut short.
+/// The line ends here, with a word that names the truncated part.
 struct Truncated;
 
 /// Adds to a text; a shorthand, since writing to a string can't fail.
@@ -25,19 +26,19 @@ macro_rules! add {
 }
 
 impl<'a> Header<'a> {
-    /// None when there are too few bytes for a header.
+    /// None if there are too few bytes for a header.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Header<'a>> {
         Some(Header { bytes, fixed: bytes.first_chunk()? })
     }
 
-    fn word(&self, at: usize) -> u16 {
+    fn read_word(&self, at: usize) -> u16 {
         u16::from_be_bytes([self.fixed[at], self.fixed[at + 1]])
     }
     fn header_len(&self) -> usize {
         usize::from(self.fixed[0] & 0xf) * 4
     }
     pub(crate) fn id(&self) -> u16 {
-        self.word(4)
+        self.read_word(4)
     }
     pub(crate) fn ttl(&self) -> u8 {
         self.fixed[8]
@@ -45,18 +46,18 @@ impl<'a> Header<'a> {
     pub(crate) fn tos(&self) -> u8 {
         self.fixed[1]
     }
-    /// The total length, as the header says.
+    /// The total length field.
     pub(crate) fn length(&self) -> u16 {
-        self.word(2)
+        self.read_word(2)
     }
     fn protocol(&self) -> IpProtocol {
         IpProtocol(self.fixed[9])
     }
     fn fragment_offset(&self) -> usize {
-        usize::from(self.word(6) & 0x1fff) * 8
+        usize::from(self.read_word(6) & 0x1fff) * 8
     }
     fn more_fragments(&self) -> bool {
-        self.word(6) & 0x2000 != 0
+        self.read_word(6) & 0x2000 != 0
     }
     fn src(&self) -> Ipv4Addr {
         Ipv4Addr::new(self.fixed[12], self.fixed[13], self.fixed[14], self.fixed[15])
@@ -70,8 +71,8 @@ impl<'a> Header<'a> {
         self.bytes.get(self.header_len()..).unwrap_or(&[])
     }
 
-    /// What follows the header, as far as the total length goes.
-    fn transport(&self) -> &'a [u8] {
+    /// The bytes after the header, up to the total length.
+    fn transport_bytes(&self) -> &'a [u8] {
         let after = self.after_header();
         let length = usize::from(self.length()).saturating_sub(self.header_len());
         &after[..after.len().min(length)]
@@ -89,8 +90,8 @@ impl<'a> Header<'a> {
         after.get(header..).unwrap_or(&[])
     }
 
-    /// Writes addresses and what the packet carries. `swap` says that echo numbers are in network order.
-    pub(crate) fn write(&self, text: &mut String, packet_len: usize, swap: bool) {
+    /// Writes the addresses and the payload's fields. `swap` is whether echo numbers are in network order.
+    pub(crate) fn write_line(&self, text: &mut String, packet_len: usize, swap: bool) {
         let (written, name) = match self.protocol() {
             IpProtocol::TCP => (self.write_tcp(text, packet_len), "tcp"),
             IpProtocol::UDP => (self.write_udp(text), "udp"),
@@ -114,9 +115,9 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Writes both ends with their ports, where there are any: gives those of a first fragment.
+    /// Writes both ends with their ports, if there are any; returns the transport bytes of a first fragment.
     fn write_ends(&self, text: &mut String, name: &str) -> Result<Option<&'a [u8]>, Truncated> {
-        let transport = self.transport();
+        let transport = self.transport_bytes();
         let ports = transport.first_chunk::<4>().filter(|_| self.fragment_offset() == 0);
         let Some([s0, s1, d0, d1]) = ports else {
             add!(text, "{} > {}: ", self.src(), self.dst());
@@ -174,7 +175,7 @@ impl<'a> Header<'a> {
             text.push_str("icmp");
             return Ok(());
         }
-        let message = self.transport();
+        let message = self.transport_bytes();
         let [icmp_type, code] = *message.first_chunk::<2>().ok_or(Truncated)?;
         match icmp_type {
             ECHO | ECHO_REPLY => {
@@ -202,12 +203,12 @@ fn write_unreachable(text: &mut String, code: u8, message: &[u8]) -> Result<(), 
     add!(text, "icmp {} unreachable {why}", quoted.dst());
     let protocol = quoted.protocol().0;
     match code {
-        2 => match name::protocol(protocol) {
+        2 => match name::protocol_name(protocol) {
             Some(name) => add!(text, " {name}"),
             None => add!(text, " {protocol}"),
         },
         3 => {
-            match name::protocol(protocol) {
+            match name::protocol_name(protocol) {
                 Some(name) => add!(text, " {name}"),
                 None => add!(text, " protocol {protocol}"),
             }

@@ -1,5 +1,5 @@
-//! A routing table that looks at every route: right because it is simple, fast while it is small.
-use super::route::{Next, Route};
+//! A routing table that compares every route: simple, and fast while it is small.
+use super::route::{Route, RouteNextHop};
 use super::routes::{NotAdded, Routes};
 use artery_wire::Ipv4Prefix;
 use std::net::Ipv4Addr;
@@ -18,8 +18,8 @@ pub(crate) struct LinearTable {
     slots: Vec<Option<Route>>,
     /// Longest prefix first, in blocks that the processor compares at once.
     blocks: Vec<Block>,
-    /// What the routes of `blocks` lead to.
-    nexts: Vec<Next>,
+    /// The next hops of the routes in `blocks`.
+    nexts: Vec<RouteNextHop>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,7 +32,6 @@ struct Block {
 const NO_ROUTES: Block = Block { addresses: [1; LANES], masks: [0; LANES] };
 
 impl LinearTable {
-    /// Removes all routes.
     pub(crate) fn clear(&mut self) {
         *self = LinearTable::default();
     }
@@ -42,9 +41,9 @@ impl LinearTable {
         self.slots.iter().flatten()
     }
 
-    /// The number, for [`next`](Self::next), of the longest route that contains an address.
+    /// The number, for [`next_hop`](Self::next_hop), of the longest route that contains an address.
     #[inline]
-    fn number(&self, address: Ipv4Addr) -> Option<usize> {
+    fn find_number(&self, address: Ipv4Addr) -> Option<usize> {
         let address = address.to_bits();
         for (number, block) in self.blocks.iter().enumerate() {
             let mut hits = 0_u32;
@@ -58,13 +57,14 @@ impl LinearTable {
         None
     }
 
-    /// Looks many addresses up: puts the number of each one's route into `found`, [`NO_ROUTE`] where there is none.
-    /// With few routes each is compared with all addresses, several at a time, which costs a route less than a
-    /// nanosecond an address.
+    /// Looks up many addresses: stores the number of each one's route in `found`, [`NO_ROUTE`] where there is
+    /// none. If there are few routes, each is compared with several addresses at a time, which costs less
+    /// than a nanosecond for each route and address.
     pub(crate) fn lookup_all(&self, addresses: &[u32], found: &mut Vec<u32>) {
         found.clear();
         if self.nexts.len() > FEW {
-            let number = |&address| self.number(Ipv4Addr::from_bits(address)).map_or(NO_ROUTE, |n| n as u32);
+            let number =
+                |&address| self.find_number(Ipv4Addr::from_bits(address)).map_or(NO_ROUTE, |n| n as u32);
             return found.extend(addresses.iter().map(number));
         }
         found.resize(addresses.len(), NO_ROUTE);
@@ -78,28 +78,28 @@ impl LinearTable {
         }
     }
 
-    /// Where a route that was looked up leads.
+    /// The next hop of a route that was looked up.
     #[inline]
-    pub(crate) fn next(&self, number: usize) -> Next {
+    pub(crate) fn next_hop(&self, number: usize) -> RouteNextHop {
         self.nexts[number]
     }
 
-    fn find(&self, prefix: Ipv4Prefix) -> Option<(usize, Route)> {
+    fn find_route(&self, prefix: Ipv4Prefix) -> Option<(usize, Route)> {
         let routes = self.slots.iter().enumerate();
         routes.filter_map(|(slot, route)| Some((slot, (*route)?))).find(|(_, route)| route.prefix == prefix)
     }
 
     /// Rebuilds what lookups read.
-    fn compile(&mut self) {
+    fn compile_blocks(&mut self) {
         let mut routes: Vec<Route> = self.routes().copied().collect();
         routes.sort_by_key(|route| std::cmp::Reverse(route.prefix.len()));
         self.nexts = routes.iter().map(|route| route.next).collect();
-        self.blocks = routes.chunks(LANES).map(Block::of).collect();
+        self.blocks = routes.chunks(LANES).map(Block::from_routes).collect();
     }
 }
 
 impl Block {
-    fn of(routes: &[Route]) -> Block {
+    fn from_routes(routes: &[Route]) -> Block {
         let mut block = NO_ROUTES;
         for (lane, route) in routes.iter().enumerate() {
             block.addresses[lane] = route.prefix.addr().to_bits();
@@ -110,8 +110,8 @@ impl Block {
 }
 
 impl Routes for LinearTable {
-    fn add(&mut self, route: Route, replace: bool) -> Result<Option<Route>, NotAdded> {
-        let old = match self.find(route.prefix) {
+    fn add_route(&mut self, route: Route, replace: bool) -> Result<Option<Route>, NotAdded> {
+        let old = match self.find_route(route.prefix) {
             Some((_, old)) if !replace => return Err(NotAdded::Exists(old)),
             Some((slot, old)) => {
                 self.slots[slot] = Some(route);
@@ -125,24 +125,24 @@ impl Routes for LinearTable {
                 None
             }
         };
-        self.compile();
+        self.compile_blocks();
         Ok(old)
     }
 
-    fn remove(&mut self, prefix: Ipv4Prefix, next: Option<Next>) -> Option<Route> {
+    fn remove_route(&mut self, prefix: Ipv4Prefix, next: Option<RouteNextHop>) -> Option<Route> {
         let (slot, old) =
-            self.find(prefix).filter(|(_, route)| next.is_none_or(|next| next == route.next))?;
+            self.find_route(prefix).filter(|(_, route)| next.is_none_or(|next| next == route.next))?;
         self.slots[slot] = None;
-        self.compile();
+        self.compile_blocks();
         Some(old)
     }
 
-    fn lookup(&self, address: Ipv4Addr) -> Option<Next> {
-        self.number(address).map(|number| self.next(number))
+    fn lookup_route(&self, address: Ipv4Addr) -> Option<RouteNextHop> {
+        self.find_number(address).map(|number| self.next_hop(number))
     }
 
-    fn text(&self) -> String {
-        self.routes().map(Route::line).collect()
+    fn table_text(&self) -> String {
+        self.routes().map(Route::table_line).collect()
     }
 }
 
@@ -154,16 +154,16 @@ mod tests {
     fn route(random: &mut Random) -> Route {
         let len = [0, 1, 8, 9, 30, 31, 32][random.below(7)];
         let prefix = Ipv4Prefix::new(address(random), len).unwrap();
-        Route { prefix, next: Next { gateway: None, output: random.below(4) } }
+        Route { prefix, next: RouteNextHop { gateway: None, output: random.below(4) } }
     }
 
-    /// Few different addresses, so that prefixes nest and meet.
+    /// Few different addresses, so that prefixes nest and overlap.
     fn address(random: &mut Random) -> Ipv4Addr {
         let octet = |random: &mut Random| [0, 1, 128, 255][random.below(4)];
         Ipv4Addr::new(octet(random), octet(random), 0, octet(random))
     }
 
-    fn longest(routes: &[Route], address: Ipv4Addr) -> Option<Next> {
+    fn longest(routes: &[Route], address: Ipv4Addr) -> Option<RouteNextHop> {
         let matching = routes.iter().filter(|route| route.prefix.contains(address));
         matching.max_by_key(|route| route.prefix.len()).map(|route| route.next)
     }
@@ -176,12 +176,12 @@ mod tests {
         for routes in [0, 1, 5, FEW, FEW + 1, 40] {
             let mut table = LinearTable::default();
             while table.routes().count() < routes {
-                table.add(route(&mut random), true).unwrap();
+                table.add_route(route(&mut random), true).unwrap();
             }
             let addresses: Vec<u32> = (0..100).map(|_| address(&mut random).to_bits()).collect();
             let mut found = Vec::new();
             table.lookup_all(&addresses, &mut found);
-            let each = addresses.iter().map(|a| table.number(Ipv4Addr::from_bits(*a)));
+            let each = addresses.iter().map(|a| table.find_number(Ipv4Addr::from_bits(*a)));
             let each: Vec<u32> = each.map(|n| n.map_or(NO_ROUTE, |n| n as u32)).collect();
             assert_eq!(found, each, "with {routes} routes");
         }
@@ -197,12 +197,12 @@ mod tests {
             let new = route(&mut random);
             let old = model.iter().position(|route| route.prefix == new.prefix);
             match random.below(3) {
-                0 => match (table.add(new, false), old) {
+                0 => match (table.add_route(new, false), old) {
                     (Ok(None), None) => model.push(new),
                     (Err(NotAdded::Exists(conflict)), Some(at)) => assert_eq!(conflict, model[at]),
                     other => panic!("{other:?}"),
                 },
-                1 => match (table.add(new, true), old) {
+                1 => match (table.add_route(new, true), old) {
                     (Ok(None), None) => model.push(new),
                     (Ok(Some(replaced)), Some(at)) => {
                         assert_eq!(replaced, std::mem::replace(&mut model[at], new))
@@ -211,11 +211,11 @@ mod tests {
                 },
                 _ => {
                     let removed = old.map(|at| model.swap_remove(at));
-                    assert_eq!(table.remove(new.prefix, None), removed);
+                    assert_eq!(table.remove_route(new.prefix, None), removed);
                 }
             }
             let address = address(&mut random);
-            assert_eq!(table.lookup(address), longest(&model, address), "{address}");
+            assert_eq!(table.lookup_route(address), longest(&model, address), "{address}");
             assert_eq!(table.routes().count(), model.len());
         }
     }
@@ -223,11 +223,11 @@ mod tests {
     #[test]
     fn a_route_that_leads_elsewhere_is_not_removed() {
         let prefix = Ipv4Prefix::ALL;
-        let next = |output| Next { gateway: None, output };
+        let next = |output| RouteNextHop { gateway: None, output };
         let mut table = LinearTable::default();
-        table.add(Route { prefix, next: next(1) }, false).unwrap();
-        assert_eq!(table.remove(prefix, Some(next(2))), None);
-        assert!(table.remove(prefix, Some(next(1))).is_some());
-        assert_eq!(table.lookup(Ipv4Addr::UNSPECIFIED), None);
+        table.add_route(Route { prefix, next: next(1) }, false).unwrap();
+        assert_eq!(table.remove_route(prefix, Some(next(2))), None);
+        assert!(table.remove_route(prefix, Some(next(1))).is_some());
+        assert_eq!(table.lookup_route(Ipv4Addr::UNSPECIFIED), None);
     }
 }

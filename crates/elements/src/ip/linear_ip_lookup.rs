@@ -1,6 +1,6 @@
 use super::linear::{LinearTable, NO_ROUTE};
 use super::outputs::{self, NONE, Unrouted};
-use super::routes::{self, Command, Routes};
+use super::routes::{self, RouteCommand, Routes};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read, Write};
 
 pub static CLASS: Class = Class {
@@ -27,13 +27,13 @@ rt[1] -> Discard;",
         TABLE,
         LOOKUP,
         Handler::write("add", "adds a route, unless its prefix has one", &Write(|l: &mut LinearIpLookup, text, cx| {
-            routes::run(&mut l.table, Command::Add, text, cx.outputs()).map(drop)
+            routes::run_command(&mut l.table, RouteCommand::Add, text, cx.outputs()).map(drop)
         })),
         Handler::write("set", "adds or replaces a route", &Write(|l: &mut LinearIpLookup, text, cx| {
-            routes::run(&mut l.table, Command::Set, text, cx.outputs()).map(drop)
+            routes::run_command(&mut l.table, RouteCommand::Set, text, cx.outputs()).map(drop)
         })),
         Handler::write("remove", "removes a route", &Write(|l: &mut LinearIpLookup, text, cx| {
-            routes::run(&mut l.table, Command::Remove, text, cx.outputs()).map(drop)
+            routes::run_command(&mut l.table, RouteCommand::Remove, text, cx.outputs()).map(drop)
         })),
         Handler::write("ctrl", "does several commands, all or none", &Write(|l: &mut LinearIpLookup, text, cx| {
             routes::run_all(&mut l.table, text, cx.outputs())
@@ -54,18 +54,18 @@ pub(crate) const ARGS: &[Arg] = &[Arg::rest("ROUTES", "ADDR/MASK [GATEWAY] OUTPU
 pub(crate) const TABLE: Handler = Handler::read(
     "table",
     "all routes, one a line",
-    &Read(|l: &mut LinearIpLookup, _, _| Ok(l.table.text())),
+    &Read(|l: &mut LinearIpLookup, _, _| Ok(l.table.table_text())),
 );
 pub(crate) const LOOKUP: Handler = Handler::read(
     "lookup",
     "output and gateway for an address",
-    &Read(|l: &mut LinearIpLookup, address, _| routes::answer(&l.table, address)),
+    &Read(|l: &mut LinearIpLookup, address, _| routes::lookup_answer(&l.table, address)),
 )
 .parameters();
 
 pub(crate) struct LinearIpLookup {
     table: LinearTable,
-    /// Of the packets of a batch: destinations, numbers of their routes, outputs. Kept for their storage.
+    /// For the packets of a batch: destinations, route numbers, outputs. Kept to reuse their memory.
     addresses: Vec<u32>,
     numbers: Vec<u32>,
     outputs: Vec<u16>,
@@ -76,7 +76,7 @@ impl LinearIpLookup {
     pub(crate) fn new(args: &mut Args<'_>) -> Result<LinearIpLookup, ArgError> {
         let mut table = LinearTable::default();
         configure(&mut table, args)?;
-        let unrouted = Unrouted::new("LinearIPLookup", args.shared(Default::default));
+        let unrouted = Unrouted::new("LinearIPLookup", args.shared_value(Default::default));
         Ok(LinearIpLookup {
             table,
             addresses: Vec::new(),
@@ -86,8 +86,9 @@ impl LinearIpLookup {
         })
     }
 
-    /// The outputs for all packets of a batch, whose destination annotations become the gateways.
-    fn route(&mut self, batch: &mut Batch) {
+    /// Computes the outputs of all packets in a batch, and sets their destination
+    /// annotations to the gateways.
+    fn route_batch(&mut self, batch: &mut Batch) {
         self.addresses.clear();
         self.addresses.extend(batch.iter().map(|packet| packet.dst_ip().to_bits()));
         self.table.lookup_all(&self.addresses, &mut self.numbers);
@@ -97,7 +98,7 @@ impl LinearIpLookup {
                 self.outputs.push(NONE);
                 continue;
             }
-            let next = self.table.next(number as usize);
+            let next = self.table.next_hop(number as usize);
             if let Some(gateway) = next.gateway {
                 packet.set_dst_ip(gateway);
             }
@@ -106,15 +107,15 @@ impl LinearIpLookup {
     }
 }
 
-/// Takes the routes of a configuration; warns of those that do not count.
+/// Adds the routes of a configuration; warns of those that are replaced.
 pub(crate) fn configure(table: &mut impl Routes, args: &mut Args<'_>) -> Result<(), ArgError> {
     let outputs = args.outputs();
     let texts = args.rest("ROUTES").to_vec();
-    let note = |text: &str, why| args.note(ArgError::wrong_at(text, why));
+    let note = |text: &str, why| args.record_error(ArgError::wrong_at(text, why));
     let duplicates = routes::configure(table, &texts, outputs, args.names(), note);
     if duplicates > 0 {
         let routes = if duplicates > 1 { "routes" } else { "route" };
-        // Click says so, although it keeps the first as well.
+        // Click's message, although Click keeps the first as well.
         let text = format!("{duplicates} {routes} replaced by later versions");
         args.warn(text, Some("of several routes for a prefix the first counts; remove the others"));
     }
@@ -123,8 +124,8 @@ pub(crate) fn configure(table: &mut impl Routes, args: &mut Args<'_>) -> Result<
 
 impl Element for LinearIpLookup {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.route(batch);
-        outputs::send(batch, &self.outputs, &self.unrouted, |packet| packet.dst_ip().into(), cx);
+        self.route_batch(batch);
+        outputs::send_by_outputs(batch, &self.outputs, &self.unrouted, |packet| packet.dst_ip().into(), cx);
     }
 }
 
@@ -163,7 +164,7 @@ mod tests {
             assert_eq!(bench.expect(1, "18.26.4.25").dst_ip(), Ipv4Addr::new(18, 26, 4, 25));
             assert_eq!(bench.expect(2, "1.2.3.4").dst_ip(), Ipv4Addr::new(18, 26, 4, 1));
             send(&mut bench, &["1.2.3.4", "1.2.3.5"]);
-            assert_eq!(bench.take_all(2).len(), 2);
+            assert_eq!(bench.drain_sent(2).len(), 2);
             bench.expect_nothing_more();
         }
     }
@@ -173,7 +174,7 @@ mod tests {
         let mut bench = bench("10/8 0");
         send(&mut bench, &["1.1.1.1"; 7]);
         bench.expect_dropped(DropReason::NoRoute, 7);
-        assert_eq!(bench.said(), "LinearIPLookup: no route for 1.1.1.1\n".repeat(5));
+        assert_eq!(bench.stderr_text(), "LinearIPLookup: no route for 1.1.1.1\n".repeat(5));
         send(&mut bench, &["10.0.0.1", "1.1.1.1"]);
         bench.expect(0, "10.0.0.1");
         bench.expect_dropped(DropReason::NoRoute, 8);
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn routed_packets_of_a_monitored_port_end_here() {
         let mut bench = bench("10/8 0, 11/8 1");
-        bench.monitor(7, "l3");
+        bench.set_monitor(7, "l3");
         for to in [&["10.0.0.1", "10.0.0.2"][..], &["10.0.0.1", "11.0.0.1"], &["10.0.0.1", "1.1.1.1"]] {
             let packets: Vec<Packet> = (7..)
                 .zip(to)
@@ -254,7 +255,7 @@ mod tests {
         send(&mut bench, &["18.26.4.25"]);
         bench.write("remove", "18.26.4.25").unwrap();
         send(&mut bench, &["18.26.4.25"]);
-        assert_eq!([0, 1, 2].map(|output| bench.take_all(output).len()), [1, 2, 1]);
+        assert_eq!([0, 1, 2].map(|output| bench.drain_sent(output).len()), [1, 2, 1]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Simple for MarkIpCe {
                 self.drops += 1;
                 DropReason::Discarded
             }
-            Err(malformed) => ip_header::reason(malformed),
+            Err(malformed) => ip_header::drop_reason(malformed),
         };
         cx.discard(packet, drop);
         None

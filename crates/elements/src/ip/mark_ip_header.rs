@@ -23,7 +23,7 @@ impl Simple for MarkIpHeader {
     fn process(&mut self, mut packet: Packet, _cx: &mut Context<'_>) -> Option<Packet> {
         if let Some(first) = packet.data().get(self.offset) {
             let header_len = usize::from(first & 0xf) * 4;
-            ip_header::mark(&mut packet, self.offset, header_len);
+            ip_header::mark_header(&mut packet, self.offset, header_len);
         }
         Some(packet)
     }
@@ -40,7 +40,7 @@ mod tests {
     fn the_header_and_what_follows_it_are_marked() {
         let mut bench = Bench::new(&CLASS, "14");
         bench.push(0, [vec![0; 14], ip4().options([1, 1, 1, 0]).udp(1, 2).bytes()].concat());
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!((packet.network_offset(), packet.transport_offset()), (Some(14), Some(38)));
     }
 

@@ -87,7 +87,7 @@ fn number_in(table: Table, text: &str, names: &Names) -> Option<u8> {
 }
 
 /// The name of an IP protocol.
-pub(crate) fn protocol(number: u8) -> Option<&'static str> {
+pub(crate) fn protocol_name(number: u8) -> Option<&'static str> {
     name_in(PROTOCOLS, number)
 }
 
@@ -175,9 +175,9 @@ mod tests {
         assert_eq!(UdpPort::parse("dns", &names), Ok(UdpPort(53)));
         assert_eq!((read_icmp_code(11, "reassembly"), read_icmp_code(11, "port")), (Some(1), None));
         assert_eq!(
-            (protocol(6), icmp_type(8), icmp_code(3, 4)),
+            (protocol_name(6), icmp_type(8), icmp_code(3, 4)),
             (Some("tcp"), Some("echo"), Some("needfrag"))
         );
-        assert_eq!((protocol(200), icmp_code(8, 0)), (None, None));
+        assert_eq!((protocol_name(200), icmp_code(8, 0)), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Next hops by number: what the groups that a routing table holds stand for.
+//! Next hops by number: the values in a routing table are these numbers.
 use artery_rcu::{Domain, Published, Turn};
 use artery_table::Group;
 use artery_table::next_hop::Numbers;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 pub(crate) trait Hop: Copy + Eq + Hash + Send + Sync + 'static {}
 impl<H: Copy + Eq + Hash + Send + Sync + 'static> Hop for H {}
 
-/// The next hops of one table, for who changes it: each has a number while routes lead there.
+/// The writer's half of a table's next hops: each has a number while routes use it.
 pub(crate) struct NextHops<H: Hop> {
     numbers: Numbers<H>,
     published: Arc<Published<Vec<Option<H>>>>,
-    /// Whether there are next hops that readers don't know yet.
+    /// Whether there are next hops that are not published yet.
     is_behind: bool,
 }
 
@@ -44,17 +44,17 @@ impl<H: Hop> NextHops<H> {
         HopReader(self.published.clone())
     }
 
-    /// The number for one more route to `hop`. Readers know a new one after [`publish`](Self::publish), which must
-    /// come before the route.
+    /// The number of `hop`, with one more reference. Readers know a new one after [`publish`](Self::publish),
+    /// which must come before the route.
     pub(crate) fn acquire(&mut self, hop: H) -> Group {
         let (number, is_new) = self.numbers.acquire(hop);
         self.is_behind |= is_new;
         number
     }
 
-    /// One route less leads to the next hop of this number.
+    /// Drops one reference to the next hop of this number.
     pub(crate) fn release(&mut self, number: Group) {
-        self.numbers.release(number, 1);
+        self.numbers.release_users(number, 1);
     }
 
     /// The next hop of a number.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// No route leads there.
+/// The output of a packet without a route.
 pub(crate) const NONE: u16 = u16::MAX;
 
 /// How many packets without route are reported.
@@ -23,17 +23,18 @@ impl Unrouted {
     }
 
     #[cold]
-    fn discard(&self, packet: Packet, destination: IpAddr, cx: &mut Context<'_>) {
+    fn discard_unrouted(&self, packet: Packet, destination: IpAddr, cx: &mut Context<'_>) {
         if self.reported.load(Relaxed) < REPORTS && self.reported.fetch_add(1, Relaxed) < REPORTS {
-            cx.say(&format!("{}: no route for {destination}", self.class));
+            cx.print_message(&format!("{}: no route for {destination}", self.class));
         }
         cx.discard(packet, DropReason::NoRoute);
     }
 }
 
-/// Sends the packets of a batch by `outputs`, one for each; [`NONE`] ends a packet whose destination is then
-/// asked for. Every lookup of a route ends here, and with it the way of packets of ports that are monitored so far.
-pub(crate) fn send(
+/// Sends the packets of a batch by `outputs`, one for each; a packet with [`NONE`] is discarded, with its
+/// destination reported. Every route lookup ends here, and with it the packets of ports that are monitored
+/// up to this level.
+pub(crate) fn send_by_outputs(
     batch: &mut Batch,
     outputs: &[u16],
     unrouted: &Unrouted,
@@ -42,16 +43,16 @@ pub(crate) fn send(
 ) {
     let first = outputs.first().copied().unwrap_or(NONE);
     if first != NONE && outputs.iter().all(|output| *output == first) {
-        cx.exit(Level::L3, batch);
+        cx.drop_monitored(Level::L3, batch);
         return cx.send_all(first.into(), batch);
     }
     for (packet, output) in batch.drain().zip(outputs) {
         match *output {
             NONE => {
                 let destination = destination(&packet);
-                unrouted.discard(packet, destination, cx);
+                unrouted.discard_unrouted(packet, destination, cx);
             }
-            _ if cx.exits(Level::L3, &packet) => cx.discard(packet, DropReason::Monitored),
+            _ if cx.is_monitored_at(Level::L3, &packet) => cx.discard(packet, DropReason::Monitored),
             output => cx.send(output.into(), packet),
         }
     }

@@ -1,5 +1,5 @@
 use super::linear_ip_lookup::ARGS;
-use super::slots::Order;
+use super::slots::SlotOrder;
 use super::table_lookup;
 use artery_engine::Class;
 
@@ -28,6 +28,6 @@ rt[1] -> Discard;",
     args: ARGS,
     handlers: table_lookup::HANDLERS,
     per_worker: true,
-    build: |args| table_lookup::build(args, "RadixIPLookup", Some(Order::LastFreed)),
+    build: |args| table_lookup::build_element(args, "RadixIPLookup", Some(SlotOrder::LastFreed)),
     ..Class::DEFAULT
 };

@@ -27,6 +27,6 @@ rt[1] -> Discard;",
     args: ARGS,
     handlers: table_lookup::HANDLERS,
     per_worker: true,
-    build: |args| table_lookup::build(args, "RangeIPLookup", None),
+    build: |args| table_lookup::build_element(args, "RangeIPLookup", None),
     ..Class::DEFAULT
 };

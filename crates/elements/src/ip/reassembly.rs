@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// What a packet takes beside its bytes: about the frame that its owner keeps of it.
+/// Memory of a packet besides its bytes: about the frame that its owner keeps.
 const OVERHEAD: usize = 2304;
 
 /// Packets by what their fragments share, each with whatever belongs to it.
 pub(crate) struct Reassembly<K, T> {
     parts: HashMap<K, Parts<T>>,
     bytes: usize,
-    /// Above so many bytes, the oldest are given up until a quarter is free.
+    /// Above so many bytes, the oldest packets are dropped until a quarter is free.
     most_bytes: usize,
     wait: Duration,
 }
@@ -22,13 +22,13 @@ struct Parts<T> {
     until: Duration,
 }
 
-/// What became of a fragment.
-pub(crate) enum Joined<T> {
-    /// It made this packet whole.
+/// The result of adding a fragment.
+pub(crate) enum FragmentOutcome<T> {
+    /// The fragment completed this packet.
     Whole(Vec<u8>, T),
-    /// Others are missing.
+    /// The packet still lacks fragments.
     Waits,
-    /// It contradicts others, which are of no use any more.
+    /// It contradicts earlier fragments, so the packet is dropped.
     Bad(Option<T>),
 }
 
@@ -40,56 +40,56 @@ pub(crate) struct GivenUp<T> {
 }
 
 impl<K: Copy + Eq + Hash, T> Reassembly<K, T> {
-    /// Fragments wait so long, and take so many bytes at most.
+    /// Fragments wait for at most `wait`, and take at most `most_bytes`.
     pub(crate) fn new(wait: Duration, most_bytes: usize) -> Reassembly<K, T> {
         Reassembly { parts: HashMap::new(), bytes: 0, most_bytes, wait }
     }
 
     /// Adds a fragment, as an IPv4 one.
-    pub(crate) fn add(
+    pub(crate) fn add_fragment(
         &mut self,
         key: K,
         fragment: &[u8],
         of: impl FnOnce() -> T,
         now: Duration,
-    ) -> Joined<T> {
+    ) -> FragmentOutcome<T> {
         let wait = self.wait;
         let parts = self.parts.entry(key).or_insert_with(|| {
             self.bytes += OVERHEAD;
             Parts { assembly: Ipv4Assembly::default(), of: of(), until: now + wait }
         });
         let before = parts.assembly.memory();
-        let added = parts.assembly.add(fragment);
+        let added = parts.assembly.add_fragment(fragment);
         self.bytes = self.bytes + parts.assembly.memory() - before;
         match added {
-            Ok(None) => Joined::Waits,
+            Ok(None) => FragmentOutcome::Waits,
             Ok(Some(packet)) => match self.remove(&key) {
-                Some(parts) => Joined::Whole(packet, parts.of),
-                None => Joined::Bad(None),
+                Some(parts) => FragmentOutcome::Whole(packet, parts.of),
+                None => FragmentOutcome::Bad(None),
             },
-            Err(_) => Joined::Bad(self.remove(&key).map(|parts| parts.of)),
+            Err(_) => FragmentOutcome::Bad(self.remove(&key).map(|parts| parts.of)),
         }
     }
 
     /// What belongs to a packet that waits.
-    pub(crate) fn of(&mut self, key: &K) -> Option<&mut T> {
+    pub(crate) fn context_of(&mut self, key: &K) -> Option<&mut T> {
         self.parts.get_mut(key).map(|parts| &mut parts.of)
     }
 
     /// When the first of them has waited long enough.
-    pub(crate) fn due(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.parts.values().map(|parts| parts.until).min()
     }
 
-    /// Gives up those that have waited long enough.
-    pub(crate) fn expire(&mut self, now: Duration) -> Vec<GivenUp<T>> {
+    /// Removes the packets whose time is over.
+    pub(crate) fn expire_packets(&mut self, now: Duration) -> Vec<GivenUp<T>> {
         let is_due = |(key, parts): (&K, &Parts<T>)| (parts.until <= now).then_some(*key);
         let due: Vec<K> = self.parts.iter().filter_map(is_due).collect();
-        due.iter().filter_map(|key| self.give_up(key)).collect()
+        due.iter().filter_map(|key| self.abandon_packet(key)).collect()
     }
 
-    /// Gives up the oldest, if they take too much room.
-    pub(crate) fn shrink(&mut self) -> Vec<GivenUp<T>> {
+    /// Removes the oldest packets, if they take too many bytes.
+    pub(crate) fn shrink_memory(&mut self) -> Vec<GivenUp<T>> {
         if self.bytes <= self.most_bytes {
             return Vec::new();
         }
@@ -101,14 +101,14 @@ impl<K: Copy + Eq + Hash, T> Reassembly<K, T> {
             if self.bytes <= self.most_bytes / 4 * 3 {
                 break;
             }
-            given_up.extend(self.give_up(&key));
+            given_up.extend(self.abandon_packet(&key));
         }
         given_up
     }
 
-    fn give_up(&mut self, key: &K) -> Option<GivenUp<T>> {
+    fn abandon_packet(&mut self, key: &K) -> Option<GivenUp<T>> {
         let Parts { assembly, of, .. } = self.remove(key)?;
-        Some(GivenUp { first: assembly.first(), of })
+        Some(GivenUp { first: assembly.first_fragment(), of })
     }
 
     fn remove(&mut self, key: &K) -> Option<Parts<T>> {
@@ -134,25 +134,34 @@ mod tests {
         let mut given_up = Vec::new();
         for n in 0..1000_u64 {
             let now = NOW + Duration::from_millis(n);
-            all.add(n, &fragment(0, true, 800), || n, now);
-            given_up.extend(all.shrink().into_iter().map(|gone| gone.of));
+            all.add_fragment(n, &fragment(0, true, 800), || n, now);
+            given_up.extend(all.shrink_memory().into_iter().map(|gone| gone.of));
         }
         assert!(all.bytes <= 100_000 && given_up.len() > 800);
         assert!(given_up.is_sorted());
-        assert!(all.of(&999).is_some());
-        let rest = all.expire(NOW + Duration::from_secs(40));
-        assert_eq!((rest.len() + given_up.len(), all.bytes, all.due()), (1000, 0, None));
+        assert!(all.context_of(&999).is_some());
+        let rest = all.expire_packets(NOW + Duration::from_secs(40));
+        assert_eq!((rest.len() + given_up.len(), all.bytes, all.next_deadline()), (1000, 0, None));
         assert!(rest.iter().all(|gone| gone.first.as_ref().is_some_and(|first| first.len() == 820)));
     }
 
     #[test]
     fn a_packet_is_whole_once_and_what_contradicts_it_ends_it() {
         let mut all = Reassembly::new(Duration::from_secs(30), 100_000);
-        assert!(matches!(all.add(1, &fragment(800, false, 10), || 'a', NOW), Joined::Waits));
-        let Joined::Whole(packet, 'a') = all.add(1, &fragment(0, true, 800), || 'b', NOW) else { panic!() };
+        assert!(matches!(
+            all.add_fragment(1, &fragment(800, false, 10), || 'a', NOW),
+            FragmentOutcome::Waits
+        ));
+        let FragmentOutcome::Whole(packet, 'a') = all.add_fragment(1, &fragment(0, true, 800), || 'b', NOW)
+        else {
+            panic!()
+        };
         assert_eq!((packet.len(), all.bytes), (830, 0));
-        all.add(1, &fragment(0, true, 16), || 'c', NOW);
-        assert!(matches!(all.add(1, &fragment(8, true, 16), || 'd', NOW), Joined::Bad(Some('c'))));
+        all.add_fragment(1, &fragment(0, true, 16), || 'c', NOW);
+        assert!(matches!(
+            all.add_fragment(1, &fragment(8, true, 16), || 'd', NOW),
+            FragmentOutcome::Bad(Some('c'))
+        ));
         assert_eq!(all.bytes, 0);
     }
 }

@@ -6,23 +6,22 @@ use artery_wire::Ipv4Prefix;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// One route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) prefix: Ipv4Prefix,
-    pub(crate) next: Next,
+    pub(crate) next: RouteNextHop,
 }
 
-/// Where a route leads.
+/// The next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Next {
+pub(crate) struct RouteNextHop {
     /// The router to send to, unless packets go to their destination directly.
     pub(crate) gateway: Option<Ipv4Addr>,
     pub(crate) output: usize,
 }
 
-/// Reads a prefix and, where it is written, what follows it. Without an output there is no next.
-pub(crate) fn parse(text: &str, names: &Names) -> Option<(Ipv4Prefix, Option<Next>)> {
+/// Parses a prefix and the next hop after it, if there is one. Without an output the next hop is None.
+pub(crate) fn parse(text: &str, names: &Names) -> Option<(Ipv4Prefix, Option<RouteNextHop>)> {
     let mut words = text.split_whitespace();
     let prefix = Interface::parse(words.next()?, names).ok()?.prefix;
     let rest: Vec<&str> = words.collect();
@@ -35,11 +34,11 @@ pub(crate) fn parse(text: &str, names: &Names) -> Option<(Ipv4Prefix, Option<Nex
     };
     let gateway = gateway.filter(|gateway| !gateway.is_unspecified());
     let output = usize::try_from(u32::parse(output, names).ok()?).ok()?;
-    Some((prefix, Some(Next { gateway, output })))
+    Some((prefix, Some(RouteNextHop { gateway, output })))
 }
 
-/// What in a text that is no route is at fault, if that can be told: the number behind the slash.
-pub(crate) fn fault(text: &str) -> Option<String> {
+/// The invalid part of a text that is not a route, if it is known: the number after the slash.
+pub(crate) fn describe_fault(text: &str) -> Option<String> {
     let (address, length) = text.split_whitespace().next()?.split_once('/')?;
     if length.is_empty() || !length.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
@@ -56,7 +55,7 @@ pub(crate) fn fault(text: &str) -> Option<String> {
 
 impl Route {
     /// A line of a table, its columns lined up by tabs.
-    pub(crate) fn line(&self) -> String {
+    pub(crate) fn table_line(&self) -> String {
         let column = |text: String, width: usize| {
             let more = if text.len() + 1 < width { "\t" } else { "" };
             format!("{text}\t{more}")
@@ -66,7 +65,7 @@ impl Route {
     }
 }
 
-impl Next {
+impl RouteNextHop {
     fn gateway_text(&self) -> String {
         self.gateway.map_or_else(|| "-".to_string(), |gateway| gateway.to_string())
     }
@@ -114,11 +113,11 @@ mod tests {
     #[test]
     fn a_prefix_length_that_cannot_be_is_the_fault() {
         let too_long = |length| Some(format!("prefix length '/{length}' is not 0 to 32"));
-        assert_eq!(fault("1.2.3.4/40 0"), too_long("40"));
-        assert_eq!(fault("10/99999999999 0"), too_long("99999999999"));
-        assert_eq!(fault("10/9 0").unwrap(), "'/9' needs more of the address than '10'");
+        assert_eq!(describe_fault("1.2.3.4/40 0"), too_long("40"));
+        assert_eq!(describe_fault("10/99999999999 0"), too_long("99999999999"));
+        assert_eq!(describe_fault("10/9 0").unwrap(), "'/9' needs more of the address than '10'");
         for text in ["", "10/8", "10.0.0.0/8 x", "x 0", "10/ 0", "1.2.3.4/255.0.0.1 0", "1.2.3.4.5/32 0"] {
-            assert_eq!(fault(text), None, "{text}");
+            assert_eq!(describe_fault(text), None, "{text}");
         }
     }
 
@@ -126,7 +125,7 @@ mod tests {
     fn lines_of_a_table_line_up() {
         let line = |text| {
             let (prefix, next) = parse(text, &Names::default()).unwrap();
-            Route { prefix, next: next.unwrap() }.line()
+            Route { prefix, next: next.unwrap() }.table_line()
         };
         assert_eq!(line("10.0.0.0/8 1"), "10.0.0.0/8\t\t-\t\t1\n");
         assert_eq!(line("192.168.100.0/24 192.168.1.1 1"), "192.168.100.0/24\t192.168.1.1\t1\n");

@@ -1,8 +1,8 @@
-//! A routing table that the copies of an element on all workers share: one writer behind a lock that no packet takes,
-//! and readers.
+//! A routing table that the copies of an element on all workers share: one writer under a lock that no
+//! packet takes, and readers.
 use super::next_hops::{HopReader, NextHops};
 use super::outputs::{self, NONE, Unrouted};
-use super::slots::{Order, Slots};
+use super::slots::{SlotOrder, Slots};
 use artery_engine::{Args, Batch, Context, Element, Packet};
 use artery_rcu::Turn;
 use artery_table::{Family, Group, HugePages, NO_GROUP, Policy, Prefix, RouteReader, RouteTable, TableError};
@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An address family that packets are routed by.
 pub(crate) trait Routed: Family {
-    /// Where a packet goes, by its annotation.
-    fn destination(packet: &Packet) -> Self;
-    /// Makes a gateway the place where a packet goes.
+    /// The destination of a packet, from its annotation.
+    fn packet_destination(packet: &Packet) -> Self;
+    /// Sets the destination annotation to a gateway.
     fn set_destination(packet: &mut Packet, gateway: Self);
 }
 
 impl Routed for u32 {
     #[inline]
-    fn destination(packet: &Packet) -> u32 {
+    fn packet_destination(packet: &Packet) -> u32 {
         packet.dst_ip().to_bits()
     }
     #[inline]
@@ -29,7 +29,7 @@ impl Routed for u32 {
 
 impl Routed for u128 {
     #[inline]
-    fn destination(packet: &Packet) -> u128 {
+    fn packet_destination(packet: &Packet) -> u128 {
         u128::from_be_bytes(packet.annotation(artery_engine::anno::DST_IP6))
     }
     #[inline]
@@ -38,19 +38,19 @@ impl Routed for u128 {
     }
 }
 
-/// Where a route leads: an output, and the router to send to unless packets go to their destination directly.
+/// A next hop: an output, and the gateway, unless packets go to their destination directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Hop<A> {
     pub(crate) gateway: Option<A>,
     pub(crate) output: u16,
 }
 
-/// A prefix and where it leads.
-pub(crate) type Entry<A> = (Prefix<A>, Hop<A>);
+/// A prefix and its next hop.
+pub(crate) type RouteEntry<A> = (Prefix<A>, Hop<A>);
 
 /// What the copies of an element share.
 pub(crate) struct Routing<A: Routed> {
-    writer: Mutex<Writer<A>>,
+    writer: Mutex<TableWriter<A>>,
     routes: RouteReader<A>,
     hops: HopReader<Hop<A>>,
 }
@@ -60,32 +60,32 @@ impl<A: Routed> Routing<A> {
     pub(crate) fn new(
         args: &Args<'_>,
         policy: Policy<A>,
-        order: Option<Order>,
+        order: Option<SlotOrder>,
     ) -> Result<Routing<A>, TableError> {
         let table = RouteTable::new(args.domain(), policy, Arc::new(HugePages))?;
         let hops = NextHops::new(args.domain());
         let (routes, reader) = (table.reader(), hops.reader());
-        let writer = Writer { table, given: Vec::new(), hops, slots: order.map(Slots::new) };
+        let writer = TableWriter { table, given: Vec::new(), hops, slots: order.map(Slots::new) };
         Ok(Routing { writer: Mutex::new(writer), routes, hops: reader })
     }
 
-    /// For who changes the table.
-    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer<A>> {
+    /// Locks the table for a change.
+    pub(crate) fn lock_writer(&self) -> MutexGuard<'_, TableWriter<A>> {
         self.writer.lock().unwrap_or_else(|error| error.into_inner())
     }
 }
 
-/// The table, for who changes it.
-pub(crate) struct Writer<A: Routed> {
+/// The writer's half of the table.
+pub(crate) struct TableWriter<A: Routed> {
     pub(crate) table: RouteTable<A>,
     /// The routes of the arguments, for elements whose other routes come from a file that may be read again.
-    pub(crate) given: Vec<Entry<A>>,
+    pub(crate) given: Vec<RouteEntry<A>>,
     hops: NextHops<Hop<A>>,
     slots: Option<Slots<A>>,
 }
 
-impl<A: Routed> Writer<A> {
-    /// Where the route of exactly this prefix leads.
+impl<A: Routed> TableWriter<A> {
+    /// The next hop of exactly this prefix.
     pub(crate) fn get(&self, prefix: Prefix<A>) -> Option<Hop<A>> {
         self.hops.hop(self.table.get(prefix)?)
     }
@@ -99,12 +99,12 @@ impl<A: Routed> Writer<A> {
     /// Adds a route, or replaces that of its prefix.
     pub(crate) fn insert(&mut self, prefix: Prefix<A>, hop: Hop<A>) -> Result<(), TableError> {
         let group = self.hops.acquire(hop);
-        // Before the route, so that who sees the route knows its next hop.
+        // Published before the route, so that a reader that sees the route knows its next hop.
         self.hops.publish();
         match self.table.insert(prefix, group) {
             Ok(replaced) => {
                 replaced.into_iter().for_each(|group| self.hops.release(group));
-                self.slots.iter_mut().for_each(|slots| slots.add(prefix));
+                self.slots.iter_mut().for_each(|slots| slots.assign_slot(prefix));
                 Ok(())
             }
             Err(error) => {
@@ -114,17 +114,17 @@ impl<A: Routed> Writer<A> {
         }
     }
 
-    /// Removes the route of a prefix, and says where it led.
+    /// Removes the route of a prefix; returns its next hop.
     pub(crate) fn delete(&mut self, prefix: Prefix<A>) -> Option<Hop<A>> {
         let group = self.table.remove(prefix)?;
         let hop = self.hops.hop(group);
         self.hops.release(group);
-        self.slots.iter_mut().for_each(|slots| slots.remove(prefix));
+        self.slots.iter_mut().for_each(|slots| slots.free_slot(prefix));
         hop
     }
 
     /// All routes, in the order in which they are listed.
-    pub(crate) fn routes(&self) -> Box<dyn Iterator<Item = Entry<A>> + '_> {
+    pub(crate) fn routes(&self) -> Box<dyn Iterator<Item = RouteEntry<A>> + '_> {
         match &self.slots {
             Some(slots) => Box::new(slots.prefixes().filter_map(|prefix| Some((prefix, self.get(prefix)?)))),
             None => Box::new(
@@ -133,23 +133,22 @@ impl<A: Routed> Writer<A> {
         }
     }
 
-    /// Puts these routes in the place of all there are, at once; of several for a prefix the last counts. On an error
-    /// the old ones stay.
-    pub(crate) fn replace_all(&mut self, routes: &[Entry<A>]) -> Result<(), TableError> {
+    /// Replaces all routes at once; of several for a prefix the last counts. On an error the old ones stay.
+    pub(crate) fn replace_all(&mut self, routes: &[RouteEntry<A>]) -> Result<(), TableError> {
         let old: Vec<Group> = self.table.iter().map(|(_, group)| group).collect();
         let mut new: Vec<(Prefix<A>, Group)> =
             routes.iter().map(|(prefix, hop)| (*prefix, self.hops.acquire(*hop))).collect();
         self.hops.publish();
-        if let Err(error) = self.table.load(new.iter().copied()) {
+        if let Err(error) = self.table.load_routes(new.iter().copied()) {
             new.iter().for_each(|(_, group)| self.hops.release(*group));
             return Err(error);
         }
         old.into_iter().for_each(|group| self.hops.release(group));
         if let Some(slots) = &mut self.slots {
             slots.clear();
-            new.iter().for_each(|(prefix, _)| slots.add(*prefix));
+            new.iter().for_each(|(prefix, _)| slots.assign_slot(*prefix));
         }
-        // Routes that did not count hold their next hops no longer.
+        // Release the next hops of routes that were ignored.
         new.reverse();
         let mut seen = std::collections::HashSet::with_capacity(new.len());
         for (prefix, group) in new {
@@ -166,7 +165,7 @@ pub(crate) struct TableLookup<A: Routed> {
     pub(crate) routing: Arc<Routing<A>>,
     routes: RouteReader<A>,
     hops: HopReader<Hop<A>>,
-    /// Of the packets of a batch: destinations, groups of their routes, outputs. Kept for their storage.
+    /// For the packets of a batch: destinations, groups of their routes, outputs. Kept to reuse their memory.
     addresses: Vec<A>,
     groups: Vec<Group>,
     outputs: Vec<u16>,
@@ -180,13 +179,14 @@ impl<A: Routed> TableLookup<A> {
         TableLookup { routing, routes, hops, addresses, groups, outputs, unrouted }
     }
 
-    /// The outputs for all packets of a batch, whose destination annotations become the gateways.
-    fn route(&mut self, batch: &mut Batch, turn: &Turn<'_>) {
+    /// Computes the outputs of all packets in a batch, and sets their destination
+    /// annotations to the gateways.
+    fn route_batch(&mut self, batch: &mut Batch, turn: &Turn<'_>) {
         self.addresses.clear();
-        self.addresses.extend(batch.iter().map(A::destination));
+        self.addresses.extend(batch.iter().map(A::packet_destination));
         self.groups.resize(self.addresses.len(), NO_GROUP);
         self.routes.lookup_batch(turn, &self.addresses, &mut self.groups);
-        // Read after the groups: it knows every group that a route was seen with.
+        // Read after the groups, so that it has every group that a route was seen with.
         let hops = self.hops.all(turn);
         self.outputs.clear();
         for (packet, group) in batch.iter_mut().zip(&self.groups) {
@@ -201,8 +201,8 @@ impl<A: Routed> TableLookup<A> {
 
 impl<A: Routed> Element for TableLookup<A> {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.route(batch, cx.turn());
-        let destination = |packet: &Packet| A::destination(packet).to_ip();
-        outputs::send(batch, &self.outputs, &self.unrouted, destination, cx);
+        self.route_batch(batch, cx.turn());
+        let destination = |packet: &Packet| A::packet_destination(packet).to_ip();
+        outputs::send_by_outputs(batch, &self.outputs, &self.unrouted, destination, cx);
     }
 }

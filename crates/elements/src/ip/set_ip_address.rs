@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Annotation, Arg, Class, Context, Handler, Packet, Read, Simple, Write};
 use std::net::Ipv4Addr;
 
@@ -18,7 +18,7 @@ pub static CLASS: Class = Class {
         &Read(|s: &mut SetIpAddress, _, _| Ok(s.address.to_string())),
     )
     .and_write(&Write(|s: &mut SetIpAddress, text, _| {
-        s.address = value(text)?;
+        s.address = parse_value(text)?;
         Ok(())
     }))],
     per_worker: true,
@@ -68,6 +68,6 @@ mod tests {
 
     #[test]
     fn the_address_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "IPADDR: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
     }
 }

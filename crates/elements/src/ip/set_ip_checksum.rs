@@ -26,18 +26,18 @@ struct SetIpChecksum {
     drops: u64,
 }
 
-/// The header, as long as it says, of whatever version it says.
-fn header(bytes: &mut [u8]) -> Option<&mut [u8]> {
+/// The header by its length field, of any version.
+fn header_bytes(bytes: &mut [u8]) -> Option<&mut [u8]> {
     let header_len = usize::from(bytes.first()? & 0xf) * 4;
     bytes.get_mut(..header_len).filter(|header| header.len() >= 20)
 }
 
 impl Simple for SetIpChecksum {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let Some(header) = header(ip_header::bytes_mut(&mut packet)) else {
+        let Some(header) = header_bytes(ip_header::bytes_mut(&mut packet)) else {
             self.drops += 1;
             if self.drops == 1 {
-                cx.say("SetIPChecksum: bad input packet");
+                cx.print_message("SetIPChecksum: bad input packet");
             }
             cx.discard(packet, DropReason::TooShort);
             return None;
@@ -76,7 +76,7 @@ mod tests {
         bench.push(0, b"");
         bench.expect_dropped(DropReason::TooShort, 2);
         assert_eq!(
-            (bench.said().as_str(), bench.read("drops", "").unwrap().as_str()),
+            (bench.stderr_text().as_str(), bench.read("drops", "").unwrap().as_str()),
             ("SetIPChecksum: bad input packet\n", "2")
         );
         survives_anything(&CLASS, "", 1);

@@ -1,6 +1,6 @@
 use super::each::send_each;
 use super::ip_header;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, Write,
 };
@@ -16,13 +16,13 @@ without a whole IP header are dropped.",
     args: &[Arg::required("DSCP", "0 to 63", "the code point")],
     handlers: &[Handler::read("dscp", "the code point", &Read(|s: &mut SetIpDscp, _, _| Ok((s.tos >> 2).to_string())))
         .and_write(&Write(|s: &mut SetIpDscp, text, _| {
-            s.tos = shifted(value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
+            s.tos = tos_bits(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
             Ok(())
-        })).sets("DSCP")],
+        })).sets_argument("DSCP")],
     per_worker: true,
     live: true,
     build: |args| {
-        let tos = shifted(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
+        let tos = tos_bits(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
         Ok(Box::new(SetIpDscp { tos }))
     },
     ..Class::DEFAULT
@@ -32,18 +32,18 @@ const RANGE: &str = "diffserv code point out of range";
 const ECN: u8 = 3;
 
 struct SetIpDscp {
-    /// The code point in its place.
+    /// The code point, shifted to its position in the byte.
     tos: u8,
 }
 
-fn shifted(dscp: u32) -> Option<u8> {
+fn tos_bits(dscp: u32) -> Option<u8> {
     u8::try_from(dscp).ok().filter(|dscp| *dscp < 64).map(|dscp| dscp << 2)
 }
 
 impl Element for SetIpDscp {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let set = |packet: &mut Packet| {
-            let mut header = ip_header::ip_mut(packet).map_err(ip_header::reason)?;
+            let mut header = ip_header::ip_mut(packet).map_err(ip_header::drop_reason)?;
             let tos = self.tos | header.tos() & ECN;
             ip_header::change_tos(&mut header, tos);
             Ok(())
@@ -75,6 +75,6 @@ mod tests {
         bench.write("dscp", "1").unwrap();
         assert_eq!(bench.read("dscp", "").unwrap(), "1");
         assert!(bench.write("dscp", "64").is_err());
-        assert_eq!(Bench::refuses(&CLASS, "64"), RANGE);
+        assert_eq!(Bench::config_error(&CLASS, "64"), RANGE);
     }
 }

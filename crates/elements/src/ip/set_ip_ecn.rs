@@ -1,6 +1,6 @@
 use super::each::send_each;
 use super::ip_header;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, Write,
 };
@@ -17,7 +17,7 @@ without a whole IP header are dropped.",
     args: &[Arg::required("ECN", "0 to 3, no, ect1, ect2 or ce", "the bits")],
     handlers: &[Handler::read("ecn", "the bits", &Read(|s: &mut SetIpEcn, _, _| Ok(s.given.clone())))
         .and_write(&Write(|s: &mut SetIpEcn, text, _| {
-            *s = SetIpEcn::new(value(text)?).ok_or_else(|| HandlerError::refused(WRONG))?;
+            *s = SetIpEcn::new(parse_value(text)?).ok_or_else(|| HandlerError::refused(WRONG))?;
             Ok(())
         }))],
     per_worker: true,
@@ -50,7 +50,7 @@ impl SetIpEcn {
 impl Element for SetIpEcn {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let set = |packet: &mut Packet| {
-            let mut header = ip_header::ip_mut(packet).map_err(ip_header::reason)?;
+            let mut header = ip_header::ip_mut(packet).map_err(ip_header::drop_reason)?;
             let tos = header.tos() & DSCP | self.bits;
             ip_header::change_tos(&mut header, tos);
             Ok(())
@@ -87,6 +87,6 @@ mod tests {
         bench.push(0, ip4().tos(0).udp(1, 2).bytes());
         bench.expect(0, ip4().tos(1).udp(1, 2).bytes());
         assert!(bench.write("ecn", "4").is_err());
-        assert_eq!(Bench::refuses(&CLASS, "maybe"), WRONG);
+        assert_eq!(Bench::config_error(&CLASS, "maybe"), WRONG);
     }
 }

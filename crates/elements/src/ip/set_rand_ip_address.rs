@@ -21,7 +21,7 @@ different addresses are drawn, once, and each packet gets one of them.",
     ..Class::DEFAULT
 };
 
-/// More addresses than this make no sense as a sample and much sense as a typing mistake.
+/// A larger number is more likely a typing error than a useful sample.
 const MOST: u64 = 1 << 24;
 
 struct SetRandIpAddress {
@@ -39,22 +39,22 @@ impl SetRandIpAddress {
             return Err(ArgError::wrong(format!("LIMIT too large; max {MOST}")));
         }
         let mut random = Random::new(args);
-        let drawn = (0..limit).map(|_| pick(&mut random, prefix)).collect();
+        let drawn = (0..limit).map(|_| random_address(&mut random, prefix)).collect();
         Ok(SetRandIpAddress { random, prefix, drawn })
     }
 }
 
 #[inline]
-fn pick(random: &mut Random, prefix: Ipv4Prefix) -> Ipv4Addr {
-    let host = random.bits() & !prefix.mask().to_bits();
+fn random_address(random: &mut Random, prefix: Ipv4Prefix) -> Ipv4Addr {
+    let host = random.next_u32() & !prefix.mask().to_bits();
     Ipv4Addr::from_bits(prefix.addr().to_bits() | host)
 }
 
 impl Simple for SetRandIpAddress {
     fn process(&mut self, mut packet: Packet, _cx: &mut Context<'_>) -> Option<Packet> {
         let address = match self.drawn.len() as u64 {
-            0 => pick(&mut self.random, self.prefix),
-            n => self.drawn[((u64::from(self.random.bits()) * n) >> 32) as usize],
+            0 => random_address(&mut self.random, self.prefix),
+            n => self.drawn[((u64::from(self.random.next_u32()) * n) >> 32) as usize],
         };
         packet.set_dst_ip(address);
         Some(packet)
@@ -70,7 +70,7 @@ mod tests {
     fn draw(config: &str, n: usize) -> HashSet<Ipv4Addr> {
         let mut bench = Bench::new(&CLASS, config);
         (0..n).for_each(|_| bench.push(0, b"x"));
-        bench.take_all(0).iter().map(Packet::dst_ip).collect()
+        bench.drain_sent(0).iter().map(Packet::dst_ip).collect()
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_no_prefix_is_refused() {
-        assert_eq!(Bench::refuses(&CLASS, "x/8"), "PREFIX: parse error");
-        assert_eq!(Bench::refuses(&CLASS, "1.0.0.0/8, 99999999"), "LIMIT too large; max 16777216");
+        assert_eq!(Bench::config_error(&CLASS, "x/8"), "PREFIX: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "1.0.0.0/8, 99999999"), "LIMIT too large; max 16777216");
     }
 }

@@ -1,4 +1,4 @@
-use super::ip_header::{self, pseudo};
+use super::ip_header::{self, pseudo_header_sum};
 use artery_engine::{Arg, Class, Context, DropReason, Packet, Simple};
 use artery_wire::{IpProtocol, checksum};
 
@@ -29,8 +29,8 @@ impl SetTcpChecksum {
         let ip = ip_header::ip(packet).ok()?;
         let (header_len, total_len) = (ip.header_len(), usize::from(ip.total_length()));
         let length = total_len.checked_sub(header_len).filter(|length| *length >= MIN_LEN)?;
-        let left = ip_header::leaves_checksum(packet, header_len);
-        let (pseudo, fragment) = (pseudo(&ip, IpProtocol::TCP, length), ip.is_fragment());
+        let left = ip_header::needs_checksum(packet, header_len);
+        let (pseudo, fragment) = (pseudo_header_sum(&ip, IpProtocol::TCP, length), ip.is_fragment());
         let segment = ip_header::bytes_mut(packet).get_mut(header_len..total_len)?;
         if self.fix_offset {
             fix_offset(segment, fragment);
@@ -46,7 +46,7 @@ impl SetTcpChecksum {
     }
 }
 
-/// Makes the header length at least that of a header and at most that of the segment.
+/// Limits the header length to at least the minimum and at most that of the segment.
 fn fix_offset(segment: &mut [u8], fragment: bool) {
     let header_len = usize::from(segment[12] >> 4) * 4;
     let right = if header_len < MIN_LEN {
@@ -64,7 +64,7 @@ impl Simple for SetTcpChecksum {
         if self.set_checksum(&mut packet).is_some() {
             return Some(packet);
         }
-        cx.say("SetTCPChecksum: bad lengths");
+        cx.print_message("SetTCPChecksum: bad lengths");
         cx.discard(packet, DropReason::Malformed);
         None
     }
@@ -107,7 +107,7 @@ mod tests {
         bench.push(0, &ip4().tcp(1, 2).payload([0; 9]).bytes()[..48]);
         bench.push(0, ip4().raw(6, [0; 19]).bytes());
         bench.expect_dropped(DropReason::Malformed, 2);
-        assert_eq!(bench.said(), "SetTCPChecksum: bad lengths\n".repeat(2));
+        assert_eq!(bench.stderr_text(), "SetTCPChecksum: bad lengths\n".repeat(2));
         survives_anything(&CLASS, "true", 1);
     }
 }

@@ -1,4 +1,4 @@
-use super::ip_header::{self, pseudo};
+use super::ip_header::{self, pseudo_header_sum};
 use artery_engine::{Args, Class, Context, DropReason, Packet, Simple};
 use artery_wire::{IpProtocol, Udp, checksum};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ shorter than its UDP length, leaves by output 1, or is dropped when there is non
 };
 
 struct SetUdpChecksum {
-    told: Arc<AtomicBool>,
+    was_reported: Arc<AtomicBool>,
 }
 
 impl SetUdpChecksum {
     fn new(args: &mut Args<'_>) -> SetUdpChecksum {
-        SetUdpChecksum { told: args.shared(|| AtomicBool::new(false)) }
+        SetUdpChecksum { was_reported: args.shared_value(|| AtomicBool::new(false)) }
     }
 }
 
@@ -34,8 +34,8 @@ fn set_checksum(packet: &mut Packet) -> Option<()> {
     let ip = ip_header::ip(packet).ok().filter(|ip| !ip.is_fragment())?;
     let header_len = ip.header_len();
     let length = usize::from(Udp::new(bytes_after(packet, header_len)?).ok()?.length());
-    let pseudo = pseudo(&ip, IpProtocol::UDP, length);
-    let left = ip_header::leaves_checksum(packet, header_len);
+    let pseudo = pseudo_header_sum(&ip, IpProtocol::UDP, length);
+    let left = ip_header::needs_checksum(packet, header_len);
     let datagram = ip_header::bytes_mut(packet).get_mut(header_len..header_len + length)?;
     let mut udp = Udp::new(&mut *datagram).ok()?;
     if left {
@@ -57,9 +57,9 @@ impl Simple for SetUdpChecksum {
         if set_checksum(&mut packet).is_some() {
             return Some(packet);
         }
-        if cx.outputs() == 1 && !self.told.swap(true, Relaxed) {
+        if cx.outputs() == 1 && !self.was_reported.swap(true, Relaxed) {
             let line = format!("{}: fragment or short packet", cx.name());
-            cx.say(&line);
+            cx.print_message(&line);
         }
         cx.send_or_discard(1, packet, DropReason::Malformed);
         None
@@ -99,8 +99,8 @@ mod tests {
         bench.push(0, b"short");
         bench.push(0, b"short");
         bench.expect_dropped(DropReason::Malformed, 2);
-        assert!(bench.said().ends_with(": fragment or short packet\n"));
-        assert_eq!(bench.said(), "");
+        assert!(bench.stderr_text().ends_with(": fragment or short packet\n"));
+        assert_eq!(bench.stderr_text(), "");
         survives_anything(&CLASS, "", 2);
     }
 }

@@ -31,12 +31,11 @@ A packet too short for the address leaves by output 1, or is dropped when there 
 struct StoreIpAddress {
     /// The address to write, or none for the annotation.
     address: Option<Ipv4Addr>,
-    place: Place,
+    place: AddressField,
 }
 
-/// Where to write.
 #[derive(Clone, Copy)]
-enum Place {
+enum AddressField {
     Data(usize),
     Source,
     Destination,
@@ -46,33 +45,35 @@ impl StoreIpAddress {
     fn new(args: &Args<'_>) -> Result<StoreIpAddress, ArgError> {
         let (address, place) = match (args.is_given("ADDR"), args.is_given("OFFSET")) {
             (false, false) => return Err(ArgError::Missing("OFFSET")),
-            (true, false) => (None, place(args, "ADDR")?),
-            (false, true) => (None, place(args, "OFFSET")?),
-            (true, true) => (Some(args.read("ADDR")?), place(args, "OFFSET")?),
+            (true, false) => (None, parse_field(args, "ADDR")?),
+            (false, true) => (None, parse_field(args, "OFFSET")?),
+            (true, true) => (Some(args.read("ADDR")?), parse_field(args, "OFFSET")?),
         };
         Ok(StoreIpAddress { address, place })
     }
 
-    /// Writes the address; false when the packet has no place for it.
-    fn store(&self, packet: &mut Packet, address: Ipv4Addr) -> bool {
+    /// Writes the address; false if the packet is too short for it.
+    fn store_address(&self, packet: &mut Packet, address: Ipv4Addr) -> bool {
         match self.place {
-            Place::Data(offset) => {
+            AddressField::Data(offset) => {
                 match packet.data_mut().get_mut(offset..).and_then(<[u8]>::first_chunk_mut) {
                     Some(field) => *field = address.octets(),
                     None => return false,
                 }
             }
-            Place::Source | Place::Destination => return self.rewrite(packet, address).is_some(),
+            AddressField::Source | AddressField::Destination => {
+                return self.rewrite_address(packet, address).is_some();
+            }
         }
         true
     }
 
     /// Changes an address of the header and corrects all checksums that cover it.
-    fn rewrite(&self, packet: &mut Packet, address: Ipv4Addr) -> Option<()> {
+    fn rewrite_address(&self, packet: &mut Packet, address: Ipv4Addr) -> Option<()> {
         let header_len = ip_header::ip(packet).ok()?.header_len();
-        let left = ip_header::leaves_checksum(packet, header_len);
+        let left = ip_header::needs_checksum(packet, header_len);
         let mut header = ip_header::ip_mut(packet).ok()?;
-        let is_source = matches!(self.place, Place::Source);
+        let is_source = matches!(self.place, AddressField::Source);
         let old = if is_source { header.src() } else { header.dst() };
         let correct = |sum| checksum::update_u32(sum, old.to_bits(), address.to_bits());
         header.set_checksum(correct(header.checksum()));
@@ -81,7 +82,8 @@ impl StoreIpAddress {
         } else {
             header.set_dst(address);
         }
-        // A checksum that is left to be made is the sum of the pseudo-header so far: the complement of a checksum.
+        // A checksum that is still to be computed holds the sum of the pseudo-header: the
+        // complement of a checksum.
         correct_transport(&mut header, |sum| if left { !correct(!sum) } else { correct(sum) });
         Some(())
     }
@@ -107,13 +109,13 @@ fn correct_transport(header: &mut Ipv4<&mut [u8]>, correct: impl Fn(u16) -> u16)
     }
 }
 
-fn place(args: &Args<'_>, name: &'static str) -> Result<Place, ArgError> {
+fn parse_field(args: &Args<'_>, name: &'static str) -> Result<AddressField, ArgError> {
     let text: String = args.read(name)?;
     match text.to_ascii_lowercase().as_str() {
-        "src" => Ok(Place::Source),
-        "dst" => Ok(Place::Destination),
+        "src" => Ok(AddressField::Source),
+        "dst" => Ok(AddressField::Destination),
         _ => match u32::parse(&text, args.names()) {
-            Ok(offset) => Ok(Place::Data(offset as usize)),
+            Ok(offset) => Ok(AddressField::Data(offset as usize)),
             Err(_) => Err(ArgError::wrong("type mismatch: OFFSET requires integer, src or dst")),
         },
     }
@@ -122,7 +124,7 @@ fn place(args: &Args<'_>, name: &'static str) -> Result<Place, ArgError> {
 impl Simple for StoreIpAddress {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let address = self.address.unwrap_or_else(|| packet.dst_ip());
-        if self.address.is_none() && address.is_unspecified() || self.store(&mut packet, address) {
+        if self.address.is_none() && address.is_unspecified() || self.store_address(&mut packet, address) {
             return Some(packet);
         }
         cx.send_or_discard(1, packet, DropReason::TooShort);
@@ -194,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_place_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "OFFSET: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "OFFSET: required argument missing");
         let wrong = "type mismatch: OFFSET requires integer, src or dst";
-        assert_eq!(Bench::refuses(&CLASS, "-1"), wrong);
-        assert_eq!(Bench::refuses(&CLASS, "1.2.3.4, ttl"), wrong);
+        assert_eq!(Bench::config_error(&CLASS, "-1"), wrong);
+        assert_eq!(Bench::config_error(&CLASS, "1.2.3.4, ttl"), wrong);
     }
 }

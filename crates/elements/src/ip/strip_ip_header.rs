@@ -1,6 +1,6 @@
 use super::each::send_each;
 use super::ip_header;
-use crate::basic::strip::finish_before;
+use crate::basic::strip::apply_offloads_before;
 use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
 
 pub static CLASS: Class = Class {
@@ -26,15 +26,15 @@ fn before_transport(packet: &Packet) -> Option<isize> {
 }
 
 /// Bytes to be stripped.
-fn length(packet: &Packet) -> Option<usize> {
+fn strip_length(packet: &Packet) -> Option<usize> {
     before_transport(packet).map(|bytes| usize::try_from(bytes).unwrap_or(0))
 }
 
 impl Element for StripIpHeader {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        finish_before(batch, cx, |packet| length(packet).unwrap_or(0));
+        apply_offloads_before(batch, cx, |packet| strip_length(packet).unwrap_or(0));
         let strip = |packet: &mut Packet| {
-            length(packet).and_then(|length| packet.strip(length).ok()).ok_or(DropReason::TooShort)
+            strip_length(packet).and_then(|length| packet.strip(length).ok()).ok_or(DropReason::TooShort)
         };
         send_each(batch, cx, strip, |reason, packet, cx| cx.discard(packet, reason));
     }
@@ -51,7 +51,7 @@ mod tests {
     fn header_options_and_what_precedes_them_are_stripped() {
         let mut bench = Bench::new(&CLASS, "");
         let mut packet = bench.packet([vec![0; 14], ip4().options([1; 4]).raw(4, b"inner").bytes()].concat());
-        ip_header::mark(&mut packet, 14, 24);
+        ip_header::mark_header(&mut packet, 14, 24);
         bench.push_packets(0, [packet]);
         assert_eq!(bench.expect(0, b"inner").network_offset(), Some(-24));
         bench.push(0, ip4().raw(4, b"inner").bytes());

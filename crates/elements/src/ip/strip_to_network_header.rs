@@ -1,5 +1,5 @@
 use super::each::send_each;
-use crate::basic::strip::finish_before;
+use crate::basic::strip::apply_offloads_before;
 use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
 
 pub static CLASS: Class = Class {
@@ -17,7 +17,7 @@ packet in which none is marked passes unchanged; one that ends before its header
 
 struct StripToNetworkHeader;
 
-/// Makes the packet start at its network header.
+/// Removes the bytes before the network header.
 pub(crate) fn start_at_network(packet: &mut Packet) -> Result<(), DropReason> {
     let offset = packet.network_offset().unwrap_or(0);
     match usize::try_from(offset) {
@@ -30,7 +30,7 @@ impl Element for StripToNetworkHeader {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         // The marked header may be that of a packet in a packet.
         let before = |packet: &Packet| packet.network_offset().and_then(|offset| offset.try_into().ok());
-        finish_before(batch, cx, |packet| before(packet).unwrap_or(0));
+        apply_offloads_before(batch, cx, |packet| before(packet).unwrap_or(0));
         send_each(batch, cx, start_at_network, |reason, packet, cx| cx.discard(packet, reason));
     }
 }

@@ -1,10 +1,10 @@
-//! What all IPv4 classes over a big routing table have in common: arguments, handlers, and how they are made.
+//! The common part of IPv4 classes with a big routing table: arguments, handlers, and construction.
 use super::linear_ip_lookup::configure;
 use super::outputs::Unrouted;
-use super::route::{Next, Route};
-use super::routes::{self, Command, NotAdded, Routes};
-use super::routing::{Hop, Routing, TableLookup, Writer};
-use super::slots::Order;
+use super::route::{Route, RouteNextHop};
+use super::routes::{self, NotAdded, RouteCommand, Routes};
+use super::routing::{Hop, Routing, TableLookup, TableWriter};
+use super::slots::SlotOrder;
 use artery_engine::{ArgError, Args, Context, Element, Handler, HandlerError, Read, Write};
 use artery_table::{Policy, Prefix};
 use artery_wire::Ipv4Prefix;
@@ -13,46 +13,46 @@ use std::sync::Arc;
 
 type Lookup = TableLookup<u32>;
 
-/// Makes an element of a class whose arguments are routes and nothing else.
-pub(crate) fn build(
+/// Creates an element of a class whose arguments are only routes.
+pub(crate) fn build_element(
     args: &mut Args<'_>,
     class: &'static str,
-    order: Option<Order>,
+    order: Option<SlotOrder>,
 ) -> Result<Box<dyn Element>, ArgError> {
-    let routing = shared(args, Policy::default(), order, configure)?;
-    let unrouted = Unrouted::new(class, args.shared(Default::default));
+    let routing = shared_routing(args, Policy::default(), order, configure)?;
+    let unrouted = Unrouted::new(class, args.shared_value(Default::default));
     Ok(Box::new(Lookup::new(routing, unrouted)))
 }
 
-/// The table that the copies of an element share; the first copy makes and fills it.
-pub(crate) fn shared(
+/// The table that the copies of an element share; the first copy creates and fills it.
+pub(crate) fn shared_routing(
     args: &mut Args<'_>,
     policy: Policy<u32>,
-    order: Option<Order>,
-    fill: impl FnOnce(&mut Writer<u32>, &mut Args<'_>) -> Result<(), ArgError>,
+    order: Option<SlotOrder>,
+    fill: impl FnOnce(&mut TableWriter<u32>, &mut Args<'_>) -> Result<(), ArgError>,
 ) -> Result<Arc<Routing<u32>>, ArgError> {
     if let Some(routing) = args.already_shared::<Routing<u32>>() {
         return Ok(routing);
     }
     let routing = Routing::new(args, policy, order).map_err(|error| ArgError::wrong(error.to_string()))?;
-    fill(&mut routing.writer(), args)?;
-    Ok(args.shared(|| routing))
+    fill(&mut routing.lock_writer(), args)?;
+    Ok(args.shared_value(|| routing))
 }
 
-impl From<Next> for Hop<u32> {
-    fn from(next: Next) -> Hop<u32> {
+impl From<RouteNextHop> for Hop<u32> {
+    fn from(next: RouteNextHop) -> Hop<u32> {
         Hop { gateway: next.gateway.map(Ipv4Addr::to_bits), output: next.output as u16 }
     }
 }
 
-impl From<Hop<u32>> for Next {
-    fn from(hop: Hop<u32>) -> Next {
-        Next { gateway: hop.gateway.map(Ipv4Addr::from_bits), output: hop.output.into() }
+impl From<Hop<u32>> for RouteNextHop {
+    fn from(hop: Hop<u32>) -> RouteNextHop {
+        RouteNextHop { gateway: hop.gateway.map(Ipv4Addr::from_bits), output: hop.output.into() }
     }
 }
 
-impl Routes for Writer<u32> {
-    fn add(&mut self, route: Route, replace: bool) -> Result<Option<Route>, NotAdded> {
+impl Routes for TableWriter<u32> {
+    fn add_route(&mut self, route: Route, replace: bool) -> Result<Option<Route>, NotAdded> {
         let prefix = Prefix::from(route.prefix);
         let old = self.get(prefix).map(|hop| Route { prefix: route.prefix, next: hop.into() });
         if let Some(old) = old.filter(|_| !replace) {
@@ -62,21 +62,21 @@ impl Routes for Writer<u32> {
         Ok(old)
     }
 
-    fn remove(&mut self, prefix: Ipv4Prefix, next: Option<Next>) -> Option<Route> {
-        let old = Next::from(self.get(prefix.into())?);
+    fn remove_route(&mut self, prefix: Ipv4Prefix, next: Option<RouteNextHop>) -> Option<Route> {
+        let old = RouteNextHop::from(self.get(prefix.into())?);
         if next.is_some_and(|next| next != old) {
             return None;
         }
         self.delete(prefix.into()).map(|_| Route { prefix, next: old })
     }
 
-    fn lookup(&self, address: Ipv4Addr) -> Option<Next> {
-        self.lookup_hop(address.to_bits()).map(Next::from)
+    fn lookup_route(&self, address: Ipv4Addr) -> Option<RouteNextHop> {
+        self.lookup_hop(address.to_bits()).map(RouteNextHop::from)
     }
 
-    fn text(&self) -> String {
+    fn table_text(&self) -> String {
         self.routes()
-            .map(|(prefix, hop)| Route { prefix: to_wire(prefix), next: hop.into() }.line())
+            .map(|(prefix, hop)| Route { prefix: to_wire(prefix), next: hop.into() }.table_line())
             .collect()
     }
 }
@@ -86,50 +86,57 @@ fn to_wire(prefix: Prefix<u32>) -> Ipv4Prefix {
         .unwrap_or_else(|_| unreachable!("an IPv4 prefix has at most 32 bits"))
 }
 
-fn run(l: &mut Lookup, command: Command, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
-    routes::run(&mut *l.routing.writer(), command, text, cx.outputs()).map(drop)
+fn run_table_command(
+    l: &mut Lookup,
+    command: RouteCommand,
+    text: &str,
+    cx: &Context<'_>,
+) -> Result<(), HandlerError> {
+    routes::run_command(&mut *l.routing.lock_writer(), command, text, cx.outputs()).map(drop)
 }
 
 pub(crate) const TABLE: Handler = Handler::read(
     "table",
     "all routes, one a line",
-    &Read(|l: &mut Lookup, _, _| Ok(l.routing.writer().text())),
+    &Read(|l: &mut Lookup, _, _| Ok(l.routing.lock_writer().table_text())),
 );
 pub(crate) const LOOKUP: Handler = Handler::read(
     "lookup",
     "output and gateway for an address",
-    &Read(|l: &mut Lookup, address, _| routes::answer(&*l.routing.writer(), address)),
+    &Read(|l: &mut Lookup, address, _| routes::lookup_answer(&*l.routing.lock_writer(), address)),
 )
 .parameters();
 pub(crate) const ADD: Handler = Handler::write(
     "add",
     "adds a route, unless its prefix has one",
-    &Write(|l: &mut Lookup, text, cx| run(l, Command::Add, text, cx)),
+    &Write(|l: &mut Lookup, text, cx| run_table_command(l, RouteCommand::Add, text, cx)),
 )
 .once();
 pub(crate) const SET: Handler = Handler::write(
     "set",
     "adds or replaces a route",
-    &Write(|l: &mut Lookup, text, cx| run(l, Command::Set, text, cx)),
+    &Write(|l: &mut Lookup, text, cx| run_table_command(l, RouteCommand::Set, text, cx)),
 )
 .once();
 pub(crate) const REMOVE: Handler = Handler::write(
     "remove",
     "removes a route",
-    &Write(|l: &mut Lookup, text, cx| run(l, Command::Remove, text, cx)),
+    &Write(|l: &mut Lookup, text, cx| run_table_command(l, RouteCommand::Remove, text, cx)),
 )
 .once();
 pub(crate) const CTRL: Handler = Handler::write(
     "ctrl",
     "does several commands, all or none",
-    &Write(|l: &mut Lookup, text, cx| routes::run_all(&mut *l.routing.writer(), text, cx.outputs())),
+    &Write(|l: &mut Lookup, text, cx| routes::run_all(&mut *l.routing.lock_writer(), text, cx.outputs())),
 )
 .once();
 pub(crate) const FLUSH: Handler =
-    Handler::write("flush", "removes all routes", &Write(|l: &mut Lookup, _, _| flush(l))).once().button();
+    Handler::write("flush", "removes all routes", &Write(|l: &mut Lookup, _, _| flush_table(l)))
+        .once()
+        .button();
 
-fn flush(l: &mut Lookup) -> Result<(), HandlerError> {
-    l.routing.writer().replace_all(&[]).map_err(|error| HandlerError::refused(error.to_string()))
+fn flush_table(l: &mut Lookup) -> Result<(), HandlerError> {
+    l.routing.lock_writer().replace_all(&[]).map_err(|error| HandlerError::refused(error.to_string()))
 }
 
 /// The handlers of Click's routing tables.
@@ -163,7 +170,7 @@ mod tests {
             bench.expect(0, "18.26.4.24");
             assert_eq!(bench.expect(1, "18.26.4.25").dst_ip().to_string(), "18.26.4.1");
             bench.expect_dropped(DropReason::NoRoute, 1);
-            assert_eq!(bench.said(), format!("{}: no route for 1.2.3.4\n", class.name));
+            assert_eq!(bench.stderr_text(), format!("{}: no route for 1.2.3.4\n", class.name));
             survives_anything(class, "0/1 0", 1);
         }
     }
@@ -184,7 +191,7 @@ mod tests {
         }
     }
 
-    /// A handler call, and some that make no sense.
+    /// A handler call, sometimes an invalid one.
     fn call(random: &mut Random) -> (&'static str, String) {
         let prefix = ["10/8", "10.1/16", "10.1.2/24", "10.1.2.3", "0/0", "128/1", "x"][random.below(7)];
         let next = ["0", "1", "10.0.0.1 2", "- 1", "", "7"][random.below(6)];

@@ -1,8 +1,8 @@
 use super::address::Destination;
-use super::ip_header::{Fields, reason};
+use super::ip_header::{Fields, drop_reason};
 use super::name::UdpPort;
 use super::packet_id::PacketIds;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
 use artery_wire::{IpProtocol, Udp, checksum};
 use std::any::Any;
@@ -27,24 +27,24 @@ computed unless `CHECKSUM` is false. A packet that the headers would make longer
     handlers: &[
         Handler::read("src", "the source address", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.src.to_string())))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.src = value(text)?;
+                u.src = parse_value(text)?;
                 Ok(())
-            })).sets("SRC"),
+            })).sets_argument("SRC"),
         Handler::read("sport", "the source port", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.src_port.to_string())))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.src_port = value::<UdpPort>(text)?.0;
+                u.src_port = parse_value::<UdpPort>(text)?.0;
                 Ok(())
-            })).sets("SPORT"),
+            })).sets_argument("SPORT"),
         Handler::read("dst", "the destination address", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst.to_string())))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.dst = value(text)?;
+                u.dst = parse_value(text)?;
                 Ok(())
-            })).sets("DST"),
+            })).sets_argument("DST"),
         Handler::read("dport", "the destination port", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst_port.to_string())))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.dst_port = value::<UdpPort>(text)?.0;
+                u.dst_port = parse_value::<UdpPort>(text)?.0;
                 Ok(())
-            })).sets("DPORT"),
+            })).sets_argument("DPORT"),
     ],
     per_worker: true,
     finished: true,
@@ -81,13 +81,14 @@ impl UdpIpEncap {
         };
         self.prepend_udp(packet, dst)?;
         let (protocol, src) = (IpProtocol::UDP, self.src);
-        Fields { protocol, src, dst, tos: 0, ttl: 250, dont_fragment: false }.prepend(packet, self.ids.next())
+        Fields { protocol, src, dst, tos: 0, ttl: 250, dont_fragment: false }
+            .prepend_header(packet, self.ids.next_id())
     }
 
     fn prepend_udp(&self, packet: &mut Packet, dst: Ipv4Addr) -> Result<(), DropReason> {
         let length = u16::try_from(packet.len() + Udp::<&[u8]>::LEN).map_err(|_| DropReason::TooLong)?;
         packet.prepend(Udp::<&[u8]>::LEN).map_err(|_| DropReason::NoRoom)?;
-        let mut udp = Udp::new(packet.data_mut()).map_err(reason)?;
+        let mut udp = Udp::new(packet.data_mut()).map_err(drop_reason)?;
         udp.set_src_port(self.src_port);
         udp.set_dst_port(self.dst_port);
         udp.set_length(length);
@@ -115,7 +116,7 @@ impl Simple for UdpIpEncap {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<UdpIpEncap>() {
-            self.ids.go_on(&mut old.ids, cx);
+            self.ids.resume_from(&mut old.ids, cx);
         }
     }
 }
@@ -173,12 +174,12 @@ mod tests {
 
     #[test]
     fn wrong_arguments_are_refused_and_long_packets_dropped() {
-        assert_eq!(Bench::refuses(&CLASS, "1.0.0.1, 65536, 2.0.0.2, 53"), "SPORT: parse error");
-        assert_eq!(Bench::refuses(&CLASS, "1.0.0.1, 1, x, 53"), "DST: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "1.0.0.1, 65536, 2.0.0.2, 53"), "SPORT: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "1.0.0.1, 1, x, 53"), "DST: parse error");
         let mut bench = Bench::new(&CLASS, "1.0.0.1, 1234, 2.0.0.2, 53");
         bench.push(0, vec![0; 65508]);
         bench.expect_dropped(DropReason::TooLong, 1);
         bench.push(0, vec![0; 65507]);
-        assert!(bench.take(0).is_some());
+        assert!(bench.next_sent(0).is_some());
     }
 }

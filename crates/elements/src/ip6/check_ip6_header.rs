@@ -34,7 +34,7 @@ dropped when there is none; the first one is reported.",
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
-            &Read(|c: &mut CheckIp6Header, _, _| Ok(c.failures.details())),
+            &Read(|c: &mut CheckIp6Header, _, _| Ok(c.failures.details_text())),
         ),
     ],
     per_worker: true,
@@ -66,7 +66,7 @@ impl CheckIp6Header {
     fn new(args: &mut Args<'_>) -> Result<CheckIp6Header, ArgError> {
         let text: Option<String> = args.read("BADADDRS")?;
         let address = |word: &str| {
-            let address = word.parse().ok().or_else(|| args.names().ip6(word));
+            let address = word.parse().ok().or_else(|| args.names().lookup_ipv6(word));
             address.ok_or_else(|| ArgError::wrong_at(word, format!("BADADDRS: '{word}' is no IPv6 address")))
         };
         let bad_sources =
@@ -77,7 +77,7 @@ impl CheckIp6Header {
 }
 
 /// Destination and length of a good packet, or which check it fails.
-fn check(bytes: &[u8], bad_sources: &[Ipv6Addr]) -> Result<(Ipv6Addr, usize), usize> {
+fn check_header(bytes: &[u8], bad_sources: &[Ipv6Addr]) -> Result<(Ipv6Addr, usize), usize> {
     if bytes.len() < HEADER {
         return Err(TINY);
     }
@@ -96,13 +96,15 @@ impl Element for CheckIp6Header {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let CheckIp6Header { offset, bad_sources, failures } = self;
         let accept = |packet: &mut Packet| {
-            let (to, length) = check(packet.data().get(*offset..).unwrap_or(&[]), bad_sources)?;
+            let (to, length) = check_header(packet.data().get(*offset..).unwrap_or(&[]), bad_sources)?;
             packet.set_headers(*offset, HEADER);
             packet.truncate(*offset + length);
             packet.set_annotation(anno::DST_IP6, to.octets());
             Ok(())
         };
-        send_each_or_exit(Level::L2, batch, cx, accept, |kind, packet, cx| failures.fail(kind, packet, cx));
+        send_each_or_exit(Level::L2, batch, cx, accept, |kind, packet, cx| {
+            failures.fail_packet(kind, packet, cx)
+        });
     }
 }
 
@@ -120,7 +122,7 @@ mod tests {
     fn a_good_packet_is_marked_annotated_and_cut_to_its_length() {
         let mut bench = Bench::new(&CLASS, "OFFSET 14");
         bench.push(0, [vec![0xee; 14], packet().bytes(), vec![0; 18]].concat());
-        let good = bench.take(0).unwrap();
+        let good = bench.next_sent(0).unwrap();
         assert_eq!(good.data(), [vec![0xee; 14], packet().bytes()].concat());
         assert_eq!((good.network_offset(), good.transport_offset()), (Some(14), Some(54)));
         assert_eq!(
@@ -147,9 +149,9 @@ mod tests {
             bench.push(0, &bytes);
             bench.expect(1, &bytes);
             assert!(
-                bench.said().ends_with(&format!("IP6 header check failed: {reason}\n")),
+                bench.stderr_text().ends_with(&format!("IP6 header check failed: {reason}\n")),
                 "{}",
-                bench.said()
+                bench.stderr_text()
             );
             assert_eq!(bench.read("drops", "").unwrap(), "1");
         }
@@ -157,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        assert_eq!(Bench::refuses(&CLASS, "::1 10.0.0.1"), "BADADDRS: '10.0.0.1' is no IPv6 address");
+        assert_eq!(Bench::config_error(&CLASS, "::1 10.0.0.1"), "BADADDRS: '10.0.0.1' is no IPv6 address");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use crate::ip::dec_ip_ttl::{End, send_hops};
+use crate::ip::dec_ip_ttl::{HopError, send_hops};
 use crate::ip::ip_header;
 use artery_engine::{Batch, Class, Context, Element, Handler, Packet, Read};
 use artery_wire::Ipv6;
@@ -25,10 +25,10 @@ struct DecIp6Hlim {
     expired: u64,
 }
 
-fn decrement(packet: &mut Packet) -> Result<(), End> {
-    let mut header = Ipv6::new(ip_header::bytes_mut(packet)).map_err(End::NoHeader)?;
+fn decrement_hop_limit(packet: &mut Packet) -> Result<(), HopError> {
+    let mut header = Ipv6::new(ip_header::bytes_mut(packet)).map_err(HopError::NoHeader)?;
     match header.hop_limit() {
-        0 | 1 => Err(End::Expired),
+        0 | 1 => Err(HopError::Expired),
         hops => {
             header.set_hop_limit(hops - 1);
             Ok(())
@@ -38,7 +38,7 @@ fn decrement(packet: &mut Packet) -> Result<(), End> {
 
 impl Element for DecIp6Hlim {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        send_hops(batch, cx, &mut self.expired, decrement);
+        send_hops(batch, cx, &mut self.expired, decrement_hop_limit);
     }
 }
 

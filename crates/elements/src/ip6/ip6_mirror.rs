@@ -24,9 +24,9 @@ struct Ip6Mirror;
 const TRANSPORT: usize = 8;
 
 #[inline]
-fn mirror(packet: &mut Packet) -> Result<(), DropReason> {
+fn swap_addresses(packet: &mut Packet) -> Result<(), DropReason> {
     let bytes = ip_header::bytes_mut(packet);
-    let mut ip = Ipv6::new(&mut *bytes).map_err(ip_header::reason)?;
+    let mut ip = Ipv6::new(&mut *bytes).map_err(ip_header::drop_reason)?;
     let (src, dst, next) = (ip.src(), ip.dst(), ip.next_header());
     ip.set_src(dst);
     ip.set_dst(src);
@@ -39,7 +39,7 @@ fn mirror(packet: &mut Packet) -> Result<(), DropReason> {
 
 impl Element for Ip6Mirror {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        send_each(batch, cx, mirror, |reason, packet, cx| cx.discard(packet, reason));
+        send_each(batch, cx, swap_addresses, |reason, packet, cx| cx.discard(packet, reason));
     }
 }
 

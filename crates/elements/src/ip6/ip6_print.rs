@@ -32,7 +32,7 @@ struct Ip6Print {
 }
 
 impl Ip6Print {
-    fn text(&self, packet: &Packet) -> Option<String> {
+    fn format_packet(&self, packet: &Packet) -> Option<String> {
         let header = Ipv6::new(packet.network()?).ok()?;
         let mut text = match self.label.as_str() {
             "" => String::new(),
@@ -42,22 +42,22 @@ impl Ip6Print {
         // Writing to a string can't fail.
         let _ = write!(text, "{} -> {} plen {length}, next {next}, hlim {limit}", header.src(), header.dst());
         for line in packet.data()[..packet.len().min(self.bytes)].chunks(24) {
-            let words: Vec<String> = line.chunks(4).map(hex).collect();
+            let words: Vec<String> = line.chunks(4).map(to_hex).collect();
             let _ = write!(text, "\n  {}", words.join(" "));
         }
         Some(text)
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Element for Ip6Print {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.iter() {
-            if let Some(text) = self.text(packet) {
-                cx.say(&text);
+            if let Some(text) = self.format_packet(packet) {
+                cx.print_message(&text);
             }
         }
         cx.send_all(0, batch);
@@ -77,7 +77,7 @@ mod tests {
         packet.set_network_header(0);
         bench.push_packets(0, [packet]);
         bench.expect(0, bytes);
-        bench.said()
+        bench.stderr_text()
     }
 
     #[test]
@@ -104,6 +104,6 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "");
         bench.push(0, b"abc");
         bench.expect(0, b"abc");
-        assert_eq!(bench.said(), "");
+        assert_eq!(bench.stderr_text(), "");
     }
 }

@@ -1,6 +1,6 @@
 use crate::ip::outputs::Unrouted;
-use crate::ip::routing::{Hop, Routing, TableLookup, Writer};
-use crate::ip::slots::Order;
+use crate::ip::routing::{Hop, Routing, TableLookup, TableWriter};
+use crate::ip::slots::SlotOrder;
 use artery_engine::names::Names;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Handler, HandlerError, Read, Write};
 use artery_table::{Address, Policy, Prefix};
@@ -28,17 +28,17 @@ rt[1] -> Discard;",
     processing: "h/h",
     args: &[Arg::rest("ROUTES", "ADDR/LENGTH [GATEWAY] OUTPUT", "the routes")],
     handlers: &[
-        Handler::read("table", "all routes, one a line", &Read(|l: &mut Lookup, _, _| Ok(text(&l.routing.writer())))),
-        Handler::read("lookup", "output and gateway for an address", &Read(|l: &mut Lookup, address, _| answer(l, address)))
+        Handler::read("table", "all routes, one a line", &Read(|l: &mut Lookup, _, _| Ok(format_table(&l.routing.lock_writer())))),
+        Handler::read("lookup", "output and gateway for an address", &Read(|l: &mut Lookup, address, _| lookup_text(l, address)))
             .parameters(),
-        Handler::write("add", "adds or replaces a route", &Write(|l: &mut Lookup, text, cx| add(l, text, cx))).once(),
-        Handler::write("remove", "removes a route", &Write(|l: &mut Lookup, text, _| remove(l, text))).once(),
-        Handler::write("ctrl", "adds or removes a route", &Write(|l: &mut Lookup, text, cx| control(l, text, cx))).once(),
+        Handler::write("add", "adds or replaces a route", &Write(|l: &mut Lookup, text, cx| add_route(l, text, cx))).once(),
+        Handler::write("remove", "removes a route", &Write(|l: &mut Lookup, text, _| remove_route(l, text))).once(),
+        Handler::write("ctrl", "adds or removes a route", &Write(|l: &mut Lookup, text, cx| handle_control(l, text, cx))).once(),
     ],
     per_worker: true,
     build: |args| {
-        let routing = routing(args)?;
-        let unrouted = Unrouted::new("LookupIP6Route", args.shared(Default::default));
+        let routing = shared_routing(args)?;
+        let unrouted = Unrouted::new("LookupIP6Route", args.shared_value(Default::default));
         Ok(Box::new(Lookup::new(routing, unrouted)))
     },
     ..Class::DEFAULT
@@ -46,51 +46,53 @@ rt[1] -> Discard;",
 
 type Lookup = TableLookup<u128>;
 
-/// The table that the copies of an element share; the first copy makes and fills it.
-fn routing(args: &mut Args<'_>) -> Result<Arc<Routing<u128>>, ArgError> {
+/// The table that the copies of an element share; the first copy creates and fills it.
+fn shared_routing(args: &mut Args<'_>) -> Result<Arc<Routing<u128>>, ArgError> {
     if let Some(routing) = args.already_shared::<Routing<u128>>() {
         return Ok(routing);
     }
     let wrong = |error: artery_table::TableError| ArgError::wrong(error.to_string());
-    let routing = Routing::new(args, Policy::default(), Some(Order::FirstFree)).map_err(wrong)?;
+    let routing = Routing::new(args, Policy::default(), Some(SlotOrder::FirstFree)).map_err(wrong)?;
     let outputs = args.outputs();
     let texts = args.rest("ROUTES").to_vec();
     for (number, text) in texts.iter().enumerate() {
         let fault = |what: &str| ArgError::wrong_at(text, format!("argument {} {what}", number + 1));
         let (prefix, hop) =
-            route(text, args.names()).ok_or_else(|| fault("should be DADDR/MASK [GW] OUTPUT"))?;
+            parse_route(text, args.names()).ok_or_else(|| fault("should be DADDR/MASK [GW] OUTPUT"))?;
         if usize::from(hop.output) >= outputs {
             let needed = usize::from(hop.output) + 1;
             return Err(ArgError::wrong_at(text, format!("need {needed} or more output ports")));
         }
-        routing.writer().insert(prefix, hop).map_err(wrong)?;
+        routing.lock_writer().insert(prefix, hop).map_err(wrong)?;
     }
     if texts.is_empty() {
         args.warn("no routes", Some("every packet is dropped until a route is added"));
     }
-    Ok(args.shared(|| routing))
+    Ok(args.shared_value(|| routing))
 }
 
 /// Reads `ADDR/LENGTH [GATEWAY] OUTPUT`.
-fn route(text: &str, names: &Names) -> Option<(Prefix<u128>, Hop<u128>)> {
+fn parse_route(text: &str, names: &Names) -> Option<(Prefix<u128>, Hop<u128>)> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (prefix, gateway, output) = match words[..] {
         [prefix, output] => (prefix, None, output),
-        [prefix, gateway, output] => (prefix, Some(address(gateway, names)?), output),
+        [prefix, gateway, output] => (prefix, Some(parse_address(gateway, names)?), output),
         _ => return None,
     };
     let gateway = gateway.filter(|gateway| *gateway != 0);
-    Some((self::prefix(prefix, names)?, Hop { gateway, output: output.parse().ok()? }))
+    Some((self::parse_prefix(prefix, names)?, Hop { gateway, output: output.parse().ok()? }))
 }
 
-fn address(text: &str, names: &Names) -> Option<u128> {
-    text.parse().ok().or_else(|| names.ip6(text)).map(Ipv6Addr::to_bits)
+fn parse_address(text: &str, names: &Names) -> Option<u128> {
+    text.parse().ok().or_else(|| names.lookup_ipv6(text)).map(Ipv6Addr::to_bits)
 }
 
 /// `ADDR/LENGTH`, `ADDR/MASK`, or a bare address.
-fn prefix(text: &str, names: &Names) -> Option<Prefix<u128>> {
-    let Some((start, len)) = text.rsplit_once('/') else { return address(text, names).map(Prefix::host) };
-    let bits = address(start, names)?;
+fn parse_prefix(text: &str, names: &Names) -> Option<Prefix<u128>> {
+    let Some((start, len)) = text.rsplit_once('/') else {
+        return parse_address(text, names).map(Prefix::host);
+    };
+    let bits = parse_address(start, names)?;
     let len = match len.parse::<Ipv6Addr>() {
         Ok(mask) => {
             let len = mask.to_bits().leading_ones() as u8;
@@ -105,40 +107,42 @@ fn refused(error: impl ToString) -> HandlerError {
     HandlerError::refused(error.to_string())
 }
 
-fn add(l: &mut Lookup, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
-    let (prefix, hop) =
-        route(text, &Names::default()).ok_or_else(|| refused("expected 'ADDR/LENGTH [GATEWAY] OUTPUT'"))?;
+fn add_route(l: &mut Lookup, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
+    let (prefix, hop) = parse_route(text, &Names::default())
+        .ok_or_else(|| refused("expected 'ADDR/LENGTH [GATEWAY] OUTPUT'"))?;
     if usize::from(hop.output) >= cx.outputs() {
         return Err(refused("output port out of range"));
     }
-    l.routing.writer().insert(prefix, hop).map_err(refused)
+    l.routing.lock_writer().insert(prefix, hop).map_err(refused)
 }
 
-fn remove(l: &mut Lookup, text: &str) -> Result<(), HandlerError> {
-    let prefix = prefix(text.trim(), &Names::default()).ok_or_else(|| refused("expected 'ADDR/LENGTH'"))?;
+fn remove_route(l: &mut Lookup, text: &str) -> Result<(), HandlerError> {
+    let prefix =
+        parse_prefix(text.trim(), &Names::default()).ok_or_else(|| refused("expected 'ADDR/LENGTH'"))?;
     // Click does not mind when there is none.
-    l.routing.writer().delete(prefix);
+    l.routing.lock_writer().delete(prefix);
     Ok(())
 }
 
-fn control(l: &mut Lookup, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
+fn handle_control(l: &mut Lookup, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
     match text.trim().split_once(char::is_whitespace) {
-        Some(("add", rest)) => add(l, rest, cx),
-        Some(("remove", rest)) => remove(l, rest),
+        Some(("add", rest)) => add_route(l, rest, cx),
+        Some(("remove", rest)) => remove_route(l, rest),
         _ => Err(refused("bad command, should be 'add' or 'remove'")),
     }
 }
 
-fn answer(l: &mut Lookup, text: &str) -> Result<String, HandlerError> {
-    let address = address(text.trim(), &Names::default()).ok_or_else(|| refused("expected IPv6 address"))?;
-    Ok(match l.routing.writer().lookup_hop(address) {
+fn lookup_text(l: &mut Lookup, text: &str) -> Result<String, HandlerError> {
+    let address =
+        parse_address(text.trim(), &Names::default()).ok_or_else(|| refused("expected IPv6 address"))?;
+    Ok(match l.routing.lock_writer().lookup_hop(address) {
         Some(Hop { gateway: Some(gateway), output }) => format!("{output} {}", Ipv6Addr::from_bits(gateway)),
         Some(Hop { gateway: None, output }) => output.to_string(),
         None => "-1".to_string(),
     })
 }
 
-fn text(writer: &Writer<u128>) -> String {
+fn format_table(writer: &TableWriter<u128>) -> String {
     let line = |(prefix, hop): (Prefix<u128>, Hop<u128>)| {
         format!("{prefix}\t{}\t{}\n", Ipv6Addr::from_bits(hop.gateway.unwrap_or(0)), hop.output)
     };
@@ -180,7 +184,7 @@ mod tests {
         let mut bench = bench("2001:db8::/32 0");
         send(&mut bench, "fe80::1");
         bench.expect_dropped(DropReason::NoRoute, 1);
-        assert_eq!(bench.said(), "LookupIP6Route: no route for fe80::1\n");
+        assert_eq!(bench.stderr_text(), "LookupIP6Route: no route for fe80::1\n");
         bench.write("ctrl", "add fe80::/10 2").unwrap();
         send(&mut bench, "fe80::1");
         bench.expect(2, "fe80::1");

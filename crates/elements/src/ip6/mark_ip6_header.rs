@@ -23,7 +23,7 @@ struct MarkIp6Header {
 impl Simple for MarkIp6Header {
     fn process(&mut self, mut packet: Packet, _cx: &mut Context<'_>) -> Option<Packet> {
         if self.offset < packet.len() {
-            ip_header::mark(&mut packet, self.offset, Ipv6::<&[u8]>::LEN);
+            ip_header::mark_header(&mut packet, self.offset, Ipv6::<&[u8]>::LEN);
         }
         Some(packet)
     }
@@ -39,7 +39,7 @@ mod tests {
     fn the_header_and_what_follows_it_are_marked() {
         let mut bench = Bench::new(&CLASS, "14");
         bench.push(0, [vec![0; 14], ip6().udp(1, 2).bytes()].concat());
-        let packet = bench.take(0).unwrap();
+        let packet = bench.next_sent(0).unwrap();
         assert_eq!((packet.network_offset(), packet.transport_offset()), (Some(14), Some(54)));
     }
 

@@ -10,7 +10,7 @@ pub static CLASS: Class = Class {
     args: &[Arg::required("IPADDR", "IPv6 address", "the address")],
     per_worker: true,
     live: true,
-    build: |args| Ok(Box::new(SetIp6Address { address: address(args)? })),
+    build: |args| Ok(Box::new(SetIp6Address { address: read_address(args)? })),
     ..Class::DEFAULT
 };
 
@@ -18,9 +18,9 @@ struct SetIp6Address {
     address: Ipv6Addr,
 }
 
-fn address(args: &Args<'_>) -> Result<Ipv6Addr, ArgError> {
+fn read_address(args: &Args<'_>) -> Result<Ipv6Addr, ArgError> {
     let text: String = args.read("IPADDR")?;
-    let address = text.parse().ok().or_else(|| args.names().ip6(&text));
+    let address = text.parse().ok().or_else(|| args.names().lookup_ipv6(&text));
     address.ok_or_else(|| ArgError::wrong_at(&text, format!("IPADDR: '{text}' is no IPv6 address")))
 }
 
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_address_must_be_given_and_be_one() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "IPADDR: required argument missing");
-        assert_eq!(Bench::refuses(&CLASS, "10.0.0.1"), "IPADDR: '10.0.0.1' is no IPv6 address");
+        assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, "10.0.0.1"), "IPADDR: '10.0.0.1' is no IPv6 address");
     }
 }

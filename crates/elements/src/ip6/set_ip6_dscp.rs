@@ -1,6 +1,6 @@
 use crate::ip::each::send_each;
 use crate::ip::ip_header;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, Write,
 };
@@ -17,13 +17,13 @@ of their traffic class to `DSCP`. Packets without a whole IPv6 header are droppe
     args: &[Arg::required("DSCP", "0 to 63", "the code point")],
     handlers: &[Handler::read("dscp", "the code point", &Read(|s: &mut SetIp6Dscp, _, _| Ok((s.class >> 2).to_string())))
         .and_write(&Write(|s: &mut SetIp6Dscp, text, _| {
-            s.class = shifted(value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
+            s.class = dscp_to_class(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
             Ok(())
-        })).sets("DSCP")],
+        })).sets_argument("DSCP")],
     per_worker: true,
     live: true,
     build: |args| {
-        let class = shifted(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
+        let class = dscp_to_class(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
         Ok(Box::new(SetIp6Dscp { class }))
     },
     ..Class::DEFAULT
@@ -33,18 +33,18 @@ const RANGE: &str = "diffserv code point out of range";
 const ECN: u8 = 3;
 
 struct SetIp6Dscp {
-    /// The code point in its place.
+    /// The code point, shifted to its position in the traffic class.
     class: u8,
 }
 
-fn shifted(dscp: u32) -> Option<u8> {
+fn dscp_to_class(dscp: u32) -> Option<u8> {
     u8::try_from(dscp).ok().filter(|dscp| *dscp < 64).map(|dscp| dscp << 2)
 }
 
 impl Element for SetIp6Dscp {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let set = |packet: &mut Packet| {
-            let mut header = Ipv6::new(ip_header::bytes_mut(packet)).map_err(ip_header::reason)?;
+            let mut header = Ipv6::new(ip_header::bytes_mut(packet)).map_err(ip_header::drop_reason)?;
             header.set_traffic_class(self.class | header.traffic_class() & ECN);
             Ok(())
         };
@@ -85,7 +85,7 @@ mod tests {
         bench.push(0, [0x60; 39]);
         bench.expect_dropped(DropReason::TooShort, 1);
         assert!(bench.write("dscp", "64").is_err());
-        assert_eq!(Bench::refuses(&CLASS, "64"), RANGE);
+        assert_eq!(Bench::config_error(&CLASS, "64"), RANGE);
         survives_anything(&CLASS, "46", 1);
     }
 }

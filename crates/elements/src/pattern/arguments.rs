@@ -1,7 +1,7 @@
-//! Patterns as arguments of an element: all that is wrong with them is said at once.
+//! Patterns as arguments of an element: all errors are reported together.
 use artery_engine::ArgError;
 
-/// Reads every pattern by its number and text. `miscount` is what is wrong with how many they are.
+/// Reads every pattern by its number and text. `miscount` is the error about their number, if it is wrong.
 pub(crate) fn read_all<T>(
     patterns: &[String],
     miscount: Option<String>,
@@ -22,12 +22,15 @@ pub(crate) fn read_all<T>(
     }
 }
 
-/// What is wrong, and what to do about it, when an element has not one pattern for each connected output.
-pub(crate) fn miscount(element: &str, patterns: usize, outputs: usize) -> Option<String> {
+/// The error, with a remedy, when the number of patterns differs from that of connected outputs.
+pub(crate) fn pattern_count_error(element: &str, patterns: usize, outputs: usize) -> Option<String> {
     let remedy = if patterns > outputs {
-        format!("connect {}", ports(outputs, patterns - 1))
+        format!("connect {}", format_ports(outputs, patterns - 1))
     } else if patterns < outputs {
-        format!("write a pattern for {} too, such as '-' for all other packets", ports(patterns, outputs - 1))
+        format!(
+            "write a pattern for {} too, such as '-' for all other packets",
+            format_ports(patterns, outputs - 1)
+        )
     } else {
         return None;
     };
@@ -41,7 +44,7 @@ pub(crate) fn miscount(element: &str, patterns: usize, outputs: usize) -> Option
 }
 
 /// `[1]`, `[1] and [2]` or `[1] to [3]`.
-fn ports(first: usize, last: usize) -> String {
+fn format_ports(first: usize, last: usize) -> String {
     match last - first {
         0 => format!("[{first}]"),
         1 => format!("[{first}] and [{last}]"),
@@ -56,7 +59,7 @@ mod tests {
     #[test]
     fn a_miscount_says_which_outputs_or_patterns_are_missing() {
         let said = |patterns, outputs| {
-            let text = miscount("c", patterns, outputs).unwrap();
+            let text = pattern_count_error("c", patterns, outputs).unwrap();
             text.split_once("; ").unwrap().1.to_string()
         };
         assert_eq!(said(3, 1), "c has 3 patterns and 1 connected output: connect [1] and [2]");
@@ -66,7 +69,7 @@ mod tests {
             said(1, 4),
             format!("c has 1 pattern and 4 connected outputs: write a pattern for [1] to [3] {dash}")
         );
-        assert_eq!(miscount("c", 2, 2), None);
+        assert_eq!(pattern_count_error("c", 2, 2), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@ use super::expr::{Base, Expr, Test};
 
 const OFFSET_RANGE: &str = "offset out of range, at most 65535";
 
-/// Reads one pattern: clauses that must all hold; `-` and the empty pattern match everything.
+/// Parses one pattern: clauses that must all hold; `-` and the empty pattern match everything.
 pub(crate) fn parse(pattern: &str) -> Result<Expr, String> {
     let mut rest = pattern.trim_ascii();
     if rest == "-" {
@@ -11,28 +11,28 @@ pub(crate) fn parse(pattern: &str) -> Result<Expr, String> {
     }
     let mut clauses = Vec::new();
     while !rest.is_empty() {
-        let (clause, after) = clause(rest)?;
+        let (clause, after) = parse_clause(rest)?;
         clauses.push(clause);
         rest = after.trim_ascii_start();
     }
     Ok(Expr::And(clauses))
 }
 
-fn clause(text: &str) -> Result<(Expr, &str), String> {
+fn parse_clause(text: &str) -> Result<(Expr, &str), String> {
     let positive = text.strip_prefix('!').map(str::trim_ascii_start);
-    let (offset, rest) = split(positive.unwrap_or(text), |c| c.is_ascii_digit());
+    let (offset, rest) = split_prefix(positive.unwrap_or(text), |c| c.is_ascii_digit());
     if offset.is_empty() {
-        return Err(wrong("expected a digit", rest));
+        return Err(error_at("expected a digit", rest));
     }
-    let offset: u16 = offset.parse().map_err(|_| wrong(OFFSET_RANGE, offset))?;
-    let rest = rest.strip_prefix('/').ok_or_else(|| wrong("expected '/'", rest))?;
-    let (value, rest) = split(rest, is_digit);
+    let offset: u16 = offset.parse().map_err(|_| error_at(OFFSET_RANGE, offset))?;
+    let rest = rest.strip_prefix('/').ok_or_else(|| error_at("expected '/'", rest))?;
+    let (value, rest) = split_prefix(rest, is_digit);
     let (mask, rest) = match rest.strip_prefix('%') {
-        Some(rest) => split(rest, is_digit),
+        Some(rest) => split_prefix(rest, is_digit),
         None => ("", rest),
     };
     check_lengths(value, mask, rest)?;
-    let expr = bytes(offset, value, mask)?;
+    let expr = bytes_to_tests(offset, value, mask)?;
     Ok((if positive.is_some() { expr.negated() } else { expr }, rest))
 }
 
@@ -40,33 +40,33 @@ fn is_digit(c: char) -> bool {
     c.is_ascii_hexdigit() || c == '?'
 }
 
-fn split(text: &str, part: impl Fn(char) -> bool) -> (&str, &str) {
+fn split_prefix(text: &str, part: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !part(c)).unwrap_or(text.len()))
 }
 
 fn check_lengths(value: &str, mask: &str, rest: &str) -> Result<(), String> {
     let masked = !mask.is_empty() && mask.len() != value.len();
     if value.len() < 2 {
-        Err(wrong("value has less than 2 hex digits", if value.is_empty() { rest } else { value }))
+        Err(error_at("value has less than 2 hex digits", if value.is_empty() { rest } else { value }))
     } else if !value.len().is_multiple_of(2) {
-        Err(wrong("value has odd number of hex digits", value))
+        Err(error_at("value has odd number of hex digits", value))
     } else if masked && mask.len() > value.len() {
-        Err(wrong("mask has too many hex digits", mask))
+        Err(error_at("mask has too many hex digits", mask))
     } else if masked {
-        Err(wrong("mask has too few hex digits", mask))
+        Err(error_at("mask has too few hex digits", mask))
     } else {
         Ok(())
     }
 }
 
 /// The tests of a clause, one for each aligned word it touches.
-fn bytes(offset: u16, value: &str, mask: &str) -> Result<Expr, String> {
-    let nibbles = value.bytes().map(nibble);
-    let masks = mask.bytes().map(nibble).chain(std::iter::repeat((15, 15)));
+fn bytes_to_tests(offset: u16, value: &str, mask: &str) -> Result<Expr, String> {
+    let nibbles = value.bytes().map(parse_nibble);
+    let masks = mask.bytes().map(parse_nibble).chain(std::iter::repeat((15, 15)));
     let mut words: Vec<(u16, u32, u32)> = Vec::new();
     for (i, ((digit, care), (mask, mask_care))) in nibbles.zip(masks).enumerate() {
         let at = usize::from(offset) + i / 2;
-        let word = u16::try_from(at & !3).map_err(|_| wrong(OFFSET_RANGE, value))?;
+        let word = u16::try_from(at & !3).map_err(|_| error_at(OFFSET_RANGE, value))?;
         if words.last().is_none_or(|(last, ..)| *last != word) {
             words.push((word, 0, 0));
         }
@@ -83,12 +83,12 @@ fn bytes(offset: u16, value: &str, mask: &str) -> Result<Expr, String> {
 }
 
 /// A digit's value, and which of its bits count.
-fn nibble(digit: u8) -> (u8, u8) {
+fn parse_nibble(digit: u8) -> (u8, u8) {
     char::from(digit).to_digit(16).map_or((0, 0), |value| (value as u8, 15))
 }
 
 /// A message that ends with the word where reading stopped.
-fn wrong(what: &str, at: &str) -> String {
+fn error_at(what: &str, at: &str) -> String {
     match at.split_ascii_whitespace().next() {
         Some(word) => format!("{what} at '{word}'"),
         None => format!("{what} at the end"),

@@ -1,15 +1,12 @@
-//! What a pattern says: tests of words joined by and, or, not and the ternary operator.
+//! Pattern expressions: tests of words joined by and, or, not and the ternary operator.
 
 /// The header that a test's offset is counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Base {
     /// Start of the packet's data.
     Data,
-    /// Link header.
     Mac,
-    /// Network header.
     Network,
-    /// Transport header.
     Transport,
 }
 
@@ -29,24 +26,21 @@ pub(crate) struct Test {
     pub(crate) base: Base,
     /// Offset of the word.
     pub(crate) offset: u16,
-    /// Bits that count.
+    /// The bits of the word that are compared.
     pub(crate) mask: u32,
     /// What they are compared with.
     pub(crate) value: u32,
-    /// How.
     pub(crate) relation: Relation,
     /// The answer for a packet that ends before the bits that count.
     pub(crate) short: bool,
 }
 
-/// What a pattern says. Every packet either matches or does not.
+/// A pattern's expression. Every packet either matches or does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expr {
-    /// Matches all or nothing.
+    /// Matches every packet, or none.
     Const(bool),
-    /// One comparison.
     Test(Test),
-    /// The opposite.
     Not(Box<Expr>),
     /// All of them; of none, true.
     And(Vec<Expr>),
@@ -86,8 +80,8 @@ impl Test {
         }
     }
 
-    /// The answer where the packet ends within the word. What a comparison for order can already tell from the
-    /// bytes that are there, it tells; otherwise `short` decides.
+    /// The answer where the packet ends within the word. An order comparison that the present bytes already
+    /// decide is decided by them; otherwise `short` is the answer.
     pub(super) fn holds_at_end(&self, bytes: &[u8]) -> bool {
         let tail = bytes.get(usize::from(self.offset)..).unwrap_or(&[]);
         let have = tail.len().min(4);
@@ -107,7 +101,6 @@ impl Test {
 }
 
 impl Expr {
-    /// The opposite.
     pub(crate) fn negated(self) -> Expr {
         Expr::Not(Box::new(self))
     }
@@ -128,7 +121,7 @@ impl Expr {
         }
     }
 
-    /// The answer for a packet, computed as the definition says it. Programs are tested against it.
+    /// The answer for a packet, computed directly from the definition. Programs are tested against it.
     #[cfg(test)]
     pub(crate) fn matches<'a>(&self, bytes: &impl Fn(Base) -> &'a [u8]) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Where a packet's headers are, as IP patterns look at them.
+//! The headers of a packet, as IP patterns address them.
 use super::expr::Base;
 use artery_engine::Packet;
 
@@ -12,7 +12,7 @@ pub(crate) struct Headers<'a> {
 impl<'a> Headers<'a> {
     /// Finds the headers: where elements have marked them, else with the IP header at the start of data.
     #[inline]
-    pub(crate) fn of(packet: &'a Packet) -> Headers<'a> {
+    pub(crate) fn from_packet(packet: &'a Packet) -> Headers<'a> {
         let network = match packet.network_offset() {
             Some(_) => packet.network().unwrap_or(&[]),
             None => packet.data(),

@@ -1,4 +1,5 @@
-//! The language of IPClassifier and IPFilter: header fields, addresses, ports and names, much as tcpdump spells them.
+//! The language of IPClassifier and IPFilter: header fields, addresses, ports and names, much
+//! as tcpdump spells them.
 //!
 //! ```text
 //! expr   := or [ '?' expr ':' expr ]
@@ -22,12 +23,12 @@ pub(crate) fn parse(words: &[String], names: &Names) -> Result<Expr, String> {
     match words {
         [] => Ok(Expr::Const(true)),
         [word] if matches!(word.as_str(), "-" | "any" | "all") => Ok(Expr::Const(true)),
-        _ => grammar::parse(words, names),
+        _ => grammar::parse_words(words, names),
     }
 }
 
 /// Splits a pattern into words and operators.
-pub(crate) fn words(text: &str) -> Vec<String> {
+pub(crate) fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = text.trim_ascii_start();
     while let Some(first) = rest.chars().next() {

@@ -3,10 +3,10 @@ use super::compile::{Decisions, Node, Target};
 use super::expr::{Base, Relation, Test};
 use std::fmt::Write;
 
-/// One line for each step, in the order in which a packet meets them: its number, `offset/value%mask` and where it
-/// leads. Offsets from the network header on start at 256, those from the transport header on at 512.
-pub(super) fn listing(decisions: &Decisions, start: Target) -> String {
-    let reached = decisions.reached(start);
+/// One line for each step, in the order of execution: its number, `offset/value%mask` and its targets.
+/// Offsets from the network header on start at 256, those from the transport header on at 512.
+pub(super) fn list_program(decisions: &Decisions, start: Target) -> String {
+    let reached = decisions.reachable_steps(start);
     let steps: Vec<usize> = (0..decisions.nodes.len()).rev().filter(|n| reached[*n]).collect();
     let mut numbers = vec![0; decisions.nodes.len()];
     for (number, n) in steps.iter().enumerate() {
@@ -20,24 +20,25 @@ pub(super) fn listing(decisions: &Decisions, start: Target) -> String {
     let mut text = String::new();
     for (number, n) in steps.iter().enumerate() {
         let Node { test, yes, no } = decisions.nodes[*n];
-        let _ = write!(text, "{number:2} {}  yes->{}  no->{}", comparison(&test), name(yes), name(no));
+        let _ = write!(text, "{number:2} {}  yes->{}  no->{}", format_comparison(&test), name(yes), name(no));
         text.push_str(if test.short { "  short->yes\n" } else { "\n" });
     }
     if steps.is_empty() {
         let _ = writeln!(text, "all->{}", name(start));
     }
-    let ends = steps.iter().map(|n| &decisions.nodes[*n].test).map(|test| place(test) + test.width());
+    let ends =
+        steps.iter().map(|n| &decisions.nodes[*n].test).map(|test| listing_offset(test) + test.width());
     let _ = writeln!(text, "safe length {}\nalignment offset 0", ends.max().unwrap_or(0));
     text
 }
 
-fn comparison(test: &Test) -> String {
+fn format_comparison(test: &Test) -> String {
     let relation = if test.relation == Relation::Greater { ">" } else { "" };
-    format!("{:3}/{relation}{:08x}%{:08x}", place(test), test.value, test.mask)
+    format!("{:3}/{relation}{:08x}%{:08x}", listing_offset(test), test.value, test.mask)
 }
 
-/// The offset by which a listing tells the headers apart.
-fn place(test: &Test) -> usize {
+/// The offset by which a listing distinguishes the headers.
+fn listing_offset(test: &Test) -> usize {
     let base = match test.base {
         Base::Data => 0,
         Base::Mac => 2,

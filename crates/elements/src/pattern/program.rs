@@ -1,10 +1,10 @@
 //! A compiled list of patterns and how it runs.
-use super::compile::{Decisions, Node, Target, compile};
+use super::compile::{Decisions, Node, Target, compile_patterns};
 use super::expr::{Base, Expr, Relation, Test};
-use super::listing::listing;
+use super::listing::list_program;
 use artery_engine::Args;
 
-/// Values of one masked word from which on a binary search beats looking at one after the other.
+/// Number of values of one masked word from which on binary search beats comparing them in turn.
 const SEARCH_FROM: usize = 7;
 
 /// A step's number, or with this bit an output's.
@@ -12,20 +12,20 @@ const OUTPUT: u32 = 1 << 31;
 /// The packet matches nothing.
 const NOWHERE: u32 = u32::MAX;
 
-/// One look at a word of the packet.
+/// One test of a packet's word.
 #[derive(Clone, Debug)]
 struct Step {
     test: Test,
     yes: u32,
     no: u32,
-    way: Way,
+    compare: CompareKind,
     /// Where in the table the values of this word and their targets are, when there are several; else empty.
     table: std::ops::Range<u32>,
 }
 
 /// How a step compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum CompareKind {
     /// With one value, for equality.
     One,
     /// With some values, in order.
@@ -46,11 +46,11 @@ pub(crate) struct Program {
     listing: String,
 }
 
-/// Where a packet goes.
+/// The target of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict(u32);
+pub(crate) struct PatternVerdict(u32);
 
-impl Verdict {
+impl PatternVerdict {
     /// The output; `None` is nowhere.
     #[inline]
     pub(crate) fn output(self) -> Option<usize> {
@@ -63,13 +63,13 @@ impl Program {
     pub(crate) fn new(patterns: impl IntoIterator<Item = (Expr, Option<usize>)>) -> Program {
         let target = |output: Option<usize>| output.map_or(Target::Drop, Target::Output);
         let patterns = patterns.into_iter().map(|(expr, output)| (expr, target(output))).collect();
-        let (decisions, start) = compile(patterns);
-        layout(&decisions, start)
+        let (decisions, start) = compile_patterns(patterns);
+        layout_program(&decisions, start)
     }
 
-    /// Decides on a packet: `bytes` gives what lies from each base to the packet's end.
+    /// Decides on a packet: `bytes` returns the bytes from each base to the packet's end.
     #[inline]
-    pub(crate) fn run<'a>(&self, bytes: impl Fn(Base) -> &'a [u8]) -> Verdict {
+    pub(crate) fn match_packet<'a>(&self, bytes: impl Fn(Base) -> &'a [u8]) -> PatternVerdict {
         let mut at = self.start;
         while at < OUTPUT {
             let step = &self.steps[at as usize];
@@ -80,16 +80,16 @@ impl Program {
                 None => self.next_at_end(step, bytes),
             };
         }
-        Verdict(at)
+        PatternVerdict(at)
     }
 
     #[inline]
     fn next(&self, step: &Step, masked: u32) -> u32 {
-        let holds = match step.way {
-            Way::One => masked == step.test.value,
-            Way::Greater => masked > step.test.value,
-            Way::Some => return self.find(step, masked),
-            Way::Many => return self.search(step, masked),
+        let holds = match step.compare {
+            CompareKind::One => masked == step.test.value,
+            CompareKind::Greater => masked > step.test.value,
+            CompareKind::Some => return self.find_value(step, masked),
+            CompareKind::Many => return self.search_value(step, masked),
         };
         if holds { step.yes } else { step.no }
     }
@@ -110,19 +110,22 @@ impl Program {
     }
 
     #[inline]
-    fn values(&self, step: &Step) -> &[(u32, u32)] {
+    fn step_values(&self, step: &Step) -> &[(u32, u32)] {
         &self.table[step.table.start as usize..step.table.end as usize]
     }
     #[inline]
-    fn find(&self, step: &Step, masked: u32) -> u32 {
-        self.values(step).iter().find(|(value, _)| *value == masked).map_or(step.no, |(_, target)| *target)
+    fn find_value(&self, step: &Step, masked: u32) -> u32 {
+        self.step_values(step)
+            .iter()
+            .find(|(value, _)| *value == masked)
+            .map_or(step.no, |(_, target)| *target)
     }
-    fn search(&self, step: &Step, masked: u32) -> u32 {
-        let values = self.values(step);
+    fn search_value(&self, step: &Step, masked: u32) -> u32 {
+        let values = self.step_values(step);
         values.binary_search_by_key(&masked, |(value, _)| *value).map_or(step.no, |at| values[at].1)
     }
 
-    /// Those of so many outputs that no packet leaves by.
+    /// The outputs that no packet can leave by.
     fn unused_outputs(&self, outputs: usize) -> Vec<usize> {
         let steps = self.steps.iter().flat_map(|step| [step.yes, step.no]);
         let targets: Vec<u32> =
@@ -130,7 +133,7 @@ impl Program {
         (0..outputs).filter(|n| !targets.contains(&(OUTPUT | *n as u32))).collect()
     }
 
-    /// Says which of the element's outputs no packet can leave by.
+    /// Warns of the element's outputs that no packet can leave by.
     pub(crate) fn warn_unused_outputs(&self, args: &mut Args<'_>) {
         for output in self.unused_outputs(args.outputs()) {
             args.warn(format!("output {output} matches no packets"), None);
@@ -143,9 +146,9 @@ impl Program {
     }
 }
 
-/// Puts steps in the order in which a packet meets them, and rows of tests of one word into the table.
-fn layout(decisions: &Decisions, start: Target) -> Program {
-    let rows = Rows::find(decisions, start);
+/// Puts steps in the order of execution, and rows of tests of one word into the table.
+fn layout_program(decisions: &Decisions, start: Target) -> Program {
+    let rows = Rows::find_rows(decisions, start);
     let mut numbers = vec![NOWHERE; decisions.nodes.len()];
     for (number, (first, _)) in (0..).zip(&rows.0) {
         numbers[*first] = number;
@@ -162,27 +165,27 @@ fn layout(decisions: &Decisions, start: Target) -> Program {
         let from = table.len();
         table.extend(row.iter().map(|n| &decisions.nodes[*n]).map(|n| (n.test.value, number(n.yes))));
         let way = match (node.test.relation, row.len()) {
-            (Relation::Greater, _) => Way::Greater,
-            (Relation::Equal, 0) => Way::One,
-            (Relation::Equal, 1..SEARCH_FROM) => Way::Some,
-            (Relation::Equal, _) => Way::Many,
+            (Relation::Greater, _) => CompareKind::Greater,
+            (Relation::Equal, 0) => CompareKind::One,
+            (Relation::Equal, 1..SEARCH_FROM) => CompareKind::Some,
+            (Relation::Equal, _) => CompareKind::Many,
         };
-        if way == Way::Many {
+        if way == CompareKind::Many {
             table[from..].sort_by_key(|(value, _)| *value);
         }
         let table = from as u32..table.len() as u32;
-        steps.push(Step { test: node.test, yes: number(node.yes), no: number(last.no), way, table });
+        steps.push(Step { test: node.test, yes: number(node.yes), no: number(last.no), compare: way, table });
     }
-    Program { steps, start: number(start), table, listing: listing(decisions, start) }
+    Program { steps, start: number(start), table, listing: list_program(decisions, start) }
 }
 
-/// Each step to be laid out, with the row of steps that it takes the place of, itself included, if there is one.
+/// Each step of the layout, with the row of steps that it replaces, itself included, if there is one.
 struct Rows(Vec<(usize, Vec<usize>)>);
 
 impl Rows {
-    fn find(decisions: &Decisions, start: Target) -> Rows {
+    fn find_rows(decisions: &Decisions, start: Target) -> Rows {
         let nodes = &decisions.nodes;
-        let mut reached = decisions.reached(start);
+        let mut reached = decisions.reachable_steps(start);
         let mut ways_in = vec![0; nodes.len()];
         for node in nodes.iter().enumerate().filter(|(n, _)| reached[*n]).map(|(_, node)| node) {
             for target in [node.yes, node.no] {
@@ -204,7 +207,7 @@ impl Rows {
     }
 }
 
-/// Steps that ask for one value after the other of the same word.
+/// A row of steps that compare the same word with one value after another.
 fn row_from(nodes: &[Node], ways_in: &[usize], first: usize) -> Vec<usize> {
     let kind = |node: &Node| Test { value: 0, ..node.test };
     let mut row = vec![first];

@@ -1,21 +1,21 @@
-//! Batches sent where a classifier says.
-use super::program::Verdict;
+//! Sends the packets of a batch by the outputs of a classifier.
+use super::program::PatternVerdict;
 use artery_engine::{Batch, Context, DropReason, Packet};
 
-/// Sends packets by the outputs that a function gives. Keeps its storage between batches.
+/// Sends packets by the outputs that a function returns. Its memory is reused between batches.
 #[derive(Default)]
 pub(crate) struct Sorter {
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<PatternVerdict>,
 }
 
 impl Sorter {
     /// Sends each packet by its output; one that has none is discarded.
     #[inline]
-    pub(crate) fn sort(
+    pub(crate) fn sort_batch(
         &mut self,
         batch: &mut Batch,
         cx: &mut Context<'_>,
-        classify: impl Fn(&Packet) -> Verdict,
+        classify: impl Fn(&Packet) -> PatternVerdict,
     ) {
         self.verdicts.clear();
         self.verdicts.extend(batch.iter().map(classify));

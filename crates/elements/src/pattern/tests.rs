@@ -1,14 +1,14 @@
 //! Programs against their definition, and the IP language against packets.
 use super::expr::{Base, Expr, Relation, Test};
 use super::{Headers, Program, ip};
-use artery_engine::names::{Entry, Names};
+use artery_engine::names::{NameEntry, Names};
 use artery_engine::{Packet, Pool};
 use artery_wire::build::{Ip4, ether, ip4};
 use artery_wire::{IcmpType, TcpFlags};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
-/// Few places, bits and values, so that tests meet each other.
+/// Few offsets, bits and values, so that tests overlap.
 fn any_test() -> impl Strategy<Value = Test> {
     let base = prop_oneof![Just(Base::Data), Just(Base::Network), Just(Base::Transport)];
     let mask = prop_oneof![
@@ -64,7 +64,7 @@ proptest! {
                     Base::Transport => &packet[2][..len(2)],
                 };
                 let expected = exprs.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
-                prop_assert_eq!(program.run(at).output(), expected, "{}\n{}", cut, program.listing());
+                prop_assert_eq!(program.match_packet(at).output(), expected, "{}\n{}", cut, program.listing());
             }
         }
     }
@@ -77,7 +77,7 @@ proptest! {
         for value in 0..70u16 {
             let bytes = [&value.to_be_bytes()[..], &[9, 9]].concat();
             let expected = values.iter().position(|v| *v == value).filter(|_| len >= 2);
-            prop_assert_eq!(program.run(|_| &bytes[..len.min(4)]).output(), expected);
+            prop_assert_eq!(program.match_packet(|_| &bytes[..len.min(4)]).output(), expected);
         }
     }
 
@@ -93,10 +93,10 @@ proptest! {
             for bytes in packets(seed) {
             for len in 0..=bytes.len() {
                 let packet = pool().packet_from(&bytes[..len]).unwrap();
-                let headers = Headers::of(&packet);
+                let headers = Headers::from_packet(&packet);
                 let at = |base| headers.from(base);
                 let expected = patterns.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
-                prop_assert_eq!(program.run(at).output(), expected, "{} of {:?} by {:?}", len, bytes, words);
+                prop_assert_eq!(program.match_packet(at).output(), expected, "{} of {:?} by {:?}", len, bytes, words);
             }
         }
     }
@@ -111,7 +111,10 @@ fn a_filter_of_a_thousand_rules_is_compiled_and_right() {
     for n in [0u32, 1, 499, 999] {
         let src = [10, (n >> 8) as u8, n as u8, (n % 7) as u8];
         let packet = pool().packet_from(&ip4().src(src).tcp(1, 1000 + (n % 50) as u16).bytes()).unwrap();
-        assert_eq!(program.run(|base| Headers::of(&packet).from(base)).output(), Some(n as usize));
+        assert_eq!(
+            program.match_packet(|base| Headers::from_packet(&packet).from(base)).output(),
+            Some(n as usize)
+        );
     }
 }
 
@@ -166,17 +169,17 @@ fn pool() -> &'static Pool {
 fn names() -> Names {
     let mut names = Names::default();
     let ether = Some([2, 0, 0, 0, 0, 7].into());
-    let entry = Entry { ip: Some(([10, 0, 0, 1].into(), Some(24))), ether, ..Entry::default() };
-    names.define("gate", entry);
+    let entry = NameEntry { ip: Some(([10, 0, 0, 1].into(), Some(24))), ether, ..NameEntry::default() };
+    names.define_name("gate", entry);
     names
 }
 
 fn expr(text: &str) -> Expr {
-    ip::parse(&ip::words(text), &names()).unwrap_or_else(|why| panic!("{text}: {why}"))
+    ip::parse(&ip::split_words(text), &names()).unwrap_or_else(|why| panic!("{text}: {why}"))
 }
 
 fn matches_packet(text: &str, packet: &Packet) -> bool {
-    let headers = Headers::of(packet);
+    let headers = Headers::from_packet(packet);
     expr(text).matches(&|base| headers.from(base))
 }
 
@@ -394,7 +397,7 @@ fn mistakes_name_the_word() {
         (deep.as_str(), "expression nested more than 200 deep"),
     ];
     for (text, message) in wrong {
-        let found = ip::parse(&ip::words(text), &names()).unwrap_err();
+        let found = ip::parse(&ip::split_words(text), &names()).unwrap_err();
         let fault = found.split("; a test is an address,").next();
         assert_eq!(fault, Some(message), "{}", &text[..text.len().min(40)]);
     }

@@ -32,9 +32,9 @@ mod tests {
         (0..200).for_each(|_| bench.offer(0, [0; 1000]));
         bench.run();
         // The burst, and the packet that brings the bucket below its threshold.
-        assert_eq!(bench.take_all(0).len(), 6);
-        bench.pass(Duration::from_secs(5));
-        assert_eq!(bench.take_all(0).len(), 50);
+        assert_eq!(bench.drain_sent(0).len(), 6);
+        bench.advance_time(Duration::from_secs(5));
+        assert_eq!(bench.drain_sent(0).len(), 50);
     }
 
     #[test]
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn refuses_two_ways_to_say_how_much_to_make_up_for() {
-        let wrong = Bench::refuses(&CLASS, "1, BURST_DURATION 1, BURST_BYTES 1");
+        let wrong = Bench::config_error(&CLASS, "1, BURST_DURATION 1, BURST_BYTES 1");
         assert_eq!(wrong, "cannot specify both BURST_DURATION and BURST_BYTES");
     }
 }

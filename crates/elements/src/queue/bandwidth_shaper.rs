@@ -1,10 +1,10 @@
 use super::gap::Gap;
 use super::rated::print_bandwidth;
-use super::shaper::tell;
-use crate::value::value;
+use super::shaper::signal_due;
+use crate::value::parse_value;
 use artery_engine::{
-    Arg, Bandwidth, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, Signals, StartError,
-    Write,
+    Arg, Bandwidth, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, SignalKinds,
+    StartError, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -18,9 +18,9 @@ pub static CLASS: Class = Class {
     handlers: &[
         Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Shaper::set_rate)),
         Handler::read("config", "RATE", &READ_RATE),
-        Handler::write("reset", "forgets what has passed", &Write(Shaper::reset)).button(),
+        Handler::write("reset", "forgets what has passed", &Write(Shaper::reset_gap)).button(),
     ],
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(Shaper { gap: Gap::new(args.read::<Bandwidth>("RATE")?.0) })),
     ..Class::DEFAULT
 };
@@ -28,19 +28,19 @@ pub static CLASS: Class = Class {
 static READ_RATE: Read<Shaper> = Read(|s, _, _| Ok(print_bandwidth(s.gap.rate())));
 
 struct Shaper {
-    /// Counts bytes.
+    /// Limits bytes, not packets.
     gap: Gap,
 }
 
 impl Shaper {
     fn set_rate(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.gap.set_rate(value::<Bandwidth>(text)?.0);
-        tell(&mut self.gap, cx);
+        self.gap.set_rate(parse_value::<Bandwidth>(text)?.0);
+        signal_due(&mut self.gap, cx);
         Ok(())
     }
-    fn reset(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.gap.reset();
-        tell(&mut self.gap, cx);
+    fn reset_gap(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.gap.reset_count();
+        signal_due(&mut self.gap, cx);
         Ok(())
     }
 }
@@ -54,24 +54,24 @@ impl Element for Shaper {
         let now = cx.now();
         for pulled in 0..max {
             let before = into.len();
-            if self.gap.due(now) == 0 || cx.pull(0, 1, into) == 0 {
+            if self.gap.due_count(now) == 0 || cx.pull(0, 1, into) == 0 {
                 if pulled == 0 {
-                    tell(&mut self.gap, cx);
+                    signal_due(&mut self.gap, cx);
                 }
                 return;
             }
             // A long packet may come as several segments.
-            self.gap.happened(into.iter().skip(before).map(|packet| packet.len() as u64).sum());
+            self.gap.record_events(into.iter().skip(before).map(|packet| packet.len() as u64).sum());
         }
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.signal(Signal::NonEmpty, true);
+        cx.set_signal(Signal::NonEmpty, true);
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        tell(&mut self.gap, cx);
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        signal_due(&mut self.gap, cx);
         false
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         assert!(!bench.signals().0);
         let mut pulled = 0;
         for _ in 0..50 {
-            bench.pass(Duration::from_millis(100));
+            bench.advance_time(Duration::from_millis(100));
             pulled += bench.pull(0, 8).len();
         }
         assert_eq!(pulled, 50);
@@ -107,6 +107,6 @@ mod tests {
 
     #[test]
     fn the_rate_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "RATE: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "RATE: required argument missing");
     }
 }

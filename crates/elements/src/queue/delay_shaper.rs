@@ -1,5 +1,7 @@
-use super::delay::{Delay, Next};
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Read, Signal, Signals, StartError, Write};
+use super::delay::{Delay, DelayStep};
+use artery_engine::{
+    Arg, Batch, Class, Context, Element, Handler, Read, Signal, SignalKinds, StartError, Write,
+};
 use std::any::Any;
 
 pub static CLASS: Class = Class {
@@ -12,9 +14,9 @@ when the packet left. It holds one packet; the others wait upstream. Whoever pul
     example: "RatedSource -> SetTimestamp -> Queue -> DelayShaper(0.1) -> Unqueue -> Discard;",
     processing: "l/l",
     args: &[Arg::required("DELAY", "seconds", "how long packets wait")],
-    handlers: &[Handler::read("delay", "DELAY", &Read(|d: &mut DelayShaper, _, _| d.0.print()))
-        .and_write(&Write(|d: &mut DelayShaper, text, _| d.0.set(text)))],
-    signals: Signals::NonEmpty,
+    handlers: &[Handler::read("delay", "DELAY", &Read(|d: &mut DelayShaper, _, _| d.0.delay_text()))
+        .and_write(&Write(|d: &mut DelayShaper, text, _| d.0.set_delay(text)))],
+    signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(DelayShaper(Delay::new(args.read("DELAY")?)))),
     ..Class::DEFAULT
 };
@@ -29,18 +31,18 @@ impl Element for DelayShaper {
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         for _ in 0..max {
             match self.0.next(cx) {
-                Next::Send(mut packet) => {
+                DelayStep::Send(mut packet) => {
                     packet.set_timestamp(cx.now());
                     into.push(packet);
                 }
-                Next::Wait(time) => {
-                    cx.signal(Signal::NonEmpty, false);
+                DelayStep::Wait(time) => {
+                    cx.set_signal(Signal::NonEmpty, false);
                     cx.wake_at(time);
                     return;
                 }
-                Next::Nothing => {
+                DelayStep::Nothing => {
                     let active = !cx.upstream_idle(0);
-                    cx.signal(Signal::NonEmpty, active);
+                    cx.set_signal(Signal::NonEmpty, active);
                     return;
                 }
             }
@@ -48,18 +50,18 @@ impl Element for DelayShaper {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.signal(Signal::NonEmpty, true);
+        cx.set_signal(Signal::NonEmpty, true);
         Ok(())
     }
 
-    /// Time has passed, or packets have come upstream.
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        match self.0.due() {
+    /// The delay has passed, or there are packets upstream.
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        match self.0.due_time() {
             Some(due) if due > cx.now() => cx.wake_at(due),
-            Some(_) => cx.signal(Signal::NonEmpty, true),
+            Some(_) => cx.set_signal(Signal::NonEmpty, true),
             None => {
                 let active = !cx.upstream_idle(0);
-                cx.signal(Signal::NonEmpty, active);
+                cx.set_signal(Signal::NonEmpty, active);
             }
         }
         false
@@ -67,13 +69,13 @@ impl Element for DelayShaper {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<DelayShaper>() {
-            self.0.take_from(&mut old.0);
+            self.0.absorb_held(&mut old.0);
             cx.schedule();
         }
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
-        self.0.stop(cx);
+        self.0.discard_held(cx);
     }
 }
 
@@ -90,7 +92,7 @@ mod tests {
         assert!(bench.signals().0);
         assert!(bench.pull(0, 8).is_empty());
         assert!(!bench.signals().0);
-        bench.pass(Duration::from_millis(700));
+        bench.advance_time(Duration::from_millis(700));
         assert!(bench.signals().0);
         let packets = bench.pull(0, 8);
         assert_eq!((packets[0].data(), packets[0].timestamp()), (&b"a"[..], bench.now()));
@@ -102,7 +104,7 @@ mod tests {
         old.offer(0, b"a");
         old.pull(0, 8);
         new.take_state(&mut old);
-        new.pass(Duration::from_secs(1));
+        new.advance_time(Duration::from_secs(1));
         assert_eq!(new.pull(0, 8)[0].data(), b"a");
     }
 
@@ -111,6 +113,6 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "1");
         bench.write("delay", "250ms").unwrap();
         assert_eq!(bench.read("delay", "").unwrap(), "250ms");
-        assert_eq!(Bench::refuses(&CLASS, "DELAY long"), "DELAY: parse error");
+        assert_eq!(Bench::config_error(&CLASS, "DELAY long"), "DELAY: parse error");
     }
 }

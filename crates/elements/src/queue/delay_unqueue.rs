@@ -1,4 +1,4 @@
-use super::delay::{Delay, Next};
+use super::delay::{Delay, DelayStep};
 use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Read, StartError, Write};
 use std::any::Any;
 
@@ -12,8 +12,8 @@ is none, and afterwards says when the packet left. It holds one packet; the othe
     example: "RatedSource -> SetTimestamp -> Queue -> DelayUnqueue(0.1) -> Discard;",
     processing: "l/h",
     args: &[Arg::required("DELAY", "seconds", "how long packets wait")],
-    handlers: &[Handler::read("delay", "DELAY", &Read(|d: &mut DelayUnqueue, _, _| d.0.print()))
-        .and_write(&Write(|d: &mut DelayUnqueue, text, _| d.0.set(text)))],
+    handlers: &[Handler::read("delay", "DELAY", &Read(|d: &mut DelayUnqueue, _, _| d.0.delay_text()))
+        .and_write(&Write(|d: &mut DelayUnqueue, text, _| d.0.set_delay(text)))],
     build: |args| Ok(Box::new(DelayUnqueue(Delay::new(args.read("DELAY")?)))),
     ..Class::DEFAULT
 };
@@ -30,21 +30,21 @@ impl Element for DelayUnqueue {
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         for sent in 0..cx.burst() {
             match self.0.next(cx) {
-                Next::Send(packet) => cx.send(0, packet),
-                Next::Wait(time) => {
+                DelayStep::Send(packet) => cx.send(0, packet),
+                DelayStep::Wait(time) => {
                     cx.wake_at(time);
                     return sent > 0;
                 }
-                Next::Nothing if cx.upstream_idle(0) => return sent > 0,
-                Next::Nothing => {
+                DelayStep::Nothing if cx.upstream_idle(0) => return sent > 0,
+                DelayStep::Nothing => {
                     cx.schedule();
                     return sent > 0;
                 }
             }
-            cx.settle();
+            cx.flush_sends();
         }
         cx.schedule();
         true
@@ -52,13 +52,13 @@ impl Element for DelayUnqueue {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<DelayUnqueue>() {
-            self.0.take_from(&mut old.0);
+            self.0.absorb_held(&mut old.0);
             cx.schedule();
         }
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
-        self.0.stop(cx);
+        self.0.discard_held(cx);
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "0.5");
         bench.offer(0, b"a");
         bench.run();
-        bench.stop_without_heir();
+        bench.stop_without_successor();
         bench.expect_dropped(artery_engine::DropReason::Replaced, 1);
     }
 
@@ -85,11 +85,11 @@ mod tests {
         bench.offer(0, b"b");
         bench.run_once();
         bench.expect_nothing_more();
-        assert_eq!(bench.offered(0), 1);
-        bench.pass(Duration::from_millis(500));
+        assert_eq!(bench.offered_count(0), 1);
+        bench.advance_time(Duration::from_millis(500));
         assert_eq!(bench.expect(0, b"a").timestamp(), start + Duration::from_millis(500));
         bench.expect_nothing_more();
-        bench.pass(Duration::from_millis(500));
+        bench.advance_time(Duration::from_millis(500));
         bench.expect(0, b"b");
     }
 
@@ -101,7 +101,7 @@ mod tests {
         bench.offer_packet(0, packet);
         bench.run_once();
         bench.expect_nothing_more();
-        bench.pass(Duration::from_millis(500));
+        bench.advance_time(Duration::from_millis(500));
         bench.expect(0, b"a");
     }
 
@@ -112,7 +112,7 @@ mod tests {
         old.run_once();
         new.take_state(&mut old);
         new.run_once();
-        new.pass(Duration::from_secs(1));
+        new.advance_time(Duration::from_secs(1));
         new.expect(0, b"a");
     }
 
@@ -122,6 +122,6 @@ mod tests {
         bench.write("delay", "250ms").unwrap();
         assert_eq!(bench.read("delay", "").unwrap(), "250ms");
         assert!(bench.write("delay", "long").is_err());
-        assert_eq!(Bench::refuses(&CLASS, ""), "DELAY: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "DELAY: required argument missing");
     }
 }

@@ -1,4 +1,6 @@
-use artery_engine::{Args, Batch, Class, Context, DropReason, Element, Packet, Signal, Signals, StartError};
+use artery_engine::{
+    Args, Batch, Class, Context, DropReason, Element, Packet, Signal, SignalKinds, StartError,
+};
 use std::collections::VecDeque;
 
 pub static CLASS: Class = Class {
@@ -13,7 +15,7 @@ not saved enough.",
     example: "Idle -> Queue -> s :: DRRSched -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "-/1",
     processing: "l/l",
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(DrrSched::new(args))),
     ..Class::DEFAULT
 };
@@ -21,10 +23,9 @@ not saved enough.",
 /// Bytes that an input may send more in each round.
 const QUANTUM: usize = 500;
 
-/// One input.
 #[derive(Default)]
 struct Client {
-    /// Packets that came and may not be sent yet: one, or the segments that one came as.
+    /// Packets that were pulled and may not be sent yet: one, or its segments.
     held: VecDeque<Packet>,
     /// Bytes that it has saved.
     deficit: usize,
@@ -32,7 +33,7 @@ struct Client {
 
 struct DrrSched {
     clients: Vec<Client>,
-    /// Whose turn it is.
+    /// The input whose turn it is.
     next: usize,
 }
 
@@ -46,28 +47,28 @@ impl DrrSched {
         loop {
             let mut holds = false;
             for _ in 0..self.clients.len() {
-                if let Some(packet) = self.take(cx) {
+                if let Some(packet) = self.pull_current(cx) {
                     return Some(packet);
                 }
                 holds |= !self.clients[self.next].held.is_empty();
                 self.next = (self.next + 1) % self.clients.len();
                 self.clients[self.next].deficit += QUANTUM;
             }
-            // With each round all save more, so that a packet that is held is sent some time.
+            // Each round adds to all deficits, so a held packet is sent eventually.
             if !holds {
                 return None;
             }
         }
     }
 
-    /// A packet of the input whose turn it is, if it has saved enough for it.
-    fn take(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+    /// A packet of the current input, if its deficit allows it.
+    fn pull_current(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         let client = &mut self.clients[self.next];
         if client.held.is_empty() && !cx.upstream_idle(self.next) {
-            let mut batch = cx.spare();
+            let mut batch = cx.scratch_batch();
             cx.pull(self.next, 1, &mut batch);
             client.held.extend(batch.drain());
-            cx.give_spare(batch);
+            cx.recycle_batch(batch);
         }
         let Some(first) = client.held.front() else {
             client.deficit = 0;
@@ -97,17 +98,17 @@ impl Element for DrrSched {
             }
         }
         let more = self.may_have_more(cx);
-        cx.signal(Signal::NonEmpty, more);
+        cx.set_signal(Signal::NonEmpty, more);
     }
 
-    /// Packets have come upstream.
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        cx.signal(Signal::NonEmpty, true);
+    /// There are packets upstream.
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        cx.set_signal(Signal::NonEmpty, true);
         false
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.signal(Signal::NonEmpty, true);
+        cx.set_signal(Signal::NonEmpty, true);
         Ok(())
     }
 
@@ -166,7 +167,7 @@ mod tests {
     fn what_it_holds_at_the_end_is_counted() {
         let mut bench = bench(&[&[1500], &[100; 3]]);
         assert_eq!(order(&mut bench, 1), [1]);
-        bench.stop_without_heir();
+        bench.stop_without_successor();
         bench.expect_dropped(DropReason::LeftBehind, 1);
         assert!(order(&mut Bench::setup(&CLASS, "").inputs(0).build().unwrap(), 4).is_empty());
     }

@@ -1,5 +1,5 @@
 use super::store::{ARGS, HANDLERS, Policy, Store, Tells};
-use artery_engine::{Class, Signals};
+use artery_engine::{Class, SignalKinds};
 
 pub static CLASS: Class = Class {
     name: "FrontDropQueue",
@@ -14,10 +14,10 @@ the router runs on several workers, each worker's copy holds its share of them."
     processing: "h/lh",
     args: ARGS,
     handlers: HANDLERS,
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     per_worker: true,
     live: true,
-    build: |args| Store::build("FrontDropQueue", Policy::DropOldest, Tells::Pullers, args),
+    build: |args| Store::build_queue("FrontDropQueue", Policy::DropOldest, Tells::Pullers, args),
     ..Class::DEFAULT
 };
 
@@ -43,7 +43,7 @@ mod tests {
         bench.expect(1, [1]);
         assert_eq!(bench.read("drops", "").unwrap(), "2");
         assert_eq!(pulled(&mut bench), [2, 3, 4]);
-        assert_eq!(bench.said(), "e :: FrontDropQueue: overflow\n");
+        assert_eq!(bench.stderr_text(), "e :: FrontDropQueue: overflow\n");
     }
 
     #[test]
@@ -59,11 +59,11 @@ mod tests {
     #[test]
     fn a_queue_of_nothing_drops_everything() {
         let mut bench = filled("0");
-        assert_eq!((bench.take_all(1).len(), pulled(&mut bench).len()), (5, 0));
+        assert_eq!((bench.drain_sent(1).len(), pulled(&mut bench).len()), (5, 0));
     }
 
     #[test]
     fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::refuses(&CLASS, "big"), "CAPACITY: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "big"), "CAPACITY: invalid number");
     }
 }

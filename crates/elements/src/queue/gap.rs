@@ -1,9 +1,9 @@
-//! How many things are due when so many shall happen a second, evenly.
+//! How many events are due for an even rate.
 use artery_engine::Time;
 use std::time::Duration;
 
-/// Counts what happened against what is due. Unlike a token bucket it works in whole seconds: what was missed in one
-/// can be made up for in the next.
+/// Counts events against the number due. Unlike a token bucket it works in whole seconds: events missed in
+/// one can be made up for in the next.
 #[derive(Clone, Debug)]
 pub(super) struct Gap {
     rate: u64,
@@ -25,12 +25,12 @@ impl Gap {
             *self = Gap::new(rate);
         }
     }
-    /// Forgets what happened.
-    pub(super) fn reset(&mut self) {
+    /// Restarts the count, at the same rate.
+    pub(super) fn reset_count(&mut self) {
         self.second = None;
     }
     /// How many may happen now.
-    pub(super) fn due(&mut self, now: Time) -> u64 {
+    pub(super) fn due_count(&mut self, now: Time) -> u64 {
         let scaled = u128::from(now.subsec_nanos()) * u128::from(self.rate);
         let due = (scaled / SECOND) as i64;
         match self.second {
@@ -42,8 +42,7 @@ impl Gap {
         self.second = Some(self.second.map_or(now.seconds(), |second| second.max(now.seconds())));
         if self.rate == 0 { 0 } else { (due - self.count + 1).max(0) as u64 }
     }
-    /// Says that so many happened.
-    pub(super) fn happened(&mut self, n: u64) {
+    pub(super) fn record_events(&mut self, n: u64) {
         self.count = self.count.saturating_add_unsigned(n);
     }
     /// When the next will be due, if none is now.
@@ -64,8 +63,8 @@ mod tests {
     fn total(rate: u64, step: Duration, seconds: u64) -> u64 {
         let (mut gap, mut now, mut total) = (Gap::new(rate), Time::new(1000, 0), 0);
         while now < Time::new(1000 + seconds, 0) {
-            let due = gap.due(now);
-            gap.happened(due);
+            let due = gap.due_count(now);
+            gap.record_events(due);
             total += due;
             now = now + step;
         }
@@ -85,18 +84,18 @@ mod tests {
         let mut gap = Gap::new(3);
         let mut now = Time::new(1000, 0);
         for _ in 0..20 {
-            assert_eq!(gap.due(now), 1);
-            gap.happened(1);
-            assert_eq!(gap.due(now), 0);
+            assert_eq!(gap.due_count(now), 1);
+            gap.record_events(1);
+            assert_eq!(gap.due_count(now), 0);
             now = gap.next();
-            assert_eq!(gap.due(Time(now.0 - 1)), 0);
+            assert_eq!(gap.due_count(Time(now.0 - 1)), 0);
         }
     }
 
     #[test]
     fn nothing_is_ever_due_at_rate_zero() {
         let mut gap = Gap::new(0);
-        assert_eq!((gap.due(Time::new(5, 0)), gap.due(Time::new(9, 7))), (0, 0));
+        assert_eq!((gap.due_count(Time::new(5, 0)), gap.due_count(Time::new(9, 7))), (0, 0));
         assert_eq!(gap.next(), Time::NEVER);
     }
 }

@@ -1,5 +1,5 @@
-use crate::basic::timed_source::interval;
-use crate::value::value;
+use crate::basic::timed_source::format_interval;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Bandwidth, Batch, Class, Context, DropReason, Element, Handler, HandlerError,
     Packet, Read, StartError, Time, Write, anno,
@@ -26,7 +26,7 @@ Queue. Changing a value loses what is on the link.",
         Arg::required("BANDWIDTH", "bandwidth", "how many bytes get onto the link a second; at least 100"),
     ],
     handlers: &[
-        Handler::read("latency", "LATENCY", &Read(|l: &mut LinkUnqueue, _, _| Ok(interval(l.latency))))
+        Handler::read("latency", "LATENCY", &Read(|l: &mut LinkUnqueue, _, _| Ok(format_interval(l.latency))))
             .and_write(&Write(LinkUnqueue::set_latency)),
         Handler::read("bandwidth", "BANDWIDTH, in bytes a second", &Read(|l: &mut LinkUnqueue, _, _| Ok(l.bandwidth.to_string())))
             .and_write(&Write(LinkUnqueue::set_bandwidth)),
@@ -44,9 +44,9 @@ Queue. Changing a value loses what is on the link.",
 
 struct LinkUnqueue {
     latency: Duration,
-    /// Bytes a second.
+    /// In bytes a second.
     bandwidth: u64,
-    /// What is on the link. Timestamps say when packets leave it.
+    /// Packets on the link. Their timestamps are their arrival times.
     held: VecDeque<Packet>,
     /// Whether upstream has had packets ever since the last one was pulled.
     back_to_back: bool,
@@ -54,7 +54,7 @@ struct LinkUnqueue {
 
 const TOO_SMALL: &str = "bandwidth too small, minimum 100Bps";
 
-fn bandwidth(given: Bandwidth) -> Result<u64, &'static str> {
+fn check_bandwidth(given: Bandwidth) -> Result<u64, &'static str> {
     Some(given.0).filter(|bytes| *bytes >= 100).ok_or(TOO_SMALL)
 }
 
@@ -62,21 +62,21 @@ impl LinkUnqueue {
     fn new(args: &Args<'_>) -> Result<LinkUnqueue, ArgError> {
         Ok(LinkUnqueue {
             latency: args.read("LATENCY")?,
-            bandwidth: bandwidth(args.read("BANDWIDTH")?).map_err(ArgError::wrong)?,
+            bandwidth: check_bandwidth(args.read("BANDWIDTH")?).map_err(ArgError::wrong)?,
             held: VecDeque::new(),
             back_to_back: false,
         })
     }
 
     fn set_latency(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.latency = value(text).map_err(|_| HandlerError::refused("latency must be a timestamp"))?;
+        self.latency = parse_value(text).map_err(|_| HandlerError::refused("latency must be a timestamp"))?;
         self.clear(DropReason::Discarded, cx);
         cx.schedule();
         Ok(())
     }
     fn set_bandwidth(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let given = value(text).map_err(|_| HandlerError::refused("invalid bandwidth"))?;
-        self.bandwidth = bandwidth(given).map_err(HandlerError::refused)?;
+        let given = parse_value(text).map_err(|_| HandlerError::refused("invalid bandwidth"))?;
+        self.bandwidth = check_bandwidth(given).map_err(HandlerError::refused)?;
         self.clear(DropReason::Discarded, cx);
         cx.schedule();
         Ok(())
@@ -89,10 +89,10 @@ impl LinkUnqueue {
     fn busy_until(&self) -> Option<Time> {
         self.held.back().map(|last| last.timestamp() - self.latency)
     }
-    /// Pulls packets while there is room; says whether there were any.
-    fn fill(&mut self, now: Time, cx: &mut Context<'_>) -> bool {
+    /// Pulls packets while there is room; returns whether there were any.
+    fn fill_link(&mut self, now: Time, cx: &mut Context<'_>) -> bool {
         let mut worked = false;
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         for _ in 0..cx.burst() {
             if self.busy_until().is_some_and(|end| end > now) {
                 break;
@@ -102,13 +102,13 @@ impl LinkUnqueue {
                 self.back_to_back = false;
                 break;
             }
-            batch.drain().for_each(|packet| self.put(packet, now));
+            batch.drain().for_each(|packet| self.enqueue_packet(packet, now));
             worked = true;
         }
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         worked
     }
-    fn put(&mut self, mut packet: Packet, now: Time) {
+    fn enqueue_packet(&mut self, mut packet: Packet, now: Time) {
         let extra = u32::from_ne_bytes(packet.annotation(anno::EXTRA_LENGTH));
         let bytes = packet.len() as u64 + u64::from(extra);
         let before = self.held.back().filter(|_| self.back_to_back).map(Packet::timestamp);
@@ -117,13 +117,13 @@ impl LinkUnqueue {
         self.back_to_back = true;
         self.held.push_back(packet);
     }
-    /// Sends what has come over the link; says whether there was anything.
-    fn empty(&mut self, now: Time, cx: &mut Context<'_>) -> bool {
+    /// Sends packets that have crossed the link; returns whether there were any.
+    fn send_arrived(&mut self, now: Time, cx: &mut Context<'_>) -> bool {
         let arrived = self.held.partition_point(|packet| packet.timestamp() <= now);
         self.held.drain(..arrived).for_each(|packet| cx.send(0, packet));
         arrived > 0
     }
-    /// Asks for the next run.
+    /// Schedules the next run.
     fn go_on(&self, now: Time, cx: &mut Context<'_>) {
         let arrives = self.held.front().map(Packet::timestamp);
         let free = (!cx.upstream_idle(0)).then(|| self.busy_until().unwrap_or(now));
@@ -145,10 +145,10 @@ impl Element for LinkUnqueue {
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let now = cx.now();
-        let pulled = self.fill(now, cx);
-        let sent = self.empty(now, cx);
+        let pulled = self.fill_link(now, cx);
+        let sent = self.send_arrived(now, cx);
         self.go_on(now, cx);
         pulled || sent
     }
@@ -179,8 +179,8 @@ mod tests {
         (0..packets).for_each(|_| bench.offer(0, [0; 100]));
     }
     fn millis(bench: &mut Bench, millis: u64) -> usize {
-        bench.pass(Duration::from_millis(millis));
-        bench.take_all(0).len()
+        bench.advance_time(Duration::from_millis(millis));
+        bench.drain_sent(0).len()
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         bench.run();
         assert_eq!(bench.read("size", "").unwrap(), "1");
         assert_eq!(millis(&mut bench, 1099), 0);
-        bench.pass(Duration::from_millis(1));
+        bench.advance_time(Duration::from_millis(1));
         assert_eq!(bench.expect(0, [0; 100]).timestamp(), start + Duration::from_millis(1100));
     }
 
@@ -201,7 +201,7 @@ mod tests {
         offer(&mut bench, 3);
         bench.run();
         // The second one gets onto the link when the first one is on it.
-        assert_eq!(bench.offered(0), 2);
+        assert_eq!(bench.offered_count(0), 2);
         assert_eq!((0..4).map(|_| millis(&mut bench, 100)).sum::<usize>(), 0);
         assert_eq!(bench.read("size", "").unwrap(), "3");
         assert_eq!(millis(&mut bench, 699), 0);
@@ -249,12 +249,12 @@ mod tests {
         let mut bench = Bench::new(&CLASS, CONFIG);
         offer(&mut bench, 1);
         bench.run();
-        bench.stop_without_heir();
+        bench.stop_without_successor();
         bench.expect_dropped(DropReason::Replaced, 1);
     }
 
     #[test]
     fn refuses_a_link_that_is_too_slow() {
-        assert_eq!(Bench::refuses(&CLASS, "1, 99"), TOO_SMALL);
+        assert_eq!(Bench::config_error(&CLASS, "1, 99"), TOO_SMALL);
     }
 }

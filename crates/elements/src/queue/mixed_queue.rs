@@ -1,5 +1,5 @@
 use super::store::{ARGS, HANDLERS, Policy, Store, Tells};
-use artery_engine::{Class, Signals};
+use artery_engine::{Class, SignalKinds};
 
 pub static CLASS: Class = Class {
     name: "MixedQueue",
@@ -15,10 +15,10 @@ copy holds its share of them.",
     processing: "h/lh",
     args: ARGS,
     handlers: HANDLERS,
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     per_worker: true,
     live: true,
-    build: |args| Store::build("MixedQueue", Policy::Mixed, Tells::Pullers, args),
+    build: |args| Store::build_queue("MixedQueue", Policy::Mixed, Tells::Pullers, args),
     ..Class::DEFAULT
 };
 
@@ -49,6 +49,6 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::refuses(&CLASS, "big"), "CAPACITY: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "big"), "CAPACITY: invalid number");
     }
 }

@@ -1,18 +1,18 @@
-//! Which queues an element that watches them means: those that it names, or the nearest ones on its packets' way.
+//! The queues that an element monitors: those that it names, or the nearest ones on its packets' paths.
 use artery_engine::{Args, Class, Context};
-use artery_lang::flow::travels;
+use artery_lang::flow::flows_between;
 use artery_lang::{Ir, Options, Sources, compile};
 use std::collections::HashSet;
 
-/// Whether elements of this class are queues, which tell how many packets they hold.
+/// Whether elements of this class are queues with a length handler.
 fn is_queue(class: &Class) -> bool {
     class.group == "queue" && class.handler("length").is_some()
 }
 
-/// The full names of queues that an argument names, or what is wrong with one of them.
-pub(super) fn named(words: &[String], args: &Args<'_>) -> Result<Vec<String>, String> {
+/// The full names of the queues in an argument, or the error about one of them.
+pub(super) fn find_named(words: &[String], args: &Args<'_>) -> Result<Vec<String>, String> {
     let full = |name: &String| {
-        let element = args.element(name).ok_or_else(|| format!("no element named '{name}'"))?;
+        let element = args.find_element(name).ok_or_else(|| format!("no element named '{name}'"))?;
         if !is_queue(args.class_of(element)) {
             return Err(format!("'{name}' is not a Storage element"));
         }
@@ -22,16 +22,17 @@ pub(super) fn named(words: &[String], args: &Args<'_>) -> Result<Vec<String>, St
     words.iter().map(full).collect()
 }
 
-/// The names of the queues nearest to this element: downstream of output 0 where it pushes, else upstream of input 0.
-pub(super) fn nearest(cx: &mut Context<'_>) -> Vec<String> {
+/// The names of the queues nearest to this element: downstream of output 0 where it pushes, else
+/// upstream of input 0.
+pub(super) fn find_nearest(cx: &mut Context<'_>) -> Vec<String> {
     let pulls = cx.output_is_pull(0);
     let name = cx.name().to_string();
     let Ok(text) = cx.read_handler("flatconfig", "") else { return Vec::new() };
     let mut sources = Sources::default();
-    let file = sources.add("flatconfig", &text);
-    // It has been compiled before, so that there is nothing to complain about.
+    let file = sources.add_file("flatconfig", &text);
+    // It was compiled before, so there are no errors to report.
     let (graph, _) = compile(&mut sources, file, &Options::default(), &crate::CLASSES);
-    let Some(node) = graph.find(&name) else { return Vec::new() };
+    let Some(node) = graph.find_node(&name) else { return Vec::new() };
     let mut search = Search { graph: &graph, pulls, seen: HashSet::new(), found: Vec::new() };
     search.from(node, 0);
     let mut found = search.found;
@@ -41,28 +42,28 @@ pub(super) fn nearest(cx: &mut Context<'_>) -> Vec<String> {
 
 struct Search<'a> {
     graph: &'a Ir,
-    /// Whether to look upstream.
+    /// Whether to search upstream.
     pulls: bool,
-    /// Ports whose other side has been looked at.
+    /// Ports whose other side was searched.
     seen: HashSet<(usize, usize)>,
     found: Vec<usize>,
 }
 
 impl Search<'_> {
-    /// Looks behind a port, and on until there is a queue on each way.
+    /// Searches beyond a port, until there is a queue on each path.
     fn from(&mut self, node: usize, port: usize) {
         let mut ports = vec![(node, port)];
         while let Some(place) = ports.pop() {
             if self.seen.insert(place) {
-                for (node, port) in self.behind(place) {
-                    self.visit(node, port, &mut ports);
+                for (node, port) in self.connected_ports(place) {
+                    self.visit_node(node, port, &mut ports);
                 }
             }
         }
     }
 
     /// The ports that one is connected with.
-    fn behind(&self, place: (usize, usize)) -> Vec<(usize, usize)> {
+    fn connected_ports(&self, place: (usize, usize)) -> Vec<(usize, usize)> {
         let edges = self.graph.edges.iter();
         match self.pulls {
             true => edges.filter(|edge| edge.to == place).map(|edge| edge.from).collect(),
@@ -70,8 +71,8 @@ impl Search<'_> {
         }
     }
 
-    fn visit(&mut self, node: usize, port: usize, ports: &mut Vec<(usize, usize)>) {
-        let Some(class) = crate::CLASSES.find(&self.graph.nodes[node].class) else { return };
+    fn visit_node(&mut self, node: usize, port: usize, ports: &mut Vec<(usize, usize)>) {
+        let Some(class) = crate::CLASSES.find_class(&self.graph.nodes[node].class) else { return };
         if is_queue(class) {
             if !self.found.contains(&node) {
                 self.found.push(node);
@@ -81,10 +82,10 @@ impl Search<'_> {
         let edges = self.graph.edges.iter();
         if self.pulls {
             let inputs = edges.map(|edge| edge.to).filter(|(to, _)| *to == node);
-            ports.extend(inputs.filter(|(_, input)| travels(class.flow, *input, port)));
+            ports.extend(inputs.filter(|(_, input)| flows_between(class.flow, *input, port)));
         } else {
             let outputs = edges.map(|edge| edge.from).filter(|(from, _)| *from == node);
-            ports.extend(outputs.filter(|(_, output)| travels(class.flow, port, *output)));
+            ports.extend(outputs.filter(|(_, output)| flows_between(class.flow, port, *output)));
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::store::{ARGS, HANDLERS, Policy, Store, Tells};
-use artery_engine::{Class, Signals};
+use artery_engine::{Class, SignalKinds};
 
 pub static CLASS: Class = Class {
     name: "NotifierQueue",
@@ -14,10 +14,10 @@ copy holds its share of them. A packet that finds no room leaves by output 1, or
     processing: "h/lh",
     args: ARGS,
     handlers: HANDLERS,
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     per_worker: true,
     live: true,
-    build: |args| Store::build("NotifierQueue", Policy::DropNew, Tells::Pullers, args),
+    build: |args| Store::build_queue("NotifierQueue", Policy::DropNew, Tells::Pullers, args),
     ..Class::DEFAULT
 };
 
@@ -39,6 +39,6 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::refuses(&CLASS, "big"), "CAPACITY: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "big"), "CAPACITY: invalid number");
     }
 }

@@ -30,7 +30,7 @@ impl Element for PrioSched {
                 return;
             }
             if !cx.upstream_idle(input) {
-                // A long packet may come as more segments than were asked for.
+                // A long packet may arrive as more segments than requested.
                 left = left.saturating_sub(cx.pull(input, left, into));
             }
         }
@@ -52,6 +52,6 @@ mod tests {
 
     #[test]
     fn takes_no_arguments() {
-        assert_eq!(Bench::refuses(&CLASS, "1"), "too many arguments");
+        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
     }
 }

@@ -1,6 +1,6 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, Signals,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, SignalKinds,
     StartError, Write,
 };
 
@@ -16,14 +16,14 @@ or not connected, nothing can be pulled.",
     processing: "l/l",
     args: &[Arg::optional("INPUT", "input", "0", "where packets come from; negative for nowhere")],
     handlers: HANDLERS,
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     per_worker: true,
     build: |args| Ok(Box::new(PullSwitch::new(args)?)),
     ..Class::DEFAULT
 };
 
 pub(super) static HANDLERS: &[Handler] = &[
-    Handler::read("switch", "INPUT", &READ).and_write(&Write(PullSwitch::set)),
+    Handler::read("switch", "INPUT", &READ).and_write(&Write(PullSwitch::set_input)),
     Handler::read("config", "INPUT", &READ),
 ];
 
@@ -40,14 +40,14 @@ impl PullSwitch {
         let input: i32 = args.read("INPUT")?;
         Ok(PullSwitch { input: usize::try_from(input).ok().filter(|input| *input < args.inputs()) })
     }
-    fn set(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.input = usize::try_from(value::<i32>(text)?).ok().filter(|input| *input < cx.inputs());
-        self.tell(cx);
+    fn set_input(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.input = usize::try_from(parse_value::<i32>(text)?).ok().filter(|input| *input < cx.inputs());
+        self.signal_activity(cx);
         Ok(())
     }
-    fn tell(&self, cx: &mut Context<'_>) {
+    fn signal_activity(&self, cx: &mut Context<'_>) {
         let active = self.input.is_some_and(|input| !cx.upstream_idle(input));
-        cx.signal(Signal::NonEmpty, active);
+        cx.set_signal(Signal::NonEmpty, active);
     }
 }
 
@@ -58,18 +58,18 @@ impl Element for PullSwitch {
 
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if self.input.is_none_or(|input| cx.pull(input, max, into) == 0) {
-            self.tell(cx);
+            self.signal_activity(cx);
         }
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.signal(Signal::NonEmpty, self.input.is_some());
+        cx.set_signal(Signal::NonEmpty, self.input.is_some());
         Ok(())
     }
 
-    /// Packets have come upstream.
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        self.tell(cx);
+    /// There are packets upstream.
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        self.signal_activity(cx);
         false
     }
 }
@@ -105,6 +105,6 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_number() {
-        assert_eq!(Bench::refuses(&CLASS, "left"), "INPUT: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "left"), "INPUT: invalid number");
     }
 }

@@ -1,5 +1,5 @@
 use super::store::{ARGS, HANDLERS, Policy, Store, Tells};
-use artery_engine::{Class, Signals};
+use artery_engine::{Class, SignalKinds};
 
 pub static CLASS: Class = Class {
     name: "Queue",
@@ -15,10 +15,10 @@ when there is none. Whoever pulls sleeps while the queue is empty; sources that 
     processing: "h/lh",
     args: ARGS,
     handlers: HANDLERS,
-    signals: Signals::NonEmptyAndNonFull,
+    signals: SignalKinds::NonEmptyAndNonFull,
     per_worker: true,
     live: true,
-    build: |args| Store::build("Queue", Policy::DropNew, Tells::All, args),
+    build: |args| Store::build_queue("Queue", Policy::DropNew, Tells::All, args),
     ..Class::DEFAULT
 };
 
@@ -53,9 +53,9 @@ mod tests {
     fn packets_without_room_leave_by_output_1_and_the_first_time_it_is_said() {
         let mut bench = Bench::new(&CLASS, "2");
         fill(&mut bench, 4);
-        assert_eq!(bench.said(), "e :: Queue: overflow\n");
+        assert_eq!(bench.stderr_text(), "e :: Queue: overflow\n");
         fill(&mut bench, 1);
-        assert_eq!((bench.said(), bench.take_all(1).len()), (String::new(), 3));
+        assert_eq!((bench.stderr_text(), bench.drain_sent(1).len()), (String::new(), 3));
         assert_eq!(read(&mut bench), ["2", "2", "2", "3"]);
         bench.write("reset_counts", "").unwrap();
         assert_eq!(read(&mut bench), ["2", "2", "2", "0"]);
@@ -73,7 +73,7 @@ mod tests {
     fn a_queue_of_nothing_drops_everything_and_says_nothing() {
         let mut bench = Bench::setup(&CLASS, "0").outputs(1).build().unwrap();
         fill(&mut bench, 4);
-        assert_eq!((bench.said(), bench.signals()), (String::new(), (false, false)));
+        assert_eq!((bench.stderr_text(), bench.signals()), (String::new(), (false, false)));
         bench.expect_dropped(DropReason::QueueFull, 4);
     }
 
@@ -143,13 +143,13 @@ mod tests {
     fn without_a_successor_what_it_holds_is_lost_and_counted() {
         let mut bench = Bench::new(&CLASS, "5");
         fill(&mut bench, 5);
-        bench.stop_without_heir();
+        bench.stop_without_successor();
         bench.expect_dropped(DropReason::Replaced, 5);
     }
 
     #[test]
     fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::refuses(&CLASS, "-1"), "CAPACITY: invalid number");
-        assert_eq!(Bench::refuses(&CLASS, "1, 2"), "too many arguments");
+        assert_eq!(Bench::config_error(&CLASS, "-1"), "CAPACITY: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "1, 2"), "too many arguments");
     }
 }

@@ -1,6 +1,6 @@
 //! What RatedUnqueue and BandwidthRatedUnqueue share, and how bandwidths are printed.
 use crate::basic::token_bucket::TokenBucket;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     ArgError, Args, Bandwidth, Batch, Context, Element, Handler, HandlerError, Read, StartError, Write,
 };
@@ -14,24 +14,23 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Rated::set_rate)),
     Handler::read("active", "whether to pull", &Read(|r: &mut Rated, _, _| Ok(r.active.to_string())))
         .and_write(&Write(Rated::set_active)),
-    Handler::read("calls", "how often it ran, and with what success", &Read(Rated::calls)),
+    Handler::read("calls", "how often it ran, and with what success", &Read(Rated::calls_text)),
     Handler::read("config", "RATE", &READ_RATE),
 ];
 
-static READ_RATE: Read<Rated> = Read(|r, _, _| Ok(r.rate()));
+static READ_RATE: Read<Rated> = Read(|r, _, _| Ok(r.rate_text()));
 
-/// What is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Packets,
     Bytes,
 }
 
-/// How many tokens the bucket holds.
+/// The capacity of the bucket.
 enum Depth {
-    /// What the rate gives in this time.
+    /// The tokens of this time at the rate.
     Time(Duration),
-    /// So many.
+    /// A fixed number of tokens.
     Tokens(u64),
 }
 
@@ -48,7 +47,7 @@ pub(super) struct Rated {
 }
 
 impl Rated {
-    /// An element of a class whose bucket's depth is given by BURST_DURATION or the argument `tokens`.
+    /// An element whose bucket capacity is given by BURST_DURATION or the argument `tokens`.
     pub(super) fn new(unit: Unit, tokens: &'static str, args: &mut Args<'_>) -> Result<Rated, ArgError> {
         let rate = match unit {
             Unit::Packets => u64::from(args.read::<u32>("RATE")?),
@@ -61,11 +60,11 @@ impl Rated {
             Some(tokens) => Depth::Tokens(u64::from(tokens)),
             None => Depth::Time(args.read("BURST_DURATION")?),
         };
-        let bucket = TokenBucket::new(rate, depth.tokens(rate, unit));
+        let bucket = TokenBucket::new(rate, depth.bucket_depth(rate, unit));
         Ok(Rated { unit, bucket, depth, active: true, runs: 0, empty_runs: 0, pushes: 0, failed_pulls: 0 })
     }
 
-    fn rate(&self) -> String {
+    fn rate_text(&self) -> String {
         match self.unit {
             Unit::Packets => self.bucket.rate().to_string(),
             Unit::Bytes => print_bandwidth(self.bucket.rate()),
@@ -73,27 +72,27 @@ impl Rated {
     }
     fn set_rate(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let rate = match self.unit {
-            Unit::Packets => u64::from(value::<u32>(text)?),
-            Unit::Bytes => value::<Bandwidth>(text)?.0,
+            Unit::Packets => u64::from(parse_value::<u32>(text)?),
+            Unit::Bytes => parse_value::<Bandwidth>(text)?.0,
         };
-        self.bucket.set_rate(rate, self.depth.tokens(rate, self.unit));
+        self.bucket.set_rate(rate, self.depth.bucket_depth(rate, self.unit));
         cx.schedule();
         Ok(())
     }
     fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = value(text)?;
+        self.active = parse_value(text)?;
         cx.schedule();
         Ok(())
     }
-    fn calls(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn calls_text(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         let Rated { runs, empty_runs, pushes, failed_pulls, .. } = self;
         Ok(format!(
             "{runs} calls to run_task()\n{empty_runs} empty runs\n{pushes} pushes\n{failed_pulls} failed pulls\n"
         ))
     }
 
-    /// Tokens without which nothing moves.
-    fn least(&self) -> u64 {
+    /// Fewest tokens for which packets move.
+    fn min_tokens(&self) -> u64 {
         if self.unit == Unit::Bytes { THRESHOLD } else { 1 }
     }
     /// Pulls up to a burst of packets for which there are tokens; returns how many.
@@ -121,7 +120,7 @@ impl Rated {
 }
 
 impl Depth {
-    fn tokens(&self, rate: u64, unit: Unit) -> u64 {
+    fn bucket_depth(&self, rate: u64, unit: Unit) -> u64 {
         let tokens = match self {
             Depth::Tokens(tokens) => *tokens,
             Depth::Time(time) => {
@@ -157,22 +156,22 @@ impl Element for Rated {
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         self.runs += 1;
         if !self.active {
             return false;
         }
-        self.bucket.refill(cx.now());
-        if self.bucket.tokens() < self.least() {
+        self.bucket.refill_tokens(cx.now());
+        if self.bucket.tokens() < self.min_tokens() {
             self.empty_runs += 1;
-            cx.wake_at(self.bucket.time_of(self.least()));
+            cx.wake_at(self.bucket.time_of(self.min_tokens()));
             return false;
         }
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         let moved = self.pull_allowed(&mut batch, cx);
         self.pushes += moved as u64;
         cx.send_all(0, &mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         if moved == 0 {
             self.failed_pulls += 1;
             if cx.upstream_idle(0) {

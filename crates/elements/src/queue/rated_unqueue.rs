@@ -31,9 +31,9 @@ mod tests {
         let mut bench = Bench::new(&CLASS, config);
         (0..200).for_each(|_| bench.offer(0, b"x"));
         bench.run();
-        let at_once = bench.take_all(0).len();
-        bench.pass(Duration::from_secs(1));
-        (at_once, bench.take_all(0).len())
+        let at_once = bench.drain_sent(0).len();
+        bench.advance_time(Duration::from_secs(1));
+        (at_once, bench.drain_sent(0).len())
     }
 
     #[test]
@@ -56,8 +56,8 @@ mod tests {
         bench.run();
         bench.write("rate", "50").unwrap();
         bench.run();
-        bench.pass(Duration::from_secs(1));
-        assert_eq!((bench.take_all(0).len(), bench.read("config", "").unwrap().as_str()), (51, "50"));
+        bench.advance_time(Duration::from_secs(1));
+        assert_eq!((bench.drain_sent(0).len(), bench.read("config", "").unwrap().as_str()), (51, "50"));
         assert!(bench.write("rate", "fast").is_err());
     }
 
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn refuses_two_ways_to_say_how_much_to_make_up_for() {
-        let wrong = Bench::refuses(&CLASS, "1, BURST_DURATION 1, BURST_SIZE 1");
+        let wrong = Bench::config_error(&CLASS, "1, BURST_DURATION 1, BURST_SIZE 1");
         assert_eq!(wrong, "cannot specify both BURST_DURATION and BURST_SIZE");
-        assert_eq!(Bench::refuses(&CLASS, ""), "RATE: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "RATE: required argument missing");
     }
 }

@@ -1,6 +1,6 @@
 use super::nearby_queues;
 use crate::chance::Random;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError,
     Time, Write,
@@ -38,20 +38,20 @@ like a packet.",
     ],
     handlers: &[
         Handler::read("min_thresh", "MIN_THRESH", &Read(|r: &mut Red, _, _| Ok(r.rule.min.to_string())))
-            .and_write(&Write(|r: &mut Red, text, _| r.set(|rule| value(text).map(|min| rule.min = min))))
-            .sets("MIN_THRESH"),
+            .and_write(&Write(|r: &mut Red, text, _| r.set_parameters(|rule| parse_value(text).map(|min| rule.min = min))))
+            .sets_argument("MIN_THRESH"),
         Handler::read("max_thresh", "MAX_THRESH", &Read(|r: &mut Red, _, _| Ok(r.rule.max.to_string())))
-            .and_write(&Write(|r: &mut Red, text, _| r.set(|rule| value(text).map(|max| rule.max = max))))
-            .sets("MAX_THRESH"),
-        Handler::read("max_p", "MAX_P", &Read(|r: &mut Red, _, _| Ok(decimal(r.rule.max_p, 16))))
+            .and_write(&Write(|r: &mut Red, text, _| r.set_parameters(|rule| parse_value(text).map(|max| rule.max = max))))
+            .sets_argument("MAX_THRESH"),
+        Handler::read("max_p", "MAX_P", &Read(|r: &mut Red, _, _| Ok(format_decimal(r.rule.max_p, 16))))
             .and_write(&Write(|r: &mut Red, text, _| {
-                r.set(|rule| probability(text).map(|max_p| rule.max_p = max_p).map_err(HandlerError::refused))
+                r.set_parameters(|rule| parse_probability(text).map(|max_p| rule.max_p = max_p).map_err(HandlerError::refused))
             }))
-            .sets("MAX_P"),
+            .sets_argument("MAX_P"),
         Handler::read("drops", "packets dropped", &Read(|r: &mut Red, _, _| Ok(r.drops.to_string()))),
-        Handler::read("queues", "the queues, one a line", &Read(|r: &mut Red, _, _| Ok(r.list()))),
-        Handler::read("avg_queue_size", "the average", &Read(|r: &mut Red, _, _| Ok(decimal(r.state.average, SCALE)))),
-        Handler::read("stats", "present and average length of the queues, and drops", &Read(|r: &mut Red, _, cx| Ok(r.stats(cx)))),
+        Handler::read("queues", "the queues, one a line", &Read(|r: &mut Red, _, _| Ok(r.list_queues()))),
+        Handler::read("avg_queue_size", "the average", &Read(|r: &mut Red, _, _| Ok(format_decimal(r.state.average, SCALE)))),
+        Handler::read("stats", "present and average length of the queues, and drops", &Read(|r: &mut Red, _, cx| Ok(r.stats_text(cx)))),
         Handler::write("reset_counts", "sets drops to zero", &Write(|r: &mut Red, _, _| {
             r.drops = 0;
             Ok(())
@@ -72,17 +72,17 @@ const NANOS_PER_EPOCH: u64 = 20_000_000;
 const FORGOTTEN: u64 = 100;
 
 struct Red {
-    rule: Rule,
-    state: State,
+    rule: RedParameters,
+    state: RedState,
     random: Random,
     /// The `length` handlers of the queues.
     lengths: Vec<String>,
     drops: u64,
 }
 
-/// What the arguments say.
+/// The parameters from the arguments.
 #[derive(Clone, Copy)]
-struct Rule {
+struct RedParameters {
     min: u32,
     max: u32,
     max_p: u64,
@@ -90,41 +90,41 @@ struct Rule {
     gentle: bool,
 }
 
-/// What is known of packets so far.
+/// The state over the packets so far.
 #[derive(Clone, Copy, Default)]
-struct State {
+struct RedState {
     /// Of the queues' lengths.
     average: u64,
     /// Packets since the last drop while drops are possible; none while they aren't.
     count: Option<u64>,
     /// What `count` times the probability must exceed for the next drop.
     threshold: u64,
-    /// When a packet last met empty queues, if none has met others since.
+    /// When a packet last met empty queues; None after a packet that met nonempty ones.
     empty: Option<u64>,
 }
 
-impl Rule {
-    fn check(self) -> Result<Rule, &'static str> {
+impl RedParameters {
+    fn check_parameters(self) -> Result<RedParameters, &'static str> {
         match self {
-            Rule { max, .. } if max > 0xffff => Err("MAX_THRESH must be <= 65535"),
-            Rule { min, max, .. } if min > max => Err("MIN_THRESH must be <= MAX_THRESH"),
-            Rule { max_p, .. } if max_p > ALWAYS => Err("MAX_P must be between 0 and 1"),
-            Rule { stability, .. } if stability > 16 => Err("STABILITY must be between 0 and 16"),
+            RedParameters { max, .. } if max > 0xffff => Err("MAX_THRESH must be <= 65535"),
+            RedParameters { min, max, .. } if min > max => Err("MIN_THRESH must be <= MAX_THRESH"),
+            RedParameters { max_p, .. } if max_p > ALWAYS => Err("MAX_P must be between 0 and 1"),
+            RedParameters { stability, .. } if stability > 16 => Err("STABILITY must be between 0 and 16"),
             rule => Ok(rule),
         }
     }
 
     /// The average above which all packets are dropped.
-    fn end(&self) -> u64 {
+    fn drop_all_threshold(&self) -> u64 {
         if self.gentle && self.max_p < ALWAYS { u64::from(self.max) * 2 } else { self.max.into() }
     }
 
     /// How probable a drop is at this average, below the end.
-    fn probability(&self, average: u64) -> u64 {
+    fn drop_probability(&self, average: u64) -> u64 {
         let (min, max) = (u64::from(self.min), u64::from(self.max));
         let above = |least: u64| average.saturating_sub(least << SCALE);
         let share = |above: u64, span: u64| above.checked_div(span).unwrap_or(0);
-        if rounded(average) <= max {
+        if round_scaled(average) <= max {
             share(self.max_p * above(min), (max - min) << SCALE).min(self.max_p)
         } else {
             self.max_p + share((ALWAYS - self.max_p) * above(max), max << SCALE)
@@ -132,43 +132,43 @@ impl Rule {
     }
 }
 
-fn rounded(average: u64) -> u64 {
+fn round_scaled(average: u64) -> u64 {
     (average + (1 << (SCALE - 1))) >> SCALE
 }
 
-impl State {
-    /// Whether a packet is to be dropped that meets queues of this length.
-    fn drops(&mut self, rule: &Rule, random: &mut Random, length: u64, now: Time) -> bool {
-        self.observe(rule, length, now);
-        let average = rounded(self.average);
-        if average <= rule.min.into() || average > rule.end() {
+impl RedState {
+    /// Whether to drop a packet at this queue length.
+    fn should_drop(&mut self, rule: &RedParameters, random: &mut Random, length: u64, now: Time) -> bool {
+        self.update_average(rule, length, now);
+        let average = round_scaled(self.average);
+        if average <= rule.min.into() || average > rule.drop_all_threshold() {
             self.count = None;
             return average > rule.min.into();
         }
         let count = self.count.map_or(0, |count| count + 1);
         self.count = Some(count);
-        let drops = count > 0 && count * rule.probability(self.average) > self.threshold;
+        let drops = count > 0 && count * rule.drop_probability(self.average) > self.threshold;
         if drops {
             self.count = Some(0);
         }
         if drops || count == 0 {
-            self.threshold = random.wide() % ALWAYS;
+            self.threshold = random.next_u64() % ALWAYS;
         }
         drops
     }
 
-    fn observe(&mut self, rule: &Rule, length: u64, now: Time) {
+    fn update_average(&mut self, rule: &RedParameters, length: u64, now: Time) {
         if rule.stability == 0 {
             self.average = length << SCALE;
         } else if length > 0 {
-            self.average = towards(length, self.average, rule.stability);
+            self.average = move_average(length, self.average, rule.stability);
             self.empty = None;
         } else {
             let epoch = now.0 / NANOS_PER_EPOCH;
             let idle = self.empty.map_or(1, |since| epoch.saturating_sub(since));
             self.average = match idle {
                 FORGOTTEN.. => 0,
-                _ => (0..idle).fold(self.average, |average, _| towards(0, average, rule.stability)),
+                _ => (0..idle).fold(self.average, |average, _| move_average(0, average, rule.stability)),
             };
             self.empty = Some(epoch);
         }
@@ -176,7 +176,7 @@ impl State {
 }
 
 /// The average after one more length, rounded.
-fn towards(length: u64, average: u64, stability: u32) -> u64 {
+fn move_average(length: u64, average: u64, stability: u32) -> u64 {
     let (length, average) = ((length << SCALE) as i64, average as i64);
     (average + ((length + (1 << (stability - 1)) - average) >> stability)) as u64
 }
@@ -184,66 +184,66 @@ fn towards(length: u64, average: u64, stability: u32) -> u64 {
 impl Red {
     fn new(args: &mut Args<'_>) -> Result<Red, ArgError> {
         let max_p: String = args.read("MAX_P")?;
-        let rule = Rule {
+        let rule = RedParameters {
             min: args.read("MIN_THRESH")?,
             max: args.read("MAX_THRESH")?,
-            max_p: probability(&max_p).map_err(|why| ArgError::wrong_at(max_p, why))?,
+            max_p: parse_probability(&max_p).map_err(|why| ArgError::wrong_at(max_p, why))?,
             stability: args.read("STABILITY")?,
             gentle: args.read("GENTLE")?,
         };
         let queues = args.read::<Option<String>>("QUEUES")?.unwrap_or_default();
-        let queues = nearby_queues::named(&text::words(&queues), args)
+        let queues = nearby_queues::find_named(&text::split_words(&queues), args)
             .map_err(|why| ArgError::wrong_at(queues, why))?;
-        let rule = rule.check().map_err(ArgError::wrong)?;
+        let rule = rule.check_parameters().map_err(ArgError::wrong)?;
         Ok(Red {
             rule,
-            state: State::default(),
+            state: RedState::default(),
             random: Random::new(args),
-            lengths: handlers(queues),
+            lengths: length_handlers(queues),
             drops: 0,
         })
     }
 
-    /// Changes the rule if it makes sense then.
-    fn set(
+    /// Changes the parameters if the result is valid.
+    fn set_parameters(
         &mut self,
-        change: impl FnOnce(&mut Rule) -> Result<(), HandlerError>,
+        change: impl FnOnce(&mut RedParameters) -> Result<(), HandlerError>,
     ) -> Result<(), HandlerError> {
         let mut rule = self.rule;
         change(&mut rule)?;
-        self.rule = rule.check().map_err(HandlerError::refused)?;
+        self.rule = rule.check_parameters().map_err(HandlerError::refused)?;
         Ok(())
     }
 
-    /// How many packets the queues hold. One that can't be asked holds none.
-    fn length(&self, cx: &mut Context<'_>) -> u64 {
+    /// The packets in all queues. A queue whose handler fails counts as empty.
+    fn total_queue_length(&self, cx: &mut Context<'_>) -> u64 {
         let mut length = |handler: &String| cx.read_handler(handler, "").ok()?.trim().parse::<u64>().ok();
         self.lengths.iter().filter_map(&mut length).sum()
     }
 
-    fn list(&self) -> String {
+    fn list_queues(&self) -> String {
         let names = self.lengths.iter().filter_map(|handler| handler.strip_suffix(".length"));
         names.map(|name| format!("{name}\n")).collect()
     }
 
-    fn stats(&self, cx: &mut Context<'_>) -> String {
-        let (length, average) = (self.length(cx), decimal(self.state.average, SCALE));
+    fn stats_text(&self, cx: &mut Context<'_>) -> String {
+        let (length, average) = (self.total_queue_length(cx), format_decimal(self.state.average, SCALE));
         format!("{length} current queue\n{average} avg queue\n{} drops\n", self.drops)
     }
 }
 
-/// The handlers that tell queues' lengths.
-fn handlers(queues: Vec<String>) -> Vec<String> {
+/// The handlers that return queue lengths.
+fn length_handlers(queues: Vec<String>) -> Vec<String> {
     queues.into_iter().map(|name| format!("{name}.length")).collect()
 }
 
-fn probability(text: &str) -> Result<u64, String> {
-    text::fixed(text.trim(), 16)
+fn parse_probability(text: &str) -> Result<u64, String> {
+    text::parse_fixed(text.trim(), 16)
         .map_err(|_| format!("'{}' is no probability; MAX_P wants a number from 0 to 1", text.trim()))
 }
 
-/// A number with bits behind the point, with as few decimals as say it.
-fn decimal(number: u64, bits: u32) -> String {
+/// A number with fraction bits, in as few decimals as distinguish it.
+fn format_decimal(number: u64, bits: u32) -> String {
     let one = (1u64 << bits) as f64;
     let exact = number as f64 / one;
     let is_said = |text: &String| text.parse().is_ok_and(|said: f64| (said * one).round() as u64 == number);
@@ -255,14 +255,14 @@ impl Element for Red {
         if batch.is_empty() {
             return;
         }
-        let (now, length, pulled) = (cx.now(), self.length(cx), cx.output_is_pull(0));
+        let (now, length, pulled) = (cx.now(), self.total_queue_length(cx), cx.output_is_pull(0));
         let (mut sent, mut behind) = (0, batch.len() as u64);
         for packet in batch.drain() {
             behind -= 1;
-            // As if each packet had come alone: those behind it would still be in the queues it came from, and those
-            // before it in the queues it goes to.
+            // As if packets came one by one: the later ones are still in the queues upstream, and the earlier
+            // ones in the queues downstream.
             let met = length + if pulled { behind } else { sent };
-            if self.state.drops(&self.rule, &mut self.random, met, now) {
+            if self.state.should_drop(&self.rule, &mut self.random, met, now) {
                 self.drops += 1;
                 cx.send_or_discard(1, packet, DropReason::Sampled);
             } else {
@@ -274,16 +274,16 @@ impl Element for Red {
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         if self.lengths.is_empty() {
-            self.lengths = handlers(nearby_queues::nearest(cx));
+            self.lengths = length_handlers(nearby_queues::find_nearest(cx));
         }
         if self.lengths.is_empty() {
             let help = "connect a queue behind it, or in front of it where packets are pulled, or name one by QUEUES";
-            return Err(StartError::new("no nearby Queues").help(help));
+            return Err(StartError::new("no nearby Queues").with_help(help));
         }
         Ok(())
     }
 
-    /// The average goes on; with other arguments for the same element also what it has counted, and which queues.
+    /// Keeps the average; for the same element with other arguments also its counts and queues.
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<Red>() else { return };
         self.state = old.state;
@@ -299,11 +299,12 @@ impl Element for Red {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_engine::router::{Finished, Router, Settings};
+    use artery_engine::router::{Finished, Router, RouterSettings};
     use artery_engine::{Bench, Sink};
     use artery_lang::{Options, Sources, check, compile};
 
-    const RULE: Rule = Rule { min: 10, max: 50, max_p: ALWAYS / 10, stability: 0, gentle: true };
+    const RULE: RedParameters =
+        RedParameters { min: 10, max: 50, max_p: ALWAYS / 10, stability: 0, gentle: true };
 
     /// Runs a configuration to its end, in simulated time.
     fn run(text: &str) -> Result<Finished, String> {
@@ -311,25 +312,25 @@ mod tests {
     }
     fn run_with(text: &str, burst: usize) -> Result<Finished, String> {
         let mut sources = Sources::default();
-        let file = sources.add("test", text);
+        let file = sources.add_file("test", text);
         let (ir, diagnostics) = compile(&mut sources, file, &Options::default(), &crate::CLASSES);
         let (processing, more) = check(&ir, &crate::CLASSES);
         assert!(diagnostics.is_empty() && more.is_empty(), "{diagnostics:?} {more:?}");
-        let settings = Settings {
+        let settings = RouterSettings {
             chatter: Sink::buffer(),
             frames: (2048, 4),
             burst,
             simulated: Some(Time::new(1000, 0)),
-            ..Settings::default()
+            ..RouterSettings::default()
         };
         let router = Router::build(&ir, &processing, crate::CLASSES, settings);
         Ok(router.map_err(|problems| problems[0].message.clone())?.start().wait().unwrap())
     }
     fn number(router: &mut Finished, name: &str) -> u64 {
-        router.read(name, "").unwrap().parse().unwrap()
+        router.read_handler(name, "").unwrap().parse().unwrap()
     }
 
-    /// Of 10,000 packets, how many are dropped that meet a queue of this length.
+    /// How many of 10,000 packets are dropped at this queue length.
     fn drops(length: u32, config: &str) -> u64 {
         let text = format!(
             "InfiniteSource(LIMIT {length}) -> q :: Queue(100) -> Unqueue(ACTIVE false) -> Discard;
@@ -342,12 +343,18 @@ mod tests {
 
     #[test]
     fn the_probability_grows_between_the_thresholds_and_to_certainty_beyond() {
-        let at = |length: u64| RULE.probability(length << SCALE);
+        let at = |length: u64| RULE.drop_probability(length << SCALE);
         assert_eq!((at(10), at(30), at(50)), (0, RULE.max_p / 2, RULE.max_p));
         assert_eq!((at(75), at(100)), (RULE.max_p + (ALWAYS - RULE.max_p) / 2, ALWAYS));
-        let step = Rule { min: 50, ..RULE };
-        assert_eq!((step.probability(50 << SCALE), step.end()), (0, 100));
-        assert_eq!((Rule { gentle: false, ..RULE }.end(), Rule { max_p: ALWAYS, ..RULE }.end()), (50, 50));
+        let step = RedParameters { min: 50, ..RULE };
+        assert_eq!((step.drop_probability(50 << SCALE), step.drop_all_threshold()), (0, 100));
+        assert_eq!(
+            (
+                RedParameters { gentle: false, ..RULE }.drop_all_threshold(),
+                RedParameters { max_p: ALWAYS, ..RULE }.drop_all_threshold()
+            ),
+            (50, 50)
+        );
     }
 
     #[test]
@@ -364,21 +371,21 @@ mod tests {
 
     #[test]
     fn the_average_follows_slowly_and_falls_while_queues_are_empty() {
-        let rule = Rule { stability: 4, ..RULE };
-        let mut state = State::default();
+        let rule = RedParameters { stability: 4, ..RULE };
+        let mut state = RedState::default();
         let at = |epoch: u64| Time(epoch * NANOS_PER_EPOCH);
-        state.observe(&rule, 16, at(1000));
-        assert_eq!(decimal(state.average, SCALE), "1");
-        (0..200).for_each(|_| state.observe(&rule, 16, at(1000)));
-        assert_eq!(rounded(state.average), 16);
+        state.update_average(&rule, 16, at(1000));
+        assert_eq!(format_decimal(state.average, SCALE), "1");
+        (0..200).for_each(|_| state.update_average(&rule, 16, at(1000)));
+        assert_eq!(round_scaled(state.average), 16);
         let full = state.average;
-        state.observe(&rule, 0, at(1000));
+        state.update_average(&rule, 0, at(1000));
         let once = state.average;
-        state.observe(&rule, 0, at(1000));
+        state.update_average(&rule, 0, at(1000));
         assert!(once < full && state.average == once, "no time has passed");
-        state.observe(&rule, 0, at(1020));
-        assert_eq!(state.average, (0..20).fold(once, |average, _| towards(0, average, 4)));
-        state.observe(&rule, 0, at(2000));
+        state.update_average(&rule, 0, at(1020));
+        assert_eq!(state.average, (0..20).fold(once, |average, _| move_average(0, average, 4)));
+        state.update_average(&rule, 0, at(2000));
         assert_eq!(state.average, 0);
     }
 
@@ -389,9 +396,9 @@ mod tests {
         let mut router = run(text).unwrap();
         let (length, drops) = (number(&mut router, "q.length"), number(&mut router, "red.drops"));
         assert_eq!((length, length + drops, number(&mut router, "out.count")), (11, 1000, drops));
-        assert_eq!(router.read("red.queues", "").unwrap(), "q\n");
+        assert_eq!(router.read_handler("red.queues", "").unwrap(), "q\n");
         let stats = format!("11 current queue\n11 avg queue\n{drops} drops\n");
-        assert_eq!(router.read("red.stats", "").unwrap(), stats);
+        assert_eq!(router.read_handler("red.stats", "").unwrap(), stats);
     }
 
     #[test]
@@ -403,7 +410,7 @@ mod tests {
         assert_eq!(passed + drops, 100);
         // Those that leave 11 and more behind them are dropped, and those that leave up to 5 are not.
         assert!((6..=11).contains(&passed), "{passed}");
-        assert_eq!(router.read("red.queues", "").unwrap(), "q\n");
+        assert_eq!(router.read_handler("red.queues", "").unwrap(), "q\n");
     }
 
     #[test]
@@ -411,9 +418,9 @@ mod tests {
         let text = "Idle -> red :: RED(5, 50, 0.02) -> s :: Switch -> a :: Queue -> Unqueue -> far :: Queue -> Discard;
                     s[1] -> Null -> b :: SimpleQueue -> Discard; s[2] -> Discard;
                     red[1] -> other :: Queue -> Discard; DriverManager(stop)";
-        assert_eq!(run(text).unwrap().read("red.queues", "").unwrap(), "a\nb\n");
+        assert_eq!(run(text).unwrap().read_handler("red.queues", "").unwrap(), "a\nb\n");
         let named = "q :: Queue; Idle -> q -> Discard; Idle -> red :: RED(5, 50, 0.02, QUEUES q) -> Discard; DriverManager(stop)";
-        assert_eq!(run(named).unwrap().read("red.queues", "").unwrap(), "q\n");
+        assert_eq!(run(named).unwrap().read_handler("red.queues", "").unwrap(), "q\n");
         let refused = |text: &str| run(text).err().unwrap();
         assert_eq!(refused("Idle -> RED(5, 50, 0.02) -> Discard;"), "no nearby Queues");
         assert_eq!(
@@ -430,7 +437,7 @@ mod tests {
                                   write red.config \"$(red.config), STABILITY 9\", stop)";
         let mut router = run(text).unwrap();
         let read: Vec<String> = ["min_thresh", "max_thresh", "max_p", "queues"]
-            .map(|name| router.read(&format!("red.{name}"), "").unwrap())
+            .map(|name| router.read_handler(&format!("red.{name}"), "").unwrap())
             .into();
         assert_eq!(read, ["7", "50", "0.5", "q\n"]);
     }
@@ -445,14 +452,14 @@ mod tests {
             ("5, 50, 0.5, STABILITY 17", "STABILITY must be between 0 and 16"),
             ("5, 50", "MAX_P: required argument missing"),
         ] {
-            assert_eq!(Bench::refuses(&CLASS, config), why, "{config}");
+            assert_eq!(Bench::config_error(&CLASS, config), why, "{config}");
         }
     }
 
     #[test]
     fn decimals_are_as_few_as_say_it() {
-        let texts =
-            [(1310, 16), (ALWAYS, 16), (6554, 16), (1, 10), (1536, 10)].map(|(n, bits)| decimal(n, bits));
+        let texts = [(1310, 16), (ALWAYS, 16), (6554, 16), (1, 10), (1536, 10)]
+            .map(|(n, bits)| format_decimal(n, bits));
         assert_eq!(texts, ["0.01999", "1", "0.1", "0.001", "1.5"]);
     }
 }

@@ -73,6 +73,6 @@ mod tests {
 
     #[test]
     fn takes_no_arguments() {
-        assert_eq!(Bench::refuses(&CLASS, "1"), "too many arguments");
+        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
     }
 }

@@ -1,7 +1,7 @@
 use super::gap::Gap;
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
-    Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, Signals, StartError, Write,
+    Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, SignalKinds, StartError, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -18,9 +18,9 @@ that exceed the rate. Without it, whoever pulls sleeps until the next packet may
     handlers: &[
         Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Shaper::set_rate)),
         Handler::read("config", "RATE", &READ_RATE),
-        Handler::write("reset", "forgets what has passed", &Write(Shaper::reset)).button(),
+        Handler::write("reset", "forgets what has passed", &Write(Shaper::reset_gap)).button(),
     ],
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(Shaper { gap: Gap::new(u64::from(args.read::<u32>("RATE")?)) })),
     ..Class::DEFAULT
 };
@@ -33,23 +33,23 @@ struct Shaper {
 
 impl Shaper {
     fn set_rate(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.gap.set_rate(u64::from(value::<u32>(text)?));
-        tell(&mut self.gap, cx);
+        self.gap.set_rate(u64::from(parse_value::<u32>(text)?));
+        signal_due(&mut self.gap, cx);
         Ok(())
     }
-    fn reset(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.gap.reset();
-        tell(&mut self.gap, cx);
+    fn reset_gap(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.gap.reset_count();
+        signal_due(&mut self.gap, cx);
         Ok(())
     }
 }
 
-/// Tells whoever pulls whether it makes sense now, and if not, makes sure to tell again in time.
-pub(super) fn tell(gap: &mut Gap, cx: &mut Context<'_>) {
-    let allowed = gap.due(cx.now()) > 0;
+/// Signals downstream whether packets are due now, and if not, schedules the next signal.
+pub(super) fn signal_due(gap: &mut Gap, cx: &mut Context<'_>) {
+    let allowed = gap.due_count(cx.now()) > 0;
     // What must not pass output 0 may pass output 1.
     let active = (allowed || cx.outputs() > 1) && !cx.upstream_idle(0);
-    cx.signal(Signal::NonEmpty, active);
+    cx.set_signal(Signal::NonEmpty, active);
     if !allowed {
         cx.wake_at(gap.next());
     }
@@ -61,26 +61,26 @@ impl Element for Shaper {
     }
 
     fn pull(&mut self, output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let due = self.gap.due(cx.now());
+        let due = self.gap.due_count(cx.now());
         let mut pulled = 0;
         if output == 0 && due > 0 {
             pulled = cx.pull(0, max.min(due as usize), into);
-            self.gap.happened(pulled as u64);
+            self.gap.record_events(pulled as u64);
         } else if output == 1 && due == 0 {
             pulled = cx.pull(0, max, into);
         }
         if pulled == 0 {
-            tell(&mut self.gap, cx);
+            signal_due(&mut self.gap, cx);
         }
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.signal(Signal::NonEmpty, true);
+        cx.set_signal(Signal::NonEmpty, true);
         Ok(())
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        tell(&mut self.gap, cx);
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        signal_due(&mut self.gap, cx);
         false
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     fn packets_can_be_pulled_at_its_rate() {
         let mut bench = bench("10", 1);
         assert_eq!((bench.pull(0, 8).len(), bench.pull(0, 8).len()), (1, 0));
-        bench.pass(Duration::from_millis(300));
+        bench.advance_time(Duration::from_millis(300));
         assert_eq!(bench.pull(0, 8).len(), 3);
     }
 
@@ -111,9 +111,9 @@ mod tests {
         bench.pull(0, 8);
         bench.pull(0, 8);
         assert!(!bench.signals().0);
-        bench.pass(Duration::from_millis(99));
+        bench.advance_time(Duration::from_millis(99));
         assert!(!bench.signals().0);
-        bench.pass(Duration::from_millis(1));
+        bench.advance_time(Duration::from_millis(1));
         assert!(bench.signals().0);
         assert_eq!(bench.pull(0, 8).len(), 1);
     }
@@ -138,6 +138,6 @@ mod tests {
 
     #[test]
     fn the_rate_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "RATE: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "RATE: required argument missing");
     }
 }

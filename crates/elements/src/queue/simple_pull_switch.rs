@@ -1,5 +1,5 @@
 use super::pull_switch::{HANDLERS, PullSwitch};
-use artery_engine::{Arg, Class, Signals};
+use artery_engine::{Arg, Class, SignalKinds};
 
 pub static CLASS: Class = Class {
     name: "SimplePullSwitch",
@@ -12,7 +12,7 @@ Does what PullSwitch does. In Click it differs by not telling who pulls whether 
     processing: "l/l",
     args: &[Arg::optional("INPUT", "input", "0", "where packets come from; negative for nowhere")],
     handlers: HANDLERS,
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     per_worker: true,
     build: |args| Ok(Box::new(PullSwitch::new(args)?)),
     ..Class::DEFAULT

@@ -1,5 +1,5 @@
 use super::store::{ARGS, HANDLERS, Policy, Store, Tells};
-use artery_engine::{Class, Signals};
+use artery_engine::{Class, SignalKinds};
 
 pub static CLASS: Class = Class {
     name: "SimpleQueue",
@@ -15,10 +15,10 @@ none.",
     processing: "h/lh",
     args: ARGS,
     handlers: HANDLERS,
-    signals: Signals::None,
+    signals: SignalKinds::None,
     per_worker: true,
     live: true,
-    build: |args| Store::build("SimpleQueue", Policy::DropNew, Tells::Nobody, args),
+    build: |args| Store::build_queue("SimpleQueue", Policy::DropNew, Tells::Nobody, args),
     ..Class::DEFAULT
 };
 
@@ -32,7 +32,7 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "2");
         ["a", "b", "c"].into_iter().for_each(|bytes| bench.push(0, bytes));
         assert_eq!(bench.signals(), (false, false));
-        assert_eq!(bench.said(), "e :: SimpleQueue: overflow\n");
+        assert_eq!(bench.stderr_text(), "e :: SimpleQueue: overflow\n");
         let bytes: Vec<_> = bench.pull(0, 8).iter().map(|packet| packet.data().to_vec()).collect();
         assert_eq!(bytes, [b"a", b"b"]);
         bench.expect(1, b"c");
@@ -40,6 +40,6 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::refuses(&CLASS, "big"), "CAPACITY: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "big"), "CAPACITY: invalid number");
     }
 }

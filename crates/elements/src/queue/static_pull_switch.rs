@@ -51,6 +51,6 @@ mod tests {
 
     #[test]
     fn the_input_must_be_given() {
-        assert_eq!(Bench::refuses(&CLASS, ""), "INPUT: required argument missing");
+        assert_eq!(Bench::config_error(&CLASS, ""), "INPUT: required argument missing");
     }
 }

@@ -1,5 +1,5 @@
-//! Packets that wait: what all Queue classes share. They differ in whom they tell and what they drop.
-use crate::value::value;
+//! The common part of all Queue classes. They differ in their notifications and drop policies.
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Context, DropReason, Element, Handler, HandlerError, Packet, Read, Signal,
     StartError, Write,
@@ -22,7 +22,7 @@ pub(super) static HANDLERS: &[Handler] = &[
     .sum(),
     Handler::read("capacity", "CAPACITY", &Read(|q: &mut Store, _, _| Ok(q.capacity.to_string())))
         .and_write(&Write(Store::write_capacity))
-        .sets("CAPACITY"),
+        .sets_argument("CAPACITY"),
     Handler::read(
         "drops",
         "packets that found no room",
@@ -35,39 +35,38 @@ pub(super) static HANDLERS: &[Handler] = &[
         &Write(Store::reset_counts),
     )
     .button(),
-    Handler::write("reset", "discards all packets held", &Write(Store::reset)).button(),
+    Handler::write("reset", "discards all packets held", &Write(Store::discard_all)).button(),
 ];
 
-/// Which packet goes when there is no room.
+/// Which packet is dropped when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     /// The one that arrives.
     DropNew,
     /// The one that has waited longest.
     DropOldest,
-    /// On input 0 the one that arrives. Packets of input 1 go to the front, and the one at the end is dropped.
+    /// On input 0 the one that arrives. Packets of input 1 go to the front, and the one at
+    /// the end is dropped.
     Mixed,
 }
 
-/// Whom a queue tells about what.
+/// The notifications of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tells {
-    /// Nobody.
     Nobody,
-    /// Whoever pulls, when packets come.
+    /// Notifies downstream when packets come.
     Pullers,
-    /// And whoever pushes, when there is room again.
+    /// Also notifies upstream when there is room again.
     All,
 }
 
-/// How many vain pulls it takes to say that the queue is empty: one that hovers about empty should not wake its
+/// Empty pulls after which the queue signals that it is empty: a nearly empty queue should not wake its
 /// puller for every packet.
-const PATIENCE: u32 = 9;
+const EMPTY_PULLS: u32 = 9;
 
 /// Most packets to reserve memory for at the start.
 const RESERVE: usize = 1 << 16;
 
-/// A bounded queue.
 pub(super) struct Store {
     class: &'static str,
     policy: Policy,
@@ -75,16 +74,16 @@ pub(super) struct Store {
     packets: VecDeque<Packet>,
     /// What the user sees as capacity.
     capacity: usize,
-    /// Number of copies on workers, each of which holds its share.
+    /// Number of copies on workers, each with its share of the capacity.
     copies: usize,
     drops: u64,
     highwater: usize,
     /// Vain pulls since the last packet.
-    vain: u32,
+    empty_pulls: u32,
 }
 
 impl Store {
-    pub(super) fn build(
+    pub(super) fn build_queue(
         class: &'static str,
         policy: Policy,
         tells: Tells,
@@ -95,54 +94,64 @@ impl Store {
         let mut packets = VecDeque::new();
         packets.reserve(capacity.div_ceil(copies).min(RESERVE));
         let (drops, highwater, vain) = (0, 0, 0);
-        Ok(Box::new(Store { class, policy, tells, packets, capacity, copies, drops, highwater, vain }))
+        Ok(Box::new(Store {
+            class,
+            policy,
+            tells,
+            packets,
+            capacity,
+            copies,
+            drops,
+            highwater,
+            empty_pulls: vain,
+        }))
     }
 
-    /// Most packets this copy holds.
-    fn limit(&self) -> usize {
+    /// The capacity of this copy.
+    fn copy_limit(&self) -> usize {
         self.capacity.div_ceil(self.copies)
     }
-    fn room(&self) -> usize {
-        self.limit().saturating_sub(self.packets.len())
+    fn free_room(&self) -> usize {
+        self.copy_limit().saturating_sub(self.packets.len())
     }
-    fn note_room(&self, cx: &mut Context<'_>) {
+    fn signal_free_room(&self, cx: &mut Context<'_>) {
         if self.tells == Tells::All {
-            cx.signal_room(self.room());
+            cx.signal_room(self.free_room());
         }
     }
-    fn note_packets(&mut self, cx: &mut Context<'_>) {
+    fn signal_packets(&mut self, cx: &mut Context<'_>) {
         self.highwater = self.highwater.max(self.packets.len());
         if self.tells != Tells::Nobody && !self.packets.is_empty() {
-            cx.signal(Signal::NonEmpty, true);
+            cx.set_signal(Signal::NonEmpty, true);
         }
-        self.note_room(cx);
+        self.signal_free_room(cx);
     }
 
-    /// Takes note that packets find no room, and says so the first time.
-    fn overflows(&mut self, packets: usize, cx: &mut Context<'_>) {
+    /// Counts packets dropped for lack of room, and reports the first.
+    fn count_overflow(&mut self, packets: usize, cx: &mut Context<'_>) {
         if self.drops == 0 && self.capacity > 0 {
             let line = format!("{} :: {}: overflow", cx.name(), self.class);
-            cx.say(&line);
+            cx.print_message(&line);
         }
         self.drops += packets as u64;
     }
     fn drop_one(&mut self, packet: Packet, cx: &mut Context<'_>) {
-        self.overflows(1, cx);
+        self.count_overflow(1, cx);
         cx.send_or_discard(1, packet, DropReason::QueueFull);
     }
 
     fn add_or_drop(&mut self, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.packets.extend(batch.drain_front(self.room()));
+        self.packets.extend(batch.drain_front(self.free_room()));
         if batch.is_empty() {
             return;
         }
-        self.overflows(batch.len(), cx);
+        self.count_overflow(batch.len(), cx);
         if cx.outputs() > 1 { cx.send_all(1, batch) } else { cx.discard_all(batch, DropReason::QueueFull) }
     }
     fn add_dropping_oldest(&mut self, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
             self.packets.push_back(packet);
-            if self.packets.len() > self.limit()
+            if self.packets.len() > self.copy_limit()
                 && let Some(oldest) = self.packets.pop_front()
             {
                 self.drop_one(oldest, cx);
@@ -152,7 +161,7 @@ impl Store {
     fn add_in_front(&mut self, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
             self.packets.push_front(packet);
-            if self.packets.len() > self.limit()
+            if self.packets.len() > self.copy_limit()
                 && let Some(last) = self.packets.pop_back()
             {
                 self.drop_one(last, cx);
@@ -161,19 +170,19 @@ impl Store {
     }
 
     fn write_capacity(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.capacity = value::<u32>(text)? as usize;
-        self.shrink(DropReason::QueueFull, cx);
-        self.note_room(cx);
+        self.capacity = parse_value::<u32>(text)? as usize;
+        self.drop_excess(DropReason::QueueFull, cx);
+        self.signal_free_room(cx);
         Ok(())
     }
-    /// Gives up the packets that the capacity has no room for.
-    fn shrink(&mut self, reason: DropReason, cx: &mut Context<'_>) {
-        while self.packets.len() > self.limit() {
+    /// Drops packets beyond the capacity.
+    fn drop_excess(&mut self, reason: DropReason, cx: &mut Context<'_>) {
+        while self.packets.len() > self.copy_limit() {
             let excess = self.pop_excess();
             excess.into_iter().for_each(|packet| cx.discard(packet, reason));
         }
     }
-    /// The packet to give up when the capacity shrinks.
+    /// The packet to drop when the capacity shrinks.
     fn pop_excess(&mut self) -> Option<Packet> {
         if self.policy == Policy::DropOldest { self.packets.pop_front() } else { self.packets.pop_back() }
     }
@@ -181,9 +190,9 @@ impl Store {
         (self.drops, self.highwater) = (0, self.packets.len());
         Ok(())
     }
-    fn reset(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn discard_all(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.packets.drain(..).for_each(|packet| cx.send_or_discard(1, packet, DropReason::Discarded));
-        self.note_room(cx);
+        self.signal_free_room(cx);
         Ok(())
     }
 }
@@ -195,7 +204,7 @@ impl Element for Store {
             (Policy::DropOldest, _) => self.add_dropping_oldest(batch, cx),
             (Policy::Mixed, _) => self.add_in_front(batch, cx),
         }
-        self.note_packets(cx);
+        self.signal_packets(cx);
     }
 
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
@@ -205,17 +214,17 @@ impl Element for Store {
         let n = max.min(self.packets.len());
         into.extend(self.packets.drain(..n));
         if n > 0 {
-            self.vain = 0;
-            self.note_room(cx);
-        } else if self.vain < PATIENCE {
-            self.vain += 1;
+            self.empty_pulls = 0;
+            self.signal_free_room(cx);
+        } else if self.empty_pulls < EMPTY_PULLS {
+            self.empty_pulls += 1;
         } else if self.tells != Tells::Nobody {
-            cx.signal(Signal::NonEmpty, false);
+            cx.set_signal(Signal::NonEmpty, false);
         }
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.note_room(cx);
+        self.signal_free_room(cx);
         Ok(())
     }
 
@@ -223,17 +232,18 @@ impl Element for Store {
         let Some(old) = old.downcast_mut::<Store>() else { return };
         self.packets.append(&mut old.packets);
         if cx.is_replacing() {
-            self.shrink(DropReason::Replaced, cx);
+            self.drop_excess(DropReason::Replaced, cx);
             self.highwater = 0;
         } else {
             // The same queue with another capacity.
             (self.drops, self.highwater) = (old.drops, old.highwater);
-            self.shrink(DropReason::QueueFull, cx);
+            self.drop_excess(DropReason::QueueFull, cx);
         }
-        self.note_packets(cx);
+        self.signal_packets(cx);
     }
 
-    /// What no heir took over is lost. At the end of a run packets stay, for handlers to count.
+    /// When the graph is replaced, discards what no successor took over. At the end of a run packets stay,
+    /// for handlers to count.
     fn stop(&mut self, cx: &mut Context<'_>) {
         if cx.is_replacing() {
             self.packets.drain(..).for_each(|packet| cx.discard(packet, DropReason::Replaced));

@@ -1,4 +1,4 @@
-use crate::value::value;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Write,
 };
@@ -24,7 +24,7 @@ change the tickets of the first eight inputs.",
         Handler::read("tickets5", "tickets of input 5", &Port::<5>::READ).and_write(&Port::<5>::WRITE),
         Handler::read("tickets6", "tickets of input 6", &Port::<6>::READ).and_write(&Port::<6>::WRITE),
         Handler::read("tickets7", "tickets of input 7", &Port::<7>::READ).and_write(&Port::<7>::WRITE),
-        Handler::read("config", "all tickets", &Read(StrideSched::config)),
+        Handler::read("config", "all tickets", &Read(StrideSched::config_text)),
     ],
     per_worker: true,
     build: |args| Ok(Box::new(StrideSched::new(args)?)),
@@ -35,17 +35,16 @@ change the tickets of the first eight inputs.",
 struct Port<const INPUT: usize>;
 
 impl<const INPUT: usize> Port<INPUT> {
-    const READ: Read<StrideSched> = Read(|s, _, _| Ok(s.tickets(INPUT)));
+    const READ: Read<StrideSched> = Read(|s, _, _| Ok(s.tickets_text(INPUT)));
     const WRITE: Write<StrideSched> = Write(|s, text, _| s.set_tickets(INPUT, text));
 }
 
 const MAX_TICKETS: u32 = 1 << 15;
 const STRIDE: u32 = 1 << 16;
 
-/// One input.
 struct Client {
     tickets: u32,
-    /// Virtual time at which it is pulled from next; the least goes first.
+    /// Virtual time at which it is pulled from next; the smallest goes first.
     pass: u64,
 }
 
@@ -57,8 +56,8 @@ struct StrideSched {
     tried: Vec<usize>,
 }
 
-fn tickets(text: &str) -> Option<u32> {
-    value::<u32>(text).ok().map(|tickets| tickets.min(MAX_TICKETS))
+fn parse_tickets(text: &str) -> Option<u32> {
+    parse_value::<u32>(text).ok().map(|tickets| tickets.min(MAX_TICKETS))
 }
 
 impl StrideSched {
@@ -70,7 +69,7 @@ impl StrideSched {
         let mut clients = Vec::new();
         for (input, text) in given.iter().enumerate() {
             let wrong = || ArgError::wrong(format!("argument {input} should be number of tickets (integer)"));
-            let tickets = tickets(text).ok_or_else(wrong)?;
+            let tickets = parse_tickets(text).ok_or_else(wrong)?;
             clients.push(Client { tickets, pass: u64::from(STRIDE / tickets.max(1)) });
         }
         let mut sched =
@@ -82,22 +81,23 @@ impl StrideSched {
         }
         Ok(sched)
     }
-    /// Puts an input where its pass belongs, before others of the same pass.
+    /// Inserts an input by its pass, before others with the same pass.
     fn insert(&mut self, input: usize) {
         let pass = self.clients[input].pass;
         let at = self.order.partition_point(|&other| self.clients[other].pass < pass);
         self.order.insert(at, input);
     }
     /// Tickets of an input, -1 when there is no such input.
-    fn tickets(&self, input: usize) -> String {
+    fn tickets_text(&self, input: usize) -> String {
         self.clients.get(input).map_or("-1".to_string(), |client| client.tickets.to_string())
     }
-    fn config(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn config_text(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         let tickets: Vec<String> = self.clients.iter().map(|client| client.tickets.to_string()).collect();
         Ok(tickets.join(", "))
     }
     fn set_tickets(&mut self, input: usize, text: &str) -> Result<(), HandlerError> {
-        let tickets = tickets(text).ok_or_else(|| HandlerError::refused("tickets value must be integer"))?;
+        let tickets =
+            parse_tickets(text).ok_or_else(|| HandlerError::refused("tickets value must be integer"))?;
         let first = self.order.first().map_or(0, |&first| self.clients[first].pass);
         let client = self.clients.get_mut(input);
         let client = client.ok_or_else(|| HandlerError::refused(format!("port {input} out of range")))?;

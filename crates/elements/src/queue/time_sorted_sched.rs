@@ -1,6 +1,6 @@
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Signal, Signals,
-    StartError, Time,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Signal,
+    SignalKinds, StartError, Time,
 };
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,44 +25,44 @@ when no input has any more.",
         "whether no packet came out of order",
         &Read(|t: &mut TimeSortedSched, _, _| Ok(t.well_ordered.to_string())),
     )],
-    signals: Signals::NonEmpty,
+    signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(TimeSortedSched::new(args)?)),
     ..Class::DEFAULT
 };
 
-/// A packet that is held; the earliest is the greatest.
-struct Held {
-    /// Its timestamp, and how many were held before it.
+/// A held packet; the earliest compares greatest.
+struct HeldPacket {
+    /// Its timestamp, and the number of packets held before it.
     order: Reverse<(Time, u64)>,
     input: usize,
     packet: Packet,
 }
 
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
+impl PartialEq for HeldPacket {
+    fn eq(&self, other: &HeldPacket) -> bool {
         self.order == other.order
     }
 }
-impl Eq for Held {}
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
+impl Eq for HeldPacket {}
+impl PartialOrd for HeldPacket {
+    fn partial_cmp(&self, other: &HeldPacket) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
+impl Ord for HeldPacket {
+    fn cmp(&self, other: &HeldPacket) -> std::cmp::Ordering {
         self.order.cmp(&other.order)
     }
 }
 
 struct TimeSortedSched {
     stop: bool,
-    /// Inputs of which there is room for packets, the one to ask first at the end.
+    /// Inputs with room for packets, the next to pull from at the end.
     ready: Vec<usize>,
-    /// How many packets more may be held, by input.
+    /// Room for packets of each input.
     room: Vec<usize>,
-    held: BinaryHeap<Held>,
-    /// How many packets have been held.
+    held: BinaryHeap<HeldPacket>,
+    /// Packets held so far.
     count: u64,
     last: Time,
     well_ordered: bool,
@@ -84,10 +84,10 @@ impl TimeSortedSched {
         })
     }
 
-    /// Pulls as much as may be held; whether any input may have more.
-    fn fill(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Pulls packets up to the limit; returns whether any input may have more.
+    fn fill_inputs(&mut self, cx: &mut Context<'_>) -> bool {
         let mut active = false;
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         for at in (0..self.ready.len()).rev() {
             let input = self.ready[at];
             if cx.upstream_idle(input) {
@@ -99,23 +99,23 @@ impl TimeSortedSched {
             for packet in batch.drain() {
                 let order = Reverse((packet.timestamp(), self.count));
                 self.count += 1;
-                self.held.push(Held { order, input, packet });
+                self.held.push(HeldPacket { order, input, packet });
             }
             if self.room[input] == 0 {
                 self.ready.swap_remove(at);
             }
         }
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         active
     }
 
-    /// The earliest packet; whether there may be more is told.
+    /// Returns the earliest packet, and signals whether there may be more.
     fn pull_one(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
-        let active = self.fill(cx);
-        cx.signal(Signal::NonEmpty, active || !self.held.is_empty());
-        let Some(Held { input, packet, .. }) = self.held.pop() else {
+        let active = self.fill_inputs(cx);
+        cx.set_signal(Signal::NonEmpty, active || !self.held.is_empty());
+        let Some(HeldPacket { input, packet, .. }) = self.held.pop() else {
             if self.stop && !active {
-                cx.stop();
+                cx.request_stop();
             }
             return None;
         };
@@ -146,14 +146,14 @@ impl Element for TimeSortedSched {
         }
     }
 
-    /// Packets have come upstream.
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        cx.signal(Signal::NonEmpty, true);
+    /// There are packets upstream.
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        cx.set_signal(Signal::NonEmpty, true);
         false
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.signal(Signal::NonEmpty, true);
+        cx.set_signal(Signal::NonEmpty, true);
         Ok(())
     }
 
@@ -203,6 +203,6 @@ mod tests {
 
     #[test]
     fn buffer_must_be_positive() {
-        assert_eq!(Bench::refuses(&CLASS, "BUFFER 0"), "BUFFER must be at least 1");
+        assert_eq!(Bench::config_error(&CLASS, "BUFFER 0"), "BUFFER must be at least 1");
     }
 }

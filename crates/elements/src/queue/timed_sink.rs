@@ -1,5 +1,5 @@
-use crate::basic::timed_source::interval;
-use crate::value::value;
+use crate::basic::timed_source::format_interval;
+use crate::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError, Write,
 };
@@ -18,7 +18,7 @@ Pulls one packet every INTERVAL, the first one after the first interval, and dro
     handlers: &[Handler::read(
         "interval",
         "INTERVAL",
-        &Read(|s: &mut TimedSink, _, _| Ok(interval(s.interval))),
+        &Read(|s: &mut TimedSink, _, _| Ok(format_interval(s.interval))),
     )
     .and_write(&Write(TimedSink::set_interval))],
     build: |args| {
@@ -37,12 +37,12 @@ struct TimedSink {
 
 impl TimedSink {
     fn set_interval(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let time: Option<Duration> = value(text).ok();
+        let time: Option<Duration> = parse_value(text).ok();
         self.interval = time.filter(|t| !t.is_zero()).ok_or_else(|| HandlerError::refused("bad interval"))?;
-        self.wait(cx);
+        self.schedule_next(cx);
         Ok(())
     }
-    fn wait(&self, cx: &mut Context<'_>) {
+    fn schedule_next(&self, cx: &mut Context<'_>) {
         let next = cx.now() + self.interval;
         cx.wake_at(next);
     }
@@ -53,17 +53,17 @@ impl Element for TimedSink {
         cx.discard_all(batch, DropReason::Discarded);
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut batch = cx.spare();
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut batch = cx.scratch_batch();
         cx.pull(0, 1, &mut batch);
         cx.discard_all(&mut batch, DropReason::Discarded);
-        cx.give_spare(batch);
-        self.wait(cx);
+        cx.recycle_batch(batch);
+        self.schedule_next(cx);
         true
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.wait(cx);
+        self.schedule_next(cx);
         Ok(())
     }
 }
@@ -77,10 +77,10 @@ mod tests {
     fn one_packet_is_pulled_each_interval() {
         let mut bench = Bench::setup(&CLASS, "0.1").outputs(0).build().unwrap();
         (0..5).for_each(|_| bench.offer(0, b"x"));
-        bench.pass(Duration::from_millis(50));
-        assert_eq!(bench.offered(0), 5);
-        bench.pass(Duration::from_millis(200));
-        assert_eq!(bench.offered(0), 3);
+        bench.advance_time(Duration::from_millis(50));
+        assert_eq!(bench.offered_count(0), 5);
+        bench.advance_time(Duration::from_millis(200));
+        assert_eq!(bench.offered_count(0), 3);
         bench.expect_dropped(DropReason::Discarded, 2);
     }
 
@@ -91,6 +91,6 @@ mod tests {
         bench.write("interval", "1ms").unwrap();
         assert_eq!(bench.read("interval", "").unwrap(), "1ms");
         assert!(bench.write("interval", "0").is_err());
-        assert_eq!(Bench::refuses(&CLASS, "0"), "INTERVAL must be more than zero");
+        assert_eq!(Bench::config_error(&CLASS, "0"), "INTERVAL must be more than zero");
     }
 }

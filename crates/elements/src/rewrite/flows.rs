@@ -1,4 +1,4 @@
-//! The flows of a rewriter, found by what packets of either direction have, and forgotten when they are old.
+//! The flows of a rewriter, found by the ends of packets in either direction, and removed when they expire.
 use super::pattern::FlowId;
 use artery_engine::Time;
 use std::cmp::Reverse;
@@ -12,9 +12,9 @@ pub(super) struct Flow {
     /// What packets have that go forth, and what replies have.
     pub(super) ids: [FlowId; 2],
     pub(super) outputs: [usize; 2],
-    /// The input whose argument made it.
+    /// The input whose rule created it.
     pub(super) input: usize,
-    /// What replies' annotation becomes.
+    /// The annotation value of replies.
     pub(super) reply_annotation: u8,
     /// Bits of a TCP connection's state.
     pub(super) state: u8,
@@ -24,11 +24,11 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// What packets of a direction become.
-    pub(super) fn rewritten(&self, direction: usize) -> FlowId {
+    /// The rewritten flow of packets in a direction.
+    pub(super) fn rewritten_id(&self, direction: usize) -> FlowId {
         self.ids[1 - direction].reverse()
     }
-    pub(super) fn expiry(&self) -> Time {
+    pub(super) fn expiry_time(&self) -> Time {
         self.used + self.timeout
     }
 }
@@ -38,28 +38,30 @@ pub(super) struct Flows {
     slots: Vec<Option<Flow>>,
     free: Vec<usize>,
     places: HashMap<(usize, FlowId), (usize, usize)>,
-    /// One entry for each flow, with an expiry it once had: a flow is used more often than it is looked for here.
+    /// One entry for each flow, with a possibly outdated expiry: flows are used more often than expired ones
+    /// are searched for here.
     oldest: BinaryHeap<Reverse<(Time, usize)>>,
     capacity: usize,
 }
 
 impl Flows {
-    /// None, with room for so many: nothing is allocated when they come. An error if there is no memory for them.
+    /// An empty table with memory reserved for `capacity` flows, so that adding one allocates nothing. An
+    /// error if there is no memory for them.
     pub(super) fn new(capacity: usize) -> Result<Flows, TryReserveError> {
         let (slots, free, places, oldest) = Default::default();
         let mut flows = Flows { slots, free, places, oldest, capacity };
-        flows.reserve(capacity)?;
+        flows.reserve_flows(capacity)?;
         Ok(flows)
     }
 
     /// Sets how many there may be; those that are too many go when they are reaped.
     pub(super) fn set_capacity(&mut self, capacity: usize) -> Result<(), TryReserveError> {
-        self.reserve(capacity)?;
+        self.reserve_flows(capacity)?;
         self.capacity = capacity;
         Ok(())
     }
 
-    fn reserve(&mut self, capacity: usize) -> Result<(), TryReserveError> {
+    fn reserve_flows(&mut self, capacity: usize) -> Result<(), TryReserveError> {
         self.slots.try_reserve(capacity.saturating_sub(self.slots.len()))?;
         self.free.try_reserve(capacity.saturating_sub(self.free.len()))?;
         self.places.try_reserve(capacity.saturating_mul(2).saturating_sub(self.places.len()))?;
@@ -74,7 +76,7 @@ impl Flows {
     }
 
     /// The number of the flow that has this id in one direction, and that direction: 0 forth, 1 back.
-    pub(super) fn find(&self, table: usize, id: FlowId) -> Option<(usize, usize)> {
+    pub(super) fn find_flow(&self, table: usize, id: FlowId) -> Option<(usize, usize)> {
         self.places.get(&(table, id)).copied()
     }
 
@@ -87,19 +89,19 @@ impl Flows {
         self.slots.iter().flatten()
     }
 
-    /// Takes all flows away, the oldest number first.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Flow> + use<> {
+    /// Removes all flows, the oldest number first.
+    pub(super) fn drain_flows(&mut self) -> impl Iterator<Item = Flow> + use<> {
         self.free.clear();
         self.places.clear();
         self.oldest.clear();
         std::mem::take(&mut self.slots).into_iter().flatten()
     }
 
-    /// Adds a flow, in the place of the one that would end first if there are too many. None, and it is not added, if
-    /// that one is within its guarantee.
-    pub(super) fn add(&mut self, flow: Flow, now: Time, guarantee: Duration) -> Option<usize> {
+    /// Adds a flow, and removes the one that would expire first if there are too many. None, without adding
+    /// it, if that one is within its guaranteed time.
+    pub(super) fn insert_flow(&mut self, flow: Flow, now: Time, guarantee: Duration) -> Option<usize> {
         while self.len() >= self.capacity {
-            let first = self.first()?;
+            let first = self.first_to_expire()?;
             let is_guaranteed = !guarantee.is_zero() && self.get_mut(first).used + guarantee > now;
             if is_guaranteed {
                 return None;
@@ -107,14 +109,14 @@ impl Flows {
             self.remove_first(first);
         }
         // A reply that another flow had is this one's.
-        if let Some((other, _)) = self.find(flow.table, flow.ids[1]) {
+        if let Some((other, _)) = self.find_flow(flow.table, flow.ids[1]) {
             self.remove(other);
         }
         let number = self.free.pop().unwrap_or(self.slots.len());
         for direction in [0, 1] {
             self.places.insert((flow.table, flow.ids[direction]), (number, direction));
         }
-        self.oldest.push(Reverse((flow.expiry(), number)));
+        self.oldest.push(Reverse((flow.expiry_time(), number)));
         if number == self.slots.len() {
             self.slots.push(Some(flow));
         } else {
@@ -124,10 +126,10 @@ impl Flows {
     }
 
     /// The flow that ends first.
-    fn first(&mut self) -> Option<usize> {
+    fn first_to_expire(&mut self) -> Option<usize> {
         loop {
             let Reverse((told, number)) = *self.oldest.peek()?;
-            let expiry = self.get_mut(number).expiry();
+            let expiry = self.get_mut(number).expiry_time();
             if expiry <= told {
                 return Some(number);
             }
@@ -138,15 +140,15 @@ impl Flows {
 
     fn remove_first(&mut self, number: usize) {
         self.oldest.pop();
-        self.forget(number);
+        self.remove_flow(number);
     }
 
     fn remove(&mut self, number: usize) {
         self.oldest.retain(|Reverse((_, other))| *other != number);
-        self.forget(number);
+        self.remove_flow(number);
     }
 
-    fn forget(&mut self, number: usize) {
+    fn remove_flow(&mut self, number: usize) {
         let Some(flow) = self.slots[number].take() else { return };
         for direction in [0, 1] {
             let key = (flow.table, flow.ids[direction]);
@@ -157,22 +159,22 @@ impl Flows {
         self.free.push(number);
     }
 
-    /// Forgets the flows that have ended, and as many more as there are too many.
-    pub(super) fn reap(&mut self, now: Time) {
-        while let Some(first) = self.first() {
-            if self.get_mut(first).expiry() > now && self.len() <= self.capacity {
+    /// Removes expired flows, and further ones beyond the capacity.
+    pub(super) fn expire_flows(&mut self, now: Time) {
+        while let Some(first) = self.first_to_expire() {
+            if self.get_mut(first).expiry_time() > now && self.len() <= self.capacity {
                 return;
             }
             self.remove_first(first);
         }
     }
 
-    /// Forgets all flows of which this is true.
+    /// Removes all flows for which this is true.
     pub(super) fn remove_if(&mut self, is_meant: impl Fn(&Flow) -> bool) {
         let meant: Vec<usize> =
             (0..self.slots.len()).filter(|n| self.slots[*n].as_ref().is_some_and(&is_meant)).collect();
         self.oldest.retain(|Reverse((_, number))| meant.binary_search(number).is_err());
-        meant.into_iter().for_each(|number| self.forget(number));
+        meant.into_iter().for_each(|number| self.remove_flow(number));
     }
 }
 
@@ -200,40 +202,40 @@ mod tests {
     #[test]
     fn flows_are_found_in_both_directions() {
         let mut flows = Flows::new(10).unwrap();
-        let number = flows.add(flow(1, 0), Time::ZERO, NONE).unwrap();
+        let number = flows.insert_flow(flow(1, 0), Time::ZERO, NONE).unwrap();
         assert_eq!(
-            (flows.find(0, id(1)), flows.find(0, id(1001).reverse())),
+            (flows.find_flow(0, id(1)), flows.find_flow(0, id(1001).reverse())),
             (Some((number, 0)), Some((number, 1)))
         );
-        assert_eq!((flows.find(1, id(1)), flows.get_mut(number).rewritten(0)), (None, id(1001)));
-        assert_eq!(flows.get_mut(number).rewritten(1), id(1).reverse());
+        assert_eq!((flows.find_flow(1, id(1)), flows.get_mut(number).rewritten_id(0)), (None, id(1001)));
+        assert_eq!(flows.get_mut(number).rewritten_id(1), id(1).reverse());
     }
 
     #[test]
     fn the_one_that_ends_first_makes_room_unless_it_is_guaranteed() {
         let mut flows = Flows::new(2).unwrap();
         for port in [1, 2] {
-            flows.add(flow(port, port.into()), Time::ZERO, NONE).unwrap();
+            flows.insert_flow(flow(port, port.into()), Time::ZERO, NONE).unwrap();
         }
-        let (first, _) = flows.find(0, id(1)).unwrap();
+        let (first, _) = flows.find_flow(0, id(1)).unwrap();
         flows.get_mut(first).used = Time::new(5, 0);
-        flows.add(flow(3, 6), Time::new(6, 0), NONE).unwrap();
-        assert_eq!((flows.find(0, id(2)), flows.len()), (None, 2));
-        assert_eq!(flows.add(flow(4, 7), Time::new(7, 0), Duration::from_secs(5)), None);
-        assert!(flows.find(0, id(1)).is_some());
+        flows.insert_flow(flow(3, 6), Time::new(6, 0), NONE).unwrap();
+        assert_eq!((flows.find_flow(0, id(2)), flows.len()), (None, 2));
+        assert_eq!(flows.insert_flow(flow(4, 7), Time::new(7, 0), Duration::from_secs(5)), None);
+        assert!(flows.find_flow(0, id(1)).is_some());
     }
 
     #[test]
     fn old_flows_are_reaped_and_meant_ones_removed() {
         let mut flows = Flows::new(10).unwrap();
         for port in [1, 2, 3] {
-            flows.add(flow(port, port.into()), Time::ZERO, NONE).unwrap();
+            flows.insert_flow(flow(port, port.into()), Time::ZERO, NONE).unwrap();
         }
-        flows.reap(Time::new(12, 0));
-        assert_eq!((flows.len(), flows.find(0, id(3)).is_some()), (1, true));
+        flows.expire_flows(Time::new(12, 0));
+        assert_eq!((flows.len(), flows.find_flow(0, id(3)).is_some()), (1, true));
         flows.remove_if(|flow| flow.input == 0);
         assert_eq!((flows.len(), flows.iter().count()), (0, 0));
         // A number is used again.
-        assert_eq!(flows.add(flow(9, 1), Time::ZERO, NONE), Some(2));
+        assert_eq!(flows.insert_flow(flow(9, 1), Time::ZERO, NONE), Some(2));
     }
 }

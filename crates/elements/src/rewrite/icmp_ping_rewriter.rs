@@ -1,4 +1,4 @@
-use super::apply::Ends;
+use super::apply::RewriteKind;
 use super::rewriter::{PATTERN_N, Rewriter, Timeouts, arguments, handlers};
 use artery_engine::{Arg, Class, Handler, Read};
 use std::time::Duration;
@@ -30,15 +30,15 @@ whichever input they come from. Checksums are adapted. ICMPRewriter does the sam
     processing: "h/h",
     args: arguments![Arg::keyword("DST_ANNO", "bool", "true", "whether to set the destination annotation")],
     handlers: handlers![
-        Handler::read("table", "the flows, a line for each direction: `(SRC, DST, IDENTIFIER)`", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
-        Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
+        Handler::read("table", "the flows, a line for each direction: `(SRC, DST, IDENTIFIER)`", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
     ],
     own_handlers: Some(&PATTERN_N),
     build: |args| {
         let timeout = args.read::<Option<Duration>>("TIMEOUT")?.unwrap_or(Duration::from_secs(300));
-        let timeouts = Timeouts::all(timeout, args.read("GUARANTEE")?);
+        let timeouts = Timeouts::same_for_all(timeout, args.read("GUARANTEE")?);
         let dst = args.read("DST_ANNO")?;
-        Ok(Box::new(Rewriter::new(args, Ends::Echo, [timeouts; 2], dst)?))
+        Ok(Box::new(Rewriter::new(args, RewriteKind::Echo, [timeouts; 2], dst)?))
     },
     finished: true,
     ..Class::DEFAULT
@@ -109,7 +109,7 @@ mod tests {
         let mut bench = bench("keep 0 1");
         push(&mut bench, request("10.0.0.1", "2.0.0.2", 9));
         push(&mut bench, request("2.0.0.2", "10.0.0.1", 9));
-        assert_eq!(bench.take_all(0).len(), 2);
+        assert_eq!(bench.drain_sent(0).len(), 2);
         push(&mut bench, reply("2.0.0.2", "10.0.0.1", 9));
         bench.expect(1, reply("2.0.0.2", "10.0.0.1", 9));
         assert_eq!(bench.read("size", "").unwrap(), "2");
@@ -156,7 +156,7 @@ mod tests {
         };
         let mut bench = bench("pattern 1.0.0.1 5 - - 0 1");
         push(&mut bench, request("10.0.0.1", "2.0.0.2", 0));
-        bench.take(0).unwrap();
+        bench.next_sent(0).unwrap();
         push(&mut bench, zeros("2.0.0.2", "1.0.0.1", 5));
         let expected = zeros("2.0.0.2", "10.0.0.1", 0);
         assert_eq!(expected[22..24], [0xff, 0xff]);
@@ -167,10 +167,10 @@ mod tests {
     fn flows_end_after_their_timeout_and_the_annotation_stays_when_told() {
         let mut bench = bench("keep 0 1, TIMEOUT 10, REAP_INTERVAL 1, DST_ANNO false");
         push(&mut bench, request("10.0.0.1", "2.0.0.2", 9));
-        assert_eq!(bench.take(0).unwrap().dst_ip().to_string(), "0.0.0.0");
-        bench.pass(Duration::from_secs(9));
+        assert_eq!(bench.next_sent(0).unwrap().dst_ip().to_string(), "0.0.0.0");
+        bench.advance_time(Duration::from_secs(9));
         assert_eq!(bench.read("size", "").unwrap(), "1");
-        bench.pass(Duration::from_secs(3));
+        bench.advance_time(Duration::from_secs(3));
         assert_eq!(bench.read("size", "").unwrap(), "0");
     }
 

@@ -1,4 +1,4 @@
-use super::apply::{self, Change, Ends, ICMP};
+use super::apply::{self, ChecksumChange, ICMP, RewriteKind};
 use super::flows::Flows;
 use super::pattern::FlowId;
 use super::shared_flows::{Seen, SharedFlows};
@@ -31,12 +31,12 @@ should run on this element's worker, or each waits while the other looks at flow
     ports: "1/1-",
     processing: "h/h",
     args: ARGS,
-    // Before the rewriters that it names: they share their flows with whoever wants them.
+    // Before the rewriters that it names, which share their flows only if another element needs them.
     phase: Phase::Privileged,
     finished: true,
     build: |args| {
         let rewriter = IcmpRewriter::new(args)?;
-        rewriter.maps.iter().for_each(|map| rewriter.shared.want(&map.name));
+        rewriter.maps.iter().for_each(|map| rewriter.shared.request_sharing(&map.name));
         Ok(Box::new(rewriter))
     },
     ..Class::DEFAULT
@@ -73,7 +73,7 @@ struct IcmpRewriter {
     reply_annotation: Option<usize>,
 }
 
-/// A rewriter to ask.
+/// A rewriter whose flows are searched.
 struct Map {
     name: String,
     offset: Option<usize>,
@@ -83,15 +83,15 @@ struct Map {
 
 impl IcmpRewriter {
     fn new(args: &mut Args<'_>) -> Result<IcmpRewriter, ArgError> {
-        let words = text::words(&args.read::<String>("MAPS")?);
+        let words = text::split_words(&args.read::<String>("MAPS")?);
         if words.is_empty() {
             return Err(ArgError::wrong("no IP rewriters supplied"));
         }
         let mut maps = Vec::new();
         for word in &words {
-            match Map::parse(word, args) {
+            match Map::parse_map(word, args) {
                 Some(map) => maps.push(map),
-                None => args.note(ArgError::wrong_at(word, not_a_rewriter(word))),
+                None => args.record_error(ArgError::wrong_at(word, not_a_rewriter(word))),
             }
         }
         Ok(IcmpRewriter {
@@ -103,15 +103,15 @@ impl IcmpRewriter {
     }
 
     /// The output of an error that was rewritten; none, and it is unchanged, if it is about no flow.
-    fn rewrite(&self, packet: &mut Packet) -> Option<usize> {
-        let about = About::of(packet)?;
+    fn rewrite_error(&self, packet: &mut Packet) -> Option<usize> {
+        let about = QuotedPacket::parse_quoted(packet)?;
         let (offset, flow) = self.maps.iter().find_map(|map| {
             let seen = map.seen.as_ref()?;
-            Some((map.offset, about.flow(seen.ends, &mut seen.lock())?))
+            Some((map.offset, about.find_flow(seen.ends, &mut seen.lock_flows())?))
         })?;
-        let went_to = apply::address(packet.network()?, 16);
+        let went_to = apply::read_ipv4(packet.network()?, 16);
         if went_to == about.src {
-            readdress(packet.network_mut()?, flow.src);
+            set_destination(packet.network_mut()?, flow.src);
             if self.set_annotation {
                 packet.set_dst_ip(flow.src);
             }
@@ -119,12 +119,12 @@ impl IcmpRewriter {
         if let Some((at, value)) = self.reply_annotation.zip(flow.reply_annotation) {
             packet.set_annotation(at, [value]);
         }
-        about.restore(packet.transport_mut()?, &flow);
+        about.restore_quoted(packet.transport_mut()?, &flow);
         Some(offset.map_or(0, |offset| offset + flow.output))
     }
 
-    fn send(&self, mut packet: Packet, cx: &mut Context<'_>) {
-        match self.rewrite(&mut packet) {
+    fn send_rewritten(&self, mut packet: Packet, cx: &mut Context<'_>) {
+        match self.rewrite_error(&mut packet) {
             Some(output) => cx.send_or_discard(output, packet, DropReason::NoOutput),
             None if self.has_output_for_others(cx) && is_icmp(&packet) => cx.send(1, packet),
             None => cx.discard(packet, DropReason::NoMatch),
@@ -137,29 +137,28 @@ impl IcmpRewriter {
 
 impl Map {
     /// Reads `NAME` or `NAME:OFFSET`; none if there is no such element.
-    fn parse(word: &str, args: &Args<'_>) -> Option<Map> {
+    fn parse_map(word: &str, args: &Args<'_>) -> Option<Map> {
         let (name, offset) = match word.split_once(':') {
             Some((name, offset)) => (name, Some(offset.parse().ok()?)),
             None => (word, None),
         };
-        let element = args.element(name)?;
+        let element = args.find_element(name)?;
         let (_, name) = args.elements().find(|(number, _)| *number == element)?;
         Some(Map { name: name.to_string(), offset, seen: None })
     }
 
     /// Finds the rewriter among those of the router.
-    fn look(&mut self, shared: &SharedFlows, outputs: usize) -> Result<(), StartError> {
-        let seen = shared.find(&self.name).ok_or_else(|| {
+    fn find_rewriter(&mut self, shared: &SharedFlows, outputs: usize) -> Result<(), StartError> {
+        let seen = shared.find_shared(&self.name).ok_or_else(|| {
             StartError::new(not_a_rewriter(&self.name))
-                .help("MAPS wants IPRewriter, TCPRewriter, UDPRewriter, ICMPPingRewriter, IPAddrRewriter or IPAddrPairRewriter elements")
+                .with_help("MAPS wants IPRewriter, TCPRewriter, UDPRewriter, ICMPPingRewriter, IPAddrRewriter or IPAddrPairRewriter elements")
         })?;
         if let Some(offset) = self.offset.filter(|offset| offset.saturating_add(seen.outputs) > outputs) {
             let (name, noun) = (&self.name, if outputs == 1 { "output" } else { "outputs" });
             let wrong = format!("{name}:{offset} port offset requires more than {outputs} {noun}");
             let wanted = offset.saturating_add(seen.outputs);
-            return Err(
-                StartError::new(wrong).help(format!("connect {wanted} outputs, or take a smaller offset"))
-            );
+            return Err(StartError::new(wrong)
+                .with_help(format!("connect {wanted} outputs, or take a smaller offset")));
         }
         self.seen = Some(seen);
         Ok(())
@@ -171,7 +170,7 @@ fn not_a_rewriter(name: &str) -> String {
 }
 
 /// The packet that an error quotes.
-struct About {
+struct QuotedPacket {
     protocol: u8,
     src: Ipv4Addr,
     dst: Ipv4Addr,
@@ -181,7 +180,7 @@ struct About {
 }
 
 /// A flow, as far as it matters to an error about one of its packets.
-struct Told {
+struct QuotedFlow {
     /// What the quoted packet had before it was rewritten.
     src: Ipv4Addr,
     dst: Ipv4Addr,
@@ -192,8 +191,8 @@ struct Told {
     reply_annotation: Option<u8>,
 }
 
-impl About {
-    fn of(packet: &Packet) -> Option<About> {
+impl QuotedPacket {
+    fn parse_quoted(packet: &Packet) -> Option<QuotedPacket> {
         let ip = packet.network().filter(|_| is_icmp(packet))?;
         let icmp = packet.transport().filter(|_| apply::is_first_fragment(ip))?;
         let is_error = icmp.first().is_some_and(|icmp_type| IcmpType(*icmp_type).is_error());
@@ -204,29 +203,29 @@ impl About {
         }
         let protocol = quoted[9];
         let header = quoted.get(header_len..).filter(|_| apply::is_first_fragment(quoted));
-        Some(About {
+        Some(QuotedPacket {
             protocol,
-            src: apply::address(quoted, 12),
-            dst: apply::address(quoted, 16),
-            ports: header.and_then(|header| apply::ports(protocol, header)),
+            src: apply::read_ipv4(quoted, 12),
+            dst: apply::read_ipv4(quoted, 16),
+            ports: header.and_then(|header| apply::read_ports(protocol, header)),
             header_len,
         })
     }
 
     /// The flow that a reply to the quoted packet would be of.
-    fn flow(&self, ends: Ends, flows: &mut Flows) -> Option<Told> {
+    fn find_flow(&self, ends: RewriteKind, flows: &mut Flows) -> Option<QuotedFlow> {
         let swapped = self.ports.map(|[sport, dport]| [dport, sport]);
         let (table, id, reverse) = ends.of_ends(self.protocol, self.dst, self.src, swapped)?;
-        let found = flows.find(table, id).or_else(|| flows.find(table, reverse?));
+        let found = flows.find_flow(table, id).or_else(|| flows.find_flow(table, reverse?));
         let (number, direction) = found?;
         let flow = flows.get_mut(number);
-        let FlowId { src, sport, dst, dport } = flow.rewritten(direction).reverse();
+        let FlowId { src, sport, dst, dport } = flow.rewritten_id(direction).reverse();
         let (src, dst) = match (ends, direction) {
-            (Ends::Source, 0) => (self.src, dst),
-            (Ends::Source, _) => (src, self.dst),
+            (RewriteKind::Source, 0) => (self.src, dst),
+            (RewriteKind::Source, _) => (src, self.dst),
             _ => (src, dst),
         };
-        Some(Told {
+        Some(QuotedFlow {
             src,
             dst,
             ports: self.ports.filter(|_| ends.have_ports()).map(|_| [sport, dport]),
@@ -235,44 +234,44 @@ impl About {
         })
     }
 
-    /// Makes the quoted packet of an error what it was.
-    fn restore(&self, icmp: &mut [u8], told: &Told) {
+    /// Restores the original ends of the quoted packet in an error.
+    fn restore_quoted(&self, icmp: &mut [u8], told: &QuotedFlow) {
         let Some((head, quoted)) = icmp.split_at_mut_checked(ICMP_HEADER) else { return };
         let header_len = self.header_len.min(quoted.len());
         let (ip, transport) = quoted.split_at_mut(header_len);
-        let mut change = Change::default();
-        change.replace(ip, 12, &told.src.octets());
-        change.replace(ip, 16, &told.dst.octets());
-        let ip_sum = change.update(apply::word(ip, 10));
+        let mut change = ChecksumChange::default();
+        change.replace_bytes(ip, 12, &told.src.octets());
+        change.replace_bytes(ip, 16, &told.dst.octets());
+        let ip_sum = change.update_checksum(apply::read_u16(ip, 10));
         self.restore_transport(transport, told, &mut change);
         // The error's own checksum covers those of the quoted packet.
-        change.replace(ip, 10, &ip_sum.to_be_bytes());
-        let sum = change.update(apply::word(head, 2));
+        change.replace_bytes(ip, 10, &ip_sum.to_be_bytes());
+        let sum = change.update_checksum(apply::read_u16(head, 2));
         head[2..4].copy_from_slice(&sum.to_be_bytes());
     }
 
     /// Restores ports, or an echo's identifier, and the checksum as far as it is quoted.
-    fn restore_transport(&self, transport: &mut [u8], told: &Told, change: &mut Change) {
+    fn restore_transport(&self, transport: &mut [u8], told: &QuotedFlow, change: &mut ChecksumChange) {
         match told.ports {
             Some([sport, dport]) if self.protocol == ICMP => {
                 let id = FlowId { src: told.src, sport, dst: told.dst, dport };
-                let identifier = apply::identifier(id);
-                let (sum, old) = (apply::word(transport, 2), apply::word(transport, 4));
-                change.replace(transport, 4, &identifier.to_be_bytes());
-                change.replace(transport, 2, &checksum::update(sum, old, identifier).to_be_bytes());
+                let identifier = apply::echo_identifier(id);
+                let (sum, old) = (apply::read_u16(transport, 2), apply::read_u16(transport, 4));
+                change.replace_bytes(transport, 4, &identifier.to_be_bytes());
+                change.replace_bytes(transport, 2, &checksum::update(sum, old, identifier).to_be_bytes());
                 return;
             }
             Some([sport, dport]) => {
-                change.replace(transport, 0, &sport.to_be_bytes());
-                change.replace(transport, 2, &dport.to_be_bytes());
+                change.replace_bytes(transport, 0, &sport.to_be_bytes());
+                change.replace_bytes(transport, 2, &dport.to_be_bytes());
             }
             None if self.ports.is_none() => return,
             None => {}
         }
         // Without ports of their own, addresses are covered all the same.
         if let Some(at) = apply::checksum_of_ends(self.protocol, transport) {
-            let sum = change.update(apply::word(transport, at));
-            change.replace(transport, at, &sum.to_be_bytes());
+            let sum = change.update_checksum(apply::read_u16(transport, at));
+            change.replace_bytes(transport, at, &sum.to_be_bytes());
         }
     }
 }
@@ -281,24 +280,24 @@ fn is_icmp(packet: &Packet) -> bool {
     packet.network().is_some_and(|ip| ip.len() >= IP_HEADER && ip[0] >> 4 == 4 && ip[9] == ICMP)
 }
 
-/// Gives an IP header another destination.
-fn readdress(ip: &mut [u8], dst: Ipv4Addr) {
-    let mut change = Change::default();
-    change.replace(ip, 16, &dst.octets());
-    let sum = change.update(apply::word(ip, 10));
+/// Sets the destination of an IP header.
+fn set_destination(ip: &mut [u8], dst: Ipv4Addr) {
+    let mut change = ChecksumChange::default();
+    change.replace_bytes(ip, 16, &dst.octets());
+    let sum = change.update_checksum(apply::read_u16(ip, 10));
     ip[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 impl Element for IcmpRewriter {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
-            self.send(packet, cx);
+            self.send_rewritten(packet, cx);
         }
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         let outputs = cx.outputs();
-        self.maps.iter_mut().try_for_each(|map| map.look(&self.shared, outputs))
+        self.maps.iter_mut().try_for_each(|map| map.find_rewriter(&self.shared, outputs))
     }
 }
 
@@ -309,7 +308,7 @@ mod tests {
     use artery_engine::{Bench, Resources};
     use artery_wire::build::{icmp_echo, ip4};
 
-    /// The class, but that it finds a rewriter made before it.
+    /// The class, but with a rewriter that is created before it.
     static LATE: Class = Class {
         name: "ICMPRewriter",
         ports: "1/1-",
@@ -328,9 +327,9 @@ mod tests {
     /// A rewriter with two outputs, and an ICMPRewriter beside it. Elements on benches are called `e`.
     fn benches(class: &'static Class, config: &str, own: &str, outputs: usize) -> (Bench, Bench) {
         let resources = Arc::new(Resources::default());
-        resources.get::<SharedFlows>().want("e");
+        resources.get::<SharedFlows>().request_sharing("e");
         let rewriter = Bench::setup(class, config).outputs(2).resources(resources).build().unwrap();
-        let bench = Bench::setup(&LATE, own).outputs(outputs).beside(&rewriter).build().unwrap();
+        let bench = Bench::setup(&LATE, own).outputs(outputs).sharing_with(&rewriter).build().unwrap();
         (rewriter, bench)
     }
     fn push(bench: &mut Bench, bytes: Vec<u8>) {
@@ -447,20 +446,20 @@ mod tests {
         first.set_annotation(16, [9]);
         rewriter.push_packets(0, [first]);
         push(&mut bench, error(11, INSIDE, &udp(INSIDE, 1111, OUTSIDE, 53)));
-        let packet = bench.take(2).unwrap();
+        let packet = bench.next_sent(2).unwrap();
         assert_eq!((packet.annotation(16), packet.dst_ip().to_string()), ([9], "0.0.0.0".to_string()));
         push(&mut bench, error(11, OUTSIDE, &udp(OUTSIDE, 53, INSIDE, 1111)));
-        assert_eq!(bench.take(1).unwrap().annotation(16), [0]);
+        assert_eq!(bench.next_sent(1).unwrap().annotation(16), [0]);
     }
 
     #[test]
     fn an_error_does_not_make_a_flow_live_on() {
         let (mut rewriter, mut bench) = benches(&ip_rewriter::CLASS, NAT, "e", 1);
         push(&mut rewriter, udp(INSIDE, 1111, OUTSIDE, 53));
-        rewriter.pass(std::time::Duration::from_secs(100));
+        rewriter.advance_time(std::time::Duration::from_secs(100));
         let before = rewriter.read("udp_table", "").unwrap();
         push(&mut bench, error(11, PUBLIC, &udp(PUBLIC, 5000, OUTSIDE, 53)));
-        assert_eq!((bench.take_all(0).len(), rewriter.read("udp_table", "").unwrap()), (1, before));
+        assert_eq!((bench.drain_sent(0).len(), rewriter.read("udp_table", "").unwrap()), (1, before));
     }
 
     #[test]
@@ -471,16 +470,16 @@ mod tests {
         assert_eq!(refused("e:x"), "e:x not an IP rewriter");
         assert_eq!(refused("e"), "e not an IP rewriter");
         let resources = Arc::new(Resources::default());
-        resources.get::<SharedFlows>().want("e");
+        resources.get::<SharedFlows>().request_sharing("e");
         let rewriter =
             Bench::setup(&ip_rewriter::CLASS, NAT).outputs(2).resources(resources).build().unwrap();
-        let late = Bench::setup(&LATE, "e:1").outputs(2).beside(&rewriter).build();
+        let late = Bench::setup(&LATE, "e:1").outputs(2).sharing_with(&rewriter).build();
         assert_eq!(late.err().unwrap()[0].to_string(), "e:1 port offset requires more than 2 outputs");
     }
 
     #[test]
     fn a_router_that_names_its_rewriter_before_it_starts() {
-        use artery_engine::router::{Router, Settings};
+        use artery_engine::router::{Router, RouterSettings};
         let bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let about = error(11, PUBLIC, &udp(PUBLIC, 5000, OUTSIDE, 53));
         let text = format!(
@@ -493,15 +492,15 @@ mod tests {
             bytes(&about)
         );
         let mut sources = artery_lang::Sources::default();
-        let file = sources.add("test", &text);
+        let file = sources.add_file("test", &text);
         let (ir, wrong) = artery_lang::compile(&mut sources, file, &Default::default(), &crate::CLASSES);
         let (processing, more) = artery_lang::check(&ir, &crate::CLASSES);
         assert!(wrong.is_empty() && more.is_empty(), "{wrong:?} {more:?}");
         let simulated = Some(artery_engine::Time::new(1000, 0));
-        let settings = Settings { simulated, frames: (256, 4), ..Settings::default() };
+        let settings = RouterSettings { simulated, frames: (256, 4), ..RouterSettings::default() };
         let router = Router::build(&ir, &processing, crate::CLASSES, settings).unwrap();
         let mut router = router.start().wait().unwrap();
-        assert_eq!(router.read("c2.count", "").unwrap(), "1");
+        assert_eq!(router.read_handler("c2.count", "").unwrap(), "1");
     }
 
     #[test]
@@ -523,7 +522,7 @@ mod tests {
                 packet.set_headers(random.below(40), random.below(40));
             }
             bench.push_packets(0, [packet]);
-            (0..2).for_each(|output| drop(bench.take_all(output)));
+            (0..2).for_each(|output| drop(bench.drain_sent(output)));
         }
     }
 }

@@ -1,4 +1,4 @@
-use super::apply::Ends;
+use super::apply::RewriteKind;
 use super::rewriter::{PATTERN_N, Rewriter, Timeouts, arguments, handlers};
 use artery_engine::{Class, Handler, Read};
 use std::time::Duration;
@@ -28,14 +28,14 @@ come from. Checksums are adapted.",
     processing: "h/h",
     args: arguments![],
     handlers: handlers![
-        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
-        Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
+        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
     ],
     own_handlers: Some(&PATTERN_N),
     build: |args| {
         let timeout = args.read::<Option<Duration>>("TIMEOUT")?.unwrap_or(Duration::from_secs(7200));
-        let timeouts = Timeouts::all(timeout, args.read("GUARANTEE")?);
-        Ok(Box::new(Rewriter::new(args, Ends::Addresses, [timeouts; 2], true)?))
+        let timeouts = Timeouts::same_for_all(timeout, args.read("GUARANTEE")?);
+        Ok(Box::new(Rewriter::new(args, RewriteKind::Addresses, [timeouts; 2], true)?))
     },
     finished: true,
     ..Class::DEFAULT

@@ -1,4 +1,4 @@
-use super::apply::Ends;
+use super::apply::RewriteKind;
 use super::rewriter::{PATTERN_N, Rewriter, arguments, handlers};
 use super::tcp_rewriter::tcp_timeouts;
 use super::udp_rewriter::udp_timeouts;
@@ -39,17 +39,17 @@ come from. Checksums are adapted.",
         Arg::keyword("UDP_GUARANTEE", "seconds", "", "GUARANTEE of UDP flows"),
     ],
     handlers: handlers![
-        Handler::read("tcp_table", "the TCP connections, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
-        Handler::read("udp_table", "the UDP flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(1, cx.now())))),
-        Handler::read("tcp_mappings", "the same as tcp_table", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
-        Handler::read("udp_mappings", "the same as udp_table", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(1, cx.now())))),
-        Handler::read("tcp_lookup", "what TCP packets with the ends `SADDR SPORT DADDR DPORT` become", &Read(|r: &mut Rewriter, call, _| r.lookup(call))).parameters(),
+        Handler::read("tcp_table", "the TCP connections, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read("udp_table", "the UDP flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(1, cx.now())))),
+        Handler::read("tcp_mappings", "the same as tcp_table", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read("udp_mappings", "the same as udp_table", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(1, cx.now())))),
+        Handler::read("tcp_lookup", "what TCP packets with the ends `SADDR SPORT DADDR DPORT` become", &Read(|r: &mut Rewriter, call, _| r.lookup_text(call))).parameters(),
     ],
     own_handlers: Some(&PATTERN_N),
     build: |args| {
         let timeouts = [tcp_timeouts(args)?, udp_timeouts(args, false)?];
         let dst = args.read("DST_ANNO")?;
-        Ok(Box::new(Rewriter::new(args, Ends::TcpAndUdp, timeouts, dst)?))
+        Ok(Box::new(Rewriter::new(args, RewriteKind::TcpAndUdp, timeouts, dst)?))
     },
     finished: true,
     ..Class::DEFAULT
@@ -91,12 +91,12 @@ mod tests {
         for port in [1, 2] {
             push(&mut bench, ip4().src("10.0.0.1").dst("2.0.0.2").udp(port, 80).bytes());
         }
-        assert_eq!((bench.take_all(0).len(), bench.read("size", "").unwrap()), (2, "1".to_string()));
+        assert_eq!((bench.drain_sent(0).len(), bench.read("size", "").unwrap()), (2, "1".to_string()));
         let mut guaranteed = super::tests::bench("keep 0 1, CAPACITY 1");
         for port in [1, 2] {
             push(&mut guaranteed, ip4().src("10.0.0.1").dst("2.0.0.2").udp(port, 80).bytes());
         }
-        assert_eq!(guaranteed.take_all(0).len(), 1);
+        assert_eq!(guaranteed.drain_sent(0).len(), 1);
         guaranteed.write("capacity", "5").unwrap();
         assert_eq!(guaranteed.read("capacity", "").unwrap(), "5");
     }
@@ -122,7 +122,7 @@ mod tests {
         packet.set_annotation(16, [9]);
         bench.push_packets(0, [packet]);
         push(&mut bench, ip4().src("2.0.0.2").dst("10.0.0.1").udp(2, 1).bytes());
-        assert_eq!(bench.take(1).unwrap().annotation(16), [9]);
+        assert_eq!(bench.next_sent(1).unwrap().annotation(16), [9]);
     }
 
     #[test]

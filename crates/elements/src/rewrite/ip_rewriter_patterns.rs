@@ -1,4 +1,4 @@
-use super::pattern::{Named, Pattern};
+use super::pattern::{NamedPatterns, Pattern};
 use crate::script::info::Info;
 use artery_engine::{Arg, ArgError, Class, Phase};
 use artery_lang::args as text;
@@ -20,13 +20,13 @@ known in the compound element that they are given in, and inside it.",
         for argument in args.rest("NAME") {
             let (name, pattern) = text::shift_word(argument);
             if seen.contains(&name) {
-                args.note(ArgError::wrong_at(argument, format!("pattern '{name}' already defined")));
+                args.record_error(ArgError::wrong_at(argument, format!("pattern '{name}' already defined")));
                 continue;
             }
             seen.push(name);
-            match Pattern::parse(&text::words(pattern), args.names()) {
-                Ok(pattern) => args.resource::<Named>().define(args.prefix(), name, pattern),
-                Err(why) => args.note(ArgError::wrong_at(argument, why)),
+            match Pattern::parse_words(&text::split_words(pattern), args.names()) {
+                Ok(pattern) => args.resource::<NamedPatterns>().define_pattern(args.prefix(), name, pattern),
+                Err(why) => args.record_error(ArgError::wrong_at(argument, why)),
             }
         }
         Ok(Box::new(Info))
@@ -52,7 +52,8 @@ mod tests {
     #[test]
     fn rewriters_know_the_names() {
         let patterns = Bench::setup(&CLASS, "a 1.0.0.1 5000 - -").inputs(0).outputs(0).build().unwrap();
-        let rewriter = Bench::setup(&super::super::ip_rewriter::CLASS, "pattern a 0 0").beside(&patterns);
+        let rewriter =
+            Bench::setup(&super::super::ip_rewriter::CLASS, "pattern a 0 0").sharing_with(&patterns);
         let mut rewriter = rewriter.build().unwrap();
         assert_eq!(rewriter.read("patterns", "").unwrap(), "1.0.0.1 5000 - -\n");
     }

@@ -1,4 +1,4 @@
-//! Patterns that say what becomes of a flow's addresses and ports, and their names.
+//! Patterns that rewrite a flow's addresses and ports, and their names.
 use crate::chance::Random;
 use artery_engine::args::with_slash;
 use artery_engine::names::Names;
@@ -19,7 +19,7 @@ pub(crate) struct FlowId {
 }
 
 impl FlowId {
-    /// As packets of the other direction have them.
+    /// The ends of packets in the other direction.
     pub(crate) fn reverse(self) -> FlowId {
         FlowId { src: self.dst, sport: self.dport, dst: self.src, dport: self.sport }
     }
@@ -31,8 +31,7 @@ impl fmt::Display for FlowId {
     }
 }
 
-/// What replaces the ends of a flow; nothing where an end stays as it is. One of them, the source's port or its
-/// address, may be one of several.
+/// The new ends of a flow; None keeps an end. One of them, the source's port or its address, may be a range.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     src: Option<Ipv4Addr>,
@@ -41,11 +40,11 @@ pub(crate) struct Pattern {
     dport: Option<u16>,
     /// How many addresses or ports there are beyond the first.
     variation: u32,
-    /// Whether ports are told, so that they are what varies.
+    /// Whether ports are given, so that they vary instead of addresses.
     with_ports: bool,
-    /// Whether one is taken after the other, instead of by chance.
+    /// Whether values are chosen in order, instead of at random.
     sequential: bool,
-    /// Whether a port that fits stays.
+    /// Whether a port within the range is kept.
     same_first: bool,
     next: AtomicU32,
 }
@@ -64,8 +63,8 @@ impl Default for Choice {
     }
 }
 
-/// Takes the mark at the end off, which says how to choose.
-fn choice(text: &str) -> (&str, Choice) {
+/// Removes the mark at the end, which selects the order of choice.
+fn parse_choice(text: &str) -> (&str, Choice) {
     if let Some(rest) = text.strip_suffix('#') {
         return (rest, Choice { sequential: true, same_first: false, ..Choice::default() });
     }
@@ -75,15 +74,15 @@ fn choice(text: &str) -> (&str, Choice) {
     }
 }
 
-/// One address, several as `A-B`, or those of a prefix but for its first and last.
-fn addresses(text: &str, names: &Names) -> Option<(Option<Ipv4Addr>, Choice)> {
+/// One address, several as `A-B`, or those of a prefix except the first and last.
+fn parse_addresses(text: &str, names: &Names) -> Option<(Option<Ipv4Addr>, Choice)> {
     if text == "-" {
         return Some((None, Choice::default()));
     }
     if let Ok(address) = Ipv4Addr::parse(text, names) {
         return Some((Some(address).filter(|address| !address.is_unspecified()), Choice::default()));
     }
-    let (text, choice) = choice(text);
+    let (text, choice) = parse_choice(text);
     if let Some((first, last)) = text.split_once('-') {
         let (first, last) = (Ipv4Addr::parse(first, names).ok()?, Ipv4Addr::parse(last, names).ok()?);
         let variation = u32::from(last).checked_sub(u32::from(first))?;
@@ -100,28 +99,28 @@ fn addresses(text: &str, names: &Names) -> Option<(Option<Ipv4Addr>, Choice)> {
     Some((Some(first), Choice { variation, ..choice }))
 }
 
-fn port(text: &str, names: &Names) -> Option<u16> {
+fn parse_port(text: &str, names: &Names) -> Option<u16> {
     u16::parse(text, names).ok()
 }
 
 /// One port, or several as `A-B`.
-fn ports(text: &str, names: &Names) -> Option<(Option<u16>, Choice)> {
+fn parse_ports(text: &str, names: &Names) -> Option<(Option<u16>, Choice)> {
     if text == "-" {
         return Some((None, Choice::default()));
     }
-    if let Some(port) = port(text, names).filter(|port| *port > 0) {
+    if let Some(port) = parse_port(text, names).filter(|port| *port > 0) {
         return Some((Some(port), Choice::default()));
     }
-    let (text, choice) = choice(text);
+    let (text, choice) = parse_choice(text);
     let (first, last) = text.split_once('-')?;
-    let (first, last) = (port(first, names)?, port(last, names)?);
+    let (first, last) = (parse_port(first, names)?, parse_port(last, names)?);
     let variation = last.checked_sub(first)?.into();
     Some((Some(first), Choice { variation, ..choice }))
 }
 
 impl Pattern {
     /// Reads `SADDR SPORT DADDR DPORT`, `SADDR DADDR SPORT` or `SADDR DADDR`.
-    pub(crate) fn parse(words: &[String], names: &Names) -> Result<Pattern, String> {
+    pub(crate) fn parse_words(words: &[String], names: &Names) -> Result<Pattern, String> {
         let [src, sport, dst, dport] = match words {
             [src, dst] => [src, "-", dst, "-"].map(str::to_string),
             [src, dst, sport] => [src, sport, dst, "-"].map(str::to_string),
@@ -129,15 +128,15 @@ impl Pattern {
             _ => return Err("syntax error".into()),
         };
         let with_ports = words.len() > 2;
-        let (src, by_address) = addresses(&src, names).ok_or("bad source address")?;
-        let (sport, by_port) = ports(&sport, names).ok_or("bad source port")?;
+        let (src, by_address) = parse_addresses(&src, names).ok_or("bad source address")?;
+        let (sport, by_port) = parse_ports(&sport, names).ok_or("bad source port")?;
         let dst = match dst.as_str() {
             "-" => None,
             text => Some(Ipv4Addr::parse(text, names).map_err(|_| "bad destination address")?),
         };
         let dport = match dport.as_str() {
             "-" => None,
-            text => Some(port(text, names).filter(|port| *port > 0).ok_or("bad destination port")?),
+            text => Some(parse_port(text, names).filter(|port| *port > 0).ok_or("bad destination port")?),
         };
         let Choice { variation, sequential, same_first } = if with_ports { by_port } else { by_address };
         let next = AtomicU32::new(0);
@@ -145,8 +144,8 @@ impl Pattern {
         Ok(Pattern { src, sport, dst, dport, variation, with_ports, sequential, same_first, next })
     }
 
-    /// What a flow becomes; none when all that it may become are taken.
-    pub(crate) fn rewrite(
+    /// The rewritten flow; None when all values are in use.
+    pub(crate) fn rewrite_flow(
         &self,
         flow: FlowId,
         random: &mut Random,
@@ -177,7 +176,7 @@ impl Pattern {
         let span = u64::from(self.variation) + 1;
         let start = match self.sequential {
             true => u64::from(self.next.load(Relaxed)) % span,
-            false => (u64::from(random.bits()) * span) >> 32,
+            false => (u64::from(random.next_u32()) * span) >> 32,
         };
         let found = (0..span).map(|n| ((start + n) % span) as u32).find(|by| !is_taken(varied(*by)))?;
         self.next.store(found + 1, Relaxed);
@@ -210,42 +209,42 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Patterns and mappers of the router by name, with the compound they are known in.
+/// Patterns and mappers of the router by name, with the compound that they are defined in.
 #[derive(Default)]
-pub(crate) struct Named {
+pub(crate) struct NamedPatterns {
     patterns: Mutex<HashMap<String, Arc<Pattern>>>,
     mappers: Mutex<HashMap<String, Arc<Mapper>>>,
 }
 
-impl Named {
+impl NamedPatterns {
     /// Names a pattern in the compound that `prefix` is of.
-    pub(crate) fn define(&self, prefix: &str, name: &str, pattern: Pattern) {
+    pub(crate) fn define_pattern(&self, prefix: &str, name: &str, pattern: Pattern) {
         let mut patterns = self.patterns.lock().unwrap_or_else(|e| e.into_inner());
         patterns.insert(format!("{prefix}{name}"), Arc::new(pattern));
     }
     /// The pattern of this name in a compound, or further out.
-    fn pattern(&self, prefix: &str, name: &str) -> Option<Arc<Pattern>> {
+    fn find_pattern(&self, prefix: &str, name: &str) -> Option<Arc<Pattern>> {
         let patterns = self.patterns.lock().unwrap_or_else(|e| e.into_inner());
-        outward(prefix).find_map(|prefix| patterns.get(&format!("{prefix}{name}")).cloned())
+        enclosing_prefixes(prefix).find_map(|prefix| patterns.get(&format!("{prefix}{name}")).cloned())
     }
-    /// Makes a mapper known by its element's name.
+    /// Registers a mapper by its element's name.
     pub(crate) fn define_mapper(&self, name: &str, mapper: Mapper) {
         let mut mappers = self.mappers.lock().unwrap_or_else(|e| e.into_inner());
         mappers.insert(name.to_string(), Arc::new(mapper));
     }
     /// The mapper that the element of this name is.
-    pub(crate) fn mapper(&self, name: &str) -> Option<Arc<Mapper>> {
+    pub(crate) fn find_mapper(&self, name: &str) -> Option<Arc<Mapper>> {
         self.mappers.lock().unwrap_or_else(|e| e.into_inner()).get(name).cloned()
     }
 }
 
 /// A compound's prefix, and those of the compounds around it.
-fn outward(prefix: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(prefix), |prefix| shorter(prefix))
+fn enclosing_prefixes(prefix: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(prefix), |prefix| parent_prefix(prefix))
 }
 
 /// The prefix of the compound around one.
-fn shorter(prefix: &str) -> Option<&str> {
+fn parent_prefix(prefix: &str) -> Option<&str> {
     let inner = prefix.strip_suffix('/')?;
     Some(&prefix[..inner.rfind('/').map_or(0, |at| at + 1)])
 }
@@ -259,17 +258,17 @@ pub(crate) struct Rule {
 
 impl Rule {
     /// Reads a pattern, by name or in words, and two outputs.
-    pub(crate) fn parse(words: &[String], args: &Args<'_>) -> Result<Rule, String> {
+    pub(crate) fn parse_rule(words: &[String], args: &Args<'_>) -> Result<Rule, String> {
         let Some((words, outputs)) = words.split_last_chunk::<2>().filter(|(words, _)| !words.is_empty())
         else {
             return Err("syntax error".into());
         };
         let pattern = match words {
             [name] => {
-                let known = args.resource::<Named>().pattern(args.prefix(), name);
+                let known = args.resource::<NamedPatterns>().find_pattern(args.prefix(), name);
                 known.ok_or_else(|| format!("no such pattern '{name}'"))?
             }
-            words => Arc::new(Pattern::parse(words, args.names())?),
+            words => Arc::new(Pattern::parse_words(words, args.names())?),
         };
         Ok(Rule { pattern, outputs: parse_outputs(outputs, args.names())? })
     }
@@ -290,8 +289,8 @@ pub(crate) struct Mapper {
 }
 
 impl Mapper {
-    /// What a flow becomes by the next rule that can take it, and its outputs.
-    pub(crate) fn rewrite(
+    /// The flow rewritten by the next rule that has a free value, and its outputs.
+    pub(crate) fn rewrite_flow(
         &self,
         flow: FlowId,
         random: &mut Random,
@@ -300,7 +299,7 @@ impl Mapper {
         let count = self.rules.len();
         (0..count).find_map(|_| {
             let rule = &self.rules[self.next.fetch_add(1, Relaxed) as usize % count];
-            Some((rule.pattern.rewrite(flow, random, &is_taken)?, rule.outputs))
+            Some((rule.pattern.rewrite_flow(flow, random, &is_taken)?, rule.outputs))
         })
     }
 }
@@ -311,7 +310,7 @@ mod tests {
 
     fn pattern(text: &str) -> Result<Pattern, String> {
         let words: Vec<String> = text.split(' ').map(str::to_string).collect();
-        Pattern::parse(&words, &Names::default())
+        Pattern::parse_words(&words, &Names::default())
     }
 
     #[test]
@@ -339,7 +338,7 @@ mod tests {
 
     #[test]
     fn names_are_sought_outward() {
-        assert_eq!(outward("a/b/").collect::<Vec<_>>(), ["a/b/", "a/", ""]);
-        assert_eq!(outward("").collect::<Vec<_>>(), [""]);
+        assert_eq!(enclosing_prefixes("a/b/").collect::<Vec<_>>(), ["a/b/", "a/", ""]);
+        assert_eq!(enclosing_prefixes("").collect::<Vec<_>>(), [""]);
     }
 }

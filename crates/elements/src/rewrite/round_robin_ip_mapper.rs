@@ -1,4 +1,4 @@
-use super::pattern::{Mapper, Named, Rule};
+use super::pattern::{Mapper, NamedPatterns, Rule};
 use crate::script::info::Info;
 use artery_engine::{Arg, ArgError, Class, Phase};
 use artery_lang::args as text;
@@ -20,15 +20,15 @@ room. FlowBalancer shares flows out by better ways.",
     build: |args| {
         let mut rules = Vec::new();
         for argument in args.rest("PATTERN") {
-            match Rule::parse(&text::words(argument), args) {
+            match Rule::parse_rule(&text::split_words(argument), args) {
                 Ok(rule) => rules.push(rule),
-                Err(why) => args.note(ArgError::wrong_at(argument, why)),
+                Err(why) => args.record_error(ArgError::wrong_at(argument, why)),
             }
         }
         if rules.is_empty() {
             return Err(ArgError::wrong("no patterns given"));
         }
-        args.resource::<Named>().define_mapper(args.name(), Mapper { rules, next: AtomicU32::new(0) });
+        args.resource::<NamedPatterns>().define_mapper(args.name(), Mapper { rules, next: AtomicU32::new(0) });
         Ok(Box::new(Info))
     },
     ..Class::DEFAULT

@@ -1,4 +1,4 @@
-use super::apply::Ends;
+use super::apply::RewriteKind;
 use super::rewriter::{PATTERN_N, Rewriter, Timeouts, arguments, handlers};
 use artery_engine::{Arg, ArgError, Args, Class, Handler, Read};
 use std::time::Duration;
@@ -34,21 +34,21 @@ come from. Checksums are adapted.",
         Arg::keyword("TCP_GUARANTEE", "seconds", "", "GUARANTEE of connections"),
     ],
     handlers: handlers![
-        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
-        Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
-        Handler::read("lookup", "what packets with the ends `SADDR SPORT DADDR DPORT` become", &Read(|r: &mut Rewriter, call, _| r.lookup(call))).parameters(),
+        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read("lookup", "what packets with the ends `SADDR SPORT DADDR DPORT` become", &Read(|r: &mut Rewriter, call, _| r.lookup_text(call))).parameters(),
     ],
     own_handlers: Some(&PATTERN_N),
     build: |args| {
         let timeouts = tcp_timeouts(args)?;
         let dst = args.read("DST_ANNO")?;
-        Ok(Box::new(Rewriter::new(args, Ends::TcpOnly, [timeouts; 2], dst)?))
+        Ok(Box::new(Rewriter::new(args, RewriteKind::TcpOnly, [timeouts; 2], dst)?))
     },
     finished: true,
     ..Class::DEFAULT
 };
 
-/// What the arguments about TCP say.
+/// The timeouts in the arguments about TCP.
 pub(super) fn tcp_timeouts(args: &Args<'_>) -> Result<Timeouts, ArgError> {
     let guarantee = args.read::<Option<Duration>>("TCP_GUARANTEE")?;
     let busy = args.read::<Option<Duration>>("TIMEOUT")?;

@@ -1,4 +1,4 @@
-use super::apply::Ends;
+use super::apply::RewriteKind;
 use super::rewriter::{PATTERN_N, Rewriter, Timeouts, arguments, handlers};
 use artery_engine::{Arg, ArgError, Args, Class, Handler, Read};
 use std::time::Duration;
@@ -34,20 +34,20 @@ come from. Checksums are adapted.",
         Arg::keyword("STREAMING_TIMEOUT", "seconds", "", "the same as UDP_STREAMING_TIMEOUT"),
     ],
     handlers: handlers![
-        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
-        Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table(0, cx.now())))),
+        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
     ],
     own_handlers: Some(&PATTERN_N),
     build: |args| {
         let timeouts = udp_timeouts(args, true)?;
         let dst = args.read("DST_ANNO")?;
-        Ok(Box::new(Rewriter::new(args, Ends::AnyPorts, [timeouts; 2], dst)?))
+        Ok(Box::new(Rewriter::new(args, RewriteKind::AnyPorts, [timeouts; 2], dst)?))
     },
     finished: true,
     ..Class::DEFAULT
 };
 
-/// What the arguments about UDP say; `alone` if TIMEOUT is about UDP, too.
+/// The timeouts in the arguments about UDP; `alone` if TIMEOUT is about UDP, too.
 pub(super) fn udp_timeouts(args: &Args<'_>, alone: bool) -> Result<Timeouts, ArgError> {
     let read = |name| args.read::<Option<Duration>>(name);
     let idle = if alone { read("TIMEOUT")? } else { None };
@@ -55,7 +55,7 @@ pub(super) fn udp_timeouts(args: &Args<'_>, alone: bool) -> Result<Timeouts, Arg
     let streaming = if alone { read("STREAMING_TIMEOUT")? } else { None };
     let busy = read("UDP_STREAMING_TIMEOUT")?.or(streaming).unwrap_or(idle);
     let guarantee = read("UDP_GUARANTEE")?.map_or_else(|| args.read("GUARANTEE"), Ok)?;
-    Ok(Timeouts { busy, ..Timeouts::all(idle, guarantee) })
+    Ok(Timeouts { busy, ..Timeouts::same_for_all(idle, guarantee) })
 }
 
 #[cfg(test)]

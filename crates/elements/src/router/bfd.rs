@@ -1,5 +1,5 @@
-use super::bfd_frames::{Datagram, frame};
-use super::bfd_peers::{Outgoing, Peer, Peers, find, gateway, local_address};
+use super::bfd_frames::{Datagram, build_frame};
+use super::bfd_peers::{Outgoing, Peer, Peers, find_peer, local_address, parse_gateway};
 use super::shared::{self, SharedRouter};
 use super::show_bfd;
 use crate::chance::Chance;
@@ -67,7 +67,7 @@ static HANDLERS: &[Handler] = &[
         "the sessions as JSON, in the order of SESSION, with the state at both ends, intervals and counts",
         &Read(|bfd: &mut Bfd, _, cx| {
             let now = cx.now().since_epoch();
-            Ok(show_bfd::sessions(&bfd.router, &bfd.peers, now))
+            Ok(show_bfd::sessions_json(&bfd.router, &bfd.peers, now))
         }),
     ),
     Handler::write(
@@ -83,14 +83,14 @@ struct Bfd {
     router: Arc<SharedRouter>,
     peers: Arc<Peers>,
     /// Whether timers are set here.
-    keeps_time: bool,
+    drives_timers: bool,
     outgoing: Vec<Outgoing>,
 }
 
 impl Bfd {
     fn new(args: &mut Args<'_>) -> Result<Bfd, ArgError> {
-        let router = shared::router(args)?;
-        let ports = router.ports();
+        let router = shared::find_router(args)?;
+        let ports = router.port_count();
         if args.inputs() > ports || args.outputs() > ports + 1 {
             let name = router.name();
             let message = format!("{name} has {ports} ports: BFD has as many inputs, and one output more");
@@ -104,17 +104,18 @@ impl Bfd {
             Some(peers) => peers,
             None => {
                 let chance = args.resource::<Chance>();
-                let peers =
-                    Peers::new(args.rest("SESSION"), &router.tables(), args.names(), || chance.bits())
-                        .map_err(|(text, why)| ArgError::wrong_at(&text, format!("SESSION {text}: {why}")))?;
-                args.shared(|| peers)
+                let peers = Peers::new(args.rest("SESSION"), &router.lock_tables(), args.names(), || {
+                    chance.next_u64()
+                })
+                .map_err(|(text, why)| ArgError::wrong_at(&text, format!("SESSION {text}: {why}")))?;
+                args.shared_value(|| peers)
             }
         };
-        Ok(Bfd { router, peers, keeps_time: args.copy().0 == 0, outgoing: Vec::new() })
+        Ok(Bfd { router, peers, drives_timers: args.copy_index().0 == 0, outgoing: Vec::new() })
     }
 
-    /// Gives a packet from an address to its session.
-    fn receive(
+    /// Passes a control packet to the session with its sender.
+    fn receive_control(
         &self,
         control: &BfdControl,
         from: IpAddr,
@@ -122,36 +123,37 @@ impl Bfd {
         now: Duration,
     ) -> Result<(), DropReason> {
         let mut peers = self.peers.lock();
-        let peer = find(&mut peers, port, from, control)?;
-        peer.session.receive(control, now);
-        peer.settle(&self.router, now);
+        let peer = find_peer(&mut peers, port, from, control)?;
+        peer.session.receive_packet(control, now);
+        peer.publish_state(&self.router, now);
         Ok(())
     }
 
-    /// Does what is due in all sessions, sends what they have to say, and says when there is more to do.
-    fn work(&mut self, cx: &mut Context<'_>) {
+    /// Polls all sessions, sends their control packets, and wakes the element when the next one is due.
+    fn poll_sessions(&mut self, cx: &mut Context<'_>) {
         let now = cx.now().since_epoch();
         let due = {
             let mut peers = self.peers.lock();
             for peer in peers.iter_mut() {
                 peer.poll(now, &mut self.outgoing);
-                peer.settle(&self.router, now);
+                peer.publish_state(&self.router, now);
             }
-            peers.iter().filter_map(|peer| peer.session.due()).min()
+            peers.iter().filter_map(|peer| peer.session.poll_at()).min()
         };
         let mut outgoing = std::mem::take(&mut self.outgoing);
-        outgoing.drain(..).for_each(|packet| self.send(&packet, cx));
+        outgoing.drain(..).for_each(|packet| self.send_control(&packet, cx));
         self.outgoing = outgoing;
-        if self.keeps_time {
+        if self.drives_timers {
             cx.wake_at(due.map_or(Time::NEVER, |due| Time::ZERO + due));
         }
     }
 
     /// Hands a packet to the router, which finds the neighbor's link address.
-    fn send(&self, packet: &Outgoing, cx: &mut Context<'_>) {
+    fn send_control(&self, packet: &Outgoing, cx: &mut Context<'_>) {
         let (ports, number) = (self.router.readers().ports.read(cx.turn()), usize::from(packet.port.0));
         let from = ports.get(number).and_then(|port| local_address(port, packet.to));
-        let Some(frame) = from.and_then(|from| frame(from, packet.to, packet.source_port, &packet.control))
+        let Some(frame) =
+            from.and_then(|from| build_frame(from, packet.to, packet.source_port, &packet.control))
         else {
             // The port has lost its address.
             return cx.count_discarded(DropReason::Unclaimed, 1);
@@ -159,13 +161,13 @@ impl Bfd {
         match cx.pool().packet_from(&frame) {
             Some(mut frame) => {
                 frame.set_annotation(anno::PAINT, [number as u8]);
-                cx.send_or_discard(self.router.ports(), frame, DropReason::NoOutput);
+                cx.send_or_discard(self.router.port_count(), frame, DropReason::NoOutput);
             }
             None => cx.count_discarded(DropReason::PoolEmpty, 1),
         }
     }
 
-    /// The handler `admin_down`.
+    /// Serves the handler `admin_down`.
     fn set_admin_down(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let [word, is_down] = words[..] else { return Err("expected 'GATEWAY[%PORT] BOOL'".into()) };
@@ -174,7 +176,7 @@ impl Bfd {
             "false" | "no" | "0" => false,
             _ => return Err(format!("'{is_down}' is neither true nor false")),
         };
-        let (port, address) = gateway(word, &self.router.tables())?;
+        let (port, address) = parse_gateway(word, &self.router.lock_tables())?;
         {
             let mut peers = self.peers.lock();
             let peer = peers.iter_mut().find(|peer| (peer.port, peer.address) == (port, address));
@@ -182,13 +184,13 @@ impl Bfd {
                 peer.ok_or_else(|| format!("there is no session with {word}; 'artery show bfd' lists them"))?;
             peer.session.set_admin_down(is_down, cx.now().since_epoch());
         }
-        self.work(cx);
+        self.poll_sessions(cx);
         Ok(())
     }
 
-    /// Goes on with the sessions of an element that this one takes the place of.
-    fn succeed(&mut self, old: &Bfd, now: Duration) {
-        let (old_ports, ports) = (old.router.tables().ports(), self.router.tables().ports());
+    /// Restores the sessions of the element that this one replaces.
+    fn restore_sessions(&mut self, old: &Bfd, now: Duration) {
+        let (old_ports, ports) = (old.router.lock_tables().ports(), self.router.lock_tables().ports());
         let name =
             |ports: &[PortView], port: PortId| ports.get(usize::from(port.0)).map(|port| port.name.clone());
         let (mut before, mut peers) = (old.peers.lock(), self.peers.lock());
@@ -197,9 +199,9 @@ impl Bfd {
                 old.address == peer.address && name(&old_ports, old.port) == name(&ports, peer.port)
             };
             if let Some(at) = before.iter().position(is_same) {
-                peer.succeed(before.swap_remove(at));
+                peer.restore_session(before.swap_remove(at));
                 // Before packets flow by the new tables.
-                peer.settle(&self.router, now);
+                peer.publish_state(&self.router, now);
             }
         }
     }
@@ -210,7 +212,7 @@ const MOST_PORTS: usize = 256;
 
 impl Element for Bfd {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        // Others have not started yet, and an element that is to be replaced has still its sessions.
+        // Other elements have not started yet, and a replaced element still has its sessions.
         cx.schedule();
         Ok(())
     }
@@ -220,33 +222,33 @@ impl Element for Bfd {
         let ports = self.router.readers().ports.read(cx.turn());
         for packet in batch.drain() {
             let own = ports.get(input);
-            let Some(datagram) = own.and_then(|own| Datagram::of(packet.data(), own, ports)) else {
+            let Some(datagram) = own.and_then(|own| Datagram::parse_frame(packet.data(), own, ports)) else {
                 cx.send(input, packet);
                 continue;
             };
-            let control = datagram.control(!packet.is_unfinished());
-            let receive = |control| self.receive(&control, datagram.from, PortId(input as u16), now);
+            let control = datagram.parse_control(!packet.has_offload());
+            let receive = |control| self.receive_control(&control, datagram.from, PortId(input as u16), now);
             let received = control.and_then(receive);
             has_received |= received.is_ok();
             cx.discard(packet, received.err().unwrap_or(DropReason::Consumed));
         }
         if has_received {
-            self.keeps_time = true;
-            self.work(cx);
+            self.drives_timers = true;
+            self.poll_sessions(cx);
         }
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        self.work(cx);
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        self.poll_sessions(cx);
         true
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_ref::<Bfd>() {
             if !self.peers.is_successor.swap(true, Relaxed) {
-                self.succeed(old, cx.now().since_epoch());
+                self.restore_sessions(old, cx.now().since_epoch());
             }
-            self.keeps_time |= old.keeps_time;
+            self.drives_timers |= old.drives_timers;
             cx.schedule();
         }
     }

@@ -22,23 +22,23 @@ pub(super) struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// The datagram in a frame to an address of the router, at its own station. All others are none of BFD's:
-    /// so are fragments, which no session sends.
-    pub(super) fn of(frame: &'a [u8], port: &PortView, ports: &[PortView]) -> Option<Datagram<'a>> {
+    /// The datagram in a frame to an address of the router, with the port's MAC address as destination. Other
+    /// frames are not BFD. Neither are fragments, which no session sends.
+    pub(super) fn parse_frame(frame: &'a [u8], port: &PortView, ports: &[PortView]) -> Option<Datagram<'a>> {
         let ethernet = Ethernet::new(frame).ok()?;
         let packet = frame.get(LINK..)?;
         let datagram = match ethernet.ether_type() {
-            EtherType::IPV4 => v4(packet)?,
-            EtherType::IPV6 => v6(packet)?,
+            EtherType::IPV4 => parse_ipv4(packet)?,
+            EtherType::IPV6 => parse_ipv6(packet)?,
             _ => return None,
         };
-        let is_ours = || ports.iter().any(|port| owns(port, datagram.to));
+        let is_ours = || ports.iter().any(|port| is_own_address(port, datagram.to));
         (ethernet.dst() == port.address && is_ours()).then_some(datagram)
     }
 
-    /// The control packet in it, if it has come over one hop and is sound. Without a checksum if the sender,
-    /// on this machine, left that to its network card.
-    pub(super) fn control(&self, has_checksum: bool) -> Result<BfdControl, DropReason> {
+    /// The control packet in it, if it has come over one hop and is valid. Without `has_checksum` the sender,
+    /// on this machine, left the checksum to its network card.
+    pub(super) fn parse_control(&self, has_checksum: bool) -> Result<BfdControl, DropReason> {
         if self.ttl != ONE_HOP {
             return Err(DropReason::Forwarded);
         }
@@ -47,7 +47,7 @@ impl<'a> Datagram<'a> {
         if has_checksum && !self.checksum_is_valid(&udp) {
             return Err(DropReason::BadChecksum);
         }
-        BfdControl::read(udp.payload()).map_err(|_| DropReason::Malformed)
+        BfdControl::parse_packet(udp.payload()).map_err(|_| DropReason::Malformed)
     }
 
     fn checksum_is_valid(&self, udp: &Udp<&[u8]>) -> bool {
@@ -66,7 +66,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-fn v4(packet: &[u8]) -> Option<Datagram<'_>> {
+fn parse_ipv4(packet: &[u8]) -> Option<Datagram<'_>> {
     let ip = Ipv4::new(packet).ok()?;
     let is_udp = ip.protocol() == IpProtocol::UDP && !ip.is_fragment();
     let is_sound = ip.check_total_length().is_ok() && ip.checksum_is_valid();
@@ -75,10 +75,10 @@ fn v4(packet: &[u8]) -> Option<Datagram<'_>> {
     (is_udp && is_sound && is_to_bfd(udp)).then_some(datagram)
 }
 
-fn v6(packet: &[u8]) -> Option<Datagram<'_>> {
+fn parse_ipv6(packet: &[u8]) -> Option<Datagram<'_>> {
     let ip = Ipv6::new(packet).ok()?;
     ip.check_payload_length().ok()?;
-    let headers = Ip6Headers::read(packet).ok()?;
+    let headers = Ip6Headers::parse_packet(packet).ok()?;
     let is_udp = headers.protocol == IpProtocol::UDP && headers.fragment.is_none();
     let udp = packet.get(headers.offset..Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length()))?;
     let datagram = Datagram { from: ip.src().into(), to: ip.dst().into(), ttl: ip.hop_limit(), udp };
@@ -89,7 +89,7 @@ fn is_to_bfd(udp: &[u8]) -> bool {
     Udp::new(udp).is_ok_and(|udp| udp.dst_port() == BfdControl::UDP_PORT)
 }
 
-fn owns(port: &PortView, address: IpAddr) -> bool {
+fn is_own_address(port: &PortView, address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => port.v4.iter().any(|(own, _)| *own == address.to_bits()),
         IpAddr::V6(address) => {
@@ -99,18 +99,23 @@ fn owns(port: &PortView, address: IpAddr) -> bool {
     }
 }
 
-/// A frame with a control packet, whose stations are still to be written. None if the
-/// addresses are of two families.
-pub(super) fn frame(from: IpAddr, to: IpAddr, source_port: u16, control: &BfdControl) -> Option<Vec<u8>> {
+/// A frame with a control packet, whose MAC addresses are still to be written. None if the addresses
+/// are of two families.
+pub(super) fn build_frame(
+    from: IpAddr,
+    to: IpAddr,
+    source_port: u16,
+    control: &BfdControl,
+) -> Option<Vec<u8>> {
     let (kind, packet) = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let packet = ip4().src(from).dst(to).ttl(ONE_HOP).tos(NETWORK_CONTROL);
-            let packet = packet.udp(source_port, BfdControl::UDP_PORT).payload(control.bytes());
+            let packet = packet.udp(source_port, BfdControl::UDP_PORT).payload(control.encode_packet());
             (EtherType::IPV4, packet.bytes())
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
             let packet = ip6().src(from).dst(to).hop_limit(ONE_HOP).traffic_class(NETWORK_CONTROL);
-            let packet = packet.udp(source_port, BfdControl::UDP_PORT).payload(control.bytes());
+            let packet = packet.udp(source_port, BfdControl::UDP_PORT).payload(control.encode_packet());
             (EtherType::IPV6, packet.bytes())
         }
         _ => return None,
@@ -151,7 +156,7 @@ mod tests {
             IpAddr::V4(_) => IpAddr::V4(port.v4[0].0.into()),
             IpAddr::V6(_) => IpAddr::V6(port.link_local.into()),
         };
-        let mut frame = frame(from, to, 49_999, &control()).unwrap();
+        let mut frame = build_frame(from, to, 49_999, &control()).unwrap();
         frame[..6].copy_from_slice(&port.address.0);
         frame
     }
@@ -161,15 +166,15 @@ mod tests {
         let port = port();
         for from in NEIGHBORS {
             let frame = received(&port, from);
-            let datagram = Datagram::of(&frame, &port, std::slice::from_ref(&port)).unwrap();
+            let datagram = Datagram::parse_frame(&frame, &port, std::slice::from_ref(&port)).unwrap();
             assert_eq!((datagram.from.to_string().as_str(), datagram.ttl), (from, 255));
-            assert_eq!(datagram.control(true), Ok(control()));
+            assert_eq!(datagram.parse_control(true), Ok(control()));
             let mut unfinished = frame.clone();
             let checksum = frame.len() - BfdControl::LEN - 2;
             unfinished[checksum] ^= 1;
-            let datagram = Datagram::of(&unfinished, &port, std::slice::from_ref(&port)).unwrap();
-            assert_eq!(datagram.control(true), Err(DropReason::BadChecksum));
-            assert_eq!(datagram.control(false), Ok(control()));
+            let datagram = Datagram::parse_frame(&unfinished, &port, std::slice::from_ref(&port)).unwrap();
+            assert_eq!(datagram.parse_control(true), Err(DropReason::BadChecksum));
+            assert_eq!(datagram.parse_control(false), Ok(control()));
         }
     }
 
@@ -179,7 +184,7 @@ mod tests {
         for from in NEIGHBORS {
             let frame = received(&port, from);
             for len in 0..frame.len() {
-                let part = Datagram::of(&frame[..len], &port, std::slice::from_ref(&port));
+                let part = Datagram::parse_frame(&frame[..len], &port, std::slice::from_ref(&port));
                 assert!(part.is_none(), "{from} {len}");
             }
         }
@@ -194,9 +199,10 @@ mod tests {
                 for bit in 0..8 {
                     let mut frame = good.clone();
                     frame[at] ^= 1 << bit;
-                    let datagram = Datagram::of(&frame, &port, std::slice::from_ref(&port));
-                    let control = datagram.map(|datagram| datagram.control(true));
-                    // What no checksum covers and nobody looks at: the sender's station, and fields of IPv6.
+                    let datagram = Datagram::parse_frame(&frame, &port, std::slice::from_ref(&port));
+                    let control = datagram.map(|datagram| datagram.parse_control(true));
+                    // Fields that no checksum covers and the parser ignores: the source MAC address, and
+                    // fields of IPv6.
                     let is_free = (6..12).contains(&at) || from.contains(':') && (14..18).contains(&at);
                     assert!(is_free || !matches!(control, Some(Ok(_))), "{from} byte {at} bit {bit}");
                 }
@@ -213,27 +219,32 @@ mod tests {
             if at == LINK + 8 {
                 Ipv4::new(&mut frame[LINK..]).unwrap().fill_checksum();
             }
-            let datagram = Datagram::of(&frame, &port, std::slice::from_ref(&port)).unwrap();
-            assert_eq!(datagram.control(true), Err(DropReason::Forwarded));
+            let datagram = Datagram::parse_frame(&frame, &port, std::slice::from_ref(&port)).unwrap();
+            assert_eq!(datagram.parse_control(true), Err(DropReason::Forwarded));
         }
     }
 
     #[test]
     fn other_ports_and_addresses_of_others_are_passed_on() {
         let port = port();
-        let is_taken = |frame: &[u8]| Datagram::of(frame, &port, std::slice::from_ref(&port)).is_some();
+        let is_taken =
+            |frame: &[u8]| Datagram::parse_frame(frame, &port, std::slice::from_ref(&port)).is_some();
         let good = received(&port, "10.0.1.9");
         assert!(is_taken(&good));
-        // Multihop BFD and echo are other services.
+        // Multihop BFD and echo are not supported.
         for port_number in [4784_u16, 3785] {
             let mut other = good.clone();
             other[LINK + 22..LINK + 24].copy_from_slice(&port_number.to_be_bytes());
             assert!(!is_taken(&other));
         }
-        let transit = frame("10.0.1.9".parse().unwrap(), "10.9.9.9".parse().unwrap(), 49_999, &control());
+        let transit =
+            build_frame("10.0.1.9".parse().unwrap(), "10.9.9.9".parse().unwrap(), 49_999, &control());
         let mut transit = transit.unwrap();
         transit[..6].copy_from_slice(&port.address.0);
         assert!(!is_taken(&transit));
-        assert_eq!(frame("10.0.1.9".parse().unwrap(), "fe80::1".parse().unwrap(), 49_999, &control()), None);
+        assert_eq!(
+            build_frame("10.0.1.9".parse().unwrap(), "fe80::1".parse().unwrap(), 49_999, &control()),
+            None
+        );
     }
 }

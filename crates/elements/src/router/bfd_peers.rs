@@ -1,6 +1,6 @@
-//! The sessions of a BFD element: what a configuration says of them, which one a packet belongs to, and what
-//! routes have to know of them. The copies of the element share them.
-use super::route_text::{ip, port_of};
+//! The sessions of a BFD element: their configuration, the session that a packet belongs to, and the states
+//! that routes use. The copies of the element share them.
+use super::route_text::{parse_ip, port_of};
 use super::shared::SharedRouter;
 use artery_engine::names::Names;
 use artery_engine::{ArgValue as _, DropReason};
@@ -18,8 +18,8 @@ use std::time::Duration;
 const FIRST_SOURCE_PORT: u16 = 49_152;
 const SOURCE_PORTS: u32 = 16_384;
 
-/// What is wrong with a text.
-type Wrong = String;
+/// The error about an invalid text.
+type ParseError = String;
 
 /// A neighbor and the session with it.
 pub(super) struct Peer {
@@ -28,8 +28,8 @@ pub(super) struct Peer {
     /// The UDP source port of its packets, all its life.
     source_port: u16,
     pub(super) session: Session,
-    /// State, and whether the path is down, as routes and whoever watches were told.
-    told: (BfdState, bool),
+    /// The state, and whether the path is down, as last published to routes and events.
+    published: (BfdState, bool),
 }
 
 /// A control packet to be sent.
@@ -43,23 +43,23 @@ pub(super) struct Outgoing {
 /// What the copies of an element share.
 pub(super) struct Peers {
     list: Mutex<Vec<Peer>>,
-    /// Whether one of the copies has taken over the sessions of an element that is replaced.
+    /// Whether a copy has restored the sessions of the replaced element.
     pub(super) is_successor: AtomicBool,
 }
 
 impl Peers {
-    /// The sessions that texts describe, each as [`read`] has it. `random` gives
-    /// numbers that nobody can guess.
+    /// The sessions that texts describe, in the format that [`parse_session`] parses. `random` gives
+    /// discriminators that can't be guessed.
     pub(super) fn new<'t>(
         texts: impl IntoIterator<Item = &'t String>,
         tables: &Tables,
         names: &Names,
         mut random: impl FnMut() -> u64,
-    ) -> Result<Peers, (String, Wrong)> {
+    ) -> Result<Peers, (String, ParseError)> {
         let mut list: Vec<Peer> = Vec::new();
         for text in texts {
             let wrong = |why| (text.clone(), why);
-            let (port, address, settings) = read(text, tables, names).map_err(wrong)?;
+            let (port, address, settings) = parse_session(text, tables, names).map_err(wrong)?;
             if list.iter().any(|peer| (peer.port, peer.address) == (port, address)) {
                 return Err(wrong(format!(
                     "there is a session with {address} already; give each neighbor one"
@@ -98,40 +98,40 @@ impl Peer {
             address,
             source_port: source_port(discriminator),
             session: Session::new(discriminator, settings, random(), Duration::ZERO),
-            told: (BfdState::Down, false),
+            published: (BfdState::Down, false),
         }
     }
 
-    /// Goes on with the session of a peer that this one takes the place of.
-    pub(super) fn succeed(&mut self, old: Peer) {
+    /// Restores the session of the peer that this one replaces.
+    pub(super) fn restore_session(&mut self, old: Peer) {
         let settings = self.session.view().settings;
         (self.session, self.source_port) = (old.session, old.source_port);
         self.session.set_settings(settings);
-        // The new tables don't know yet that the path is down.
-        self.told = (self.session.state(), false);
+        // The new tables don't have the state of the path yet.
+        self.published = (self.session.state(), false);
     }
 
-    /// Does what is due, and adds the packets to send.
+    /// Advances the session, and adds the packets to send.
     pub(super) fn poll(&mut self, now: Duration, outgoing: &mut Vec<Outgoing>) {
-        while let Some(control) = self.session.poll(now) {
+        while let Some(control) = self.session.poll_transmit(now) {
             let Peer { port, address, source_port, .. } = *self;
             outgoing.push(Outgoing { port, to: address, source_port, control });
         }
     }
 
-    /// Lets routes follow the session, and tells whoever watches, if there is something new.
-    pub(super) fn settle(&mut self, router: &SharedRouter, now: Duration) {
+    /// Publishes a changed state to routes, and as an event.
+    pub(super) fn publish_state(&mut self, router: &SharedRouter, now: Duration) {
         let (state, is_path_down) = (self.session.state(), self.session.is_path_down());
-        let was = std::mem::replace(&mut self.told, (state, is_path_down));
-        if was == self.told {
+        let was = std::mem::replace(&mut self.published, (state, is_path_down));
+        if was == self.published {
             return;
         }
-        let mut tables = router.tables();
+        let mut tables = router.lock_tables();
         if was.1 != is_path_down {
             tables.set_path_down(self.port, self.address, is_path_down);
         }
         let news = (was.0 != state).then_some((state, self.session.diagnostic()));
-        router.tell_bfd(now, &tables, (self.port, self.address), news);
+        router.record_bfd_event(now, &tables, (self.port, self.address), news);
     }
 }
 
@@ -139,9 +139,9 @@ fn source_port(discriminator: u32) -> u16 {
     FIRST_SOURCE_PORT + (discriminator % SOURCE_PORTS) as u16
 }
 
-/// The session that a packet belongs to (RFC 5880 section 6.8.6, RFC 5881 section 3): by the number that the
-/// neighbor was told, and before that by port and address.
-pub(super) fn find<'p>(
+/// The session that a packet belongs to (RFC 5880 section 6.8.6, RFC 5881 section 3): by the discriminator
+/// that the neighbor learned, and before that by port and address.
+pub(super) fn find_peer<'p>(
     peers: &'p mut [Peer],
     port: PortId,
     from: IpAddr,
@@ -155,7 +155,7 @@ pub(super) fn find<'p>(
     peers.iter_mut().filter(|peer| peer.port == port).find(is_it).ok_or(DropReason::NoBfdSession)
 }
 
-/// The address of a port that packets to a neighbor come from.
+/// The address of a port that packets to a neighbor are sent from.
 pub(super) fn local_address(port: &PortView, peer: IpAddr) -> Option<IpAddr> {
     match peer {
         IpAddr::V6(peer) if peer.is_unicast_link_local() => Some(IpAddr::V6(port.link_local.into())),
@@ -173,10 +173,14 @@ pub(super) fn local_address(port: &PortView, peer: IpAddr) -> Option<IpAddr> {
 }
 
 /// `GATEWAY[%PORT] [INTERVAL TIME] [MULTIPLIER NUMBER]`.
-fn read(text: &str, tables: &Tables, names: &Names) -> Result<(PortId, IpAddr, SessionSettings), Wrong> {
+fn parse_session(
+    text: &str,
+    tables: &Tables,
+    names: &Names,
+) -> Result<(PortId, IpAddr, SessionSettings), ParseError> {
     let mut words = text.split_whitespace();
     let (port, address) =
-        gateway(words.next().ok_or("a session begins with the address of a gateway")?, tables)?;
+        parse_gateway(words.next().ok_or("a session begins with the address of a gateway")?, tables)?;
     let SessionSettings { mut interval, mut multiplier } = SessionSettings::default();
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
@@ -196,11 +200,11 @@ fn read(text: &str, tables: &Tables, names: &Names) -> Result<(PortId, IpAddr, S
     Ok((port, address, settings))
 }
 
-/// `GATEWAY[%PORT]`.
-pub(super) fn gateway(word: &str, tables: &Tables) -> Result<(PortId, IpAddr), Wrong> {
+/// Parses a gateway, written `GATEWAY[%PORT]`.
+pub(super) fn parse_gateway(word: &str, tables: &Tables) -> Result<(PortId, IpAddr), ParseError> {
     let (address, port) = match word.split_once('%') {
-        Some((address, port)) => (ip(address)?, Some(port_of(tables, port)?)),
-        None => (ip(word)?, None),
+        Some((address, port)) => (parse_ip(address)?, Some(port_of(tables, port)?)),
+        None => (parse_ip(word)?, None),
     };
     let port = tables.port_of_gateway(address, port).map_err(|error| error.to_string())?;
     Ok((port, address))

@@ -1,6 +1,6 @@
 //! What people change while the router runs: routes and neighbors.
 use super::events::{Event, RouteEvent};
-use super::route_text::{ip, port_of, prefix, route};
+use super::route_text::{parse_ip, parse_prefix, parse_route, port_of};
 use super::shared::SharedRouter;
 use artery_engine::ArgValue as _;
 use artery_engine::names::Names;
@@ -12,64 +12,63 @@ use artery_wire::EtherAddr;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Why nothing is changed, for people.
-pub(super) type Refused = String;
+/// Why a change is refused, as a message to the user.
+pub(super) type ChangeError = String;
 
-/// The tables in the hands of who changes them.
-pub(super) struct Change<'a> {
+/// The tables during a change by a handler.
+pub(super) struct TableChange<'a> {
     pub(super) router: &'a SharedRouter,
     pub(super) tables: &'a mut Tables,
-    /// Names of addresses.
     pub(super) names: &'a Names,
     pub(super) now: Duration,
 }
 
-impl Change<'_> {
-    /// `PREFIX WAY…`, for a prefix without route.
-    pub(super) fn add_route(&mut self, text: &str) -> Result<(), Refused> {
-        let (prefix, spec) = route(self.tables, text)?;
-        self.tables.add_route(prefix, &spec, self.now).map_err(said)?;
+impl TableChange<'_> {
+    /// Adds a route for a prefix without one, `PREFIX WAY…`.
+    pub(super) fn add_route(&mut self, text: &str) -> Result<(), ChangeError> {
+        let (prefix, spec) = parse_route(self.tables, text)?;
+        self.tables.add_route(prefix, &spec, self.now).map_err(error_text)?;
         self.router.routes_by_hand().insert(prefix, text.to_string());
-        self.tell_route(prefix, RouteEvent::Added);
+        self.record_route_event(prefix, RouteEvent::Added);
         Ok(())
     }
 
-    /// `PREFIX WAY…`, in the place of what route there is.
-    pub(super) fn set_route(&mut self, text: &str) -> Result<(), Refused> {
-        let (prefix, spec) = route(self.tables, text)?;
-        // Whether there was one, only the attempt to add one tells: it may be behind one that goes first.
+    /// Sets the route of a prefix, `PREFIX WAY…`, and replaces an existing one.
+    pub(super) fn set_route(&mut self, text: &str) -> Result<(), ChangeError> {
+        let (prefix, spec) = parse_route(self.tables, text)?;
+        // Only an attempt to add the route shows whether there was one: a preferred route may hide it.
         let what = match self.tables.add_route(prefix, &spec, self.now) {
             Ok(()) => RouteEvent::Added,
             Err(RouterError::Exists(_)) => {
-                self.tables.replace_route(prefix, &spec, self.now).map_err(said)?;
+                self.tables.replace_route(prefix, &spec, self.now).map_err(error_text)?;
                 RouteEvent::Replaced
             }
-            Err(error) => return Err(said(error)),
+            Err(error) => return Err(error_text(error)),
         };
         self.router.routes_by_hand().insert(prefix, text.to_string());
-        self.tell_route(prefix, what);
+        self.record_route_event(prefix, what);
         Ok(())
     }
 
-    /// `PREFIX`.
-    pub(super) fn remove_route(&mut self, text: &str) -> Result<(), Refused> {
-        let prefix = prefix(text.trim())?;
-        self.tables.delete_route(prefix, self.now).map_err(said)?;
+    /// Removes the route of a prefix, `PREFIX`.
+    pub(super) fn remove_route(&mut self, text: &str) -> Result<(), ChangeError> {
+        let prefix = parse_prefix(text.trim())?;
+        self.tables.delete_route(prefix, self.now).map_err(error_text)?;
         self.router.routes_by_hand().remove(&prefix);
-        self.tell_route(prefix, RouteEvent::Removed);
+        self.record_route_event(prefix, RouteEvent::Removed);
         Ok(())
     }
 
-    /// Sets the routes that handlers of a router that this one replaces have set, but for those of which the
-    /// configuration has the prefix. Gives those that can't be here any more, with the reason.
-    pub(super) fn take_routes(&mut self, old: &SharedRouter) -> Vec<Refused> {
+    /// Restores the routes that handlers of the replaced router have set, except those whose prefix the
+    /// configuration has. Returns the routes that can't be restored, with the reason.
+    pub(super) fn restore_routes(&mut self, old: &SharedRouter) -> Vec<ChangeError> {
         let by_hand = old.routes_by_hand();
         let lost = by_hand.values().filter_map(|text| {
-            let taken = route(self.tables, text).and_then(|(prefix, spec)| {
+            let taken = parse_route(self.tables, text).and_then(|(prefix, spec)| {
                 match self.tables.add_route(prefix, &spec, self.now) {
                     Ok(()) => drop(self.router.routes_by_hand().insert(prefix, text.clone())),
                     Err(RouterError::Exists(_)) => {}
-                    Err(error) => return Err(said(error)),
+                    Err(error) => return Err(error_text(error)),
                 }
                 Ok(())
             });
@@ -78,12 +77,12 @@ impl Change<'_> {
         lost.collect()
     }
 
-    fn tell_route(&self, prefix: AnyPrefix, what: RouteEvent) {
-        self.router.tell(self.now, Event::Route { prefix, what });
+    fn record_route_event(&self, prefix: AnyPrefix, what: RouteEvent) {
+        self.router.record_event(self.now, Event::Route { prefix, what });
     }
 
     /// `PORT ADDRESS ETHER [published|temporary]`.
-    pub(super) fn add_neighbor(&mut self, text: &str) -> Result<(), Refused> {
+    pub(super) fn add_neighbor(&mut self, text: &str) -> Result<(), ChangeError> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (port, address, ether, kind) = match words[..] {
             [port, address, ether] => (port, address, ether, Kind::Static),
@@ -96,58 +95,62 @@ impl Change<'_> {
                 return Err("a neighbor is 'PORT ADDRESS ETHER', such as 'eth1 192.0.2.1 2:0:0:0:0:1'".into());
             }
         };
-        let (port, address) = (port_of(self.tables, port)?, ip(address)?);
+        let (port, address) = (port_of(self.tables, port)?, parse_ip(address)?);
         let link = EtherAddr::parse(ether, self.names)?;
-        let Change { router, tables, now, .. } = self;
-        let done = router.order().make_known(|| tables.set_neighbor(port, address, link, kind, *now));
+        let TableChange { router, tables, now, .. } = self;
+        let done = router.reorder_guard().make_known(|| tables.set_neighbor(port, address, link, kind, *now));
         done.map_err(|error| match error {
             RouterError::Neighbors(limit) => {
                 format!("neighbor {address}: {limit}; flush those that nobody needs")
             }
-            error => said(error),
+            error => error_text(error),
         })
     }
 
-    /// `PORT ADDRESS`.
-    pub(super) fn remove_neighbor(&mut self, text: &str) -> Result<(), Refused> {
+    /// Removes a neighbor, written `PORT ADDRESS`.
+    pub(super) fn remove_neighbor(&mut self, text: &str) -> Result<(), ChangeError> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let [port, address] = words[..] else {
             return Err("which neighbor is said by 'PORT ADDRESS', such as 'eth1 192.0.2.1'".into());
         };
-        let (at, address) = (port_of(self.tables, port)?, ip(address)?);
-        match self.tables.delete_neighbor(at, address, self.now).map_err(said)? {
+        let (at, address) = (port_of(self.tables, port)?, parse_ip(address)?);
+        match self.tables.delete_neighbor(at, address, self.now).map_err(error_text)? {
             true => Ok(()),
-            false => Err(unknown(port, address)),
+            false => Err(unknown_neighbor(port, address)),
         }
     }
 
-    /// `[PORT [ADDRESS]]`: all that were not set by hand, of all ports or one, or the one.
-    pub(super) fn flush_neighbors(&mut self, text: &str) -> Result<(), Refused> {
+    /// Removes dynamic neighbors, `[PORT [ADDRESS]]`: of all ports, of one, or a single one.
+    pub(super) fn flush_neighbors(&mut self, text: &str) -> Result<(), ChangeError> {
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
-            [] => (0..self.tables.port_views().len() as u16).try_for_each(|port| self.flush(PortId(port))),
-            [port] => self.flush(port_of(self.tables, port)?),
-            [port, address] => self.flush_one(port, ip(address)?),
+            [] => {
+                (0..self.tables.port_views().len() as u16).try_for_each(|port| self.flush_port(PortId(port)))
+            }
+            [port] => self.flush_port(port_of(self.tables, port)?),
+            [port, address] => self.flush_one(port, parse_ip(address)?),
             _ => Err("at most a port and an address: 'PORT ADDRESS', 'PORT', or nothing for all".into()),
         }
     }
 
-    fn flush(&mut self, port: PortId) -> Result<(), Refused> {
-        self.tables.flush_neighbors::<u32>(port, self.now).map_err(said)?;
-        self.tables.flush_neighbors::<u128>(port, self.now).map_err(said)?;
+    fn flush_port(&mut self, port: PortId) -> Result<(), ChangeError> {
+        self.tables.flush_neighbors::<u32>(port, self.now).map_err(error_text)?;
+        self.tables.flush_neighbors::<u128>(port, self.now).map_err(error_text)?;
         Ok(())
     }
 
-    fn flush_one(&mut self, name: &str, address: IpAddr) -> Result<(), Refused> {
+    fn flush_one(&mut self, name: &str, address: IpAddr) -> Result<(), ChangeError> {
         let port = port_of(self.tables, name)?;
         let is_static = match address {
             IpAddr::V4(own) => self.is_static(port, own.to_bits()),
             IpAddr::V6(own) => self.is_static(port, own.to_bits()),
         };
         match is_static {
-            Some(false) => self.tables.delete_neighbor(port, address, self.now).map(|_| ()).map_err(said),
+            Some(false) => {
+                self.tables.delete_neighbor(port, address, self.now).map(|_| ()).map_err(error_text)
+            }
             Some(true) => Err(format!("{address}: it was set by hand; remove it with 'remove_neighbor'")),
-            None => Err(unknown(name, address)),
+            None => Err(unknown_neighbor(name, address)),
         }
     }
 
@@ -156,10 +159,10 @@ impl Change<'_> {
     }
 }
 
-fn unknown(port: &str, address: IpAddr) -> Refused {
+fn unknown_neighbor(port: &str, address: IpAddr) -> ChangeError {
     format!("{address}: not in table; port {port} has no such neighbor, 'show neighbors' lists those it has")
 }
 
-fn said(error: RouterError) -> Refused {
+fn error_text(error: RouterError) -> ChangeError {
     error.to_string()
 }

@@ -1,8 +1,8 @@
-//! The neighbor that packets to an address go to, with what is known of it.
-use super::flow::Flows;
+//! The neighbor that packets to an address are sent to, and its state.
+use super::flow::FlowHasher;
 use super::shared::SharedRouter;
-use super::show_routes::name;
-use super::verdict::{View, leads_on};
+use super::show_routes::port_name;
+use super::verdict::{TablesView, is_forwardable};
 use artery_rcu::Turn;
 use artery_table::neighbor::NeighborView;
 use artery_table::path::{Explained, Method, Outcome};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The station that frames come from and go to where it makes no difference who it is.
+/// A placeholder for MAC addresses that don't affect the result.
 const NOBODY: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xfe]);
 
 /// The neighbor that packets go to.
@@ -23,13 +23,13 @@ pub(super) struct ChosenJson {
     pub(super) port: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lladdr: Option<String>,
-    /// As in `ip neighbor`; NONE if it was never heard of.
+    /// The state as in `ip neighbor`; NONE for an unknown neighbor.
     pub(super) state: String,
     pub(super) mtu: u16,
 }
 
-/// The neighbor that a decision leads to.
-pub(super) fn chosen(
+/// The neighbor that a decision sends packets to.
+pub(super) fn describe_next_hop(
     tables: &Tables,
     ports: &[PortView],
     found: &Explained,
@@ -38,21 +38,22 @@ pub(super) fn chosen(
 ) -> ChosenJson {
     let port = found.decision.port;
     let (state, lladdr) = match next_hop {
-        IpAddr::V4(to) => known(tables.neighbor(port, to.to_bits(), now)),
-        IpAddr::V6(to) => known(tables.neighbor(port, to.to_bits(), now)),
+        IpAddr::V4(to) => neighbor_state(tables.neighbor(port, to.to_bits(), now)),
+        IpAddr::V6(to) => neighbor_state(tables.neighbor(port, to.to_bits(), now)),
     };
-    ChosenJson { next_hop, port: name(ports, port), lladdr, state, mtu: found.decision.mtu }
+    ChosenJson { next_hop, port: port_name(ports, port), lladdr, state, mtu: found.decision.mtu }
 }
 
 /// State and link address of a neighbor.
-fn known<A>(view: Option<NeighborView<A>>) -> (String, Option<String>) {
+fn neighbor_state<A>(view: Option<NeighborView<A>>) -> (String, Option<String>) {
     match view {
         Some(view) => (view.state.to_string(), view.link.map(|link| link.to_string())),
         None => ("NONE".to_string(), None),
     }
 }
 
-/// What becomes of packets to an address, and the neighbor that an echo request of the router would go to.
+/// The outcome for packets to an address, and the neighbor that an echo request of the router
+/// would be sent to.
 pub(super) fn chosen_for(
     router: &SharedRouter,
     tables: &Tables,
@@ -61,16 +62,16 @@ pub(super) fn chosen_for(
     now: Duration,
 ) -> (Outcome, Option<ChosenJson>) {
     let readers = router.readers();
-    let view = View { ports: readers.ports.read(turn), v4: &readers.v4, v6: &readers.v6, turn };
+    let view = TablesView { ports: readers.ports.read(turn), v4: &readers.v4, v6: &readers.v6, turn };
     let frame = echo_request(view.ports, to);
-    let number = |method| number(&frame, method);
+    let number = |method| flow_number(&frame, method);
     let found = match to {
-        IpAddr::V4(to) => view.v4.explain(turn, to.to_bits(), number),
-        IpAddr::V6(to) => view.v6.explain(turn, to.to_bits(), number),
+        IpAddr::V4(to) => view.v4.explain_path(turn, to.to_bits(), number),
+        IpAddr::V6(to) => view.v6.explain_path(turn, to.to_bits(), number),
     };
     let outcome = found.decision.outcome;
-    let chosen = || chosen(tables, view.ports, &found, view.next_hop(&found, to), now);
-    (outcome, leads_on(outcome).then(chosen))
+    let chosen = || describe_next_hop(tables, view.ports, &found, view.next_hop(&found, to), now);
+    (outcome, is_forwardable(outcome).then(chosen))
 }
 
 /// The frame of an echo request from the router.
@@ -89,6 +90,6 @@ fn echo_request(ports: &[PortView], to: IpAddr) -> Vec<u8> {
 }
 
 /// The number of a frame's flow. For methods that go by packets it is that of no packet in particular.
-pub(super) fn number(frame: &[u8], method: Method) -> u32 {
-    if method == Method::PerPacket { 0 } else { Flows::default().number(frame, method) }
+pub(super) fn flow_number(frame: &[u8], method: Method) -> u32 {
+    if method == Method::PerPacket { 0 } else { FlowHasher::default().flow_number(frame, method) }
 }

@@ -1,8 +1,9 @@
-//! The router's own addresses on its links, virtual ones too: claimed, told, and defended (RFC 5227, RFC 4862 section 5.4).
+//! The router's own addresses on its links, including virtual ones: probed, announced, and defended (RFC
+//! 5227, RFC 4862 section 5.4).
 //!
-//! What is claimed follows from the ports as they are; whoever changes a port or an address says nothing here. An
-//! address that is still being claimed, or that somebody else has, is not answered for and is the source of nothing;
-//! its routes stay, so that what others send through the router goes on.
+//! Claims follow the ports as they are; a change of a port or an address needs no extra call here. The router
+//! does not answer for an address that is still being probed or that another host has, and does not use it as
+//! a source. The address's routes stay, so that packets of other hosts are still forwarded.
 use artery_table::neighbor::claim::{Claim, ClaimEffect, ClaimEvent, ClaimSettings, OwnAddress};
 use artery_table::router::PortView;
 use artery_table::synthetic::Random;
@@ -13,32 +14,28 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// An address of a port.
-pub(crate) type Own = (PortId, IpAddr);
+pub(crate) type PortAddress = (PortId, IpAddr);
 
-/// What is to be done because of a claim.
+/// An action that a claim requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimAction {
-    /// The port.
     pub(crate) port: PortId,
-    /// The address.
     pub(crate) address: IpAddr,
-    /// What.
     pub(crate) effect: ClaimEffect,
 }
 
-/// What is known of a port for the claims of its addresses.
+/// The state of a port that claims of its addresses depend on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct KnownPort {
     is_up: bool,
     address: EtherAddr,
 }
 
-/// See the module.
 pub(crate) struct Claims {
     v4: ClaimSettings,
     v6: ClaimSettings,
-    claims: BTreeMap<Own, Claim>,
-    ports: Vec<Known>,
+    claims: BTreeMap<PortAddress, Claim>,
+    ports: Vec<KnownPort>,
     /// Which version of the ports that is.
     version: Option<u64>,
     random: Random,
@@ -58,12 +55,13 @@ impl Claims {
     }
 
     /// Follows what has changed at the ports.
-    pub(crate) fn follow(&mut self, ports: &[PortView], now: Duration, into: &mut Vec<ClaimAction>) {
-        let wanted: Vec<Own> =
-            (0..).map(PortId).zip(ports).flat_map(|(id, port)| addresses(id, port)).collect();
+    pub(crate) fn sync_ports(&mut self, ports: &[PortView], now: Duration, into: &mut Vec<ClaimAction>) {
+        let wanted: Vec<PortAddress> =
+            (0..).map(PortId).zip(ports).flat_map(|(id, port)| port_addresses(id, port)).collect();
         self.claims.retain(|own, _| wanted.contains(own));
         let before = std::mem::take(&mut self.ports);
-        self.ports = ports.iter().map(|port| Known { is_up: port.is_up, address: port.address }).collect();
+        self.ports =
+            ports.iter().map(|port| KnownPort { is_up: port.is_up, address: port.address }).collect();
         for own in wanted {
             let place = usize::from(own.0.0);
             let is_new = !self.claims.contains_key(&own);
@@ -71,44 +69,51 @@ impl Claims {
             let (was, is) = (before.get(place).copied(), self.ports[place]);
             let was_up = !is_new && was.is_some_and(|was| was.is_up);
             match (was_up, is.is_up) {
-                (false, true) => self.step(own, ClaimEvent::Up, now, into),
-                (true, false) => self.step(own, ClaimEvent::Down, now, into),
-                (true, true) if was != Some(is) => self.step(own, ClaimEvent::LinkAddress, now, into),
+                (false, true) => self.step_claim(own, ClaimEvent::Up, now, into),
+                (true, false) => self.step_claim(own, ClaimEvent::Down, now, into),
+                (true, true) if was != Some(is) => self.step_claim(own, ClaimEvent::LinkAddress, now, into),
                 _ => {}
             }
         }
     }
 
-    /// Does what is due.
+    /// Advances claims whose timers are due; returns the next deadline.
     pub(crate) fn poll(&mut self, now: Duration, into: &mut Vec<ClaimAction>) -> Option<Duration> {
-        let is_due = |(own, claim): (&Own, &Claim)| claim.deadline().filter(|due| *due <= now).map(|_| *own);
-        let due: Vec<Own> = self.claims.iter().filter_map(is_due).collect();
-        due.into_iter().for_each(|own| self.step(own, ClaimEvent::Timer, now, into));
+        let is_due =
+            |(own, claim): (&PortAddress, &Claim)| claim.deadline().filter(|due| *due <= now).map(|_| *own);
+        let due: Vec<PortAddress> = self.claims.iter().filter_map(is_due).collect();
+        due.into_iter().for_each(|own| self.step_claim(own, ClaimEvent::Timer, now, into));
         self.claims.values().filter_map(Claim::deadline).min()
     }
 
-    /// Somebody else uses an address of ours.
-    pub(crate) fn conflict(&mut self, own: Own, with: EtherAddr, now: Duration, into: &mut Vec<ClaimAction>) {
+    /// Handles another host's use of an address of the router.
+    pub(crate) fn report_conflict(
+        &mut self,
+        own: PortAddress,
+        with: EtherAddr,
+        now: Duration,
+        into: &mut Vec<ClaimAction>,
+    ) {
         if self.claims.contains_key(&own) {
-            self.step(own, ClaimEvent::Conflict(with), now, into);
+            self.step_claim(own, ClaimEvent::Conflict(with), now, into);
         }
     }
 
     /// Whether an address of the router may be used.
-    pub(crate) fn is_usable(&self, own: Own) -> bool {
+    pub(crate) fn is_usable(&self, own: PortAddress) -> bool {
         self.claims.get(&own).is_some_and(Claim::is_usable)
     }
     /// How far the claim of an address is.
     #[cfg(test)]
-    fn state(&self, own: Own) -> Option<artery_table::neighbor::claim::ClaimState> {
+    fn state(&self, own: PortAddress) -> Option<artery_table::neighbor::claim::ClaimState> {
         self.claims.get(&own).map(Claim::state)
     }
     /// How many addresses may not be used.
-    pub(crate) fn unusable(&self) -> usize {
+    pub(crate) fn unusable_count(&self) -> usize {
         self.claims.values().filter(|claim| !claim.is_usable()).count()
     }
     /// A port's IPv4 addresses, virtual ones too.
-    pub(crate) fn v4(&self, id: PortId, port: &PortView) -> Vec<OwnAddress<u32>> {
+    pub(crate) fn ipv4_addresses(&self, id: PortId, port: &PortView) -> Vec<OwnAddress<u32>> {
         let own = |(address, len): &(u32, u8)| {
             let is_tentative = !self.is_usable((id, IpAddr::V4((*address).into())));
             OwnAddress { address: *address, network: Prefix::of(*address, *len), is_tentative }
@@ -116,7 +121,7 @@ impl Claims {
         port.v4.iter().chain(&port.virtual_v4).map(own).collect()
     }
     /// A port's IPv6 addresses, virtual ones too, the link-local one last.
-    pub(crate) fn v6(&self, id: PortId, port: &PortView) -> Vec<OwnAddress<u128>> {
+    pub(crate) fn ipv6_addresses(&self, id: PortId, port: &PortView) -> Vec<OwnAddress<u128>> {
         let own = |(address, len): (u128, u8)| {
             let is_tentative = !self.is_usable((id, IpAddr::V6(address.into())));
             OwnAddress { address, network: Prefix::of(address, len), is_tentative }
@@ -124,11 +129,16 @@ impl Claims {
         let own_v6 = port.v6.iter().chain(&port.virtual_v6).copied();
         own_v6.chain([(port.link_local, 64)]).map(own).collect()
     }
-    /// Takes over the claims of a router that is being replaced, whose ports are those of these numbers here: its
-    /// addresses need not be claimed again.
-    pub(crate) fn take(&mut self, old: &mut Claims, new: impl Fn(PortId) -> Option<PortId>, ports: usize) {
+    /// Restores the claims of the replaced router, whose ports have these numbers here: its addresses need
+    /// not be probed again.
+    pub(crate) fn restore_claims(
+        &mut self,
+        old: &mut Claims,
+        new: impl Fn(PortId) -> Option<PortId>,
+        ports: usize,
+    ) {
         self.version = None;
-        let unknown = Known { is_up: false, address: EtherAddr::ZERO };
+        let unknown = KnownPort { is_up: false, address: EtherAddr::ZERO };
         self.ports = vec![unknown; ports];
         for (id, known) in (0..).map(PortId).zip(std::mem::take(&mut old.ports)) {
             if let Some(place) = new(id).and_then(|id| self.ports.get_mut(usize::from(id.0))) {
@@ -140,7 +150,13 @@ impl Claims {
             taken.filter_map(|((port, address), claim)| Some(((new(port)?, address), claim))).collect();
     }
 
-    fn step(&mut self, own: Own, event: ClaimEvent, now: Duration, into: &mut Vec<ClaimAction>) {
+    fn step_claim(
+        &mut self,
+        own: PortAddress,
+        event: ClaimEvent,
+        now: Duration,
+        into: &mut Vec<ClaimAction>,
+    ) {
         let Claims { v4, v6, claims, random, effects, .. } = self;
         let Some(claim) = claims.get_mut(&own) else { return };
         let settings = if own.1.is_ipv4() { v4 } else { v6 };
@@ -151,7 +167,7 @@ impl Claims {
 }
 
 /// All addresses of a port.
-fn addresses(id: PortId, port: &PortView) -> impl Iterator<Item = Own> + '_ {
+fn port_addresses(id: PortId, port: &PortView) -> impl Iterator<Item = PortAddress> + '_ {
     let v4 = port.v4.iter().chain(&port.virtual_v4).map(|(address, _)| IpAddr::V4((*address).into()));
     let v6 = port.v6.iter().chain(&port.virtual_v6).map(|(address, _)| *address).chain([port.link_local]);
     v4.chain(v6.map(|address| IpAddr::V6(address.into()))).map(move |address| (id, address))
@@ -177,26 +193,26 @@ mod tests {
     fn addresses_are_claimed_with_their_port_and_used_when_nobody_has_them() {
         let (small, mut claims, mut actions) = (small(), claims(), Vec::new());
         let ports = small.tables.ports();
-        claims.follow(&ports, NOW, &mut actions);
+        claims.sync_ports(&ports, NOW, &mut actions);
         assert!(claims.is_usable((A, "10.0.1.1".parse().unwrap())), "without probes");
-        assert_eq!(claims.unusable(), 4);
+        assert_eq!(claims.unusable_count(), 4);
         run(&mut claims, NOW, NOW + Duration::from_secs(5), &mut actions);
-        assert_eq!(claims.unusable(), 0);
+        assert_eq!(claims.unusable_count(), 0);
         let probes = actions.iter().filter(|action| action.effect == ClaimEffect::SendProbe);
         assert_eq!(probes.count(), 4, "two addresses of each port");
         actions.clear();
-        claims.follow(&ports, NOW + Duration::from_secs(6), &mut actions);
+        claims.sync_ports(&ports, NOW + Duration::from_secs(6), &mut actions);
         assert_eq!(actions, [], "nothing has changed");
     }
 
     #[test]
     fn an_address_that_another_station_has_is_not_used_until_it_is_free() {
         let (small, mut claims, mut actions) = (small(), claims(), Vec::new());
-        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        claims.sync_ports(&small.tables.ports(), NOW, &mut actions);
         let own = (B, "2001:db8:2::1".parse().unwrap());
-        claims.conflict(own, EtherAddr([2; 6]), NOW, &mut actions);
+        claims.report_conflict(own, EtherAddr([2; 6]), NOW, &mut actions);
         run(&mut claims, NOW, NOW + Duration::from_secs(30), &mut actions);
-        assert_eq!((claims.state(own), claims.unusable()), (Some(ClaimState::Lost), 1));
+        assert_eq!((claims.state(own), claims.unusable_count()), (Some(ClaimState::Lost), 1));
         run(&mut claims, NOW + Duration::from_secs(30), NOW + Duration::from_secs(90), &mut actions);
         assert!(claims.is_usable(own));
     }
@@ -204,7 +220,7 @@ mod tests {
     #[test]
     fn a_port_that_comes_back_claims_its_addresses_anew_and_another_link_address_is_told() {
         let (mut small, mut claims, mut actions) = (small(), claims(), Vec::new());
-        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        claims.sync_ports(&small.tables.ports(), NOW, &mut actions);
         let own = (A, "10.0.1.1".parse().unwrap());
         let told = |actions: &mut Vec<ClaimAction>| {
             let is_told = |action: &ClaimAction| {
@@ -214,13 +230,13 @@ mod tests {
         };
         assert_eq!(told(&mut actions), 1);
         small.tables.set_up(A, false, NOW).unwrap();
-        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        claims.sync_ports(&small.tables.ports(), NOW, &mut actions);
         assert!(!claims.is_usable(own));
         small.tables.set_up(A, true, NOW).unwrap();
-        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        claims.sync_ports(&small.tables.ports(), NOW, &mut actions);
         assert_eq!((claims.is_usable(own), told(&mut actions)), (true, 1));
         small.tables.set_link_address(A, EtherAddr([2, 9, 9, 9, 9, 9]), NOW).unwrap();
-        claims.follow(&small.tables.ports(), NOW, &mut actions);
+        claims.sync_ports(&small.tables.ports(), NOW, &mut actions);
         assert_eq!(told(&mut actions), 1);
     }
 }

@@ -1,65 +1,65 @@
-//! What a router is told: ports, routes, neighbors and tables in files, as arguments and by handlers.
-use super::route_text::{self, ip, port_of};
+//! A router's configuration: ports, routes, neighbors and tables in files, from arguments and handlers.
+use super::route_text::{self, parse_ip, port_of};
 use artery_device::{Interface, Ports};
 use artery_engine::names::Names;
 use artery_engine::{ArgError, ArgValue, Args};
 use artery_table::load::Routes;
 use artery_table::neighbor::Kind;
 use artery_table::router::{
-    Engines, OwnEngines, PortSettings, PortSpec, ReversePath, RouteSpec, Settings, Tables, ToldEngines,
+    Engines, ExternalEngines, OwnEngines, PortSettings, PortSpec, ReversePath, RouteSpec, Settings, Tables,
 };
 use artery_table::{Group, NO_GROUP, Prefix};
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What is wrong with a text.
-type Wrong = String;
+/// The error about an invalid text.
+type ParseError = String;
 
 /// What texts are read with.
-pub(super) struct Reading<'a> {
-    /// Names of addresses.
+pub(super) struct ParseContext<'a> {
     pub(super) names: &'a Names,
-    /// The ports of the machine that are open already: their interfaces may have other names now.
+    /// The ports of the machine that are already open: their interfaces may have been renamed.
     pub(super) devices: &'a Ports,
     pub(super) now: Duration,
 }
 
-impl Reading<'_> {
+impl ParseContext<'_> {
     /// The interface that a device of the configuration is, by the port that has it or else by its name.
-    fn interface(&self, device: &str) -> Option<Interface> {
-        let here = self.names.device(device);
+    fn find_interface(&self, device: &str) -> Option<Interface> {
+        let here = self.names.device_name(device);
         let open = self.devices.find(here).and_then(|port| port.interface());
         open.or_else(|| Interface::find(here).ok())
     }
     /// An Ethernet address, also one that is written as `DEVICE:eth`.
-    fn ether(&self, text: &str) -> Result<EtherAddr, Wrong> {
-        let device =
-            text.strip_suffix(":eth").filter(|device| self.devices.find(self.names.device(device)).is_some());
-        let of_port = device.and_then(|device| self.interface(device)?.mac);
+    fn parse_ether(&self, text: &str) -> Result<EtherAddr, ParseError> {
+        let device = text
+            .strip_suffix(":eth")
+            .filter(|device| self.devices.find(self.names.device_name(device)).is_some());
+        let of_port = device.and_then(|device| self.find_interface(device)?.mac);
         of_port.map_or_else(|| EtherAddr::parse(text, self.names), |mac| Ok(EtherAddr(mac)))
     }
 }
 
 /// The tables that the arguments describe: ports first, then what needs them.
-pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
+pub(super) fn build_tables(args: &Args<'_>) -> Result<Tables, ArgError> {
     let is_told = match args.read::<String>("NEIGHBORS")?.as_str() {
         "own" => false,
         "told" => true,
         other => return Err(ArgError::wrong(format!("NEIGHBORS is own or told, not '{other}'"))),
     };
-    // Whoever tells of neighbors has forwarded by its own rules before, as Linux does with link-local
-    // addresses.
+    // A control plane that supplies neighbors has applied its own forwarding rules before, as Linux
+    // does with link-local addresses.
     let settings = Settings { forward_ipv4_link_local: is_told, ..Settings::default() };
     let tables = Tables::new(args.domain(), settings, |places, seed| -> Box<dyn Engines> {
-        if is_told { Box::new(ToldEngines::new(places)) } else { Box::new(OwnEngines::new(places, seed)) }
+        if is_told { Box::new(ExternalEngines::new(places)) } else { Box::new(OwnEngines::new(places, seed)) }
     });
     let mut tables = tables.map_err(|error| ArgError::wrong(error.to_string()))?;
-    type Step = fn(&mut Tables, &str, &Reading<'_>) -> Result<(), Wrong>;
+    type Step = fn(&mut Tables, &str, &ParseContext<'_>) -> Result<(), ParseError>;
     const STEPS: [(&str, Step); 4] =
         [("PORT", add_port), ("NEIGHBOR", add_neighbor), ("TABLE", load_table), ("ROUTE", set_route)];
     let devices = args.resource::<Ports>();
-    let with = Reading { names: args.names(), devices: &devices, now: Duration::ZERO };
+    let with = ParseContext { names: args.names(), devices: &devices, now: Duration::ZERO };
     for (argument, step) in STEPS {
         for text in args.rest(argument) {
             step(&mut tables, text, &with)
@@ -71,7 +71,7 @@ pub(super) fn tables(args: &Args<'_>) -> Result<Tables, ArgError> {
 
 /// `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [MTU_LIMIT BYTES] [RPF off|loose|strict] [PROXY_ARP
 /// BOOL] [STATIC_ARP BOOL] [REDIRECTS BOOL] [ONLINK BOOL] [VIP ADDRESS]…`.
-fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
+fn add_port(tables: &mut Tables, text: &str, with: &ParseContext<'_>) -> Result<(), ParseError> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or("a port has a name")?;
     let (mut ether, mut mtu, mut limit, mut settings) = (None, None, None, PortSettings::default());
@@ -84,45 +84,45 @@ fn add_port(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), W
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word {
-            "ETHER" => ether = Some(with.ether(value()?)?),
+            "ETHER" => ether = Some(with.parse_ether(value()?)?),
             "MTU" => mtu = Some(value()?.parse().map_err(|_| "MTU is a number of bytes, 68 to 65535")?),
             "MTU_LIMIT" => limit = Some(mtu_limit(value()?)?),
             "RPF" => settings.rpf = reverse_path(value()?)?,
             "PROXY_ARP" => settings.proxy_arp = switch(value()?)?,
             "STATIC_ARP" => settings.static_arp = switch(value()?)?,
             "REDIRECTS" => settings.redirects = switch(value()?)?,
-            "VIP" => virtual_addresses.push(ip(value()?)?),
+            "VIP" => virtual_addresses.push(parse_ip(value()?)?),
             "ONLINK" => settings.onlink = switch(value()?)?,
             _ => addresses.push(address_with_length(word)?),
         }
     }
-    let device = || with.ether(&format!("{name}:eth"));
+    let device = || with.parse_ether(&format!("{name}:eth"));
     let ether = ether.map_or_else(device, Ok)?;
-    if tables.port(name).is_some() {
+    if tables.find_port(name).is_some() {
         return Err("there is a port of this name".into());
     }
     let mut spec = PortSpec::new(name, ether);
-    // What the machine has behind a port says how long packets may be, unless the port itself does.
-    let of_interface = || with.interface(name).map(|interface| interface.mtu);
+    // The MTU is that of the interface behind a port, unless the port sets one.
+    let of_interface = || with.find_interface(name).map(|interface| interface.mtu);
     let found = mtu.or_else(|| of_interface().map(|mtu| mtu.min(u16::MAX.into()) as u16));
     spec.mtu_limit = limit;
     spec.mtu = spec.limited_mtu(found.unwrap_or(spec.mtu));
     spec.settings = settings;
-    let port = tables.add_port(spec).map_err(said)?;
+    let port = tables.add_port(spec).map_err(error_text)?;
     addresses
         .into_iter()
-        .try_for_each(|(address, len)| tables.add_address(port, address, len).map_err(said))?;
+        .try_for_each(|(address, len)| tables.add_address(port, address, len).map_err(error_text))?;
     virtual_addresses
         .into_iter()
-        .try_for_each(|address| tables.add_virtual_address(port, address).map_err(said))
+        .try_for_each(|address| tables.add_virtual_address(port, address).map_err(error_text))
 }
 
-fn mtu_limit(word: &str) -> Result<u16, Wrong> {
+fn mtu_limit(word: &str) -> Result<u16, ParseError> {
     let limit = word.parse().ok().filter(|limit| *limit >= 68);
     limit.ok_or_else(|| format!("MTU_LIMIT is a number of bytes, 68 to 65535, not '{word}'"))
 }
 
-fn reverse_path(word: &str) -> Result<ReversePath, Wrong> {
+fn reverse_path(word: &str) -> Result<ReversePath, ParseError> {
     match word {
         "off" => Ok(ReversePath::Off),
         "loose" => Ok(ReversePath::Loose),
@@ -131,58 +131,58 @@ fn reverse_path(word: &str) -> Result<ReversePath, Wrong> {
     }
 }
 
-fn address_with_length(word: &str) -> Result<(IpAddr, u8), Wrong> {
+fn address_with_length(word: &str) -> Result<(IpAddr, u8), ParseError> {
     let wrong = || format!("'{word}' is no address with the length of its prefix, such as 10.0.1.1/24");
     let (address, len) = word.split_once('/').ok_or_else(wrong)?;
     Ok((address.parse().map_err(|_| wrong())?, len.parse().map_err(|_| wrong())?))
 }
 
-/// `PORT ADDRESS ETHER`.
-fn add_neighbor(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
+/// Adds a neighbor, written `PORT ADDRESS ETHER`.
+fn add_neighbor(tables: &mut Tables, text: &str, with: &ParseContext<'_>) -> Result<(), ParseError> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [port, address, ether] = words[..] else {
         return Err("a neighbor is 'PORT ADDRESS ETHER'".into());
     };
-    let (port, address) = (port_of(tables, port)?, ip(address)?);
+    let (port, address) = (port_of(tables, port)?, parse_ip(address)?);
     let ether = EtherAddr::parse(ether, with.names)?;
-    tables.set_neighbor(port, address, ether, Kind::Static, with.now).map_err(said)
+    tables.set_neighbor(port, address, ether, Kind::Static, with.now).map_err(error_text)
 }
 
-/// A route and its ways; see [`route_text`].
-fn set_route(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
-    let (prefix, spec) = route_text::route(tables, text)?;
-    tables.replace_route(prefix, &spec, with.now).map_err(said)
+/// Adds a route and its next hops; see [`route_text`].
+fn set_route(tables: &mut Tables, text: &str, with: &ParseContext<'_>) -> Result<(), ParseError> {
+    let (prefix, spec) = route_text::parse_route(tables, text)?;
+    tables.replace_route(prefix, &spec, with.now).map_err(error_text)
 }
 
-/// `FILE [GATEWAY…]`: takes the routes of a file in the place of all static ones of its families. Those whose file does
-/// not say where they lead are dealt out to the gateways.
-fn load_table(tables: &mut Tables, text: &str, with: &Reading<'_>) -> Result<(), Wrong> {
+/// Loads `FILE [GATEWAY…]`: the routes of a file replace all static ones of its families. Routes without a
+/// next hop in the file are distributed over the gateways.
+fn load_table(tables: &mut Tables, text: &str, with: &ParseContext<'_>) -> Result<(), ParseError> {
     let mut words = text.split_whitespace();
     let file = words.next().ok_or("TABLE begins with the name of a file")?;
-    let gateways = words.map(ip).collect::<Result<Vec<IpAddr>, Wrong>>()?;
+    let gateways = words.map(parse_ip).collect::<Result<Vec<IpAddr>, ParseError>>()?;
     let Routes { v4, v6, next_hops } =
-        artery_feed::read_opened(file.as_ref(), artery_device::files::open(file)).map_err(said)?;
+        artery_feed::read_opened(file.as_ref(), artery_device::files::open(file)).map_err(error_text)?;
     let feed = Feed { gateways, next_hops };
-    feed.load(tables, v4, IpAddr::is_ipv4, with.now)?;
-    feed.load(tables, v6, IpAddr::is_ipv6, with.now)
+    feed.load_routes(tables, v4, IpAddr::is_ipv4, with.now)?;
+    feed.load_routes(tables, v6, IpAddr::is_ipv6, with.now)
 }
 
-/// Where the routes of a file lead.
+/// The next hops of a file's routes.
 struct Feed {
-    /// For those of which the file does not say.
+    /// Next hops of routes whose next hop is not in the file.
     gateways: Vec<IpAddr>,
     /// By group, which counts from 1.
     next_hops: Vec<IpAddr>,
 }
 
 impl Feed {
-    fn load<A: artery_table::router::Ip>(
+    fn load_routes<A: artery_table::router::Ip>(
         &self,
         tables: &mut Tables,
         routes: Vec<(Prefix<A>, Group)>,
         is_fit: impl Fn(&IpAddr) -> bool,
         now: Duration,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), ParseError> {
         if routes.is_empty() {
             return Ok(());
         }
@@ -201,14 +201,14 @@ impl Feed {
             let gateway = gateway.ok_or_else(|| {
                 format!("{prefix} has no next hop; name a gateway of its family behind the file")
             })?;
-            Ok::<_, Wrong>((prefix, number(*gateway)))
+            Ok::<_, ParseError>((prefix, number(*gateway)))
         };
-        let routes = routes.into_iter().map(way).collect::<Result<Vec<_>, Wrong>>()?;
+        let routes = routes.into_iter().map(way).collect::<Result<Vec<_>, ParseError>>()?;
         let specs: Vec<RouteSpec> = used.into_iter().map(RouteSpec::via).collect();
-        tables.load(&specs, routes, now).map_err(said)
+        tables.load_routes(&specs, routes, now).map_err(error_text)
     }
 }
 
-fn said(error: impl ToString) -> Wrong {
+fn error_text(error: impl ToString) -> ParseError {
     error.to_string()
 }

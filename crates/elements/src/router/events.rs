@@ -1,7 +1,7 @@
-//! What happened in a router lately, for whoever watches: a bounded row of events, each with its number.
+//! Recent events of a router, in a bounded numbered queue.
 //!
-//! Whoever changes the tables tells of it while they are held, so that events are in the order of the changes. Who
-//! reads says from which number on, and hears how many of those are gone already.
+//! Whoever changes the tables records the event while holding them, so events are in the order of the
+//! changes. A reader asks for events from a number on, and learns how many of those were already dropped.
 use super::shared::SharedRouter;
 use artery_table::load::AnyPrefix;
 use artery_table::neighbor::{Action, Happened};
@@ -13,52 +13,51 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Most events that are kept.
+/// Capacity of the queue, in events.
 const MOST: usize = 10_000;
 
-/// So many gateways that can't be used are kept without a look whether routes still have them.
+/// Up to this many unusable gateways are kept without a check whether routes still use them.
 const MANY_DOWN: usize = 1024;
 
-/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// To a neighbor.
+    /// A neighbor changed its state.
     Neighbor { port: PortId, address: IpAddr, what: Happened },
-    /// To an address of the router.
+    /// An address of the router changed its state.
     Address { port: PortId, address: IpAddr, what: AddressEvent },
-    /// To a route.
+    /// A route was added, replaced or removed.
     Route { prefix: AnyPrefix, what: RouteEvent },
-    /// To a port.
+    /// A port changed its state.
     Port { port: PortId, what: PortEvent },
-    /// A gateway can be used by its routes, or can't any more.
+    /// A gateway became usable for its routes, or unusable.
     NextHop { port: PortId, gateway: IpAddr, is_up: bool },
-    /// A session of BFD is in another state. The diagnostic says why it last went down.
+    /// A BFD session changed its state. The diagnostic says why it last went down.
     Bfd { port: PortId, peer: IpAddr, state: BfdState, diagnostic: BfdDiagnostic },
 }
 
 /// What can happen to an address of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressEvent {
-    /// Another station uses it; where its link address is known, this one.
+    /// Another host uses it; with that host's link address, if it is known.
     Duplicate(Option<EtherAddr>),
-    /// Another station used it once, and was told that it is ours.
+    /// Another host used it once, and the router defended it.
     Defended(Option<EtherAddr>),
-    /// Nobody else uses it: it is ours from now on.
+    /// No other host uses it: the router owns it from now on.
     Claimed,
     /// The port has it now.
     Added,
-    /// The port has it no more.
+    /// The address was removed from the port.
     Removed,
 }
 
 /// What can happen to a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteEvent {
-    /// There was none.
+    /// The prefix had no route before.
     Added,
-    /// It goes another way.
+    /// It has other next hops now.
     Replaced,
-    /// There is none any more.
+    /// The route of the prefix was removed.
     Removed,
 }
 
@@ -77,21 +76,19 @@ pub(crate) enum PortEvent {
 
 /// An event with its number and its time, since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Numbered {
+pub(crate) struct NumberedEvent {
     /// Its number; they count from 0.
     pub(crate) seq: u64,
-    /// When it happened.
     pub(crate) time: Duration,
-    /// What happened.
     pub(crate) event: Event,
 }
 
 /// The events from some number on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lately {
-    /// Those that are kept.
-    pub(crate) events: Vec<Numbered>,
-    /// How many are gone.
+pub(crate) struct RecentEvents {
+    /// The events that are still in the queue.
+    pub(crate) events: Vec<NumberedEvent>,
+    /// How many events were dropped before them.
     pub(crate) lost: u64,
     /// The number of the next event that will happen.
     pub(crate) next: u64,
@@ -100,18 +97,17 @@ pub(crate) struct Lately {
 /// A gateway: the port on whose link it is, and its address.
 pub(super) type Gateway = (PortId, IpAddr);
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Events {
-    kept: VecDeque<Numbered>,
+    events: VecDeque<NumberedEvent>,
     next: u64,
     /// Gateways that can't be used: no more than twice as many as routes have, and some.
     down: HashSet<Gateway>,
-    /// When there are so many of them, it is looked which of them routes still have.
+    /// At this number of unusable gateways, those without a route are removed.
     many_down: usize,
-    /// Addresses of the router that other stations use.
+    /// Addresses of the router that other hosts use.
     duplicates: Vec<(PortId, IpAddr)>,
-    /// As they were when somebody last told of them.
+    /// The ports when their changes were last recorded.
     ports: Vec<PortView>,
 }
 
@@ -121,36 +117,37 @@ impl Events {
         Events { ports, ..Events::default() }
     }
 
-    /// Keeps an event, and forgets the oldest one if there are too many.
+    /// Appends an event, and drops the oldest one if the queue is full.
     pub(crate) fn push(&mut self, time: Duration, event: Event) {
-        self.follow(&event);
-        if self.kept.len() >= MOST {
-            self.kept.pop_front();
+        self.track_duplicates(&event);
+        if self.events.len() >= MOST {
+            self.events.pop_front();
         }
-        self.kept.push_back(Numbered { seq: self.next, time, event });
+        self.events.push_back(NumberedEvent { seq: self.next, time, event });
         self.next += 1;
     }
 
-    /// The events from number `since` on. A number that was never given is one of an earlier run: then they are all.
-    pub(crate) fn since(&self, since: u64) -> Lately {
+    /// The events from number `since` on. A number that was never given is one of an earlier run:
+    /// then they are all.
+    pub(crate) fn events_since(&self, since: u64) -> RecentEvents {
         let since = if since > self.next { 0 } else { since };
-        let oldest = self.next - self.kept.len() as u64;
+        let oldest = self.next - self.events.len() as u64;
         let skipped = since.saturating_sub(oldest) as usize;
-        let events = self.kept.iter().skip(skipped).cloned().collect();
-        Lately { events, lost: oldest.saturating_sub(since), next: self.next }
+        let events = self.events.iter().skip(skipped).cloned().collect();
+        RecentEvents { events, lost: oldest.saturating_sub(since), next: self.next }
     }
 
     /// The number of the next event.
-    pub(crate) fn next(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// Addresses of a port that other stations use.
+    /// Addresses of a port that other hosts use.
     pub(crate) fn duplicates(&self, port: PortId) -> impl Iterator<Item = IpAddr> + '_ {
         self.duplicates.iter().filter(move |(of, _)| *of == port).map(|(_, address)| *address)
     }
 
-    fn follow(&mut self, event: &Event) {
+    fn track_duplicates(&mut self, event: &Event) {
         let Event::Address { port, address, what } = event else { return };
         let own = (*port, *address);
         match what {
@@ -161,7 +158,7 @@ impl Events {
         }
     }
 
-    /// Tells of a gateway that routes have, if it was not so before.
+    /// Records that a gateway of routes became usable or unusable, if that changed.
     fn set_next_hop(&mut self, time: Duration, port: PortId, gateway: IpAddr, is_up: bool) {
         let was_up = !self.down.contains(&(port, gateway));
         if is_up == was_up {
@@ -175,7 +172,7 @@ impl Events {
         self.push(time, Event::NextHop { port, gateway, is_up });
     }
 
-    /// Forgets gateways that no route has any more, once there are many that can't be used.
+    /// Removes gateways that no route uses, if there are many unusable ones.
     fn forget_gone(&mut self, gateways: impl FnOnce() -> HashSet<Gateway>) {
         if self.down.len() >= self.many_down {
             let gateways = gateways();
@@ -186,62 +183,70 @@ impl Events {
 }
 
 impl SharedRouter {
-    /// Tells whoever watches of something. For who holds the tables, or changes nothing in them.
-    pub(crate) fn tell(&self, now: Duration, event: Event) {
-        self.events().push(now, event);
+    /// Records an event. Call it while holding the tables, or without a change of them.
+    pub(crate) fn record_event(&self, now: Duration, event: Event) {
+        self.lock_events().push(now, event);
     }
 
-    /// Tells of what a port's engine says has happened, as taken from [`Tables::take_actions`].
-    pub(crate) fn tell_action(&self, now: Duration, tables: &Tables, port: PortId, action: &PortAction) {
+    /// Records an event of a port's engine, which [`Tables::drain_actions`] returned.
+    pub(crate) fn record_action(&self, now: Duration, tables: &Tables, port: PortId, action: &PortAction) {
         match action {
             PortAction::V4(Action::Event(event)) => {
-                self.tell_neighbor(now, tables, port, event.address, event.what);
+                self.record_neighbor_event(now, tables, port, event.address, event.what);
             }
             PortAction::V6(Action::Event(event)) => {
-                self.tell_neighbor(now, tables, port, event.address, event.what);
+                self.record_neighbor_event(now, tables, port, event.address, event.what);
             }
             _ => {}
         }
     }
 
-    fn tell_neighbor<A: Ip>(&self, now: Duration, tables: &Tables, port: PortId, address: A, what: Happened) {
+    fn record_neighbor_event<A: Ip>(
+        &self,
+        now: Duration,
+        tables: &Tables,
+        port: PortId,
+        address: A,
+        what: Happened,
+    ) {
         let to = address.to_ip();
         let is_up = match what {
             Happened::Failed => Some(false),
             Happened::Resolved(_) | Happened::Moved { .. } => Some(true),
             _ => None,
         };
-        let mut events = self.events();
+        let mut events = self.lock_events();
         events.push(now, Event::Neighbor { port, address: to, what });
         let is_up = is_up.map(|is_up| is_up && !tables.is_path_down(port, to));
         let is_next_hop = || tables.neighbor(port, address, now).is_some_and(|view| view.pins > 0);
         if let Some(is_up) = is_up.filter(|_| is_next_hop()) {
             events.set_next_hop(now, port, to, is_up);
-            events.forget_gone(|| gateways(tables).collect());
+            events.forget_gone(|| route_gateways(tables).collect());
         }
     }
 
-    /// Tells of the state of a session of BFD, if that is news, and whether the gateway can be used.
-    pub(super) fn tell_bfd(
+    /// Records the state of a BFD session and of its gateway, if they changed.
+    pub(super) fn record_bfd_event(
         &self,
         now: Duration,
         tables: &Tables,
         (port, peer): Gateway,
         news: Option<(BfdState, BfdDiagnostic)>,
     ) {
-        let mut events = self.events();
+        let mut events = self.lock_events();
         if let Some((state, diagnostic)) = news {
             events.push(now, Event::Bfd { port, peer, state, diagnostic });
         }
         if let Some(is_up) = tables.is_gateway_usable(port, peer) {
             events.set_next_hop(now, port, peer, is_up);
-            events.forget_gone(|| gateways(tables).collect());
+            events.forget_gone(|| route_gateways(tables).collect());
         }
     }
 
-    /// Tells of what has changed at the ports since the last call, and which gateways can so be used, or can't.
-    pub(crate) fn tell_ports(&self, now: Duration, tables: &Tables, ports: &[PortView]) {
-        let mut events = self.events();
+    /// Records the changes of ports since the last call, and the gateways that became usable
+    /// or unusable by them.
+    pub(crate) fn record_port_changes(&self, now: Duration, tables: &Tables, ports: &[PortView]) {
+        let mut events = self.lock_events();
         if events.ports == ports {
             return;
         }
@@ -250,14 +255,14 @@ impl SharedRouter {
             let port = PortId(number as u16);
             port_events(port, was, is, |event| events.push(now, event));
             if was.is_up != is.is_up {
-                let here: BTreeSet<Gateway> = gateways(tables).filter(|(at, _)| *at == port).collect();
+                let here: BTreeSet<Gateway> = route_gateways(tables).filter(|(at, _)| *at == port).collect();
                 for (_, gateway) in here {
                     let is_up = is.is_up && !tables.is_path_down(port, gateway);
                     events.set_next_hop(now, port, gateway, is_up);
                 }
             }
         }
-        events.forget_gone(|| gateways(tables).collect());
+        events.forget_gone(|| route_gateways(tables).collect());
     }
 }
 
@@ -273,20 +278,20 @@ fn port_events(port: PortId, was: &PortView, is: &PortView, mut tell: impl FnMut
     if was.address != is.address {
         tell_port(PortEvent::LinkAddress(is.address));
     }
-    let (had, has) = (addresses(was), addresses(is));
+    let (had, has) = (port_addresses(was), port_addresses(is));
     let mut tell = |address: &IpAddr, what| tell(Event::Address { port, address: *address, what });
     had.difference(&has).for_each(|address| tell(address, AddressEvent::Removed));
     has.difference(&had).for_each(|address| tell(address, AddressEvent::Added));
 }
 
-fn addresses(port: &PortView) -> BTreeSet<IpAddr> {
+fn port_addresses(port: &PortView) -> BTreeSet<IpAddr> {
     let v4 = port.v4.iter().map(|(own, _)| own.to_ip());
     v4.chain(port.v6.iter().map(|(own, _)| own.to_ip())).collect()
 }
 
 /// The gateways that routes have, some of them more than once.
-fn gateways(tables: &Tables) -> impl Iterator<Item = Gateway> {
-    let hops = tables.groups().into_iter().flat_map(|group| group.members).map(|member| member.hop);
+fn route_gateways(tables: &Tables) -> impl Iterator<Item = Gateway> {
+    let hops = tables.group_views().into_iter().flat_map(|group| group.members).map(|member| member.hop);
     hops.filter_map(Hop::gateway)
 }
 
@@ -297,30 +302,30 @@ mod tests {
     fn port(number: u16, what: PortEvent) -> Event {
         Event::Port { port: PortId(number), what }
     }
-    fn numbers(lately: &Lately) -> Vec<u64> {
+    fn numbers(lately: &RecentEvents) -> Vec<u64> {
         lately.events.iter().map(|event| event.seq).collect()
     }
 
     #[test]
     fn a_reader_gets_what_happened_since_and_hears_what_is_lost() {
         let mut events = Events::default();
-        assert_eq!(events.since(0), Lately::default());
+        assert_eq!(events.events_since(0), RecentEvents::default());
         for count in 0..MOST as u64 + 5 {
             events.push(Duration::from_secs(count), port(0, PortEvent::Up));
         }
-        let all = events.since(0);
+        let all = events.events_since(0);
         assert_eq!((all.events.len(), all.lost, all.next), (MOST, 5, MOST as u64 + 5));
         assert_eq!(numbers(&all).first(), Some(&5));
-        let last = events.since(MOST as u64 + 3);
+        let last = events.events_since(MOST as u64 + 3);
         assert_eq!((numbers(&last), last.lost), (vec![MOST as u64 + 3, MOST as u64 + 4], 0));
-        assert!(numbers(&events.since(all.next)).is_empty());
+        assert!(numbers(&events.events_since(all.next)).is_empty());
     }
 
     #[test]
     fn a_number_of_an_earlier_run_is_answered_with_all() {
         let mut events = Events::default();
         events.push(Duration::ZERO, port(1, PortEvent::Mtu(9000)));
-        assert_eq!((numbers(&events.since(77)), events.since(77).lost), (vec![0], 0));
+        assert_eq!((numbers(&events.events_since(77)), events.events_since(77).lost), (vec![0], 0));
     }
 
     #[test]
@@ -342,7 +347,7 @@ mod tests {
         for is_up in [true, false, false, true, true] {
             events.set_next_hop(Duration::ZERO, PortId(0), gateway, is_up);
         }
-        let told: Vec<bool> = (events.since(0).events.iter())
+        let told: Vec<bool> = (events.events_since(0).events.iter())
             .map(|event| matches!(event.event, Event::NextHop { is_up: true, .. }))
             .collect();
         assert_eq!(told, [false, true]);
@@ -354,13 +359,13 @@ mod tests {
         let gateway = |n: u32| IpAddr::V4(n.into());
         for n in 0..100_000 {
             events.set_next_hop(Duration::ZERO, port, gateway(n), false);
-            // Routes have the first, and the last that was taken.
+            // Routes use the first gateway, and the last one that was added.
             events.forget_gone(|| [0, n].map(|n| (port, gateway(n))).into());
             assert!(events.down.len() <= MANY_DOWN, "{n}");
         }
-        let before = events.next();
+        let before = events.next_number();
         events.set_next_hop(Duration::ZERO, port, gateway(0), true);
-        assert_eq!(events.next(), before + 1, "the first one was known to be down");
+        assert_eq!(events.next_number(), before + 1, "the first one was known to be down");
     }
 
     #[test]

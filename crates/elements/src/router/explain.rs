@@ -1,19 +1,21 @@
-//! Why a packet goes where it goes: the router's own judgement of it, spelt out step by step.
+//! Explains the verdict on a packet, step by step.
 //!
-//! What becomes of the packet is said by the very functions that say it of packets on their way; the steps before are
-//! told from the same tables. Nothing is sent, counted or changed, and no neighbor is asked.
-use super::chosen::{chosen, number};
-use super::explained_verdict::{About, local};
+//! The verdict comes from the same functions that classify packets in transit; the steps before it are read
+//! from the same tables. Nothing is sent, counted or changed, and no neighbor is solicited.
+use super::chosen::{describe_next_hop, flow_number};
+use super::explained_verdict::{ExplainedFrame, describe_local};
 use super::explanation::{Explanation, Facts, Stage};
-use super::flow_text::{Described, described};
+use super::flow_text::{PacketSpec, parse_packet};
 use super::handlers;
 use super::ip_router::IpRouter;
-use super::judge::{Own, judge};
+use super::judge::{LocalState, classify};
 use super::route_text::port_names;
 use super::show_ports::reverse_path;
-use super::show_routes::{SCHEMA, json, name};
+use super::show_routes::{SCHEMA, port_name, to_json};
 use super::slow::LINK;
-use super::verdict::{Came, Leave, Origin, Station, Verdict, View, leads_on};
+use super::verdict::{
+    EgressPlan, IngressInfo, LinkDestination, Origin, RouterVerdict, TablesView, is_forwardable,
+};
 use artery_engine::{Context, DropReason};
 use artery_table::next_hop::Hop;
 use artery_table::path::{Explained, Method, PathReader};
@@ -22,37 +24,38 @@ use artery_wire::{EtherAddr, EtherType, Ethernet, Ipv4, Ipv6, describe};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The station that frames come from in explanations: whoever it is makes no difference.
+/// The source MAC address of frames in explanations, which does not affect the result.
 const SENDER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xfe]);
 
-/// The handler `explain_json`: `PORT|host [towards ADDRESS] FLOW`; with an address, of a packet that goes by
-/// that in the place of its destination, as to a member of a service.
-pub(super) fn handler(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
+/// The handler `explain_json`: `PORT|host [towards ADDRESS] FLOW`. With an address it explains a packet that
+/// is redirected there, as to a member of a service.
+pub(super) fn explain_packet(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
     let now = handlers::now(cx);
-    let tables = r.router.tables();
+    let tables = r.router.lock_tables();
     let text = text.trim();
     let (came_by, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let (towards, flow) = parse_towards(rest.trim_start())?;
-    let from = origin(came_by, &tables)?;
+    let from = parse_origin(came_by, &tables)?;
     let readers = r.router.readers();
     let turn = cx.turn();
     let ports = readers.ports.read(turn);
-    let view = View { ports, v4: &readers.v4, v6: &readers.v6, turn };
+    let view = TablesView { ports, v4: &readers.v4, v6: &readers.v6, turn };
     let station = from.port().and_then(|port| view.port(port)).map_or(SENDER, |port| port.address);
-    let frame = match described(flow)? {
-        Described::Flow(flow) => flow.frame(station, SENDER)?,
-        Described::Frame(bytes) => bytes,
+    let frame = match parse_packet(flow)? {
+        PacketSpec::Flow(flow) => flow.build_frame(station, SENDER)?,
+        PacketSpec::Frame(bytes) => bytes,
     };
-    let has_host = r.slow.settings.has_host_ports || r.slow.host(&r.router, cx.outputs()).is_some();
-    let own = Own { is_usable: &|port, address| r.slow.is_usable(port, address), has_host };
-    let came = Came { from, to: Station::Ours, towards };
-    let about = About { frame: &frame, came, view, own };
-    let steps = Steps { about, tables: &tables, now, stages: Vec::new(), ends_at: None };
-    Ok(json(&steps.explain()))
+    let has_host =
+        r.slow_path.settings.has_host_ports || r.slow_path.host_address(&r.router, cx.outputs()).is_some();
+    let own = LocalState { is_usable: &|port, address| r.slow_path.is_usable(port, address), has_host };
+    let came = IngressInfo { from, to: LinkDestination::Ours, redirected_to: towards };
+    let about = ExplainedFrame { frame: &frame, ingress: came, view, own };
+    let steps = ExplanationSteps { about, tables: &tables, now, stages: Vec::new(), ends_at: None };
+    Ok(to_json(&steps.explain()))
 }
 
-/// The address that a packet goes by in the place of its destination, if one is given, and the rest of the
-/// question.
+/// The address that a packet is redirected to instead of its destination, if one is given, and the
+/// rest of the query.
 fn parse_towards(text: &str) -> Result<(Option<IpAddr>, &str), String> {
     let Some(rest) = text.strip_prefix("towards ") else { return Ok((None, text)) };
     let (address, flow) = rest.trim_start().split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -60,9 +63,9 @@ fn parse_towards(text: &str) -> Result<(Option<IpAddr>, &str), String> {
     Ok((Some(address), flow))
 }
 
-/// Where a packet comes from that is said to come by this port, or from the host.
-fn origin(came_by: &str, tables: &Tables) -> Result<Origin, String> {
-    match (came_by, tables.port(came_by)) {
+/// The origin of the packet: a port by its name, or the host.
+fn parse_origin(came_by: &str, tables: &Tables) -> Result<Origin, String> {
+    match (came_by, tables.find_port(came_by)) {
         (_, Some(port)) => Ok(Origin::Port(port)),
         ("host", None) => Ok(Origin::Host),
         ("", None) => Err("by which port? write 'PORT FLOW', or 'host FLOW'".into()),
@@ -74,8 +77,8 @@ fn origin(came_by: &str, tables: &Tables) -> Result<Origin, String> {
 }
 
 /// An explanation in the making.
-struct Steps<'a> {
-    about: About<'a>,
+struct ExplanationSteps<'a> {
+    about: ExplainedFrame<'a>,
     tables: &'a Tables,
     now: Duration,
     stages: Vec<Stage>,
@@ -83,101 +86,108 @@ struct Steps<'a> {
     ends_at: Option<(&'static str, DropReason)>,
 }
 
-/// What is in either family's header.
-struct Head<A> {
+/// The header fields that both families have.
+struct HeaderSummary<A> {
     version: u8,
     source: A,
     destination: A,
     hops: u8,
     len: usize,
-    /// Whether it is as long as it says.
+    /// Whether the packet has its declared length.
     is_sound: bool,
 }
 
-impl Steps<'_> {
+impl ExplanationSteps<'_> {
     fn explain(mut self) -> Explanation {
-        let verdict = self.judge();
-        let About { frame, came, view, .. } = self.about;
+        let verdict = self.classify();
+        let ExplainedFrame { frame, ingress: came, view, .. } = self.about;
         Explanation {
             schema: SCHEMA,
             packet: describe::frame(frame).to_string(),
-            came_by: came.from.port().map_or("host".to_string(), |port| name(view.ports, port)),
-            verdict: self.about.verdict(&verdict),
+            came_by: came.from.port().map_or("host".to_string(), |port| port_name(view.ports, port)),
+            verdict: self.about.verdict_json(&verdict),
             stages: self.stages,
         }
     }
 
-    fn judge(&mut self) -> Verdict {
-        let About { frame, came, view, own } = self.about;
-        let came = match view.came(frame, came.from) {
-            Ok(arrived) => Came { towards: came.towards, ..arrived },
+    fn classify(&mut self) -> RouterVerdict {
+        let ExplainedFrame { frame, ingress: came, view, own } = self.about;
+        let came = match view.ingress_info(frame, came.from) {
+            Ok(arrived) => IngressInfo { redirected_to: came.redirected_to, ..arrived },
             Err(reason) => return self.end_on_arrival(reason),
         };
-        self.about.came = came;
-        let verdict = judge(frame, usize::MAX, came, &view, own, &mut |method| number(frame, method));
+        self.about.ingress = came;
+        let verdict = classify(frame, usize::MAX, came, &view, own, &mut |method| flow_number(frame, method));
         let packet = frame.get(LINK..).unwrap_or_default();
         match Ethernet::new(frame).map(|ethernet| ethernet.ether_type()) {
-            Ok(EtherType::IPV4) => self.walk(&verdict, head4(packet), view.v4),
-            Ok(EtherType::IPV6) => self.walk(&verdict, head6(packet), view.v6),
+            Ok(EtherType::IPV4) => self.explain_steps(&verdict, parse_ipv4_header(packet), view.v4),
+            Ok(EtherType::IPV6) => self.explain_steps(&verdict, parse_ipv6_header(packet), view.v6),
             _ => {
-                self.ends_at = verdict.reason().map(|reason| ("arrival", reason));
-                self.stage("arrival", format!("{}, {}", self.arrived(), describe::frame(frame)));
+                self.ends_at = verdict.drop_reason().map(|reason| ("arrival", reason));
+                self.add_stage("arrival", format!("{}, {}", self.describe_arrival(), describe::frame(frame)));
             }
         }
         verdict
     }
 
-    fn end_on_arrival(&mut self, reason: DropReason) -> Verdict {
+    fn end_on_arrival(&mut self, reason: DropReason) -> RouterVerdict {
         self.ends_at = Some(("arrival", reason));
         let text = match reason {
             DropReason::PortDown => "by a port that is gone".to_string(),
             _ => format!("{} bytes are no frame", self.about.frame.len()),
         };
-        self.stage("arrival", text);
-        Verdict::Discard(reason)
+        self.add_stage("arrival", text);
+        RouterVerdict::Discard(reason)
     }
 
-    /// Tells of the steps of an IP packet as far as it comes.
-    fn walk<A: Ip>(&mut self, verdict: &Verdict, head: Option<Head<A>>, path: &PathReader<A>) {
+    /// Adds the steps of an IP packet, up to where it ends.
+    fn explain_steps<A: Ip>(
+        &mut self,
+        verdict: &RouterVerdict,
+        head: Option<HeaderSummary<A>>,
+        path: &PathReader<A>,
+    ) {
         self.ends_at = verdict
-            .reason()
+            .drop_reason()
             .map(|reason| (stage_of(reason, head.as_ref().is_some_and(|head| head.is_sound)), reason));
-        if !self.stage("arrival", self.arrived()) {
+        if !self.add_stage("arrival", self.describe_arrival()) {
             return;
         }
         let Some(head) = head else {
             self.ends_at = self.ends_at.map(|(_, reason)| ("header", reason));
-            self.stage("header", "its IP header is not whole".to_string());
+            self.add_stage("header", "its IP header is not whole".to_string());
             return;
         };
         let text = format!("IPv{}, {} bytes, for {} hops", head.version, head.len, head.hops);
-        if !self.stage("header", text) || !self.stage("source", self.source(head.source.to_ip())) {
+        if !self.add_stage("header", text)
+            || !self.add_stage("source", self.describe_source(head.source.to_ip()))
+        {
             return;
         }
-        let About { frame, came, view, .. } = self.about;
-        let towards = came.towards.and_then(A::from_ip).unwrap_or(head.destination);
-        let found = path.explain(view.turn, towards, |method| number(frame, method));
-        if !self.route(towards) || !self.next_hop(&found) {
+        let ExplainedFrame { frame, ingress: came, view, .. } = self.about;
+        let towards = came.redirected_to.and_then(A::from_ip).unwrap_or(head.destination);
+        let found = path.explain_path(view.turn, towards, |method| flow_number(frame, method));
+        if !self.explain_route(towards) || !self.next_hop(&found) {
             return;
         }
-        if leads_on(found.decision.outcome) {
-            self.leave(verdict, &head, &found);
+        if is_forwardable(found.decision.outcome) {
+            self.explain_egress(verdict, &head, &found);
         } else {
-            self.arrive(verdict);
+            self.explain_local(verdict);
         }
     }
 
-    fn source(&self, source: IpAddr) -> String {
-        let About { came, view, .. } = self.about;
+    fn describe_source(&self, source: IpAddr) -> String {
+        let ExplainedFrame { ingress: came, view, .. } = self.about;
         let port = came.from.port().and_then(|port| view.port(port));
         let check = port.map_or("off", |port| reverse_path(port.settings.rpf));
         format!("{source}; the check of the way back is {check}")
     }
 
-    fn route<A: Ip>(&mut self, destination: A) -> bool {
+    fn explain_route<A: Ip>(&mut self, destination: A) -> bool {
         let to = destination.to_ip();
-        let Some(route) = self.tables.lookup(to) else {
-            return self.stage("route", format!("no route matches {to}"));
+        let Some(route) = self.tables.lookup_route(to) else {
+            return self.add_stage("route", format!("no route matches {to}"));
         };
         let (prefix, source) = (route.prefix.to_string(), route.source.name());
         let text = format!("{prefix} matches {to}, {source}");
@@ -187,30 +197,30 @@ impl Steps<'_> {
             group: Some(route.group),
             ..Facts::default()
         };
-        self.stage_with("route", text, facts)
+        self.add_stage_with("route", text, facts)
     }
 
-    /// Which of the route's next hops it takes.
+    /// Adds the next hop that the route's method chooses.
     fn next_hop(&mut self, found: &Explained) -> bool {
-        let Some(group) = self.tables.group(found.group) else { return true };
+        let Some(group) = self.tables.group_view(found.group) else { return true };
         let slot = found.member.unwrap_or(0);
-        let hop = self.tables.member(found.group, slot);
+        let hop = self.tables.group_member(found.group, slot);
         let at = hop.and_then(|hop| group.members.iter().position(|member| member.hop == hop));
         let Some((hop, at)) = hop.zip(at) else { return true };
         let mut facts = Facts { group: Some(found.group), ..Facts::default() };
-        let mut text = self.hop(hop);
+        let mut text = self.describe_hop(hop);
         if group.members.len() > 1 {
             let method = group.selection.method();
             (facts.member, facts.members) = (Some(at), Some(group.members.len()));
             facts.method = Some(group.selection.name());
-            facts.flow = Some(number(self.about.frame, method)).filter(|_| method != Method::PerPacket);
-            text = format!("{text}, {}", several(&group, at, facts.flow));
+            facts.flow = Some(flow_number(self.about.frame, method)).filter(|_| method != Method::PerPacket);
+            text = format!("{text}, {}", describe_selection(&group, at, facts.flow));
         }
-        self.stage_with("next-hop", text, facts)
+        self.add_stage_with("next-hop", text, facts)
     }
 
-    fn hop(&self, hop: Hop) -> String {
-        let port = hop.port().map(|port| name(self.about.view.ports, port)).unwrap_or_default();
+    fn describe_hop(&self, hop: Hop) -> String {
+        let port = hop.port().map(|port| port_name(self.about.view.ports, port)).unwrap_or_default();
         match hop {
             Hop::Gateway { address, .. } => format!("via {address} on {port}"),
             Hop::OnLink { .. } => format!("on the link of {port}"),
@@ -219,63 +229,64 @@ impl Steps<'_> {
         }
     }
 
-    /// On its way out of the router.
-    fn leave<A: Ip>(&mut self, verdict: &Verdict, head: &Head<A>, found: &Explained) {
-        if !self.stage("options", "none that keeps it from going on".to_string()) {
+    /// Adds the steps of egress.
+    fn explain_egress<A: Ip>(&mut self, verdict: &RouterVerdict, head: &HeaderSummary<A>, found: &Explained) {
+        if !self.add_stage("options", "none that keeps it from going on".to_string()) {
             return;
         }
-        let hops = match self.about.came.from.port() {
+        let hops = match self.about.ingress.from.port() {
             Some(_) => format!("{} hops left, {} when it leaves", head.hops, head.hops.saturating_sub(1)),
             None => format!("{} hops left, as the host sends it", head.hops),
         };
-        if !self.stage("ttl", hops) {
+        if !self.add_stage("ttl", hops) {
             return;
         }
         let mtu = found.decision.mtu;
-        let is_cut = matches!(verdict, Verdict::Forward(leave) | Verdict::Hold(leave) if leave.is_cut);
+        let is_cut =
+            matches!(verdict, RouterVerdict::Forward(leave) | RouterVerdict::Hold(leave) if leave.is_cut);
         let cut = if is_cut { ": cut into fragments" } else { "" };
-        if !self.stage("mtu", format!("{} bytes, where {mtu} fit{cut}", head.len)) {
+        if !self.add_stage("mtu", format!("{} bytes, where {mtu} fit{cut}", head.len)) {
             return;
         }
-        let About { view, .. } = self.about;
-        let to = self.about.came.towards.unwrap_or(head.destination.to_ip());
+        let ExplainedFrame { view, .. } = self.about;
+        let to = self.about.ingress.redirected_to.unwrap_or(head.destination.to_ip());
         let next_hop = view.next_hop(found, to);
-        let chosen = chosen(self.tables, view.ports, found, next_hop, self.now);
+        let chosen = describe_next_hop(self.tables, view.ports, found, next_hop, self.now);
         let at = chosen.lladdr.as_ref().map_or(String::new(), |lladdr| format!(", at {lladdr}"));
         let text = format!("{next_hop} on {}: {}{at}", chosen.port, chosen.state);
         let facts = Facts { chosen: Some(chosen), ..Facts::default() };
-        if !self.stage_with("neighbor", text, facts) {
+        if !self.add_stage_with("neighbor", text, facts) {
             return;
         }
-        if let Verdict::Forward(leave) = verdict {
-            self.output(leave);
+        if let RouterVerdict::Forward(leave) = verdict {
+            self.explain_output(leave);
         }
     }
 
-    fn output(&mut self, leave: &Leave) {
-        let About { view, .. } = self.about;
-        let port = name(view.ports, leave.decision.port);
+    fn explain_output(&mut self, leave: &EgressPlan) {
+        let ExplainedFrame { view, .. } = self.about;
+        let port = port_name(view.ports, leave.decision.port);
         let from = view.port(leave.decision.port).map(|port| port.address.to_string()).unwrap_or_default();
         let to = leave.decision.link.address().map(|link| link.to_string()).unwrap_or_default();
-        self.stage("output", format!("by {port}, from {from} to {to}"));
-        if let Some(better) = self.about.redirect(leave) {
-            self.stage("redirect", format!("its sender is told that {better} is a better first hop"));
+        self.add_stage("output", format!("by {port}, from {from} to {to}"));
+        if let Some(better) = self.about.redirect_target(leave) {
+            self.add_stage("redirect", format!("its sender is told that {better} is a better first hop"));
         }
     }
 
     /// To the router itself, or to all or a group on a link.
-    fn arrive(&mut self, verdict: &Verdict) {
-        if self.stage("options", "none that is refused".to_string()) {
-            self.stage("local", local(verdict).to_string());
+    fn explain_local(&mut self, verdict: &RouterVerdict) {
+        if self.add_stage("options", "none that is refused".to_string()) {
+            self.add_stage("local", describe_local(verdict).to_string());
         }
     }
 
-    /// Says a step, and whether the packet goes on.
-    fn stage(&mut self, stage: &'static str, text: String) -> bool {
-        self.stage_with(stage, text, Facts::default())
+    /// Adds a step; returns whether the packet continues after it.
+    fn add_stage(&mut self, stage: &'static str, text: String) -> bool {
+        self.add_stage_with(stage, text, Facts::default())
     }
 
-    fn stage_with(&mut self, stage: &'static str, text: String, facts: Facts) -> bool {
+    fn add_stage_with(&mut self, stage: &'static str, text: String, facts: Facts) -> bool {
         let end = self.ends_at.filter(|(at, _)| *at == stage).map(|(_, reason)| reason);
         let text = end.map_or(text.clone(), |reason| {
             format!("{text}: {}. {}", reason.name(), reason.sentence().trim())
@@ -284,36 +295,43 @@ impl Steps<'_> {
         end.is_none()
     }
 
-    fn arrived(&self) -> String {
-        let About { came, view, .. } = self.about;
+    fn describe_arrival(&self) -> String {
+        let ExplainedFrame { ingress: came, view, .. } = self.about;
         let Some(port) = came.from.port() else { return "from the host".to_string() };
         let station = match came.to {
-            Station::Ours => "the port's own station",
-            Station::All => "all stations",
-            Station::Group => "a group",
-            Station::Other => "another station",
+            LinkDestination::Ours => "the port's own station",
+            LinkDestination::All => "all stations",
+            LinkDestination::Group => "a group",
+            LinkDestination::Other => "another station",
         };
-        format!("by {}, in a frame to {station}", name(view.ports, port))
+        format!("by {}, in a frame to {station}", port_name(view.ports, port))
     }
 }
 
-fn head4(packet: &[u8]) -> Option<Head<u32>> {
+fn parse_ipv4_header(packet: &[u8]) -> Option<HeaderSummary<u32>> {
     let ip = Ipv4::new(packet).ok()?;
     let (source, destination) = (ip.src().to_bits(), ip.dst().to_bits());
     let is_sound = ip.check_total_length().is_ok();
-    Some(Head { version: 4, source, destination, hops: ip.ttl(), len: ip.total_length().into(), is_sound })
+    Some(HeaderSummary {
+        version: 4,
+        source,
+        destination,
+        hops: ip.ttl(),
+        len: ip.total_length().into(),
+        is_sound,
+    })
 }
 
-fn head6(packet: &[u8]) -> Option<Head<u128>> {
+fn parse_ipv6_header(packet: &[u8]) -> Option<HeaderSummary<u128>> {
     let ip = Ipv6::new(packet).ok()?;
     let (source, destination) = (ip.src().to_bits(), ip.dst().to_bits());
     let len = Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length());
     let is_sound = ip.check_payload_length().is_ok();
-    Some(Head { version: 6, source, destination, hops: ip.hop_limit(), len, is_sound })
+    Some(HeaderSummary { version: 6, source, destination, hops: ip.hop_limit(), len, is_sound })
 }
 
 /// Of several next hops: how this one was chosen.
-fn several(group: &GroupView, at: usize, flow: Option<u32>) -> String {
+fn describe_selection(group: &GroupView, at: usize, flow: Option<u32>) -> String {
     let (method, count) = (group.selection.name(), group.members.len());
     let alive = group.members.iter().filter(|member| member.is_alive).count();
     let of = if alive == count { format!("of {count}") } else { format!("of {count}, {alive} of them up") };
@@ -479,7 +497,7 @@ mod tests {
         assert_eq!(to_port["stages"].as_array().unwrap().last().unwrap()["stage"], "local");
         let verdict = &explain_without_host("a 10.0.1.9:1 > 10.0.2.1:2 tcp")["verdict"];
         assert_eq!((&verdict["kind"], &verdict["reason"]), (&json!("discard"), &json!("local")));
-        // Nor does the host hear what it says itself.
+        // Nor does the host get packets that it sent itself.
         assert_eq!(explain("host 10.0.1.1:1 > 10.0.2.1:2 tcp")["verdict"]["reason"], "local");
     }
 

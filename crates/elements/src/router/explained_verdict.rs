@@ -1,106 +1,114 @@
-//! What `explain` says of a verdict, in a sentence and for programs.
+//! The verdict of an explanation, as a sentence and as JSON.
 use super::explanation::VerdictJson;
-use super::icmp::{self, Silence, Speaker};
-use super::judge::Own;
-use super::redirect::redirect;
-use super::show_routes::name;
+use super::icmp::{self, IcmpSource, IcmpSuppressed};
+use super::judge::LocalState;
+use super::redirect::build_redirect;
+use super::show_routes::port_name;
 use super::slow::LINK;
-use super::verdict::{Came, Leave, Message, Told, Verdict, View};
+use super::verdict::{EgressPlan, IcmpReply, IngressInfo, NeighborMessage, RouterVerdict, TablesView};
 use artery_engine::DropReason;
 use std::net::IpAddr;
 
-/// A frame of which something is said.
+/// A frame that is explained.
 #[derive(Clone, Copy)]
-pub(super) struct About<'a> {
+pub(super) struct ExplainedFrame<'a> {
     pub(super) frame: &'a [u8],
-    pub(super) came: Came,
-    pub(super) view: View<'a>,
-    pub(super) own: Own<'a>,
+    pub(super) ingress: IngressInfo,
+    pub(super) view: TablesView<'a>,
+    pub(super) own: LocalState<'a>,
 }
 
-impl About<'_> {
+impl ExplainedFrame<'_> {
     /// The verdict, for programs and in a sentence.
-    pub(super) fn verdict(&self, verdict: &Verdict) -> VerdictJson {
-        let reason = verdict.reason();
+    pub(super) fn verdict_json(&self, verdict: &RouterVerdict) -> VerdictJson {
+        let reason = verdict.drop_reason();
         let base = VerdictJson {
             kind: verdict.kind(),
-            text: self.sentence(verdict),
+            text: self.verdict_text(verdict),
             reason: reason.map(DropReason::name),
             sentence: reason.map(|reason| reason.sentence().trim()),
             ..VerdictJson::default()
         };
         match verdict {
-            Verdict::Forward(leave) | Verdict::Hold(leave) => VerdictJson {
-                port: Some(name(self.view.ports, leave.decision.port)),
+            RouterVerdict::Forward(leave) | RouterVerdict::Hold(leave) => VerdictJson {
+                port: Some(port_name(self.view.ports, leave.decision.port)),
                 next_hop: Some(leave.next_hop),
                 lladdr: leave.decision.link.address().map(|link| link.to_string()),
                 fragmented: Some(leave.is_cut),
-                redirect: self.redirect(leave),
+                redirect: self.redirect_target(leave),
                 ..base
             },
-            Verdict::Error(told, _) if self.silence(*told).is_none() => {
-                let (icmp_type, icmp_code) = message(*told);
+            RouterVerdict::Error(told, _) if self.suppression_reason(*told).is_none() => {
+                let (icmp_type, icmp_code) = icmp_type_and_code(*told);
                 VerdictJson { icmp_type: Some(icmp_type), icmp_code: Some(icmp_code), ..base }
             }
             _ => base,
         }
     }
 
-    fn sentence(&self, verdict: &Verdict) -> String {
+    fn verdict_text(&self, verdict: &RouterVerdict) -> String {
         match verdict {
-            Verdict::Forward(leave) => format!("leaves by {}", name(self.view.ports, leave.decision.port)),
-            Verdict::Hold(leave) => format!("waits until the link address of {} is known", leave.next_hop),
-            Verdict::Error(told, reason) => format!("{} {}", reason.sentence().trim(), self.telling(*told)),
-            Verdict::Discard(reason) => reason.sentence().trim().to_string(),
-            other => local(other).to_string(),
+            RouterVerdict::Forward(leave) => {
+                format!("leaves by {}", port_name(self.view.ports, leave.decision.port))
+            }
+            RouterVerdict::Hold(leave) => {
+                format!("waits until the link address of {} is known", leave.next_hop)
+            }
+            RouterVerdict::Error(told, reason) => {
+                format!("{} {}", reason.sentence().trim(), self.reply_text(*told))
+            }
+            RouterVerdict::Discard(reason) => reason.sentence().trim().to_string(),
+            other => describe_local(other).to_string(),
         }
     }
 
-    fn telling(&self, told: Told) -> String {
-        match self.silence(told) {
+    fn reply_text(&self, told: IcmpReply) -> String {
+        match self.suppression_reason(told) {
             None => {
-                let (kind, code) = message(told);
+                let (kind, code) = icmp_type_and_code(told);
                 format!("Its sender is told: ICMP type {kind}, code {code}, unless too many were of late.")
             }
-            Some(Silence::Forbidden(why)) => format!("Its sender is not told: {why}."),
-            Some(Silence::NoAddress) => {
+            Some(IcmpSuppressed::Forbidden(why)) => format!("Its sender is not told: {why}."),
+            Some(IcmpSuppressed::NoAddress) => {
                 "Its sender is not told: the router has no address to say it from.".to_string()
             }
         }
     }
 
-    /// Why the packet's sender can't be told of it, if so.
-    fn silence(&self, told: Told) -> Option<Silence> {
+    /// Why no ICMP error may be sent to the packet's sender; None if one may.
+    fn suppression_reason(&self, told: IcmpReply) -> Option<IcmpSuppressed> {
         let packet = self.frame.get(LINK..).unwrap_or_default();
-        icmp::error(told, packet, self.came.to.is_many(), self.speaker()).err()
+        icmp::build_error(told, packet, self.ingress.to.is_many(), self.icmp_source()).err()
     }
 
-    /// The better first hop that the packet's sender is told of, unless too many were told of late.
-    pub(super) fn redirect(&self, leave: &Leave) -> Option<IpAddr> {
-        redirect(self.frame, leave, self.came, self.speaker()).and(leave.redirect)
+    /// The better first hop in the ICMP redirect to the packet's sender; rate limits are ignored.
+    pub(super) fn redirect_target(&self, leave: &EgressPlan) -> Option<IpAddr> {
+        build_redirect(self.frame, leave, self.ingress, self.icmp_source()).and(leave.redirect)
     }
 
-    fn speaker(&self) -> Speaker<'_> {
-        Speaker { ports: self.view.ports, port: self.came.from.port(), is_usable: self.own.is_usable }
+    fn icmp_source(&self) -> IcmpSource<'_> {
+        IcmpSource { ports: self.view.ports, port: self.ingress.from.port(), is_usable: self.own.is_usable }
     }
 }
 
-/// Where a packet for the router itself goes.
-pub(super) fn local(verdict: &Verdict) -> &'static str {
+/// The destination of a packet for the router itself.
+pub(super) fn describe_local(verdict: &RouterVerdict) -> &'static str {
     match verdict {
-        Verdict::Answer => "the router answers the echo request",
-        Verdict::Reassemble => "a fragment: the router waits for the others",
-        Verdict::Host => "the host gets it",
-        Verdict::Neighbor(Message::Arp) => "a message of ARP: the router looks at it",
-        Verdict::Neighbor(Message::Nd) => "a message of Neighbor Discovery: the router looks at it",
+        RouterVerdict::EchoReply => "the router answers the echo request",
+        RouterVerdict::Reassemble => "a fragment: the router waits for the others",
+        RouterVerdict::Host => "the host gets it",
+        RouterVerdict::Neighbor(NeighborMessage::Arp) => "a message of ARP: the router looks at it",
+        RouterVerdict::Neighbor(NeighborMessage::Nd) => {
+            "a message of Neighbor Discovery: the router looks at it"
+        }
         _ => "it goes no further",
     }
 }
 
-/// Type and code of what a sender is told.
-fn message(told: Told) -> (u8, u8) {
+/// Type and code of an ICMP error.
+fn icmp_type_and_code(told: IcmpReply) -> (u8, u8) {
     match told {
-        Told::V4(error) => (error.icmp_type.0, error.code),
-        Told::V6(error) => (error.icmp_type.0, error.code),
+        IcmpReply::V4(error) => (error.icmp_type.0, error.code),
+        IcmpReply::V6(error) => (error.icmp_type.0, error.code),
     }
 }

@@ -1,12 +1,12 @@
-//! What `explain` says of a packet, for programs: steps and a verdict.
+//! An explanation as JSON: steps and a verdict.
 use super::chosen::ChosenJson;
 use super::show_routes::Schema;
-use super::verdict::Verdict;
+use super::verdict::RouterVerdict;
 use artery_engine::DropReason;
 use serde::Serialize;
 use std::net::IpAddr;
 
-/// All that is said of a packet.
+/// The explanation of a packet.
 #[derive(Serialize)]
 pub(super) struct Explanation {
     #[serde(flatten)]
@@ -18,18 +18,18 @@ pub(super) struct Explanation {
     pub(super) verdict: VerdictJson,
 }
 
-/// A step on the packet's way.
+/// One step in the explanation.
 #[derive(Serialize)]
 pub(super) struct Stage {
     pub(super) stage: &'static str,
-    /// Whether the packet goes on behind it.
+    /// Whether the packet continues after it.
     pub(super) ok: bool,
     pub(super) text: String,
     #[serde(flatten)]
     pub(super) facts: Facts,
 }
 
-/// What a step goes by, for programs.
+/// The values that a step depends on.
 #[derive(Default, Serialize)]
 pub(super) struct Facts {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ pub(super) struct Facts {
     pub(super) chosen: Option<ChosenJson>,
 }
 
-/// What becomes of the packet.
+/// The verdict on the packet.
 #[derive(Default, Serialize)]
 pub(super) struct VerdictJson {
     pub(super) kind: &'static str,
@@ -75,29 +75,29 @@ pub(super) struct VerdictJson {
     pub(super) icmp_code: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fragmented: Option<bool>,
-    /// The better first hop that its sender is told of.
+    /// The better first hop in the ICMP redirect to the sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) redirect: Option<IpAddr>,
 }
 
-impl Verdict {
-    /// Its name.
+impl RouterVerdict {
+    /// The verdict's name in JSON.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Verdict::Forward(_) => "forward",
-            Verdict::Hold(_) => "hold",
-            Verdict::Answer => "answer",
-            Verdict::Reassemble => "reassemble",
-            Verdict::Host => "host",
-            Verdict::Neighbor(_) => "neighbor",
-            Verdict::Error(..) => "error",
-            Verdict::Discard(_) => "discard",
+            RouterVerdict::Forward(_) => "forward",
+            RouterVerdict::Hold(_) => "hold",
+            RouterVerdict::EchoReply => "answer",
+            RouterVerdict::Reassemble => "reassemble",
+            RouterVerdict::Host => "host",
+            RouterVerdict::Neighbor(_) => "neighbor",
+            RouterVerdict::Error(..) => "error",
+            RouterVerdict::Discard(_) => "discard",
         }
     }
     /// Why the packet ends, if it does.
-    pub(super) fn reason(&self) -> Option<DropReason> {
+    pub(super) fn drop_reason(&self) -> Option<DropReason> {
         match self {
-            Verdict::Error(_, reason) | Verdict::Discard(reason) => Some(*reason),
+            RouterVerdict::Error(_, reason) | RouterVerdict::Discard(reason) => Some(*reason),
             _ => None,
         }
     }

@@ -5,45 +5,47 @@ use std::net::IpAddr;
 
 /// The numbers of flows, of one worker.
 #[derive(Default)]
-pub(crate) struct Flows {
-    /// Packets that asked for a number of their own.
-    asked: u32,
+pub(crate) struct FlowHasher {
+    /// Packets that were numbered one by one, for per-packet methods.
+    packet_count: u32,
 }
 
 /// Successive multiples of this, a golden section of the circle of numbers, are spread evenly over it.
 const STEP: u32 = 0x9e37_79b9;
 
-impl Flows {
-    /// The number of a frame's flow for a method to choose by; for one that goes by packets, a number of its own.
+impl FlowHasher {
+    /// The number of a frame's flow, by which `method` chooses a next hop; per-packet
+    /// methods get consecutive numbers.
     #[inline]
-    pub(crate) fn number(&mut self, frame: &[u8], method: Method) -> u32 {
+    pub(crate) fn flow_number(&mut self, frame: &[u8], method: Method) -> u32 {
         match method {
             Method::Hash => flow_hash(frame),
-            Method::Xor => combined(frame),
+            Method::Xor => xor_frame(frame),
             Method::PerPacket => {
-                self.asked = self.asked.wrapping_add(1);
-                self.asked.wrapping_mul(STEP)
+                self.packet_count = self.packet_count.wrapping_add(1);
+                self.packet_count.wrapping_mul(STEP)
             }
         }
     }
 }
 
 /// Addresses and ports of a frame, combined by exclusive or. Fragments have no ports.
-fn combined(frame: &[u8]) -> u32 {
+fn xor_frame(frame: &[u8]) -> u32 {
     let Ok(ethernet) = Ethernet::new(frame) else { return 0 };
     match ethernet.payload_type() {
         EtherType::IPV4 => Ipv4::new(ethernet.payload()).map_or(0, |ip| {
-            let ports = if ip.is_fragment() { [0, 0] } else { ports(ip.protocol(), ip.payload()) };
-            xor([ip.src().into(), ip.dst().into()], ports)
+            let ports = if ip.is_fragment() { [0, 0] } else { parse_ports(ip.protocol(), ip.payload()) };
+            xor_flow([ip.src().into(), ip.dst().into()], ports)
         }),
-        EtherType::IPV6 => Ipv6::new(ethernet.payload())
-            .map_or(0, |ip| xor([ip.src().into(), ip.dst().into()], ports(ip.next_header(), ip.payload()))),
+        EtherType::IPV6 => Ipv6::new(ethernet.payload()).map_or(0, |ip| {
+            xor_flow([ip.src().into(), ip.dst().into()], parse_ports(ip.next_header(), ip.payload()))
+        }),
         _ => 0,
     }
 }
 
 /// The same of both ends of a flow.
-pub(crate) fn xor(addresses: [IpAddr; 2], [from, to]: [u16; 2]) -> u32 {
+pub(crate) fn xor_flow(addresses: [IpAddr; 2], [from, to]: [u16; 2]) -> u32 {
     let folded = |address: IpAddr| match address {
         IpAddr::V4(address) => address.to_bits(),
         IpAddr::V6(address) => {
@@ -56,7 +58,7 @@ pub(crate) fn xor(addresses: [IpAddr; 2], [from, to]: [u16; 2]) -> u32 {
     src ^ dst ^ u32::from(from ^ to)
 }
 
-fn ports(protocol: IpProtocol, payload: &[u8]) -> [u16; 2] {
+fn parse_ports(protocol: IpProtocol, payload: &[u8]) -> [u16; 2] {
     match payload.first_chunk::<4>() {
         Some(&[a, b, c, d]) if protocol == IpProtocol::TCP || protocol == IpProtocol::UDP => {
             [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]
@@ -68,7 +70,7 @@ fn ports(protocol: IpProtocol, payload: &[u8]) -> [u16; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::path::member;
+    use artery_table::path::member_index;
     use artery_wire::build::{Ip4, ether, ip4, ip6};
 
     fn frame(ip: Ip4) -> Vec<u8> {
@@ -77,8 +79,8 @@ mod tests {
 
     #[test]
     fn exclusive_or_takes_addresses_and_ports_together_and_of_fragments_addresses_only() {
-        let mut flows = Flows::default();
-        let mut number = |frame: &[u8]| flows.number(frame, Method::Xor);
+        let mut flows = FlowHasher::default();
+        let mut number = |frame: &[u8]| flows.flow_number(frame, Method::Xor);
         let base = ip4().src("10.0.0.1").dst("10.0.0.2");
         assert_eq!(number(&frame(base.clone().udp(7, 1))), 3 ^ 7 ^ 1);
         assert_eq!(number(&frame(base.clone().fragment(0, true).udp(7, 1).payload([1; 16]))), 3);
@@ -93,10 +95,11 @@ mod tests {
 
     #[test]
     fn packets_of_their_own_number_take_members_in_turn_nearly() {
-        let mut flows = Flows::default();
+        let mut flows = FlowHasher::default();
         let mut counts = [0; 3];
         (0..3000).for_each(|_| {
-            counts[member(Method::PerPacket, flows.number(&[], Method::PerPacket), 3) as usize] += 1
+            counts[member_index(Method::PerPacket, flows.flow_number(&[], Method::PerPacket), 3) as usize] +=
+                1
         });
         assert!(counts.iter().all(|count| (995..=1005).contains(count)), "{counts:?}");
     }

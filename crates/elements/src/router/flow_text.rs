@@ -7,39 +7,39 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const FLOW: &str =
     "ADDRESS[:PORT] > ADDRESS[:PORT] [udp|tcp|icmp|proto N] [ttl N] [len N] [df] [to ETHER], or frame HEX";
 
-/// What is wrong with a text: where, what, and what to do.
-type Wrong = String;
+/// The error about an invalid text: where, what, and the remedy.
+type ParseError = String;
 
 /// A packet that was described.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Described {
-    /// By what is in its headers.
-    Flow(Flow),
+pub(crate) enum PacketSpec {
+    /// A packet described by its header fields.
+    Flow(FlowSpec),
     /// By all bytes of its frame.
     Frame(Vec<u8>),
 }
 
-/// What is said of a packet.
+/// The described fields of a packet.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Flow {
-    ends: Ends,
-    upper: Upper,
+pub(crate) struct FlowSpec {
+    ends: AddressPair,
+    upper: UpperLayer,
     ttl: u8,
-    /// Bytes from the IP header on, if that is said.
+    /// Bytes from the IP header on, if given.
     len: Option<u16>,
     dont_fragment: bool,
-    /// The station that the frame is sent to, if that is said.
+    /// The destination MAC address of the frame, if it is given.
     to: Option<EtherAddr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
+enum AddressPair {
     V4(Ipv4Addr, Ipv4Addr),
     V6(Ipv6Addr, Ipv6Addr),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Upper {
+enum UpperLayer {
     Udp(u16, u16),
     Tcp(u16, u16),
     Echo,
@@ -47,10 +47,10 @@ enum Upper {
 }
 
 /// An address with a port, if one is named.
-type End = (IpAddr, Option<u16>);
+type FlowEndpoint = (IpAddr, Option<u16>);
 
-/// Options, as far as they are said.
-struct Options {
+/// The options of a description, if given.
+struct PacketOptions {
     protocol: Option<(String, u8)>,
     ttl: u8,
     len: Option<u16>,
@@ -58,33 +58,34 @@ struct Options {
     to: Option<EtherAddr>,
 }
 
-/// Reads a description.
-pub(crate) fn described(text: &str) -> Result<Described, Wrong> {
+/// Parses a description of a packet.
+pub(crate) fn parse_packet(text: &str) -> Result<PacketSpec, ParseError> {
     let text = text.replace('>', " > ");
     let mut words = text.split_whitespace();
     let Some(first) = words.next() else { return Err(format!("which packet? write it as {FLOW}")) };
     if first == "frame" {
-        return Ok(Described::Frame(hex(&words.collect::<String>())?));
+        return Ok(PacketSpec::Frame(parse_hex(&words.collect::<String>())?));
     }
-    let source = end(first)?;
+    let source = parse_endpoint(first)?;
     match words.next() {
         Some(">") => {}
         Some(word) => return Err(format!("'{word}' stands where '>' is expected: write {FLOW}")),
         None => return Err(format!("where to? write {FLOW}")),
     }
-    let destination = end(words.next().ok_or_else(|| format!("no destination behind '>': write {FLOW}"))?)?;
-    let options = options(words)?;
-    let ends = ends(source.0, destination.0)?;
-    let upper = upper(source.1.zip(destination.1), (source.1.or(destination.1)).is_some(), &options)?;
-    let Options { ttl, len, dont_fragment, to, .. } = options;
-    if dont_fragment && matches!(ends, Ends::V6(..)) {
+    let destination =
+        parse_endpoint(words.next().ok_or_else(|| format!("no destination behind '>': write {FLOW}"))?)?;
+    let options = parse_options(words)?;
+    let ends = pair_addresses(source.0, destination.0)?;
+    let upper = upper_layer(source.1.zip(destination.1), (source.1.or(destination.1)).is_some(), &options)?;
+    let PacketOptions { ttl, len, dont_fragment, to, .. } = options;
+    if dont_fragment && matches!(ends, AddressPair::V6(..)) {
         return Err("df: no router cuts IPv6 packets in any case; leave it out".into());
     }
-    Ok(Described::Flow(Flow { ends, upper, ttl, len, dont_fragment, to }))
+    Ok(PacketSpec::Flow(FlowSpec { ends, upper, ttl, len, dont_fragment, to }))
 }
 
 /// `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1` or `[2001:db8::1]:53`.
-fn end(word: &str) -> Result<End, Wrong> {
+fn parse_endpoint(word: &str) -> Result<FlowEndpoint, ParseError> {
     if let Ok(address) = word.trim_start_matches('[').trim_end_matches(']').parse() {
         return Ok((address, None));
     }
@@ -96,18 +97,18 @@ fn end(word: &str) -> Result<End, Wrong> {
     }
 }
 
-fn ends(source: IpAddr, destination: IpAddr) -> Result<Ends, Wrong> {
+fn pair_addresses(source: IpAddr, destination: IpAddr) -> Result<AddressPair, ParseError> {
     match (source, destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => Ok(Ends::V4(source, destination)),
-        (IpAddr::V6(source), IpAddr::V6(destination)) => Ok(Ends::V6(source, destination)),
+        (IpAddr::V4(source), IpAddr::V4(destination)) => Ok(AddressPair::V4(source, destination)),
+        (IpAddr::V6(source), IpAddr::V6(destination)) => Ok(AddressPair::V6(source, destination)),
         _ => Err(format!(
             "{source} and {destination} are of different families: no packet has both; take two of one"
         )),
     }
 }
 
-fn options<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Options, Wrong> {
-    let mut options = Options { protocol: None, ttl: 64, len: None, dont_fragment: false, to: None };
+fn parse_options<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<PacketOptions, ParseError> {
+    let mut options = PacketOptions { protocol: None, ttl: 64, len: None, dont_fragment: false, to: None };
     while let Some(word) = words.next() {
         let mut value =
             || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
@@ -115,44 +116,48 @@ fn options<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Options, Wron
             "udp" => options.protocol = Some((word.into(), 17)),
             "tcp" => options.protocol = Some((word.into(), 6)),
             "icmp" | "icmp6" | "icmpv6" => options.protocol = Some((word.into(), 1)),
-            "proto" => options.protocol = Some((word.into(), number(word, value()?)?)),
-            "ttl" | "hlim" => options.ttl = number(word, value()?)?,
-            "len" => options.len = Some(number(word, value()?)?),
+            "proto" => options.protocol = Some((word.into(), parse_number(word, value()?)?)),
+            "ttl" | "hlim" => options.ttl = parse_number(word, value()?)?,
+            "len" => options.len = Some(parse_number(word, value()?)?),
             "df" => options.dont_fragment = true,
-            "to" => options.to = Some(station(value()?)?),
+            "to" => options.to = Some(parse_mac(value()?)?),
             _ => return Err(format!("'{word}' means nothing here: write {FLOW}")),
         }
     }
     Ok(options)
 }
 
-fn number<T: std::str::FromStr>(word: &str, value: &str) -> Result<T, Wrong> {
+fn parse_number<T: std::str::FromStr>(word: &str, value: &str) -> Result<T, ParseError> {
     let most = (1u128 << (8 * size_of::<T>())) - 1;
     value.parse().map_err(|_| format!("{word} {value}: not a number from 0 to {most}"))
 }
 
-fn station(word: &str) -> Result<EtherAddr, Wrong> {
+fn parse_mac(word: &str) -> Result<EtherAddr, ParseError> {
     word.parse().map_err(|_| format!("to {word}: no Ethernet address; write it as 02:00:00:00:00:01"))
 }
 
-fn upper(ports: Option<(u16, u16)>, has_port: bool, options: &Options) -> Result<Upper, Wrong> {
+fn upper_layer(
+    ports: Option<(u16, u16)>,
+    has_port: bool,
+    options: &PacketOptions,
+) -> Result<UpperLayer, ParseError> {
     let said = options.protocol.as_ref().map(|(word, number)| (word.as_str(), *number));
     let missing = |word| format!("{word}: both ends need a port, as in 192.0.2.1:1234 > 192.0.2.9:53 {word}");
     match (said, ports) {
-        (Some(("udp", _)), Some((from, to))) => Ok(Upper::Udp(from, to)),
-        (None, Some((from, to))) => Ok(Upper::Udp(from, to)),
-        (Some(("tcp", _)), Some((from, to))) => Ok(Upper::Tcp(from, to)),
+        (Some(("udp", _)), Some((from, to))) => Ok(UpperLayer::Udp(from, to)),
+        (None, Some((from, to))) => Ok(UpperLayer::Udp(from, to)),
+        (Some(("tcp", _)), Some((from, to))) => Ok(UpperLayer::Tcp(from, to)),
         (Some((word @ ("udp" | "tcp"), _)), None) => Err(missing(word)),
         (None, None) if has_port => Err(missing("udp")),
         (Some((word, _)), _) if has_port => {
             Err(format!("{word} has no ports: leave them out, or say udp or tcp"))
         }
-        (Some(("proto", number)), _) => Ok(Upper::Protocol(number)),
-        (Some(_), _) | (None, None) => Ok(Upper::Echo),
+        (Some(("proto", number)), _) => Ok(UpperLayer::Protocol(number)),
+        (Some(_), _) | (None, None) => Ok(UpperLayer::Echo),
     }
 }
 
-fn hex(text: &str) -> Result<Vec<u8>, Wrong> {
+fn parse_hex(text: &str) -> Result<Vec<u8>, ParseError> {
     let digits: Vec<u8> = text
         .chars()
         .filter(|c| *c != ':')
@@ -167,10 +172,10 @@ fn hex(text: &str) -> Result<Vec<u8>, Wrong> {
     Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-impl Flow {
-    /// The frame in which it is sent to this station, or to all or to a group if that is what its destination means.
-    pub(crate) fn frame(&self, station: EtherAddr, from: EtherAddr) -> Result<Vec<u8>, Wrong> {
-        let to = self.to.unwrap_or_else(|| self.ends.station(station));
+impl FlowSpec {
+    /// The frame to this MAC address, or to the broadcast or group address if the destination requires that.
+    pub(crate) fn build_frame(&self, station: EtherAddr, from: EtherAddr) -> Result<Vec<u8>, ParseError> {
+        let to = self.to.unwrap_or_else(|| self.ends.destination_mac(station));
         let bare = self.frame_with(ether(to, from), &[]);
         let headers = bare.bytes().len() - 14;
         let Some(len) = self.len else { return Ok(bare.into()) };
@@ -184,35 +189,35 @@ impl Flow {
 
     fn frame_with(&self, link: Ether, payload: &[u8]) -> Frame {
         match self.ends {
-            Ends::V4(source, destination) => {
+            AddressPair::V4(source, destination) => {
                 let packet = ip4().src(source).dst(destination).ttl(self.ttl);
                 let packet = if self.dont_fragment { packet.dont_fragment() } else { packet };
                 link.ip4(match self.upper {
-                    Upper::Udp(from, to) => packet.udp(from, to).payload(payload),
-                    Upper::Tcp(from, to) => packet.tcp(from, to).payload(payload),
-                    Upper::Echo => packet.icmp_echo(1, 1).payload(payload),
-                    Upper::Protocol(number) => packet.raw(number, payload),
+                    UpperLayer::Udp(from, to) => packet.udp(from, to).payload(payload),
+                    UpperLayer::Tcp(from, to) => packet.tcp(from, to).payload(payload),
+                    UpperLayer::Echo => packet.icmp_echo(1, 1).payload(payload),
+                    UpperLayer::Protocol(number) => packet.raw(number, payload),
                 })
             }
-            Ends::V6(source, destination) => {
+            AddressPair::V6(source, destination) => {
                 let packet = ip6().src(source).dst(destination).hop_limit(self.ttl);
                 link.ip6(match self.upper {
-                    Upper::Udp(from, to) => packet.udp(from, to).payload(payload),
-                    Upper::Tcp(from, to) => packet.tcp(from, to).payload(payload),
-                    Upper::Echo => packet.icmp_echo(1, 1).payload(payload),
-                    Upper::Protocol(number) => packet.raw(number, payload),
+                    UpperLayer::Udp(from, to) => packet.udp(from, to).payload(payload),
+                    UpperLayer::Tcp(from, to) => packet.tcp(from, to).payload(payload),
+                    UpperLayer::Echo => packet.icmp_echo(1, 1).payload(payload),
+                    UpperLayer::Protocol(number) => packet.raw(number, payload),
                 })
             }
         }
     }
 }
 
-impl Ends {
-    fn station(self, station: EtherAddr) -> EtherAddr {
+impl AddressPair {
+    fn destination_mac(self, station: EtherAddr) -> EtherAddr {
         match self {
-            Ends::V4(_, to) if to.is_broadcast() => EtherAddr::BROADCAST,
-            Ends::V4(_, to) if to.is_multicast() => EtherAddr::multicast_v4(to),
-            Ends::V6(_, to) if to.is_multicast() => EtherAddr::multicast_v6(to),
+            AddressPair::V4(_, to) if to.is_broadcast() => EtherAddr::BROADCAST,
+            AddressPair::V4(_, to) if to.is_multicast() => EtherAddr::multicast_v4(to),
+            AddressPair::V6(_, to) if to.is_multicast() => EtherAddr::multicast_v6(to),
             _ => station,
         }
     }
@@ -226,15 +231,15 @@ mod tests {
     const STATION: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 1]);
 
     fn frame(text: &str) -> Vec<u8> {
-        match described(text).unwrap() {
-            Described::Flow(flow) => flow.frame(STATION, STATION).unwrap(),
-            Described::Frame(bytes) => bytes,
+        match parse_packet(text).unwrap() {
+            PacketSpec::Flow(flow) => flow.build_frame(STATION, STATION).unwrap(),
+            PacketSpec::Frame(bytes) => bytes,
         }
     }
     fn wrong(text: &str) -> String {
-        match described(text) {
+        match parse_packet(text) {
             Err(wrong) => wrong,
-            Ok(Described::Flow(flow)) => flow.frame(STATION, STATION).unwrap_err(),
+            Ok(PacketSpec::Flow(flow)) => flow.build_frame(STATION, STATION).unwrap_err(),
             Ok(other) => panic!("{other:?}"),
         }
     }
@@ -282,7 +287,7 @@ mod tests {
         );
     }
     fn wrong_frame(text: &str) -> String {
-        described(text).unwrap_err()
+        parse_packet(text).unwrap_err()
     }
 
     #[test]

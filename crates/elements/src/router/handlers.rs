@@ -1,20 +1,19 @@
-//! What IPRouter can be asked and told while it runs.
-use super::changes::{Change, Refused};
+//! Read and write handlers of IPRouter.
+use super::changes::{ChangeError, TableChange};
 use super::ip_router::IpRouter;
 use super::{explain, port_text, show_events, show_ports, show_routes};
 use artery_engine::{Context, Handler, HandlerError, Read, Write};
 use std::time::Duration;
 
-/// All of them.
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "routes_json",
         "routes as JSON, in order: `[4|6] [PREFIX] [after PREFIX] [limit NUMBER]`; those within the first prefix, \
          behind the second",
-        &Read(|r: &mut IpRouter, text, _| show_routes::routes(&r.router, text).map_err(refused)),
+        &Read(|r: &mut IpRouter, text, _| show_routes::routes_json(&r.router, text).map_err(to_handler_error)),
     )
     .parameters()
-    .aside(show_routes::aside),
+    .with_aside(show_routes::read_without_worker),
     Handler::read(
         "nexthops_json",
         "groups of next hops as JSON, with how many routes lead there and which members can be used",
@@ -23,30 +22,30 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "route_json",
         "`ADDRESS`: the route that packets to it take, and its next hops, as JSON",
-        &Read(|r: &mut IpRouter, text, cx| show_routes::route(r, text, cx).map_err(refused)),
+        &Read(|r: &mut IpRouter, text, cx| show_routes::route_json(r, text, cx).map_err(to_handler_error)),
     )
     .parameters(),
     Handler::read(
         "neighbors_json",
         "neighbors as JSON, by port and address: `[PORT]`",
-        &Read(|r: &mut IpRouter, text, cx| show_ports::neighbors(&r.router, text, now(cx)).map_err(refused)),
+        &Read(|r: &mut IpRouter, text, cx| show_ports::neighbors_json(&r.router, text, now(cx)).map_err(to_handler_error)),
     )
     .parameters(),
     Handler::read(
         "ports_json",
         "ports as JSON, with their addresses and what was counted of their neighbors",
-        &Read(|r: &mut IpRouter, _, _| Ok(show_ports::ports(r))),
+        &Read(|r: &mut IpRouter, _, _| Ok(show_ports::ports_json(r))),
     ),
     Handler::read(
         "drops_json",
         "why packets ended, in the whole graph, as JSON: reason, sentence, count, element",
-        &Read(|_: &mut IpRouter, _, cx| show_ports::drops(cx)),
+        &Read(|_: &mut IpRouter, _, cx| show_ports::drops_json(cx)),
     ),
     Handler::read(
         "events_json",
         "what happened lately as JSON: `[SINCE]` is the `next` of an earlier answer, so that nothing comes twice; \
          `now` gives that number alone",
-        &Read(|r: &mut IpRouter, text, _| show_events::events(&r.router, text).map_err(refused)),
+        &Read(|r: &mut IpRouter, text, _| show_events::events_json(&r.router, text).map_err(to_handler_error)),
     )
     .parameters(),
     Handler::read(
@@ -54,79 +53,83 @@ pub(super) static HANDLERS: &[Handler] = &[
         "`PORT|host FLOW`: what becomes of a packet that comes by a port, or from the host, step by step, as JSON. \
          FLOW is `ADDRESS[:PORT] > ADDRESS[:PORT] [udp|tcp|icmp|proto N] [ttl N] [len N] [df] [to ETHER]`, or \
          `frame HEX`. Nothing is sent, counted or changed",
-        &Read(|r: &mut IpRouter, text, cx| explain::handler(r, text, cx).map_err(refused)),
+        &Read(|r: &mut IpRouter, text, cx| explain::explain_packet(r, text, cx).map_err(to_handler_error)),
     )
     .parameters(),
     Handler::write(
         "add_route",
         "`PREFIX WAY… [by METHOD]`: adds a route for a prefix without one, as ROUTE says it",
-        &Write(|r: &mut IpRouter, text, cx| change(r, cx, |change| change.add_route(text))),
+        &Write(|r: &mut IpRouter, text, cx| change_tables(r, cx, |change| change.add_route(text))),
     )
     .once(),
     Handler::write(
         "set_route",
         "`PREFIX WAY… [by METHOD]`: adds a route, or replaces that of its prefix",
-        &Write(|r: &mut IpRouter, text, cx| change(r, cx, |change| change.set_route(text))),
+        &Write(|r: &mut IpRouter, text, cx| change_tables(r, cx, |change| change.set_route(text))),
     )
     .once(),
     Handler::write(
         "remove_route",
         "`PREFIX`: removes the route of exactly this prefix",
-        &Write(|r: &mut IpRouter, text, cx| change(r, cx, |change| change.remove_route(text))),
+        &Write(|r: &mut IpRouter, text, cx| change_tables(r, cx, |change| change.remove_route(text))),
     )
     .once(),
     Handler::write(
         "add_neighbor",
         "`PORT ADDRESS ETHER [published|temporary]`: sets a neighbor's link address for good; published, others are \
          told it, too; temporary, as if the neighbor had just said it",
-        &Write(|r: &mut IpRouter, text, cx| change(r, cx, |change| change.add_neighbor(text))),
+        &Write(|r: &mut IpRouter, text, cx| change_tables(r, cx, |change| change.add_neighbor(text))),
     )
     .once(),
     Handler::write(
         "remove_neighbor",
         "`PORT ADDRESS`: forgets a neighbor, however it is known",
-        &Write(|r: &mut IpRouter, text, cx| change(r, cx, |change| change.remove_neighbor(text))),
+        &Write(|r: &mut IpRouter, text, cx| change_tables(r, cx, |change| change.remove_neighbor(text))),
     )
     .once(),
     Handler::write(
         "flush_neighbors",
         "`[PORT [ADDRESS]]`: forgets neighbors that were not set by hand: all, those of a port, or one",
-        &Write(|r: &mut IpRouter, text, cx| change(r, cx, |change| change.flush_neighbors(text))),
+        &Write(|r: &mut IpRouter, text, cx| change_tables(r, cx, |change| change.flush_neighbors(text))),
     )
     .once(),
     Handler::read(
         "counts",
         "what the router has said and kept: `[NAME]`, or all, a line each",
-        &Read(|r: &mut IpRouter, text, _| r.counts(text)),
+        &Read(|r: &mut IpRouter, text, _| r.counters_text(text)),
     )
     .parameters(),
     Handler::write(
         "port",
         "`PORT up|down|mtu BYTES|ether ADDRESS`: lets the router know what has become of a port",
-        &Write(port_text::write),
+        &Write(port_text::handle_port_command),
     )
     .once(),
 ];
 
-/// The time as tables know it: since the epoch.
+/// The time as tables count it: since the epoch.
 pub(super) fn now(cx: &mut Context<'_>) -> Duration {
     cx.now().since_epoch()
 }
 
-/// Changes the tables and lets the router do what follows.
-fn change(
+/// Changes the tables, and runs the slow path to apply the change.
+fn change_tables(
     r: &mut IpRouter,
     cx: &mut Context<'_>,
-    how: impl FnOnce(&mut Change<'_>) -> Result<(), Refused>,
+    how: impl FnOnce(&mut TableChange<'_>) -> Result<(), ChangeError>,
 ) -> Result<(), HandlerError> {
     let now = now(cx);
-    let changed =
-        how(&mut Change { router: &r.router, tables: &mut r.router.tables(), names: &r.names, now });
+    let changed = how(&mut TableChange {
+        router: &r.router,
+        tables: &mut r.router.lock_tables(),
+        names: &r.names,
+        now,
+    });
     r.tables_changed(cx);
-    changed.map_err(refused)
+    changed.map_err(to_handler_error)
 }
 
-fn refused(why: Refused) -> HandlerError {
+fn to_handler_error(why: ChangeError) -> HandlerError {
     HandlerError::refused(why)
 }
 
@@ -314,12 +317,12 @@ mod tests {
                 .map(|event| event["text"].as_str().unwrap().into())
                 .collect()
         };
-        // A quarter of these packets take the gateway that nobody has.
+        // A quarter of these packets take the gateway that doesn't answer.
         for port in 0..64 {
             let packet = ip4().src("10.0.1.9").dst("20.0.0.1").udp(port, 7);
             bench.push(0, ether("2:0:0:0:0:1", "2:0:0:0:1:9").ip4(packet).bytes());
         }
-        bench.pass(Duration::from_secs(10));
+        bench.advance_time(Duration::from_secs(10));
         let events = told(&mut bench);
         let failed = ["neighbor 10.0.2.253 b: failed", "nexthop 10.0.2.253 b: down"];
         assert!(failed.iter().all(|event| events.contains(&event.to_string())), "{events:?}");
@@ -336,8 +339,8 @@ mod tests {
         bench.push(1, arp_reply("2:0:0:0:2:fc", "10.0.2.7", "2:0:0:0:0:2", "10.0.2.1").bytes());
         bench.write("add_neighbor", "b 10.0.2.8 2:0:0:0:2:8 temporary").unwrap();
         bench.push(1, arp_reply("2:0:0:0:2:9", "10.0.2.8", "2:0:0:0:0:2", "10.0.2.1").bytes());
-        // Its neighbor is asked first, and silent.
-        bench.pass(Duration::from_secs(1));
+        // Its neighbor is solicited first, and does not answer.
+        bench.advance_time(Duration::from_secs(1));
         let events = read(&mut bench, "events_json", &first);
         let moved = events["events"].as_array().unwrap().iter().find(|event| event["what"] == "moved");
         let moved = moved.unwrap_or_else(|| panic!("{events:#}"));

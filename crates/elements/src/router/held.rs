@@ -1,7 +1,8 @@
-//! Packets that wait for the link address of a neighbor, of one worker.
+//! Packets of one worker that wait for the link address of a neighbor.
 //!
-//! Bounded for each neighbor, where the oldest gives way, and for all workers together, where only a neighbor's own
-//! packets do: a scan of a big network then keeps no memory from live neighbors, and no queue from them either.
+//! The queue of each neighbor is bounded, and drops its oldest packet. All workers together share a budget,
+//! and a neighbor without budget can replace only its own packets. So a scan of a large network takes neither
+//! memory nor queues from live neighbors.
 use artery_table::PortId;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -12,94 +13,92 @@ use std::time::Duration;
 /// A neighbor: the port on whose link it is, and its address.
 pub(crate) type Neighbor = (PortId, IpAddr);
 
-/// How many packets all workers together may still hold.
+/// The number of packets that all workers together may still hold.
 #[derive(Debug)]
-pub(crate) struct Room(AtomicUsize);
+pub(crate) struct PacketBudget(AtomicUsize);
 
-impl Room {
-    /// For so many packets.
-    pub(crate) fn new(packets: usize) -> Room {
-        Room(AtomicUsize::new(packets))
+impl PacketBudget {
+    /// A budget of so many packets.
+    pub(crate) fn new(packets: usize) -> PacketBudget {
+        PacketBudget(AtomicUsize::new(packets))
     }
-    fn take(&self) -> bool {
+    fn try_acquire(&self) -> bool {
         self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
-    fn give(&self, packets: usize) {
+    fn release_many(&self, packets: usize) {
         self.0.fetch_add(packets, Relaxed);
     }
-    /// What is left.
     #[cfg(test)]
     fn left(&self) -> usize {
         self.0.load(Relaxed)
     }
 }
 
-/// What waits for a neighbor, the oldest first.
-struct Queue<T> {
+/// The pending packets of a neighbor, the oldest first.
+struct NeighborQueue<T> {
     items: VecDeque<T>,
     since: Duration,
-    /// When control was last told that something waits.
-    asked: Duration,
+    /// When control was last asked to resolve the neighbor.
+    last_requested: Duration,
 }
 
-/// See the module.
-pub(crate) struct Held<T> {
-    queues: HashMap<Neighbor, Queue<T>>,
+pub(crate) struct PendingQueue<T> {
+    queues: HashMap<Neighbor, NeighborQueue<T>>,
     each: usize,
-    room: Arc<Room>,
+    room: Arc<PacketBudget>,
 }
 
-/// What became of a packet to be held.
+/// The result of an attempt to hold a packet.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kept<T> {
-    /// It waits, and nothing else had to go.
+pub(crate) enum EnqueueOutcome<T> {
+    /// It waits, and no other packet was dropped.
     All,
-    /// It waits, and this one, the oldest, does no more.
-    InsteadOf(T),
-    /// There is no room for it.
+    /// It waits, and this one, the oldest, was dropped.
+    Replaced(T),
+    /// The budget is used up.
     Refused(T),
 }
 
 /// What a neighbor's queue is to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Go on waiting.
+pub(crate) enum NextStep {
+    /// Keep the packets waiting.
     Wait,
-    /// Tell control again that something waits.
-    Ask,
-    /// Go: the neighbor is known.
-    Go,
-    /// Give up.
+    /// Ask control again to resolve the neighbor.
+    Request,
+    /// Send the packets: the neighbor is known.
+    Release,
+    /// Stop waiting: resolution failed or took too long.
     Fail,
 }
 
-impl<T> Held<T> {
-    /// Holds at most `each` packets for one neighbor, and as many in all as there is room for.
-    pub(crate) fn new(each: usize, room: &Arc<Room>) -> Held<T> {
-        Held { queues: HashMap::new(), each: each.max(1), room: room.clone() }
+impl<T> PendingQueue<T> {
+    /// A queue of at most `each` packets for one neighbor, and as many in all as the budget allows.
+    pub(crate) fn new(each: usize, room: &Arc<PacketBudget>) -> PendingQueue<T> {
+        PendingQueue { queues: HashMap::new(), each: each.max(1), room: room.clone() }
     }
 
-    /// Keeps a packet for a neighbor.
-    pub(crate) fn hold(&mut self, neighbor: Neighbor, item: T, now: Duration) -> Kept<T> {
+    /// Holds a packet for a neighbor.
+    pub(crate) fn enqueue_packet(&mut self, neighbor: Neighbor, item: T, now: Duration) -> EnqueueOutcome<T> {
         let Some(queue) = self.queues.get_mut(&neighbor) else {
-            if !self.room.take() {
-                return Kept::Refused(item);
+            if !self.room.try_acquire() {
+                return EnqueueOutcome::Refused(item);
             }
             let items = VecDeque::from([item]);
-            self.queues.insert(neighbor, Queue { items, since: now, asked: now });
-            return Kept::All;
+            self.queues.insert(neighbor, NeighborQueue { items, since: now, last_requested: now });
+            return EnqueueOutcome::All;
         };
-        if queue.items.len() < self.each && self.room.take() {
+        if queue.items.len() < self.each && self.room.try_acquire() {
             queue.items.push_back(item);
-            return Kept::All;
+            return EnqueueOutcome::All;
         }
         let oldest = queue.items.pop_front();
         queue.items.push_back(item);
-        oldest.map_or(Kept::All, Kept::InsteadOf)
+        oldest.map_or(EnqueueOutcome::All, EnqueueOutcome::Replaced)
     }
 
     /// Whether packets wait for a neighbor.
-    pub(crate) fn has(&self, neighbor: &Neighbor) -> bool {
+    pub(crate) fn contains(&self, neighbor: &Neighbor) -> bool {
         self.queues.contains_key(neighbor)
     }
     /// Whether none wait at all.
@@ -107,30 +106,29 @@ impl<T> Held<T> {
         self.queues.is_empty()
     }
     /// For how many neighbors they do.
-    pub(crate) fn queues(&self) -> usize {
+    pub(crate) fn queue_count(&self) -> usize {
         self.queues.len()
     }
-    /// How many do.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.queues.values().map(|queue| queue.items.len()).sum()
     }
 
-    /// Asks `next` what to do about each neighbor: it is given the neighbor, since when packets wait, and since
-    /// when control was not told. Returns those that end their wait.
-    pub(crate) fn look(
+    /// Calls `next` for each neighbor, with the time that packets have waited, and the time since control was
+    /// last asked. Returns the neighbors for which there is something to do.
+    pub(crate) fn poll_queues(
         &mut self,
         now: Duration,
-        mut next: impl FnMut(&Neighbor, Duration, Duration) -> Next,
-    ) -> Vec<(Neighbor, Next)> {
+        mut next: impl FnMut(&Neighbor, Duration, Duration) -> NextStep,
+    ) -> Vec<(Neighbor, NextStep)> {
         let mut ends = Vec::new();
         for (neighbor, queue) in &mut self.queues {
             let waited = |since: Duration| now.saturating_sub(since);
-            match next(neighbor, waited(queue.since), waited(queue.asked)) {
-                Next::Wait => {}
-                Next::Ask => {
-                    queue.asked = now;
-                    ends.push((*neighbor, Next::Ask));
+            match next(neighbor, waited(queue.since), waited(queue.last_requested)) {
+                NextStep::Wait => {}
+                NextStep::Request => {
+                    queue.last_requested = now;
+                    ends.push((*neighbor, NextStep::Request));
                 }
                 end => ends.push((*neighbor, end)),
             }
@@ -138,22 +136,22 @@ impl<T> Held<T> {
         ends
     }
 
-    /// Lets all packets to a neighbor go, the oldest first.
-    pub(crate) fn release(&mut self, neighbor: &Neighbor) -> VecDeque<T> {
+    /// Removes all packets to a neighbor, the oldest first.
+    pub(crate) fn release_neighbor(&mut self, neighbor: &Neighbor) -> VecDeque<T> {
         let items = self.queues.remove(neighbor).map(|queue| queue.items).unwrap_or_default();
-        self.room.give(items.len());
+        self.room.release_many(items.len());
         items
     }
 
-    /// Lets all packets go.
+    /// Removes the packets of all neighbors.
     pub(crate) fn drain(&mut self) -> Vec<(Neighbor, VecDeque<T>)> {
         let all: Vec<_> = self.queues.drain().map(|(neighbor, queue)| (neighbor, queue.items)).collect();
-        self.room.give(all.iter().map(|(_, items)| items.len()).sum());
+        self.room.release_many(all.iter().map(|(_, items)| items.len()).sum());
         all
     }
 }
 
-impl<T> Drop for Held<T> {
+impl<T> Drop for PendingQueue<T> {
     fn drop(&mut self) {
         self.drain();
     }
@@ -168,49 +166,58 @@ mod tests {
     fn neighbor(n: u32) -> Neighbor {
         (PortId(0), Ipv4Addr::from_bits(n).into())
     }
-    fn hold(held: &mut Held<u32>, to: u32, item: u32) -> Kept<u32> {
-        held.hold(neighbor(to), item, NOW)
+    fn hold(held: &mut PendingQueue<u32>, to: u32, item: u32) -> EnqueueOutcome<u32> {
+        held.enqueue_packet(neighbor(to), item, NOW)
     }
 
     #[test]
     fn packets_go_in_the_order_in_which_they_came_and_the_oldest_gives_way() {
-        let mut held = Held::new(3, &Arc::new(Room::new(100)));
+        let mut held = PendingQueue::new(3, &Arc::new(PacketBudget::new(100)));
         let kept: Vec<_> = (1..=5).map(|item| hold(&mut held, 7, item)).collect();
-        assert_eq!(kept, [Kept::All, Kept::All, Kept::All, Kept::InsteadOf(1), Kept::InsteadOf(2)]);
-        assert_eq!(held.release(&neighbor(7)), [3, 4, 5]);
-        assert!(held.is_empty() && !held.has(&neighbor(7)));
+        assert_eq!(
+            kept,
+            [
+                EnqueueOutcome::All,
+                EnqueueOutcome::All,
+                EnqueueOutcome::All,
+                EnqueueOutcome::Replaced(1),
+                EnqueueOutcome::Replaced(2)
+            ]
+        );
+        assert_eq!(held.release_neighbor(&neighbor(7)), [3, 4, 5]);
+        assert!(held.is_empty() && !held.contains(&neighbor(7)));
     }
 
     #[test]
     fn a_scan_fills_no_more_than_the_room_for_all_workers() {
-        let room = Arc::new(Room::new(10));
-        let (mut one, mut other) = (Held::new(3, &room), Held::new(3, &room));
-        let kept = (0..1000).filter(|n| hold(&mut one, *n, *n) == Kept::All).count();
+        let room = Arc::new(PacketBudget::new(10));
+        let (mut one, mut other) = (PendingQueue::new(3, &room), PendingQueue::new(3, &room));
+        let kept = (0..1000).filter(|n| hold(&mut one, *n, *n) == EnqueueOutcome::All).count();
         assert_eq!((kept, one.len(), room.left()), (10, 10, 0));
-        assert_eq!(hold(&mut other, 1, 5), Kept::Refused(5));
-        // Who waits already keeps its place, for a later packet.
-        assert_eq!(hold(&mut one, 3, 99), Kept::InsteadOf(3));
-        one.release(&neighbor(4));
-        assert_eq!(hold(&mut other, 1, 5), Kept::All);
+        assert_eq!(hold(&mut other, 1, 5), EnqueueOutcome::Refused(5));
+        // A pending packet's share of the budget passes to a later packet.
+        assert_eq!(hold(&mut one, 3, 99), EnqueueOutcome::Replaced(3));
+        one.release_neighbor(&neighbor(4));
+        assert_eq!(hold(&mut other, 1, 5), EnqueueOutcome::All);
         drop((one, other));
         assert_eq!(room.left(), 10);
     }
 
     #[test]
     fn a_look_tells_how_long_packets_wait_and_since_when_nobody_was_asked() {
-        let mut held = Held::new(3, &Arc::new(Room::new(10)));
+        let mut held = PendingQueue::new(3, &Arc::new(PacketBudget::new(10)));
         hold(&mut held, 1, 1);
         let later = NOW + Duration::from_secs(2);
-        let asked = held.look(later, |_, waited, silent| {
+        let asked = held.poll_queues(later, |_, waited, silent| {
             assert_eq!((waited.as_secs(), silent.as_secs()), (2, 2));
-            Next::Ask
+            NextStep::Request
         });
-        assert_eq!(asked, [(neighbor(1), Next::Ask)]);
-        let ends = held.look(later + Duration::from_secs(1), |_, waited, silent| {
+        assert_eq!(asked, [(neighbor(1), NextStep::Request)]);
+        let ends = held.poll_queues(later + Duration::from_secs(1), |_, waited, silent| {
             assert_eq!((waited.as_secs(), silent.as_secs()), (3, 1));
-            Next::Go
+            NextStep::Release
         });
-        assert_eq!(ends, [(neighbor(1), Next::Go)]);
-        assert_eq!(held.release(&neighbor(1)), [1]);
+        assert_eq!(ends, [(neighbor(1), NextStep::Release)]);
+        assert_eq!(held.release_neighbor(&neighbor(1)), [1]);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The router alone answers for its addresses and claims them, so that each question gets one answer.
 //! The host finds its neighbors by itself: its questions leave by the port, and answers reach both.
-use super::slow::{Job, LINK, Slow};
-use super::verdict::{Came, Message, Origin, Station};
+use super::slow::{LINK, SlowPath, SlowPathContext};
+use super::verdict::{IngressInfo, LinkDestination, NeighborMessage, Origin};
 use artery_engine::{DropReason, Packet};
 use artery_table::PortId;
 use artery_table::router::PortView;
@@ -11,33 +11,35 @@ use artery_wire::nd::NdMessage;
 use artery_wire::{Arp, EtherType, Ethernet, Ipv4, Ipv6};
 use std::net::IpAddr;
 
-impl Slow {
-    /// Whether a frame of a protocol that the router does not know is for the host: what was sent to the
-    /// port, or to a group, as IS-IS and LLDP do.
-    pub(super) fn is_for_host_port(&self, came: Came) -> bool {
-        let is_near = matches!(came.to, Station::Ours | Station::Group);
+impl SlowPath {
+    /// Whether a frame of a protocol that the router does not handle is for the host: frames sent to the port
+    /// or to a group, as those of IS-IS and LLDP.
+    pub(super) fn is_for_host_port(&self, came: IngressInfo) -> bool {
+        let is_near = matches!(came.to, LinkDestination::Ours | LinkDestination::Group);
         self.settings.has_host_ports && is_near && matches!(came.from, Origin::Port(_))
     }
 
-    /// Gives a frame that a port received to the host.
-    pub(super) fn hand_to_host_port(&self, packet: Packet, port: PortId, job: &mut Job<'_, '_>) {
-        let output = job.router.ports() + 1 + usize::from(port.0);
+    /// Sends a frame that a port received to the host.
+    pub(super) fn hand_to_host_port(&self, packet: Packet, port: PortId, job: &mut SlowPathContext<'_, '_>) {
+        let output = job.router.port_count() + 1 + usize::from(port.0);
         job.cx.send_or_discard(output, packet, DropReason::Local);
     }
 
-    /// Gives a copy of a message between neighbors to the host, if it is one that the host waits for.
-    /// Tells whether it did.
+    /// Sends a copy of a message between neighbors to the host, if the host waits for it.
+    /// Returns whether it did.
     pub(super) fn copy_to_host_port(
         &self,
         packet: &Packet,
         port: PortId,
-        message: Message,
-        job: &mut Job<'_, '_>,
+        message: NeighborMessage,
+        job: &mut SlowPathContext<'_, '_>,
     ) -> bool {
         let bytes = packet.data().get(LINK..).unwrap_or_default();
         let is_wanted = match message {
-            Message::Arp => Arp::new(bytes).is_ok_and(|arp| is_answer(&arp)),
-            Message::Nd => !matches!(NdMessage::read(bytes), Ok(NdMessage::NeighborSolicitation(_)) | Err(_)),
+            NeighborMessage::Arp => Arp::new(bytes).is_ok_and(|arp| is_answer(&arp)),
+            NeighborMessage::Nd => {
+                !matches!(NdMessage::parse_packet(bytes), Ok(NdMessage::NeighborSolicitation(_)) | Err(_))
+            }
         };
         if !self.settings.has_host_ports || !is_wanted {
             return false;
@@ -50,7 +52,12 @@ impl Slow {
     }
 
     /// Sends a frame of the host by a port, as it is.
-    pub(super) fn send_from_host_port(&self, packet: Packet, port: PortId, job: &mut Job<'_, '_>) {
+    pub(super) fn send_from_host_port(
+        &self,
+        packet: Packet,
+        port: PortId,
+        job: &mut SlowPathContext<'_, '_>,
+    ) {
         let Some(view) = job.port(port).filter(|view| view.is_up) else {
             return job.cx.discard(packet, DropReason::PortDown);
         };
@@ -60,8 +67,8 @@ impl Slow {
         job.cx.send(port.0.into(), packet);
     }
 
-    /// Whether a frame is sent from an address that the router has not claimed yet, or asks who has one
-    /// of its own: that the router itself asks.
+    /// Whether a frame is sent from an address that the router has not claimed yet, or probes one of the
+    /// router's addresses, which the router itself probes.
     fn is_unclaimed(&self, frame: &[u8], port: PortId, view: &PortView) -> bool {
         match sender_address(frame) {
             Some(IpAddr::V6(from)) if from.is_unspecified() => is_solicitation(frame),
@@ -74,7 +81,7 @@ impl Slow {
     }
 }
 
-/// Whether the host is to know of a message of ARP: answers, and who tells of itself.
+/// Whether an ARP message is for the host, too: replies and announcements.
 fn is_answer(arp: &Arp<&[u8]>) -> bool {
     !arp.is_request() || arp.sender_ip() == arp.target_ip()
 }
@@ -91,7 +98,7 @@ fn sender_address(frame: &[u8]) -> Option<IpAddr> {
 }
 
 fn is_solicitation(frame: &[u8]) -> bool {
-    let message = frame.get(LINK..).map(NdMessage::read);
+    let message = frame.get(LINK..).map(NdMessage::parse_packet);
     matches!(message, Some(Ok(NdMessage::NeighborSolicitation(_))))
 }
 
@@ -109,7 +116,7 @@ mod tests {
     use super::*;
     use crate::ether::arp_frame::arp_frame;
     use artery_engine::Bench;
-    use artery_wire::nd::{self, Station as NdStation};
+    use artery_wire::nd::{self, LinkEndpoint as NdStation};
     use artery_wire::{ArpOperation, EtherAddr};
     use std::net::Ipv6Addr;
     use std::time::Duration;
@@ -125,8 +132,8 @@ mod tests {
                       PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2, HOST_PORTS true, DAD false";
         let setup = Bench::setup(&crate::router::ip_router::CLASS, config).inputs(6).outputs(5);
         let mut bench = setup.build().unwrap();
-        bench.pass(Duration::from_secs(1));
-        (0..5).for_each(|output| _ = bench.take_all(output));
+        bench.advance_time(Duration::from_secs(1));
+        (0..5).for_each(|output| _ = bench.drain_sent(output));
         bench
     }
 
@@ -164,14 +171,14 @@ mod tests {
         let asks =
             arp_frame(EtherAddr::BROADCAST, ArpOperation::REQUEST, (PEER, peer), (EtherAddr::ZERO, own));
         bench.push(0, asks);
-        assert_eq!((bench.take_all(0).len(), bench.take_all(TO_HOST).len()), (1, 0));
+        assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(TO_HOST).len()), (1, 0));
         let answers = arp_frame(OURS, ArpOperation::REPLY, (PEER, peer), (OURS, own));
         bench.push(0, answers);
         bench.expect(TO_HOST, answers);
         let (own, peer): (Ipv6Addr, Ipv6Addr) = ("fd00:1::1".parse().unwrap(), "fd00:1::9".parse().unwrap());
         let station = |ether, ip| NdStation { ether, ip };
         bench.push(0, nd::neighbor_solicitation(station(PEER, peer), own, None));
-        assert_eq!((bench.take_all(0).len(), bench.take_all(TO_HOST).len()), (1, 0));
+        assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(TO_HOST).len()), (1, 0));
         let flags = nd::AdvertisementFlags { router: false, solicited: true, overrides: true };
         let (from, to) = (station(PEER, peer), station(OURS, own));
         let answers = nd::neighbor_advertisement(from, to, from, flags);
@@ -185,11 +192,11 @@ mod tests {
         let frame = ip4(PEER, [10, 0, 1, 1], [10, 0, 1, 9], 89);
         bench.push(FROM_HOST, &frame);
         bench.expect(0, &frame);
-        // The host does not ask whether others have its addresses: that the router does.
+        // The host does not probe its addresses on the link: the router does.
         let own: Ipv6Addr = "fd00:1::1".parse().unwrap();
         let none = NdStation { ether: OURS, ip: Ipv6Addr::UNSPECIFIED };
         bench.push(FROM_HOST, nd::neighbor_solicitation(none, own, None));
-        assert_eq!(bench.take_all(0).len(), 0);
+        assert_eq!(bench.drain_sent(0).len(), 0);
         bench.expect_dropped(DropReason::Unclaimed, 1);
         for len in 0..frame.len() {
             bench.push(FROM_HOST, &frame[..len]);

@@ -1,5 +1,5 @@
-//! What the router says itself: errors, answers to echo requests, and in whose name.
-use super::verdict::Told;
+//! Messages of the router itself: ICMP errors and echo replies, and their source addresses.
+use super::verdict::IcmpReply;
 use artery_table::router::PortView;
 use artery_table::{PortId, Prefix};
 use artery_wire::{Forbidden, Icmp6, Icmp6Answer, Icmp6Type, IcmpAnswer, Ip6Headers, IpProtocol, Ipv4, Ipv6};
@@ -10,101 +10,111 @@ const HOP_LIMIT: u8 = 64;
 const HEADER6: usize = 40;
 const FRAGMENT_HEADER: usize = 8;
 
-/// Finds addresses to speak from.
+/// Chooses source addresses for ICMP messages.
 #[derive(Clone, Copy)]
-pub(crate) struct Speaker<'a> {
-    /// The router's ports.
+pub(crate) struct IcmpSource<'a> {
     pub(crate) ports: &'a [PortView],
-    /// The port on whose behalf.
+    /// The port whose addresses are preferred.
     pub(crate) port: Option<PortId>,
     /// Whether an address of a port may be used.
     pub(crate) is_usable: &'a dyn Fn(PortId, IpAddr) -> bool,
 }
 
-impl Speaker<'_> {
+impl IcmpSource<'_> {
     /// The port with its number.
-    pub(crate) fn port(&self) -> Option<(PortId, &PortView)> {
+    pub(crate) fn ingress_port(&self) -> Option<(PortId, &PortView)> {
         self.port.and_then(|id| Some((id, self.ports.get(usize::from(id.0))?)))
     }
 
-    /// The port first, then the others.
-    fn all(&self) -> impl Iterator<Item = (PortId, &PortView)> {
-        self.port().into_iter().chain((0..).map(PortId).zip(self.ports))
+    /// The preferred port first, then the others.
+    fn all_ports(&self) -> impl Iterator<Item = (PortId, &PortView)> {
+        self.ingress_port().into_iter().chain((0..).map(PortId).zip(self.ports))
     }
 
-    /// An IPv4 address for what is said to `to`: of the port, one on its link if there is one; else any of the router.
-    pub(crate) fn v4(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
+    /// The IPv4 source address for a message to `to`: of the port, one on its link if there is one; else
+    /// any of the router.
+    pub(crate) fn ipv4_source(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
         let usable = |id: PortId, own: u32| (self.is_usable)(id, IpAddr::V4(own.into())).then(|| own.into());
         let is_near = |own: &&(u32, u8)| Prefix::of(own.0, own.1).contains(to.to_bits());
         let near = self
-            .port()
+            .ingress_port()
             .and_then(|(id, port)| port.v4.iter().filter(is_near).find_map(|own| usable(id, own.0)));
-        near.or_else(|| self.all().find_map(|(id, port)| port.v4.iter().find_map(|own| usable(id, own.0))))
+        near.or_else(|| {
+            self.all_ports().find_map(|(id, port)| port.v4.iter().find_map(|own| usable(id, own.0)))
+        })
     }
 
-    /// An IPv6 address for what is said to `to`: a link-local one to such an address, else a global one of the port or of
-    /// another, and if there is none, the link-local one.
-    pub(crate) fn v6(&self, to: Ipv6Addr) -> Option<Ipv6Addr> {
+    /// The IPv6 source address for a message to `to`: a link-local one for a link-local destination; else a
+    /// global one of the port or of another, or the link-local one if there is none.
+    pub(crate) fn ipv6_source(&self, to: Ipv6Addr) -> Option<Ipv6Addr> {
         let usable = |id: PortId, own: u128| (self.is_usable)(id, IpAddr::V6(own.into())).then(|| own.into());
-        let link_local = || self.port().and_then(|(id, port)| usable(id, port.link_local));
+        let link_local = || self.ingress_port().and_then(|(id, port)| usable(id, port.link_local));
         if to.is_unicast_link_local() {
             return link_local();
         }
         let is_near = |own: &&(u128, u8)| Prefix::of(own.0, own.1).contains(to.to_bits());
         let near = self
-            .port()
+            .ingress_port()
             .and_then(|(id, port)| port.v6.iter().filter(is_near).find_map(|own| usable(id, own.0)));
-        let any = || self.all().find_map(|(id, port)| port.v6.iter().find_map(|own| usable(id, own.0)));
+        let any = || self.all_ports().find_map(|(id, port)| port.v6.iter().find_map(|own| usable(id, own.0)));
         near.or_else(any).or_else(link_local)
     }
 }
 
-/// Why nothing is said.
+/// Why no ICMP message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum IcmpSuppressed {
     /// The rules forbid it.
     Forbidden(Forbidden),
-    /// The router has no address to say it from.
+    /// The router has no usable source address.
     NoAddress,
 }
 
-/// An error that may be sent, and from whom.
+/// An ICMP error that may be sent, with its source address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Error {
-    /// By ICMP.
+pub(crate) enum IcmpErrorMessage {
     V4(IcmpAnswer, Ipv4Addr),
-    /// By ICMPv6.
     V6(Icmp6Answer, Ipv6Addr),
 }
 
-impl Error {
-    /// To whom it goes.
-    pub(crate) fn to(&self) -> IpAddr {
+impl IcmpErrorMessage {
+    /// The destination address of the error.
+    pub(crate) fn destination(&self) -> IpAddr {
         match self {
-            Error::V4(answer, _) => answer.to().into(),
-            Error::V6(answer, _) => answer.to().into(),
+            IcmpErrorMessage::V4(answer, _) => answer.destination().into(),
+            IcmpErrorMessage::V6(answer, _) => answer.destination().into(),
         }
     }
-    /// Itself, from its IP header on; `about` is the packet that was asked about.
-    pub(crate) fn packet(&self, about: &[u8], id: u16) -> Vec<u8> {
+    /// The packet of the error, from its IP header on; `about` is the packet that caused it.
+    pub(crate) fn build_packet(&self, about: &[u8], id: u16) -> Vec<u8> {
         match self {
-            Error::V4(answer, src) => answer.packet(about, *src, id),
-            Error::V6(answer, src) => answer.packet(about, *src),
+            IcmpErrorMessage::V4(answer, src) => answer.build_packet(about, *src, id),
+            IcmpErrorMessage::V6(answer, src) => answer.build_packet(about, *src),
         }
     }
 }
 
-/// The error about a packet, given from its IP header on. `is_many` says that it came in a frame for more than one.
-pub(crate) fn error(told: Told, packet: &[u8], is_many: bool, from: Speaker<'_>) -> Result<Error, Silence> {
+/// The error about a packet, given from its IP header on. `is_many` is whether it was a
+/// link broadcast or multicast.
+pub(crate) fn build_error(
+    told: IcmpReply,
+    packet: &[u8],
+    is_many: bool,
+    from: IcmpSource<'_>,
+) -> Result<IcmpErrorMessage, IcmpSuppressed> {
     match told {
-        Told::V4(error) => {
-            let answer = error.about(packet, is_many, |address| is_broadcast(from.ports, address));
-            let answer = answer.map_err(Silence::Forbidden)?;
-            from.v4(answer.to()).map(|src| Error::V4(answer, src)).ok_or(Silence::NoAddress)
+        IcmpReply::V4(error) => {
+            let answer = error.answer_to(packet, is_many, |address| is_broadcast(from.ports, address));
+            let answer = answer.map_err(IcmpSuppressed::Forbidden)?;
+            from.ipv4_source(answer.destination())
+                .map(|src| IcmpErrorMessage::V4(answer, src))
+                .ok_or(IcmpSuppressed::NoAddress)
         }
-        Told::V6(error) => {
-            let answer = error.about(packet, is_many).map_err(Silence::Forbidden)?;
-            from.v6(answer.to()).map(|src| Error::V6(answer, src)).ok_or(Silence::NoAddress)
+        IcmpReply::V6(error) => {
+            let answer = error.answer_to(packet, is_many).map_err(IcmpSuppressed::Forbidden)?;
+            from.ipv6_source(answer.destination())
+                .map(|src| IcmpErrorMessage::V6(answer, src))
+                .ok_or(IcmpSuppressed::NoAddress)
         }
     }
 }
@@ -119,10 +129,11 @@ pub(crate) fn is_broadcast(ports: &[PortView], address: Ipv4Addr) -> bool {
     ports.iter().any(|port| port.v4.iter().any(is_end))
 }
 
-/// The reply to an ICMPv6 echo request (RFC 4443 section 4.2): its message alone, whatever headers came before.
+/// The reply to an ICMPv6 echo request (RFC 4443 section 4.2): only its message, without the extension
+/// headers of the request.
 pub(crate) fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     let ip = Ipv6::new(packet).ok()?;
-    let headers = Ip6Headers::read(packet).ok()?;
+    let headers = Ip6Headers::parse_packet(packet).ok()?;
     let message = packet.get(headers.offset..HEADER6 + usize::from(ip.payload_length()))?;
     let mut bytes = vec![0; HEADER6];
     bytes.extend(message);
@@ -145,9 +156,9 @@ fn write_header6(bytes: &mut [u8], src: Ipv6Addr, dst: Ipv6Addr, next: IpProtoco
     Some(())
 }
 
-/// Splits a packet of our own, without extension headers, into fragments that are no longer than the MTU (RFC 8200
-/// section 4.5).
-pub(crate) fn fragments6(packet: &[u8], mtu: usize, id: u32) -> Option<Vec<Vec<u8>>> {
+/// Splits a packet of our own, without extension headers, into fragments that are no longer than the MTU
+/// (RFC 8200 section 4.5).
+pub(crate) fn fragment_ipv6(packet: &[u8], mtu: usize, id: u32) -> Option<Vec<Vec<u8>>> {
     let ip = Ipv6::new(packet).ok()?;
     let payload = packet.get(HEADER6..HEADER6 + usize::from(ip.payload_length()))?;
     let room = mtu.checked_sub(HEADER6 + FRAGMENT_HEADER)? & !7;
@@ -171,8 +182,8 @@ pub(crate) fn fragments6(packet: &[u8], mtu: usize, id: u32) -> Option<Vec<Vec<u
     payload.chunks(room).enumerate().map(fragment).collect()
 }
 
-/// Who sent a packet, and to whom.
-pub(crate) fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+/// Source and destination address of a packet.
+pub(crate) fn source_and_destination(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match packet.first()? >> 4 {
         4 => Ipv4::new(packet).ok().map(|ip| (ip.src().into(), ip.dst().into())),
         6 => Ipv6::new(packet).ok().map(|ip| (ip.src().into(), ip.dst().into())),

@@ -1,5 +1,5 @@
 use super::forward::{self, Forward};
-use super::plain::{Forwarded, Gate, LINK, write_link};
+use super::plain::{ForwardFamily, FrameCheck, LINK, write_link};
 use artery_engine::{Class, Packet, anno};
 use artery_table::path::PathReader;
 use artery_table::router::Readers;
@@ -45,12 +45,12 @@ const HEADERS: usize = LINK + HEADER;
 /// EtherType and version, as bits of the first four bytes from the EtherType on.
 const PLAIN: u32 = 0x86dd_6000;
 const PLAIN_MASK: u32 = 0xffff_f000;
-/// The next header that every hop must look at.
+/// The next header of options that every hop must process.
 const HOP_BY_HOP: u8 = 0;
 
-impl Forwarded for u128 {
+impl ForwardFamily for u128 {
     #[inline]
-    fn check(frame: &[u8], gate: &Gate<'_>) -> (u128, bool) {
+    fn check_header(frame: &[u8], gate: &FrameCheck<'_>) -> (u128, bool) {
         let Some(head) = frame.first_chunk::<HEADERS>() else { return (0, false) };
         let [d0, d1, d2, d3, d4, d5, s0, s1, _, _, _, _, t0, t1, v0, v1, _, _, l0, l1, next, hops, ..] =
             *head;
@@ -59,27 +59,27 @@ impl Forwarded for u128 {
         let kind = u32::from_be_bytes([t0, t1, v0, v1]) & PLAIN_MASK;
         let length = usize::from(u16::from_be_bytes([l0, l1]));
         let is_whole = length <= frame.len() - HEADERS;
-        let (source, destination) = addresses(head);
+        let (source, destination) = read_addresses(head);
         let is_plain =
-            (station == gate.station) & (kind == PLAIN) & is_whole & (next != HOP_BY_HOP) & (hops > 1);
-        (destination, is_plain & !is_odd(source))
+            (station == gate.mac_address) & (kind == PLAIN) & is_whole & (next != HOP_BY_HOP) & (hops > 1);
+        (destination, is_plain & !is_exception_source(source))
     }
 
-    fn check_again(_: &[u8], _: &Gate<'_>) -> bool {
+    fn recheck_header(_: &[u8], _: &FrameCheck<'_>) -> bool {
         false
     }
 
-    fn ends(frame: &[u8]) -> (u128, u128) {
-        frame.first_chunk().map_or((0, 0), addresses)
+    fn source_and_destination(frame: &[u8]) -> (u128, u128) {
+        frame.first_chunk().map_or((0, 0), read_addresses)
     }
 
     #[inline]
-    fn towards(packet: &Packet) -> u128 {
+    fn destination_annotation(packet: &Packet) -> u128 {
         u128::from_be_bytes(packet.annotation(anno::DST_IP6))
     }
 
     #[inline]
-    fn lead(packet: &mut Packet, towards: u128) {
+    fn redirect_packet(packet: &mut Packet, towards: u128) {
         packet.set_annotation(anno::DST_IP6, towards.to_be_bytes());
     }
 
@@ -89,7 +89,7 @@ impl Forwarded for u128 {
     }
 
     #[inline]
-    fn rewrite(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize> {
+    fn rewrite_headers(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize> {
         let head: &mut [u8; HEADERS] = frame.first_chunk_mut()?;
         let length = HEADER + usize::from(u16::from_be_bytes([head[LINK + 4], head[LINK + 5]]));
         if length > most {
@@ -100,14 +100,13 @@ impl Forwarded for u128 {
         Some(LINK + length)
     }
 
-    fn path(readers: &Readers) -> &PathReader<u128> {
+    fn path_reader(readers: &Readers) -> &PathReader<u128> {
         &readers.v6
     }
 }
 
-/// Source and destination.
 #[inline]
-fn addresses(head: &[u8; HEADERS]) -> (u128, u128) {
+fn read_addresses(head: &[u8; HEADERS]) -> (u128, u128) {
     let address = |at: usize| {
         let word = |at: usize| head[at..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
         u128::from(word(at)) << 64 | u128::from(word(at + 8))
@@ -115,10 +114,10 @@ fn addresses(head: &[u8; HEADERS]) -> (u128, u128) {
     (address(LINK + 8), address(LINK + 24))
 }
 
-/// Whether packets from there need a closer look: groups, link-local addresses, and all below 1::, such as the
-/// unspecified address, loopback and IPv4 addresses in disguise.
+/// Whether packets with this source need the slow path: groups, link-local addresses, and all below 1::, such
+/// as the unspecified address, loopback and embedded IPv4 addresses.
 #[inline]
-fn is_odd(source: u128) -> bool {
+fn is_exception_source(source: u128) -> bool {
     let first = (source >> 112) as u16;
     (first >> 8 == 0xff) | (first & 0xffc0 == 0xfe80) | (first == 0)
 }

@@ -1,5 +1,5 @@
 use super::forward::{self, Forward};
-use super::plain::{Forwarded, Gate, LINK, write_link};
+use super::plain::{ForwardFamily, FrameCheck, LINK, write_link};
 use artery_engine::{Class, Packet};
 use artery_table::path::PathReader;
 use artery_table::router::Readers;
@@ -42,7 +42,8 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
 
 /// Bytes of link header and IP header without options.
 const HEADERS: usize = LINK + 20;
-/// EtherType and the first byte of a header without options, as the first three bytes of a little-endian word.
+/// EtherType and the first byte of a header without options, as the first three bytes
+/// of a little-endian word.
 const PLAIN: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
 const PLAIN_MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
 /// What a hop adds to a sum, in the machine's order.
@@ -50,41 +51,41 @@ const HOP: u32 = u16::from_ne_bytes([1, 0]) as u32;
 
 /// Eight bytes of the headers, the first one the least.
 #[inline]
-fn word(head: &[u8; HEADERS], at: usize) -> u64 {
+fn read_word(head: &[u8; HEADERS], at: usize) -> u64 {
     head[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// See [`Forwarded::check`]. `oddity` is zero for sources that packets may have.
+/// See [`ForwardFamily::check_header`]. `oddity` is zero for sources that packets may have.
 #[inline(always)]
-fn look(frame: &[u8], gate: &Gate<'_>, oddity: impl FnOnce(u32) -> u8) -> (u32, bool) {
+fn check_ipv4_frame(frame: &[u8], gate: &FrameCheck<'_>, oddity: impl FnOnce(u32) -> u8) -> (u32, bool) {
     let Some(head) = frame.first_chunk::<HEADERS>() else { return (0, false) };
-    // The first word of a frame has two bytes beyond its destination, the second EtherType to identification, the third that
-    // to checksum.
+    // The first word of a frame has two bytes beyond its destination, the second EtherType to identification,
+    // the third that to checksum.
     let (station, second, third, ends) =
-        (word(head, 0) << 16, word(head, 12), word(head, 18), word(head, 26));
+        (read_word(head, 0) << 16, read_word(head, 12), read_word(head, 18), read_word(head, 26));
     let length = usize::from(((second >> 32) as u16).swap_bytes());
     let is_whole = length.wrapping_sub(20) <= frame.len() - HEADERS;
     // Without EtherType, and identification only once.
     let total = checksum::add_with_carry((second >> 16) + (third >> 16), ends);
     // Together, what must be zero: fewer steps than one by one.
-    let unfit = (station ^ gate.station)
+    let unfit = (station ^ gate.mac_address)
         | u64::from((second as u32 ^ PLAIN) & PLAIN_MASK)
         | u64::from(oddity((ends as u32).swap_bytes()));
     let (is_sound, has_hops) = (checksum::is_total_valid(total), (third >> 32) as u8 > 1);
     (((ends >> 32) as u32).swap_bytes(), (unfit == 0) & has_hops & is_whole & is_sound)
 }
 
-impl Forwarded for u32 {
+impl ForwardFamily for u32 {
     #[inline]
-    fn check(frame: &[u8], gate: &Gate<'_>) -> (u32, bool) {
-        look(frame, gate, |source| gate.odd_sources.kinds(source))
+    fn check_header(frame: &[u8], gate: &FrameCheck<'_>) -> (u32, bool) {
+        check_ipv4_frame(frame, gate, |source| gate.exception_sources.source_kinds(source))
     }
 
-    fn check_again(frame: &[u8], gate: &Gate<'_>) -> bool {
-        look(frame, gate, |source| gate.odd_sources.contains(source).into()).1
+    fn recheck_header(frame: &[u8], gate: &FrameCheck<'_>) -> bool {
+        check_ipv4_frame(frame, gate, |source| gate.exception_sources.contains(source).into()).1
     }
 
-    fn ends(frame: &[u8]) -> (u32, u32) {
+    fn source_and_destination(frame: &[u8]) -> (u32, u32) {
         let Some([.., s0, s1, s2, s3, a0, a1, a2, a3]) = frame.first_chunk::<HEADERS>() else {
             return (0, 0);
         };
@@ -92,12 +93,12 @@ impl Forwarded for u32 {
     }
 
     #[inline]
-    fn towards(packet: &Packet) -> u32 {
+    fn destination_annotation(packet: &Packet) -> u32 {
         packet.dst_ip().to_bits()
     }
 
     #[inline]
-    fn lead(packet: &mut Packet, towards: u32) {
+    fn redirect_packet(packet: &mut Packet, towards: u32) {
         packet.set_dst_ip(Ipv4Addr::from_bits(towards));
     }
 
@@ -107,14 +108,14 @@ impl Forwarded for u32 {
     }
 
     #[inline(always)]
-    fn rewrite(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize> {
+    fn rewrite_headers(frame: &mut [u8], header: (u64, u32), most: usize) -> Option<usize> {
         let head: &mut [u8; HEADERS] = frame.first_chunk_mut()?;
         let [.., l0, l1, _, _, _, _, ttl, _, c0, c1, _, _, _, _, _, _, _, _] = head;
         let length = usize::from(u16::from_be_bytes([*l0, *l1]));
         if length > most {
             return None;
         }
-        // RFC 1624 equation 3, where the old word is one more than the new one: what is left of it when worked out.
+        // RFC 1624 equation 3, simplified for an old word that is one more than the new one.
         let sum = u32::from(u16::from_ne_bytes([*c0, *c1])) + HOP;
         [*c0, *c1] = ((sum + u32::from(sum >= 0xffff)) as u16).to_ne_bytes();
         *ttl = ttl.wrapping_sub(1);
@@ -122,7 +123,7 @@ impl Forwarded for u32 {
         Some(LINK + length)
     }
 
-    fn path(readers: &Readers) -> &PathReader<u32> {
+    fn path_reader(readers: &Readers) -> &PathReader<u32> {
         &readers.v4
     }
 }
@@ -138,7 +139,7 @@ mod tests {
             for hops in [1, 64, 255] {
                 (frame[22], frame[23]) = (hops, 17);
                 frame[24..26].copy_from_slice(&old.to_be_bytes());
-                assert_eq!(u32::rewrite(&mut frame, (0, 0), 20), Some(LINK));
+                assert_eq!(u32::rewrite_headers(&mut frame, (0, 0), 20), Some(LINK));
                 let word = |hops| u16::from_be_bytes([hops, 17]);
                 let expected = checksum::update(old, word(hops), word(hops - 1));
                 assert_eq!((frame[22], &frame[24..26]), (hops - 1, &expected.to_be_bytes()[..]), "{old:04x}");

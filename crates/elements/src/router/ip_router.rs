@@ -1,9 +1,9 @@
 use super::claims::Claims;
 use super::limits::Rate;
-use super::port_news::{News, PortNews};
+use super::port_news::{PortMonitor, PortUpdates};
 use super::shared::{NamedRouters, SharedRouter};
-use super::slow::{Job, Settings, Slow};
-use super::together::Together;
+use super::slow::{SlowPath, SlowPathContext, SlowPathSettings};
+use super::together::SharedState;
 use super::verdict::Origin;
 use super::{config, handlers, port_text};
 use crate::chance::Chance;
@@ -109,7 +109,8 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
         Arg::keyword("MESSAGE_RATE", "messages per second", "10000", "most ARP and ND messages that are looked at, and as many of those from known neighbors, and of those that packets wait for"),
     ],
     handlers: handlers::HANDLERS,
-    // Before others, which look for it while they are made, but after it is known on which workers it is to be.
+    // Created before other elements, which look the router up when they are created, but after
+    // its workers are assigned.
     phase: Phase::Privileged,
     per_worker: true,
     build: |args| Ok(Box::new(IpRouter::new(args)?)),
@@ -121,10 +122,10 @@ pub(super) struct IpRouter {
     pub(super) router: Arc<SharedRouter>,
     /// For addresses that handlers write.
     pub(super) names: Names,
-    pub(super) slow: Slow,
-    /// Whether it is the one of all workers that hears of the interfaces behind the ports.
+    pub(super) slow_path: SlowPath,
+    /// Whether it is the copy that follows the interfaces behind the ports.
     is_first: bool,
-    news: Option<PortNews>,
+    port_monitor: Option<PortMonitor>,
     /// The ports of the machine, by which frames go.
     pub(super) devices: Arc<Ports>,
 }
@@ -135,14 +136,14 @@ impl IpRouter {
         let router = match args.already_shared::<SharedRouter>() {
             Some(router) => router,
             None => {
-                let router = SharedRouter::new(args.name(), config::tables(args)?, args.worker().1);
-                let router = args.shared(|| router);
-                args.resource::<NamedRouters>().put(&router);
+                let router = SharedRouter::new(args.name(), config::build_tables(args)?, args.worker().1);
+                let router = args.shared_value(|| router);
+                args.resource::<NamedRouters>().insert(&router);
                 router
             }
         };
-        let slow = slow(args)?;
-        let ports = router.ports();
+        let slow = build_slow_path(args)?;
+        let ports = router.port_count();
         let host_ports = if slow.settings.has_host_ports { ports } else { 0 };
         if args.inputs() > ports + 2 + host_ports || args.outputs() > ports + 1 + host_ports {
             let why = format!(
@@ -151,13 +152,13 @@ impl IpRouter {
             );
             return Err(ArgError::wrong(why));
         }
-        let (is_first, devices) = (args.copy().0 == 0, args.resource::<Ports>());
-        Ok(IpRouter { router, names, slow, is_first, news: None, devices })
+        let (is_first, devices) = (args.copy_index().0 == 0, args.resource::<Ports>());
+        Ok(IpRouter { router, names, slow_path: slow, is_first, port_monitor: None, devices })
     }
 
     /// What the slow path has counted: of this name, or all, a line each.
-    pub(super) fn counts(&self, name: &str) -> Result<String, HandlerError> {
-        let counters = self.slow.together.counters();
+    pub(super) fn counters_text(&self, name: &str) -> Result<String, HandlerError> {
+        let counters = self.slow_path.shared.total_counters();
         if name.is_empty() {
             return Ok(counters.named().map(|(name, count)| format!("{name} {count}\n")).collect());
         }
@@ -169,96 +170,96 @@ impl IpRouter {
 
     /// Does what follows from a change of the tables.
     pub(super) fn tables_changed(&mut self, cx: &mut Context<'_>) {
-        self.work(cx, |slow, job| slow.change(job, |_, _, _| ()));
+        self.run_slow_path(cx, |slow, job| slow.change_tables(job, |_, _, _| ()));
     }
 
     /// Follows the interfaces behind the ports from now on.
     fn follow_interfaces(&mut self, cx: &mut Context<'_>) {
-        let ports = self.router.tables().ports();
-        match PortNews::open(self.devices.clone(), &self.names, &ports) {
-            Ok(news) => self.news = news,
+        let ports = self.router.lock_tables().ports();
+        match PortMonitor::open(self.devices.clone(), &self.names, &ports) {
+            Ok(news) => self.port_monitor = news,
             Err(error) => {
                 let remedy = "tell it of them by its handler 'port'";
-                cx.say(&format!(
+                cx.print_message(&format!(
                     "{}: can't hear of what becomes of its interfaces: {error}; {remedy}",
                     cx.name()
                 ));
             }
         }
-        let down = self.news.as_ref().map(PortNews::down).unwrap_or_default();
-        self.apply(&down, cx);
+        let down = self.port_monitor.as_ref().map(PortMonitor::down_ports).unwrap_or_default();
+        self.apply_changes(&down, cx);
     }
 
-    /// Changes ports; that nothing can be wrong with.
-    fn apply(&self, changes: &[(PortId, port_text::Change)], cx: &mut Context<'_>) {
+    /// Applies changes of interfaces to ports, which can't fail.
+    fn apply_changes(&self, changes: &[(PortId, port_text::PortUpdate)], cx: &mut Context<'_>) {
         let now = handlers::now(cx);
-        let mut tables = self.router.tables();
+        let mut tables = self.router.lock_tables();
         for (port, change) in changes {
-            // Only a table without room for one more address could refuse, and will be said to be full elsewhere.
-            let _ = port_text::apply(&mut tables, *port, *change, now);
+            // It is refused only if a table is full, which is reported elsewhere.
+            let _ = port_text::apply_change(&mut tables, *port, *change, now);
         }
     }
 
-    /// Hears of the interfaces, and does what follows.
-    fn hear(&mut self, cx: &mut Context<'_>) {
-        let Some(news) = &mut self.news else { return };
-        let News { changes, said } = news.take();
-        said.iter().for_each(|said| cx.say(&format!("{}: {said}", cx.name())));
+    /// Reads changes of the interfaces and applies them.
+    fn poll_interfaces(&mut self, cx: &mut Context<'_>) {
+        let Some(news) = &mut self.port_monitor else { return };
+        let PortUpdates { changes, log_lines: said } = news.poll_changes();
+        said.iter().for_each(|said| cx.print_message(&format!("{}: {said}", cx.name())));
         if !changes.is_empty() {
-            self.apply(&changes, cx);
+            self.apply_changes(&changes, cx);
             self.warn_of_mtus(&changes, cx);
             self.tables_changed(cx);
         }
     }
 
-    /// Says which ports' interfaces carry less than was meant from now on.
-    fn warn_of_mtus(&self, changes: &[(PortId, port_text::Change)], cx: &mut Context<'_>) {
+    /// Warns of ports whose interface has a smaller MTU than the port.
+    fn warn_of_mtus(&self, changes: &[(PortId, port_text::PortUpdate)], cx: &mut Context<'_>) {
         let warnings: Vec<String> = {
-            let tables = self.router.tables();
+            let tables = self.router.lock_tables();
             changes
                 .iter()
                 .filter_map(|(port, change)| port_text::mtu_warning(&tables, *port, *change))
                 .collect()
         };
-        warnings.iter().for_each(|warning| cx.say(&format!("{}: {warning}", cx.name())));
+        warnings.iter().for_each(|warning| cx.print_message(&format!("{}: {warning}", cx.name())));
     }
 
-    /// Lets the slow path do something, and says when it has more to do.
-    pub(super) fn work<T>(
+    /// Runs the slow path, and schedules its next call.
+    pub(super) fn run_slow_path<T>(
         &mut self,
         cx: &mut Context<'_>,
-        what: impl FnOnce(&mut Slow, &mut Job<'_, '_>) -> T,
+        what: impl FnOnce(&mut SlowPath, &mut SlowPathContext<'_, '_>) -> T,
     ) -> T {
         let router = self.router.clone();
-        let mut job = Job::new(&router, cx);
-        let done = what(&mut self.slow, &mut job);
-        self.slow.wake(&mut job);
+        let mut job = SlowPathContext::new(&router, cx);
+        let done = what(&mut self.slow_path, &mut job);
+        self.slow_path.finish_call(&mut job);
         done
     }
 }
 
 /// The slow path as the arguments describe it.
-fn slow(args: &mut Args<'_>) -> Result<Slow, ArgError> {
+fn build_slow_path(args: &mut Args<'_>) -> Result<SlowPath, ArgError> {
     let rate = |per_second: u32, burst: u32| Rate { per_second, burst: per_second.min(burst) };
     let each = args.read("ICMP_EACH")?;
-    let settings = Settings {
+    let settings = SlowPathSettings {
         host: args.read("HOST")?,
         has_host_ports: args.read("HOST_PORTS")?,
         hold: args.read("HOLD")?,
         icmp: rate(args.read("ICMP_RATE")?, 100),
         icmp_each: rate(each, each),
         messages: rate(args.read("MESSAGE_RATE")?, 1000),
-        asks: rate(args.read("MESSAGE_RATE")?, 1000),
+        resolutions: rate(args.read("MESSAGE_RATE")?, 1000),
     };
     let (acd, dad, hold): (bool, bool, usize) =
         (args.read("ACD")?, args.read("DAD")?, args.read("HOLD_ALL")?);
     let claimed =
         |settings: ClaimSettings, probes: bool| if probes { settings } else { settings.without_probes() };
-    let seed = args.resource::<Chance>().bits();
+    let seed = args.resource::<Chance>().next_u64();
     let claims = Claims::new(claimed(ClaimSettings::arp(), acd), claimed(ClaimSettings::nd(), dad), seed);
-    let together = args.shared(|| Together::new(claims, hold));
-    let workers = args.copy().1;
-    Ok(Slow::new(settings, &together, (args.worker().0, workers), seed as u32))
+    let together = args.shared_value(|| SharedState::new(claims, hold));
+    let workers = args.copy_index().1;
+    Ok(SlowPath::new(settings, &together, (args.worker().0, workers), seed as u32))
 }
 
 impl Element for IpRouter {
@@ -266,35 +267,35 @@ impl Element for IpRouter {
         if self.is_first {
             self.follow_interfaces(cx);
         }
-        // Others have not started yet, and a router that is to be replaced has still something to hand over.
+        // Other elements have not started yet, and a replaced router still has state to hand over.
         cx.schedule();
         Ok(())
     }
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let ports = self.router.ports();
+        let ports = self.router.port_count();
         if input == ports + 1 {
-            return self.work(cx, |slow, job| slow.take_own(batch, job));
+            return self.run_slow_path(cx, |slow, job| slow.receive_own(batch, job));
         }
         if input > ports {
             let port = PortId((input - ports - 2) as u16);
-            return self.work(cx, |slow, job| {
+            return self.run_slow_path(cx, |slow, job| {
                 slow.poll(job);
                 batch.drain().for_each(|packet| slow.send_from_host_port(packet, port, job));
             });
         }
         let from = if input < ports { Origin::Port(PortId(input as u16)) } else { Origin::Host };
-        self.work(cx, |slow, job| {
+        self.run_slow_path(cx, |slow, job| {
             slow.poll(job);
-            batch.drain().for_each(|packet| slow.take(packet, from, job));
+            batch.drain().for_each(|packet| slow.receive(packet, from, job));
         });
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        self.hear(cx);
-        self.work(cx, |slow, job| slow.poll(job));
-        if let Some(news) = &self.news {
-            cx.watch(news.file(), Interest::Readable);
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        self.poll_interfaces(cx);
+        self.run_slow_path(cx, |slow, job| slow.poll(job));
+        if let Some(news) = &self.port_monitor {
+            cx.watch_file(news.news_fd(), Interest::Readable);
         }
         true
     }
@@ -302,14 +303,14 @@ impl Element for IpRouter {
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<IpRouter>() {
             let (router, names) = (old.router.clone(), self.names.clone());
-            self.work(cx, |slow, job| slow.take_over(&router, &names, &mut old.slow, job));
-            self.slow.hurry();
+            self.run_slow_path(cx, |slow, job| slow.restore_from(&router, &names, &mut old.slow_path, job));
+            self.slow_path.schedule_now();
             cx.schedule();
         }
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
         let reason = if cx.is_replacing() { DropReason::Replaced } else { DropReason::Ended };
-        self.work(cx, |slow, job| slow.discard_all(reason, job));
+        self.run_slow_path(cx, |slow, job| slow.discard_all(reason, job));
     }
 }

@@ -1,9 +1,9 @@
-//! What is to become of an IPv4 packet, in the order of RFC 1812 section 5.2.
-use super::case::{Case, Checked, Judged, Refusals, end, tell};
+//! Classifies IPv4 packets, in the order of RFC 1812 section 5.2.
+use super::case::{Checked, Classified, PacketContext, RouteErrors, drop_with, reject_with};
 use super::icmp::is_broadcast;
-use super::verdict::{Came, FlowOf, Origin, Told, Verdict, View, leads_on};
-use crate::ip::gateway_options::{Gateway, Mistake};
-use crate::ip::ip_header::reason;
+use super::verdict::{FlowOf, IcmpReply, IngressInfo, Origin, RouterVerdict, TablesView, is_forwardable};
+use crate::ip::gateway_options::{OptionError, OptionProcessor};
+use crate::ip::ip_header::drop_reason;
 use artery_engine::{DropReason, Time};
 use artery_table::Prefix;
 use artery_table::path::{Explained, Outcome};
@@ -14,34 +14,43 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Header with as many options as there can be.
 const MAX_HEADER: usize = 60;
 
-/// Judges a packet, from its IP header on. If it is yet to be cut into segments, none of them is longer than `longest`.
-pub(crate) fn judge(packet: &[u8], longest: usize, came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
-    Case { packet, longest, came, view, path: view.v4 }.judge(flow).unwrap_or_else(|end| end)
+/// Classifies a packet, from its IP header on. If it is yet to be cut into segments, none of them
+/// is longer than `longest`.
+pub(crate) fn classify(
+    packet: &[u8],
+    longest: usize,
+    came: IngressInfo,
+    view: &TablesView<'_>,
+    flow: FlowOf<'_>,
+) -> RouterVerdict {
+    PacketContext { packet, longest, ingress: came, view, path: view.v4 }
+        .classify(flow)
+        .unwrap_or_else(|end| end)
 }
 
-impl Case<'_, u32> {
-    fn judge(&self, flow: FlowOf<'_>) -> Judged {
-        let ip = self.header()?;
+impl PacketContext<'_, u32> {
+    fn classify(&self, flow: FlowOf<'_>) -> Classified {
+        let ip = self.check_header()?;
         self.check_source(&ip)?;
-        let found = self.find(self.towards(&ip).to_bits(), flow);
+        let found = self.lookup_route(self.effective_destination(&ip).to_bits(), flow);
         match found.decision.outcome {
-            outcome if leads_on(outcome) => self.leave(&ip, &found),
-            Outcome::Local => self.local(&ip),
-            Outcome::Broadcast => self.broadcast(&ip, &found),
-            Outcome::Multicast => self.multicast(&ip),
-            outcome => self.refuse(outcome, &refusals()),
+            outcome if is_forwardable(outcome) => self.classify_transit(&ip, &found),
+            Outcome::Local => self.classify_local(&ip),
+            Outcome::Broadcast => self.classify_broadcast(&ip, &found),
+            Outcome::Multicast => self.classify_multicast(&ip),
+            outcome => self.refuse_route(outcome, &route_errors()),
         }
     }
 
-    /// Where it goes: to its destination, if it is not led elsewhere.
-    fn towards(&self, ip: &Ipv4<&[u8]>) -> Ipv4Addr {
-        if let Some(IpAddr::V4(to)) = self.came.towards { to } else { ip.dst() }
+    /// The address it is routed by: its redirect target, or else its destination.
+    fn effective_destination(&self, ip: &Ipv4<&[u8]>) -> Ipv4Addr {
+        if let Some(IpAddr::V4(to)) = self.ingress.redirected_to { to } else { ip.dst() }
     }
 
     /// Section 5.2.2, and of the frame section 5.3.4.
-    fn header(&self) -> Checked<Ipv4<&[u8]>> {
-        self.check_station()?;
-        let ip = Ipv4::new(self.packet).map_err(reason)?;
+    fn check_header(&self) -> Checked<Ipv4<&[u8]>> {
+        self.check_destination_mac()?;
+        let ip = Ipv4::new(self.packet).map_err(drop_reason)?;
         if !ip.checksum_is_valid() {
             return Err(DropReason::BadChecksum);
         }
@@ -52,48 +61,56 @@ impl Case<'_, u32> {
     /// Section 5.3.7 and RFC 3704.
     fn check_source(&self, ip: &Ipv4<&[u8]>) -> Checked {
         let source = ip.src();
-        // A host without an address asks for one (RFC 2131).
-        if source.is_unspecified() && ip.dst().is_broadcast() && self.came.from != Origin::Router {
+        // A host without an address requests one by DHCP (RFC 2131).
+        if source.is_unspecified() && ip.dst().is_broadcast() && self.ingress.from != Origin::Router {
             return Ok(());
         }
         if is_martian(source) {
             return Err(DropReason::BadSource);
         }
-        if let Some(port) = self.port() {
+        if let Some(port) = self.ingress_port() {
             check_own(port, source)?;
         }
         self.check_reverse_path(source.to_bits())
     }
 
     /// For the router itself (section 5.2.3).
-    fn local(&self, ip: &Ipv4<&[u8]>) -> Judged {
+    fn classify_local(&self, ip: &Ipv4<&[u8]>) -> Classified {
         self.check_frame()?;
         let is_own = |port: &PortView| port.v4.iter().any(|(own, _)| *own == ip.src().to_bits());
         if self.is_from_outside() && self.view.ports.iter().any(is_own) {
-            return end(DropReason::OwnSource);
+            return drop_with(DropReason::OwnSource);
         }
         self.check_route(ip)?;
         if ip.is_fragment() {
             let is_icmp = ip.protocol() == IpProtocol::ICMP;
-            return Ok(if is_icmp { Verdict::Reassemble } else { Verdict::Host });
+            return Ok(if is_icmp { RouterVerdict::Reassemble } else { RouterVerdict::Host });
         }
-        Ok(if is_echo(ip) { Verdict::Answer } else { Verdict::Host })
+        Ok(if is_echo(ip) { RouterVerdict::EchoReply } else { RouterVerdict::Host })
     }
 
     /// For all of a link: never forwarded (section 5.3.5, RFC 2644).
-    fn broadcast(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Judged {
-        let is_near = ip.dst().is_broadcast() || self.came.from.port() == Some(found.decision.port);
-        if is_near && self.is_from_outside() { Ok(Verdict::Host) } else { end(DropReason::Broadcast) }
+    fn classify_broadcast(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Classified {
+        let is_near = ip.dst().is_broadcast() || self.ingress.from.port() == Some(found.decision.port);
+        if is_near && self.is_from_outside() {
+            Ok(RouterVerdict::Host)
+        } else {
+            drop_with(DropReason::Broadcast)
+        }
     }
 
-    /// For a group: those of the link are the host's affair (RFC 5771 section 4), others go nowhere.
-    fn multicast(&self, ip: &Ipv4<&[u8]>) -> Judged {
+    /// For a group: link-scoped groups are for the host (RFC 5771 section 4), others are discarded.
+    fn classify_multicast(&self, ip: &Ipv4<&[u8]>) -> Classified {
         let is_near = ip.dst().octets()[..3] == [224, 0, 0];
-        if is_near && self.is_from_outside() { Ok(Verdict::Host) } else { end(DropReason::Multicast) }
+        if is_near && self.is_from_outside() {
+            Ok(RouterVerdict::Host)
+        } else {
+            drop_with(DropReason::Multicast)
+        }
     }
 
-    /// On its way through the router.
-    fn leave(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Judged {
+    /// Classifies a packet in transit.
+    fn classify_transit(&self, ip: &Ipv4<&[u8]>, found: &Explained) -> Classified {
         self.check_frame()?;
         if self.is_from_outside() {
             self.check_hop(ip)?;
@@ -101,54 +118,55 @@ impl Case<'_, u32> {
         let mtu = found.decision.mtu;
         let is_cut = usize::from(ip.total_length()).min(self.longest) > mtu.into();
         if is_cut && (ip.dont_fragment() || usize::from(mtu) < ip.header_len() + 8) {
-            return tell(Told::V4(IcmpError::need_fragmentation(mtu)), DropReason::TooBig);
+            return reject_with(IcmpReply::V4(IcmpError::need_fragmentation(mtu)), DropReason::TooBig);
         }
-        let next_hop = self.view.next_hop(found, self.towards(ip).into());
-        let redirect = self.redirect(ip, found, next_hop);
-        Ok(self.go(found, next_hop, is_cut, redirect, failed))
+        let next_hop = self.view.next_hop(found, self.effective_destination(ip).into());
+        let redirect = self.redirect_target(ip, found, next_hop);
+        Ok(self.forward_or_hold(found, next_hop, is_cut, redirect, neighbor_failed))
     }
 
-    /// Refuses what may not take a hop more.
-    fn check_hop(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
+    /// Refuses packets that may not be forwarded another hop.
+    fn check_hop(&self, ip: &Ipv4<&[u8]>) -> Classified<()> {
         // RFC 3927 section 2.7.
-        if ip.src().is_link_local() && !self.port().is_some_and(|port| port.forward_ipv4_link_local) {
-            return end(DropReason::LinkLocal);
+        if ip.src().is_link_local() && !self.ingress_port().is_some_and(|port| port.forward_ipv4_link_local) {
+            return drop_with(DropReason::LinkLocal);
         }
         self.check_route(ip)?;
         self.check_options(ip)?;
         if ip.ttl() <= 1 {
-            return tell(Told::V4(IcmpError::time_exceeded()), DropReason::TtlExpired);
+            return reject_with(IcmpReply::V4(IcmpError::time_exceeded()), DropReason::TtlExpired);
         }
         Ok(())
     }
 
-    /// Refuses source routes (section 5.2.4.1 lets us).
-    fn check_route(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
+    /// Refuses source routes (section 5.2.4.1 allows that).
+    fn check_route(&self, ip: &Ipv4<&[u8]>) -> Classified<()> {
         let is_route = |option: &Ipv4Option<'_>| {
             matches!(option.kind, Ipv4Option::LOOSE_ROUTE | Ipv4Option::STRICT_ROUTE)
         };
         if Ipv4Options::new(ip.options()).flatten().any(|option| is_route(&option)) {
             let refused = IcmpError::unreachable(IcmpError::SOURCE_ROUTE_FAILED);
-            return tell(Told::V4(refused), DropReason::SourceRoute);
+            return reject_with(IcmpReply::V4(refused), DropReason::SourceRoute);
         }
         Ok(())
     }
 
     /// Refuses options that contradict themselves (section 5.2.4).
-    fn check_options(&self, ip: &Ipv4<&[u8]>) -> Judged<()> {
+    fn check_options(&self, ip: &Ipv4<&[u8]>) -> Classified<()> {
         let mut copy = [0; MAX_HEADER];
-        let Some(header) = copy.get_mut(..ip.header_len()) else { return end(DropReason::Malformed) };
+        let Some(header) = copy.get_mut(..ip.header_len()) else { return drop_with(DropReason::Malformed) };
         header.copy_from_slice(ip.header());
-        // Who records its address when makes no difference to what is a mistake.
-        let gateway = Gateway { address: Ipv4Addr::UNSPECIFIED, is_own: &|_| false, now: Time::ZERO };
-        let Err(Mistake(at)) = gateway.heed(header) else { return Ok(()) };
+        // Errors in options don't depend on the recorded address and time.
+        let gateway = OptionProcessor { address: Ipv4Addr::UNSPECIFIED, is_own: &|_| false, now: Time::ZERO };
+        let Err(OptionError(at)) = gateway.process_options(header) else { return Ok(()) };
         let told = IcmpError::parameter_problem(u8::try_from(at).unwrap_or(u8::MAX));
-        tell(Told::V4(told), DropReason::BadOption)
+        reject_with(IcmpReply::V4(told), DropReason::BadOption)
     }
 
-    /// The better first hop, where the packet leaves as it came (section 5.2.7.2) and an error may be sent about it.
-    fn redirect(&self, ip: &Ipv4<&[u8]>, found: &Explained, next_hop: IpAddr) -> Option<IpAddr> {
-        let port = self.turns_back_at(found)?;
+    /// The better first hop, if the packet leaves by its ingress port (section 5.2.7.2) and an error may
+    /// be sent about it.
+    fn redirect_target(&self, ip: &Ipv4<&[u8]>, found: &Explained, next_hop: IpAddr) -> Option<IpAddr> {
+        let port = self.redirect_port(found)?;
         let IpAddr::V4(better) = next_hop else { return None };
         let is_near = |(own, len): &(u32, u8)| {
             let link = Prefix::of(*own, *len);
@@ -156,31 +174,31 @@ impl Case<'_, u32> {
         };
         let may_be_told = || {
             let redirect = IcmpError::redirect(better);
-            redirect.about(self.packet, false, |address| is_broadcast(self.view.ports, address)).is_ok()
+            redirect.answer_to(self.packet, false, |address| is_broadcast(self.view.ports, address)).is_ok()
         };
         (port.v4.iter().any(is_near) && better != ip.src() && may_be_told()).then_some(next_hop)
     }
 }
 
-/// What senders are told where the tables say that a packet goes no further (section 5.2.7.1).
-fn refusals() -> Refusals {
-    let told = |code| Told::V4(IcmpError::unreachable(code));
+/// ICMP errors where the tables don't forward a packet (section 5.2.7.1).
+fn route_errors() -> RouteErrors {
+    let told = |code| IcmpReply::V4(IcmpError::unreachable(code));
     let [no_route, rejected, prohibited] = [IcmpError::NET, IcmpError::HOST, IcmpError::PROHIBITED].map(told);
-    Refusals { no_route, rejected, prohibited }
+    RouteErrors { no_route, rejected, prohibited }
 }
 
-/// What becomes of packets to a neighbor that was asked for in vain. Of a router that is down a host is told the same as of
-/// a host: other hosts of the network may be reachable (section 5.2.7.1).
-pub(crate) fn failed() -> Verdict {
-    Verdict::Error(Told::V4(IcmpError::unreachable(IcmpError::HOST)), DropReason::NeighborFailed)
+/// The verdict on packets to a neighbor whose resolution failed. A router that is down is reported like a
+/// host that is down: other hosts of the network may be reachable (section 5.2.7.1).
+pub(crate) fn neighbor_failed() -> RouterVerdict {
+    RouterVerdict::Error(IcmpReply::V4(IcmpError::unreachable(IcmpError::HOST)), DropReason::NeighborFailed)
 }
 
-/// Whether nobody can have such an address.
+/// Whether no host can have this source address.
 fn is_martian(source: Ipv4Addr) -> bool {
     matches!(source.octets()[0], 0 | 127 | 224..)
 }
 
-/// Refuses sources that only the router has, or that nobody has, on the link of a port.
+/// Refuses the port's own address and its broadcast addresses as sources.
 fn check_own(port: &PortView, source: Ipv4Addr) -> Checked {
     if port.v4.iter().any(|(own, _)| *own == source.to_bits()) {
         return Err(DropReason::OwnSource);
@@ -188,7 +206,7 @@ fn check_own(port: &PortView, source: Ipv4Addr) -> Checked {
     if is_broadcast(std::slice::from_ref(port), source) { Err(DropReason::BadSource) } else { Ok(()) }
 }
 
-/// Whether it asks for an echo.
+/// Whether it is an echo request.
 fn is_echo(ip: &Ipv4<&[u8]>) -> bool {
     let asks = |icmp: Icmp<&[u8]>| icmp.icmp_type() == IcmpType::ECHO_REQUEST && icmp.checksum_is_valid();
     ip.protocol() == IpProtocol::ICMP && Icmp::new(ip.payload()).is_ok_and(asks)
@@ -197,7 +215,7 @@ fn is_echo(ip: &Ipv4<&[u8]>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::verdict::testing::{A, B, HOST, Small, small};
-    use super::super::verdict::{Leave, Station};
+    use super::super::verdict::{EgressPlan, LinkDestination};
     use super::*;
     use artery_table::router::{PortSettings, ReversePath};
     use artery_wire::build::{Ip4, ip4};
@@ -205,25 +223,25 @@ mod tests {
     fn base() -> Ip4 {
         ip4().src("10.0.1.9").dst("20.0.0.1").ttl(9).udp(1, 2).payload([7; 100])
     }
-    fn verdict(small: &mut Small, packet: &Ip4) -> Verdict {
-        small.judge(judge, &packet.bytes(), Came::by(A))
+    fn verdict(small: &mut Small, packet: &Ip4) -> RouterVerdict {
+        small.judge(classify, &packet.bytes(), IngressInfo::by_port(A))
     }
     #[track_caller]
-    fn leaves(verdict: Verdict) -> Leave {
+    fn leaves(verdict: RouterVerdict) -> EgressPlan {
         match verdict {
-            Verdict::Forward(leave) | Verdict::Hold(leave) => leave,
+            RouterVerdict::Forward(leave) | RouterVerdict::Hold(leave) => leave,
             other => panic!("{other:?}"),
         }
     }
     #[track_caller]
-    fn expect_all(cases: &[(Ip4, Verdict)]) {
+    fn expect_all(cases: &[(Ip4, RouterVerdict)]) {
         let mut small = small();
         for (packet, expected) in cases {
             assert_eq!(verdict(&mut small, packet), *expected, "{packet:?}");
         }
     }
-    fn told(error: IcmpError, reason: DropReason) -> Verdict {
-        Verdict::Error(Told::V4(error), reason)
+    fn told(error: IcmpError, reason: DropReason) -> RouterVerdict {
+        RouterVerdict::Error(IcmpReply::V4(error), reason)
     }
 
     #[test]
@@ -236,9 +254,9 @@ mod tests {
 
     #[test]
     fn a_packet_to_an_unknown_neighbor_waits_for_it() {
-        let Verdict::Hold(leave) = verdict(&mut small(), &base().dst("10.0.2.5")) else { panic!() };
+        let RouterVerdict::Hold(leave) = verdict(&mut small(), &base().dst("10.0.2.5")) else { panic!() };
         assert_eq!(leave.next_hop, "10.0.2.5".parse::<IpAddr>().unwrap());
-        let Verdict::Hold(leave) = verdict(&mut small(), &base().dst("26.0.0.1")) else { panic!() };
+        let RouterVerdict::Hold(leave) = verdict(&mut small(), &base().dst("26.0.0.1")) else { panic!() };
         assert_eq!(leave.next_hop, "10.0.2.77".parse::<IpAddr>().unwrap());
     }
 
@@ -246,9 +264,9 @@ mod tests {
     fn a_header_that_is_not_sound_ends_the_packet_without_a_word() {
         let mut small = small();
         let good = base().bytes();
-        let mut judged = |bytes: &[u8]| small.judge(judge, bytes, Came::by(A));
-        assert_eq!(judged(&good[..19]), Verdict::Discard(DropReason::TooShort));
-        assert_eq!(judged(&good[..50]), Verdict::Discard(DropReason::Malformed));
+        let mut judged = |bytes: &[u8]| small.judge(classify, bytes, IngressInfo::by_port(A));
+        assert_eq!(judged(&good[..19]), RouterVerdict::Discard(DropReason::TooShort));
+        assert_eq!(judged(&good[..50]), RouterVerdict::Discard(DropReason::Malformed));
         for (at, value, reason) in [
             (0, 0x55, DropReason::Malformed),
             (0, 0x44, DropReason::Malformed),
@@ -256,7 +274,7 @@ mod tests {
         ] {
             let mut bad = good.clone();
             bad[at] = value;
-            assert_eq!(judged(&bad), Verdict::Discard(reason), "{at}");
+            assert_eq!(judged(&bad), RouterVerdict::Discard(reason), "{at}");
         }
     }
 
@@ -264,16 +282,16 @@ mod tests {
     fn a_frame_to_another_station_or_to_many_is_not_forwarded() {
         let mut small = small();
         for (to, dst, expected) in [
-            (Station::Other, "20.0.0.1", Verdict::Discard(DropReason::OtherStation)),
-            (Station::All, "20.0.0.1", Verdict::Discard(DropReason::Broadcast)),
-            (Station::Group, "20.0.0.1", Verdict::Discard(DropReason::Broadcast)),
-            (Station::All, "10.0.1.1", Verdict::Discard(DropReason::Broadcast)),
-            (Station::All, "99.0.0.1", Verdict::Discard(DropReason::Broadcast)),
-            (Station::All, "10.0.1.255", Verdict::Host),
-            (Station::All, "255.255.255.255", Verdict::Host),
+            (LinkDestination::Other, "20.0.0.1", RouterVerdict::Discard(DropReason::OtherStation)),
+            (LinkDestination::All, "20.0.0.1", RouterVerdict::Discard(DropReason::Broadcast)),
+            (LinkDestination::Group, "20.0.0.1", RouterVerdict::Discard(DropReason::Broadcast)),
+            (LinkDestination::All, "10.0.1.1", RouterVerdict::Discard(DropReason::Broadcast)),
+            (LinkDestination::All, "99.0.0.1", RouterVerdict::Discard(DropReason::Broadcast)),
+            (LinkDestination::All, "10.0.1.255", RouterVerdict::Host),
+            (LinkDestination::All, "255.255.255.255", RouterVerdict::Host),
         ] {
-            let came = Came { to, ..Came::by(A) };
-            assert_eq!(small.judge(judge, &base().dst(dst).bytes(), came), expected, "{to:?} {dst}");
+            let came = IngressInfo { to, ..IngressInfo::by_port(A) };
+            assert_eq!(small.judge(classify, &base().dst(dst).bytes(), came), expected, "{to:?} {dst}");
         }
     }
 
@@ -291,12 +309,12 @@ mod tests {
             ("10.0.1.1", DropReason::OwnSource),
             ("169.254.1.1", DropReason::LinkLocal),
         ] {
-            assert_eq!(verdict(&mut small(), &base().src(src)), Verdict::Discard(reason), "{src}");
+            assert_eq!(verdict(&mut small(), &base().src(src)), RouterVerdict::Discard(reason), "{src}");
         }
         let asking = base().src("0.0.0.0").dst("255.255.255.255");
-        assert_eq!(verdict(&mut small(), &asking), Verdict::Host);
+        assert_eq!(verdict(&mut small(), &asking), RouterVerdict::Host);
         let to_us = base().src("10.0.2.1").dst("10.0.1.1");
-        assert_eq!(verdict(&mut small(), &to_us), Verdict::Discard(DropReason::OwnSource));
+        assert_eq!(verdict(&mut small(), &to_us), RouterVerdict::Discard(DropReason::OwnSource));
     }
 
     #[test]
@@ -308,8 +326,9 @@ mod tests {
             (ReversePath::Strict, false, false),
         ] {
             small.tables.set_port_settings(A, PortSettings { rpf, ..PortSettings::default() }).unwrap();
-            let mut passes =
-                |src| verdict(&mut small, &base().src(src)) != Verdict::Discard(DropReason::ReversePath);
+            let mut passes = |src| {
+                verdict(&mut small, &base().src(src)) != RouterVerdict::Discard(DropReason::ReversePath)
+            };
             let passed = (passes("10.0.1.9"), passes("20.0.0.9"), passes("99.0.0.1"));
             assert_eq!(passed, (true, from_elsewhere, from_nowhere), "{rpf:?}");
         }
@@ -320,16 +339,16 @@ mod tests {
         use IcmpError as E;
         expect_all(&[
             (base().dst("99.0.0.1"), told(E::unreachable(0), DropReason::NoRoute)),
-            (base().dst("21.0.0.1"), Verdict::Discard(DropReason::Blackhole)),
+            (base().dst("21.0.0.1"), RouterVerdict::Discard(DropReason::Blackhole)),
             (base().dst("22.0.0.1"), told(E::unreachable(1), DropReason::Unreachable)),
             (base().dst("23.0.0.1"), told(E::unreachable(13), DropReason::Prohibited)),
-            (base().dst("127.0.0.1"), Verdict::Discard(DropReason::Martian)),
-            (base().dst("240.0.0.1"), Verdict::Discard(DropReason::Martian)),
-            (base().dst("169.254.3.4"), Verdict::Discard(DropReason::LinkLocal)),
-            (base().dst("10.0.2.255"), Verdict::Discard(DropReason::Broadcast)),
-            (base().dst("10.0.1.255"), Verdict::Host),
-            (base().dst("224.0.0.5"), Verdict::Host),
-            (base().dst("239.1.2.3"), Verdict::Discard(DropReason::Multicast)),
+            (base().dst("127.0.0.1"), RouterVerdict::Discard(DropReason::Martian)),
+            (base().dst("240.0.0.1"), RouterVerdict::Discard(DropReason::Martian)),
+            (base().dst("169.254.3.4"), RouterVerdict::Discard(DropReason::LinkLocal)),
+            (base().dst("10.0.2.255"), RouterVerdict::Discard(DropReason::Broadcast)),
+            (base().dst("10.0.1.255"), RouterVerdict::Host),
+            (base().dst("224.0.0.5"), RouterVerdict::Host),
+            (base().dst("239.1.2.3"), RouterVerdict::Discard(DropReason::Multicast)),
         ]);
         let mut small = small();
         small.tables.set_up(B, false, super::super::verdict::testing::NOW).unwrap();
@@ -343,14 +362,18 @@ mod tests {
         let mut bad = us().icmp_echo(1, 2).bytes();
         bad[25] ^= 1;
         expect_all(&[
-            (us().icmp_echo(1, 2), Verdict::Answer),
-            (us().icmp_echo(1, 2).fragment(0, true), Verdict::Reassemble),
-            (us().icmp_echo_reply(1, 2), Verdict::Host),
-            (us(), Verdict::Host),
-            (us().fragment(8, false), Verdict::Host),
-            (us().ttl(1), Verdict::Host),
+            (us().icmp_echo(1, 2), RouterVerdict::EchoReply),
+            (us().icmp_echo(1, 2).fragment(0, true), RouterVerdict::Reassemble),
+            (us().icmp_echo_reply(1, 2), RouterVerdict::Host),
+            (us(), RouterVerdict::Host),
+            (us().fragment(8, false), RouterVerdict::Host),
+            (us().ttl(1), RouterVerdict::Host),
         ]);
-        assert_eq!(small().judge(judge, &bad, Came::by(A)), Verdict::Host, "a wrong checksum");
+        assert_eq!(
+            small().judge(classify, &bad, IngressInfo::by_port(A)),
+            RouterVerdict::Host,
+            "a wrong checksum"
+        );
     }
 
     #[test]
@@ -358,8 +381,8 @@ mod tests {
         let expected = told(IcmpError::time_exceeded(), DropReason::TtlExpired);
         expect_all(&[(base().ttl(1), expected), (base().ttl(0), expected)]);
         for from in [Origin::Host, Origin::Router] {
-            let came = Came { from, to: Station::Ours, towards: None };
-            assert!(!leaves(small().judge(judge, &base().ttl(1).bytes(), came)).is_hop);
+            let came = IngressInfo { from, to: LinkDestination::Ours, redirected_to: None };
+            assert!(!leaves(small().judge(classify, &base().ttl(1).bytes(), came)).is_hop);
         }
     }
 

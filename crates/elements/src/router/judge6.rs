@@ -1,7 +1,9 @@
-//! What is to become of an IPv6 packet (RFC 8200, RFC 4291, RFC 4443, RFC 4861).
-use super::case::{Case, Checked, Judged, Refusals, end, tell};
-use super::verdict::{Came, FlowOf, Message, Origin, Told, Verdict, View, leads_on};
-use crate::ip::ip_header::reason;
+//! Classifies IPv6 packets (RFC 8200, RFC 4291, RFC 4443, RFC 4861).
+use super::case::{Checked, Classified, PacketContext, RouteErrors, drop_with, reject_with};
+use super::verdict::{
+    FlowOf, IcmpReply, IngressInfo, NeighborMessage, Origin, RouterVerdict, TablesView, is_forwardable,
+};
+use crate::ip::ip_header::drop_reason;
 use artery_engine::DropReason;
 use artery_table::Prefix;
 use artery_table::path::{Explained, Outcome};
@@ -9,35 +11,44 @@ use artery_table::router::PortView;
 use artery_wire::{Icmp6, Icmp6Error, Icmp6Type, Ip6Headers, Ip6Options, IpProtocol, Ipv6};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Judges a packet, from its IP header on. If it is yet to be cut into segments, none of them is longer than `longest`.
-pub(crate) fn judge(packet: &[u8], longest: usize, came: Came, view: &View<'_>, flow: FlowOf<'_>) -> Verdict {
-    Case { packet, longest, came, view, path: view.v6 }.judge(flow).unwrap_or_else(|end| end)
+/// Classifies a packet, from its IP header on. If it is yet to be cut into segments, none of them
+/// is longer than `longest`.
+pub(crate) fn classify(
+    packet: &[u8],
+    longest: usize,
+    came: IngressInfo,
+    view: &TablesView<'_>,
+    flow: FlowOf<'_>,
+) -> RouterVerdict {
+    PacketContext { packet, longest, ingress: came, view, path: view.v6 }
+        .classify(flow)
+        .unwrap_or_else(|end| end)
 }
 
-impl Case<'_, u128> {
-    fn judge(&self, flow: FlowOf<'_>) -> Judged {
-        let ip = self.header()?;
+impl PacketContext<'_, u128> {
+    fn classify(&self, flow: FlowOf<'_>) -> Classified {
+        let ip = self.check_header()?;
         self.check_source(&ip)?;
-        if self.came.from == Origin::Host && self.is_discovery(&ip) {
-            return Ok(Verdict::Neighbor(Message::Nd));
+        if self.ingress.from == Origin::Host && self.is_discovery(&ip) {
+            return Ok(RouterVerdict::Neighbor(NeighborMessage::Nd));
         }
-        let found = self.find(self.towards(&ip).to_bits(), flow);
+        let found = self.lookup_route(self.effective_destination(&ip).to_bits(), flow);
         match found.decision.outcome {
-            outcome if leads_on(outcome) => self.leave(&ip, &found),
-            Outcome::Local => self.local(&ip, &found),
-            Outcome::Multicast => self.multicast(&ip),
-            outcome => self.refuse(outcome, &refusals()),
+            outcome if is_forwardable(outcome) => self.classify_transit(&ip, &found),
+            Outcome::Local => self.classify_local(&ip, &found),
+            Outcome::Multicast => self.classify_multicast(&ip),
+            outcome => self.refuse_route(outcome, &route_errors()),
         }
     }
 
-    /// Where it goes: to its destination, if it is not led elsewhere.
-    fn towards(&self, ip: &Ipv6<&[u8]>) -> Ipv6Addr {
-        if let Some(IpAddr::V6(to)) = self.came.towards { to } else { ip.dst() }
+    /// The address it is routed by: its redirect target, or else its destination.
+    fn effective_destination(&self, ip: &Ipv6<&[u8]>) -> Ipv6Addr {
+        if let Some(IpAddr::V6(to)) = self.ingress.redirected_to { to } else { ip.dst() }
     }
 
-    fn header(&self) -> Checked<Ipv6<&[u8]>> {
-        self.check_station()?;
-        let ip = Ipv6::new(self.packet).map_err(reason)?;
+    fn check_header(&self) -> Checked<Ipv6<&[u8]>> {
+        self.check_destination_mac()?;
+        let ip = Ipv6::new(self.packet).map_err(drop_reason)?;
         ip.check_payload_length().map_err(|_| DropReason::Malformed)?;
         Ok(ip)
     }
@@ -45,7 +56,7 @@ impl Case<'_, u128> {
     /// RFC 4291 sections 2.5 and 2.7, RFC 3704.
     fn check_source(&self, ip: &Ipv6<&[u8]>) -> Checked {
         let source = ip.src();
-        // Who has no address yet speaks to groups of its link only.
+        // A host without an address sends only to groups of its link.
         if source.is_unspecified() && is_of_link(ip.dst()) {
             return Ok(());
         }
@@ -59,33 +70,33 @@ impl Case<'_, u128> {
     }
 
     /// For the router itself.
-    fn local(&self, ip: &Ipv6<&[u8]>, found: &Explained) -> Judged {
-        let is_elsewhere = self.came.from.port().is_some_and(|port| port != found.decision.port);
+    fn classify_local(&self, ip: &Ipv6<&[u8]>, found: &Explained) -> Classified {
+        let is_elsewhere = self.ingress.from.port().is_some_and(|port| port != found.decision.port);
         if ip.dst().is_unicast_link_local() && is_elsewhere && !self.is_ours(ip.dst()) {
-            return end(DropReason::LinkLocal);
+            return drop_with(DropReason::LinkLocal);
         }
         self.check_frame()?;
         if self.is_from_outside() && self.is_anyones(ip.src()) {
-            return end(DropReason::OwnSource);
+            return drop_with(DropReason::OwnSource);
         }
-        let headers = self.headers(ip)?;
-        // RFC 5095 section 3; others are not known here (RFC 8200 section 4.4).
+        let headers = self.check_headers(ip)?;
+        // RFC 5095 section 3; other routing headers are unknown here (RFC 8200 section 4.4).
         if let Some(routing) = headers.routing.filter(|routing| routing.segments_left > 0) {
             let told = Icmp6Error::parameter_problem(Icmp6Error::ERRONEOUS, routing.at as u32 + 2);
-            return tell(Told::V6(told), DropReason::SourceRoute);
+            return reject_with(IcmpReply::V6(told), DropReason::SourceRoute);
         }
         if headers.fragment.is_some_and(|fragment| fragment.offset > 0 || fragment.more) {
             let is_icmp = headers.protocol == IpProtocol::ICMPV6;
-            return Ok(if is_icmp { Verdict::Reassemble } else { Verdict::Host });
+            return Ok(if is_icmp { RouterVerdict::Reassemble } else { RouterVerdict::Host });
         }
-        Ok(self.message(ip, &headers).unwrap_or(Verdict::Host))
+        Ok(self.classify_message(ip, &headers).unwrap_or(RouterVerdict::Host))
     }
 
-    /// The headers of a packet that goes no further, and what its options say against it.
-    fn headers(&self, ip: &Ipv6<&[u8]>) -> Judged<Ip6Headers<'_>> {
-        let headers = Ip6Headers::read(self.packet);
+    /// The headers of a packet that is not forwarded, or the verdict that its options require.
+    fn check_headers(&self, ip: &Ipv6<&[u8]>) -> Classified<Ip6Headers<'_>> {
+        let headers = Ip6Headers::parse_packet(self.packet);
         let headers =
-            headers.or_else(|fault| tell_or_end(Icmp6Error::for_headers(fault), DropReason::Malformed))?;
+            headers.or_else(|fault| reject_or_drop(Icmp6Error::for_headers(fault), DropReason::Malformed))?;
         if let Some(options) = &headers.hop_by_hop {
             check_options(options, ip)?;
         }
@@ -93,63 +104,66 @@ impl Case<'_, u128> {
     }
 
     /// A message that the router itself understands.
-    fn message(&self, ip: &Ipv6<&[u8]>, headers: &Ip6Headers<'_>) -> Option<Verdict> {
+    fn classify_message(&self, ip: &Ipv6<&[u8]>, headers: &Ip6Headers<'_>) -> Option<RouterVerdict> {
         let end = Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length());
         let bytes =
             self.packet.get(headers.offset..end).filter(|_| headers.protocol == IpProtocol::ICMPV6)?;
         let icmp = Icmp6::new(bytes).ok()?;
         match icmp.icmp_type() {
-            Icmp6Type(133..=137) => Some(Verdict::Neighbor(Message::Nd)),
+            Icmp6Type(133..=137) => Some(RouterVerdict::Neighbor(NeighborMessage::Nd)),
             Icmp6Type::ECHO_REQUEST if ip.dst().is_multicast() => None,
-            Icmp6Type::ECHO_REQUEST if icmp.checksum_is_valid(ip.src(), ip.dst()) => Some(Verdict::Answer),
+            Icmp6Type::ECHO_REQUEST if icmp.checksum_is_valid(ip.src(), ip.dst()) => {
+                Some(RouterVerdict::EchoReply)
+            }
             _ => None,
         }
     }
 
-    /// Whether the host asks or tells something about its own link, where nobody but the router is.
+    /// Whether it is Neighbor Discovery of the host on its own link, where only the router is.
     fn is_discovery(&self, ip: &Ipv6<&[u8]>) -> bool {
         let kind = self.packet.get(Ipv6::<&[u8]>::LEN).filter(|_| ip.next_header() == IpProtocol::ICMPV6);
         kind.is_some_and(|kind| (133..=137).contains(kind))
     }
 
-    /// For a group: those of the link are for the host, or for us; others go nowhere. The host asks groups for its
-    /// neighbors; what else it tells them, nobody hears.
-    fn multicast(&self, ip: &Ipv6<&[u8]>) -> Judged {
-        if !is_of_link(ip.dst()) || self.came.from == Origin::Router {
-            return end(DropReason::Multicast);
+    /// For a group: link-scoped groups are for the host or the router; others are discarded. The host
+    /// solicits its neighbors by groups; its other messages to groups are discarded.
+    fn classify_multicast(&self, ip: &Ipv6<&[u8]>) -> Classified {
+        if !is_of_link(ip.dst()) || self.ingress.from == Origin::Router {
+            return drop_with(DropReason::Multicast);
         }
-        let headers = self.headers(ip)?;
-        match self.message(ip, &headers) {
+        let headers = self.check_headers(ip)?;
+        match self.classify_message(ip, &headers) {
             Some(verdict) => Ok(verdict),
-            None if self.came.from == Origin::Host => end(DropReason::Multicast),
-            None => Ok(Verdict::Host),
+            None if self.ingress.from == Origin::Host => drop_with(DropReason::Multicast),
+            None => Ok(RouterVerdict::Host),
         }
     }
 
-    /// On its way through the router.
-    fn leave(&self, ip: &Ipv6<&[u8]>, found: &Explained) -> Judged {
+    /// Classifies a packet in transit.
+    fn classify_transit(&self, ip: &Ipv6<&[u8]>, found: &Explained) -> Classified {
         self.check_frame()?;
         let is_hop = self.is_from_outside();
-        if is_hop && ip.src().is_unicast_link_local() && self.came.from.port() != Some(found.decision.port) {
+        if is_hop && ip.src().is_unicast_link_local() && self.ingress.from.port() != Some(found.decision.port)
+        {
             let told = Icmp6Error::unreachable(Icmp6Error::BEYOND_SCOPE);
-            return tell(Told::V6(told), DropReason::LinkLocal);
+            return reject_with(IcmpReply::V6(told), DropReason::LinkLocal);
         }
         self.check_options_on_way(ip)?;
         if is_hop && ip.hop_limit() <= 1 {
-            return tell(Told::V6(Icmp6Error::time_exceeded()), DropReason::TtlExpired);
+            return reject_with(IcmpReply::V6(Icmp6Error::time_exceeded()), DropReason::TtlExpired);
         }
         let mtu = found.decision.mtu;
         let length = Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length());
         if length.min(self.longest) > mtu.into() {
-            return tell(Told::V6(Icmp6Error::packet_too_big(mtu.into())), DropReason::TooBig);
+            return reject_with(IcmpReply::V6(Icmp6Error::packet_too_big(mtu.into())), DropReason::TooBig);
         }
-        let next_hop = self.view.next_hop(found, self.towards(ip).into());
-        let redirect = self.redirect(ip, found, next_hop);
-        Ok(self.go(found, next_hop, false, redirect, failed))
+        let next_hop = self.view.next_hop(found, self.effective_destination(ip).into());
+        let redirect = self.redirect_target(ip, found, next_hop);
+        Ok(self.forward_or_hold(found, next_hop, false, redirect, neighbor_failed))
     }
 
-    /// What options for every router say against a packet on its way. Other extension headers are not looked at.
-    fn check_options_on_way(&self, ip: &Ipv6<&[u8]>) -> Judged<()> {
+    /// Checks hop-by-hop options of a packet in transit. Other extension headers are not parsed.
+    fn check_options_on_way(&self, ip: &Ipv6<&[u8]>) -> Classified<()> {
         if ip.next_header() != IpProtocol::HOP_BY_HOP {
             return Ok(());
         }
@@ -160,13 +174,13 @@ impl Case<'_, u128> {
         });
         match header {
             Some(options) => check_options(&Ip6Options::new(options, at + 2), ip),
-            None => end(DropReason::Malformed),
+            None => drop_with(DropReason::Malformed),
         }
     }
 
-    /// The better first hop, where the packet leaves as it came (RFC 4861 section 8.2).
-    fn redirect(&self, ip: &Ipv6<&[u8]>, found: &Explained, next_hop: IpAddr) -> Option<IpAddr> {
-        let port = self.turns_back_at(found)?;
+    /// The better first hop, if the packet leaves by its ingress port (RFC 4861 section 8.2).
+    fn redirect_target(&self, ip: &Ipv6<&[u8]>, found: &Explained, next_hop: IpAddr) -> Option<IpAddr> {
+        let port = self.redirect_port(found)?;
         let IpAddr::V6(better) = next_hop else { return None };
         let is_neighbor = ip.src().is_unicast_link_local() || is_near(port, ip.src());
         let can_be_told = better.is_unicast_link_local() || better == ip.dst();
@@ -175,7 +189,7 @@ impl Case<'_, u128> {
 
     /// Whether the port that received the packet has an address.
     fn is_ours(&self, address: Ipv6Addr) -> bool {
-        self.port().is_some_and(|port| port.link_local == address.to_bits())
+        self.ingress_port().is_some_and(|port| port.link_local == address.to_bits())
     }
 
     /// Whether an address is the router's own: that of some port, or of all routers on a link.
@@ -183,35 +197,36 @@ impl Case<'_, u128> {
         if address.is_unicast_link_local() {
             return self.is_ours(address);
         }
-        self.find(address.to_bits(), &mut |_| 0).decision.outcome == Outcome::Local
+        self.lookup_route(address.to_bits(), &mut |_| 0).decision.outcome == Outcome::Local
     }
 }
 
-/// What senders are told where the tables say that a packet goes no further (RFC 4443 section 3.1).
-fn refusals() -> Refusals {
-    let told = |code| Told::V6(Icmp6Error::unreachable(code));
+/// ICMPv6 errors where the tables don't forward a packet (RFC 4443 section 3.1).
+fn route_errors() -> RouteErrors {
+    let told = |code| IcmpReply::V6(Icmp6Error::unreachable(code));
     let [no_route, rejected, prohibited] =
         [Icmp6Error::NO_ROUTE, Icmp6Error::REJECT, Icmp6Error::PROHIBITED].map(told);
-    Refusals { no_route, rejected, prohibited }
+    RouteErrors { no_route, rejected, prohibited }
 }
 
-/// What becomes of packets to a neighbor that was asked for in vain (RFC 4443 section 3.1, RFC 4861 section 7.2.2).
-pub(crate) fn failed() -> Verdict {
+/// The verdict on packets to a neighbor whose resolution failed (RFC 4443 section 3.1,
+/// RFC 4861 section 7.2.2).
+pub(crate) fn neighbor_failed() -> RouterVerdict {
     let told = Icmp6Error::unreachable(Icmp6Error::ADDRESS);
-    Verdict::Error(Told::V6(told), DropReason::NeighborFailed)
+    RouterVerdict::Error(IcmpReply::V6(told), DropReason::NeighborFailed)
 }
 
-/// Refuses a packet if options for every router say so (RFC 8200 section 4.3). Alerts are passed over: nothing here
-/// listens (RFC 6398).
-fn check_options(options: &Ip6Options<'_>, ip: &Ipv6<&[u8]>) -> Judged<()> {
-    match options.judge(ip.dst().is_multicast()) {
+/// Refuses a packet if its hop-by-hop options require that (RFC 8200 section 4.3). Router alerts
+/// are ignored (RFC 6398).
+fn check_options(options: &Ip6Options<'_>, ip: &Ipv6<&[u8]>) -> Classified<()> {
+    match options.check_options(ip.dst().is_multicast()) {
         Ok(_) => Ok(()),
-        Err(fault) => tell_or_end(Icmp6Error::for_option(fault), DropReason::BadOption),
+        Err(fault) => reject_or_drop(Icmp6Error::for_option(fault), DropReason::BadOption),
     }
 }
 
-fn tell_or_end<T>(error: Option<Icmp6Error>, reason: DropReason) -> Judged<T> {
-    error.map_or_else(|| end(reason), |error| tell(Told::V6(error), reason))
+fn reject_or_drop<T>(error: Option<Icmp6Error>, reason: DropReason) -> Classified<T> {
+    error.map_or_else(|| drop_with(reason), |error| reject_with(IcmpReply::V6(error), reason))
 }
 
 /// Whether an address is that of a group of one link, or of less (RFC 4291 section 2.7).
@@ -227,7 +242,7 @@ fn is_near(port: &PortView, address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::verdict::testing::{A, B, Small, small};
-    use super::super::verdict::{Leave, Station};
+    use super::super::verdict::{EgressPlan, LinkDestination};
     use super::*;
     use artery_table::router::{PortSettings, ReversePath};
     use artery_wire::build::{Ip6, ip6};
@@ -235,25 +250,25 @@ mod tests {
     fn base() -> Ip6 {
         ip6().src("2001:db8:1::9").dst("2001:db8:20::1").hop_limit(9).udp(1, 2).payload([7; 100])
     }
-    fn verdict(small: &mut Small, packet: &Ip6) -> Verdict {
-        small.judge(judge, &packet.bytes(), Came::by(A))
+    fn verdict(small: &mut Small, packet: &Ip6) -> RouterVerdict {
+        small.judge(classify, &packet.bytes(), IngressInfo::by_port(A))
     }
     #[track_caller]
-    fn expect_all(cases: &[(Ip6, Verdict)]) {
+    fn expect_all(cases: &[(Ip6, RouterVerdict)]) {
         let mut small = small();
         for (packet, expected) in cases {
             assert_eq!(verdict(&mut small, packet), *expected, "{packet:?}");
         }
     }
     #[track_caller]
-    fn leaves(verdict: Verdict) -> Leave {
+    fn leaves(verdict: RouterVerdict) -> EgressPlan {
         match verdict {
-            Verdict::Forward(leave) | Verdict::Hold(leave) => leave,
+            RouterVerdict::Forward(leave) | RouterVerdict::Hold(leave) => leave,
             other => panic!("{other:?}"),
         }
     }
-    fn told(error: Icmp6Error, reason: DropReason) -> Verdict {
-        Verdict::Error(Told::V6(error), reason)
+    fn told(error: Icmp6Error, reason: DropReason) -> RouterVerdict {
+        RouterVerdict::Error(IcmpReply::V6(error), reason)
     }
     /// The router's link-local address on `a`.
     const LINK_LOCAL: &str = "fe80::ff:fe00:1";
@@ -264,21 +279,21 @@ mod tests {
         assert_eq!((leave.decision.port, leave.next_hop), (B, "2001:db8:2::fe".parse().unwrap()));
         let waiting = verdict(&mut small(), &base().dst("2001:db8:2::77"));
         assert!(
-            matches!(waiting, Verdict::Hold(leave) if leave.next_hop == "2001:db8:2::77".parse::<IpAddr>().unwrap())
+            matches!(waiting, RouterVerdict::Hold(leave) if leave.next_hop == "2001:db8:2::77".parse::<IpAddr>().unwrap())
         );
     }
 
     #[test]
     fn sources_that_no_host_has_are_refused() {
-        let refused = Verdict::Discard(DropReason::BadSource);
+        let refused = RouterVerdict::Discard(DropReason::BadSource);
         expect_all(
             &["::", "::1", "ff02::1", "::ffff:1.2.3.4", "0:1::1"].map(|src| (base().src(src), refused)),
         );
         let probe = base().src("::").dst("ff02::1:ff00:1");
-        assert_eq!(verdict(&mut small(), &probe), Verdict::Host);
+        assert_eq!(verdict(&mut small(), &probe), RouterVerdict::Host);
         for own in ["2001:db8:2::1", "2001:db8:2::"] {
             let to_us = base().src(own).dst("2001:db8:1::1");
-            assert_eq!(verdict(&mut small(), &to_us), Verdict::Discard(DropReason::OwnSource), "{own}");
+            assert_eq!(verdict(&mut small(), &to_us), RouterVerdict::Discard(DropReason::OwnSource), "{own}");
         }
     }
 
@@ -288,13 +303,13 @@ mod tests {
         let on_link = base().src("fe80::9").dst("2001:db8:1::8");
         expect_all(&[
             (base().src("fe80::9"), beyond),
-            (base().dst("fe80::9"), Verdict::Discard(DropReason::LinkLocal)),
-            (base().src("fe80::9").dst(LINK_LOCAL).icmp_echo(1, 2), Verdict::Answer),
+            (base().dst("fe80::9"), RouterVerdict::Discard(DropReason::LinkLocal)),
+            (base().src("fe80::9").dst(LINK_LOCAL).icmp_echo(1, 2), RouterVerdict::EchoReply),
         ]);
-        assert!(matches!(verdict(&mut small(), &on_link), Verdict::Hold(_)));
+        assert!(matches!(verdict(&mut small(), &on_link), RouterVerdict::Hold(_)));
         let elsewhere = base().dst(LINK_LOCAL).icmp_echo(1, 2).bytes();
-        let verdict = small().judge(judge, &elsewhere, Came::by(B));
-        assert_eq!(verdict, Verdict::Discard(DropReason::LinkLocal));
+        let verdict = small().judge(classify, &elsewhere, IngressInfo::by_port(B));
+        assert_eq!(verdict, RouterVerdict::Discard(DropReason::LinkLocal));
     }
 
     #[test]
@@ -306,8 +321,9 @@ mod tests {
             (ReversePath::Strict, false, false),
         ] {
             small.tables.set_port_settings(A, PortSettings { rpf, ..PortSettings::default() }).unwrap();
-            let mut passes =
-                |src| verdict(&mut small, &base().src(src)) != Verdict::Discard(DropReason::ReversePath);
+            let mut passes = |src| {
+                verdict(&mut small, &base().src(src)) != RouterVerdict::Discard(DropReason::ReversePath)
+            };
             let passed = (passes("2001:db8:1::9"), passes("2001:db8:20::9"), passes("2001:db8:99::1"));
             assert_eq!(passed, (true, from_elsewhere, from_nowhere), "{rpf:?}");
         }
@@ -318,13 +334,13 @@ mod tests {
         let unreachable = |code, reason| told(Icmp6Error::unreachable(code), reason);
         expect_all(&[
             (base().dst("2001:db8:99::1"), unreachable(0, DropReason::NoRoute)),
-            (base().dst("2001:db8:21::1"), Verdict::Discard(DropReason::Blackhole)),
+            (base().dst("2001:db8:21::1"), RouterVerdict::Discard(DropReason::Blackhole)),
             (base().dst("2001:db8:22::1"), unreachable(6, DropReason::Unreachable)),
             (base().dst("2001:db8:23::1"), unreachable(1, DropReason::Prohibited)),
-            (base().dst("::1"), Verdict::Discard(DropReason::Martian)),
-            (base().dst("ff02::5"), Verdict::Host),
-            (base().dst("ff05::5"), Verdict::Discard(DropReason::Multicast)),
-            (base().dst("ff0e::5"), Verdict::Discard(DropReason::Multicast)),
+            (base().dst("::1"), RouterVerdict::Discard(DropReason::Martian)),
+            (base().dst("ff02::5"), RouterVerdict::Host),
+            (base().dst("ff05::5"), RouterVerdict::Discard(DropReason::Multicast)),
+            (base().dst("ff0e::5"), RouterVerdict::Discard(DropReason::Multicast)),
         ]);
     }
 
@@ -332,28 +348,31 @@ mod tests {
     fn packets_to_the_router_are_answered_put_together_or_left_to_the_host() {
         let us = || base().dst("2001:db8:2::1");
         expect_all(&[
-            (us().icmp_echo(1, 2), Verdict::Answer),
-            (us().icmp_echo(1, 2).fragment(0, true, 7), Verdict::Reassemble),
-            (us().icmp_echo(1, 2).fragment(0, false, 7), Verdict::Answer),
-            (us().icmp_echo_reply(1, 2), Verdict::Host),
-            (us(), Verdict::Host),
-            (us().icmp(Icmp6Type::NEIGHBOR_SOLICITATION, 0, [0; 4]), Verdict::Neighbor(Message::Nd)),
+            (us().icmp_echo(1, 2), RouterVerdict::EchoReply),
+            (us().icmp_echo(1, 2).fragment(0, true, 7), RouterVerdict::Reassemble),
+            (us().icmp_echo(1, 2).fragment(0, false, 7), RouterVerdict::EchoReply),
+            (us().icmp_echo_reply(1, 2), RouterVerdict::Host),
+            (us(), RouterVerdict::Host),
+            (
+                us().icmp(Icmp6Type::NEIGHBOR_SOLICITATION, 0, [0; 4]),
+                RouterVerdict::Neighbor(NeighborMessage::Nd),
+            ),
             (
                 us().dst("ff02::1").icmp(Icmp6Type::ROUTER_SOLICITATION, 0, [0; 4]),
-                Verdict::Neighbor(Message::Nd),
+                RouterVerdict::Neighbor(NeighborMessage::Nd),
             ),
-            (us().dst("ff02::1").icmp_echo(1, 2), Verdict::Host),
+            (us().dst("ff02::1").icmp_echo(1, 2), RouterVerdict::Host),
         ]);
     }
 
     #[test]
     fn the_host_finds_neighbors_by_groups_and_nothing_else() {
-        let from_host = Came { from: Origin::Host, to: Station::Group, towards: None };
-        let judged = |packet: Ip6| small().judge(judge, &packet.bytes(), from_host);
+        let from_host = IngressInfo { from: Origin::Host, to: LinkDestination::Group, redirected_to: None };
+        let judged = |packet: Ip6| small().judge(classify, &packet.bytes(), from_host);
         let to_group = || base().dst("ff02::1:ff00:2");
         let asks = to_group().icmp(Icmp6Type::NEIGHBOR_SOLICITATION, 0, [0; 4]);
-        assert_eq!(judged(asks), Verdict::Neighbor(Message::Nd));
-        assert_eq!(judged(to_group()), Verdict::Discard(DropReason::Multicast));
+        assert_eq!(judged(asks), RouterVerdict::Neighbor(NeighborMessage::Nd));
+        assert_eq!(judged(to_group()), RouterVerdict::Discard(DropReason::Multicast));
     }
 
     #[test]
@@ -365,8 +384,8 @@ mod tests {
             (long, told(Icmp6Error::packet_too_big(1500), DropReason::TooBig)),
         ]);
         leaves(verdict(&mut small(), &base().payload(vec![0; 1452])));
-        let ours = Came { from: Origin::Host, to: Station::Ours, towards: None };
-        assert!(!leaves(small().judge(judge, &base().hop_limit(1).bytes(), ours)).is_hop);
+        let ours = IngressInfo { from: Origin::Host, to: LinkDestination::Ours, redirected_to: None };
+        assert!(!leaves(small().judge(classify, &base().hop_limit(1).bytes(), ours)).is_hop);
     }
 
     #[test]
@@ -374,11 +393,11 @@ mod tests {
         let unknown = |kind| base().extension(0, [kind, 4, 0, 0, 0, 0]);
         let told_of = told(Icmp6Error::parameter_problem(2, 42), DropReason::BadOption);
         expect_all(&[
-            (unknown(0x5e), Verdict::Discard(DropReason::BadOption)),
+            (unknown(0x5e), RouterVerdict::Discard(DropReason::BadOption)),
             (unknown(0x9e), told_of),
             (unknown(0xde), told_of),
             (unknown(0xc2), told_of),
-            (unknown(0xde).dst("ff02::5"), Verdict::Discard(DropReason::BadOption)),
+            (unknown(0xde).dst("ff02::5"), RouterVerdict::Discard(DropReason::BadOption)),
             (unknown(0x9e).dst("2001:db8:1::1"), told_of),
         ]);
         for kind in [0x1e, 1] {
@@ -397,7 +416,7 @@ mod tests {
         let refused = told(Icmp6Error::parameter_problem(0, 42), DropReason::SourceRoute);
         expect_all(&[
             (route(1).dst("2001:db8:1::1"), refused),
-            (route(0).dst("2001:db8:1::1").icmp_echo(1, 2), Verdict::Answer),
+            (route(0).dst("2001:db8:1::1").icmp_echo(1, 2), RouterVerdict::EchoReply),
         ]);
     }
 
@@ -421,7 +440,7 @@ mod tests {
                 bytes[at] = random.next() as u8;
             }
             bytes.truncate(random.below(bytes.len() + 1));
-            small.judge(judge, &bytes, Came::by(A));
+            small.judge(classify, &bytes, IngressInfo::by_port(A));
         }
     }
 }

@@ -1,70 +1,72 @@
-//! Packets that are led: their destination annotation says where they go. A balancer leads many to a few addresses, so what
-//! was decided about these is kept until anything changes.
+//! Packets that are redirected by their destination annotation. A balancer redirects many packets to few
+//! addresses, so decisions about these are cached until the tables change.
 use super::icmp;
-use super::plain::{Forwarded, LINK};
+use super::plain::{ForwardFamily, LINK};
 use artery_engine::{Packet, anno};
 use artery_table::PortId;
-use artery_table::path::{Decision, Outcome};
+use artery_table::path::{ForwardDecision, Outcome};
 use artery_wire::EtherType;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where a frame's packet is led, if that is not its destination.
-pub(super) fn towards(packet: &Packet, kind: EtherType) -> Option<IpAddr> {
+/// The address that a frame's packet is redirected to, if it is not its destination.
+pub(super) fn destination_annotation(packet: &Packet, kind: EtherType) -> Option<IpAddr> {
     let to: IpAddr = match kind {
         EtherType::IPV4 => packet.dst_ip().into(),
         EtherType::IPV6 => Ipv6Addr::from(packet.annotation::<16>(anno::DST_IP6)).into(),
         _ => return None,
     };
-    let (_, destination) = packet.data().get(LINK..).and_then(icmp::ends)?;
+    let (_, destination) = packet.data().get(LINK..).and_then(icmp::source_and_destination)?;
     (!to.is_unspecified() && to != destination).then_some(to)
 }
 
-/// Pairs of places: addresses are told apart by their last bits, and two with the same ones have room beside each other.
+/// Pairs of entries: the last bits of an address select a pair, so two addresses with the same last bits fit.
 const PAIRS: usize = 64;
 
-/// What was decided about addresses while nothing changed.
-pub(super) struct Led<A> {
-    kept: Box<[[Kept<A>; 2]; PAIRS]>,
+/// Decisions about addresses, valid while nothing changes.
+pub(super) struct DecisionCache<A> {
+    entries: Box<[[CachedDecision<A>; 2]; PAIRS]>,
     /// The number of changes before it.
     changes: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Kept<A> {
+struct CachedDecision<A> {
     address: A,
-    decision: Decision,
+    decision: ForwardDecision,
 }
 
-impl<A: Forwarded> Kept<A> {
-    /// Packets are not led to this address.
-    const NOTHING: Kept<A> = Kept { address: A::ZERO, decision: Decision::NONE };
+impl<A: ForwardFamily> CachedDecision<A> {
+    /// An empty entry: packets are never redirected to this address.
+    const NOTHING: CachedDecision<A> = CachedDecision { address: A::ZERO, decision: ForwardDecision::NONE };
 }
 
-impl<A: Forwarded> Default for Led<A> {
-    fn default() -> Led<A> {
-        Led { kept: Box::new([[Kept::NOTHING; 2]; PAIRS]), changes: 0 }
+impl<A: ForwardFamily> Default for DecisionCache<A> {
+    fn default() -> DecisionCache<A> {
+        DecisionCache { entries: Box::new([[CachedDecision::NOTHING; 2]; PAIRS]), changes: 0 }
     }
 }
 
-impl<A: Forwarded> Led<A> {
-    /// Decides about packets that are all led, as [`PathReader::decide_batch`](artery_table::path::PathReader::decide_batch) does, after so many changes. None if it is
-    /// not known what becomes of some: then [`learn`](Self::learn) what is decided about them.
+impl<A: ForwardFamily> DecisionCache<A> {
+    /// Decides about packets that are all redirected, as
+    /// [`PathReader::lookup_path_batch`](artery_table::path::PathReader::lookup_path_batch) does,
+    /// after so many changes. None if the decision about some is not cached: then
+    /// decide, and call [`insert_batch`](Self::insert_batch).
     #[inline]
-    pub(super) fn decide(
+    pub(super) fn decide_batch(
         &mut self,
         changes: u64,
         addresses: &[A],
-        decisions: &mut Vec<Decision>,
+        decisions: &mut Vec<ForwardDecision>,
     ) -> Option<Option<PortId>> {
         if self.changes != changes {
             self.changes = changes;
-            self.kept.fill([Kept::NOTHING; 2]);
+            self.entries.fill([CachedDecision::NOTHING; 2]);
         }
-        decisions.resize(addresses.len(), Decision::NONE);
-        let first = addresses.first().map_or(PortId(0), |address| self.kept(*address).decision.port);
+        decisions.resize(addresses.len(), ForwardDecision::NONE);
+        let first = addresses.first().map_or(PortId(0), |address| self.cached_entry(*address).decision.port);
         let (mut are_known, mut are_alike) = (true, !addresses.is_empty());
         for (address, to) in addresses.iter().zip(&mut *decisions) {
-            let kept = self.kept(*address);
+            let kept = self.cached_entry(*address);
             *to = kept.decision;
             are_known &= kept.address == *address;
             are_alike &= to.port == first;
@@ -72,26 +74,26 @@ impl<A: Forwarded> Led<A> {
         are_known.then_some(are_alike.then_some(first))
     }
 
-    /// What is kept for an address, or for another one.
+    /// The entry of an address, or of another one.
     #[inline]
-    fn kept(&self, address: A) -> &Kept<A> {
-        let pair = &self.kept[address.last_bits() % PAIRS];
+    fn cached_entry(&self, address: A) -> &CachedDecision<A> {
+        let pair = &self.entries[address.last_bits() % PAIRS];
         &pair[usize::from(pair[0].address != address)]
     }
 
-    /// Keeps what was decided about packets, unless control wants to hear of their use.
+    /// Caches decisions, except those that control must see used.
     #[cold]
-    pub(super) fn learn(&mut self, addresses: &[A], decisions: &[Decision]) {
+    pub(super) fn insert_batch(&mut self, addresses: &[A], decisions: &[ForwardDecision]) {
         for (address, decision) in addresses.iter().zip(decisions) {
-            if lasts(decision) && self.kept(*address).address != *address {
-                let pair = &mut self.kept[address.last_bits() % PAIRS];
-                *pair = [Kept { address: *address, decision: *decision }, pair[0]];
+            if is_cacheable(decision) && self.cached_entry(*address).address != *address {
+                let pair = &mut self.entries[address.last_bits() % PAIRS];
+                *pair = [CachedDecision { address: *address, decision: *decision }, pair[0]];
             }
         }
     }
 }
 
-/// Whether what was decided about an address holds until anything changes, and needs nobody's attention.
-pub(super) fn lasts(decision: &Decision) -> bool {
+/// Whether a decision holds until the tables change, and control need not see its use.
+pub(super) fn is_cacheable(decision: &ForwardDecision) -> bool {
     decision.outcome == Outcome::Forward && decision.link.is_only_ready()
 }

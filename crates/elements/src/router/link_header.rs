@@ -33,15 +33,15 @@ struct LinkHeader {
 
 impl LinkHeader {
     fn new(args: &Args<'_>) -> Result<LinkHeader, ArgError> {
-        let router = shared::router(args)?;
+        let router = shared::find_router(args)?;
         let name: String = args.read("PORT")?;
-        let port = router.tables().port(&name);
+        let port = router.lock_tables().find_port(&name);
         let unknown = || ArgError::wrong_at(&name, format!("{} has no port called '{name}'", router.name()));
         let port = port.ok_or_else(unknown)?;
         Ok(LinkHeader { router, port })
     }
 
-    fn put(&self, packet: &mut Packet, source: EtherAddr) -> Result<(), DropReason> {
+    fn prepend_header(&self, packet: &mut Packet, source: EtherAddr) -> Result<(), DropReason> {
         let kind = match packet.data().first().map(|first| first >> 4) {
             Some(4) => EtherType::IPV4,
             Some(6) => EtherType::IPV6,
@@ -63,7 +63,7 @@ impl Simple for LinkHeader {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let ports = self.router.readers().ports.read(cx.turn());
         let source = ports.get(usize::from(self.port.0)).map(|port| port.address);
-        match self.put(&mut packet, source.unwrap_or(EtherAddr::ZERO)) {
+        match self.prepend_header(&mut packet, source.unwrap_or(EtherAddr::ZERO)) {
             Ok(()) => Some(packet),
             Err(reason) => {
                 cx.discard(packet, reason);
@@ -80,6 +80,6 @@ mod tests {
 
     #[test]
     fn without_a_router_of_that_name_there_is_no_element() {
-        assert!(Bench::refuses(&CLASS, "ip, eth1").contains("does not name an element"));
+        assert!(Bench::config_error(&CLASS, "ip, eth1").contains("does not name an element"));
     }
 }

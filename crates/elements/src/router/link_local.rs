@@ -1,41 +1,46 @@
-//! What the host sends to link-local addresses of IPv6. Its interface to the router bears those of the ports;
-//! the address that a packet is sent from tells by which port it leaves.
-use super::slow::{Job, LINK, Slow};
-use super::verdict::Came;
+//! Packets of the host to IPv6 link-local addresses. The host's interface to the router has the link-local
+//! addresses of the ports; the source address of a packet selects its egress port.
+use super::slow::{LINK, SlowPath, SlowPathContext};
+use super::verdict::IngressInfo;
 use artery_engine::Packet;
 use artery_table::PortId;
 use artery_table::router::PortView;
 use artery_wire::{IpProtocol, Ipv6};
 use std::net::{IpAddr, Ipv6Addr};
 
-impl Slow {
-    /// Takes a packet of IPv6 from the host.
-    pub(super) fn take_from_host(&mut self, packet: Packet, came: Came, job: &mut Job<'_, '_>) {
+impl SlowPath {
+    /// Receives an IPv6 packet from the host.
+    pub(super) fn receive_from_host(
+        &mut self,
+        packet: Packet,
+        came: IngressInfo,
+        job: &mut SlowPathContext<'_, '_>,
+    ) {
         let ports = job.view().ports;
-        let is_near = |port, to: Ipv6Addr| job.link(&(port, to.into())).is_ready();
+        let is_near = |port, to: Ipv6Addr| job.neighbor_link(&(port, to.into())).is_ready();
         match packet.data().get(LINK..).and_then(|ip| port_and_neighbor(ip, ports, is_near)) {
             Some((port, to)) => self.send_for_host(packet, port, to.into(), job),
-            None => self.deal(packet, came, job),
+            None => self.handle(packet, came, job),
         }
     }
 
-    /// Sends a frame to a neighbor. What waits for it is finished first.
-    fn send_for_host(&mut self, packet: Packet, port: PortId, to: IpAddr, job: &mut Job<'_, '_>) {
-        if !packet.is_unfinished() || job.link(&(port, to)).is_ready() {
+    /// Sends a frame to a neighbor. Pending offloads are applied first.
+    fn send_for_host(&mut self, packet: Packet, port: PortId, to: IpAddr, job: &mut SlowPathContext<'_, '_>) {
+        if !packet.has_offload() || job.neighbor_link(&(port, to)).is_ready() {
             return self.send_on_link(packet, port, to, job);
         }
-        let mut packets = job.cx.spare();
+        let mut packets = job.cx.scratch_batch();
         packets.push(packet);
-        job.cx.finish(&mut packets);
+        job.cx.apply_offloads(&mut packets);
         packets.drain().for_each(|packet| self.send_on_link(packet, port, to, job));
-        job.cx.give_spare(packets);
+        job.cx.recycle_batch(packets);
     }
 }
 
 /// The port by which an IPv6 packet of the host leaves to a link-local address, and this address. Ports of
-/// one Ethernet address have the same link-local one: of these, the one counts where the neighbor is known.
-/// None for packets to the router itself or to no port's link, and for Neighbor Discovery on the host's own
-/// link (RFC 4861).
+/// one Ethernet address have the same link-local one: of these, the one counts where the neighbor is
+/// known. None for packets to the router itself or to no port's link, and for Neighbor Discovery on the
+/// host's own link (RFC 4861).
 fn port_and_neighbor(
     packet: &[u8],
     ports: &[PortView],

@@ -1,10 +1,10 @@
-use super::flow::Flows;
+use super::flow::FlowHasher;
 use super::shared::{self, LINK_ADDRESS};
 use crate::ip::ip_header;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Level, Packet, anno};
 use artery_rcu::Turn;
 use artery_table::PortId;
-use artery_table::path::{Decision, Method, Outcome};
+use artery_table::path::{ForwardDecision, Method, Outcome};
 use artery_table::router::{PortView, Readers, ReversePath};
 use artery_wire::{EtherType, Ethernet, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -39,33 +39,42 @@ hop[2] -> Discard;",
 
 struct LookupNextHop {
     readers: Readers,
-    odd: usize,
-    flows: Flows,
+    exception_output: usize,
+    flows: FlowHasher,
 }
 
 impl LookupNextHop {
     fn new(args: &Args<'_>) -> Result<LookupNextHop, ArgError> {
-        let router = shared::router(args)?;
-        let ports = router.ports();
+        let router = shared::find_router(args)?;
+        let ports = router.port_count();
         if args.inputs() > ports || args.outputs() > ports + 1 {
             let name = router.name();
             let message =
                 format!("{name} has {ports} ports: LookupNextHop has as many inputs, and one output more");
             return Err(ArgError::wrong(message));
         }
-        Ok(LookupNextHop { readers: router.readers().clone(), odd: ports, flows: Flows::default() })
+        Ok(LookupNextHop {
+            readers: router.readers().clone(),
+            exception_output: ports,
+            flows: FlowHasher::default(),
+        })
     }
 
-    /// What is decided about a packet that can be forwarded.
-    fn forwarded(&mut self, packet: &Packet, came_by: PortId, turn: &Turn<'_>) -> Option<Decision> {
+    /// The decision about a packet that can be forwarded.
+    fn decide_forwarding(
+        &mut self,
+        packet: &Packet,
+        came_by: PortId,
+        turn: &Turn<'_>,
+    ) -> Option<ForwardDecision> {
         let LookupNextHop { readers, flows, .. } = self;
-        let (source, destination) = ends(ip_header::bytes(packet))?;
+        let (source, destination) = source_and_destination(ip_header::bytes(packet))?;
         let port = readers.ports.read(turn).get(usize::from(came_by.0))?;
         let mut decide = |address| {
-            let flow = |method| number(flows, ip_header::bytes(packet), method);
+            let flow = |method| flow_number(flows, ip_header::bytes(packet), method);
             match address {
-                IpAddr::V4(address) => readers.v4.decide(turn, address.to_bits(), flow),
-                IpAddr::V6(address) => readers.v6.decide(turn, address.to_bits(), flow),
+                IpAddr::V4(address) => readers.v4.lookup_path(turn, address.to_bits(), flow),
+                IpAddr::V6(address) => readers.v6.lookup_path(turn, address.to_bits(), flow),
             }
         };
         if !is_host(source, port) || !is_expected(port.settings.rpf, came_by, || decide(source)) {
@@ -79,7 +88,7 @@ impl LookupNextHop {
 }
 
 /// Source and destination of a packet.
-fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+fn source_and_destination(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match packet.first()? >> 4 {
         4 => Ipv4::new(packet).ok().map(|ip| (ip.src().into(), ip.dst().into())),
         _ => Ipv6::new(packet).ok().map(|ip| (ip.src().into(), ip.dst().into())),
@@ -87,7 +96,7 @@ fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
 }
 
 /// The number of a packet's flow, as if it were in a frame.
-fn number(flows: &mut Flows, packet: &[u8], method: Method) -> u32 {
+fn flow_number(flows: &mut FlowHasher, packet: &[u8], method: Method) -> u32 {
     let mut frame = [0; 14 + 60 + 40];
     let length = packet.len().min(frame.len() - 14);
     let kind =
@@ -96,7 +105,7 @@ fn number(flows: &mut Flows, packet: &[u8], method: Method) -> u32 {
     if let Ok(mut ethernet) = Ethernet::new(&mut frame[..]) {
         ethernet.set_ether_type(kind);
     }
-    flows.number(&frame[..14 + length], method)
+    flows.flow_number(&frame[..14 + length], method)
 }
 
 /// Whether a packet from outside can be from there.
@@ -123,8 +132,8 @@ fn is_own(source: Ipv4Addr, own: u32, len: u8) -> bool {
     source.to_bits() == own || len < 31 && near && (part == 0 || part == hosts)
 }
 
-/// Whether packets to the source would leave by the port that this one came by, as far as that is asked for.
-fn is_expected(check: ReversePath, came_by: PortId, back: impl FnOnce() -> Decision) -> bool {
+/// Whether the ingress port passes the reverse-path check for the source.
+fn is_expected(check: ReversePath, came_by: PortId, back: impl FnOnce() -> ForwardDecision) -> bool {
     if check == ReversePath::Off {
         return true;
     }
@@ -136,17 +145,17 @@ fn is_expected(check: ReversePath, came_by: PortId, back: impl FnOnce() -> Decis
 impl Element for LookupNextHop {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let turn = cx.turn();
-        cx.exit(Level::L3, batch);
+        cx.drop_monitored(Level::L3, batch);
         for mut packet in batch.drain() {
-            match self.forwarded(&packet, PortId(input as u16), turn) {
-                Some(Decision { link, port, .. }) => {
+            match self.decide_forwarding(&packet, PortId(input as u16), turn) {
+                Some(ForwardDecision { link, port, .. }) => {
                     let [a, b, c, d, e, f, ..] = link.bits().to_le_bytes();
                     packet.set_annotation(LINK_ADDRESS, [a, b, c, d, e, f]);
                     cx.send(port.0.into(), packet);
                 }
                 None => {
                     packet.set_annotation(anno::PAINT, [input as u8]);
-                    cx.send(self.odd, packet);
+                    cx.send(self.exception_output, packet);
                 }
             }
         }

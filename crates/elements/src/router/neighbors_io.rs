@@ -1,139 +1,168 @@
 //! Messages between neighbors: received and decided about, and sent: questions, answers, announcements.
 use super::claims::ClaimAction;
 use super::held::Neighbor;
-use super::order::Order;
-use super::slow::{Job, LINK, Slow};
-use super::verdict::{Message, View};
-use super::waiting::link;
+use super::order::ReorderGuard;
+use super::slow::{LINK, SlowPath, SlowPathContext};
+use super::verdict::{NeighborMessage, TablesView};
+use super::waiting::neighbor_link;
 use crate::ether::arp_frame::arp_frame;
 use artery_engine::{DropReason, Packet};
 use artery_table::neighbor::arp_input::{self, ArpOutcome, ArpPort, ArpReply, ArpSurroundings};
 use artery_table::neighbor::claim::ClaimEffect;
 use artery_table::neighbor::nd_input::{self, NdOutcome, NdPort, NdSurroundings};
-use artery_table::neighbor::{Action, Ask};
+use artery_table::neighbor::{Action, SolicitTarget};
 use artery_table::path::Outcome;
 use artery_table::router::{PortAction, PortView, Tables};
 use artery_table::{PortId, Prefix};
-use artery_wire::nd::{self, NdMessage, Station};
+use artery_wire::nd::{self, LinkEndpoint, NdMessage};
 use artery_wire::{Arp, ArpOperation, EtherAddr, EtherType, Ethernet, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-impl Slow {
-    /// Takes a message that a port received.
-    pub(super) fn take_message(
+impl SlowPath {
+    /// Handles a message that a port received.
+    pub(super) fn receive_message(
         &mut self,
         packet: Packet,
         id: PortId,
-        message: Message,
-        job: &mut Job<'_, '_>,
+        message: NeighborMessage,
+        job: &mut SlowPathContext<'_, '_>,
     ) {
         let Some(port) = job.port(id) else { return job.cx.discard(packet, DropReason::PortDown) };
         let bytes = packet.data().get(LINK..).unwrap_or_default();
         let sender = match message {
-            Message::Arp => Arp::new(bytes).ok().map(|arp| IpAddr::V4(arp.sender_ip())),
-            Message::Nd => nd_subject(bytes).map(IpAddr::V6),
+            NeighborMessage::Arp => Arp::new(bytes).ok().map(|arp| IpAddr::V4(arp.sender_ip())),
+            NeighborMessage::Nd => nd_subject(bytes).map(IpAddr::V6),
         };
         let from = sender.map(|sender| (id, sender));
-        let is_known = from.is_some_and(|from| is_station_of(packet.data(), &from, &job.view()));
-        if !self.may_look(from, is_known, job.now) {
+        let is_known = from.is_some_and(|from| is_sent_by_neighbor(packet.data(), &from, &job.view()));
+        if !self.may_accept_message(from, is_known, job.now) {
             self.counters.messages_limited += 1;
             return job.cx.discard(packet, DropReason::RateLimited);
         }
         let is_heeded = match message {
-            Message::Arp => self.take_arp(bytes, id, port, job),
-            Message::Nd => self.take_nd(packet.data(), id, port, job),
+            NeighborMessage::Arp => self.receive_arp(bytes, id, port, job),
+            NeighborMessage::Nd => self.receive_nd(packet.data(), id, port, job),
         };
         let is_heeded = is_heeded | self.copy_to_host_port(&packet, id, message, job);
-        // What it said may be what packets wait for.
-        self.look(job);
+        // The message may have resolved a neighbor that packets wait for.
+        self.poll_pending(job);
         job.cx.discard(packet, if is_heeded { DropReason::Consumed } else { DropReason::NotForUs });
     }
 
-    fn take_arp(&mut self, bytes: &[u8], id: PortId, port: &PortView, job: &mut Job<'_, '_>) -> bool {
+    fn receive_arp(
+        &mut self,
+        bytes: &[u8],
+        id: PortId,
+        port: &PortView,
+        job: &mut SlowPathContext<'_, '_>,
+    ) -> bool {
         self.counters.arp += 1;
-        let (now, view, order) = (job.now, job.view(), job.router.order());
+        let (now, view, order) = (job.now, job.view(), job.router.reorder_guard());
         let leaves_by = |address: Ipv4Addr| {
-            let decision = view.v4.explain(view.turn, address.to_bits(), |_| 0).decision;
+            let decision = view.v4.explain_path(view.turn, address.to_bits(), |_| 0).decision;
             let leaves = matches!(decision.outcome, Outcome::Forward | Outcome::Unresolved | Outcome::Failed);
             leaves.then_some(decision.port)
         };
-        let outcome = self.change(job, |tables, claims, actions| {
-            let outcome = arp_outcome(bytes, id, port, tables, &claims.v4(id, port), &leaves_by, now);
-            if let Some(heard) = outcome.heard {
-                let hear = || tables.hear(id, heard.address.to_bits(), heard.heard, heard.for_us, now);
-                hear_of((id, heard.address.into()), &view, order, hear);
+        let outcome = self.change_tables(job, |tables, claims, actions| {
+            let outcome =
+                arp_outcome(bytes, id, port, tables, &claims.ipv4_addresses(id, port), &leaves_by, now);
+            if let Some(heard) = outcome.update {
+                let hear =
+                    || tables.learn_neighbor(id, heard.address.to_bits(), heard.heard, heard.for_us, now);
+                learn_neighbor((id, heard.address.into()), &view, order, hear);
             }
             if let Some(conflict) = outcome.conflict {
-                claims.conflict((id, conflict.address.into()), conflict.with, now, actions);
+                claims.report_conflict((id, conflict.address.into()), conflict.with, now, actions);
             }
             outcome
         });
         self.counters.conflicts += u64::from(outcome.conflict.is_some());
         if let Some(reply) = outcome.reply
-            && job.send(id, &arp_reply(&reply, port.address))
+            && job.send_frame(id, &arp_reply(&reply, port.address))
         {
             self.counters.answers += 1;
         }
         outcome.note.is_none()
     }
 
-    fn take_nd(&mut self, frame: &[u8], id: PortId, port: &PortView, job: &mut Job<'_, '_>) -> bool {
+    fn receive_nd(
+        &mut self,
+        frame: &[u8],
+        id: PortId,
+        port: &PortView,
+        job: &mut SlowPathContext<'_, '_>,
+    ) -> bool {
         self.counters.nd += 1;
-        let (now, view, order) = (job.now, job.view(), job.router.order());
-        let outcome = self.change(job, |tables, claims, actions| {
-            let outcome = nd_outcome(frame, id, port, tables, &claims.v6(id, port), now);
+        let (now, view, order) = (job.now, job.view(), job.router.reorder_guard());
+        let outcome = self.change_tables(job, |tables, claims, actions| {
+            let outcome = nd_outcome(frame, id, port, tables, &claims.ipv6_addresses(id, port), now);
             if let Some(heard) = outcome.heard {
-                let hear = || tables.hear(id, heard.address.to_bits(), heard.heard, heard.for_us, now);
-                hear_of((id, heard.address.into()), &view, order, hear);
+                let hear =
+                    || tables.learn_neighbor(id, heard.address.to_bits(), heard.heard, heard.for_us, now);
+                learn_neighbor((id, heard.address.into()), &view, order, hear);
             }
             if let Some(conflict) = outcome.conflict {
-                claims.conflict((id, conflict.address.into()), conflict.with, now, actions);
+                claims.report_conflict((id, conflict.address.into()), conflict.with, now, actions);
             }
             outcome
         });
         self.counters.conflicts += u64::from(outcome.conflict.is_some());
         if let Some(reply) = outcome.reply
-            && job.send(id, &nd::neighbor_advertisement(reply.from, reply.to, reply.target, reply.flags))
+            && job
+                .send_frame(id, &nd::neighbor_advertisement(reply.from, reply.to, reply.target, reply.flags))
         {
             self.counters.answers += 1;
         }
         outcome.note.is_none()
     }
 
-    /// Does what a port's engine wants.
-    pub(super) fn act(&mut self, id: PortId, action: &PortAction, job: &mut Job<'_, '_>) {
+    /// Executes an action of a port's engine.
+    pub(super) fn apply_action(
+        &mut self,
+        id: PortId,
+        action: &PortAction,
+        job: &mut SlowPathContext<'_, '_>,
+    ) {
         let Some(port) = job.port(id) else { return };
         let frame = match *action {
             PortAction::V4(Action::Ask { address, to }) => {
-                Some(self.arp_question(id, port, address.into(), to))
+                Some(self.build_arp_request(id, port, address.into(), to))
             }
-            PortAction::V6(Action::Ask { address, to }) => self.nd_question(id, port, address.into(), to),
+            PortAction::V6(Action::Ask { address, to }) => {
+                self.build_solicitation(id, port, address.into(), to)
+            }
             PortAction::V4(Action::Event(_)) | PortAction::V6(Action::Event(_)) => return,
         };
         if let Some(frame) = frame
-            && job.send(id, &frame)
+            && job.send_frame(id, &frame)
         {
             self.counters.questions += 1;
         }
     }
 
-    /// Who has an address? Without an address of our own to ask from, it is asked as who has none does.
-    fn arp_question(&self, id: PortId, port: &PortView, target: Ipv4Addr, to: Ask) -> Vec<u8> {
+    /// The ARP request for an address. Without a usable own address it is sent like a probe.
+    fn build_arp_request(&self, id: PortId, port: &PortView, target: Ipv4Addr, to: SolicitTarget) -> Vec<u8> {
         let usable = |own: &&(u32, u8)| self.is_usable(id, IpAddr::V4(own.0.into()));
         let is_near = |own: &&(u32, u8)| Prefix::of(own.0, own.1).contains(target.to_bits());
         let near = port.v4.iter().filter(usable).find(is_near);
         let own = near.or_else(|| port.v4.iter().find(usable));
         let sender = own.map_or(Ipv4Addr::UNSPECIFIED, |own| own.0.into());
         let to = match to {
-            Ask::Everyone => EtherAddr::BROADCAST,
-            Ask::Unicast(station) => station,
+            SolicitTarget::Multicast => EtherAddr::BROADCAST,
+            SolicitTarget::Unicast(station) => station,
         };
         let (sender, target) = ((port.address, sender), (EtherAddr::ZERO, target));
         arp_frame(to, ArpOperation::REQUEST, sender, target).to_vec()
     }
 
-    /// The same by Neighbor Discovery, where nobody without an address asks: to ask so is to claim.
-    fn nd_question(&self, id: PortId, port: &PortView, target: Ipv6Addr, to: Ask) -> Option<Vec<u8>> {
+    /// The same by Neighbor Discovery, where a solicitation without a source address is a probe (RFC 4862).
+    fn build_solicitation(
+        &self,
+        id: PortId,
+        port: &PortView,
+        target: Ipv6Addr,
+        to: SolicitTarget,
+    ) -> Option<Vec<u8>> {
         let usable = |own: u128| self.is_usable(id, IpAddr::V6(own.into())).then_some(own);
         let is_near = |own: &&(u128, u8)| Prefix::of(own.0, own.1).contains(target.to_bits());
         let near = port.v6.iter().filter(is_near).find_map(|own| usable(own.0));
@@ -141,14 +170,14 @@ impl Slow {
             .or_else(|| usable(port.link_local))
             .or_else(|| port.v6.iter().find_map(|own| usable(own.0)))?;
         let to = match to {
-            Ask::Everyone => None,
-            Ask::Unicast(station) => Some(station),
+            SolicitTarget::Multicast => None,
+            SolicitTarget::Unicast(station) => Some(station),
         };
-        Some(nd::neighbor_solicitation(Station { ether: port.address, ip: own.into() }, target, to))
+        Some(nd::neighbor_solicitation(LinkEndpoint { ether: port.address, ip: own.into() }, target, to))
     }
 
-    /// Does what the claim of an address wants.
-    pub(super) fn act_on_claim(&mut self, action: &ClaimAction, job: &mut Job<'_, '_>) {
+    /// Executes an action of an address claim.
+    pub(super) fn apply_claim_action(&mut self, action: &ClaimAction, job: &mut SlowPathContext<'_, '_>) {
         let ClaimAction { port: id, address, effect } = *action;
         let Some(port) = job.port(id) else { return };
         let is_probe = match effect {
@@ -163,37 +192,42 @@ impl Slow {
                 arp_frame(EtherAddr::BROADCAST, ArpOperation::REQUEST, sender, target).to_vec()
             }
             IpAddr::V6(own) if is_probe => nd::neighbor_solicitation(
-                Station { ether: port.address, ip: Ipv6Addr::UNSPECIFIED },
+                LinkEndpoint { ether: port.address, ip: Ipv6Addr::UNSPECIFIED },
                 own,
                 None,
             ),
             IpAddr::V6(own) => {
-                nd::unsolicited_advertisement(Station { ether: port.address, ip: own }, true, true)
+                nd::unsolicited_advertisement(LinkEndpoint { ether: port.address, ip: own }, true, true)
             }
         };
-        if job.send(id, &frame) {
+        if job.send_frame(id, &frame) {
             self.counters.announcements += 1;
         }
     }
 
-    /// Answers the host, for which the router is whoever it asks for.
-    pub(super) fn host_asks(&mut self, packet: Packet, job: &mut Job<'_, '_>) {
-        let answer = host_answer(packet.data(), job.view().ports);
+    /// Answers ARP requests of the host: the router answers for any address.
+    pub(super) fn receive_host_arp(&mut self, packet: Packet, job: &mut SlowPathContext<'_, '_>) {
+        let answer = answer_host(packet.data(), job.view().ports);
         if let Some(frame) = answer
             && let Some(reply) = job.cx.pool().packet_from(&frame)
         {
             self.counters.answers += 1;
-            job.cx.send_or_discard(job.router.ports(), reply, DropReason::Local);
+            job.cx.send_or_discard(job.router.port_count(), reply, DropReason::Local);
             return job.cx.discard(packet, DropReason::Consumed);
         }
         job.cx.discard(packet, DropReason::NotForUs);
     }
 }
 
-/// Lets the tables hear of a neighbor.
-fn hear_of<E>(neighbor: Neighbor, view: &View<'_>, order: &Order, hear: impl FnOnce() -> Result<(), E>) {
-    let is_known = link(&neighbor, view).is_ready();
-    // The port is there, as its frame came in: nothing can be wrong.
+/// Passes a message from a neighbor to the tables.
+fn learn_neighbor<E>(
+    neighbor: Neighbor,
+    view: &TablesView<'_>,
+    order: &ReorderGuard,
+    hear: impl FnOnce() -> Result<(), E>,
+) {
+    let is_known = neighbor_link(&neighbor, view).is_ready();
+    // The port exists, since its frame was received, so this can't fail.
     let _ = if is_known { hear() } else { order.make_known(hear) };
 }
 
@@ -254,21 +288,21 @@ fn nd_outcome(
     nd_input::receive(packet, sender, &on, &NdSurroundings { published: &published })
 }
 
-/// Whom a message of Neighbor Discovery is about.
+/// The address that a Neighbor Discovery message is about.
 fn nd_subject(packet: &[u8]) -> Option<Ipv6Addr> {
-    match NdMessage::read(packet).ok()? {
+    match NdMessage::parse_packet(packet).ok()? {
         NdMessage::NeighborAdvertisement(message) => Some(message.target()),
         _ => Ipv6::new(packet).ok().map(|ip| ip.src()),
     }
 }
 
-/// Whether a frame comes from the station that the neighbor is known to have.
-fn is_station_of(frame: &[u8], neighbor: &Neighbor, view: &View<'_>) -> bool {
-    let station = link(neighbor, view).address();
+/// Whether a frame comes from the neighbor's known MAC address.
+fn is_sent_by_neighbor(frame: &[u8], neighbor: &Neighbor, view: &TablesView<'_>) -> bool {
+    let station = neighbor_link(neighbor, view).address();
     station.is_some() && station == Ethernet::new(frame).ok().map(|frame| frame.src())
 }
 
-/// A reply from the port's station, which tells that of the address.
+/// A reply from the port's MAC address, with the link address of the IP address.
 fn arp_reply(reply: &ArpReply, from: EtherAddr) -> Vec<u8> {
     let (sender, target) = ((reply.sender_link, reply.sender), (reply.target_link, reply.target));
     let mut frame = arp_frame(reply.destination, ArpOperation::REPLY, sender, target).to_vec();
@@ -276,15 +310,15 @@ fn arp_reply(reply: &ArpReply, from: EtherAddr) -> Vec<u8> {
     frame
 }
 
-/// The router's station towards the host: that of the first port.
-pub(super) fn station_for_host(ports: &[PortView]) -> EtherAddr {
+/// The router's MAC address towards the host: that of the first port.
+pub(super) fn mac_for_host(ports: &[PortView]) -> EtherAddr {
     ports.first().map_or(EtherAddr([2, 0, 0, 0, 0, 0]), |port| port.address)
 }
 
-/// The answer to what the host asks on its own link, where nobody but the router is. It has the router's addresses, so
-/// when it asks for one of them, it asks whether another has it.
-fn host_answer(frame: &[u8], ports: &[PortView]) -> Option<Vec<u8>> {
-    let station = station_for_host(ports);
+/// The reply to what the host solicits on its own link, where only the router is. The host has the router's
+/// addresses, so a request for one of them is a probe for duplicates.
+fn answer_host(frame: &[u8], ports: &[PortView]) -> Option<Vec<u8>> {
+    let station = mac_for_host(ports);
     let bytes = frame.get(LINK..)?;
     if Ethernet::new(frame).ok()?.ether_type() == EtherType::ARP {
         let asked = Arp::new(bytes).ok().filter(Arp::is_request)?;
@@ -296,7 +330,7 @@ fn host_answer(frame: &[u8], ports: &[PortView]) -> Option<Vec<u8>> {
         let (sender, target) = ((station, target), (asked.sender_ether(), asker));
         return Some(arp_frame(target.0, ArpOperation::REPLY, sender, target).to_vec());
     }
-    let NdMessage::NeighborSolicitation(asked) = NdMessage::read(bytes).ok()? else { return None };
+    let NdMessage::NeighborSolicitation(asked) = NdMessage::parse_packet(bytes).ok()? else { return None };
     let (ip, target) = (Ipv6::new(bytes).ok()?, asked.target());
     let has = |port: &PortView| {
         port.link_local == target.to_bits() || port.v6.iter().any(|(own, _)| *own == target.to_bits())
@@ -304,8 +338,9 @@ fn host_answer(frame: &[u8], ports: &[PortView]) -> Option<Vec<u8>> {
     if ports.iter().any(has) || ip.src().is_unspecified() {
         return None;
     }
-    let to = Station { ether: asked.source_link().unwrap_or(Ethernet::new(frame).ok()?.src()), ip: ip.src() };
-    let own = Station { ether: station, ip: target };
+    let to =
+        LinkEndpoint { ether: asked.source_link().unwrap_or(Ethernet::new(frame).ok()?.src()), ip: ip.src() };
+    let own = LinkEndpoint { ether: station, ip: target };
     let flags = nd::AdvertisementFlags { router: true, solicited: true, overrides: true };
     Some(nd::neighbor_advertisement(own, to, own, flags))
 }

@@ -1,10 +1,9 @@
-//! What becomes of the interfaces of the machine behind a router's ports: the router follows them.
+//! Follows the interfaces of the machine behind a router's ports.
 //!
-//! Which interface a port has is the affair of [`Ports`], which follows it by its number and takes one of its
-//! name in the place of one that is gone. An interface whose frames other elements move is followed by its
-//! name.
-use super::port_text::Change;
-use artery_device::{HostNews, Interface, Port, PortState, Ports, split_vlan_name};
+//! [`Ports`] assigns an interface to each port: it follows the interface by its number, and replaces one that
+//! is gone by one of the same name. An interface whose frames other elements move is followed by its name.
+use super::port_text::PortUpdate;
+use artery_device::{Interface, InterfaceMonitor, Port, PortState, Ports, split_vlan_name};
 use artery_engine::names::Names;
 use artery_table::PortId;
 use artery_table::router::PortView;
@@ -13,93 +12,92 @@ use rustix::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 /// Follows the interfaces behind ports.
-pub(super) struct PortNews {
-    news: HostNews,
+pub(super) struct PortMonitor {
+    news: InterfaceMonitor,
     ports: Arc<Ports>,
-    followed: Vec<Followed>,
+    followed: Vec<FollowedPort>,
 }
 
 /// A port and the interface behind it.
-struct Followed {
+struct FollowedPort {
     port: PortId,
-    /// What the interface is opened as: by the port's name, or, where the port is a VLAN, by that of its
-    /// interface.
+    /// What the interface is opened as: by the port's name, or, where the port is a VLAN, by
+    /// that of its interface.
     device: String,
-    was: Seen,
+    was: InterfaceSnapshot,
 }
 
-/// An interface as it was when looked at.
+/// The state of an interface at the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct InterfaceSnapshot {
     interface: Interface,
     state: PortState,
     /// Of the open port, which changes when it gets another interface.
     generation: Option<u32>,
 }
 
-/// What has changed.
 #[derive(Debug, Default)]
-pub(super) struct News {
-    pub(super) changes: Vec<(PortId, Change)>,
-    /// A sentence for each thing that is to be said.
-    pub(super) said: Vec<String>,
+pub(super) struct PortUpdates {
+    pub(super) changes: Vec<(PortId, PortUpdate)>,
+    /// Messages for the log, one sentence each.
+    pub(super) log_lines: Vec<String>,
 }
 
-impl PortNews {
+impl PortMonitor {
     /// Of the ports that are interfaces of this machine, if any is.
     pub(super) fn open(
         ports: Arc<Ports>,
         names: &Names,
         views: &[PortView],
-    ) -> std::io::Result<Option<PortNews>> {
-        // Listening comes first, so that no change falls between.
-        let news = HostNews::of_links()?;
+    ) -> std::io::Result<Option<PortMonitor>> {
+        // Listening starts first, so that no change is missed.
+        let news = InterfaceMonitor::of_links()?;
         let find = |(port, view): (PortId, &PortView)| {
-            let device = device_behind(&ports, names.device(&view.name))?;
-            let was = see(&ports, &device)?;
-            Some(Followed { port, device, was })
+            let device = device_behind(&ports, names.device_name(&view.name))?;
+            let was = read_interface(&ports, &device)?;
+            Some(FollowedPort { port, device, was })
         };
         let followed: Vec<_> = (0..).map(PortId).zip(views).filter_map(find).collect();
-        Ok((!followed.is_empty()).then_some(PortNews { news, ports, followed }))
+        Ok((!followed.is_empty()).then_some(PortMonitor { news, ports, followed }))
     }
 
     /// Readable when there is news.
-    pub(super) fn file(&self) -> BorrowedFd<'_> {
+    pub(super) fn news_fd(&self) -> BorrowedFd<'_> {
         self.news.as_fd()
     }
 
-    /// The ports whose links carry nothing.
-    pub(super) fn down(&self) -> Vec<(PortId, Change)> {
+    /// The ports whose links are down.
+    pub(super) fn down_ports(&self) -> Vec<(PortId, PortUpdate)> {
         let down = self.followed.iter().filter(|followed| followed.was.state != PortState::Up);
-        down.map(|followed| (followed.port, Change::Up(false))).collect()
+        down.map(|followed| (followed.port, PortUpdate::Up(false))).collect()
     }
 
     /// What has changed since the last call.
-    pub(super) fn take(&mut self) -> News {
-        let mut news = News::default();
+    pub(super) fn poll_changes(&mut self) -> PortUpdates {
+        let mut news = PortUpdates::default();
         // An element that receives or sends may have found out before the kernel's news were read.
         let is_news =
-            self.news.take() || self.followed.iter().any(|one| one.has_other_interface(&self.ports));
+            self.news.has_changed() || self.followed.iter().any(|one| one.has_other_interface(&self.ports));
         if is_news {
-            self.followed.iter_mut().for_each(|followed| followed.look(&self.ports, &mut news));
+            self.followed.iter_mut().for_each(|followed| followed.update_snapshot(&self.ports, &mut news));
         }
         news
     }
 }
 
-impl Followed {
+impl FollowedPort {
     fn has_other_interface(&self, ports: &Ports) -> bool {
         let is_other = |port: Arc<Port>| self.was.generation.is_some_and(|was| was != port.generation());
         ports.find(&self.device).is_some_and(is_other)
     }
 
-    fn look(&mut self, ports: &Ports, news: &mut News) {
+    fn update_snapshot(&mut self, ports: &Ports, news: &mut PortUpdates) {
         if let Some(port) = ports.find(&self.device) {
-            news.said.extend(port.follow_interface());
+            news.log_lines.extend(port.follow_interface());
         }
-        let now =
-            see(ports, &self.device).unwrap_or_else(|| Seen { state: PortState::Absent, ..self.was.clone() });
-        news.changes.extend(changes(&self.was, &now).into_iter().map(|change| (self.port, change)));
+        let now = read_interface(ports, &self.device)
+            .unwrap_or_else(|| InterfaceSnapshot { state: PortState::Absent, ..self.was.clone() });
+        news.changes.extend(diff_interfaces(&self.was, &now).into_iter().map(|change| (self.port, change)));
         self.was = now;
     }
 }
@@ -116,9 +114,9 @@ pub(super) fn port_behind(ports: &Ports, name: &str) -> Option<Arc<Port>> {
     ports.find(&device_behind(ports, name)?).filter(|port| port.is_interface())
 }
 
-fn see(ports: &Ports, device: &str) -> Option<Seen> {
+fn read_interface(ports: &Ports, device: &str) -> Option<InterfaceSnapshot> {
     if let Some(port) = ports.find(device) {
-        return Some(Seen {
+        return Some(InterfaceSnapshot {
             interface: port.interface()?,
             state: port.state(),
             generation: Some(port.generation()),
@@ -126,28 +124,27 @@ fn see(ports: &Ports, device: &str) -> Option<Seen> {
     }
     let interface = Interface::find(device).ok()?;
     let state = if interface.running { PortState::Up } else { PortState::Down };
-    Some(Seen { interface, state, generation: None })
+    Some(InterfaceSnapshot { interface, state, generation: None })
 }
 
-/// What has become of a port. One that has another interface was down in between, whether or not anybody saw
-/// it.
-fn changes(was: &Seen, now: &Seen) -> Vec<Change> {
+/// The changes of a port. A port with another interface was down in between, even if that was not seen.
+fn diff_interfaces(was: &InterfaceSnapshot, now: &InterfaceSnapshot) -> Vec<PortUpdate> {
     let mut changes = Vec::new();
     let has_other_generation = was.generation.zip(now.generation).is_some_and(|(was, now)| was != now);
     let is_other = was.interface.index != now.interface.index || has_other_generation;
     let (was_up, is_up) = (was.state == PortState::Up, now.state == PortState::Up);
     if was_up && (is_other || !is_up) {
-        changes.push(Change::Up(false));
+        changes.push(PortUpdate::Up(false));
     }
     if let Some(mac) = now.interface.mac.filter(|mac| was.interface.mac != Some(*mac)) {
-        changes.push(Change::Ether(EtherAddr(mac)));
+        changes.push(PortUpdate::Ether(EtherAddr(mac)));
     }
     if now.interface.mtu != was.interface.mtu {
-        changes.push(Change::Mtu(now.interface.mtu.min(u16::MAX.into()) as u16));
+        changes.push(PortUpdate::Mtu(now.interface.mtu.min(u16::MAX.into()) as u16));
     }
-    // Last, so that what is said when it comes up is right.
+    // Last, so that the state is complete when the link comes up.
     if is_up && (is_other || !was_up) {
-        changes.push(Change::Up(true));
+        changes.push(PortUpdate::Up(true));
     }
     changes
 }
@@ -156,21 +153,22 @@ fn changes(was: &Seen, now: &Seen) -> Vec<Change> {
 mod tests {
     use super::*;
 
-    fn seen(index: u32, generation: u32, state: PortState) -> Seen {
+    fn seen(index: u32, generation: u32, state: PortState) -> InterfaceSnapshot {
         let interface = Interface { index, mac: Some([index as u8; 6]), ..Interface::find("lo").unwrap() };
-        Seen { interface, state, generation: Some(generation) }
+        InterfaceSnapshot { interface, state, generation: Some(generation) }
     }
 
     #[test]
     fn a_port_that_has_another_interface_was_down_in_between() {
-        let told = |was: &Seen, now: &Seen| format!("{:?}", changes(was, now));
+        let told =
+            |was: &InterfaceSnapshot, now: &InterfaceSnapshot| format!("{:?}", diff_interfaces(was, now));
         let (up, gone) = (seen(5, 0, PortState::Up), seen(5, 1, PortState::Absent));
         assert_eq!(told(&up, &gone), "[Up(false)]");
         assert_eq!(told(&gone, &gone.clone()), "[]");
         let back = seen(7, 2, PortState::Up);
         assert_eq!(told(&gone, &back), "[Ether(07:07:07:07:07:07), Up(true)]");
         assert_eq!(told(&up, &back), "[Up(false), Ether(07:07:07:07:07:07), Up(true)]");
-        // The same number, after a stay in another network namespace.
+        // The same number, after a move to another network namespace and back.
         assert_eq!(told(&up, &seen(5, 2, PortState::Up)), "[Up(false), Up(true)]");
         assert_eq!(told(&gone, &seen(5, 2, PortState::Down)), "[]");
     }

@@ -6,28 +6,29 @@ use artery_table::router::{RouteSpec, Tables, Target};
 use std::net::IpAddr;
 use std::str::SplitWhitespace;
 
-/// What is wrong with a text: where, what, and what to do.
-type Wrong = String;
+/// The error about an invalid text: where, what, and the remedy.
+type ParseError = String;
 
-/// `PREFIX WAY… [by METHOD]`. A way is `GATEWAY`, `GATEWAY%PORT`, `PORT`, `blackhole`, `unreachable` or `prohibited`;
-/// behind it may stand `weight N` and `mtu N`. A method is `hash`, `resilient`, `xor` or `per-packet`.
-pub(super) fn route(tables: &Tables, text: &str) -> Result<(AnyPrefix, RouteSpec), Wrong> {
+/// Parses `PREFIX WAY… [by METHOD]`. A way is `GATEWAY`, `GATEWAY%PORT`, `PORT`, `blackhole`,
+/// `unreachable` or `prohibited`, optionally followed by `weight N` and `mtu N`. A method is `hash`,
+/// `resilient`, `xor` or `per-packet`.
+pub(super) fn parse_route(tables: &Tables, text: &str) -> Result<(AnyPrefix, RouteSpec), ParseError> {
     let mut words = text.split_whitespace();
     let first = words.next().ok_or("a route begins with its prefix, such as 192.0.2.0/24")?;
-    let prefix = prefix(first)?;
+    let prefix = parse_prefix(first)?;
     let mut spec = RouteSpec::default();
     while let Some(word) = words.next() {
         match word {
-            "by" => spec.selection = method(value(word, &mut words)?)?,
-            "weight" => last(&mut spec, word)?.1 = number(word, &mut words)?,
-            "mtu" => set_mtu(last(&mut spec, word)?, number(word, &mut words)?)?,
-            _ => spec.next_hops.push((way(tables, word)?, 1)),
+            "by" => spec.selection = parse_method(next_value(word, &mut words)?)?,
+            "weight" => last_next_hop(&mut spec, word)?.1 = parse_number(word, &mut words)?,
+            "mtu" => set_mtu(last_next_hop(&mut spec, word)?, parse_number(word, &mut words)?)?,
+            _ => spec.next_hops.push((parse_target(tables, word)?, 1)),
         }
     }
     Ok((prefix, spec))
 }
 
-fn way(tables: &Tables, word: &str) -> Result<Target, Wrong> {
+fn parse_target(tables: &Tables, word: &str) -> Result<Target, ParseError> {
     let via = |gateway, port| Target::Via { port, gateway: Some(gateway), mtu: None };
     match word {
         "blackhole" => return Ok(Target::Blackhole),
@@ -36,11 +37,11 @@ fn way(tables: &Tables, word: &str) -> Result<Target, Wrong> {
         _ => {}
     }
     if let Some((gateway, port)) = word.split_once('%') {
-        return Ok(via(ip(gateway)?, Some(port_of(tables, port)?)));
+        return Ok(via(parse_ip(gateway)?, Some(port_of(tables, port)?)));
     }
     match word.parse() {
         Ok(gateway) => Ok(via(gateway, None)),
-        Err(_) if tables.port(word).is_some() => Ok(Target::on_link(port_of(tables, word)?)),
+        Err(_) if tables.find_port(word).is_some() => Ok(Target::on_link(port_of(tables, word)?)),
         Err(_) => Err(format!(
             "'{word}' is no way: name the address of a gateway, a port ({}), or blackhole, unreachable or prohibited",
             port_names(tables)
@@ -48,20 +49,20 @@ fn way(tables: &Tables, word: &str) -> Result<Target, Wrong> {
     }
 }
 
-fn value<'a>(word: &str, words: &mut SplitWhitespace<'a>) -> Result<&'a str, Wrong> {
+fn next_value<'a>(word: &str, words: &mut SplitWhitespace<'a>) -> Result<&'a str, ParseError> {
     words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"))
 }
 
-fn number<T: std::str::FromStr>(word: &str, words: &mut SplitWhitespace<'_>) -> Result<T, Wrong> {
-    let value = value(word, words)?;
+fn parse_number<T: std::str::FromStr>(word: &str, words: &mut SplitWhitespace<'_>) -> Result<T, ParseError> {
+    let value = next_value(word, words)?;
     value.parse().map_err(|_| format!("{word} {value}: not a number that it can have"))
 }
 
-fn last<'a>(spec: &'a mut RouteSpec, word: &str) -> Result<&'a mut (Target, u32), Wrong> {
+fn last_next_hop<'a>(spec: &'a mut RouteSpec, word: &str) -> Result<&'a mut (Target, u32), ParseError> {
     spec.next_hops.last_mut().ok_or_else(|| format!("'{word}' belongs behind the way that it is about"))
 }
 
-fn set_mtu((target, _): &mut (Target, u32), longest: u16) -> Result<(), Wrong> {
+fn set_mtu((target, _): &mut (Target, u32), longest: u16) -> Result<(), ParseError> {
     match target {
         Target::Via { mtu, .. } => *mtu = Some(longest),
         _ => return Err("mtu belongs behind a gateway or a port: no packet takes the other ways".into()),
@@ -69,27 +70,27 @@ fn set_mtu((target, _): &mut (Target, u32), longest: u16) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn method(word: &str) -> Result<Selection, Wrong> {
+fn parse_method(word: &str) -> Result<Selection, ParseError> {
     [Selection::Hash, Selection::RESILIENT, Selection::Xor, Selection::PerPacket]
         .into_iter()
         .find(|selection| selection.name() == word)
         .ok_or_else(|| format!("'{word}' is no method; they are hash, resilient, xor and per-packet"))
 }
 
-/// A prefix.
-pub(super) fn prefix(word: &str) -> Result<AnyPrefix, Wrong> {
+pub(super) fn parse_prefix(word: &str) -> Result<AnyPrefix, ParseError> {
     let word = if word == "default" { "0.0.0.0/0" } else { word };
-    load::prefix(word).map_err(|why| format!("'{word}' is no prefix: {why}; write it as 192.0.2.0/24"))
+    load::parse_prefix(word).map_err(|why| format!("'{word}' is no prefix: {why}; write it as 192.0.2.0/24"))
 }
 
-/// An address.
-pub(super) fn ip(word: &str) -> Result<IpAddr, Wrong> {
+pub(super) fn parse_ip(word: &str) -> Result<IpAddr, ParseError> {
     word.parse().map_err(|_| format!("'{word}' is no IP address; write it as 192.0.2.1 or 2001:db8::1"))
 }
 
 /// The port of this name.
-pub(super) fn port_of(tables: &Tables, name: &str) -> Result<PortId, Wrong> {
-    tables.port(name).ok_or_else(|| format!("no port is called '{name}'; there are: {}", port_names(tables)))
+pub(super) fn port_of(tables: &Tables, name: &str) -> Result<PortId, ParseError> {
+    tables
+        .find_port(name)
+        .ok_or_else(|| format!("no port is called '{name}'; there are: {}", port_names(tables)))
 }
 
 /// The ports' names, for messages.
@@ -102,8 +103,8 @@ mod tests {
     use super::super::verdict::testing::{B, small};
     use super::*;
 
-    fn read(text: &str) -> Result<(AnyPrefix, RouteSpec), Wrong> {
-        route(&small().tables, text)
+    fn read(text: &str) -> Result<(AnyPrefix, RouteSpec), ParseError> {
+        parse_route(&small().tables, text)
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! What the elements of a router share: its tables behind a lock that no packet takes, and readers for packets.
+//! State that the elements of a router share: its tables under a lock that no packet takes,
+//! and readers for packets.
 use super::events::Events;
-use super::order::Order;
+use super::order::ReorderGuard;
 use artery_engine::{ArgError, Args, Resources};
 use artery_table::load::AnyPrefix;
 use artery_table::router::{Readers, Tables};
@@ -10,25 +11,25 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The link address of a packet's next hop, as LookupNextHop writes and LinkHeader reads it: six bytes of annotation.
+/// The link address of a packet's next hop, as LookupNextHop writes and LinkHeader reads it:
+/// six bytes of annotation.
 pub(super) const LINK_ADDRESS: usize = 40;
 
-/// A router, as its elements know it.
+/// The part of a router that its elements share.
 pub(crate) struct SharedRouter {
     name: String,
     ports: usize,
     tables: Mutex<Tables>,
-    /// How often the tables were held by somebody who may have changed them.
+    /// How often the tables were locked for a possible change.
     changes: AtomicU64,
     readers: Readers,
     events: Mutex<Events>,
-    order: Order,
-    /// Static routes that handlers set, as they were written: a router that takes the place of this one has
-    /// them, too.
-    by_hand: Mutex<HashMap<AnyPrefix, String>>,
+    reorder_guard: ReorderGuard,
+    /// Static routes that handlers set, as text: a router that replaces this one restores them.
+    static_overrides: Mutex<HashMap<AnyPrefix, String>>,
 }
 
-/// The tables, held by who may change them.
+/// The tables, locked for a change.
 pub struct TablesGuard<'a> {
     tables: MutexGuard<'a, Tables>,
     changes: &'a AtomicU64,
@@ -52,11 +53,11 @@ impl Drop for TablesGuard<'_> {
 }
 
 impl SharedRouter {
-    /// The router of an element with this name and these tables, on so many workers.
+    /// The shared state of an element with this name and these tables, on so many workers.
     pub(crate) fn new(name: &str, tables: Tables, workers: usize) -> SharedRouter {
         let (readers, views) = (tables.readers(), tables.ports());
         let (ports, events) = (views.len(), Mutex::new(Events::new(views)));
-        let (tables, order) = (Mutex::new(tables), Order::new(workers));
+        let (tables, order) = (Mutex::new(tables), ReorderGuard::new(workers));
         let changes = AtomicU64::new(0);
         SharedRouter {
             name: name.to_string(),
@@ -65,49 +66,46 @@ impl SharedRouter {
             changes,
             readers,
             events,
-            order,
-            by_hand: Mutex::default(),
+            reorder_guard: order,
+            static_overrides: Mutex::default(),
         }
     }
-    /// The element's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
-    /// Number of ports.
-    pub(crate) fn ports(&self) -> usize {
+    pub(crate) fn port_count(&self) -> usize {
         self.ports
     }
-    /// What packets are judged by; a worker has a clone of its own.
+    /// Readers of the tables, by which packets are classified; each worker has its own clone.
     pub(crate) fn readers(&self) -> &Readers {
         &self.readers
     }
-    /// Keeps the fast path from passing by packets that wait.
-    pub(crate) fn order(&self) -> &Order {
-        &self.order
+    /// Keeps packets on the fast path from overtaking pending ones.
+    pub(crate) fn reorder_guard(&self) -> &ReorderGuard {
+        &self.reorder_guard
     }
-    /// What happened lately. Whoever wants the tables, too, takes them first.
-    pub(crate) fn events(&self) -> MutexGuard<'_, Events> {
+    /// The recent events. Lock order: the tables first, then this.
+    pub(crate) fn lock_events(&self) -> MutexGuard<'_, Events> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Static routes that handlers set, as they were written. Whoever wants the tables, too, takes them
-    /// first.
+    /// Static routes that handlers set, as text. Lock order: the tables first, then this.
     pub(super) fn routes_by_hand(&self) -> MutexGuard<'_, HashMap<AnyPrefix, String>> {
-        self.by_hand.lock().unwrap_or_else(PoisonError::into_inner)
+        self.static_overrides.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// For who changes something.
-    pub(crate) fn tables(&self) -> TablesGuard<'_> {
+    /// Locks the tables for a change.
+    pub(crate) fn lock_tables(&self) -> TablesGuard<'_> {
         // Tables are whole between any two of their statements that can panic.
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         TablesGuard { tables, changes: &self.changes }
     }
-    /// Another number when anything may have changed. What is decided by the tables after this was read holds until then.
+    /// Changes whenever the tables may have changed. A decision made after reading it holds until it changes.
     #[inline]
-    pub(crate) fn changes(&self) -> u64 {
+    pub(crate) fn change_count(&self) -> u64 {
         self.changes.load(Acquire)
     }
 }
 
-/// A router's tables, for whoever changes them beside the elements: a thread of its own, for which no packet waits.
+/// A router's tables, for threads outside the elements, which may lock them without delaying packets.
 pub struct RouterTables(Arc<SharedRouter>);
 
 impl RouterTables {
@@ -115,9 +113,9 @@ impl RouterTables {
     pub fn of(resources: &Resources, name: &str) -> Option<RouterTables> {
         resources.get::<NamedRouters>().get(name).map(RouterTables)
     }
-    /// The tables. As long as they are held, nobody else changes them.
+    /// Locks the tables for a change.
     pub fn lock(&self) -> TablesGuard<'_> {
-        self.0.tables()
+        self.0.lock_tables()
     }
 }
 
@@ -126,8 +124,8 @@ impl RouterTables {
 pub(crate) struct NamedRouters(Mutex<HashMap<String, Weak<SharedRouter>>>);
 
 impl NamedRouters {
-    /// Makes a router known.
-    pub(crate) fn put(&self, router: &Arc<SharedRouter>) {
+    /// Registers a router by its name.
+    pub(crate) fn insert(&self, router: &Arc<SharedRouter>) {
         let mut routers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         routers.retain(|_, router| router.strong_count() > 0);
         routers.insert(router.name.clone(), Arc::downgrade(router));
@@ -139,10 +137,10 @@ impl NamedRouters {
 }
 
 /// The router that the argument ROUTER names.
-pub(crate) fn router(args: &Args<'_>) -> Result<Arc<SharedRouter>, ArgError> {
+pub(crate) fn find_router(args: &Args<'_>) -> Result<Arc<SharedRouter>, ArgError> {
     let name: String = args.read("ROUTER")?;
     let found =
-        args.element(&name).and_then(|element| args.elements().find(|(number, _)| *number == element));
+        args.find_element(&name).and_then(|element| args.elements().find(|(number, _)| *number == element));
     let fault = match found {
         Some(_) => "names an element that is no IPRouter, or could not be made",
         None => "does not name an element",

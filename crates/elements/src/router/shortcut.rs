@@ -1,16 +1,18 @@
-//! A shortcut past IPForward and IP6Forward, for who leads frames to few addresses: plain frames leave at once.
+//! A shortcut past IPForward and IP6Forward for elements that redirect frames to few addresses: fast-path
+//! frames leave at once.
 //!
-//! Who leads gives each address a number. What is decided about it is kept by that number until the router's tables may have
-//! changed, so that a frame costs no lookup. A frame is checked and rewritten as the forwarders do it (`plain.rs`). All that
-//! is more than plain does not take the shortcut, and goes to the forwarders unchanged, which decide about it anew: so what
-//! is tested here need only never let pass what should not.
-use super::led::lasts;
-use super::plain::{self, Forwarded, Gate};
+//! The element gives each address a number. The decision about it is cached by that number until the router's
+//! tables may have changed, so that a frame costs no lookup. A frame is checked and rewritten as the
+//! forwarders do it (`plain.rs`). Exceptions don't take the shortcut: they go to the forwarders unchanged,
+//! which decide about them again. So the checks here may reject a valid frame, but must never pass an invalid
+//! one.
+use super::led::is_cacheable;
+use super::plain::{self, ForwardFamily, FrameCheck};
 use super::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args, Packet};
 use artery_rcu::{Published, Turn};
 use artery_table::PortId;
-use artery_table::path::{Decision, PathReader};
+use artery_table::path::{ForwardDecision, PathReader};
 use artery_table::router::{PortView, ReversePath};
 use std::sync::Arc;
 
@@ -19,183 +21,195 @@ pub(crate) struct Shortcut {
     router: Arc<SharedRouter>,
     ports: Arc<Published<Vec<PortView>>>,
     worker: usize,
-    v4: Ways<u32>,
-    v6: Ways<u128>,
+    v4: AdjacencyCache<u32>,
+    v6: AdjacencyCache<u128>,
 }
 
 /// The shortcut for one batch.
-pub(crate) struct Open<'t> {
+pub(crate) struct OpenShortcut<'t> {
     /// What frames must be like.
-    pub(crate) gate: Gate<'t>,
-    pub(crate) v4: Lane<'t, u32>,
-    pub(crate) v6: Lane<'t, u128>,
+    pub(crate) gate: FrameCheck<'t>,
+    pub(crate) v4: FamilyShortcut<'t, u32>,
+    pub(crate) v6: FamilyShortcut<'t, u128>,
 }
 
 /// The shortcut for frames of a family.
-pub(crate) struct Lane<'t, A: Forwarded> {
-    kept: &'t mut [Way],
-    asked: &'t mut Vec<usize>,
+pub(crate) struct FamilyShortcut<'t, A: ForwardFamily> {
+    adjacencies: &'t mut [CachedAdjacency],
+    resolved: &'t mut Vec<usize>,
     path: &'t PathReader<A>,
-    scene: Scene<'t>,
+    scene: BatchContext<'t>,
 }
 
-/// What holds for a batch.
+/// The inputs of decisions for one batch.
 #[derive(Clone, Copy)]
-struct Scene<'t> {
-    gate: Gate<'t>,
+struct BatchContext<'t> {
+    gate: FrameCheck<'t>,
     ports: &'t [PortView],
-    /// By this port no frame leaves that goes where its sender wanted: it gets a redirect.
-    not_by: PortId,
+    /// The ingress port. A frame that leaves by it to its own destination needs a redirect, so
+    /// it is an exception.
+    ingress_port: PortId,
     router: &'t SharedRouter,
     worker: usize,
     turn: &'t Turn<'t>,
 }
 
-/// Ways to the addresses of a family.
-struct Ways<A: Forwarded> {
+/// Adjacencies of the addresses of a family.
+struct AdjacencyCache<A: ForwardFamily> {
     path: PathReader<A>,
-    /// By number.
-    kept: Vec<Way>,
-    /// The numbers of those that were asked for.
+    /// Indexed by the number of the address.
+    kept: Vec<CachedAdjacency>,
+    /// The numbers of those that were resolved.
     asked: Vec<usize>,
-    /// The changes of the router's tables and of the addresses before these ways were asked for.
+    /// The changes of the router's tables and of the addresses before these adjacencies were resolved.
     as_of: Option<(u64, u32)>,
 }
 
-/// How frames get to an address.
+/// The adjacency of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
-    /// The link header, in the two parts that [`plain::write_link`] wants.
+struct CachedAdjacency {
+    /// The link header, in the two parts that [`plain::write_link`] takes.
     head: u64,
     tail: u32,
     port: PortId,
-    /// The longest packet that goes this way; 0 where there is no way for plain frames.
+    /// Most bytes of a packet by this adjacency; 0 where fast-path frames have none.
     mtu: u16,
 }
 
 /// No port has this number.
 const NO_PORT: PortId = PortId(u16::MAX);
 
-impl Way {
-    /// Nobody has asked yet.
-    const UNKNOWN: Way = Way { head: 0, tail: 0, port: PortId(0), mtu: 0 };
-    /// Not for plain frames.
-    const NONE: Way = Way { port: NO_PORT, ..Way::UNKNOWN };
+impl CachedAdjacency {
+    /// The address was not resolved yet.
+    const UNKNOWN: CachedAdjacency = CachedAdjacency { head: 0, tail: 0, port: PortId(0), mtu: 0 };
+    /// No adjacency for fast-path frames.
+    const NONE: CachedAdjacency = CachedAdjacency { port: NO_PORT, ..CachedAdjacency::UNKNOWN };
 
-    fn new(to: &Decision, ports: &[PortView]) -> Option<Way> {
-        let view = ports.get(usize::from(to.port.0)).filter(|_| lasts(to))?;
+    fn new(to: &ForwardDecision, ports: &[PortView]) -> Option<CachedAdjacency> {
+        let view = ports.get(usize::from(to.port.0)).filter(|_| is_cacheable(to))?;
         let head = to.link.bits() | view.source_head;
-        Some(Way { head, tail: view.source_tail, port: to.port, mtu: to.mtu })
+        Some(CachedAdjacency { head, tail: view.source_tail, port: to.port, mtu: to.mtu })
     }
 }
 
 impl Shortcut {
     /// Past the forwarders of the router that the argument ROUTER names.
     pub(crate) fn new(args: &Args<'_>) -> Result<Shortcut, ArgError> {
-        let router = shared::router(args)?;
+        let router = shared::find_router(args)?;
         let readers = router.readers();
         let (ports, worker) = (readers.ports.clone(), args.worker().0);
-        let (v4, v6) = (Ways::new(readers.v4.clone()), Ways::new(readers.v6.clone()));
+        let (v4, v6) = (AdjacencyCache::new(readers.v4.clone()), AdjacencyCache::new(readers.v6.clone()));
         Ok(Shortcut { ports, worker, v4, v6, router })
     }
 
-    /// Number of ports.
-    pub(crate) fn ports(&self) -> usize {
-        self.router.ports()
+    pub(crate) fn port_count(&self) -> usize {
+        self.router.port_count()
     }
 
-    /// Opens it for a batch that came by a port, while there are so many numbers for addresses, of this generation. None if
-    /// no frame may take it: where sources are checked, and as long as packets wait that none may pass by.
+    /// Opens it for a batch that came by a port, with so many numbers for addresses, of this generation. None
+    /// if no frame may take it: where reverse paths are checked, and while there are pending packets that
+    /// frames may not overtake.
     #[inline]
-    pub(crate) fn open<'t>(
+    pub(crate) fn open_batch<'t>(
         &'t mut self,
         came_by: usize,
         (generation, numbers): (u32, usize),
         turn: &'t Turn<'_>,
-    ) -> Option<Open<'t>> {
+    ) -> Option<OpenShortcut<'t>> {
         let Shortcut { router, ports, worker, v4, v6 } = self;
-        let changes = router.changes();
+        let changes = router.change_count();
         let ports = ports.read(turn);
         let port = ports.get(came_by).filter(|port| port.settings.rpf == ReversePath::Off)?;
-        if router.order().is_behind(*worker) {
+        if router.reorder_guard().is_behind(*worker) {
             return None;
         }
         let not_by = if port.settings.redirects { PortId(came_by as u16) } else { NO_PORT };
-        let gate = Gate::new(port);
-        let scene = Scene { gate, ports, not_by, router, worker: *worker, turn };
+        let gate = FrameCheck::new(port);
+        let scene = BatchContext { gate, ports, ingress_port: not_by, router, worker: *worker, turn };
         let as_of = (changes, generation);
-        Some(Open { gate, v4: v4.lane(as_of, numbers, scene), v6: v6.lane(as_of, numbers, scene) })
+        Some(OpenShortcut {
+            gate,
+            v4: v4.open_family(as_of, numbers, scene),
+            v6: v6.open_family(as_of, numbers, scene),
+        })
     }
 }
 
-impl<A: Forwarded> Lane<'_, A> {
-    /// Makes a frame that passed the check ready to leave for the address of a number, and says by which port. None if it
-    /// does not take the shortcut, or there is more to look at: then it is as it was.
+impl<A: ForwardFamily> FamilyShortcut<'_, A> {
+    /// Rewrites a frame that passed the check for the address of a number, and returns its egress port. None
+    /// if the frame is an exception or its adjacency is not cached: then it is unchanged.
     #[inline(always)]
-    pub(crate) fn take(&self, frame: &mut Packet, number: usize) -> Option<PortId> {
-        let way = self.kept.get(number)?;
-        let Way { head, tail, port, mtu } = *way;
-        // By a way that is not known no frame is short enough.
-        let is_simple = port != self.scene.not_by && !frame.is_unfinished();
-        (is_simple && plain::rewrite::<A>(frame, (head, tail), mtu.into())).then_some(port)
+    pub(crate) fn forward_known(&self, frame: &mut Packet, number: usize) -> Option<PortId> {
+        let way = self.adjacencies.get(number)?;
+        let CachedAdjacency { head, tail, port, mtu } = *way;
+        // An unknown adjacency has an MTU of 0, so every frame is too long for it.
+        let is_simple = port != self.scene.ingress_port && !frame.has_offload();
+        (is_simple && plain::rewrite_within::<A>(frame, (head, tail), mtu.into())).then_some(port)
     }
 
-    /// The same of all frames, with more looks. `is_plain` is whether it passed the check.
+    /// The same, with a lookup if the adjacency is not cached. `is_plain` is whether the
+    /// frame passed the check.
     #[inline(never)]
-    pub(crate) fn take_closer(
+    pub(crate) fn forward_or_resolve(
         &mut self,
         frame: &mut Packet,
         is_plain: bool,
         number: usize,
         address: A,
     ) -> Option<PortId> {
-        if !is_plain && !A::check_again(frame.data(), &self.scene.gate) {
+        if !is_plain && !A::recheck_header(frame.data(), &self.scene.gate) {
             return None;
         }
-        let way = match *self.kept.get(number)? {
-            Way::UNKNOWN => self.ask(number, address)?,
+        let way = match *self.adjacencies.get(number)? {
+            CachedAdjacency::UNKNOWN => self.resolve_adjacency(number, address)?,
             way => way,
         };
-        if way.port == self.scene.not_by && A::ends(frame.data()).1 == address {
+        if way.port == self.scene.ingress_port && A::source_and_destination(frame.data()).1 == address {
             return None;
         }
-        plain::forward::<A>(frame, (way.head, way.tail), way.mtu).then_some(way.port)
+        plain::rewrite_frame::<A>(frame, (way.head, way.tail), way.mtu).then_some(way.port)
     }
 
     /// Decides about an address.
     #[cold]
-    fn ask(&mut self, number: usize, address: A) -> Option<Way> {
-        let Scene { ports, router, worker, turn, .. } = self.scene;
+    fn resolve_adjacency(&mut self, number: usize, address: A) -> Option<CachedAdjacency> {
+        let BatchContext { ports, router, worker, turn, .. } = self.scene;
         let mut is_single = true;
         let several = |_| {
             is_single = false;
             0
         };
-        let decision = self.path.explain(turn, address, several).decision;
-        // If the neighbor has just become known, packets may wait for it.
-        if router.order().is_behind(worker) {
+        let decision = self.path.explain_path(turn, address, several).decision;
+        // If the neighbor has just become known, packets may be pending for it.
+        if router.reorder_guard().is_behind(worker) {
             return None;
         }
-        let way = Way::new(&decision, ports).filter(|_| is_single);
-        *self.kept.get_mut(number)? = way.unwrap_or(Way::NONE);
-        self.asked.push(number);
+        let way = CachedAdjacency::new(&decision, ports).filter(|_| is_single);
+        *self.adjacencies.get_mut(number)? = way.unwrap_or(CachedAdjacency::NONE);
+        self.resolved.push(number);
         way
     }
 }
 
-impl<A: Forwarded> Ways<A> {
-    fn new(path: PathReader<A>) -> Ways<A> {
-        Ways { path, kept: Vec::new(), asked: Vec::new(), as_of: None }
+impl<A: ForwardFamily> AdjacencyCache<A> {
+    fn new(path: PathReader<A>) -> AdjacencyCache<A> {
+        AdjacencyCache { path, kept: Vec::new(), asked: Vec::new(), as_of: None }
     }
 
-    /// The shortcut while so much has changed and there are so many numbers: what may hold no more is forgotten.
+    /// The shortcut of a family, after so many changes and with so many numbers;
+    /// outdated adjacencies are dropped.
     #[inline]
-    fn lane<'t>(&'t mut self, as_of: (u64, u32), numbers: usize, scene: Scene<'t>) -> Lane<'t, A> {
+    fn open_family<'t>(
+        &'t mut self,
+        as_of: (u64, u32),
+        numbers: usize,
+        scene: BatchContext<'t>,
+    ) -> FamilyShortcut<'t, A> {
         if self.as_of != Some(as_of) {
-            self.asked.drain(..).for_each(|number| self.kept[number] = Way::UNKNOWN);
-            self.kept.resize(numbers, Way::UNKNOWN);
+            self.asked.drain(..).for_each(|number| self.kept[number] = CachedAdjacency::UNKNOWN);
+            self.kept.resize(numbers, CachedAdjacency::UNKNOWN);
             self.as_of = Some(as_of);
         }
-        Lane { kept: &mut self.kept, asked: &mut self.asked, path: &self.path, scene }
+        FamilyShortcut { adjacencies: &mut self.kept, resolved: &mut self.asked, path: &self.path, scene }
     }
 }

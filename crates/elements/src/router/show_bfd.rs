@@ -1,7 +1,7 @@
 //! Sessions of BFD as JSON.
 use super::bfd_peers::{Peer, Peers, local_address};
 use super::shared::SharedRouter;
-use super::show_routes::{json, name};
+use super::show_routes::{port_name, to_json};
 use artery_table::bfd::SessionView;
 use artery_table::router::PortView;
 use artery_wire::BfdState;
@@ -15,7 +15,7 @@ struct SessionsJson {
     sessions: Vec<SessionJson>,
 }
 
-/// Times are in milliseconds, where their names say nothing else.
+/// Times are in milliseconds, unless their names give another unit.
 #[derive(Serialize)]
 struct SessionJson {
     peer: IpAddr,
@@ -24,7 +24,7 @@ struct SessionJson {
     local: Option<IpAddr>,
     state: &'static str,
     remote_state: &'static str,
-    /// What routes go by: `up`, `down`, or `unknown`, which they take for up.
+    /// The path's state for routes: `up`, `down`, or `unknown`, which counts as up.
     path: &'static str,
     diagnostic: String,
     remote_diagnostic: String,
@@ -51,34 +51,34 @@ struct SessionJson {
     packets_out: u64,
 }
 
-/// The handler `sessions_json`.
-pub(super) fn sessions(router: &SharedRouter, peers: &Peers, now: Duration) -> String {
-    let ports = router.tables().ports();
-    let sessions = peers.lock().iter().map(|peer| session(peer, &ports, now)).collect();
-    json(&SessionsJson { schema_version: 1, sessions })
+/// Serves the handler `sessions_json`.
+pub(super) fn sessions_json(router: &SharedRouter, peers: &Peers, now: Duration) -> String {
+    let ports = router.lock_tables().ports();
+    let sessions = peers.lock().iter().map(|peer| session_json(peer, &ports, now)).collect();
+    to_json(&SessionsJson { schema_version: 1, sessions })
 }
 
-fn session(peer: &Peer, ports: &[PortView], now: Duration) -> SessionJson {
+fn session_json(peer: &Peer, ports: &[PortView], now: Duration) -> SessionJson {
     let view = peer.session.view();
     let timers = view.remote_timers;
     SessionJson {
         peer: peer.address,
-        port: name(ports, peer.port),
+        port: port_name(ports, peer.port),
         local: ports.get(usize::from(peer.port.0)).and_then(|port| local_address(port, peer.address)),
         state: view.state.name(),
         remote_state: view.remote_state.name(),
-        path: path(&view),
+        path: path_state(&view),
         diagnostic: view.diagnostic.to_string(),
         remote_diagnostic: view.remote_diagnostic.to_string(),
         discriminator: view.discriminator,
         remote_discriminator: view.remote_discriminator,
-        interval_ms: ms(view.settings.interval),
+        interval_ms: to_millis(view.settings.interval),
         multiplier: view.settings.multiplier,
-        tx_interval_ms: ms(view.tx_interval),
-        remote_min_tx_ms: timers.map(|(min_tx, _, _)| ms(min_tx)),
-        remote_min_rx_ms: timers.map(|(_, min_rx, _)| ms(min_rx)),
+        tx_interval_ms: to_millis(view.tx_interval),
+        remote_min_tx_ms: timers.map(|(min_tx, _, _)| to_millis(min_tx)),
+        remote_min_rx_ms: timers.map(|(_, min_rx, _)| to_millis(min_rx)),
         remote_multiplier: timers.map(|(_, _, multiplier)| multiplier),
-        detection_time_ms: view.detection_time.map(ms),
+        detection_time_ms: view.detection_time.map(to_millis),
         up_since: view.up_since.map(|since| since.as_secs_f64()),
         uptime_s: view.up_since.map(|since| now.saturating_sub(since).as_secs()),
         flaps: view.flaps,
@@ -87,7 +87,7 @@ fn session(peer: &Peer, ports: &[PortView], now: Duration) -> SessionJson {
     }
 }
 
-fn path(view: &SessionView) -> &'static str {
+fn path_state(view: &SessionView) -> &'static str {
     match view.state {
         BfdState::Up => "up",
         _ if view.is_path_down => "down",
@@ -95,6 +95,6 @@ fn path(view: &SessionView) -> &'static str {
     }
 }
 
-fn ms(time: Duration) -> f64 {
+fn to_millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }

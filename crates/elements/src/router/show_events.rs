@@ -1,7 +1,7 @@
 //! Events as JSON, each with a sentence for people.
-use super::events::{AddressEvent, Event, Lately, Numbered, PortEvent, RouteEvent};
+use super::events::{AddressEvent, Event, NumberedEvent, PortEvent, RecentEvents, RouteEvent};
 use super::shared::SharedRouter;
-use super::show_routes::{SCHEMA, Schema, json, name};
+use super::show_routes::{SCHEMA, Schema, port_name, to_json};
 use artery_table::PortId;
 use artery_table::load::AnyPrefix;
 use artery_table::neighbor::Happened;
@@ -26,13 +26,13 @@ struct EventJson {
     kind: &'static str,
     what: &'static str,
     #[serde(flatten)]
-    about: About,
+    about: EventSubject,
     text: String,
 }
 
-/// What an event is about, as far as it is about such things.
+/// The object of an event; fields that don't apply are None.
 #[derive(Default, Serialize)]
-struct About {
+struct EventSubject {
     #[serde(skip_serializing_if = "Option::is_none")]
     dst: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,8 +45,8 @@ struct About {
     mtu: Option<u16>,
 }
 
-/// The handler `events_json`.
-pub(super) fn events(router: &SharedRouter, text: &str) -> Result<String, String> {
+/// Serves the handler `events_json`.
+pub(super) fn events_json(router: &SharedRouter, text: &str) -> Result<String, String> {
     let since = match text.trim() {
         "" => Some(0),
         "now" => None,
@@ -54,55 +54,64 @@ pub(super) fn events(router: &SharedRouter, text: &str) -> Result<String, String
             format!("'{number}' is no number of an event; take 'next' of the last answer, 'now', or nothing for all")
         })?),
     };
-    let ports = router.tables().ports();
+    let ports = router.lock_tables().ports();
     let lately = {
-        let events = router.events();
-        since.map_or_else(|| Lately { next: events.next(), ..Lately::default() }, |since| events.since(since))
+        let events = router.lock_events();
+        since.map_or_else(
+            || RecentEvents { next: events.next_number(), ..RecentEvents::default() },
+            |since| events.events_since(since),
+        )
     };
-    let Lately { events, lost, next } = lately;
-    let events = events.iter().map(|event| told(event, &ports)).collect();
-    Ok(json(&EventsJson { schema: SCHEMA, next, lost, events }))
+    let RecentEvents { events, lost, next } = lately;
+    let events = events.iter().map(|event| event_json(event, &ports)).collect();
+    Ok(to_json(&EventsJson { schema: SCHEMA, next, lost, events }))
 }
 
-fn told(numbered: &Numbered, ports: &[PortView]) -> EventJson {
-    let Numbered { seq, time, event } = numbered;
-    let Said { kind, what, about, detail } = match event {
-        Event::Neighbor { port, address, what } => neighbor(About::of(address, *port, ports), *what),
-        Event::Address { port, address, what } => own_address(About::of(address, *port, ports), *what),
-        Event::Route { prefix, what } => route(prefix, *what),
-        Event::Port { port, what } => port_news(name(ports, *port), *what),
-        Event::NextHop { port, gateway, is_up } => next_hop(About::of(gateway, *port, ports), *is_up),
+fn event_json(numbered: &NumberedEvent, ports: &[PortView]) -> EventJson {
+    let NumberedEvent { seq, time, event } = numbered;
+    let EventText { kind, what, about, detail } = match event {
+        Event::Neighbor { port, address, what } => {
+            describe_neighbor(EventSubject::of(address, *port, ports), *what)
+        }
+        Event::Address { port, address, what } => own_address(EventSubject::of(address, *port, ports), *what),
+        Event::Route { prefix, what } => describe_route(prefix, *what),
+        Event::Port { port, what } => port_news(port_name(ports, *port), *what),
+        Event::NextHop { port, gateway, is_up } => next_hop(EventSubject::of(gateway, *port, ports), *is_up),
         Event::Bfd { port, peer, state, diagnostic } => {
-            bfd(About::of(peer, *port, ports), *state, *diagnostic)
+            describe_bfd(EventSubject::of(peer, *port, ports), *state, *diagnostic)
         }
     };
-    let text = sentence(kind, &about, &detail);
+    let text = event_text(kind, &about, &detail);
     EventJson { seq: *seq, time: time.as_secs_f64(), kind, what, about, text }
 }
 
-/// What is said of an event.
-struct Said {
+/// The text of an event.
+struct EventText {
     kind: &'static str,
     what: &'static str,
-    about: About,
+    about: EventSubject,
     detail: String,
 }
 
-impl About {
+impl EventSubject {
     /// An address on the link of a port.
-    fn of(address: &IpAddr, port: PortId, ports: &[PortView]) -> About {
-        About { dst: Some(address.to_string()), port: Some(name(ports, port)), ..About::default() }
+    fn of(address: &IpAddr, port: PortId, ports: &[PortView]) -> EventSubject {
+        EventSubject {
+            dst: Some(address.to_string()),
+            port: Some(port_name(ports, port)),
+            ..EventSubject::default()
+        }
     }
 }
 
-fn neighbor(about: About, what: Happened) -> Said {
-    let (lladdr, old_lladdr) = links(what);
+fn describe_neighbor(about: EventSubject, what: Happened) -> EventText {
+    let (lladdr, old_lladdr) = link_addresses(what);
     let [lladdr, old_lladdr] = [lladdr, old_lladdr].map(|link| link.map(|link| link.to_string()));
-    let about = About { lladdr, old_lladdr, ..about };
-    Said { kind: "neighbor", what: what.name(), about, detail: what.to_string() }
+    let about = EventSubject { lladdr, old_lladdr, ..about };
+    EventText { kind: "neighbor", what: what.name(), about, detail: what.to_string() }
 }
 
-fn own_address(about: About, what: AddressEvent) -> Said {
+fn own_address(about: EventSubject, what: AddressEvent) -> EventText {
     let station = match what {
         AddressEvent::Duplicate(station) | AddressEvent::Defended(station) => station,
         _ => None,
@@ -112,15 +121,15 @@ fn own_address(about: About, what: AddressEvent) -> Said {
         Some(station) => format!("{}, {station} uses it", what.name()),
         None => what.name().to_string(),
     };
-    Said { kind: "address", what: what.name(), about: About { lladdr, ..about }, detail }
+    EventText { kind: "address", what: what.name(), about: EventSubject { lladdr, ..about }, detail }
 }
 
-fn route(prefix: &AnyPrefix, what: RouteEvent) -> Said {
-    let about = About { dst: Some(prefix.to_string()), ..About::default() };
-    Said { kind: "route", what: what.name(), about, detail: what.name().to_string() }
+fn describe_route(prefix: &AnyPrefix, what: RouteEvent) -> EventText {
+    let about = EventSubject { dst: Some(prefix.to_string()), ..EventSubject::default() };
+    EventText { kind: "route", what: what.name(), about, detail: what.name().to_string() }
 }
 
-fn port_news(port: String, what: PortEvent) -> Said {
+fn port_news(port: String, what: PortEvent) -> EventText {
     let (lladdr, mtu) = match what {
         PortEvent::LinkAddress(link) => (Some(link.to_string()), None),
         PortEvent::Mtu(mtu) => (None, Some(mtu)),
@@ -128,36 +137,36 @@ fn port_news(port: String, what: PortEvent) -> Said {
     };
     let value = lladdr.clone().or(mtu.map(|mtu| mtu.to_string()));
     let detail = value.map_or(what.name().to_string(), |value| format!("{} {value}", what.name()));
-    let about = About { port: Some(port), lladdr, mtu, ..About::default() };
-    Said { kind: "port", what: what.name(), about, detail }
+    let about = EventSubject { port: Some(port), lladdr, mtu, ..EventSubject::default() };
+    EventText { kind: "port", what: what.name(), about, detail }
 }
 
-fn next_hop(about: About, is_up: bool) -> Said {
+fn next_hop(about: EventSubject, is_up: bool) -> EventText {
     let what = if is_up { "up" } else { "down" };
-    Said { kind: "nexthop", what, about, detail: what.to_string() }
+    EventText { kind: "nexthop", what, about, detail: what.to_string() }
 }
 
-fn bfd(about: About, state: BfdState, diagnostic: BfdDiagnostic) -> Said {
+fn describe_bfd(about: EventSubject, state: BfdState, diagnostic: BfdDiagnostic) -> EventText {
     let detail = match diagnostic {
         BfdDiagnostic::NONE => state.name().to_string(),
         diagnostic => format!("{}, {diagnostic}", state.name()),
     };
-    Said { kind: "bfd", what: state.name(), about, detail }
+    EventText { kind: "bfd", what: state.name(), about, detail }
 }
 
 /// Such as `neighbor 10.0.1.9 eth1: resolved 02:00:00:00:00:09`.
-fn sentence(kind: &str, about: &About, detail: &str) -> String {
+fn event_text(kind: &str, about: &EventSubject, detail: &str) -> String {
     let things = [about.dst.as_deref(), about.port.as_deref()].into_iter().flatten();
     let subject = things.fold(kind.to_string(), |text, thing| text + " " + thing);
     format!("{subject}: {detail}")
 }
 
 /// The link addresses that an event names: that which counts, and another.
-fn links(what: Happened) -> (Option<EtherAddr>, Option<EtherAddr>) {
+fn link_addresses(what: Happened) -> (Option<EtherAddr>, Option<EtherAddr>) {
     match what {
         Happened::Resolved(link) => (Some(link), None),
         Happened::Moved { from, to } => (Some(to), Some(from)),
-        Happened::Doubted { kept, heard } | Happened::Refused { kept, heard } => (Some(heard), Some(kept)),
+        Happened::Contested { kept, heard } | Happened::Refused { kept, heard } => (Some(heard), Some(kept)),
         _ => (None, None),
     }
 }

@@ -3,7 +3,7 @@ use super::ip_router::IpRouter;
 use super::port_news::port_behind;
 use super::route_text::port_of;
 use super::shared::SharedRouter;
-use super::show_routes::{SCHEMA, Schema, json, name};
+use super::show_routes::{SCHEMA, Schema, port_name, to_json};
 use artery_device::{PortState, Ports};
 use artery_engine::{Context, DropReason, HandlerError};
 use artery_table::PortId;
@@ -40,9 +40,9 @@ struct NeighborJson {
 }
 
 /// The handler `neighbors_json`: `[PORT]`.
-pub(super) fn neighbors(router: &SharedRouter, text: &str, now: Duration) -> Result<String, String> {
+pub(super) fn neighbors_json(router: &SharedRouter, text: &str, now: Duration) -> Result<String, String> {
     let (ports, numbers) = {
-        let tables = router.tables();
+        let tables = router.lock_tables();
         let ports = tables.ports();
         let numbers = match text.trim() {
             "" => (0..ports.len() as u16).collect(),
@@ -52,16 +52,16 @@ pub(super) fn neighbors(router: &SharedRouter, text: &str, now: Duration) -> Res
     };
     let mut neighbors = Vec::new();
     for port in numbers.into_iter().map(PortId) {
-        // Each listing is taken by itself, so that who needs the tables waits for one at most.
-        let v4 = router.tables().neighbors::<u32>(port, now);
-        let v6 = router.tables().neighbors::<u128>(port, now);
-        neighbors.extend(v4.iter().map(|view| neighbor(view, &name(&ports, port))));
-        neighbors.extend(v6.iter().map(|view| neighbor(view, &name(&ports, port))));
+        // Each listing locks the tables separately, so that other users wait for one at most.
+        let v4 = router.lock_tables().neighbors::<u32>(port, now);
+        let v6 = router.lock_tables().neighbors::<u128>(port, now);
+        neighbors.extend(v4.iter().map(|view| neighbor_json(view, &port_name(&ports, port))));
+        neighbors.extend(v6.iter().map(|view| neighbor_json(view, &port_name(&ports, port))));
     }
-    Ok(json(&NeighborsJson { schema: SCHEMA, neighbors }))
+    Ok(to_json(&NeighborsJson { schema: SCHEMA, neighbors }))
 }
 
-fn neighbor<A: Ip>(view: &NeighborView<A>, port: &str) -> NeighborJson {
+fn neighbor_json<A: Ip>(view: &NeighborView<A>, port: &str) -> NeighborJson {
     NeighborJson {
         dst: view.address.to_ip(),
         dev: port.to_string(),
@@ -94,7 +94,7 @@ struct PortJson {
     interface: Option<String>,
     mtu: u16,
     lladdr: String,
-    /// Each as `10.0.1.1/24`.
+    /// Addresses with prefix lengths, as `10.0.1.1/24`.
     addresses: Vec<String>,
     link_local: Ipv6Addr,
     /// Those of services that the port answers for.
@@ -113,39 +113,45 @@ struct SettingsJson {
     redirects: bool,
 }
 
-/// The handler `ports_json`.
-pub(super) fn ports(r: &IpRouter) -> String {
-    let views = r.router.tables().ports();
-    let devices: Vec<Behind> =
-        views.iter().map(|view| Behind::of(&r.devices, r.names.device(&view.name))).collect();
-    let tables = r.router.tables();
-    let events = r.router.events();
-    let port = |((number, view), behind): ((usize, PortView), Behind)| {
-        port(number, view, behind, &tables, events.duplicates(PortId(number as u16)).collect())
+/// Serves the handler `ports_json`.
+pub(super) fn ports_json(r: &IpRouter) -> String {
+    let views = r.router.lock_tables().ports();
+    let devices: Vec<PortInterface> =
+        views.iter().map(|view| PortInterface::of(&r.devices, r.names.device_name(&view.name))).collect();
+    let tables = r.router.lock_tables();
+    let events = r.router.lock_events();
+    let port = |((number, view), behind): ((usize, PortView), PortInterface)| {
+        port_json(number, view, behind, &tables, events.duplicates(PortId(number as u16)).collect())
     };
     let ports = tables.ports().into_iter().enumerate().zip(devices).map(port).collect();
-    json(&PortsJson { schema: SCHEMA, ports })
+    to_json(&PortsJson { schema: SCHEMA, ports })
 }
 
 /// The interface of a port.
-struct Behind {
+struct PortInterface {
     is_absent: bool,
     interface: Option<String>,
 }
 
-impl Behind {
-    fn of(devices: &Ports, name: &str) -> Behind {
+impl PortInterface {
+    fn of(devices: &Ports, name: &str) -> PortInterface {
         match port_behind(devices, name) {
-            Some(port) if port.is_absent() => Behind { is_absent: true, interface: None },
+            Some(port) if port.is_absent() => PortInterface { is_absent: true, interface: None },
             port => {
                 let interface = port.and_then(|port| port.interface()).map(|interface| interface.name);
-                Behind { is_absent: false, interface }
+                PortInterface { is_absent: false, interface }
             }
         }
     }
 }
 
-fn port(number: usize, view: PortView, behind: Behind, tables: &Tables, duplicates: Vec<IpAddr>) -> PortJson {
+fn port_json(
+    number: usize,
+    view: PortView,
+    behind: PortInterface,
+    tables: &Tables,
+    duplicates: Vec<IpAddr>,
+) -> PortJson {
     let id = PortId(number as u16);
     let v4 = view.v4.iter().map(|(own, len)| format!("{}/{len}", Ipv4Addr::from_bits(*own)));
     let v6 = view.v6.iter().map(|(own, len)| format!("{}/{len}", Ipv6Addr::from_bits(*own)));
@@ -167,14 +173,14 @@ fn port(number: usize, view: PortView, behind: Behind, tables: &Tables, duplicat
         link_local: Ipv6Addr::from_bits(view.link_local),
         virtual_addresses: virtual_v4.chain(virtual_v6).collect(),
         duplicates,
-        settings: settings(view.settings),
-        arp: counted(tables.neighbor_counters::<u32>(id)),
-        nd: counted(tables.neighbor_counters::<u128>(id)),
+        settings: settings_json(view.settings),
+        arp: counters_map(tables.neighbor_counters::<u32>(id)),
+        nd: counters_map(tables.neighbor_counters::<u128>(id)),
         name: view.name,
     }
 }
 
-fn settings(settings: PortSettings) -> SettingsJson {
+fn settings_json(settings: PortSettings) -> SettingsJson {
     SettingsJson {
         proxy_arp: settings.proxy_arp,
         static_arp: settings.static_arp,
@@ -183,7 +189,7 @@ fn settings(settings: PortSettings) -> SettingsJson {
     }
 }
 
-/// What is demanded of sources, in a word.
+/// The reverse-path check, as a word.
 pub(super) fn reverse_path(check: ReversePath) -> &'static str {
     match check {
         ReversePath::Off => "off",
@@ -192,7 +198,7 @@ pub(super) fn reverse_path(check: ReversePath) -> &'static str {
     }
 }
 
-fn counted(counters: NeighborCounters) -> BTreeMap<&'static str, u64> {
+fn counters_map(counters: NeighborCounters) -> BTreeMap<&'static str, u64> {
     counters.named().collect()
 }
 
@@ -213,15 +219,15 @@ struct DropJson {
 }
 
 /// The handler `drops_json`: of all elements on all workers, the most frequent first.
-pub(super) fn drops(cx: &mut Context<'_>) -> Result<String, HandlerError> {
-    let counts = cx.counts()?;
+pub(super) fn drops_json(cx: &mut Context<'_>) -> Result<String, HandlerError> {
+    let counts = cx.element_counts()?;
     let mut drops = Vec::new();
     for (element, counts) in counts.iter().enumerate() {
         let element = cx.name_of(element);
         drops.extend(counts.drops.iter().map(|(reason, count)| drop_of(reason, count, element)));
     }
     drops.sort_by(|a, b| (b.count, a.reason, &a.element).cmp(&(a.count, b.reason, &b.element)));
-    Ok(json(&DropsJson { schema: SCHEMA, total: drops.iter().map(|drop| drop.count).sum(), drops }))
+    Ok(to_json(&DropsJson { schema: SCHEMA, total: drops.iter().map(|drop| drop.count).sum(), drops }))
 }
 
 fn drop_of(reason: DropReason, count: u64, element: &str) -> DropJson {

@@ -1,11 +1,12 @@
 //! Routes and next hops as JSON, of tables of any size.
 //!
-//! Routes are taken out of the tables slice by slice, so that who needs the tables meanwhile waits for one slice, and
-//! written while nobody waits. A listing is so one of many moments, each right for its slice.
+//! Routes are read from the tables in slices, so that other users of the tables wait for one slice at most;
+//! they are written without the lock. A listing thus combines several moments, and is consistent within each
+//! slice.
 use super::chosen::{ChosenJson, chosen_for};
 use super::handlers;
 use super::ip_router::IpRouter;
-use super::route_text::{ip, prefix};
+use super::route_text::{parse_ip, parse_prefix};
 use super::shared::{NamedRouters, SharedRouter};
 use artery_engine::{Context, HandlerError, Resources};
 use artery_table::load::AnyPrefix;
@@ -18,10 +19,10 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// Routes that are taken out of the tables at a time.
+/// Routes that are read from the tables under one lock.
 const SLICE: usize = 1024;
 
-/// What leads there, as in `ip -json route`.
+/// A next hop, as in `ip -json route`.
 #[derive(Serialize)]
 pub(super) struct NextHopJson {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +35,7 @@ pub(super) struct NextHopJson {
     mtu: Option<u16>,
 }
 
-/// Where a route leads.
+/// The next hops of a route.
 #[derive(Serialize)]
 struct GroupJson {
     #[serde(rename = "type")]
@@ -45,7 +46,7 @@ struct GroupJson {
     group: Group,
 }
 
-/// A group among others.
+/// A next-hop group in a list of groups.
 #[derive(Serialize)]
 struct SharedGroupJson {
     group: Group,
@@ -98,7 +99,7 @@ impl NextHopJson {
         };
         NextHopJson {
             gateway: member.hop.gateway().map(|(_, gateway)| gateway),
-            port: member.hop.port().map(|port| name(ports, port)),
+            port: member.hop.port().map(|port| port_name(ports, port)),
             weight: member.weight,
             state: if member.is_alive { "up" } else { "down" },
             mtu,
@@ -109,9 +110,9 @@ impl NextHopJson {
 impl GroupJson {
     fn of(group: &GroupView, ports: &[PortView]) -> GroupJson {
         GroupJson {
-            kind: kind(group),
+            kind: route_kind(group),
             next_hops: group.members.iter().map(|member| NextHopJson::of(member, ports)).collect(),
-            method: method(group),
+            method: selection_method(group),
             group: group.group,
         }
     }
@@ -128,15 +129,15 @@ impl SharedGroupJson {
         SharedGroupJson {
             group: group.group,
             routes: group.routes,
-            kind: kind(group),
-            method: method(group),
+            kind: route_kind(group),
+            method: selection_method(group),
             next_hops: group.members.iter().map(share).collect(),
         }
     }
 }
 
-/// What sort of route leads to a group, in the words of `ip route`.
-fn kind(group: &GroupView) -> &'static str {
+/// The type of routes with this group, in the words of `ip route`.
+fn route_kind(group: &GroupView) -> &'static str {
     match group.members.first().map(|member| member.hop) {
         Some(Hop::End { outcome: Outcome::Prohibited, .. }) => "prohibit",
         Some(Hop::End { outcome, .. }) => outcome.name(),
@@ -145,18 +146,18 @@ fn kind(group: &GroupView) -> &'static str {
 }
 
 /// How one of several members is chosen.
-fn method(group: &GroupView) -> Option<&'static str> {
+fn selection_method(group: &GroupView) -> Option<&'static str> {
     (group.members.len() > 1).then(|| group.selection.name())
 }
 
 /// The name of a port.
-pub(super) fn name(ports: &[PortView], port: PortId) -> String {
+pub(super) fn port_name(ports: &[PortView], port: PortId) -> String {
     ports.get(usize::from(port.0)).map_or_else(|| port.to_string(), |port| port.name.clone())
 }
 
 /// What routes are wanted.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wanted {
+struct RouteQuery {
     family: Option<u8>,
     within: Option<AnyPrefix>,
     after: Option<AnyPrefix>,
@@ -164,21 +165,21 @@ struct Wanted {
 }
 
 /// `[4|6] [PREFIX] [after PREFIX] [limit NUMBER]`.
-fn wanted(text: &str) -> Result<Wanted, String> {
-    let (mut wanted, mut words) = (Wanted::default(), text.split_whitespace());
+fn parse_query(text: &str) -> Result<RouteQuery, String> {
+    let (mut wanted, mut words) = (RouteQuery::default(), text.split_whitespace());
     while let Some(word) = words.next() {
         let mut value =
             || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
         match word {
             "4" => wanted.family = Some(4),
             "6" => wanted.family = Some(6),
-            "after" => wanted.after = Some(prefix(value()?)?),
+            "after" => wanted.after = Some(parse_prefix(value()?)?),
             "limit" => {
                 let text = value()?;
                 let number = text.parse().ok().filter(|number| *number > 0);
                 wanted.limit = Some(number.ok_or_else(|| format!("limit {text}: not a number from 1 on"))?);
             }
-            _ => wanted.within = Some(prefix(word)?),
+            _ => wanted.within = Some(parse_prefix(word)?),
         }
     }
     Ok(wanted)
@@ -189,26 +190,30 @@ struct Listing<'a> {
     router: &'a SharedRouter,
     ports: Vec<PortView>,
     text: String,
-    /// Routes that still may come.
+    /// Most routes still to be listed.
     left: usize,
     /// The last one that did.
     last: Option<AnyPrefix>,
     is_cut: bool,
 }
 
-/// Reads routes on a thread of whoever asks, without a worker.
-pub(super) fn aside(resources: &Resources, element: &str, text: &str) -> Result<String, HandlerError> {
+/// Reads routes on the caller's thread, without a worker.
+pub(super) fn read_without_worker(
+    resources: &Resources,
+    element: &str,
+    text: &str,
+) -> Result<String, HandlerError> {
     let router = resources.get::<NamedRouters>().get(element);
     let router = router.ok_or_else(|| HandlerError::NoElement(element.to_string()))?;
-    routes(&router, text).map_err(HandlerError::Refused)
+    routes_json(&router, text).map_err(HandlerError::Refused)
 }
 
-/// The handler `routes_json`.
-pub(super) fn routes(router: &SharedRouter, text: &str) -> Result<String, String> {
-    let wanted = wanted(text)?;
+/// Serves the handler `routes_json`.
+pub(super) fn routes_json(router: &SharedRouter, text: &str) -> Result<String, String> {
+    let wanted = parse_query(text)?;
     let mut listing = Listing {
         router,
-        ports: router.tables().ports(),
+        ports: router.lock_tables().ports(),
         text: format!(
             "{{\"schema_version\":{},\"version\":\"{}\",\"routes\":[",
             SCHEMA.schema_version, SCHEMA.version
@@ -218,17 +223,23 @@ pub(super) fn routes(router: &SharedRouter, text: &str) -> Result<String, String
         is_cut: false,
     };
     if wanted.family != Some(6) {
-        listing.list(&wanted, |prefix| if let AnyPrefix::V4(prefix) = prefix { Some(prefix) } else { None });
+        listing.list_routes(
+            &wanted,
+            |prefix| if let AnyPrefix::V4(prefix) = prefix { Some(prefix) } else { None },
+        );
     }
-    // What comes after an IPv4 prefix are all of IPv6, too.
+    // All IPv6 prefixes sort after an IPv4 prefix.
     if wanted.family != Some(4) {
-        listing.list(&wanted, |prefix| if let AnyPrefix::V6(prefix) = prefix { Some(prefix) } else { None });
+        listing.list_routes(
+            &wanted,
+            |prefix| if let AnyPrefix::V6(prefix) = prefix { Some(prefix) } else { None },
+        );
     }
     Ok(listing.finish())
 }
 
 impl Listing<'_> {
-    fn list<A: Ip>(&mut self, wanted: &Wanted, own: impl Fn(AnyPrefix) -> Option<Prefix<A>>) {
+    fn list_routes<A: Ip>(&mut self, wanted: &RouteQuery, own: impl Fn(AnyPrefix) -> Option<Prefix<A>>) {
         let within = match wanted.within.map(&own) {
             Some(None) => return,
             Some(Some(prefix)) => prefix,
@@ -241,29 +252,29 @@ impl Listing<'_> {
             _ => (within, true),
         };
         loop {
-            let slice = self.slice(from, with_own, within);
+            let slice = self.next_slice(from, with_own, within);
             let Some(last) = slice.last() else { return };
             let Some(next) = own(last.prefix) else { return };
             (from, with_own) = (next, false);
-            if !self.write(&slice) || slice.len() < SLICE {
+            if !self.write_routes(&slice) || slice.len() < SLICE {
                 return;
             }
         }
     }
 
-    /// The next routes, with what is written of their groups.
-    fn slice<A: Ip>(&mut self, from: Prefix<A>, with_own: bool, within: Prefix<A>) -> Vec<Listed> {
-        let tables = self.router.tables();
-        let is_within = |route: &RouteView| is_within(route.prefix, A::any(within));
+    /// The next routes, with the texts of their groups.
+    fn next_slice<A: Ip>(&mut self, from: Prefix<A>, with_own: bool, within: Prefix<A>) -> Vec<ListedRoute> {
+        let tables = self.router.lock_tables();
+        let is_within = |route: &RouteView| is_within(route.prefix, A::any_prefix(within));
         let routes = tables.routes_from(from, with_own).take_while(is_within).take(SLICE);
         let by_hand = self.router.routes_by_hand();
         let mut groups =
-            Groups { tables: &tables, ports: &self.ports, by_hand: &by_hand, texts: HashMap::new() };
-        routes.map(|route| groups.listed(route)).collect()
+            GroupTexts { tables: &tables, ports: &self.ports, by_hand: &by_hand, texts: HashMap::new() };
+        routes.map(|route| groups.render_route(route)).collect()
     }
 
-    /// Says whether more may come.
-    fn write(&mut self, slice: &[Listed]) -> bool {
+    /// Writes a slice of routes; returns whether more may be written.
+    fn write_routes(&mut self, slice: &[ListedRoute]) -> bool {
         for route in slice {
             if self.left == 0 {
                 self.is_cut = true;
@@ -294,7 +305,7 @@ impl Listing<'_> {
 }
 
 /// A route that is about to be written.
-struct Listed {
+struct ListedRoute {
     prefix: AnyPrefix,
     source: &'static str,
     /// Whether a handler set it, so that a router that starts has not got it.
@@ -303,24 +314,24 @@ struct Listed {
     rest: std::rc::Rc<str>,
 }
 
-/// What is written of groups, each once in a slice.
-struct Groups<'a> {
+/// The texts of groups, each written once in a slice.
+struct GroupTexts<'a> {
     tables: &'a Tables,
     ports: &'a [PortView],
     by_hand: &'a HashMap<AnyPrefix, String>,
     texts: HashMap<Group, std::rc::Rc<str>>,
 }
 
-impl Groups<'_> {
-    fn listed(&mut self, route: RouteView) -> Listed {
+impl GroupTexts<'_> {
+    fn render_route(&mut self, route: RouteView) -> ListedRoute {
         let rest = self.texts.entry(route.group).or_insert_with(|| {
-            let group = self.tables.group(route.group);
-            let text = group.map_or("{}".to_string(), |group| json(&GroupJson::of(&group, self.ports)));
+            let group = self.tables.group_view(route.group);
+            let text = group.map_or("{}".to_string(), |group| to_json(&GroupJson::of(&group, self.ports)));
             // The members of the object, as the end of the route's.
             text[1..].into()
         });
         let is_by_hand = route.source == Source::Static && self.by_hand.contains_key(&route.prefix);
-        Listed { prefix: route.prefix, source: route.source.name(), is_by_hand, rest: rest.clone() }
+        ListedRoute { prefix: route.prefix, source: route.source.name(), is_by_hand, rest: rest.clone() }
     }
 }
 
@@ -332,28 +343,29 @@ fn is_within(inner: AnyPrefix, outer: AnyPrefix) -> bool {
     }
 }
 
-/// The handler `nexthops_json`.
+/// Serves the handler `nexthops_json`.
 pub(super) fn next_hops(router: &SharedRouter) -> String {
     let (groups, ports) = {
-        let tables = router.tables();
-        (tables.groups(), tables.ports())
+        let tables = router.lock_tables();
+        (tables.group_views(), tables.ports())
     };
     let groups = groups.iter().map(|group| SharedGroupJson::of(group, &ports)).collect();
-    json(&NextHopsJson { schema: SCHEMA, groups })
+    to_json(&NextHopsJson { schema: SCHEMA, groups })
 }
 
-/// The handler `route_json`. Of several next hops, the chosen one is that of an echo request of the router itself.
-pub(super) fn route(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
+/// The handler `route_json`. Of several next hops, the chosen one is that of an echo request
+/// of the router itself.
+pub(super) fn route_json(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("whose route? name an address, such as 192.0.2.1".into());
     }
-    let (dst, now) = (ip(text)?, handlers::now(cx));
-    let tables = r.router.tables();
-    let (found, ports) = (tables.lookup(dst), tables.ports());
-    let group = found.and_then(|route| tables.group(route.group));
+    let (dst, now) = (parse_ip(text)?, handlers::now(cx));
+    let tables = r.router.lock_tables();
+    let (found, ports) = (tables.lookup_route(dst), tables.ports());
+    let group = found.and_then(|route| tables.group_view(route.group));
     let (outcome, chosen) = chosen_for(&r.router, &tables, dst, cx.turn(), now);
-    Ok(json(&RouteJson {
+    Ok(to_json(&RouteJson {
         schema: SCHEMA,
         dst,
         prefix: found.map(|route| route.prefix.to_string()),
@@ -364,10 +376,10 @@ pub(super) fn route(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Resul
     }))
 }
 
-/// What each document begins with.
+/// The common fields of each document.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Schema {
-    /// Keys stay what they are as long as this does.
+    /// Keys don't change while this number stays.
     schema_version: u32,
     /// The version of the program.
     version: &'static str,
@@ -376,7 +388,7 @@ pub(crate) struct Schema {
 pub(crate) const SCHEMA: Schema = Schema { schema_version: 1, version: env!("CARGO_PKG_VERSION") };
 
 /// A value as JSON.
-pub(crate) fn json(value: &impl Serialize) -> String {
+pub(crate) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("its keys are strings, and nothing in it refuses to be written")
 }
 
@@ -385,13 +397,14 @@ mod tests {
     use super::super::verdict::testing::{NOW, small};
     use super::*;
     use artery_table::router::{RouteSpec, Target};
-    use artery_table::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape, prefixes};
+    use artery_table::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape, generate_prefixes};
     use std::time::Instant;
 
     fn load<A: Ip + Shape>(tables: &mut Tables, count: usize) {
         let ports = (0..2).map(|port| RouteSpec::to(Target::on_link(PortId(port))));
-        let routes = prefixes::<A>(count, 1).into_iter().enumerate().map(|(at, prefix)| (prefix, at % 2));
-        tables.load(&ports.collect::<Vec<_>>(), routes, NOW).unwrap();
+        let routes =
+            generate_prefixes::<A>(count, 1).into_iter().enumerate().map(|(at, prefix)| (prefix, at % 2));
+        tables.load_routes(&ports.collect::<Vec<_>>(), routes, NOW).unwrap();
     }
 
     #[test]
@@ -399,10 +412,10 @@ mod tests {
         let mut tables = small().tables;
         load::<u32>(&mut tables, FULL_FEED_V4);
         load::<u128>(&mut tables, FULL_FEED_V6);
-        let count = tables.count::<u32>() + tables.count::<u128>();
+        let count = tables.route_count::<u32>() + tables.route_count::<u128>();
         let router = SharedRouter::new("router", tables, 1);
         let begin = Instant::now();
-        let text = routes(&router, "").unwrap();
+        let text = routes_json(&router, "").unwrap();
         println!("{count} routes: {} bytes, {:?}", text.len(), begin.elapsed());
         assert_eq!(text.matches("\"dst\"").count(), count);
         let begin = Instant::now();
@@ -417,10 +430,10 @@ mod tests {
         };
         let mut from: Prefix<u32> = Prefix::ALL;
         for _ in 0..slices {
-            let slice = listing.slice(from, false, Prefix::ALL);
+            let slice = listing.next_slice(from, false, Prefix::ALL);
             let Some(AnyPrefix::V4(last)) = slice.last().map(|route| route.prefix) else { break };
             from = last;
-            assert!(listing.write(&slice));
+            assert!(listing.write_routes(&slice));
         }
         println!("a slice of {SLICE}: {:?}", begin.elapsed() / slices);
     }

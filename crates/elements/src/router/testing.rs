@@ -1,5 +1,5 @@
-//! A small router for tests: ports `a` and `b` with a gateway each, and ways for all that can become of a packet.
-use super::{Came, Verdict, View};
+//! A small router for tests: ports `a` and `b` with a gateway each, and routes for every outcome.
+use super::{IngressInfo, RouterVerdict, TablesView};
 use artery_rcu::{Domain, Reader};
 use artery_table::load::AnyPrefix;
 use artery_table::neighbor::Kind;
@@ -12,19 +12,18 @@ use std::time::Duration;
 
 pub(in crate::router) const A: PortId = PortId(0);
 pub(in crate::router) const B: PortId = PortId(1);
-/// The router's stations.
+/// The MAC addresses of the router.
 pub(in crate::router) const STATION_A: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 1]);
 pub(in crate::router) const STATION_B: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 2]);
-/// The stations of neighbors whose link addresses are known: 10.0.1.9 and 2001:db8:1::9 on `a`, the gateways
-/// 10.0.2.254 and 2001:db8:2::fe on `b`.
+/// The MAC addresses of neighbors in the tables: 10.0.1.9 and 2001:db8:1::9 on `a`, the gateways 10.0.2.254
+/// and 2001:db8:2::fe on `b`.
 pub(in crate::router) const HOST: EtherAddr = EtherAddr([2, 0, 0, 0, 1, 9]);
 pub(in crate::router) const GATEWAY: EtherAddr = EtherAddr([2, 0, 0, 0, 2, 254]);
 pub(in crate::router) const NOW: Duration = Duration::from_secs(1000);
 
-/// What judges packets of a family.
-type Judge = fn(&[u8], usize, Came, &View<'_>, &mut dyn FnMut(Method) -> u32) -> Verdict;
+/// The classifier of a family.
+type Judge = fn(&[u8], usize, IngressInfo, &TablesView<'_>, &mut dyn FnMut(Method) -> u32) -> RouterVerdict;
 
-/// See the module.
 pub(in crate::router) struct Small {
     pub(in crate::router) tables: Tables,
     pub(in crate::router) readers: Readers,
@@ -78,11 +77,16 @@ pub(in crate::router) fn small() -> Small {
 }
 
 impl Small {
-    /// What is to become of a packet.
-    pub(in crate::router) fn judge(&mut self, judge: Judge, packet: &[u8], came: Came) -> Verdict {
+    /// The verdict on a packet.
+    pub(in crate::router) fn judge(
+        &mut self,
+        judge: Judge,
+        packet: &[u8],
+        came: IngressInfo,
+    ) -> RouterVerdict {
         let turn = self.turns.turn();
         let Readers { v4, v6, ports } = &self.readers;
-        let view = View { ports: ports.read(&turn), v4, v6, turn: &turn };
+        let view = TablesView { ports: ports.read(&turn), v4, v6, turn: &turn };
         judge(packet, usize::MAX, came, &view, &mut |_| 0)
     }
 }

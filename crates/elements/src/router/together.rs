@@ -1,7 +1,7 @@
-//! What the copies of a router's slow path on all workers share: claims of its addresses, room for packets that wait,
-//! news of neighbors that were asked in vain, and counters.
+//! State that the copies of a router's slow path on all workers share: claims of its addresses, the budget
+//! for pending packets, failed neighbors, and counters.
 use super::claims::Claims;
-use super::held::{Neighbor, Room};
+use super::held::{Neighbor, PacketBudget};
 use artery_table::PortId;
 use artery_table::neighbor::{Action, Happened, NeighborEvent};
 use artery_table::router::PortAction;
@@ -10,10 +10,10 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most failures that are kept for workers that have not looked yet.
+/// Most failures that are kept for workers that have not read them yet.
 const FAILURES: usize = 4096;
 
-/// Neighbors that were asked in vain.
+/// Neighbors whose resolution failed.
 #[derive(Default)]
 struct Failures {
     list: VecDeque<Neighbor>,
@@ -29,8 +29,8 @@ impl Failures {
         }
         self.list.push_back(neighbor);
     }
-    /// Those behind the first so many, of which the count becomes that of all.
-    fn since(&self, seen: &mut u64) -> Vec<Neighbor> {
+    /// Failures after the first `seen`, which becomes the count of all.
+    fn failures_since(&self, seen: &mut u64) -> Vec<Neighbor> {
         let skipped = seen.saturating_sub(self.before) as usize;
         *seen = self.before + self.list.len() as u64;
         self.list.iter().skip(skipped).copied().collect()
@@ -38,61 +38,62 @@ impl Failures {
 }
 
 /// What the copies of a router's slow path share.
-pub(super) struct Together {
+pub(super) struct SharedState {
     claims: Mutex<Claims>,
     /// How many of the router's addresses may not be used.
     unusable: AtomicUsize,
-    room: Arc<Room>,
+    room: Arc<PacketBudget>,
     /// By worker, as of its last call.
     counters: Mutex<Vec<Arc<Mutex<Counters>>>>,
-    /// Neighbors that were asked in vain, of late: whichever worker hears of it, packets wait on others too.
+    /// Recent neighbors whose resolution failed: the worker that learns of it shares it, since packets
+    /// wait on others too.
     failures: Mutex<Failures>,
-    /// Whether the tables and claims of a router that is being replaced were taken over.
-    pub(super) is_heir: AtomicBool,
+    /// Whether a copy has restored the tables and claims of the replaced router.
+    pub(super) is_successor: AtomicBool,
 }
 
-impl Together {
-    /// With these claims, and room for so many packets that wait.
-    pub(super) fn new(claims: Claims, hold: usize) -> Together {
-        Together {
+impl SharedState {
+    /// Shared state with these claims, and a budget of `hold` pending packets.
+    pub(super) fn new(claims: Claims, hold: usize) -> SharedState {
+        SharedState {
             claims: Mutex::new(claims),
             unusable: AtomicUsize::new(usize::MAX),
-            room: Arc::new(Room::new(hold)),
+            room: Arc::new(PacketBudget::new(hold)),
             counters: Mutex::default(),
             failures: Mutex::default(),
-            is_heir: AtomicBool::new(false),
+            is_successor: AtomicBool::new(false),
         }
     }
     /// What was counted on all workers.
-    pub(super) fn counters(&self) -> Counters {
+    pub(super) fn total_counters(&self) -> Counters {
         let mut sum = Counters::default();
-        locked(&self.counters).iter().for_each(|worker| sum.add(&locked(worker)));
+        lock_mutex(&self.counters).iter().for_each(|worker| sum.add(&lock_mutex(worker)));
         sum
     }
-    /// A place for the counters of one more worker.
-    pub(super) fn worker(&self) -> Arc<Mutex<Counters>> {
+    /// Adds the counters of one more worker.
+    pub(super) fn add_worker(&self) -> Arc<Mutex<Counters>> {
         let place = Arc::default();
-        locked(&self.counters).push(Arc::clone(&place));
+        lock_mutex(&self.counters).push(Arc::clone(&place));
         place
     }
-    /// Room for packets that wait.
-    pub(super) fn room(&self) -> &Arc<Room> {
+    /// The budget for pending packets.
+    pub(super) fn packet_budget(&self) -> &Arc<PacketBudget> {
         &self.room
     }
-    /// The claims of the router's addresses. Whoever wants the tables, too, takes them first.
-    pub(super) fn claims(&self) -> MutexGuard<'_, Claims> {
-        locked(&self.claims)
+    /// The claims of the router's addresses. Lock order: the tables first, then this.
+    pub(super) fn lock_claims(&self) -> MutexGuard<'_, Claims> {
+        lock_mutex(&self.claims)
     }
     /// Whether an address of the router may be used.
     pub(super) fn is_usable(&self, port: PortId, address: IpAddr) -> bool {
-        self.unusable.load(Relaxed) == 0 || self.claims().is_usable((port, address))
+        self.unusable.load(Relaxed) == 0 || self.lock_claims().is_usable((port, address))
     }
-    /// Neighbors that were asked in vain since so many of them were `seen`.
-    pub(super) fn failures(&self, seen: &mut u64) -> Vec<Neighbor> {
-        locked(&self.failures).since(seen)
+    /// Neighbors whose resolution failed since so many of them were `seen`.
+    pub(super) fn failures_since(&self, seen: &mut u64) -> Vec<Neighbor> {
+        lock_mutex(&self.failures).failures_since(seen)
     }
-    /// Keeps which neighbors were asked in vain.
-    pub(super) fn note_failures(&self, actions: &[(PortId, PortAction)]) {
+    /// Records the neighbors whose resolution failed.
+    pub(super) fn record_failures(&self, actions: &[(PortId, PortAction)]) {
         let failed = |(port, action): &(PortId, PortAction)| match action {
             PortAction::V4(Action::Event(NeighborEvent { address, what: Happened::Failed, .. })) => {
                 Some((*port, IpAddr::V4((*address).into())))
@@ -102,16 +103,16 @@ impl Together {
             }
             _ => None,
         };
-        actions.iter().filter_map(failed).for_each(|neighbor| locked(&self.failures).push(neighbor));
+        actions.iter().filter_map(failed).for_each(|neighbor| lock_mutex(&self.failures).push(neighbor));
     }
-    /// Keeps how many addresses may be used.
-    pub(super) fn note(&self, claims: &Claims) {
-        self.unusable.store(claims.unusable(), Relaxed);
+    /// Updates the number of addresses that may not be used.
+    pub(super) fn update_unusable(&self, claims: &Claims) {
+        self.unusable.store(claims.unusable_count(), Relaxed);
     }
 }
 
-/// What is behind a mutex; whole between any two statements that can panic.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex whose data is consistent between any two statements that can panic.
+pub(super) fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -140,27 +141,25 @@ counters! {
     errors_limited "icmp-errors-limited",
     /// Errors not sent because the rules forbid it.
     errors_forbidden "icmp-errors-forbidden",
-    /// Redirects sent.
+    /// Redirects sent to packets' senders.
     redirects "redirects",
     /// Redirects not sent because there were too many.
     redirects_limited "redirects-limited",
-    /// Echo requests answered.
     echoes "echo-replies",
     /// Echo requests not answered because there were too many.
     echoes_limited "echo-replies-limited",
     /// Fragments made of packets.
     fragments "fragments-made",
-    /// Packets put together of fragments.
+    /// Packets reassembled from fragments.
     reassembled "reassembled",
     /// Packets that began to wait for a neighbor.
     held "held",
     /// Packets that waited and went.
     released "released",
-    /// ARP messages received.
     arp "arp-received",
     /// Neighbor Discovery messages received.
     nd "nd-received",
-    /// Messages between neighbors not looked at because there were too many.
+    /// Messages between neighbors ignored because there were too many.
     messages_limited "neighbor-messages-limited",
     /// Questions for neighbors sent.
     questions "neighbor-questions-sent",
@@ -168,6 +167,6 @@ counters! {
     answers "neighbor-answers-sent",
     /// Announcements and probes of own addresses sent.
     announcements "announcements-sent",
-    /// Messages of stations that use an address of the router.
+    /// Messages of other hosts that use an address of the router.
     conflicts "address-conflicts",
 }

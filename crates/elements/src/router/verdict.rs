@@ -1,70 +1,67 @@
-//! What is to become of a packet, and what it is judged by.
+//! The verdict on a packet, and its inputs.
 //!
-//! A verdict follows from the packet's bytes, how it came, and what the router's tables say: judging changes nothing,
-//! sends nothing and counts nothing. So it can be asked at any time, also by whoever wants to know why.
+//! A verdict follows from the packet's bytes, its ingress, and the router's tables: classifying changes
+//! nothing, sends nothing and counts nothing. So it can be repeated at any time, also to explain it.
 use artery_engine::DropReason;
 use artery_rcu::Turn;
 use artery_table::PortId;
-use artery_table::path::{Decision, Explained, Method, Outcome, PathReader};
+use artery_table::path::{Explained, ForwardDecision, Method, Outcome, PathReader};
 use artery_table::router::PortView;
 use artery_wire::{EtherAddr, Ethernet, Icmp6Error, IcmpError};
 use std::net::IpAddr;
 
-/// What is to become of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It leaves now.
-    Forward(Leave),
-    /// It leaves when the link address of its next hop is known.
-    Hold(Leave),
+pub(crate) enum RouterVerdict {
+    /// It is sent to its next hop now.
+    Forward(EgressPlan),
+    /// It is sent when the link address of its next hop is known.
+    Hold(EgressPlan),
     /// It is an echo request to the router, to be answered.
-    Answer,
+    EchoReply,
     /// It is a fragment of a packet to the router, which may be an echo request.
     Reassemble,
     /// It is for the host.
     Host,
     /// It is a message between neighbors.
-    Neighbor(Message),
-    /// It ends here for this reason, and its sender is told.
-    Error(Told, DropReason),
-    /// It ends here.
+    Neighbor(NeighborMessage),
+    /// It is discarded for this reason, and its sender gets an ICMP error.
+    Error(IcmpReply, DropReason),
+    /// It is discarded without an error.
     Discard(DropReason),
 }
 
 /// How a packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Leave {
+pub(crate) struct EgressPlan {
     /// By which port, to which link address, how long.
-    pub(crate) decision: Decision,
-    /// The neighbor it goes to.
+    pub(crate) decision: ForwardDecision,
+    /// The IP address of the next hop.
     pub(crate) next_hop: IpAddr,
-    /// Whether it is a hop further: from outside, and not made or sent by ourselves.
+    /// Whether the hop limit is decremented: for packets that a port received, not for those of the
+    /// host and the router.
     pub(crate) is_hop: bool,
     /// Whether it is cut into fragments.
     pub(crate) is_cut: bool,
-    /// The better first hop that its sender is told of (RFC 1812 section 5.2.7.2, RFC 4861 section 8.2).
+    /// The better first hop in the ICMP redirect to its sender (RFC 1812 section 5.2.7.2,
+    /// RFC 4861 section 8.2).
     pub(crate) redirect: Option<IpAddr>,
 }
 
-/// Messages between neighbors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
-    /// ARP.
+pub(crate) enum NeighborMessage {
     Arp,
-    /// Neighbor Discovery.
     Nd,
 }
 
-/// What a packet's sender is told.
+/// The ICMP error to a packet's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// By ICMP.
+pub(crate) enum IcmpReply {
     V4(IcmpError),
-    /// By ICMPv6.
     V6(Icmp6Error),
 }
 
-/// Where a packet comes from.
+/// The origin of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A port received it.
@@ -82,80 +79,75 @@ impl Origin {
     }
 }
 
-/// Whose station a frame was sent to.
+/// The owner of a frame's destination MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Station {
-    /// The router's.
+pub(crate) enum LinkDestination {
     Ours,
-    /// All of the link.
+    /// The broadcast address of the link.
     All,
-    /// A group.
     Group,
-    /// Another one.
+    /// Another host's MAC address.
     Other,
 }
 
-impl Station {
+impl LinkDestination {
     /// That of a frame's destination, where `ours` received it.
-    pub(crate) fn of(destination: EtherAddr, ours: EtherAddr) -> Station {
+    pub(crate) fn of(destination: EtherAddr, ours: EtherAddr) -> LinkDestination {
         if destination == ours {
-            Station::Ours
+            LinkDestination::Ours
         } else if destination.is_broadcast() {
-            Station::All
+            LinkDestination::All
         } else if destination.is_group() {
-            Station::Group
+            LinkDestination::Group
         } else {
-            Station::Other
+            LinkDestination::Other
         }
     }
     /// Whether the frame was for more than one.
     pub(crate) fn is_many(self) -> bool {
-        matches!(self, Station::All | Station::Group)
+        matches!(self, LinkDestination::All | LinkDestination::Group)
     }
 }
 
-/// How a packet came.
+/// How a packet reached the router.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Came {
-    /// From where.
+pub(crate) struct IngressInfo {
     pub(crate) from: Origin,
-    /// In a frame to whom.
-    pub(crate) to: Station,
-    /// Where it goes instead of its destination, as its destination annotation says.
-    pub(crate) towards: Option<IpAddr>,
+    /// The owner of the frame's destination address.
+    pub(crate) to: LinkDestination,
+    /// The address in the destination annotation, which the packet is routed by instead of its destination.
+    pub(crate) redirected_to: Option<IpAddr>,
 }
 
-impl Came {
-    /// By a port, to the router's own station.
-    pub(crate) fn by(port: PortId) -> Came {
-        Came { from: Origin::Port(port), to: Station::Ours, towards: None }
+impl IngressInfo {
+    /// Received on a port, with the port's MAC address as destination.
+    pub(crate) fn by_port(port: PortId) -> IngressInfo {
+        IngressInfo { from: Origin::Port(port), to: LinkDestination::Ours, redirected_to: None }
     }
     /// From the router itself.
-    pub(crate) const FROM_US: Came = Came { from: Origin::Router, to: Station::Ours, towards: None };
+    pub(crate) const FROM_ROUTER: IngressInfo =
+        IngressInfo { from: Origin::Router, to: LinkDestination::Ours, redirected_to: None };
 }
 
-/// What a packet is judged by beside itself.
+/// The inputs of a verdict besides the packet.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    /// The router's ports.
+pub(crate) struct TablesView<'a> {
     pub(crate) ports: &'a [PortView],
-    /// Decides about IPv4.
     pub(crate) v4: &'a PathReader<u32>,
-    /// Decides about IPv6.
     pub(crate) v6: &'a PathReader<u128>,
-    /// The turn in which that holds.
+    /// The turn for which the tables are valid.
     pub(crate) turn: &'a Turn<'a>,
 }
 
-impl<'a> View<'a> {
-    /// How a frame came from somewhere, or why it ends on arrival.
-    pub(crate) fn came(&self, frame: &[u8], from: Origin) -> Result<Came, DropReason> {
+impl<'a> TablesView<'a> {
+    /// The ingress of a frame, or why it is discarded on arrival.
+    pub(crate) fn ingress_info(&self, frame: &[u8], from: Origin) -> Result<IngressInfo, DropReason> {
         let to = Ethernet::new(frame).map_err(|_| DropReason::TooShort)?.dst();
         let to = match from.port() {
-            Some(port) => Station::of(to, self.port(port).ok_or(DropReason::PortDown)?.address),
-            None => Station::Ours,
+            Some(port) => LinkDestination::of(to, self.port(port).ok_or(DropReason::PortDown)?.address),
+            None => LinkDestination::Ours,
         };
-        Ok(Came { from, to, towards: None })
+        Ok(IngressInfo { from, to, redirected_to: None })
     }
     /// The neighbor to which a packet to `to` leaves.
     pub(crate) fn next_hop(&self, found: &Explained, to: IpAddr) -> IpAddr {
@@ -165,18 +157,17 @@ impl<'a> View<'a> {
             _ => to,
         }
     }
-    /// A port.
     pub(crate) fn port(&self, port: PortId) -> Option<&'a PortView> {
         self.ports.get(usize::from(port.0))
     }
 }
 
-/// Whether packets that the tables say so of go on to another station.
-pub(crate) fn leads_on(outcome: Outcome) -> bool {
+/// Whether packets with this outcome go on to another host or router.
+pub(crate) fn is_forwardable(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Forward | Outcome::Unresolved | Outcome::Failed)
 }
 
-/// Tells the number of a packet's flow to a method that chooses by it.
+/// Computes a packet's flow number for a method that chooses by it.
 pub(crate) type FlowOf<'a> = &'a mut dyn FnMut(Method) -> u32;
 
 #[cfg(test)]

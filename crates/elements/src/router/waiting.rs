@@ -1,8 +1,8 @@
-//! Packets that wait for a neighbor, of one worker: kept, asked for, let go, or given up.
-use super::held::{Kept, Neighbor, Next};
-use super::order::UpTo;
-use super::slow::{Job, LINK, Slow};
-use super::verdict::{Came, Leave, Origin, Verdict, View};
+//! Pending packets of one worker: held, solicited for, released, or failed.
+use super::held::{EnqueueOutcome, Neighbor, NextStep};
+use super::order::ChangeMark;
+use super::slow::{LINK, SlowPath, SlowPathContext};
+use super::verdict::{EgressPlan, IngressInfo, Origin, RouterVerdict, TablesView};
 use super::{judge4, judge6};
 use artery_engine::{DropReason, Packet};
 use artery_table::neighbor::{Link, Resolution};
@@ -10,31 +10,38 @@ use artery_table::router::Tables;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long a packet waits for a neighbor of which nothing is heard, neither good nor bad.
+/// How long a packet waits for a neighbor without any result.
 const MOST_WAIT: Duration = Duration::from_secs(30);
-/// How often control is told that packets wait.
+/// How often control is asked again to resolve a neighbor that packets wait for.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How often a worker looks whether those for whom packets wait have answered, and how much longer it takes for each.
+/// How often a worker checks whether neighbors of pending packets are resolved, and how much that
+/// interval grows with each.
 const LOOK: Duration = Duration::from_micros(200);
 const LOOK_EACH: Duration = Duration::from_micros(1);
 
-/// A packet that waits, and how it came.
-pub(super) struct Waiting {
+/// A pending packet and its ingress.
+pub(super) struct PendingPacket {
     pub(super) packet: Packet,
-    pub(super) came: Came,
+    pub(super) ingress: IngressInfo,
 }
 
-impl Slow {
-    /// Lets a packet wait for its next hop, and has that asked for.
-    pub(super) fn hold(&mut self, packet: Packet, leave: &Leave, came: Came, job: &mut Job<'_, '_>) {
+impl SlowPath {
+    /// Holds a packet until its next hop is resolved, and requests that.
+    pub(super) fn hold_packet(
+        &mut self,
+        packet: Packet,
+        leave: &EgressPlan,
+        came: IngressInfo,
+        job: &mut SlowPathContext<'_, '_>,
+    ) {
         let neighbor = (leave.decision.port, leave.next_hop);
-        if !self.held.has(&neighbor) {
-            match self.resolve(neighbor, job) {
+        if !self.pending.contains(&neighbor) {
+            match self.resolve_neighbor(neighbor, job) {
                 Some(Resolution::Hold(_) | Resolution::Ready(_)) => {}
                 Some(Resolution::Failed) => {
                     let bytes = packet.data().get(LINK..).unwrap_or_default();
-                    if let Verdict::Error(told, _) = failed(bytes) {
-                        self.tell(told, bytes, came, job);
+                    if let RouterVerdict::Error(told, _) = failed_verdict(bytes) {
+                        self.send_icmp_error(told, bytes, came, job);
                     }
                     return job.cx.discard(packet, DropReason::NeighborFailed);
                 }
@@ -43,127 +50,138 @@ impl Slow {
                 }
             }
         }
-        if self.held.is_empty() {
-            self.together.failures(&mut self.failures_seen);
-            self.next_look = job.now + LOOK;
+        if self.pending.is_empty() {
+            self.shared.failures_since(&mut self.failures_seen);
+            self.next_poll = job.now + LOOK;
         }
-        match self.held.hold(neighbor, Waiting { packet, came }, job.now) {
-            Kept::All => self.counters.held += 1,
-            Kept::InsteadOf(oldest) => {
+        match self.pending.enqueue_packet(neighbor, PendingPacket { packet, ingress: came }, job.now) {
+            EnqueueOutcome::All => self.counters.held += 1,
+            EnqueueOutcome::Replaced(oldest) => {
                 self.counters.held += 1;
                 job.cx.discard(oldest.packet, DropReason::NeighborUnresolved);
             }
-            Kept::Refused(waiting) => job.cx.discard(waiting.packet, DropReason::NeighborUnresolved),
+            EnqueueOutcome::Refused(waiting) => {
+                job.cx.discard(waiting.packet, DropReason::NeighborUnresolved)
+            }
         }
     }
 
-    /// Has a neighbor asked for, unless there were too many of late.
-    fn resolve(&mut self, (port, address): Neighbor, job: &mut Job<'_, '_>) -> Option<Resolution> {
-        if !self.asks.take(job.now) {
+    /// Asks control to resolve a neighbor, within the rate limit.
+    fn resolve_neighbor(
+        &mut self,
+        (port, address): Neighbor,
+        job: &mut SlowPathContext<'_, '_>,
+    ) -> Option<Resolution> {
+        if !self.asks.try_acquire(job.now) {
             return None;
         }
         let now = job.now;
         let resolve = |tables: &mut Tables| match address {
-            IpAddr::V4(address) => tables.resolve(port, address.to_bits(), now),
-            IpAddr::V6(address) => tables.resolve(port, address.to_bits(), now),
+            IpAddr::V4(address) => tables.resolve_neighbor(port, address.to_bits(), now),
+            IpAddr::V6(address) => tables.resolve_neighbor(port, address.to_bits(), now),
         };
-        self.change(job, |tables, _, _| resolve(tables)).ok()
+        self.change_tables(job, |tables, _, _| resolve(tables)).ok()
     }
 
-    /// Has it looked soon, and the fast path wait for that.
-    pub(super) fn has_heard_nothing(&mut self) {
-        (self.heard, self.next_look) = (UpTo::NOTHING, Duration::ZERO);
+    /// Schedules a check soon, and makes the fast path wait for it.
+    pub(super) fn reset_progress(&mut self) {
+        (self.seen_changes, self.next_poll) = (ChangeMark::NOTHING, Duration::ZERO);
     }
 
-    /// Lets packets go whose wait is over, if a neighbor became known or it is time to look.
-    pub(super) fn look(&mut self, job: &mut Job<'_, '_>) {
-        let news = job.router.order().up_to();
-        let is_time = news != self.heard || job.now >= self.next_look;
-        self.heard = news;
-        if self.held.is_empty() || !is_time {
+    /// Releases packets whose wait is over, if a neighbor became known or a check is due.
+    pub(super) fn poll_pending(&mut self, job: &mut SlowPathContext<'_, '_>) {
+        let news = job.router.reorder_guard().up_to();
+        let is_time = news != self.seen_changes || job.now >= self.next_poll;
+        self.seen_changes = news;
+        if self.pending.is_empty() || !is_time {
             return;
         }
-        self.next_look = job.now + LOOK + LOOK_EACH * self.held.queues() as u32;
-        let failed = self.together.failures(&mut self.failures_seen);
+        self.next_poll = job.now + LOOK + LOOK_EACH * self.pending.queue_count() as u32;
+        let failed = self.shared.failures_since(&mut self.failures_seen);
         for neighbor in failed {
-            if self.held.has(&neighbor) && !job.link(&neighbor).is_ready() {
-                self.fail(&neighbor, job);
+            if self.pending.contains(&neighbor) && !job.neighbor_link(&neighbor).is_ready() {
+                self.fail_pending(&neighbor, job);
             }
         }
-        let ends = self.held.look(job.now, |neighbor, waited, silent| match job.link(neighbor) {
-            link if link.is_ready() => Next::Go,
-            link if link.has_failed() || waited >= MOST_WAIT => Next::Fail,
-            _ if silent >= ASK_AGAIN => Next::Ask,
-            _ => Next::Wait,
-        });
+        let ends =
+            self.pending.poll_queues(job.now, |neighbor, waited, silent| match job.neighbor_link(neighbor) {
+                link if link.is_ready() => NextStep::Release,
+                link if link.has_failed() || waited >= MOST_WAIT => NextStep::Fail,
+                _ if silent >= ASK_AGAIN => NextStep::Request,
+                _ => NextStep::Wait,
+            });
         for (neighbor, next) in ends {
             match next {
-                Next::Ask => {
-                    if let Some(Resolution::Failed) = self.resolve(neighbor, job) {
-                        self.fail(&neighbor, job);
+                NextStep::Request => {
+                    if let Some(Resolution::Failed) = self.resolve_neighbor(neighbor, job) {
+                        self.fail_pending(&neighbor, job);
                     }
                 }
-                Next::Go => self.release(&neighbor, job),
-                Next::Fail => self.fail(&neighbor, job),
-                Next::Wait => {}
+                NextStep::Release => self.release_pending(&neighbor, job),
+                NextStep::Fail => self.fail_pending(&neighbor, job),
+                NextStep::Wait => {}
             }
         }
     }
 
-    /// Lets packets to a neighbor go, in the order in which they came.
-    fn release(&mut self, neighbor: &Neighbor, job: &mut Job<'_, '_>) {
-        for Waiting { packet, came } in self.held.release(neighbor) {
+    /// Releases the packets to a neighbor, in the order of their arrival.
+    fn release_pending(&mut self, neighbor: &Neighbor, job: &mut SlowPathContext<'_, '_>) {
+        for PendingPacket { packet, ingress: came } in self.pending.release_neighbor(neighbor) {
             self.counters.released += 1;
             match (came.from, neighbor.1) {
                 (Origin::Router, IpAddr::V6(to)) if to.is_unicast_link_local() => {
-                    let about = Came::by(neighbor.0);
+                    let about = IngressInfo::by_port(neighbor.0);
                     self.send_own(packet, about, job);
                 }
-                _ => self.deal(packet, came, job),
+                _ => self.handle(packet, came, job),
             }
         }
     }
 
-    /// Gives packets to a neighbor up, and tells their senders.
-    fn fail(&mut self, neighbor: &Neighbor, job: &mut Job<'_, '_>) {
-        for Waiting { packet, came } in self.held.release(neighbor) {
+    /// Drops the packets to a neighbor, with ICMP errors to their senders.
+    fn fail_pending(&mut self, neighbor: &Neighbor, job: &mut SlowPathContext<'_, '_>) {
+        for PendingPacket { packet, ingress: came } in self.pending.release_neighbor(neighbor) {
             let bytes = packet.data().get(LINK..).unwrap_or_default();
-            if let Verdict::Error(told, _) = failed(bytes) {
-                self.tell(told, bytes, came, job);
+            if let RouterVerdict::Error(told, _) = failed_verdict(bytes) {
+                self.send_icmp_error(told, bytes, came, job);
             }
             job.cx.discard(packet, DropReason::NeighborFailed);
         }
     }
 
-    /// Lets packets go that wait for a neighbor, before others to it do.
-    pub(super) fn let_go(&mut self, neighbor: Neighbor, job: &mut Job<'_, '_>) {
-        if self.held.has(&neighbor) && job.link(&neighbor).is_ready() {
-            self.release(&neighbor, job);
+    /// Releases packets that wait for a neighbor, before later ones to it are sent.
+    pub(super) fn release_if_ready(&mut self, neighbor: Neighbor, job: &mut SlowPathContext<'_, '_>) {
+        if self.pending.contains(&neighbor) && job.neighbor_link(&neighbor).is_ready() {
+            self.release_pending(&neighbor, job);
         }
     }
 
     /// Discards what waits, at the end.
-    pub(super) fn discard_all(&mut self, reason: DropReason, job: &mut Job<'_, '_>) {
-        for (_, packets) in self.held.drain() {
+    pub(super) fn discard_all(&mut self, reason: DropReason, job: &mut SlowPathContext<'_, '_>) {
+        for (_, packets) in self.pending.drain() {
             packets.into_iter().for_each(|waiting| job.cx.discard(waiting.packet, reason));
         }
     }
 }
 
-/// What is known of a neighbor.
-pub(super) fn link((port, address): &Neighbor, view: &View<'_>) -> Link {
-    let View { v4, v6, turn, .. } = view;
+/// The link state of a neighbor.
+pub(super) fn neighbor_link((port, address): &Neighbor, view: &TablesView<'_>) -> Link {
+    let TablesView { v4, v6, turn, .. } = view;
     match address {
-        IpAddr::V4(address) => v4.neighbor(turn, *port, address.to_bits()).map(|id| v4.link(id)),
-        IpAddr::V6(address) => v6.neighbor(turn, *port, address.to_bits()).map(|id| v6.link(id)),
+        IpAddr::V4(address) => {
+            v4.find_neighbor(turn, *port, address.to_bits()).map(|id| v4.neighbor_link(id))
+        }
+        IpAddr::V6(address) => {
+            v6.find_neighbor(turn, *port, address.to_bits()).map(|id| v6.neighbor_link(id))
+        }
     }
     .unwrap_or(Link::UNKNOWN)
 }
 
-/// What becomes of a packet, from its IP header on, whose next hop was asked for in vain.
-fn failed(packet: &[u8]) -> Verdict {
+/// The verdict on a packet, from its IP header on, whose next hop's resolution failed.
+fn failed_verdict(packet: &[u8]) -> RouterVerdict {
     match packet.first().map_or(0, |first| first >> 4) {
-        4 => judge4::failed(),
-        _ => judge6::failed(),
+        4 => judge4::neighbor_failed(),
+        _ => judge6::neighbor_failed(),
     }
 }

@@ -1,5 +1,5 @@
 use super::info::Info;
-use artery_engine::names::Entry;
+use artery_engine::names::NameEntry;
 use artery_engine::{Arg, ArgError, Class, Phase};
 use artery_lang::args;
 use artery_wire::Ipv4Prefix;
@@ -23,11 +23,11 @@ Names that are given inside a compound element are known there and in compounds 
     build: |arguments| {
         let texts = arguments.rest("NAME").to_vec();
         for text in &texts {
-            let words = args::words(text);
+            let words = args::split_words(text);
             match words.split_first() {
                 None => {}
                 Some((_, [])) => return Err(ArgError::wrong("expected 'NAME [ADDRS]'")),
-                Some((name, addresses)) => arguments.names_mut().define(name, entry(addresses)?),
+                Some((name, addresses)) => arguments.names_mut().define_name(name, parse_entry(addresses)?),
             }
         }
         Ok(Box::new(Info))
@@ -35,23 +35,23 @@ Names that are given inside a compound element are known there and in compounds 
     ..Class::DEFAULT
 };
 
-fn entry(addresses: &[String]) -> Result<Entry, ArgError> {
-    let mut entry = Entry::default();
+fn parse_entry(addresses: &[String]) -> Result<NameEntry, ArgError> {
+    let mut entry = NameEntry::default();
     for text in addresses {
         let unreadable = || ArgError::wrong(format!("'{text}' is not a recognizable address"));
-        add(&mut entry, text).ok_or_else(unreadable)?;
+        add_address(&mut entry, text).ok_or_else(unreadable)?;
     }
     Ok(entry)
 }
 
-fn add(entry: &mut Entry, text: &str) -> Option<()> {
+fn add_address(entry: &mut NameEntry, text: &str) -> Option<()> {
     if let Ok(ether) = text.parse() {
         entry.ether = Some(ether);
     } else if let Ok(address) = text.parse() {
         entry.ip = Some((address, entry.ip.and_then(|(_, len)| len)));
     } else if let Ok(prefix) = text.parse::<Ipv4Prefix>() {
         let address: Ipv4Addr = text.split('/').next()?.parse().ok()?;
-        // A network without host bits does not take the place of an address.
+        // A network without host bits does not count as an address.
         let host = (address != prefix.addr()).then_some(address).or(entry.ip.map(|(known, _)| known));
         entry.ip = Some((host.unwrap_or(address), Some(prefix.len())));
     } else {
@@ -71,32 +71,32 @@ mod tests {
     fn named(texts: &[&str]) -> Names {
         let mut names = Names::default();
         let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
-        names.define("n", entry(&texts).unwrap());
+        names.define_name("n", parse_entry(&texts).unwrap());
         names
     }
 
     #[test]
     fn a_name_stands_for_addresses_of_every_kind() {
         let names = named(&["10.0.0.5", "00:50:ba:85:84:a9", "10.0.0.0/24", "fe80::1/64"]);
-        assert_eq!(names.ip("n"), Some("10.0.0.5".parse().unwrap()));
-        assert_eq!(names.prefix("n:ipnet"), Some("10.0.0.0/24".parse().unwrap()));
-        assert_eq!(names.ip("n:bcast"), Some("10.0.0.255".parse().unwrap()));
-        assert_eq!(names.ether("n:eth"), Some("00:50:ba:85:84:a9".parse().unwrap()));
-        assert_eq!(names.ip6("n"), Some("fe80::1".parse().unwrap()));
+        assert_eq!(names.lookup_ipv4("n"), Some("10.0.0.5".parse().unwrap()));
+        assert_eq!(names.lookup_prefix("n:ipnet"), Some("10.0.0.0/24".parse().unwrap()));
+        assert_eq!(names.lookup_ipv4("n:bcast"), Some("10.0.0.255".parse().unwrap()));
+        assert_eq!(names.lookup_ether("n:eth"), Some("00:50:ba:85:84:a9".parse().unwrap()));
+        assert_eq!(names.lookup_ipv6("n"), Some("fe80::1".parse().unwrap()));
     }
 
     #[test]
     fn one_argument_can_give_address_and_network() {
         let names = named(&["10.0.0.5/255.255.0.0"]);
-        assert_eq!(names.ip("n"), Some("10.0.0.5".parse().unwrap()));
-        assert_eq!(names.prefix("n"), Some("10.0.0.0/16".parse().unwrap()));
+        assert_eq!(names.lookup_ipv4("n"), Some("10.0.0.5".parse().unwrap()));
+        assert_eq!(names.lookup_prefix("n"), Some("10.0.0.0/16".parse().unwrap()));
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
-        assert_eq!(Bench::refuses(&CLASS, "a 10.0.0"), "'10.0.0' is not a recognizable address");
-        assert_eq!(Bench::refuses(&CLASS, "a fe80::/129"), "'fe80::/129' is not a recognizable address");
-        assert_eq!(Bench::refuses(&CLASS, "a"), "expected 'NAME [ADDRS]'");
+        assert_eq!(Bench::config_error(&CLASS, "a 10.0.0"), "'10.0.0' is not a recognizable address");
+        assert_eq!(Bench::config_error(&CLASS, "a fe80::/129"), "'fe80::/129' is not a recognizable address");
+        assert_eq!(Bench::config_error(&CLASS, "a"), "expected 'NAME [ADDRS]'");
         Bench::new(&CLASS, "a 1.2.3.4, , b 1.2.3.4/8");
     }
 }

@@ -16,12 +16,12 @@ otherwise without effect.",
     phase: Phase::Info,
     build: |arguments| {
         for text in arguments.rest("ELEMENT") {
-            let words = args::words(text);
+            let words = args::split_words(text);
             let Some((name, numbers)) = words.split_first() else { continue };
-            if arguments.element(name).is_none() {
+            if arguments.find_element(name).is_none() {
                 return Err(ArgError::wrong(format!("no element named '{name}'")));
             }
-            if numbers.len() % 2 != 0 || numbers.iter().any(|word| args::unsigned(word).is_err()) {
+            if numbers.len() % 2 != 0 || numbers.iter().any(|word| args::parse_unsigned(word).is_err()) {
                 return Err(ArgError::wrong("expected 'ELEMENTNAME [MODULUS OFFSET ...]'"));
             }
         }
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn pairs_of_numbers_are_accepted() {
         Bench::new(&CLASS, "e, e 4 2 4 0");
-        assert_eq!(Bench::refuses(&CLASS, "e 4"), "expected 'ELEMENTNAME [MODULUS OFFSET ...]'");
-        assert_eq!(Bench::refuses(&CLASS, "nope 4 2"), "no element named 'nope'");
+        assert_eq!(Bench::config_error(&CLASS, "e 4"), "expected 'ELEMENTNAME [MODULUS OFFSET ...]'");
+        assert_eq!(Bench::config_error(&CLASS, "nope 4 2"), "no element named 'nope'");
     }
 }

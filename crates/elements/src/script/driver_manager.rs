@@ -20,7 +20,7 @@ counts as a request to stop. A router has one driver at most.",
     handlers: HANDLERS,
     own_handlers: Some(&OWN_HANDLERS),
     phase: Phase::Acting,
-    build: |args| Script::build(args, "DriverManager"),
+    build: |args| Script::build_script(args, "DriverManager"),
     ..Class::DEFAULT
 };
 
@@ -34,13 +34,13 @@ mod tests {
     fn each_request_to_stop_is_a_step_and_the_script_ends_the_run() {
         let mut bench = Bench::new(&CLASS, "print 'begins', pause, print 'one', wait, print 'two'");
         bench.run();
-        assert_eq!((bench.printed().as_str(), bench.has_ended()), ("begins\n", false));
+        assert_eq!((bench.stdout_text().as_str(), bench.has_ended()), ("begins\n", false));
         bench.request_stop();
         bench.run();
-        assert_eq!((bench.printed().as_str(), bench.has_ended()), ("one\n", false));
+        assert_eq!((bench.stdout_text().as_str(), bench.has_ended()), ("one\n", false));
         bench.request_stop();
         bench.run();
-        assert_eq!((bench.printed().as_str(), bench.has_ended()), ("two\n", true));
+        assert_eq!((bench.stdout_text().as_str(), bench.has_ended()), ("two\n", true));
     }
 
     #[test]
@@ -58,19 +58,19 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "pause, wait 10s, print 'late', pause");
         bench.request_stop();
         bench.run();
-        bench.pass(Duration::from_secs(1));
-        assert_eq!(bench.printed(), "");
+        bench.advance_time(Duration::from_secs(1));
+        assert_eq!(bench.stdout_text(), "");
         bench.request_stop();
         bench.run();
-        assert_eq!(bench.printed(), "late\n");
-        bench.pass(Duration::from_secs(20));
+        assert_eq!(bench.stdout_text(), "late\n");
+        bench.advance_time(Duration::from_secs(20));
         assert!(!bench.has_ended());
     }
 
     #[test]
     fn a_stop_after_a_wait_ends_the_run() {
         let mut bench = Bench::new(&CLASS, "wait 1s, stop");
-        bench.pass(Duration::from_secs(2));
+        bench.advance_time(Duration::from_secs(2));
         assert!(bench.stop_requested(), "a driver asks like everyone else");
         bench.request_stop();
         bench.run();

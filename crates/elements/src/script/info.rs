@@ -1,7 +1,7 @@
-//! What the elements share that only tell others something.
+//! The common part of elements that only provide information to others.
 use artery_engine::{Batch, Context, Element};
 
-/// An element that has done its work when it is made.
+/// An element whose work is done at construction.
 pub(crate) struct Info;
 
 impl Element for Info {
@@ -9,8 +9,8 @@ impl Element for Info {
 }
 
 /// The two words of `ELEMENT VALUE`.
-pub(super) fn pair(text: &str) -> Option<(String, String)> {
-    let words: [String; 2] = artery_lang::args::words(text).try_into().ok()?;
+pub(super) fn parse_pair(text: &str) -> Option<(String, String)> {
+    let words: [String; 2] = artery_lang::args::split_words(text).try_into().ok()?;
     let [name, value] = words;
     Some((name, value))
 }

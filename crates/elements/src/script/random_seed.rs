@@ -14,13 +14,13 @@ their own numbers from them when they are made; so a seed that is written later 
     example: "RandomSeed(1);\nScript(print $(random 10), stop);",
     ports: "0/0",
     args: &[Arg::optional("SEED", "number", "", "which sequence; unpredictable if not given")],
-    handlers: &[Handler::read("seed", "the seed, empty when unpredictable", &Read(RandomSeed::read))
-        .and_write(&Write(RandomSeed::write)).sets("SEED")],
+    handlers: &[Handler::read("seed", "the seed, empty when unpredictable", &Read(RandomSeed::read_seed))
+        .and_write(&Write(RandomSeed::write_seed)).sets_argument("SEED")],
     phase: Phase::Info,
     build: |args| {
         let seed = args.read("SEED")?;
         let chance: Arc<Chance> = args.resource();
-        chance.seed(seed);
+        chance.set_seed(seed);
         Ok(Box::new(RandomSeed { chance, seed }))
     },
     ..Class::DEFAULT
@@ -32,16 +32,16 @@ struct RandomSeed {
 }
 
 impl RandomSeed {
-    fn read(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn read_seed(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(self.seed.map(|seed| seed.to_string()).unwrap_or_default())
     }
-    fn write(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        let number = || args::unsigned(text.trim_ascii()).ok()?.try_into().ok();
+    fn write_seed(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        let number = || args::parse_unsigned(text.trim_ascii()).ok()?.try_into().ok();
         self.seed = match text.trim_ascii() {
             "" => None,
             _ => Some(number().ok_or_else(|| HandlerError::refused("SEED: parse error"))?),
         };
-        self.chance.seed(self.seed);
+        self.chance.set_seed(self.seed);
         Ok(())
     }
 }
@@ -64,6 +64,6 @@ mod tests {
         bench.write("seed", "").unwrap();
         assert_eq!(["seed", "config"].map(|name| bench.read(name, "").unwrap()), ["", ""]);
         assert_eq!(bench.write("seed", "x").unwrap_err().to_string(), "SEED: parse error");
-        assert_eq!(Bench::refuses(&CLASS, "-1"), "SEED: invalid number");
+        assert_eq!(Bench::config_error(&CLASS, "-1"), "SEED: invalid number");
     }
 }

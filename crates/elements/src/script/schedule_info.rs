@@ -1,4 +1,4 @@
-use super::info::{Info, pair};
+use super::info::{Info, parse_pair};
 use artery_engine::{Arg, ArgError, Args, Class, Phase};
 use artery_lang::args;
 
@@ -18,8 +18,8 @@ are those of its elements.",
         for text in args.rest("ELEMENT").to_vec() {
             if !text.is_empty() {
                 let wrong = || ArgError::wrong("expected 'ELEMENTNAME PARAM'");
-                let (name, share) = pair(&text).ok_or_else(wrong)?;
-                schedule(args, &name, args::fixed(&share, SHARE_BITS).map_err(|_| wrong())?);
+                let (name, share) = parse_pair(&text).ok_or_else(wrong)?;
+                assign_share(args, &name, args::parse_fixed(&share, SHARE_BITS).map_err(|_| wrong())?);
             }
         }
         Ok(Box::new(Info))
@@ -30,21 +30,21 @@ are those of its elements.",
 /// Bits behind the point of a share; 1 is 1024 tickets.
 const SHARE_BITS: u32 = 10;
 
-/// Gives the element `name` its share, or scales those of the compound `name`.
-fn schedule(args: &mut Args<'_>, name: &str, share: u64) {
-    if let Some(element) = args.element(name) {
-        return args.set_tickets(element, tickets(share));
+/// Sets the share of element `name`, or scales those of the compound `name`.
+fn assign_share(args: &mut Args<'_>, name: &str, share: u64) {
+    if let Some(element) = args.find_element(name) {
+        return args.set_tickets(element, share_to_tickets(share));
     }
     let compound = format!("{}{name}/", args.prefix());
     let inside: Vec<usize> =
         args.elements().filter(|(_, name)| name.starts_with(&compound)).map(|(element, _)| element).collect();
     for element in inside {
         let scaled = u64::from(args.tickets(element)).saturating_mul(share) >> SHARE_BITS;
-        args.set_tickets(element, tickets(scaled));
+        args.set_tickets(element, share_to_tickets(scaled));
     }
 }
 
-fn tickets(share: u64) -> u32 {
+fn share_to_tickets(share: u64) -> u32 {
     share.clamp(1, 32768) as u32
 }
 
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn anything_but_a_name_and_a_number_is_refused() {
         for config in ["e", "e x", "e 1 2"] {
-            assert_eq!(Bench::refuses(&CLASS, config), "expected 'ELEMENTNAME PARAM'");
+            assert_eq!(Bench::config_error(&CLASS, config), "expected 'ELEMENTNAME PARAM'");
         }
     }
 }

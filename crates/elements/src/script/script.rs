@@ -16,7 +16,7 @@ mod sprintf;
 
 pub(super) use handlers::{HANDLERS, OWN_HANDLERS};
 use program::{Ending, Program};
-use run::{Cause, Outcome, Progress};
+use run::{Outcome, Progress, ResumeCause};
 pub use signal::ClaimedSignals;
 use signal::SignalPipe;
 
@@ -63,7 +63,7 @@ A script can't be called while it is calling another element: that call fails.",
     handlers: HANDLERS,
     own_handlers: Some(&OWN_HANDLERS),
     phase: Phase::Acting,
-    build: |args| Script::build(args, "Script"),
+    build: |args| Script::build_script(args, "Script"),
     ..Class::DEFAULT
 };
 
@@ -74,7 +74,7 @@ pub(super) const ARGS: &[Arg] = &[
 
 /// When a script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ScriptKind {
     Active,
     Passive,
     Packet,
@@ -91,28 +91,28 @@ struct Caller {
     writes: bool,
 }
 
-/// What becomes of a message.
+/// How messages are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Voice {
-    /// Whoever called gets it.
+enum MessageMode {
+    /// They are kept for the caller.
     Kept,
-    /// It is said at once, after a heading with what the script is at unless that was said before.
+    /// They are printed at once, after a heading with the script's activity unless that was printed before.
     Headed { doing: &'static str, said: bool },
-    /// It is said at once and alone, as a driver's messages are.
+    /// They are printed at once without a heading, as those of a driver.
     Bare,
 }
 
 /// The voice of a script that runs.
-const RUNNING: Voice = Voice::Headed { doing: "executing", said: false };
+const RUNNING: MessageMode = MessageMode::Headed { doing: "executing", said: false };
 /// The voice of one that gets ready to.
-const STARTING: Voice = Voice::Headed { doing: "initializing", said: false };
+const STARTING: MessageMode = MessageMode::Headed { doing: "initializing", said: false };
 
 /// A script, of this class or DriverManager.
 pub(super) struct Script {
     class: &'static str,
-    kind: Kind,
+    kind: ScriptKind,
     program: Program,
-    /// The next instruction.
+    /// Index of the next instruction.
     position: usize,
     variables: HashMap<String, String>,
     caller: Caller,
@@ -126,51 +126,54 @@ pub(super) struct Script {
     running: bool,
     /// Steps that the running script gave itself, less one.
     pending_steps: i64,
-    /// Messages that nobody has got yet.
+    /// Messages that have not been read yet.
     errors: Vec<String>,
     /// Number of messages so far.
     error_count: usize,
-    voice: Voice,
+    voice: MessageMode,
     signals: Option<SignalPipe>,
     chance: Arc<Chance>,
 }
 
 impl Script {
-    /// Makes a script of class `class`; a DriverManager is a driver unless TYPE says otherwise.
-    pub(super) fn build(args: &mut Args<'_>, class: &'static str) -> Result<Box<dyn Element>, ArgError> {
+    /// Creates a script of class `class`; a DriverManager is a driver unless TYPE sets otherwise.
+    pub(super) fn build_script(
+        args: &mut Args<'_>,
+        class: &'static str,
+    ) -> Result<Box<dyn Element>, ArgError> {
         let ports = args.inputs() + args.outputs() > 0;
         let (kind, signals) = match args.read::<Option<String>>("TYPE")? {
             Some(text) => read_type(&text)?,
-            None if class == "DriverManager" => (Kind::Driver, Vec::new()),
-            None if ports => (Kind::Packet, Vec::new()),
-            None => (Kind::Active, Vec::new()),
+            None if class == "DriverManager" => (ScriptKind::Driver, Vec::new()),
+            None if ports => (ScriptKind::Packet, Vec::new()),
+            None => (ScriptKind::Active, Vec::new()),
         };
-        if kind == Kind::Packet && args.inputs() == 0 {
+        if kind == ScriptKind::Packet && args.inputs() == 0 {
             return Err(ArgError::wrong("PACKET script must have inputs"));
         }
-        if kind != Kind::Packet && ports {
+        if kind != ScriptKind::Packet && ports {
             return Err(ArgError::wrong("ports allowed only on PACKET scripts"));
         }
-        let (program, faults) = Program::parse(args.rest("INSTRUCTION"), kind == Kind::Driver);
-        faults.into_iter().for_each(|fault| args.note(fault));
+        let (program, faults) = Program::parse_program(args.rest("INSTRUCTION"), kind == ScriptKind::Driver);
+        faults.into_iter().for_each(|fault| args.record_error(fault));
         program.exports.iter().for_each(|name| args.declare_handler(name, "r"));
-        if kind == Kind::Proxy {
+        if kind == ScriptKind::Proxy {
             args.declare_handler("*", "rw+");
         }
-        let signals = SignalPipe::open(&signals, &args.resource())?;
+        let signals = SignalPipe::open_pipe(&signals, &args.resource())?;
         let chance = args.resource();
         Ok(Box::new(Script::new(class, kind, program, signals, chance)))
     }
 
     fn new(
         class: &'static str,
-        kind: Kind,
+        kind: ScriptKind,
         program: Program,
         signals: Option<SignalPipe>,
         chance: Arc<Chance>,
     ) -> Script {
         // Variables exist, empty, before they are set.
-        let variables = program.variables().map(|name| (name.to_string(), String::new())).collect();
+        let variables = program.set_variables().map(|name| (name.to_string(), String::new())).collect();
         Script {
             class,
             kind,
@@ -185,7 +188,7 @@ impl Script {
             pending_steps: -1,
             errors: Vec::new(),
             error_count: 0,
-            voice: Voice::Kept,
+            voice: MessageMode::Kept,
             signals,
             chance,
         }
@@ -197,24 +200,24 @@ impl Script {
     }
 
     /// Reports what went wrong.
-    fn fail(&mut self, message: String, cx: &mut Context<'_>) {
+    fn report_error(&mut self, message: String, cx: &mut Context<'_>) {
         self.error_count += 1;
         match self.voice {
-            Voice::Kept => self.errors.push(message),
-            Voice::Bare => cx.say(&message),
-            Voice::Headed { doing, said } => {
+            MessageMode::Kept => self.errors.push(message),
+            MessageMode::Bare => cx.print_message(&message),
+            MessageMode::Headed { doing, said } => {
                 let heading =
                     if said { String::new() } else { format!("While {doing} '{}':\n", self.declaration(cx)) };
-                self.voice = Voice::Headed { doing, said: true };
-                cx.say(&format!("{heading}  {}", message.replace('\n', "\n  ")));
+                self.voice = MessageMode::Headed { doing, said: true };
+                cx.print_message(&format!("{heading}  {}", message.replace('\n', "\n  ")));
             }
         }
     }
 
-    /// Lets messages be said at once while `work` is done.
-    fn aloud(
+    /// Prints messages at once while `work` runs.
+    fn with_messages(
         &mut self,
-        voice: Voice,
+        voice: MessageMode,
         cx: &mut Context<'_>,
         work: impl FnOnce(&mut Script, &mut Context<'_>),
     ) {
@@ -223,20 +226,20 @@ impl Script {
         self.voice = before;
     }
 
-    /// Says what went wrong since the last time.
-    fn report(&mut self, cx: &mut Context<'_>) {
+    /// Prints the errors since the last time.
+    fn report_errors(&mut self, cx: &mut Context<'_>) {
         if !self.errors.is_empty() {
             let messages = std::mem::take(&mut self.errors).join("\n").replace('\n', "\n  ");
-            cx.say(&format!("While executing '{}':\n  {messages}", self.declaration(cx)));
+            cx.print_message(&format!("While executing '{}':\n  {messages}", self.declaration(cx)));
         }
     }
 
-    /// Runs the script for a packet and sends the packet where it says.
-    fn handle(&mut self, input: usize, packet: Packet, cx: &mut Context<'_>) {
+    /// Runs the script for a packet, and sends the packet by the output that it returns.
+    fn handle_packet(&mut self, input: usize, packet: Packet, cx: &mut Context<'_>) {
         self.variables.insert("input".into(), input.to_string());
-        let output = match self.restart(cx) {
+        let output = match self.run_from_start(cx) {
             Outcome::Returned(text) => {
-                args::signed(text.trim_ascii()).ok().and_then(|n| usize::try_from(n).ok())
+                args::parse_signed(text.trim_ascii()).ok().and_then(|n| usize::try_from(n).ok())
             }
             Outcome::Ended(Ending::End) => Some(0),
             _ => None,
@@ -247,49 +250,49 @@ impl Script {
         }
     }
 
-    /// Takes the step that a timer gives.
-    fn tick(&mut self, cx: &mut Context<'_>) {
-        self.advance(1, Cause::Timer, cx);
+    /// Runs the step of a timer.
+    fn handle_timer(&mut self, cx: &mut Context<'_>) {
+        self.run_steps(1, ResumeCause::Timer, cx);
     }
 
-    /// Takes the steps that stop requests are; ends the run when the script does.
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        let steps = cx.take_stop_requests() + u32::from(std::mem::take(&mut self.begins));
+    /// Runs the steps of stop requests; ends the run when the script requests that.
+    fn handle_stop_requests(&mut self, cx: &mut Context<'_>) {
+        let steps = cx.drain_stop_requests() + u32::from(std::mem::take(&mut self.begins));
         for _ in 0..steps {
-            if self.advance(1, Cause::StopRequest, cx) == Progress::Finished {
-                return cx.end();
+            if self.run_steps(1, ResumeCause::StopRequest, cx) == Progress::Finished {
+                return cx.end_run();
             }
         }
     }
 
-    /// Runs the script for the signals that came, if any.
+    /// Runs the script for the signals received, if any.
     fn answer_signals(&mut self, cx: &mut Context<'_>) {
         let Some(signals) = &mut self.signals else { return };
-        let came = signals.take();
-        if came && let Outcome::Ended(Ending::Exit) = self.restart(cx) {
+        let came = signals.drain_signals();
+        if came && let Outcome::Ended(Ending::Exit) = self.run_from_start(cx) {
             self.signals = None;
         }
         if let Some(signals) = &self.signals {
-            signals.watch(cx);
+            signals.watch_signals(cx);
         }
     }
 }
 
 /// The kind of a script, and its signals.
-fn read_type(text: &str) -> Result<(Kind, Vec<i32>), ArgError> {
+fn read_type(text: &str) -> Result<(ScriptKind, Vec<i32>), ArgError> {
     let (word, rest) = args::shift_word(text);
     let kind = match word {
-        "ACTIVE" => Kind::Active,
-        "PASSIVE" => Kind::Passive,
-        "PACKET" | "PUSH" => Kind::Packet,
-        "PROXY" => Kind::Proxy,
-        "DRIVER" => Kind::Driver,
+        "ACTIVE" => ScriptKind::Active,
+        "PASSIVE" => ScriptKind::Passive,
+        "PACKET" | "PUSH" => ScriptKind::Packet,
+        "PROXY" => ScriptKind::Proxy,
+        "DRIVER" => ScriptKind::Driver,
         "SIGNAL" => {
             let signals: Option<Vec<i32>> =
-                args::words(rest).iter().map(|word| signal::by_name(word)).collect();
+                args::split_words(rest).iter().map(|word| signal::by_name(word)).collect();
             let signals = signals.filter(|signals| !signals.is_empty());
             return signals
-                .map(|signals| (Kind::Signal, signals))
+                .map(|signals| (ScriptKind::Signal, signals))
                 .ok_or_else(|| ArgError::wrong("bad signal number"));
         }
         _ => return Err(ArgError::wrong("bad TYPE")),
@@ -300,33 +303,33 @@ fn read_type(text: &str) -> Result<(Kind, Vec<i32>), ArgError> {
 impl Element for Script {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         for packet in batch.drain() {
-            self.aloud(RUNNING, cx, |script, cx| script.handle(input, packet, cx));
+            self.with_messages(RUNNING, cx, |script, cx| script.handle_packet(input, packet, cx));
         }
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         match self.kind {
-            Kind::Driver => self.aloud(Voice::Bare, cx, Script::drive),
-            Kind::Signal => self.aloud(RUNNING, cx, Script::answer_signals),
-            _ if std::mem::take(&mut self.begins) => self.aloud(RUNNING, cx, Script::tick),
+            ScriptKind::Driver => self.with_messages(MessageMode::Bare, cx, Script::handle_stop_requests),
+            ScriptKind::Signal => self.with_messages(RUNNING, cx, Script::answer_signals),
+            _ if std::mem::take(&mut self.begins) => self.with_messages(RUNNING, cx, Script::handle_timer),
             _ => {}
         }
         let now = cx.now();
         if self.alarm.is_some_and(|alarm| alarm <= now) {
             self.alarm = None;
-            self.aloud(RUNNING, cx, Script::tick);
+            self.with_messages(RUNNING, cx, Script::handle_timer);
         }
         true
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        if self.kind == Kind::Driver && !cx.become_driver() {
+        if self.kind == ScriptKind::Driver && !cx.become_driver() {
             return Err(StartError::new("router has more than one driver script")
-                .help("give all but one of them TYPE ACTIVE"));
+                .with_help("give all but one of them TYPE ACTIVE"));
         }
-        self.aloud(STARTING, cx, Script::begin);
+        self.with_messages(STARTING, cx, Script::begin_script);
         if let Some(signals) = &self.signals {
-            signals.watch(cx);
+            signals.watch_signals(cx);
         }
         Ok(())
     }

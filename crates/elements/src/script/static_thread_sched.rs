@@ -1,4 +1,4 @@
-use super::info::{Info, pair};
+use super::info::{Info, parse_pair};
 use artery_engine::{Arg, ArgError, Args, Class, Phase};
 use artery_lang::args;
 
@@ -16,27 +16,27 @@ choice to the router. What nobody placed runs on worker 0, or on all workers if 
     phase: Phase::Info,
     build: |args| {
         for text in args.rest("ELEMENT").to_vec() {
-            let (name, thread) = pair(&text).ok_or_else(|| ArgError::wrong("expected 'ELEMENT THREAD'"))?;
+            let (name, thread) = parse_pair(&text).ok_or_else(|| ArgError::wrong("expected 'ELEMENT THREAD'"))?;
             let wrong = || ArgError::wrong(format!("'{thread}' is not the number of a worker"));
-            let thread = args::signed(&thread).map_err(|_| wrong())?;
-            place(args, &name, thread).map_err(|why| ArgError::wrong_at(&text, why))?;
+            let thread = args::parse_signed(&thread).map_err(|_| wrong())?;
+            place_elements(args, &name, thread).map_err(|why| ArgError::wrong_at(&text, why))?;
         }
         Ok(Box::new(Info))
     },
     ..Class::DEFAULT
 };
 
-/// Places what `name` means; warns when there is no such worker.
-fn place(args: &mut Args<'_>, name: &str, thread: i64) -> Result<(), String> {
+/// Places the elements that `name` means; warns when there is no such worker.
+fn place_elements(args: &mut Args<'_>, name: &str, thread: i64) -> Result<(), String> {
     let workers = args.worker().1;
-    let elements = named(args, name);
+    let elements = find_elements(args, name);
     if elements.is_empty() {
         return Err(format!("'{name}' does not name an element"));
     }
     let worker = usize::try_from(thread).ok().filter(|worker| *worker < workers);
     // Out of range means anywhere below zero, and the first worker above.
     if let Some(worker) = worker.or((thread >= 0).then_some(0)) {
-        elements.into_iter().for_each(|element| args.place(element, worker));
+        elements.into_iter().for_each(|element| args.place_on(element, worker));
     }
     if worker.is_none() && thread != -1 {
         args.warn(format!("thread preference {thread} out of range"), None);
@@ -45,8 +45,8 @@ fn place(args: &mut Args<'_>, name: &str, thread: i64) -> Result<(), String> {
 }
 
 /// The element of this name, or all elements of the compound of this name.
-fn named(args: &Args<'_>, name: &str) -> Vec<usize> {
-    if let Some(element) = args.element(name) {
+fn find_elements(args: &Args<'_>, name: &str) -> Vec<usize> {
+    if let Some(element) = args.find_element(name) {
         return vec![element];
     }
     let compound = format!("{}{name}/", args.prefix());
@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn names_and_numbers_must_make_sense() {
-        assert_eq!(Bench::refuses(&CLASS, "nope 0"), "'nope' does not name an element");
-        assert_eq!(Bench::refuses(&CLASS, "e"), "expected 'ELEMENT THREAD'");
-        assert_eq!(Bench::refuses(&CLASS, "e x"), "'x' is not the number of a worker");
+        assert_eq!(Bench::config_error(&CLASS, "nope 0"), "'nope' does not name an element");
+        assert_eq!(Bench::config_error(&CLASS, "e"), "expected 'ELEMENT THREAD'");
+        assert_eq!(Bench::config_error(&CLASS, "e x"), "'x' is not the number of a worker");
     }
 }

@@ -1,21 +1,21 @@
-//! Announcements of the host's addresses at vports. Whoever knew these addresses from an earlier run learns where they are now:
-//! other switches that the host is behind this one, other hosts its Ethernet address.
+//! Announcements of the host's addresses at vports, for neighbors that know these addresses from an earlier
+//! run: other switches learn the port, other hosts the Ethernet address.
 use artery_device::Interface;
 use artery_filter::names::InterfaceRecord;
 use artery_wire::EtherAddr;
 use artery_wire::build::arp_request;
-use artery_wire::nd::{Station, unsolicited_advertisement};
+use artery_wire::nd::{LinkEndpoint, unsolicited_advertisement};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long after the start each announcement is made. RFC 5227 section 2.3 makes two, 2 seconds apart; RFC 4861 section
-/// 7.2.6 up to three. The first for IPv6 waits for the end of the host's
-/// duplicate address detection (RFC 4862).
+/// How long after the start each announcement is made. RFC 5227 section 2.3 makes two, 2 seconds apart;
+/// RFC 4861 section 7.2.6 up to three. The first for IPv6 waits for the end of the host's duplicate
+/// address detection (RFC 4862).
 const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(4)];
-/// The first announcement of addresses of IPv6, by its place in [`TIMES`].
+/// The first announcement of IPv6 addresses, as an index into [`TIMES`].
 const FIRST_OF_IPV6: usize = 1;
 
-/// What is yet to be announced.
+/// Announcements still to be made.
 pub(super) struct Announcements {
     vports: Vec<Vport>,
     /// When the switch started.
@@ -32,7 +32,7 @@ struct Vport {
 }
 
 impl Announcements {
-    /// Those of the ports for which `is_vport` holds, by their addresses.
+    /// Announcements for the ports for which `is_vport` holds.
     pub(super) fn new(
         ports: &[InterfaceRecord],
         devices: &[String],
@@ -49,14 +49,15 @@ impl Announcements {
         Announcements { vports: vports.map(vport).collect(), begin: now, next: 0 }
     }
 
-    /// When there is something to announce.
+    /// When the next announcement is due.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let next = TIMES.get(self.next).filter(|_| !self.vports.is_empty())?;
         Some(self.begin + *next)
     }
 
-    /// Frames that are due, as the host would send them by these ports. An interface that is not there announces nothing.
-    pub(super) fn take_due_frames(&mut self, now: Duration) -> Vec<(u16, Vec<u8>)> {
+    /// Frames that are due, as the host would send them by these ports. An
+    /// absent interface announces nothing.
+    pub(super) fn pop_due_frames(&mut self, now: Duration) -> Vec<(u16, Vec<u8>)> {
         if self.next_deadline().is_none_or(|deadline| now < deadline) {
             return Vec::new();
         }
@@ -69,31 +70,37 @@ impl Announcements {
             let port = vport.port;
             let of_vport = ether
                 .into_iter()
-                .flat_map(|ether| addresses.clone().map(move |ip| (port, announcement(ether, *ip))));
+                .flat_map(|ether| addresses.clone().map(move |ip| (port, build_announcement(ether, *ip))));
             of_vport.collect::<Vec<_>>()
         };
         self.vports.iter().flat_map(frames).collect()
     }
 }
 
-/// An ARP announcement, or an unsolicited advertisement that goes over what hosts knew before.
-fn announcement(ether: EtherAddr, address: IpAddr) -> Vec<u8> {
+/// An ARP announcement, or an unsolicited advertisement that overrides neighbor cache entries.
+fn build_announcement(ether: EtherAddr, address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(ip) => arp_request(ether, ip, ip).bytes(),
-        IpAddr::V6(ip) => unsolicited_advertisement(Station { ether, ip }, false, true),
+        IpAddr::V6(ip) => unsolicited_advertisement(LinkEndpoint { ether, ip }, false, true),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::ports::{address, record};
+    use crate::filter::ports::{interface_record, parse_interface_address};
 
     #[test]
     fn addresses_of_vports_are_announced_thrice_and_those_of_ipv6_a_little_later() {
         let ports = [
-            record("em0", vec![address("10.0.0.1/24").unwrap()]),
-            record("vport0", vec![address("10.0.0.9/24").unwrap(), address("2001:db8::9/64").unwrap()]),
+            interface_record("em0", vec![parse_interface_address("10.0.0.1/24").unwrap()]),
+            interface_record(
+                "vport0",
+                vec![
+                    parse_interface_address("10.0.0.9/24").unwrap(),
+                    parse_interface_address("2001:db8::9/64").unwrap(),
+                ],
+            ),
         ];
         // The loopback has an address of zeros.
         let devices = ["lo", "lo"].map(String::from);
@@ -101,7 +108,7 @@ mod tests {
         let mut announcements = Announcements::new(&ports, &devices, |port| port == 1, start);
         let mut counts = Vec::new();
         for seconds in [99, 100, 101, 102, 104, 200] {
-            let frames = announcements.take_due_frames(Duration::from_secs(seconds));
+            let frames = announcements.pop_due_frames(Duration::from_secs(seconds));
             assert!(frames.iter().all(|(port, _)| *port == 1));
             counts.push(frames.len());
         }

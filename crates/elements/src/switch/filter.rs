@@ -1,73 +1,78 @@
-//! The door for a packet filter: what a switch asks of one where LINK1 is set, and at vports.
+//! The interface between a switch and a packet filter, which tests frames where LINK1 is set, and at vports.
 use artery_engine::{Batch, Context, Packet};
-use artery_table::switch::quick::ODD;
+use artery_table::switch::quick::EXCEPTION;
 use artery_table::switch::{Direction, View};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Where a filter is asked.
+/// Where a filter tests frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Spot {
+pub enum FilterPoint {
     /// At a port, by its number.
     Port(u16),
-    /// At the switch itself: on the way out, for a frame that goes to many.
+    /// At the switch itself: on egress, for a flooded frame.
     Switch,
 }
 
-/// What a filter is told of a frame besides its bytes, which begin with its Ethernet header and hold IPv4 or IPv6.
+/// What a filter knows of a frame besides its bytes, which begin with its Ethernet header and
+/// hold IPv4 or IPv6.
 #[derive(Clone, Copy, Debug)]
-pub struct Passage<'a> {
+pub struct FilterContext<'a> {
     /// Where the frame is.
-    pub spot: Spot,
-    /// Its way, as a host sees it: into the port from the wire, or out of it. A vport's other end is the host, so that both
-    /// are reversed there.
+    pub point: FilterPoint,
+    /// The direction as a host sees it: into the port from the wire, or out of it. The other end of a vport
+    /// is the host, so its directions are swapped.
     pub direction: Direction,
-    /// The port that it came by.
+    /// The port that received the frame.
     pub from: u16,
-    /// Whether it is leaving, and the filter was asked when it came.
-    pub was_asked: bool,
-    /// The mark that rules of the port gave it, if this was not said where the filter was asked before.
+    /// Whether the frame is leaving, and the filter tested it on ingress.
+    pub was_filtered_in: bool,
+    /// The mark that rules of the port gave it, if no earlier test had it.
     pub mark: Option<&'a str>,
 }
 
-/// From this number on the way of a frame is none that a filter is asked about.
-pub const NO_WAY: u16 = ODD;
-/// What is added to the way of a frame that is blocked as it leaves, and as it comes in.
+/// Targets from this value on are not ports, and their frames are not tested by a filter.
+pub const NO_WAY: u16 = EXCEPTION;
+/// The flag in the target of a frame that is blocked on egress.
 pub const BLOCKED_OUT: u16 = 1 << 14;
-/// See [`BLOCKED_OUT`].
+/// The flag in the target of a frame that is blocked on ingress.
 pub const BLOCKED_IN: u16 = 1 << 15;
 
-impl Passage<'_> {
-    /// Of a frame without tag or mark that comes by a port.
-    pub fn entering(view: &View, port: u16) -> Passage<'static> {
-        Passage::plain(view, Spot::Port(port), Direction::In, port)
+impl FilterContext<'_> {
+    /// For a frame without tag or mark that is received on `port`.
+    pub fn on_ingress(view: &View, port: u16) -> FilterContext<'static> {
+        FilterContext::new(view, FilterPoint::Port(port), Direction::In, port)
     }
 
-    /// Of one that leaves by a port, and came by another.
-    pub fn leaving(view: &View, from: u16, to: u16) -> Passage<'static> {
+    /// For a frame that leaves by port `to`, and was received on `from`.
+    pub fn on_egress(view: &View, from: u16, to: u16) -> FilterContext<'static> {
         let was_asked = view.is_filtered_at(from);
-        Passage { was_asked, ..Passage::plain(view, Spot::Port(to), Direction::Out, from) }
+        FilterContext {
+            was_filtered_in: was_asked,
+            ..FilterContext::new(view, FilterPoint::Port(to), Direction::Out, from)
+        }
     }
 
-    /// Of one that was not asked about before.
-    pub fn plain(view: &View, spot: Spot, direction: Direction, from: u16) -> Passage<'static> {
-        let is_reversed = matches!(spot, Spot::Port(port) if view.is_vport(port));
+    /// For a frame that was not tested before.
+    pub fn new(view: &View, spot: FilterPoint, direction: Direction, from: u16) -> FilterContext<'static> {
+        let is_reversed = matches!(spot, FilterPoint::Port(port) if view.is_vport(port));
         let is_in = (direction == Direction::In) != is_reversed;
         let direction = if is_in { Direction::In } else { Direction::Out };
-        Passage { spot, direction, from, was_asked: false, mark: None }
+        FilterContext { point: spot, direction, from, was_filtered_in: false, mark: None }
     }
 }
 
 /// A packet filter on one worker.
 pub trait FrameFilter: Any + Send {
-    /// Says whether a frame may pass. It may change what the frame carries, and must leave its link header as it is.
-    fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, cx: &mut Context<'_>) -> bool;
+    /// Whether a frame may pass. The filter may change what the frame carries, and must leave
+    /// its link header unchanged.
+    fn test_frame(&mut self, frame: &mut Packet, passage: &FilterContext<'_>, cx: &mut Context<'_>) -> bool;
 
-    /// Tests frames without tags that came by a port, where the switch asks: as they come in, and if they may, as they leave by the ports that `ways`
-    /// has for them. A way from [`NO_WAY`] on is left alone; [`BLOCKED_IN`] or [`BLOCKED_OUT`] is added to that of a frame
-    /// that may not pass.
-    fn test_all(
+    /// Tests frames without tags that came by a port, where the switch has a filter: on ingress, and if they
+    /// pass, on egress by the ports that `ways` has for them. A target from [`NO_WAY`] on is not tested.
+    /// [`BLOCKED_IN`] or [`BLOCKED_OUT`] is added to that of a blocked frame.
+    fn test_batch(
         &mut self,
         batch: &mut Batch,
         view: &View,
@@ -76,12 +81,12 @@ pub trait FrameFilter: Any + Send {
         cx: &mut Context<'_>,
     ) {
         for (frame, way) in batch.iter_mut().zip(ways).filter(|(_, way)| **way < NO_WAY) {
-            *way |= self.test_both(frame, view, (port, *way), cx);
+            *way |= self.test_pair(frame, view, (port, *way), cx);
         }
     }
 
-    /// The same for a frame that comes in by one port and leaves by another; says what is to be added to its way.
-    fn test_both(
+    /// The same for a frame from one port to another. Returns 0, or the flag to add to its target.
+    fn test_pair(
         &mut self,
         frame: &mut Packet,
         view: &View,
@@ -89,52 +94,52 @@ pub trait FrameFilter: Any + Send {
         cx: &mut Context<'_>,
     ) -> u16 {
         let [comes, goes] = [from, to].map(|port| view.is_filtered_at(port));
-        if comes && !self.test(frame, &Passage::entering(view, from), cx) {
+        if comes && !self.test_frame(frame, &FilterContext::on_ingress(view, from), cx) {
             return BLOCKED_IN;
         }
-        let passes = !goes || self.test(frame, &Passage::leaving(view, from, to), cx);
+        let passes = !goes || self.test_frame(frame, &FilterContext::on_egress(view, from, to), cx);
         if passes { 0 } else { BLOCKED_OUT }
     }
 
-    /// Whether it lets everything pass and does nothing else.
+    /// Whether it passes everything and has no other effect.
     fn is_idle(&self) -> bool {
         false
     }
-    /// Begins a batch.
-    fn begin(&mut self, cx: &mut Context<'_>) {
+    /// Prepares for a batch; called before the tests of its frames.
+    fn begin_batch(&mut self, cx: &mut Context<'_>) {
         let _ = cx;
     }
-    /// Whether frames that a card was to finish must be finished before they are tested.
-    fn wants_finished(&self) -> bool {
+    /// Whether offloads of frames must be applied before they are tested.
+    fn needs_offloads_applied(&self) -> bool {
         false
     }
-    /// Forgets what is over; called now and then.
-    fn maintain(&mut self, cx: &mut Context<'_>) {
+    /// Removes expired state; called periodically.
+    fn expire_idle(&mut self, cx: &mut Context<'_>) {
         let _ = cx;
     }
-    /// Takes over what the filter of the switch knows that this one takes the place of.
-    fn take_over(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool, cx: &mut Context<'_>) {
+    /// Restores the state of the filter of the switch that this one replaces.
+    fn restore_from(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool, cx: &mut Context<'_>) {
         let _ = (old, keeps_rules, cx);
     }
-    /// Itself, for who knows what it is.
+    /// Itself, for a downcast to the type of the filter.
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// Makes a filter for a worker; it is told the name of the switch, and those of its ports in their order.
+/// Makes a filter for a worker, from the name of the switch and those of its ports in their order.
 pub type MakeFilter = Box<dyn Fn(&str, &[String]) -> Box<dyn FrameFilter> + Send + Sync>;
 
 /// The filters of a router's switches, by the names of these.
 #[derive(Default)]
-pub struct Filters(Mutex<HashMap<String, MakeFilter>>);
+pub struct FilterFactories(Mutex<HashMap<String, MakeFilter>>);
 
-impl Filters {
-    /// Gives a switch a filter. Workers make theirs when they start.
-    pub fn put(&self, switch: &str, make: MakeFilter) {
+impl FilterFactories {
+    /// Sets the filter of a switch. Each worker makes its own when it starts.
+    pub fn insert(&self, switch: &str, make: MakeFilter) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(switch.into(), make);
     }
 
     /// Makes the filter of a switch, if it has one.
-    pub fn make(&self, switch: &str, ports: &[String]) -> Option<Box<dyn FrameFilter>> {
+    pub fn make_filter(&self, switch: &str, ports: &[String]) -> Option<Box<dyn FrameFilter>> {
         let makers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         makers.get(switch).map(|make| make(switch, ports))
     }

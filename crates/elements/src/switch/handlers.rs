@@ -1,9 +1,8 @@
-//! What Veb can be asked and told while it runs.
+//! Read and write handlers of Veb.
 use super::veb::Veb;
 use crate::filter::{ask, ask_worker};
 use artery_engine::{Handler, Read, Write};
 
-/// All of them.
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::write(
         "ifconfig",
@@ -16,29 +15,29 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "addr",
         "known addresses as `ifconfig veb0 addr` prints them: a line each, `MAC[@VID] IF AGE flags=N<…>`",
-        &Read(|v: &mut Veb, _, cx| v.addresses(cx)),
+        &Read(|v: &mut Veb, _, cx| v.list_addresses(cx)),
     ),
     Handler::read(
         "groups",
         "with `snoop`: members of groups, a line each, `GROUP[@VID] IF SECONDS`, and ports with routers, \
          `router[@VID] ipv4|ipv6 IF SECONDS`; after the seconds they are forgotten",
-        &Read(|v: &mut Veb, _, cx| v.groups(cx)),
+        &Read(|v: &mut Veb, _, cx| v.list_groups(cx)),
     ),
     Handler::read(
         "rules",
         "rules as `ifconfig veb0 rules IF` prints them, a line each; without parameters those of all ports",
-        &Read(|v: &mut Veb, port, _| v.rules(port)),
+        &Read(|v: &mut Veb, port, _| v.list_rules(port)),
     )
     .parameters(),
     Handler::read(
         "config",
         "the commands that make a switch with the same ports what this one is, a line each",
-        &Read(|v: &mut Veb, _, cx| v.commands(cx)),
+        &Read(|v: &mut Veb, _, cx| v.list_commands(cx)),
     ),
     Handler::read(
         "drops",
         "dropped frames, a line `REASON PORT COUNT` for each reason and port that there were any of",
-        &Read(|v: &mut Veb, _, _| v.drops()),
+        &Read(|v: &mut Veb, _, _| v.list_drops()),
     ),
     Handler::read(
         "stats",
@@ -48,18 +47,18 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "moves",
         "addresses that moved lately, a line each: `AGE MAC[@VID] FROM TO`, with `damped` where it wasn't believed",
-        &Read(|v: &mut Veb, _, cx| v.moves(cx)),
+        &Read(|v: &mut Veb, _, cx| v.list_moves(cx)),
     ),
     Handler::read(
         "explain",
         "`IF DST SRC [VID] [TYPE]`: what becomes of such a frame, step by step; nothing is learned by it",
-        &Read(|v: &mut Veb, frame, cx| v.explain(frame, cx)),
+        &Read(|v: &mut Veb, frame, cx| v.explain_frame(frame, cx)),
     )
     .parameters(),
-    Handler::write("pf_load", ask::LOAD, &Write(|v: &mut Veb, text, cx| v.filter()?.load(text, cx))).once(),
-    Handler::read("pf_worker", ask_worker::WORKER, &Read(|v: &mut Veb, text, cx| v.filter()?.ask_worker(text, cx)))
+    Handler::write("pf_load", ask::LOAD, &Write(|v: &mut Veb, text, cx| v.worker_filter()?.load_rules(text, cx))).once(),
+    Handler::read("pf_worker", ask_worker::WORKER, &Read(|v: &mut Veb, text, cx| v.worker_filter()?.query_worker(text, cx)))
         .parameters()
         .join(),
-    Handler::read("pf", ask::ALL, &Read(|v: &mut Veb, text, cx| ask::all(&v.filter()?.shared().clone(), text, cx)))
+    Handler::read("pf", ask::ALL, &Read(|v: &mut Veb, text, cx| ask::query_shared(&v.worker_filter()?.shared().clone(), text, cx)))
         .parameters(),
 ];

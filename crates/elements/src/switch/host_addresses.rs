@@ -1,30 +1,31 @@
-//! The addresses that the host has at the interfaces of a switch's ports, for rules that speak of them.
+//! The addresses that the host has at the interfaces of a switch's ports, for rules that use them.
 use crate::filter::shared::SharedFilter;
-use artery_device::HostNews;
+use artery_device::InterfaceMonitor;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::io;
 
-/// Hears of addresses, and has rules follow them.
+/// Follows the host's addresses, and updates rules.
 pub(super) struct HostAddresses {
-    news: HostNews,
-    /// Whether rules have yet to follow.
+    news: InterfaceMonitor,
+    /// Whether rules must still be updated.
     is_due: bool,
 }
 
 impl HostAddresses {
-    /// Hears from now on; what there was before is news, too.
+    /// Starts to listen; the present addresses count as a change.
     pub(super) fn open() -> io::Result<HostAddresses> {
-        Ok(HostAddresses { news: HostNews::of_addresses()?, is_due: true })
+        Ok(HostAddresses { news: InterfaceMonitor::of_addresses()?, is_due: true })
     }
 
     /// Readable when there is news.
-    pub(super) fn file(&self) -> BorrowedFd<'_> {
+    pub(super) fn news_fd(&self) -> BorrowedFd<'_> {
         self.news.as_fd()
     }
 
-    /// Has rules follow, if anything has changed. What there is no room for now is due the next time.
-    pub(super) fn follow(&mut self, rules: &SharedFilter) -> io::Result<()> {
-        self.is_due |= self.news.take();
+    /// Makes rules follow the addresses, if any has changed. If the task can't be queued, the
+    /// next call tries again.
+    pub(super) fn sync_rules(&mut self, rules: &SharedFilter) -> io::Result<()> {
+        self.is_due |= self.news.has_changed();
         if self.is_due {
             self.is_due = !rules.follow_addresses()?;
         }

@@ -1,4 +1,4 @@
-//! What a switch says itself: to other bridges, and to hosts.
+//! Frames that a switch sends itself: to other bridges, and to hosts.
 use artery_engine::{Context, DropReason};
 use artery_table::switch::counts::Counts;
 

@@ -1,27 +1,27 @@
-//! Tags of frames: put on, taken off, changed.
+//! VLAN tags of frames: pushed, popped, rewritten.
 use artery_engine::Packet;
-use artery_table::switch::decide::Change;
+use artery_table::switch::decide::TagRewrite;
 use artery_wire::EtherType;
 
 /// Bytes of two addresses, and of a tag behind them.
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
 
-/// Changes the tag of a frame; says whether there was room. A frame without a tag keeps what it has.
+/// Rewrites the tag of a frame; false if there was no room. An untagged frame keeps its bytes.
 #[inline]
-pub(super) fn change(frame: &mut Packet, change: Change) -> bool {
+pub(super) fn rewrite_tag(frame: &mut Packet, change: TagRewrite) -> bool {
     match change {
-        Change::Keep => true,
-        Change::Untag => take_off(frame),
-        Change::Tag(tag) => put_on(frame, tag),
-        Change::Retag(tag) => {
+        TagRewrite::Keep => true,
+        TagRewrite::Untag => pop_tag(frame),
+        TagRewrite::Tag(tag) => push_tag(frame, tag),
+        TagRewrite::Retag(tag) => {
             let bits = frame.data_mut().get_mut(ADDRESSES + 2..ADDRESSES + TAG);
             bits.map(|bits| bits.copy_from_slice(&tag.to_be_bytes())).is_some()
         }
     }
 }
 
-fn take_off(frame: &mut Packet) -> bool {
+fn pop_tag(frame: &mut Packet) -> bool {
     if frame.len() < ADDRESSES + TAG {
         return false;
     }
@@ -31,7 +31,7 @@ fn take_off(frame: &mut Packet) -> bool {
     is_off
 }
 
-fn put_on(frame: &mut Packet, tag: u16) -> bool {
+fn push_tag(frame: &mut Packet, tag: u16) -> bool {
     if frame.len() < ADDRESSES || frame.prepend(TAG).is_err() {
         return false;
     }
@@ -58,12 +58,12 @@ mod tests {
             frame.raw(EtherType::IPV4, b"payload").bytes()
         };
         let mut packet = pool.packet_from(&frame(None)).unwrap();
-        assert!(change(&mut packet, Change::Tag(7)) && packet.data() == frame(Some(7)));
-        assert!(change(&mut packet, Change::Retag(9)) && packet.data() == frame(Some(9)));
-        assert!(change(&mut packet, Change::Keep) && packet.data() == frame(Some(9)));
-        assert!(change(&mut packet, Change::Untag) && packet.data() == frame(None));
+        assert!(rewrite_tag(&mut packet, TagRewrite::Tag(7)) && packet.data() == frame(Some(7)));
+        assert!(rewrite_tag(&mut packet, TagRewrite::Retag(9)) && packet.data() == frame(Some(9)));
+        assert!(rewrite_tag(&mut packet, TagRewrite::Keep) && packet.data() == frame(Some(9)));
+        assert!(rewrite_tag(&mut packet, TagRewrite::Untag) && packet.data() == frame(None));
         let mut short = pool.packet_from(&[0; 11]).unwrap();
-        assert!(!change(&mut short, Change::Tag(7)) && !change(&mut short, Change::Untag));
-        assert!(!change(&mut short, Change::Retag(7)) && short.data() == [0; 11]);
+        assert!(!rewrite_tag(&mut short, TagRewrite::Tag(7)) && !rewrite_tag(&mut short, TagRewrite::Untag));
+        assert!(!rewrite_tag(&mut short, TagRewrite::Retag(7)) && short.data() == [0; 11]);
     }
 }

@@ -1,11 +1,11 @@
 use super::announce::Announcements;
-use super::filter::{Filters, FrameFilter};
+use super::filter::{FilterFactories, FrameFilter};
 use super::handlers::HANDLERS;
 use super::host_addresses::HostAddresses;
 use super::links::Links;
-use super::shared::{SharedSwitch, refused};
+use super::shared::{SharedSwitch, to_handler_error};
 use super::speak::send_all;
-use super::worker::Batches;
+use super::worker::BatchSwitch;
 use crate::filter::frame_filter::{self, SwitchFilter};
 use crate::filter::shared::SharedFilter;
 use crate::filter::worker::WorkerFilter;
@@ -16,7 +16,7 @@ use artery_engine::{
 use artery_table::stp::Outgoing;
 use artery_table::switch::Question;
 use artery_table::switch::counts::Counts;
-use artery_table::switch::quick::Ways;
+use artery_table::switch::quick::BatchLookup;
 use artery_wire::EtherType;
 use std::any::Any;
 use std::sync::Arc;
@@ -103,9 +103,10 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
     ..Class::DEFAULT
 };
 
-/// How often addresses are looked at whether they are too old.
+/// How often the MAC table is searched for expired entries.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How often a filter that is not idle looks at states whether they are over, so many at a time that it keeps up with floods.
+/// How often a filter that is not idle searches for expired states, in steps large enough to
+/// keep up with floods.
 const FILTER_SWEEP: Duration = Duration::from_millis(100);
 
 /// A switch on one worker.
@@ -113,25 +114,25 @@ pub(super) struct Veb {
     shared: Arc<SharedSwitch>,
     counts: Arc<Counts>,
     filter: Option<Box<dyn FrameFilter>>,
-    filters: Arc<Filters>,
+    filters: Arc<FilterFactories>,
     /// The rules of its own filter.
     rules: Arc<SharedFilter>,
     /// Whether these are those of a file; otherwise those that were loaded last.
     has_rules_of_file: bool,
-    /// Kept from batch to batch, so that it need not be made anew.
-    ways: Ways,
-    /// Which of its copies it is; the first looks after the addresses and links of all.
+    /// Kept from batch to batch, so that its memory is reused.
+    lookup: BatchLookup,
+    /// Index of this copy; the first one follows addresses and links for all.
     copy: usize,
     ports: Arc<Ports>,
     /// The links of all ports, at the first copy.
     links: Option<Links>,
     /// What the host has at these, at the first copy.
     addresses: Option<HostAddresses>,
-    /// Where the host's addresses are, which its first copy tells others.
+    /// Announcements of the host's addresses, which the first copy sends.
     announcements: Option<Announcements>,
-    /// What is to be sent by its first run.
-    first_words: Outgoing,
-    /// When it next looks after what gets old, and when its filter does.
+    /// Frames to be sent when the element first runs.
+    initial_frames: Outgoing,
+    /// When expired entries are next removed, and when expired states of its filter are.
     next_sweep: Time,
     next_filter_sweep: Time,
 }
@@ -142,31 +143,35 @@ impl Veb {
             Some(shared) => shared,
             None => {
                 let shared = SharedSwitch::new(args)?;
-                args.shared(|| shared)
+                args.shared_value(|| shared)
             }
         };
         let rules = match args.already_shared::<SharedFilter>() {
             Some(rules) => rules,
             None => {
-                let rules =
-                    frame_filter::shared(args, &shared.name, shared.interfaces.clone(), &shared.devices)?;
-                args.shared(|| rules)
+                let rules = frame_filter::new_shared_filter(
+                    args,
+                    &shared.name,
+                    shared.interfaces.clone(),
+                    &shared.devices,
+                )?;
+                args.shared_value(|| rules)
             }
         };
         Ok(Veb {
             rules,
             has_rules_of_file: args.read::<Option<String>>("PF")?.is_some(),
-            counts: shared.switch().counts(),
+            counts: shared.switch().new_counts(),
             shared,
             filter: None,
             filters: args.resource(),
-            ways: Ways::default(),
-            copy: args.copy().0,
+            lookup: BatchLookup::default(),
+            copy: args.copy_index().0,
             ports: args.resource(),
             links: None,
             addresses: None,
             announcements: None,
-            first_words: Outgoing::new(),
+            initial_frames: Outgoing::new(),
             next_sweep: Time::ZERO,
             next_filter_sweep: Time::ZERO,
         })
@@ -177,26 +182,26 @@ impl Veb {
         let half = half.map_err(|error| {
             StartError::new(format!("there is no memory for the packet filter's states: {error}"))
         })?;
-        half.start(cx);
+        half.start_filter(cx);
         Ok(SwitchFilter::new(half))
     }
 
     /// Its filter, if that is its own.
-    pub(super) fn filter(&mut self) -> Result<&mut WorkerFilter, HandlerError> {
+    pub(super) fn worker_filter(&mut self) -> Result<&mut WorkerFilter, HandlerError> {
         let own = self.filter.as_mut().and_then(|filter| filter.as_any().downcast_mut::<SwitchFilter>());
-        own.map(|filter| &mut filter.half).ok_or_else(|| refused("the switch has a filter of another kind"))
+        own.map(|filter| &mut filter.half)
+            .ok_or_else(|| to_handler_error("the switch has a filter of another kind"))
     }
 
-    /// Does what words of ifconfig say.
     pub(super) fn ifconfig(&mut self, words: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let mut outgoing = Outgoing::new();
-        let told = self.shared.tell(words, now(cx), &mut outgoing);
-        self.speak(&outgoing, cx);
+        let told = self.shared.apply_ifconfig(words, now(cx), &mut outgoing);
+        self.send_outgoing(&outgoing, cx);
         told
     }
 
-    /// Sends what the switch itself says, and wakes when it has more to say.
-    fn speak(&mut self, outgoing: &Outgoing, cx: &mut Context<'_>) {
+    /// Sends the frames of the switch itself, and wakes it when the next is due.
+    fn send_outgoing(&mut self, outgoing: &Outgoing, cx: &mut Context<'_>) {
         send_all(outgoing, &self.counts, cx);
         let (spanning, switch) = (&self.shared.spanning, self.shared.switch());
         let groups = switch.next_group_deadline(switch.view(cx.turn()));
@@ -207,29 +212,31 @@ impl Veb {
         cx.wake_at(deadlines.fold(own, Time::min));
     }
 
-    /// Begins to follow the interfaces behind ports. What the spanning tree says to that is sent when all elements have
-    /// started: until then nobody could hear it.
+    /// Starts to follow the interfaces behind ports. Frames that the spanning tree sends for that wait until
+    /// all elements have started: before that they would be lost.
     fn open_links(&mut self, cx: &mut Context<'_>) {
         let links = Links::open(self.ports.clone(), &self.shared.devices);
         if let Some(error) = &links.trouble {
             let name = cx.name().to_string();
-            cx.say(&format!("{name}: can't hear of its ports' links: {error}; they count as they are now"));
+            cx.print_message(&format!(
+                "{name}: can't hear of its ports' links: {error}; they count as they are now"
+            ));
         }
-        self.shared.set_links(&links, now(cx), &mut self.first_words);
+        self.shared.set_links(&links, now(cx), &mut self.initial_frames);
         self.links = Some(links);
     }
 
-    /// Begins to follow the host's addresses, for rules.
+    /// Starts to follow the host's addresses, for rules.
     fn open_addresses(&mut self, cx: &mut Context<'_>) {
         match HostAddresses::open() {
             Ok(addresses) => self.addresses = Some(addresses),
-            Err(error) => self.say_addresses_stay(&error, cx),
+            Err(error) => self.report_stale_addresses(&error, cx),
         }
     }
 
-    fn say_addresses_stay(&self, error: &std::io::Error, cx: &mut Context<'_>) {
+    fn report_stale_addresses(&self, error: &std::io::Error, cx: &mut Context<'_>) {
         let name = cx.name().to_string();
-        cx.say(&format!(
+        cx.print_message(&format!(
             "{name}: can't follow its ports' addresses: {error}; for rules they stay what PORT says"
         ));
     }
@@ -237,17 +244,17 @@ impl Veb {
     /// Has rules follow the host's addresses.
     fn follow_addresses(&mut self, cx: &mut Context<'_>) {
         let Some(mut addresses) = self.addresses.take() else { return };
-        let Ok(filter) = self.filter() else { return };
-        match addresses.follow(filter.shared()) {
+        let Ok(filter) = self.worker_filter() else { return };
+        match addresses.sync_rules(filter.shared()) {
             Ok(()) => {
-                cx.watch(addresses.file(), Interest::Readable);
+                cx.watch_file(addresses.news_fd(), Interest::Readable);
                 self.addresses = Some(addresses);
             }
-            Err(error) => self.say_addresses_stay(&error, cx),
+            Err(error) => self.report_stale_addresses(&error, cx),
         }
     }
 
-    /// Begins to tell others where the host's addresses are.
+    /// Starts to announce the host's addresses.
     fn begin_announcements(&mut self, cx: &mut Context<'_>) {
         let view = self.shared.switch().view(cx.turn());
         let is_vport = |port| view.is_vport(port);
@@ -255,43 +262,42 @@ impl Veb {
             Some(Announcements::new(&self.shared.interfaces, &self.shared.devices, is_vport, now(cx)));
     }
 
-    /// Switches what is to be announced as frames of the host.
-    fn announce(&mut self, cx: &mut Context<'_>) {
-        let due = self.announcements.as_mut().map(|all| all.take_due_frames(now(cx))).unwrap_or_default();
+    /// Switches announcements that are due, as frames of the host.
+    fn send_announcements(&mut self, cx: &mut Context<'_>) {
+        let due = self.announcements.as_mut().map(|all| all.pop_due_frames(now(cx))).unwrap_or_default();
         for (port, frame) in due {
             let Some(packet) = cx.pool().packet_from(&frame) else { continue };
-            let mut batch = cx.spare();
+            let mut batch = cx.scratch_batch();
             batch.push(packet);
             self.push(port.into(), &mut batch, cx);
-            cx.give_spare(batch);
+            cx.recycle_batch(batch);
         }
     }
 
-    /// Looks for what became of links.
+    /// Reads changes of links.
     fn follow_links(&mut self, outgoing: &mut Outgoing, cx: &mut Context<'_>) {
         let Some(links) = &mut self.links else { return };
-        if let Some(said) = links.take() {
-            said.iter().for_each(|said| cx.say(&format!("{}: {said}", cx.name())));
+        if let Some(said) = links.poll_changes() {
+            said.iter().for_each(|said| cx.print_message(&format!("{}: {said}", cx.name())));
             self.shared.set_links(links, now(cx), outgoing);
         }
-        if let Some(file) = links.file() {
-            cx.watch(file, Interest::Readable);
+        if let Some(file) = links.news_fd() {
+            cx.watch_file(file, Interest::Readable);
         }
     }
 
-    /// Forgets what is too old.
-    fn sweep(&mut self, cx: &mut Context<'_>) {
+    fn sweep_table(&mut self, cx: &mut Context<'_>) {
         self.next_sweep = cx.now() + SWEEP;
         if self.copy == 0 {
-            self.shared.switch().sweep(now(cx));
+            self.shared.switch().sweep_addresses(now(cx));
         }
     }
 
-    /// Lets the filter forget what is over.
+    /// Removes expired states of the filter.
     fn sweep_filter(&mut self, cx: &mut Context<'_>) {
         let mut interval = SWEEP;
         if let Some(filter) = &mut self.filter {
-            filter.maintain(cx);
+            filter.expire_idle(cx);
             interval = if filter.is_idle() { SWEEP } else { FILTER_SWEEP };
         }
         self.next_filter_sweep = cx.now() + interval;
@@ -301,47 +307,51 @@ impl Veb {
         Ok(self.shared.spanning.show(now(cx)))
     }
 
-    pub(super) fn addresses(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.shared.switch().addresses(now(cx)))
+    pub(super) fn list_addresses(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.shared.switch().show_addresses(now(cx)))
     }
 
-    pub(super) fn groups(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+    pub(super) fn list_groups(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(self.shared.switch().list_groups(now(cx)))
     }
 
-    pub(super) fn rules(&mut self, port: &str) -> Result<String, HandlerError> {
+    pub(super) fn list_rules(&mut self, port: &str) -> Result<String, HandlerError> {
         let port = Some(port.trim()).filter(|port| !port.is_empty());
-        self.shared.switch().rules(port).map_err(refused)
+        self.shared.switch().show_rules(port).map_err(to_handler_error)
     }
 
-    pub(super) fn commands(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let commands = self.shared.spanning.commands(now(cx));
+    pub(super) fn list_commands(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let commands = self.shared.spanning.dump_commands(now(cx));
         Ok(commands.iter().map(|command| format!("{command}\n")).collect())
     }
 
-    pub(super) fn drops(&mut self) -> Result<String, HandlerError> {
-        Ok(self.shared.switch().drops())
+    pub(super) fn list_drops(&mut self) -> Result<String, HandlerError> {
+        Ok(self.shared.switch().show_drops())
     }
 
     pub(super) fn stats(&mut self) -> Result<String, HandlerError> {
-        Ok(self.shared.switch().stats())
+        Ok(self.shared.switch().show_stats())
     }
 
-    pub(super) fn moves(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.shared.switch().moves(now(cx)))
+    pub(super) fn list_moves(&mut self, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.shared.switch().show_moves(now(cx)))
     }
 
-    /// What would become of `IF DST SRC [VID] [TYPE]`.
-    pub(super) fn explain(&mut self, frame: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let question = self.question(frame).ok_or_else(|| {
+    /// The result for a frame `IF DST SRC [VID] [TYPE]`.
+    pub(super) fn explain_frame(
+        &mut self,
+        frame: &str,
+        cx: &mut Context<'_>,
+    ) -> Result<String, HandlerError> {
+        let question = self.parse_question(frame).ok_or_else(|| {
             let wanted =
                 "wanted is IF DST SRC [VID] [TYPE], such as em0 02:00:00:00:00:01 02:00:00:00:00:02 7 0x0806";
-            refused(format!("'{frame}' is no frame; {wanted}"))
+            to_handler_error(format!("'{frame}' is no frame; {wanted}"))
         })?;
-        Ok(self.shared.switch().explain(&question, now(cx), cx.turn()))
+        Ok(self.shared.switch().explain_frame(&question, now(cx), cx.turn()))
     }
 
-    fn question(&self, frame: &str) -> Option<Question> {
+    fn parse_question(&self, frame: &str) -> Option<Question> {
         let words: Vec<&str> = frame.split_whitespace().collect();
         let (port, [destination, source, rest @ ..]) = words.split_first()? else { return None };
         let hex = |word: &str| u16::from_str_radix(word.strip_prefix("0x")?, 16).ok();
@@ -356,7 +366,7 @@ impl Veb {
             return None;
         }
         Some(Question {
-            port: self.shared.port(port)?,
+            port: self.shared.port_number(port)?,
             destination: destination.parse().ok()?,
             source: source.parse().ok()?,
             vlan,
@@ -371,7 +381,7 @@ fn now(cx: &mut Context<'_>) -> Duration {
 
 impl Element for Veb {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        self.filter = match self.filters.make(&self.shared.name, &self.shared.names) {
+        self.filter = match self.filters.make_filter(&self.shared.name, &self.shared.names) {
             Some(filter) => Some(filter),
             None => Some(Box::new(self.own_filter(cx)?)),
         };
@@ -388,18 +398,18 @@ impl Element for Veb {
     }
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let Veb { shared, counts, filter, ways, .. } = self;
+        let Veb { shared, counts, filter, lookup: ways, .. } = self;
         let (switch, turn, now) = (shared.switch(), cx.turn(), now(cx));
         let (all, vports) = (switch.view(turn).has_filter(), switch.view(turn).has_vports());
         let mut is_asked = all;
         if let Some(filter) = filter.as_mut().filter(|_| all || vports) {
-            filter.begin(cx);
+            filter.begin_batch(cx);
             is_asked |= !filter.is_idle();
-            if is_asked && filter.wants_finished() {
-                cx.finish(batch);
+            if is_asked && filter.needs_offloads_applied() {
+                cx.apply_offloads(batch);
             }
         }
-        let mut batches = Batches {
+        let mut batches = BatchSwitch {
             spanning: &shared.spanning,
             view: switch.view(turn),
             table: switch.table(turn),
@@ -408,47 +418,47 @@ impl Element for Veb {
             filter: filter.as_deref_mut().filter(|_| is_asked),
             port: input as u16,
             now,
-            has_heard: false,
+            needs_wake: false,
         };
-        batches.switch(batch, ways, cx);
-        if batches.has_heard {
-            self.speak(&Outgoing::new(), cx);
+        batches.switch_batch(batch, ways, cx);
+        if batches.needs_wake {
+            self.send_outgoing(&Outgoing::new(), cx);
         }
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut outgoing = std::mem::take(&mut self.first_words);
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut outgoing = std::mem::take(&mut self.initial_frames);
         self.follow_links(&mut outgoing, cx);
         self.follow_addresses(cx);
         let (spanning, at) = (&self.shared.spanning, now(cx));
         spanning.tick(at, &mut outgoing);
         let questions = spanning.tick_groups(spanning.switch().view(cx.turn()), at);
         send_all(&questions, &self.counts, cx);
-        self.announce(cx);
+        self.send_announcements(cx);
         if cx.now() >= self.next_sweep {
-            self.sweep(cx);
+            self.sweep_table(cx);
         }
         if cx.now() >= self.next_filter_sweep {
             self.sweep_filter(cx);
         }
-        self.speak(&outgoing, cx);
+        self.send_outgoing(&outgoing, cx);
         true
     }
 
-    /// Takes over the addresses that a switch of the same name has learned, and its spanning tree.
+    /// Restores the MAC table of a switch of the same name, and its spanning tree.
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<Veb>() else { return };
         if self.copy == 0 {
             let (ours, before) = (&self.shared.spanning, &old.shared.spanning);
-            ours.take_over(before, now(cx), &mut self.first_words);
+            ours.adopt_state(before, now(cx), &mut self.initial_frames);
             if self.shared.interfaces == old.shared.interfaces {
-                // Others know where these are.
+                // Neighbors already know these addresses.
                 self.announcements = old.announcements.take();
             }
             cx.schedule();
         }
         if let (Some(filter), Some(old)) = (&mut self.filter, &mut old.filter) {
-            filter.take_over(&mut **old, !self.has_rules_of_file, cx);
+            filter.restore_from(&mut **old, !self.has_rules_of_file, cx);
         }
     }
 }

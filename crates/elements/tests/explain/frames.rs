@@ -1,4 +1,4 @@
-//! Random frames: sound ones, and with all that can be odd about their headers.
+//! Random frames: valid ones, and frames with any header field invalid.
 use artery_table::synthetic::Random;
 use artery_wire::build::{Ether, Ip4, Ip6, arp_request, ether, ip4, ip6, neighbor_solicitation};
 use artery_wire::{EtherType, Icmp6Type, IcmpType};
@@ -101,7 +101,6 @@ pub(crate) static V6: Pool = Pool {
     ],
 };
 
-/// One of these.
 pub(crate) fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[random.below(from.len() as u64) as usize]
 }
@@ -245,7 +244,8 @@ fn v6(random: &mut Random, mark: [u8; 8]) -> Ip6 {
 fn extension(random: &mut Random, packet: Ip6) -> Ip6 {
     match random.below(6) {
         0 => packet.extension(0, [5, 2, 0, 0, 1, 0]),
-        // Options that are not known: passed over, discarded, told of, told of unless many get it.
+        // Unknown options: skipped, discarded, rejected with an error, rejected unless sent
+        // to a multicast address.
         1 => packet.extension(0, [pick(random, &[0x1e, 0x5e, 0x9e, 0xde]), 4, 0, 0, 0, 0]),
         2 => packet.extension(60, [1, 4, 0, 0, 0, 0]),
         3 => packet.extension(43, [0, random.below(2) as u8, 0, 0, 0, 0]),

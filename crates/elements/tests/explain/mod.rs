@@ -1,8 +1,8 @@
-//! What `explain` says of a packet is what the data path does with it: random packets through random routers.
+//! The verdicts of `explain` match the data path: random packets through random routers.
 //!
-//! Each packet is explained first and then sent through IPForward or IP6Forward and, where those turn it aside, through
-//! IPRouter. Where it comes out and by which counters it ends must be what was said. Failures name the seed of the
-//! router; `EXPLAIN_SEED` tries that one alone.
+//! Each packet is explained first and then sent through IPForward or IP6Forward and, if it is an exception
+//! there, through IPRouter. Its output and its drop counters must match the explanation. Failures name the
+//! seed of the router; `EXPLAIN_SEED` runs that one alone.
 mod frames;
 mod path;
 mod routers;

@@ -1,4 +1,4 @@
-//! The data path of a router: its elements on benches, side by side, and what comes of a frame in them.
+//! The data path of a router: its elements on benches, side by side, and the result for a frame.
 use super::routers;
 use artery_elements::CLASSES;
 use artery_engine::reason::Drops;
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Number of ports, which is also the output behind them: for odd frames, or for the host.
+/// Number of ports, and the number of the output behind them: for exceptions, or for the host.
 const PORTS: usize = 4;
 
-/// How often what was explained.
+/// How often each result was explained.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) packets: u64,
@@ -24,7 +24,7 @@ impl Seen {
     fn count(&mut self, what: &str) {
         *self.counts.entry(what.to_string()).or_default() += 1;
     }
-    /// At least so often.
+    /// Fails unless the result occurred at least so often.
     #[track_caller]
     pub(crate) fn expect(&self, what: &str, least: u64) {
         let count = self.counts.get(what).copied().unwrap_or(0);
@@ -32,7 +32,7 @@ impl Seen {
     }
 }
 
-/// A router, and what forwards for it.
+/// A router, and the forwarders in front of it.
 pub(crate) struct Path {
     router: Bench,
     v4: Bench,
@@ -47,7 +47,7 @@ struct Sent {
     frame: Vec<u8>,
 }
 
-/// What became of one frame.
+/// The result for one frame.
 struct Done {
     sent: Vec<Sent>,
     /// Whether the forwarder dealt with it alone.
@@ -58,13 +58,13 @@ struct Done {
 
 impl Path {
     pub(crate) fn new(config: &str, seed: u64) -> Path {
-        let setup = |name| CLASSES.find(name).unwrap_or_else(|| panic!("{name} is a class"));
+        let setup = |name| CLASSES.find_class(name).unwrap_or_else(|| panic!("{name} is a class"));
         let router = Bench::setup(setup("IPRouter"), config).inputs(PORTS + 1).outputs(PORTS + 1).build();
         let router = router.unwrap_or_else(|errors| panic!("{config}: {errors:?}"));
         // An element on a bench is called `e`; it is by this name that forwarders find their router.
         let forward = |name| {
             let bench =
-                Bench::setup(setup(name), "e").inputs(PORTS).outputs(PORTS + 1).beside(&router).build();
+                Bench::setup(setup(name), "e").inputs(PORTS).outputs(PORTS + 1).sharing_with(&router).build();
             bench.unwrap_or_else(|errors| panic!("{name}: {errors:?}"))
         };
         let (v4, v6) = (forward("IPForward"), forward("IP6Forward"));
@@ -88,12 +88,12 @@ impl Path {
     pub(crate) fn try_write(&mut self, handler: &str, value: &str) {
         let _ = self.router.write(handler, value);
     }
-    /// Lets time pass; what is sent meanwhile is nobody's business here.
+    /// Advances the time; packets sent meanwhile are ignored.
     pub(crate) fn pass(&mut self, time: Duration) {
-        self.router.pass(time);
+        self.router.advance_time(time);
         self.take_all();
     }
-    /// Lets the router have a frame.
+    /// Pushes a frame into the router.
     pub(crate) fn feed(&mut self, port: usize, frame: &[u8]) {
         self.router.push(port, frame);
         self.take_all();
@@ -114,14 +114,14 @@ impl Path {
         let mut sent = Vec::new();
         for bench in [&mut self.router, &mut self.v4, &mut self.v6] {
             for output in 0..=PORTS {
-                let taken = bench.take_all(output);
+                let taken = bench.drain_sent(output);
                 sent.extend(taken.iter().map(|packet| Sent { output, frame: packet.data().to_vec() }));
             }
         }
         sent
     }
 
-    /// Explains what becomes of a frame, sees what does, and compares.
+    /// Explains a frame, sends it, and compares the results.
     #[track_caller]
     pub(crate) fn compare(&mut self, port: usize, frame: &[u8], seen: &mut Seen) {
         self.take_all();
@@ -168,7 +168,8 @@ impl Path {
                 false
             }
         };
-        // The router's timers run only when time passes, which it does not between the explanation and the end.
+        // The router's timers run only when time passes, which it does not between the
+        // explanation and the end.
         let sent = self.take_all();
         let (now, counted) = (self.drops(), self.counts());
         let added = |reason: &DropReason| {
@@ -197,10 +198,11 @@ impl Path {
     }
 }
 
-/// Lets a forwarder have a frame, and the router what that turns aside. Says whether it was not turned aside.
+/// Pushes a frame into a forwarder, and into the router if it is an exception. Returns whether
+/// it was not one.
 fn forward(bench: &mut Bench, router: &mut Bench, port: usize, frame: &[u8]) -> bool {
     bench.push(port, frame);
-    let Some(odd) = bench.take(PORTS) else { return true };
+    let Some(odd) = bench.next_sent(PORTS) else { return true };
     assert_eq!(odd.data(), frame, "what is turned aside is unchanged");
     router.push_packets(port, [odd]);
     false
@@ -210,7 +212,7 @@ fn has(frame: &[u8], mark: [u8; 8]) -> bool {
     frame.windows(8).any(|window| window == mark)
 }
 
-/// A frame, what was said of it, and what became of it.
+/// A frame, its explanation, and its actual result.
 struct Case<'a> {
     frame: &'a [u8],
     mark: Option<[u8; 8]>,
@@ -334,7 +336,8 @@ impl Case<'_> {
         let no_room = self.done.drops.contains_key("neighbor-unresolved") && self.count(&["held"]) == 0;
         let refused = no_room || self.done.drops.contains_key("neighbor-limit");
         must(refused || self.count(&["held"]) == 1, "it waits")?;
-        // What waited too long for the same neighbor may have made room, and its sender may have heard nothing.
+        // What waited too long for the same neighbor may have made room, and its sender
+        // may have heard nothing.
         self.drops_only(&["neighbor-limit", "neighbor-unresolved"])
     }
 
@@ -375,14 +378,14 @@ impl Case<'_> {
         must(self.count(&["icmp-errors", "icmp-errors-limited"]) == 0, "nobody was told")
     }
 
-    /// The sender is told what was said, unless that is forbidden, limited, or can't reach it.
+    /// The sender gets the explained error, unless that is forbidden, limited, or can't reach it.
     fn told(&self) -> Checked {
         let said = (
             self.explained["verdict"]["icmp_type"].as_u64(),
             self.explained["verdict"]["icmp_code"].as_u64(),
         );
         let (told, never) = (self.count(&["icmp-errors", "icmp-errors-limited"]), said.0.is_none());
-        // What the router says may meet errors itself, of which nobody is told.
+        // An error from the router may end in an error itself, for which none is sent.
         must(if never { told == 0 } else { told == 1 }, format!("{told} errors, not {said:?}"))?;
         let Some(mark) = self.mark else { return Ok(()) };
         for sent in self.done.sent.iter().filter(|sent| has(&sent.frame, mark)) {

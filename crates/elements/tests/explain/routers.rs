@@ -17,7 +17,8 @@ fn station(port: u64, host: u64) -> String {
 pub(crate) fn config(random: &mut Random) -> String {
     let port = |(number, name): (usize, &&str), random: &mut Random| {
         let n = number + 1;
-        // Packets that go by turns take the first two ports; it makes no difference which.
+        // Per-packet balancing uses the first two ports, which have the same MTU, so the choice does
+        // not affect the result.
         let mtu = if number < 2 { 1500 } else { pick(random, &[576, 1280, 1500]) };
         let rpf = pick(random, &["off", "off", "off", "off", "off", "loose", "strict"]);
         let redirects = random.percent(70);
@@ -30,7 +31,7 @@ pub(crate) fn config(random: &mut Random) -> String {
     format!("{ports} DAD false, {host}HOLD 3, HOLD_ALL 40, ICMP_RATE 1000000, ICMP_EACH 1000000")
 }
 
-/// Something or other happens: to routes, neighbors, ports, or nothing but time.
+/// Makes one random change: to routes, neighbors, ports, or only the time.
 pub(crate) fn change(path: &mut Path, random: &mut Random) {
     (0..4).for_each(|_| route(path, random));
     (0..20).for_each(|_| neighbor(path, random));
@@ -104,7 +105,7 @@ fn neighbor(path: &mut Path, random: &mut Random) {
     }
 }
 
-/// Neighbors that those packets need of which each takes another way.
+/// Adds the neighbors that per-packet routes use.
 pub(crate) fn always(path: &mut Path) {
     path.write("add_neighbor", "a 10.0.1.50 2:0:0:0:1:50");
     path.write("add_neighbor", "b 10.0.2.50 2:0:0:0:2:50");

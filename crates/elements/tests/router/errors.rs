@@ -1,4 +1,4 @@
-//! What senders are told of packets that end (RFC 1812 section 4.3, RFC 4443), and when they are not.
+//! ICMP errors to senders of packets that end (RFC 1812 section 4.3, RFC 4443), and when none is sent.
 use super::rig::*;
 use artery_engine::DropReason;
 use artery_wire::build::{Ip4, Ip6, ether, ip4, ip6};

@@ -1,11 +1,11 @@
-//! Floods and scans: bounded in what they take, counted, and without harm to others.
+//! Floods and scans: the memory they take is bounded, they are counted, and other traffic still passes.
 use super::rig::*;
 use artery_engine::DropReason;
 use artery_wire::build::{arp_reply, arp_request, ether, ip4};
-use artery_wire::nd::{self, Station};
+use artery_wire::nd::{self, LinkEndpoint};
 use std::net::Ipv4Addr;
 
-/// A packet of somebody else still passes.
+/// A packet of another flow still passes.
 #[track_caller]
 fn others_pass(rig: &mut Rig) {
     rig.take_all();
@@ -21,14 +21,14 @@ fn a_scan_of_a_big_network_holds_no_more_packets_than_it_may() {
     );
     for n in 0..50_000_u32 {
         rig.push4(through().dst(Ipv4Addr::from_bits(0x1e00_1000 + 100 * n)));
-        rig.bench.take_all(B);
+        rig.bench.drain_sent(B);
     }
     assert_eq!(rig.counter("held"), 100);
     assert!(rig.counter("neighbor-questions-sent") <= 1000, "so many may be asked for at once");
     let refused = rig.drops(DropReason::NeighborLimit) + rig.drops(DropReason::NeighborUnresolved);
     assert_eq!(refused, 50_000 - 100, "the others end for want of room");
     others_pass(&mut rig);
-    // Whoever answers still gets through, and what waits ends some day.
+    // A neighbor that answers still gets through, and pending packets are dropped eventually.
     rig.pass_ms(60_000);
     assert_eq!(rig.drops(DropReason::NeighborFailed), 100);
     rig.take_all();
@@ -44,7 +44,7 @@ fn an_arp_flood_is_looked_at_in_part_and_what_somebody_waits_for_always_is() {
     for n in 0..10_000_u32 {
         let asker = Ipv4Addr::from_bits(0x0a00_0200 + n % 200 + 10);
         rig.bench.push(B, arp_request("2:0:0:0:7:7", asker, "10.0.2.1").bytes());
-        rig.bench.take_all(B);
+        rig.bench.drain_sent(B);
     }
     // Those that were learnt are known then, and have a limit of their own.
     assert_eq!(rig.counter("arp-received"), 200);
@@ -62,7 +62,7 @@ fn messages_that_only_say_to_be_what_somebody_waits_for_are_looked_at_in_part() 
     let mut rig = rig_with("MESSAGE_RATE 100");
     rig.push4(through().dst("10.0.2.5"));
     for _ in 0..10_000 {
-        // Nobody has such a station.
+        // No host has this MAC address.
         rig.bench.push(B, arp_reply("ff:ff:ff:ff:ff:ff", "10.0.2.5", STATION_B, "10.0.2.1").bytes());
     }
     assert_eq!((rig.counter("arp-received"), rig.counter("released")), (200, 0));
@@ -73,9 +73,9 @@ fn messages_that_only_say_to_be_what_somebody_waits_for_are_looked_at_in_part() 
 fn a_flood_of_solicitations_is_looked_at_in_part() {
     let mut rig = rig_with("MESSAGE_RATE 100");
     for n in 0..2_000_u16 {
-        let asker = Station { ether: station("2:0:0:0:7:7"), ip: [0xfe80, 0, 0, 0, 0, 0, 7, n].into() };
+        let asker = LinkEndpoint { ether: station("2:0:0:0:7:7"), ip: [0xfe80, 0, 0, 0, 0, 0, 7, n].into() };
         rig.bench.push(B, nd::neighbor_solicitation(asker, "2001:db8:2::1".parse().unwrap(), None));
-        rig.bench.take_all(B);
+        rig.bench.drain_sent(B);
     }
     assert_eq!((rig.counter("nd-received"), rig.counter("neighbor-messages-limited")), (100, 1_900));
     others_pass(&mut rig);

@@ -1,4 +1,4 @@
-//! Packets that leave: rewritten, cut, told of better ways.
+//! Egress packets: rewritten, fragmented, and answered with redirects.
 use super::rig::*;
 use artery_engine::DropReason;
 use artery_wire::build::{Ip4, ether, ip4};
@@ -75,7 +75,7 @@ fn a_neighbor_that_could_send_to_the_next_hop_itself_gets_its_packet_forwarded_a
     // A redirect storm: sent so often that a host can learn, and no oftener.
     for _ in 0..1000 {
         rig.push4(through().dst("24.0.0.1"));
-        rig.bench.take_all(A);
+        rig.bench.drain_sent(A);
     }
     assert!(rig.counter("redirects") <= 101);
     assert!(rig.counter("redirects-limited") >= 900);
@@ -89,7 +89,7 @@ fn packets_of_which_no_redirect_may_tell_use_up_none_of_those_that_may() {
         rig.push4(near().fragment(64, false));
         rig.push4(near().icmp(IcmpType::UNREACHABLE, 0, [0; 4]));
     }
-    assert_eq!(rig.bench.take_all(A).len(), 200);
+    assert_eq!(rig.bench.drain_sent(A).len(), 200);
     rig.push4(near());
     assert_eq!(rig.sent(A).len(), 2, "a redirect and the packet");
     assert_eq!((rig.counter("redirects"), rig.counter("redirects-limited")), (1, 0));
@@ -100,7 +100,7 @@ fn an_ipv6_redirect_tells_target_and_station_from_the_link_local_address() {
     let mut rig = rig_with("NEIGHBOR a 2001:db8:1::8 2:0:0:0:1:8");
     rig.push6(through6().dst("2001:db8:1::8"));
     let [redirect, _] = &rig.sent(A)[..] else { panic!() };
-    let NdMessage::Redirect(message) = NdMessage::read(&redirect[14..]).unwrap() else { panic!() };
+    let NdMessage::Redirect(message) = NdMessage::parse_packet(&redirect[14..]).unwrap() else { panic!() };
     assert_eq!(message.target(), message.destination());
     assert_eq!(message.target_link(), Some(station("2:0:0:0:1:8")));
     assert_eq!(stations(redirect), (station(PEER), station(STATION_A)));

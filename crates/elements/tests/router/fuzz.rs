@@ -1,10 +1,10 @@
 //! Damaged frames at every input of a router with routes and neighbors: none makes it panic, none is lost.
-use crate::random::Random;
 use super::rig::*;
+use crate::random::Random;
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Packet};
 use artery_wire::build::{Ip4, Ip6, arp_reply, arp_request, ether, ip4, ip6};
-use artery_wire::nd::{self, Station};
+use artery_wire::nd::{self, LinkEndpoint};
 use artery_wire::{Icmp6Type, IcmpType};
 
 const FRAMES: usize = 30_000;
@@ -55,10 +55,10 @@ fn packets6() -> Vec<Ip6> {
     ]
 }
 
-/// What the ports of a router hear, more or less.
+/// Frames that the ports of a router usually receive.
 fn frames() -> Vec<Vec<u8>> {
     let link = || ether(STATION_A, PEER);
-    let asker = Station { ether: station(PEER), ip: "2001:db8:1::9".parse().unwrap() };
+    let asker = LinkEndpoint { ether: station(PEER), ip: "2001:db8:1::9".parse().unwrap() };
     let own = "2001:db8:1::1".parse().unwrap();
     let mut frames = vec![
         arp_request(PEER, "10.0.1.9", "10.0.1.1").bytes(),
@@ -73,7 +73,8 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// One of the frames, to the station of a port or some other, cut or with bits or bytes changed; or anything.
+/// One of the frames, with a port's or another MAC address, truncated or with changed bits or
+/// bytes; or random bytes.
 fn damaged(frames: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     if random.below(20) == 0 {
         return (0..random.below(200)).map(|_| random.next() as u8).collect();
@@ -107,21 +108,21 @@ fn no_frames_make_a_router_panic_and_none_is_lost() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_220_705);
     println!("SEED={seed}");
     let (mut random, frames) = (Random(seed), frames());
-    let class = CLASSES.find("IPRouter").unwrap();
+    let class = CLASSES.find_class("IPRouter").unwrap();
     let config =
         format!("{CONFIG}, HOST {OWN_HOST}, ICMP_RATE 1000000, ICMP_EACH 1000000, ACD true, HOLD_ALL 100");
     let mut bench = Bench::setup(class, &config).inputs(3).outputs(3).build().unwrap();
     bench.run();
-    (0..3).for_each(|output| drop(bench.take_all(output)));
+    (0..3).for_each(|output| drop(bench.drain_sent(output)));
     let pool = balance(&bench);
     for n in 0..FRAMES {
         bench.push([A, B, HOST][random.below(3)], damaged(&frames, &mut random));
         if n % 16 == 0 {
-            bench.pass(std::time::Duration::from_micros(random.below(50_000) as u64));
+            bench.advance_time(std::time::Duration::from_micros(random.below(50_000) as u64));
         }
-        (0..3).for_each(|output| drop(bench.take_all(output)));
+        (0..3).for_each(|output| drop(bench.drain_sent(output)));
     }
-    bench.stop_without_heir();
-    (0..3).for_each(|output| drop(bench.take_all(output)));
+    bench.stop_without_successor();
+    (0..3).for_each(|output| drop(bench.drain_sent(output)));
     assert_eq!(balance(&bench), pool, "all frames are back in the pool");
 }

@@ -1,4 +1,4 @@
-//! Packets that FlowBalancer leads to members by annotation, through IPForward and the router behind it.
+//! Packets that FlowBalancer redirects to members by annotation, through IPForward and the router behind it.
 use super::rig::*;
 use artery_elements::CLASSES;
 use artery_engine::{Bench, DropReason, Packet};
@@ -20,10 +20,12 @@ fn led(router: &str, balancer: &str, forward: &str) -> Led {
     led_by(rig_with(router), balancer, forward)
 }
 pub(crate) fn led_by(rig: Rig, balancer: &str, forward: &str) -> Led {
-    let find = |class| CLASSES.find(class).unwrap();
-    let fast = Bench::setup(find(forward), "e").inputs(2).outputs(3).beside(&rig.bench).build().unwrap();
+    let find = |class| CLASSES.find_class(class).unwrap();
+    let fast =
+        Bench::setup(find(forward), "e").inputs(2).outputs(3).sharing_with(&rig.bench).build().unwrap();
     let outputs = if balancer.contains("ROUTER") { 4 } else { 2 };
-    let setup = Bench::setup(find("FlowBalancer"), balancer).inputs(2).outputs(outputs).beside(&rig.bench);
+    let setup =
+        Bench::setup(find("FlowBalancer"), balancer).inputs(2).outputs(outputs).sharing_with(&rig.bench);
     Led { balancer: setup.build().unwrap_or_else(|errors| panic!("{errors:?}")), fast, rig }
 }
 
@@ -32,24 +34,24 @@ impl Led {
     pub(crate) fn balanced(&mut self, frames: &[Vec<u8>]) -> Vec<Packet> {
         let packets: Vec<Packet> = frames.iter().map(|frame| self.balancer.packet(frame)).collect();
         self.balancer.push_packets(A, packets);
-        self.balancer.take_all(A)
+        self.balancer.drain_sent(A)
     }
-    /// The stations that frames go to by port `b` when all of them take the fast path.
+    /// The MAC addresses of frames sent by port `b` when all of them take the fast path.
     #[track_caller]
     fn stations(&mut self, frames: &[Vec<u8>]) -> Vec<String> {
         let packets = self.balanced(frames);
         self.fast.push_packets(A, packets);
         let sent: Vec<_> =
-            self.fast.take_all(B).iter().map(|packet| stations(packet.data()).0.to_string()).collect();
+            self.fast.drain_sent(B).iter().map(|packet| stations(packet.data()).0.to_string()).collect();
         self.fast.expect_nothing_more();
         assert_eq!(sent.len(), frames.len());
         sent
     }
-    /// Lets frames take the fast path, and the router have those that are odd.
+    /// Passes frames through the fast path, and its exceptions to the router.
     fn pass_odd(&mut self, frames: &[Vec<u8>]) {
         let packets = self.balanced(frames);
         self.fast.push_packets(A, packets);
-        let odd = self.fast.take_all(HOST);
+        let odd = self.fast.drain_sent(HOST);
         assert_eq!(odd.len(), frames.len());
         self.rig.bench.push_packets(A, odd);
     }
@@ -81,12 +83,12 @@ fn packets_of_a_service_leave_for_its_members_unchanged_and_others_by_their_rout
     assert!(shares(first.clone()).values().all(|share| (400..600).contains(share)), "{first:?}");
     let again: Vec<String> = all.chunks(7).flat_map(|some| led.stations(some)).collect();
     assert_eq!(first, again, "a flow stays where it is");
-    // Of one batch, some are led and some not.
+    // A batch in which some frames are redirected and some not.
     let mixed = [frame(client(1)), frame(through()), frame(client(1).tcp(1, 81))];
     assert_eq!(led.stations(&mixed), [&first[0], "02:00:00:00:02:fe", "02:00:00:00:02:fe"]);
     let packets = led.balanced(&[frame(client(1))]);
     led.fast.push_packets(A, packets);
-    let sent = led.fast.take_all(B);
+    let sent = led.fast.drain_sent(B);
     assert_eq!(sent[0].data()[14..], client(1).ttl(8).bytes(), "only a hop is taken");
 }
 
@@ -151,12 +153,13 @@ fn members_on_the_clients_link_get_packets_back_by_it_and_nobody_is_redirected()
     let mut led = led("HOLD 8", &format!("{SERVICES}, MEMBER one 10.0.1.8"), "IPForward");
     let packets = led.balanced(&frames(1..4));
     led.fast.push_packets(A, packets);
-    assert_eq!(led.fast.take_all(A).len(), 3, "a batch of the service's is plain");
-    // Beside others it goes the slow way, which redirects what is not led.
+    assert_eq!(led.fast.drain_sent(A).len(), 3, "a batch of the service's is plain");
+    // In a batch with other frames it takes the slow path, which sends redirects
+    // for packets without annotation.
     let packets = led.balanced(&[frame(client(1)), frame(through())]);
     led.fast.push_packets(A, packets);
-    let odd = led.fast.take_all(HOST);
-    assert_eq!((odd.len(), led.fast.take_all(B).len()), (1, 1));
+    let odd = led.fast.drain_sent(HOST);
+    assert_eq!((odd.len(), led.fast.drain_sent(B).len()), (1, 1));
     led.rig.bench.push_packets(A, odd);
     assert_eq!(stations(&led.rig.only(A)).0, station("2:0:0:0:1:8"));
     assert_eq!(led.rig.counter("redirects"), 0);
@@ -209,6 +212,6 @@ fn frames_are_translated_to_members_and_answers_back() {
     let answer = || ip4().dst("10.0.1.9").ttl(9);
     let frame = ether(STATION_B, SERVER).ip4(answer().src("10.0.2.5").tcp(8080, 7)).bytes();
     led.balancer.push(B, frame);
-    let back = led.balancer.take_all(B);
+    let back = led.balancer.drain_sent(B);
     assert_eq!(back[0].data()[14..], answer().src("20.0.0.1").tcp(80, 7).bytes());
 }

@@ -2,7 +2,7 @@
 use super::rig::*;
 use artery_engine::DropReason;
 use artery_wire::build::{Ip4, Ip6, arp_request, ether, icmp_echo, ip4, ip6};
-use artery_wire::nd::{self, NdMessage, Station};
+use artery_wire::nd::{self, LinkEndpoint, NdMessage};
 use artery_wire::{Arp, EtherAddr, Icmp, Icmp6, Icmp6Type, IcmpType, Ipv4, Ipv6};
 use std::net::Ipv6Addr;
 
@@ -216,12 +216,12 @@ fn the_host_finds_the_router_at_every_address_but_its_own() {
 #[test]
 fn the_host_finds_the_router_by_neighbor_discovery_and_what_it_says_there_stays_there() {
     let mut rig = rig();
-    let host = Station { ether: station(OWN_HOST), ip: "2001:db8:1::1".parse().unwrap() };
+    let host = LinkEndpoint { ether: station(OWN_HOST), ip: "2001:db8:1::1".parse().unwrap() };
     let target: Ipv6Addr = "2001:db8:1::9".parse().unwrap();
     for known in [None, Some(station(STATION_A))] {
         rig.bench.push(HOST, nd::neighbor_solicitation(host, target, known));
         let frame = rig.only(HOST);
-        let NdMessage::NeighborAdvertisement(answer) = NdMessage::read(&frame[14..]).unwrap() else {
+        let NdMessage::NeighborAdvertisement(answer) = NdMessage::parse_packet(&frame[14..]).unwrap() else {
             panic!()
         };
         assert_eq!((answer.target(), answer.target_link()), (target, Some(station(STATION_A))));

@@ -1,4 +1,4 @@
-//! IPRouter on the bench, under a simulated clock: what the standards say of routers, rule by rule.
+//! IPRouter on the bench, under a simulated clock: the requirements of the RFCs, rule by rule.
 mod errors;
 mod floods;
 mod forwarding;

@@ -2,13 +2,13 @@
 use super::rig::*;
 use artery_engine::DropReason;
 use artery_wire::build::{arp_reply, arp_request, ether, ip4, ip6};
-use artery_wire::nd::{self, AdvertisementFlags, NdMessage, Station};
+use artery_wire::nd::{self, AdvertisementFlags, LinkEndpoint, NdMessage};
 use artery_wire::{Arp, Icmp, Icmp6, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv6Addr};
 
 const NEW: &str = "2:0:0:0:2:5";
 
-/// Who asks for whom, by the only frame at an output.
+/// The sender and target of the only request at an output.
 #[track_caller]
 fn question(rig: &mut Rig, output: usize) -> (IpAddr, IpAddr) {
     let frame = rig.only(output);
@@ -19,7 +19,9 @@ fn read_question(frame: &[u8]) -> (IpAddr, IpAddr) {
         assert!(arp.is_request() && stations(frame).0.is_broadcast());
         return (arp.sender_ip().into(), arp.target_ip().into());
     }
-    let NdMessage::NeighborSolicitation(asked) = NdMessage::read(&frame[14..]).unwrap() else { panic!() };
+    let NdMessage::NeighborSolicitation(asked) = NdMessage::parse_packet(&frame[14..]).unwrap() else {
+        panic!()
+    };
     (Ipv6::new(&frame[14..]).unwrap().src().into(), asked.target().into())
 }
 fn pair(sender: &str, target: &str) -> (IpAddr, IpAddr) {
@@ -48,8 +50,8 @@ fn the_same_by_neighbor_discovery() {
     rig.push6(through6().dst("2001:db8:2::5"));
     assert_eq!(question(&mut rig, B), pair("2001:db8:2::1", "2001:db8:2::5"));
     let (them, us) = ("2001:db8:2::5".parse().unwrap(), "2001:db8:2::1".parse().unwrap());
-    let from = Station { ether: station(NEW), ip: them };
-    let to = Station { ether: station(STATION_B), ip: us };
+    let from = LinkEndpoint { ether: station(NEW), ip: them };
+    let to = LinkEndpoint { ether: station(STATION_B), ip: us };
     let flags = AdvertisementFlags { router: false, solicited: true, overrides: true };
     rig.bench.push(B, nd::neighbor_advertisement(from, to, from, flags));
     let expected = ether(NEW, STATION_B).ip6(through6().dst("2001:db8:2::5").hop_limit(8)).bytes();
@@ -89,7 +91,7 @@ fn a_neighbor_that_never_answers_is_asked_five_times_and_its_packets_senders_are
             assert_eq!(Ipv4::new(icmp.payload()).unwrap().id(), n as u16 + 1);
         }
         assert_eq!(rig.drops(DropReason::NeighborFailed), 2);
-        // For a while others are told at once, and nobody is asked.
+        // For a while further packets get errors at once, and no request is sent.
         rig.push4(through().dst(dst));
         assert_eq!(rig.sent(A).len(), 1);
         // A gateway is asked for whether there are packets or not.
@@ -125,10 +127,10 @@ fn who_asks_for_an_address_of_the_router_is_answered_and_known_from_then_on() {
 fn solicitations_for_an_address_of_the_router_are_answered() {
     let mut rig = rig();
     for target in ["2001:db8:2::1", "fe80::ff:fe00:2"] {
-        let from = Station { ether: station(NEW), ip: "fe80::5".parse().unwrap() };
+        let from = LinkEndpoint { ether: station(NEW), ip: "fe80::5".parse().unwrap() };
         rig.bench.push(B, nd::neighbor_solicitation(from, target.parse().unwrap(), None));
         let frame = rig.only(B);
-        let NdMessage::NeighborAdvertisement(answer) = NdMessage::read(&frame[14..]).unwrap() else {
+        let NdMessage::NeighborAdvertisement(answer) = NdMessage::parse_packet(&frame[14..]).unwrap() else {
             panic!()
         };
         assert_eq!(
@@ -215,17 +217,18 @@ fn ipv6_addresses_are_probed_and_a_duplicate_is_neither_answered_for_nor_spoken_
     let config = "PORT a 2001:db8:1::1/64 ETHER 2:0:0:0:0:1, PORT b ETHER 2:0:0:0:0:2, NEIGHBOR a 2001:db8:1::9 2:0:0:0:1:9";
     let mut rig = Rig { bench: bench(config) };
     rig.pass_ms(1_000);
-    let is_probe =
-        |frame: &&Vec<u8>| matches!(NdMessage::read(&frame[14..]), Ok(NdMessage::NeighborSolicitation(_)));
+    let is_probe = |frame: &&Vec<u8>| {
+        matches!(NdMessage::parse_packet(&frame[14..]), Ok(NdMessage::NeighborSolicitation(_)))
+    };
     let probes: Vec<_> = rig.sent(A).iter().filter(is_probe).map(|frame| read_question(frame)).collect();
     assert!(probes.contains(&pair("::", "2001:db8:1::1")) && probes.contains(&pair("::", "fe80::ff:fe00:1")));
-    // Another station has it, and says so.
-    let them = Station { ether: station(NEW), ip: "2001:db8:1::1".parse().unwrap() };
+    // Another host has the address, and advertises it.
+    let them = LinkEndpoint { ether: station(NEW), ip: "2001:db8:1::1".parse().unwrap() };
     rig.bench.push(A, nd::unsolicited_advertisement(them, false, true));
     rig.pass_ms(5_000);
     rig.take_all();
     assert_eq!(rig.counter("address-conflicts"), 1);
-    let asker = Station { ether: station(PEER), ip: "2001:db8:1::9".parse().unwrap() };
+    let asker = LinkEndpoint { ether: station(PEER), ip: "2001:db8:1::9".parse().unwrap() };
     rig.bench.push(A, nd::neighbor_solicitation(asker, them.ip, None));
     rig.silent();
     rig.push6(ip6().src("2001:db8:1::9").dst("2001:db8:99::1").hop_limit(9).udp(1, 2));
@@ -252,7 +255,7 @@ fn an_ipv4_address_is_claimed_before_use_if_so_wished_and_defended_after() {
     assert_eq!(rig.sent(A).len(), 1, "claimed: answered");
     rig.pass_ms(20_000);
     rig.take_all();
-    // Somebody takes it: it is defended once in ten seconds.
+    // Another host takes it: it is defended once in ten seconds.
     for _ in 0..5 {
         rig.bench.push(A, arp_request(NEW, "10.0.1.1", "10.0.1.77").bytes());
     }

@@ -1,22 +1,22 @@
-//! Packets that waited go before later ones that take the fast path.
+//! Packets that waited are sent before later ones that take the fast path.
 use super::rig::*;
 use artery_elements::CLASSES;
 use artery_engine::Bench;
 use artery_wire::build::{Ip4, arp_reply, ether};
 
-/// IPForward beside a router: two ports, and the output for odd packets.
+/// IPForward in front of a router: two ports, and the output for exceptions.
 fn fast(rig: &Rig) -> Bench {
-    let class = CLASSES.find("IPForward").unwrap();
-    Bench::setup(class, "e").inputs(2).outputs(3).beside(&rig.bench).build().unwrap()
+    let class = CLASSES.find_class("IPForward").unwrap();
+    Bench::setup(class, "e").inputs(2).outputs(3).sharing_with(&rig.bench).build().unwrap()
 }
 fn frame(packet: Ip4) -> Vec<u8> {
     ether(STATION_A, PEER).ip4(packet).bytes()
 }
-/// How many packets left by the port, and how many were turned aside.
+/// How many packets left by the port, and how many were exceptions.
 #[track_caller]
 fn parted(fast: &mut Bench, packet: Ip4) -> (usize, usize) {
     fast.push(A, frame(packet));
-    (fast.take_all(B).len(), fast.take_all(HOST).len())
+    (fast.drain_sent(B).len(), fast.drain_sent(HOST).len())
 }
 
 #[test]

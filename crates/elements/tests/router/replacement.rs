@@ -1,4 +1,4 @@
-//! A router in the place of another.
+//! A router that replaces another.
 use super::rig::*;
 use artery_elements::CLASSES;
 use artery_engine::{Bench, DropReason};
@@ -7,8 +7,8 @@ use artery_wire::build::{arp_reply, arp_request, ether, ip4};
 const CONFIG: &str = "PORT a 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT b 10.0.2.1/24 ETHER 2:0:0:0:0:2, DAD false";
 
 fn successor() -> Rig {
-    let class = CLASSES.find("IPRouter").unwrap();
-    Rig { bench: Bench::setup(class, CONFIG).inputs(3).outputs(3).replacing().build().unwrap() }
+    let class = CLASSES.find_class("IPRouter").unwrap();
+    Rig { bench: Bench::setup(class, CONFIG).inputs(3).outputs(3).as_replacement().build().unwrap() }
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn fragments_are_put_together_across_a_replacement_whose_ports_are_the_same() {
     for (config, port, reassembled) in [(CONFIG, A, 1), (&renumbered, A + 1, 0)] {
         let mut old = rig_of(CONFIG);
         old.bench.push(A, part(0, true));
-        let class = CLASSES.find("IPRouter").unwrap();
-        let setup = Bench::setup(class, config).inputs(3).outputs(3).replacing();
+        let class = CLASSES.find_class("IPRouter").unwrap();
+        let setup = Bench::setup(class, config).inputs(3).outputs(3).as_replacement();
         let mut new = Rig { bench: setup.build().unwrap() };
         new.bench.take_state(&mut old.bench);
         new.bench.push(port, part(64, false));
@@ -55,6 +55,6 @@ fn fragments_are_put_together_across_a_replacement_whose_ports_are_the_same() {
 fn without_heir_what_waits_ends_as_replaced() {
     let mut rig = rig_of(CONFIG);
     rig.push4(through().dst("10.0.2.6"));
-    rig.bench.stop_without_heir();
+    rig.bench.stop_without_successor();
     assert_eq!(rig.drops(DropReason::Replaced), 1);
 }

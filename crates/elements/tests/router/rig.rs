@@ -1,4 +1,4 @@
-//! A router on a bench, whose every frame another implementation reads.
+//! A router on a bench, whose frames are all verified by another implementation.
 use artery_elements::CLASSES;
 use artery_engine::{Bench, DropReason};
 use artery_wire::EtherAddr;
@@ -11,14 +11,15 @@ pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 pub(crate) const HOST: usize = 2;
 
-/// Stations: the router's own, a host and a router on `a`, the gateway on `b`, the host of the router itself.
+/// MAC addresses: the router's own, those of a host and a router on `a`, of the gateway on `b`, and of
+/// the router's own host.
 pub(crate) const STATION_A: &str = "2:0:0:0:0:1";
 pub(crate) const STATION_B: &str = "2:0:0:0:0:2";
 pub(crate) const PEER: &str = "2:0:0:0:1:9";
 pub(crate) const GATEWAY: &str = "2:0:0:0:2:fe";
 pub(crate) const OWN_HOST: &str = "2:0:0:0:9:9";
 
-/// What the tests begin with. The host and the gateways are known, so that nothing waits for them.
+/// The configuration that most tests use. The host and the gateways are known, so no packet waits for them.
 pub(crate) const CONFIG: &str = "PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1,
     PORT b 10.0.2.1/24 2001:db8:2::1/64 ETHER 2:0:0:0:0:2,
     NEIGHBOR a 10.0.1.9 2:0:0:0:1:9, NEIGHBOR a 2001:db8:1::9 2:0:0:0:1:9,
@@ -32,7 +33,7 @@ pub(crate) struct Rig {
     pub(crate) bench: Bench,
 }
 
-/// The router with a host behind it, after it has told its addresses.
+/// The router with a host behind it, after it has announced its addresses.
 pub(crate) fn rig() -> Rig {
     rig_with(&format!("HOST {OWN_HOST}"))
 }
@@ -43,13 +44,13 @@ pub(crate) fn rig_with(more: &str) -> Rig {
 /// A router with these arguments.
 pub(crate) fn rig_of(config: &str) -> Rig {
     let mut rig = Rig { bench: bench(config) };
-    rig.bench.pass(Duration::from_secs(60));
+    rig.bench.advance_time(Duration::from_secs(60));
     rig.take_all();
     rig
 }
 /// A router that has done nothing yet.
 pub(crate) fn bench(config: &str) -> Bench {
-    let class = CLASSES.find("IPRouter").expect("the class of routers");
+    let class = CLASSES.find_class("IPRouter").expect("the class of routers");
     let mut bench = Bench::setup(class, config)
         .inputs(3)
         .outputs(3)
@@ -73,7 +74,7 @@ impl Rig {
     /// The frames that the router has sent by an output, each of them sound.
     #[track_caller]
     pub(crate) fn sent(&mut self, output: usize) -> Vec<Vec<u8>> {
-        let sent = self.bench.take_all(output);
+        let sent = self.bench.drain_sent(output);
         sent.iter().map(|packet| packet.data().to_vec()).inspect(|frame| check(frame)).collect()
     }
     /// All of them, unread but checked.
@@ -93,7 +94,7 @@ impl Rig {
         self.bench.expect_nothing_more();
     }
     pub(crate) fn pass_ms(&mut self, time: u64) {
-        self.bench.pass(Duration::from_millis(time));
+        self.bench.advance_time(Duration::from_millis(time));
     }
     pub(crate) fn drops(&self, reason: DropReason) -> u64 {
         self.bench.drops().count(reason)
@@ -117,13 +118,13 @@ pub(crate) fn through6() -> Ip6 {
 pub(crate) fn station(text: &str) -> EtherAddr {
     text.parse().unwrap()
 }
-/// Destination and source station of a frame.
+/// Destination and source MAC address of a frame.
 pub(crate) fn stations(frame: &[u8]) -> (EtherAddr, EtherAddr) {
     let at = |n: usize| EtherAddr(frame[n..n + 6].try_into().unwrap());
     (at(0), at(6))
 }
 
-/// Has a frame read by another implementation: lengths, header checksum, checksums of what is in it.
+/// Verifies a frame with another implementation: lengths, header checksum, checksums of its payload.
 #[track_caller]
 fn check(frame: &[u8]) {
     let packet = SlicedPacket::from_ethernet(frame).unwrap_or_else(|why| panic!("{why}: {frame:x?}"));

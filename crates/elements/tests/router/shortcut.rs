@@ -1,4 +1,4 @@
-//! Plain frames of a service that FlowBalancer lets leave at once, past IPForward.
+//! Fast-path frames of a service, which FlowBalancer sends directly, past IPForward.
 use super::led::*;
 use super::rig::*;
 use artery_elements::CLASSES;
@@ -11,11 +11,11 @@ const SHORT_A: usize = 2;
 const SHORT_B: usize = 3;
 
 impl Led {
-    /// The stations that frames go to by the shortcut to port `b`, which all of them take.
+    /// The MAC addresses of frames that all leave by the shortcut to port `b`.
     #[track_caller]
     fn short_stations(&mut self, frames: &[Vec<u8>]) -> Vec<String> {
         assert_eq!(self.balanced(frames).len(), 0, "none goes on");
-        let sent = self.balancer.take_all(SHORT_B);
+        let sent = self.balancer.drain_sent(SHORT_B);
         assert_eq!(sent.len(), frames.len());
         sent.iter().map(|frame| stations(frame.data()).0.to_string()).collect()
     }
@@ -39,7 +39,7 @@ fn by_the_shortcut_plain_frames_leave_at_once_and_all_else_goes_on() {
     let mut led = short("NEIGHBOR b 10.0.2.5 2:0:0:0:2:5", "MEMBER one 10.0.2.5");
     for packet in [client(1), client(1).flags(TcpFlags::ACK), client(2).payload([7; 100])] {
         assert_eq!(led.balanced(&[frame(packet.clone())]).len(), 0);
-        let sent = led.balancer.take(SHORT_B).unwrap();
+        let sent = led.balancer.next_sent(SHORT_B).unwrap();
         assert_eq!(sent.data()[14..], packet.ttl(8).bytes(), "only a hop is taken");
         assert_eq!(stations(sent.data()), (station(SERVER), station(STATION_B)));
     }
@@ -53,7 +53,7 @@ fn by_the_shortcut_plain_frames_leave_at_once_and_all_else_goes_on() {
     led.go_on(&odd.map(frame));
     led.go_on(&[ether(STATION_B, PEER).ip4(client(1)).bytes(), frame(client(1))[..60 - 14].to_vec()]);
     let mixed = led.balanced(&[frame(through()), frame(client(3)), frame(client(1).ttl(1))]);
-    assert_eq!((mixed.len(), led.balancer.take_all(SHORT_B).len()), (2, 1));
+    assert_eq!((mixed.len(), led.balancer.drain_sent(SHORT_B).len()), (2, 1));
     let counts = led.balancer.read("counts", "").unwrap();
     assert!(counts.contains("packets-balanced 9\n"), "{counts}");
 }
@@ -86,7 +86,7 @@ fn no_frame_takes_the_shortcut_past_others_that_wait_for_its_member() {
     let mut led = short("NEIGHBOR b 10.0.2.6 2:0:0:0:2:6", "MEMBER one 10.0.2.5");
     let first = led.go_on(&frames(1..2));
     led.fast.push_packets(A, first);
-    let odd = led.fast.take_all(HOST);
+    let odd = led.fast.drain_sent(HOST);
     led.rig.bench.push_packets(A, odd);
     assert_eq!(&led.rig.only(B)[38..42], [10, 0, 2, 5], "who has it?");
     led.rig.bench.write("add_neighbor", "b 10.0.2.5 2:0:0:0:2:5").unwrap();
@@ -102,8 +102,8 @@ fn no_frame_takes_the_shortcut_past_others_that_wait_for_its_member() {
 fn by_the_shortcut_members_on_the_clients_link_get_packets_back_by_it() {
     let mut led = short("HOLD 8", "MEMBER one 10.0.1.8");
     assert_eq!(led.balanced(&[frame(client(1)), frame(through())]).len(), 1);
-    assert_eq!(stations(led.balancer.take(SHORT_A).unwrap().data()).0, station("2:0:0:0:1:8"));
-    // Who sends to the member's own address hears of the better way.
+    assert_eq!(stations(led.balancer.next_sent(SHORT_A).unwrap().data()).0, station("2:0:0:0:1:8"));
+    // The sender of packets to the member's own address gets a redirect.
     let itself = "FRAMES true, SERVICE 10.0.1.8:80 tcp, ROUTER e, MEMBER one 10.0.1.8";
     let mut led = led_by(rig_with("HOLD 8"), itself, "IPForward");
     led.go_on(&[frame(client(1).dst("10.0.1.8"))]);
@@ -122,11 +122,11 @@ fn where_sources_are_checked_and_where_there_are_several_ways_no_frame_takes_the
 #[test]
 fn frames_of_monitored_ports_end_before_they_take_the_shortcut_or_after() {
     let mut led = short("NEIGHBOR b 10.0.2.5 2:0:0:0:2:5", "MEMBER one 10.0.2.5");
-    led.balancer.monitor(0, "l3");
+    led.balancer.set_monitor(0, "l3");
     assert_eq!(led.balanced(&frames(1..4)).len(), 0);
     assert_eq!(led.balanced(&[frame(client(1)), frame(through())]).len(), 1);
     led.balancer.expect_dropped(DropReason::Monitored, 4);
-    led.balancer.monitor(0, "l4");
+    led.balancer.set_monitor(0, "l4");
     assert_eq!(led.short_stations(&frames(1..2)), ["02:00:00:00:02:05"]);
 }
 
@@ -154,8 +154,8 @@ fn a_shortcut_that_can_not_be_is_refused_with_the_remedy() {
     }
 }
 fn refusal(led: &Led, config: &str) -> String {
-    let class = CLASSES.find("FlowBalancer").unwrap();
-    let setup = Bench::setup(class, config).inputs(2).outputs(2).beside(&led.rig.bench);
+    let class = CLASSES.find_class("FlowBalancer").unwrap();
+    let setup = Bench::setup(class, config).inputs(2).outputs(2).sharing_with(&led.rig.bench);
     let errors = setup.build().err().unwrap_or_default();
     errors.iter().map(|error| format!("{error}\n")).collect()
 }
@@ -167,7 +167,7 @@ fn ipv6_takes_the_shortcut_as_well() {
     let packet = |hops| ip6().src("2001:db8:1::9").dst("2001:db8:20::1").hop_limit(hops).tcp(1, 80);
     let frame = |hops| ether(STATION_A, PEER).ip6(packet(hops)).bytes();
     assert_eq!(led.balanced(&[frame(9)]).len(), 0);
-    let sent = led.balancer.take(SHORT_B).unwrap();
+    let sent = led.balancer.next_sent(SHORT_B).unwrap();
     assert_eq!(sent.data()[14..], packet(8).bytes());
     led.go_on(&[frame(1)]);
 }

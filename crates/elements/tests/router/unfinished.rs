@@ -1,16 +1,16 @@
 //! Long packets of hosts that leave the cutting to a network card.
 use super::rig::*;
 use artery_engine::{Batch, DropReason, Packet};
-use artery_packet::{SegmentKind, Segments, Unfinished};
+use artery_packet::{PacketOffload, SegmentKind, Segments};
 use artery_wire::build::{Ip4, arp_reply, ether, ip4};
 use artery_wire::{Ipv4, TcpFlags};
 
-/// A frame with a packet of 5,500 bytes that is to be cut into segments of so many.
+/// A frame with a packet of 5,500 bytes, to be cut into segments of `size` bytes.
 fn long(rig: &Rig, station: &str, ip: Ip4, size: u16) -> Packet {
     let ip = ip.tcp(1, 80).flags(TcpFlags::ACK).payload(vec![7; 5500]);
     let mut packet = rig.bench.packet(ether(STATION_A, station).ip4(ip).bytes());
     let segments = Segments { network: 14, kind: SegmentKind::Tcp4, size };
-    packet.set_unfinished(Unfinished { transport: 34, checksum: 16, segments: Some(segments) }).unwrap();
+    packet.set_offload(PacketOffload { transport: 34, checksum: 16, segments: Some(segments) }).unwrap();
     packet.verify_segments().unwrap();
     packet
 }
@@ -20,9 +20,9 @@ fn from_host() -> Ip4 {
 /// What was sent by an output, and how many packets that was before it was cut.
 fn cut(rig: &mut Rig, output: usize) -> (usize, Vec<Vec<u8>>) {
     let mut batch = Batch::default();
-    batch.extend(rig.bench.take_all(output));
+    batch.extend(rig.bench.drain_sent(output));
     let before = batch.len();
-    batch.finish();
+    batch.apply_offloads();
     (before, batch.iter().map(|packet| packet.data().to_vec()).collect())
 }
 #[track_caller]

@@ -1,7 +1,9 @@
-//! A router on two workers: copies that hear for each other, and leave each other in peace.
+//! A router on two workers, whose copies share what they learn without disturbing each other.
 use super::rig::{GATEWAY, PEER, STATION_A, STATION_B, station, stations};
 use artery_elements::CLASSES;
-use artery_engine::{Arg, Batch, Class, Classes, Context, Element, Home, Router, Running, Settings, Sink};
+use artery_engine::{
+    Arg, Batch, Class, Classes, Context, Element, Home, Router, RouterSettings, Running, Sink,
+};
 use artery_engine::{DropReason, StartError};
 use artery_lang::{Options, Sources, check, compile};
 use artery_wire::build::{Ip4, arp_reply, ether, ip4};
@@ -11,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What the ports hear, by worker and port, and what was sent: by which worker, by which port, what.
+/// Frames that the ports receive, by worker and port, and frames that were sent, with worker and port.
 #[derive(Default)]
 struct Wires {
     heard: [[Mutex<VecDeque<Vec<u8>>>; 2]; 2],
@@ -59,7 +61,7 @@ impl Element for Wire {
         }
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let frames: Vec<_> = {
             let mut heard = self.wires.heard[self.worker][self.port].lock().unwrap();
             let most = heard.len().min(cx.burst());
@@ -80,7 +82,7 @@ impl Element for Wire {
     }
 }
 
-/// A router on two workers, under way.
+/// A running router on two workers.
 struct Rig {
     wires: Arc<Wires>,
     running: Option<Running>,
@@ -100,25 +102,28 @@ impl Rig {
         );
         let classes = Classes(Vec::leak([CLASSES.0, &[&FROM_WIRE, &TO_WIRE]].concat()));
         let mut sources = Sources::default();
-        let file = sources.add("test", &text);
+        let file = sources.add_file("test", &text);
         let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &classes);
         let (processing, more) = check(&ir, &classes);
         diagnostics.extend(more);
         assert!(diagnostics.is_empty(), "{}", diagnostics[0].render(&sources));
-        let settings =
-            Settings { workers: 2, frames: (1 << 14, 4), chatter: Sink::buffer(), ..Settings::default() };
+        let settings = RouterSettings {
+            workers: 2,
+            frames: (1 << 14, 4),
+            chatter: Sink::buffer(),
+            ..RouterSettings::default()
+        };
         let router =
             Router::build(&ir, &processing, classes, settings).unwrap_or_else(|why| panic!("{why:?}"));
         assert_eq!(router.plan().home(0), Home::Every);
         Rig { wires: wires(test), running: Some(router.start()) }
     }
 
-    /// Lets the port of a worker hear frames.
+    /// Makes the port of a worker receive frames.
     fn hear(&self, worker: usize, port: usize, frames: impl IntoIterator<Item = Vec<u8>>) {
         self.wires.heard[worker][port].lock().unwrap().extend(frames);
     }
-    /// Waits until so many of the frames that were sent are what `which` makes something of, and takes all that were
-    /// sent.
+    /// Waits until `which` accepts so many of the frames that were sent, and removes all that were sent.
     #[track_caller]
     fn wait<T>(&self, count: usize, which: impl Fn(usize, &[u8]) -> Option<T>) -> Vec<T> {
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -148,7 +153,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         let running = self.running.take().expect("it runs until here");
-        running.handle().end();
+        running.handle().end_run();
         let ended = running.wait();
         assert!(ended.is_ok() || std::thread::panicking());
     }
@@ -157,7 +162,7 @@ impl Drop for Rig {
 fn is(frame: &[u8], kind: EtherType) -> bool {
     Ethernet::new(frame).is_ok_and(|ethernet| ethernet.ether_type() == kind)
 }
-/// The worker that sent an IPv4 packet to a station, and the packet's number.
+/// The worker that sent an IPv4 packet to a MAC address, and the packet's number.
 fn number(to: &'static str) -> impl Fn(usize, &[u8]) -> Option<(usize, u16)> {
     move |worker, frame| {
         let is_it = is(frame, EtherType::IPV4) && stations(frame).0 == station(to);

@@ -1,15 +1,15 @@
 //! Whole routers, run to their end.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 use artery_elements::CLASSES;
-use artery_engine::router::{Finished, Router, Settings};
+use artery_engine::router::{Finished, Router, RouterSettings};
 use artery_engine::{Sink, Time};
 use artery_lang::{Options, Sources, check, compile};
 
 /// Runs a configuration to its end.
 #[track_caller]
-pub(crate) fn finish(text: &str, settings: &Settings) -> Finished {
+pub(crate) fn finish(text: &str, settings: &RouterSettings) -> Finished {
     let mut sources = Sources::default();
-    let file = sources.add("test", text);
+    let file = sources.add_file("test", text);
     let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
     let (processing, more) = check(&ir, &CLASSES);
     diagnostics.extend(more);
@@ -18,16 +18,16 @@ pub(crate) fn finish(text: &str, settings: &Settings) -> Finished {
     router.unwrap_or_else(|problems| panic!("{problems:?}")).start().wait().expect("no worker panics")
 }
 
-/// The same in simulated time; gives what was printed and what was said.
+/// The same in simulated time; returns the output and the messages.
 #[track_caller]
 pub(crate) fn simulate(text: &str) -> (String, String) {
-    let settings = Settings {
+    let settings = RouterSettings {
         chatter: Sink::buffer(),
         output: Sink::buffer(),
         frames: (1024, 4),
         simulated: Some(Time::new(1_000_000_000, 0)),
-        ..Settings::default()
+        ..RouterSettings::default()
     };
     finish(text, &settings);
-    (settings.output.take(), settings.chatter.take())
+    (settings.output.drain_text(), settings.chatter.drain_text())
 }

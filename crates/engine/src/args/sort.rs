@@ -5,25 +5,25 @@ use artery_lang::args as text;
 use std::collections::HashMap;
 
 /// Arguments by the declared one they belong to, in their order.
-pub(super) type Given = HashMap<&'static str, Vec<String>>;
+pub(super) type GivenArgs = HashMap<&'static str, Vec<String>>;
 
 /// An argument as it is written.
-pub(crate) struct Written {
+pub(crate) struct WrittenArg {
     pub(crate) text: String,
     /// Length of the word that looks like a keyword; 0 when there is none.
     keyword: usize,
     /// The declared argument it belongs to, and what it gives it; none for those of a `Rest` argument.
     owner: Option<(&'static str, String)>,
     /// Whether it belongs there by its place.
-    by_place: bool,
+    is_positional: bool,
 }
 
 /// Gives each argument of `config` to the declared one it belongs to: by its keyword, or else by its place.
-pub(super) fn sort(class: &'static Class, config: &str) -> (Given, Vec<ArgError>) {
+pub(super) fn sort_args(class: &'static Class, config: &str) -> (GivenArgs, Vec<ArgError>) {
     let mut errors = Vec::new();
     let rest = class.args.iter().find(|arg| arg.position == Position::Rest);
-    let mut given = Given::new();
-    for Written { text, keyword, owner, .. } in written(class, config) {
+    let mut given = GivenArgs::new();
+    for WrittenArg { text, keyword, owner, .. } in split_args(class, config) {
         match (owner, rest) {
             // An empty argument holds its place and gives nothing.
             (Some((_, value)), _) if value.is_empty() => {}
@@ -40,22 +40,24 @@ pub(super) fn sort(class: &'static Class, config: &str) -> (Given, Vec<ArgError>
 }
 
 /// The arguments of `config`, each with the declared one it belongs to.
-pub(crate) fn written(class: &'static Class, config: &str) -> Vec<Written> {
-    let mut written: Vec<Written> = text::split(config).into_iter().map(|text| named(class, text)).collect();
+pub(crate) fn split_args(class: &'static Class, config: &str) -> Vec<WrittenArg> {
+    let mut written: Vec<WrittenArg> =
+        text::split(config).into_iter().map(|text| match_keyword(class, text)).collect();
     for arg in class.args.iter().filter(|arg| arg.position == Position::Positional) {
         let by_keyword = written.iter().any(|one| one.belongs_to(arg));
         let needed = arg.default.is_none() && !by_keyword;
         let next = written.iter_mut().find(|one| one.owner.is_none());
-        // What looks like a keyword may be meant as one that there is not; only what must be given takes it as it is.
+        // What looks like a keyword may be meant as one that there is not; only what must be given takes
+        // it as it is.
         if let Some(one) = next.filter(|one| one.keyword == 0 || needed) {
             one.owner = Some((arg.name, one.text.clone()));
-            one.by_place = true;
+            one.is_positional = true;
         }
     }
     written
 }
 
-impl Written {
+impl WrittenArg {
     /// Whether it gives a declared argument its value, or one of its values.
     pub(crate) fn belongs_to(&self, arg: &Arg) -> bool {
         match &self.owner {
@@ -65,16 +67,16 @@ impl Written {
     }
     /// Whether it belongs by its keyword where it belongs.
     pub(crate) fn is_by_keyword(&self) -> bool {
-        self.owner.is_some() && !self.by_place
+        self.owner.is_some() && !self.is_positional
     }
 }
 
 /// An argument, given to the declared one that its keyword names.
-fn named(class: &'static Class, text: String) -> Written {
+fn match_keyword(class: &'static Class, text: String) -> WrittenArg {
     let keyword = keyword_length(&text);
     let arg = class.arg(&text[..keyword]).filter(|arg| keyword > 0 && arg.position != Position::Rest);
     let owner = arg.map(|arg| (arg.name, text[keyword..].trim_ascii_start().to_string()));
-    Written { text, keyword, owner, by_place: false }
+    WrittenArg { text, keyword, owner, is_positional: false }
 }
 
 /// Length of a word such as `CAPACITY` with a value behind it; `10.0.0.1 eth0` and a word alone have none.
@@ -105,7 +107,7 @@ mod tests {
 
     /// What each argument was given, or what is wrong.
     fn sorted(class: &'static Class, config: &str) -> String {
-        let (given, errors) = sort(class, config);
+        let (given, errors) = sort_args(class, config);
         let mut all: Vec<String> = errors.iter().map(ToString::to_string).collect();
         all.extend(
             class

@@ -1,11 +1,11 @@
-//! Where the graph tells the trace what happens to packets. Nothing here runs while no trace is armed.
-use super::session::At;
-use super::{Event, Tracer};
+//! Where the graph records what happens to packets. Nothing here runs while no trace is armed.
+use super::session::TracePoint;
+use super::{TraceEvent, Tracer};
 use crate::context::Context;
-use crate::graph::{Graph, Place};
+use crate::graph::{Graph, PortRef};
 use crate::plan::Plan;
 use crate::reason::DropReason;
-use artery_packet::{Batch, Finished, Mark, Packet, Time};
+use artery_packet::{Batch, Mark, OffloadStats, Packet, Time};
 
 /// Where and when something happens to packets.
 pub(crate) struct Scene<'a> {
@@ -17,53 +17,53 @@ pub(crate) struct Scene<'a> {
 
 impl Scene<'_> {
     /// Packets are sent by an element without inputs.
-    fn begin(&self, node: usize, output: usize, packets: &mut [Packet]) {
+    fn begin_packets(&self, node: usize, output: usize, packets: &mut [Packet]) {
         if !self.tracer.wants_more() {
             return;
         }
-        let mut session = self.tracer.session();
+        let mut session = self.tracer.lock_session();
         if !session.begins_at(self.plan.name(node), false) {
             return;
         }
         for packet in packets {
-            let Some(id) = session.adopt(packet) else { break };
-            session.record(self, id, node, Event::Began(output as u16), Some(packet));
+            let Some(id) = session.mark_packet(packet) else { break };
+            session.record_event(self, id, node, TraceEvent::Began(output as u16), Some(packet));
         }
-        self.tracer.note_missing(session.missing());
+        self.tracer.set_missing(session.missing_count());
     }
 
     /// Packets are about to be handed to an element.
-    fn enter(&self, (node, input): Place, packets: &mut [Packet]) {
+    fn record_entry(&self, (node, input): PortRef, packets: &mut [Packet]) {
         let wants_more = self.tracer.wants_more();
         if !wants_more && !packets.iter().any(Packet::is_marked) {
             return;
         }
         let node = node as usize;
-        let mut session = self.tracer.session();
+        let mut session = self.tracer.lock_session();
         let begins = wants_more && session.begins_at(self.plan.name(node), true);
         for packet in packets {
-            let id = session.identify(self, At::Input(node, input), packet);
-            let id = id.or_else(|| if begins { session.adopt(packet) } else { None });
+            let id = session.identify_packet(self, TracePoint::Input(node, input), packet);
+            let id = id.or_else(|| if begins { session.mark_packet(packet) } else { None });
             let Some(id) = id else { continue };
-            let (_, output) = session.left(self, id, node, input);
-            session.record(self, id, node, Event::Entered(input, output), Some(packet));
+            let (_, output) = session.last_element(self, id, node, input);
+            session.record_event(self, id, node, TraceEvent::Entered(input, output), Some(packet));
         }
-        self.tracer.note_missing(session.missing());
+        self.tracer.set_missing(session.missing_count());
     }
 
     /// A packet ends in an element.
-    fn end(&self, node: usize, packet: &mut Packet, reason: DropReason) {
-        let mut session = self.tracer.session();
-        if let Some(id) = session.identify(self, At::Element(node), packet) {
-            session.record(self, id, node, Event::Dropped(reason), Some(packet));
+    fn record_drop(&self, node: usize, packet: &mut Packet, reason: DropReason) {
+        let mut session = self.tracer.lock_session();
+        if let Some(id) = session.identify_packet(self, TracePoint::Element(node), packet) {
+            session.record_event(self, id, node, TraceEvent::Dropped(reason), Some(packet));
         }
     }
 
     /// The packet that bore this mark has ended in an element.
-    fn ended(&self, node: usize, mark: Mark, event: Event) {
-        let mut session = self.tracer.session();
+    fn record_end(&self, node: usize, mark: Mark, event: TraceEvent) {
+        let mut session = self.tracer.lock_session();
         if let Some(id) = session.under_way(mark) {
-            session.record(self, id, node, event, None);
+            session.record_event(self, id, node, event, None);
         }
     }
 }
@@ -71,10 +71,10 @@ impl Scene<'_> {
 impl Graph {
     /// Looks whether a trace is armed; once a turn.
     #[inline]
-    pub(crate) fn look_for_trace(&mut self) {
+    pub(crate) fn poll_trace(&mut self) {
         self.tracing = self.tracer.is_active();
         if self.tracing {
-            self.tracer.rest();
+            self.tracer.disarm_if_over();
         }
     }
 
@@ -82,28 +82,29 @@ impl Graph {
     #[cold]
     #[inline(never)]
     pub(crate) fn trace_begin(&mut self, node: usize, output: usize) {
-        let mut batch = std::mem::replace(&mut self.nodes[node].outputs[output].batch, Batch::hollow());
-        self.scene().begin(node, output, batch.iter_mut().into_slice());
+        let mut batch =
+            std::mem::replace(&mut self.nodes[node].outputs[output].batch, Batch::without_storage());
+        self.scene().begin_packets(node, output, batch.iter_mut().into_slice());
         self.nodes[node].outputs[output].batch = batch;
     }
 
     /// A batch is about to be handed to an input.
     #[cold]
     #[inline(never)]
-    pub(crate) fn trace_push(&mut self, to: Place, batch: &mut Batch) {
-        self.scene().enter(to, batch.iter_mut().into_slice());
+    pub(crate) fn trace_push(&mut self, to: PortRef, batch: &mut Batch) {
+        self.scene().record_entry(to, batch.iter_mut().into_slice());
     }
 
     /// All of a batch but the first `before` packets were pulled out of an output, for an input.
     #[cold]
     #[inline(never)]
-    pub(crate) fn trace_pull(&mut self, from: Place, to: Place, batch: &mut Batch, before: usize) {
+    pub(crate) fn trace_pull(&mut self, from: PortRef, to: PortRef, batch: &mut Batch, before: usize) {
         if let Some(pulled) = batch.iter_mut().into_slice().get_mut(before..) {
             let (node, output) = (from.0 as usize, usize::from(from.1));
             if self.nodes[node].inputs.is_empty() {
-                self.scene().begin(node, output, pulled);
+                self.scene().begin_packets(node, output, pulled);
             }
-            self.scene().enter(to, pulled);
+            self.scene().record_entry(to, pulled);
         }
     }
 
@@ -118,24 +119,24 @@ impl Graph {
     ) {
         let scene = self.scene();
         let marked = packets.into_iter().filter(|packet| packet.is_marked());
-        marked.for_each(|packet| scene.end(node, packet, reason));
+        marked.for_each(|packet| scene.record_drop(node, packet, reason));
     }
 
     /// Finishes a batch of which packets may be followed.
     #[cold]
     #[inline(never)]
-    pub(crate) fn trace_finish(&mut self, node: usize, batch: &mut Batch) -> Finished {
-        let before = marks(batch);
-        let finished = batch.finish();
+    pub(crate) fn trace_finish(&mut self, node: usize, batch: &mut Batch) -> OffloadStats {
+        let before = batch_marks(batch);
+        let finished = batch.apply_offloads();
         let scene = self.scene();
-        for mark in gone(&before, batch) {
+        for mark in missing_marks(&before, batch) {
             let is_cut = batch.iter().any(|packet| packet.mark().is_some_and(|m| m.number == mark.number));
             let event = match finished {
-                _ if is_cut => Event::Cut,
-                Finished { malformed: 0, .. } => Event::Dropped(DropReason::PoolEmpty),
-                _ => Event::Dropped(DropReason::Malformed),
+                _ if is_cut => TraceEvent::Cut,
+                OffloadStats { malformed: 0, .. } => TraceEvent::Dropped(DropReason::PoolEmpty),
+                _ => TraceEvent::Dropped(DropReason::Malformed),
             };
-            scene.ended(node, mark, event);
+            scene.record_end(node, mark, event);
         }
         finished
     }
@@ -148,21 +149,21 @@ impl Graph {
 
 /// Packets that are followed.
 impl Context<'_> {
-    /// The marks of packets in a batch that are followed, to be given to [`Context::sent`]; none, and no work, while no
-    /// trace is armed.
+    /// The marks of packets in a batch that are followed, for a later [`Context::record_sent`]; none, and no
+    /// work, while no trace is armed.
     #[inline]
-    pub fn marks(&self, batch: &Batch) -> Vec<Mark> {
-        if self.graph().tracing { marks(batch) } else { Vec::new() }
+    pub fn followed_marks(&self, batch: &Batch) -> Vec<Mark> {
+        if self.graph().tracing { batch_marks(batch) } else { Vec::new() }
     }
-    /// Says that a port has taken those of the marked packets to be sent that are no longer in the batch, and how many
-    /// of all it was given it refused.
+    /// Says that a port has taken those of the marked packets to be sent that are no longer in the batch, and
+    /// how many of all it was given it refused.
     #[inline]
-    pub fn sent(&mut self, marks: &[Mark], rest: &Batch, port: &str, refused: u64) {
+    pub fn record_sent(&mut self, marks: &[Mark], rest: &Batch, port: &str, refused: u64) {
         if !marks.is_empty() {
             let node = self.number();
             let scene = self.graph_mut().scene();
-            for mark in gone(marks, rest) {
-                scene.ended(node, mark, Event::Sent(port.to_string(), refused));
+            for mark in missing_marks(marks, rest) {
+                scene.record_end(node, mark, TraceEvent::Sent(port.to_string(), refused));
             }
         }
     }
@@ -170,12 +171,12 @@ impl Context<'_> {
 
 #[cold]
 #[inline(never)]
-fn marks(batch: &Batch) -> Vec<Mark> {
+fn batch_marks(batch: &Batch) -> Vec<Mark> {
     batch.iter().filter_map(Packet::mark).collect()
 }
 
 /// Those marks whose packets are no longer in a batch.
-fn gone(marks: &[Mark], batch: &Batch) -> Vec<Mark> {
+fn missing_marks(marks: &[Mark], batch: &Batch) -> Vec<Mark> {
     let is_gone = |mark: &&Mark| batch.iter().all(|packet| packet.mark() != Some(**mark));
     marks.iter().filter(is_gone).copied().collect()
 }

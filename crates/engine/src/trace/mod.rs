@@ -1,11 +1,12 @@
 //! Following packets through the graph: who had each of the next few, when, and what it looked like.
 //!
 //! A trace is armed by the handler `trace`. The next packets that begin are marked; each time one is
-//! handed to an element, a record is kept, and one when it ends. The mark stays with the packet in queues and on
-//! other workers. What is made from a marked packet (a copy, a fragment, a segment) is followed as a copy of it.
+//! handed to an element, a record is kept, and one when it ends. The mark stays with the packet in queues
+//! and on other workers. What is made from a marked packet (a copy, a fragment, a segment) is followed as
+//! a copy of it.
 //!
-//! While no trace is armed this costs a branch for a batch: whether one is, each worker looks once a turn. While one is,
-//! workers take the lock of the trace for batches with a marked packet, and once a turn.
+//! While no trace is armed this costs a branch for a batch: whether one is, each worker looks once a turn.
+//! While one is, workers take the lock of the trace for batches with a marked packet, and once a turn.
 mod hooks;
 mod report;
 mod session;
@@ -23,7 +24,8 @@ use hooks::Scene;
 
 /// Most packets that one trace follows.
 pub const MOST_PACKETS: usize = 1000;
-/// Most records of one packet and its copies, beside one for the end of each. What happens beyond is only counted.
+/// Most records of one packet and its copies, beside one for the end of each. What happens
+/// beyond is only counted.
 pub const MOST_RECORDS: usize = 128;
 /// Most copies of one packet that are followed.
 pub const MOST_COPIES: usize = 63;
@@ -34,15 +36,16 @@ const AFTERMATH: Duration = Duration::from_millis(100);
 
 /// What happened to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum TraceEvent {
     /// An element without inputs sent it by this output.
     Began(u16),
-    /// It was handed to an element by this input, after it left the element before by this output, if that is known.
+    /// It was handed to an element by this input, after it left the element before by this output,
+    /// if that is known.
     Entered(u16, Option<u16>),
-    /// It was made from that copy of the packet (0 is the packet itself), as far as can be told by this element, which
+    /// It is a copy of that copy of the packet (0 is the packet itself), as far as this element knows, which
     /// sent it by this output.
     Copied(u8, Option<u16>),
-    /// It was discarded.
+    /// It was discarded, with the reason.
     Dropped(DropReason),
     /// The port of this name took it to be sent, and refused so many of the packets it was given with it.
     Sent(String, u64),
@@ -50,10 +53,10 @@ pub enum Event {
     Cut,
 }
 
-impl Event {
+impl TraceEvent {
     /// Whether the packet is no more.
     fn is_end(&self) -> bool {
-        matches!(self, Event::Dropped(_) | Event::Sent(..) | Event::Cut)
+        matches!(self, TraceEvent::Dropped(_) | TraceEvent::Sent(..) | TraceEvent::Cut)
     }
 }
 
@@ -67,18 +70,18 @@ struct Snapshot {
     paint: u8,
     /// The annotation with its destination or next hop, of either version of IP.
     dst: [u8; 16],
-    /// Its first bytes.
+    /// Its first bytes, up to the limit of the trace.
     data: Vec<u8>,
 }
 
 /// One event of a packet's way.
 #[derive(Clone, Debug)]
-struct Record {
+struct TraceRecord {
     /// Which copy of the packet; 0 is the packet itself.
     copy: u8,
     time: Time,
     worker: usize,
-    event: Event,
+    event: TraceEvent,
     element: String,
     class: &'static str,
     /// Absent where the packet is out of reach.
@@ -96,14 +99,15 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Starts a new trace, or ends one: `N [ELEMENT]`, or `off`. Without an element, packets begin where elements
-    /// without inputs send them; else where that one sends them or, if it has inputs, is handed them.
-    pub(crate) fn arm(&self, text: &str, plan: &Plan) -> Result<(), HandlerError> {
-        let (count, from) = order(text, plan).map_err(HandlerError::refused)?;
-        let mut session = self.session();
+    /// Starts a new trace, or ends one: `N [ELEMENT]`, or `off`. Without an element, packets begin
+    /// where elements without inputs send them; else where that one sends them or, if it has
+    /// inputs, is handed them.
+    pub(crate) fn arm_trace(&self, text: &str, plan: &Plan) -> Result<(), HandlerError> {
+        let (count, from) = parse_order(text, plan).map_err(HandlerError::refused)?;
+        let mut session = self.lock_session();
         match count {
-            0 => session.end(),
-            _ => session.begin(count, from),
+            0 => session.end_session(),
+            _ => session.begin_session(count, from),
         }
         self.wanted.store(count, Relaxed);
         self.active.store(count > 0, Relaxed);
@@ -111,13 +115,13 @@ impl Tracer {
     }
 
     /// The state of the trace and its records so far, as text.
-    pub(crate) fn read(&self) -> String {
+    pub(crate) fn read_report(&self) -> String {
         // So that workers wait for no more than the copying.
         let (state, packets) = {
-            let session = self.session();
+            let session = self.lock_session();
             (session.state(), session.packets.clone())
         };
-        report::write(&state, &packets)
+        report::write_report(&state, &packets)
     }
 
     #[inline]
@@ -127,8 +131,8 @@ impl Tracer {
 
     /// Ends the trace when nothing more is to come.
     #[cold]
-    pub(crate) fn rest(&self) {
-        let session = self.session();
+    pub(crate) fn disarm_if_over(&self) {
+        let session = self.lock_session();
         if session.is_over(AFTERMATH) {
             self.active.store(false, Relaxed);
         }
@@ -138,17 +142,17 @@ impl Tracer {
         self.wanted.load(Relaxed) > 0
     }
 
-    fn note_missing(&self, missing: usize) {
+    fn set_missing(&self, missing: usize) {
         self.wanted.store(missing, Relaxed);
     }
 
-    fn session(&self) -> MutexGuard<'_, Session> {
+    fn lock_session(&self) -> MutexGuard<'_, Session> {
         self.session.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
 /// How many packets to follow, 0 for none, and from which element.
-fn order(text: &str, plan: &Plan) -> Result<(usize, Option<String>), String> {
+fn parse_order(text: &str, plan: &Plan) -> Result<(usize, Option<String>), String> {
     let usage = || format!("trace: write 'N', 'N ELEMENT' or 'off'; N is 1 to {MOST_PACKETS}");
     let mut words = text.split_whitespace();
     let (count, element) = (words.next().ok_or_else(usage)?, words.next());
@@ -159,7 +163,7 @@ fn order(text: &str, plan: &Plan) -> Result<(usize, Option<String>), String> {
         return Ok((0, None));
     }
     let count = count.parse().ok().filter(|n| (1..=MOST_PACKETS).contains(n)).ok_or_else(usage)?;
-    let from = element.map(|name| match plan.resolve(name, "") {
+    let from = element.map(|name| match plan.find_node(name, "") {
         Some(node) => Ok(plan.name(node).to_string()),
         None => Err(format!("trace: no element named '{name}'")),
     });
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn orders_are_counts_within_bounds_and_elements_that_exist() {
-        let order = |text| order(text, &Plan::empty());
+        let order = |text| parse_order(text, &Plan::empty());
         assert_eq!(order("5"), Ok((5, None)));
         assert_eq!(order(" 1000 \n"), Ok((1000, None)));
         assert_eq!(order("off"), Ok((0, None)));

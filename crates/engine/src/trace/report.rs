@@ -1,16 +1,16 @@
 //! A trace as text: a line with its state, a line that names columns, and a line for each record.
-use super::session::{State, Traced};
-use super::{Event, Record};
+use super::session::{TraceState, Traced};
+use super::{TraceEvent, TraceRecord};
 use std::fmt::Write as _;
 
 const COLUMNS: &str = "packet\tcopy\ttime\tworker\tevent\telement\tclass\tport\tdetail\tlength\tin_port\tnetwork\tpaint\tdst\tdata";
 
 /// Writes it out. Packets are numbered from 1.
-pub(super) fn write(state: &State, packets: &[Traced]) -> String {
-    let State { number, wanted, seen, under_way } = state;
+pub(super) fn write_report(state: &TraceState, packets: &[Traced]) -> String {
+    let TraceState { number, wanted, seen, under_way } = state;
     let mut text = format!("trace={number} wanted={wanted} seen={seen} under_way={under_way}\n{COLUMNS}\n");
     for (packet, traced) in (1..).zip(packets) {
-        traced.records.iter().for_each(|record| line(&mut text, packet, record));
+        traced.records.iter().for_each(|record| write_line(&mut text, packet, record));
         if traced.lost > 0 {
             let _ = writeln!(text, "{packet}\t\t\t\tlost\t\t\t\t{}\t\t\t\t\t\t", traced.lost);
         }
@@ -19,9 +19,9 @@ pub(super) fn write(state: &State, packets: &[Traced]) -> String {
 }
 
 /// Writing to a string can't fail.
-fn line(text: &mut String, packet: usize, record: &Record) {
-    let Record { copy, time, worker, event, element, class, snapshot } = record;
-    let (event, port, detail) = words(event);
+fn write_line(text: &mut String, packet: usize, record: &TraceRecord) {
+    let TraceRecord { copy, time, worker, event, element, class, snapshot } = record;
+    let (event, port, detail) = describe_event(event);
     let _ = write!(
         text,
         "{packet}\t{copy}\t{}.{:09}\t{worker}\t{event}\t{element}\t{class}\t{port}\t{detail}",
@@ -43,15 +43,15 @@ fn line(text: &mut String, packet: usize, record: &Record) {
 }
 
 /// The name of an event, the port of the element that it is about, and what else there is to say.
-fn words(event: &Event) -> (&'static str, String, String) {
+fn describe_event(event: &TraceEvent) -> (&'static str, String, String) {
     let number = |port: &Option<u16>| port.map_or(String::new(), |port| port.to_string());
     match event {
-        Event::Began(output) => ("begin", output.to_string(), String::new()),
-        Event::Entered(input, output) => ("enter", input.to_string(), number(output)),
-        Event::Copied(of, output) => ("copy", number(output), of.to_string()),
-        Event::Dropped(reason) => ("drop", String::new(), reason.name().to_string()),
-        Event::Sent(port, 0) => ("sent", String::new(), port.clone()),
-        Event::Sent(port, refused) => ("sent", refused.to_string(), port.clone()),
-        Event::Cut => ("cut", String::new(), String::new()),
+        TraceEvent::Began(output) => ("begin", output.to_string(), String::new()),
+        TraceEvent::Entered(input, output) => ("enter", input.to_string(), number(output)),
+        TraceEvent::Copied(of, output) => ("copy", number(output), of.to_string()),
+        TraceEvent::Dropped(reason) => ("drop", String::new(), reason.name().to_string()),
+        TraceEvent::Sent(port, 0) => ("sent", String::new(), port.clone()),
+        TraceEvent::Sent(port, refused) => ("sent", refused.to_string(), port.clone()),
+        TraceEvent::Cut => ("cut", String::new(), String::new()),
     }
 }

@@ -1,9 +1,10 @@
 //! One trace: which packets it follows, and what it recorded of each.
-use super::{Event, MOST_COPIES, MOST_RECORDS, Record, SNAPSHOT, Scene, Snapshot};
+use super::{MOST_COPIES, MOST_RECORDS, SNAPSHOT, Scene, Snapshot, TraceEvent, TraceRecord};
 use artery_packet::{Mark, Packet, anno};
 use std::time::{Duration, Instant};
 
-/// Bits of a mark's number for the copy, the packet, and the trace; so that marks of an earlier trace mean nothing.
+/// Bits of a mark's number for the copy, the packet, and the trace; so that marks of an
+/// earlier trace mean nothing.
 const COPY_BITS: u32 = 6;
 const PACKET_BITS: u32 = 10;
 const SESSIONS: u32 = 1 << (31 - COPY_BITS - PACKET_BITS);
@@ -12,7 +13,7 @@ const _: () = assert!(MOST_COPIES < 1 << COPY_BITS && super::MOST_PACKETS <= 1 <
 /// A packet that is followed, and all that is made from it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traced {
-    pub(super) records: Vec<Record>,
+    pub(super) records: Vec<TraceRecord>,
     /// Records and copies that there was no room for.
     pub(super) lost: u64,
     /// Copies so far, with the packet itself.
@@ -21,7 +22,6 @@ pub(super) struct Traced {
     open: u64,
 }
 
-/// A trace.
 #[derive(Default)]
 pub(super) struct Session {
     number: u32,
@@ -33,7 +33,7 @@ pub(super) struct Session {
 }
 
 /// How far a trace is.
-pub(super) struct State {
+pub(super) struct TraceState {
     pub(super) number: u32,
     pub(super) wanted: usize,
     pub(super) seen: usize,
@@ -42,34 +42,34 @@ pub(super) struct State {
 
 /// Where a packet is met.
 #[derive(Clone, Copy)]
-pub(super) enum At {
+pub(super) enum TracePoint {
     /// On its way into this input of an element.
     Input(usize, u16),
-    /// In an element.
+    /// While this element had it.
     Element(usize),
 }
 
 /// A packet of the trace: its number from 0, and which copy it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Id {
+pub(super) struct TracedId {
     packet: usize,
     copy: u8,
 }
 
 impl Session {
-    pub(super) fn begin(&mut self, wanted: usize, from: Option<String>) {
+    pub(super) fn begin_session(&mut self, wanted: usize, from: Option<String>) {
         let number = (self.number + 1) % SESSIONS;
         *self = Session { number, wanted, from, ..Session::default() };
     }
 
     /// Follows no further packets, and none any further. The records stay.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_session(&mut self) {
         self.wanted = self.packets.len();
         self.packets.iter_mut().for_each(|traced| traced.open = 0);
     }
 
-    pub(super) fn state(&self) -> State {
-        State {
+    pub(super) fn state(&self) -> TraceState {
+        TraceState {
             number: self.number,
             wanted: self.wanted,
             seen: self.packets.len(),
@@ -79,13 +79,13 @@ impl Session {
 
     /// Whether all packets have ended, the last one so long ago.
     pub(super) fn is_over(&self, aftermath: Duration) -> bool {
-        let State { wanted, seen, under_way, .. } = self.state();
+        let TraceState { wanted, seen, under_way, .. } = self.state();
         let is_quiet = self.last_event.is_none_or(|last| last.elapsed() >= aftermath);
         seen == wanted && under_way == 0 && is_quiet
     }
 
     /// How many packets are still to be marked.
-    pub(super) fn missing(&self) -> usize {
+    pub(super) fn missing_count(&self) -> usize {
         self.wanted - self.packets.len()
     }
 
@@ -98,26 +98,31 @@ impl Session {
     }
 
     /// Marks a packet that no trace follows, if one more is wanted.
-    pub(super) fn adopt(&mut self, packet: &mut Packet) -> Option<Id> {
-        if self.missing() == 0 {
+    pub(super) fn mark_packet(&mut self, packet: &mut Packet) -> Option<TracedId> {
+        if self.missing_count() == 0 {
             return None;
         }
         self.packets.push(Traced { copies: 1, open: 1, ..Traced::default() });
-        let id = Id { packet: self.packets.len() - 1, copy: 0 };
-        packet.set_mark(self.mark(id));
+        let id = TracedId { packet: self.packets.len() - 1, copy: 0 };
+        packet.set_mark(self.mark_number(id));
         Some(id)
     }
 
-    /// Which packet of this trace this is, that is in an element or on its way there. A copy that is met for the first
-    /// time is followed from now on; a mark that means nothing any more is taken away.
-    pub(super) fn identify(&mut self, scene: &Scene<'_>, at: At, packet: &mut Packet) -> Option<Id> {
+    /// Which packet of this trace this is, that is in an element or on its way there. A copy that is met for
+    /// the first time is followed from now on; a mark that means nothing any more is taken away.
+    pub(super) fn identify_packet(
+        &mut self,
+        scene: &Scene<'_>,
+        at: TracePoint,
+        packet: &mut Packet,
+    ) -> Option<TracedId> {
         let mark = packet.mark()?;
         let id = match mark.is_copy {
             false => self.under_way(mark),
-            true => self.id(mark).and_then(|of| self.copy(scene, at, of, packet)),
+            true => self.id_of_mark(mark).and_then(|of| self.follow_copy(scene, at, of, packet)),
         };
         match id {
-            Some(id) if mark.is_copy => packet.set_mark(self.mark(id)),
+            Some(id) if mark.is_copy => packet.set_mark(self.mark_number(id)),
             Some(_) => {}
             None => packet.unmark(),
         }
@@ -125,48 +130,60 @@ impl Session {
     }
 
     /// The packet that bears this mark and has not ended.
-    pub(super) fn under_way(&self, mark: Mark) -> Option<Id> {
-        let is_open = |id: &Id| self.packets[id.packet].open & 1 << id.copy != 0;
-        self.id(mark).filter(|id| !mark.is_copy && is_open(id))
+    pub(super) fn under_way(&self, mark: Mark) -> Option<TracedId> {
+        let is_open = |id: &TracedId| self.packets[id.packet].open & 1 << id.copy != 0;
+        self.id_of_mark(mark).filter(|id| !mark.is_copy && is_open(id))
     }
 
-    fn id(&self, mark: Mark) -> Option<Id> {
+    fn id_of_mark(&self, mark: Mark) -> Option<TracedId> {
         let copy = (mark.number & ((1 << COPY_BITS) - 1)) as u8;
         let packet = (mark.number >> COPY_BITS & ((1 << PACKET_BITS) - 1)) as usize;
         let is_known = mark.number >> (COPY_BITS + PACKET_BITS) == self.number
             && self.packets.get(packet).is_some_and(|traced| copy < traced.copies);
-        is_known.then_some(Id { packet, copy })
+        is_known.then_some(TracedId { packet, copy })
     }
 
-    fn mark(&self, id: Id) -> u32 {
+    fn mark_number(&self, id: TracedId) -> u32 {
         (self.number << PACKET_BITS | id.packet as u32) << COPY_BITS | u32::from(id.copy)
     }
 
     /// Follows a copy from now on.
-    fn copy(&mut self, scene: &Scene<'_>, at: At, of: Id, packet: &Packet) -> Option<Id> {
+    fn follow_copy(
+        &mut self,
+        scene: &Scene<'_>,
+        at: TracePoint,
+        of: TracedId,
+        packet: &Packet,
+    ) -> Option<TracedId> {
         let (maker, output) = match at {
-            At::Input(node, input) => self.left(scene, of, node, input),
-            At::Element(node) => (node, None),
+            TracePoint::Input(node, input) => self.last_element(scene, of, node, input),
+            TracePoint::Element(node) => (node, None),
         };
         let traced = &mut self.packets[of.packet];
         if usize::from(traced.copies) > MOST_COPIES {
             traced.lost += 1;
             return None;
         }
-        let id = Id { copy: traced.copies, ..of };
+        let id = TracedId { copy: traced.copies, ..of };
         traced.copies += 1;
         traced.open |= 1 << id.copy;
-        self.record(scene, id, maker, Event::Copied(of.copy, output), Some(packet));
+        self.record_event(scene, id, maker, TraceEvent::Copied(of.copy, output), Some(packet));
         Some(id)
     }
 
-    /// The element that a packet left last on its way to `node`, as far as the records tell, and by which output if
-    /// only one leads there; `node` itself when none does.
-    pub(super) fn left(&self, scene: &Scene<'_>, id: Id, node: usize, input: u16) -> (usize, Option<u16>) {
+    /// The element that a packet left last on its way to `node`, as far as the records tell, and by which
+    /// output if only one leads there; `node` itself when none does.
+    pub(super) fn last_element(
+        &self,
+        scene: &Scene<'_>,
+        id: TracedId,
+        node: usize,
+        input: u16,
+    ) -> (usize, Option<u16>) {
         let edges = || scene.plan.edges().iter().filter(|edge| edge.to == (node, usize::from(input)));
         let mut records =
             self.packets[id.packet].records.iter().rev().filter(|record| record.copy == id.copy);
-        let met = |record: &Record| edges().find(|edge| scene.plan.name(edge.from.0) == record.element);
+        let met = |record: &TraceRecord| edges().find(|edge| scene.plan.name(edge.from.0) == record.element);
         let Some(edge) = records.find_map(met) else { return (node, None) };
         let mut outputs = edges().filter(|other| other.from.0 == edge.from.0);
         let output = outputs.next().filter(|_| outputs.next().is_none());
@@ -174,12 +191,12 @@ impl Session {
     }
 
     /// Keeps an event, if there is room.
-    pub(super) fn record(
+    pub(super) fn record_event(
         &mut self,
         scene: &Scene<'_>,
-        id: Id,
+        id: TracedId,
         node: usize,
-        event: Event,
+        event: TraceEvent,
         packet: Option<&Packet>,
     ) {
         let traced = &mut self.packets[id.packet];
@@ -190,20 +207,20 @@ impl Session {
             traced.lost += 1;
             return;
         }
-        traced.records.push(Record {
+        traced.records.push(TraceRecord {
             copy: id.copy,
             time: scene.time,
             worker: scene.worker,
             event,
             element: scene.plan.name(node).to_string(),
             class: scene.plan.class(node).name,
-            snapshot: packet.map(Snapshot::of),
+            snapshot: packet.map(Snapshot::from_packet),
         });
     }
 }
 
 impl Snapshot {
-    fn of(packet: &Packet) -> Snapshot {
+    fn from_packet(packet: &Packet) -> Snapshot {
         Snapshot {
             length: packet.len(),
             in_port: packet.in_port(),

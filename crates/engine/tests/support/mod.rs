@@ -2,7 +2,7 @@
 #![allow(unreachable_pub, reason = "of a test program")]
 use artery_engine::*;
 use artery_lang::{Options, Sources, check, compile};
-use artery_packet::{SegmentKind, Segments, Unfinished};
+use artery_packet::{PacketOffload, SegmentKind, Segments};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -22,7 +22,7 @@ impl<F: FnMut(&mut Context<'_>) -> bool + Send + 'static> Element for Task<F> {
         cx.schedule();
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         (self.0)(cx)
     }
 }
@@ -55,7 +55,7 @@ static NUMBERS: Class = Class {
     per_worker: true,
     build: |args| {
         let limit: u64 = args.read("LIMIT")?;
-        let left = args.shared(|| AtomicU64::new(limit));
+        let left = args.shared_value(|| AtomicU64::new(limit));
         let (mut next, stop) = (0, args.read("STOP")?);
         task(move |cx| {
             for _ in 0..cx.burst() {
@@ -67,7 +67,7 @@ static NUMBERS: Class = Class {
                 let packet = numbered(next, cx);
                 cx.send(0, packet);
                 if left == 1 && stop {
-                    cx.stop();
+                    cx.request_stop();
                 }
             }
             cx.schedule();
@@ -94,7 +94,7 @@ impl Simple for Log {
     fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         self.0 += 1;
         let line = format!("{} {}", cx.name(), number(&packet));
-        cx.say(&line);
+        cx.print_message(&line);
         Some(packet)
     }
 }
@@ -114,7 +114,7 @@ impl Element for Both {
         let last = cx.outputs() - 1;
         for packet in batch.drain() {
             for output in 0..last {
-                if let Some(copy) = cx.duplicate(&packet) {
+                if let Some(copy) = cx.duplicate_packet(&packet) {
                     cx.send(output, copy);
                 }
             }
@@ -123,13 +123,13 @@ impl Element for Both {
     }
 }
 
-/// Store(CAPACITY): a queue.
+/// Store(CAPACITY): a queue without signals.
 static STORE: Class = Class {
     name: "Store",
     processing: "h/l",
     boundary: true,
     args: &[Arg::optional("CAPACITY", "packets", "1000", "most packets")],
-    signals: Signals::NonEmptyAndNonFull,
+    signals: SignalKinds::NonEmptyAndNonFull,
     build: |args| Ok(Box::new(Store { packets: VecDeque::new(), capacity: args.read("CAPACITY")? })),
     ..Class::DEFAULT
 };
@@ -146,19 +146,19 @@ impl Element for Store {
                 cx.discard(packet, DropReason::QueueFull);
             }
         }
-        cx.signal(Signal::NonEmpty, !self.packets.is_empty());
+        cx.set_signal(Signal::NonEmpty, !self.packets.is_empty());
     }
     fn pull(&mut self, _: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let n = max.min(self.packets.len());
         into.extend(self.packets.drain(..n));
-        cx.signal(Signal::NonEmpty, !self.packets.is_empty());
+        cx.set_signal(Signal::NonEmpty, !self.packets.is_empty());
     }
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let old: &mut Store = old.downcast_mut().expect("the same class");
         self.packets.append(&mut old.packets);
         let kept = self.capacity.min(self.packets.len());
         self.packets.drain(kept..).for_each(|packet| cx.discard(packet, DropReason::Replaced));
-        cx.signal(Signal::NonEmpty, !self.packets.is_empty());
+        cx.set_signal(Signal::NonEmpty, !self.packets.is_empty());
     }
     fn stop(&mut self, cx: &mut Context<'_>) {
         if cx.is_replacing() {
@@ -186,15 +186,15 @@ impl Element for Take {
         cx.schedule();
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         self.runs += 1;
         if !self.active {
             return false;
         }
-        let mut batch = cx.spare();
+        let mut batch = cx.scratch_batch();
         let n = cx.pull(0, cx.burst(), &mut batch);
         cx.send_all(0, &mut batch);
-        cx.give_spare(batch);
+        cx.recycle_batch(batch);
         if !cx.upstream_idle(0) {
             cx.schedule();
         }
@@ -202,7 +202,6 @@ impl Element for Take {
     }
 }
 
-/// Discards.
 static SINK: Class = Class {
     name: "Sink",
     ports: "1/0",
@@ -247,7 +246,7 @@ impl Element for Enough {
         self.left = self.left.saturating_sub(batch.len() as u64);
         cx.discard_all(batch, DropReason::Discarded);
         if self.left == 0 {
-            cx.stop();
+            cx.request_stop();
         }
     }
 }
@@ -283,9 +282,9 @@ static TICK: Class = Class {
         let (interval, mut times): (Duration, u32) = (args.read("INTERVAL")?, args.read("TIMES")?);
         task(move |cx| {
             let now = cx.now();
-            cx.say(&format!("{now}"));
+            cx.print_message(&format!("{now}"));
             match times.checked_sub(1) {
-                Some(0) | None => cx.stop(),
+                Some(0) | None => cx.request_stop(),
                 Some(left) => {
                     times = left;
                     cx.wake_at(now + interval);
@@ -297,7 +296,7 @@ static TICK: Class = Class {
     ..Class::DEFAULT
 };
 
-/// Passes packets on, and reads handlers when told.
+/// Passes packets on, and reads handlers on demand.
 static PASS: Class = Class {
     name: "Pass",
     ports: "1-/1",
@@ -362,8 +361,8 @@ static SPIN: Class = Class {
     ..Class::DEFAULT
 };
 
-/// Becomes the driver, asks for a stop while it starts, and lets the running graph go on for some turns before its
-/// start is over. Says how many requests to stop there are when it is driven, and ends the run.
+/// Becomes the driver, asks for a stop while it starts, and lets the running graph go on for some turns
+/// before its start is over. Says how many requests to stop there are when it is driven, and ends the run.
 static DRIVER: Class =
     Class { name: "Driver", ports: "0/0", build: |_| Ok(Box::new(Driver { asks: true })), ..Class::DEFAULT };
 
@@ -377,7 +376,7 @@ impl Element for Driver {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         cx.become_driver();
         if self.asks {
-            cx.stop();
+            cx.request_stop();
             let until = SPUN.load(Relaxed) + 1000;
             while SPUN.load(Relaxed) < until {
                 std::thread::yield_now();
@@ -385,10 +384,10 @@ impl Element for Driver {
         }
         Ok(())
     }
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
-        let requests = cx.take_stop_requests();
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
+        let requests = cx.drain_stop_requests();
         cx.print(&format!("{requests} requests"));
-        cx.end();
+        cx.end_run();
         true
     }
 }
@@ -455,11 +454,11 @@ struct Noted(bool);
 impl Element for Noted {
     fn push(&mut self, _: usize, _: &mut Batch, _: &mut Context<'_>) {}
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.say(&format!("{} starts", cx.name()));
+        cx.print_message(&format!("{} starts", cx.name()));
         if self.0 { Ok(()) } else { Err(StartError::new("no")) }
     }
     fn stop(&mut self, cx: &mut Context<'_>) {
-        cx.say(&format!("{} stops", cx.name()));
+        cx.print_message(&format!("{} stops", cx.name()));
     }
 }
 
@@ -517,9 +516,9 @@ static LONG: Class = Class {
             let bytes = artery_wire::build::ip4().tcp(1, 2).payload([0; 2500]).bytes();
             let mut packet = cx.pool().packet_from(&bytes).expect("the pool is big enough");
             let segments = Some(Segments { network: 0, kind: SegmentKind::Tcp4, size: 1000 });
-            packet.set_unfinished(Unfinished { transport: 20, checksum: 16, segments }).expect("it fits");
+            packet.set_offload(PacketOffload { transport: 20, checksum: 16, segments }).expect("it fits");
             cx.send(0, packet);
-            cx.stop();
+            cx.request_stop();
             true
         })
     },
@@ -544,9 +543,9 @@ static TALK: Class = Class {
     args: &[Arg::required("ELEMENT", "name", "which"), Arg::required("WORKER", "integer", "where")],
     build: |args| {
         let name: String = args.read("ELEMENT")?;
-        let element = args.element(&name).ok_or(ArgError::wrong("no such element"))?;
+        let element = args.find_element(&name).ok_or(ArgError::wrong("no such element"))?;
         let worker = args.read("WORKER")?;
-        args.place(element, worker);
+        args.place_on(element, worker);
         Ok(Box::new(Greedy))
     },
     ..Class::DEFAULT
@@ -556,7 +555,7 @@ static TALK: Class = Class {
 #[track_caller]
 pub fn ir(text: &str) -> (artery_lang::Ir, artery_lang::Processing) {
     let mut sources = Sources::default();
-    let file = sources.add("test", text);
+    let file = sources.add_file("test", text);
     let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &CLASSES);
     let (processing, more) = check(&ir, &CLASSES);
     diagnostics.extend(more);
@@ -565,13 +564,17 @@ pub fn ir(text: &str) -> (artery_lang::Ir, artery_lang::Processing) {
 }
 
 /// Settings whose text goes to a buffer, in a small pool.
-pub fn settings() -> Settings {
-    Settings { chatter: Sink::buffer(), output: Sink::buffer(), frames: (4096, 4), ..Settings::default() }
+pub fn settings() -> RouterSettings {
+    RouterSettings {
+        chatter: Sink::buffer(),
+        output: Sink::buffer(),
+        frames: (4096, 4),
+        ..RouterSettings::default()
+    }
 }
 
-/// Builds a router.
 #[track_caller]
-pub fn build(text: &str, settings: &Settings) -> Router {
+pub fn build(text: &str, settings: &RouterSettings) -> Router {
     let (ir, processing) = ir(text);
     Router::build(&ir, &processing, CLASSES, settings.clone())
         .unwrap_or_else(|problems| panic!("{problems:?}"))
@@ -579,7 +582,7 @@ pub fn build(text: &str, settings: &Settings) -> Router {
 
 /// Runs a configuration to its end; gives the router and what was said.
 #[track_caller]
-pub fn run(text: &str, settings: Settings) -> (Finished, String) {
+pub fn run(text: &str, settings: RouterSettings) -> (Finished, String) {
     let finished = build(text, &settings).start().wait().expect("no worker panics");
-    (finished, settings.chatter.take())
+    (finished, settings.chatter.drain_text())
 }

@@ -1,9 +1,9 @@
 //! Packets that the filter sends itself: resets, challenges, handshakes in other hosts' place, errors.
-use crate::dissect::{Dissected, address};
+use crate::dissect::{Dissected, address_from_u128};
 use crate::facts::Family;
 use crate::rule;
 use crate::track::Peer;
-use crate::translate::Ends;
+use crate::translate::FiveTuple;
 use artery_wire::{
     Icmp6Error, Icmp6Type, IcmpError, IcmpType, IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags, checksum,
 };
@@ -13,16 +13,16 @@ const TTL: u8 = 64;
 
 /// A packet of the filter's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ReplyPacket {
     /// The packet, from its header of IP on.
     pub bytes: Vec<u8>,
-    /// Where it goes.
-    pub towards: Towards,
+    /// Which end it is sent to.
+    pub towards: ReplyDirection,
 }
 
 /// Where a packet of the filter's goes, seen from the packet that brought it about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Towards {
+pub enum ReplyDirection {
     /// Back to where that came from.
     Sender,
     /// Where that would have gone.
@@ -31,8 +31,8 @@ pub enum Towards {
 
 /// A segment without payload, in the making.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
-    pub(super) ends: Ends,
+pub(super) struct SegmentBuilder {
+    pub(super) ends: FiveTuple,
     pub(super) family: Family,
     pub(super) seq: u32,
     pub(super) ack: u32,
@@ -42,29 +42,29 @@ pub(super) struct Made {
     pub(super) ttl: u8,
 }
 
-impl Made {
+impl SegmentBuilder {
     /// Back to the sender of a packet.
-    pub(super) fn back(seen: &Dissected, flags: TcpFlags, seq: u32, ack: u32) -> Made {
+    pub(super) fn reply_to(seen: &Dissected, flags: TcpFlags, seq: u32, ack: u32) -> SegmentBuilder {
         let ([a, b], [p, q]) = (seen.addresses, seen.ports);
-        let ends = Ends { addresses: [b, a], ports: [q, p] };
-        Made { ends, family: seen.family, seq, ack, flags, window: 0, segment_size: None, ttl: TTL }
+        let ends = FiveTuple { addresses: [b, a], ports: [q, p] };
+        SegmentBuilder { ends, family: seen.family, seq, ack, flags, window: 0, segment_size: None, ttl: TTL }
     }
 
     /// On to the receiver of a packet.
-    pub(super) fn onward(seen: &Dissected, flags: TcpFlags, seq: u32, ack: u32) -> Made {
-        let ends = Ends { addresses: seen.addresses, ports: seen.ports };
-        Made { ends, ..Made::back(seen, flags, seq, ack) }
+    pub(super) fn forward_to(seen: &Dissected, flags: TcpFlags, seq: u32, ack: u32) -> SegmentBuilder {
+        let ends = FiveTuple { addresses: seen.addresses, ports: seen.ports };
+        SegmentBuilder { ends, ..SegmentBuilder::reply_to(seen, flags, seq, ack) }
     }
 
-    pub(super) fn answer(self, towards: Towards) -> Answer {
-        Answer { bytes: self.bytes(), towards }
+    pub(super) fn into_reply(self, towards: ReplyDirection) -> ReplyPacket {
+        ReplyPacket { bytes: self.build_bytes(), towards }
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    fn build_bytes(&self) -> Vec<u8> {
         let ip = if self.family == Family::Inet { Ipv4::<&[u8]>::MIN_LEN } else { Ipv6::<&[u8]>::LEN };
         let header = if self.segment_size.is_some() { 24 } else { 20 };
         let mut bytes = vec![0; ip + header];
-        let [source, destination] = self.ends.addresses.map(|number| address(number, self.family));
+        let [source, destination] = self.ends.addresses.map(|number| address_from_u128(number, self.family));
         self.write_tcp(&mut bytes[ip..]);
         let pseudo = match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -123,46 +123,52 @@ fn write_ip(bytes: &mut [u8], source: IpAddr, destination: IpAddr, ttl: u8) {
 }
 
 /// The reset that a segment gets that a rule blocks.
-fn reset(seen: &Dissected, ttl: Option<u8>) -> Answer {
+fn build_reset(seen: &Dissected, ttl: Option<u8>) -> ReplyPacket {
     let extra = [TcpFlags::SYN, TcpFlags::FIN].iter().filter(|flag| seen.flags.contains(**flag)).count();
     let end = seen.seq.wrapping_add(seen.payload).wrapping_add(extra as u32);
-    let made = Made::back(seen, TcpFlags::RST | TcpFlags::ACK, seen.ack, end);
-    Made { ttl: ttl.unwrap_or(TTL), ..made }.answer(Towards::Sender)
+    let made = SegmentBuilder::reply_to(seen, TcpFlags::RST | TcpFlags::ACK, seen.ack, end);
+    SegmentBuilder { ttl: ttl.unwrap_or(TTL), ..made }.into_reply(ReplyDirection::Sender)
 }
 
 /// The reset that a segment gets that belongs to no handshake that is known.
-pub(super) fn reset_stray(seen: &Dissected) -> Answer {
-    Made::back(seen, TcpFlags::RST, seen.ack, 0).answer(Towards::Sender)
+pub(super) fn reset_stray(seen: &Dissected) -> ReplyPacket {
+    SegmentBuilder::reply_to(seen, TcpFlags::RST, seen.ack, 0).into_reply(ReplyDirection::Sender)
 }
 
-/// An acknowledgment from the other end, to which the sender of a SYN answers with a reset if it means it. `moved` is what the
-/// sender sees the other's numbers moved by.
-pub(super) fn challenge(seen: &Dissected, source: &Peer, destination: &Peer, moved: u32) -> Answer {
+/// An acknowledgment from the other end, to which the sender of a SYN answers with a reset if it means it.
+/// `moved` is what the sender sees the other's numbers moved by.
+pub(super) fn build_challenge_ack(
+    seen: &Dissected,
+    source: &Peer,
+    destination: &Peer,
+    moved: u32,
+) -> ReplyPacket {
     let seq = destination.low.wrapping_add(moved);
-    let made = Made::back(seen, TcpFlags::ACK, seq, source.low);
-    Made { window: destination.max_window, ..made }.answer(Towards::Sender)
+    let made = SegmentBuilder::reply_to(seen, TcpFlags::ACK, seq, source.low);
+    SegmentBuilder { window: destination.max_window, ..made }.into_reply(ReplyDirection::Sender)
 }
 
-/// What the sender of a blocked packet hears. What is unfinished has no checksum yet that could be wrong.
+/// The reply to the sender of a blocked packet. A packet with a partial checksum has none yet
+/// that could be wrong.
 pub(super) fn to_blocked(
     bytes: &[u8],
     seen: &Dissected,
-    answer: rule::Answer,
+    answer: rule::BlockReturn,
     is_unfinished: bool,
-) -> Option<Answer> {
-    use rule::Answer::{Drop, Icmp, Icmp6, Reset, Return};
-    let is_intact = || is_unfinished || intact(bytes, seen);
+) -> Option<ReplyPacket> {
+    use rule::BlockReturn::{Drop, Icmp, Icmp6, Reset, Return};
+    let is_intact = || is_unfinished || checksum_is_valid(bytes, seen);
     let unreachable = |told| match is_unfinished {
-        true => unreachable(&finished(bytes, seen), seen, told),
-        false => unreachable(bytes, seen, told),
+        true => build_icmp_error(&fill_checksum(bytes, seen), seen, told),
+        false => build_icmp_error(bytes, seen, told),
     };
     let is_tcp = seen.protocol == IpProtocol::TCP && !seen.is_later_fragment;
     let is_reset = seen.flags.contains(TcpFlags::RST);
     match answer {
         Drop => None,
         Return | Reset(_) if is_tcp && is_reset => None,
-        Return if is_tcp => is_intact().then(|| reset(seen, None)),
-        Reset(ttl) if is_tcp => is_intact().then(|| reset(seen, ttl)),
+        Return if is_tcp => is_intact().then(|| build_reset(seen, None)),
+        Reset(ttl) if is_tcp => is_intact().then(|| build_reset(seen, ttl)),
         Reset(_) => None,
         Return if seen.protocol == IpProtocol::UDP => unreachable(None),
         Return => None,
@@ -173,7 +179,7 @@ pub(super) fn to_blocked(
 }
 
 /// Whether the checksum of a segment is right: who makes one up does not get it answered.
-fn intact(bytes: &[u8], seen: &Dissected) -> bool {
+fn checksum_is_valid(bytes: &[u8], seen: &Dissected) -> bool {
     let segment = &bytes[seen.upper as usize..seen.end as usize];
     let pseudo = match (seen.address(0), seen.address(1)) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -188,7 +194,7 @@ fn intact(bytes: &[u8], seen: &Dissected) -> bool {
 }
 
 /// An unfinished packet as it would have arrived: so it is quoted.
-fn finished(bytes: &[u8], seen: &Dissected) -> Vec<u8> {
+fn fill_checksum(bytes: &[u8], seen: &Dissected) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let segment = &mut bytes[seen.upper as usize..seen.end as usize];
     let sum = !checksum::sum(segment);
@@ -203,18 +209,18 @@ fn finished(bytes: &[u8], seen: &Dissected) -> Vec<u8> {
 }
 
 /// An error about a packet, from the address that it was for: a switch has none of its own.
-fn unreachable(bytes: &[u8], seen: &Dissected, told: Option<(u8, u8)>) -> Option<Answer> {
+fn build_icmp_error(bytes: &[u8], seen: &Dissected, told: Option<(u8, u8)>) -> Option<ReplyPacket> {
     let bytes = match seen.address(1) {
         IpAddr::V4(source) => {
             let (icmp_type, code) = told.unwrap_or((IcmpType::UNREACHABLE.0, IcmpError::PORT));
             let error = IcmpError { icmp_type: IcmpType(icmp_type), code, rest: [0; 4] };
-            error.about(bytes, false, |_| false).ok()?.packet(bytes, source, 0)
+            error.answer_to(bytes, false, |_| false).ok()?.build_packet(bytes, source, 0)
         }
         IpAddr::V6(source) => {
             let (icmp_type, code) = told.unwrap_or((Icmp6Type::UNREACHABLE.0, Icmp6Error::PORT));
             let error = Icmp6Error { icmp_type: Icmp6Type(icmp_type), code, rest: 0 };
-            error.about(bytes, false).ok()?.packet(bytes, source)
+            error.answer_to(bytes, false).ok()?.build_packet(bytes, source)
         }
     };
-    Some(Answer { bytes, towards: Towards::Sender })
+    Some(ReplyPacket { bytes, towards: ReplyDirection::Sender })
 }

@@ -1,6 +1,6 @@
 //! What the filter counts, and how `pfctl -s info` prints it.
-use super::{Filter, Look, Verdict};
-use crate::dissect::{Dissected, Reason, word};
+use super::{Filter, FilterVerdict, PacketLookup};
+use crate::dissect::{Dissected, FilterDropReason, read_u32};
 use crate::facts::{Direction, Family, Interface};
 use crate::options::Syncookies;
 use crate::scrub;
@@ -42,7 +42,7 @@ const LIMIT_NAMES: [&str; 10] = [
 
 /// What a worker counts; those of several are added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct FilterCounters {
     /// States that there are, and those among them whose handshake is not over.
     pub states: [u64; 2],
     /// Searches, inserts and removals of states.
@@ -51,19 +51,19 @@ pub struct Counted {
     pub sources: u64,
     /// Searches, inserts and removals of sources.
     pub source_table: [u64; 3],
-    /// Fragments that wait.
+    /// Number of fragments that wait for others.
     pub fragments: u64,
     /// Searches, inserts and removals of packets in fragments.
     pub fragment_table: [u64; 3],
-    /// By [`Reason`].
+    /// Drops, indexed by [`FilterDropReason`].
     pub reasons: [u64; 17],
-    /// By [`LimitCounter`].
+    /// Refusals, indexed by [`LimitCounter`].
     pub limits: [u64; 10],
     /// What came and left by each interface.
     pub interfaces: Vec<InterfaceCounts>,
-    /// Answers and events that nobody took in time.
+    /// Replies and events that were lost as they were not drained in time.
     pub lost_answers: u64,
-    /// See `lost_answers`.
+    /// The same for events: see `lost_answers`.
     pub lost_events: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Counted {
 pub struct InterfaceCounts {
     /// Packets by family and direction, and whether they were blocked.
     pub packets: [[[u64; 2]; 2]; 2],
-    /// Their bytes.
+    /// Bytes of them, indexed alike.
     pub bytes: [[[u64; 2]; 2]; 2],
     /// States that hold at this interface only.
     pub states: u64,
@@ -80,7 +80,7 @@ pub struct InterfaceCounts {
 
 impl InterfaceCounts {
     /// Adds what another worker, or another interface, counted.
-    pub fn add(&mut self, other: &InterfaceCounts) {
+    pub fn add_counts(&mut self, other: &InterfaceCounts) {
         let flat = |counts: &[[[u64; 2]; 2]; 2]| counts.as_flattened().as_flattened().to_vec();
         let add = |to: &mut [[[u64; 2]; 2]; 2], from: &[[[u64; 2]; 2]; 2]| {
             let to = to.as_flattened_mut().as_flattened_mut();
@@ -92,7 +92,7 @@ impl InterfaceCounts {
     }
 
     /// Prints it as `pfctl -vv -s Interfaces` does, below the interface's name.
-    pub fn print(&self, cleared: &str, rules: usize, out: &mut impl Write) -> fmt::Result {
+    pub fn print_counts(&self, cleared: &str, rules: usize, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "\tCleared:     {cleared}")?;
         writeln!(out, "\tReferences:  [ States:  {:<18} Rules: {rules:<18} ]", self.states)?;
         for (family, digit) in [(Family::Inet, '4'), (Family::Inet6, '6')] {
@@ -112,14 +112,14 @@ impl InterfaceCounts {
 
 /// What is printed beside what is counted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Status<'a> {
+pub struct FilterStatus<'a> {
     /// Whether the filter is on.
     pub is_enabled: bool,
     /// For how long it has been on or off.
     pub since: Option<Duration>,
-    /// `set debug`.
+    /// The level of `set debug`.
     pub debug: &'a str,
-    /// `set hostid`.
+    /// The number of `set hostid`.
     pub host_id: u32,
     /// The checksum of the rules.
     pub checksum: [u8; 16],
@@ -131,9 +131,9 @@ pub struct Status<'a> {
     pub state_limit: u32,
 }
 
-impl Counted {
+impl FilterCounters {
     /// Adds what another worker counted.
-    pub fn add(&mut self, other: &Counted) {
+    pub fn add_counts(&mut self, other: &FilterCounters) {
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         add(&mut self.states, &other.states);
         add(&mut self.state_table, &other.state_table);
@@ -143,14 +143,14 @@ impl Counted {
         add(&mut self.limits, &other.limits);
         let longest = self.interfaces.len().max(other.interfaces.len());
         self.interfaces.resize(longest, InterfaceCounts::default());
-        self.interfaces.iter_mut().zip(&other.interfaces).for_each(|(to, from)| to.add(from));
+        self.interfaces.iter_mut().zip(&other.interfaces).for_each(|(to, from)| to.add_counts(from));
         self.sources += other.sources;
         self.fragments += other.fragments;
         self.lost_answers += other.lost_answers;
         self.lost_events += other.lost_events;
     }
 
-    pub(super) fn note_exceeded(&mut self, exceeded: Exceeded) {
+    pub(super) fn count_exceeded(&mut self, exceeded: Exceeded) {
         let counter = match exceeded {
             Exceeded::MaxStatesPerRule => LimitCounter::MaxStates,
             Exceeded::MaxSourceStates => LimitCounter::MaxSourceStates,
@@ -162,26 +162,31 @@ impl Counted {
     }
 
     /// Prints it as `pfctl -s info` does, with `is_verbose` as with `-v`.
-    pub fn print(&self, status: &Status<'_>, is_verbose: bool, out: &mut impl Write) -> fmt::Result {
+    pub fn print_info(
+        &self,
+        status: &FilterStatus<'_>,
+        is_verbose: bool,
+        out: &mut impl Write,
+    ) -> fmt::Result {
         let seconds = status.since.map_or(0, |since| since.as_secs());
         status.print_head(is_verbose, out)?;
         if let Some((name, interfaces)) = &status.log_interface {
             self.print_interface(name, interfaces, out)?;
         }
         writeln!(out, "{:<27} {:>14} {:>16}", "State Table", "Total", "Rate")?;
-        print_plain(out, "current entries", self.states[0])?;
-        print_plain(out, "half-open tcp", self.states[1])?;
+        print_counter(out, "current entries", self.states[0])?;
+        print_counter(out, "half-open tcp", self.states[1])?;
         print_table(out, &self.state_table, seconds)?;
         if is_verbose {
             writeln!(out, "Source Tracking Table")?;
-            print_plain(out, "current entries", self.sources)?;
+            print_counter(out, "current entries", self.sources)?;
             print_table(out, &self.source_table, seconds)?;
             writeln!(out, "Fragments")?;
-            print_plain(out, "current entries", self.fragments)?;
+            print_counter(out, "current entries", self.fragments)?;
             print_table(out, &self.fragment_table, seconds)?;
         }
         writeln!(out, "Counters")?;
-        for (reason, name) in Reason::NAMES {
+        for (reason, name) in FilterDropReason::NAMES {
             print_rate(out, name, self.reasons[reason as usize], seconds)?;
         }
         if is_verbose {
@@ -200,7 +205,7 @@ impl Counted {
         const OUT: usize = Direction::Out as usize;
         let mut sum = InterfaceCounts::default();
         let counted = interfaces.iter().filter_map(|interface| self.interfaces.get(usize::from(interface.0)));
-        counted.for_each(|counts| sum.add(counts));
+        counted.for_each(|counts| sum.add_counts(counts));
         let [four, six] = sum.bytes.map(|family| family.map(|[passed, blocked]| passed + blocked));
         writeln!(out, "Interface Stats for {name:<16} {:>5} {:>16}", "IPv4", "IPv6")?;
         writeln!(out, "  {:<25} {:>14} {:>16}", "Bytes In", four[IN], six[IN])?;
@@ -216,7 +221,7 @@ impl Counted {
     }
 }
 
-impl Status<'_> {
+impl FilterStatus<'_> {
     fn print_head(&self, is_verbose: bool, out: &mut impl Write) -> fmt::Result {
         let state = if self.is_enabled { "Enabled" } else { "Disabled" };
         let line = match self.since.map(|since| since.as_secs()) {
@@ -250,7 +255,7 @@ impl Status<'_> {
     }
 }
 
-fn print_plain(out: &mut impl Write, name: &str, n: u64) -> fmt::Result {
+fn print_counter(out: &mut impl Write, name: &str, n: u64) -> fmt::Result {
     writeln!(out, "  {name:<25} {n:>14} {:>14}", "")
 }
 
@@ -263,14 +268,14 @@ fn print_table(out: &mut impl Write, counts: &[u64; 3], seconds: u64) -> fmt::Re
 
 fn print_rate(out: &mut impl Write, name: &str, n: u64, seconds: u64) -> fmt::Result {
     match seconds {
-        0 => print_plain(out, name, n),
+        0 => print_counter(out, name, n),
         seconds => writeln!(out, "  {name:<25} {n:>14} {:>14.1}/s", n as f64 / seconds as f64),
     }
 }
 
 impl Filter {
     /// What was counted so far.
-    pub fn counted(&self) -> Counted {
+    pub fn collect_counters(&self) -> FilterCounters {
         let [searches, inserts, removals] = self.states.counters;
         let mut interfaces = self.counted.interfaces.clone();
         for direction in [Direction::In, Direction::Out] {
@@ -282,7 +287,7 @@ impl Filter {
             }
         }
         let untold: u64 = self.tallies.iter().map(|tally| u64::from(tally.packets)).sum();
-        Counted {
+        FilterCounters {
             states: [self.states.len().into(), self.states.half_open.into()],
             state_table: [searches + untold, inserts, removals],
             sources: self.sources.len().into(),
@@ -295,19 +300,19 @@ impl Filter {
     }
 
     /// Counts a packet that is dropped before the filter looks at it.
-    pub fn refuse(&mut self, reason: Reason) {
+    pub fn count_refused(&mut self, reason: FilterDropReason) {
         self.counted.reasons[reason as usize] += 1;
     }
 
-    /// Counts what became of a packet. Those that pass with a state are no match of a rule.
-    pub(super) fn count(&mut self, look: &Look, bytes: &[u8], verdict: &Verdict) {
-        if let Verdict::Drop(reason) = verdict {
+    /// Counts the verdict for a packet. Packets that pass by a state do not count as matches of a rule.
+    pub(super) fn count_verdict(&mut self, look: &PacketLookup, bytes: &[u8], verdict: &FilterVerdict) {
+        if let FilterVerdict::Drop(reason) = verdict {
             self.counted.reasons[*reason as usize] += 1;
         }
-        self.count_at_interface(look, bytes, matches!(verdict, Verdict::Drop(_)));
+        self.count_at_interface(look, bytes, matches!(verdict, FilterVerdict::Drop(_)));
     }
 
-    fn count_at_interface(&mut self, look: &Look, bytes: &[u8], is_blocked: bool) {
+    fn count_at_interface(&mut self, look: &PacketLookup, bytes: &[u8], is_blocked: bool) {
         let is_six = bytes.first().is_some_and(|first| first >> 4 == 6);
         let family = if is_six { Family::Inet6 } else { Family::Inet } as usize;
         let way = look.at.direction as usize;
@@ -323,8 +328,8 @@ impl Filter {
     }
 }
 
-/// What `scrub (reassemble tcp)` asks of segments: their time to live never falls below the greatest that their sender had,
-/// and timestamps (RFC 7323) don't go back.
+/// What `scrub (reassemble tcp)` asks of segments: their time to live never falls below the greatest that
+/// their sender had, and timestamps (RFC 7323) don't go back.
 pub(super) fn check_tcp(
     extra: &mut Extra,
     bytes: &mut [u8],
@@ -332,7 +337,7 @@ pub(super) fn check_tcp(
     from: usize,
     now_ms: u32,
     patience: Duration,
-) -> Result<(), Reason> {
+) -> Result<(), FilterDropReason> {
     const TIMESTAMP: u8 = 8;
     if seen.protocol != IpProtocol::TCP {
         return Ok(());
@@ -340,14 +345,14 @@ pub(super) fn check_tcp(
     extra.ttl[from] = extra.ttl[from].max(seen.ttl);
     let scrubbed = crate::rule::Scrub { min_ttl: Some(extra.ttl[from]), ..Default::default() };
     scrub::apply(bytes, seen, &scrubbed, 0);
-    let Some(at) = scrub::option(bytes, seen, TIMESTAMP, 10) else { return Ok(()) };
-    let stamp = word(bytes, at + 2);
+    let Some(at) = scrub::find_tcp_option(bytes, seen, TIMESTAMP, 10) else { return Ok(()) };
+    let stamp = read_u32(bytes, at + 2);
     let is_old = extra.stamps[from].is_some_and(|(last, seen_ms)| {
         let is_recent = u128::from(now_ms.wrapping_sub(seen_ms)) < patience.as_millis();
         is_recent && !at_or_after(stamp, last)
     });
     if is_old && seen.payload > 0 {
-        return Err(Reason::BadTimestamp);
+        return Err(FilterDropReason::BadTimestamp);
     }
     if !is_old {
         extra.stamps[from] = Some((stamp, now_ms));
@@ -364,7 +369,7 @@ mod tests {
         let mut counts = InterfaceCounts { states: 3, ..InterfaceCounts::default() };
         (counts.packets[0][1][1], counts.bytes[0][1][1]) = (7, 700);
         let mut text = String::new();
-        counts.print("Thu Jan  1 00:00:00 1970", 2, &mut text).unwrap();
+        counts.print_counts("Thu Jan  1 00:00:00 1970", 2, &mut text).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 10);
         assert_eq!(lines[0], "\tCleared:     Thu Jan  1 00:00:00 1970");
@@ -377,13 +382,13 @@ mod tests {
     #[test]
     fn the_status_is_printed_as_the_manual_shows() {
         let counts = InterfaceCounts { packets: [[[5, 6], [7, 8]], [[0; 2]; 2]], ..Default::default() };
-        let counted = Counted {
+        let counted = FilterCounters {
             states: [3, 1],
             state_table: [1000, 7, 4],
             interfaces: vec![counts, counts],
-            ..Counted::default()
+            ..FilterCounters::default()
         };
-        let status = Status {
+        let status = FilterStatus {
             is_enabled: true,
             since: Some(Duration::from_secs(86_400 + 3661)),
             debug: "err",
@@ -394,7 +399,7 @@ mod tests {
             state_limit: 100_000,
         };
         let mut text = String::new();
-        counted.print(&status, true, &mut text).unwrap();
+        counted.print_info(&status, true, &mut text).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "Status: Enabled for 1 days 01:01:01              Debug: err");
         assert_eq!(lines[2], "Hostid:   0x0000abcd");

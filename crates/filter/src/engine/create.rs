@@ -1,24 +1,24 @@
-//! Packets without a state: rules are asked, and a state may come of it.
-use super::translator::{Translator, key};
-use super::{Filter, LimitCounter, Look, Passed, Random, Rules, Verdict, Way, answer};
-use crate::dissect::{Dissected, Reason};
-use crate::evaluate::{Decision, Failure, Outcome, RuleId, Surroundings};
+//! Packets without a state: rules are evaluated, and may create a state.
+use super::translator::{Translator, translated_key};
+use super::{Filter, FilterVerdict, LimitCounter, PacketLookup, Passed, Random, RouteTo, Rules, answer};
+use crate::dissect::{Dissected, FilterDropReason};
+use crate::evaluate::{Decision, Failure, RuleId, RuleOutcome, Surroundings};
 use crate::facts::{Direction, Facts, Family};
 use crate::log::LogAction;
 use crate::options::{Limit, Timeout};
-use crate::rule::{Action, Binding, Keep, RouteKind, Rule, SourceTrack};
+use crate::rule::{Action, Binding, RouteKind, Rule, SourceTrack, StateKeeping};
 use crate::scrub;
 use crate::sources::{Scope, SourceKey};
-use crate::states::{Birth, CannotInsert, Cold, Extra, Hot, Key, flag};
+use crate::states::{CannotInsert, Cold, Extra, Hot, Key, NewState, flag};
 use crate::track::{Peer, Segment, Stage};
-use crate::translate::{Ends, rewrite};
+use crate::translate::{FiveTuple, rewrite_ends};
 use artery_wire::{IpProtocol, TcpFlags};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// What rules said of a packet, and how it was translated meanwhile.
 struct Ruling {
-    outcome: Outcome,
+    outcome: RuleOutcome,
     /// What the packet is on the other side.
     facts: Facts,
     kept: Option<u32>,
@@ -29,57 +29,59 @@ struct Ruling {
 impl Filter {
     /// Asks rules about a packet.
     #[inline(never)]
-    pub(super) fn ask(
+    pub(super) fn evaluate_rules(
         &mut self,
         bytes: &mut [u8],
         mut seen: Dissected,
-        look: &Look,
+        look: &PacketLookup,
         rules: &Rules<'_, '_>,
-    ) -> Verdict {
+    ) -> FilterVerdict {
         // A record that is made now may have the number of one for which packets are still counted.
-        self.end();
-        let ruling = self.rule(&seen, look, rules);
+        self.end_batch();
+        let ruling = self.match_rules(&seen, look, rules);
         let outcome = &ruling.outcome;
         // As pf counts: whatever rules decide. Those that they block are counted with all that are dropped.
         if outcome.decision == Decision::Pass {
-            self.counted.reasons[Reason::Match as usize] += 1;
+            self.counted.reasons[FilterDropReason::Match as usize] += 1;
         }
-        rules.compiled.count(outcome, &self.scratch, &ruling.facts, &self.counters);
+        rules.compiled.count_packet(outcome, &self.scratch, &ruling.facts, &self.counters);
         self.count_tables(&seen, look, rules, &ruling);
         self.log_ruling(bytes, &seen, look, rules, outcome);
         match outcome.decision {
-            Decision::Pass if seen.has_options && !outcome.allows_options => Verdict::Drop(Reason::IpOption),
+            Decision::Pass if seen.has_options && !outcome.allows_options => {
+                FilterVerdict::Drop(FilterDropReason::IpOption)
+            }
             Decision::Pass => match self.let_pass(bytes, &mut seen, look, rules, &ruling) {
-                Ok(passed) => Verdict::Pass(passed),
-                Err(reason) => Verdict::Drop(reason),
+                Ok(passed) => FilterVerdict::Pass(passed),
+                Err(reason) => FilterVerdict::Drop(reason),
             },
             Decision::Block(told) => {
-                self.answer(answer::to_blocked(bytes, &seen, told, look.at.is_unfinished));
-                Verdict::Drop(Reason::Match)
+                self.queue_reply(answer::to_blocked(bytes, &seen, told, look.at.has_partial_checksum));
+                FilterVerdict::Drop(FilterDropReason::Match)
             }
-            Decision::Fail(Failure::Translate) => Verdict::Drop(Reason::Translate),
-            Decision::Fail(Failure::Depth) => Verdict::Drop(Reason::Match),
+            Decision::Fail(Failure::Translate) => FilterVerdict::Drop(FilterDropReason::Translate),
+            Decision::Fail(Failure::Depth) => FilterVerdict::Drop(FilterDropReason::Match),
         }
     }
 
     /// Counts a packet for the tables of the rule that decided about it, by the addresses that this saw.
-    fn count_tables(&self, seen: &Dissected, look: &Look, rules: &Rules<'_, '_>, ruling: &Ruling) {
-        let Outcome { rule: Some(id), nat, redirect, .. } = ruling.outcome else { return };
+    fn count_tables(&self, seen: &Dissected, look: &PacketLookup, rules: &Rules<'_, '_>, ruling: &Ruling) {
+        let RuleOutcome { rule: Some(id), nat, redirect, .. } = ruling.outcome else { return };
         let translates = nat == Some(id) || redirect == Some(id);
-        let facts = if translates { seen.facts(&look.at) } else { ruling.facts };
+        let facts = if translates { seen.rule_facts(&look.at) } else { ruling.facts };
         rules.compiled.count_tables(id, &facts, self.worker, rules.turn);
     }
 
-    fn rule(&mut self, seen: &Dissected, look: &Look, rules: &Rules<'_, '_>) -> Ruling {
-        let mut facts = seen.facts(&look.at);
-        let mut chance = Random::of(self.random.word());
-        let mut draw = || chance.half();
+    fn match_rules(&mut self, seen: &Dissected, look: &PacketLookup, rules: &Rules<'_, '_>) -> Ruling {
+        let mut facts = seen.rule_facts(&look.at);
+        let mut chance = Random::from_seed(self.random.next_u64());
+        let mut draw = || chance.next_u32();
         let mut translator = Translator {
             pools: &mut self.pools,
             compiled: rules.compiled,
             turn: rules.turn,
             states: &self.states,
-            led: &self.led,
+            assigned: &self.assigned,
             sources: &mut self.sources,
             source_limit: self.settings.limits.limit(Limit::SourceNodes),
             random: &mut self.random,
@@ -100,7 +102,7 @@ impl Filter {
         let pool = outcome.rule.and_then(|id| Some((id, rules.compiled.rule(id).rule.route.as_ref()?)));
         let is_led = outcome.decision == Decision::Pass;
         let gateway =
-            pool.filter(|_| is_led).and_then(|(id, (_, pool))| translator.gateway(id, pool, &facts));
+            pool.filter(|_| is_led).and_then(|(id, (_, pool))| translator.choose_gateway(id, pool, &facts));
         let (kept, given) = (translator.kept, translator.given);
         Ruling { outcome, facts, kept, given, gateway }
     }
@@ -109,15 +111,15 @@ impl Filter {
         &mut self,
         bytes: &[u8],
         seen: &Dissected,
-        look: &Look,
+        look: &PacketLookup,
         rules: &Rules<'_, '_>,
-        outcome: &Outcome,
+        outcome: &RuleOutcome,
     ) {
         if self.scratch.logged().is_empty() {
             return;
         }
         for logged in self.scratch.logged().to_vec() {
-            // A record tells what its own rule says, whatever a later one decides.
+            // A record holds what its own rule says, whatever a later one decides.
             let action = match &rules.compiled.rule(logged.rule).rule.action {
                 Action::Pass if Some(logged.rule) == outcome.rule && outcome.decision != Decision::Pass => {
                     LogAction::Block
@@ -127,7 +129,7 @@ impl Filter {
                 Action::Match | Action::Anchor(_) => LogAction::Match,
             };
             let (rule, anchor) = (Some(logged.rule), logged.anchor);
-            self.log(bytes, seen, look, rules, logged.interface, rule, anchor, action);
+            self.log_packet(bytes, seen, look, rules, logged.interface, rule, anchor, action);
         }
     }
 
@@ -136,38 +138,38 @@ impl Filter {
         &mut self,
         bytes: &mut [u8],
         seen: &mut Dissected,
-        look: &Look,
+        look: &PacketLookup,
         rules: &Rules<'_, '_>,
         ruling: &Ruling,
-    ) -> Result<Passed, Reason> {
+    ) -> Result<Passed, FilterDropReason> {
         let outcome = &ruling.outcome;
         let mut passed = Passed { tag: outcome.tag, ..Passed::default() };
-        let keeps = outcome.keep != Keep::No && !seen.is_fragment && !seen.is_icmp_error();
+        let keeps = outcome.keep != StateKeeping::No && !seen.is_fragment && !seen.is_icmp_error();
         if keeps && let Some(id) = outcome.rule {
-            let number = self.create(bytes, seen, look, rules, ruling, id)?;
-            passed.state = Some(self.states.id(number));
-            self.states.link(look.hint, number);
+            let number = self.create_state(bytes, seen, look, rules, ruling, id)?;
+            passed.state = Some(self.states.state_id(number));
+            self.states.link_states(look.hint, number);
             // From here on both count the same packets, whatever has not come through before.
-            self.states.take_counts(look.hint);
+            self.states.absorb_counts(look.hint);
             if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_SOURCE {
                 let high = self.states.hot[number as usize].peers[0].high;
-                self.greet(number, seen, high);
-                return Err(Reason::Synproxy);
+                self.send_syn_ack(number, seen, high);
+                return Err(FilterDropReason::Synproxy);
             }
-            self.change(number, bytes, seen, look, true);
+            self.translate_packet(number, bytes, seen, look, true);
         } else if !seen.is_fragment && !seen.is_icmp_error() {
-            let (addresses, ports) = key(&ruling.facts, seen).ends(look.at.direction);
-            rewrite(bytes, seen, Ends { addresses, ports });
+            let (addresses, ports) = translated_key(&ruling.facts, seen).packet_ends(look.at.direction);
+            rewrite_ends(bytes, seen, FiveTuple { addresses, ports });
         }
-        self.act(bytes, seen, ruling, &mut passed);
+        self.apply_actions(bytes, seen, ruling, &mut passed);
         Ok(passed)
     }
 
-    /// Changes a packet as rules asked.
-    fn act(&mut self, bytes: &mut [u8], seen: &Dissected, ruling: &Ruling, passed: &mut Passed) {
+    /// Applies the changes that rules make to a packet.
+    fn apply_actions(&mut self, bytes: &mut [u8], seen: &Dissected, ruling: &Ruling, passed: &mut Passed) {
         let actions = &ruling.outcome.actions;
         if actions.scrub.is_given {
-            scrub::apply(bytes, seen, &actions.scrub, self.random.half() as u16);
+            scrub::apply(bytes, seen, &actions.scrub, self.random.next_u32() as u16);
         }
         if let Some(tos) = actions.tos {
             scrub::set_tos(bytes, seen.family, tos);
@@ -175,29 +177,28 @@ impl Filter {
         passed.priority =
             actions.priority.map(|(all, urgent)| if seen.tos & 0x10 != 0 { urgent } else { all });
         let gateway = ruling.gateway.filter(|_| ruling.outcome.route == Some(RouteKind::RouteTo));
-        self.way = Way { routing_table: actions.routing_table, gateway };
-        passed.has_way = self.way != Way::default();
+        self.route_to = RouteTo { routing_table: actions.routing_table, gateway };
+        passed.has_way = self.route_to != RouteTo::default();
     }
 
-    /// Makes a state.
-    fn create(
+    fn create_state(
         &mut self,
         bytes: &[u8],
         seen: &Dissected,
-        look: &Look,
+        look: &PacketLookup,
         rules: &Rules<'_, '_>,
         ruling: &Ruling,
         id: RuleId,
-    ) -> Result<u32, Reason> {
-        let (record, rule) = self.record(rules, id, ruling.outcome.anchor);
+    ) -> Result<u32, FilterDropReason> {
+        let (record, rule) = self.find_record(rules, id, ruling.outcome.anchor);
         self.check_rule(record)?;
         let source = self.count_source(record, seen)?;
         let also: Vec<RuleId> =
             self.scratch.matched().iter().chain(&ruling.outcome.anchor).copied().collect();
-        let also: Vec<u32> = also.into_iter().map(|id| self.record(rules, id, None).0).collect();
+        let also: Vec<u32> = also.into_iter().map(|id| self.find_record(rules, id, None).0).collect();
         let mut hot = self.first_line(seen, bytes, look, &rule, record);
         let moved = self.begin_handshake(&mut hot, seen, look, ruling.outcome.keep);
-        let keys = self.keys(seen, look, &ruling.facts);
+        let keys = self.state_keys(seen, look, &ruling.facts);
         let cold = Cold {
             packets: [1, 0],
             bytes: [seen.end.into(), 0],
@@ -206,33 +207,33 @@ impl Filter {
             interface: look.at.interface,
             ..Cold::FREE
         };
-        let mut extra = extra(ruling, [source, ruling.kept], also.clone(), bytes, seen, look);
+        let mut extra = build_extra(ruling, [source, ruling.kept], also.clone(), bytes, seen, look);
         if rule.max_packet_rate.is_some() {
             extra.get_or_insert_default().has_rate = true;
         }
-        let birth = Birth { keys, hot, cold, extra: extra.map(Box::new), beside: look.hint };
+        let birth = NewState { keys, hot, cold, extra: extra.map(Box::new), beside: look.hint };
         match self.states.insert(birth) {
             Ok(number) => {
-                self.note_birth(id, record, &also, ruling);
-                self.note_changes(number);
+                self.count_new_state(id, record, &also, ruling);
+                self.record_rewrites(number);
                 Ok(number)
             }
             Err(error) => {
                 source.iter().for_each(|source| self.sources.end_state(*source, false, self.now_ms));
                 Err(match error {
-                    CannotInsert::Full => Reason::Memory,
-                    CannotInsert::Taken => Reason::StateInsert,
+                    CannotInsert::Full => FilterDropReason::Memory,
+                    CannotInsert::Taken => FilterDropReason::StateInsert,
                 })
             }
         }
     }
 
-    fn note_birth(&mut self, id: RuleId, record: u32, also: &[u32], ruling: &Ruling) {
+    fn count_new_state(&mut self, id: RuleId, record: u32, also: &[u32], ruling: &Ruling) {
         self.records.use_by_state(record, true);
         also.iter().for_each(|also| self.records.use_by_state(*also, false));
         self.counters.add_state(id);
         if let Some(given) = ruling.given {
-            *self.led.entry(given).or_default() += 1;
+            *self.assigned.entry(given).or_default() += 1;
         }
         if let Some(kept) = ruling.kept {
             // A source that keeps an address has as many states as it likes.
@@ -240,7 +241,7 @@ impl Filter {
         }
     }
 
-    fn record(
+    fn find_record(
         &mut self,
         rules: &Rules<'_, '_>,
         id: RuleId,
@@ -253,18 +254,18 @@ impl Filter {
     }
 
     /// `max` of the rule.
-    fn check_rule(&mut self, record: u32) -> Result<(), Reason> {
+    fn check_rule(&mut self, record: u32) -> Result<(), FilterDropReason> {
         match self.records.get(record) {
             Some(record) if record.max.is_some_and(|max| record.states >= max) => {
                 self.counted.limits[LimitCounter::MaxStates as usize] += 1;
-                Err(Reason::StateLimit)
+                Err(FilterDropReason::StateLimit)
             }
             _ => Ok(()),
         }
     }
 
     /// The source of a packet, if the rule tracks any.
-    fn count_source(&mut self, number: u32, seen: &Dissected) -> Result<Option<u32>, Reason> {
+    fn count_source(&mut self, number: u32, seen: &Dissected) -> Result<Option<u32>, FilterDropReason> {
         let Some(record) = self.records.get(number) else { return Ok(None) };
         let Some(track) = record.source_track else { return Ok(None) };
         let allowance = record.allowance;
@@ -280,13 +281,20 @@ impl Filter {
             Ok(source)
         });
         counted.map(Some).map_err(|exceeded| {
-            self.counted.note_exceeded(exceeded);
-            Reason::SourceLimit
+            self.counted.count_exceeded(exceeded);
+            FilterDropReason::SourceLimit
         })
     }
 
     /// What is known of a connection after its first packet.
-    fn first_line(&self, seen: &Dissected, bytes: &[u8], look: &Look, rule: &Rule, record: u32) -> Hot {
+    fn first_line(
+        &self,
+        seen: &Dissected,
+        bytes: &[u8],
+        look: &PacketLookup,
+        rule: &Rule,
+        record: u32,
+    ) -> Hot {
         let (peers, class) = first_peers(seen, bytes);
         let options = &rule.state.options;
         let is_bound = match options.binding {
@@ -312,17 +320,23 @@ impl Filter {
     }
 
     /// What `modulate` and `synproxy` make of a SYN; returns what the client's numbers are moved by.
-    fn begin_handshake(&mut self, hot: &mut Hot, seen: &Dissected, look: &Look, keep: Keep) -> u32 {
+    fn begin_handshake(
+        &mut self,
+        hot: &mut Hot,
+        seen: &Dissected,
+        look: &PacketLookup,
+        keep: StateKeeping,
+    ) -> u32 {
         let is_syn = seen.protocol == IpProtocol::TCP
             && seen.flags.contains(TcpFlags::SYN)
             && !seen.flags.contains(TcpFlags::ACK);
         match keep {
-            Keep::Modulate if is_syn => {
+            StateKeeping::Modulate if is_syn => {
                 hot.flags |= flag::MOVED;
-                self.random.half().max(1)
+                self.random.next_u32().max(1)
             }
-            Keep::Synproxy if is_syn && look.at.direction == Direction::In => {
-                hot.peers[0].high = self.random.half();
+            StateKeeping::Synproxy if is_syn && look.at.direction == Direction::In => {
+                hot.peers[0].high = self.random.next_u32();
                 hot.peers[0].stage = Stage::PROXY_SOURCE;
                 0
             }
@@ -331,11 +345,11 @@ impl Filter {
     }
 
     /// The keys of wire and stack: the packet's own, and the translated one.
-    fn keys(&self, seen: &Dissected, look: &Look, facts: &Facts) -> [Key; 2] {
-        let translated = key(facts, seen);
+    fn state_keys(&self, seen: &Dissected, look: &PacketLookup, facts: &Facts) -> [Key; 2] {
+        let translated = translated_key(facts, seen);
         match look.at.direction {
-            Direction::In => [seen.key(Direction::In), translated],
-            Direction::Out => [translated, seen.key(Direction::Out)],
+            Direction::In => [seen.state_key(Direction::In), translated],
+            Direction::Out => [translated, seen.state_key(Direction::Out)],
         }
     }
 }
@@ -352,7 +366,7 @@ fn first_peers(seen: &Dissected, bytes: &[u8]) -> ([Peer; 2], Timeout) {
             payload: seen.payload,
             scale: if is_syn { scrub::window_scale(bytes, seen) } else { None },
         };
-        return ([Peer::first(&segment), Peer::silent()], Timeout::TcpFirst);
+        return ([Peer::first_sender(&segment), Peer::silent()], Timeout::TcpFirst);
     }
     let class = match seen.protocol {
         IpProtocol::UDP => Timeout::UdpFirst,
@@ -363,16 +377,16 @@ fn first_peers(seen: &Dissected, bytes: &[u8]) -> ([Peer; 2], Timeout) {
 }
 
 /// What few states have, if this one has any of it.
-fn extra(
+fn build_extra(
     ruling: &Ruling,
     sources: [Option<u32>; 2],
     also: Vec<u32>,
     bytes: &[u8],
     seen: &Dissected,
-    look: &Look,
+    look: &PacketLookup,
 ) -> Option<Extra> {
     let (outcome, actions) = (&ruling.outcome, &ruling.outcome.actions);
-    let is_synproxy = outcome.keep == Keep::Synproxy && seen.protocol == IpProtocol::TCP;
+    let is_synproxy = outcome.keep == StateKeeping::Synproxy && seen.protocol == IpProtocol::TCP;
     let led = |kind| ruling.gateway.filter(|_| outcome.route == Some(kind));
     let is_plain = sources == [None; 2]
         && also.is_empty()
@@ -391,7 +405,7 @@ fn extra(
     Some(Extra {
         sources,
         also,
-        led: ruling.given,
+        assigned: ruling.given,
         scrub: actions.scrub,
         tos: actions.tos,
         priority: actions.priority,

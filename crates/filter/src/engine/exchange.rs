@@ -1,28 +1,42 @@
 //! States that go to another filter: `pfctl -S` and `-L`.
-use super::{Filter, Part};
+use super::{Filter, StateRange};
 use crate::evaluate::{Compiled, RuleId};
 use crate::facts::{Direction, Family, Interface};
 use crate::names::Tags;
-use crate::states::{Birth, Cold, DumpError, Dumped, Extra, Hot, NONE, Names, StateView, Wants, flag};
+use crate::states::{
+    Cold, DumpError, Extra, Hot, InterfaceLookup, NONE, NewState, StateActions, StateRecord, StateView, flag,
+};
 use std::net::IpAddr;
 
 impl Filter {
-    /// Adds the states of a part to a dump, as records: `pfctl -S`. Those whose handshake this filter makes itself stay.
-    pub fn dump(&self, part: Part, names: &dyn Names, compiled: &Compiled, out: &mut Vec<u8>) {
+    /// Adds the states of a part to a dump, as records: `pfctl -S`. Those whose handshake this
+    /// filter makes itself stay.
+    pub fn dump_states(
+        &self,
+        part: StateRange,
+        names: &dyn InterfaceLookup,
+        compiled: &Compiled,
+        out: &mut Vec<u8>,
+    ) {
         for number in self.numbers_in(part) {
-            let hot = self.states.alone(number);
+            let hot = self.states.unmerged(number);
             let is_dead = self.states.extra(number).is_some_and(|extra| extra.is_dead);
             if !is_dead && hot.peers.iter().all(|peer| peer.stage.tcp_name().is_some()) {
-                self.dumped(&self.view(number), names, compiled).write(out);
+                self.to_state_record(&self.state_view(number), names, compiled).write_record(out);
             }
         }
     }
 
-    fn dumped(&self, view: &StateView<'_>, names: &dyn Names, compiled: &Compiled) -> Dumped {
+    fn to_state_record(
+        &self,
+        view: &StateView<'_>,
+        names: &dyn InterfaceLookup,
+        compiled: &Compiled,
+    ) -> StateRecord {
         let (hot, cold) = (&view.hot, view.cold);
-        let interface = if hot.has(flag::BOUND) { names.interface(cold.interface) } else { "" };
+        let interface = if hot.has_flag(flag::BOUND) { names.interface(cold.interface) } else { "" };
         let record = view.record.filter(|record| record.anchor_number.is_none() && record.rule.is_some());
-        Dumped {
+        StateRecord {
             id: cold.id,
             creator: if view.creator() == 0 { self.settings.host_id } else { view.creator() },
             direction: view.direction(),
@@ -30,39 +44,41 @@ impl Filter {
             keys: view.keys,
             peers: hot.peers,
             moved: cold.moved,
-            class: hot.timeout(),
-            is_sloppy: hot.has(flag::SLOPPY),
+            class: hot.timeout_kind(),
+            is_sloppy: hot.has_flag(flag::SLOPPY),
             packets: view.counts.0,
             bytes: view.counts.1,
             age_ms: self.now_ms.saturating_sub(cold.created_ms),
             idle_ms: (self.now_ms as u32).wrapping_sub(hot.seen),
             rule: record.map(|record| record.number),
-            wants: view.extra.and_then(|extra| wanted(extra, compiled.tags())).map(Box::new),
+            wants: view.extra.and_then(|extra| state_actions(extra, compiled.tags())).map(Box::new),
         }
     }
 
-    /// Takes states of a dump: `pfctl -L`. Those that are there already, or that there is no room for, are passed over; so are
-    /// those of interfaces that are not here. With `keeps_rules` they are states of the rules of the same numbers: what their
-    /// rules ask holds for them. Says how many were taken.
-    pub fn restore(
+    /// Adds the states of a dump: `pfctl -L`. Those that exist already, or that there is no room for,
+    /// are skipped; so are those of interfaces that this filter does not know. With `keeps_rules` they
+    /// are states of the rules of the same numbers: the options of those rules hold for them. Returns
+    /// how many were added.
+    pub fn restore_states(
         &mut self,
         records: &[u8],
         keeps_rules: bool,
         interface: impl Fn(&str) -> Option<Interface>,
         compiled: &Compiled,
     ) -> Result<usize, DumpError> {
-        let mut states = Dumped::read_all(records)?;
+        let mut states = StateRecord::read_all(records)?;
         if !keeps_rules {
             states.iter_mut().for_each(|state| state.rule = None);
         }
-        let taken = states.iter().filter(|state| self.take(state, &interface, compiled).is_some()).count();
-        self.note_lifetimes();
+        let taken =
+            states.iter().filter(|state| self.restore_state(state, &interface, compiled).is_some()).count();
+        self.update_least_lifetime();
         Ok(taken)
     }
 
-    fn take(
+    fn restore_state(
         &mut self,
-        state: &Dumped,
+        state: &StateRecord,
         interface: impl Fn(&str) -> Option<Interface>,
         compiled: &Compiled,
     ) -> Option<()> {
@@ -74,7 +90,7 @@ impl Filter {
             seen: (self.now_ms as u32).wrapping_sub(state.idle_ms),
             record,
             protocol: state.keys[0].protocol,
-            flags: flags(state),
+            flags: state_flags(state),
             class: state.class as u8,
             ..Hot::FREE
         };
@@ -87,9 +103,9 @@ impl Filter {
             interface: bound_to,
         };
         let extra = self.extra_of(state, compiled.tags());
-        let birth = Birth { keys: state.keys, hot, cold, extra, beside: NONE };
+        let birth = NewState { keys: state.keys, hot, cold, extra, beside: NONE };
         let number = self.states.insert(birth).ok()?;
-        self.note_changes(number);
+        self.record_rewrites(number);
         self.records.use_by_state(record, true);
         if let Some(rule) = self.records.rule(record) {
             self.counters.add_state(rule);
@@ -97,7 +113,7 @@ impl Filter {
         Some(())
     }
 
-    fn extra_of(&self, state: &Dumped, tags: &Tags) -> Option<Box<Extra>> {
+    fn extra_of(&self, state: &StateRecord, tags: &Tags) -> Option<Box<Extra>> {
         let creator = if state.creator == self.settings.host_id { 0 } else { state.creator };
         let is_plain = creator == 0 && state.wants.is_none();
         let wants = state.wants.as_deref().cloned().unwrap_or_default();
@@ -105,7 +121,7 @@ impl Filter {
             scrub: wants.scrub,
             tos: wants.tos,
             priority: wants.priority,
-            tag: tags.find(&wants.tag).unwrap_or_default(),
+            tag: tags.find_tag(&wants.tag).unwrap_or_default(),
             log_all: wants.log_all,
             routes: wants.routes,
             is_proxied: wants.is_proxied,
@@ -126,7 +142,7 @@ impl Filter {
     }
 }
 
-fn flags(state: &Dumped) -> u8 {
+fn state_flags(state: &StateRecord) -> u8 {
     let flags = [
         (state.direction == Direction::Out, flag::OUT),
         (!state.interface.is_empty(), flag::BOUND),
@@ -138,9 +154,9 @@ fn flags(state: &Dumped) -> u8 {
 }
 
 /// What a state wants of packets, if it wants anything that others should do as well.
-fn wanted(extra: &Extra, tags: &Tags) -> Option<Wants> {
+fn state_actions(extra: &Extra, tags: &Tags) -> Option<StateActions> {
     let routes: [Option<IpAddr>; 2] = extra.routes;
-    let wants = Wants {
+    let wants = StateActions {
         tag: tags.name(extra.tag).to_string(),
         scrub: extra.scrub,
         tos: extra.tos,
@@ -149,5 +165,5 @@ fn wanted(extra: &Extra, tags: &Tags) -> Option<Wants> {
         routes,
         is_proxied: extra.is_proxied,
     };
-    (wants != Wants::default()).then_some(wants)
+    (wants != StateActions::default()).then_some(wants)
 }

@@ -1,8 +1,8 @@
-//! Handshakes in other hosts' place: `synproxy state`. The client must have answered the filter before the server hears of
-//! it, so that a flood of SYNs ends here.
+//! Handshakes in other hosts' place: `synproxy state`. The client must have answered the filter before the
+//! server hears of it, so that a flood of SYNs ends here.
 use super::Filter;
-use super::answer::{Made, Towards};
-use crate::dissect::{Dissected, Reason};
+use super::answer::{ReplyDirection, SegmentBuilder};
+use crate::dissect::{Dissected, FilterDropReason};
 use crate::options::Timeout;
 use crate::states::flag;
 use crate::track::{Scale, Stage};
@@ -13,37 +13,42 @@ const CONTROL: u8 = TcpFlags::SYN.0 | TcpFlags::ACK.0 | TcpFlags::RST.0 | TcpFla
 
 impl Filter {
     /// Goes on with a handshake. The packet never passes: a reason says so, None that the handshake is over.
-    pub(super) fn shake_hands(&mut self, number: u32, seen: &Dissected, is_forward: bool) -> Option<Reason> {
+    pub(super) fn shake_hands(
+        &mut self,
+        number: u32,
+        seen: &Dissected,
+        is_forward: bool,
+    ) -> Option<FilterDropReason> {
         if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_SOURCE
-            && !self.meet_client(number, seen, is_forward)
+            && !self.accept_client(number, seen, is_forward)
         {
-            return Some(Reason::Synproxy);
+            return Some(FilterDropReason::Synproxy);
         }
         if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_DESTINATION {
             match is_forward {
                 true => self.call_server(number, seen),
-                false => self.meet_server(number, seen),
+                false => self.accept_server(number, seen),
             }
         }
-        Some(Reason::Synproxy)
+        Some(FilterDropReason::Synproxy)
     }
 
     /// Answers a client's SYN, and takes its acknowledgment; says whether that came.
-    fn meet_client(&mut self, number: u32, seen: &Dissected, is_forward: bool) -> bool {
+    fn accept_client(&mut self, number: u32, seen: &Dissected, is_forward: bool) -> bool {
         let client = self.states.hot[number as usize].peers[0];
         if !is_forward {
             return false;
         }
         if seen.flags.contains(TcpFlags::SYN) {
             if seen.seq == client.low {
-                self.greet(number, seen, client.high);
+                self.send_syn_ack(number, seen, client.high);
             }
             return false;
         }
         if !is_answer(seen, client.low, client.high) {
             return false;
         }
-        if !self.note_connection(number) {
+        if !self.record_connection(number) {
             return false;
         }
         self.states.hot[number as usize].peers[0].stage = Stage::PROXY_DESTINATION;
@@ -52,10 +57,10 @@ impl Filter {
     }
 
     /// Answers a SYN in the server's place; the window is closed until the server is there.
-    pub(super) fn greet(&mut self, number: u32, seen: &Dissected, seq: u32) {
+    pub(super) fn send_syn_ack(&mut self, number: u32, seen: &Dissected, seq: u32) {
         let segment_size = self.states.extra(number).and_then(|extra| extra.segment_size);
-        let made = Made::back(seen, SYN_ACK, seq, seen.seq.wrapping_add(1));
-        self.answer(Some(Made { segment_size, ..made }.answer(Towards::Sender)));
+        let made = SegmentBuilder::reply_to(seen, SYN_ACK, seq, seen.seq.wrapping_add(1));
+        self.queue_reply(Some(SegmentBuilder { segment_size, ..made }.into_reply(ReplyDirection::Sender)));
     }
 
     /// Sends a SYN in the client's place; again for each segment that the client sends meanwhile.
@@ -64,28 +69,34 @@ impl Filter {
         if !is_answer(seen, client.low, client.high) {
             return;
         }
-        let high = if server.high == 1 { self.random.half() } else { server.high };
+        let high = if server.high == 1 { self.random.next_u32() } else { server.high };
         let peers = &mut self.states.hot[number as usize].peers;
         (peers[0].max_window, peers[1].high) = (seen.window.max(1), high);
         let segment_size = self.states.extra(number).and_then(|extra| extra.segment_size);
-        let made = self.beyond(number, Made::onward(seen, TcpFlags::SYN, high, 0), true);
-        let made = Made { segment_size, window: seen.window.max(1), ..made };
-        self.answer(Some(made.answer(Towards::Receiver)));
+        let made =
+            self.translate_segment(number, SegmentBuilder::forward_to(seen, TcpFlags::SYN, high, 0), true);
+        let made = SegmentBuilder { segment_size, window: seen.window.max(1), ..made };
+        self.queue_reply(Some(made.into_reply(ReplyDirection::Receiver)));
     }
 
     /// Takes the server's answer, and joins both ends: from now on numbers are moved.
-    fn meet_server(&mut self, number: u32, seen: &Dissected) {
+    fn accept_server(&mut self, number: u32, seen: &Dissected) {
         let [mut client, mut server] = self.states.hot[number as usize].peers;
         let is_answer = seen.flags.0 & SYN_ACK.0 == SYN_ACK.0 && seen.ack == server.high.wrapping_add(1);
         if !is_answer {
             return;
         }
         (server.max_window, server.low) = (seen.window.max(1), seen.seq);
-        let to_server = Made::back(seen, TcpFlags::ACK, seen.ack, seen.seq.wrapping_add(1));
-        self.answer(Some(Made { window: client.max_window, ..to_server }.answer(Towards::Sender)));
+        let to_server = SegmentBuilder::reply_to(seen, TcpFlags::ACK, seen.ack, seen.seq.wrapping_add(1));
+        self.queue_reply(Some(
+            SegmentBuilder { window: client.max_window, ..to_server }.into_reply(ReplyDirection::Sender),
+        ));
         let (seq, ack) = (client.high.wrapping_add(1), client.low.wrapping_add(1));
-        let to_client = self.beyond(number, Made::onward(seen, TcpFlags::ACK, seq, ack), false);
-        self.answer(Some(Made { window: server.max_window, ..to_client }.answer(Towards::Receiver)));
+        let to_client =
+            self.translate_segment(number, SegmentBuilder::forward_to(seen, TcpFlags::ACK, seq, ack), false);
+        self.queue_reply(Some(
+            SegmentBuilder { window: server.max_window, ..to_client }.into_reply(ReplyDirection::Receiver),
+        ));
         let moved = [server.high.wrapping_sub(client.low), client.high.wrapping_sub(server.low)];
         client.high = client.low.wrapping_add(server.max_window.into());
         server.high = server.low.wrapping_add(client.max_window.into());
@@ -101,13 +112,13 @@ impl Filter {
     }
 
     /// A segment with the ends that it has on the other side of the filter, where the state translates.
-    fn beyond(&self, number: u32, made: Made, is_forward: bool) -> Made {
+    fn translate_segment(&self, number: u32, made: SegmentBuilder, is_forward: bool) -> SegmentBuilder {
         let hot = &self.states.hot[number as usize];
         let is_in = (hot.direction() == crate::facts::Direction::In) == is_forward;
         let (side, direction) =
             if is_in { (1, crate::facts::Direction::In) } else { (0, crate::facts::Direction::Out) };
-        let (addresses, ports) = self.states.key(number, side).ends(direction);
-        Made { ends: crate::translate::Ends { addresses, ports }, ..made }
+        let (addresses, ports) = self.states.key(number, side).packet_ends(direction);
+        SegmentBuilder { ends: crate::translate::FiveTuple { addresses, ports }, ..made }
     }
 }
 

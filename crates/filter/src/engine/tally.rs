@@ -1,27 +1,28 @@
-//! What plain packets of a batch add to the counters of rules: mostly to those of one rule, packet after packet.
+//! What fast-path packets of a batch add to the counters of rules: mostly to those of one
+//! rule, packet after packet.
 use super::Filter;
 use super::InterfaceCounts;
-use crate::dissect::At;
+use crate::dissect::HookContext;
 use crate::facts::{Direction, Family, Interface};
 use crate::states::NONE;
 
-/// Packets of one direction, of IPv4, that were not yet told to the counters of the rule that they belong to, and to the counts of
+/// IPv4 packets of one direction that were not yet added to the counters of their rule, and to the counts of
 /// the interface that they have passed.
 #[derive(Clone, Copy)]
 pub(super) struct Tally {
-    place: Place,
+    place: TallyKey,
     pub(super) packets: u32,
     bytes: u64,
 }
 
 /// The record of a rule, and an interface, in one word: they are compared for each packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(u64);
+struct TallyKey(u64);
 
-impl Place {
+impl TallyKey {
     #[inline(always)]
-    fn of(record: u32, interface: Interface) -> Place {
-        Place(u64::from(interface.0) << 32 | u64::from(record))
+    fn new(record: u32, interface: Interface) -> TallyKey {
+        TallyKey(u64::from(interface.0) << 32 | u64::from(record))
     }
 
     fn record(self) -> u32 {
@@ -34,7 +35,7 @@ impl Place {
 }
 
 impl Tally {
-    pub(super) const EMPTY: Tally = Tally { place: Place(NONE as u64), packets: 0, bytes: 0 };
+    pub(super) const EMPTY: Tally = Tally { place: TallyKey(NONE as u64), packets: 0, bytes: 0 };
 
     /// Adds it to what is counted at interfaces.
     pub(super) fn add_to(&self, interfaces: &mut [InterfaceCounts], direction: Direction) {
@@ -48,14 +49,14 @@ impl Tally {
 impl Filter {
     /// Counts a packet for the rule of its state and for its interface, with others of both.
     #[inline(always)]
-    pub(super) fn tally(&mut self, record: u32, at: At, length: u16) {
+    pub(super) fn count_packet(&mut self, record: u32, at: HookContext, length: u16) {
         self.tally_more(record, at, 1, length.into());
     }
 
     /// The same for some packets, and their bytes.
     #[inline(always)]
-    pub(super) fn tally_more(&mut self, record: u32, at: At, packets: u16, bytes: u32) {
-        let place = Place::of(record, at.interface);
+    pub(super) fn tally_more(&mut self, record: u32, at: HookContext, packets: u16, bytes: u32) {
+        let place = TallyKey::new(record, at.interface);
         if self.tallies[at.direction as usize].place != place {
             self.tally_for(place, at.direction);
         }
@@ -64,15 +65,15 @@ impl Filter {
         tally.bytes += u64::from(bytes);
     }
 
-    /// Ends a batch that went the quick way: tells the counters what was counted in it.
-    pub fn end(&mut self) {
+    /// Ends a batch that took the fast path: adds what was counted in it to the counters.
+    pub fn end_batch(&mut self) {
         self.tally_for(Tally::EMPTY.place, Direction::In);
         self.tally_for(Tally::EMPTY.place, Direction::Out);
     }
 
     /// Tells what was counted, and counts for another rule or interface from now on.
     #[inline(never)]
-    fn tally_for(&mut self, place: Place, direction: Direction) {
+    fn tally_for(&mut self, place: TallyKey, direction: Direction) {
         let tally = &mut self.tallies[direction as usize];
         let told = std::mem::replace(tally, Tally { place, ..Tally::EMPTY });
         told.add_to(&mut self.counted.interfaces, direction);

@@ -1,24 +1,24 @@
-//! A batch of packets on the quick way, by less than a [`Look`](super::Look): at one interface, or at two at once, as through
-//! a switch.
+//! The fast path for a batch of packets, without a [`PacketLookup`](super::PacketLookup) for each: at one
+//! interface, or at two at once, as through a switch.
 //!
-//! Where a packet comes in its state is found; that leads to the state where it leaves, and to no second search. What does not
-//! go the quick way is left to be tested as anywhere, and nothing has changed then.
-use super::quick::{Known, Quick};
+//! The state of a packet is found at the incoming interface; it links to the state at the outgoing one, which
+//! needs no second search. Exceptions are left to be tested as elsewhere, and nothing has changed then.
+use super::quick::{FastPathHeader, StateHit};
 use super::{Filter, Passed};
-use crate::dissect::{At, dissect};
+use crate::dissect::{HookContext, dissect_packet};
 use crate::evaluate::Compiled;
 use crate::facts::{Direction, Tag};
 use crate::states::StateId;
 
-/// By how many packets memory is asked for again before it is looked at: of what is asked for a whole batch at once processors
-/// forget a part, since they wait for no more than some dozen lines at a time.
+/// By how many packets memory is asked for again before it is looked at: of what is asked for a whole batch
+/// at once processors forget a part, since they wait for no more than some dozen lines at a time.
 const AHEAD: usize = 12;
-/// Fewer states than these are near enough to be asked for once.
+/// Fewer states than these are in near caches, so that one prefetch is enough.
 const NEAR: u32 = 16_384;
 
 /// What became of a packet that was to go through.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Through {
+pub enum ThroughVerdict {
     /// It has passed at both interfaces.
     Passed,
     /// It has passed where it came in, and is to be tested where it leaves.
@@ -27,11 +27,11 @@ pub enum Through {
     Unknown,
 }
 
-/// What is seen of a packet at a glance.
+/// What is parsed of a packet for the search of its state.
 #[derive(Clone, Copy, Debug)]
-pub struct Glance {
+pub struct ParsedKey {
     hash: u64,
-    pub(super) quick: Quick,
+    pub(super) header: FastPathHeader,
     /// The line of the index, and then the state that it may have.
     pub(super) place: u32,
 }
@@ -39,214 +39,234 @@ pub struct Glance {
 impl Filter {
     /// Looks at a packet that begins with its header of IP.
     #[inline(always)]
-    pub fn glance(&self, bytes: &[u8], direction: Direction) -> Glance {
-        let (quick, hash) = match Quick::plain(bytes, direction) {
+    pub fn parse_key(&self, bytes: &[u8], direction: Direction) -> ParsedKey {
+        let (quick, hash) = match FastPathHeader::parse_plain(bytes, direction) {
             Some(quick) => (quick, self.states.hash_narrow(quick.narrow, quick.protocol)),
-            None => (Quick::NONE, self.hash_of_odd(bytes, direction)),
+            None => (FastPathHeader::NONE, self.hash_exception(bytes, direction)),
         };
-        Glance { hash, quick, place: self.states.begin(hash) }
+        ParsedKey { hash, header: quick, place: self.states.prefetch_bucket(hash) }
     }
 
     /// The hash of a packet that will go another way, for the memory that it needs then.
     #[cold]
     #[inline(never)]
-    fn hash_of_odd(&self, bytes: &[u8], direction: Direction) -> u64 {
-        dissect(bytes).map_or(0, |seen| self.states.hash(&seen.key(direction)))
+    fn hash_exception(&self, bytes: &[u8], direction: Direction) -> u64 {
+        dissect_packet(bytes).map_or(0, |seen| self.states.hash(&seen.state_key(direction)))
     }
 
     /// Asks for the states that packets may have. Returns by how many packets these are to be [asked for
-    /// again](Filter::approach_again) before they are looked at.
+    /// again](Filter::prefetch_again) before they are looked at.
     #[inline(always)]
-    pub fn approach_all(&self, glances: &mut [Glance]) -> usize {
+    pub fn prefetch_states(&self, glances: &mut [ParsedKey]) -> usize {
         if self.states.len() < NEAR {
-            glances.iter_mut().for_each(|glance| self.approach_likely(glance));
+            glances.iter_mut().for_each(|glance| self.prefetch_likely(glance));
             return glances.len();
         }
         for n in 0..glances.len() {
             if let Some(soon) = glances.get(n + AHEAD) {
-                self.states.begin_again(soon.place);
+                self.states.prefetch_bucket_again(soon.place);
             }
-            self.approach_likely(&mut glances[n]);
+            self.prefetch_likely(&mut glances[n]);
         }
         AHEAD
     }
 
     /// Asks again for the state that a packet may have, if there is one.
     #[inline(always)]
-    pub fn approach_again(&self, glance: Option<&Glance>) {
+    pub fn prefetch_again(&self, glance: Option<&ParsedKey>) {
         if let Some(glance) = glance {
             self.states.prefetch_first(glance.place);
         }
     }
 
     #[inline(always)]
-    pub(super) fn approach_likely(&self, glance: &mut Glance) {
-        glance.place = self.states.approach_first(glance.hash, glance.place);
+    pub(super) fn prefetch_likely(&self, glance: &mut ParsedKey) {
+        glance.place = self.states.prefetch_candidate_first(glance.hash, glance.place);
     }
 
-    /// Lets a packet pass, if that is quickly done, at an interface where [the quick way may be gone](Filter::is_plain_at);
-    /// returns its state. It is not changed, and has no tag from here.
+    /// Lets a packet pass, if the fast path can, at an interface where [it is
+    /// enabled](Filter::is_fast_path_at); returns its state. The packet is not changed, and gets no tag here.
     #[inline(always)]
-    pub fn pass_quickly<'p>(
+    pub fn pass_fast<'p>(
         &mut self,
         bytes: impl Fn() -> &'p [u8],
-        glance: &Glance,
-        at: At,
+        glance: &ParsedKey,
+        at: HookContext,
     ) -> Option<StateId> {
-        let Glance { quick, place, .. } = glance;
+        let ParsedKey { header: quick, place, .. } = glance;
         if at.direction == Direction::In
-            && let Some([record, _]) = self.know_joined(&bytes, quick, *place)
+            && let Some([record, _]) = self.update_merged(&bytes, quick, *place)
         {
-            self.tally(record, at, quick.length);
+            self.count_packet(record, at, quick.length);
             return Some(StateId { number: *place });
         }
-        self.pass_alone(bytes(), glance, at)
+        self.pass_unmerged(bytes(), glance, at)
     }
 
-    /// The same by a state that is not joined, or is another than was likely.
+    /// The same by a state that is not merged, or is not the one that was prefetched.
     #[inline(never)]
-    fn pass_alone(&mut self, bytes: &[u8], glance: &Glance, at: At) -> Option<StateId> {
-        let Glance { quick, place, .. } = glance;
+    fn pass_unmerged(&mut self, bytes: &[u8], glance: &ParsedKey, at: HookContext) -> Option<StateId> {
+        let ParsedKey { header: quick, place, .. } = glance;
         if quick.length == 0 {
             return None;
         }
-        let (number, Known { link, record }) = match self.enter(bytes, quick, *place, at.direction) {
-            Some(known) => (*place, known),
-            None => self.enter_elsewhere(bytes, *place, at)?,
-        };
-        // What is beside it has come with it. Whatever else it leads to is wanted where the packet leaves.
+        let (number, StateHit { link, record }) =
+            match self.update_ingress(bytes, quick, *place, at.direction) {
+                Some(known) => (*place, known),
+                None => self.enter_elsewhere(bytes, *place, at)?,
+            };
+        // The paired line was prefetched with this one. A link to any other line is prefetched
+        // where the packet leaves.
         if link != number ^ 1 {
             self.states.prefetch(link);
         }
-        self.tally(record, at, quick.length);
+        self.count_packet(record, at, quick.length);
         Some(StateId { number })
     }
 
     /// Asks for the state of a packet that will leave and had this one where it came in.
     #[inline(always)]
-    pub fn approach_behind(&self, came: Option<StateId>) {
+    pub fn prefetch_behind(&self, came: Option<StateId>) {
         if let Some(StateId { number }) = came {
             self.states.prefetch_first(number);
         }
     }
 
-    /// The same for one that leaves and had a state where it came in, which mostly leads to the state here. No glance was
-    /// needed for it.
+    /// The same for a packet that leaves and had a state where it came in, which mostly links to the state
+    /// here. It needs no parsed key.
     #[inline(always)]
-    pub fn pass_behind(&mut self, bytes: &[u8], came: StateId, at: At) -> Option<StateId> {
-        if let Some((record, length)) = self.leave_joined(bytes, came) {
-            self.tally(record, at, length);
+    pub fn pass_linked(&mut self, bytes: &[u8], came: StateId, at: HookContext) -> Option<StateId> {
+        if let Some((record, length)) = self.leave_merged(bytes, came) {
+            self.count_packet(record, at, length);
             return Some(StateId { number: came.number ^ 1 });
         }
-        self.pass_alone_behind(bytes, came, at)
+        self.pass_linked_unmerged(bytes, came, at)
     }
 
-    /// The same by a state that is not joined.
+    /// The same by a state that is not merged.
     #[inline(never)]
-    fn pass_alone_behind(&mut self, bytes: &[u8], came: StateId, at: At) -> Option<StateId> {
-        let quick = Quick::plain(bytes, Direction::Out)?;
+    fn pass_linked_unmerged(&mut self, bytes: &[u8], came: StateId, at: HookContext) -> Option<StateId> {
+        let quick = FastPathHeader::parse_plain(bytes, Direction::Out)?;
         let linked = self.states.link_of(came.number);
-        let (number, Known { link, record }) =
-            match self.know_quickly(&|| bytes, &quick, linked, Direction::Out) {
+        let (number, StateHit { link, record }) =
+            match self.update_fast(&|| bytes, &quick, linked, Direction::Out) {
                 Some(known) => (linked, known),
                 None => self.enter_elsewhere(bytes, linked, at)?,
             };
-        self.tally(record, at, quick.length);
+        self.count_packet(record, at, quick.length);
         match link == came.number {
-            true => self.states.join_if_even(number),
-            false => self.states.link(came.number, number),
+            true => self.states.merge_if_even(number),
+            false => self.states.link_states(came.number, number),
         }
         Some(StateId { number })
     }
 
-    /// Lets a packet pass through, as far as that is quickly done: from an interface to another, where [the quick way may be
-    /// gone](Filter::is_plain_at). It is not changed.
+    /// Lets a packet pass through, if the fast path can: from one interface to another, where [it is
+    /// enabled](Filter::is_fast_path_at). The packet is not changed.
     #[inline(always)]
     pub fn pass_through<'p>(
         &mut self,
         bytes: impl Fn() -> &'p [u8],
-        glance: &Glance,
-        (from, to): (At, At),
-    ) -> Through {
-        let Glance { quick, place, .. } = glance;
-        match self.know_joined(&bytes, quick, *place) {
+        glance: &ParsedKey,
+        (from, to): (HookContext, HookContext),
+    ) -> ThroughVerdict {
+        let ParsedKey { header: quick, place, .. } = glance;
+        match self.update_merged(&bytes, quick, *place) {
             Some(records) => self.tally_both(records, (from, to), quick.length),
             None => self.pass_each(bytes(), glance, (from, to)),
         }
     }
 
     #[inline(always)]
-    fn tally_both(&mut self, [record, behind]: [u32; 2], (from, to): (At, At), length: u16) -> Through {
-        self.tally(record, from, length);
-        self.tally(behind, to, length);
-        Through::Passed
+    fn tally_both(
+        &mut self,
+        [record, behind]: [u32; 2],
+        (from, to): (HookContext, HookContext),
+        length: u16,
+    ) -> ThroughVerdict {
+        self.count_packet(record, from, length);
+        self.count_packet(behind, to, length);
+        ThroughVerdict::Passed
     }
 
     /// Takes a packet into account by a state and that beside it; returns their records.
-    fn know_pair(&mut self, bytes: &[u8], quick: &Quick, number: u32) -> Option<[u32; 2]> {
-        match self.states.is_joined(number) {
-            true => self.know_joined(&|| bytes, quick, number),
-            false => self.know_both(&|| bytes, quick, number),
+    fn update_connection(&mut self, bytes: &[u8], quick: &FastPathHeader, number: u32) -> Option<[u32; 2]> {
+        match self.states.is_merged(number) {
+            true => self.update_merged(&|| bytes, quick, number),
+            false => self.update_pair(&|| bytes, quick, number),
         }
     }
 
-    /// The same by states that are not joined, or are others than were likely, or at one interface and then at the other.
+    /// The same by states that are not merged, or are not those that were prefetched, or at one interface and
+    /// then at the other.
     #[inline(never)]
-    fn pass_each(&mut self, bytes: &[u8], glance: &Glance, (from, to): (At, At)) -> Through {
-        let Glance { quick, place, hash } = glance;
+    fn pass_each(
+        &mut self,
+        bytes: &[u8],
+        glance: &ParsedKey,
+        (from, to): (HookContext, HookContext),
+    ) -> ThroughVerdict {
+        let ParsedKey { header: quick, place, hash } = glance;
         if quick.length == 0 {
-            return Through::Unknown;
+            return ThroughVerdict::Unknown;
         }
-        if let Some(records) = self.know_pair(bytes, quick, *place) {
+        if let Some(records) = self.update_connection(bytes, quick, *place) {
             return self.tally_both(records, (from, to), quick.length);
         }
-        let number = self.find_quickly(quick, *hash, *place, from).unwrap_or(*place);
+        let number = self.find_fast(quick, *hash, *place, from).unwrap_or(*place);
         if number != *place
-            && let Some(records) = self.know_pair(bytes, quick, number)
+            && let Some(records) = self.update_connection(bytes, quick, number)
         {
             return self.tally_both(records, (from, to), quick.length);
         }
-        let Some(Known { link, record }) = self.know_quickly(&|| bytes, quick, number, Direction::In) else {
-            return Through::Unknown;
+        let Some(StateHit { link, record }) = self.update_fast(&|| bytes, quick, number, Direction::In)
+        else {
+            return ThroughVerdict::Unknown;
         };
-        self.tally(record, from, quick.length);
-        let turned = Quick { narrow: quick.narrow.turned(), ..*quick };
-        match self.know_quickly(&|| bytes, &turned, link, Direction::Out) {
+        self.count_packet(record, from, quick.length);
+        let turned = FastPathHeader { narrow: quick.narrow.swap_ends(), ..*quick };
+        match self.update_fast(&|| bytes, &turned, link, Direction::Out) {
             Some(known) => {
-                self.tally(known.record, to, quick.length);
-                Through::Passed
+                self.count_packet(known.record, to, quick.length);
+                ThroughVerdict::Passed
             }
             None => {
                 let state = Some(StateId { number });
-                Through::Entered(Passed { state, tag: Tag(0), ..Passed::default() })
+                ThroughVerdict::Entered(Passed { state, tag: Tag(0), ..Passed::default() })
             }
         }
     }
 
-    /// Takes a packet into account by a state: for that beside it as well, if it comes in and they are joined.
+    /// Updates a state for a packet: its pair as well, if the packet comes in and they are merged.
     #[inline(always)]
-    fn enter(&mut self, bytes: &[u8], quick: &Quick, number: u32, direction: Direction) -> Option<Known> {
-        if direction == Direction::In && self.states.is_joined(number) {
-            let [record, _] = self.know_joined(&|| bytes, quick, number)?;
-            return Some(Known { link: number ^ 1, record });
+    fn update_ingress(
+        &mut self,
+        bytes: &[u8],
+        quick: &FastPathHeader,
+        number: u32,
+        direction: Direction,
+    ) -> Option<StateHit> {
+        if direction == Direction::In && self.states.is_merged(number) {
+            let [record, _] = self.update_merged(&|| bytes, quick, number)?;
+            return Some(StateHit { link: number ^ 1, record });
         }
-        self.know_quickly(&|| bytes, quick, number, direction)
+        self.update_fast(&|| bytes, quick, number, direction)
     }
 
-    /// Takes a packet into account by its state where another was more likely. It is looked at again, so that what was seen of
-    /// it stays in registers where this is not needed.
+    /// Updates the state of a packet for which another state had been prefetched. The packet is parsed again,
+    /// so that what was read of it stays in registers where this is not needed.
     #[cold]
     #[inline(never)]
-    fn enter_elsewhere(&mut self, bytes: &[u8], likely: u32, at: At) -> Option<(u32, Known)> {
-        let quick = Quick::of(bytes, at.direction);
+    fn enter_elsewhere(&mut self, bytes: &[u8], likely: u32, at: HookContext) -> Option<(u32, StateHit)> {
+        let quick = FastPathHeader::parse_or_none(bytes, at.direction);
         let hash = self.states.hash_narrow(quick.narrow, quick.protocol);
-        let number = self.find_quickly(&quick, hash, likely, at)?;
-        Some((number, self.enter(bytes, &quick, number, at.direction)?))
+        let number = self.find_fast(&quick, hash, likely, at)?;
+        Some((number, self.update_ingress(bytes, &quick, number, at.direction)?))
     }
 
-    /// Whether the quick way may be gone at an interface.
+    /// Whether the fast path may be used at an interface.
     #[inline]
-    pub fn is_plain_at(&self, at: At, compiled: &Compiled) -> bool {
-        self.settings.is_enabled && !self.settings.is_thorough && !compiled.skips(at.interface)
+    pub fn is_fast_path_at(&self, at: HookContext, compiled: &Compiled) -> bool {
+        self.settings.is_enabled && !self.settings.is_thorough && !compiled.skips_interface(at.interface)
     }
 }

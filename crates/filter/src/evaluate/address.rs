@@ -1,4 +1,4 @@
-//! What a rule asks of an address, in few bytes.
+//! The condition of a rule on an address, in few bytes.
 use super::Surroundings;
 use super::index::Sets;
 use super::memo::Memo;
@@ -7,7 +7,7 @@ use crate::tables::Table;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a rule asks of one end's address.
+/// The condition of a rule on one end's address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndTest {
     pub(super) address: AddressTest,
@@ -32,7 +32,6 @@ pub(super) enum AddressTest {
 #[derive(Default)]
 pub(super) struct Addresses {
     pub(super) ranges: Vec<(u128, u128)>,
-    /// Addresses and masks.
     pub(super) masks: Vec<(IpAddr, IpAddr)>,
     pub(super) tables: Vec<Arc<Table>>,
     pub(super) labels: Vec<String>,
@@ -45,21 +44,20 @@ pub(super) enum End {
     Destination,
 }
 
-/// What is asked of a table: of which table, about which end, and whether the address must be in it.
+/// A table query: the table, the end of the packet, and whether the address must be in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Asked(pub(super) u32);
+pub(super) struct TableQuery(pub(super) u32);
 
-impl Asked {
-    /// How much can be asked of a table.
+impl TableQuery {
+    /// Number of different queries of a table.
     pub(super) const PER_TABLE: usize = 4;
 
-    fn new(table: u32, end: End, is_negated: bool) -> Asked {
-        Asked(table * Asked::PER_TABLE as u32 + end as u32 * 2 + u32::from(is_negated))
+    fn new(table: u32, end: End, is_negated: bool) -> TableQuery {
+        TableQuery(table * TableQuery::PER_TABLE as u32 + end as u32 * 2 + u32::from(is_negated))
     }
 
-    /// The table.
     pub(super) fn table(self) -> usize {
-        self.0 as usize / Asked::PER_TABLE
+        self.0 as usize / TableQuery::PER_TABLE
     }
 
     /// Whether the address must not be in it.
@@ -68,27 +66,28 @@ impl Asked {
     }
 }
 
-/// What tells whether an address is as asked: what rules refer to, what is around them, the index of small tables if it
-/// holds, and what is known already.
-pub(super) type Told<'a, 's, 'r> = (&'a Addresses, &'a Surroundings<'s, 'r>, Option<&'a Sets>, &'a mut Memo);
+/// What tells whether an address is as asked: what rules refer to, what is around them, the index of small
+/// tables if it holds, and what is known already.
+pub(super) type MatchContext<'a, 's, 'r> =
+    (&'a Addresses, &'a Surroundings<'s, 'r>, Option<&'a Sets>, &'a mut Memo);
 
 impl EndTest {
-    /// What it asks of a table.
-    pub(super) fn asks(&self, end: End) -> Option<Asked> {
+    /// The query, if the condition is a table.
+    pub(super) fn table_query(&self, end: End) -> Option<TableQuery> {
         match self.address {
-            AddressTest::Table(table) => Some(Asked::new(table, end, self.is_negated)),
+            AddressTest::Table(table) => Some(TableQuery::new(table, end, self.is_negated)),
             _ => None,
         }
     }
 
-    /// Whether an address is as asked.
+    /// Whether an address meets the condition.
     #[inline]
-    pub(super) fn holds(
+    pub(super) fn matches_address(
         &self,
         address: IpAddr,
         end: End,
         interface: Interface,
-        (addresses, surroundings, sets, memo): Told<'_, '_, '_>,
+        (addresses, surroundings, sets, memo): MatchContext<'_, '_, '_>,
     ) -> bool {
         let holds = match self.address {
             AddressTest::Any => true,
@@ -97,7 +96,7 @@ impl EndTest {
                 IpAddr::V6(_) => false,
             },
             AddressTest::Table(table) => {
-                let is_in = match sets.filter(|sets| sets.knows(table)) {
+                let is_in = match sets.filter(|sets| sets.contains_table(table)) {
                     Some(sets) => sets.contains(memo.class(end, address, sets), table),
                     None => {
                         let ask = || addresses.tables[table as usize].contains(surroundings.turn, address);
@@ -105,7 +104,7 @@ impl EndTest {
                     }
                 };
                 let holds = is_in != self.is_negated;
-                memo.note_denied(if holds { None } else { self.asks(end) });
+                memo.set_denied(if holds { None } else { self.table_query(end) });
                 return holds;
             }
             rare => rare.holds_rarely(address, interface, addresses, surroundings),
@@ -130,7 +129,7 @@ impl AddressTest {
             }
             (AddressTest::Masked(place), address) => is_under_mask(address, addresses.masks[place as usize]),
             (AddressTest::NoRoute, address) => !routes.has_route(address),
-            (AddressTest::UrpfFailed, address) => !routes.leads_to(address, interface),
+            (AddressTest::UrpfFailed, address) => !routes.has_route_via(address, interface),
             (AddressTest::Label(place), address) => {
                 routes.has_label(address, &addresses.labels[place as usize])
             }

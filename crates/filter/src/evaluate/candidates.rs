@@ -1,10 +1,11 @@
 //! Which rules of a rule set may match a packet at all.
 //!
-//! For each thing that rules ask of a packet's head (interface; direction, family and protocol; ports; addresses) packets
-//! fall into classes, and each class has a row of bits, one for each rule that may match packets of it. The rules to hold
-//! against a packet are those in the rows of all its classes. Where that would take too many rows, neighboring classes
-//! share one. Rows say "may": every rule they leave out would not have matched, and every other one is asked in full.
-use super::address::{AddressTest, Addresses, Asked, End, EndTest};
+//! For each thing that rules ask of a packet's head (interface; direction, family and protocol; ports;
+//! addresses) packets fall into classes, and each class has a row of bits, one for each rule that may match
+//! packets of it. The rules to test for a packet are those in the rows of all its classes. Where that
+//! would take too many rows, neighboring classes share one. Rows say "may": every rule they leave out would
+//! not have matched, and every other one is asked in full.
+use super::address::{AddressTest, Addresses, End, EndTest, TableQuery};
 use super::steps::{Find, Key};
 use super::test::{Conditions, PortTest, Test};
 use crate::facts::{Direction, Facts, Family};
@@ -31,9 +32,10 @@ pub(super) struct Candidates {
     tables: TableRows,
 }
 
-/// Rows of the rules that ask the same of the same table, where these are many: what it denies one, it denies all.
+/// Rows of the rules that ask the same of the same table, where these are many: what it denies
+/// one, it denies all.
 struct TableRows {
-    /// For each [`Asked`] the number of its row, and one more; 0 where there is none.
+    /// For each [`TableQuery`] the number of its row plus one; 0 where there is none.
     row_of: Box<[u32]>,
     rows: Box<[u64]>,
 }
@@ -41,7 +43,6 @@ struct TableRows {
 /// Rules that must ask the same of a table for a row of their own to be worth its words.
 const WORTH_A_ROW: usize = 4;
 
-/// Rows by interface.
 struct Places {
     /// The row of each interface, and at last that of those not known.
     row_of: Box<[u32]>,
@@ -66,12 +67,14 @@ impl Candidates {
     pub(super) fn new(tests: &[Test], conditions: &Conditions) -> Candidates {
         let words = tests.len().div_ceil(64);
         let addresses = &conditions.addresses;
-        let classes4 = |end: fn(&Test) -> EndTest| Classes::new(tests, words, |test| accepted4(&end(test)));
-        let classes6 =
-            |end: fn(&Test) -> EndTest| Classes::new(tests, words, |test| accepted6(&end(test), addresses));
+        let classes4 =
+            |end: fn(&Test) -> EndTest| Classes::new(tests, words, |test| accepted_ipv4(&end(test)));
+        let classes6 = |end: fn(&Test) -> EndTest| {
+            Classes::new(tests, words, |test| accepted_ipv6(&end(test), addresses))
+        };
         Candidates {
             words,
-            everything: row(tests, words, |_| true).into(),
+            everything: build_row(tests, words, |_| true).into(),
             places: Places::new(tests, words, conditions),
             kinds: Kinds::new(tests, words),
             source_ports: Classes::new(tests, words, |test| accepted_ports(test.source_port)),
@@ -85,12 +88,12 @@ impl Candidates {
     }
 
     /// The row of all rules.
-    pub(super) fn everything(&self) -> &[u64] {
+    pub(super) fn all_rules(&self) -> &[u64] {
         &self.everything
     }
 
     /// Writes the row of the rules that may match a packet.
-    pub(super) fn write(&self, facts: &Facts, row: &mut [u64]) {
+    pub(super) fn write_row(&self, facts: &Facts, row: &mut [u64]) {
         let n = self.words;
         let row = &mut row[..n];
         let places = &self.places.row(facts, n)[..n];
@@ -113,9 +116,9 @@ impl Candidates {
 }
 
 impl Candidates {
-    /// Takes the rules out of a row that ask of a table what it denied.
+    /// Takes the rules out of a row whose table query has failed.
     #[inline]
-    pub(super) fn deny(&self, asked: Asked, row: &mut [u64]) {
+    pub(super) fn exclude_denied(&self, asked: TableQuery, row: &mut [u64]) {
         let denied = self.tables.row_of.get(asked.0 as usize).and_then(|place| place.checked_sub(1));
         if let Some(place) = denied {
             let denied = &self.tables.rows[place as usize * self.words..][..self.words];
@@ -126,9 +129,11 @@ impl Candidates {
 
 impl TableRows {
     fn new(tests: &[Test], words: usize, addresses: &Addresses) -> TableRows {
-        let mut row_of = vec![0; addresses.tables.len() * Asked::PER_TABLE];
-        let asked = |test: &Test| [test.source.asks(End::Source), test.destination.asks(End::Destination)];
-        let mut askers: HashMap<Asked, Vec<usize>> = HashMap::new();
+        let mut row_of = vec![0; addresses.tables.len() * TableQuery::PER_TABLE];
+        let asked = |test: &Test| {
+            [test.source.table_query(End::Source), test.destination.table_query(End::Destination)]
+        };
+        let mut askers: HashMap<TableQuery, Vec<usize>> = HashMap::new();
         for (place, test) in tests.iter().enumerate() {
             asked(test).into_iter().flatten().for_each(|asked| askers.entry(asked).or_default().push(place));
         }
@@ -139,22 +144,22 @@ impl TableRows {
             row_of[asked.0 as usize] = number as u32 + 1;
             let begin = rows.len();
             rows.resize(begin + words, 0);
-            askers.iter().for_each(|place| set(&mut rows[begin..], *place));
+            askers.iter().for_each(|place| set_bit(&mut rows[begin..], *place));
         }
         TableRows { row_of: row_of.into(), rows: rows.into() }
     }
 }
 
 /// A row of the rules that are as said.
-fn row(tests: &[Test], words: usize, is_in: impl Fn(&Test) -> bool) -> Vec<u64> {
+fn build_row(tests: &[Test], words: usize, is_in: impl Fn(&Test) -> bool) -> Vec<u64> {
     let mut row = vec![0; words];
     for (place, _) in tests.iter().enumerate().filter(|(_, test)| is_in(test)) {
-        set(&mut row, place);
+        set_bit(&mut row, place);
     }
     row
 }
 
-fn set(row: &mut [u64], place: usize) {
+fn set_bit(row: &mut [u64], place: usize) {
     row[place / 64] |= 1 << (place % 64);
 }
 
@@ -164,7 +169,7 @@ impl Places {
         let mut numbers: HashMap<Vec<u64>, u32> = HashMap::new();
         let (mut row_of, mut rows) = (Vec::new(), Vec::new());
         for interface in 0..interfaces {
-            let row = row(tests, words, |test| conditions.places[usize::from(test.place)][interface]);
+            let row = build_row(tests, words, |test| conditions.places[usize::from(test.place)][interface]);
             let next = numbers.len() as u32;
             row_of.push(*numbers.entry(row).or_insert_with_key(|row| {
                 rows.extend_from_slice(row);
@@ -185,7 +190,8 @@ impl Kinds {
         let mut class_of = [0; 256];
         let mut protocols: Vec<Option<IpProtocol>> = vec![None];
         for protocol in tests.iter().filter_map(|test| test.protocol) {
-            // One of 256 protocols would be left without a class: rules that ask for it may match all packets.
+            // One of 256 protocols would be left without a class: rules that ask for it
+            // may match all packets.
             if class_of[usize::from(protocol.0)] == 0 && protocols.len() < 256 {
                 class_of[usize::from(protocol.0)] = protocols.len() as u8;
                 protocols.push(Some(protocol));
@@ -202,7 +208,7 @@ impl Kinds {
                                 Some(wanted) == *protocol || class_of[usize::from(wanted.0)] == 0
                             })
                     };
-                    rows.extend(row(tests, words, is_in));
+                    rows.extend(build_row(tests, words, is_in));
                 }
             }
         }
@@ -231,8 +237,8 @@ impl<K: Key> Classes<K> {
         let mut rows = vec![0; steps.len() * words];
         for (place, test) in tests.iter().enumerate() {
             for (first, last) in accepted(test).into_iter().flatten() {
-                let classes = steps.find(first)..=steps.find(last);
-                classes.for_each(|class| set(&mut rows[class * words..], place));
+                let classes = steps.find_interval(first)..=steps.find_interval(last);
+                classes.for_each(|class| set_bit(&mut rows[class * words..], place));
             }
         }
         Classes { steps, rows: rows.into() }
@@ -240,13 +246,13 @@ impl<K: Key> Classes<K> {
 
     #[inline]
     fn row(&self, key: K, words: usize) -> &[u64] {
-        let class = if self.steps.len() == 1 { 0 } else { self.steps.find(key) };
+        let class = if self.steps.len() == 1 { 0 } else { self.steps.find_interval(key) };
         &self.rows[class * words..]
     }
 }
 
 /// What is in a range, or outside of it.
-fn ranges<K: Key>(first: K, last: K, is_outside: bool) -> [Option<(K, K)>; 2] {
+fn accepted_ranges<K: Key>(first: K, last: K, is_outside: bool) -> [Option<(K, K)>; 2] {
     match (first <= last, is_outside) {
         (true, false) => [Some((first, last)), None],
         (false, false) => [None, None],
@@ -257,29 +263,29 @@ fn ranges<K: Key>(first: K, last: K, is_outside: bool) -> [Option<(K, K)>; 2] {
     }
 }
 
-fn everything<K: Key>() -> [Option<(K, K)>; 2] {
+fn full_range<K: Key>() -> [Option<(K, K)>; 2] {
     [Some((K::LEAST, K::MOST)), None]
 }
 
 fn accepted_ports(test: PortTest) -> [Option<(u16, u16)>; 2] {
-    ranges(test.first, test.last, test.is_outside)
+    accepted_ranges(test.first, test.last, test.is_outside)
 }
 
-fn accepted4(end: &EndTest) -> [Option<(u32, u32)>; 2] {
+fn accepted_ipv4(end: &EndTest) -> [Option<(u32, u32)>; 2] {
     match end.address {
-        AddressTest::Range4(first, last) => ranges(first, last, end.is_negated),
+        AddressTest::Range4(first, last) => accepted_ranges(first, last, end.is_negated),
         AddressTest::Range6(_) if !end.is_negated => [None, None],
-        _ => everything(),
+        _ => full_range(),
     }
 }
 
-fn accepted6(end: &EndTest, addresses: &Addresses) -> [Option<(u128, u128)>; 2] {
+fn accepted_ipv6(end: &EndTest, addresses: &Addresses) -> [Option<(u128, u128)>; 2] {
     match end.address {
         AddressTest::Range6(place) => {
             let (first, last) = addresses.ranges[place as usize];
-            ranges(first, last, end.is_negated)
+            accepted_ranges(first, last, end.is_negated)
         }
         AddressTest::Range4(..) if !end.is_negated => [None, None],
-        _ => everything(),
+        _ => full_range(),
     }
 }

@@ -1,8 +1,8 @@
 //! What can't be loaded, and why: found before anything is changed.
 use super::Compiled;
-use crate::anchors::{Anchors, Called, calls};
+use crate::anchors::{AnchorTarget, Anchors, resolve_calls};
 use crate::names::Interfaces;
-use crate::rule::{Action, Place, Ruleset, TableDefinition};
+use crate::rule::{Action, Ruleset, SourceLocation, TableDefinition};
 use crate::tables::{OverLimit, Tables};
 use std::collections::HashSet;
 use std::fmt;
@@ -11,16 +11,16 @@ use std::time::Duration;
 /// Why a rule set is not taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompileError {
-    /// Where.
-    pub place: Place,
-    /// Why.
-    pub reason: Reason,
+    /// Where the rule stands, for messages.
+    pub place: SourceLocation,
+    /// Why it is refused.
+    pub reason: CompileErrorKind,
 }
 
 /// What is wrong with a rule that is well written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The name of its anchor leads above the main rule set.
+pub enum CompileErrorKind {
+    /// The path of its anchor leads above the main rule set.
     AboveMain,
     /// There are more tables, or they hold more addresses, than may be.
     Limit(OverLimit),
@@ -34,72 +34,72 @@ impl fmt::Display for CompileError {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for CompileErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::AboveMain => f.write_str("anchor name leads above the main ruleset"),
-            Reason::Limit(over) => over.fmt(f),
-            Reason::Tags => f.write_str("too many tags"),
+            CompileErrorKind::AboveMain => f.write_str("anchor name leads above the main ruleset"),
+            CompileErrorKind::Limit(over) => over.fmt(f),
+            CompileErrorKind::Tags => f.write_str("too many tags"),
         }
     }
 }
 
 impl std::error::Error for CompileError {}
 
-/// Loads rule sets into the anchors of paths (the empty one is the main rule set) with their tables, and compiles all. With
-/// errors nothing changes.
-pub fn load(
+/// Loads rule sets into the anchors of paths (the empty one is the main rule set) with their tables, and
+/// compiles all. With errors nothing changes.
+pub fn load_rulesets(
     rulesets: Vec<(String, Ruleset)>,
     anchors: &mut Anchors,
     tables: &mut Tables,
     interfaces: &Interfaces,
     now: Duration,
 ) -> Result<Compiled, Vec<CompileError>> {
-    let errors: Vec<_> = rulesets.iter().flat_map(|(path, ruleset)| check(path, ruleset)).collect();
+    let errors: Vec<_> = rulesets.iter().flat_map(|(path, ruleset)| check_ruleset(path, ruleset)).collect();
     if !errors.is_empty() {
         return Err(errors);
     }
     let mut definitions = Vec::new();
     rulesets.iter().for_each(|(path, ruleset)| add_definitions(path, ruleset, &mut definitions));
-    let defined = tables.define(&definitions, interfaces, now);
-    defined.map_err(|(place, over)| vec![CompileError { place, reason: Reason::Limit(over) }])?;
+    let defined = tables.define_tables(&definitions, interfaces, now);
+    defined.map_err(|(place, over)| vec![CompileError { place, reason: CompileErrorKind::Limit(over) }])?;
     // Compiled once, when all are there: tables that only a later rule set speaks of must not go before.
-    rulesets.into_iter().for_each(|(path, ruleset)| anchors.load(&path, ruleset));
+    rulesets.into_iter().for_each(|(path, ruleset)| anchors.load_ruleset(&path, ruleset));
     Ok(Compiled::new(anchors, tables, interfaces))
 }
 
-/// Says what is wrong with a rule set that is to be loaded at a path, and with those in its braces. What nothing here does is
-/// not asked for any more: [`unsupported`](crate::syntax::unsupported) says that; and whether there is room for tables is found
-/// out for all rule sets of a load together.
-pub fn check(path: &str, ruleset: &Ruleset) -> Vec<CompileError> {
+/// Returns the mistakes in a rule set that is to be loaded at a path, and in those in its braces. What this
+/// filter does not support is not checked here: see [`find_unsupported`](crate::syntax::find_unsupported).
+/// Room for tables is checked for all rule sets of a load together.
+pub fn check_ruleset(path: &str, ruleset: &Ruleset) -> Vec<CompileError> {
     let mut errors = Vec::new();
     check_rules(path, ruleset, &mut errors);
     let mut tags = HashSet::new();
     add_tags(ruleset, &mut tags);
     if tags.len() >= usize::from(u16::MAX) {
-        errors.push(CompileError { place: first_place(ruleset), reason: Reason::Tags });
+        errors.push(CompileError { place: first_place(ruleset), reason: CompileErrorKind::Tags });
     }
     errors
 }
 
-fn first_place(ruleset: &Ruleset) -> Place {
+fn first_place(ruleset: &Ruleset) -> SourceLocation {
     let table = ruleset.tables.first().map(|table| &table.place);
     table.or(ruleset.rules.first().map(|rule| &rule.place)).cloned().unwrap_or_default()
 }
 
 fn check_rules(path: &str, ruleset: &Ruleset, errors: &mut Vec<CompileError>) {
-    for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
+    for (rule, called) in ruleset.rules.iter().zip(resolve_calls(path, &ruleset.rules)) {
         let mut error = |reason| errors.push(CompileError { place: rule.place.clone(), reason });
         let Action::Anchor(call) = &rule.action else { continue };
         match (called, &call.inline) {
-            (None, _) => error(Reason::AboveMain),
-            (Some(Called::One(path)), Some(inline)) => check_rules(&path, inline, errors),
+            (None, _) => error(CompileErrorKind::AboveMain),
+            (Some(AnchorTarget::One(path)), Some(inline)) => check_rules(&path, inline, errors),
             _ => (),
         }
     }
 }
 
-fn inline(ruleset: &Ruleset) -> impl Iterator<Item = &Ruleset> {
+fn inline_rulesets(ruleset: &Ruleset) -> impl Iterator<Item = &Ruleset> {
     ruleset.rules.iter().filter_map(|rule| match &rule.action {
         Action::Anchor(call) => call.inline.as_deref(),
         _ => None,
@@ -111,7 +111,7 @@ fn add_tags<'a>(ruleset: &'a Ruleset, tags: &mut HashSet<&'a str>) {
         tags.insert(&rule.tag);
         tags.extend(rule.tagged.iter().map(|(_, tag)| tag.as_str()));
     }
-    inline(ruleset).for_each(|ruleset| add_tags(ruleset, tags));
+    inline_rulesets(ruleset).for_each(|ruleset| add_tags(ruleset, tags));
 }
 
 /// Adds the tables of a rule set and of those in its braces, with the paths of their anchors.
@@ -121,8 +121,8 @@ fn add_definitions<'a>(
     definitions: &mut Vec<(String, &'a TableDefinition)>,
 ) {
     definitions.extend(ruleset.tables.iter().map(|table| (path.to_string(), table)));
-    for (rule, called) in ruleset.rules.iter().zip(calls(path, &ruleset.rules)) {
-        if let (Action::Anchor(call), Some(Called::One(path))) = (&rule.action, called) {
+    for (rule, called) in ruleset.rules.iter().zip(resolve_calls(path, &ruleset.rules)) {
+        if let (Action::Anchor(call), Some(AnchorTarget::One(path))) = (&rule.action, called) {
             call.inline.iter().for_each(|inline| add_definitions(&path, inline, definitions));
         }
     }

@@ -1,12 +1,12 @@
-//! From rule sets with names to what is held against packets.
+//! From rule sets with names to their compiled form.
 use super::address::{AddressTest, Addresses, EndTest};
 use super::candidates::Candidates;
 use super::index::TableIndex;
 use super::test::{Conditions, PortTest, Rare, Test};
 use super::threshold::Threshold;
-use super::walk::{Block, Effect, Kind, Program};
+use super::walk::{Block, Effect, EffectKind, Program};
 use super::{Compiled, RuleRecord};
-use crate::anchors::{Anchors, Called, Loaded, calls};
+use crate::anchors::{AnchorTarget, Anchors, LoadedRuleset, resolve_calls};
 use crate::names::{Interfaces, Tags};
 use crate::options::SetOption;
 use crate::rule::{
@@ -18,26 +18,28 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 impl Compiled {
-    /// Compiles the main rule set and the anchors that it leads to. Rules must have been [`check`](super::check)ed.
+    /// Compiles the main rule set and the anchors that it leads to. Rules
+    /// must have been [checked](super::check_ruleset).
     pub fn new(anchors: &Anchors, tables: &mut Tables, interfaces: &Interfaces) -> Compiled {
-        tables.begin();
+        tables.begin_load();
         let mut compiler = Compiler::new(anchors, tables, interfaces);
-        compiler.find("");
+        compiler.block_number("");
         let mut at = 0;
         while let Some(path) = compiler.paths.get(at).cloned() {
             compiler.add_ruleset(&path);
             at += 1;
         }
         let compiled = compiler.finish();
-        tables.finish();
+        tables.finish_load();
         compiled
     }
 
-    /// Makes rules that speak of the addresses of interfaces follow these. New interfaces need a new compilation.
-    pub fn follow(&self, interfaces: &Interfaces) {
+    /// Makes rules that speak of the addresses of interfaces follow these. New interfaces
+    /// need a new compilation.
+    pub fn update_interfaces(&self, interfaces: &Interfaces) {
         let mut dynamic = self.dynamic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        dynamic.iter_mut().for_each(|(address, table)| table.follow(address, interfaces));
-        self.program.index.iter().for_each(|index| index.renew());
+        dynamic.iter_mut().for_each(|(address, table)| table.follow_addresses(address, interfaces));
+        self.program.index.iter().for_each(|index| index.rebuild_if_changed());
     }
 }
 
@@ -89,7 +91,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The block of a path, which is compiled in its turn.
-    fn find(&mut self, path: &str) -> u32 {
+    fn block_number(&mut self, path: &str) -> u32 {
         *self.block_of.entry(path.to_string()).or_insert_with_key(|path| {
             self.paths.push(path.clone());
             self.paths.len() as u32 - 1
@@ -97,28 +99,30 @@ impl<'a> Compiler<'a> {
     }
 
     fn add_ruleset(&mut self, path: &str) {
-        let Loaded { ruleset, load } = self.anchors.loaded(path).cloned().unwrap_or_default();
+        let LoadedRuleset { ruleset, load } = self.anchors.loaded_ruleset(path).cloned().unwrap_or_default();
         let first = self.rules.len();
         let anchor: Arc<str> = path.into();
-        for ((number, rule), called) in ruleset.rules.iter().enumerate().zip(calls(path, &ruleset.rules)) {
-            let test = self.test(rule, path);
+        for ((number, rule), called) in
+            ruleset.rules.iter().enumerate().zip(resolve_calls(path, &ruleset.rules))
+        {
+            let test = self.compile_test(rule, path);
             self.tests.push(test);
-            let effect = self.effect(rule, called);
+            let effect = self.compile_effect(rule, called);
             self.effects.push(effect);
-            let record = self.record(rule, &anchor, number as u32, &load);
+            let record = self.compile_record(rule, &anchor, number as u32, &load);
             self.rules.push(record);
         }
         self.ranges.push((first, self.rules.len()));
     }
 
-    fn record(&mut self, rule: &Rule, anchor: &Arc<str>, number: u32, load: &Arc<()>) -> RuleRecord {
+    fn compile_record(&mut self, rule: &Rule, anchor: &Arc<str>, number: u32, load: &Arc<()>) -> RuleRecord {
         let mut table = |pool: &Pool| self.pool_table(pool, anchor);
         let (nat_table, redirect_table) =
             (rule.nat.as_ref().and_then(&mut table), rule.redirect.as_ref().and_then(&mut table));
         let route_table = rule.route.as_ref().and_then(|(_, pool)| table(pool));
         if let Some((name, _)) = &rule.state.options.overload {
             self.filled.insert(name.clone());
-            self.tables.table(anchor, name); // it must not go while the rule is there
+            self.tables.reference_table(anchor, name); // it must not go while the rule is there
         }
         RuleRecord {
             rule: Arc::new(rule.clone()),
@@ -139,61 +143,66 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn effect(&mut self, rule: &Rule, called: Option<Called>) -> Effect {
+    fn compile_effect(&mut self, rule: &Rule, called: Option<AnchorTarget>) -> Effect {
         let kind = match &rule.action {
-            Action::Pass | Action::Block(_) => Kind::Decide,
-            Action::Match => Kind::Match,
+            Action::Pass | Action::Block(_) => EffectKind::Decide,
+            Action::Match => EffectKind::Match,
             Action::Anchor(_) => {
-                let blocks = self.blocks(called);
+                let blocks = self.called_blocks(called);
                 self.calls.push(blocks);
-                Kind::Call(self.calls.len() as u32 - 1)
+                EffectKind::Call(self.calls.len() as u32 - 1)
             }
         };
         Effect {
             kind,
             is_quick: rule.is_quick,
-            tag: self.tags.number(&rule.tag),
+            tag: self.tags.tag_or_none(&rule.tag),
             translates: rule.nat.is_some() || rule.redirect.is_some(),
             log: rule.log.clone(),
         }
     }
 
-    fn blocks(&mut self, called: Option<Called>) -> Box<[u32]> {
+    fn called_blocks(&mut self, called: Option<AnchorTarget>) -> Box<[u32]> {
         let anchors = self.anchors;
         match called {
-            Some(Called::One(path)) => [self.find(&path)].into(),
-            Some(Called::Below(path)) => {
-                let called = anchors.children(&path).into_iter().filter(|path| anchors.get(path).is_some());
-                called.map(|path| self.find(&path)).collect()
+            Some(AnchorTarget::One(path)) => [self.block_number(&path)].into(),
+            Some(AnchorTarget::Below(path)) => {
+                let called =
+                    anchors.child_paths(&path).into_iter().filter(|path| anchors.get(path).is_some());
+                called.map(|path| self.block_number(&path)).collect()
             }
             None => [].into(),
         }
     }
 
-    fn test(&mut self, rule: &Rule, anchor: &str) -> Test {
-        let source = self.end(&rule.source, anchor);
-        let destination = self.end(&rule.destination, anchor);
+    fn compile_test(&mut self, rule: &Rule, anchor: &str) -> Test {
+        let source = self.compile_endpoint(&rule.source, anchor);
+        let destination = self.compile_endpoint(&rule.destination, anchor);
         Test {
             source,
             destination,
             source_port: PortTest::new(rule.source.port),
             destination_port: PortTest::new(rule.destination.port),
-            place: if rule.is_of_account_only() { self.nowhere() } else { self.place(rule.on.as_ref()) },
+            place: if rule.is_of_account_only() {
+                self.empty_interface_set()
+            } else {
+                self.interface_set(rule.on.as_ref())
+            },
             direction: rule.direction,
             family: rule.family,
             protocol: rule.protocol,
             flags: rule.flags,
             icmp: rule.icmp,
-            rare: self.rare(rule),
+            rare: self.compile_rare(rule),
         }
     }
 
-    fn rare(&mut self, rule: &Rule) -> u32 {
-        let received_on = rule
-            .received_on
-            .as_ref()
-            .map(|(is_negated, name)| (*is_negated, self.place(Some(&On::Interface(false, name.clone())))));
-        let tagged = rule.tagged.as_ref().map(|(is_negated, name)| (*is_negated, self.tags.number(name)));
+    fn compile_rare(&mut self, rule: &Rule) -> u32 {
+        let received_on = rule.received_on.as_ref().map(|(is_negated, name)| {
+            (*is_negated, self.interface_set(Some(&On::Interface(false, name.clone()))))
+        });
+        let tagged =
+            rule.tagged.as_ref().map(|(is_negated, name)| (*is_negated, self.tags.tag_or_none(name)));
         let rare = Rare {
             is_fragment: rule.is_fragment,
             tos: rule.tos,
@@ -204,7 +213,7 @@ impl<'a> Compiler<'a> {
             rate: rule.max_packet_rate.map(|(packets, seconds)| Threshold::new(packets, seconds).into()),
             once: rule.is_once.then(Arc::default),
         };
-        if !rare.asks() {
+        if !rare.has_conditions() {
             return 0;
         }
         self.conditions.rare.push(rare);
@@ -212,7 +221,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The number of the set of interfaces that a rule means.
-    fn place(&mut self, on: Option<&On>) -> u16 {
+    fn interface_set(&mut self, on: Option<&On>) -> u16 {
         if let Some(place) = self.place_of.get(&on.cloned()) {
             return *place;
         }
@@ -227,7 +236,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The number of the set without interfaces, of rules that never match.
-    fn nowhere(&mut self) -> u16 {
+    fn empty_interface_set(&mut self) -> u16 {
         let set: Box<[bool]> = vec![false; self.interfaces.0.len() + 1].into();
         let places = &mut self.conditions.places;
         let place = places.iter().position(|known| **known == *set).unwrap_or_else(|| {
@@ -237,14 +246,14 @@ impl<'a> Compiler<'a> {
         place as u16
     }
 
-    fn end(&mut self, end: &Endpoint, anchor: &str) -> EndTest {
+    fn compile_endpoint(&mut self, end: &Endpoint, anchor: &str) -> EndTest {
         let address = match &end.address {
             AddressMatch::Any => AddressTest::Any,
-            AddressMatch::Host(host) => self.host(host),
-            AddressMatch::Range(first, last) => self.range(*first, *last),
+            AddressMatch::Host(host) => self.compile_host(host),
+            AddressMatch::Range(first, last) => self.compile_range(*first, *last),
             AddressMatch::Table(name) => {
-                let table = self.tables.table(anchor, name);
-                self.table(table)
+                let table = self.tables.reference_table(anchor, name);
+                self.table_test(table)
             }
             AddressMatch::NoRoute => AddressTest::NoRoute,
             AddressMatch::UrpfFailed => AddressTest::UrpfFailed,
@@ -256,7 +265,7 @@ impl<'a> Compiler<'a> {
         EndTest { address, is_negated: end.is_negated }
     }
 
-    fn host(&mut self, host: &HostAddress) -> AddressTest {
+    fn compile_host(&mut self, host: &HostAddress) -> AddressTest {
         match host {
             HostAddress::Network(IpAddr::V4(address), length) => {
                 let behind = u32::MAX.checked_shr(u32::from(*length)).unwrap_or(0);
@@ -264,7 +273,7 @@ impl<'a> Compiler<'a> {
             }
             HostAddress::Network(IpAddr::V6(address), length) => {
                 let behind = u128::MAX.checked_shr(u32::from(*length)).unwrap_or(0);
-                self.range6(address.to_bits() & !behind, address.to_bits() | behind)
+                self.compile_ipv6_range(address.to_bits() & !behind, address.to_bits() | behind)
             }
             HostAddress::Masked(address, mask) => {
                 self.conditions.addresses.masks.push((*address, *mask));
@@ -272,25 +281,25 @@ impl<'a> Compiler<'a> {
             }
             HostAddress::Dynamic { .. } => {
                 let table = self.dynamic_table(host);
-                self.table(table)
+                self.table_test(table)
             }
         }
     }
 
-    fn range(&mut self, first: IpAddr, last: IpAddr) -> AddressTest {
+    fn compile_range(&mut self, first: IpAddr, last: IpAddr) -> AddressTest {
         match (first, last) {
             (IpAddr::V4(first), IpAddr::V4(last)) => AddressTest::Range4(first.to_bits(), last.to_bits()),
-            (IpAddr::V6(first), IpAddr::V6(last)) => self.range6(first.to_bits(), last.to_bits()),
+            (IpAddr::V6(first), IpAddr::V6(last)) => self.compile_ipv6_range(first.to_bits(), last.to_bits()),
             _ => AddressTest::Range4(1, 0),
         }
     }
 
-    fn range6(&mut self, first: u128, last: u128) -> AddressTest {
+    fn compile_ipv6_range(&mut self, first: u128, last: u128) -> AddressTest {
         self.conditions.addresses.ranges.push((first, last));
         AddressTest::Range6(self.conditions.addresses.ranges.len() as u32 - 1)
     }
 
-    fn table(&mut self, table: Arc<Table>) -> AddressTest {
+    fn table_test(&mut self, table: Arc<Table>) -> AddressTest {
         let tables = &mut self.conditions.addresses.tables;
         AddressTest::Table(*self.table_of.entry(Arc::as_ptr(&table)).or_insert_with(|| {
             tables.push(table);
@@ -302,20 +311,20 @@ impl<'a> Compiler<'a> {
         if let Some((_, table)) = self.dynamic.iter().find(|(known, _)| known == address) {
             return table.table().clone();
         }
-        let mut nameless = self.tables.nameless();
-        nameless.follow(address, self.interfaces);
+        let mut nameless = self.tables.new_nameless();
+        nameless.follow_addresses(address, self.interfaces);
         let table = nameless.table().clone();
         self.dynamic.push((address.clone(), nameless));
         table
     }
 
     fn finish(mut self) -> Compiled {
-        // Where rules may ask to hear of all that match, all must be asked in order.
+        // Where a rule may log all later matches, all rules must be evaluated in order.
         let hears = |effect: &Effect| effect.log.as_ref().is_some_and(|log| log.is_matches);
         let all_in_order = self.effects.iter().any(hears);
         let block = |(number, &(first, end)): (usize, &(usize, usize))| {
             let candidates = Candidates::new(&self.tests[first..end], &self.conditions);
-            let mut eager = vec![0; candidates.everything().len()];
+            let mut eager = vec![0; candidates.all_rules().len()];
             for place in (0..end - first).filter(|place| all_in_order || self.is_eager(first + place)) {
                 eager[place / 64] |= 1 << (place % 64);
             }
@@ -323,7 +332,7 @@ impl<'a> Compiler<'a> {
         };
         let blocks = self.ranges.iter().enumerate().map(block).collect();
         let index = self.index();
-        let skipped = skipped(self.anchors.get(""), self.interfaces);
+        let skipped = skipped_interfaces(self.anchors.get(""), self.interfaces);
         Compiled {
             rules: self.rules.into(),
             program: Program {
@@ -340,7 +349,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The index of the tables that rules ask, which follows them from now on.
+    /// The index of the tables that rules use, which follows them from now on.
     fn index(&mut self) -> Option<Arc<TableIndex>> {
         let tables = &self.conditions.addresses.tables;
         if tables.is_empty() {
@@ -356,10 +365,10 @@ impl<'a> Compiler<'a> {
     fn is_eager(&self, rule: usize) -> bool {
         let (test, effect) = (&self.tests[rule], &self.effects[rule]);
         let rare = (test.rare as usize).checked_sub(1).map(|rare| &self.conditions.rare[rare]);
-        effect.kind != Kind::Decide
+        effect.kind != EffectKind::Decide
             || effect.is_quick
             || effect.tag.0 != 0
-            || rare.is_some_and(Rare::must_be_asked_in_order)
+            || rare.is_some_and(Rare::is_order_dependent)
     }
 }
 
@@ -379,7 +388,7 @@ fn place_set(on: Option<&On>, interfaces: &Interfaces) -> Box<[bool]> {
     known.chain([unknown]).collect()
 }
 
-fn skipped(main: Option<&Arc<Ruleset>>, interfaces: &Interfaces) -> Box<[bool]> {
+fn skipped_interfaces(main: Option<&Arc<Ruleset>>, interfaces: &Interfaces) -> Box<[bool]> {
     let options = main.into_iter().flat_map(|ruleset| &ruleset.options);
     let names: Vec<&InterfaceName> = options
         .filter_map(|line| match &line.option {

@@ -1,4 +1,4 @@
-//! What is counted for rules. Each worker has its own; whoever asks adds them up.
+//! What is counted for rules. Each worker has its own; readers add them up.
 use super::{Compiled, RuleId};
 use crate::facts::Direction;
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ pub struct Counters {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct RuleCounters {
-    /// Packets of which it was the last rule of its rule set that they came to: those that came to a rule are the sum from there
-    /// to the end, modulo 2^64. So a packet is counted once and not for each rule.
+    /// Packets of which it was the last rule of its rule set that they came to: those that came to a rule are
+    /// the sum from there to the end, modulo 2^64. So a packet is counted once and not for each rule.
     stops: AtomicU64,
     packets: [AtomicU64; 2],
     bytes: [AtomicU64; 2],
@@ -31,7 +31,7 @@ pub struct RuleTotals {
     pub evaluations: u64,
     /// Packets that it decided about, and those of its states: in, out.
     pub packets: [u64; 2],
-    /// Their bytes.
+    /// Bytes of these packets: in, out.
     pub bytes: [u64; 2],
     /// States that it made and that are still there.
     pub states: u64,
@@ -53,7 +53,7 @@ impl Clone for RuleCounters {
 }
 
 /// Adds to a counter that only this thread writes.
-fn add(counter: &AtomicU64, n: u64) {
+fn add_relaxed(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
@@ -72,7 +72,7 @@ impl Counters {
     }
 
     /// The same, and those of rules that stay count on: `kept` says which they were before.
-    pub(crate) fn following(
+    pub(crate) fn inherit_counters(
         compiled: &Compiled,
         before: &Counters,
         kept: &HashMap<RuleId, RuleId>,
@@ -94,7 +94,7 @@ impl Counters {
     /// Counts a packet for all rules of a rule set up to this one.
     #[inline]
     pub(super) fn add_evaluations(&self, last: RuleId) {
-        add(&self.rules[last.0 as usize].stops, 1);
+        add_relaxed(&self.rules[last.0 as usize].stops, 1);
     }
 
     /// The evaluations of all rules, in one pass: a worker does this where others may wait for it.
@@ -106,7 +106,7 @@ impl Counters {
         all
     }
 
-    fn evaluations(&self, id: RuleId) -> u64 {
+    fn evaluation_count(&self, id: RuleId) -> u64 {
         let behind = &self.rules[id.0 as usize..self.ends[id.0 as usize] as usize];
         behind.iter().fold(0, |sum, rule| sum.wrapping_add(rule.stops.load(Relaxed)))
     }
@@ -121,18 +121,18 @@ impl Counters {
     #[inline]
     pub(crate) fn add_packets(&self, id: RuleId, direction: Direction, packets: u64, bytes: u64) {
         let counters = &self.rules[id.0 as usize];
-        add(&counters.packets[direction.index()], packets);
-        add(&counters.bytes[direction.index()], bytes);
+        add_relaxed(&counters.packets[direction.index()], packets);
+        add_relaxed(&counters.bytes[direction.index()], bytes);
     }
 
     /// Counts a state that a rule made.
     pub fn add_state(&self, id: RuleId) {
-        add(&self.rules[id.0 as usize].created, 1);
+        add_relaxed(&self.rules[id.0 as usize].created, 1);
     }
 
     /// Counts a state that ended.
     pub fn end_state(&self, id: RuleId) {
-        add(&self.rules[id.0 as usize].ended, 1);
+        add_relaxed(&self.rules[id.0 as usize].ended, 1);
     }
 
     /// Counts from nothing; states that are there stay counted. For the thread that writes.
@@ -147,12 +147,12 @@ impl Counters {
     }
 
     /// What all workers counted for a rule.
-    pub fn total<'a>(workers: impl IntoIterator<Item = &'a Counters>, id: RuleId) -> RuleTotals {
+    pub fn sum_rule<'a>(workers: impl IntoIterator<Item = &'a Counters>, id: RuleId) -> RuleTotals {
         let mut total = RuleTotals::default();
         for worker in workers {
             let Some(counters) = worker.rules.get(id.0 as usize) else { continue };
             let read = |counter: &AtomicU64| counter.load(Relaxed);
-            total.evaluations = total.evaluations.wrapping_add(worker.evaluations(id));
+            total.evaluations = total.evaluations.wrapping_add(worker.evaluation_count(id));
             for way in 0..2 {
                 total.packets[way] += read(&counters.packets[way]);
                 total.bytes[way] += read(&counters.bytes[way]);
@@ -167,7 +167,7 @@ impl Counters {
 
 impl RuleTotals {
     /// The lines that `pfctl -v -s rules` shows below a rule.
-    pub fn text(&self, (user, process): (u32, u32)) -> String {
+    pub fn format_lines(&self, (user, process): (u32, u32)) -> String {
         self.first_line()
             + &format!("  [ Inserted: uid {user} pid {process} State Creations: {:<6}]\n", self.created)
     }
@@ -208,15 +208,15 @@ mod tests {
         counters[0].add_state(id);
         counters[1].end_state(id);
         [RuleId(0), id, RuleId(2)].iter().for_each(|last| counters[1].add_evaluations(*last));
-        assert_eq!(Counters::total(&counters, RuleId(0)).evaluations, 2, "it comes before the second");
+        assert_eq!(Counters::sum_rule(&counters, RuleId(0)).evaluations, 2, "it comes before the second");
         assert_eq!(counters[1].all_evaluations(), [2, 1, 1]);
-        let total = Counters::total(&counters, id);
+        let total = Counters::sum_rule(&counters, id);
         let expected =
             RuleTotals { evaluations: 1, packets: [1, 1], bytes: [100, 50], states: 1, created: 2 };
         assert_eq!(total, expected);
         let text = "  [ Evaluations: 1         Packets: 2         Bytes: 150         States: 1     ]\n\
                     \u{20} [ Inserted: uid 0 pid 7 State Creations: 2     ]\n";
-        assert_eq!(total.text((0, 7)), text);
+        assert_eq!(total.format_lines((0, 7)), text);
         assert_eq!(total.label_line("web"), "web 1 2 150 1 100 1 50 2\n");
     }
 }

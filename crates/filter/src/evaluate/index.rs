@@ -1,13 +1,16 @@
 //! Which of the small tables of a rule set an address is in, found by one search for all of them.
 //!
-//! Where networks of these tables begin and end cuts all addresses into intervals; addresses that are in the same tables
-//! are of one class. A class has the set of its tables and, for each rule set, the row of the rules that may match.
+//! Where networks of these tables begin and end cuts all addresses into intervals; addresses that are in the
+//! same tables are of one class. A class has the set of its tables and, for each rule set, the row of the
+//! rules that may match.
 //!
-//! Big tables are not in the index, and neither are those that packets fill (`overload`): these are asked by themselves. So
-//! are all where the index is behind, from the change of a table until whoever changed it has had the index made anew.
+//! Big tables are not in the index, and neither are those that packets fill (`overload`): these are
+//! searched by themselves. So are all tables while the index is out of date: from the change of a table
+//! until control has rebuilt it.
 //!
-//! Whoever is looked for in the index is counted as looked for in all of its tables that rules ask for that end.
-use super::address::{Asked, End};
+//! A lookup in the index counts as a lookup in all of its tables that rules
+//! use for that end.
+use super::address::{End, TableQuery};
 use super::candidates::MOST_WORDS;
 use super::steps::{Find, Key};
 use super::test::Test;
@@ -21,28 +24,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Intervals of a table that is small.
 const MOST_OF_TABLE: usize = 1 << 11;
 
-/// Intervals of all small tables together: as many as are cut anew in a moment.
+/// Intervals of all small tables together: few enough to be rebuilt at once.
 const MOST_OF_ALL: usize = 1 << 14;
 
 /// The index of a compiled rule set, which follows its tables.
 pub(crate) struct TableIndex {
     domain: Arc<Domain>,
-    /// All tables that rules ask, and whether they may be in it.
+    /// All tables that rules use, and whether they may be in it.
     tables: Box<[(Arc<Table>, bool)]>,
     blocks: Box<[Askers]>,
     /// How often tables that may be in it have changed.
     changes: Arc<AtomicU64>,
     sets: Published<Sets>,
-    /// One at a time makes it anew; the number of changes that it has followed.
+    /// The number of changes that the index follows. Held while it is rebuilt, so that one thread at
+    /// a time does so.
     followed: Mutex<u64>,
 }
 
-/// Rules of a rule set that ask tables.
+/// Rules of a rule set that use tables.
 struct Askers {
     /// Words of a row.
     words: usize,
-    /// For each end, the rules and what they ask.
-    by_end: [Vec<(usize, Asked)>; 2],
+    /// For each end, the rules and their table queries.
+    by_end: [Vec<(usize, TableQuery)>; 2],
 }
 
 /// The index as of some number of changes.
@@ -52,11 +56,11 @@ pub(crate) struct Sets {
     words: usize,
     /// The tables that are in it.
     known: Box<[u64]>,
-    /// Those of them that rules ask for each end.
-    asked: [Box<[u64]>; 2],
+    /// Those of them that rules use for each end.
+    queried: [Box<[u64]>; 2],
     v4: Intervals<u32>,
     v6: Intervals<u128>,
-    /// By class.
+    /// The set of tables of each class.
     sets: Box<[u64]>,
     blocks: Box<[[Rows; 2]]>,
 }
@@ -68,9 +72,9 @@ struct Intervals<K: Key> {
 
 /// For one end and rule set, what classes leave of its rules.
 struct Rows {
-    /// The rules that ask tables of the index; nothing if none does, or where rows would take too many words.
+    /// The rules that use tables of the index; nothing if none does, or where rows would take too many words.
     asking: Box<[u64]>,
-    /// By class.
+    /// The row of rules of each class.
     rows: Box<[u64]>,
 }
 
@@ -86,7 +90,7 @@ impl TableIndex {
         let blocks: Box<[Askers]> = blocks.map(Askers::new).collect();
         let changes = Arc::default();
         // Whatever changes from here on is noticed.
-        tables.iter().filter(|(_, may_be)| *may_be).for_each(|(table, _)| table.tell_changes(&changes));
+        tables.iter().filter(|(_, may_be)| *may_be).for_each(|(table, _)| table.subscribe_changes(&changes));
         let sets = Sets::new(0, &tables, &blocks, domain);
         TableIndex {
             domain: domain.clone(),
@@ -100,14 +104,14 @@ impl TableIndex {
 
     /// The index, unless it is behind.
     #[inline]
-    pub(super) fn read<'t>(&'t self, turn: &'t Turn<'_>) -> Option<&'t Sets> {
+    pub(super) fn current_sets<'t>(&'t self, turn: &'t Turn<'_>) -> Option<&'t Sets> {
         let changes = self.changes.load(Acquire);
         let sets = self.sets.read(turn);
         (sets.changes == changes).then_some(sets)
     }
 
-    /// Makes it anew if a table has changed.
-    pub(crate) fn renew(&self) {
+    /// Rebuilds the index if a table has changed.
+    pub(crate) fn rebuild_if_changed(&self) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         // Tables are changed before that is counted: what is counted here is seen below.
         let changes = self.changes.load(Acquire);
@@ -122,8 +126,8 @@ impl Askers {
     fn new(tests: &[Test]) -> Askers {
         let by_end = [End::Source, End::Destination].map(|end| {
             let asked = tests.iter().map(|test| match end {
-                End::Source => test.source.asks(end),
-                End::Destination => test.destination.asks(end),
+                End::Source => test.source.table_query(end),
+                End::Destination => test.destination.table_query(end),
             });
             asked.enumerate().filter_map(|(place, asked)| Some((place, asked?))).collect()
         });
@@ -138,7 +142,7 @@ struct Numbered {
 }
 
 impl Numbered {
-    fn number(&mut self, set: &[u64]) -> u32 {
+    fn intern_set(&mut self, set: &[u64]) -> u32 {
         if let Some(number) = self.number_of.get(set) {
             return *number;
         }
@@ -152,19 +156,21 @@ impl Numbered {
 impl Sets {
     fn new(changes: u64, tables: &[(Arc<Table>, bool)], blocks: &[Askers], domain: &Arc<Domain>) -> Sets {
         let words = tables.len().div_ceil(64);
-        let small = small(tables, words, domain);
+        let small = smallest_tables(tables, words, domain);
         let mut known = vec![0; words];
-        small.iter().for_each(|(table, _)| set(&mut known, *table));
+        small.iter().for_each(|(table, _)| set_bit(&mut known, *table));
         let mut numbered = Numbered { number_of: HashMap::new(), sets: Vec::new() };
         let v4 =
             Intervals::new(small.iter().map(|(table, borders)| (*table, &borders.v4)), words, &mut numbered);
         let v6 =
             Intervals::new(small.iter().map(|(table, borders)| (*table, &borders.v6)), words, &mut numbered);
-        let is_known = |asked: &Asked| contains(&known, asked.table());
+        let is_known = |asked: &TableQuery| contains(&known, asked.table());
         let asked = [0, 1].map(|end| {
             let mut all = vec![0; words];
             let asked = blocks.iter().flat_map(|block| &block.by_end[end]);
-            asked.filter(|(_, asked)| is_known(asked)).for_each(|(_, asked)| set(&mut all, asked.table()));
+            asked
+                .filter(|(_, asked)| is_known(asked))
+                .for_each(|(_, asked)| set_bit(&mut all, asked.table()));
             all.into()
         });
         let sets: Vec<&[u64]> = numbered.sets.chunks_exact(words).collect();
@@ -175,29 +181,38 @@ impl Sets {
             })
         };
         let blocks = blocks.iter().map(rows).collect();
-        Sets { changes, words, known: known.into(), asked, v4, v6, sets: numbered.sets.into(), blocks }
+        Sets {
+            changes,
+            words,
+            known: known.into(),
+            queried: asked,
+            v4,
+            v6,
+            sets: numbered.sets.into(),
+            blocks,
+        }
     }
 
-    /// What tells it from those before and after it.
+    /// Its version among the indexes of a rule set.
     #[inline]
-    pub(super) fn number(&self) -> u64 {
+    pub(super) fn change_count(&self) -> u64 {
         self.changes
     }
 
     /// Whether a table is in it.
     #[inline]
-    pub(super) fn knows(&self, table: u32) -> bool {
+    pub(super) fn contains_table(&self, table: u32) -> bool {
         contains(&self.known, table as usize)
     }
 
-    /// The tables that rules ask for an end, as a set.
-    pub(super) fn asked(&self, end: End) -> &[u64] {
-        &self.asked[end as usize]
+    /// The tables that rules use for an end, as a set.
+    pub(super) fn asked_tables(&self, end: End) -> &[u64] {
+        &self.queried[end as usize]
     }
 
     /// The class of an address.
     #[inline]
-    pub(super) fn find(&self, address: IpAddr) -> u32 {
+    pub(super) fn class_of(&self, address: IpAddr) -> u32 {
         match address {
             IpAddr::V4(address) => self.v4.class(address.to_bits()),
             IpAddr::V6(address) => self.v6.class(address.to_bits()),
@@ -206,19 +221,20 @@ impl Sets {
 
     /// The tables that addresses of a class are in.
     #[inline]
-    pub(super) fn set(&self, class: u32) -> &[u64] {
+    pub(super) fn tables_of_class(&self, class: u32) -> &[u64] {
         &self.sets[class as usize * self.words..][..self.words]
     }
 
     /// Whether addresses of a class are in a table.
     #[inline]
     pub(super) fn contains(&self, class: u32, table: u32) -> bool {
-        contains(self.set(class), table as usize)
+        contains(self.tables_of_class(class), table as usize)
     }
 
-    /// Takes the rules out of a row of a rule set that ask tables what the address of an end is not; `class` finds its class.
+    /// Takes the rules out of a row of a rule set that ask tables what the address of an end is not;
+    /// `class` finds its class.
     #[inline]
-    pub(super) fn narrow(&self, block: usize, end: End, row: &mut [u64], class: impl FnOnce() -> u32) {
+    pub(super) fn narrow_row(&self, block: usize, end: End, row: &mut [u64], class: impl FnOnce() -> u32) {
         let rows = &self.blocks[block][end as usize];
         let asks = row.iter().zip(&rows.asking).fold(0, |any, (row, asking)| any | (row & asking));
         if asks != 0 {
@@ -242,31 +258,31 @@ impl<K: Key> Intervals<K> {
         let mut now = vec![0; words];
         for (start, table, is_in) in changes {
             if starts.last() != Some(&start) {
-                class_of.push(numbered.number(&now));
+                class_of.push(numbered.intern_set(&now));
                 starts.push(start);
             }
             match is_in {
-                true => set(&mut now, table),
+                true => set_bit(&mut now, table),
                 false => now[table / 64] &= !(1 << (table % 64)),
             }
         }
-        class_of.push(numbered.number(&now));
+        class_of.push(numbered.intern_set(&now));
         Intervals { steps: K::Steps::new(starts), class_of: class_of.into() }
     }
 
     #[inline]
     fn class(&self, address: K) -> u32 {
-        self.class_of[self.steps.find(address)]
+        self.class_of[self.steps.find_interval(address)]
     }
 }
 
 impl Rows {
-    fn new(askers: &[(usize, Asked)], words: usize, sets: &[&[u64]]) -> Rows {
+    fn new(askers: &[(usize, TableQuery)], words: usize, sets: &[&[u64]]) -> Rows {
         if askers.is_empty() || sets.len() * words > MOST_WORDS {
             return Rows { asking: Box::default(), rows: Box::default() };
         }
         let mut asking = vec![0; words];
-        askers.iter().for_each(|(rule, _)| set(&mut asking, *rule));
+        askers.iter().for_each(|(rule, _)| set_bit(&mut asking, *rule));
         let mut rows = vec![u64::MAX; sets.len() * words];
         for (row, tables) in rows.chunks_exact_mut(words).zip(sets) {
             let denied =
@@ -277,13 +293,18 @@ impl Rows {
     }
 }
 
-/// The tables that are in the index, with their intervals: of those that may be, the smallest, as long as there is room.
-fn small(tables: &[(Arc<Table>, bool)], words: usize, domain: &Arc<Domain>) -> Vec<(usize, Borders)> {
+/// The tables that are in the index, with their intervals: of those that may be, the smallest, as long
+/// as there is room.
+fn smallest_tables(
+    tables: &[(Arc<Table>, bool)],
+    words: usize,
+    domain: &Arc<Domain>,
+) -> Vec<(usize, Borders)> {
     let mut reader = domain.reader();
     let turn = reader.turn();
     let may_be = tables.iter().enumerate().filter(|(_, (_, may_be))| *may_be);
     let mut small: Vec<(usize, Borders)> = may_be
-        .filter_map(|(place, (table, _))| Some((place, table.borders(&turn, MOST_OF_TABLE)?)))
+        .filter_map(|(place, (table, _))| Some((place, table.interval_borders(&turn, MOST_OF_TABLE)?)))
         .collect();
     small.sort_by_key(|(_, borders)| borders.len());
     let mut room = MOST_OF_ALL.min(MOST_WORDS / words.max(1));
@@ -297,7 +318,7 @@ fn small(tables: &[(Arc<Table>, bool)], words: usize, domain: &Arc<Domain>) -> V
     small
 }
 
-fn set(words: &mut [u64], place: usize) {
+fn set_bit(words: &mut [u64], place: usize) {
     words[place / 64] |= 1 << (place % 64);
 }
 
@@ -310,10 +331,10 @@ fn contains(words: &[u64], place: usize) -> bool {
 mod tests {
     use super::*;
     use crate::anchors::Anchors;
-    use crate::evaluate::{Compiled, load};
+    use crate::evaluate::{Compiled, load_rulesets};
     use crate::names::Interfaces;
     use crate::rule::Ruleset;
-    use crate::syntax::{Environment, Settings, parse};
+    use crate::syntax::{Environment, ParseSettings, parse};
     use crate::tables::{TableEntry, Tables};
     use std::time::Duration;
 
@@ -323,13 +344,13 @@ mod tests {
                          block from <filled>\n";
 
     fn ruleset(text: &str) -> Ruleset {
-        let parsed = parse("text", text.as_bytes(), &Environment::fixture(), &Settings::default());
+        let parsed = parse("text", text.as_bytes(), &Environment::fixture(), &ParseSettings::default());
         parsed.unwrap_or_else(|faults| panic!("{}", faults[0])).ruleset
     }
 
     fn compiled(tables: &mut Tables) -> Compiled {
         let ruleset = ruleset(RULES);
-        let loaded = load(
+        let loaded = load_rulesets(
             vec![(String::new(), ruleset)],
             &mut Anchors::default(),
             tables,
@@ -343,9 +364,9 @@ mod tests {
     fn found(compiled: &Compiled, domain: &Arc<Domain>, address: &str) -> Option<Vec<u32>> {
         let mut reader = domain.reader();
         let turn = reader.turn();
-        let sets = compiled.program.index.as_ref()?.read(&turn)?;
-        let class = sets.find(address.parse().unwrap());
-        Some((0..3).filter(|table| sets.knows(*table) && sets.contains(class, *table)).collect())
+        let sets = compiled.program.index.as_ref()?.current_sets(&turn)?;
+        let class = sets.class_of(address.parse().unwrap());
+        Some((0..3).filter(|table| sets.contains_table(*table) && sets.contains(class, *table)).collect())
     }
 
     fn hosts(count: u32) -> Vec<TableEntry> {
@@ -362,7 +383,7 @@ mod tests {
         assert_eq!(found("10.1.0.1"), Some(vec![1]));
         assert_eq!(found("10.1.1.1"), Some(vec![]));
         assert_eq!(found("2001:db8::7"), Some(vec![0]));
-        tables.add("", "other", &hosts(1), Duration::ZERO).unwrap();
+        tables.add_addresses("", "other", &hosts(1), Duration::ZERO).unwrap();
         assert_eq!(found("0.0.0.0"), Some(vec![1]));
     }
 
@@ -371,11 +392,11 @@ mod tests {
         let domain = Domain::new();
         let mut tables = Tables::new(&domain);
         let compiled = compiled(&mut tables);
-        tables.add("", "other", &hosts(2000), Duration::ZERO).unwrap();
+        tables.add_addresses("", "other", &hosts(2000), Duration::ZERO).unwrap();
         assert_eq!(found(&compiled, &domain, "0.0.0.7"), Some(vec![]));
         assert_eq!(found(&compiled, &domain, "10.2.0.1"), Some(vec![0]));
         let few = crate::tables::Command::Replace(hosts(2));
-        crate::tables::command(&mut tables, ("", "other"), &few, Default::default(), Duration::ZERO);
+        crate::tables::run_command(&mut tables, ("", "other"), &few, Default::default(), Duration::ZERO);
         assert_eq!(found(&compiled, &domain, "0.0.0.7"), Some(vec![1]));
     }
 
@@ -385,7 +406,7 @@ mod tests {
         let mut tables = Tables::new(&domain);
         let compiled = compiled(&mut tables);
         let index = compiled.program.index.clone().unwrap();
-        tables.add("", "filled", &hosts(1), Duration::ZERO).unwrap();
+        tables.add_addresses("", "filled", &hosts(1), Duration::ZERO).unwrap();
         assert_eq!(found(&compiled, &domain, "0.0.0.0"), Some(vec![]));
         assert_eq!(*index.followed.lock().unwrap(), 0);
     }
@@ -397,7 +418,7 @@ mod tests {
         let compiled = compiled(&mut tables);
         let ruleset = ruleset("table <other> { 0.0.0.0 }\n");
         let definitions = [(String::new(), &ruleset.tables[0])];
-        tables.define(&definitions, &Interfaces::default(), Duration::ZERO).unwrap();
+        tables.define_tables(&definitions, &Interfaces::default(), Duration::ZERO).unwrap();
         assert_eq!(found(&compiled, &domain, "0.0.0.0"), None);
         tables.renew_indexes();
         assert_eq!(found(&compiled, &domain, "0.0.0.0"), Some(vec![1]));

@@ -1,11 +1,11 @@
 //! What tables said of the addresses of a packet, so that each is asked once, and how often they said what.
-use super::address::{Asked, End};
+use super::address::{End, TableQuery};
 use super::index::Sets;
 use crate::tables::Table;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What is known of the packet at hand, and what is counted for tables and not yet told them.
+/// What is known of the current packet, and counts of table lookups that were not yet added to the tables.
 #[derive(Default)]
 pub(super) struct Memo {
     slots: Vec<Slot>,
@@ -13,14 +13,14 @@ pub(super) struct Memo {
     now: u32,
     worker: usize,
     /// What the last test failed by, if that was a table.
-    denied: Option<Asked>,
-    /// For each end the class of its address, by the index of small tables; [`UNKNOWN`] before it is asked for.
+    denied: Option<TableQuery>,
+    /// For each end the class of its address, by the index of small tables; [`UNKNOWN`] before its first use.
     classes: [u32; 2],
     /// Addresses that were looked for in the index, by end.
     looked: [u32; 2],
-    /// The index they were looked for in, and which of its tables rules ask for each end.
+    /// The index they were looked for in, and which of its tables rules use for each end.
     index: u64,
-    asked: [Vec<u64>; 2],
+    queried: [Vec<u64>; 2],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -33,13 +33,12 @@ struct Slot {
     found: u32,
 }
 
-/// Lookups of a table that a worker counts for itself before it tells.
+/// Lookups of a table that a worker counts by itself before it adds them to the table's counters.
 const TOLD_AT_ONCE: u32 = 256;
 
-/// Lookups in the index that a worker counts for itself before it tells: all tables are told then.
+/// Lookups in the index that a worker counts by itself before it adds them to the counters of all tables.
 const TOLD_OF_INDEX: u32 = 1 << 16;
 
-/// No class.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Memo {
@@ -50,14 +49,14 @@ impl Memo {
             worker,
             classes: [UNKNOWN; 2],
             index: u64::MAX,
-            asked: [(); 2].map(|()| vec![0; tables.div_ceil(64)]),
+            queried: [(); 2].map(|()| vec![0; tables.div_ceil(64)]),
             ..Memo::default()
         }
     }
 
     /// Forgets the answers: the packet is another, or has other addresses.
     #[inline]
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset_answers(&mut self) {
         self.classes = [UNKNOWN; 2];
         self.now = self.now.wrapping_add(2);
         if self.now == 0 {
@@ -66,40 +65,40 @@ impl Memo {
         }
     }
 
-    /// Goes by an index from now on: what was counted with another is told.
+    /// Uses an index from now on: what was counted with another is added to the tables.
     #[inline]
     pub(super) fn go_by(&mut self, sets: &Sets, tables: &[Arc<Table>]) {
         let is_full = (self.looked[0] | self.looked[1]) >= TOLD_OF_INDEX;
-        if self.index != sets.number() || is_full {
-            self.tell(tables);
-            self.index = sets.number();
-            for (end, asked) in [End::Source, End::Destination].into_iter().zip(&mut self.asked) {
-                asked.copy_from_slice(sets.asked(end));
+        if self.index != sets.change_count() || is_full {
+            self.flush_counters(tables);
+            self.index = sets.change_count();
+            for (end, asked) in [End::Source, End::Destination].into_iter().zip(&mut self.queried) {
+                asked.copy_from_slice(sets.asked_tables(end));
             }
         }
     }
 
     /// What the last test failed by, if that was a table.
     #[inline]
-    pub(super) fn take_denied(&mut self) -> Option<Asked> {
+    pub(super) fn pop_denied(&mut self) -> Option<TableQuery> {
         self.denied.take()
     }
 
-    /// Notes what a test failed by, or that it did not.
+    /// Records the table query that a test failed by, if any.
     #[inline]
-    pub(super) fn note_denied(&mut self, denied: Option<Asked>) {
+    pub(super) fn set_denied(&mut self, denied: Option<TableQuery>) {
         self.denied = denied;
     }
 
     /// Adds what was counted to the counters of tables.
-    pub(super) fn tell(&mut self, tables: &[Arc<Table>]) {
+    pub(super) fn flush_counters(&mut self, tables: &[Arc<Table>]) {
         for (place, (slot, table)) in self.slots.iter_mut().zip(tables).enumerate() {
-            let is_asked = |end: usize| self.asked[end][place / 64] >> (place % 64) & 1 == 1;
+            let is_asked = |end: usize| self.queried[end][place / 64] >> (place % 64) & 1 == 1;
             let looked = [0, 1].map(|end| if is_asked(end) { self.looked[end] } else { 0 });
             let found = std::mem::take(&mut slot.found);
             slot.matches += found;
             slot.no_match += looked[0] + looked[1] - found;
-            slot.tell(table, self.worker);
+            slot.flush_counts(table, self.worker);
         }
         self.looked = [0; 2];
     }
@@ -111,10 +110,12 @@ impl Memo {
         if known != UNKNOWN {
             return known;
         }
-        let class = sets.find(address);
+        let class = sets.class_of(address);
         self.classes[end as usize] = class;
         self.looked[end as usize] += 1;
-        for (word, (found, asked)) in sets.set(class).iter().zip(&self.asked[end as usize]).enumerate() {
+        for (word, (found, asked)) in
+            sets.tables_of_class(class).iter().zip(&self.queried[end as usize]).enumerate()
+        {
             let mut found = found & asked;
             while found != 0 {
                 self.slots[word * 64 + found.trailing_zeros() as usize].found += 1;
@@ -142,14 +143,14 @@ impl Memo {
         slot.matches += u32::from(is_in);
         slot.no_match += u32::from(!is_in);
         if slot.matches + slot.no_match >= TOLD_AT_ONCE {
-            slot.tell(&tables[table as usize], self.worker);
+            slot.flush_counts(&tables[table as usize], self.worker);
         }
         is_in
     }
 }
 
 impl Slot {
-    fn tell(&mut self, table: &Table, worker: usize) {
+    fn flush_counts(&mut self, table: &Table, worker: usize) {
         if self.matches + self.no_match > 0 {
             table.count_lookups(worker, self.matches, self.no_match);
             (self.matches, self.no_match) = (0, 0);

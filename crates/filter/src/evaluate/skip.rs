@@ -1,4 +1,4 @@
-//! Skip steps: from each rule, for each of what it asks, the next rule that asks otherwise.
+//! Skip steps: from each rule, for each of its conditions, the next rule that has another.
 //!
 //! They are what `pfctl -g` shows. The evaluation has better (`candidates`) and doesn't go by them.
 use crate::rule::{On, Rule};
@@ -8,9 +8,9 @@ use std::fmt::Write;
 type Alike = (&'static str, fn(&Rule, &Rule) -> bool);
 
 const ALIKE: [Alike; 9] = [
-    ("i", |a, b| interface(a) == interface(b)),
+    ("i", |a, b| rule_interface(a) == rule_interface(b)),
     ("d", |a, b| a.direction == b.direction),
-    ("r", |a, b| domain(a) == domain(b)),
+    ("r", |a, b| rule_domain(a) == rule_domain(b)),
     ("f", |a, b| a.family == b.family),
     ("p", |a, b| a.protocol == b.protocol),
     ("sa", |a, b| (a.source.is_negated, &a.source.address) == (b.source.is_negated, &b.source.address)),
@@ -23,7 +23,7 @@ const ALIKE: [Alike; 9] = [
 ];
 
 /// The interface, and whether it is negated, which for a domain is said in the same place.
-fn interface(rule: &Rule) -> (bool, Option<&str>) {
+fn rule_interface(rule: &Rule) -> (bool, Option<&str>) {
     match &rule.on {
         Some(On::Interface(is_negated, name)) => (*is_negated, Some(&name.0)),
         Some(On::Any) => (false, Some("any")),
@@ -32,15 +32,16 @@ fn interface(rule: &Rule) -> (bool, Option<&str>) {
     }
 }
 
-fn domain(rule: &Rule) -> (bool, Option<u32>) {
-    let (is_negated, _) = interface(rule);
+fn rule_domain(rule: &Rule) -> (bool, Option<u32>) {
+    let (is_negated, _) = rule_interface(rule);
     match rule.on {
         Some(On::Domain(_, domain)) => (is_negated, Some(domain)),
         _ => (is_negated, None),
     }
 }
 
-/// For each rule of a rule set the text that `pfctl -g` shows of its skip steps: those that lead beyond the next rule.
+/// For each rule of a rule set the text that `pfctl -g` shows of its skip steps: those that lead
+/// beyond the next rule.
 pub fn skip_steps(rules: &[Rule]) -> Vec<String> {
     let mut next = [rules.len(); ALIKE.len()];
     let mut texts = vec![String::new(); rules.len()];

@@ -1,7 +1,8 @@
 //! Intervals of ports or addresses, found by a number in them.
 //!
-//! The starts of the intervals lie in order, and above them, as in a B+ tree of which only the keys are kept, every
-//! sixteenth of the level below: a search reads one run of sixteen keys a level, without a branch on what they are.
+//! The starts of the intervals lie in order, and above them, as in a B+ tree of which only the keys are
+//! kept, every sixteenth of the level below: a search reads one run of sixteen keys a level, without a
+//! branch on what they are.
 
 use std::sync::Arc;
 
@@ -17,11 +18,8 @@ const LEVELS: usize = 8;
 pub(crate) trait Key: Copy + Ord + std::fmt::Debug + Send + Sync + 'static {
     /// How intervals of them are found.
     type Steps: Find<Self>;
-    /// The least.
     const LEAST: Self;
-    /// The greatest.
     const MOST: Self;
-    /// Bits of one.
     const BITS: u8;
     /// The next one up, if there is one.
     fn next(self) -> Option<Self>;
@@ -35,14 +33,15 @@ pub(crate) trait Key: Copy + Ord + std::fmt::Debug + Send + Sync + 'static {
 
 /// Finds intervals. A clone shares what it is of.
 pub(crate) trait Find<K>: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// Intervals that begin at these numbers, which are in order and the first of which is the least number there is.
+    /// Intervals that begin at these numbers, which are in order and the first of which is the
+    /// least number there is.
     fn new(starts: Vec<K>) -> Self;
     /// How many intervals there are.
     fn len(&self) -> usize;
     /// Where an interval begins.
-    fn start(&self, place: usize) -> K;
+    fn interval_start(&self, place: usize) -> K;
     /// The interval that a number is in: the last that begins at or before it.
-    fn find(&self, key: K) -> usize;
+    fn find_interval(&self, key: K) -> usize;
 }
 
 macro_rules! keys {
@@ -106,12 +105,12 @@ impl<K: Key> Find<K> for Steps<K> {
     }
 
     #[inline]
-    fn start(&self, place: usize) -> K {
+    fn interval_start(&self, place: usize) -> K {
         self.keys[self.levels[self.depth - 1].0 as usize + place]
     }
 
     #[inline]
-    fn find(&self, key: K) -> usize {
+    fn find_interval(&self, key: K) -> usize {
         let mut place = 0;
         for &(begin, count) in &self.levels[..self.depth] {
             let run = begin as usize + place * RUN;
@@ -142,17 +141,17 @@ mod tests {
             let steps = Steps::new(starts.clone());
             prop_assert_eq!(steps.len(), starts.len());
             for key in keys.iter().chain(&starts).chain(&[0, u16::MAX]) {
-                prop_assert_eq!(steps.find(*key), starts.partition_point(|start| start <= key) - 1);
+                prop_assert_eq!(steps.find_interval(*key), starts.partition_point(|start| start <= key) - 1);
             }
-            prop_assert!((0..starts.len()).all(|place| steps.start(place) == starts[place]));
+            prop_assert!((0..starts.len()).all(|place| steps.interval_start(place) == starts[place]));
         }
     }
 
     #[test]
     fn four_levels_lead_to_the_right_interval() {
         let steps = Steps::new((0..70_000u32).map(|n| n * 7).collect());
-        (0..490_007).for_each(|key| assert_eq!(steps.find(key), (key as usize / 7).min(69_999)));
-        assert_eq!(steps.find(u32::MAX), 69_999);
+        (0..490_007).for_each(|key| assert_eq!(steps.find_interval(key), (key as usize / 7).min(69_999)));
+        assert_eq!(steps.find_interval(u32::MAX), 69_999);
     }
 
     #[test]

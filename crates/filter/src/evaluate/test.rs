@@ -1,4 +1,4 @@
-//! One rule held against one packet: all that it asks, in a cache line or so.
+//! The test of one rule against one packet: all its conditions, in a cache line or so.
 use super::Surroundings;
 use super::address::{Addresses, End, EndTest};
 use super::index::Sets;
@@ -10,7 +10,7 @@ use artery_wire::IpProtocol;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What a rule asks.
+/// The conditions of a rule.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Test {
@@ -18,18 +18,18 @@ pub(super) struct Test {
     pub(super) destination: EndTest,
     pub(super) source_port: PortTest,
     pub(super) destination_port: PortTest,
-    /// One of [`Conditions::places`].
+    /// Index into [`Conditions::places`]: the interfaces that match.
     pub(super) place: u16,
     pub(super) direction: Option<Direction>,
     pub(super) family: Option<Family>,
     pub(super) protocol: Option<IpProtocol>,
     pub(super) flags: Flags,
     pub(super) icmp: Option<(u8, Option<u8>)>,
-    /// One of [`Conditions::rare`], and one more; 0 is none.
+    /// Index into [`Conditions::rare`] plus one; 0 is none.
     pub(super) rare: u32,
 }
 
-/// What rules ask less often.
+/// Conditions that few rules have.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     pub(super) is_fragment: bool,
@@ -46,7 +46,8 @@ pub(super) struct Rare {
 
 /// What tests refer to by number.
 pub(super) struct Conditions {
-    /// Sets of interfaces: for each whether it is in, the last for those that were not known when rules were compiled.
+    /// Sets of interfaces: for each whether it is in, the last for those that were not known
+    /// when rules were compiled.
     pub(super) places: Vec<Box<[bool]>>,
     pub(super) rare: Vec<Rare>,
     pub(super) addresses: Addresses,
@@ -58,7 +59,7 @@ pub(super) struct PortTest {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) is_outside: bool,
-    /// Whether a port is asked for at all.
+    /// Whether there is a condition on the port.
     pub(super) is_there: bool,
 }
 
@@ -86,42 +87,44 @@ impl PortTest {
     }
 
     #[inline]
-    fn holds(self, port: u16) -> bool {
+    fn matches_port(self, port: u16) -> bool {
         (self.first <= port && port <= self.last) != self.is_outside
     }
 }
 
-/// Whether packets have ports that rules can ask for: those of the protocols that have any, unless they are fragments.
+/// Whether packets have ports that rules can test: those of the protocols that have any,
+/// unless they are fragments.
 pub(super) fn has_ports(facts: &Facts) -> bool {
     !facts.is_fragment && matches!(facts.protocol, IpProtocol::TCP | IpProtocol::UDP | IpProtocol::SCTP)
 }
 
 impl Test {
-    /// Whether a packet is as the rule asks. Once for each packet and rule, as this counts for `max-pkt-rate` and `once`.
+    /// Whether a packet meets the rule's conditions. Once for each packet and rule, as this counts
+    /// for `max-pkt-rate` and `once`.
     #[inline]
-    pub(super) fn holds(
+    pub(super) fn matches_packet(
         &self,
         facts: &Facts,
         conditions: &Conditions,
         surroundings: &mut Surroundings<'_, '_>,
         (sets, memo): (Option<&Sets>, &mut Memo),
     ) -> bool {
-        self.holds_plainly(facts, conditions)
+        self.matches_header(facts, conditions)
             && {
                 let at = (&conditions.addresses, &*surroundings, sets, &mut *memo);
-                self.source.holds(facts.source, End::Source, facts.interface, at)
+                self.source.matches_address(facts.source, End::Source, facts.interface, at)
             }
             && {
                 let at = (&conditions.addresses, &*surroundings, sets, &mut *memo);
-                self.destination.holds(facts.destination, End::Destination, facts.interface, at)
+                self.destination.matches_address(facts.destination, End::Destination, facts.interface, at)
             }
             && (self.rare == 0
-                || conditions.rare[self.rare as usize - 1].holds(facts, conditions, surroundings))
+                || conditions.rare[self.rare as usize - 1].matches_packet(facts, conditions, surroundings))
     }
 
     /// Whether what no table and no route is needed for is so.
     #[inline]
-    fn holds_plainly(&self, facts: &Facts, conditions: &Conditions) -> bool {
+    fn matches_header(&self, facts: &Facts, conditions: &Conditions) -> bool {
         self.direction.is_none_or(|direction| direction == facts.direction)
             && self.family.is_none_or(|family| family == facts.family())
             && self.protocol.is_none_or(|protocol| protocol == facts.protocol)
@@ -136,11 +139,11 @@ impl Test {
         let asks = self.source_port.is_there || self.destination_port.is_there;
         !asks
             || (has_ports(facts)
-                && self.source_port.holds(facts.source_port)
-                && self.destination_port.holds(facts.destination_port))
+                && self.source_port.matches_port(facts.source_port)
+                && self.destination_port.matches_port(facts.destination_port))
     }
 
-    /// Flags are asked of TCP alone; a fragment shows none, so it is not as asked.
+    /// Only TCP is tested for flags. A fragment shows none, so it does not match.
     #[inline]
     fn flags_hold(&self, facts: &Facts) -> bool {
         self.flags.of == 0
@@ -157,8 +160,13 @@ fn icmp_holds((kind, code): (u8, Option<u8>), facts: &Facts) -> bool {
 }
 
 impl Rare {
-    /// What is drawn or counted comes last: only packets that are otherwise as asked count.
-    fn holds(&self, facts: &Facts, conditions: &Conditions, surroundings: &mut Surroundings<'_, '_>) -> bool {
+    /// What is drawn or counted comes last: only packets that match otherwise count.
+    fn matches_packet(
+        &self,
+        facts: &Facts,
+        conditions: &Conditions,
+        surroundings: &mut Surroundings<'_, '_>,
+    ) -> bool {
         (!self.is_fragment || facts.is_fragment)
             && self.tos.is_none_or(|tos| tos == facts.tos)
             && self.priority.is_none_or(|priority| priority == facts.priority)
@@ -168,7 +176,7 @@ impl Rare {
             })
             && !self.is_expired()
             && self.probability.is_none_or(|probability| (surroundings.random)() < probability)
-            && self.rate.as_ref().is_none_or(|rate| rate.count(surroundings.now))
+            && self.rate.as_ref().is_none_or(|rate| rate.count_event(surroundings.now))
             && !self.once.as_ref().is_some_and(|once| once.swap(true, Relaxed))
     }
 
@@ -177,18 +185,18 @@ impl Rare {
         self.once.as_ref().is_some_and(|once| once.load(Relaxed))
     }
 
-    /// Whether anything is asked.
-    pub(super) fn asks(&self) -> bool {
+    /// Whether there is any condition.
+    pub(super) fn has_conditions(&self) -> bool {
         self.is_fragment
             || self.tos.is_some()
             || self.priority.is_some()
             || self.tagged.is_some()
             || self.received_on.is_some()
-            || self.must_be_asked_in_order()
+            || self.is_order_dependent()
     }
 
-    /// Whether asking, or when one asks, changes the answer.
-    pub(super) fn must_be_asked_in_order(&self) -> bool {
+    /// Whether the result depends on the number or the time of evaluations.
+    pub(super) fn is_order_dependent(&self) -> bool {
         self.tagged.is_some() || self.probability.is_some() || self.rate.is_some() || self.once.is_some()
     }
 }
@@ -224,8 +232,8 @@ mod tests {
                 ];
                 for comparison in comparisons {
                     for port in edges {
-                        let holds = PortTest::new(Some(comparison)).holds(port);
-                        assert_eq!(holds, comparison.holds(port), "{comparison:?} of {port}");
+                        let holds = PortTest::new(Some(comparison)).matches_port(port);
+                        assert_eq!(holds, comparison.matches_value(port), "{comparison:?} of {port}");
                     }
                 }
             }

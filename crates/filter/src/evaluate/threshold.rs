@@ -1,4 +1,5 @@
-//! A rate that many may count and that is forgotten little by little, as `max-pkt-rate` and `max-src-conn-rate` need it.
+//! A rate that many may count and that is forgotten little by little, as `max-pkt-rate`
+//! and `max-src-conn-rate` need it.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ impl Threshold {
     }
 
     /// Counts an event; false if there are more than may be.
-    pub fn count(&self, now: Duration) -> bool {
+    pub fn count_event(&self, now: Duration) -> bool {
         let now = now.as_secs() & u64::from(u32::MAX);
         let next = |seen: u64| {
             let (count, last) = (seen >> 32, seen & u64::from(u32::MAX));
@@ -42,7 +43,7 @@ mod tests {
     #[test]
     fn so_many_events_pass_in_the_time_and_more_when_it_is_over() {
         let threshold = Threshold::new(3, 10);
-        let count = |seconds| threshold.count(Duration::from_secs(seconds));
+        let count = |seconds| threshold.count_event(Duration::from_secs(seconds));
         assert_eq!([0, 0, 1, 1, 2].map(count), [true, true, true, false, false]);
         assert!(count(12));
         assert_eq!([12, 12, 12].map(count), [true, true, false]);

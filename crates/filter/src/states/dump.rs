@@ -1,7 +1,8 @@
-//! States as bytes, for `pfctl -S` and `-L` and for other machines: all that another filter must know to go on.
+//! States as bytes, for `pfctl -S` and `-L` and for other machines: all that another filter must
+//! know to go on.
 //!
-//! Each record has its length before it, which is not 0; numbers are in the order of the network. Times are what is left of
-//! them, so that clocks need not agree.
+//! Each record has its length before it, which is not 0; numbers are in the order of the network. Times are
+//! what is left of them, so that clocks need not agree.
 use super::Key;
 use crate::facts::{Direction, Family};
 use crate::options::Timeout;
@@ -14,12 +15,12 @@ use std::net::IpAddr;
 
 /// What a dump says of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dumped {
+pub struct StateRecord {
     /// Its id and who made it.
     pub id: u64,
-    /// Who made it.
+    /// The host id of the filter that made it.
     pub creator: u32,
-    /// The way of its first packet.
+    /// The direction of its first packet.
     pub direction: Direction,
     /// The interface that it is bound to; empty for none. No more than 255 bytes of it are kept.
     pub interface: String,
@@ -44,12 +45,12 @@ pub struct Dumped {
     /// The number of its rule among those of the main rule set; None if it has none there.
     pub rule: Option<u32>,
     /// What few states want of packets.
-    pub wants: Option<Box<Wants>>,
+    pub wants: Option<Box<StateActions>>,
 }
 
 /// What a state wants of its packets that few states want.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
+pub struct StateActions {
     /// The tag that they get; empty for none.
     pub tag: String,
     /// What is scrubbed of them.
@@ -60,7 +61,7 @@ pub struct Wants {
     pub priority: Option<(u8, u8)>,
     /// The log of each of them.
     pub log_all: Option<u16>,
-    /// Where those of the first direction are led, and those of the other.
+    /// Next hops for packets of the first direction, and of the other.
     pub routes: [Option<IpAddr>; 2],
     /// Whether the filter shook hands for both ends.
     pub is_proxied: bool,
@@ -79,7 +80,7 @@ pub enum DumpError {
     Wrong(usize),
     /// There is something behind the end, at this byte.
     Behind(usize),
-    /// What is there is not what was written.
+    /// The contents are not what was written.
     Changed,
 }
 
@@ -102,9 +103,9 @@ impl fmt::Display for DumpError {
 
 impl Error for DumpError {}
 
-impl Dumped {
+impl StateRecord {
     /// Adds it to a dump.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub fn write_record(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend([0; 2]);
         self.write_fields(out);
@@ -127,7 +128,7 @@ impl Dumped {
         for (peer, moved) in self.peers.iter().zip(self.moved) {
             [peer.low, peer.high, moved].iter().for_each(|number| out.extend(number.to_be_bytes()));
             out.extend(peer.max_window.to_be_bytes());
-            out.extend([peer.stage.0, peer.scale.byte()]);
+            out.extend([peer.stage.0, peer.scale.to_byte()]);
         }
         self.packets.iter().chain(&self.bytes).for_each(|count| out.extend(count.to_be_bytes()));
         out.extend(self.age_ms.to_be_bytes());
@@ -135,36 +136,37 @@ impl Dumped {
         out.extend(self.rule.map_or(0, |rule| u64::from(rule) + 1).to_be_bytes());
         write_text(&self.interface, out);
         if let Some(wants) = &self.wants {
-            wants.write(out);
+            wants.write_actions(out);
         }
     }
 
     /// All states of some records.
-    pub fn read_all(records: &[u8]) -> Result<Vec<Dumped>, DumpError> {
+    pub fn read_all(records: &[u8]) -> Result<Vec<StateRecord>, DumpError> {
         let (mut rest, mut states) = (records, Vec::new());
         while !rest.is_empty() {
             let at = records.len() - rest.len();
             let (record, behind) = split_record(rest).ok_or(DumpError::Short(at))?;
-            states.push(Dumped::read(record).ok_or(DumpError::Wrong(at))?);
+            states.push(StateRecord::parse_record(record).ok_or(DumpError::Wrong(at))?);
             rest = behind;
         }
         Ok(states)
     }
 
-    /// The state of a record; None if it makes no sense. What is behind what is known belongs to later versions.
-    pub(super) fn read(record: &[u8]) -> Option<Dumped> {
-        read(&mut Fields(record))
+    /// Parses the state of a record; None if it makes no sense. Bytes after the known fields
+    /// belong to later versions.
+    pub(super) fn parse_record(record: &[u8]) -> Option<StateRecord> {
+        read_state(&mut Fields(record))
     }
 }
 
-/// The first of some records, without its length, and what is behind it.
+/// Splits off the first record, without its length; returns it and the rest.
 pub(super) fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, behind) = bytes.split_first_chunk()?;
     behind.split_at_checked(u16::from_be_bytes(*length).into())
 }
 
-impl Wants {
-    fn write(&self, out: &mut Vec<u8>) {
+impl StateActions {
+    fn write_actions(&self, out: &mut Vec<u8>) {
         let Scrub { is_given, clears_df, randomises_id, reassembles_tcp, .. } = self.scrub;
         let flags = [is_given, clears_df, randomises_id, reassembles_tcp, self.is_proxied];
         out.push(flags.iter().enumerate().fold(0, |bits, (n, is)| bits | u8::from(*is) << n));
@@ -184,26 +186,26 @@ impl Wants {
         write_text(&self.tag, out);
     }
 
-    fn read(fields: &mut Fields<'_>) -> Option<Wants> {
-        let [flags] = fields.take()?;
+    fn read_actions(fields: &mut Fields<'_>) -> Option<StateActions> {
+        let [flags] = fields.read_array()?;
         let has = |bit: u8| flags & 1 << bit != 0;
         let scrub = Scrub {
             is_given: has(0),
             clears_df: has(1),
             randomises_id: has(2),
             reassembles_tcp: has(3),
-            min_ttl: fields.option()?.map(|[ttl]| ttl),
-            tos: fields.option()?.map(|[tos]| tos),
-            max_mss: fields.option()?.map(u16::from_be_bytes),
+            min_ttl: fields.read_option()?.map(|[ttl]| ttl),
+            tos: fields.read_option()?.map(|[tos]| tos),
+            max_mss: fields.read_option()?.map(u16::from_be_bytes),
         };
-        Some(Wants {
+        Some(StateActions {
             scrub,
             is_proxied: has(4),
-            tos: fields.option()?.map(|[tos]| tos),
-            priority: fields.option()?.map(|[most, low_delay]| (most, low_delay)),
-            log_all: fields.option()?.map(u16::from_be_bytes),
-            routes: [fields.route()?, fields.route()?],
-            tag: fields.text()?,
+            tos: fields.read_option()?.map(|[tos]| tos),
+            priority: fields.read_option()?.map(|[most, low_delay]| (most, low_delay)),
+            log_all: fields.read_option()?.map(u16::from_be_bytes),
+            routes: [fields.read_route()?, fields.read_route()?],
+            tag: fields.read_text()?,
         })
     }
 }
@@ -225,59 +227,64 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+    fn read_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*field)
     }
 
-    fn u16(&mut self) -> Option<u16> {
-        self.take().map(u16::from_be_bytes)
+    fn read_u16(&mut self) -> Option<u16> {
+        self.read_array().map(u16::from_be_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_be_bytes)
+    fn read_u32(&mut self) -> Option<u32> {
+        self.read_array().map(u32::from_be_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_be_bytes)
+    fn read_u64(&mut self) -> Option<u64> {
+        self.read_array().map(u64::from_be_bytes)
     }
 
-    fn option<const N: usize>(&mut self) -> Option<Option<[u8; N]>> {
-        match self.take()? {
+    fn read_option<const N: usize>(&mut self) -> Option<Option<[u8; N]>> {
+        match self.read_array()? {
             [0] => Some(None),
-            [1] => Some(Some(self.take()?)),
+            [1] => Some(Some(self.read_array()?)),
             _ => None,
         }
     }
 
-    fn route(&mut self) -> Option<Option<IpAddr>> {
-        match self.take()? {
+    fn read_route(&mut self) -> Option<Option<IpAddr>> {
+        match self.read_array()? {
             [0] => Some(None),
-            [4] => Some(Some(IpAddr::from(self.take::<4>()?))),
-            [6] => Some(Some(IpAddr::from(self.take::<16>()?))),
+            [4] => Some(Some(IpAddr::from(self.read_array::<4>()?))),
+            [6] => Some(Some(IpAddr::from(self.read_array::<16>()?))),
             _ => None,
         }
     }
 
-    fn text(&mut self) -> Option<String> {
-        let [length] = self.take()?;
+    fn read_text(&mut self) -> Option<String> {
+        let [length] = self.read_array()?;
         let (text, rest) = self.0.split_at_checked(length.into())?;
         self.0 = rest;
         std::str::from_utf8(text).ok().map(str::to_string)
     }
 
-    fn key(&mut self, protocol: IpProtocol, family: Family) -> Option<Key> {
-        let addresses = [self.take()?, self.take()?].map(u128::from_be_bytes);
+    fn read_key(&mut self, protocol: IpProtocol, family: Family) -> Option<Key> {
+        let addresses = [self.read_array()?, self.read_array()?].map(u128::from_be_bytes);
         let is_possible =
             family == Family::Inet6 || addresses.iter().all(|address| u32::try_from(*address).is_ok());
-        is_possible.then_some(Key { addresses, ports: [self.u16()?, self.u16()?], protocol, family })
+        is_possible.then_some(Key {
+            addresses,
+            ports: [self.read_u16()?, self.read_u16()?],
+            protocol,
+            family,
+        })
     }
 
-    fn peer(&mut self) -> Option<(Peer, u32)> {
-        let [low, high, moved] = [self.u32()?, self.u32()?, self.u32()?];
-        let max_window = self.u16()?;
-        let [stage, scale] = self.take()?;
+    fn read_peer(&mut self) -> Option<(Peer, u32)> {
+        let [low, high, moved] = [self.read_u32()?, self.read_u32()?, self.read_u32()?];
+        let max_window = self.read_u16()?;
+        let [stage, scale] = self.read_array()?;
         let stage = Stage(stage);
         // Handshakes of a filter that is not this one can't be gone on with.
         stage.tcp_name()?;
@@ -285,23 +292,23 @@ impl Fields<'_> {
     }
 }
 
-fn read(fields: &mut Fields<'_>) -> Option<Dumped> {
-    let (id, creator) = (fields.u64()?, fields.u32()?);
-    let [flags, protocol, class, _] = fields.take()?;
+fn read_state(fields: &mut Fields<'_>) -> Option<StateRecord> {
+    let (id, creator) = (fields.read_u64()?, fields.read_u32()?);
+    let [flags, protocol, class, _] = fields.read_array()?;
     let family = if flags & 2 != 0 { Family::Inet6 } else { Family::Inet };
     let (class, _) = *Timeout::NAMES.get(usize::from(class)).filter(|(class, _)| is_of_states(*class))?;
     let protocol = IpProtocol(protocol);
-    let keys = [fields.key(protocol, family)?, fields.key(protocol, family)?];
-    let [(first, moved), (second, moved_back)] = [fields.peer()?, fields.peer()?];
-    let packets = [fields.u64()?, fields.u64()?];
-    let bytes = [fields.u64()?, fields.u64()?];
-    let (age_ms, idle_ms) = (fields.u64()?, u32::try_from(fields.u64()?).ok()?);
-    let rule = fields.u64()?.checked_sub(1).map(u32::try_from).transpose().ok()?;
-    Some(Dumped {
+    let keys = [fields.read_key(protocol, family)?, fields.read_key(protocol, family)?];
+    let [(first, moved), (second, moved_back)] = [fields.read_peer()?, fields.read_peer()?];
+    let packets = [fields.read_u64()?, fields.read_u64()?];
+    let bytes = [fields.read_u64()?, fields.read_u64()?];
+    let (age_ms, idle_ms) = (fields.read_u64()?, u32::try_from(fields.read_u64()?).ok()?);
+    let rule = fields.read_u64()?.checked_sub(1).map(u32::try_from).transpose().ok()?;
+    Some(StateRecord {
         id,
         creator,
         direction: if flags & 1 != 0 { Direction::Out } else { Direction::In },
-        interface: fields.text()?,
+        interface: fields.read_text()?,
         keys,
         peers: [first, second],
         moved: [moved, moved_back],
@@ -312,7 +319,7 @@ fn read(fields: &mut Fields<'_>) -> Option<Dumped> {
         age_ms,
         idle_ms,
         rule,
-        wants: if flags & 8 != 0 { Some(Box::new(Wants::read(fields)?)) } else { None },
+        wants: if flags & 8 != 0 { Some(Box::new(StateActions::read_actions(fields)?)) } else { None },
     })
 }
 
@@ -326,12 +333,17 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(crate) fn state(id: u64, six: bool) -> Dumped {
+    pub(crate) fn state(id: u64, six: bool) -> StateRecord {
         let family = if six { Family::Inet6 } else { Family::Inet };
         let key = |port| Key { addresses: [7, 9], ports: [port, 80], protocol: IpProtocol::TCP, family };
-        let peer =
-            Peer { low: 5, high: 6, max_window: 7, stage: Stage::ESTABLISHED, scale: Scale::of(Some(9)) };
-        Dumped {
+        let peer = Peer {
+            low: 5,
+            high: 6,
+            max_window: 7,
+            stage: Stage::ESTABLISHED,
+            scale: Scale::from_option(Some(9)),
+        };
+        StateRecord {
             id,
             creator: 4,
             direction: Direction::Out,
@@ -350,8 +362,8 @@ pub(super) mod tests {
         }
     }
 
-    pub(crate) fn wants() -> Wants {
-        Wants {
+    pub(crate) fn wants() -> StateActions {
+        StateActions {
             tag: "inside".into(),
             scrub: Scrub {
                 is_given: true,
@@ -368,9 +380,9 @@ pub(super) mod tests {
         }
     }
 
-    fn records(states: &[Dumped]) -> Vec<u8> {
+    fn records(states: &[StateRecord]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        states.iter().for_each(|state| state.write(&mut bytes));
+        states.iter().for_each(|state| state.write_record(&mut bytes));
         bytes
     }
 
@@ -379,10 +391,10 @@ pub(super) mod tests {
         let long = "a name that is longer than those of interfaces".to_string();
         let states = [
             state(1, false),
-            Dumped { rule: None, interface: String::new(), ..state(2, true) },
-            Dumped { wants: Some(Box::new(wants())), interface: long, ..state(3, false) },
+            StateRecord { rule: None, interface: String::new(), ..state(2, true) },
+            StateRecord { wants: Some(Box::new(wants())), interface: long, ..state(3, false) },
         ];
-        assert_eq!(Dumped::read_all(&records(&states)), Ok(states.to_vec()));
+        assert_eq!(StateRecord::read_all(&records(&states)), Ok(states.to_vec()));
     }
 
     #[test]
@@ -390,7 +402,7 @@ pub(super) mod tests {
         let first = records(&[state(1, false)]).len();
         let bytes = records(&[state(1, false), state(2, false)]);
         for length in 0..bytes.len() {
-            match Dumped::read_all(&bytes[..length]) {
+            match StateRecord::read_all(&bytes[..length]) {
                 Ok(states) => {
                     assert!(length == 0 && states.is_empty() || length == first && states.len() == 1)
                 }
@@ -404,10 +416,10 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(at: prop::sample::Index, byte: u8) {
-            let mut bytes = records(&[Dumped { wants: Some(Box::new(wants())), ..state(1, false) }]);
+            let mut bytes = records(&[StateRecord { wants: Some(Box::new(wants())), ..state(1, false) }]);
             let at = at.index(bytes.len());
             bytes[at] = byte;
-            let _ = Dumped::read_all(&bytes);
+            let _ = StateRecord::read_all(&bytes);
         }
     }
 }

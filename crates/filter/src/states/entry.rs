@@ -2,7 +2,7 @@
 use crate::facts::{Direction, Family, Interface, Tag};
 use crate::options::Timeout;
 use crate::rule::Scrub;
-use crate::states::{Key, NONE, Narrow};
+use crate::states::{Key, NONE, NarrowKey};
 use crate::track::Peer;
 use artery_wire::IpProtocol;
 use std::net::IpAddr;
@@ -32,32 +32,34 @@ pub(crate) mod flag {
 #[repr(C, align(64))]
 pub(crate) struct Hot {
     /// Of the wire's key.
-    pub(crate) narrow: Narrow,
-    /// Addresses of the stack's key where it is another. Otherwise bytes that were counted lately, of both directions.
+    pub(crate) narrow: NarrowKey,
+    /// Addresses of the stack's key where it is another. Otherwise bytes that were counted
+    /// lately, of both directions.
     pub(crate) second: [u32; 2],
     /// Its ports, or packets.
     pub(crate) halves: [u16; 2],
     /// The end that sent the first packet, and the other.
     pub(crate) peers: [Peer; 2],
-    /// The state of the same connection at another interface; of the first of two that are joined, the other's record.
+    /// The state of the same connection at another interface; of the first of a merged
+    /// pair, the other's record.
     pub(crate) link: u32,
     /// When the last packet came that kept it alive, in milliseconds.
     pub(crate) seen: u32,
-    /// What its rule asks and has.
+    /// Index of the record of its rule.
     pub(crate) record: u32,
     pub(crate) protocol: IpProtocol,
     pub(crate) flags: u8,
     /// The kind of timeout that holds.
     pub(crate) class: u8,
-    /// Whether it is [joined](super::joined) with the state beside it.
-    pub(crate) is_joined: bool,
+    /// Whether it is [merged](super::joined) with the other of its pair.
+    pub(crate) is_merged: bool,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
 
 impl Hot {
     pub(crate) const FREE: Hot = Hot {
-        narrow: Narrow::EMPTY,
+        narrow: NarrowKey::EMPTY,
         second: [0; 2],
         halves: [0; 2],
         peers: [Peer {
@@ -73,22 +75,22 @@ impl Hot {
         protocol: IpProtocol(0),
         flags: 0,
         class: 0,
-        is_joined: false,
+        is_merged: false,
     };
 
     /// The narrow part of a key: 0 is the wire's, 1 the stack's.
     #[inline(always)]
-    pub(crate) fn narrow(&self, side: usize) -> Narrow {
-        if side == 0 || !self.has(flag::TRANSLATED) {
+    pub(crate) fn narrow_key(&self, side: usize) -> NarrowKey {
+        if side == 0 || !self.has_flag(flag::TRANSLATED) {
             return self.narrow;
         }
         let ([a, b], [p, q]) = (self.second.map(u64::from), self.halves.map(u32::from));
-        Narrow::of_words(a << 32 | b, p << 16 | q)
+        NarrowKey::of_words(a << 32 | b, p << 16 | q)
     }
 
-    /// Notes the narrow part of the stack's key, which is another than the wire's.
-    pub(super) fn translate(&mut self, narrow: Narrow) {
-        let (addresses, ports) = narrow.words();
+    /// Sets the narrow part of the stack's key, which differs from the wire's.
+    pub(super) fn set_stack_key(&mut self, narrow: NarrowKey) {
+        let (addresses, ports) = narrow.to_words();
         self.flags |= flag::TRANSLATED;
         self.second = [(addresses >> 32) as u32, addresses as u32];
         self.halves = [(ports >> 16) as u16, ports as u16];
@@ -96,7 +98,7 @@ impl Hot {
 
     /// Its protocol and its flags.
     #[inline(always)]
-    pub(crate) fn kind(&self) -> u16 {
+    pub(crate) fn kind_bits(&self) -> u16 {
         Hot::kind_of(self.protocol.0, self.flags)
     }
 
@@ -106,24 +108,26 @@ impl Hot {
     }
 
     #[inline(always)]
-    pub(crate) fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has_flag(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
     #[inline(always)]
     pub(crate) fn direction(&self) -> Direction {
-        if self.has(flag::OUT) { Direction::Out } else { Direction::In }
+        if self.has_flag(flag::OUT) { Direction::Out } else { Direction::In }
     }
 
-    /// Counts a packet of the end that sent first (0), or of the other; says whether there was room for it in this line.
+    /// Counts a packet of the end that sent first (0), or of the other; says whether there was room for
+    /// it in this line.
     #[inline(always)]
-    pub(crate) fn count(&mut self, from: usize, length: u32) -> bool {
-        !self.has(flag::TRANSLATED) && self.count_plainly(from, 1, length)
+    pub(crate) fn count_packet(&mut self, from: usize, length: u32) -> bool {
+        !self.has_flag(flag::TRANSLATED) && self.count_inline(from, 1, length)
     }
 
-    /// The same for packets of a state that does not translate, [so many](MOST_AT_ONCE) at most, and their bytes.
+    /// The same for packets of a state that does not translate, [so many](MOST_AT_ONCE) at
+    /// most, and their bytes.
     #[inline(always)]
-    pub(crate) fn count_plainly(&mut self, from: usize, packets: u16, bytes: u32) -> bool {
+    pub(crate) fn count_inline(&mut self, from: usize, packets: u16, bytes: u32) -> bool {
         // The bytes of so many packets fit: none is longer than a header of IPv6 and what it can announce.
         const MOST: u16 = 65_000;
         let has_room = self.halves[from] < MOST;
@@ -135,11 +139,11 @@ impl Hot {
     }
 
     pub(crate) fn family(&self) -> Family {
-        if self.has(flag::SIX) { Family::Inet6 } else { Family::Inet }
+        if self.has_flag(flag::SIX) { Family::Inet6 } else { Family::Inet }
     }
 
     /// The kind of timeout that holds.
-    pub(crate) fn timeout(&self) -> Timeout {
+    pub(crate) fn timeout_kind(&self) -> Timeout {
         Timeout::NAMES[usize::from(self.class) % Timeout::NAMES.len()].0
     }
 
@@ -161,7 +165,7 @@ pub(crate) struct Cold {
     pub(crate) packets: [u64; 2],
     pub(crate) bytes: [u64; 2],
     pub(crate) created_ms: u64,
-    /// What tells it from all others, here and elsewhere.
+    /// Identifies the state among all others, here and on other hosts.
     pub(crate) id: u64,
     /// What is added to the sequence numbers of the first end, and of the other.
     pub(crate) moved: [u32; 2],
@@ -173,18 +177,19 @@ impl Cold {
     pub(crate) const FREE: Cold =
         Cold { packets: [0; 2], bytes: [0; 2], created_ms: 0, id: 0, moved: [0; 2], interface: Interface(0) };
 
-    /// Counts packets here, where there is room for more, and what was counted lately in the other line with them.
+    /// Counts packets here, where there is room for more, and what was counted lately in the
+    /// other line with them.
     #[cold]
-    pub(crate) fn count(&mut self, hot: &mut Hot, from: usize, packets: u16, bytes: u32) {
-        self.take_counts(hot);
+    pub(crate) fn count_packets(&mut self, hot: &mut Hot, from: usize, packets: u16, bytes: u32) {
+        self.absorb_counts(hot);
         self.packets[from] += u64::from(packets);
         self.bytes[from] += u64::from(bytes);
     }
 
     /// Takes over what was counted lately in the other line.
-    pub(super) fn take_counts(&mut self, hot: &mut Hot) {
+    pub(super) fn absorb_counts(&mut self, hot: &mut Hot) {
         (self.packets, self.bytes) = self.counts(hot);
-        if !hot.has(flag::TRANSLATED) {
+        if !hot.has_flag(flag::TRANSLATED) {
             (hot.second, hot.halves) = ([0; 2], [0; 2]);
         }
     }
@@ -192,7 +197,7 @@ impl Cold {
     /// Packets and bytes of both directions.
     pub(crate) fn counts(&self, hot: &Hot) -> ([u64; 2], [u64; 2]) {
         let (mut packets, mut bytes) = (self.packets, self.bytes);
-        if !hot.has(flag::TRANSLATED) {
+        if !hot.has_flag(flag::TRANSLATED) {
             for from in 0..2 {
                 bytes[from] += u64::from(hot.second[from]);
                 packets[from] += u64::from(hot.halves[from]);
@@ -205,11 +210,12 @@ impl Cold {
 /// What few states have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extra {
-    /// The source that it counts for, that whose address it keeps, and whether the first has it as a connection.
+    /// The source that it counts for, that whose address it keeps, and whether the first has
+    /// it as a connection.
     pub(crate) sources: [Option<u32>; 2],
     pub(crate) is_connection: bool,
     /// The address that `least-states` gave it.
-    pub(crate) led: Option<IpAddr>,
+    pub(crate) assigned: Option<IpAddr>,
     /// Records of rules that count its packets, too: those of `match` and `anchor`.
     pub(crate) also: Vec<u32>,
     pub(crate) scrub: Scrub,
@@ -219,7 +225,7 @@ pub(crate) struct Extra {
     pub(crate) routing_table: Option<u32>,
     /// Log of each packet.
     pub(crate) log_all: Option<u16>,
-    /// Where packets of the first direction are led, and those of the other.
+    /// Next hops for packets of the first direction, and of the other.
     pub(crate) routes: [Option<IpAddr>; 2],
     /// Whether its rule has a `max-pkt-rate`.
     pub(crate) has_rate: bool,
@@ -248,8 +254,8 @@ mod tests {
         let (mut hot, mut cold) = (Hot { flags: flag::LIVE, ..Hot::FREE }, Cold::FREE);
         let bytes = u32::from(MOST_AT_ONCE) * (40 + 65_535);
         for _ in 0..2000 {
-            if !hot.count_plainly(0, MOST_AT_ONCE, bytes) {
-                cold.count(&mut hot, 0, MOST_AT_ONCE, bytes);
+            if !hot.count_inline(0, MOST_AT_ONCE, bytes) {
+                cold.count_packets(&mut hot, 0, MOST_AT_ONCE, bytes);
             }
         }
         let packets = 2000 * u64::from(MOST_AT_ONCE);
@@ -263,8 +269,8 @@ mod tests {
             let mut expected = ([0_u64; 2], [0_u64; 2]);
             for n in 0..400_000_u32 {
                 let (from, length) = (usize::from(!n.is_multiple_of(3)), n % 65_536);
-                if !hot.count(from, length) {
-                    cold.count(&mut hot, from, 1, length);
+                if !hot.count_packet(from, length) {
+                    cold.count_packets(&mut hot, from, 1, length);
                 }
                 expected.0[from] += 1;
                 expected.1[from] += u64::from(length);

@@ -1,4 +1,5 @@
-//! A file of states: a head, records, and an end by which it is known that all of it is there and as it was written.
+//! A file of states: a head, records, and an end by which it is known that all of it is there and
+//! as it was written.
 //!
 //! | bytes | what |
 //! |--:|---|
@@ -8,7 +9,7 @@
 //! | 2 | 0, where the next length would be |
 //! | 8 | how many records there are |
 //! | 8 | the FNV-1a hash of all bytes before it |
-use super::dump::{DumpError, Dumped, split_record};
+use super::dump::{DumpError, StateRecord, split_record};
 use std::io::{self, Write};
 
 const NAME: &[u8; 7] = b"pfstate";
@@ -28,29 +29,29 @@ impl<W: Write> DumpWriter<W> {
     /// Begins a file; `checksum` is that of the rules that hold.
     pub fn new(out: W, checksum: [u8; 16]) -> io::Result<DumpWriter<W>> {
         let mut writer = DumpWriter { out, hash: FNV_START, states: 0 };
-        writer.write(NAME)?;
-        writer.write(&[VERSION])?;
-        writer.write(&checksum)?;
+        writer.write_hashed(NAME)?;
+        writer.write_hashed(&[VERSION])?;
+        writer.write_hashed(&checksum)?;
         Ok(writer)
     }
 
     /// Adds records, each behind its length. What is cut short is an error, and not added.
-    pub fn add(&mut self, records: &[u8]) -> Result<(), AddError> {
-        let states = Dumped::read_all(records).map_err(AddError::Records)?;
+    pub fn add_records(&mut self, records: &[u8]) -> Result<(), AddError> {
+        let states = StateRecord::read_all(records).map_err(AddError::Records)?;
         self.states += states.len() as u64;
-        self.write(records).map_err(AddError::Write)
+        self.write_hashed(records).map_err(AddError::Write)
     }
 
     /// Ends the file; says how many states are in it.
     pub fn finish(mut self) -> io::Result<u64> {
-        self.write(&END)?;
-        self.write(&self.states.to_be_bytes())?;
-        self.write(&self.hash.to_be_bytes())?;
+        self.write_hashed(&END)?;
+        self.write_hashed(&self.states.to_be_bytes())?;
+        self.write_hashed(&self.hash.to_be_bytes())?;
         self.out.flush()?;
         Ok(self.states)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_hashed(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hash = hash(self.hash, bytes);
         self.out.write_all(bytes)
     }
@@ -59,7 +60,7 @@ impl<W: Write> DumpWriter<W> {
 /// Why records were not added to a file.
 #[derive(Debug)]
 pub enum AddError {
-    /// They are none.
+    /// The records are not valid.
     Records(DumpError),
     /// The file takes no more.
     Write(io::Error),
@@ -76,8 +77,9 @@ pub struct Dump<'a> {
 }
 
 impl<'a> Dump<'a> {
-    /// Checks a whole file: nothing of one is to be used of which something is missing or otherwise than it was written.
-    pub fn read(file: &'a [u8]) -> Result<Dump<'a>, DumpError> {
+    /// Checks a whole file: nothing of one is to be used of which something is missing or otherwise
+    /// than it was written.
+    pub fn read_checked(file: &'a [u8]) -> Result<Dump<'a>, DumpError> {
         let version = file.strip_prefix(NAME).ok_or(DumpError::Magic)?.first();
         match version {
             Some(&VERSION) => (),
@@ -86,7 +88,7 @@ impl<'a> Dump<'a> {
         }
         let checksum = file.get(HEAD - 16..).and_then(|rest| rest.first_chunk());
         let checksum = *checksum.ok_or(DumpError::Short(file.len()))?;
-        let (records, states) = records(file)?;
+        let (records, states) = split_end(file)?;
         check_end(file, HEAD + records.len(), states)?;
         Ok(Dump { checksum, states, records })
     }
@@ -105,7 +107,7 @@ impl<'a> Dump<'a> {
 }
 
 /// The records of a file without their end, and how many there are.
-fn records(file: &[u8]) -> Result<(&[u8], u64), DumpError> {
+fn split_end(file: &[u8]) -> Result<(&[u8], u64), DumpError> {
     let (mut at, mut states) = (HEAD, 0);
     loop {
         let rest = &file[at..];
@@ -113,12 +115,12 @@ fn records(file: &[u8]) -> Result<(&[u8], u64), DumpError> {
             return Ok((&file[HEAD..at], states));
         }
         let (record, behind) = split_record(rest).ok_or(DumpError::Short(at))?;
-        Dumped::read(record).ok_or(DumpError::Wrong(at))?;
+        StateRecord::parse_record(record).ok_or(DumpError::Wrong(at))?;
         (at, states) = (file.len() - behind.len(), states + 1);
     }
 }
 
-/// Checks what is behind the records of a file.
+/// Checks what follows the records of a file.
 fn check_end(file: &[u8], end: usize, states: u64) -> Result<(), DumpError> {
     let numbers = &file[end + END.len()..];
     let (count, rest) = numbers.split_first_chunk().ok_or(DumpError::Short(end))?;
@@ -150,8 +152,8 @@ mod tests {
         for id in 0..states {
             let wants = id.is_multiple_of(2).then(|| Box::new(wants()));
             let mut record = Vec::new();
-            Dumped { wants, ..state(id, id.is_multiple_of(3)) }.write(&mut record);
-            writer.add(&record).unwrap();
+            StateRecord { wants, ..state(id, id.is_multiple_of(3)) }.write_record(&mut record);
+            writer.add_records(&record).unwrap();
         }
         assert_eq!(writer.finish().unwrap(), states);
         bytes
@@ -161,10 +163,10 @@ mod tests {
     fn a_file_is_read_in_parts_as_it_was_written() {
         for states in [0, 1, 7] {
             let bytes = file(states);
-            let dump = Dump::read(&bytes).unwrap();
+            let dump = Dump::read_checked(&bytes).unwrap();
             assert_eq!((dump.checksum, dump.states), ([9; 16], states));
-            let parts: Vec<Vec<Dumped>> =
-                dump.chunks(3).map(|part| Dumped::read_all(part).unwrap()).collect();
+            let parts: Vec<Vec<StateRecord>> =
+                dump.chunks(3).map(|part| StateRecord::read_all(part).unwrap()).collect();
             assert!(parts.iter().all(|part| (1..=3).contains(&part.len())));
             let ids: Vec<u64> = parts.concat().iter().map(|state| state.id).collect();
             assert_eq!(ids, (0..states).collect::<Vec<_>>());
@@ -175,7 +177,7 @@ mod tests {
     fn a_file_cut_short_anywhere_is_refused() {
         let bytes = file(3);
         for length in 0..bytes.len() {
-            let error = Dump::read(&bytes[..length]).unwrap_err();
+            let error = Dump::read_checked(&bytes[..length]).unwrap_err();
             let is_right = match length {
                 0..7 => error == DumpError::Magic,
                 _ => matches!(error, DumpError::Short(_)),
@@ -191,12 +193,12 @@ mod tests {
             for flip in [1, 0x80] {
                 let mut changed = bytes.clone();
                 changed[at] ^= flip;
-                assert!(Dump::read(&changed).is_err(), "byte {at}");
+                assert!(Dump::read_checked(&changed).is_err(), "byte {at}");
             }
         }
         let longer = [&bytes[..], b"x"].concat();
-        assert_eq!(Dump::read(&longer), Err(DumpError::Behind(bytes.len())));
+        assert_eq!(Dump::read_checked(&longer), Err(DumpError::Behind(bytes.len())));
         let other = [b"pfstate1", &bytes[8..]].concat();
-        assert_eq!(Dump::read(&other), Err(DumpError::Version(b'1')));
+        assert_eq!(Dump::read_checked(&other), Err(DumpError::Version(b'1')));
     }
 }

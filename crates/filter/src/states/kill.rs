@@ -1,53 +1,53 @@
 //! Which states `pfctl -k` means.
 use super::{Key, StateView};
-use crate::dissect::number;
+use crate::dissect::address_to_u128;
 use crate::facts::{Direction, Family};
 use artery_wire::IpProtocol;
 use std::net::IpAddr;
 
 /// States that shall end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kill {
+pub enum StateSelector {
     /// Those from hosts of a network, and to hosts of another if one is given.
     Hosts {
         /// Where the first packet came from.
         source: (IpAddr, u8),
-        /// Where it went.
+        /// Where the first packet went to; anywhere if None.
         destination: Option<(IpAddr, u8)>,
     },
     /// Those of rules with a label.
     Label(String),
     /// That with an id; of that maker, 0 being this filter.
     Id {
-        /// Its id.
+        /// The state's id, as `pfctl -vv -s states` prints it.
         id: u64,
-        /// Who made it.
+        /// The filter that made it; 0 is this one.
         creator: Option<u32>,
     },
     /// That with a key, as it is listed.
     Key {
-        /// Its protocol.
+        /// The protocol number of IP.
         protocol: IpProtocol,
-        /// The way of its first packet.
+        /// The direction of its first packet.
         direction: Direction,
         /// The first end that is listed, and the second.
         ends: [(IpAddr, u16); 2],
     },
 }
 
-impl Kill {
+impl StateSelector {
     /// Whether a state is meant.
-    pub fn means(&self, state: &StateView<'_>) -> bool {
+    pub fn matches_state(&self, state: &StateView<'_>) -> bool {
         match self {
-            Kill::Hosts { source, destination } => {
+            StateSelector::Hosts { source, destination } => {
                 let [from, to] = state.first_ends();
                 contains(*source, from) && destination.is_none_or(|network| contains(network, to))
             }
-            Kill::Label(label) => state.label() == label,
-            Kill::Id { id, creator } => {
+            StateSelector::Label(label) => state.label() == label,
+            StateSelector::Id { id, creator } => {
                 state.id() == *id && creator.is_none_or(|creator| creator == state.creator())
             }
-            Kill::Key { protocol, direction, ends } => {
+            StateSelector::Key { protocol, direction, ends } => {
                 state.direction() == *direction
                     && state.protocol() == *protocol
                     && state.keys().iter().any(|key| has_ends(key, ends))
@@ -63,12 +63,12 @@ fn has_ends(key: &Key, ends: &[(IpAddr, u16); 2]) -> bool {
 }
 
 fn contains(network: (IpAddr, u8), address: IpAddr) -> bool {
-    let family = Family::of(network.0);
-    if family != Family::of(address) {
+    let family = Family::of_address(network.0);
+    if family != Family::of_address(address) {
         return false;
     }
     let bits = if family == Family::Inet { 32 } else { 128 };
     let host_bits = bits - u32::from(network.1).min(bits);
-    let differs = number(network.0) ^ number(address);
+    let differs = address_to_u128(network.0) ^ address_to_u128(address);
     differs.checked_shr(host_bits).unwrap_or(0) == 0
 }

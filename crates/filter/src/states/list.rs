@@ -1,5 +1,5 @@
 //! States as `pfctl -s states` prints them.
-use super::{Cold, Extra, Hot, Key, Record, flag};
+use super::{Cold, Extra, Hot, Key, StateRuleRecord, flag};
 use crate::facts::{Direction, Family, Interface};
 use crate::track::{Peer, Scale, Stage};
 use artery_wire::IpProtocol;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// How much is printed of each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
-    /// A line.
+    /// One line for each state.
     #[default]
     Plain,
     /// What TCP has come to, ages and counts: `-v`.
@@ -19,7 +19,7 @@ pub enum Verbosity {
 }
 
 /// The names of interfaces.
-pub trait Names {
+pub trait InterfaceLookup {
     /// The name of an interface.
     fn interface(&self, interface: Interface) -> &str;
 }
@@ -31,14 +31,14 @@ pub struct StateView<'a> {
     pub(crate) extra: Option<&'a Extra>,
     pub(crate) counts: ([u64; 2], [u64; 2]),
     pub(crate) keys: [Key; 2],
-    pub(crate) record: Option<&'a Record>,
+    pub(crate) record: Option<&'a StateRuleRecord>,
     pub(crate) now_ms: u64,
     pub(crate) expires_in_s: u64,
     pub(crate) host_id: u32,
 }
 
 impl StateView<'_> {
-    /// Its id.
+    /// The number that the filter gave to the state.
     pub fn id(&self) -> u64 {
         self.cold.id
     }
@@ -48,12 +48,12 @@ impl StateView<'_> {
         self.extra.map_or(0, |extra| extra.creator)
     }
 
-    /// The way of its first packet.
+    /// The direction of its first packet.
     pub fn direction(&self) -> Direction {
         self.hot.direction()
     }
 
-    /// Its protocol.
+    /// The protocol number of IP.
     pub fn protocol(&self) -> IpProtocol {
         self.hot.protocol
     }
@@ -87,12 +87,17 @@ impl StateView<'_> {
     }
 
     /// The interface that it is bound to, as it is listed: `all` if it holds at any.
-    pub fn interface<'n>(&self, names: &'n dyn Names) -> &'n str {
-        if self.hot.has(flag::BOUND) { names.interface(self.cold.interface) } else { "all" }
+    pub fn interface<'n>(&self, names: &'n dyn InterfaceLookup) -> &'n str {
+        if self.hot.has_flag(flag::BOUND) { names.interface(self.cold.interface) } else { "all" }
     }
 
     /// Prints it; each line ends with a line feed.
-    pub fn print(&self, names: &dyn Names, verbosity: Verbosity, out: &mut impl Write) -> fmt::Result {
+    pub fn print_state(
+        &self,
+        names: &dyn InterfaceLookup,
+        verbosity: Verbosity,
+        out: &mut impl Write,
+    ) -> fmt::Result {
         let interface = self.interface(names);
         write!(out, "{interface} {} ", ProtocolName(self.protocol()))?;
         self.print_ends(out)?;
@@ -169,7 +174,7 @@ impl StateView<'_> {
             }
             write!(out, ", rule {}", record.number)?;
         }
-        if self.hot.has(flag::SLOPPY) {
+        if self.hot.has_flag(flag::SLOPPY) {
             out.write_str(", sloppy")?;
         }
         let sources = self.extra.map_or([None; 2], |extra| extra.sources);

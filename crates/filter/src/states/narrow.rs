@@ -1,38 +1,35 @@
-//! What tells the keys of IPv4 apart, in the order that packets have it.
+//! The distinguishing part of IPv4 keys, in the byte order of packets.
 
-/// Addresses and ports as they lie in a packet that comes in: first those of its source. To compare two nothing is moved. Of IPv6
-/// it is enough for a first look.
+/// Addresses and ports as they lie in a packet that comes in: first those of its source. To compare two
+/// nothing is moved. Of IPv6 it is enough for a first look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(4))]
-pub(crate) struct Narrow {
+pub(crate) struct NarrowKey {
     addresses: u64,
     ports: u32,
 }
 
-impl Narrow {
-    /// Of no packet.
-    pub(crate) const EMPTY: Narrow = Narrow { addresses: 0, ports: 0 };
+impl NarrowKey {
+    pub(crate) const EMPTY: NarrowKey = NarrowKey { addresses: 0, ports: 0 };
 
     /// Of a packet that comes in, by its header of IPv4 without options and the ports behind it.
     #[inline(always)]
-    pub(crate) fn of_header(header: &[u8; 28]) -> Narrow {
+    pub(crate) fn of_header(header: &[u8; 28]) -> NarrowKey {
         let [.., a, b, c, d, e, f, g, h, p, q, r, s, _, _, _, _] = *header;
         let addresses = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
-        Narrow { addresses, ports: u32::from_ne_bytes([p, q, r, s]) }
+        NarrowKey { addresses, ports: u32::from_ne_bytes([p, q, r, s]) }
     }
 
-    /// Of these ends.
     #[inline(always)]
-    pub(crate) fn of([a, b]: [u32; 2], [p, q]: [u16; 2]) -> Narrow {
+    pub(crate) fn from_ends([a, b]: [u32; 2], [p, q]: [u16; 2]) -> NarrowKey {
         let ([a, b, c, d], [e, f, g, h]) = (a.to_be_bytes(), b.to_be_bytes());
         let ([p, q], [r, s]) = (p.to_be_bytes(), q.to_be_bytes());
         let addresses = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
-        Narrow { addresses, ports: u32::from_ne_bytes([p, q, r, s]) }
+        NarrowKey { addresses, ports: u32::from_ne_bytes([p, q, r, s]) }
     }
 
-    /// Its ends.
-    pub(crate) fn ends(self) -> ([u32; 2], [u16; 2]) {
-        let Narrow { addresses, ports } = self;
+    pub(crate) fn to_ends(self) -> ([u32; 2], [u16; 2]) {
+        let NarrowKey { addresses, ports } = self;
         let ([a, b, c, d, e, f, g, h], [p, q, r, s]) = (addresses.to_ne_bytes(), ports.to_ne_bytes());
         let addresses = [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])];
         (addresses, [u16::from_be_bytes([p, q]), u16::from_be_bytes([r, s])])
@@ -40,27 +37,27 @@ impl Narrow {
 
     /// As words, in no order that means anything, and back.
     #[inline(always)]
-    pub(crate) fn words(self) -> (u64, u32) {
+    pub(crate) fn to_words(self) -> (u64, u32) {
         (self.addresses, self.ports)
     }
 
     #[inline(always)]
-    pub(crate) fn of_words(addresses: u64, ports: u32) -> Narrow {
-        Narrow { addresses, ports }
+    pub(crate) fn of_words(addresses: u64, ports: u32) -> NarrowKey {
+        NarrowKey { addresses, ports }
     }
 
     /// With both ends in each other's place.
     #[inline(always)]
-    pub(crate) fn turned(self) -> Narrow {
-        self.turned_by(1)
+    pub(crate) fn swap_ends(self) -> NarrowKey {
+        self.swap_ends_if(1)
     }
 
-    /// The same if a number is odd.
+    /// The same if the lowest bit of a number is set.
     #[inline(always)]
-    pub(crate) fn turned_by(self, number: u32) -> Narrow {
-        let Narrow { addresses, ports } = self;
+    pub(crate) fn swap_ends_if(self, number: u32) -> NarrowKey {
+        let NarrowKey { addresses, ports } = self;
         let odd = number & 1;
-        Narrow { addresses: addresses.rotate_left(32 * odd), ports: ports.rotate_left(16 * odd) }
+        NarrowKey { addresses: addresses.rotate_left(32 * odd), ports: ports.rotate_left(16 * odd) }
     }
 }
 
@@ -73,12 +70,12 @@ mod tests {
         let mut header = [0; 28];
         header[12..24].copy_from_slice(&[192, 0, 2, 1, 10, 0, 0, 9, 0x12, 0x34, 0, 53]);
         let ends = ([0xc000_0201, 0x0a00_0009], [0x1234, 53]);
-        let narrow = Narrow::of_header(&header);
-        assert_eq!(narrow, Narrow::of(ends.0, ends.1));
-        assert_eq!(narrow.ends(), ends);
-        assert_eq!(narrow.turned(), Narrow::of([0x0a00_0009, 0xc000_0201], [53, 0x1234]));
-        assert_eq!((narrow.turned_by(2), narrow.turned_by(3)), (narrow, narrow.turned()));
-        let (addresses, ports) = narrow.words();
-        assert_eq!(Narrow::of_words(addresses, ports), narrow);
+        let narrow = NarrowKey::of_header(&header);
+        assert_eq!(narrow, NarrowKey::from_ends(ends.0, ends.1));
+        assert_eq!(narrow.to_ends(), ends);
+        assert_eq!(narrow.swap_ends(), NarrowKey::from_ends([0x0a00_0009, 0xc000_0201], [53, 0x1234]));
+        assert_eq!((narrow.swap_ends_if(2), narrow.swap_ends_if(3)), (narrow, narrow.swap_ends()));
+        let (addresses, ports) = narrow.to_words();
+        assert_eq!(NarrowKey::of_words(addresses, ports), narrow);
     }
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 /// A rule as its states see it.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct StateRuleRecord {
     /// The rule among those that hold now; None if it is gone.
     pub(crate) rule: Option<RuleId>,
-    /// Its number in its rule set, and the `anchor` rule's that led there.
+    /// Its number in its rule set, and that of the `anchor` rule through which it was reached.
     pub(crate) number: u32,
     pub(crate) anchor_number: Option<u32>,
     pub(crate) label: Arc<str>,
@@ -39,8 +39,8 @@ pub(crate) struct Overload {
 
 /// All records, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Records {
-    records: Vec<Option<Record>>,
+pub(crate) struct StateRuleRecords {
+    records: Vec<Option<StateRuleRecord>>,
     free: Vec<u32>,
     /// The rules of records, which each packet asks for.
     rules: Vec<u32>,
@@ -49,12 +49,12 @@ pub(crate) struct Records {
     pub(crate) with_timeouts: u32,
 }
 
-impl Records {
-    pub(crate) fn get(&self, number: u32) -> Option<&Record> {
+impl StateRuleRecords {
+    pub(crate) fn get(&self, number: u32) -> Option<&StateRuleRecord> {
         self.records.get(number as usize)?.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Record> {
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut StateRuleRecord> {
         self.records.get_mut(number as usize)?.as_mut()
     }
 
@@ -74,7 +74,7 @@ impl Records {
             self.rules.push(NONE);
             self.records.len() as u32 - 1
         });
-        let record = Record::new(id, found, anchor_number);
+        let record = StateRuleRecord::new(id, found, anchor_number);
         self.with_timeouts += u32::from(record.has_own_timeouts);
         self.records[place as usize] = Some(record);
         self.rules[place as usize] = id.0;
@@ -96,19 +96,19 @@ impl Records {
         record.users = record.users.saturating_sub(1);
         record.states = record.states.saturating_sub(was_its_rule.into());
         if record.users == 0 && record.rule.is_none() {
-            self.free(number);
+            self.free_record(number);
         }
     }
 
-    fn free(&mut self, number: u32) {
+    fn free_record(&mut self, number: u32) {
         if let Some(record) = self.records[number as usize].take() {
             self.with_timeouts -= u32::from(record.has_own_timeouts);
             self.free.push(number);
         }
     }
 
-    /// Notes that other rules hold from now on; `kept` says what those are called that stay.
-    pub(crate) fn follow(&mut self, kept: &HashMap<RuleId, RuleId>) {
+    /// Renumbers the records for a new rule set; `kept` maps the rules that stay to their new ids.
+    pub(crate) fn renumber_rules(&mut self, kept: &HashMap<RuleId, RuleId>) {
         self.by_rule.clear();
         self.rules.fill(NONE);
         for number in 0..self.records.len() as u32 {
@@ -119,20 +119,20 @@ impl Records {
                     self.by_rule.insert(rule, number);
                     self.rules[number as usize] = rule.0;
                 }
-                None if record.users == 0 => self.free(number),
+                None if record.users == 0 => self.free_record(number),
                 None => (),
             }
         }
     }
 }
 
-impl Record {
-    fn new(id: RuleId, found: &RuleRecord, anchor_number: Option<u32>) -> Record {
+impl StateRuleRecord {
+    fn new(id: RuleId, found: &RuleRecord, anchor_number: Option<u32>) -> StateRuleRecord {
         let rule = &found.rule;
         let options = &rule.state.options;
         let mut timeouts = [0; 20];
         options.timeouts.iter().for_each(|(timeout, seconds)| timeouts[*timeout as usize] = *seconds);
-        Record {
+        StateRuleRecord {
             rule: Some(id),
             number: found.number,
             anchor_number,
@@ -143,7 +143,7 @@ impl Record {
             allows_options: rule.allows_options,
             has_own_timeouts: !options.timeouts.is_empty(),
             timeouts,
-            source_track: tracked(options),
+            source_track: source_tracking(options),
             allowance: Allowance {
                 nodes: options.max_source_nodes,
                 states: options.max_source_states,
@@ -160,7 +160,7 @@ impl Record {
 }
 
 /// Limits of sources imply that they are tracked: those of connections and states by the rule.
-fn tracked(options: &crate::rule::StateOptions) -> Option<SourceTrack> {
+fn source_tracking(options: &crate::rule::StateOptions) -> Option<SourceTrack> {
     let has_limit = options.max_source_nodes.is_some()
         || options.max_source_states.is_some()
         || options.max_source_connections.is_some()

@@ -17,27 +17,27 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Takes it.
+    /// Reserves the memory for `limit` states. Fails if the system refuses it.
     pub fn new(limit: u32) -> io::Result<Reservation> {
-        Ok(Reservation { index: index(limit)?, hot: HotLines::with_room(reserved(limit))? })
+        Ok(Reservation { index: index(limit)?, hot: HotLines::with_room(reserved_states(limit))? })
     }
 
     /// How many bytes it has.
-    pub fn bytes(limit: u32) -> u64 {
-        TagIndex::room(keys(limit), FILL) + HotLines::bytes(reserved(limit))
+    pub fn memory_size(limit: u32) -> u64 {
+        TagIndex::room(key_count(limit), FILL) + HotLines::memory_size(reserved_states(limit))
     }
 }
 
 /// An index of the keys of so many states.
 pub(super) fn index(limit: u32) -> io::Result<TagIndex> {
-    TagIndex::new(keys(limit), FILL, &HugePages)
+    TagIndex::new(key_count(limit), FILL, &HugePages)
 }
 
 /// How many of so many states room is made for at once.
-pub(super) fn reserved(limit: u32) -> usize {
+pub(super) fn reserved_states(limit: u32) -> usize {
     limit.min(MOST_RESERVED) as usize
 }
 
-fn keys(limit: u32) -> u32 {
+fn key_count(limit: u32) -> u32 {
     limit.saturating_mul(2)
 }

@@ -1,10 +1,10 @@
 //! The table of states: their lines, and the index by which they are found.
 //!
-//! A state that leads to another of the same connection has it beside it where there was room: both lines are known, and can
-//! be asked for, as soon as one is.
+//! A state that leads to another of the same connection has it beside it where there was room: both lines are
+//! known, and can be asked for, as soon as one is.
 use super::entry::Wide;
 use super::reservation::{self, Reservation};
-use super::{Cold, Extra, Hot, HotLines, Key, NONE, Narrow, Secret, StateId, flag};
+use super::{Cold, Extra, Hot, HotLines, Key, NONE, NarrowKey, Secret, StateId, flag};
 use crate::facts::{Direction, Family, Interface, Tag};
 use artery_table::flow::{BEYOND_LINE, NO_ENTRY, TagIndex};
 use artery_table::prefetch;
@@ -18,7 +18,8 @@ const STEPS: usize = 2;
 const WIRE: usize = 0;
 const STACK: usize = 1;
 
-/// All states of a worker. A state's keys are in the index by twice its number, plus one for that of the stack.
+/// All states of a worker. A state's keys are in the index by twice its number, plus one for
+/// that of the stack.
 pub(crate) struct States {
     index: TagIndex,
     pub(crate) hot: HotLines,
@@ -40,7 +41,7 @@ pub(crate) struct States {
 }
 
 /// What a state begins with.
-pub(crate) struct Birth {
+pub(crate) struct NewState {
     pub(crate) keys: [Key; 2],
     pub(crate) hot: Hot,
     pub(crate) cold: Cold,
@@ -60,7 +61,7 @@ pub(crate) enum CannotInsert {
 
 impl States {
     pub(crate) fn new(limit: u32) -> io::Result<States> {
-        let reserved = reservation::reserved(limit);
+        let reserved = reservation::reserved_states(limit);
         let Reservation { index, hot } = Reservation::new(limit)?;
         Ok(States {
             index,
@@ -90,14 +91,15 @@ impl States {
         self.limit
     }
 
-    /// Allows another number of states; those above it stay until they end. Without memory for more the limit stays.
+    /// Allows another number of states; those above it stay until they end. Without memory for
+    /// more the limit stays.
     pub(crate) fn set_limit(&mut self, limit: u32) -> io::Result<()> {
         if limit > self.limit {
             let mut index = reservation::index(limit)?;
-            self.hot.make_room(reservation::reserved(limit))?;
+            self.hot.make_room(reservation::reserved_states(limit))?;
             std::mem::swap(&mut self.index, &mut index);
             self.keys = 0;
-            let numbers: Vec<u32> = self.numbers().collect();
+            let numbers: Vec<u32> = self.live_numbers().collect();
             numbers.iter().for_each(|number| {
                 self.index_keys(*number);
             });
@@ -107,17 +109,17 @@ impl States {
     }
 
     pub(crate) fn is_live(&self, number: u32) -> bool {
-        self.hot.get(number).is_some_and(|hot| hot.has(flag::LIVE))
+        self.hot.get(number).is_some_and(|hot| hot.has_flag(flag::LIVE))
     }
 
     /// The number of a state, if there is one; it may be another by now.
     #[inline]
-    pub(crate) fn resolve(&self, id: StateId) -> Option<u32> {
+    pub(crate) fn resolve_id(&self, id: StateId) -> Option<u32> {
         self.is_live(id.number).then_some(id.number)
     }
 
     #[inline]
-    pub(crate) fn id(&self, number: u32) -> StateId {
+    pub(crate) fn state_id(&self, number: u32) -> StateId {
         StateId { number }
     }
 
@@ -136,12 +138,12 @@ impl States {
     }
 
     pub(crate) fn extra_mut(&mut self, number: u32) -> &mut Extra {
-        self.part(number);
+        self.split_pair(number);
         self.hot[number as usize].flags |= flag::EXTRA;
         self.extra[number as usize].get_or_insert_default()
     }
 
-    /// Gives tags other numbers, those at their places; one that has none there is no tag any more.
+    /// Renumbers tags; one without a new number becomes no tag.
     pub(crate) fn rename_tags(&mut self, moved: &[Tag]) {
         for extra in self.extra.iter_mut().flatten() {
             let place = usize::from(extra.tag.0).checked_sub(1);
@@ -150,7 +152,7 @@ impl States {
     }
 
     /// The numbers of all states.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn live_numbers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.hot.len() as u32).filter(|n| self.is_live(*n))
     }
 
@@ -161,38 +163,39 @@ impl States {
 
     /// The hash of a key of IPv4, by its narrow part.
     #[inline(always)]
-    pub(crate) fn hash_narrow(&self, narrow: Narrow, protocol: u8) -> u64 {
+    pub(crate) fn hash_narrow(&self, narrow: NarrowKey, protocol: u8) -> u64 {
         self.secret.hash_narrow(narrow, protocol)
     }
 
     /// Asks for the line of the index in which a hash is; says which it is.
     #[inline(always)]
-    pub(crate) fn begin(&self, hash: u64) -> u32 {
+    pub(crate) fn prefetch_bucket(&self, hash: u64) -> u32 {
         self.index.begin(hash)
     }
 
     /// Asks again for a line of the index.
     #[inline(always)]
-    pub(crate) fn begin_again(&self, bucket: u32) {
+    pub(crate) fn prefetch_bucket_again(&self, bucket: u32) {
         self.index.prefetch_bucket(bucket);
     }
 
-    /// Asks for the lines of the state that may be the one with this hash, and of that beside it; says which it is.
+    /// Prefetches the lines of the candidate state for this hash, and of the other of its
+    /// pair; returns its number.
     #[inline(always)]
-    pub(crate) fn approach(&self, hash: u64, bucket: u32) -> u32 {
-        self.approach_by(hash, bucket, |number| self.prefetch(number))
+    pub(crate) fn prefetch_candidate(&self, hash: u64, bucket: u32) -> u32 {
+        self.prefetch_candidate_by(hash, bucket, |number| self.prefetch(number))
     }
 
-    /// The same but for the second line, which those that are joined don't need.
+    /// The same without the second line, which merged states don't need.
     #[inline(always)]
-    pub(crate) fn approach_first(&self, hash: u64, bucket: u32) -> u32 {
-        self.approach_by(hash, bucket, |number| self.prefetch_first(number))
+    pub(crate) fn prefetch_candidate_first(&self, hash: u64, bucket: u32) -> u32 {
+        self.prefetch_candidate_by(hash, bucket, |number| self.prefetch_first(number))
     }
 
     #[inline(always)]
-    fn approach_by(&self, hash: u64, bucket: u32, prefetch: impl Fn(u32)) -> u32 {
+    fn prefetch_candidate_by(&self, hash: u64, bucket: u32, prefetch: impl Fn(u32)) -> u32 {
         match self.index.candidate(hash, bucket, |entry| prefetch(entry / 2)) {
-            BEYOND_LINE => self.approach_beyond(hash, bucket),
+            BEYOND_LINE => self.prefetch_overflow(hash, bucket),
             NO_ENTRY => NONE,
             likely => likely / 2,
         }
@@ -201,7 +204,7 @@ impl States {
     /// The same where it is not in the first line.
     #[cold]
     #[inline(never)]
-    fn approach_beyond(&self, hash: u64, bucket: u32) -> u32 {
+    fn prefetch_overflow(&self, hash: u64, bucket: u32) -> u32 {
         let likely = self.index.candidate_beyond(hash, bucket);
         if likely == NO_ENTRY || likely == BEYOND_LINE {
             return NONE;
@@ -213,96 +216,104 @@ impl States {
     /// Asks for the first line of a state, and for that of the state beside it.
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
-        self.hot.pair(number).into_iter().flatten().for_each(prefetch);
+        self.hot.get_pair(number).into_iter().flatten().for_each(prefetch);
     }
 
     /// Asks for the first of both.
     #[inline(always)]
     pub(crate) fn prefetch_first(&self, number: u32) {
-        self.hot.first(number).into_iter().for_each(prefetch);
+        self.hot.first_of_pair(number).into_iter().for_each(prefetch);
     }
 
-    /// Whether a state is that of packets with this key that go this way here.
+    /// Whether a state is that of packets with this key and direction at this interface.
     #[inline(always)]
-    pub(crate) fn is(&self, number: u32, key: &Key, direction: Direction, interface: Interface) -> bool {
-        // The other line of states that are joined may be far away, and they don't translate.
-        if let Some(first) = self.hot.first(number).filter(|first| first.is_joined) {
-            return first.is_joined_for(number, key.narrow(), key.protocol.0) && key.family == Family::Inet;
+    pub(crate) fn is_match(
+        &self,
+        number: u32,
+        key: &Key,
+        direction: Direction,
+        interface: Interface,
+    ) -> bool {
+        // The other line of merged states may be far away, and they don't translate.
+        if let Some(first) = self.hot.first_of_pair(number).filter(|first| first.is_merged) {
+            return first.is_merged_for(number, key.narrow_key(), key.protocol.0)
+                && key.family == Family::Inet;
         }
         let Some(hot) = self.hot.get(number) else { return false };
-        let side = side(direction);
-        hot.narrow(side) == key.narrow()
+        let side = key_side(direction);
+        hot.narrow_key(side) == key.narrow_key()
             && hot.protocol == key.protocol
-            && hot.has(flag::LIVE)
+            && hot.has_flag(flag::LIVE)
             && hot.family() == key.family
-            && (!hot.has(flag::SIX | flag::BOUND) || self.is_exactly(number, key, side, interface))
+            && (!hot.has_flag(flag::SIX | flag::BOUND) || self.is_exactly(number, key, side, interface))
     }
 
     #[inline(never)]
     fn is_exactly(&self, number: u32, key: &Key, side: usize, interface: Interface) -> bool {
         let hot = &self.hot[number as usize];
-        let is_here = !hot.has(flag::BOUND) || self.cold[number as usize].interface == interface;
+        let is_here = !hot.has_flag(flag::BOUND) || self.cold[number as usize].interface == interface;
         is_here && self.wide[number as usize].as_ref().is_none_or(|keys| keys[side] == *key)
     }
 
-    /// The state of packets with this key that go this way here.
+    /// The state of packets with this key and direction at this interface.
     #[inline]
-    pub(crate) fn find(
+    pub(crate) fn find_state(
         &self,
         key: &Key,
         hash: u64,
         direction: Direction,
         interface: Interface,
     ) -> Option<u32> {
-        self.index.find(hash, |entry| self.is(entry / 2, key, direction, interface)).map(|entry| entry / 2)
+        self.index
+            .find(hash, |entry| self.is_match(entry / 2, key, direction, interface))
+            .map(|entry| entry / 2)
     }
 
     /// Whether a state has this key on a side, at whatever interface.
     pub(crate) fn is_taken(&self, key: &Key, direction: Direction) -> bool {
-        let side = side(direction);
+        let side = key_side(direction);
         self.index.find(self.hash(key), |entry| self.key(entry / 2, side) == *key).is_some()
     }
 
-    /// Adds a state.
-    pub(crate) fn insert(&mut self, birth: Birth) -> Result<u32, CannotInsert> {
+    pub(crate) fn insert(&mut self, birth: NewState) -> Result<u32, CannotInsert> {
         if self.len() >= self.limit {
             return Err(CannotInsert::Full);
         }
-        if self.collides(&birth) {
+        if self.has_collision(&birth) {
             return Err(CannotInsert::Taken);
         }
-        let number = self.place(birth);
+        let number = self.place_state(birth);
         if !self.index_keys(number) {
-            self.vacate(number);
+            self.free_state(number);
             return Err(CannotInsert::Full);
         }
         self.half_open += u32::from(self.hot[number as usize].is_half_open());
-        if self.hot[number as usize].has(flag::BOUND) {
+        if self.hot[number as usize].has_flag(flag::BOUND) {
             *self.bound.entry(self.cold[number as usize].interface).or_default() += 1;
         }
         self.counters[1] += 1;
         Ok(number)
     }
 
-    fn collides(&self, birth: &Birth) -> bool {
+    fn has_collision(&self, birth: &NewState) -> bool {
         let interface = birth.cold.interface;
         let is_there = |direction, side: usize| {
             let key = &birth.keys[side];
-            self.find(key, self.hash(key), direction, interface).is_some()
+            self.find_state(key, self.hash(key), direction, interface).is_some()
         };
         is_there(Direction::In, WIRE) || is_there(Direction::Out, STACK)
     }
 
     /// Puts a state into a free place.
-    fn place(&mut self, birth: Birth) -> u32 {
-        let Birth { keys, mut hot, mut cold, extra, beside } = birth;
-        hot.narrow = keys[WIRE].narrow();
+    fn place_state(&mut self, birth: NewState) -> u32 {
+        let NewState { keys, mut hot, mut cold, extra, beside } = birth;
+        hot.narrow = keys[WIRE].narrow_key();
         hot.flags |= flag::LIVE;
         if keys[WIRE] != keys[STACK] {
-            hot.translate(keys[STACK].narrow());
+            hot.set_stack_key(keys[STACK].narrow_key());
         }
         hot.flags |= if extra.is_some() { flag::EXTRA } else { 0 };
-        let wide: Wide = hot.has(flag::SIX).then(|| Box::new(keys));
+        let wide: Wide = hot.has_flag(flag::SIX).then(|| Box::new(keys));
         if cold.id == 0 {
             cold.id = self.next_id;
         }
@@ -336,7 +347,7 @@ impl States {
             return false;
         }
         self.keys += 1;
-        if self.hot[number as usize].has(flag::TRANSLATED) {
+        if self.hot[number as usize].has_flag(flag::TRANSLATED) {
             if !self.index.insert(hashes[STACK], number * 2 + 1) {
                 self.index.remove(hashes[WIRE], number * 2);
                 self.keys -= 1;
@@ -344,11 +355,11 @@ impl States {
             }
             self.keys += 1;
         }
-        self.grow();
+        self.grow_index();
         true
     }
 
-    fn grow(&mut self) {
+    fn grow_index(&mut self) {
         let States { index, hot, wide, secret, .. } = self;
         for _ in 0..STEPS {
             if !index.is_full(self.keys) {
@@ -361,31 +372,31 @@ impl States {
 
     /// Counts a packet of the end of a state that sent first (0), or of the other.
     #[inline(always)]
-    pub(crate) fn count(&mut self, number: u32, from: usize, length: u32) {
+    pub(crate) fn count_packet(&mut self, number: u32, from: usize, length: u32) {
         let n = number as usize;
-        if !self.hot[n].count(from, length) {
-            self.cold[n].count(&mut self.hot[n], from, 1, length);
+        if !self.hot[n].count_packet(from, length) {
+            self.cold[n].count_packets(&mut self.hot[n], from, 1, length);
         }
     }
 
     /// Removes a state; returns what few states have.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Box<Extra>> {
-        self.part(number);
+        self.split_pair(number);
         let hot = self.hot[number as usize];
         self.index.remove(self.hash(&self.key(number, WIRE)), number * 2);
         self.keys -= 1;
-        if hot.has(flag::TRANSLATED) {
+        if hot.has_flag(flag::TRANSLATED) {
             self.index.remove(self.hash(&self.key(number, STACK)), number * 2 + 1);
             self.keys -= 1;
         }
         if let Some(linked) = self.hot.get_mut(hot.link)
-            && !linked.is_joined
+            && !linked.is_merged
             && linked.link == number
         {
             linked.link = NONE;
         }
         self.half_open -= u32::from(hot.is_half_open());
-        if hot.has(flag::BOUND)
+        if hot.has_flag(flag::BOUND)
             && let Some(states) = self.bound.get_mut(&self.cold[number as usize].interface)
         {
             *states -= 1;
@@ -396,10 +407,10 @@ impl States {
                 break;
             }
         }
-        self.vacate(number)
+        self.free_state(number)
     }
 
-    fn vacate(&mut self, number: u32) -> Option<Box<Extra>> {
+    fn free_state(&mut self, number: u32) -> Option<Box<Extra>> {
         let n = number as usize;
         (self.hot[n], self.cold[n], self.wide[n]) = (Hot::FREE, Cold::FREE, None);
         self.count -= 1;
@@ -409,7 +420,7 @@ impl States {
         self.extra[n].take()
     }
 
-    /// Whether a state leads to another that leads back.
+    /// Whether a state links to another that links back.
     fn is_linked(&self, number: u32) -> bool {
         let other = self.link_of(number);
         self.is_live(other) && self.link_of(other) == number
@@ -417,7 +428,7 @@ impl States {
 
     /// Makes two states of a connection know of one another, unless they know others that know them.
     #[inline]
-    pub(crate) fn link(&mut self, one: u32, other: u32) {
+    pub(crate) fn link_states(&mut self, one: u32, other: u32) {
         if one != other && self.is_live(one) && self.is_live(other) {
             for (from, to) in [(one, other), (other, one)] {
                 if !self.is_linked(from) {
@@ -427,7 +438,7 @@ impl States {
         }
     }
 
-    /// Notes which timeout holds for a state from now on.
+    /// Sets the kind of timeout of a state.
     #[inline(always)]
     pub(crate) fn set_class(&mut self, number: u32, class: u8) {
         let hot = &mut self.hot[number as usize];
@@ -450,13 +461,13 @@ fn key_of(hot: &HotLines, wide: &[Wide], number: u32, side: usize) -> Key {
     let hot = &hot[number as usize];
     match &wide[number as usize] {
         Some(keys) => keys[side],
-        None => Key::of_narrow(hot.narrow(side), hot.protocol),
+        None => Key::of_narrow(hot.narrow_key(side), hot.protocol),
     }
 }
 
 /// The side whose key packets have that go this way.
 #[inline(always)]
-fn side(direction: Direction) -> usize {
+fn key_side(direction: Direction) -> usize {
     match direction {
         Direction::In => WIRE,
         Direction::Out => STACK,

@@ -1,8 +1,9 @@
-//! Rules for interfaces that are not there, which never apply: who reads them may believe that something is filtered.
+//! Rules for interfaces that are not there, which never apply: who reads them may believe
+//! that something is filtered.
 use crate::names::Interfaces;
 use crate::rule::{
-    Action, AddressMatch, AnchorCall, Endpoint, HostAddress, InterfaceName, On, Place, Pool, PoolAddress,
-    Rule, Ruleset,
+    Action, AddressMatch, AnchorCall, Endpoint, HostAddress, InterfaceName, On, Pool, PoolAddress, Rule,
+    Ruleset, SourceLocation,
 };
 
 /// Interfaces that are named at most, where those that are there are listed.
@@ -11,22 +12,22 @@ const MOST_LISTED: usize = 8;
 /// Why a rule never applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ineffective {
-    /// Where it stands.
-    pub place: Place,
+    /// Where the rule stands, for messages.
+    pub place: SourceLocation,
     /// Why, and what helps.
     pub why: String,
     /// Whether its interface is the host's own loopback: the rule is for packets that no other host sees.
     pub is_of_loopback: bool,
 }
 
-/// The rules that never apply because no interface has the name, nor is in the group, that they are for; and those that
-/// translate to the addresses of such an interface. A rule for all interfaces but one that is not there (`on ! em9`)
-/// applies everywhere, and is none of them.
+/// The rules that never apply because no interface has the name, nor is in the group, that they are for; and
+/// those that translate to the addresses of such an interface. A rule for all interfaces but one that is not
+/// there (`on ! em9`) applies everywhere, and is none of them.
 pub fn without_interface(ruleset: &Ruleset, interfaces: &Interfaces) -> Vec<Ineffective> {
     let mut found = Vec::new();
     for rule in &ruleset.rules {
         let place = || rule.place.clone();
-        found.extend(absent(rule, interfaces).map(|why| Ineffective {
+        found.extend(missing_interface(rule, interfaces).map(|why| Ineffective {
             place: place(),
             why,
             is_of_loopback: false,
@@ -44,8 +45,8 @@ pub fn without_interface(ruleset: &Ruleset, interfaces: &Interfaces) -> Vec<Inef
 }
 
 /// What a rule needs of an interface that is not there.
-fn absent(rule: &Rule, interfaces: &Interfaces) -> Option<String> {
-    let is_absent = |name: &InterfaceName| meant(name, interfaces).next().is_none();
+fn missing_interface(rule: &Rule, interfaces: &Interfaces) -> Option<String> {
+    let is_absent = |name: &InterfaceName| matching_interfaces(name, interfaces).next().is_none();
     let on = match &rule.on {
         Some(On::Interface(false, name)) => Some(name),
         _ => None,
@@ -62,7 +63,7 @@ fn absent(rule: &Rule, interfaces: &Interfaces) -> Option<String> {
     Some(format!(
         "{before}{}{behind}: no interface here is called so or in a group that is, so that this rule never applies; {}",
         name.0,
-        remedy(interfaces)
+        list_interfaces(interfaces)
     ))
 }
 
@@ -81,18 +82,18 @@ fn of_pool(pool: &Pool) -> Option<&InterfaceName> {
 }
 
 /// The interfaces that a name means, by whether they are loopbacks.
-fn meant(name: &InterfaceName, interfaces: &Interfaces) -> impl Iterator<Item = bool> {
+fn matching_interfaces(name: &InterfaceName, interfaces: &Interfaces) -> impl Iterator<Item = bool> {
     let is_meant = |record: &&crate::names::InterfaceRecord| name.0 == "self" || record.is_called(name);
     interfaces.0.iter().filter(is_meant).map(|record| record.is_loopback)
 }
 
 fn is_of_loopback(rule: &Rule, interfaces: &Interfaces) -> bool {
     let Some(On::Interface(false, name)) = &rule.on else { return false };
-    let mut meant = meant(name, interfaces).peekable();
+    let mut meant = matching_interfaces(name, interfaces).peekable();
     meant.peek().is_some() && meant.all(|is_loopback| is_loopback)
 }
 
-fn remedy(interfaces: &Interfaces) -> String {
+fn list_interfaces(interfaces: &Interfaces) -> String {
     let names: Vec<&str> =
         interfaces.0.iter().filter(|record| !record.is_loopback).map(|record| record.name.as_str()).collect();
     let more = if names.len() > MOST_LISTED { " and others" } else { "" };
@@ -104,12 +105,12 @@ fn remedy(interfaces: &Interfaces) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Environment, Settings, parse};
+    use super::super::{Environment, ParseSettings, parse};
     use super::*;
 
     fn told(text: &str) -> Vec<(u32, bool)> {
         let environment = Environment::fixture();
-        let parsed = parse("stdin", text.as_bytes(), &environment, &Settings::default()).unwrap();
+        let parsed = parse("stdin", text.as_bytes(), &environment, &ParseSettings::default()).unwrap();
         let found = without_interface(&parsed.ruleset, &environment.interfaces);
         found.iter().map(|one| (one.place.line, one.is_of_loopback)).collect()
     }
@@ -141,7 +142,7 @@ block in on ! lo0 proto tcp to port 6000:6010
     #[test]
     fn what_is_there_is_listed() {
         let environment = Environment::fixture();
-        let parsed = parse("stdin", b"block in on egress", &environment, &Settings::default()).unwrap();
+        let parsed = parse("stdin", b"block in on egress", &environment, &ParseSettings::default()).unwrap();
         let [one] = &without_interface(&parsed.ruleset, &environment.interfaces)[..] else { panic!() };
         assert!(one.why.starts_with("on egress: no interface here is called so"), "{}", one.why);
         assert!(one.why.ends_with("; there are tun1000000, tun1000001"), "{}", one.why);

@@ -1,18 +1,18 @@
 //! What can't be said of a packet at once.
 use super::expand::Template;
 use crate::facts::{Direction, Family};
-use crate::rule::{Action, Answer, Keep, RouteKind, Rule};
+use crate::rule::{Action, BlockReturn, RouteKind, Rule, StateKeeping};
 use artery_wire::IpProtocol;
 
 /// The longest label, and the longest tag.
 const LONGEST_NAME: usize = 63;
 
 /// What is wrong with a statement as a whole, so that it becomes no rule at all: the first that is found.
-pub(crate) fn refusal(template: &Template) -> Option<String> {
-    of_marks(template).or_else(|| without_tcp(template)).or_else(|| of_routes(template))
+pub(crate) fn find_contradiction(template: &Template) -> Option<String> {
+    find_mark_error(template).or_else(|| without_tcp(template)).or_else(|| find_route_error(template))
 }
 
-fn of_marks(template: &Template) -> Option<String> {
+fn find_mark_error(template: &Template) -> Option<String> {
     let options = &template.options;
     let is_decided = matches!(template.rule.action, Action::Pass | Action::Block(_));
     if options.is_once && !is_decided {
@@ -36,7 +36,7 @@ fn of_marks(template: &Template) -> Option<String> {
         .then(|| "flags always false\nthose that must be set are among those behind the slash".into())
 }
 
-/// Why flags or systems can't be asked of any of the protocols, if so.
+/// Why none of the protocols can be tested for flags or systems, if so.
 fn without_tcp(template: &Template) -> Option<String> {
     if template.protocols.is_empty() || template.protocols.contains(&IpProtocol::TCP) {
         return None;
@@ -48,24 +48,24 @@ fn without_tcp(template: &Template) -> Option<String> {
     }
 }
 
-fn of_routes(template: &Template) -> Option<String> {
+fn find_route_error(template: &Template) -> Option<String> {
     let (kind, _) = template.options.route.as_ref()?;
     let needs_direction = *kind != RouteKind::DupTo && template.rule.direction.is_none();
     needs_direction.then(|| "direction must be explicit with rules that specify routing".into())
 }
 
 /// All that contradicts itself in a rule.
-pub(crate) fn problems(rule: &Rule) -> Vec<String> {
+pub(crate) fn find_problems(rule: &Rule) -> Vec<String> {
     let mut found = Vec::new();
-    of_protocols(rule, &mut found);
-    of_families(rule, &mut found);
-    of_fragments(rule, &mut found);
-    of_states(rule, &mut found);
-    of_ways(rule, &mut found);
+    check_protocols(rule, &mut found);
+    check_families(rule, &mut found);
+    check_fragments(rule, &mut found);
+    check_states(rule, &mut found);
+    check_routes(rule, &mut found);
     found
 }
 
-fn of_protocols(rule: &Rule, found: &mut Vec<String>) {
+fn check_protocols(rule: &Rule, found: &mut Vec<String>) {
     let has_ports = matches!(rule.protocol, Some(IpProtocol::TCP | IpProtocol::UDP));
     if rule.source.os.is_some() && rule.protocol != Some(IpProtocol::TCP) {
         found.push("os only applies to tcp\nwrite 'proto tcp'".into());
@@ -88,7 +88,7 @@ fn asks_ports(rule: &Rule) -> bool {
     rule.source.port.is_some() || rule.destination.port.is_some()
 }
 
-fn of_families(rule: &Rule, found: &mut Vec<String>) {
+fn check_families(rule: &Rule, found: &mut Vec<String>) {
     if rule.icmp.is_some() && rule.family.is_none() {
         found.push("must indicate address family with icmp-type/code\nwrite 'inet' or 'inet6'".into());
     }
@@ -110,35 +110,35 @@ fn of_families(rule: &Rule, found: &mut Vec<String>) {
     }
 }
 
-fn of_fragments(rule: &Rule, found: &mut Vec<String>) {
+fn check_fragments(rule: &Rule, found: &mut Vec<String>) {
     if rule.allows_options && matches!(rule.action, Action::Block(_) | Action::Match) {
         found.push("allow-opts can only be specified for pass rules".into());
     }
     if rule.is_fragment && (asks_ports(rule) || rule.flags.of != 0 || rule.icmp.is_some()) {
         found.push("fragments can be filtered only on IP header fields".into());
     }
-    if matches!(rule.action, Action::Block(Answer::Reset(_))) && rule.protocol != Some(IpProtocol::TCP) {
+    if matches!(rule.action, Action::Block(BlockReturn::Reset(_))) && rule.protocol != Some(IpProtocol::TCP) {
         found.push("return-rst can only be applied to TCP rules\nwrite 'proto tcp'".into());
     }
 }
 
-fn of_states(rule: &Rule, found: &mut Vec<String>) {
+fn check_states(rule: &Rule, found: &mut Vec<String>) {
     let keep = rule.state.keep;
-    if rule.action != Action::Pass && keep != Keep::No {
+    if rule.action != Action::Pass && keep != StateKeeping::No {
         found.push("keep state is for pass rules only".into());
     }
-    if rule.route.is_some() && keep == Keep::No {
+    if rule.route.is_some() && keep == StateKeeping::No {
         found.push("route-to, reply-to and dup-to require keep state".into());
     }
-    if rule.state.options.is_sloppy && matches!(keep, Keep::Modulate | Keep::Synproxy) {
+    if rule.state.options.is_sloppy && matches!(keep, StateKeeping::Modulate | StateKeeping::Synproxy) {
         found.push("sloppy state matching cannot be used with synproxy state or modulate state".into());
     }
 }
 
-fn of_ways(rule: &Rule, found: &mut Vec<String>) {
+fn check_routes(rule: &Rule, found: &mut Vec<String>) {
     let is_match = rule.action == Action::Match;
     let is_translated = rule.nat.is_some() || rule.redirect.is_some() || rule.family_to.is_some();
-    if is_translated && !is_match && rule.state.keep == Keep::No {
+    if is_translated && !is_match && rule.state.keep == StateKeeping::No {
         found.push("nat-to and rdr-to require keep state".into());
     }
     if is_translated && rule.direction.is_none() {

@@ -1,8 +1,8 @@
 //! What a rule file takes from the machine: interfaces, hosts, files, and names that stand for numbers.
 //!
-//! Nothing is looked up by itself: the program fills in what its machine has, among it [`Names::of_machine`]; tests take
-//! [`Environment::fixture`].
-use super::numbered_names::Names;
+//! Nothing is looked up by itself: the program fills in what its machine has, among it
+//! [`Names::of_machine`]; tests take [`Environment::fixture`].
+use super::numbered_names::NumberedNames;
 use crate::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ pub type FindHost<'a> = dyn Fn(&str) -> Vec<IpAddr> + 'a;
 
 /// All that the words of a rule file can refer to.
 pub struct Environment<'a> {
-    /// The interfaces.
+    /// The interfaces of the machine, with their addresses.
     pub interfaces: Interfaces,
     /// Names that stand for numbers.
-    pub names: Names,
+    pub names: NumberedNames,
     /// Gives the text of included files and of tables' files.
     pub read_file: Box<ReadFile<'a>>,
     /// Gives the addresses of hosts.
@@ -55,7 +55,7 @@ impl Environment<'_> {
         ]);
         Environment {
             interfaces,
-            names: Names::builtin(),
+            names: NumberedNames::builtin(),
             read_file: Box::new(|name| Err(format!("no file {name} here"))),
             find_host: Box::new(move |name| match name {
                 "localhost" => vec![loopback, IpAddr::V6(Ipv6Addr::LOCALHOST)],

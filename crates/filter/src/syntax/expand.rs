@@ -1,17 +1,18 @@
 //! One statement becomes many rules: one for each combination of its lists that makes sense.
 //!
-//! The last list varies fastest: interfaces, protocols, types of ICMP, sources, destinations, the ports of the sources, those
-//! of the destinations, systems, users, groups.
-use super::consistency::{problems, refusal};
-use super::ends::End;
+//! The last list varies fastest: interfaces, protocols, types of ICMP, sources, destinations, the ports of
+//! the sources, those of the destinations, systems, users, groups.
+use super::consistency::{find_contradiction, find_problems};
+use super::ends::EndpointLists;
 use super::hosts::Host;
-use super::label::put_in_values;
+use super::label::substitute_values;
 use super::parser::{Parser, Step};
 use super::rule_options::{Divert, IcmpType, RuleOptions};
-use super::ways::way_back;
+use super::ways::reverse_nat;
 use crate::facts::{Direction, Family};
 use crate::rule::{
-    Action, AddressMatch, Binding, Comparison, Endpoint, Flags, HostAddress, InterfaceName, Keep, On, Rule,
+    Action, AddressMatch, Binding, Comparison, Endpoint, Flags, HostAddress, InterfaceName, On, Rule,
+    StateKeeping,
 };
 use artery_wire::IpProtocol;
 
@@ -31,14 +32,14 @@ pub(crate) struct Template {
     pub(crate) rule: Rule,
     pub(crate) on: Vec<On>,
     pub(crate) protocols: Vec<IpProtocol>,
-    pub(crate) source: End,
-    pub(crate) destination: End,
+    pub(crate) source: EndpointLists,
+    pub(crate) destination: EndpointLists,
     pub(crate) options: RuleOptions,
 }
 
 /// One choice from each list.
 #[derive(Clone, Copy)]
-pub(crate) struct Choice<'t> {
+pub(crate) struct Combination<'t> {
     on: Option<&'t On>,
     protocol: Option<IpProtocol>,
     icmp: Option<IcmpType>,
@@ -59,15 +60,15 @@ struct Run {
 }
 
 impl Template {
-    fn icmp(&self) -> &[IcmpType] {
+    fn icmp_types(&self) -> &[IcmpType] {
         self.options.icmp.as_ref().map_or(&[], |(_, types)| types)
     }
 
-    fn combinations(&self) -> usize {
+    fn combination_count(&self) -> usize {
         let lists = [
             self.on.len(),
             self.protocols.len(),
-            self.icmp().len(),
+            self.icmp_types().len(),
             self.source.hosts.len(),
             self.source.ports.len(),
             self.source.systems.len(),
@@ -82,63 +83,65 @@ impl Template {
 
 impl Parser<'_> {
     /// Adds the rules of a statement.
-    pub(crate) fn expand(&mut self, mut template: Template) -> Step<()> {
-        if let Some(why) = refusal(&template) {
-            return Err(self.stop(why));
+    pub(crate) fn expand_template(&mut self, mut template: Template) -> Step<()> {
+        if let Some(why) = find_contradiction(&template) {
+            return Err(self.fail_statement(why));
         }
-        self.tell_deferred()?;
-        self.settle_states(&mut template);
-        settle_family(&mut template);
-        self.settle_divert(&mut template)?;
-        let count = template.combinations();
+        self.report_deferred()?;
+        self.resolve_states(&mut template);
+        resolve_family(&mut template);
+        self.resolve_divert(&mut template)?;
+        let count = template.combination_count();
         if count > MOST_COMBINATIONS || self.rule_count + count > MOST_RULES {
             let most = format!("{MOST_COMBINATIONS} of one rule or {MOST_RULES} of all");
-            return Err(self.stop(format!("the rule has {count} combinations; there may be {most}")));
+            return Err(
+                self.fail_statement(format!("the rule has {count} combinations; there may be {most}"))
+            );
         }
         let mut run = Run::default();
         let any = Host::new(AddressMatch::Any);
         for number in 0..count {
-            let choice = choose(&template, &any, number);
+            let choice = pick_combination(&template, &any, number);
             self.add_choice(&template, &choice, &mut run);
         }
         if run.added == 0 {
-            self.fault("rule expands to no valid combination");
+            self.report_error("rule expands to no valid combination");
         }
         Ok(())
     }
 
     /// Decides on states: `pass` keeps them if nothing is said, with the options that are said for all.
-    fn settle_states(&mut self, template: &mut Template) {
+    fn resolve_states(&mut self, template: &mut Template) {
         let is_pass = template.rule.action == Action::Pass;
         let state = &mut template.rule.state;
         match template.options.keep.take() {
             Some((keep, options)) => (state.keep, state.options) = (keep, options.unwrap_or_default()),
             None if is_pass => {
-                state.keep = Keep::Keep;
+                state.keep = StateKeeping::Keep;
                 state.options = self.defaults.state.clone().unwrap_or_default();
             }
             None => (),
         }
         let binding = &mut state.options.binding;
         *binding = match (state.keep, *binding, self.defaults.is_bound) {
-            (Keep::No, ..) => None,
+            (StateKeeping::No, ..) => None,
             (_, None, true) => Some(Binding::Bound),
             (_, Some(Binding::Floating), false) => None,
             (_, said, _) => said,
         };
-        let takes_flags = is_pass && state.keep != Keep::No && !template.options.is_fragment;
+        let takes_flags = is_pass && state.keep != StateKeeping::No && !template.options.is_fragment;
         if takes_flags {
             template.options.flags.get_or_insert(FIRST_OF_CONNECTION);
         }
     }
 
     /// Adds the rule of a combination if it makes sense. Pools are made for those as well that make none.
-    fn add_choice(&mut self, template: &Template, choice: &Choice, run: &mut Run) {
+    fn add_choice(&mut self, template: &Template, choice: &Combination, run: &mut Run) {
         let mut family = template.rule.family;
         let addresses = self.pool_addresses(&template.options, &mut family);
         run.has_faults |= addresses.have_failed;
         let Some(family) = common_family(family, choice) else { return };
-        let Some(on) = place(choice) else { return };
+        let Some(on) = scoped_interface(choice) else { return };
         let mut rule = rule_of(template, choice, family);
         rule.on = on;
         let before = self.faults.len();
@@ -147,21 +150,21 @@ impl Parser<'_> {
             self.check_binat(&rule, choice, addresses.nat.as_ref());
             rule.direction = Some(Direction::Out);
         }
-        self.set_ways(template, &mut rule, addresses);
+        self.set_routes(template, &mut rule, addresses);
         run.has_faults |= self.faults.len() > before;
-        let problems = problems(&rule);
+        let problems = find_problems(&rule);
         let is_wrong = run.has_faults || !problems.is_empty();
-        problems.into_iter().for_each(|problem| self.fault(problem));
+        problems.into_iter().for_each(|problem| self.report_error(problem));
         // What was wrong with a combination spoils those behind it.
         if is_wrong {
-            return self.fault("skipping rule due to errors");
+            return self.report_error("skipping rule due to errors");
         }
         if let (Action::Anchor(call), true) = (&mut rule.action, run.added > 0) {
             // Further calls of a named anchor find the rules that the first one brought.
             call.inline = call.inline.take().filter(|_| call.name.is_none());
         }
         let back = match template.options.is_binat {
-            true => way_back(&rule, choice.source, template.options.nat.as_ref()),
+            true => reverse_nat(&rule, choice.source, template.options.nat.as_ref()),
             false => None,
         };
         self.add_named(template, rule);
@@ -171,40 +174,41 @@ impl Parser<'_> {
         run.added += 1;
     }
 
-    fn check_choice(&mut self, template: &Template, rule: &Rule, choice: &Choice) {
+    fn check_choice(&mut self, template: &Template, rule: &Rule, choice: &Combination) {
         if rule.family == Some(Family::Inet) {
             for length in [choice.source, choice.destination].iter().filter_map(|host| host.excess) {
-                self.note(format!("netmask {length} invalid for IPv4 address"));
+                self.report_unplaced(format!("netmask {length} invalid for IPv4 address"));
             }
         }
         if let Some((family, _)) = &template.options.icmp {
             let wanted = if *family == Family::Inet { IpProtocol::ICMP } else { IpProtocol::ICMPV6 };
             if rule.protocol != Some(wanted) {
                 let name = if *family == Family::Inet { "icmp" } else { "icmp6" };
-                self.fault(format!("icmp-type mismatch\nwrite 'proto {name}'"));
+                self.report_error(format!("icmp-type mismatch\nwrite 'proto {name}'"));
             }
         }
     }
 
-    /// Takes of the addresses of `divert-to` the first one of the rule's family, or takes the family of the first one.
-    fn settle_divert(&mut self, template: &mut Template) -> Step<()> {
+    /// Takes of the addresses of `divert-to` the first one of the rule's family, or takes the family
+    /// of the first one.
+    fn resolve_divert(&mut self, template: &mut Template) -> Step<()> {
         let direction = template.rule.direction;
         match &mut template.options.divert {
             Some(Divert::To(..)) if direction == Some(Direction::Out) => {
-                Err(self.stop("divert-to used with outgoing rule"))
+                Err(self.fail_statement("divert-to used with outgoing rule"))
             }
             Some(Divert::To(hosts, _)) => {
                 let family = &mut template.rule.family;
                 hosts.retain(|host| family.is_none() || host.family == *family);
                 hosts.truncate(1);
                 let Some(host) = hosts.first() else {
-                    return Err(self.stop("divert-to address family mismatch"));
+                    return Err(self.fail_statement("divert-to address family mismatch"));
                 };
                 *family = host.family;
                 Ok(())
             }
             Some(Divert::Reply) if direction == Some(Direction::In) => {
-                Err(self.stop("divert-reply used with incoming rule"))
+                Err(self.fail_statement("divert-reply used with incoming rule"))
             }
             _ => Ok(()),
         }
@@ -214,17 +218,17 @@ impl Parser<'_> {
     fn add_named(&mut self, template: &Template, mut rule: Rule) {
         let names = &self.environment.names;
         let options = &template.options;
-        let put_in = |text: &Option<String>| put_in_values(text.as_deref().unwrap_or(""), &rule, names);
+        let put_in = |text: &Option<String>| substitute_values(text.as_deref().unwrap_or(""), &rule, names);
         let (label, tag) = (put_in(&options.label), put_in(&options.tag));
-        let tagged = options.tagged.as_ref().map(|(not, tag)| (*not, put_in_values(tag, &rule, names)));
+        let tagged = options.tagged.as_ref().map(|(not, tag)| (*not, substitute_values(tag, &rule, names)));
         (rule.label, rule.tag, rule.tagged) = (label, tag, tagged);
-        rule.place = self.place();
+        rule.place = self.token_location();
         self.add_rule(rule);
     }
 }
 
 /// Takes the family that all addresses of an end have for the rule's.
-fn settle_family(template: &mut Template) {
+fn resolve_family(template: &mut Template) {
     for end in [&template.source, &template.destination] {
         template.rule.family = template.rule.family.or_else(|| shared_family(&end.hosts));
     }
@@ -236,7 +240,7 @@ fn shared_family(hosts: &[Host]) -> Option<Family> {
 }
 
 /// The combination of a number, the last list varying fastest.
-fn choose<'t>(template: &'t Template, any: &'t Host, mut number: usize) -> Choice<'t> {
+fn pick_combination<'t>(template: &'t Template, any: &'t Host, mut number: usize) -> Combination<'t> {
     let mut pick = |length: usize| {
         let place = number % length.max(1);
         number /= length.max(1);
@@ -251,10 +255,10 @@ fn choose<'t>(template: &'t Template, any: &'t Host, mut number: usize) -> Choic
     let source_port = source.ports.get(pick(source.ports.len()));
     let destination_host = destination.hosts.get(pick(destination.hosts.len()));
     let source_host = source.hosts.get(pick(source.hosts.len()));
-    let icmp = template.icmp().get(pick(template.icmp().len()));
+    let icmp = template.icmp_types().get(pick(template.icmp_types().len()));
     let protocol = template.protocols.get(pick(template.protocols.len()));
     let on = template.on.get(pick(template.on.len()));
-    Choice {
+    Combination {
         on,
         protocol: protocol.copied(),
         icmp: icmp.copied(),
@@ -269,7 +273,7 @@ fn choose<'t>(template: &'t Template, any: &'t Host, mut number: usize) -> Choic
 }
 
 /// The family that the rule and both addresses have, if any has one; None outside if they differ.
-fn common_family(of_rule: Option<Family>, choice: &Choice) -> Option<Option<Family>> {
+fn common_family(of_rule: Option<Family>, choice: &Combination) -> Option<Option<Family>> {
     let families = [of_rule, choice.source.family, choice.destination.family];
     let mut said = families.into_iter().flatten();
     let first = said.next();
@@ -277,7 +281,7 @@ fn common_family(of_rule: Option<Family>, choice: &Choice) -> Option<Option<Fami
 }
 
 /// The place of the rule: addresses of a link hold at its interface only. None outside if it is another.
-fn place(choice: &Choice) -> Option<Option<On>> {
+fn scoped_interface(choice: &Combination) -> Option<Option<On>> {
     let scopes = [choice.source.scope.as_ref(), choice.destination.scope.as_ref()];
     let named = match choice.on {
         Some(On::Interface(_, name)) => Some(&name.0),
@@ -293,14 +297,14 @@ fn place(choice: &Choice) -> Option<Option<On>> {
     Some(choice.on.cloned().or(of_scope))
 }
 
-fn rule_of(template: &Template, choice: &Choice, family: Option<Family>) -> Rule {
+fn rule_of(template: &Template, choice: &Combination, family: Option<Family>) -> Rule {
     let options = &template.options;
     let mut rule = template.rule.clone();
     rule.family = family;
     rule.protocol = choice.protocol;
-    rule.source = endpoint(choice.source, choice.source_port);
+    rule.source = build_endpoint(choice.source, choice.source_port);
     rule.source.os = choice.system.cloned();
-    rule.destination = endpoint(choice.destination, choice.destination_port);
+    rule.destination = build_endpoint(choice.destination, choice.destination_port);
     rule.received_on = options.received_on.clone();
     (rule.user, rule.group) = (choice.user, choice.group);
     rule.icmp = choice.icmp;
@@ -315,21 +319,21 @@ fn rule_of(template: &Template, choice: &Choice, family: Option<Family>) -> Rule
     rule.is_once = options.is_once;
     rule.routing_table = options.routing_table;
     let may_be_tcp = choice.protocol.is_none_or(|protocol| protocol == IpProtocol::TCP);
-    if !may_be_tcp && rule.state.keep != Keep::No {
-        rule.state.keep = Keep::Keep;
+    if !may_be_tcp && rule.state.keep != StateKeeping::No {
+        rule.state.keep = StateKeeping::Keep;
     }
-    rule.flags = flags(&rule, options.flags.filter(|_| may_be_tcp), may_be_tcp);
+    rule.flags = rule_flags(&rule, options.flags.filter(|_| may_be_tcp), may_be_tcp);
     rule
 }
 
-fn flags(rule: &Rule, said: Option<(u8, u8)>, may_be_tcp: bool) -> Flags {
+fn rule_flags(rule: &Rule, said: Option<(u8, u8)>, may_be_tcp: bool) -> Flags {
     let (set, of) = said.unwrap_or_default();
-    let keeps = rule.state.keep != Keep::No && !rule.is_fragment;
+    let keeps = rule.state.keep != StateKeeping::No && !rule.is_fragment;
     Flags { set, of, is_any: set == 0 && of == 0 && may_be_tcp && keeps }
 }
 
 /// An end of a rule. All addresses of a family are any address, in that family.
-fn endpoint(host: &Host, port: Option<Comparison<u16>>) -> Endpoint {
+fn build_endpoint(host: &Host, port: Option<Comparison<u16>>) -> Endpoint {
     let address = match &host.address {
         AddressMatch::Host(HostAddress::Network(address, 0)) if address.is_unspecified() => AddressMatch::Any,
         other => other.clone(),

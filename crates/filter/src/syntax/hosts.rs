@@ -1,7 +1,7 @@
 //! From a word to addresses: an interface's, those that are written out, or those of a host by its name.
 use super::environment::Environment;
 use crate::facts::Family;
-use crate::names::{InterfaceRecord, bits, masked};
+use crate::names::{InterfaceRecord, address_bits, mask_address};
 use crate::rule::{AddressMatch, HostAddress, InterfaceName, InterfacePart};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,6 @@ pub(crate) const LONGEST_INTERFACE: usize = 15;
 pub(crate) struct Host {
     /// Whether it must not be so.
     pub(crate) is_negated: bool,
-    /// What it is.
     pub(crate) address: AddressMatch,
     /// Its family, if it has one by itself.
     pub(crate) family: Option<Family>,
@@ -31,14 +30,14 @@ impl Host {
         Host { is_negated: false, address, family: None, scope: None, excess: None, weight: 0 }
     }
 
-    fn network(address: IpAddr, length: u8) -> Host {
-        let address = masked(address, length);
-        let family = Some(Family::of(address));
+    fn from_network(address: IpAddr, length: u8) -> Host {
+        let address = mask_address(address, length);
+        let family = Some(Family::of_address(address));
         Host { family, ..Host::new(AddressMatch::Host(HostAddress::Network(address, length))) }
     }
 
     /// The address, unless it is a table, a keyword or a range.
-    pub(crate) fn host(&self) -> Option<&HostAddress> {
+    pub(crate) fn host_address(&self) -> Option<&HostAddress> {
         match &self.address {
             AddressMatch::Host(host) => Some(host),
             _ => None,
@@ -46,7 +45,7 @@ impl Host {
     }
 }
 
-/// What is behind the name of an interface.
+/// The modifiers after an interface's name, such as `:network`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modifiers {
     /// Which of its addresses.
@@ -56,7 +55,7 @@ pub(crate) struct Modifiers {
 }
 
 /// Takes the modifiers off a name; None if there are others, or two that exclude each other.
-pub(crate) fn modifiers(text: &str) -> Option<(&str, Modifiers)> {
+pub(crate) fn split_modifiers(text: &str) -> Option<(&str, Modifiers)> {
     let (mut name, mut found) = (text, Modifiers::default());
     while let Some((front, last)) = name.rsplit_once(':') {
         let part = match last {
@@ -78,7 +77,7 @@ pub(crate) fn modifiers(text: &str) -> Option<(&str, Modifiers)> {
 }
 
 /// All that a word stands for, with the length behind its slash. The error says what is wrong.
-pub(crate) fn resolve(
+pub(crate) fn resolve_word(
     text: &str,
     length: Option<i64>,
     environment: &Environment,
@@ -99,8 +98,8 @@ pub(crate) fn resolve(
 
 /// The addresses of an interface, of those of a group, or of all (`self`). None if nothing is called so.
 fn of_interface(word: &str, length: Option<u8>, environment: &Environment) -> Result<Vec<Host>, String> {
-    let Some((name, modifiers)) = modifiers(word) else { return Ok(Vec::new()) };
-    let mut records = meant(name, environment).peekable();
+    let Some((name, modifiers)) = split_modifiers(word) else { return Ok(Vec::new()) };
+    let mut records = matching_interfaces(name, environment).peekable();
     if records.peek().is_none() {
         return Ok(Vec::new());
     }
@@ -108,14 +107,17 @@ fn of_interface(word: &str, length: Option<u8>, environment: &Environment) -> Re
     if is_set && length.is_some() {
         return Err(format!("{word} has a length of its own: leave out the one behind the slash"));
     }
-    let hosts: Vec<Host> = records.flat_map(|record| parts(record, modifiers)).collect();
+    let hosts: Vec<Host> = records.flat_map(|record| interface_hosts(record, modifiers)).collect();
     Ok(match length {
         None => hosts,
-        Some(length) => hosts.into_iter().map(|host| shorten(host, length)).collect(),
+        Some(length) => hosts.into_iter().map(|host| with_prefix_length(host, length)).collect(),
     })
 }
 
-fn meant<'e>(name: &'e str, environment: &'e Environment) -> impl Iterator<Item = &'e InterfaceRecord> {
+fn matching_interfaces<'e>(
+    name: &'e str,
+    environment: &'e Environment,
+) -> impl Iterator<Item = &'e InterfaceRecord> {
     let is_known = move |record: &&InterfaceRecord| {
         name == "self" || record.name == name || record.groups.iter().any(|group| group == name)
     };
@@ -124,7 +126,7 @@ fn meant<'e>(name: &'e str, environment: &'e Environment) -> impl Iterator<Item 
 
 /// Whether an interface, or a group of some, is called so.
 pub(crate) fn is_interface(name: &str, environment: &Environment) -> bool {
-    meant(name, environment).next().is_some()
+    matching_interfaces(name, environment).next().is_some()
 }
 
 /// Whether an interface is a loopback. A group is none, whatever it consists of.
@@ -133,20 +135,20 @@ pub(crate) fn is_loopback(name: &str, environment: &Environment) -> bool {
 }
 
 /// The addresses of an interface. Those of a link hold there only, and have no network that is anyone else's.
-pub(crate) fn parts(record: &InterfaceRecord, modifiers: Modifiers) -> Vec<Host> {
+pub(crate) fn interface_hosts(record: &InterfaceRecord, modifiers: Modifiers) -> Vec<Host> {
     let mut seen = [false; 2];
     let mut hosts = Vec::new();
     for one in &record.addresses {
         let is_of_link = matches!(one.address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let found = match modifiers.part {
-            InterfacePart::Address => Some(Host::network(one.address, bits(one.address))),
+            InterfacePart::Address => Some(Host::from_network(one.address, address_bits(one.address))),
             InterfacePart::Network if is_of_link => None,
-            InterfacePart::Network => Some(Host::network(one.address, one.length)),
+            InterfacePart::Network => Some(Host::from_network(one.address, one.length)),
             InterfacePart::Broadcast if record.is_loopback => None,
             InterfacePart::Broadcast => {
-                broadcast(one.address, one.length).map(|address| Host::network(address, 32))
+                broadcast_address(one.address, one.length).map(|address| Host::from_network(address, 32))
             }
-            InterfacePart::Peer => one.peer.map(|peer| Host::network(peer, bits(peer))),
+            InterfacePart::Peer => one.peer.map(|peer| Host::from_network(peer, address_bits(peer))),
         };
         let Some(mut host) = found else { continue };
         let is_further = std::mem::replace(&mut seen[usize::from(one.address.is_ipv6())], true);
@@ -159,7 +161,7 @@ pub(crate) fn parts(record: &InterfaceRecord, modifiers: Modifiers) -> Vec<Host>
     hosts
 }
 
-fn broadcast(address: IpAddr, length: u8) -> Option<IpAddr> {
+fn broadcast_address(address: IpAddr, length: u8) -> Option<IpAddr> {
     match address {
         IpAddr::V4(address) if length < 31 => {
             Some(Ipv4Addr::from_bits(address.to_bits() | (u32::MAX >> length)).into())
@@ -169,11 +171,11 @@ fn broadcast(address: IpAddr, length: u8) -> Option<IpAddr> {
 }
 
 /// A host with only so many of its bits counting.
-fn shorten(host: Host, length: u8) -> Host {
-    let Some(HostAddress::Network(address, _)) = host.host() else { return host };
-    let most = bits(*address);
+fn with_prefix_length(host: Host, length: u8) -> Host {
+    let Some(HostAddress::Network(address, _)) = host.host_address() else { return host };
+    let most = address_bits(*address);
     let excess = Some(length).filter(|length| *length > most);
-    Host { scope: host.scope.clone(), excess, ..Host::network(*address, length.min(most)) }
+    Host { scope: host.scope.clone(), excess, ..Host::from_network(*address, length.min(most)) }
 }
 
 /// An address that is written out: of IPv4 in full, or its first numbers and a length; of IPv6 with its zone.
@@ -189,13 +191,13 @@ fn of_numbers(word: &str, length: Option<u8>, environment: &Environment) -> Opti
         Ok(IpAddr::V6(address)) => IpAddr::V6(without_zone(address)),
         Ok(address) if zone.is_none() => address,
         Ok(_) => return None,
-        Err(_) => length.and_then(|_| short(word))?.into(),
+        Err(_) => length.and_then(|_| parse_short_ipv4(word))?.into(),
     };
-    let host = Host { scope: zone.map(str::to_string), ..Host::network(address, bits(address)) };
-    Some(length.map_or(host.clone(), |length| shorten(host, length)))
+    let host = Host { scope: zone.map(str::to_string), ..Host::from_network(address, address_bits(address)) };
+    Some(length.map_or(host.clone(), |length| with_prefix_length(host, length)))
 }
 
-/// Some systems keep the number of a zone within addresses of a link; it is no part of them.
+/// Some systems store the number of a zone within link-local addresses; it does not belong to the address.
 fn without_zone(address: Ipv6Addr) -> Ipv6Addr {
     let mut groups = address.segments();
     if address.is_unicast_link_local() {
@@ -205,7 +207,7 @@ fn without_zone(address: Ipv6Addr) -> Ipv6Addr {
 }
 
 /// The first numbers of an address of IPv4, such as `192.168`.
-pub(crate) fn short(word: &str) -> Option<Ipv4Addr> {
+pub(crate) fn parse_short_ipv4(word: &str) -> Option<Ipv4Addr> {
     let mut octets = [0; 4];
     let mut numbers = word.split('.');
     for octet in &mut octets {
@@ -225,21 +227,21 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
         let is_further = std::mem::replace(&mut seen[usize::from(address.is_ipv6())], true);
         !(is_first_only && is_further)
     };
-    // Whoever knows names may take numbers for others than are meant: 1.2.3 for 1.2.0.3.
+    // A name lookup may read numbers in another way than is meant: 1.2.3 as 1.2.0.3.
     if name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(format!(
             "could not parse host specification\nno address found for {word}: an address of IPv4 has four numbers, unless a length \
              follows, as in 10.1/16"
         ));
     }
-    let is_of_interface = modifiers(word).is_some_and(|(name, _)| is_interface(name, environment));
-    // Who asks for hosts by the name of an interface may wait for long, and get what is not meant.
+    let is_of_interface = split_modifiers(word).is_some_and(|(name, _)| is_interface(name, environment));
+    // A lookup of a host by the name of an interface may take long, and find what is not meant.
     let found = if is_of_interface { Vec::new() } else { (environment.find_host)(name) };
     let addresses = found.into_iter().filter(is_wanted);
-    let hosts = addresses.map(|address| Host::network(address, bits(address)));
+    let hosts = addresses.map(|address| Host::from_network(address, address_bits(address)));
     let hosts: Vec<Host> = match length {
         None => hosts.collect(),
-        Some(length) => hosts.map(|host| shorten(host, length)).collect(),
+        Some(length) => hosts.map(|host| with_prefix_length(host, length)).collect(),
     };
     if hosts.is_empty() {
         return Err(match is_of_interface {
@@ -255,13 +257,13 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
 }
 
 /// `(interface…)`, whose addresses are taken as they change.
-pub(crate) fn dynamic(text: &str, length: Option<i64>) -> Result<Host, String> {
+pub(crate) fn parse_dynamic_host(text: &str, length: Option<i64>) -> Result<Host, String> {
     let length = match length.map(u8::try_from) {
         None => None,
         Some(Ok(length)) if length <= 128 => Some(length),
         Some(_) => return Err(format!("({text}): a prefix has at most 128 bits")),
     };
-    let Some((name, Modifiers { part, without_aliases })) = modifiers(text) else {
+    let Some((name, Modifiers { part, without_aliases })) = split_modifiers(text) else {
         let known = "it may be :network, :broadcast or :peer, and :0";
         return Err(format!("interface {text} has bad modifier\n{known}"));
     };
@@ -280,13 +282,13 @@ mod tests {
     use super::*;
 
     fn text(word: &str, length: Option<i64>) -> String {
-        let hosts = match resolve(word, length, &Environment::fixture()) {
+        let hosts = match resolve_word(word, length, &Environment::fixture()) {
             Ok(hosts) => hosts,
             Err(why) => return why,
         };
         let one = |host: &Host| {
             let scope = host.scope.as_ref().map_or(String::new(), |scope| format!("%{scope}"));
-            super::super::print::host(host.host().unwrap()) + &scope
+            super::super::print::host(host.host_address().unwrap()) + &scope
         };
         hosts.iter().map(one).collect::<Vec<_>>().join(" ")
     }
@@ -311,7 +313,7 @@ mod tests {
             text("fe80::1%tun7", None).starts_with("could not parse host specification\nno address found")
         );
         assert_eq!(text("10.0.0.1", Some(32)), "10.0.0.1");
-        let long = resolve("10.0.0.1", Some(33), &Environment::fixture()).unwrap();
+        let long = resolve_word("10.0.0.1", Some(33), &Environment::fixture()).unwrap();
         assert_eq!((text("10.0.0.1", Some(33)), long[0].excess), ("10.0.0.1".into(), Some(33)));
         assert!(text("10.1", None).starts_with("could not parse host specification\nno address found"));
     }
@@ -325,8 +327,8 @@ mod tests {
 
     #[test]
     fn modifiers_that_exclude_each_other_are_refused() {
-        assert!(modifiers("em0:network:0").is_some());
-        assert!(modifiers("em0:network:peer").is_none());
-        assert!(modifiers("em0:what").is_none());
+        assert!(split_modifiers("em0:network:0").is_some());
+        assert!(split_modifiers("em0:network:peer").is_none());
+        assert!(split_modifiers("em0:what").is_none());
     }
 }

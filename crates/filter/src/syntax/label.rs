@@ -1,12 +1,12 @@
 //! What `$if`, `$srcaddr` and the like stand for in labels and tags.
-use super::numbered_names::Names;
+use super::numbered_names::NumberedNames;
 use super::print;
 use crate::facts::Family;
 use crate::rule::{AddressMatch, Comparison, Endpoint, HostAddress, On, Rule};
 use artery_wire::IpProtocol;
 
 /// Puts the values of a rule in the places of their names. The number of the rule is put in when it is known.
-pub(crate) fn put_in_values(text: &str, rule: &Rule, names: &Names) -> String {
+pub(crate) fn substitute_values(text: &str, rule: &Rule, names: &NumberedNames) -> String {
     if !text.contains('$') {
         return text.to_string();
     }
@@ -17,14 +17,14 @@ pub(crate) fn put_in_values(text: &str, rule: &Rule, names: &Names) -> String {
     let IpProtocol(number) = rule.protocol.unwrap_or(IpProtocol(0));
     let protocol = names.protocol_name(number).map_or_else(|| number.to_string(), str::to_string);
     text.replace("$if", &interface)
-        .replace("$srcaddr", &address(&rule.source, rule.family))
-        .replace("$dstaddr", &address(&rule.destination, rule.family))
-        .replace("$srcport", &port(rule.source.port))
-        .replace("$dstport", &port(rule.destination.port))
+        .replace("$srcaddr", &label_address(&rule.source, rule.family))
+        .replace("$dstaddr", &label_address(&rule.destination, rule.family))
+        .replace("$srcport", &label_port(rule.source.port))
+        .replace("$dstport", &label_port(rule.destination.port))
         .replace("$proto", &protocol)
 }
 
-fn address(end: &Endpoint, family: Option<Family>) -> String {
+fn label_address(end: &Endpoint, family: Option<Family>) -> String {
     let text = match &end.address {
         AddressMatch::Any => "any".to_string(),
         AddressMatch::Host(HostAddress::Dynamic { interface, .. }) => format!("({})", interface.0),
@@ -39,7 +39,7 @@ fn address(end: &Endpoint, family: Option<Family>) -> String {
 }
 
 /// A test of ports without blanks. Nothing is said of a range.
-fn port(test: Option<Comparison<u16>>) -> String {
+fn label_port(test: Option<Comparison<u16>>) -> String {
     match test {
         None | Some(Comparison::Range(..)) => String::new(),
         Some(Comparison::Equal(port)) => port.to_string(),

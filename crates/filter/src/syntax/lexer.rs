@@ -1,8 +1,8 @@
-//! From text to tokens: comments, joined lines, strings, macros put in, files included.
+//! From text to tokens: comments, continued lines, strings, expansion of macros, included files.
 //!
-//! A macro is put in as characters, so that `$if:network` is one word; within what a macro stands for no further one is
-//! looked for, which is why this ends. The line of a token is the one that it begins in.
-use super::words::reserved;
+//! A macro is put in as characters, so that `$if:network` is one word; within what a macro stands for no
+//! further one is looked for, which is why this ends. The line of a token is the one that it begins in.
+use super::words::reserved_word;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,7 +19,6 @@ pub(crate) enum Token {
     Key(&'static str),
     /// Any other word, or a string in quotes.
     Text(String),
-    /// Digits.
     Number(i64),
     /// A sign, or two that belong together such as `!=`.
     Sign(&'static str),
@@ -57,13 +56,13 @@ struct Frame {
     bytes: Vec<u8>,
     next: usize,
     line: u32,
-    /// None for macros.
+    /// The file's name; None for the text of a macro.
     file: Option<Arc<str>>,
     has_ended: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Read {
+struct ReadByte {
     byte: u8,
     is_from_macro: bool,
 }
@@ -72,45 +71,44 @@ impl Lexer {
     /// A lexer of `text`, whose file is called `name`.
     pub(crate) fn new(name: &str, text: &[u8]) -> Lexer {
         let file: Arc<str> = name.into();
-        let frames = vec![Frame::file(file.clone(), text.to_vec())];
+        let frames = vec![Frame::from_file(file.clone(), text.to_vec())];
         Lexer { frames, macros: HashMap::new(), file, line: 1, complaint: None }
     }
 
     /// Reads another file first; false when files include one another too deeply.
-    pub(crate) fn include(&mut self, name: &str, text: Vec<u8>) -> bool {
+    pub(crate) fn include_file(&mut self, name: &str, text: Vec<u8>) -> bool {
         let depth = self.frames.iter().filter(|frame| frame.file.is_some()).count();
         if depth >= MOST_FILES {
             return false;
         }
-        self.frames.push(Frame::file(name.into(), text));
+        self.frames.push(Frame::from_file(name.into(), text));
         true
     }
 
     /// Defines a macro; one that is fixed is not changed by the text.
-    pub(crate) fn define(&mut self, name: &str, value: &str, is_fixed: bool) {
+    pub(crate) fn define_macro(&mut self, name: &str, value: &str, is_fixed: bool) {
         if is_fixed || self.macros.get(name).is_none_or(|old| !old.is_fixed) {
             self.macros.insert(name.to_string(), Macro { value: value.to_string(), is_fixed });
         }
     }
 
-    /// The next token.
     pub(crate) fn next(&mut self) -> Token {
         loop {
             let first = self.skip_blanks();
-            self.mark();
+            self.mark_token_start();
             match first {
                 None => return Token::End,
-                Some(Read { byte: b'$', is_from_macro: false }) => match self.put_in_macro() {
+                Some(ReadByte { byte: b'$', is_from_macro: false }) => match self.expand_macro() {
                     Ok(()) => continue,
-                    Err(complaint) => return self.bad(complaint),
+                    Err(complaint) => return self.reject_line(complaint),
                 },
-                Some(read) => return self.token(read.byte),
+                Some(read) => return self.read_token(read.byte),
             }
         }
     }
 
     /// Remembers where a token begins.
-    fn mark(&mut self) {
+    fn mark_token_start(&mut self) {
         if let Some((line, file)) =
             self.frames.iter().rev().find_map(|frame| frame.file.clone().map(|file| (frame.line, file)))
         {
@@ -118,18 +116,18 @@ impl Lexer {
         }
     }
 
-    fn token(&mut self, first: u8) -> Token {
+    fn read_token(&mut self, first: u8) -> Token {
         match first {
             b'\n' => {
                 self.count_line();
                 Token::Newline
             }
-            b'"' | b'\'' => self.quoted(first),
-            b'!' => self.sign("!", &[(b'=', "!=")]),
-            b'<' => self.sign("<", &[(b'=', "<="), (b'>', "<>")]),
-            b'>' => self.sign(">", &[(b'=', ">="), (b'<', "><")]),
-            b'-' | b'0'..=b'9' => self.number(first),
-            b':' | b'_' | b'a'..=b'z' | b'A'..=b'Z' => self.word(vec![first]),
+            b'"' | b'\'' => self.read_quoted(first),
+            b'!' => self.read_sign("!", &[(b'=', "!=")]),
+            b'<' => self.read_sign("<", &[(b'=', "<="), (b'>', "<>")]),
+            b'>' => self.read_sign(">", &[(b'=', ">="), (b'<', "><")]),
+            b'-' | b'0'..=b'9' => self.read_number(first),
+            b':' | b'_' | b'a'..=b'z' | b'A'..=b'Z' => self.read_word(vec![first]),
             other => match SIGNS.iter().find(|sign| sign.as_bytes() == [other]) {
                 Some(sign) => Token::Sign(sign),
                 None => Token::Strange(other as char),
@@ -137,65 +135,65 @@ impl Lexer {
         }
     }
 
-    fn sign(&mut self, alone: &'static str, pairs: &[(u8, &'static str)]) -> Token {
-        let next = self.byte();
+    fn read_sign(&mut self, alone: &'static str, pairs: &[(u8, &'static str)]) -> Token {
+        let next = self.next_byte();
         match pairs.iter().find(|(byte, _)| next.is_some_and(|read| read.byte == *byte)) {
             Some((_, pair)) => Token::Sign(pair),
             None => {
-                self.give_back(next);
+                self.unread_byte(next);
                 Token::Sign(alone)
             }
         }
     }
 
-    /// Digits are a number only where something ends them that can; otherwise they begin a word, such as an address, and
-    /// the sign before them stands for itself, as in a range of addresses.
-    fn number(&mut self, first: u8) -> Token {
+    /// Digits are a number only where something ends them that can; otherwise they begin a word, such as an
+    /// address, and the sign before them stands for itself, as in a range of addresses.
+    fn read_number(&mut self, first: u8) -> Token {
         let mut text = vec![first];
         let mut reads = Vec::new();
-        let mut end = self.byte();
+        let mut end = self.next_byte();
         while let Some(read) = end.filter(|read| read.byte.is_ascii_digit()) {
             text.push(read.byte);
             reads.push(read);
-            end = self.byte();
+            end = self.next_byte();
         }
-        self.give_back(end);
+        self.unread_byte(end);
         let is_ended =
             end.is_none_or(|read| read.byte.is_ascii_whitespace() || b"),/}=".contains(&read.byte));
         if first == b'-' && (reads.is_empty() || !is_ended) {
-            reads.into_iter().rev().for_each(|read| self.give_back(Some(read)));
+            reads.into_iter().rev().for_each(|read| self.unread_byte(Some(read)));
             return Token::Sign("-");
         }
         if !is_ended {
-            return self.word(text);
+            return self.read_word(text);
         }
         let digits = String::from_utf8_lossy(&text).into_owned();
         match digits.parse() {
             Ok(number) => Token::Number(number),
-            Err(_) => self.bad(format!("\"{digits}\" is too large a number")),
+            Err(_) => self.reject_line(format!("\"{digits}\" is too large a number")),
         }
     }
 
-    fn word(&mut self, mut text: Vec<u8>) -> Token {
-        while let Some(read) = self.byte() {
+    fn read_word(&mut self, mut text: Vec<u8>) -> Token {
+        while let Some(read) = self.next_byte() {
             if !belongs_to_word(read.byte) {
-                self.give_back(Some(read));
+                self.unread_byte(Some(read));
                 break;
             }
             text.push(read.byte);
             if text.len() > MOST_TEXT {
-                return self.bad("a word is too long".into());
+                return self.reject_line("a word is too long".into());
             }
         }
         let text = String::from_utf8_lossy(&text).into_owned();
-        reserved(&text).map_or(Token::Text(text), Token::Key)
+        reserved_word(&text).map_or(Token::Text(text), Token::Key)
     }
 
-    fn quoted(&mut self, quote: u8) -> Token {
+    fn read_quoted(&mut self, quote: u8) -> Token {
         let mut text = Vec::new();
         let begin = (self.frames.len(), self.frames.last().map_or((0, 0), |frame| (frame.next, frame.line)));
         loop {
-            let Some(read) = self.raw_byte() else { return self.unended(begin) };
+            let Some(read) = self.raw_byte() else { return self.report_unterminated(begin) };
             match read.byte {
                 b'\n' if read.is_from_macro => (),
                 b'\n' => self.count_line(),
@@ -203,47 +201,47 @@ impl Lexer {
                     Some(next) if next.byte == quote || next.byte == b' ' || next.byte == b'\t' => {
                         text.push(next.byte);
                     }
-                    Some(Read { byte: b'\n', .. }) => self.count_line(),
+                    Some(ReadByte { byte: b'\n', .. }) => self.count_line(),
                     next => {
-                        self.give_back(next);
+                        self.unread_byte(next);
                         text.push(b'\\');
                     }
                 },
-                0 => return self.bad("a string has a byte 0".into()),
+                0 => return self.reject_line("a string has a byte 0".into()),
                 byte if byte == quote => return Token::Text(String::from_utf8_lossy(&text).into_owned()),
                 byte => text.push(byte),
             }
             if text.len() > MOST_TEXT {
-                return self.bad("a string is too long".into());
+                return self.reject_line("a string is too long".into());
             }
         }
     }
 
     /// Complains of a string that has no end, and leaves the lines below its first one to be read.
-    fn unended(&mut self, (frames, (next, line)): (usize, (usize, u32))) -> Token {
+    fn report_unterminated(&mut self, (frames, (next, line)): (usize, (usize, u32))) -> Token {
         if let Some(frame) = self.frames.last_mut().filter(|_| frames == 1) {
             (frame.next, frame.line) = (next, line);
         }
-        self.bad("a string has no closing quote".into())
+        self.reject_line("a string has no closing quote".into())
     }
 
     /// Complains, and leaves the rest of the line unread.
-    fn bad(&mut self, complaint: String) -> Token {
+    fn reject_line(&mut self, complaint: String) -> Token {
         self.complaint = Some(complaint);
-        while let Some(read) = self.byte() {
+        while let Some(read) = self.next_byte() {
             if read.byte == b'\n' {
-                self.give_back(Some(read));
+                self.unread_byte(Some(read));
                 break;
             }
         }
         Token::Bad
     }
 
-    fn put_in_macro(&mut self) -> Result<(), String> {
+    fn expand_macro(&mut self) -> Result<(), String> {
         let mut name = Vec::new();
-        while let Some(read) = self.byte() {
+        while let Some(read) = self.next_byte() {
             if !(read.byte.is_ascii_alphanumeric() || read.byte == b'_') {
-                self.give_back(Some(read));
+                self.unread_byte(Some(read));
                 break;
             }
             name.push(read.byte);
@@ -257,22 +255,22 @@ impl Lexer {
         Ok(())
     }
 
-    /// The first byte that is no blank and in no comment.
-    fn skip_blanks(&mut self) -> Option<Read> {
-        let mut read = self.byte();
+    /// The first byte that is neither blank nor in a comment.
+    fn skip_blanks(&mut self) -> Option<ReadByte> {
+        let mut read = self.next_byte();
         while read.is_some_and(|read| read.byte == b' ' || read.byte == b'\t') {
-            read = self.byte();
+            read = self.next_byte();
         }
         if read.is_some_and(|read| read.byte == b'#') {
             while read.is_some_and(|read| read.byte != b'\n') {
-                read = self.byte();
+                read = self.next_byte();
             }
         }
         read
     }
 
     /// The next byte of joined lines. A backslash before anything else is left out.
-    fn byte(&mut self) -> Option<Read> {
+    fn next_byte(&mut self) -> Option<ReadByte> {
         loop {
             let read = self.raw_byte()?;
             if read.byte != b'\\' {
@@ -287,13 +285,13 @@ impl Lexer {
     }
 
     /// The next byte as it stands. Each file ends in a line of its own.
-    fn raw_byte(&mut self) -> Option<Read> {
+    fn raw_byte(&mut self) -> Option<ReadByte> {
         loop {
             let is_last = self.frames.len() == 1;
             let frame = self.frames.last_mut()?;
             if let Some(byte) = frame.bytes.get(frame.next) {
                 frame.next += 1;
-                return Some(Read { byte: *byte, is_from_macro: frame.file.is_none() });
+                return Some(ReadByte { byte: *byte, is_from_macro: frame.file.is_none() });
             }
             if !frame.has_ended {
                 frame.has_ended = true;
@@ -308,7 +306,7 @@ impl Lexer {
     }
 
     /// Leaves a byte to be read again; it may stand in another text than the one that is read now.
-    fn give_back(&mut self, read: Option<Read>) {
+    fn unread_byte(&mut self, read: Option<ReadByte>) {
         let Some(read) = read else { return };
         let Some(frame) = self.frames.last_mut() else { return };
         if frame.file.is_none() == read.is_from_macro && frame.next > 0 {
@@ -326,7 +324,7 @@ impl Lexer {
 }
 
 impl Frame {
-    fn file(name: Arc<str>, bytes: Vec<u8>) -> Frame {
+    fn from_file(name: Arc<str>, bytes: Vec<u8>) -> Frame {
         Frame { bytes, next: 0, line: 1, file: Some(name), has_ended: false }
     }
 }
@@ -343,7 +341,7 @@ pub(crate) fn is_plain_word(text: &str) -> bool {
     begins
         && text.bytes().all(|byte| belongs_to_word(byte) && byte != b'\\')
         && !text.bytes().all(|byte| byte.is_ascii_digit())
-        && reserved(text).is_none()
+        && reserved_word(text).is_none()
 }
 
 #[cfg(test)]
@@ -352,8 +350,8 @@ mod tests {
 
     fn all(text: &str) -> Vec<Token> {
         let mut lexer = Lexer::new("stdin", text.as_bytes());
-        lexer.define("if", "em0", false);
-        lexer.define("two", "{ a $if }", false);
+        lexer.define_macro("if", "em0", false);
+        lexer.define_macro("two", "{ a $if }", false);
         std::iter::from_fn(|| Some(lexer.next()).filter(|token| *token != Token::End)).collect()
     }
 

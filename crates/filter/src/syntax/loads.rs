@@ -1,38 +1,38 @@
 //! Rules with those of the anchors that they load from files: `load anchor NAME from FILE`.
-use super::{Environment, Fault, Parsed, Settings, read};
-use crate::rule::{AnchorLoad, Place, Ruleset};
+use super::{Environment, ParseSettings, ParsedText, SyntaxError, parse_lenient};
+use crate::rule::{AnchorLoad, Ruleset, SourceLocation};
 
 /// How deep files of anchors may load further ones.
 const MOST_LOADS: usize = 16;
 
 /// Rules of a file and where they go.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loaded {
+pub struct LoadedFile {
     /// The path of the anchor.
     pub path: String,
     /// The file that they come from.
     pub file: String,
-    /// What it says.
-    pub parsed: Parsed,
+    /// The parsed text of the file.
+    pub parsed: ParsedText,
 }
 
-/// Reads the files that the rules of a path load into anchors, and those that these load, each behind the one that names
-/// it. All mistakes are told.
+/// Reads the files that the rules of a path load into anchors, and those that these load, each behind the one
+/// that names it. All mistakes are reported.
 pub fn read_anchors(
     path: &str,
     ruleset: &Ruleset,
     environment: &Environment,
-    settings: &Settings,
-) -> (Vec<Loaded>, Vec<Fault>) {
+    settings: &ParseSettings,
+) -> (Vec<LoadedFile>, Vec<SyntaxError>) {
     let (mut all, mut faults) = (Vec::new(), Vec::new());
-    let mut waiting = waiting(path, ruleset, 1);
+    let mut waiting = pending_loads(path, ruleset, 1);
     while let Some(next) = waiting.pop() {
         match text_of(&next, environment) {
             Ok(text) => {
-                let (parsed, mut found) = read(&next.file, &text, environment, settings);
+                let (parsed, mut found) = parse_lenient(&next.file, &text, environment, settings);
                 faults.append(&mut found);
-                waiting.extend(self::waiting(&next.path, &parsed.ruleset, next.depth + 1));
-                all.push(Loaded { path: next.path, file: next.file, parsed });
+                waiting.extend(self::pending_loads(&next.path, &parsed.ruleset, next.depth + 1));
+                all.push(LoadedFile { path: next.path, file: next.file, parsed });
             }
             Err(fault) => faults.push(fault),
         }
@@ -41,17 +41,17 @@ pub fn read_anchors(
 }
 
 /// A file that is yet to be read.
-struct Waiting {
+struct PendingLoad {
     path: String,
     file: String,
-    place: Place,
+    place: SourceLocation,
     depth: usize,
 }
 
 /// What a rule set loads, the first at the end.
-fn waiting(path: &str, ruleset: &Ruleset, depth: usize) -> Vec<Waiting> {
-    let of = |load: &AnchorLoad| Waiting {
-        path: within(path, &load.name),
+fn pending_loads(path: &str, ruleset: &Ruleset, depth: usize) -> Vec<PendingLoad> {
+    let of = |load: &AnchorLoad| PendingLoad {
+        path: anchor_path(path, &load.name),
         file: load.file.clone(),
         place: load.place.clone(),
         depth,
@@ -60,7 +60,7 @@ fn waiting(path: &str, ruleset: &Ruleset, depth: usize) -> Vec<Waiting> {
 }
 
 /// The path of an anchor that rules of another one name.
-fn within(path: &str, name: &str) -> String {
+fn anchor_path(path: &str, name: &str) -> String {
     match name.strip_prefix('/') {
         Some(absolute) => absolute.to_string(),
         None if path.is_empty() => name.to_string(),
@@ -68,10 +68,10 @@ fn within(path: &str, name: &str) -> String {
     }
 }
 
-fn text_of(next: &Waiting, environment: &Environment) -> Result<Vec<u8>, Fault> {
+fn text_of(next: &PendingLoad, environment: &Environment) -> Result<Vec<u8>, SyntaxError> {
     let fault = |why: String| {
         let message = format!("cannot load anchor {} from \"{}\": {why}", next.path, next.file);
-        Fault { place: next.place.clone(), message }
+        SyntaxError { place: next.place.clone(), message }
     };
     if next.depth > MOST_LOADS {
         return Err(fault(format!("files of anchors load one another more than {MOST_LOADS} deep")));
@@ -89,8 +89,8 @@ mod tests {
             found.map(|(_, text)| text.as_bytes().to_vec()).ok_or("no such file".to_string())
         };
         let environment = Environment { read_file: Box::new(read_file), ..Environment::fixture() };
-        let settings = Settings::default();
-        let (main, _) = read("pf.conf", text.as_bytes(), &environment, &settings);
+        let settings = ParseSettings::default();
+        let (main, _) = parse_lenient("pf.conf", text.as_bytes(), &environment, &settings);
         let (all, faults) = read_anchors("", &main.ruleset, &environment, &settings);
         let faults = faults.iter().map(ToString::to_string).collect();
         (all.into_iter().map(|one| (one.path, one.file)).collect(), faults)

@@ -5,22 +5,22 @@ use std::collections::HashSet;
 
 /// Names that stand for numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct NumberedNames {
     /// Names of services, further names of the same port behind its first: name, port, protocol.
     pub services: Vec<(String, u16, String)>,
     /// Names of protocols, further names of the same number behind its first.
     pub protocols: Vec<(String, u8)>,
-    /// Names of users.
+    /// Names of users, with their numbers.
     pub users: Vec<(String, u32)>,
-    /// Names of groups.
+    /// Names of groups, with their numbers.
     pub groups: Vec<(String, u32)>,
 }
 
-impl Names {
-    /// Takes names from texts in the form of /etc/services, /etc/protocols, /etc/passwd and /etc/group. Lines that
-    /// aren't of that form are passed over.
-    pub fn from_texts(services: &str, protocols: &str, users: &str, groups: &str) -> Names {
-        let mut names = Names::default();
+impl NumberedNames {
+    /// Takes names from texts in the form of /etc/services, /etc/protocols, /etc/passwd and /etc/group. Lines
+    /// that aren't of that form are passed over.
+    pub fn from_texts(services: &str, protocols: &str, users: &str, groups: &str) -> NumberedNames {
+        let mut names = NumberedNames::default();
         for words in lines_of_words(services) {
             let Some((port, protocol)) = words.get(1).and_then(|word| word.split_once('/')) else { continue };
             let Ok(port) = port.parse() else { continue };
@@ -32,42 +32,45 @@ impl Names {
             let known = words.iter().enumerate().filter(|(place, _)| *place != 1);
             names.protocols.extend(known.map(|(_, name)| (name.to_string(), number)));
         }
-        names.users = accounts(users);
-        names.groups = accounts(groups);
+        names.users = parse_accounts(users);
+        names.groups = parse_accounts(groups);
         names
     }
 
-    /// The names that OpenBSD gives to protocols and to the best known services, and its first users and groups.
-    pub fn builtin() -> Names {
-        Names::from_texts(SERVICES, PROTOCOLS, USERS, GROUPS)
+    /// The names that OpenBSD gives to protocols and to the best known services, and its
+    /// first users and groups.
+    pub fn builtin() -> NumberedNames {
+        NumberedNames::from_texts(SERVICES, PROTOCOLS, USERS, GROUPS)
     }
 
     /// The names that rule files can use on this machine, the same for every command and every filter.
     ///
-    /// A service or protocol that OpenBSD names has OpenBSD's number: a pf.conf means the same ports wherever it is read
-    /// (`spamd` is 8025, though Debian's /etc/services says 783). All other names are those of /etc/services and
-    /// /etc/protocols. Users and groups are the machine's alone, from /etc/passwd and /etc/group: numbers of accounts mean
-    /// nothing elsewhere. A file that can't be read has no names.
-    pub fn of_machine() -> Names {
+    /// A service or protocol that OpenBSD names has OpenBSD's number: a pf.conf means the same ports wherever
+    /// it is read (`spamd` is 8025, though Debian's /etc/services says 783). All other names are those of
+    /// /etc/services and /etc/protocols. Users and groups are the machine's alone, from /etc/passwd and
+    /// /etc/group: numbers of accounts mean nothing elsewhere. A file that can't be read has no names.
+    pub fn of_machine() -> NumberedNames {
         let text = |file: &str| {
             std::fs::read(file).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
         };
         let [services, protocols, users, groups] =
             ["/etc/services", "/etc/protocols", "/etc/passwd", "/etc/group"].map(text);
-        Names::builtin().with_machine(Names::from_texts(&services, &protocols, &users, &groups))
+        NumberedNames::builtin()
+            .with_machine(NumberedNames::from_texts(&services, &protocols, &users, &groups))
     }
 
-    /// These names of services and protocols, those of a machine that have none here, and the machine's accounts.
-    fn with_machine(mut self, machine: Names) -> Names {
+    /// These names of services and protocols, those of a machine that have none here,
+    /// and the machine's accounts.
+    fn with_machine(mut self, machine: NumberedNames) -> NumberedNames {
         let services: HashSet<String> = self.services.iter().map(|known| known.0.clone()).collect();
         let protocols: HashSet<String> = self.protocols.iter().map(|known| known.0.clone()).collect();
         self.services.extend(machine.services.into_iter().filter(|one| !services.contains(&one.0)));
         self.protocols.extend(machine.protocols.into_iter().filter(|one| !protocols.contains(&one.0)));
-        Names { users: machine.users, groups: machine.groups, ..self }
+        NumberedNames { users: machine.users, groups: machine.groups, ..self }
     }
 
     /// The port of a service, that of TCP if it has several.
-    pub fn port(&self, name: &str) -> Option<u16> {
+    pub fn port_number(&self, name: &str) -> Option<u16> {
         let of = |protocol: &str| {
             self.services.iter().find(|(known, _, by)| known == name && by == protocol).map(|known| known.1)
         };
@@ -75,7 +78,7 @@ impl Names {
     }
 
     /// The first name of a port.
-    pub fn service(&self, port: u16, protocol: Option<IpProtocol>) -> Option<&str> {
+    pub fn service_name(&self, port: u16, protocol: Option<IpProtocol>) -> Option<&str> {
         let by = if protocol == Some(IpProtocol::TCP) { "tcp" } else { "udp" };
         self.services
             .iter()
@@ -84,7 +87,7 @@ impl Names {
     }
 
     /// The number of a protocol.
-    pub fn protocol(&self, name: &str) -> Option<u8> {
+    pub fn protocol_number(&self, name: &str) -> Option<u8> {
         self.protocols.iter().find(|(known, _)| known == name).map(|known| known.1)
     }
 
@@ -101,7 +104,7 @@ fn lines_of_words(text: &str) -> impl Iterator<Item = Vec<&str>> {
 }
 
 /// Names and numbers of lines such as `root:*:0:…`.
-fn accounts(text: &str) -> Vec<(String, u32)> {
+fn parse_accounts(text: &str) -> Vec<(String, u32)> {
     let fields = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
     fields.filter_map(|fields| Some((fields.first()?.to_string(), fields.get(2)?.parse().ok()?))).collect()
 }
@@ -112,13 +115,13 @@ mod tests {
 
     #[test]
     fn names_and_their_second_names_are_found() {
-        let names = Names::builtin();
+        let names = NumberedNames::builtin();
         assert_eq!(
-            (names.port("ident"), names.port("ntp"), names.port("none")),
+            (names.port_number("ident"), names.port_number("ntp"), names.port_number("none")),
             (Some(113), Some(123), None)
         );
-        assert_eq!(names.service(80, Some(IpProtocol::TCP)), Some("www"));
-        assert_eq!((names.protocol("icmp6"), names.protocol_name(58)), (Some(58), Some("ipv6-icmp")));
+        assert_eq!(names.service_name(80, Some(IpProtocol::TCP)), Some("www"));
+        assert_eq!((names.protocol_number("icmp6"), names.protocol_name(58)), (Some(58), Some("ipv6-icmp")));
         assert_eq!((names.protocol_name(103), names.protocol_name(166)), (Some("pim"), None));
         assert!(names.users.contains(&("bin".into(), 3)) && names.groups.contains(&("nobody".into(), 32767)));
     }
@@ -126,19 +129,23 @@ mod tests {
     #[test]
     fn openbsd_names_its_services_and_the_machine_the_others_and_its_accounts() {
         let services = "spamd 783/tcp\nsmtps 466/udp\nours 7777/tcp\nntp 124/udp";
-        let machine = Names::from_texts(services, "tcp 7\nmine 200", "root:x:0:\n_me:x:1000:", "us:x:1000:");
-        let names = Names::builtin().with_machine(machine);
+        let machine =
+            NumberedNames::from_texts(services, "tcp 7\nmine 200", "root:x:0:\n_me:x:1000:", "us:x:1000:");
+        let names = NumberedNames::builtin().with_machine(machine);
         let ports = ["spamd", "smtps", "dhcpv6-client", "dhcpv6-server", "ntp", "ours", "none"];
         let expected = [Some(8025), Some(465), Some(546), Some(547), Some(123), Some(7777), None];
-        assert_eq!(ports.map(|name| names.port(name)), expected);
-        assert_eq!(["tcp", "mine", "icmp6"].map(|name| names.protocol(name)), [Some(6), Some(200), Some(58)]);
+        assert_eq!(ports.map(|name| names.port_number(name)), expected);
+        assert_eq!(
+            ["tcp", "mine", "icmp6"].map(|name| names.protocol_number(name)),
+            [Some(6), Some(200), Some(58)]
+        );
         assert_eq!(names.users, [("root".into(), 0), ("_me".into(), 1000)]);
         assert_eq!(names.groups, [("us".into(), 1000)]);
     }
 
     #[test]
     fn lines_of_another_form_are_passed_over() {
-        let names = Names::from_texts("a\nb 1\nc x/tcp\n\nd 9/udp e # f", "x\ny z\n", "root", ":::");
+        let names = NumberedNames::from_texts("a\nb 1\nc x/tcp\n\nd 9/udp e # f", "x\ny z\n", "root", ":::");
         assert_eq!(names.services.len(), 2);
         assert!(names.protocols.is_empty() && names.users.is_empty() && names.groups.is_empty());
     }

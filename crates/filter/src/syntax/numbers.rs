@@ -30,7 +30,6 @@ const TYPES: [(&str, u8); 25] = [
     ("photuris", 40),
 ];
 
-/// Types of ICMPv6.
 const TYPES6: [(&str, u8); 27] = [
     ("unreach", 1),
     ("toobig", 2),
@@ -95,7 +94,6 @@ const CODES: [(&str, u8, u8); 30] = [
     ("decrypt-fail", 40, 3),
 ];
 
-/// Codes of ICMPv6.
 const CODES6: [(&str, u8, u8); 11] = [
     ("admin-unr", 1, 1),
     ("noroute-unr", 1, 0),
@@ -144,32 +142,32 @@ const SERVICES: [(&str, u8); 27] = [
 /// Flags of TCP, from the lowest bit on.
 const FLAGS: &str = "FSRPAUEW";
 
-fn types(family: Family) -> &'static [(&'static str, u8)] {
+fn icmp_types(family: Family) -> &'static [(&'static str, u8)] {
     if family == Family::Inet6 { &TYPES6 } else { &TYPES }
 }
 
-fn codes(family: Family) -> &'static [(&'static str, u8, u8)] {
+fn icmp_codes(family: Family) -> &'static [(&'static str, u8, u8)] {
     if family == Family::Inet6 { &CODES6 } else { &CODES }
 }
 
 /// The type of ICMP of a name.
 pub(crate) fn icmp_type(name: &str, family: Family) -> Option<u8> {
-    types(family).iter().find(|known| known.0 == name).map(|known| known.1)
+    icmp_types(family).iter().find(|known| known.0 == name).map(|known| known.1)
 }
 
 /// The name of a type of ICMP.
 pub(crate) fn icmp_type_name(number: u8, family: Family) -> Option<&'static str> {
-    types(family).iter().find(|known| known.1 == number).map(|known| known.0)
+    icmp_types(family).iter().find(|known| known.1 == number).map(|known| known.0)
 }
 
 /// The code of a name, in a type of ICMP.
 pub(crate) fn icmp_code(of: u8, name: &str, family: Family) -> Option<u8> {
-    codes(family).iter().find(|known| known.0 == name && known.1 == of).map(|known| known.2)
+    icmp_codes(family).iter().find(|known| known.0 == name && known.1 == of).map(|known| known.2)
 }
 
 /// The name of a code in a type of ICMP.
 pub(crate) fn icmp_code_name(of: u8, number: u8, family: Family) -> Option<&'static str> {
-    codes(family).iter().find(|known| known.1 == of && known.2 == number).map(|known| known.0)
+    icmp_codes(family).iter().find(|known| known.1 == of && known.2 == number).map(|known| known.0)
 }
 
 /// The type of service of a name.
@@ -178,7 +176,7 @@ pub(crate) fn type_of_service(name: &str) -> Option<u8> {
 }
 
 /// The flags of their letters.
-pub(crate) fn flags(letters: &str) -> Option<u8> {
+pub(crate) fn parse_flag_letters(letters: &str) -> Option<u8> {
     letters.chars().try_fold(0, |flags, letter| Some(flags | (1 << FLAGS.find(letter)?)))
 }
 
@@ -203,8 +201,8 @@ mod tests {
 
     #[test]
     fn flags_are_told_from_the_lowest_on() {
-        assert_eq!(flags("AS"), Some(0x12));
+        assert_eq!(parse_flag_letters("AS"), Some(0x12));
         assert_eq!((flag_letters(0x12), flag_letters(0xff)), ("SA".into(), "FSRPAUEW".into()));
-        assert_eq!(flags("SX"), None);
+        assert_eq!(parse_flag_letters("SX"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What rules of older dialects of pf, which FreeBSD's still is, are called by now.
 //!
-//! OpenBSD 4.7 made translation and normalisation options of filter rules (pf.conf(5); its upgrade guide), 5.5 made queues
-//! one statement.
+//! OpenBSD 4.7 made translation and normalisation options of filter rules (pf.conf(5); its upgrade guide),
+//! 5.5 made queues one statement.
 
 /// What is written in the place of a statement that began so, if it is one of an older dialect.
 pub(crate) fn written_now(word: &str) -> Option<&'static str> {

@@ -1,20 +1,20 @@
-//! The reader of statements: tokens with one ahead, complaints, and how it goes on after a mistake.
+//! The parser of statements: one token of lookahead, errors, and recovery.
 //!
-//! A mistake ends its statement; reading goes on behind the end of its line, or behind the line where its braces close (see
-//! `recover`), so that each line with a mistake is told.
+//! A mistake ends its statement. Parsing goes on after the end of its line, or after the line where its
+//! braces close (see `recover`), so that each line with a mistake is reported.
 use super::environment::Environment;
 use super::lexer::{Lexer, Token};
 use super::older::written_now;
 use super::queues::Queue;
-use super::{BrokenLines, Fault, Settings};
+use super::{BrokenLines, ParseSettings, SyntaxError};
 use crate::options::OptionLine;
-use crate::rule::{Place, Rule, Ruleset, StateOptions, TableAddress, TableDefinition};
+use crate::rule::{Rule, Ruleset, SourceLocation, StateOptions, TableAddress, TableDefinition};
 use std::collections::HashSet;
 
 /// How deep braces may stand in braces.
 const MOST_BRACES: usize = 64;
 
-/// That a statement can't be read on; why was told.
+/// A statement can't be parsed further; the reason was reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop;
 
@@ -23,7 +23,7 @@ pub(crate) type Step<T> = Result<T, Stop>;
 
 /// Where a statement begins, and what it is in.
 struct Begun {
-    place: Place,
+    place: SourceLocation,
     /// Braces that are open there.
     depth: usize,
     /// Anchors that are being read there.
@@ -34,7 +34,7 @@ struct Begun {
 /// What options said that matters for the rules behind them.
 #[derive(Default)]
 pub(crate) struct Defaults {
-    /// Whether `block` alone tells the sender.
+    /// Whether `block` alone sends a reply to the sender.
     pub(crate) block_returns: bool,
     /// Whether states are bound to interfaces.
     pub(crate) is_bound: bool,
@@ -46,7 +46,6 @@ pub(crate) struct Defaults {
     pub(crate) state: Option<StateOptions>,
 }
 
-/// The reader.
 pub(crate) struct Parser<'e> {
     lexer: Lexer,
     ahead: Option<Token>,
@@ -54,18 +53,17 @@ pub(crate) struct Parser<'e> {
     /// Where names come from.
     pub(crate) environment: &'e Environment<'e>,
     /// Everything wrong so far.
-    pub(crate) faults: Vec<Fault>,
-    /// What is odd, and yet taken.
-    pub(crate) warnings: Vec<Fault>,
+    pub(crate) faults: Vec<SyntaxError>,
+    /// Warnings about what is unusual and yet accepted.
+    pub(crate) warnings: Vec<SyntaxError>,
     /// Statements that make no rule.
-    pub(crate) ineffective: Vec<Fault>,
+    pub(crate) ineffective: Vec<SyntaxError>,
     /// The lines of statements with mistakes.
     pub(crate) broken: Vec<BrokenLines>,
-    /// Whether the rule that is being read may name users and groups that nobody knows.
+    /// Whether the current rule may name users and groups that don't exist.
     pub(crate) takes_unknown_accounts: bool,
     /// The lines that pfctl echoes as it reads.
     pub(crate) echoed: Vec<String>,
-    /// What options said.
     pub(crate) defaults: Defaults,
     /// The main rule set.
     pub(crate) ruleset: Ruleset,
@@ -87,10 +85,10 @@ impl<'e> Parser<'e> {
         name: &str,
         text: &[u8],
         environment: &'e Environment<'e>,
-        settings: &Settings,
+        settings: &ParseSettings,
     ) -> Self {
         let mut lexer = Lexer::new(name, text);
-        settings.macros.iter().for_each(|(name, value)| lexer.define(name, value, true));
+        settings.macros.iter().for_each(|(name, value)| lexer.define_macro(name, value, true));
         Parser {
             lexer,
             ahead: None,
@@ -114,14 +112,14 @@ impl<'e> Parser<'e> {
     }
 
     /// Reads to the end.
-    pub(crate) fn read(&mut self) {
+    pub(crate) fn parse_all(&mut self) {
         loop {
             match self.peek() {
                 Token::End => return,
                 Token::Newline => {
-                    self.take();
+                    self.next_token();
                 }
-                _ => self.read_statement(Self::statement),
+                _ => self.read_statement(Self::parse_statement),
             }
         }
     }
@@ -132,7 +130,7 @@ impl<'e> Parser<'e> {
             match self.peek() {
                 Token::End | Token::Sign("}") => return,
                 Token::Newline => {
-                    self.take();
+                    self.next_token();
                 }
                 _ => self.read_statement(Self::anchor_statement),
             }
@@ -142,22 +140,23 @@ impl<'e> Parser<'e> {
     /// Reads a statement and the end of its line; where it has a mistake, goes on behind it.
     fn read_statement(&mut self, read: fn(&mut Self) -> Step<()>) {
         let is_anchor = self.peek() == &Token::Key("anchor");
-        let begun = Begun { place: self.place(), depth: self.depth, anchors: self.anchors.len(), is_anchor };
+        let begun =
+            Begun { place: self.token_location(), depth: self.depth, anchors: self.anchors.len(), is_anchor };
         if read(self).and_then(|()| self.line_end()).is_err() {
-            self.recover(&begun);
+            self.recover_from(&begun);
         }
     }
 
-    fn statement(&mut self) -> Step<()> {
+    fn parse_statement(&mut self) -> Step<()> {
         match self.peek() {
             Token::Key("pass" | "block" | "match") => self.filter_rule(),
             Token::Key("anchor") => self.anchor_rule(),
             Token::Key("load") => self.load_anchor(),
-            Token::Key("antispoof") => self.antispoof(),
-            Token::Key("table") => self.table(),
-            Token::Key("queue") => self.queue(),
+            Token::Key("antispoof") => self.parse_antispoof(),
+            Token::Key("table") => self.parse_table(),
+            Token::Key("queue") => self.parse_queue(),
             Token::Key("set") => self.set_option(),
-            Token::Key("include") => self.include(),
+            Token::Key("include") => self.parse_include(),
             Token::Text(_) => self.macro_definition(),
             Token::Key(word) => {
                 let word = *word;
@@ -172,8 +171,8 @@ impl<'e> Parser<'e> {
         match self.peek() {
             Token::Key("anchor") => self.anchor_rule(),
             Token::Key("pass" | "block" | "match") => self.filter_rule(),
-            Token::Key("table") => self.table(),
-            Token::Key("include") => self.include(),
+            Token::Key("table") => self.parse_table(),
+            Token::Key("include") => self.parse_include(),
             _ => Err(self.syntax_error()),
         }
     }
@@ -182,29 +181,30 @@ impl<'e> Parser<'e> {
         if self.peek() != &Token::Newline {
             return Err(self.syntax_error());
         }
-        self.take();
+        self.next_token();
         Ok(())
     }
 
     /// Goes on behind a statement with a mistake: behind the end of its line that is outside of its braces.
-    fn recover(&mut self, begun: &Begun) {
+    fn recover_from(&mut self, begun: &Begun) {
         self.anchors.truncate(begun.anchors);
         self.inline_names.truncate(begun.anchors + 1);
         self.deferred = None;
         let last = self.skip_statement(begun);
         self.depth = begun.depth;
-        let Place { file, line: first } = begun.place.clone();
-        // Lines in the braces of an anchor are statements of their own. What began in one file may end in another.
+        let SourceLocation { file, line: first } = begun.place.clone();
+        // Lines in the braces of an anchor are statements of their own. What began in one file
+        // may end in another.
         let last = if begun.is_anchor || last.file != file { first } else { last.line };
         self.broken.push(BrokenLines { file, first, last });
     }
 
     /// Passes over the rest of a statement; says where it ends.
-    fn skip_statement(&mut self, begun: &Begun) -> Place {
+    fn skip_statement(&mut self, begun: &Begun) -> SourceLocation {
         loop {
             let is_within = self.depth > begun.depth;
             match self.peek() {
-                Token::End => return self.place(),
+                Token::End => return self.token_location(),
                 Token::Sign("{") => {
                     self.ahead = None;
                     self.depth += 1;
@@ -215,11 +215,11 @@ impl<'e> Parser<'e> {
                     self.depth -= 1;
                 }
                 // It closes the anchor that the statement is in.
-                Token::Sign("}") if begun.depth > 0 => return self.place(),
+                Token::Sign("}") if begun.depth > 0 => return self.token_location(),
                 Token::Newline => {
-                    let end = self.place();
+                    let end = self.token_location();
                     self.ahead = None;
-                    // A line that begins as only a statement can ends braces that nobody has closed.
+                    // A line that begins as only a statement can ends braces that were never closed.
                     if !is_within || self.begins_statement() {
                         return end;
                     }
@@ -260,7 +260,7 @@ impl<'e> Parser<'e> {
     }
 
     fn macro_definition(&mut self) -> Step<()> {
-        let name = self.text()?;
+        let name = self.expect_text()?;
         if !self.eat_sign("=") {
             return Err(self.syntax_error_with(written_now(&name)));
         }
@@ -269,30 +269,29 @@ impl<'e> Parser<'e> {
             words.push(self.number_or_text()?);
         }
         let value = words.join(" ");
-        self.echo(format!("{name} = \"{value}\""));
+        self.echo_line(format!("{name} = \"{value}\""));
         if name.contains(char::is_whitespace) {
-            return Err(self.stop(format!("macro name '{name}' cannot contain whitespace")));
+            return Err(self.fail_statement(format!("macro name '{name}' cannot contain whitespace")));
         }
-        self.lexer.define(&name, &value, false);
+        self.lexer.define_macro(&name, &value, false);
         Ok(())
     }
 
     /// Reads `include`, behind which the other file is read.
-    pub(crate) fn include(&mut self) -> Step<()> {
-        self.take();
-        let name = self.text()?;
+    pub(crate) fn parse_include(&mut self) -> Step<()> {
+        self.next_token();
+        let name = self.expect_text()?;
         // The end of the line belongs to this file, not to the other.
         if self.peek() != &Token::Newline {
             return Err(self.syntax_error());
         }
         match (self.environment.read_file)(&name) {
-            Ok(text) => match self.lexer.include(&name, text) {
+            Ok(text) => match self.lexer.include_file(&name, text) {
                 true => Ok(()),
-                false => {
-                    Err(self.stop(format!("failed to include file {name}\nfiles are included too deeply")))
-                }
+                false => Err(self
+                    .fail_statement(format!("failed to include file {name}\nfiles are included too deeply"))),
             },
-            Err(why) => Err(self.stop(format!("failed to include file {name}\n{why}"))),
+            Err(why) => Err(self.fail_statement(format!("failed to include file {name}\n{why}"))),
         }
     }
 
@@ -301,7 +300,7 @@ impl<'e> Parser<'e> {
         if self.ahead.is_none() {
             let token = self.lexer.next();
             if let Some(complaint) = self.lexer.complaint.take() {
-                self.fault(complaint);
+                self.report_error(complaint);
             }
             self.ahead = Some(token);
         }
@@ -309,20 +308,20 @@ impl<'e> Parser<'e> {
     }
 
     /// Takes the next token.
-    pub(crate) fn take(&mut self) -> Token {
+    pub(crate) fn next_token(&mut self) -> Token {
         self.peek();
         self.ahead.take().unwrap_or(Token::End)
     }
 
     /// Takes a reserved word if it is the next token.
-    pub(crate) fn eat(&mut self, word: &'static str) -> bool {
+    pub(crate) fn eat_key(&mut self, word: &'static str) -> bool {
         debug_assert!(
-            super::words::reserved(word).is_some(),
+            super::words::reserved_word(word).is_some(),
             "{word} must be reserved to be told from names"
         );
         let is_next = self.peek() == &Token::Key(word);
         if is_next {
-            self.take();
+            self.next_token();
         }
         is_next
     }
@@ -331,25 +330,25 @@ impl<'e> Parser<'e> {
     pub(crate) fn eat_sign(&mut self, sign: &'static str) -> bool {
         let is_next = self.peek() == &Token::Sign(sign);
         if is_next {
-            self.take();
+            self.next_token();
         }
         is_next
     }
 
     /// Takes a reserved word that must be next.
-    pub(crate) fn key(&mut self, word: &'static str) -> Step<()> {
-        if self.eat(word) { Ok(()) } else { Err(self.syntax_error()) }
+    pub(crate) fn expect_key(&mut self, word: &'static str) -> Step<()> {
+        if self.eat_key(word) { Ok(()) } else { Err(self.syntax_error()) }
     }
 
     /// Takes a sign that must be next.
-    pub(crate) fn sign(&mut self, sign: &'static str) -> Step<()> {
+    pub(crate) fn expect_sign(&mut self, sign: &'static str) -> Step<()> {
         if self.eat_sign(sign) { Ok(()) } else { Err(self.syntax_error()) }
     }
 
     /// Takes a word that is not reserved.
-    pub(crate) fn text(&mut self) -> Step<String> {
+    pub(crate) fn expect_text(&mut self) -> Step<String> {
         match self.peek() {
-            Token::Text(_) => match self.take() {
+            Token::Text(_) => match self.next_token() {
                 Token::Text(text) => Ok(text),
                 _ => unreachable!("a text was seen"),
             },
@@ -358,19 +357,18 @@ impl<'e> Parser<'e> {
     }
 
     /// Takes words as long as there are some: a name may consist of several.
-    pub(crate) fn texts(&mut self) -> Step<String> {
-        let mut all = self.text()?;
+    pub(crate) fn expect_texts(&mut self) -> Step<String> {
+        let mut all = self.expect_text()?;
         while matches!(self.peek(), Token::Text(_)) {
-            all = format!("{all} {}", self.text()?);
+            all = format!("{all} {}", self.expect_text()?);
         }
         Ok(all)
     }
 
-    /// Takes a number.
-    pub(crate) fn number(&mut self) -> Step<i64> {
+    pub(crate) fn expect_number(&mut self) -> Step<i64> {
         match *self.peek() {
             Token::Number(number) => {
-                self.take();
+                self.next_token();
                 Ok(number)
             }
             _ => Err(self.syntax_error()),
@@ -379,122 +377,122 @@ impl<'e> Parser<'e> {
 
     /// Takes a number from a range; `what` names it in a complaint.
     pub(crate) fn number_within(&mut self, what: &str, from: i64, to: i64) -> Step<i64> {
-        let number = self.number()?;
+        let number = self.expect_number()?;
         if (from..=to).contains(&number) {
             return Ok(number);
         }
-        Err(self.stop(format!("{what} {number} is out of range\nit may be {from} to {to}")))
+        Err(self.fail_statement(format!("{what} {number} is out of range\nit may be {from} to {to}")))
     }
 
     /// Takes a number, or a word that stands for one.
     pub(crate) fn number_or_text(&mut self) -> Step<String> {
         match *self.peek() {
             Token::Number(number) => {
-                self.take();
+                self.next_token();
                 Ok(number.to_string())
             }
-            _ => self.text(),
+            _ => self.expect_text(),
         }
     }
 
     /// Takes a comma if there is one.
-    pub(crate) fn comma(&mut self) -> bool {
+    pub(crate) fn eat_comma(&mut self) -> bool {
         self.eat_sign(",")
     }
 
     /// Takes the ends of lines, which mean nothing within braces.
-    pub(crate) fn newlines(&mut self) {
+    pub(crate) fn skip_newlines(&mut self) {
         while self.peek() == &Token::Newline {
-            self.take();
+            self.next_token();
         }
     }
 
     /// Reads one item, or those of a list in braces.
-    pub(crate) fn list<T>(
+    pub(crate) fn parse_list<T>(
         &mut self,
         item: &mut dyn FnMut(&mut Self, &mut Vec<T>) -> Step<()>,
     ) -> Step<Vec<T>> {
         let mut all = Vec::new();
         match self.eat_sign("{") {
-            true => self.items(&mut |parser| item(parser, &mut all))?,
+            true => self.parse_items(&mut |parser| item(parser, &mut all))?,
             false => item(self, &mut all)?,
         }
         Ok(all)
     }
 
     /// Reads items up to the closing brace. Lines may end behind items, not behind commas.
-    pub(crate) fn items(&mut self, item: &mut dyn FnMut(&mut Self) -> Step<()>) -> Step<()> {
-        self.newlines();
-        self.items_behind_brace(item)
+    pub(crate) fn parse_items(&mut self, item: &mut dyn FnMut(&mut Self) -> Step<()>) -> Step<()> {
+        self.skip_newlines();
+        self.items_after_brace(item)
     }
 
     /// The same where the ends of lines behind the opening brace were taken already.
-    pub(crate) fn items_behind_brace(&mut self, item: &mut dyn FnMut(&mut Self) -> Step<()>) -> Step<()> {
-        self.enter()?;
+    pub(crate) fn items_after_brace(&mut self, item: &mut dyn FnMut(&mut Self) -> Step<()>) -> Step<()> {
+        self.enter_braces()?;
         loop {
             item(self)?;
-            self.newlines();
-            if !self.comma() && self.eat_sign("}") {
+            self.skip_newlines();
+            if !self.eat_comma() && self.eat_sign("}") {
                 break;
             }
         }
-        self.leave();
+        self.leave_braces();
         Ok(())
     }
 
     /// Counts braces that are entered, which are bounded.
-    pub(crate) fn enter(&mut self) -> Step<()> {
+    pub(crate) fn enter_braces(&mut self) -> Step<()> {
         self.depth += 1;
         if self.depth > MOST_BRACES {
-            return Err(self.stop(format!("braces stand in braces more than {MOST_BRACES} deep")));
+            return Err(self.fail_statement(format!("braces stand in braces more than {MOST_BRACES} deep")));
         }
         Ok(())
     }
 
     /// Counts braces that are left.
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn leave_braces(&mut self) {
         self.depth -= 1;
     }
 
     /// The place of the last token.
-    pub(crate) fn place(&self) -> Place {
-        Place { file: self.lexer.file.clone(), line: self.lexer.line }
+    pub(crate) fn token_location(&self) -> SourceLocation {
+        SourceLocation { file: self.lexer.file.clone(), line: self.lexer.line }
     }
 
     /// Tells of a mistake.
-    pub(crate) fn fault(&mut self, message: impl Into<String>) {
-        let place = self.place();
-        self.faults.push(Fault { place, message: message.into() });
+    pub(crate) fn report_error(&mut self, message: impl Into<String>) {
+        let place = self.token_location();
+        self.faults.push(SyntaxError { place, message: message.into() });
     }
 
-    /// Tells of something odd that is taken nevertheless.
-    pub(crate) fn warn(&mut self, message: impl Into<String>) {
-        let place = self.place();
-        self.warnings.push(Fault { place, message: message.into() });
+    /// Warns of something unusual that is accepted.
+    pub(crate) fn report_warning(&mut self, message: impl Into<String>) {
+        let place = self.token_location();
+        self.warnings.push(SyntaxError { place, message: message.into() });
     }
 
     /// Tells of a mistake that ends the statement.
-    pub(crate) fn stop(&mut self, message: impl Into<String>) -> Stop {
-        self.fault(message);
+    pub(crate) fn fail_statement(&mut self, message: impl Into<String>) -> Stop {
+        self.report_error(message);
         Stop
     }
 
-    /// Keeps a mistake that is told when its statement has been read, if it is the first.
-    pub(crate) fn defer(&mut self, message: impl Into<String>) {
+    /// Keeps a mistake, if it is the first, to be reported when its statement has been read.
+    pub(crate) fn defer_error(&mut self, message: impl Into<String>) {
         self.deferred.get_or_insert_with(|| message.into());
     }
 
     /// Tells of the mistake that was kept.
-    pub(crate) fn tell_deferred(&mut self) -> Step<()> {
+    pub(crate) fn report_deferred(&mut self) -> Step<()> {
         match self.deferred.take() {
-            Some(message) => Err(self.stop(message)),
+            Some(message) => Err(self.fail_statement(message)),
             None => Ok(()),
         }
     }
 
-    /// Says something of the next mistake that has no place of its own.
-    pub(crate) fn note(&mut self, message: impl Into<String>) {
-        self.faults.push(Fault { place: Place::default(), message: message.into() });
+    /// Reports a mistake that has no place of its own.
+    pub(crate) fn report_unplaced(&mut self, message: impl Into<String>) {
+        self.faults.push(SyntaxError { place: SourceLocation::default(), message: message.into() });
     }
 
     /// Tells that the next token can't stand here.
@@ -515,18 +513,17 @@ impl<'e> Parser<'e> {
             Token::End => "\nthe text ends too soon".to_string(),
         };
         let help = help.map_or(String::new(), |help| format!("\n{help}"));
-        self.fault(format!("syntax error{what}{help}"));
+        self.report_error(format!("syntax error{what}{help}"));
         Stop
     }
 
     /// Remembers a line that is echoed.
-    pub(crate) fn echo(&mut self, line: String) {
+    pub(crate) fn echo_line(&mut self, line: String) {
         self.echoed.push(line);
     }
 
-    /// Remembers an option.
     pub(crate) fn add_option(&mut self, option: crate::options::SetOption) {
-        let place = self.place();
+        let place = self.token_location();
         self.ruleset.options.push(OptionLine { option, place });
     }
 
@@ -544,7 +541,7 @@ impl<'e> Parser<'e> {
         self.rule_count += 1;
     }
 
-    /// Makes a table for a list of addresses of a rule, and tells its name.
+    /// Makes a table for a list of addresses of a rule, and returns its name.
     pub(crate) fn automatic_table(&mut self, addresses: Vec<TableAddress>) -> String {
         let name = format!("__automatic_{}", self.automatic);
         self.automatic += 1;
@@ -557,9 +554,9 @@ impl<'e> Parser<'e> {
             has_list: true,
             addresses,
             files: Vec::new(),
-            place: self.place(),
+            place: self.token_location(),
         };
-        self.echo(super::print::echoed_table(&table));
+        self.echo_line(super::print::echoed_table(&table));
         self.ruleset.tables.push(table);
         name
     }

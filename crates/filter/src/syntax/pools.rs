@@ -9,34 +9,31 @@ use crate::rule::{AddressMatch, HostAddress, PoolChoice};
 /// A pool as it is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolText {
-    /// Its addresses.
     pub(crate) hosts: Vec<Host>,
-    /// Its ports.
     pub(crate) ports: Option<PortWord>,
     /// How an address is chosen, if that is said.
     pub(crate) choice: Option<PoolChoice>,
     /// Whether a source keeps its address.
     pub(crate) is_sticky: bool,
-    /// Whether ports stay.
     pub(crate) has_static_port: bool,
 }
 
 impl Parser<'_> {
     /// Reads a pool and its options; `may_have_ports` where ports can be translated.
-    pub(crate) fn pool(&mut self, may_have_ports: bool) -> Step<PoolText> {
+    pub(crate) fn parse_pool(&mut self, may_have_ports: bool) -> Step<PoolText> {
         let is_list = self.peek() == &Token::Sign("{");
-        let hosts = self.list(&mut |parser, hosts: &mut Vec<Host>| {
+        let hosts = self.parse_list(&mut |parser, hosts: &mut Vec<Host>| {
             let mut found = parser.weighted_host()?;
             let is_network =
                 |host: &Host| matches!(host.address, AddressMatch::Host(HostAddress::Network(..)));
             if is_list && hosts.is_empty() && !found.iter().all(is_network) {
-                return Err(parser.stop("only addresses can be listed for redirection pools"));
+                return Err(parser.fail_statement("only addresses can be listed for redirection pools"));
             }
             hosts.append(&mut found);
             Ok(())
         })?;
         let mut pool = PoolText { hosts, ..PoolText::default() };
-        if may_have_ports && self.eat("port") {
+        if may_have_ports && self.eat_key("port") {
             pool.ports = Some(self.port_word(true)?);
         }
         while self.pool_option(&mut pool)? {}
@@ -55,9 +52,9 @@ impl Parser<'_> {
             Token::Key("sticky-address") => return self.pool_flag(&mut pool.is_sticky, "sticky-address"),
             _ => return Ok(false),
         };
-        self.take();
+        self.next_token();
         if pool.choice.is_some() {
-            return Err(self.stop("pool type cannot be redefined"));
+            return Err(self.fail_statement("pool type cannot be redefined"));
         }
         pool.choice = Some(match choice {
             PoolChoice::SourceHash(_) => PoolChoice::SourceHash(self.key_of_hash()?),
@@ -67,9 +64,9 @@ impl Parser<'_> {
     }
 
     fn pool_flag(&mut self, flag: &mut bool, word: &str) -> Step<bool> {
-        self.take();
+        self.next_token();
         if std::mem::replace(flag, true) {
-            return Err(self.stop(format!("{word} cannot be redefined")));
+            return Err(self.fail_statement(format!("{word} cannot be redefined")));
         }
         Ok(true)
     }
@@ -79,12 +76,12 @@ impl Parser<'_> {
         if !matches!(self.peek(), Token::Text(_)) {
             return Ok(None);
         }
-        let text = self.texts()?;
+        let text = self.expect_texts()?;
         let Some(digits) = text.strip_prefix("0x") else { return Ok(Some(md5::digest(text.as_bytes()))) };
         let number =
             u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32 && !digits.starts_with('+'));
         let Some(number) = number else {
-            return Err(self.stop("hex key must be 128 bits (32 hex digits) long"));
+            return Err(self.fail_statement("hex key must be 128 bits (32 hex digits) long"));
         };
         Ok(Some([96, 64, 32, 0].map(|shift| (number >> shift) as u32)))
     }

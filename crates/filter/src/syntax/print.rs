@@ -5,13 +5,13 @@ mod pool;
 mod rule;
 mod state;
 
-pub use address::{host, ip};
+pub use address::{format_ip, host};
 pub use options::option;
-pub(crate) use pool::{Purpose, pool};
+pub(crate) use pool::{Purpose, format_pool};
 
 use super::lexer::is_plain_word;
-use super::numbered_names::Names;
-use crate::rule::{Action, Place, Rule, Ruleset, TableAddress, TableDefinition};
+use super::numbered_names::NumberedNames;
+use crate::rule::{Action, Rule, Ruleset, SourceLocation, TableAddress, TableDefinition};
 
 /// How many addresses the table of a name has, if there is one.
 pub type TableLength<'a> = dyn Fn(&str) -> Option<usize> + 'a;
@@ -20,25 +20,28 @@ pub type TableLength<'a> = dyn Fn(&str) -> Option<usize> + 'a;
 #[derive(Clone, Copy)]
 pub struct Style<'a> {
     /// Names of protocols and services.
-    pub names: &'a Names,
-    /// Whether rules have their numbers, tables and interfaces how much is in them, and nothing is indented: `-vv`.
+    pub names: &'a NumberedNames,
+    /// Whether rules have their numbers, tables and interfaces how much is in them, and
+    /// nothing is indented: `-vv`.
     pub is_debugging: bool,
     /// Whether ports have their names: `-P`.
     pub has_port_names: bool,
-    /// How many addresses a table has, if there is one; without this they are tables that nothing was put into.
+    /// How many addresses a table has, if there is one; without this they are tables that
+    /// nothing was put into.
     pub table_length: Option<&'a TableLength<'a>>,
-    /// Whether all is said that makes the rules what they are, for filters that read them; pfctl leaves some of it out.
+    /// Whether all is said that makes the rules what they are, for filters that read them; pfctl leaves
+    /// some of it out.
     pub is_for_reading: bool,
 }
 
 impl<'a> Style<'a> {
-    /// The usual style.
-    pub fn new(names: &'a Names) -> Style<'a> {
+    /// The default style, as without `-v`.
+    pub fn new(names: &'a NumberedNames) -> Style<'a> {
         Style { names, is_debugging: false, has_port_names: false, table_length: None, is_for_reading: false }
     }
 
     /// The style that loses nothing.
-    pub fn for_reading(names: &'a Names) -> Style<'a> {
+    pub fn for_reading(names: &'a NumberedNames) -> Style<'a> {
         Style { is_for_reading: true, ..Style::new(names) }
     }
 }
@@ -90,9 +93,10 @@ fn table_list<'a>(addresses: impl Iterator<Item = &'a TableAddress>) -> String {
     text + " }"
 }
 
-/// A rule's line, without its end. `number` is its place in its rule set; `indent` how deep it stands in anchors.
+/// A rule's line, without its end. `number` is its place in its rule set; `indent` how deep
+/// it stands in anchors.
 pub fn rule(rule: &Rule, number: usize, style: &Style) -> String {
-    rule::line(rule, number, style)
+    rule::rule_line(rule, number, style)
 }
 
 /// The queues and rules of a rule set, those in anchors' braces within them.
@@ -101,21 +105,21 @@ pub fn rules(ruleset: &Ruleset, style: &Style) -> String {
 }
 
 /// The lines of [`rules`], each with the place of what it says, if that has one.
-pub fn rule_lines<'r>(ruleset: &'r Ruleset, style: &Style) -> Vec<(String, Option<&'r Place>)> {
+pub fn rule_lines<'r>(ruleset: &'r Ruleset, style: &Style) -> Vec<(String, Option<&'r SourceLocation>)> {
     let mut lines: Vec<_> = ruleset.queues.iter().map(|queue| (queue.to_string(), None)).collect();
     append_rules(&mut lines, ruleset, style, 0);
     lines
 }
 
 fn append_rules<'r>(
-    lines: &mut Vec<(String, Option<&'r Place>)>,
+    lines: &mut Vec<(String, Option<&'r SourceLocation>)>,
     ruleset: &'r Ruleset,
     style: &Style,
     depth: usize,
 ) {
     for (number, one) in ruleset.rules.iter().enumerate() {
         let place = Some(&one.place);
-        let line = indent(style, depth) + &rule(one, number, style);
+        let line = indentation(style, depth) + &rule(one, number, style);
         let inline = match &one.action {
             Action::Anchor(call) => call.inline.as_deref(),
             _ => None,
@@ -140,27 +144,27 @@ fn is_named(rule: &Rule) -> bool {
     matches!(&rule.action, Action::Anchor(call) if call.name.is_some())
 }
 
-fn indent(style: &Style, depth: usize) -> String {
+fn indentation(style: &Style, depth: usize) -> String {
     if style.is_debugging { String::new() } else { "  ".repeat(depth) }
 }
 
 /// A name that stands without quotes wherever it can.
-pub(crate) fn bare(name: &str) -> String {
-    if is_plain_word(name) { name.to_string() } else { quoted(name) }
+pub(crate) fn quote_if_needed(name: &str) -> String {
+    if is_plain_word(name) { name.to_string() } else { quote_name(name) }
 }
 
 /// The name of a table, between its signs: digits are a word there.
 pub(crate) fn table_name(name: &str) -> String {
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { name.to_string() } else { bare(name) }
+    if is_number { name.to_string() } else { quote_if_needed(name) }
 }
 
 /// Words that are one name, such as a tag.
 pub(crate) fn bare_words(name: &str) -> String {
-    if name.split(' ').all(is_plain_word) { name.to_string() } else { quoted(name) }
+    if name.split(' ').all(is_plain_word) { name.to_string() } else { quote_name(name) }
 }
 
 /// A name in quotes; quotes within it are kept from ending it.
-fn quoted(text: &str) -> String {
+fn quote_name(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\\\""))
 }

@@ -5,7 +5,7 @@ use super::parser::{Parser, Step};
 /// The longest name of a queue.
 const LONGEST_QUEUE: usize = 63;
 
-/// The most queues.
+/// Most queues of a rule set.
 const MOST_QUEUES: usize = 1024;
 
 /// The most lines of queues, which may be one below each of several others.
@@ -34,15 +34,16 @@ struct Service {
 }
 
 impl Parser<'_> {
-    /// Reads a queue.
-    pub(crate) fn queue(&mut self) -> Step<()> {
-        self.take();
-        let name = self.text()?;
+    pub(crate) fn parse_queue(&mut self) -> Step<()> {
+        self.next_token();
+        let name = self.expect_text()?;
         if name.len() > LONGEST_QUEUE {
-            return Err(self.stop(format!("queue name too long\nit may have {LONGEST_QUEUE} characters")));
+            return Err(
+                self.fail_statement(format!("queue name too long\nit may have {LONGEST_QUEUE} characters"))
+            );
         }
-        let interfaces = match self.eat("on") {
-            true => self.list(&mut |parser, all| {
+        let interfaces = match self.eat_key("on") {
+            true => self.parse_list(&mut |parser, all| {
                 all.push(parser.interface_name()?);
                 Ok(())
             })?,
@@ -53,7 +54,7 @@ impl Parser<'_> {
             return Err(self.syntax_error());
         }
         while let Token::Key(word) = *self.peek() {
-            self.take();
+            self.next_token();
             self.queue_option(word, &mut queue)?;
         }
         if self.peek() != &Token::Newline {
@@ -64,26 +65,27 @@ impl Parser<'_> {
 
     fn queue_option(&mut self, word: &'static str, queue: &mut Queue) -> Step<()> {
         let was_there = match word {
-            "parent" => queue.parent.replace(self.text()?).is_some(),
-            "bandwidth" => self.bandwidth(queue)?,
+            "parent" => queue.parent.replace(self.expect_text()?).is_some(),
+            "bandwidth" => self.parse_bandwidth(queue)?,
             "default" => std::mem::replace(&mut queue.is_default, true),
             "qlimit" => queue.limit.replace(self.number_within(word, 0, 65535)? as u32).is_some(),
             "flows" => queue.flows.replace(self.number_within(word, 1, 32767)? as u32).is_some(),
             "quantum" => queue.quantum.replace(self.number_within(word, 1, 65535)? as u32).is_some(),
             _ => return Err(self.syntax_error()),
         };
-        if was_there { Err(self.stop(format!("{word} cannot be respecified"))) } else { Ok(()) }
+        if was_there { Err(self.fail_statement(format!("{word} cannot be respecified"))) } else { Ok(()) }
     }
 
-    /// Reads a bandwidth, and behind it the least and the most of it, in either order; whether there was one already.
-    fn bandwidth(&mut self, queue: &mut Queue) -> Step<bool> {
-        let was_there = queue.bandwidth.replace(self.service()?).is_some();
+    /// Reads a bandwidth, and behind it the least and the most of it, in either order; whether
+    /// there was one already.
+    fn parse_bandwidth(&mut self, queue: &mut Queue) -> Step<bool> {
+        let was_there = queue.bandwidth.replace(self.parse_service()?).is_some();
         for _ in 0..2 {
-            let has_comma = self.comma();
-            if queue.minimum.is_none() && self.eat("min") {
-                queue.minimum = Some(self.service()?);
-            } else if queue.maximum.is_none() && self.eat("max") {
-                queue.maximum = Some(self.service()?);
+            let has_comma = self.eat_comma();
+            if queue.minimum.is_none() && self.eat_key("min") {
+                queue.minimum = Some(self.parse_service()?);
+            } else if queue.maximum.is_none() && self.eat_key("max") {
+                queue.maximum = Some(self.parse_service()?);
             } else if has_comma {
                 return Err(self.syntax_error());
             }
@@ -91,13 +93,13 @@ impl Parser<'_> {
         Ok(was_there)
     }
 
-    fn service(&mut self) -> Step<Service> {
-        let rate = self.rate()?;
-        let burst = match self.eat("burst") {
+    fn parse_service(&mut self) -> Step<Service> {
+        let rate = self.parse_rate()?;
+        let burst = match self.eat_key("burst") {
             true => {
-                let burst = self.rate()?;
-                self.key("for")?;
-                Some((burst, self.milliseconds()?))
+                let burst = self.parse_rate()?;
+                self.expect_key("for")?;
+                Some((burst, self.parse_milliseconds()?))
             }
             false => None,
         };
@@ -105,11 +107,11 @@ impl Parser<'_> {
     }
 
     /// Reads how many bits a second, alone or with a unit.
-    fn rate(&mut self) -> Step<u64> {
+    fn parse_rate(&mut self) -> Step<u64> {
         if let Token::Number(_) = *self.peek() {
             return Ok(self.number_within("bandwidth", 0, i64::MAX)? as u64);
         }
-        let word = self.text()?;
+        let word = self.expect_text()?;
         let end = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
         let (digits, unit) = word.split_at(end);
         let (letter, rest) = unit.split_at(unit.chars().next().map_or(0, char::len_utf8));
@@ -119,33 +121,33 @@ impl Parser<'_> {
             "K" => 1e3,
             "M" => 1e6,
             "G" => 1e9,
-            "%" => return Err(self.stop("no bandwidth in % yet\na number with K, M or G")),
-            _ => return Err(self.stop(format!("unknown unit \"{unit}\"\na number with K, M or G"))),
+            "%" => return Err(self.fail_statement("no bandwidth in % yet\na number with K, M or G")),
+            _ => return Err(self.fail_statement(format!("unknown unit \"{unit}\"\na number with K, M or G"))),
         };
         match digits.parse::<f64>() {
             Ok(number) if number * scale <= i64::MAX as f64 => Ok((number * scale) as u64),
-            _ => Err(self.stop(format!("bandwidth number too big: {word}"))),
+            _ => Err(self.fail_statement(format!("bandwidth number too big: {word}"))),
         }
     }
 
-    fn milliseconds(&mut self) -> Step<u32> {
-        let word = self.text()?;
+    fn parse_milliseconds(&mut self) -> Step<u32> {
+        let word = self.expect_text()?;
         let number = word.strip_suffix("ms").and_then(|digits| digits.parse().ok());
         number
             .ok_or(())
-            .map_err(|()| self.stop(format!("time in scspec must be in ms, such as 100ms: {word}")))
+            .map_err(|()| self.fail_statement(format!("time in scspec must be in ms, such as 100ms: {word}")))
     }
 
     fn add_queue(&mut self, mut queue: Queue, interfaces: Vec<String>) -> Step<()> {
         if queue.parent.is_none() && interfaces.is_empty() {
-            return Err(self.stop("root queue without interface\nwrite 'on' and its name"));
+            return Err(self.fail_statement("root queue without interface\nwrite 'on' and its name"));
         }
         let is_known = |name: &String| self.environment.interfaces.0.iter().any(|one| one.name == *name);
         if interfaces.first().is_some_and(|name| !is_known(name)) {
-            return Err(self.stop(format!("not an interface: {}", interfaces[0])));
+            return Err(self.fail_statement(format!("not an interface: {}", interfaces[0])));
         }
         if queue.bandwidth.is_none() && queue.flows.is_none() {
-            self.fault("no bandwidth or flow specification");
+            self.report_error("no bandwidth or flow specification");
             return Ok(());
         }
         if interfaces.is_empty() {
@@ -162,11 +164,11 @@ impl Parser<'_> {
         let is_other_root = |known: &Queue| known.is_root() && known.interface == queue.interface;
         if queue.is_root() && self.queues.iter().any(is_other_root) {
             let interface = queue.interface.unwrap_or_default();
-            self.fault(format!("cannot add queue: a root queue is already defined on {interface}"));
+            self.report_error(format!("cannot add queue: a root queue is already defined on {interface}"));
             return Ok(());
         }
         if self.queues.len() >= MOST_QUEUES {
-            return Err(self.stop(format!("there may be {MOST_QUEUES} queues")));
+            return Err(self.fail_statement(format!("there may be {MOST_QUEUES} queues")));
         }
         self.queues.push(queue);
         Ok(())
@@ -174,10 +176,10 @@ impl Parser<'_> {
 
     /// Reads the name of a queue that packets can be put into.
     pub(crate) fn leaf_queue(&mut self) -> Step<String> {
-        let name = self.text()?;
+        let name = self.expect_text()?;
         match self.queues.iter().any(|queue| queue.name == name && !queue.is_root()) {
             true => Ok(name),
-            false => Err(self.stop(format!("queue {name} is not defined"))),
+            false => Err(self.fail_statement(format!("queue {name} is not defined"))),
         }
     }
 }
@@ -188,11 +190,12 @@ impl Queue {
     }
 }
 
-/// The lines of queues, each behind its parent, on each interface that has a root. The error says why they are no trees.
-pub(crate) fn lines(queues: &[Queue]) -> Result<Vec<String>, String> {
+/// The lines of queues, each behind its parent, on each interface that has a root. The error says why
+/// they are no trees.
+pub(crate) fn queue_lines(queues: &[Queue]) -> Result<Vec<String>, String> {
     let mut trees = Trees { queues, has_parent: vec![false; queues.len()], lines: Vec::new() };
     for root in queues.iter().filter(|queue| queue.is_root()) {
-        let has_default = trees.add(root, root.interface.as_ref(), 0)?;
+        let has_default = trees.add_subtree(root, root.interface.as_ref(), 0)?;
         if root.bandwidth.is_some() && !has_default {
             return Err("no default queue specified".into());
         }
@@ -219,12 +222,17 @@ struct Trees<'q> {
 
 impl<'q> Trees<'q> {
     /// Adds a queue and those below it; whether there is a default among them.
-    fn add(&mut self, queue: &Queue, interface: Option<&String>, depth: usize) -> Result<bool, String> {
+    fn add_subtree(
+        &mut self,
+        queue: &Queue,
+        interface: Option<&String>,
+        depth: usize,
+    ) -> Result<bool, String> {
         if depth > MOST_QUEUES || self.lines.len() > MOST_LINES {
             return Err("queues stand below one another without an end".into());
         }
-        self.lines.push(line(queue));
-        let children = self.children(queue, interface)?;
+        self.lines.push(queue_line(queue));
+        let children = self.child_queues(queue, interface)?;
         if !children.is_empty() && queue.is_default {
             return Err(format!("default queue {} is not a leaf queue", queue.name));
         }
@@ -233,13 +241,13 @@ impl<'q> Trees<'q> {
         }
         let mut has_default = queue.is_default;
         for child in children {
-            has_default |= self.add(child, interface, depth + 1)?;
+            has_default |= self.add_subtree(child, interface, depth + 1)?;
         }
         Ok(has_default)
     }
 
     /// The queues right below one. Of one name that for the interface goes before that for all.
-    fn children(&mut self, queue: &Queue, interface: Option<&String>) -> Result<Vec<&'q Queue>, String> {
+    fn child_queues(&mut self, queue: &Queue, interface: Option<&String>) -> Result<Vec<&'q Queue>, String> {
         let mut found: Vec<&'q Queue> = Vec::new();
         let queues = self.queues;
         for (place, child) in queues.iter().enumerate() {
@@ -261,11 +269,11 @@ impl<'q> Trees<'q> {
     }
 }
 
-fn line(queue: &Queue) -> String {
-    let mut line = format!("queue {}", super::print::bare(&queue.name));
+fn queue_line(queue: &Queue) -> String {
+    let mut line = format!("queue {}", super::print::quote_if_needed(&queue.name));
     match (&queue.parent, &queue.interface) {
-        (Some(parent), _) => line += &format!(" parent {}", super::print::bare(parent)),
-        (None, Some(interface)) => line += &format!(" on {}", super::print::bare(interface)),
+        (Some(parent), _) => line += &format!(" parent {}", super::print::quote_if_needed(parent)),
+        (None, Some(interface)) => line += &format!(" on {}", super::print::quote_if_needed(interface)),
         (None, None) => (),
     }
     if let Some(flows) = queue.flows {
@@ -275,13 +283,13 @@ fn line(queue: &Queue) -> String {
     let services = [(" bandwidth ", queue.bandwidth), (", min ", queue.minimum), (", max ", queue.maximum)];
     for (word, service) in services {
         let said = service.filter(|service| service.rate != 0);
-        line += &said.map_or(String::new(), |service| format!("{word}{}", spell(service)));
+        line += &said.map_or(String::new(), |service| format!("{word}{}", spell_service(service)));
     }
     line += if queue.is_default { " default" } else { "" };
     line + &queue.limit.filter(|limit| *limit != 0).map_or(String::new(), |limit| format!(" qlimit {limit}"))
 }
 
-fn spell(service: Service) -> String {
+fn spell_service(service: Service) -> String {
     let burst = service.burst.filter(|(_, time)| *time != 0);
     let burst =
         burst.map_or(String::new(), |(rate, time)| format!(" burst {} for {time}ms", spell_rate(rate)));

@@ -9,15 +9,15 @@ use crate::rule::{AddressMatch, HostAddress, TableAddress, TableDefinition};
 const MOST_ADDRESSES: usize = 2_000_000;
 
 /// Where addresses of a table come from.
-enum Source {
+enum AddressSource {
     File(String),
     List(Vec<Host>),
 }
 
 impl Parser<'_> {
     /// Reads a table's definition.
-    pub(crate) fn table(&mut self) -> Step<()> {
-        self.take();
+    pub(crate) fn parse_table(&mut self) -> Step<()> {
+        self.next_token();
         let name = self.table_name()?;
         let mut table = TableDefinition {
             name,
@@ -28,7 +28,7 @@ impl Parser<'_> {
             has_list: false,
             addresses: Vec::new(),
             files: Vec::new(),
-            place: self.place(),
+            place: self.token_location(),
         };
         // Files and lists are echoed in the order that they are written in, lists behind one another as one.
         let mut sources = Vec::new();
@@ -36,8 +36,8 @@ impl Parser<'_> {
             match self.peek() {
                 Token::Text(_) => self.table_word(&mut table)?,
                 Token::Key("file") => {
-                    self.take();
-                    sources.push(Source::File(self.text()?));
+                    self.next_token();
+                    sources.push(AddressSource::File(self.expect_text()?));
                 }
                 Token::Sign("{") => self.table_list(&mut table, &mut sources)?,
                 Token::Newline => break,
@@ -47,12 +47,12 @@ impl Parser<'_> {
         let mut echoed = table_head(&table.name, table.is_const, table.is_persistent, table.has_counters);
         for source in &sources {
             match source {
-                Source::File(name) => {
+                AddressSource::File(name) => {
                     table.addresses.append(&mut self.table_file(name)?);
                     table.files.push(name.clone());
                     echoed += &format!(" file \"{name}\"");
                 }
-                Source::List(hosts) => {
+                AddressSource::List(hosts) => {
                     let addresses = self.table_addresses(hosts)?;
                     echoed += &echoed_list(addresses.iter());
                     table.addresses.extend(addresses);
@@ -62,23 +62,23 @@ impl Parser<'_> {
         if sources.is_empty() && table.has_list {
             echoed += " { }";
         }
-        self.echo(echoed);
+        self.echo_line(echoed);
         self.anchors.last_mut().unwrap_or(&mut self.ruleset).tables.push(table);
         Ok(())
     }
 
     fn table_word(&mut self, table: &mut TableDefinition) -> Step<()> {
-        let word = self.text()?;
+        let word = self.expect_text()?;
         match word.as_str() {
             "const" => table.is_const = true,
             "persist" => table.is_persistent = true,
             "counters" => table.has_counters = true,
-            _ => return Err(self.stop(format!("invalid table option '{word}'"))),
+            _ => return Err(self.fail_statement(format!("invalid table option '{word}'"))),
         }
         Ok(())
     }
 
-    fn table_list(&mut self, table: &mut TableDefinition, sources: &mut Vec<Source>) -> Step<()> {
+    fn table_list(&mut self, table: &mut TableDefinition, sources: &mut Vec<AddressSource>) -> Step<()> {
         table.has_list = true;
         let hosts = self.table_hosts(true)?;
         let is_address = |host: &Host| matches!(host.address, AddressMatch::Host(HostAddress::Network(..)));
@@ -91,12 +91,13 @@ impl Parser<'_> {
                 AddressMatch::UrpfFailed => "\"urpf-failed\" is",
                 _ => "this is",
             };
-            return Err(self.stop(format!("{what} not permitted inside tables\naddresses and networks are")));
+            return Err(self
+                .fail_statement(format!("{what} not permitted inside tables\naddresses and networks are")));
         }
         match sources.last_mut() {
-            Some(Source::List(before)) => before.extend(hosts),
+            Some(AddressSource::List(before)) => before.extend(hosts),
             _ if hosts.is_empty() => (),
-            _ => sources.push(Source::List(hosts)),
+            _ => sources.push(AddressSource::List(hosts)),
         }
         Ok(())
     }
@@ -104,12 +105,12 @@ impl Parser<'_> {
     /// Reads a list, which may have lists within, and be empty if `may_be_empty`.
     fn table_hosts(&mut self, may_be_empty: bool) -> Step<Vec<Host>> {
         let mut hosts = Vec::new();
-        self.sign("{")?;
-        self.newlines();
+        self.expect_sign("{")?;
+        self.skip_newlines();
         if may_be_empty && self.eat_sign("}") {
             return Ok(hosts);
         }
-        self.items_behind_brace(&mut |parser| {
+        self.items_after_brace(&mut |parser| {
             let mut found = parser.table_item()?;
             hosts.append(&mut found);
             Ok(())
@@ -133,7 +134,7 @@ impl Parser<'_> {
 
     fn table_addresses(&mut self, hosts: &[Host]) -> Step<Vec<TableAddress>> {
         if let Some(length) = hosts.iter().find_map(|host| host.excess) {
-            return Err(self.stop(format!(
+            return Err(self.fail_statement(format!(
                 "cannot create address buffer: Invalid argument\n/{length} is too long for IPv4"
             )));
         }
@@ -143,14 +144,15 @@ impl Parser<'_> {
     fn table_file(&mut self, name: &str) -> Step<Vec<TableAddress>> {
         let text = match (self.environment.read_file)(name) {
             Ok(text) => text,
-            Err(why) => return Err(self.stop(format!("cannot load \"{name}\": {why}"))),
+            Err(why) => return Err(self.fail_statement(format!("cannot load \"{name}\": {why}"))),
         };
         addresses_of(&text, self.environment)
-            .map_err(|why| self.stop(format!("file \"{name}\" contains bad data: {why}")))
+            .map_err(|why| self.fail_statement(format!("file \"{name}\" contains bad data: {why}")))
     }
 }
 
-/// The addresses of a table's file: words, `!` before those that are exceptions, comments behind `#` or `;`. Two `!` are none.
+/// The addresses of a table's file: words, `!` before those that are exceptions, comments behind `#` or `;`.
+/// Two `!` are none.
 pub fn addresses_of(text: &[u8], environment: &super::Environment) -> Result<Vec<TableAddress>, String> {
     let text = String::from_utf8_lossy(text);
     let mut addresses = Vec::new();
@@ -171,7 +173,7 @@ pub fn addresses_of(text: &[u8], environment: &super::Environment) -> Result<Vec
                     Err(_) => return Err(wrong(format!("{word} has no length behind its slash"))),
                 },
             };
-            for host in super::hosts::resolve(plain, length, environment).map_err(wrong)? {
+            for host in super::hosts::resolve_word(plain, length, environment).map_err(wrong)? {
                 if host.excess.is_some() {
                     return Err(wrong(format!("{word} has too long a length behind its slash")));
                 }

@@ -1,16 +1,18 @@
 //! What is read and printed, and can't be done.
 use crate::options::{Limit, SetOption, Syncookies, Timeout};
 use crate::rule::{
-    Action, AddressMatch, AnchorCall, Keep, On, Place, RouteKind, Rule, Ruleset, StateOptions,
+    Action, AddressMatch, AnchorCall, On, RouteKind, Rule, Ruleset, SourceLocation, StateKeeping,
+    StateOptions,
 };
 
-/// Longest time that is told from one in the past, in seconds: ages of states are 31 bits of milliseconds.
+/// Longest time that can be distinguished from one in the past, in seconds: ages of states have
+/// 31 bits of milliseconds.
 const LONGEST: u32 = i32::MAX as u32 / 1000;
 
 /// Where a filter is, which decides what it can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
-    /// In a switch: it knows by which port a packet came, and neither leads it nor speaks for others.
+pub enum FilterSite {
+    /// In a switch: it knows by which port a packet came, and neither routes it nor answers for others.
     Switch,
     /// Before or behind a router.
     Router {
@@ -19,14 +21,15 @@ pub enum Site {
     },
 }
 
-/// All that rules and options ask for and nothing here does, with its place. Loading refuses them by these names.
-pub fn unsupported(ruleset: &Ruleset, site: Site) -> Vec<(Place, String)> {
+/// All that rules and options ask for and nothing here does, with its place. Loading refuses
+/// them by these names.
+pub fn find_unsupported(ruleset: &Ruleset, site: FilterSite) -> Vec<(SourceLocation, String)> {
     let mut found = Vec::new();
     for line in &ruleset.options {
         found.extend(of_option(&line.option).into_iter().map(|what| (line.place.clone(), what)));
     }
     if !ruleset.queues.is_empty() {
-        found.push((Place::default(), "queues: nothing is shaped".into()));
+        found.push((SourceLocation::default(), "queues: nothing is shaped".into()));
     }
     for table in &ruleset.tables {
         if table.addresses.iter().any(|address| address.weight != 0) {
@@ -37,8 +40,9 @@ pub fn unsupported(ruleset: &Ruleset, site: Site) -> Vec<(Place, String)> {
     found
 }
 
-/// Rules that are taken though they never match, with their places and why. A filter sees no packet of the host's own users.
-pub fn never_matching(ruleset: &Ruleset) -> Vec<(Place, String)> {
+/// Rules that are taken though they never match, with their places and why. A filter sees no packet of
+/// the host's own users.
+pub fn never_matching(ruleset: &Ruleset) -> Vec<(SourceLocation, String)> {
     let mut found = Vec::new();
     for rule in &ruleset.rules {
         if rule.is_of_account_only() {
@@ -66,7 +70,7 @@ fn of_option(option: &SetOption) -> Vec<String> {
     }
 }
 
-fn append_rules(ruleset: &Ruleset, site: Site, found: &mut Vec<(Place, String)>) {
+fn append_rules(ruleset: &Ruleset, site: FilterSite, found: &mut Vec<(SourceLocation, String)>) {
     for rule in &ruleset.rules {
         let tell = |what: &str| (rule.place.clone(), what.to_string());
         found.extend(of_rule(rule, site).map(tell));
@@ -79,9 +83,9 @@ fn append_rules(ruleset: &Ruleset, site: Site, found: &mut Vec<(Place, String)>)
     }
 }
 
-fn of_rule(rule: &Rule, site: Site) -> impl Iterator<Item = &'static str> {
-    let knows_routes = site == Site::Router { knows_routes: true };
-    let is_switch = site == Site::Switch;
+fn of_rule(rule: &Rule, site: FilterSite) -> impl Iterator<Item = &'static str> {
+    let knows_routes = site == FilterSite::Router { knows_routes: true };
+    let is_switch = site == FilterSite::Switch;
     let asked = [
         (rule.user.is_some() && !rule.is_of_account_only(), "user: packets have no sockets here"),
         (rule.group.is_some() && !rule.is_of_account_only(), "group: packets have no sockets here"),
@@ -101,7 +105,7 @@ fn of_rule(rule: &Rule, site: Site) -> impl Iterator<Item = &'static str> {
             "route-to and reply-to: a switch goes by Ethernet addresses",
         ),
         (
-            is_switch && rule.state.keep == Keep::Synproxy,
+            is_switch && rule.state.keep == StateKeeping::Synproxy,
             "synproxy: a switch doesn't know yet where the server is",
         ),
         (
@@ -119,7 +123,7 @@ fn of_rule(rule: &Rule, site: Site) -> impl Iterator<Item = &'static str> {
     asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, what)| what)
 }
 
-/// Whether a rule asks for routes, which without any would never match.
+/// Whether a rule tests routes: without a routing table it would never match.
 fn asks_routes(rule: &Rule) -> bool {
     has_address(rule, |address| matches!(address, AddressMatch::NoRoute | AddressMatch::UrpfFailed))
 }
@@ -156,12 +160,13 @@ fn too_long(timeout: Timeout, seconds: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::{Environment, Settings, parse};
+    use crate::syntax::{Environment, ParseSettings, parse};
 
     fn told(text: &str) -> Vec<(u32, String)> {
-        let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default()).unwrap();
+        let parsed =
+            parse("stdin", text.as_bytes(), &Environment::fixture(), &ParseSettings::default()).unwrap();
         let word = |text: String| text.split(':').next().unwrap_or_default().to_string();
-        unsupported(&parsed.ruleset, Site::Switch)
+        find_unsupported(&parsed.ruleset, FilterSite::Switch)
             .into_iter()
             .map(|(place, what)| (place.line, word(what)))
             .collect()
@@ -238,9 +243,10 @@ pass set queue a keep state
     fn rules_that_block_what_accounts_send_are_taken_and_never_match() {
         let text = b"block return out log proto tcp user root\nblock in proto tcp user root\nblock out proto tcp user != root\n\
                      block out proto tcp user unknown\nblock proto udp group { wheel daemon }\npass out proto tcp user root\n";
-        let parsed = parse("stdin", text, &Environment::fixture(), &Settings::default()).unwrap();
-        let lines = |found: Vec<(Place, String)>| found.iter().map(|(at, _)| at.line).collect::<Vec<_>>();
-        assert_eq!(lines(unsupported(&parsed.ruleset, Site::Switch)), [2, 3, 4, 6]);
+        let parsed = parse("stdin", text, &Environment::fixture(), &ParseSettings::default()).unwrap();
+        let lines =
+            |found: Vec<(SourceLocation, String)>| found.iter().map(|(at, _)| at.line).collect::<Vec<_>>();
+        assert_eq!(lines(find_unsupported(&parsed.ruleset, FilterSite::Switch)), [2, 3, 4, 6]);
         assert_eq!(lines(never_matching(&parsed.ruleset)), [1, 5, 5]);
     }
 
@@ -253,9 +259,9 @@ pass set queue a keep state
     #[test]
     fn rules_may_ask_for_routes_that_the_filter_knows() {
         let text = b"block from no-route\nblock in from urpf-failed\nblock to route home\n";
-        let parsed = parse("stdin", text, &Environment::fixture(), &Settings::default()).unwrap();
+        let parsed = parse("stdin", text, &Environment::fixture(), &ParseSettings::default()).unwrap();
         let told = |knows_routes| {
-            let found = unsupported(&parsed.ruleset, Site::Router { knows_routes });
+            let found = find_unsupported(&parsed.ruleset, FilterSite::Router { knows_routes });
             found.iter().map(|(at, _)| at.line).collect::<Vec<_>>()
         };
         assert_eq!((told(false), told(true)), (vec![1, 2, 3], vec![3]));
@@ -265,10 +271,10 @@ pass set queue a keep state
     fn a_switch_knows_where_packets_came_from_and_a_router_where_they_go() {
         let text = b"pass out received-on lo0\npass in route-to 10.0.0.1\npass in reply-to 10.0.0.1\n\
                      pass in proto tcp synproxy state\n";
-        let parsed = parse("stdin", text, &Environment::fixture(), &Settings::default()).unwrap();
+        let parsed = parse("stdin", text, &Environment::fixture(), &ParseSettings::default()).unwrap();
         let told =
-            |site| unsupported(&parsed.ruleset, site).iter().map(|(at, _)| at.line).collect::<Vec<_>>();
-        let router = Site::Router { knows_routes: false };
-        assert_eq!((told(Site::Switch), told(router)), (vec![2, 3, 4], vec![1]));
+            |site| find_unsupported(&parsed.ruleset, site).iter().map(|(at, _)| at.line).collect::<Vec<_>>();
+        let router = FilterSite::Router { knows_routes: false };
+        assert_eq!((told(FilterSite::Switch), told(router)), (vec![2, 3, 4], vec![1]));
     }
 }

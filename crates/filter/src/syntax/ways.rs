@@ -1,14 +1,14 @@
 //! Pools of single rules, and what follows from `binat-to`.
 use super::ends::PortWord;
-use super::expand::{Choice, Template};
+use super::expand::{Combination, Template};
 use super::hosts::Host;
-use super::numbered_names::Names;
+use super::numbered_names::NumberedNames;
 use super::parser::Parser;
 use super::pools::PoolText;
 use super::print::{self, Purpose, Style};
 use super::rule_options::{Divert, RuleOptions};
 use crate::facts::{Direction, Family};
-use crate::names::bits;
+use crate::names::address_bits;
 use crate::rule::{
     AddressMatch, Endpoint, HostAddress, InterfacePart, Pool, PoolAddress, PoolChoice, PoolPorts, Rule,
     TableAddress,
@@ -23,7 +23,7 @@ pub(crate) struct PoolAddresses {
     pub(crate) nat: Option<PoolAddress>,
     redirect: Option<PoolAddress>,
     route: Option<PoolAddress>,
-    /// Whether something was wrong with some, which was told.
+    /// Whether some were wrong, which was reported.
     pub(crate) have_failed: bool,
 }
 
@@ -47,8 +47,8 @@ impl Parser<'_> {
         PoolAddresses { nat, redirect, route, have_failed: self.faults.len() > before }
     }
 
-    /// The addresses of the rule's family: one, or several in a table that is made for them. Those of `af-to` are of the
-    /// family `target`, and the rule is for the other one.
+    /// The addresses of the rule's family: one, or several in a table that is made for them. Those of `af-to`
+    /// are of the family `target`, and the rule is for the other one.
     fn pool_address(
         &mut self,
         text: &PoolText,
@@ -56,10 +56,10 @@ impl Parser<'_> {
         family: &mut Option<Family>,
         what: &str,
     ) -> Option<PoolAddress> {
-        let (mut chosen, mut common): (Vec<&Host>, _) = (Vec::new(), target.map(other));
+        let (mut chosen, mut common): (Vec<&Host>, _) = (Vec::new(), target.map(other_family));
         for host in &text.hosts {
             if what == ROUTING && is_dynamic_without_peer(host) {
-                self.fault("route spec requires :peer with dynamic interface addresses");
+                self.report_error("route spec requires :peer with dynamic interface addresses");
                 return None;
             }
             let wanted = target.or(*family).or(common);
@@ -71,12 +71,12 @@ impl Parser<'_> {
             if wanted.is_some() && host.family.is_some_and(|of| wanted != Some(of)) {
                 let why = if target.is_some() { "that don't match target" } else { "with different" };
                 let families = if target.is_some() { "address family" } else { "address families" };
-                self.fault(format!("{what} spec contains addresses {why} {families}"));
+                self.report_error(format!("{what} spec contains addresses {why} {families}"));
                 return None;
             }
             common = common.or(host.family);
             if !chosen.is_empty() && text.choice == Some(PoolChoice::Bitmask) {
-                self.fault("pool type is not valid for multiple translation or routing addresses");
+                self.report_error("pool type is not valid for multiple translation or routing addresses");
                 return None;
             }
             chosen.push(host);
@@ -84,7 +84,7 @@ impl Parser<'_> {
         *family = family.or(common);
         match chosen[..] {
             [] => {
-                self.fault(format!("af mismatch in {what} spec\nno address is of the rule's family"));
+                self.report_error(format!("af mismatch in {what} spec\nno address is of the rule's family"));
                 None
             }
             [host] => self.single_address(host),
@@ -97,7 +97,7 @@ impl Parser<'_> {
             AddressMatch::Host(address) => Some(PoolAddress::Host(address.clone(), None)),
             AddressMatch::Table(name) => Some(PoolAddress::Table(name.clone())),
             _ => {
-                self.fault(
+                self.report_error(
                     "packets go to an address, a network, (interface) or <table>, and to nothing else",
                 );
                 None
@@ -108,8 +108,10 @@ impl Parser<'_> {
     fn pool_table(&mut self, hosts: &[&Host]) -> Option<String> {
         let mut addresses = Vec::new();
         for host in hosts {
-            let Some(HostAddress::Network(address, length)) = host.host() else {
-                self.fault("multiple tables or dynamic interfaces not supported for translation or routing");
+            let Some(HostAddress::Network(address, length)) = host.host_address() else {
+                self.report_error(
+                    "multiple tables or dynamic interfaces not supported for translation or routing",
+                );
                 return None;
             };
             let address = HostAddress::Network(*address, *length);
@@ -118,10 +120,10 @@ impl Parser<'_> {
         Some(self.automatic_table(addresses))
     }
 
-    /// Gives a rule its pools. What is wrong with them is told.
-    pub(crate) fn set_ways(&mut self, template: &Template, rule: &mut Rule, addresses: PoolAddresses) {
+    /// Gives a rule its pools, and reports mistakes in them.
+    pub(crate) fn set_routes(&mut self, template: &Template, rule: &mut Rule, addresses: PoolAddresses) {
         let options = &template.options;
-        rule.divert = options.divert.as_ref().map(diverted);
+        rule.divert = options.divert.as_ref().map(format_divert);
         if let Some(to) = &options.family_to {
             let nat = addresses.nat.and_then(|address| self.nat_of(&to.from, address, false));
             let second = to
@@ -131,7 +133,9 @@ impl Parser<'_> {
                 .and_then(|(text, address)| self.redirect_of(text, address));
             rule.family_to = nat.map(|nat| family_text(to.family, &nat, second.as_ref()));
             if rule.family == Some(to.family) {
-                self.fault("must indicate different address family with af-to\nwrite it before 'proto'");
+                self.report_error(
+                    "must indicate different address family with af-to\nwrite it before 'proto'",
+                );
             }
             return;
         }
@@ -160,7 +164,7 @@ impl Parser<'_> {
         });
         let (first, last) = said.unwrap_or(USUAL_PORTS);
         if pool.has_static_port && first != USUAL_PORTS.0 && last != USUAL_PORTS.1 {
-            self.fault("the 'static-port' option can't be used when specifying a port range");
+            self.report_error("the 'static-port' option can't be used when specifying a port range");
             return None;
         }
         let said = said.filter(|ports| !pool.has_static_port && *ports != USUAL_PORTS);
@@ -178,7 +182,7 @@ impl Parser<'_> {
         if let Some(PortWord::Range(first, last)) = text.ports
             && first > last
         {
-            self.fault(format!("invalid rdr-to port range {first}:{last}"));
+            self.report_error(format!("invalid rdr-to port range {first}:{last}"));
             return None;
         }
         let mut pool = self.pool_of(text, address, false)?;
@@ -195,15 +199,15 @@ impl Parser<'_> {
         let choice = text.choice.unwrap_or_else(|| usual_choice(&address));
         let is_for_one = matches!(choice, PoolChoice::Single | PoolChoice::Usual | PoolChoice::Bitmask);
         if is_for_one && text.hosts.iter().any(|host| matches!(host.address, AddressMatch::Table(_))) {
-            self.fault("tables are not supported by pool type");
+            self.report_error("tables are not supported by pool type");
             return None;
         }
         if is_for_one && let Some(name) = text.hosts.iter().find_map(many_addresses) {
-            self.fault(format!("interface ({name}) is not supported by pool type"));
+            self.report_error(format!("interface ({name}) is not supported by pool type"));
             return None;
         }
         if text.has_static_port && !is_nat {
-            self.fault("the 'static-port' option is only valid with nat rules");
+            self.report_error("the 'static-port' option is only valid with nat rules");
             return None;
         }
         let has_static_port = text.has_static_port;
@@ -211,47 +215,51 @@ impl Parser<'_> {
     }
 
     /// Tells what `binat-to` can't turn around.
-    pub(crate) fn check_binat(&mut self, rule: &Rule, choice: &Choice, nat: Option<&PoolAddress>) {
+    pub(crate) fn check_binat(&mut self, rule: &Rule, choice: &Combination, nat: Option<&PoolAddress>) {
         let source = choice.source;
         let many = many_addresses(source);
         match (&source.address, many) {
             (AddressMatch::Table(name), _) => {
-                self.fault(format!("invalid use of table <{name}> as the source address of a binat-to rule"));
+                self.report_error(format!(
+                    "invalid use of table <{name}> as the source address of a binat-to rule"
+                ));
             }
             (_, Some(name)) => {
-                self.fault(format!(
+                self.report_error(format!(
                     "invalid use of interface ({name}) as the source address of a binat-to rule"
                 ));
             }
             (AddressMatch::Any | AddressMatch::Host(_), _) if matches!(nat, Some(PoolAddress::Host(..))) => {}
-            _ => self.fault("binat-to requires a specified source and redirect address"),
+            _ => self.report_error("binat-to requires a specified source and redirect address"),
         }
         let is_many = nat.is_some_and(|address| usual_choice(address) == PoolChoice::RoundRobin);
         if many.is_some() || is_many && !matches!(nat, Some(PoolAddress::Table(_))) {
-            self.fault("dynamic interfaces must be used with :0 in a binat-to rule");
+            self.report_error("dynamic interfaces must be used with :0 in a binat-to rule");
         }
         let is_empty = |host: &HostAddress| matches!(host, HostAddress::Network(_, 0));
-        if source.host().is_none_or(is_empty) {
-            self.fault("source and redirect address must have a matching network mask in binat-to rules");
+        if source.host_address().is_none_or(is_empty) {
+            self.report_error(
+                "source and redirect address must have a matching network mask in binat-to rules",
+            );
         }
         if matches!(nat, Some(PoolAddress::Table(_))) {
-            self.fault("tables cannot be used as the redirect address of a binat-to rule");
+            self.report_error("tables cannot be used as the redirect address of a binat-to rule");
         }
         if rule.direction.is_some() {
-            self.fault("binat-to cannot be specified with a direction\nit is for both");
+            self.report_error("binat-to cannot be specified with a direction\nit is for both");
         }
     }
 }
 
-/// What routes are called in what is told of pools.
+/// What messages call pools of routes.
 const ROUTING: &str = "routing";
 
-fn other(family: Family) -> Family {
+fn other_family(family: Family) -> Family {
     if family == Family::Inet { Family::Inet6 } else { Family::Inet }
 }
 
 fn is_dynamic_without_peer(host: &Host) -> bool {
-    match host.host() {
+    match host.host_address() {
         Some(HostAddress::Dynamic { part, without_aliases, .. }) => {
             *part != InterfacePart::Peer || *without_aliases
         }
@@ -261,7 +269,7 @@ fn is_dynamic_without_peer(host: &Host) -> bool {
 
 /// The name of an interface whose addresses may be many.
 fn many_addresses(host: &Host) -> Option<&str> {
-    match host.host() {
+    match host.host_address() {
         Some(HostAddress::Dynamic { interface, without_aliases, .. }) => {
             let is_one = *without_aliases && interface.0.ends_with(|last: char| last.is_ascii_digit());
             (!is_one).then_some(interface.0.as_str())
@@ -274,7 +282,7 @@ fn many_addresses(host: &Host) -> Option<&str> {
 fn usual_choice(address: &PoolAddress) -> PoolChoice {
     let PoolAddress::Host(address, _) = address else { return PoolChoice::RoundRobin };
     match address {
-        HostAddress::Network(ip, length) if bits(*ip) == *length => PoolChoice::Single,
+        HostAddress::Network(ip, length) if address_bits(*ip) == *length => PoolChoice::Single,
         HostAddress::Dynamic { .. } => {
             match many_addresses(&Host::new(AddressMatch::Host(address.clone()))) {
                 Some(_) => PoolChoice::RoundRobin,
@@ -285,13 +293,13 @@ fn usual_choice(address: &PoolAddress) -> PoolChoice {
     }
 }
 
-fn diverted(divert: &Divert) -> String {
+fn format_divert(divert: &Divert) -> String {
     match divert {
         Divert::Reply => "divert-reply".into(),
         Divert::Packet(port) => format!("divert-packet port {port}"),
         Divert::To(hosts, port) => {
-            let address = match hosts.first().and_then(Host::host) {
-                Some(HostAddress::Network(address, _)) => print::ip(*address),
+            let address = match hosts.first().and_then(Host::host_address) {
+                Some(HostAddress::Network(address, _)) => print::format_ip(*address),
                 _ => String::new(),
             };
             format!("divert-to {address} port {port}")
@@ -299,19 +307,20 @@ fn diverted(divert: &Divert) -> String {
     }
 }
 
-/// What stands behind `af-to`.
+/// The text after `af-to`.
 fn family_text(family: Family, nat: &Pool, redirect: Option<&Pool>) -> String {
-    let names = Names::default();
+    let names = NumberedNames::default();
     let (style, family_word) = (Style::new(&names), if family == Family::Inet { "inet" } else { "inet6" });
-    let from = print::pool(nat, Purpose::Nat, Some(family), &style);
+    let from = print::format_pool(nat, Purpose::Nat, Some(family), &style);
     let to = redirect.map_or(String::new(), |redirect| {
-        format!(" to {}", print::pool(redirect, Purpose::Redirect(None), Some(family), &style))
+        format!(" to {}", print::format_pool(redirect, Purpose::Redirect(None), Some(family), &style))
     });
     format!("{family_word} from {from}{to}")
 }
 
-/// The rule for packets that come the other way, if the source is `source` and the pool was written as `text`.
-pub(crate) fn way_back(rule: &Rule, source: &Host, text: Option<&PoolText>) -> Option<Rule> {
+/// The rule for packets that come the other way, if the source is `source` and the pool
+/// was written as `text`.
+pub(crate) fn reverse_nat(rule: &Rule, source: &Host, text: Option<&PoolText>) -> Option<Rule> {
     let nat = rule.nat.as_ref()?;
     let PoolAddress::Host(host, _) = &nat.address else { return None };
     let mut back = rule.clone();
@@ -320,7 +329,7 @@ pub(crate) fn way_back(rule: &Rule, source: &Host, text: Option<&PoolText>) -> O
     back.source = Endpoint { os: rule.source.os.clone(), ..rule.destination.clone() };
     let address = AddressMatch::Host(host.clone());
     back.destination = Endpoint { address, port: rule.source.port, ..Endpoint::default() };
-    let address = PoolAddress::Host(source.host()?.clone(), None);
+    let address = PoolAddress::Host(source.host_address()?.clone(), None);
     let choice = match text.and_then(|text| text.choice).unwrap_or_else(|| usual_choice(&address)) {
         PoolChoice::Usual => PoolChoice::Paired,
         other => other,

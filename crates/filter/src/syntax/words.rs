@@ -20,7 +20,7 @@ const RESERVED: [&str; 122] = [
 ];
 
 /// The reserved word of this spelling.
-pub(crate) fn reserved(word: &str) -> Option<&'static str> {
+pub(crate) fn reserved_word(word: &str) -> Option<&'static str> {
     RESERVED.binary_search(&word).ok().map(|place| RESERVED[place])
 }
 
@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn the_list_is_sorted_so_that_all_of_it_is_found() {
         assert!(RESERVED.is_sorted());
-        assert!(RESERVED.iter().all(|word| reserved(word) == Some(word)));
-        assert_eq!(reserved("em0"), None);
+        assert!(RESERVED.iter().all(|word| reserved_word(word) == Some(word)));
+        assert_eq!(reserved_word("em0"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Changes of tables, all or nothing, with what each address met.
 use super::networks::Entry;
-use super::{Record, TableEntry, Tables};
+use super::{TableEntry, TableRecord, Tables};
 use crate::options::Limit;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Why a table stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotChange {
-    /// There is no table of that name.
+    /// The table does not exist.
     NoTable,
     /// The table is `const`.
     Constant,
@@ -31,7 +31,7 @@ pub struct OverLimit {
 
 impl OverLimit {
     /// The same as an error, if that is more than may be.
-    pub(super) fn check(self) -> Result<(), OverLimit> {
+    pub(super) fn check_limit(self) -> Result<(), OverLimit> {
         if self.wanted > self.most { Err(self) } else { Ok(()) }
     }
 }
@@ -74,13 +74,13 @@ pub enum Feedback {
     Match,
     /// An exception keeps it out.
     Exception,
-    /// It came.
+    /// It was added to the table.
     Added,
-    /// It went.
+    /// It was removed from the table.
     Deleted,
     /// It became an exception, or is one no more.
     Changed,
-    /// Its counters began anew.
+    /// Its counters were reset.
     Cleared,
     /// It was named twice.
     Duplicate,
@@ -92,43 +92,49 @@ pub enum Feedback {
 pub(super) type Feedbacks = Vec<(TableEntry, Feedback)>;
 
 impl Tables {
-    /// How many addresses the table has that a rule of an anchor means: the anchor's own, or that of the main rule set.
-    pub fn length(&self, anchor: &str, name: &str) -> Option<usize> {
-        self.record(anchor, name).or_else(|_| self.record("", name)).ok().map(Record::len)
+    /// How many addresses the table has that a rule of an anchor means: the anchor's own, or that of
+    /// the main rule set.
+    pub fn table_length(&self, anchor: &str, name: &str) -> Option<usize> {
+        self.find_record(anchor, name).or_else(|_| self.find_record("", name)).ok().map(TableRecord::len)
     }
 
-    pub(super) fn record(&self, anchor: &str, name: &str) -> Result<&Record, CannotChange> {
+    pub(super) fn find_record(&self, anchor: &str, name: &str) -> Result<&TableRecord, CannotChange> {
         let record = self.records.get(&(anchor.to_string(), name.to_string()));
         record.filter(|record| record.is_active).ok_or(CannotChange::NoTable)
     }
 
-    fn record_mut(&mut self, anchor: &str, name: &str) -> Result<&mut Record, CannotChange> {
+    fn record_mut(&mut self, anchor: &str, name: &str) -> Result<&mut TableRecord, CannotChange> {
         let record = self.records.get_mut(&(anchor.to_string(), name.to_string()));
         let record = record.filter(|record| record.is_active).ok_or(CannotChange::NoTable)?;
         if record.is_const { Err(CannotChange::Constant) } else { Ok(record) }
     }
 
     /// Makes a table that stays though no rule speaks of it; false if there is one.
-    pub(super) fn create(&mut self, anchor: &str, name: &str, now: Duration) -> Result<bool, CannotChange> {
-        if self.record(anchor, name).is_ok() {
+    pub(super) fn create_table(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        now: Duration,
+    ) -> Result<bool, CannotChange> {
+        if self.find_record(anchor, name).is_ok() {
             return Ok(false);
         }
         self.check_tables()?;
         let record = self.records.entry((anchor.to_string(), name.to_string()));
-        let record = record.or_insert_with(|| Record::new(&self.domain, name));
+        let record = record.or_insert_with(|| TableRecord::new(&self.domain, name));
         (record.is_active, record.is_persistent, record.since) = (true, true, now);
         Ok(true)
     }
 
     /// Adds addresses, as `overload` does, to a table which is made if need be; says how many were new.
-    pub fn add(
+    pub fn add_addresses(
         &mut self,
         anchor: &str,
         name: &str,
         entries: &[TableEntry],
         now: Duration,
     ) -> Result<usize, CannotChange> {
-        self.create(anchor, name, now)?;
+        self.create_table(anchor, name, now)?;
         let feedback = self.add_entries(anchor, name, entries, now, false)?;
         self.renew_indexes();
         Ok(feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count())
@@ -145,12 +151,12 @@ impl Tables {
         let (most, count) = (self.most_entries, self.count_entries());
         let record = self.record_mut(anchor, name)?;
         let feedback =
-            judged(record, entries, |there| if there { Feedback::Unchanged } else { Feedback::Added });
+            judge_entries(record, entries, |there| if there { Feedback::Unchanged } else { Feedback::Added });
         let added = feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count();
         if added > 0 {
-            OverLimit { limit: Limit::TableEntries, most, wanted: count + added }.check()?;
+            OverLimit { limit: Limit::TableEntries, most, wanted: count + added }.check_limit()?;
         }
-        Ok(record.settle(feedback, now, is_dummy))
+        Ok(record.commit_feedback(feedback, now, is_dummy))
     }
 
     pub(super) fn delete_entries(
@@ -162,8 +168,12 @@ impl Tables {
     ) -> Result<Feedbacks, CannotChange> {
         let record = self.record_mut(anchor, name)?;
         let feedback =
-            judged(record, entries, |there| if there { Feedback::Deleted } else { Feedback::Unchanged });
-        Ok(record.settle(feedback, Duration::ZERO, is_dummy))
+            judge_entries(
+                record,
+                entries,
+                |there| if there { Feedback::Deleted } else { Feedback::Unchanged },
+            );
+        Ok(record.commit_feedback(feedback, Duration::ZERO, is_dummy))
     }
 
     pub(super) fn replace_entries(
@@ -176,24 +186,29 @@ impl Tables {
     ) -> Result<Feedbacks, CannotChange> {
         let (most, count) = (self.most_entries, self.count_entries());
         let record = self.record_mut(anchor, name)?;
-        let feedback = record.replacement(entries);
+        let feedback = record.replacement_feedback(entries);
         let all = |met: Feedback| feedback.iter().filter(|(_, feedback)| *feedback == met).count();
         let (added, deleted) = (all(Feedback::Added), all(Feedback::Deleted));
         if added > deleted {
-            OverLimit { limit: Limit::TableEntries, most, wanted: count + added - deleted }.check()?;
+            OverLimit { limit: Limit::TableEntries, most, wanted: count + added - deleted }.check_limit()?;
         }
-        Ok(record.settle(feedback, now, is_dummy))
+        Ok(record.commit_feedback(feedback, now, is_dummy))
     }
 
     /// Deletes all entries; says how many there were.
-    pub(super) fn flush(&mut self, anchor: &str, name: &str, is_dummy: bool) -> Result<usize, CannotChange> {
+    pub(super) fn flush_table(
+        &mut self,
+        anchor: &str,
+        name: &str,
+        is_dummy: bool,
+    ) -> Result<usize, CannotChange> {
         let record = self.record_mut(anchor, name)?;
         let all: Feedbacks = record.entries().map(|entry| (entry, Feedback::Deleted)).collect();
-        Ok(record.settle(all, Duration::ZERO, is_dummy).len())
+        Ok(record.commit_feedback(all, Duration::ZERO, is_dummy).len())
     }
 
     /// Deletes entries whose counters have not been cleared for so long.
-    pub(super) fn expire(
+    pub(super) fn expire_entries(
         &mut self,
         anchor: &str,
         name: &str,
@@ -207,10 +222,10 @@ impl Tables {
         };
         let met = |entry: &TableEntry| if is_old(entry) { Feedback::Deleted } else { Feedback::Unchanged };
         let feedback: Feedbacks = record.entries().map(|entry| (entry, met(&entry))).collect();
-        Ok(record.settle(feedback, now, is_dummy))
+        Ok(record.commit_feedback(feedback, now, is_dummy))
     }
 
-    /// Begins the counters of entries anew.
+    /// Resets the counters of entries.
     pub(super) fn clear_entries(
         &mut self,
         anchor: &str,
@@ -221,23 +236,28 @@ impl Tables {
     ) -> Result<Feedbacks, CannotChange> {
         let record = self.record_mut(anchor, name)?;
         let feedback =
-            judged(record, entries, |there| if there { Feedback::Cleared } else { Feedback::Unchanged });
-        Ok(record.settle(feedback, now, is_dummy))
+            judge_entries(
+                record,
+                entries,
+                |there| if there { Feedback::Cleared } else { Feedback::Unchanged },
+            );
+        Ok(record.commit_feedback(feedback, now, is_dummy))
     }
 
-    /// Begins the counters of a table and of all its entries anew.
+    /// Resets the counters of a table and of all its entries.
     pub(super) fn clear(&mut self, anchor: &str, name: &str, now: Duration) -> Result<(), CannotChange> {
-        self.record(anchor, name)?;
+        self.find_record(anchor, name)?;
         if let Some(record) = self.records.get_mut(&(anchor.to_string(), name.to_string())) {
             record.table.clear_counters();
             record.since = now;
             let all: Feedbacks = record.entries().map(|entry| (entry, Feedback::Cleared)).collect();
-            record.apply(&all, now);
+            record.apply_feedback(&all, now);
         }
         Ok(())
     }
 
-    /// Says what time it is to tables and entries that were made before anybody knew: at time zero.
+    /// Sets the time of creation of tables and entries that were made at time zero, before
+    /// the time was known.
     pub fn begin_time(&mut self, now: Duration) {
         let begin = |since: &mut Duration| *since = if since.is_zero() { now } else { *since };
         for record in self.records.values_mut() {
@@ -248,12 +268,12 @@ impl Tables {
     }
 
     /// Forgets a table. Rules that speak of it find it empty.
-    pub(super) fn kill(&mut self, anchor: &str, name: &str) -> Result<(), CannotChange> {
-        self.record(anchor, name)?;
+    pub(super) fn kill_table(&mut self, anchor: &str, name: &str) -> Result<(), CannotChange> {
+        self.find_record(anchor, name)?;
         let key = (anchor.to_string(), name.to_string());
         if let Some(record) = self.records.get_mut(&key) {
             let all: Feedbacks = record.entries().map(|entry| (entry, Feedback::Deleted)).collect();
-            record.apply(&all, Duration::ZERO);
+            record.apply_feedback(&all, Duration::ZERO);
             record.is_active = false;
             if record.references == 0 {
                 self.records.remove(&key);
@@ -263,12 +283,16 @@ impl Tables {
     }
 
     pub(super) fn count_entries(&self) -> usize {
-        self.records.values().map(Record::len).sum()
+        self.records.values().map(TableRecord::len).sum()
     }
 }
 
 /// What each address meets; those that come twice, or with the wrong sign, are not looked at further.
-fn judged(record: &Record, entries: &[TableEntry], judge: impl Fn(bool) -> Feedback) -> Feedbacks {
+fn judge_entries(
+    record: &TableRecord,
+    entries: &[TableEntry],
+    judge: impl Fn(bool) -> Feedback,
+) -> Feedbacks {
     let mut named = BTreeMap::new();
     let mut met = |entry: &TableEntry| {
         if let Some(is_negated) = named.insert((entry.address, entry.length), entry.is_negated) {
@@ -282,23 +306,23 @@ fn judged(record: &Record, entries: &[TableEntry], judge: impl Fn(bool) -> Feedb
     entries.iter().map(|entry| (*entry, met(entry))).collect()
 }
 
-impl Record {
-    /// Does what the feedback says, unless that is only to be told, and hands it on.
-    fn settle(&mut self, feedback: Feedbacks, now: Duration, is_dummy: bool) -> Feedbacks {
+impl TableRecord {
+    /// Applies the changes that the feedback reports, unless this is a dry run, and returns it.
+    fn commit_feedback(&mut self, feedback: Feedbacks, now: Duration, is_dummy: bool) -> Feedbacks {
         if !is_dummy {
-            self.apply(&feedback, now);
+            self.apply_feedback(&feedback, now);
         }
         feedback
     }
 
     /// Makes it hold just these.
-    pub(super) fn fill(&mut self, entries: &[TableEntry], now: Duration) {
-        let feedback = self.replacement(entries);
-        self.apply(&feedback, now);
+    pub(super) fn replace_all(&mut self, entries: &[TableEntry], now: Duration) {
+        let feedback = self.replacement_feedback(entries);
+        self.apply_feedback(&feedback, now);
     }
 
     /// What these meet if nothing else is to stay.
-    fn replacement(&self, entries: &[TableEntry]) -> Feedbacks {
+    fn replacement_feedback(&self, entries: &[TableEntry]) -> Feedbacks {
         let mut named = BTreeMap::new();
         let mut feedback: Feedbacks = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -317,7 +341,7 @@ impl Record {
     }
 
     /// Does what the feedback says, and makes workers see it.
-    fn apply(&mut self, feedback: &Feedbacks, now: Duration) {
+    fn apply_feedback(&mut self, feedback: &Feedbacks, now: Duration) {
         let mut touched = Vec::new();
         for (entry, met) in feedback {
             match met {
@@ -327,7 +351,7 @@ impl Record {
             }
             touched.push(*entry);
         }
-        self.publish(&touched);
+        self.publish_changes(&touched);
     }
 
     /// Gives entries counters, or takes them away, where the definition of the table changed.
@@ -337,7 +361,7 @@ impl Record {
         let differs = |entry: &Entry| entry.counters.is_some() != self.has_counters;
         if all.iter().any(|entry| self.get(entry).is_some_and(differs)) {
             all.iter().for_each(|entry| self.insert(entry, now));
-            self.publish(&all);
+            self.publish_changes(&all);
         }
     }
 }

@@ -4,35 +4,35 @@ use super::text::{entry_line, test_line};
 use super::{TableEntry, Tables};
 use std::time::Duration;
 
-/// What is to be done with a table.
+/// A command of `pfctl -T`, for one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// `add`; the table is made if there is none.
     Add(Vec<TableEntry>),
-    /// `delete`.
+    /// `delete`: removes these addresses from the table.
     Delete(Vec<TableEntry>),
     /// `replace`; the table is made if there is none.
     Replace(Vec<TableEntry>),
-    /// `test`.
+    /// `test`: reports which of these addresses are in the table.
     Test(Vec<TableEntry>),
     /// `zero`, of these entries, or if there are none, of the table.
     Zero(Vec<TableEntry>),
-    /// `show`.
+    /// `show`: lists the addresses of the table.
     Show,
-    /// `flush`.
+    /// `flush`: removes all addresses from the table.
     Flush,
-    /// `kill`.
+    /// `kill`: removes the table itself.
     Kill,
-    /// `expire`.
+    /// `expire`: removes addresses whose counters were reset that long ago.
     Expire(Duration),
 }
 
-/// How it is done, and told.
+/// Options of a command: what it changes, and how it reports that.
 #[derive(Clone, Copy, Default)]
-pub struct Tone<'a> {
+pub struct CommandOptions<'a> {
     /// How many `-v` there are.
     pub verbosity: u8,
-    /// `-q`.
+    /// `-q`: without messages for people.
     pub is_quiet: bool,
     /// `-n`: only what would be.
     pub is_dummy: bool,
@@ -42,7 +42,7 @@ pub struct Tone<'a> {
 
 /// What a command answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct CommandReply {
     /// For the standard error output: what was done.
     pub message: String,
     /// For the standard output, after it.
@@ -52,29 +52,31 @@ pub struct Reply {
 }
 
 /// Does a command. `name` is a table of the rule set of `anchor`, which is empty for the main one.
-pub fn command(
+pub fn run_command(
     tables: &mut Tables,
     (anchor, name): (&str, &str),
     command: &Command,
-    tone: Tone<'_>,
+    tone: CommandOptions<'_>,
     now: Duration,
-) -> Reply {
-    let mut teller = Teller { tone, reply: Reply::default() };
-    let done = teller.run(tables, (anchor, name), command, now);
+) -> CommandReply {
+    let mut teller = CommandRunner { tone, reply: CommandReply::default() };
+    let done = teller.execute_command(tables, (anchor, name), command, now);
     tables.renew_indexes();
     match done {
         Ok(()) => teller.reply,
-        Err(error) => Reply { message: format!("pfctl: {error}.\n"), status: 1, ..Reply::default() },
+        Err(error) => {
+            CommandReply { message: format!("pfctl: {error}.\n"), status: 1, ..CommandReply::default() }
+        }
     }
 }
 
-struct Teller<'a> {
-    tone: Tone<'a>,
-    reply: Reply,
+struct CommandRunner<'a> {
+    tone: CommandOptions<'a>,
+    reply: CommandReply,
 }
 
-impl Teller<'_> {
-    fn run(
+impl CommandRunner<'_> {
+    fn execute_command(
         &mut self,
         tables: &mut Tables,
         (anchor, name): (&str, &str),
@@ -84,86 +86,88 @@ impl Teller<'_> {
         let is_dummy = self.tone.is_dummy;
         match command {
             Command::Add(entries) => {
-                if self.create(tables, (anchor, name), now)? {
+                if self.ensure_table(tables, (anchor, name), now)? {
                     let feedback = tables.add_entries(anchor, name, entries, now, is_dummy)?;
-                    self.tell_share(&feedback, Feedback::Added, entries.len(), "added");
+                    self.report_share(&feedback, Feedback::Added, entries.len(), "added");
                 }
             }
             Command::Delete(entries) => {
                 let feedback = tables.delete_entries(anchor, name, entries, is_dummy)?;
-                self.tell_share(&feedback, Feedback::Deleted, entries.len(), "deleted");
+                self.report_share(&feedback, Feedback::Deleted, entries.len(), "deleted");
             }
             Command::Replace(entries) => {
-                if self.create(tables, (anchor, name), now)? {
+                if self.ensure_table(tables, (anchor, name), now)? {
                     let feedback = tables.replace_entries(anchor, name, entries, now, is_dummy)?;
-                    self.tell_replaced(&feedback);
+                    self.report_replaced(&feedback);
                 }
             }
-            Command::Test(entries) => self.test(tables, (anchor, name), entries)?,
+            Command::Test(entries) => self.test_entries(tables, (anchor, name), entries)?,
             Command::Zero(entries) if entries.is_empty() => {
                 if is_dummy {
-                    tables.record(anchor, name)?;
+                    tables.find_record(anchor, name)?;
                 } else {
                     tables.clear(anchor, name, now)?;
                 }
-                self.tell("1 table/stats cleared");
+                self.append_message("1 table/stats cleared");
             }
             Command::Zero(entries) => {
                 let feedback = tables.clear_entries(anchor, name, entries, now, is_dummy)?;
-                self.tell_share(&feedback, Feedback::Cleared, entries.len(), "cleared");
+                self.report_share(&feedback, Feedback::Cleared, entries.len(), "cleared");
             }
             Command::Show => {
-                let record = tables.record(anchor, name)?;
+                let record = tables.find_record(anchor, name)?;
                 let seconds = |time: Duration| time.as_secs().to_string();
-                self.reply.listing = record.show(self.tone.verbosity > 0, self.tone.time.unwrap_or(&seconds));
+                self.reply.listing =
+                    record.format_entries(self.tone.verbosity > 0, self.tone.time.unwrap_or(&seconds));
             }
             Command::Flush => {
-                let count = tables.flush(anchor, name, is_dummy)?;
-                self.tell(&format!("{count} addresses deleted"));
+                let count = tables.flush_table(anchor, name, is_dummy)?;
+                self.append_message(&format!("{count} addresses deleted"));
             }
             Command::Kill => {
                 if is_dummy {
-                    tables.record(anchor, name)?;
+                    tables.find_record(anchor, name)?;
                 } else {
-                    tables.kill(anchor, name)?;
+                    tables.kill_table(anchor, name)?;
                 }
-                self.tell("1 table deleted");
+                self.append_message("1 table deleted");
             }
             Command::Expire(age) => {
-                let feedback = tables.expire(anchor, name, *age, now, is_dummy)?;
-                self.tell_share(&feedback, Feedback::Deleted, feedback.len(), "expired");
+                let feedback = tables.expire_entries(anchor, name, *age, now, is_dummy)?;
+                self.report_share(&feedback, Feedback::Deleted, feedback.len(), "expired");
             }
         }
         Ok(())
     }
 
-    /// Makes the table if there is none. False where that would only be made, so that nothing can be said of its entries.
-    fn create(
+    /// Makes the table if there is none. False where that would only be made, so that nothing can be
+    /// said of its entries.
+    fn ensure_table(
         &mut self,
         tables: &mut Tables,
         (anchor, name): (&str, &str),
         now: Duration,
     ) -> Result<bool, CannotChange> {
-        let is_there = tables.record(anchor, name).is_ok();
+        let is_there = tables.find_record(anchor, name).is_ok();
         if !is_there {
             if !self.tone.is_dummy {
-                tables.create(anchor, name, now)?;
+                tables.create_table(anchor, name, now)?;
             }
-            self.tell("1 table created");
+            self.append_message("1 table created");
         }
         Ok(is_there || !self.tone.is_dummy)
     }
 
-    fn test(
+    fn test_entries(
         &mut self,
         tables: &Tables,
         (anchor, name): (&str, &str),
         entries: &[TableEntry],
     ) -> Result<(), CannotChange> {
-        let record = tables.record(anchor, name)?;
+        let record = tables.find_record(anchor, name)?;
         let mut matches = 0;
         for entry in entries {
-            let decides = record.longest(entry.address).filter(|found| found.length <= entry.length);
+            let decides = record.longest_match(entry.address).filter(|found| found.length <= entry.length);
             let met = match decides {
                 Some(found) if found.is_negated => Feedback::Exception,
                 Some(_) => Feedback::Match,
@@ -176,38 +180,38 @@ impl Teller<'_> {
                 self.reply.listing.push_str(&entry_line(entry, met));
             }
         }
-        self.tell(&format!("{matches}/{} addresses match", entries.len()));
+        self.append_message(&format!("{matches}/{} addresses match", entries.len()));
         self.reply.status = if matches < entries.len() { 2 } else { 0 };
         Ok(())
     }
 
-    fn tell(&mut self, message: &str) {
+    fn append_message(&mut self, message: &str) {
         if !self.tone.is_quiet {
             self.reply.message.push_str(message);
             self.reply.message.push_str(if self.tone.is_dummy { " (dummy).\n" } else { ".\n" });
         }
     }
 
-    fn tell_share(&mut self, feedback: &Feedbacks, what: Feedback, of: usize, done: &str) {
-        self.tell(&format!("{}/{of} addresses {done}", count(feedback, what)));
-        self.list(feedback);
+    fn report_share(&mut self, feedback: &Feedbacks, what: Feedback, of: usize, done: &str) {
+        self.append_message(&format!("{}/{of} addresses {done}", count_feedback(feedback, what)));
+        self.list_feedback(feedback);
     }
 
-    fn tell_replaced(&mut self, feedback: &Feedbacks) {
-        let counts =
-            [Feedback::Added, Feedback::Deleted, Feedback::Changed].map(|what| count(feedback, what));
+    fn report_replaced(&mut self, feedback: &Feedbacks) {
+        let counts = [Feedback::Added, Feedback::Deleted, Feedback::Changed]
+            .map(|what| count_feedback(feedback, what));
         for (count, done) in
             counts.iter().zip(["added", "deleted", "changed"]).filter(|(count, _)| **count > 0)
         {
-            self.tell(&format!("{count} addresses {done}"));
+            self.append_message(&format!("{count} addresses {done}"));
         }
         if counts == [0; 3] {
-            self.tell("no changes");
+            self.append_message("no changes");
         }
-        self.list(feedback);
+        self.list_feedback(feedback);
     }
 
-    fn list(&mut self, feedback: &Feedbacks) {
+    fn list_feedback(&mut self, feedback: &Feedbacks) {
         let is_shown = |met: Feedback| self.tone.verbosity > 1 || met != Feedback::Unchanged;
         if self.tone.verbosity > 0 {
             let shown = feedback.iter().filter(|(_, met)| is_shown(*met));
@@ -216,19 +220,19 @@ impl Teller<'_> {
     }
 }
 
-fn count(feedback: &Feedbacks, what: Feedback) -> usize {
+fn count_feedback(feedback: &Feedbacks, what: Feedback) -> usize {
     feedback.iter().filter(|(_, met)| *met == what).count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::parse;
+    use crate::tables::parse_entries;
     use artery_rcu::Domain;
 
     fn run(tables: &mut Tables, words: &str, verbosity: u8, now: u64) -> String {
         let (word, addresses) = words.split_once(' ').unwrap_or((words, ""));
-        let entries = parse(addresses).unwrap_or_default();
+        let entries = parse_entries(addresses).unwrap_or_default();
         let what = match word {
             "add" => Command::Add(entries),
             "delete" => Command::Delete(entries),
@@ -240,8 +244,8 @@ mod tests {
             "expire" => Command::Expire(Duration::from_secs(addresses.parse().unwrap())),
             _ => Command::Show,
         };
-        let tone = Tone { verbosity, ..Tone::default() };
-        let reply = command(tables, ("", "t"), &what, tone, Duration::from_secs(now));
+        let tone = CommandOptions { verbosity, ..CommandOptions::default() };
+        let reply = run_command(tables, ("", "t"), &what, tone, Duration::from_secs(now));
         format!("{}{}{}", reply.message, reply.listing, reply.status)
     }
 
@@ -274,9 +278,9 @@ mod tests {
     fn a_dummy_changes_nothing_and_says_so() {
         let mut tables = Tables::new(&Domain::new());
         run(&mut tables, "add 10.0.0.1", 0, 0);
-        let tone = Tone { is_dummy: true, ..Tone::default() };
-        let entries = Command::Add(parse("10.0.0.2").unwrap());
-        let reply = command(&mut tables, ("", "t"), &entries, tone, Duration::ZERO);
+        let tone = CommandOptions { is_dummy: true, ..CommandOptions::default() };
+        let entries = Command::Add(parse_entries("10.0.0.2").unwrap());
+        let reply = run_command(&mut tables, ("", "t"), &entries, tone, Duration::ZERO);
         assert_eq!(reply.message, "1/1 addresses added (dummy).\n");
         assert_eq!(run(&mut tables, "show", 0, 0), "   10.0.0.1\n0");
     }
@@ -294,8 +298,8 @@ mod tests {
         let mut tables = Tables::new(&Domain::new());
         tables.most_tables = 1;
         run(&mut tables, "add 1.1.1.1", 0, 0);
-        let (words, tone) = (Command::Add(Vec::new()), Tone::default());
-        let reply = command(&mut tables, ("", "other"), &words, tone, Duration::ZERO);
+        let (words, tone) = (Command::Add(Vec::new()), CommandOptions::default());
+        let reply = run_command(&mut tables, ("", "other"), &words, tone, Duration::ZERO);
         let why = "too many tables: 2 are more than the limit of 1; `set limit tables 2` allows them";
         assert_eq!(reply.message, format!("pfctl: Cannot allocate memory: {why}.\n"));
     }

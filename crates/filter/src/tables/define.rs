@@ -1,8 +1,9 @@
-//! Tables as rule sets define them, all or none: whether there is room for them is found out before any is changed.
-use super::{OverLimit, Record, TableEntry, Tables};
+//! Tables as rule sets define them, all or none: whether there is room for them is found out
+//! before any is changed.
+use super::{OverLimit, TableEntry, TableRecord, Tables};
 use crate::names::Interfaces;
 use crate::options::Limit;
-use crate::rule::{Place, TableDefinition};
+use crate::rule::{SourceLocation, TableDefinition};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -15,47 +16,47 @@ struct Definition<'a> {
 }
 
 impl Tables {
-    /// Makes tables as rule sets of anchors define them, or none, and says where there would be too many of them, or of their
-    /// entries. Where no addresses are given, those that a table had stay. Rules that are compiled already ask the tables by
-    /// themselves from then on, until these are changed otherwise.
-    pub fn define(
+    /// Makes tables as rule sets of anchors define them, or none, and says where there would be too many of
+    /// them, or of their entries. Where no addresses are given, those that a table had stay. Rules that are
+    /// compiled already ask the tables by themselves from then on, until these are changed otherwise.
+    pub fn define_tables(
         &mut self,
         definitions: &[(String, &TableDefinition)],
         interfaces: &Interfaces,
         now: Duration,
-    ) -> Result<(), (Place, OverLimit)> {
+    ) -> Result<(), (SourceLocation, OverLimit)> {
         let definitions =
             definitions.iter().map(|(anchor, table)| Definition::new(anchor, table, interfaces));
         let definitions: Vec<_> = definitions.collect();
         self.check_room(&definitions)?;
-        definitions.iter().for_each(|definition| self.make(definition, now));
+        definitions.iter().for_each(|definition| self.define_table(definition, now));
         Ok(())
     }
 
     /// Whether there may be all that is defined, beside what stays.
-    fn check_room(&self, definitions: &[Definition<'_>]) -> Result<(), (Place, OverLimit)> {
+    fn check_room(&self, definitions: &[Definition<'_>]) -> Result<(), (SourceLocation, OverLimit)> {
         let mut tables = Demand::new(Limit::Tables, self.most_tables, self.count_tables());
         let mut entries = Demand::new(Limit::TableEntries, self.most_entries, self.count_entries());
         let (mut seen, mut filled) = (HashSet::new(), HashMap::new());
         for definition in definitions {
             let (key, place) = ((definition.anchor, &*definition.table.name), &definition.table.place);
-            let record = self.record(key.0, key.1).ok();
+            let record = self.find_record(key.0, key.1).ok();
             if seen.insert(key) {
-                tables.replace(usize::from(record.is_some()), 0, 1, place);
+                tables.count_replacement(usize::from(record.is_some()), 0, 1, place);
             }
             if let Some(new) = &definition.entries {
                 let before = filled.insert(key, new.len());
-                let there = before.unwrap_or(record.map_or(0, Record::len));
-                entries.replace(there, before.unwrap_or(0), new.len(), place);
+                let there = before.unwrap_or(record.map_or(0, TableRecord::len));
+                entries.count_replacement(there, before.unwrap_or(0), new.len(), place);
             }
         }
-        tables.check()?;
-        entries.check()
+        tables.check_limit()?;
+        entries.check_limit()
     }
 
-    fn make(&mut self, Definition { anchor, table, entries }: &Definition<'_>, now: Duration) {
+    fn define_table(&mut self, Definition { anchor, table, entries }: &Definition<'_>, now: Duration) {
         let record = self.records.entry((anchor.to_string(), table.name.clone()));
-        let record = record.or_insert_with(|| Record::new(&self.domain, &table.name));
+        let record = record.or_insert_with(|| TableRecord::new(&self.domain, &table.name));
         if !std::mem::replace(&mut record.is_active, true) {
             record.since = now;
         }
@@ -64,7 +65,7 @@ impl Tables {
         record.has_counters = table.has_counters;
         record.follow_counters(now);
         if let Some(entries) = entries {
-            record.fill(entries, now);
+            record.replace_all(entries, now);
         }
     }
 }
@@ -81,7 +82,7 @@ impl<'a> Definition<'a> {
 
 fn entries_of(table: &TableDefinition, interfaces: &Interfaces) -> impl Iterator<Item = TableEntry> {
     table.addresses.iter().flat_map(|address| {
-        let networks = interfaces.networks(&address.address).into_iter();
+        let networks = interfaces.resolve_networks(&address.address).into_iter();
         networks.map(|(network, length)| TableEntry::new(network, length, address.is_negated))
     })
 }
@@ -94,7 +95,7 @@ struct Demand {
     /// How many the definitions say themselves.
     own: usize,
     /// The first definition with which there are more than may be.
-    place: Option<Place>,
+    place: Option<SourceLocation>,
 }
 
 impl Demand {
@@ -102,8 +103,9 @@ impl Demand {
         Demand { over: OverLimit { limit, most, wanted: there }, there, own: 0, place: None }
     }
 
-    /// Counts what a definition puts in the place of what was there, of which definitions before it had said so many.
-    fn replace(&mut self, there: usize, own: usize, new: usize, place: &Place) {
+    /// Counts what a definition puts in the place of what was there, of which definitions before it
+    /// had said so many.
+    fn count_replacement(&mut self, there: usize, own: usize, new: usize, place: &SourceLocation) {
         self.over.wanted = self.over.wanted + new - there;
         self.own = self.own + new - own;
         if self.over.wanted > self.over.most {
@@ -111,11 +113,12 @@ impl Demand {
         }
     }
 
-    /// There may be more already than a limit that was lowered allows: that does not grow, and is not defined anew.
-    fn check(self) -> Result<(), (Place, OverLimit)> {
+    /// After a limit was lowered there may be more already than it allows: a table over the limit may not
+    /// grow, nor be defined again.
+    fn check_limit(self) -> Result<(), (SourceLocation, OverLimit)> {
         let is_new = self.over.wanted > self.there || self.own > self.over.most;
         match self.place {
-            Some(place) if is_new => self.over.check().map_err(|over| (place, over)),
+            Some(place) if is_new => self.over.check_limit().map_err(|over| (place, over)),
             _ => Ok(()),
         }
     }
@@ -124,25 +127,25 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::{Environment, Settings, parse};
-    use crate::tables::{Command, Tone, command};
+    use crate::syntax::{Environment, ParseSettings, parse};
+    use crate::tables::{Command, CommandOptions, run_command};
     use artery_rcu::Domain;
 
     /// Defines the tables of a text in the main rule set, and says what is shown then of all that is there.
     fn define(tables: &mut Tables, text: &str, now: u64) -> (Result<(), (u32, usize)>, String) {
-        let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default());
+        let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &ParseSettings::default());
         let ruleset = parsed.unwrap_or_else(|faults| panic!("{}", faults[0])).ruleset;
         let definitions: Vec<_> = ruleset.tables.iter().map(|table| (String::new(), table)).collect();
-        let defined = tables.define(&definitions, &Interfaces::default(), Duration::from_secs(now));
+        let defined = tables.define_tables(&definitions, &Interfaces::default(), Duration::from_secs(now));
         (defined.map_err(|(place, over)| (place.line, over.wanted)), shown(tables))
     }
 
     fn shown(tables: &mut Tables) -> String {
         let time = |time: Duration| time.as_secs().to_string();
-        let mut text = tables.list("", 2, &time);
-        for name in tables.list("", 0, &time).lines() {
-            let tone = Tone { verbosity: 2, time: Some(&time), ..Tone::default() };
-            text += &command(tables, ("", name), &Command::Show, tone, Duration::ZERO).listing;
+        let mut text = tables.list_tables("", 2, &time);
+        for name in tables.list_tables("", 0, &time).lines() {
+            let tone = CommandOptions { verbosity: 2, time: Some(&time), ..CommandOptions::default() };
+            text += &run_command(tables, ("", name), &Command::Show, tone, Duration::ZERO).listing;
         }
         text
     }

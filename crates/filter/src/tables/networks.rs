@@ -1,15 +1,15 @@
 //! Networks of one family: what control keeps of them, and what workers find an address in.
 //!
-//! An address is in a table by the longest network that contains it. That cuts all addresses into intervals which are in
-//! or out; a [`Snapshot`] holds their starts. What changed since those were cut lies before them as a short list of
-//! intervals, so that one address more costs no new cut of 200,000.
+//! An address is in a table by the longest network that contains it. That cuts all addresses into intervals
+//! which are in or out; a [`Snapshot`] holds their starts. What changed since those were cut lies before them
+//! as a short list of intervals, so that one address more costs no new cut of 200,000.
 use crate::evaluate::{Find, Key};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Intervals that a list of changes may have before everything is cut anew.
+/// Intervals that a list of changes may have before all intervals are rebuilt.
 const MOST_CHANGES: usize = 512;
 
 /// What is counted for each address: packets and bytes, of those blocked, matched and passed, in and out.
@@ -33,7 +33,6 @@ pub(crate) struct Networks<K: Key> {
     changes: Vec<Interval<K>>,
 }
 
-/// What workers read.
 #[derive(Debug)]
 pub(crate) struct Snapshot<K: Key> {
     /// Nothing, if nothing changed since the cut.
@@ -46,32 +45,32 @@ pub(crate) struct Snapshot<K: Key> {
 struct Changes<K: Key> {
     steps: K::Steps,
     /// By interval; None where nothing changed.
-    answers: Box<[Option<Answer>]>,
+    answers: Box<[Option<NetworkMatch>]>,
 }
 
 #[derive(Clone, Debug)]
 struct Cut<K: Key> {
-    /// Intervals that are out and in by turns, the first of them out (and empty, where the least address is in); or, if
-    /// addresses are counted, whatever `answers` says.
+    /// Intervals that are alternately out of the table and in it, the first of them out (and empty, where the
+    /// least address is in); or, if addresses are counted, whatever `answers` says.
     steps: K::Steps,
-    answers: Arc<[Answer]>,
+    answers: Arc<[NetworkMatch]>,
 }
 
 #[derive(Clone, Debug)]
 struct Interval<K> {
     first: K,
     last: K,
-    answer: Answer,
+    answer: NetworkMatch,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Answer {
+struct NetworkMatch {
     is_in: bool,
     counters: Option<Arc<EntryCounters>>,
 }
 
-impl Answer {
-    fn is_like(&self, other: &Answer) -> bool {
+impl NetworkMatch {
+    fn is_like(&self, other: &NetworkMatch) -> bool {
         let counters = (self.counters.as_ref().map(Arc::as_ptr), other.counters.as_ref().map(Arc::as_ptr));
         self.is_in == other.is_in && counters.0 == counters.1
     }
@@ -81,23 +80,25 @@ impl<K: Key> Snapshot<K> {
     /// Whether an address is in the table.
     #[inline]
     pub(crate) fn contains(&self, address: K) -> bool {
-        if let Some(changed) = self.changed(address) {
+        if let Some(changed) = self.changed_answer(address) {
             return changed.is_in;
         }
-        let place = self.cut.steps.find(address);
+        let place = self.cut.steps.find_interval(address);
         match self.cut.answers.get(place) {
             Some(answer) => answer.is_in,
             None => place % 2 == 1,
         }
     }
 
-    /// The starts of its intervals, with whether addresses from there on are in; nothing if there are more than so many.
-    pub(crate) fn borders(&self, most: usize) -> Option<Vec<(K, bool)>> {
+    /// The starts of its intervals, with whether addresses from there on are in; nothing if there are
+    /// more than so many.
+    pub(crate) fn interval_borders(&self, most: usize) -> Option<Vec<(K, bool)>> {
         let changes = self.changes.as_ref().map(|changes| &changes.steps);
         if self.cut.steps.len() + changes.map_or(0, K::Steps::len) > most {
             return None;
         }
-        let starts = |steps: &K::Steps| (0..steps.len()).map(|place| steps.start(place)).collect::<Vec<K>>();
+        let starts =
+            |steps: &K::Steps| (0..steps.len()).map(|place| steps.interval_start(place)).collect::<Vec<K>>();
         let mut starts = [starts(&self.cut.steps), changes.map(starts).unwrap_or_default()].concat();
         starts.sort_unstable();
         let mut borders: Vec<(K, bool)> =
@@ -108,14 +109,14 @@ impl<K: Key> Snapshot<K> {
 
     /// The counters of the network that makes an address be in or out.
     pub(crate) fn counters(&self, address: K) -> Option<&EntryCounters> {
-        let cut = || self.cut.answers.get(self.cut.steps.find(address));
-        self.changed(address).or_else(cut)?.counters.as_deref()
+        let cut = || self.cut.answers.get(self.cut.steps.find_interval(address));
+        self.changed_answer(address).or_else(cut)?.counters.as_deref()
     }
 
     #[inline]
-    fn changed(&self, address: K) -> Option<&Answer> {
+    fn changed_answer(&self, address: K) -> Option<&NetworkMatch> {
         let changes = self.changes.as_ref()?;
-        changes.answers[changes.steps.find(address)].as_ref()
+        changes.answers[changes.steps.find_interval(address)].as_ref()
     }
 }
 
@@ -154,27 +155,27 @@ impl<K: Key> Networks<K> {
     }
 
     /// Takes account of networks that came, went or changed in `entries`.
-    pub(crate) fn changed(&mut self, networks: &[(K, u8)]) {
+    pub(crate) fn update_intervals(&mut self, networks: &[(K, u8)]) {
         let is_short = networks.len() <= MOST_CHANGES / 4;
-        if !is_short || !networks.iter().all(|network| self.patch(*network)) {
-            self.cut_anew();
+        if !is_short || !networks.iter().all(|network| self.patch_intervals(*network)) {
+            self.rebuild_cut();
         }
     }
 
     /// The longest network that contains an address.
-    pub(crate) fn longest(&self, address: K) -> Option<((K, u8), &Entry)> {
-        self.covering(address, K::BITS)
+    pub(crate) fn longest_match(&self, address: K) -> Option<((K, u8), &Entry)> {
+        self.find_covering(address, K::BITS)
     }
 
-    fn covering(&self, address: K, most: u8) -> Option<((K, u8), &Entry)> {
+    fn find_covering(&self, address: K, most: u8) -> Option<((K, u8), &Entry)> {
         (0..=most).rev().find_map(|length| {
             let network = (address.first_of(length), length);
             self.entries.get(&network).map(|entry| (network, entry))
         })
     }
 
-    fn cut_anew(&mut self) {
-        let intervals = self.intervals(K::LEAST, K::MOST, Answer::default());
+    fn rebuild_cut(&mut self) {
+        let intervals = self.cut_intervals(K::LEAST, K::MOST, NetworkMatch::default());
         let counts = self.entries.values().any(|entry| entry.counters.is_some());
         let mut starts: Vec<K> = intervals.iter().map(|interval| interval.first).collect();
         if !counts && intervals[0].answer.is_in {
@@ -187,14 +188,14 @@ impl<K: Key> Networks<K> {
     }
 
     /// Puts the intervals of one network into the list of changes, unless that grows too long.
-    fn patch(&mut self, (address, length): (K, u8)) -> bool {
+    fn patch_intervals(&mut self, (address, length): (K, u8)) -> bool {
         let (first, last) = (address, address.last_of(length));
         if self.entries.range((first, length)..=(last, K::BITS)).nth(MOST_CHANGES / 4).is_some() {
             return false;
         }
-        let cover = length.checked_sub(1).and_then(|most| self.covering(first, most));
-        let cover = cover.map(|(_, entry)| entry.answer()).unwrap_or_default();
-        let new = self.intervals(first, last, cover);
+        let cover = length.checked_sub(1).and_then(|most| self.find_covering(first, most));
+        let cover = cover.map(|(_, entry)| entry.to_match()).unwrap_or_default();
+        let new = self.cut_intervals(first, last, cover);
         let begin = self.changes.partition_point(|interval| interval.last < first);
         let end = self.changes.partition_point(|interval| interval.first <= last);
         let before = self.changes[begin..end].first().filter(|interval| interval.first < first).cloned();
@@ -205,29 +206,30 @@ impl<K: Key> Networks<K> {
         self.changes.len() <= MOST_CHANGES
     }
 
-    /// The intervals from one address to another, whose networks lie wholly within, with what holds outside of those.
-    fn intervals(&self, first: K, last: K, outside: Answer) -> Vec<Interval<K>> {
+    /// The intervals from one address to another, whose networks lie wholly within, with what
+    /// holds outside of those.
+    fn cut_intervals(&self, first: K, last: K, outside: NetworkMatch) -> Vec<Interval<K>> {
         let mut starts = vec![(first, outside.clone())];
-        let mut open: Vec<(K, Answer)> = Vec::new();
+        let mut open: Vec<(K, NetworkMatch)> = Vec::new();
         for ((start, length), entry) in self.entries.range((first, 0)..=(last, K::BITS)) {
             if start.last_of(*length) > last {
                 continue; // it begins where the range does, and covers it
             }
-            close(&mut open, &mut starts, Some(*start), &outside);
-            starts.push((*start, entry.answer()));
-            open.push((start.last_of(*length), entry.answer()));
+            close_ended(&mut open, &mut starts, Some(*start), &outside);
+            starts.push((*start, entry.to_match()));
+            open.push((start.last_of(*length), entry.to_match()));
         }
-        close(&mut open, &mut starts, None, &outside);
-        joined(starts, last)
+        close_ended(&mut open, &mut starts, None, &outside);
+        merge_intervals(starts, last)
     }
 }
 
 /// Ends the open networks that end before an address (or all), each where what is around it goes on.
-fn close<K: Key>(
-    open: &mut Vec<(K, Answer)>,
-    starts: &mut Vec<(K, Answer)>,
+fn close_ended<K: Key>(
+    open: &mut Vec<(K, NetworkMatch)>,
+    starts: &mut Vec<(K, NetworkMatch)>,
     before: Option<K>,
-    outside: &Answer,
+    outside: &NetworkMatch,
 ) {
     while let Some((end, _)) = open.pop_if(|(end, _)| before.is_none_or(|before| *end < before)) {
         let around = open.last().map_or(outside, |(_, answer)| answer);
@@ -236,7 +238,7 @@ fn close<K: Key>(
 }
 
 /// Intervals from their starts: of several at one address the last counts, and equal neighbors are one.
-fn joined<K: Key>(starts: Vec<(K, Answer)>, last: K) -> Vec<Interval<K>> {
+fn merge_intervals<K: Key>(starts: Vec<(K, NetworkMatch)>, last: K) -> Vec<Interval<K>> {
     let mut intervals: Vec<Interval<K>> = Vec::with_capacity(starts.len());
     for (place, (first, answer)) in starts.iter().enumerate() {
         let next = starts.get(place + 1).map(|(next, _)| *next);
@@ -256,8 +258,8 @@ fn joined<K: Key>(starts: Vec<(K, Answer)>, last: K) -> Vec<Interval<K>> {
 }
 
 impl Entry {
-    fn answer(&self) -> Answer {
-        Answer { is_in: !self.is_negated, counters: self.counters.clone() }
+    fn to_match(&self) -> NetworkMatch {
+        NetworkMatch { is_in: !self.is_negated, counters: self.counters.clone() }
     }
 }
 
@@ -297,14 +299,14 @@ mod tests {
                         false => networks.entries.remove(&(network, length)),
                     };
                 }
-                networks.changed(&touched);
+                networks.update_intervals(&touched);
                 let snapshot = networks.snapshot();
                 for address in (0..=255u32).map(|n| ((n & 0xf0) << 24) | (n & 15)).chain([u32::MAX, 0x7fff_ffff, 1 << 16]) {
                     let entry = longest(&networks, address);
                     prop_assert_eq!(snapshot.contains(address), entry.is_some_and(|entry| !entry.is_negated));
                     let counters = snapshot.counters(address).map(std::ptr::from_ref);
                     prop_assert_eq!(counters, entry.and_then(|entry| entry.counters.as_ref().map(Arc::as_ptr)));
-                    prop_assert_eq!(networks.longest(address).map(|found| found.1.is_negated), entry.map(|e| e.is_negated));
+                    prop_assert_eq!(networks.longest_match(address).map(|found| found.1.is_negated), entry.map(|e| e.is_negated));
                 }
             }
         }
@@ -315,10 +317,10 @@ mod tests {
         let mut networks = Networks::<u32>::default();
         networks.entries.extend((0..5000u32).map(|n| ((n * 512, 24), entry(false, false))));
         let all: Vec<(u32, u8)> = networks.entries.keys().copied().collect();
-        networks.changed(&all);
+        networks.update_intervals(&all);
         let before = networks.cut.clone();
         networks.entries.insert((256, 32), entry(false, false));
-        networks.changed(&[(256, 32)]);
+        networks.update_intervals(&[(256, 32)]);
         assert_eq!(before.steps.len(), networks.cut.steps.len());
         assert!(networks.snapshot().contains(256) && !networks.snapshot().contains(257));
         assert!(networks.snapshot().contains(255) && networks.snapshot().contains(512));

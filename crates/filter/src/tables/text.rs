@@ -1,9 +1,9 @@
 //! Tables and their entries as text: what files hold, and what `pfctl -t` and `pfctl -s Tables` show.
 use super::change::Feedback;
 use super::networks::EntryCounters;
-use super::{Record, TableEntry, Tables};
-use crate::names::bits;
-use crate::syntax::hosts::short;
+use super::{TableEntry, TableRecord, Tables};
+use crate::names::address_bits;
+use crate::syntax::hosts::parse_short_ipv4;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// How a time is written; times of tables count from where the caller's do.
 pub(super) type TimeText<'a> = &'a dyn Fn(std::time::Duration) -> String;
 
-/// Reads addresses as files of tables hold them: apart by blanks, `!` before exceptions, `#` before what is no address.
-/// The error is the first text that is none, and its line.
-pub fn parse(text: &str) -> Result<Vec<TableEntry>, (usize, String)> {
+/// Parses addresses as files of tables hold them: separated by blanks, `!` before exceptions, `#` before
+/// comments. The error is the first word that isn't an address, and its line.
+pub fn parse_entries(text: &str) -> Result<Vec<TableEntry>, (usize, String)> {
     let mut entries = Vec::new();
     for (line, text) in text.lines().enumerate() {
         let mut is_negated = false;
@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<Vec<TableEntry>, (usize, String)> {
             let address = word.trim_start_matches('!');
             is_negated ^= (word.len() - address.len()) % 2 == 1;
             if !address.is_empty() {
-                let (address, length) = network(address).ok_or_else(|| (line + 1, word.to_string()))?;
+                let (address, length) = parse_network(address).ok_or_else(|| (line + 1, word.to_string()))?;
                 entries.push(TableEntry::new(address, length, std::mem::take(&mut is_negated)));
             }
         }
@@ -34,21 +34,21 @@ pub fn parse(text: &str) -> Result<Vec<TableEntry>, (usize, String)> {
     Ok(entries)
 }
 
-fn network(text: &str) -> Option<(IpAddr, u8)> {
+fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) =
         text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     // With a length the last numbers of an address of IPv4 may be left out, as in `10/8`.
-    let of_first_numbers = || length.and_then(|_| short(address)).map(IpAddr::from);
+    let of_first_numbers = || length.and_then(|_| parse_short_ipv4(address)).map(IpAddr::from);
     let address: IpAddr = address.parse().ok().or_else(of_first_numbers)?;
-    let length = length.map_or(Some(bits(address)), |length| length.parse().ok())?;
-    (length <= bits(address)).then_some((address, length))
+    let length = length.map_or(Some(address_bits(address)), |length| length.parse().ok())?;
+    (length <= address_bits(address)).then_some((address, length))
 }
 
 impl TableEntry {
     /// The address as tables show it: `!`, the address, and the length if it is a network.
-    fn text(&self) -> String {
+    fn format_entry(&self) -> String {
         let sign = if self.is_negated { '!' } else { ' ' };
-        match self.length == bits(self.address) {
+        match self.length == address_bits(self.address) {
             true => format!("{sign}{}", self.address),
             false => format!("{sign}{}/{}", self.address, self.length),
         }
@@ -72,18 +72,19 @@ impl Feedback {
 
 /// A line that shows what an address met.
 pub(super) fn entry_line(entry: &TableEntry, met: Feedback) -> String {
-    format!("{} {}\n", met.letter(), entry.text())
+    format!("{} {}\n", met.letter(), entry.format_entry())
 }
 
 /// A line that shows which entry decided about an address.
 pub(super) fn test_line(entry: &TableEntry, met: Feedback, decides: Option<TableEntry>) -> String {
-    let decides = decides.map_or_else(|| "\t nomatch".to_string(), |entry| format!("\t{}", entry.text()));
-    format!("{} {}{decides}\n", met.letter(), entry.text())
+    let decides =
+        decides.map_or_else(|| "\t nomatch".to_string(), |entry| format!("\t{}", entry.format_entry()));
+    format!("{} {}{decides}\n", met.letter(), entry.format_entry())
 }
 
-impl Record {
+impl TableRecord {
     /// All entries, a line each, with their counters if these are wanted.
-    pub(super) fn show(&self, with_counters: bool, time: TimeText<'_>) -> String {
+    pub(super) fn format_entries(&self, with_counters: bool, time: TimeText<'_>) -> String {
         let mut text = String::new();
         for entry in self.entries() {
             text.push_str(&entry_line(&entry, Feedback::Unchanged));
@@ -95,7 +96,7 @@ impl Record {
         text
     }
 
-    fn flags(&self) -> String {
+    fn format_flags(&self) -> String {
         let flag = |is_set: bool, letter| if is_set { letter } else { '-' };
         [
             flag(self.is_const, 'c'),
@@ -110,10 +111,12 @@ impl Record {
         .collect()
     }
 
-    fn totals(&self, time: TimeText<'_>) -> String {
+    fn format_totals(&self, time: TimeText<'_>) -> String {
         let table = &self.table;
-        let (no_match, matches) =
-            (table.total(|counters| &counters.no_match), table.total(|counters| &counters.matches));
+        let (no_match, matches) = (
+            table.sum_counters(|counters| &counters.no_match),
+            table.sum_counters(|counters| &counters.matches),
+        );
         let mut text = format!(
             "\tAddresses:   {}\n\tCleared:     {}\n\tReferences:  [ Anchors: {:<18} Rules: {:<18} ]\n\
              \tEvaluations: [ NoMatch: {no_match:<18} Match: {matches:<18} ]\n",
@@ -124,7 +127,8 @@ impl Record {
         );
         for (direction, way) in ["In", "Out"].iter().enumerate() {
             let mut line = |name: &str, kind: usize| {
-                let total = |what: usize| table.total(|counters| &counters.packets[direction][kind][what]);
+                let total =
+                    |what: usize| table.sum_counters(|counters| &counters.packets[direction][kind][what]);
                 packets_line(&mut text, &format!("{way}/{name}:"), [total(0), total(1)]);
             };
             ["Block", "Match", "Pass", "XPass"].iter().enumerate().for_each(|(kind, name)| line(name, kind));
@@ -153,14 +157,14 @@ fn packets_line(text: &mut String, name: &str, [packets, bytes]: [u64; 2]) {
 }
 
 impl Tables {
-    /// The tables of an anchor, a line each: what `pfctl -s Tables` shows; with their flags (`-v`), and with what was
-    /// counted for them (`-vv`).
-    pub fn list(&self, anchor: &str, verbosity: u8, time: TimeText<'_>) -> String {
+    /// The tables of an anchor, a line each: what `pfctl -s Tables` shows; with their flags (`-v`), and with
+    /// what was counted for them (`-vv`).
+    pub fn list_tables(&self, anchor: &str, verbosity: u8, time: TimeText<'_>) -> String {
         let records = self.records.iter().filter(|((of, _), record)| of == anchor && record.is_active);
         let mut text = String::new();
         for ((_, name), record) in records {
             if verbosity > 0 {
-                let _ = write!(text, "{}\t", record.flags());
+                let _ = write!(text, "{}\t", record.format_flags());
             }
             text.push_str(name);
             if verbosity > 0 && !anchor.is_empty() {
@@ -168,7 +172,7 @@ impl Tables {
             }
             text.push('\n');
             if verbosity > 1 {
-                text.push_str(&record.totals(time));
+                text.push_str(&record.format_totals(time));
             }
         }
         text
@@ -189,46 +193,47 @@ mod tests {
             let entries: Vec<TableEntry> =
                 entries.into_iter().map(|(address, length, negated)| TableEntry::new(address, length, negated)).collect();
             let text: String = entries.iter().map(|entry| entry_line(entry, Feedback::Unchanged)).collect();
-            prop_assert_eq!(parse(&text), Ok(entries));
-            let _ = parse(&rubbish);
+            prop_assert_eq!(parse_entries(&text), Ok(entries));
+            let _ = parse_entries(&rubbish);
         }
     }
 
     #[test]
     fn files_hold_addresses_exceptions_and_comments() {
-        let entries = parse("10.0.0.1/8 ! 10.1.0.0/16 # 1.1.1.1\n\n!2001:db8::1\t10.2.2.2\n").unwrap();
-        let text: Vec<String> = entries.iter().map(TableEntry::text).collect();
+        let entries =
+            parse_entries("10.0.0.1/8 ! 10.1.0.0/16 # 1.1.1.1\n\n!2001:db8::1\t10.2.2.2\n").unwrap();
+        let text: Vec<String> = entries.iter().map(TableEntry::format_entry).collect();
         assert_eq!(text, [" 10.0.0.0/8", "!10.1.0.0/16", "!2001:db8::1", " 10.2.2.2"]);
     }
 
     #[test]
     fn of_networks_the_last_numbers_may_be_left_out() {
-        let entries = parse("10/8 !172.16/12 192.168.1/24 0/0\n").unwrap();
-        let text: Vec<String> = entries.iter().map(TableEntry::text).collect();
+        let entries = parse_entries("10/8 !172.16/12 192.168.1/24 0/0\n").unwrap();
+        let text: Vec<String> = entries.iter().map(TableEntry::format_entry).collect();
         assert_eq!(text, [" 10.0.0.0/8", "!172.16.0.0/12", " 192.168.1.0/24", " 0.0.0.0/0"]);
         for wrong in ["10", "10.1", "10./8", "/8", "1.2.3.4.5/8", "256/8", "10/33", "10/", "a/8", "+1/8"] {
-            assert_eq!(parse(wrong), Err((1, wrong.to_string())));
+            assert_eq!(parse_entries(wrong), Err((1, wrong.to_string())));
         }
     }
 
     #[test]
     fn files_that_break_off_anywhere_or_are_spoilt_are_read_or_refused() {
         let text = "# all\n10/8 !10.1.0.0/16, ! 2001:db8::/32\r\n\t::ffff:1.2.3.4 1.2.3.4/32#x\n";
-        assert_eq!(parse(text).unwrap().len(), 5);
+        assert_eq!(parse_entries(text).unwrap().len(), 5);
         for place in 0..text.len() {
-            let _ = parse(&text[..place]);
+            let _ = parse_entries(&text[..place]);
             for byte in (0..=0x7f_u8).map(char::from) {
-                let _ = parse(&format!("{}{byte}{}", &text[..place], &text[place + 1..]));
-                let _ = parse(&format!("{}{byte}{}", &text[..place], &text[place..]));
+                let _ = parse_entries(&format!("{}{byte}{}", &text[..place], &text[place + 1..]));
+                let _ = parse_entries(&format!("{}{byte}{}", &text[..place], &text[place..]));
             }
         }
     }
 
     #[test]
     fn what_is_no_address_is_told_with_its_line() {
-        assert_eq!(parse("10.0.0.1\n10.0.0.0/33"), Err((2, "10.0.0.0/33".to_string())));
-        assert_eq!(parse("::/x"), Err((1, "::/x".to_string())));
-        assert_eq!(parse("1.2.3.4 !"), Err((1, "!".to_string())));
-        assert_eq!(parse("\u{0}\u{ff}"), Err((1, "\u{0}\u{ff}".to_string())));
+        assert_eq!(parse_entries("10.0.0.1\n10.0.0.0/33"), Err((2, "10.0.0.0/33".to_string())));
+        assert_eq!(parse_entries("::/x"), Err((1, "::/x".to_string())));
+        assert_eq!(parse_entries("1.2.3.4 !"), Err((1, "!".to_string())));
+        assert_eq!(parse_entries("\u{0}\u{ff}"), Err((1, "\u{0}\u{ff}".to_string())));
     }
 }

@@ -96,9 +96,9 @@ fn handshake(at: [i64; 2], scales: [Option<u8>; 2], windows: [i64; 2]) -> ([Peer
     let syn = Sent { flags: 2, seq: at[0], ack: 0, window: windows[0], payload: 0, scale: scales[0] };
     let reply =
         Sent { flags: 18, seq: at[1], ack: at[0] + 1, window: windows[1], payload: 0, scale: scales[1] };
-    let mut peers = [Peer::first(&syn.segment()), Peer::silent()];
+    let mut peers = [Peer::first_sender(&syn.segment()), Peer::silent()];
     let [client, server] = &mut peers;
-    assert_eq!(track(server, client, &reply.segment()), Tracked::Accepted);
+    assert_eq!(track_segment(server, client, &reply.segment()), Tracked::Accepted);
     let ends = [0, 1].map(|n: usize| End {
         low: Some(at[n] + i64::from(peers[n].low.wrapping_sub(at[n] as u32) as i32)),
         high: at[n] + i64::from(peers[n].high.wrapping_sub(at[n] as u32) as i32),
@@ -113,8 +113,8 @@ fn handshake(at: [i64; 2], scales: [Option<u8>; 2], windows: [i64; 2]) -> ([Peer
 fn track_plainly(peers: &mut [Peer; 2], is_reply: bool, segment: &Segment) -> bool {
     let [client, server] = peers;
     let (from, to) = if is_reply { (server, client) } else { (client, server) };
-    let moved = track_plain(from, to, segment);
-    moved.iter().for_each(|moved| moved.note(from, to));
+    let moved = track_fast(from, to, segment);
+    moved.iter().for_each(|moved| moved.apply_to_peers(from, to));
     moved.is_some()
 }
 
@@ -148,7 +148,8 @@ proptest! {
             let from = usize::from(is_reply);
             let [low, other_low] = [ends[from].low.unwrap(), ends[1 - from].low.unwrap()];
             let sent = Sent { flags, seq: low + seq, ack: other_low + ack, window, payload, scale: None };
-            // Both numbers stand for their distances only as long as these fit; nor may an end seem not to have sent.
+            // Both numbers stand for their distances only as long as these fit; nor may an end seem
+            // not to have sent.
             let fits = |one: i64, other: i64| (one - other).abs() < 1 << 30;
             prop_assume!(fits(ends[0].high, ends[0].low.unwrap()) && fits(ends[1].high, ends[1].low.unwrap()));
             prop_assume!(low as u32 != 0 && other_low as u32 != 0 && sent.ack as u32 != 0);
@@ -157,8 +158,8 @@ proptest! {
             let before = peers;
             let ([client, server], [one, other]) = (&mut peers, &mut ends);
             let (tracked, expected) = match is_reply {
-                false => (track(client, server, &sent.segment()), step(one, other, &sent)),
-                true => (track(server, client, &sent.segment()), step(other, one, &sent)),
+                false => (track_segment(client, server, &sent.segment()), step(one, other, &sent)),
+                true => (track_segment(server, client, &sent.segment()), step(other, one, &sent)),
             };
             prop_assert_eq!(tracked, expected, "{:?}", sent);
             let are_established = before.iter().all(|peer| peer.stage == Stage::ESTABLISHED);
@@ -201,8 +202,8 @@ fn a_connection_goes_through_its_stages() {
     ] {
         let segment = segment(flags, seq, ack, 1000);
         let tracked = match is_reply {
-            false => track(&mut client, &mut server, &segment),
-            true => track(&mut server, &mut client, &segment),
+            false => track_segment(&mut client, &mut server, &segment),
+            true => track_segment(&mut server, &mut client, &segment),
         };
         assert_eq!(tracked, Tracked::Accepted);
         classes.push(tcp_class(client.stage, server.stage));
@@ -213,18 +214,18 @@ fn a_connection_goes_through_its_stages() {
 
 #[test]
 fn answers_that_contradict_a_handshake_are_told_from_others() {
-    let mut client = Peer::first(&segment(TcpFlags::SYN, 1000, 0, 1000));
+    let mut client = Peer::first_sender(&segment(TcpFlags::SYN, 1000, 0, 1000));
     let mut server = Peer::silent();
     let stray = segment(TcpFlags::SYN | TcpFlags::ACK, 77, 900_000_000, 1000);
-    assert_eq!(track(&mut server, &mut client, &stray), Tracked::MismatchInHandshake);
-    // What it told is forgotten: the right answer is taken afterwards.
+    assert_eq!(track_segment(&mut server, &mut client, &stray), Tracked::MismatchInHandshake);
+    // The challenge is forgotten: the right answer is accepted afterwards.
     let right = segment(TcpFlags::SYN | TcpFlags::ACK, 5000, 1001, 1000);
-    assert_eq!(track(&mut server, &mut client, &right), Tracked::Accepted);
+    assert_eq!(track_segment(&mut server, &mut client, &right), Tracked::Accepted);
 }
 
 #[test]
 fn a_connection_of_which_one_direction_is_seen_is_followed_sloppily() {
-    let mut client = Peer::first(&segment(TcpFlags::SYN, 1000, 0, 1000));
+    let mut client = Peer::first_sender(&segment(TcpFlags::SYN, 1000, 0, 1000));
     let mut server = Peer::silent();
     track_sloppily(&mut client, &mut server, TcpFlags::ACK);
     assert_eq!((client.stage, server.stage), (Stage::ESTABLISHED, Stage::ESTABLISHED));

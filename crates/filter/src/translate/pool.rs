@@ -1,5 +1,5 @@
 //! Pools: which address, and which port, a packet gets.
-use crate::dissect::{address, number};
+use crate::dissect::{address_from_u128, address_to_u128};
 use crate::facts::Family;
 use crate::rule::{Pool, PoolChoice, PoolPorts};
 use std::hash::Hasher;
@@ -16,7 +16,7 @@ pub struct Choice {
     count: u128,
 }
 
-/// Whose turn it is among the addresses of a pool, and what `source-hash` depends on where no key was written.
+/// The position of `round-robin` in a pool, and the key of `source-hash` if none was configured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rotation {
     next: u128,
@@ -24,7 +24,7 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// With a secret.
+    /// Begins at the first address, with this key for `source-hash`.
     pub fn new(key: [u64; 2]) -> Rotation {
         Rotation { next: 0, key }
     }
@@ -38,14 +38,14 @@ struct Network {
 }
 
 /// What a choice depends on besides the pool.
-pub struct Wish<'a> {
+pub struct ChoiceInput<'a> {
     /// Source and destination of the packet.
     pub addresses: [IpAddr; 2],
     /// The address that the pool's takes the place of: what `bitmask` keeps the host part of.
     pub old: IpAddr,
-    /// A random number.
+    /// A random number of 128 bits.
     pub random: u128,
-    /// How many states lead to an address of the pool: what `least-states` asks.
+    /// How many states use an address of the pool, for `least-states`.
     pub states: &'a dyn Fn(IpAddr) -> u32,
 }
 
@@ -58,11 +58,11 @@ impl Choice {
         let bits = if family == Family::Inet { 32 } else { 128 };
         let networks: Vec<_> = networks
             .iter()
-            .filter(|(address, _)| Family::of(*address) == family)
+            .filter(|(address, _)| Family::of_address(*address) == family)
             .map(|(address, length)| {
                 let host_bits = bits - u32::from(*length).min(bits);
                 let mask = 1_u128.checked_shl(host_bits).map_or(u128::MAX, |size| size - 1);
-                Network { first: number(*address) & !mask, host_bits, count: mask.saturating_add(1) }
+                Network { first: address_to_u128(*address) & !mask, host_bits, count: mask.saturating_add(1) }
             })
             .collect();
         let count = networks.iter().fold(0_u128, |sum, network| sum.saturating_add(network.count));
@@ -75,37 +75,42 @@ impl Choice {
     }
 
     /// An address for a packet; none if there is none.
-    pub fn choose(&self, pool: &Pool, rotation: &mut Rotation, wish: &Wish<'_>) -> Option<IpAddr> {
-        let family = Family::of(wish.old);
+    pub fn choose_address(
+        &self,
+        pool: &Pool,
+        rotation: &mut Rotation,
+        wish: &ChoiceInput<'_>,
+    ) -> Option<IpAddr> {
+        let family = Family::of_address(wish.old);
         let first = *self.networks.first()?;
         let place = match pool.choice {
             PoolChoice::Single => 0,
             PoolChoice::Bitmask | PoolChoice::Paired => {
                 let mask = first.count.wrapping_sub(1);
-                return Some(address(first.first | number(wish.old) & mask, family));
+                return Some(address_from_u128(first.first | address_to_u128(wish.old) & mask, family));
             }
             PoolChoice::Random => wish.random % self.count,
-            PoolChoice::RoundRobin | PoolChoice::Usual => self.step(rotation),
+            PoolChoice::RoundRobin | PoolChoice::Usual => self.next_place(rotation),
             PoolChoice::SourceHash(key) => u128::from(rotation.hash(wish.addresses[0], key)) % self.count,
-            PoolChoice::LeastStates => self.least(family, rotation, wish.states),
+            PoolChoice::LeastStates => self.least_loaded(family, rotation, wish.states),
         };
-        Some(address(self.at(place), family))
+        Some(address_from_u128(self.address_at(place), family))
     }
 
-    fn step(&self, rotation: &mut Rotation) -> u128 {
+    fn next_place(&self, rotation: &mut Rotation) -> u128 {
         let place = rotation.next % self.count;
         rotation.next = place + 1;
         place
     }
 
     /// The first address, from the next one on, that has fewest states.
-    fn least(&self, family: Family, rotation: &mut Rotation, states: &dyn Fn(IpAddr) -> u32) -> u128 {
-        let start = self.step(rotation);
+    fn least_loaded(&self, family: Family, rotation: &mut Rotation, states: &dyn Fn(IpAddr) -> u32) -> u128 {
+        let start = self.next_place(rotation);
         let places = (0..self.count.min(MOST_COMPARED)).map(|n| (start + n) % self.count);
-        places.min_by_key(|place| states(address(self.at(*place), family))).unwrap_or(0)
+        places.min_by_key(|place| states(address_from_u128(self.address_at(*place), family))).unwrap_or(0)
     }
 
-    fn at(&self, mut place: u128) -> u128 {
+    fn address_at(&self, mut place: u128) -> u128 {
         for network in &self.networks {
             if place < network.count {
                 return if network.host_bits == 0 { network.first } else { network.first | place };
@@ -123,13 +128,13 @@ impl Rotation {
         });
         let mut hasher = std::hash::DefaultHasher::new();
         key.iter().for_each(|word| hasher.write_u64(*word));
-        hasher.write_u128(number(source));
+        hasher.write_u128(address_to_u128(source));
         hasher.finish()
     }
 }
 
-/// Finds a port for `nat-to` that is not taken: the packet's own if the pool says so, otherwise one of its range, looked for
-/// from a random one on.
+/// Finds a port for `nat-to` that is not taken: the packet's own if the pool says so, otherwise one of its
+/// range, looked for from a random one on.
 pub fn free_port(
     pool: &Pool,
     own: u16,
@@ -151,8 +156,8 @@ pub fn free_port(
     (0..count).map(|n| low + ((start + n) % count) as u16).find(|port| is_free(*port))
 }
 
-/// The port that `rdr-to` gives to packets for a port, where the rule asks for ports from `first` on. Ports of a range are
-/// given one for one; where the rule asks for more than there are, the range begins again.
+/// The port that `rdr-to` gives to packets for a port, where the rule asks for ports from `first` on. Ports
+/// of a range are given one for one; where the rule asks for more than there are, the range begins again.
 pub fn redirected_port(pool: &Pool, own: u16, first: u16) -> u16 {
     let place = own.wrapping_sub(first);
     match pool.ports {
@@ -200,8 +205,8 @@ mod tests {
         let addresses = [source.parse().unwrap(), "8.8.8.8".parse().unwrap()];
         let busy: IpAddr = "10.0.0.2".parse().unwrap();
         let states = |address| u32::from(address != busy);
-        let wish = Wish { addresses, old: addresses[0], random, states: &states };
-        choice.choose(&pool(kind), rotation, &wish).unwrap().to_string()
+        let wish = ChoiceInput { addresses, old: addresses[0], random, states: &states };
+        choice.choose_address(&pool(kind), rotation, &wish).unwrap().to_string()
     }
 
     #[test]

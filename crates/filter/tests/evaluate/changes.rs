@@ -2,7 +2,7 @@
 use super::define;
 use super::naive::Naive;
 use super::random::{Random, TABLES};
-use artery_filter::tables::{Command, TableEntry, Tables, Tone, command};
+use artery_filter::tables::{Command, CommandOptions, TableEntry, Tables, run_command};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(crate) fn change(random: &mut Random, tables: &mut Tables, naive: &mut Naive
 }
 
 fn run(tables: &mut Tables, name: &str, what: Command) {
-    command(tables, ("", name), &what, Tone::default(), Duration::ZERO);
+    run_command(tables, ("", name), &what, CommandOptions::default(), Duration::ZERO);
 }
 
 fn written(entries: &[Entry]) -> Vec<TableEntry> {

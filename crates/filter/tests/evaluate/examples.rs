@@ -2,12 +2,12 @@
 use super::naive::{Roads, Simple};
 use artery_filter::anchors::Anchors;
 use artery_filter::evaluate::{
-    Compiled, Counters, Decision, Failure, Outcome, Scratch, Surroundings, load, skip_steps,
+    Compiled, Counters, Decision, Failure, RuleOutcome, Scratch, Surroundings, load_rulesets, skip_steps,
 };
 use artery_filter::facts::{Direction, Facts, Interface, Tag};
 use artery_filter::names::Interfaces;
-use artery_filter::rule::Answer;
-use artery_filter::syntax::{Environment, Settings, parse};
+use artery_filter::rule::BlockReturn;
+use artery_filter::syntax::{Environment, ParseSettings, parse};
 use artery_filter::tables::Tables;
 use artery_rcu::{Domain, Reader};
 use artery_wire::IpProtocol;
@@ -31,7 +31,7 @@ impl Bench {
         let interfaces = super::random::interfaces();
         let compiled = Compiled::new(&anchors, &mut tables, &interfaces);
         let (counters, scratch) = (Counters::new(&compiled), Scratch::new(&compiled, 0));
-        anchors.flush("");
+        anchors.flush_rules("");
         let mut bench =
             Bench { reader: domain.reader(), tables, anchors, interfaces, compiled, counters, scratch };
         bench.load("", text).unwrap();
@@ -39,27 +39,27 @@ impl Bench {
     }
 
     fn load(&mut self, path: &str, text: &str) -> Result<(), String> {
-        let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default());
+        let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &ParseSettings::default());
         let ruleset = parsed.map_err(|faults| faults[0].to_string())?.ruleset;
-        let loaded = load(
+        let loaded = load_rulesets(
             vec![(path.into(), ruleset)],
             &mut self.anchors,
             &mut self.tables,
             &self.interfaces,
             Duration::ZERO,
         );
-        self.scratch.tell(&self.compiled);
+        self.scratch.flush_counters(&self.compiled);
         self.compiled = loaded.map_err(|errors| errors[0].to_string())?;
         self.counters = Counters::new(&self.compiled);
         self.scratch = Scratch::new(&self.compiled, 0);
         Ok(())
     }
 
-    fn ask(&mut self, facts: &mut Facts) -> Outcome {
+    fn ask(&mut self, facts: &mut Facts) -> RuleOutcome {
         self.ask_at(facts, 0, 0)
     }
 
-    fn ask_at(&mut self, facts: &mut Facts, seconds: u64, random: u32) -> Outcome {
+    fn ask_at(&mut self, facts: &mut Facts, seconds: u64, random: u32) -> RuleOutcome {
         let turn = self.reader.turn();
         let mut surroundings = Surroundings {
             turn: &turn,
@@ -69,7 +69,7 @@ impl Bench {
             translate: &mut Simple,
         };
         let outcome = self.compiled.evaluate(facts, &mut surroundings, &mut self.scratch, &self.counters);
-        self.compiled.count(&outcome, &self.scratch, facts, &self.counters);
+        self.compiled.count_packet(&outcome, &self.scratch, facts, &self.counters);
         outcome
     }
 
@@ -184,9 +184,9 @@ fn answers_states_and_tags_are_those_of_the_rules() {
     assert_eq!(outcome.decision, Decision::Pass);
     assert_eq!(bench.compiled.tags().name(outcome.tag), "x");
     assert_eq!(bench.compiled.rule(outcome.rule.unwrap()).rule.label, "web");
-    assert_eq!(bench.ask(&mut tcp("10.0.0.1", 81)).decision, Decision::Block(Answer::Return));
+    assert_eq!(bench.ask(&mut tcp("10.0.0.1", 81)).decision, Decision::Block(BlockReturn::Return));
     let counters = [&bench.counters];
-    let totals = bench.compiled.ids().map(|id| Counters::total(counters, id).packets[0]);
+    let totals = bench.compiled.rule_ids().map(|id| Counters::sum_rule(counters, id).packets[0]);
     assert_eq!(totals.collect::<Vec<_>>(), [2, 1, 1]);
 }
 
@@ -198,8 +198,8 @@ fn tables_are_found_by_rules_and_survive_a_load_if_they_persist() {
     assert!(bench.passes(tcp("10.0.0.1", 80)) && !bench.passes(tcp("10.0.0.7", 80)));
     bench.load("", "table <t> { 10.0.0.7 }\nblock\npass from <t>\n").unwrap();
     assert!(!bench.passes(tcp("10.0.0.1", 80)) && bench.passes(tcp("10.0.0.7", 80)));
-    bench.scratch.tell(&bench.compiled);
-    let listing = bench.tables.list("", 2, &|_| String::new());
+    bench.scratch.flush_counters(&bench.compiled);
+    let listing = bench.tables.list_tables("", 2, &|_| String::new());
     assert!(
         listing.contains("\tEvaluations: [ NoMatch: 3                  Match: 3                  ]"),
         "{listing}"
@@ -207,13 +207,13 @@ fn tables_are_found_by_rules_and_survive_a_load_if_they_persist() {
     let outcome = bench.ask(&mut tcp("10.0.0.7", 80));
     let turn = bench.reader.turn();
     bench.compiled.count_tables(outcome.rule.unwrap(), &tcp("10.0.0.7", 80), 3, &turn);
-    let listing = bench.tables.list("", 2, &|_| String::new());
+    let listing = bench.tables.list_tables("", 2, &|_| String::new());
     assert!(
         listing.contains("\tIn/Pass:     [ Packets: 1                  Bytes: 60                 ]"),
         "{listing}"
     );
     bench.load("", "block\n").unwrap();
-    assert_eq!(bench.tables.list("", 0, &|_| String::new()), "");
+    assert_eq!(bench.tables.list_tables("", 0, &|_| String::new()), "");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn addresses_of_interfaces_are_followed() {
     let mut bench = Bench::new("block\npass from (em0)\n");
     assert!(bench.passes(tcp("10.0.0.1", 80)) && !bench.passes(tcp("10.0.0.3", 80)));
     bench.interfaces.0[0].addresses[0].address = "10.0.0.3".parse().unwrap();
-    bench.compiled.follow(&bench.interfaces);
+    bench.compiled.update_interfaces(&bench.interfaces);
     assert!(!bench.passes(tcp("10.0.0.1", 80)) && bench.passes(tcp("10.0.0.3", 80)));
 }
 
@@ -247,14 +247,14 @@ fn what_is_wrong_is_refused_by_name_and_changes_nothing() {
 #[test]
 fn skipped_interfaces_are_told() {
     let bench = Bench::new("set skip on { lo0 wan }\n");
-    let skipped = [0, 1, 2, 3, 9].map(|interface| bench.compiled.skips(Interface(interface)));
+    let skipped = [0, 1, 2, 3, 9].map(|interface| bench.compiled.skips_interface(Interface(interface)));
     assert_eq!(skipped, [false, true, true, true, false]);
 }
 
 #[test]
 fn skip_steps_lead_to_the_next_rule_that_differs() {
     let text = "block in on em0 proto tcp\npass in on em0 proto tcp to port 22\npass out proto udp\n";
-    let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &Settings::default()).unwrap();
+    let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &ParseSettings::default()).unwrap();
     let steps = skip_steps(&parsed.ruleset.rules);
     assert_eq!(steps[0], "  [ Skip steps: i=2 d=2 r=end f=end p=2 sa=end da=end sp=end ]\n");
     assert_eq!(steps[2], "  [ Skip steps: i=end d=end r=end f=end p=end sa=end da=end sp=end dp=end ]\n");

@@ -1,13 +1,15 @@
-//! What rules say, read straight from their description: one rule after the other, nothing remembered, nothing skipped.
-use artery_filter::anchors::{Called, calls};
+//! What rules say, read straight from their description: one rule after the other,
+//! nothing remembered, nothing skipped.
+use artery_filter::anchors::{AnchorTarget, resolve_calls};
 use artery_filter::evaluate::RuleId;
 use artery_filter::evaluate::{
     Actions, CannotTranslate, Decision, Failure, MAX_DEPTH, Routes, Threshold, Translate,
 };
 use artery_filter::facts::{Facts, Interface};
-use artery_filter::names::{Interfaces, Tags, masked};
+use artery_filter::names::{Interfaces, Tags, mask_address};
 use artery_filter::rule::{
-    Action, AddressMatch, Endpoint, HostAddress, Keep, On, Pool, PoolAddress, RouteKind, Rule, Ruleset,
+    Action, AddressMatch, Endpoint, HostAddress, On, Pool, PoolAddress, RouteKind, Rule, Ruleset,
+    StateKeeping,
 };
 use artery_wire::IpProtocol;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,7 +25,7 @@ pub(crate) struct Result {
     pub(crate) decision: Decision,
     pub(crate) rule: Option<Name>,
     pub(crate) anchor: Option<Name>,
-    pub(crate) keep: Keep,
+    pub(crate) keep: StateKeeping,
     pub(crate) allows_options: bool,
     pub(crate) tag: String,
     pub(crate) actions: Actions,
@@ -59,7 +61,7 @@ impl Routes for Roads {
         last(address).is_multiple_of(2)
     }
 
-    fn leads_to(&self, address: IpAddr, interface: Interface) -> bool {
+    fn has_route_via(&self, address: IpAddr, interface: Interface) -> bool {
         !(u16::from(last(address)) + interface.0).is_multiple_of(3)
     }
 
@@ -72,7 +74,7 @@ impl Routes for Roads {
 pub(crate) struct Simple;
 
 impl Translate for Simple {
-    fn translate(
+    fn apply_translation(
         &mut self,
         _: RuleId,
         rule: &Rule,
@@ -128,7 +130,7 @@ impl Naive {
             decision: Decision::Pass,
             rule: None,
             anchor: None,
-            keep: Keep::No,
+            keep: StateKeeping::No,
             allows_options: false,
             tag: String::new(),
             actions: Actions::default(),
@@ -148,7 +150,7 @@ impl Naive {
         run.result.anchor = run.last.as_ref().and_then(|last| last.2.clone());
         run.result.tag = run.tag;
         if run.result.decision != Decision::Pass {
-            (run.result.keep, run.result.allows_options, run.result.route) = (Keep::No, false, None);
+            (run.result.keep, run.result.allows_options, run.result.route) = (StateKeeping::No, false, None);
         }
         run.result
     }
@@ -164,7 +166,7 @@ impl Naive {
 
     fn end_holds(&self, end: &Endpoint, address: IpAddr, interface: Interface) -> bool {
         let contains = |network: IpAddr, length| {
-            network.is_ipv4() == address.is_ipv4() && masked(address, length) == network
+            network.is_ipv4() == address.is_ipv4() && mask_address(address, length) == network
         };
         let holds = match &end.address {
             AddressMatch::Any => true,
@@ -174,9 +176,11 @@ impl Naive {
                 (IpAddr::V6(a), IpAddr::V6(b), IpAddr::V6(mask)) => a & mask == b & mask,
                 _ => false,
             },
-            AddressMatch::Host(dynamic) => {
-                self.interfaces.networks(dynamic).iter().any(|(network, length)| contains(*network, *length))
-            }
+            AddressMatch::Host(dynamic) => self
+                .interfaces
+                .resolve_networks(dynamic)
+                .iter()
+                .any(|(network, length)| contains(*network, *length)),
             AddressMatch::Range(first, last) => {
                 first.is_ipv4() == address.is_ipv4() && *first <= address && address <= *last
             }
@@ -186,7 +190,7 @@ impl Naive {
                 containing.max_by_key(|(_, length, _)| *length).is_some_and(|(_, _, is_negated)| !is_negated)
             }
             AddressMatch::NoRoute => !Roads.has_route(address),
-            AddressMatch::UrpfFailed => !Roads.leads_to(address, interface),
+            AddressMatch::UrpfFailed => !Roads.has_route_via(address, interface),
             AddressMatch::RouteLabel(label) => Roads.has_label(address, label),
         };
         holds != end.is_negated
@@ -195,8 +199,8 @@ impl Naive {
     fn ports_hold(rule: &Rule, facts: &Facts) -> bool {
         let asks = rule.source.port.is_some() || rule.destination.port.is_some();
         let has = !facts.is_fragment && facts.protocol.has_ports();
-        let holds = rule.source.port.is_none_or(|port| port.holds(facts.source_port))
-            && rule.destination.port.is_none_or(|port| port.holds(facts.destination_port));
+        let holds = rule.source.port.is_none_or(|port| port.matches_value(facts.source_port))
+            && rule.destination.port.is_none_or(|port| port.matches_value(facts.destination_port));
         !asks || (has && holds)
     }
 
@@ -215,7 +219,7 @@ impl Naive {
 impl Run<'_> {
     fn ruleset(&mut self, path: &str) -> std::result::Result<bool, Failure> {
         let rules = self.naive.rulesets.get(path).map(|ruleset| ruleset.rules.clone()).unwrap_or_default();
-        let called = calls(path, &rules);
+        let called = resolve_calls(path, &rules);
         for (number, (rule, called)) in rules.iter().zip(called).enumerate() {
             let name = (path.to_string(), number as u32);
             if self.holds(&name, rule) && self.apply(name, rule, called)? {
@@ -248,7 +252,7 @@ impl Run<'_> {
             && rule.max_packet_rate.is_none_or(|(packets, seconds)| {
                 let rate =
                     naive.rates.entry(name.clone()).or_insert_with(|| Threshold::new(packets, seconds));
-                rate.count(self.now)
+                rate.count_event(self.now)
             })
             && (!rule.is_once || naive.expired.insert(name.clone()))
     }
@@ -257,7 +261,7 @@ impl Run<'_> {
         &mut self,
         name: Name,
         rule: &Rule,
-        called: Option<Called>,
+        called: Option<AnchorTarget>,
     ) -> std::result::Result<bool, Failure> {
         if !rule.tag.is_empty() {
             self.tag = rule.tag.clone();
@@ -290,14 +294,14 @@ impl Run<'_> {
         &mut self,
         name: Name,
         rule: &Rule,
-        called: Option<Called>,
+        called: Option<AnchorTarget>,
     ) -> std::result::Result<bool, Failure> {
         if self.callers.len() == MAX_DEPTH {
             return Err(Failure::Depth);
         }
         let paths: Vec<String> = match called {
-            Some(Called::One(path)) => vec![path],
-            Some(Called::Below(path)) => {
+            Some(AnchorTarget::One(path)) => vec![path],
+            Some(AnchorTarget::Below(path)) => {
                 let is_child =
                     |known: &&String| known.rsplit_once('/').is_some_and(|(parent, _)| parent == path);
                 self.naive.rulesets.keys().filter(is_child).cloned().collect()

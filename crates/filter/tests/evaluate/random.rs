@@ -1,10 +1,10 @@
 //! Random rule sets and packets, from few values so that they meet.
 use artery_filter::facts::{Direction, Facts, Family, Interface, Tag};
-use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces, masked};
+use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces, mask_address};
 use artery_filter::rule::{
-    Action, AddressMatch, AnchorCall, Answer, Comparison, Endpoint, Flags, Flush, HostAddress, InterfaceName,
-    InterfacePart, Keep, Log, On, Pool, PoolAddress, PoolChoice, RouteKind, Rule, Ruleset, Scrub, Set, State,
-    StateOptions,
+    Action, AddressMatch, AnchorCall, BlockReturn, Comparison, Endpoint, Flags, Flush, HostAddress,
+    InterfaceName, InterfacePart, Log, On, Pool, PoolAddress, PoolChoice, RouteKind, Rule, Ruleset, Scrub,
+    Set, State, StateKeeping, StateOptions,
 };
 use artery_wire::IpProtocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -55,7 +55,7 @@ impl Random {
             true => self.of(&[0, 8, 15, 16, 29, 30, 31, 32, 32]),
             false => self.of(&[0, 32, 63, 64, 125, 127, 128, 128]),
         };
-        (masked(address, length), length)
+        (mask_address(address, length), length)
     }
 
     fn port(&mut self) -> u16 {
@@ -143,7 +143,9 @@ impl Random {
     fn action(&mut self, names: &[&str], depth: u32) -> Action {
         match self.below(10) {
             0..=3 => Action::Pass,
-            4..=6 => Action::Block(self.of(&[Answer::Drop, Answer::Return, Answer::Reset(None)])),
+            4..=6 => {
+                Action::Block(self.of(&[BlockReturn::Drop, BlockReturn::Return, BlockReturn::Reset(None)]))
+            }
             7..=8 => Action::Match,
             _ => Action::Anchor(AnchorCall {
                 name: self.maybe(2, |random| random.of(names).to_string()),
@@ -169,7 +171,11 @@ impl Random {
         let is_plain_call = is_anchor && self.one_in(2);
         let translates = matches!(action, Action::Match | Action::Pass);
         let flags = self.maybe(6, |random| Flags { set: random.of(&[0, 2, 18]), of: 18, is_any: false });
-        let keep = if action == Action::Pass { self.of(&[Keep::No, Keep::Keep]) } else { Keep::No };
+        let keep = if action == Action::Pass {
+            self.of(&[StateKeeping::No, StateKeeping::Keep])
+        } else {
+            StateKeeping::No
+        };
         let mut rule = Rule {
             log: self.maybe(6, |random| Log {
                 is_all: random.one_in(2),
@@ -275,7 +281,7 @@ impl Random {
     pub(crate) fn scatter(&mut self, rule: &mut Rule) {
         rule.is_quick &= self.one_in(8);
         let length = 16 + self.below(17) as u8;
-        let network = masked(self.scattered(), length);
+        let network = mask_address(self.scattered(), length);
         rule.source.address = AddressMatch::Host(HostAddress::Network(network, length));
         rule.source.is_negated = self.one_in(500);
         rule.destination.port = self.maybe(2, |random| {

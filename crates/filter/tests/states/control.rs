@@ -1,8 +1,8 @@
 //! Other rules under way, dumps, counters of rules, switching off.
 use super::connections::{client, connect, server};
 use crate::world::{ACK, EM0, InterfaceNames, World, interface};
-use artery_filter::dissect::Reason;
-use artery_filter::engine::{Part, Verdict};
+use artery_filter::dissect::FilterDropReason;
+use artery_filter::engine::{FilterVerdict, StateRange};
 use artery_filter::evaluate::{Counters, RuleId};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::states::{DumpError, Verbosity};
@@ -15,7 +15,7 @@ fn connections_outlive_their_rules() {
     connect(&mut world);
     world.reload("block all");
     world.comes(server().flags(ACK).seq(5001).ack(1001).payload([1; 9]));
-    world.withholds(client().src("10.0.0.8").seq(1), Reason::Match);
+    world.withholds(client().src("10.0.0.8").seq(1), FilterDropReason::Match);
     // What the rule said of the state holds on.
     world.sleep(76.0);
     world.maintain();
@@ -47,7 +47,7 @@ fn no_packet_of_a_connection_is_lost_by_a_thousand_reloads() {
         world.comes(data);
         world.leaves(client().flags(ACK).seq(1001).ack(5001 + n * 9 + 9));
     }
-    assert_eq!(world.filter.counted().state_table[1], 1);
+    assert_eq!(world.filter.collect_counters().state_table[1], 1);
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn rules_count_on_when_other_rule_sets_are_loaded_and_anew_when_their_own_is() {
     for _ in 0..2 {
         world.load_anchor("inner", "match out label one\nmatch out label two");
     }
-    let count = |world: &World, rule| Counters::total([&*world.filter.counters()], RuleId(rule));
+    let count = |world: &World, rule| Counters::sum_rule([&*world.filter.counters()], RuleId(rule));
     let total = count(&world, 2);
     assert_eq!((total.packets, total.states, total.created), ([0, 1], 1, 1));
     assert_eq!(source(world.leaves(datagram(2, 55))), given);
     world.leaves(datagram(2, 53));
-    world.withholds(datagram(3, 53), Reason::StateLimit);
-    world.withholds(datagram(2, 54), Reason::Match);
+    world.withholds(datagram(3, 53), FilterDropReason::StateLimit);
+    world.withholds(datagram(2, 54), FilterDropReason::Match);
     assert_eq!((count(&world, 2).states, count(&world, 5).packets), (2, [0, 4]));
     world.reload(rules);
     assert_eq!((count(&world, 2).created, count(&world, 5).packets), (0, [0, 4]));
@@ -84,11 +84,11 @@ fn rules_count_the_packets_of_their_states() {
     connect(&mut world);
     world.comes(server().flags(ACK).seq(5001).ack(1001).payload([1; 9]));
     let counters = world.filter.counters();
-    let totals = [0, 2].map(|rule| Counters::total([&*counters], RuleId(rule)));
+    let totals = [0, 2].map(|rule| Counters::sum_rule([&*counters], RuleId(rule)));
     assert!(totals.iter().all(|total| (total.packets, total.bytes) == ([2, 2], [89, 80])), "{totals:?}");
     assert_eq!((totals[1].states, totals[1].created), (1, 1));
     world.flush();
-    assert_eq!(Counters::total([&*counters], RuleId(2)).states, 0);
+    assert_eq!(Counters::sum_rule([&*counters], RuleId(2)).states, 0);
 }
 
 #[test]
@@ -101,19 +101,22 @@ fn another_filter_goes_on_where_a_dump_was_taken() {
     world.sleep(2.0);
     world.maintain();
     let mut dump = Vec::new();
-    // Part by part, of which the last holds nothing.
+    // Range by range; the last holds nothing.
     for from in 0..3 {
-        world.filter.dump(Part { from, places: 1 }, &InterfaceNames, &world.compiled, &mut dump);
+        world.filter.dump_states(StateRange { from, places: 1 }, &InterfaceNames, &world.compiled, &mut dump);
     }
     let mut other = World::new(&format!("set hostid 7\n{rules}"));
     other.now = std::time::Duration::from_secs(50);
     other.maintain();
-    assert_eq!(other.filter.restore(&dump, true, interface, &other.compiled), Ok(2));
-    assert_eq!(other.filter.restore(&dump, true, interface, &other.compiled), Ok(0), "they are there");
+    assert_eq!(other.filter.restore_states(&dump, true, interface, &other.compiled), Ok(2));
+    assert_eq!(other.filter.restore_states(&dump, true, interface, &other.compiled), Ok(0), "they are there");
     assert_eq!(other.leaves(datagram()), sent);
     let list = other.list(Verbosity::VeryVerbose);
     assert!(list.contains("age 00:00:02") && list.contains("creatorid: 00000001"), "{list}");
-    assert_eq!(other.filter.restore(b"rubbish", true, interface, &other.compiled), Err(DumpError::Short(0)));
+    assert_eq!(
+        other.filter.restore_states(b"rubbish", true, interface, &other.compiled),
+        Err(DumpError::Short(0))
+    );
 }
 
 #[test]
@@ -123,13 +126,13 @@ fn what_a_state_wants_of_its_packets_goes_with_it() {
     let datagram = || ip4().src("10.0.0.9").dst("7.7.7.7").ttl(5).udp(1000, 53);
     let sent = world.leaves(datagram());
     let mut dump = Vec::new();
-    world.filter.dump(Part::ALL, &InterfaceNames, &world.compiled, &mut dump);
+    world.filter.dump_states(StateRange::ALL, &InterfaceNames, &world.compiled, &mut dump);
     let mut other = World::new("block tagged inside\npass out no state");
     let unlike = other.leaves(datagram());
     assert_ne!(sent, unlike);
-    assert_eq!(other.filter.restore(&dump, false, interface, &other.compiled), Ok(1));
+    assert_eq!(other.filter.restore_states(&dump, false, interface, &other.compiled), Ok(1));
     assert_eq!(other.leaves(datagram()), sent);
-    other.filter.end_in(Part { from: 0, places: 1 }, |_| true);
+    other.filter.end_in(StateRange { from: 0, places: 1 }, |_| true);
     assert_eq!(other.leaves(datagram()), unlike);
 }
 
@@ -141,18 +144,18 @@ fn states_are_gone_through_part_by_part() {
     }
     let (mut from, mut seen) = (Some(0), 0);
     while let Some(first) = from {
-        let part = Part { from: first, places: 3 };
+        let part = StateRange { from: first, places: 3 };
         seen += world.filter.states_in(part).count();
-        from = world.filter.behind(part);
+        from = world.filter.next_start(part);
     }
     assert_eq!(seen, 10);
-    let part = Part { from: 3, places: 6 };
+    let part = StateRange { from: 3, places: 6 };
     let there = world.filter.states_in(part).count();
     assert!((1..10).contains(&there), "{there}");
     let killed = world.filter.end_in(part, |state| state.keys()[0].ports[0] != 0);
     assert_eq!((killed.0, world.states()), (there, 10 - there));
-    let beyond = Part { from: u32::MAX, places: 3 };
-    assert_eq!((world.filter.states_in(beyond).count(), world.filter.behind(beyond)), (0, None));
+    let beyond = StateRange { from: u32::MAX, places: 3 };
+    assert_eq!((world.filter.states_in(beyond).count(), world.filter.next_start(beyond)), (0, None));
 }
 
 #[test]
@@ -172,21 +175,21 @@ fn both_states_of_a_connection_have_places_side_by_side_which_are_used_again() {
         }
         // One of two, then the other: no place is lost, and none is given twice.
         let is_of_em0 = |state: &artery_filter::states::StateView<'_>| state.direction() == Direction::In;
-        assert_eq!((world.filter.end_in(Part::ALL, is_of_em0).0, world.states()), (10, 10));
-        assert_eq!((world.filter.end_in(Part::ALL, |_| true).0, world.states()), (10, 0));
+        assert_eq!((world.filter.end_in(StateRange::ALL, is_of_em0).0, world.states()), (10, 10));
+        assert_eq!((world.filter.end_in(StateRange::ALL, |_| true).0, world.states()), (10, 0));
     }
     // A state whose neighbor has ended gets another one.
     let [one, other] = places(&mut world, 1);
-    world.filter.end_in(Part { from: other, places: 1 }, |_| true);
+    world.filter.end_in(StateRange { from: other, places: 1 }, |_| true);
     assert_eq!(places(&mut world, 1), [one, other]);
 }
 
 #[test]
 fn skipped_interfaces_and_a_filter_that_is_off_let_everything_pass() {
     let mut world = World::new("set skip on lo0\nblock all");
-    world.refuses(ip4().udp(1, 2), Reason::Match);
+    world.refuses(ip4().udp(1, 2), FilterDropReason::Match);
     let passed = world.test(Interface(0), Direction::In, &mut ip4().udp(1, 2).bytes());
-    assert!(matches!(passed, Verdict::Pass(_)));
+    assert!(matches!(passed, FilterVerdict::Pass(_)));
     world.disable();
     world.comes(ip4().udp(1, 2));
 }
@@ -195,10 +198,10 @@ fn skipped_interfaces_and_a_filter_that_is_off_let_everything_pass() {
 fn traffic_is_counted_at_each_interface() {
     let mut world = World::new("pass\nblock in proto tcp");
     world.comes(ip4().udp(1, 2));
-    world.refuses(ip4().tcp(1, 2), Reason::Match);
+    world.refuses(ip4().tcp(1, 2), FilterDropReason::Match);
     world.test(crate::world::EM1, Direction::In, &mut ip4().udp(3, 4).bytes());
     world.test(EM0, Direction::Out, &mut artery_wire::build::ip6().udp(3, 4).bytes());
-    let counted = world.filter.counted();
+    let counted = world.filter.collect_counters();
     let at_em0 = counted.interfaces[EM0.0 as usize];
     assert_eq!(at_em0.packets, [[[1, 1], [0, 0]], [[0, 0], [1, 0]]]);
     assert_eq!(at_em0.bytes, [[[28, 40], [0, 0]], [[0, 0], [48, 0]]]);

@@ -1,11 +1,11 @@
 //! `pfctl -s states`, `-k`, and the log.
 use super::connections::{client, connect, server};
 use crate::world::{ACK, World};
-use artery_filter::dissect::Reason;
-use artery_filter::engine::Event;
+use artery_filter::dissect::FilterDropReason;
+use artery_filter::engine::FilterEvent;
 use artery_filter::facts::Direction;
 use artery_filter::log::LogAction;
-use artery_filter::states::{Kill, Verbosity};
+use artery_filter::states::{StateSelector, Verbosity};
 use artery_wire::build::{ip4, ip6};
 
 #[test]
@@ -63,16 +63,16 @@ fn states_are_killed_by_host_label_id_and_key() {
     let net = |text: &str, length| (text.parse().unwrap(), length);
     let ends = [("7.7.7.7".parse().unwrap(), 6), ("10.0.0.9".parse().unwrap(), 5)];
     for (kill, killed) in [
-        (Kill::Hosts { source: net("10.0.0.9", 32), destination: None }, 2),
-        (Kill::Hosts { source: net("10.0.0.0", 24), destination: None }, 3),
-        (Kill::Hosts { source: net("10.0.0.0", 24), destination: Some(net("7.7.7.8", 32)) }, 1),
-        (Kill::Hosts { source: net("7.7.7.7", 32), destination: None }, 0),
-        (Kill::Label("web".into()), 2),
-        (Kill::Label("none".into()), 0),
-        (Kill::Id { id: 2, creator: None }, 1),
-        (Kill::Id { id: 2, creator: Some(5) }, 0),
-        (Kill::Key { protocol: artery_wire::IpProtocol::UDP, direction: Direction::In, ends }, 1),
-        (Kill::Key { protocol: artery_wire::IpProtocol::UDP, direction: Direction::Out, ends }, 0),
+        (StateSelector::Hosts { source: net("10.0.0.9", 32), destination: None }, 2),
+        (StateSelector::Hosts { source: net("10.0.0.0", 24), destination: None }, 3),
+        (StateSelector::Hosts { source: net("10.0.0.0", 24), destination: Some(net("7.7.7.8", 32)) }, 1),
+        (StateSelector::Hosts { source: net("7.7.7.7", 32), destination: None }, 0),
+        (StateSelector::Label("web".into()), 2),
+        (StateSelector::Label("none".into()), 0),
+        (StateSelector::Id { id: 2, creator: None }, 1),
+        (StateSelector::Id { id: 2, creator: Some(5) }, 0),
+        (StateSelector::Key { protocol: artery_wire::IpProtocol::UDP, direction: Direction::In, ends }, 1),
+        (StateSelector::Key { protocol: artery_wire::IpProtocol::UDP, direction: Direction::Out, ends }, 0),
     ] {
         let mut world = fill();
         assert_eq!(world.kill(kill.clone()), killed, "{kill:?}");
@@ -83,14 +83,14 @@ fn states_are_killed_by_host_label_id_and_key() {
 #[test]
 fn what_rules_log_is_told_with_rule_and_reason() {
     let mut world = World::new("block in log\npass out log (all)\nmatch out log");
-    world.refuses(ip4().udp(1, 2), Reason::Match);
+    world.refuses(ip4().udp(1, 2), FilterDropReason::Match);
     world.leaves(ip4().udp(1, 2));
     world.leaves(ip4().udp(1, 2));
     let logged: Vec<_> = world
         .events()
         .into_iter()
         .map(|event| match event {
-            Event::Log(record) => (record.action, record.rule, record.direction),
+            FilterEvent::Log(record) => (record.action, record.rule, record.direction),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -109,12 +109,12 @@ fn rules_that_another_asked_to_hear_of_are_logged_with_what_they_say_themselves(
     let rules = "match in log (matches)\nblock in proto udp\npass in proto udp from port 7\nblock in proto udp to port 9";
     let mut world = World::new(rules);
     world.comes(ip4().udp(7, 2));
-    world.refuses(ip4().udp(7, 9), Reason::Match);
+    world.refuses(ip4().udp(7, 9), FilterDropReason::Match);
     let logged: Vec<_> = world
         .events()
         .into_iter()
         .map(|event| match event {
-            Event::Log(record) => (record.action, record.rule),
+            FilterEvent::Log(record) => (record.action, record.rule),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -1,8 +1,8 @@
 //! `synproxy state`: no server hears of a client that does not answer.
 use super::connections::with_options;
 use crate::world::{ACK, EM0, SYN_ACK, World};
-use artery_filter::dissect::Reason;
-use artery_filter::engine::Towards;
+use artery_filter::dissect::FilterDropReason;
+use artery_filter::engine::ReplyDirection;
 use artery_filter::facts::Direction;
 use artery_filter::states::Verbosity;
 use artery_wire::build::{Ip4, ip4};
@@ -25,25 +25,28 @@ fn tcp(bytes: &[u8]) -> Tcp<&[u8]> {
 #[test]
 fn the_filter_shakes_hands_with_both_and_joins_them() {
     let mut world = World::new(RULES);
-    world.refuses(with_options(client().seq(100), &[2, 4, 5, 180]), Reason::Synproxy);
+    world.refuses(with_options(client().seq(100), &[2, 4, 5, 180]), FilterDropReason::Synproxy);
     let greeting = world.answer();
     let theirs = tcp(&greeting.bytes).seq();
     let expected = server().dont_fragment().flags(SYN_ACK).seq(theirs).ack(101).window(0);
     assert_eq!(greeting.bytes, with_options(expected, &[2, 4, 5, 180]));
-    assert_eq!(greeting.towards, Towards::Sender);
+    assert_eq!(greeting.towards, ReplyDirection::Sender);
     assert!(world.list(Verbosity::Plain).ends_with("PROXY:SRC\n"));
-    // A guess is no answer.
-    world.refuses(client().flags(ACK).seq(101).ack(theirs.wrapping_add(2)), Reason::Synproxy);
+    // A guessed number is not an answer.
+    world.refuses(client().flags(ACK).seq(101).ack(theirs.wrapping_add(2)), FilterDropReason::Synproxy);
     assert!(!world.filter.has_news());
-    world.refuses(client().flags(ACK).seq(101).ack(theirs.wrapping_add(1)).window(3000), Reason::Synproxy);
+    world.refuses(
+        client().flags(ACK).seq(101).ack(theirs.wrapping_add(1)).window(3000),
+        FilterDropReason::Synproxy,
+    );
     let call = world.answer();
     let ours = tcp(&call.bytes).seq();
-    assert_eq!(call.towards, Towards::Receiver);
+    assert_eq!(call.towards, ReplyDirection::Receiver);
     assert_eq!(call.bytes, with_options(client().dont_fragment().seq(ours).window(3000), &[2, 4, 5, 180]));
     assert!(world.list(Verbosity::Plain).ends_with("PROXY:DST\n"));
     let reply = server().flags(SYN_ACK).seq(9000).ack(ours.wrapping_add(1)).window(4000);
-    world.withholds(reply, Reason::Synproxy);
-    let answers = world.filter.take_answers();
+    world.withholds(reply, FilterDropReason::Synproxy);
+    let answers = world.filter.drain_replies();
     let [to_server, to_client] = [0, 1].map(|n: usize| tcp(&answers[n].bytes));
     assert_eq!((to_server.seq(), to_server.ack(), to_server.window()), (ours.wrapping_add(1), 9001, 3000));
     assert_eq!((to_client.seq(), to_client.ack(), to_client.window()), (theirs.wrapping_add(1), 101, 4000));
@@ -64,8 +67,8 @@ fn a_flood_of_syns_reaches_no_server() {
         let from = std::net::Ipv4Addr::from(0x0b00_0000 + n);
         let mut syn = client().src(from).seq(n).bytes();
         world.test(EM0, Direction::In, &mut syn);
-        for answer in world.filter.take_answers() {
-            assert_eq!(answer.towards, Towards::Sender);
+        for answer in world.filter.drain_replies() {
+            assert_eq!(answer.towards, ReplyDirection::Sender);
             assert_eq!(Ipv4::new(&answer.bytes[..]).unwrap().dst(), from);
         }
     }

@@ -1,6 +1,6 @@
-//! The quick way of plain packets against the full way, which all packets go where the filter is told to be thorough.
+//! The fast path against the full path, which all packets take where the filter is set to be thorough.
 use crate::world::{EM0, EM1, World};
-use artery_filter::dissect::Reason;
+use artery_filter::dissect::FilterDropReason;
 use artery_filter::facts::Direction;
 use artery_filter::states::Verbosity;
 use artery_wire::TcpFlags;
@@ -71,11 +71,11 @@ proptest! {
                 world.maintain();
                 let mut bytes = sent.bytes();
                 let verdict = world.test(EM0, direction, &mut bytes);
-                (verdict, bytes, world.list(Verbosity::VeryVerbose), world.filter.take_answers())
+                (verdict, bytes, world.list(Verbosity::VeryVerbose), world.filter.drain_replies())
             });
             prop_assert_eq!(&results[0], &results[1]);
         }
-        let [one, other] = [&quick, &full].map(|world| world.filter.counted());
+        let [one, other] = [&quick, &full].map(|world| world.filter.collect_counters());
         prop_assert_eq!((one.state_table, one.reasons), (other.state_table, other.reasons));
         prop_assert_eq!(one.interfaces, other.interfaces);
         prop_assert_eq!(quick.totals(), full.totals());
@@ -87,7 +87,7 @@ pub(super) const CROSSING: &str = "pass\nblock in on em1\npass in on em1 proto u
                         pass in on em0 proto tcp to port 81 modulate state\nblock out on em1 proto udp to 7.7.7.7 port 81\n\
                         pass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
 
-/// The same without times of their own, beside which the quick way is not gone.
+/// The same without times of their own, with which the fast path is not taken.
 pub(super) const CROSSING_QUICKLY: &str = "pass\nblock in on em1\npass in on em0 proto tcp to port 81 modulate state\npass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
 
 proptest! {
@@ -106,7 +106,7 @@ proptest! {
                 world.maintain();
                 let mut bytes = sent.bytes();
                 let verdict = cross(world, from, to, &mut bytes);
-                (verdict, bytes, world.list(Verbosity::VeryVerbose), world.filter.take_answers())
+                (verdict, bytes, world.list(Verbosity::VeryVerbose), world.filter.drain_replies())
             });
             let [each, at_once, at_a_glance] = std::array::from_fn(|_| results.next());
             prop_assert_eq!(&each, &at_once);
@@ -114,7 +114,7 @@ proptest! {
         }
         prop_assert_eq!(worlds[0].totals(), worlds[1].totals());
         prop_assert_eq!(worlds[0].totals(), worlds[2].totals());
-        let [each, at_once, at_a_glance] = worlds.each_ref().map(|world| world.filter.counted());
+        let [each, at_once, at_a_glance] = worlds.each_ref().map(|world| world.filter.collect_counters());
         prop_assert_eq!(&each.interfaces, &at_once.interfaces);
         prop_assert_eq!(&each.interfaces, &at_a_glance.interfaces);
         prop_assert_eq!((each.state_table, each.reasons), (at_once.state_table, at_once.reasons));
@@ -159,12 +159,12 @@ fn no_packet_goes_the_quick_way_by_a_state_whose_lifetime_has_shrunk() {
         world.comes(packet(host));
     });
     world.reload(&format!("{settings}block in"));
-    world.filter.maintain(0);
+    world.filter.purge_expired(0);
     // From 6 states on lifetimes shrink, to a third with 10.
     world.sleep(9.9);
     world.comes(packet(0));
     world.sleep(0.2);
-    world.refuses(packet(1), Reason::Match);
+    world.refuses(packet(1), FilterDropReason::Match);
     world.comes(packet(0));
 }
 

@@ -1,17 +1,16 @@
 //! Packets of one flow behind one another, against each by itself.
 use super::quick::{CROSSING, CROSSING_QUICKLY, Sent, sent};
 use crate::world::{EM0, EM1, World};
-use artery_filter::dissect::{At, Reason};
-use artery_filter::engine::{Through, are_of_one_flow};
+use artery_filter::dissect::{FilterDropReason, HookContext};
+use artery_filter::engine::{ThroughVerdict, are_of_one_flow};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::states::Verbosity;
 use artery_wire::Ipv4;
 use proptest::prelude::*;
 
 /// What became of packets, and how many followed another in a run.
-type Crossed = (Vec<Option<Reason>>, usize);
+type Crossed = (Vec<Option<FilterDropReason>>, usize);
 
-/// Each by itself.
 fn cross_each(world: &mut World, from: Interface, to: Interface, packets: &mut [Vec<u8>]) -> Crossed {
     (packets.iter_mut().map(|bytes| world.cross(from, to, bytes)).collect(), 0)
 }
@@ -19,48 +18,49 @@ fn cross_each(world: &mut World, from: Interface, to: Interface, packets: &mut [
 /// As through a switch.
 fn cross_at_once(world: &mut World, from: Interface, to: Interface, packets: &mut [Vec<u8>]) -> Crossed {
     let (mut results, mut followers) = (Vec::new(), 0);
-    world.filter.begin(world.now);
+    world.filter.begin_batch(world.now);
     while let Some(bytes) = packets.get_mut(results.len()) {
-        let glance = world.filter.glance_at_once(bytes, Direction::In);
-        let places = (At::new(from, Direction::In), At::new(to, Direction::Out));
+        let glance = world.filter.parse_keys(bytes, Direction::In);
+        let places = (HookContext::new(from, Direction::In), HookContext::new(to, Direction::Out));
         let through = world.filter.pass_through(|| bytes, &glance, places);
         results.push(world.go_on(through, from, to, bytes));
-        if through == Through::Passed {
+        if through == ThroughVerdict::Passed {
             let behind = packets[results.len()..].iter().map(Vec::as_slice);
             let passed = world.filter.pass_run(behind, &glance, places);
             results.extend(vec![None; passed]);
             followers += passed;
         }
     }
-    world.filter.end();
+    world.filter.end_batch();
     (results, followers)
 }
 
-/// As around a router: first all where they come in, as far as that is quickly done, and then where they leave.
+/// As around a router: first all where they come in, as far as that is quickly done, and
+/// then where they leave.
 fn cross_at_each(world: &mut World, from: Interface, to: Interface, packets: &mut [Vec<u8>]) -> Crossed {
-    let (enters, leaves) = (At::new(from, Direction::In), At::new(to, Direction::Out));
+    let (enters, leaves) = (HookContext::new(from, Direction::In), HookContext::new(to, Direction::Out));
     let (mut came, mut followers) = (Vec::new(), 0);
-    world.filter.begin(world.now);
+    world.filter.begin_batch(world.now);
     while let Some(bytes) = packets.get(came.len()) {
-        let glance = world.filter.glance_at_once(bytes, Direction::In);
-        let Some(state) = world.filter.pass_quickly(|| bytes, &glance, enters) else { break };
+        let glance = world.filter.parse_keys(bytes, Direction::In);
+        let Some(state) = world.filter.pass_fast(|| bytes, &glance, enters) else { break };
         let behind = packets[came.len() + 1..].iter().map(Vec::as_slice);
         let passed = world.filter.enter_run(behind, &glance, (state, enters));
         came.extend(vec![state; 1 + passed]);
         followers += passed;
     }
-    world.filter.end();
+    world.filter.end_batch();
     let each = packets.iter_mut().enumerate().map(|(n, bytes)| {
         let Some(state) = came.get(n) else { return world.cross(from, to, bytes) };
-        let passed = world.filter.pass_behind(bytes, *state, leaves);
-        world.filter.end();
+        let passed = world.filter.pass_linked(bytes, *state, leaves);
+        world.filter.end_batch();
         world.hint = Some(*state);
         if passed.is_some() { None } else { world.leave(to, bytes) }
     });
     (each.collect(), followers)
 }
 
-/// How packets go.
+/// How packets cross the filter.
 type Way = fn(&mut World, Interface, Interface, &mut [Vec<u8>]) -> Crossed;
 
 const WAYS: [Way; 3] = [cross_each, cross_at_once, cross_at_each];
@@ -105,7 +105,8 @@ impl Odd {
     }
 }
 
-/// A packet, and how many come behind it that go on with what it says, or are like it but for something odd.
+/// A packet, and how many packets behind it continue its flow, or are like it
+/// except for something exceptional.
 fn burst() -> impl Strategy<Value = (bool, Vec<Vec<u8>>, f64)> {
     let odd = prop_oneof![9 => Just(None), 1 => prop::sample::select(&ODD[..]).prop_map(Some)];
     (sent(), prop::collection::vec((any::<bool>(), sent(), odd), 0..8)).prop_map(|(first, others)| {
@@ -140,7 +141,7 @@ proptest! {
                 world.maintain();
                 let mut packets = sent.clone();
                 let (verdicts, _) = cross(world, from, to, &mut packets);
-                (verdicts, packets, world.list(Verbosity::VeryVerbose), world.filter.take_answers())
+                (verdicts, packets, world.list(Verbosity::VeryVerbose), world.filter.drain_replies())
             });
             let [each, at_once, at_each] = std::array::from_fn(|_| results.next());
             prop_assert_eq!(&each, &at_once);
@@ -148,7 +149,7 @@ proptest! {
         }
         let totals = worlds.each_ref().map(World::totals);
         prop_assert_eq!((&totals[0], &totals[0]), (&totals[1], &totals[2]));
-        let [each, at_once, at_each] = worlds.each_ref().map(|world| world.filter.counted());
+        let [each, at_once, at_each] = worlds.each_ref().map(|world| world.filter.collect_counters());
         prop_assert_eq!((each.state_table, each.reasons), (at_once.state_table, at_once.reasons));
         prop_assert_eq!((each.state_table, each.reasons), (at_each.state_table, at_each.reasons));
     }
@@ -173,7 +174,7 @@ fn long_runs_go_through_as_one_and_count_as_many_beyond_what_a_line_holds() {
             for batch in 0..700 {
                 let (results, followers) = cross(false, &mut vec![packet(false, 0x10, 1000, 2000); 200]);
                 assert_eq!(results, [None; 200]);
-                // States are joined as the first packets pass.
+                // States are merged as the first packets pass.
                 assert!(batch < 2 || followers == follow, "batch {batch}: {followers}");
             }
         }

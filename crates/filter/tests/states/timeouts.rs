@@ -99,7 +99,10 @@ fn a_state_that_is_over_is_not_found_even_before_it_is_removed() {
     let mut world = World::new("block in\npass out");
     world.leaves(ip4().src("1.1.1.1").dst("2.2.2.2").udp(1, 2));
     world.sleep(60.1);
-    world.refuses(ip4().src("2.2.2.2").dst("1.1.1.1").udp(2, 1), artery_filter::dissect::Reason::Match);
+    world.refuses(
+        ip4().src("2.2.2.2").dst("1.1.1.1").udp(2, 1),
+        artery_filter::dissect::FilterDropReason::Match,
+    );
     assert_eq!(world.states(), 0);
 }
 

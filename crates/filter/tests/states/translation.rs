@@ -1,7 +1,7 @@
 //! `nat-to`, `rdr-to`, `binat-to` and their pools.
 use crate::world::{EM0, InterfaceNames, SYN_ACK, World, interface};
-use artery_filter::dissect::Reason;
-use artery_filter::engine::{Part, Verdict};
+use artery_filter::dissect::FilterDropReason;
+use artery_filter::engine::{FilterVerdict, StateRange};
 use artery_filter::facts::Direction;
 use artery_wire::build::{Ip4, ip4, ip6};
 use artery_wire::{IcmpType, Ipv4, Udp};
@@ -29,7 +29,7 @@ fn a_datagram_goes_out_with_another_source_and_its_answer_comes_back() {
     let expected = ip4().src("7.7.7.7").dst("10.0.0.9").udp(53, 1000).payload([4; 9]);
     assert_eq!(world.comes(answer), expected.bytes());
     assert_eq!(port(&world.leaves(inside(9, 1000))), chosen, "the state keeps it");
-    world.refuses(ip4().src("7.7.7.8").dst("192.0.2.1").udp(53, chosen), Reason::Match);
+    world.refuses(ip4().src("7.7.7.8").dst("192.0.2.1").udp(53, chosen), FilterDropReason::Match);
 }
 
 #[test]
@@ -42,9 +42,9 @@ fn states_that_change_packets_are_known_for_it_without_their_rules_and_elsewhere
         world.leaves(inside(9, 1000));
         world.reload("pass");
         let mut records = Vec::new();
-        world.filter.dump(Part::ALL, &InterfaceNames, &world.compiled, &mut records);
+        world.filter.dump_states(StateRange::ALL, &InterfaceNames, &world.compiled, &mut records);
         let mut other = World::new("pass");
-        assert_eq!(other.filter.restore(&records, false, interface, &other.compiled), Ok(1));
+        assert_eq!(other.filter.restore_states(&records, false, interface, &other.compiled), Ok(1));
         assert!(world.filter.changes_packets() && other.filter.changes_packets(), "{rules}");
     }
 }
@@ -108,8 +108,8 @@ fn a_pool_without_free_ports_drops_and_counts() {
     let mut chosen: Vec<_> = (1..=2).map(|port_of| port(&world.leaves(inside(9, port_of)))).collect();
     chosen.sort();
     assert_eq!(chosen, [60_000, 60_001]);
-    world.withholds(inside(9, 3), Reason::Translate);
-    assert_eq!(world.reason(Reason::Translate), 1);
+    world.withholds(inside(9, 3), FilterDropReason::Translate);
+    assert_eq!(world.reason(FilterDropReason::Translate), 1);
     // Another destination is another matter.
     world.leaves(inside(9, 3).dst("7.7.7.8"));
     world.flush();
@@ -120,7 +120,7 @@ fn a_pool_without_free_ports_drops_and_counts() {
 fn static_ports_stay_and_collide() {
     let mut world = World::new("pass out inet from 10.0.0.0/24 nat-to 192.0.2.1 static-port");
     assert_eq!(port(&world.leaves(inside(8, 1000))), 1000);
-    world.withholds(inside(9, 1000), Reason::Translate);
+    world.withholds(inside(9, 1000), FilterDropReason::Translate);
 }
 
 #[test]
@@ -147,7 +147,9 @@ fn sources_stick_to_addresses_of_each_pool_of_the_rules_that_hold() {
         "pass in inet rdr-to 10.9.0.0/24 round-robin sticky-address route-to 192.0.2.128/25 round-robin sticky-address",
     );
     let came = world.comes(inside(1, 1));
-    let Some(std::net::IpAddr::V4(gateway)) = world.filter.way().gateway else { panic!("it is not led") };
+    let Some(std::net::IpAddr::V4(gateway)) = world.filter.route_to().gateway else {
+        panic!("it is not led")
+    };
     let first = [Ipv4::new(&came[..]).unwrap().dst(), gateway].map(|address| address.octets()[0]);
     assert_eq!(first, [10, 192]);
 }
@@ -170,7 +172,7 @@ fn match_rules_translate_before_others_look() {
         World::new("block out\nmatch out inet from 10.0.0.0/24 nat-to 192.0.2.1\npass out from 192.0.2.1");
     let sent = world.leaves(inside(9, 1000));
     assert_eq!(Ipv4::new(&sent[..]).unwrap().src(), std::net::Ipv4Addr::new(192, 0, 2, 1));
-    world.withholds(ip4().src("10.1.0.9").udp(1, 2), Reason::Match);
+    world.withholds(ip4().src("10.1.0.9").udp(1, 2), FilterDropReason::Match);
 }
 
 #[test]
@@ -193,12 +195,12 @@ fn packets_are_led_where_rules_say() {
         World::new("pass out inet from 10.0.0.0/24 route-to 192.0.2.254\npass in inet reply-to 192.0.2.253");
     for _ in 0..2 {
         assert!(world.passes(EM0, Direction::Out, inside(9, 1)).has_way);
-        assert_eq!(world.filter.way().gateway, Some([192, 0, 2, 254].into()));
+        assert_eq!(world.filter.route_to().gateway, Some([192, 0, 2, 254].into()));
     }
     let ask = ip4().src("7.7.7.7").dst("10.0.0.9").udp(5, 6);
     assert!(!world.passes(EM0, Direction::In, ask).has_way);
     let mut reply = ip4().src("10.0.0.9").dst("7.7.7.7").udp(6, 5).bytes();
     let verdict = world.test(EM0, Direction::Out, &mut reply);
-    assert!(matches!(verdict, Verdict::Pass(passed) if passed.has_way));
-    assert_eq!(world.filter.way().gateway, Some([192, 0, 2, 253].into()));
+    assert!(matches!(verdict, FilterVerdict::Pass(passed) if passed.has_way));
+    assert_eq!(world.filter.route_to().gateway, Some([192, 0, 2, 253].into()));
 }

@@ -1,13 +1,16 @@
 //! A filter with three interfaces (`lo0`, `em0`, `em1`), rules of a text, and a clock.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 use artery_filter::anchors::Anchors;
-use artery_filter::dissect::{At, Reason};
-use artery_filter::engine::{Answer, Event, Filter, Part, Passed, Random, Rules, Settings, Through, Verdict};
-use artery_filter::evaluate::{Compiled, Counters, Routes, RuleId, RuleTotals, load};
+use artery_filter::dissect::{FilterDropReason, HookContext};
+use artery_filter::engine::{
+    Filter, FilterEvent, FilterSettings, FilterVerdict, Passed, Random, ReplyPacket, Rules, StateRange,
+    ThroughVerdict,
+};
+use artery_filter::evaluate::{Compiled, Counters, Routes, RuleId, RuleTotals, load_rulesets};
 use artery_filter::facts::{Direction, Interface};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::rule::Ruleset;
-use artery_filter::states::{Kill, Names, StateId, Verbosity};
+use artery_filter::states::{InterfaceLookup, StateId, StateSelector, Verbosity};
 use artery_filter::syntax::{self, Environment};
 use artery_filter::tables::Tables;
 use artery_rcu::{Domain, Reader};
@@ -31,7 +34,7 @@ impl Routes for NoRoutes {
         true
     }
 
-    fn leads_to(&self, _: IpAddr, _: Interface) -> bool {
+    fn has_route_via(&self, _: IpAddr, _: Interface) -> bool {
         true
     }
 
@@ -42,7 +45,7 @@ impl Routes for NoRoutes {
 
 pub(crate) struct InterfaceNames;
 
-impl Names for InterfaceNames {
+impl InterfaceLookup for InterfaceNames {
     fn interface(&self, interface: Interface) -> &str {
         ["lo0", "em0", "em1"][usize::from(interface.0)]
     }
@@ -50,7 +53,7 @@ impl Names for InterfaceNames {
 
 /// The number of an interface.
 pub(crate) fn interface(name: &str) -> Option<Interface> {
-    interfaces().number(name)
+    interfaces().find_interface(name)
 }
 
 fn interfaces() -> Interfaces {
@@ -86,12 +89,11 @@ impl World {
         let domain = Domain::new();
         let (mut anchors, mut tables) = (Anchors::default(), Tables::new(&domain));
         let (compiled, settings) = compile(text, &mut anchors, &mut tables);
-        let filter = Filter::new(settings, &compiled, 0, Random::of(42)).unwrap();
+        let filter = Filter::new(settings, &compiled, 0, Random::from_seed(42)).unwrap();
         let reader = domain.reader();
         World { filter, compiled, anchors, tables, reader, now: Duration::from_secs(1000), hint: None }
     }
 
-    /// Takes other rules.
     #[track_caller]
     pub(crate) fn reload(&mut self, text: &str) {
         let (compiled, settings) = compile(text, &mut self.anchors, &mut self.tables);
@@ -100,14 +102,14 @@ impl World {
 
     /// Switches the filter off.
     pub(crate) fn disable(&mut self) {
-        let settings = Settings { is_enabled: false, ..self.filter.settings().clone() };
-        self.filter.load(settings, &self.compiled, &self.compiled).unwrap();
+        let settings = FilterSettings { is_enabled: false, ..self.filter.settings().clone() };
+        self.filter.load_rules(settings, &self.compiled, &self.compiled).unwrap();
     }
 
-    /// Has all packets go the full way.
+    /// Has all packets take the full path.
     pub(crate) fn be_thorough(&mut self) {
-        let settings = Settings { is_thorough: true, ..self.filter.settings().clone() };
-        self.filter.load(settings, &self.compiled, &self.compiled).unwrap();
+        let settings = FilterSettings { is_thorough: true, ..self.filter.settings().clone() };
+        self.filter.load_rules(settings, &self.compiled, &self.compiled).unwrap();
     }
 
     /// Loads rules into an anchor.
@@ -115,7 +117,7 @@ impl World {
     pub(crate) fn load_anchor(&mut self, path: &str, text: &str) {
         let ruleset = parse(text);
         let settings = self.filter.settings().clone();
-        let compiled = load(
+        let compiled = load_rulesets(
             vec![(path.into(), ruleset)],
             &mut self.anchors,
             &mut self.tables,
@@ -125,9 +127,9 @@ impl World {
         self.follow(compiled.unwrap_or_else(|errors| panic!("{errors:?}")), settings);
     }
 
-    fn follow(&mut self, mut compiled: Compiled, settings: Settings) {
-        compiled.succeed(&self.compiled);
-        self.filter.load(settings, &self.compiled, &compiled).unwrap();
+    fn follow(&mut self, mut compiled: Compiled, settings: FilterSettings) {
+        compiled.inherit_counters(&self.compiled);
+        self.filter.load_rules(settings, &self.compiled, &compiled).unwrap();
         self.compiled = compiled;
     }
 
@@ -136,23 +138,34 @@ impl World {
     }
 
     /// What becomes of a packet; it is changed as is due.
-    pub(crate) fn test(&mut self, interface: Interface, direction: Direction, bytes: &mut [u8]) -> Verdict {
-        self.filter.begin(self.now);
+    pub(crate) fn test(
+        &mut self,
+        interface: Interface,
+        direction: Direction,
+        bytes: &mut [u8],
+    ) -> FilterVerdict {
+        self.filter.begin_batch(self.now);
         let turn = self.reader.turn();
         let (routes, names) = (NoRoutes, InterfaceNames);
         let rules = Rules { compiled: &self.compiled, turn: &turn, routes: &routes, names: &names };
-        let mut look = self.filter.look(bytes, At::new(interface, direction), self.hint.take());
-        self.filter.approach(&mut look);
-        let verdict = self.filter.test(bytes, &look, &rules);
-        self.filter.end();
+        let mut look =
+            self.filter.prepare_lookup(bytes, HookContext::new(interface, direction), self.hint.take());
+        self.filter.prefetch_state(&mut look);
+        let verdict = self.filter.test_packet(bytes, &look, &rules);
+        self.filter.end_batch();
         verdict
     }
 
     /// What becomes of a packet that comes in by an interface and leaves by another, tested at each of them.
-    pub(crate) fn cross(&mut self, from: Interface, to: Interface, bytes: &mut [u8]) -> Option<Reason> {
+    pub(crate) fn cross(
+        &mut self,
+        from: Interface,
+        to: Interface,
+        bytes: &mut [u8],
+    ) -> Option<FilterDropReason> {
         match self.test(from, Direction::In, bytes) {
-            Verdict::Pass(passed) => self.hint = passed.state,
-            Verdict::Drop(reason) => return Some(reason),
+            FilterVerdict::Pass(passed) => self.hint = passed.state,
+            FilterVerdict::Drop(reason) => return Some(reason),
             other => panic!("{other:?}"),
         }
         self.leave(to, bytes)
@@ -164,38 +177,39 @@ impl World {
         from: Interface,
         to: Interface,
         bytes: &mut [u8],
-    ) -> Option<Reason> {
-        self.filter.begin(self.now);
-        let enters = At::new(from, Direction::In);
-        let mut glance = self.filter.glance(bytes, Direction::In);
-        self.filter.approach_all(std::slice::from_mut(&mut glance));
-        let through = self.filter.pass_through(|| bytes, &glance, (enters, At::new(to, Direction::Out)));
-        self.filter.end();
+    ) -> Option<FilterDropReason> {
+        self.filter.begin_batch(self.now);
+        let enters = HookContext::new(from, Direction::In);
+        let mut glance = self.filter.parse_key(bytes, Direction::In);
+        self.filter.prefetch_states(std::slice::from_mut(&mut glance));
+        let through =
+            self.filter.pass_through(|| bytes, &glance, (enters, HookContext::new(to, Direction::Out)));
+        self.filter.end_batch();
         self.go_on(through, from, to, bytes)
     }
 
     /// What becomes of a packet that could go through at once, or could not.
     pub(crate) fn go_on(
         &mut self,
-        through: Through,
+        through: ThroughVerdict,
         from: Interface,
         to: Interface,
         bytes: &mut [u8],
-    ) -> Option<Reason> {
+    ) -> Option<FilterDropReason> {
         match through {
-            Through::Passed => None,
-            Through::Unknown => self.cross(from, to, bytes),
-            Through::Entered(passed) => {
+            ThroughVerdict::Passed => None,
+            ThroughVerdict::Unknown => self.cross(from, to, bytes),
+            ThroughVerdict::Entered(passed) => {
                 self.hint = passed.state;
                 self.leave(to, bytes)
             }
         }
     }
 
-    pub(crate) fn leave(&mut self, to: Interface, bytes: &mut [u8]) -> Option<Reason> {
+    pub(crate) fn leave(&mut self, to: Interface, bytes: &mut [u8]) -> Option<FilterDropReason> {
         match self.test(to, Direction::Out, bytes) {
-            Verdict::Pass(_) => None,
-            Verdict::Drop(reason) => Some(reason),
+            FilterVerdict::Pass(_) => None,
+            FilterVerdict::Drop(reason) => Some(reason),
             other => panic!("{other:?}"),
         }
     }
@@ -206,27 +220,27 @@ impl World {
         from: Interface,
         to: Interface,
         bytes: &mut [u8],
-    ) -> Option<Reason> {
+    ) -> Option<FilterDropReason> {
         let mut came: Option<StateId> = None;
-        for at in [At::new(from, Direction::In), At::new(to, Direction::Out)] {
-            self.filter.begin(self.now);
+        for at in [HookContext::new(from, Direction::In), HookContext::new(to, Direction::Out)] {
+            self.filter.begin_batch(self.now);
             self.hint = came;
             let passed = match came {
-                Some(came) => self.filter.pass_behind(bytes, came, at),
+                Some(came) => self.filter.pass_linked(bytes, came, at),
                 None => {
-                    let mut glance = self.filter.glance(bytes, at.direction);
-                    self.filter.approach_all(std::slice::from_mut(&mut glance));
-                    self.filter.pass_quickly(|| bytes, &glance, at)
+                    let mut glance = self.filter.parse_key(bytes, at.direction);
+                    self.filter.prefetch_states(std::slice::from_mut(&mut glance));
+                    self.filter.pass_fast(|| bytes, &glance, at)
                 }
             };
-            self.filter.end();
+            self.filter.end_batch();
             let verdict = match passed {
-                Some(state) => Verdict::Pass(Passed { state: Some(state), ..Passed::default() }),
+                Some(state) => FilterVerdict::Pass(Passed { state: Some(state), ..Passed::default() }),
                 None => self.test(at.interface, at.direction, bytes),
             };
             match verdict {
-                Verdict::Pass(passed) => came = passed.state,
-                Verdict::Drop(reason) => return Some(reason),
+                FilterVerdict::Pass(passed) => came = passed.state,
+                FilterVerdict::Drop(reason) => return Some(reason),
                 other => panic!("{other:?}"),
             }
         }
@@ -242,7 +256,7 @@ impl World {
     ) -> (Vec<u8>, Passed) {
         let mut bytes = bytes.into();
         match self.test(interface, direction, &mut bytes) {
-            Verdict::Pass(passed) => (bytes, passed),
+            FilterVerdict::Pass(passed) => (bytes, passed),
             other => panic!("{other:?} at {interface:?} {direction:?}"),
         }
     }
@@ -272,23 +286,23 @@ impl World {
 
     /// A packet that must end as it comes in by `em0`.
     #[track_caller]
-    pub(crate) fn refuses(&mut self, bytes: impl Into<Vec<u8>>, why: Reason) {
+    pub(crate) fn refuses(&mut self, bytes: impl Into<Vec<u8>>, why: FilterDropReason) {
         let verdict = self.test(EM0, Direction::In, &mut bytes.into());
-        assert_eq!(verdict, Verdict::Drop(why));
+        assert_eq!(verdict, FilterVerdict::Drop(why));
     }
 
     /// A packet that must end as it leaves by `em0`.
     #[track_caller]
-    pub(crate) fn withholds(&mut self, bytes: impl Into<Vec<u8>>, why: Reason) {
+    pub(crate) fn withholds(&mut self, bytes: impl Into<Vec<u8>>, why: FilterDropReason) {
         let verdict = self.test(EM0, Direction::Out, &mut bytes.into());
-        assert_eq!(verdict, Verdict::Drop(why));
+        assert_eq!(verdict, FilterVerdict::Drop(why));
     }
 
     /// What was counted for each rule.
     pub(crate) fn totals(&self) -> Vec<RuleTotals> {
         let counters = self.filter.counters();
         let rules = 0..self.compiled.rules().len() as u32;
-        rules.map(|rule| Counters::total([&*counters], RuleId(rule))).collect()
+        rules.map(|rule| Counters::sum_rule([&*counters], RuleId(rule))).collect()
     }
 
     pub(crate) fn states(&self) -> usize {
@@ -296,55 +310,57 @@ impl World {
     }
 
     pub(crate) fn maintain(&mut self) -> usize {
-        self.filter.begin(self.now);
-        self.filter.maintain(1_000_000)
+        self.filter.begin_batch(self.now);
+        self.filter.purge_expired(1_000_000)
     }
 
     /// All states as they are listed.
     pub(crate) fn list(&mut self, verbosity: Verbosity) -> String {
-        self.filter.begin(self.now);
+        self.filter.begin_batch(self.now);
         let mut text = String::new();
-        self.filter.states().for_each(|state| state.print(&InterfaceNames, verbosity, &mut text).unwrap());
+        self.filter
+            .states()
+            .for_each(|state| state.print_state(&InterfaceNames, verbosity, &mut text).unwrap());
         text
     }
 
-    pub(crate) fn kill(&mut self, kill: Kill) -> usize {
-        self.filter.end_in(Part::ALL, |state| kill.means(state)).0
+    pub(crate) fn kill(&mut self, kill: StateSelector) -> usize {
+        self.filter.end_in(StateRange::ALL, |state| kill.matches_state(state)).0
     }
 
-    /// Ends all states.
     pub(crate) fn flush(&mut self) {
-        self.filter.end_in(Part::ALL, |_| true);
+        self.filter.end_in(StateRange::ALL, |_| true);
     }
 
     /// The only answer that waits.
     #[track_caller]
-    pub(crate) fn answer(&mut self) -> Answer {
-        let mut answers = self.filter.take_answers();
+    pub(crate) fn answer(&mut self) -> ReplyPacket {
+        let mut answers = self.filter.drain_replies();
         assert_eq!(answers.len(), 1, "{answers:?}");
         answers.remove(0)
     }
 
-    pub(crate) fn events(&mut self) -> Vec<Event> {
-        self.filter.take_events()
+    pub(crate) fn events(&mut self) -> Vec<FilterEvent> {
+        self.filter.drain_events()
     }
 
-    pub(crate) fn reason(&self, reason: Reason) -> u64 {
-        self.filter.counted().reasons[reason as usize]
+    pub(crate) fn reason(&self, reason: FilterDropReason) -> u64 {
+        self.filter.collect_counters().reasons[reason as usize]
     }
 }
 
 #[track_caller]
 fn parse(text: &str) -> Ruleset {
     let environment = Environment { interfaces: interfaces(), ..Environment::fixture() };
-    let parsed = syntax::parse("stdin", text.as_bytes(), &environment, &syntax::Settings::default());
+    let parsed = syntax::parse("stdin", text.as_bytes(), &environment, &syntax::ParseSettings::default());
     parsed.unwrap_or_else(|faults| panic!("{faults:?}")).ruleset
 }
 
 #[track_caller]
-fn compile(text: &str, anchors: &mut Anchors, tables: &mut Tables) -> (Compiled, Settings) {
+fn compile(text: &str, anchors: &mut Anchors, tables: &mut Tables) -> (Compiled, FilterSettings) {
     let ruleset = parse(text);
-    let settings = Settings::of(&ruleset);
-    let compiled = load(vec![(String::new(), ruleset)], anchors, tables, &interfaces(), Duration::ZERO);
+    let settings = FilterSettings::from_ruleset(&ruleset);
+    let compiled =
+        load_rulesets(vec![(String::new(), ruleset)], anchors, tables, &interfaces(), Duration::ZERO);
     (compiled.unwrap_or_else(|errors| panic!("{errors:?}")), settings)
 }

@@ -1,7 +1,7 @@
 //! What forwarders stand between: a host that sends, the forwarder's host with a full table, and one that counts.
 
 use super::programs::{Frames, KernelLookup, Sink};
-use super::{LOOKUP_ROW, Way};
+use super::{AdoptForwarder, LOOKUP_ROW};
 use crate::program;
 use crate::rig::{Host, Process, Result, Rig, RigError};
 use anyhow::{Context as _, ensure};
@@ -81,12 +81,12 @@ impl Bed {
             host.run(["ethtool", "-K", "eth0", "gro", "on"])?;
         }
         let bed = Bed { a, r, b };
-        bed.know_neighbors()?;
+        bed.install_neighbors()?;
         Ok(bed)
     }
 
     /// Nobody asks for neighbors while frames come.
-    fn know_neighbors(&self) -> Result<()> {
+    fn install_neighbors(&self) -> Result<()> {
         let (near, far) = (self.a.mac("eth0")?, self.b.mac("eth0")?);
         let know = |host: &Host, interface: &str, address: &str, mac: &str| {
             let words =
@@ -141,24 +141,24 @@ impl Bed {
     }
 
     /// Begins with a way of forwarding, and what counts behind it; called in the forwarder's namespace.
-    pub(super) fn begin(&self, way: Way, counts: bool) -> anyhow::Result<Running> {
-        let is_by_xdp = matches!(way, Way::Lookup | Way::OursByXdp);
+    pub(super) fn begin(&self, way: AdoptForwarder, counts: bool) -> anyhow::Result<Running> {
+        let is_by_xdp = matches!(way, AdoptForwarder::Lookup | AdoptForwarder::OursByXdp);
         let new_sink = || Sink::new(index("eth0")?, is_by_xdp);
         let sink =
             if counts { Some(self.b.enter(new_sink)?.context("counting what arrives")?) } else { None };
         let mut running = Running { sink, _lookup: None, session: None, _program: None, opened: None };
         match way {
-            Way::Kernel => {}
-            Way::Lookup => {
+            AdoptForwarder::Kernel => {}
+            AdoptForwarder::Lookup => {
                 let lookup = KernelLookup::new(index("eth1")?)?;
                 running._lookup = Some(lookup.attach(index("eth0")?).context(LOOKUP_ROW)?);
             }
-            Way::OursByXdp | Way::OursByTc => {
+            AdoptForwarder::OursByXdp | AdoptForwarder::OursByTc => {
                 let start = Instant::now();
                 running.session = Some(open(if is_by_xdp { Mode::Native } else { Mode::Tc })?);
                 running.opened = Some(start.elapsed());
             }
-            Way::OursByGraph => running._program = Some(self.adopt_by_graph()?),
+            AdoptForwarder::OursByGraph => running._program = Some(self.adopt_by_graph()?),
         }
         Ok(running)
     }
@@ -206,9 +206,9 @@ fn open(mode: Mode) -> anyhow::Result<Session> {
     let session = Session::open(&[port("eth0")?, port("eth1")?], None, Instant::now())?;
     // Nobody takes turns while frames are sent and counted.
     session.accelerator().lease().renew_for_good()?;
-    let kept = session.guards().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let kept = session.blockers().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     ensure!(kept.is_empty(), "traffic stays with the kernel: {kept}");
-    let deaf = session.deaf().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
+    let deaf = session.without_redirect().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
     ensure!(deaf.is_empty(), "{deaf}: the other end neither joins frames nor has a program");
     Ok(session)
 }

@@ -31,7 +31,7 @@ const LOOKUP_ROW: &str = "XDP with the kernel's lookup";
 
 /// Who forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum AdoptForwarder {
     Kernel,
     /// By a program that asks the kernel's tables.
     Lookup,
@@ -41,18 +41,20 @@ enum Way {
     OursByGraph,
 }
 
-impl Way {
-    const IN_LINE: [Way; 4] = [Way::Kernel, Way::Lookup, Way::OursByXdp, Way::OursByTc];
+impl AdoptForwarder {
+    const IN_LINE: [AdoptForwarder; 4] =
+        [AdoptForwarder::Kernel, AdoptForwarder::Lookup, AdoptForwarder::OursByXdp, AdoptForwarder::OursByTc];
     /// XDP would lose what hosts on such links leave to a card, so that the program itself takes tc there.
-    const TCP: [Way; 3] = [Way::Kernel, Way::OursByTc, Way::OursByGraph];
+    const TCP: [AdoptForwarder; 3] =
+        [AdoptForwarder::Kernel, AdoptForwarder::OursByTc, AdoptForwarder::OursByGraph];
 
     fn name(self) -> &'static str {
         match self {
-            Way::Kernel => "kernel",
-            Way::Lookup => LOOKUP_ROW,
-            Way::OursByXdp => "artery adopt, XDP",
-            Way::OursByTc => "artery adopt, tc",
-            Way::OursByGraph => "artery adopt, graph",
+            AdoptForwarder::Kernel => "kernel",
+            AdoptForwarder::Lookup => LOOKUP_ROW,
+            AdoptForwarder::OursByXdp => "artery adopt, XDP",
+            AdoptForwarder::OursByTc => "artery adopt, tc",
+            AdoptForwarder::OursByGraph => "artery adopt, graph",
         }
     }
 }
@@ -101,7 +103,7 @@ fn loads(options: &Options, plan: &Plan, bed: &Bed, report: &mut Report) -> anyh
     let options = fib::Options { table: options.table.clone(), ..fib::Options::default() };
     let mut loads = Vec::new();
     let mut add = |report: &mut Report, family: u8, taken: usize, to: Vec<IpAddr>| {
-        report.note(format!("IPv{family}: {taken} routes by 16 gateways"));
+        report.add_note(format!("IPv{family}: {taken} routes by 16 gateways"));
         for (what, destinations) in [("random destinations", &to[..]), ("one destination", &to[..1])] {
             let name = format!("IPv{family}, {what}");
             loads.push(Load { name, frames: bed.frames(destinations)? });
@@ -125,7 +127,7 @@ fn loads(options: &Options, plan: &Plan, bed: &Bed, report: &mut Report) -> anyh
 
 /// How long it takes to begin with what is loaded so far.
 fn opening(plan: &Plan, bed: &Bed, report: &mut Report) {
-    for way in (0..plan.rounds).flat_map(|_| [Way::OursByXdp, Way::OursByTc]) {
+    for way in (0..plan.rounds).flat_map(|_| [AdoptForwarder::OursByXdp, AdoptForwarder::OursByTc]) {
         begin(bed, way, report::OPENED_IPV4, report);
     }
 }
@@ -146,11 +148,11 @@ fn measure(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyho
     without_flow_tables(bed, report);
     for round in 1..=plan.rounds {
         progress(&format!("round {round} of {}", plan.rounds));
-        for way in Way::IN_LINE {
+        for way in AdoptForwarder::IN_LINE {
             in_line(plan, bed, loads, way, report)?;
         }
         alone(plan, bed, loads, report)?;
-        for way in Way::TCP {
+        for way in AdoptForwarder::TCP {
             tcp(plan, bed, way, report);
         }
     }
@@ -163,14 +165,14 @@ fn without_flow_tables(bed: &Bed, report: &mut Report) {
     const TABLE: &str =
         "table inet flows { flowtable fast { hook ingress priority 0; devices = { eth0, eth1 }; } }";
     let has = bed.r.run(["nft", TABLE]).and_then(|_| bed.r.run(["nft", "delete", "table", "inet", "flows"]));
-    report.note(match has {
+    report.add_note(match has {
         Ok(_) => "nftables' flow tables, which the kernel has, were not measured".to_owned(),
         Err(_) => "nftables' flow tables can't be measured: the kernel was built without them".to_owned(),
     });
 }
 
 /// Begins with a way, and adds to a row how long that took; notes why if it can't.
-fn begin(bed: &Bed, way: Way, row: &str, report: &mut Report) -> Option<Running> {
+fn begin(bed: &Bed, way: AdoptForwarder, row: &str, report: &mut Report) -> Option<Running> {
     match bed.begin(way, true) {
         Ok(running) => {
             if let Some(opened) = running.opened {
@@ -186,7 +188,13 @@ fn begin(bed: &Bed, way: Way, row: &str, report: &mut Report) -> Option<Running>
 }
 
 /// Frames a second, all the way.
-fn in_line(plan: &Plan, bed: &Bed, loads: &[Load], way: Way, report: &mut Report) -> anyhow::Result<()> {
+fn in_line(
+    plan: &Plan,
+    bed: &Bed,
+    loads: &[Load],
+    way: AdoptForwarder,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let Some(running) = begin(bed, way, report::OPENED, report) else { return Ok(()) };
     for load in loads {
         let _pinned = Pinned::to(0);
@@ -203,8 +211,11 @@ fn in_line(plan: &Plan, bed: &Bed, loads: &[Load], way: Way, report: &mut Report
 /// What the programs take by themselves.
 fn alone(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyhow::Result<()> {
     let lookup = KernelLookup::new(index("eth1")?)?;
-    let ours = bed.begin(Way::OursByXdp, true)?;
-    let programs = [(Way::Lookup, lookup.program(index("eth0")?)), (Way::OursByXdp, ours.program()?)];
+    let ours = bed.begin(AdoptForwarder::OursByXdp, true)?;
+    let programs = [
+        (AdoptForwarder::Lookup, lookup.program(index("eth0")?)),
+        (AdoptForwarder::OursByXdp, ours.program()?),
+    ];
     let _pinned = Pinned::to(0);
     for load in loads {
         for (way, program) in &programs {
@@ -216,7 +227,7 @@ fn alone(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyhow:
 }
 
 /// TCP of programs that know nothing of this, with the links as they come.
-fn tcp(plan: &Plan, bed: &Bed, way: Way, report: &mut Report) {
+fn tcp(plan: &Plan, bed: &Bed, way: AdoptForwarder, report: &mut Report) {
     let rate = || -> anyhow::Result<f64> {
         let _running = bed.begin(way, false)?;
         let seconds = plan.seconds.to_string();

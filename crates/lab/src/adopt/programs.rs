@@ -3,7 +3,7 @@
 
 use artery_device::bpf::{
     self, Array, Assembler, Attachment, DeviceMap, Hook, Instruction, Label, Operation::*, Register::*, Size,
-    Test::*, Words,
+    Test::*, WordArray,
 };
 use artery_table::{Region, Storage};
 use artery_wire::EtherAddr;
@@ -40,9 +40,9 @@ const fn in_network_order(number: u16) -> i32 {
 struct Shared(Mutex<Option<Array>>);
 
 impl Storage for Shared {
-    fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+    fn map_region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
         let array = Array::new(u32::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?)?;
-        let region = Region::mapped(&array, bytes)?;
+        let region = Region::map_file(&array, bytes)?;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(array);
         Ok(region)
     }
@@ -65,7 +65,7 @@ pub(super) struct Frames {
     is_ipv6: bool,
     entries: Array,
     /// The number of the next one.
-    next: Words<1>,
+    next: WordArray<1>,
     count: usize,
 }
 
@@ -88,7 +88,7 @@ impl Frames {
             frame: frame(to, source, destinations[0]),
             is_ipv6: source.is_ipv6(),
             entries,
-            next: Words::new()?,
+            next: WordArray::new()?,
             count,
         })
     }
@@ -207,7 +207,7 @@ fn load_frame(a: &mut Assembler, bytes: i32, if_not: Label) {
 
 /// Drops and counts what arrives at an interface, as long as it lives.
 pub(super) struct Sink {
-    count: Words<1>,
+    count: WordArray<1>,
     _link: Attachment,
 }
 
@@ -215,7 +215,7 @@ impl Sink {
     /// Where frames have no descriptions of the kernel's yet, or where they have, for an interface of this thread's
     /// namespace.
     pub(super) fn new(interface: u32, is_by_xdp: bool) -> io::Result<Sink> {
-        let count = Words::new()?;
+        let count = WordArray::new()?;
         let mut a = Assembler::default();
         a.value(R1, count.descriptor(), 0);
         a.load(Size::Double, R2, R1, 0);
@@ -260,7 +260,7 @@ impl KernelLookup {
     /// For frames that leave by an interface.
     pub(super) fn new(to: u32) -> io::Result<KernelLookup> {
         let devices = DeviceMap::new(INTERFACES)?;
-        devices.put(to, to)?;
+        devices.insert_interface(to, to)?;
         Ok(KernelLookup { devices })
     }
 
@@ -282,10 +282,10 @@ impl KernelLookup {
         a.load(Size::Half, R1, R7, 12);
         a.jump_if(Equal, R1, in_network_order(0x86dd), ipv6);
         a.jump_if(NotEqual, R1, in_network_order(0x0800), pass);
-        ask_of_ipv4(&mut a, pass);
+        write_ipv4_lookup(&mut a, pass);
         a.jump(ask);
         a.place(ipv6);
-        ask_of_ipv6(&mut a, pass);
+        write_ipv6_lookup(&mut a, pass);
         a.place(ask);
         a.set(R1, R6);
         a.set(R2, R10);
@@ -324,17 +324,17 @@ fn copy(a: &mut Assembler, parts: &[(Size, i16, i16)]) {
     }
 }
 
-fn ask_of_ipv4(a: &mut Assembler, pass: Label) {
+fn write_ipv4_lookup(a: &mut Assembler, pass: Label) {
     a.store(Size::Byte, R10, question::FAMILY, libc::AF_INET);
     a.load(Size::Byte, R1, R7, IP + 8);
     a.jump_if(AtMost, R1, 1, pass);
     let addresses = [(Size::Word, 12, question::SOURCE), (Size::Word, 16, question::DESTINATION)];
     copy(a, &[(Size::Byte, 1, question::FLOW), (Size::Byte, 9, question::PROTOCOL)]);
     copy(a, &addresses);
-    ask_of_length(a, 2);
+    write_length(a, 2);
 }
 
-fn ask_of_ipv6(a: &mut Assembler, pass: Label) {
+fn write_ipv6_lookup(a: &mut Assembler, pass: Label) {
     a.store(Size::Byte, R10, question::FAMILY, libc::AF_INET6);
     a.load(Size::Byte, R1, R7, IP + 7);
     a.jump_if(AtMost, R1, 1, pass);
@@ -343,10 +343,10 @@ fn ask_of_ipv6(a: &mut Assembler, pass: Label) {
         copy(a, &[(Size::Double, 8 + half, question::SOURCE + half)]);
         copy(a, &[(Size::Double, 24 + half, question::DESTINATION + half)]);
     }
-    ask_of_length(a, 4);
+    write_length(a, 4);
 }
 
-fn ask_of_length(a: &mut Assembler, at: i16) {
+fn write_length(a: &mut Assembler, at: i16) {
     a.load(Size::Half, R1, R7, IP + at);
     a.swap(R1, 16);
     a.store(Size::Half, R10, question::LENGTH, R1);

@@ -1,6 +1,6 @@
 //! What was measured, and what was asked for.
 
-use super::{LOOKUP_ROW, Way};
+use super::{AdoptForwarder, LOOKUP_ROW};
 use crate::machine::Machine;
 use crate::results::{Align, Findings, Measurement, Summary, Table, number};
 use std::collections::BTreeMap;
@@ -37,9 +37,9 @@ enum Goal {
 fn goals() -> Vec<Goal> {
     let random = |family: u8| format!("IPv{family}, random destinations");
     vec![
-        Goal::Times(random(4), Way::Kernel.name(), 4.0),
+        Goal::Times(random(4), AdoptForwarder::Kernel.name(), 4.0),
         Goal::Times(random(4), LOOKUP_ROW, 2.3),
-        Goal::Times(random(6), Way::Kernel.name(), 4.0),
+        Goal::Times(random(6), AdoptForwarder::Kernel.name(), 4.0),
         Goal::AtMost(alone(&random(4)), 130.0, "ns"),
         Goal::AtMost(alone("IPv4, one destination"), 110.0, "ns"),
         Goal::AtMost(OPENED_IPV4.to_owned(), 2.0, "s"),
@@ -65,7 +65,7 @@ impl Report {
     }
 
     /// Says what a reader must know.
-    pub(super) fn note(&mut self, note: String) {
+    pub(super) fn add_note(&mut self, note: String) {
         self.notes.push(note);
     }
 
@@ -75,7 +75,7 @@ impl Report {
 
     /// Median of the ratios of rounds.
     fn times(&self, row: &str, than: &'static str) -> Option<f64> {
-        let ours = self.of(row, Way::OursByXdp.name(), "Mpps")?;
+        let ours = self.of(row, AdoptForwarder::OursByXdp.name(), "Mpps")?;
         let theirs = self.of(row, than, "Mpps")?;
         let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
         Some(Summary::of(&ratios).median)
@@ -89,7 +89,8 @@ impl Report {
                 (format!("at least {least} times {than}"), times, "times", times >= Some(*least))
             }
             Goal::AtMost(row, most, unit) => {
-                let median = self.of(row, Way::OursByXdp.name(), unit).map(|all| Summary::of(all).median);
+                let median =
+                    self.of(row, AdoptForwarder::OursByXdp.name(), unit).map(|all| Summary::of(all).median);
                 (format!("at most {most} {unit}"), median, *unit, median <= Some(*most))
             }
         };
@@ -143,12 +144,12 @@ mod tests {
         assert!(judged(&report).iter().all(|line| line.ends_with("not measured")));
         let row = "IPv4, random destinations";
         for (ours, kernel, lookup) in [(4.0, 1.0, 2.0), (2.0, 0.4, 1.0), (9.0, 2.0, 4.5)] {
-            report.add(row, Way::OursByXdp.name(), "Mpps", ours);
-            report.add(row, Way::Kernel.name(), "Mpps", kernel);
+            report.add(row, AdoptForwarder::OursByXdp.name(), "Mpps", ours);
+            report.add(row, AdoptForwarder::Kernel.name(), "Mpps", kernel);
             report.add(row, LOOKUP_ROW, "Mpps", lookup);
         }
-        report.add(&alone(row), Way::OursByXdp.name(), "ns", 131.0);
-        report.add(&alone("IPv4, one destination"), Way::OursByXdp.name(), "ns", 109.0);
+        report.add(&alone(row), AdoptForwarder::OursByXdp.name(), "ns", 131.0);
+        report.add(&alone("IPv4, one destination"), AdoptForwarder::OursByXdp.name(), "ns", 109.0);
         let said = judged(&report);
         let ends = |line: &str, end: &str| assert!(line.ends_with(end), "{line}");
         ends(&said[0], "4.50 times: met");

@@ -84,7 +84,7 @@ pub(super) fn contenders<A: Family>(
             let right = oracle.lookup(address);
             ensure!(*answer == right, "{name} says {answer} for {}, not {right}", address.to_ip());
         }
-        let bytes = process.borrow_mut().ask(&format!("bytes {engine}"))?["bytes"].as_u64();
+        let bytes = process.borrow_mut().send_command(&format!("bytes {engine}"))?["bytes"].as_u64();
         let process = process.clone();
         contenders.push(super::Contender::Dpdk(Contender { process, table, bytes, is_first: n == 0 }));
     }
@@ -108,7 +108,7 @@ impl Contender {
         let file = process.addresses(traffic);
         let command =
             format!("trial {} {} {} {}", self.table.engine, mode.name(), file.display(), budget.as_nanos());
-        process.ask(&command)?["ns"].as_f64().context("DPDK's program gave no time")
+        process.send_command(&command)?["ns"].as_f64().context("DPDK's program gave no time")
     }
     /// Updates a second; none where the same table has been measured already.
     pub(super) fn updates(&mut self, budget: Duration) -> anyhow::Result<Option<f64>> {
@@ -116,7 +116,7 @@ impl Contender {
             return Ok(None);
         }
         let command = format!("updates {} {}", self.table.engine, budget.as_nanos());
-        Ok(self.process.borrow_mut().ask(&command)?["updates_per_s"].as_f64())
+        Ok(self.process.borrow_mut().send_command(&command)?["updates_per_s"].as_f64())
     }
 }
 
@@ -153,13 +153,13 @@ impl Process {
     /// What an engine says for the probes.
     fn answers(&mut self, engine: &str) -> anyhow::Result<Vec<u32>> {
         let (from, to) = (self.folder.path().join("probes"), self.folder.path().join("answers"));
-        self.ask(&format!("answers {engine} {} {}", from.display(), to.display()))?;
+        self.send_command(&format!("answers {engine} {} {}", from.display(), to.display()))?;
         let bytes = std::fs::read(&to).context("reading DPDK's answers")?;
         let (words, _) = bytes.as_chunks();
         Ok(words.iter().map(|word| u32::from_ne_bytes(*word)).collect())
     }
 
-    fn ask(&mut self, command: &str) -> anyhow::Result<Value> {
+    fn send_command(&mut self, command: &str) -> anyhow::Result<Value> {
         let gone = || format!("DPDK's program ended at: {command}");
         writeln!(self.commands, "{command}").with_context(gone)?;
         let mut line = String::new();

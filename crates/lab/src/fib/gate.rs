@@ -196,10 +196,10 @@ mod tests {
     use super::*;
     use crate::fib::catalog::Catalog;
     use crate::fib::engine::Reader;
-    use artery_table::synthetic::{prefixes, random_groups};
+    use artery_table::synthetic::{generate_prefixes, random_groups};
 
     fn all_agree<A: Catalog>() {
-        let routes = random_groups(&prefixes::<A>(3000, 1), 64, 1);
+        let routes = random_groups(&generate_prefixes::<A>(3000, 1), 64, 1);
         let gate = Gate::new(&routes, 40_000);
         let mut all = Checked::default();
         for entry in A::engines() {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_table_of_five_routes_and_one_of_none_can_be_checked() {
-        let routes = random_groups(&prefixes::<u32>(5, 1), 64, 1);
+        let routes = random_groups(&generate_prefixes::<u32>(5, 1), 64, 1);
         assert_eq!(check(&mut loaded(&routes), &routes, 1000).unwrap().batches, BATCHES + 1);
         assert_eq!(check(&mut loaded(&[]), &[], 1000).unwrap().updates, 0);
     }
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn an_engine_that_lacks_a_route_does_not_pass() {
-        let routes = random_groups(&prefixes::<u32>(1000, 1), 64, 1);
+        let routes = random_groups(&generate_prefixes::<u32>(1000, 1), 64, 1);
         let error = check(&mut loaded(&routes[1..]), &routes, 20_000).unwrap_err().to_string();
         assert!(error.contains("after 0 batches"), "{error}");
     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn answers_are_compared_after_every_batch() {
-        let routes = random_groups(&prefixes::<u32>(1000, 1), 64, 1);
+        let routes = random_groups(&generate_prefixes::<u32>(1000, 1), 64, 1);
         let gate = Gate::new(&routes, 20_000);
         let batch = gate.steps[1].updates.len();
         for number in 1..=BATCHES {
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn an_engine_has_its_table_again_after_the_check() {
-        let routes = random_groups(&prefixes::<u32>(1000, 1), 64, 1);
+        let routes = random_groups(&generate_prefixes::<u32>(1000, 1), 64, 1);
         let mut engine = loaded(&routes);
         let gate = Gate::new(&routes, 20_000);
         gate.check(&mut engine).unwrap();

@@ -162,9 +162,10 @@ pub fn routes<A: LoadedFamily>(options: &Options, loaded: &Loaded) -> Vec<(Prefi
     const SEED: u64 = 1;
     let given = match options.table {
         Some(_) => A::routes(loaded).to_vec(),
-        None => {
-            synthetic::prefixes(A::FULL_FEED, SEED).into_iter().map(|prefix| (prefix, NO_GROUP)).collect()
-        }
+        None => synthetic::generate_prefixes(A::FULL_FEED, SEED)
+            .into_iter()
+            .map(|prefix| (prefix, NO_GROUP))
+            .collect(),
     };
     let prefixes: Vec<_> = given.iter().map(|route| route.0).collect();
     let drawn = match options.correlated {

@@ -74,11 +74,11 @@ fn before<A: Family>(address: A) -> Option<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::synthetic::{prefixes, random_groups};
+    use artery_table::synthetic::{generate_prefixes, random_groups};
 
     #[test]
     fn the_oracle_agrees_with_a_linear_scan() {
-        let mut routes = random_groups(&prefixes::<u32>(2000, 1), 64, 1);
+        let mut routes = random_groups(&generate_prefixes::<u32>(2000, 1), 64, 1);
         routes.push((Prefix::ALL, 99));
         let oracle = Oracle::new(&routes);
         for address in probes(&routes, 2000, 2) {

@@ -51,12 +51,12 @@ macro_rules! lookup {
             }
             #[inline]
             fn each(&self, turn: &Turn<'_>, addresses: &[$address], groups: &mut [Group]) {
-                let view = self.at(turn);
+                let view = self.view_at(turn);
                 each(addresses, groups, |address| view.lookup(address));
             }
             #[inline]
             fn chain(&self, turn: &Turn<'_>, addresses: &[$address], last: Group, mask: Group) -> Group {
-                let view = self.at(turn);
+                let view = self.view_at(turn);
                 chain(addresses, last, mask, |address| view.lookup(address))
             }
         }
@@ -83,7 +83,7 @@ macro_rules! compiled {
                 changed: Prefix<$address>,
                 group: impl FnOnce() -> Group,
             ) -> Result<(), NeedsRebuild> {
-                <$fib>::replace(self, art, changed, group)
+                <$fib>::replace_prefix(self, art, changed, group)
             }
             fn reader(&self) -> $reader {
                 <$fib>::reader(self)

@@ -45,7 +45,7 @@ impl Cache {
     pub(super) fn new(flows: u32) -> anyhow::Result<Cache> {
         let settings = FlowSettings { counts: false, ..FlowSettings::default() };
         let mut table = table(FlowLimits { flows, young: flows }, settings, &HugePages)?;
-        table.populate(flows);
+        table.populate_memory(flows);
         Ok(Cache {
             table,
             found: Vec::new(),
@@ -75,9 +75,9 @@ impl Cache {
             self.table.find_batch(keys, &mut self.found);
             self.recall(fib.generation, addresses, groups, now);
             if !self.asked.is_empty() {
-                self.ask(fib, keys, groups, now);
+                self.lookup_missing(fib, keys, groups, now);
             }
-            self.table.maintain(now, BUDGET);
+            self.table.maintain_flows(now, BUDGET);
         }
         self.counts.packets += keys.len() as u64;
     }
@@ -88,7 +88,7 @@ impl Cache {
         self.asked.clear();
         self.addresses.clear();
         for (place, (flow, group)) in self.found.iter().zip(groups).enumerate() {
-            let answer = flow.and_then(|id| self.table.touch(id, &ACK, now));
+            let answer = flow.and_then(|id| self.table.touch_flow(id, &ACK, now));
             match answer.filter(|answer| answer.generation == generation) {
                 Some(answer) => *group = answer.action,
                 None => {
@@ -101,7 +101,7 @@ impl Cache {
     }
 
     /// Asks the FIB, and remembers what it says.
-    fn ask(&mut self, fib: &Lookups<'_>, keys: &[Flow4], groups: &mut [Group], now: Tick) {
+    fn lookup_missing(&mut self, fib: &Lookups<'_>, keys: &[Flow4], groups: &mut [Group], now: Tick) {
         self.answers.resize(self.addresses.len(), 0);
         fib.batch(&self.addresses, &mut self.answers);
         let answer = |group: &Group| Answer { action: *group, generation: fib.generation };
@@ -109,7 +109,7 @@ impl Cache {
         for (asked, group) in self.asked.iter().zip(&self.answers) {
             groups[asked.place] = *group;
             if let Some(id) = asked.flow {
-                self.table.renew(id, answer(group));
+                self.table.update_answer(id, answer(group));
                 self.counts.renewals += 1;
             }
         }
@@ -120,7 +120,7 @@ impl Cache {
     }
 
     /// What became of packets since this was asked last.
-    pub(super) fn take_counts(&mut self) -> Counts {
+    pub(super) fn drain_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
 }
@@ -151,7 +151,7 @@ mod tests {
                 fib.batch(&slice.addresses, &mut expected);
                 assert_eq!(groups, expected, "slice {n} of {scope:?}, {room}");
             }
-            let counts = cache.take_counts();
+            let counts = cache.drain_counts();
             let part = counts.percent(counts.hits);
             assert!(if room == 100 { part < 10.0 } else { part > 50.0 }, "{room}: {counts:?}");
             assert!(counts.renewals > 0, "{counts:?}");

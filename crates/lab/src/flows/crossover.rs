@@ -133,7 +133,7 @@ impl Contender {
     /// Looks a slice up, and makes sure that the answers are those of the FIB as it is now.
     pub(super) fn checked_slice(&mut self, feed: &mut Feed, packets: &Packets) -> anyhow::Result<()> {
         self.slice.advance(packets, self.scope);
-        self.look_up(feed);
+        self.lookup_slice(feed);
         let mut expected = vec![0; SLICE];
         feed.lookups().batch(&self.slice.addresses, &mut expected);
         ensure!(self.groups == expected, "{}: an answer is not the FIB's", self.who.name());
@@ -157,15 +157,15 @@ impl Contender {
             this.slice.advance(packets, this.scope);
             happen(feed, taken)
         };
-        nanos(budget, &mut (self, feed), prepare, |(this, feed)| this.look_up(feed))
+        nanos(budget, &mut (self, feed), prepare, |(this, feed)| this.lookup_slice(feed))
     }
 
     #[inline]
-    fn look_up(&mut self, feed: &mut Feed) {
+    fn lookup_slice(&mut self, feed: &mut Feed) {
         let (fib, Slice { keys, addresses, .. }) = (feed.lookups(), &self.slice);
         match &mut self.cache {
             Some(cache) => {
-                cache.pass(&fib, keys, addresses, &mut self.groups, Tick::at(self.begin.elapsed()));
+                cache.pass(&fib, keys, addresses, &mut self.groups, Tick::from_time(self.begin.elapsed()));
             }
             None => fib.batch(addresses, &mut self.groups),
         }
@@ -173,7 +173,7 @@ impl Contender {
 
     /// What became of packets since this was asked last.
     pub(super) fn counts(&mut self) -> Option<super::cache::Counts> {
-        self.cache.as_mut().map(Cache::take_counts)
+        self.cache.as_mut().map(Cache::drain_counts)
     }
 
     fn hits(&mut self) -> Option<f64> {

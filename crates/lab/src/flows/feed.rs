@@ -42,7 +42,7 @@ impl Feed {
         let domain = Domain::new();
         let prefixes = routes.iter().map(|route| route.0).collect();
         let mut table = RouteTable::new(&domain, Policy::default(), Arc::new(HugePages))?;
-        table.load(routes)?;
+        table.load_routes(routes)?;
         let (reader, turns) = (table.reader(), domain.reader());
         Ok(Feed { table, reader, turns, prefixes, random: Random::new(5), generation: 1 })
     }

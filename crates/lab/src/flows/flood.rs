@@ -85,7 +85,7 @@ impl Flood {
         let begin = Instant::now();
         self.table.find_batch(&self.keys, &mut self.found);
         for id in self.found.iter().flatten() {
-            self.table.touch(*id, &ACK, at(1));
+            self.table.touch_flow(*id, &ACK, at(1));
         }
         let taken = begin.elapsed();
         anyhow::ensure!(self.found.iter().all(Option::is_some), "a known flow lost its place");
@@ -101,7 +101,7 @@ impl Flood {
         for key in &self.keys {
             self.table.insert(key, Answer::default(), &SYN, at(1))?;
         }
-        self.table.maintain(at(1), BUDGET);
+        self.table.maintain_flows(at(1), BUDGET);
         Ok(begin.elapsed())
     }
 }

@@ -6,7 +6,7 @@ use super::tables::{BATCH, Numbered, SYN, at, table};
 use artery_rcu::{Domain, Reader};
 use artery_table::Pages;
 use artery_table::balance::{Balancer, Choice, Flow, Local, Member, Members, Method, Settings};
-use artery_table::flow::{Answer, Flow4, FlowLimits, FlowSettings, FlowTable, Sight, Tick};
+use artery_table::flow::{Answer, Flow4, FlowLimits, FlowSettings, FlowTable, PacketInfo, Tick};
 use artery_table::synthetic::Random;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -63,7 +63,7 @@ fn row(method: Method, count: u32, flows: &[Flow]) -> anyhow::Result<Row> {
     let after = farm.picks(flows).0;
     let second = memory.as_mut().map(|memory| memory.pass(&mut farm, flows)).transpose()?;
 
-    farm.members.add(member(count), NOW)?;
+    farm.members.add_member(member(count), NOW)?;
     let last = farm.picks(flows).0;
     let third = memory.as_mut().map(|memory| memory.pass(&mut farm, flows)).transpose()?;
 
@@ -87,14 +87,14 @@ impl Farm {
     fn new(method: Method, count: u32) -> anyhow::Result<Farm> {
         let domain: Arc<Domain> = Domain::new();
         let mut members = Members::new(&domain, Settings { method, ..Settings::default() })?;
-        members.replace((0..count).map(member).collect(), NOW)?;
+        members.replace_members((0..count).map(member).collect(), NOW)?;
         Ok(Farm { balancer: members.balancer(), members, reader: domain.reader(), local: Local::new(0) })
     }
 
     /// Whom each flow goes to, and how many nanoseconds it took to say so.
     fn picks(&mut self, flows: &[Flow]) -> (Vec<u32>, f64) {
         let turn = self.reader.turn();
-        let choice = self.balancer.at(&turn);
+        let choice = self.balancer.choice_at(&turn);
         let mut actions = vec![0; flows.len()];
         let nanos = least_nanos(flows.len(), || {
             for (flow, action) in flows.iter().zip(&mut actions) {
@@ -107,7 +107,7 @@ impl Farm {
     /// How many nanoseconds it takes to say that a known flow's member lives.
     fn known(&mut self, actions: &[u32]) -> f64 {
         let turn = self.reader.turn();
-        let choice = self.balancer.at(&turn);
+        let choice = self.balancer.choice_at(&turn);
         least_nanos(actions.len(), || {
             black_box(actions.iter().filter(|action| choice.member(**action).is_some()).count());
         })
@@ -115,7 +115,7 @@ impl Farm {
 
     /// Percent of flows that have another member now, of those whose member was there before and still is.
     fn moved(&self, from: &[u32], to: &[u32]) -> f64 {
-        let living: Vec<u32> = self.members.views().map(|view| view.id.action()).collect();
+        let living: Vec<u32> = self.members.view_members().map(|view| view.id.action()).collect();
         let of_living = || from.iter().zip(to).filter(|(from, _)| living.contains(from));
         let moved = of_living().filter(|(from, to)| from != to).count();
         100.0 * moved as f64 / of_living().count().max(1) as f64
@@ -123,7 +123,7 @@ impl Farm {
 }
 
 fn pick(choice: &Choice, local: &mut Local, flow: Flow) -> u32 {
-    choice.pick(local, flow, NOW).map_or(0, |id| id.action())
+    choice.pick_member(local, flow, NOW).map_or(0, |id| id.action())
 }
 
 fn least_nanos(count: usize, mut round: impl FnMut()) -> f64 {
@@ -152,19 +152,19 @@ impl Memory {
     fn pass(&mut self, farm: &mut Farm, flows: &[Flow]) -> anyhow::Result<Vec<u32>> {
         let Farm { balancer, reader, local, .. } = farm;
         let turn = reader.turn();
-        let choice = balancer.at(&turn);
+        let choice = balancer.choice_at(&turn);
         let (mut actions, mut found) = (Vec::new(), Vec::new());
         for (flows, first) in flows.chunks(BATCH).zip((0..).step_by(BATCH)) {
             let keys: Vec<Flow4> = (first..).take(flows.len()).map(Flow4::numbered).collect();
             self.table.find_batch(&keys, &mut found);
             for ((flow, key), id) in flows.iter().zip(&keys).zip(&found) {
-                let answer = id.and_then(|id| self.table.touch(id, &Sight::default(), self.now));
+                let answer = id.and_then(|id| self.table.touch_flow(id, &PacketInfo::default(), self.now));
                 let has =
                     answer.map(|answer| answer.action).filter(|action| choice.member(*action).is_some());
                 let action = has.unwrap_or_else(|| pick(choice, local, *flow));
                 let answer = Answer { action, generation: choice.generation() };
                 match id {
-                    Some(id) => _ = self.table.renew(*id, answer),
+                    Some(id) => _ = self.table.update_answer(*id, answer),
                     None => _ = self.table.insert(key, answer, &SYN, self.now)?,
                 }
                 actions.push(action);

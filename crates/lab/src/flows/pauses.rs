@@ -95,13 +95,13 @@ fn row(
         let limits = FlowLimits { flows, young: flows };
         let mut table = super::tables::table(limits, FlowSettings::default(), storage)?;
         if is_populated {
-            table.populate(flows);
+            table.populate_memory(flows);
         }
         [&mut row.batch, &mut row.maintain, &mut row.forget].into_iter().for_each(|pauses| pauses.next = 0);
         grow(&mut table, flows, &mut row)?;
         let grown = resident();
         while table.stats().bytes > 4096 {
-            row.forget.time(|| table.maintain(at(100), BUDGET));
+            row.forget.time(|| table.maintain_flows(at(100), BUDGET));
         }
         row.given_back = grown.saturating_sub(resident());
     }
@@ -117,7 +117,7 @@ fn grow(table: &mut FlowTable<Flow4>, flows: u32, row: &mut Row) -> anyhow::Resu
         batch.time(|| {
             table.find_batch(&keys, &mut found);
             keys.iter().try_for_each(|key| table.insert(key, Answer::default(), &SYN, at(1)).map(|_| ()))?;
-            maintain.time(|| table.maintain(at(1), BUDGET));
+            maintain.time(|| table.maintain_flows(at(1), BUDGET));
             anyhow::Ok(())
         })?;
     }

@@ -121,8 +121,9 @@ impl<K: Numbered> Search<'_, K> {
             self.table.find_batch(keys, &mut self.found);
             if touch {
                 for id in self.found.iter().flatten() {
-                    sum = sum
-                        .wrapping_add(self.table.touch(*id, &ACK, at(1)).map_or(0, |answer| answer.action));
+                    sum = sum.wrapping_add(
+                        self.table.touch_flow(*id, &ACK, at(1)).map_or(0, |answer| answer.action),
+                    );
                 }
             }
         }

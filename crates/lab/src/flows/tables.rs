@@ -4,7 +4,7 @@ use crate::fib::timing::thread_time;
 use anyhow::Context as _;
 use artery_table::Storage;
 use artery_table::flow::{
-    Answer, Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, Scope, Seed, Sight, Tick,
+    Answer, Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, PacketInfo, Scope, Seed, Tick,
 };
 use artery_wire::{IpProtocol, TcpFlags};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,12 +15,13 @@ pub(super) const BATCH: usize = artery_packet::BATCH;
 /// How many flows a worker looks at after each batch, to forget those that are idle.
 pub(super) const BUDGET: usize = 64;
 /// The first packet of a flow, and those that prove it.
-pub(super) const SYN: Sight = Sight { protocol: IpProtocol::TCP, flags: TcpFlags::SYN, bytes: 40 };
-pub(super) const ACK: Sight = Sight { protocol: IpProtocol::TCP, flags: TcpFlags::ACK, bytes: 1000 };
+pub(super) const SYN: PacketInfo = PacketInfo { protocol: IpProtocol::TCP, flags: TcpFlags::SYN, bytes: 40 };
+pub(super) const ACK: PacketInfo =
+    PacketInfo { protocol: IpProtocol::TCP, flags: TcpFlags::ACK, bytes: 1000 };
 
 /// A second, from any instant.
 pub(super) fn at(seconds: u64) -> Tick {
-    Tick::at(Duration::from_secs(seconds))
+    Tick::from_time(Duration::from_secs(seconds))
 }
 
 /// The key of a client's flow to a destination.
@@ -92,9 +93,9 @@ pub(super) fn install<K: FlowKey>(
         table.find_batch(&keys, &mut found);
         for (key, n) in keys.iter().zip(first..) {
             let id = table.insert(key, Answer { action: n, generation: 0 }, &SYN, at(1))?;
-            table.touch(id, &ACK, at(1));
+            table.touch_flow(id, &ACK, at(1));
         }
-        table.maintain(at(1), BUDGET);
+        table.maintain_flows(at(1), BUDGET);
     }
     Ok(thread_time() - begin)
 }

@@ -7,7 +7,7 @@ use crate::program::checked_with;
 use anyhow::{Context as _, ensure};
 use artery_device::{MemoryTx, Ports, TxQueue as _, memory_pair};
 use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, Handle, Running, Settings, Sink};
+use artery_engine::{Class, Classes, Handle, RouterSettings, Running, Sink};
 use artery_packet::{Batch, Pool};
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
@@ -51,16 +51,16 @@ fn classes() -> Classes {
 impl Circuit {
     /// Makes the router and its packets; nothing moves yet.
     pub(super) fn new(case: &Case) -> anyhow::Result<Circuit> {
-        let settings = Settings {
+        let settings = RouterSettings {
             workers: case.workers,
             affinity: Some(case.cpu),
             profile: case.profile,
             chatter: Sink::Stderr,
             frames: (1024, 2),
-            ..Settings::default()
+            ..RouterSettings::default()
         };
         let router = checked_with(classes(), "idle", "Idle -> Discard;", &[])?.build(settings)?;
-        router.keep_open();
+        router.accept_calls();
         let running = router.start();
         let handle = running.handle();
         let circuit = Circuit { case: case.clone(), running, handle };
@@ -73,13 +73,13 @@ impl Circuit {
         for worker in 0..self.case.workers {
             let (mut out, back) = memory_pair(self.case.frames + SPARE);
             fill(&mut out.tx, self.case.frames)?;
-            self.handle.resources().get::<Library>().put(&network::frames(&self.case, worker)?)?;
+            self.handle.resources().get::<Library>().add_packets(&network::frames(&self.case, worker)?)?;
             ports.insert(&name("in", worker), back);
             ports.insert(&name("out", worker), out);
         }
         checked_with(classes(), "forward", &network::text(&self.case), &[])?.replace(&self.handle)?;
         for (handler, value) in network::neighbors(&self.case) {
-            self.handle.write(&handler, &value)?;
+            self.handle.write_handler(&handler, &value)?;
         }
         Ok(())
     }
@@ -97,9 +97,9 @@ impl Circuit {
     pub(super) fn run(&self, time: Duration) -> anyhow::Result<Run> {
         self.set_active(true)?;
         sleep(time / 5);
-        let before = self.look()?;
+        let before = self.sample()?;
         sleep(time * 4 / 5);
-        let after = self.look()?;
+        let after = self.sample()?;
         self.set_active(false)?;
         self.check()?;
         let packets = after.packets - before.packets;
@@ -118,7 +118,8 @@ impl Circuit {
     pub(super) fn run_out(self) -> anyhow::Result<u64> {
         self.set_active(true)?;
         let mut end = self.running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
-        let mut read = |name: &str| -> anyhow::Result<u64> { Ok(end.read(name, "")?.trim().parse()?) };
+        let mut read =
+            |name: &str| -> anyhow::Result<u64> { Ok(end.read_handler(name, "")?.trim().parse()?) };
         ensure!(read("odd0.count")? == 0, "packets were not forwarded");
         ensure!(read("play0.wrong")? == 0, "packets came to harm");
         read("play0.count")
@@ -133,26 +134,26 @@ impl Circuit {
 
     fn set_active(&self, active: bool) -> anyhow::Result<()> {
         for worker in 0..self.case.workers {
-            self.handle.write(&format!("{}.active", name("receive", worker)), &active.to_string())?;
+            self.handle.write_handler(&format!("{}.active", name("receive", worker)), &active.to_string())?;
         }
         Ok(())
     }
 
     fn sum(&self, element: &str, handler: &str) -> anyhow::Result<u64> {
         let one = |worker| -> anyhow::Result<u64> {
-            let text = self.handle.read(&format!("{}.{handler}", name(element, worker)), "")?;
+            let text = self.handle.read_handler(&format!("{}.{handler}", name(element, worker)), "")?;
             text.trim().parse().with_context(|| format!("{element}.{handler} is '{text}'"))
         };
         (0..self.case.workers).map(one).sum()
     }
 
-    fn look(&self) -> anyhow::Result<Look> {
+    fn sample(&self) -> anyhow::Result<Look> {
         let (packets, at) = (self.sum("receive", "count")?, Instant::now());
         let mut stages = [0.0; 3];
         if self.case.profile {
             let (counts, plan) = (self.handle.counts()?, self.handle.plan());
             for (stage, element) in stages.iter_mut().zip(["receive", "forward", "send"]) {
-                let node = plan.resolve(&name(element, 0), "");
+                let node = plan.find_node(&name(element, 0), "");
                 *stage = node.and_then(|node| counts.get(node)).map_or(0.0, |counts| counts.nanos as f64);
             }
         }
@@ -161,7 +162,7 @@ impl Circuit {
 
     /// Ends the router.
     pub(super) fn end(self) -> anyhow::Result<()> {
-        self.handle.end();
+        self.handle.end_run();
         self.running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
         Ok(())
     }
@@ -212,9 +213,9 @@ mod tests {
         let case = Case { packets: 500, frames: 200, ..Case::of_stations(64) };
         let circuit = Circuit::new(&case).unwrap();
         assert!(circuit.run(Duration::from_millis(50)).unwrap().packets > 0);
-        let known = circuit.handle().read("forward0.addr", "").unwrap();
+        let known = circuit.handle().read_handler("forward0.addr", "").unwrap();
         assert_eq!(known.lines().filter(|line| line.ends_with("flags=0<>")).count(), 32, "{known}");
-        assert_eq!(circuit.handle().read("forward0.drops", "").unwrap(), "");
+        assert_eq!(circuit.handle().read_handler("forward0.drops", "").unwrap(), "");
         circuit.end().unwrap();
     }
 
@@ -225,7 +226,7 @@ mod tests {
         for (case, filter) in [(of_router, "pf0"), (of_switch, "forward0")] {
             let circuit = Circuit::new(&Case { packets: 500, frames: 200, ..case }).unwrap();
             assert!(circuit.run(Duration::from_millis(50)).unwrap().packets > 1000);
-            let states = circuit.handle().read(&format!("{filter}.pf_worker"), "states 0 -").unwrap();
+            let states = circuit.handle().read_handler(&format!("{filter}.pf_worker"), "states 0 -").unwrap();
             assert_eq!(states.lines().skip(1).count(), 80, "{states}");
             circuit.end().unwrap();
         }

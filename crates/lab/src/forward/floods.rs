@@ -126,7 +126,7 @@ struct Stand {
 
 impl Stand {
     fn new(row: &Row) -> anyhow::Result<Stand> {
-        let class = CLASSES.find(row.class).context("the class is one of ours")?;
+        let class = CLASSES.find_class(row.class).context("the class is one of ours")?;
         let is_switch = row.class == "Veb";
         let ports = if is_switch { 3 } else { 4 };
         let setup = Bench::setup(class, row.arguments).inputs(ports).outputs(ports);
@@ -146,7 +146,7 @@ impl Stand {
             if self.is_switch {
                 let back: Vec<Packet> = numbers.iter().map(|n| self.bench.packet(known(1, *n))).collect();
                 self.bench.push_packets(1, back);
-                (0..3).for_each(|output| drop(self.bench.take_all(output)));
+                (0..3).for_each(|output| drop(self.bench.drain_sent(output)));
             }
             self.push_known(numbers)?;
         }
@@ -155,7 +155,7 @@ impl Stand {
 
     /// Batches of known frames, perhaps with strangers between them: nanoseconds of a known frame.
     fn part(&mut self, strangers: Option<Strangers>) -> anyhow::Result<f64> {
-        self.bench.pass(self.took);
+        self.bench.advance_time(self.took);
         let begin = Instant::now();
         let mut spent = Duration::ZERO;
         for _ in 0..BATCHES {
@@ -177,7 +177,7 @@ impl Stand {
             let start = Instant::now();
             self.bench.push_packets(*input, packets);
             spent += start.elapsed();
-            packets = self.bench.take_all(*output);
+            packets = self.bench.drain_sent(*output);
         }
         ensure!(
             packets.len() == numbers.len(),
@@ -200,11 +200,11 @@ impl Stand {
         };
         self.bench.push_packets(input, packets);
         if let Some(input) = way_out {
-            let passed = self.bench.take_all(0);
+            let passed = self.bench.drain_sent(0);
             self.bench.push_packets(input, passed);
         }
         let outputs = if self.is_switch { 3 } else { 4 };
-        (0..outputs).for_each(|output| drop(self.bench.take_all(output)));
+        (0..outputs).for_each(|output| drop(self.bench.drain_sent(output)));
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) struct Library(Mutex<Vec<Arc<Packets>>>);
 
 impl Library {
     /// Puts a worker's packets behind those of others.
-    pub(super) fn put(&self, packets: &[Frame]) -> anyhow::Result<()> {
+    pub(super) fn add_packets(&self, packets: &[Frame]) -> anyhow::Result<()> {
         let all = Series::new(packets)
             .map(Packets::V4)
             .or_else(|| Series::new(packets).map(Packets::V6))
@@ -150,7 +150,7 @@ impl Play {
 impl Play {
     /// Looks at a frame of some batches, unless it was never played.
     #[inline]
-    fn look(&mut self, batch: &Batch) {
+    fn check_frame(&mut self, batch: &Batch) {
         self.batches += 1;
         if self.batches.is_multiple_of(SAMPLE)
             && let Some(frame) = batch.iter().next().and_then(|packet| packet.data().first_chunk())
@@ -165,10 +165,10 @@ impl Play {
 impl Element for Play {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         if self.count >= self.limit {
-            cx.end();
+            cx.end_run();
             return cx.discard_all(batch, DropReason::Discarded);
         }
-        self.look(batch);
+        self.check_frame(batch);
         self.count += batch.len() as u64;
         let mut frames = batch.iter_mut();
         while frames.len() > 0 {

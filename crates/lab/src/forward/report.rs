@@ -82,7 +82,7 @@ impl Report {
     }
 
     /// Adds what a reader must know.
-    pub(super) fn note(&mut self, note: impl Into<String>) {
+    pub(super) fn add_note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 

@@ -134,7 +134,7 @@ pub(super) fn rates(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         }
     }
     if yardstick.is_empty() {
-        report.note("no y: DPDK's testpmd is not installed, or there are no huge pages");
+        report.add_note("no y: DPDK's testpmd is not installed, or there are no huge pages");
     } else {
         report.rates(Y, 1, &yardstick)?;
     }
@@ -145,7 +145,7 @@ pub(super) fn rates(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         }
     }
     match theirs.is_empty() {
-        true => report.note("FastClick left out: set $FASTCLICK to its click program"),
+        true => report.add_note("FastClick left out: set $FASTCLICK to its click program"),
         false => report.rates(&format!("FastClick, IPv4, {traffic:?}, from a file"), 1, &theirs)?,
     }
     for pair in rows.chunks(2).filter(|pair| pair[0].case.neighbors.is_some()) {
@@ -212,7 +212,7 @@ pub(super) fn stages(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
 /// Instructions and misses of a packet in simulated caches: this machine's first and second level.
 pub(super) fn counts(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let (Some(valgrind), Some(caches)) = (tool("valgrind"), Caches::here()) else {
-        report.note("nothing counted: valgrind is not installed, or can't simulate these caches");
+        report.add_note("nothing counted: valgrind is not installed, or can't simulate these caches");
         return Ok(());
     };
     for family in plan.options.families() {

@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     for round in 1..=rounds {
         progress(&format!("round {round} of {rounds}"));
         for contestant in &contestants {
-            contestant.take_turn(&plan, &mut report);
+            contestant.measure_once(&plan, &mut report);
         }
     }
     options.delivery.deliver(&report)
@@ -131,7 +131,7 @@ struct Contestant {
 }
 
 impl Contestant {
-    fn take_turn(&self, plan: &Plan, report: &mut Report) {
+    fn measure_once(&self, plan: &Plan, report: &mut Report) {
         let steal = Steal::begin();
         match self.measure(plan) {
             Ok(turn) => report.add(self.name, steal.percent(), turn),
@@ -152,9 +152,9 @@ impl Contestant {
         let rate = found.ok_or_else(|| unmeasured("it lost frames at every rate that was tried"))?;
         let mut streams = Vec::new();
         for part in LOADS {
-            sink.take();
+            sink.drain_times();
             let outcome = bed.offer(Some(part * rate), plan.stream)?;
-            streams.push((outcome.loss(), sink.take()));
+            streams.push((outcome.loss(), sink.drain_times()));
         }
         running.must_live()?;
         running.end()?;

@@ -43,7 +43,7 @@ impl StampSink {
     }
 
     /// The times of the frames since this was last asked, in nanoseconds.
-    pub(super) fn take(&self) -> Histogram<u64> {
+    pub(super) fn drain_times(&self) -> Histogram<u64> {
         let mut times = Histogram::new(3).expect("three digits are few enough");
         for (bucket, count) in self.counts.iter().enumerate() {
             let middle = ((bucket as u64) << BUCKET_BITS) + (1 << (BUCKET_BITS - 1));

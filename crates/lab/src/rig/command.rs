@@ -29,7 +29,7 @@ pub struct Command {
 
 /// What a program left behind when it ended.
 #[derive(Debug, Clone, Default)]
-pub struct Output {
+pub struct CommandOutput {
     /// How it ended; `None` while it still runs.
     pub status: Option<ExitStatus>,
     /// What it wrote to standard output; bytes that are not text are replaced.
@@ -79,13 +79,13 @@ impl Command {
     }
 
     /// Runs the program to its end, which must be a success.
-    pub fn run(self) -> Result<Output> {
+    pub fn run(self) -> Result<CommandOutput> {
         let (output, process) = self.finish()?;
         if output.succeeded() { Ok(output) } else { Err(RigError::Failed(process.failure())) }
     }
 
     /// Runs the program to its end, whatever its exit status.
-    pub fn output(self) -> Result<Output> {
+    pub fn output(self) -> Result<CommandOutput> {
         Ok(self.finish()?.0)
     }
 
@@ -97,7 +97,7 @@ impl Command {
         Process::adopt(child, self.to_string(), self.host, self.input)
     }
 
-    pub(super) fn finish(self) -> Result<(Output, Process)> {
+    pub(super) fn finish(self) -> Result<(CommandOutput, Process)> {
         let limit = self.limit;
         let mut process = self.spawn()?;
         let output = process.wait(limit)?;
@@ -135,7 +135,7 @@ impl std::fmt::Display for Command {
     }
 }
 
-impl Output {
+impl CommandOutput {
     /// Whether the program ended with status 0.
     pub fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
@@ -159,7 +159,7 @@ impl Output {
 }
 
 impl Failure {
-    pub(super) fn new(place: String, command: String, output: Output) -> Box<Failure> {
+    pub(super) fn new(place: String, command: String, output: CommandOutput) -> Box<Failure> {
         Box::new(Failure { place, command, output })
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::command::Output;
+use super::command::CommandOutput;
 
 /// The result of everything a rig does.
 pub type Result<T, E = RigError> = std::result::Result<T, E>;
@@ -85,7 +85,7 @@ pub struct Failure {
     /// The command as typed.
     pub command: String,
     /// Status and output, as far as they had come.
-    pub output: Output,
+    pub output: CommandOutput,
 }
 
 impl From<Skip> for RigError {

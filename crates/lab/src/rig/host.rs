@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::command::{Command, Output};
+use super::command::{Command, CommandOutput};
 use super::error::{Result, RigError};
 use super::namespace;
 use super::process::Process;
@@ -102,7 +102,7 @@ impl Host {
     }
 
     /// Runs a program to its end, which must be a success within 30 seconds.
-    pub fn run<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<Output> {
+    pub fn run<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<CommandOutput> {
         self.command(words).run()
     }
 
@@ -283,7 +283,7 @@ impl Host {
         Command::new(self, words, false)
     }
 
-    pub(super) fn ip<const N: usize>(&self, words: [&str; N]) -> Result<Output> {
+    pub(super) fn ip<const N: usize>(&self, words: [&str; N]) -> Result<CommandOutput> {
         self.outside(["ip", "-n", self.namespace()]).args(words).run()
     }
 

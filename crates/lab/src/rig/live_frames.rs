@@ -9,7 +9,7 @@
 //! The frames enter the other end of a veth pair only where that has GRO on or an XDP program, and what the kernel
 //! does with them up to the first queue, it does on the processor of the sender.
 
-use artery_device::bpf::{self, Hook, Instruction, Words, instruction};
+use artery_device::bpf::{self, Hook, Instruction, WordArray, instruction};
 use rustix::fd::OwnedFd;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -38,7 +38,7 @@ const DROP: i32 = 1;
 /// A program that sends a frame by an interface, at a rate.
 pub struct LiveFrames {
     program: OwnedFd,
-    state: Words<5>,
+    state: WordArray<5>,
     frame: Vec<u8>,
 }
 
@@ -86,7 +86,7 @@ impl LiveFrames {
                 "frames of Ethernet have 60 bytes or more",
             ));
         }
-        let state = Words::new()?;
+        let state = WordArray::new()?;
         let program = bpf::load(Hook::XDP, &program(interface, frame, is_stamped, state.descriptor()))?;
         Ok(LiveFrames { program, state, frame: frame.to_vec() })
     }

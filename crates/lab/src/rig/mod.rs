@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use capture::{Capture, Frame};
-pub use command::{Command, Output};
+pub use command::{Command, CommandOutput};
 pub use error::{Failure, Result, RigError, Skip};
 pub use histogram::{Histogram, Latency};
 pub use host::{Counters, Host, Neighbor};

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
-use super::command::Output;
+use super::command::CommandOutput;
 use super::error::{Failure, Result, RigError};
 use super::host::Host;
 
@@ -91,7 +91,7 @@ impl Process {
     }
 
     /// Waits for the program's end; at the limit it is killed and the result is an error.
-    pub fn wait(&mut self, limit: Duration) -> Result<Output> {
+    pub fn wait(&mut self, limit: Duration) -> Result<CommandOutput> {
         if self.status.is_none() && !self.ends_within(limit) {
             let failure = self.failure();
             self.kill();
@@ -119,7 +119,7 @@ impl Process {
     }
 
     /// Asks the program to end (SIGTERM) and waits for that.
-    pub fn stop(&mut self, limit: Duration) -> Result<Output> {
+    pub fn stop(&mut self, limit: Duration) -> Result<CommandOutput> {
         self.signal(Signal::TERM);
         self.wait(limit)
     }
@@ -142,9 +142,9 @@ impl Process {
         Failure::new(self.host.label(), self.command.clone(), self.output())
     }
 
-    fn output(&self) -> Output {
+    fn output(&self) -> CommandOutput {
         let streams = self.written.lock();
-        Output { status: self.status, stdout: text(&streams.stdout), stderr: text(&streams.stderr) }
+        CommandOutput { status: self.status, stdout: text(&streams.stdout), stderr: text(&streams.stderr) }
     }
 
     fn ends_within(&self, limit: Duration) -> bool {

@@ -71,7 +71,7 @@ impl Tally {
         if header.number == PRIMER {
             return;
         }
-        match self.flows.get_mut(usize::from(header.flow)).map(|flow| flow.note(header.number)) {
+        match self.flows.get_mut(usize::from(header.flow)).map(|flow| flow.record(header.number)) {
             Some(Arrival::InOrder) => self.arrived(header, now),
             Some(Arrival::Late) => {
                 self.reordered += 1;
@@ -102,7 +102,7 @@ enum Arrival {
 }
 
 impl Flow {
-    fn note(&mut self, number: u64) -> Arrival {
+    fn record(&mut self, number: u64) -> Arrival {
         if number >= self.next + LEAP {
             return Arrival::Stray;
         }
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn arrivals_are_told_apart() {
         let mut flow = Flow::default();
-        let told = [0, 1, 3, 2, 2, 3, 200, 199, LEAP + 201, 201].map(|number| flow.note(number));
+        let told = [0, 1, 3, 2, 2, 3, 200, 199, LEAP + 201, 201].map(|number| flow.record(number));
         assert_eq!(told, [InOrder, InOrder, InOrder, Late, Again, Again, InOrder, Late, Stray, InOrder]);
-        assert_eq!(flow.note(u64::MAX - 1), Stray);
+        assert_eq!(flow.record(u64::MAX - 1), Stray);
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn race(routes: &[(Prefix<u32>, Group)], budget: Duration) -> anyhow::Result<Hea
     let (came_and_went, refused, mut heaps) = std::thread::scope(|scope| {
         let lookups = scope.spawn(|| {
             pin(1);
-            look_up(&domain, &reader, &bursts, &is_over)
+            lookup_until_over(&domain, &reader, &bursts, &is_over)
         });
         let (came_and_went, refused) = come_and_go(&mut art, &bursts, budget);
         is_over.store(true, Release);
@@ -94,7 +94,12 @@ fn wait_for_bursts(bursts: &AtomicU64, end: Instant) {
 }
 
 /// Looks up until it is over: in batches and one by one by turns, half of all addresses in the route that comes and goes.
-fn look_up(domain: &Arc<Domain>, reader: &ArtReader<u32>, bursts: &AtomicU64, is_over: &AtomicBool) -> Heaps {
+fn lookup_until_over(
+    domain: &Arc<Domain>,
+    reader: &ArtReader<u32>,
+    bursts: &AtomicU64,
+    is_over: &AtomicBool,
+) -> Heaps {
     let mut standing = domain.reader();
     let mut heaps = Heaps::default();
     let addresses: [u32; BURST] = std::array::from_fn(|n| NETWORK | ((n as u32 & 1) << 8) | n as u32);
@@ -104,7 +109,7 @@ fn look_up(domain: &Arc<Domain>, reader: &ArtReader<u32>, bursts: &AtomicU64, is
         match bursts.load(Relaxed) % 2 {
             0 => reader.lookup_batch(&turn, &addresses, &mut groups),
             _ => {
-                let view = reader.at(&turn);
+                let view = reader.view_at(&turn);
                 each(&addresses, &mut groups, |address| view.lookup(address));
             }
         }

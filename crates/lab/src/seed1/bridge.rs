@@ -7,7 +7,7 @@
 //! wants the locks, as nobody did then: they cost what locks cost.
 
 use super::addresses::Addresses;
-use artery_elements::switching::{Filters, FrameFilter, Passage, Spot, of_file};
+use artery_elements::switching::{FilterContext, FilterFactories, FilterPoint, FrameFilter, of_file};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, StartError, Time,
 };
@@ -61,7 +61,7 @@ pub(super) struct Bridge {
     /// When the hand passes next.
     ages: Option<Time>,
     name: String,
-    filters: Arc<Filters>,
+    filters: Arc<FilterFactories>,
     /// pf.
     filter: Option<Box<dyn FrameFilter>>,
 }
@@ -193,9 +193,9 @@ impl Pf<'_> {
         if !Ethernet::new(packet.data()).is_ok_and(is_ip) {
             return true;
         }
-        let (spot, from) = (Spot::Port(port as u16), self.from);
-        let passage = Passage { spot, direction, from, was_asked, mark: None };
-        filter.test(packet, &passage, cx)
+        let (spot, from) = (FilterPoint::Port(port as u16), self.from);
+        let passage = FilterContext { point: spot, direction, from, was_filtered_in: was_asked, mark: None };
+        filter.test_frame(packet, &passage, cx)
     }
 }
 
@@ -212,7 +212,7 @@ fn flood(from: usize, packet: Packet, pf: &mut Pf<'_>, cx: &mut Context<'_>) {
     let ports = (0..cx.outputs()).filter(|port| *port != from);
     let Some(last) = ports.clone().next_back() else { return cx.discard(packet, DropReason::NoOutput) };
     for port in ports.filter(|port| *port != last) {
-        if let Some(copy) = cx.duplicate(&packet) {
+        if let Some(copy) = cx.duplicate_packet(&packet) {
             send(copy, port, pf, cx);
         }
     }
@@ -242,7 +242,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Element for Bridge {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        if let Some(filter) = self.filters.make(&self.name, &ports(cx.outputs())) {
+        if let Some(filter) = self.filters.make_filter(&self.name, &ports(cx.outputs())) {
             self.filter = Some(filter);
         }
         Ok(())
@@ -261,11 +261,11 @@ impl Element for Bridge {
         cx.schedule();
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         self.age(cx);
         let mut filter = self.filter.take();
         if let Some(filter) = &mut filter {
-            filter.begin(cx);
+            filter.begin_batch(cx);
         }
         let served = self.serve(&mut Pf { filter: filter.as_deref_mut(), from: 0 }, cx);
         self.filter = filter;
@@ -296,7 +296,7 @@ mod tests {
     fn sent(bench: &mut Bench, input: usize, frame: &[u8]) -> Vec<usize> {
         bench.push(input, frame);
         bench.run_once();
-        (0..3).filter(|port| !bench.take_all(*port).is_empty()).collect()
+        (0..3).filter(|port| !bench.drain_sent(*port).is_empty()).collect()
     }
 
     #[test]
@@ -345,25 +345,30 @@ mod tests {
         let mut bench = bridge("TIMEOUT 240");
         sent(&mut bench, 1, &frame(A, B));
         for (seconds, ports) in [(239, vec![1]), (2, vec![1]), (238, vec![1]), (2, vec![1, 2])] {
-            bench.pass(Duration::from_secs(seconds));
+            bench.advance_time(Duration::from_secs(seconds));
             assert_eq!(sent(&mut bench, 0, &frame(B, A)), ports, "{seconds} s later");
         }
         let mut bench = bridge("TIMEOUT 0");
         sent(&mut bench, 1, &frame(A, B));
-        bench.pass(Duration::from_secs(1_000_000));
+        bench.advance_time(Duration::from_secs(1_000_000));
         assert_eq!(sent(&mut bench, 0, &frame(B, A)), [1]);
     }
 
-    type Asked = Arc<Mutex<Vec<(Spot, Direction)>>>;
+    type Asked = Arc<Mutex<Vec<(FilterPoint, Direction)>>>;
 
     /// A filter that blocks what leaves by port 2.
     struct Recorder(Asked);
 
     impl FrameFilter for Recorder {
-        fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, _: &mut Context<'_>) -> bool {
+        fn test_frame(
+            &mut self,
+            frame: &mut Packet,
+            passage: &FilterContext<'_>,
+            _: &mut Context<'_>,
+        ) -> bool {
             assert_eq!(frame.data()[12..14], [8, 0]);
-            lock(&self.0).push((passage.spot, passage.direction));
-            (passage.spot, passage.direction) != (Spot::Port(2), Direction::Out)
+            lock(&self.0).push((passage.point, passage.direction));
+            (passage.point, passage.direction) != (FilterPoint::Port(2), Direction::Out)
         }
         fn as_any(&mut self) -> &mut dyn std::any::Any {
             self
@@ -376,11 +381,11 @@ mod tests {
         let kept = asked.clone();
         // A bench calls its element e.
         let make = move |_: &str, _: &[String]| -> Box<dyn FrameFilter> { Box::new(Recorder(kept.clone())) };
-        resources.get::<Filters>().put("e", Box::new(make));
+        resources.get::<FilterFactories>().insert("e", Box::new(make));
         let setup = Bench::setup(&BRIDGE, "LINK2 true").resources(resources).inputs(3).outputs(3);
         let mut bench = setup.build().unwrap();
         let seen = || std::mem::take(&mut *lock(&asked));
-        let at = |port, direction| (Spot::Port(port), direction);
+        let at = |port, direction| (FilterPoint::Port(port), direction);
         assert_eq!(sent(&mut bench, 0, &frame(ALL, A)), [1]);
         assert_eq!(seen(), [at(0, Direction::In), at(1, Direction::Out), at(2, Direction::Out)]);
         bench.expect_dropped(DropReason::Filtered, 1);

@@ -53,7 +53,7 @@ struct Ends {
 
 impl Ends {
     fn new(args: &mut Args<'_>) -> Result<Ends, ArgError> {
-        let (copy, copies) = args.copy();
+        let (copy, copies) = args.copy_index();
         Ok(Ends {
             hosts: args.read::<u32>("HOSTS")?.max(1),
             directions: (0..DIRECTIONS).filter(|direction| direction % copies == copy).collect(),
@@ -99,7 +99,7 @@ impl Element for Ends {
         self.waiting[direction].extend(batch.drain());
     }
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         for direction in &self.directions {
             let waiting = &mut self.waiting[*direction];
             self.batch.extend(waiting.drain(..waiting.len().min(BURSTS[*direction])));

@@ -10,7 +10,7 @@ use super::way::PF;
 use crate::program::checked_with;
 use anyhow::Context as _;
 use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, Handle, Settings, Sink};
+use artery_engine::{Class, Classes, Handle, RouterSettings, Sink};
 use artery_lang::args::quote;
 use clap::{Args, ValueEnum};
 use std::fmt;
@@ -87,23 +87,23 @@ impl Memory {
 
     /// Millions of frames of data a second.
     pub(super) fn rate(&self) -> anyhow::Result<f64> {
-        let settings = Settings {
+        let settings = RouterSettings {
             workers: self.workers.into(),
             affinity: Some(0),
             frames: (8 * self.hosts as usize + 4096, 2),
             chatter: Sink::buffer(),
             output: Sink::buffer(),
-            ..Settings::default()
+            ..RouterSettings::default()
         };
         let rules = tempfile::NamedTempFile::new().context("a file of rules")?;
         std::fs::write(&rules, PF).context("a file of rules")?;
         let text = self.text(&rules.path().display().to_string());
         let router = checked_with(classes(), "memory", &text, &[])?.build(settings)?;
-        router.keep_open();
+        router.accept_calls();
         let running = router.start();
         let handle = running.handle();
         let measured = self.measure(&handle);
-        handle.write("stop", "true")?;
+        handle.write_handler("stop", "true")?;
         running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
         measured
     }
@@ -124,7 +124,7 @@ impl Memory {
 
     fn measure(&self, handle: &Handle) -> anyhow::Result<f64> {
         let time = Duration::from_millis(self.millis);
-        let data = || -> anyhow::Result<f64> { Ok(handle.read("ends.data", "")?.trim().parse()?) };
+        let data = || -> anyhow::Result<f64> { Ok(handle.read_handler("ends.data", "")?.trim().parse()?) };
         thread::sleep(time / 4);
         let (start, before) = (Instant::now(), data()?);
         thread::sleep(time);

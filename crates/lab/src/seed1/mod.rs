@@ -28,7 +28,7 @@ use memory::{IN_MEMORY, Memory};
 use plan::Plan;
 use report::{FRAMES, Figure, Links, Report};
 use std::time::Instant;
-use way::{ALL, Running, Way};
+use way::{ALL, LinkSetup, Running};
 
 /// Measures, prints, and writes files.
 pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
@@ -72,7 +72,7 @@ fn over_the_wire(plan: &Plan, report: &mut Report) {
 }
 
 /// One way by one kind of links: TCP, and where nothing limits them, frames.
-fn turn(plan: &Plan, links: Links, way: Way, report: &mut Report) -> Result<()> {
+fn turn(plan: &Plan, links: Links, way: LinkSetup, report: &mut Report) -> Result<()> {
     let bed = Bed::new(way.shape())?;
     let running = way.start(&bed)?;
     if let Some(rate) = links.rate() {
@@ -83,7 +83,7 @@ fn turn(plan: &Plan, links: Links, way: Way, report: &mut Report) -> Result<()> 
         bed.b.offloads("eth0", false)?;
     }
     tcp(plan, &bed, &running, |figure| report.add(links, way, figure))?;
-    if links == Links::Unlimited && way != Way::Direct {
+    if links == Links::Unlimited && way != LinkSetup::Direct {
         bed.prepare_load()?;
         let forwarded = bed.offer(None, plan.trial)?.forwarded() / 1e6;
         progress(&format!("{}: {} {FRAMES}", way.name(), number(forwarded)));

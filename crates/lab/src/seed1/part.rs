@@ -5,7 +5,7 @@ use super::memory::Memory;
 use crate::program::checked_with;
 use crate::voice::print;
 use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, Settings, Sink};
+use artery_engine::{Class, Classes, RouterSettings, Sink};
 use artery_lang::args::quote;
 use clap::Subcommand;
 use std::sync::OnceLock;
@@ -46,7 +46,7 @@ pub fn run(part: &Part) -> anyhow::Result<()> {
 }
 
 fn forward(pf: &str, ports: &[String]) -> anyhow::Result<()> {
-    let settings = Settings { chatter: Sink::Stderr, ..Settings::default() };
+    let settings = RouterSettings { chatter: Sink::Stderr, ..RouterSettings::default() };
     let router = checked_with(classes(), "bridge", &configuration(pf, ports), &[])?.build(settings)?;
     let running = router.start();
     print(BEGINS)?;

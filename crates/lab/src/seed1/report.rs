@@ -2,7 +2,7 @@
 
 use super::memory::{IN_MEMORY, Memory, Switch};
 use super::plan::Plan;
-use super::way::{ALL, Way};
+use super::way::{ALL, LinkSetup};
 use crate::machine::Machine;
 use crate::results::{Align, Chart, Finding, Findings, Measurement, Summary, Table, Verdict, list, number};
 use crate::rig::Throughput;
@@ -74,8 +74,8 @@ impl Figure {
 pub(super) struct Report {
     machine: Machine,
     plan: Plan,
-    tcp: BTreeMap<(Links, Way), Vec<Figure>>,
-    frames: BTreeMap<Way, Vec<f64>>,
+    tcp: BTreeMap<(Links, LinkSetup), Vec<Figure>>,
+    frames: BTreeMap<LinkSetup, Vec<f64>>,
     memory: BTreeMap<Memory, Vec<f64>>,
     remarks: Vec<String>,
 }
@@ -88,10 +88,10 @@ impl Report {
     pub(super) fn add_memory(&mut self, memory: Memory, mpps: f64) {
         self.memory.entry(memory).or_default().push(mpps);
     }
-    pub(super) fn add(&mut self, links: Links, way: Way, figure: Figure) {
+    pub(super) fn add(&mut self, links: Links, way: LinkSetup, figure: Figure) {
         self.tcp.entry((links, way)).or_default().push(figure);
     }
-    pub(super) fn add_frames(&mut self, way: Way, mpps: f64) {
+    pub(super) fn add_frames(&mut self, way: LinkSetup, mpps: f64) {
         self.frames.entry(way).or_default().push(mpps);
     }
     /// Says once why something was not measured.
@@ -103,19 +103,19 @@ impl Report {
     }
 
     /// Megabits a second of all rounds.
-    fn received(&self, links: Links, way: Way) -> Option<Vec<f64>> {
+    fn received(&self, links: Links, way: LinkSetup) -> Option<Vec<f64>> {
         Some(self.tcp.get(&(links, way))?.iter().map(|figure| figure.received).collect())
     }
-    fn median(&self, links: Links, way: Way) -> Option<f64> {
+    fn median(&self, links: Links, way: LinkSetup) -> Option<f64> {
         Some(Summary::of(&self.received(links, way)?).median)
     }
     /// The run in the middle.
-    fn middle(&self, links: Links, way: Way) -> Option<&Figure> {
+    fn middle(&self, links: Links, way: LinkSetup) -> Option<&Figure> {
         let mut figures: Vec<&Figure> = self.tcp.get(&(links, way))?.iter().collect();
         figures.sort_by(|a, b| a.received.total_cmp(&b.received));
         Some(figures[figures.len() / 2])
     }
-    fn frames(&self, way: Way) -> Option<f64> {
+    fn frames(&self, way: LinkSetup) -> Option<f64> {
         Some(Summary::of(self.frames.get(&way)?).median)
     }
 
@@ -174,7 +174,7 @@ impl Report {
         table
     }
 
-    fn cell(&self, links: Links, way: Way) -> String {
+    fn cell(&self, links: Links, way: LinkSetup) -> String {
         self.median(links, way).map_or("-".into(), number)
     }
 
@@ -195,7 +195,7 @@ impl Report {
         Verdict::new(claim, median >= least, why)
     }
 
-    fn threads(&self, claim: &'static str, way: Way, holds: impl Fn(usize) -> bool) -> Verdict {
+    fn threads(&self, claim: &'static str, way: LinkSetup, holds: impl Fn(usize) -> bool) -> Verdict {
         match self.middle(Links::Frames, way) {
             Some(figure) => {
                 let why = format!("threads at work: {}", threads(way, figure));
@@ -246,44 +246,46 @@ impl Findings for Report {
         vec![
             ratio(
                 "veb forwards as much as a cable does (909 of 919 Mbit/s)",
-                gigabit(Way::Veb),
-                gigabit(Way::Direct),
+                gigabit(LinkSetup::Veb),
+                gigabit(LinkSetup::Direct),
                 "of the direct link",
                 |r| r >= 0.95,
             ),
             ratio(
                 "bridge forwards less than half of what veb does (417 of 909 Mbit/s)",
-                framed(Way::Bridge),
-                framed(Way::Veb),
+                framed(LinkSetup::Bridge),
+                framed(LinkSetup::Veb),
                 "of veb, in frames of 1,514 bytes",
                 |r| r < 0.5,
             ),
             ratio(
                 "with pf in its path veb is slower (645 of 909 Mbit/s)",
-                framed(Way::VebWithPf),
-                framed(Way::Veb),
+                framed(LinkSetup::VebWithPf),
+                framed(LinkSetup::Veb),
                 "of veb, in frames of 1,514 bytes",
                 |r| r < 0.95,
             ),
             ratio(
                 "with pf in its path veb still forwards more than bridge (645 to 417 Mbit/s)",
-                framed(Way::VebWithPf),
-                framed(Way::Bridge),
+                framed(LinkSetup::VebWithPf),
+                framed(LinkSetup::Bridge),
                 "of bridge, in frames of 1,514 bytes",
                 |r| r > 1.1,
             ),
-            self.threads("bridge works on one processor however many there are", Way::Bridge, |threads| {
-                threads == 1
-            }),
+            self.threads(
+                "bridge works on one processor however many there are",
+                LinkSetup::Bridge,
+                |threads| threads == 1,
+            ),
             self.threads(
                 "veb works on two processors, as data and acknowledgments come by two ports",
-                Way::Veb,
+                LinkSetup::Veb,
                 |threads| threads == 2,
             ),
             ratio(
                 "TCP through veb has 0.95 of its rate through our program without a switch",
-                free(Way::Veb),
-                free(Way::Cable),
+                free(LinkSetup::Veb),
+                free(LinkSetup::Cable),
                 "of the cable, by links without a limit",
                 |r| r >= 0.95,
             ),
@@ -367,8 +369,8 @@ fn steady(figure: &Figure) -> String {
     figure.steady.map_or("-".into(), range)
 }
 
-fn threads(way: Way, figure: &Figure) -> String {
-    if matches!(way, Way::Direct | Way::LinuxBridge) {
+fn threads(way: LinkSetup, figure: &Figure) -> String {
+    if matches!(way, LinkSetup::Direct | LinkSetup::LinuxBridge) {
         return "those of the hosts".into();
     }
     let parts: Vec<String> = figure.busy().map(|part| format!("{part:.0} %")).collect();
@@ -392,7 +394,7 @@ mod tests {
         Figure::new(&throughput, busy.to_vec())
     }
 
-    fn measured(rows: &[(Way, f64, &[f64])]) -> Report {
+    fn measured(rows: &[(LinkSetup, f64, &[f64])]) -> Report {
         let mut report = Report::new(Machine::here(), Plan::QUICK);
         for links in Links::ALL {
             rows.iter().for_each(|(way, received, busy)| report.add(links, *way, figure(*received, busy)));
@@ -403,11 +405,11 @@ mod tests {
     #[test]
     fn the_figures_of_2021_are_judged_as_its_author_did() {
         let mut report = measured(&[
-            (Way::Direct, 919.0, &[]),
-            (Way::Bridge, 417.0, &[99.0, 1.0]),
-            (Way::Veb, 909.0, &[40.0, 30.0]),
-            (Way::VebWithPf, 645.0, &[50.0]),
-            (Way::Cable, 919.0, &[]),
+            (LinkSetup::Direct, 919.0, &[]),
+            (LinkSetup::Bridge, 417.0, &[99.0, 1.0]),
+            (LinkSetup::Veb, 909.0, &[40.0, 30.0]),
+            (LinkSetup::VebWithPf, 645.0, &[50.0]),
+            (LinkSetup::Cable, 919.0, &[]),
         ]);
         for (switch, workers, hosts) in IN_MEMORY {
             let rate = if switch == Switch::Bridge { 1.0 } else { 2.5 };
@@ -420,7 +422,7 @@ mod tests {
 
     #[test]
     fn others_are_judged_otherwise_and_nothing_is_said_of_what_did_not_run() {
-        let report = measured(&[(Way::Bridge, 900.0, &[99.0, 98.0]), (Way::Veb, 909.0, &[40.0])]);
+        let report = measured(&[(LinkSetup::Bridge, 900.0, &[99.0, 98.0]), (LinkSetup::Veb, 909.0, &[40.0])]);
         let findings: Vec<Finding> = report.verdicts().into_iter().map(|verdict| verdict.finding).collect();
         let (no, unknown) = (Finding::DoesNotHold, Finding::NotMeasured);
         assert_eq!(findings, [unknown, no, unknown, unknown, no, no, unknown, unknown, unknown]);
@@ -429,7 +431,7 @@ mod tests {
     #[test]
     fn the_first_second_is_not_steady() {
         assert_eq!(steady(&figure(900.0, &[])), "900–901");
-        let text = measured(&[(Way::Veb, 909.0, &[40.0, 30.0, 2.0])]).text();
+        let text = measured(&[(LinkSetup::Veb, 909.0, &[40.0, 30.0, 2.0])]).text();
         assert!(text.contains("40 %, 30 %") && !text.contains("2 %,"), "{text}");
     }
 }

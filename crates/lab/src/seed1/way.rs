@@ -29,7 +29,7 @@ const SLOW_START: Duration = Duration::from_secs(20);
 
 /// What joins the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum LinkSetup {
     Direct,
     Bridge,
     Veb,
@@ -39,8 +39,14 @@ pub(super) enum Way {
 }
 
 /// All of them: first those of 2021, in its order.
-pub(super) const ALL: [Way; 6] =
-    [Way::Direct, Way::Bridge, Way::Veb, Way::VebWithPf, Way::Cable, Way::LinuxBridge];
+pub(super) const ALL: [LinkSetup; 6] = [
+    LinkSetup::Direct,
+    LinkSetup::Bridge,
+    LinkSetup::Veb,
+    LinkSetup::VebWithPf,
+    LinkSetup::Cable,
+    LinkSetup::LinuxBridge,
+];
 
 /// What was published: megabits a second of the whole run, those of a second in the middle, and the processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,26 +62,28 @@ pub(super) struct Running {
     _files: Option<TempDir>,
 }
 
-impl Way {
+impl LinkSetup {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Way::Direct => "direct",
-            Way::Bridge => "bridge",
-            Way::Veb => "veb",
-            Way::VebWithPf => "veb+link1",
-            Way::Cable => "cable",
-            Way::LinuxBridge => "linux-bridge",
+            LinkSetup::Direct => "direct",
+            LinkSetup::Bridge => "bridge",
+            LinkSetup::Veb => "veb",
+            LinkSetup::VebWithPf => "veb+link1",
+            LinkSetup::Cable => "cable",
+            LinkSetup::LinuxBridge => "linux-bridge",
         }
     }
 
     pub(super) fn what(self) -> &'static str {
         match self {
-            Way::Direct => "the hosts' interfaces joined, nothing in between",
-            Way::Bridge => "bridge(4) rebuilt: one queue, one thread, one lock, pf always on",
-            Way::Veb => "artery up with hostname.veb0 as printed",
-            Way::VebWithPf => "the same with link1, so that frames pass pf with the two lines of the source",
-            Way::Cable => "artery without a switch: FromDevice -> ToDevice, both ways",
-            Way::LinuxBridge => "the bridge of this kernel, in the name of whoever sends",
+            LinkSetup::Direct => "the hosts' interfaces joined, nothing in between",
+            LinkSetup::Bridge => "bridge(4) rebuilt: one queue, one thread, one lock, pf always on",
+            LinkSetup::Veb => "artery up with hostname.veb0 as printed",
+            LinkSetup::VebWithPf => {
+                "the same with link1, so that frames pass pf with the two lines of the source"
+            }
+            LinkSetup::Cable => "artery without a switch: FromDevice -> ToDevice, both ways",
+            LinkSetup::LinuxBridge => "the bridge of this kernel, in the name of whoever sends",
         }
     }
 
@@ -83,33 +91,33 @@ impl Way {
     pub(super) fn published(self) -> Option<Published> {
         let row = |receiver, steady, processors| Some(Published { receiver, steady, processors });
         match self {
-            Way::Direct => row(919.0, "934", "-"),
-            Way::Bridge => row(417.0, "420–441", "one at 99 %, three idle"),
-            Way::Veb => row(909.0, "934", "two at 30–40 %"),
-            Way::VebWithPf => row(645.0, "603–684", "not given"),
-            Way::Cable | Way::LinuxBridge => None,
+            LinkSetup::Direct => row(919.0, "934", "-"),
+            LinkSetup::Bridge => row(417.0, "420–441", "one at 99 %, three idle"),
+            LinkSetup::Veb => row(909.0, "934", "two at 30–40 %"),
+            LinkSetup::VebWithPf => row(645.0, "603–684", "not given"),
+            LinkSetup::Cable | LinkSetup::LinuxBridge => None,
         }
     }
 
     pub(super) fn shape(self) -> Shape {
-        if self == Way::Direct { Shape::Direct } else { Shape::Wired }
+        if self == LinkSetup::Direct { Shape::Direct } else { Shape::Wired }
     }
 
     /// Starts it and waits until the hosts reach each other.
     pub(super) fn start(self, bed: &Bed) -> Result<Running> {
         let mut running = Running { process: None, _files: None };
         match self {
-            Way::Direct => (),
-            Way::Bridge => running.bridge(bed)?,
-            Way::Veb => running.veb(bed, BRIDGE0)?,
-            Way::VebWithPf => {
+            LinkSetup::Direct => (),
+            LinkSetup::Bridge => running.bridge(bed)?,
+            LinkSetup::Veb => running.veb(bed, BRIDGE0)?,
+            LinkSetup::VebWithPf => {
                 running.veb(bed, &format!("{}link1\n", BRIDGE0.trim_end().to_owned() + "\n"))?
             }
-            Way::Cable => {
+            LinkSetup::Cable => {
                 let words = ["run", "--workers", "2", "-o", "-", "-e", CABLE];
                 running.begin(bed.r.command([program::artery()?]).args(words), ";\n")?;
             }
-            Way::LinuxBridge => bridged(bed)?,
+            LinkSetup::LinuxBridge => bridged(bed)?,
         }
         if !bed.forwards_within(PATIENCE)? {
             return Err(running.unseen());

@@ -3,7 +3,7 @@
 //! A number that is odd while a writer is at work guards each table: who has copied looks whether it is still the same, and
 //! begins anew if not. A next hop is 16 bytes. The neighbors of an interface are an array, with a guard of its own.
 
-use super::guard::Guard;
+use super::guard::SeqCounter;
 use super::network::{Control, INTERFACES, Interface, MOST_HELD, Mac, Packet, Sender, Sent, one_by_one};
 use super::split::Hop;
 use super::tree::{Full, NONE, Tree, TreeReader};
@@ -22,7 +22,7 @@ type NextHop = [AtomicU64; 2];
 
 /// The neighbors of an interface: addresses plus one, and words as in the link table.
 struct Neighbors {
-    guard: Guard,
+    guard: SeqCounter,
     slots: Box<[[AtomicU64; 2]]>,
 }
 
@@ -31,7 +31,10 @@ const VALID: u64 = 1 << 48;
 impl Neighbors {
     fn new(most: usize) -> Neighbors {
         let slot = |_| [AtomicU64::new(0), AtomicU64::new(0)];
-        Neighbors { guard: Guard::default(), slots: (0..(2 * most).next_power_of_two()).map(slot).collect() }
+        Neighbors {
+            guard: SeqCounter::default(),
+            slots: (0..(2 * most).next_power_of_two()).map(slot).collect(),
+        }
     }
 
     fn place(&self, address: u32) -> usize {
@@ -112,7 +115,7 @@ struct Writer {
 
 /// Both tables.
 pub(super) struct Copied {
-    guard: Guard,
+    guard: SeqCounter,
     tree: TreeReader,
     hops: Box<[NextHop]>,
     neighbors: [Neighbors; INTERFACES],
@@ -127,7 +130,7 @@ impl Copied {
         let hop = |_| [AtomicU64::new(0), AtomicU64::new(0)];
         let free = (0..most as u32).rev().collect();
         Copied {
-            guard: Guard::default(),
+            guard: SeqCounter::default(),
             tree: tree.reader(),
             hops: (0..most).map(hop).collect(),
             neighbors: std::array::from_fn(|_| Neighbors::new(most_neighbors)),
@@ -174,7 +177,7 @@ impl Copied {
         Sent::Held
     }
 
-    fn put(&self, prefix: Prefix<u32>, hop: u64) -> Result<(), Full> {
+    fn insert_route(&self, prefix: Prefix<u32>, hop: u64) -> Result<(), Full> {
         let mut writer = self.writer();
         let writer = &mut *writer;
         let id = writer.free.pop().ok_or(Full)?;
@@ -207,7 +210,7 @@ impl Copied {
 
 impl Control for Copied {
     fn connect(&self, prefix: Prefix<u32>, interface: Interface) -> Result<(), Full> {
-        self.put(prefix, u64::from(interface) << 32 | ON_LINK)
+        self.insert_route(prefix, u64::from(interface) << 32 | ON_LINK)
     }
 
     fn disconnect(&self, prefix: Prefix<u32>) -> usize {
@@ -226,7 +229,7 @@ impl Control for Copied {
 
     fn add_route(&self, prefix: Prefix<u32>, gateway: u32) -> Result<(), Full> {
         let interface = self.lookup(gateway).map_or(0, |hop| hop.interface);
-        self.put(prefix, u64::from(interface) << 32 | u64::from(gateway))
+        self.insert_route(prefix, u64::from(interface) << 32 | u64::from(gateway))
     }
 
     fn delete_route(&self, prefix: Prefix<u32>) -> bool {

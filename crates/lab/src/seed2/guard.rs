@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 /// The guard of a table: it has a cache line of its own.
 #[derive(Default)]
 #[repr(align(64))]
-pub(super) struct Guard(AtomicU64);
+pub(super) struct SeqCounter(AtomicU64);
 
-impl Guard {
+impl SeqCounter {
     /// Copies something that no writer changed meanwhile.
     #[inline]
     pub(super) fn copy<T>(&self, copy: impl Fn() -> T) -> T {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn every_change_has_a_number_of_its_own_and_none_while_it_is_made() {
-        let guard = Guard::default();
+        let guard = SeqCounter::default();
         let before = guard.settled();
         assert_eq!((before, guard.change(|| guard.settled())), (Some(0), None));
         assert!(guard.settled() > before);

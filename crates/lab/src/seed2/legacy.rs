@@ -199,7 +199,7 @@ impl<L: Locks> Legacy<L> {
     /// Finds the link address for a packet whose entry is referred to; none if the entry has left the tree.
     fn check(&self, id: Id, packet: Packet) -> Option<Sent> {
         for _ in 0..MOST_TRIES {
-            match self.look(id, packet) {
+            match self.resolve_entry(id, packet) {
                 Step::Done(sent) => return Some(sent),
                 Step::Gone => return None,
                 Step::NoLink(id) => self.resolve(id),
@@ -214,7 +214,7 @@ impl<L: Locks> Legacy<L> {
     }
 
     /// Looks at an entry, and at the router's while the entry is locked.
-    fn look(&self, id: Id, packet: Packet) -> Step {
+    fn resolve_entry(&self, id: Id, packet: Packet) -> Step {
         self.entry(id).with(|entry| {
             if entry.flags & UP == 0 {
                 return Step::Gone;
@@ -262,7 +262,7 @@ impl<L: Locks> Legacy<L> {
     }
 
     /// Adds an entry in the place of what the prefix may have.
-    fn put(&self, entry: Entry) -> Result<(), Full> {
+    fn replace_entry(&self, entry: Entry) -> Result<(), Full> {
         self.delete(entry.prefix);
         self.head.with(|head| self.add(head, entry.prefix, |to| *to = entry))?;
         Ok(())
@@ -328,7 +328,7 @@ impl LinkInfo {
 
 impl<L: Locks> Control for Legacy<L> {
     fn connect(&self, prefix: Prefix<u32>, interface: Interface) -> Result<(), Full> {
-        self.put(Entry { flags: CLONING, interface, ..Entry::at(prefix) })
+        self.replace_entry(Entry { flags: CLONING, interface, ..Entry::at(prefix) })
     }
 
     /// Walks the whole tree, which nobody can use meanwhile, for the entries that were cloned from the prefix.
@@ -348,7 +348,7 @@ impl<L: Locks> Control for Legacy<L> {
     }
 
     fn add_route(&self, prefix: Prefix<u32>, gateway: u32) -> Result<(), Full> {
-        self.put(Entry { flags: GATEWAY, gateway, ..Entry::at(prefix) })
+        self.replace_entry(Entry { flags: GATEWAY, gateway, ..Entry::at(prefix) })
     }
 
     fn delete_route(&self, prefix: Prefix<u32>) -> bool {

@@ -181,12 +181,12 @@ fn timed<R>(act: impl FnOnce() -> R) -> (R, f64) {
     let start = Instant::now();
     let done = act();
     // Less than nothing now and then: what is too little once is too much another time.
-    (done, start.elapsed().as_nanos() as f64 - look())
+    (done, start.elapsed().as_nanos() as f64 - clock_cost())
 }
 
 /// What looking at the clock adds to an operation: a lock of one's own, one at a time between looks, against many in a row.
 /// It is more than two looks by themselves, as the processor does nothing else meanwhile.
-fn look() -> f64 {
+fn clock_cost() -> f64 {
     if LOOK.get() < 0.0 {
         let own = Mutex::new(0u32);
         let one = || {

@@ -71,9 +71,9 @@ pub fn run(Options { delivery, sample }: &Options) -> anyhow::Result<()> {
     delivery.begin(&machine)?;
     let [routes, neighbors] = size::split();
     let mut figures = Figures { lines: [size::legacy(), routes, neighbors], ..Figures::default() };
-    take_rates(&plan, &mut figures)?;
+    measure_rates(&plan, &mut figures)?;
     watch_locks(&plan, &mut figures)?;
-    take_other_rates(&plan, machine.cores, &mut figures)?;
+    measure_other_rates(&plan, machine.cores, &mut figures)?;
     leave_locks_out(&plan, &mut figures)?;
     delete_networks(&plan, &mut figures)?;
     if machine.cores > 1 {
@@ -89,7 +89,7 @@ pub fn run_one(case: &Case) -> anyhow::Result<()> {
 }
 
 /// The points of the paper's figures. Engines take turns, so that what disturbs disturbs all.
-fn take_rates(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+fn measure_rates(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     for &threads in plan.threads {
         progress(&format!("rates: {threads} of {} threads", plan.threads.last().unwrap_or(&0)));
         for driver in DRIVERS {
@@ -122,7 +122,7 @@ fn watch_locks(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn take_other_rates(plan: &Plan, cores: usize, figures: &mut Figures) -> anyhow::Result<()> {
+fn measure_other_rates(plan: &Plan, cores: usize, figures: &mut Figures) -> anyhow::Result<()> {
     for workload in [Workload::W2, Workload::W3, Workload::W4] {
         progress(&format!("workload {}", workload.name()));
         for threads in plan.few_threads(cores) {

@@ -6,12 +6,12 @@
 //! next batch, which in 2009 it did not. While control is at work, flows are not asked: a neighbor that goes leaves its number
 //! to another one after a grace period, which may be over before the change is.
 
-use super::guard::Guard;
+use super::guard::SeqCounter;
 use super::network::{Packet, Sender, Sent};
 use super::ours::{Ours, mac, sent_by};
 use artery_rcu::Reader;
 use artery_table::flow::{
-    Answer, Flow4, FlowId, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed, Sight, Tick,
+    Answer, Flow4, FlowId, FlowLimits, FlowSettings, FlowTable, IdleTimes, PacketInfo, Seed, Tick,
 };
 use artery_table::neighbor::NeighborId;
 use artery_table::path::{Explained, PathReader};
@@ -29,7 +29,7 @@ const NEIGHBOR: u32 = 24;
 
 /// A thread that sends.
 pub(super) struct FlowsOfOurs<'t> {
-    generation: &'t Guard,
+    generation: &'t SeqCounter,
     path: PathReader<u32>,
     turns: Reader,
     flows: FlowTable<Flow4>,
@@ -71,7 +71,7 @@ impl Sender for FlowsOfOurs<'_> {
         missed.clear();
         // All that were found before one is inserted, which may take the place of another.
         for (at, found) in found.iter().enumerate() {
-            let answer = found.and_then(|id| flows.touch(id, &Sight::default(), *now));
+            let answer = found.and_then(|id| flows.touch_flow(id, &PacketInfo::default(), *now));
             let known = answer.filter(|answer| Some(answer.generation) == generation);
             sent.push(known.and_then(|answer| by(path, answer.action)).unwrap_or_else(|| {
                 missed.push(at);
@@ -79,15 +79,15 @@ impl Sender for FlowsOfOurs<'_> {
             }));
         }
         for at in missed {
-            let found = path.explain(&turn, packets[*at].destination, |_| 0);
+            let found = path.explain_path(&turn, packets[*at].destination, |_| 0);
             remember(flows, &keys[*at], &found, generation, *now);
             sent[*at] = sent_by(&found.decision);
         }
     }
 
     fn tick(&mut self, seconds: u32) {
-        self.now = Tick::at(Duration::from_secs(seconds.into()));
-        self.flows.maintain(self.now, LOOKED_AT);
+        self.now = Tick::from_time(Duration::from_secs(seconds.into()));
+        self.flows.maintain_flows(self.now, LOOKED_AT);
     }
 }
 
@@ -101,7 +101,7 @@ fn key(packet: &Packet) -> Flow4 {
 /// Where an action leads, if the neighbor can be reached.
 #[inline]
 fn by(path: &PathReader<u32>, action: u32) -> Option<Sent> {
-    let link = path.link(NeighborId::new(action & ((1 << NEIGHBOR) - 1)));
+    let link = path.neighbor_link(NeighborId::new(action & ((1 << NEIGHBOR) - 1)));
     // Others are for the tables to decide about, which tell control that they are used.
     link.is_only_ready().then(|| Sent::Out((action >> NEIGHBOR) as u16, mac(link)))
 }
@@ -118,10 +118,12 @@ fn remember(
     let Some(generation) = generation else { return };
     let known = flows.find(key);
     match (known, action(found)) {
-        (Some(id), Some(action)) => _ = flows.renew(id, Answer { action, generation }),
+        (Some(id), Some(action)) => _ = flows.update_answer(id, Answer { action, generation }),
         (Some(id), None) => _ = flows.remove(id),
         // Where there is no room, the next packet asks the tables again.
-        (None, Some(action)) => _ = flows.insert(key, Answer { action, generation }, &Sight::default(), now),
+        (None, Some(action)) => {
+            _ = flows.insert(key, Answer { action, generation }, &PacketInfo::default(), now)
+        }
         (None, None) => {}
     }
 }
@@ -194,7 +196,7 @@ mod tests {
         // What no change of the tables has told cannot be noticed by who does not ask them.
         let id = sender.flows.find(&key(&packet("8.8.8.8", 0))).unwrap();
         let answer = sender.flows.get(id).unwrap().answer();
-        sender.flows.renew(id, Answer { action: answer.action | 1 << NEIGHBOR, ..answer });
+        sender.flows.update_answer(id, Answer { action: answer.action | 1 << NEIGHBOR, ..answer });
         assert_eq!(one(&mut sender, "8.8.8.8"), Sent::Out(1, A));
     }
 

@@ -1,13 +1,13 @@
 //! E: our own tables, as `IPForward` asks them: a batch at a time, in turns.
 
-use super::guard::Guard;
+use super::guard::SeqCounter;
 use super::network::{Control, INTERFACES, Interface, Mac, Packet, Sender, Sent};
 use super::tree::Full;
 use artery_rcu::{Domain, Reader};
 use artery_table::load::AnyPrefix;
 use artery_table::neighbor::{Kind, Link};
 use artery_table::next_hop::Hop;
-use artery_table::path::{Decision, Outcome, PathReader};
+use artery_table::path::{ForwardDecision, Outcome, PathReader};
 use artery_table::router::{OwnEngines, PortSpec, RouteSpec, Settings, Tables};
 use artery_table::{PortId, Prefix};
 use artery_wire::EtherAddr;
@@ -26,7 +26,7 @@ pub(super) struct Ours {
     /// Addresses of neighbors, to know how many go with a network.
     known: Mutex<BTreeSet<u32>>,
     /// How often anything has changed.
-    generation: Guard,
+    generation: SeqCounter,
 }
 
 fn numbered(address: u32) -> IpAddr {
@@ -58,7 +58,7 @@ impl Ours {
             tables.add_port(PortSpec::new(&format!("em{port}"), EtherAddr([2, 0, 0, 0, 0, port as u8])))?;
         }
         let (tables, known) = (Mutex::new(tables), Mutex::new(BTreeSet::new()));
-        Ok(Ours { domain, tables, known, generation: Guard::default() })
+        Ok(Ours { domain, tables, known, generation: SeqCounter::default() })
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -72,7 +72,7 @@ impl Ours {
     }
 
     /// How often anything has changed.
-    pub(super) fn generation(&self) -> &Guard {
+    pub(super) fn generation(&self) -> &SeqCounter {
         &self.generation
     }
 
@@ -101,8 +101,8 @@ impl Ours {
 
 /// The port on whose link an address is.
 fn port_of(tables: &Tables, address: u32) -> Option<PortId> {
-    let route = tables.lookup(numbered(address))?;
-    match tables.member(route.group, 0)? {
+    let route = tables.lookup_route(numbered(address))?;
+    match tables.group_member(route.group, 0)? {
         Hop::OnLink { port, .. } => Some(port),
         Hop::Gateway { .. } | Hop::End { .. } => None,
     }
@@ -116,7 +116,7 @@ impl Control for Ours {
 
     fn disconnect(&self, prefix: Prefix<u32>) -> usize {
         self.change(|tables| {
-            let Some(port) = tables.owner(own(prefix)) else { return 0 };
+            let Some(port) = tables.address_owner(own(prefix)) else { return 0 };
             // There is nothing to be said about routes that go along: there are none.
             let _ = tables.remove_address(port, own(prefix), NOW);
             let mut known = self.known();
@@ -162,7 +162,7 @@ pub(super) struct OurSender {
     path: PathReader<u32>,
     turns: Reader,
     addresses: Vec<u32>,
-    decisions: Vec<Decision>,
+    decisions: Vec<ForwardDecision>,
 }
 
 impl Sender for OurSender {
@@ -171,7 +171,7 @@ impl Sender for OurSender {
         let turn = self.turns.turn();
         self.addresses.clear();
         self.addresses.extend(packets.iter().map(|packet| packet.destination));
-        self.path.decide_batch(&turn, &self.addresses, |_, _| 0, &mut self.decisions);
+        self.path.lookup_path_batch(&turn, &self.addresses, |_, _| 0, &mut self.decisions);
         sent.clear();
         sent.extend(self.decisions.iter().map(sent_by));
     }
@@ -179,7 +179,7 @@ impl Sender for OurSender {
 
 /// What becomes of a packet that was decided about.
 #[inline]
-pub(super) fn sent_by(decision: &Decision) -> Sent {
+pub(super) fn sent_by(decision: &ForwardDecision) -> Sent {
     match decision.outcome {
         Outcome::Forward => Sent::Out(decision.port.0, mac(decision.link)),
         Outcome::Unresolved => Sent::Held,

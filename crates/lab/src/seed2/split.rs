@@ -130,7 +130,7 @@ impl<L: Locks> Split<L> {
         sent
     }
 
-    fn put(&self, route: Route) -> Result<(), Full> {
+    fn insert_route(&self, route: Route) -> Result<(), Full> {
         self.delete(route.prefix);
         self.head.write(|head| {
             let id = head.free.pop().ok_or(Full)?;
@@ -185,7 +185,7 @@ impl<L: Locks> Split<L> {
 
 impl<L: Locks> Control for Split<L> {
     fn connect(&self, prefix: Prefix<u32>, interface: Interface) -> Result<(), Full> {
-        self.put(Route { prefix, interface, gateway: None, references: 0, uses: 0 })
+        self.insert_route(Route { prefix, interface, gateway: None, references: 0, uses: 0 })
     }
 
     /// Takes no look at other routes, nor at neighbors of other interfaces.
@@ -202,7 +202,7 @@ impl<L: Locks> Control for Split<L> {
             hop.interface
         });
         let interface = interface.unwrap_or(0);
-        self.put(Route { prefix, interface, gateway: Some(gateway), references: 0, uses: 0 })
+        self.insert_route(Route { prefix, interface, gateway: Some(gateway), references: 0, uses: 0 })
     }
 
     fn delete_route(&self, prefix: Prefix<u32>) -> bool {

@@ -5,7 +5,7 @@ use super::frames::{TSB, ZEUS, segment};
 use super::graph::{CHAIN, Ends, completed, in_memory, prefix, roomy};
 use crate::program::checked;
 use anyhow::{Context as _, ensure};
-use artery_engine::{BATCH, Batch, Pool, Router, Settings, Sink};
+use artery_engine::{BATCH, Batch, Pool, Router, RouterSettings, Sink};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -91,19 +91,20 @@ impl Case {
 }
 
 fn run_graph(text: &str, burst: usize) -> anyhow::Result<Run> {
-    let settings = Settings { burst, frames: FRAMES, chatter: Sink::Stderr, ..Settings::default() };
+    let settings =
+        RouterSettings { burst, frames: FRAMES, chatter: Sink::Stderr, ..RouterSettings::default() };
     let router: Router = checked("1999 in memory", text, &[])?.build(settings)?;
     let plan = router.plan();
-    router.keep_open();
+    router.accept_calls();
     let running = router.start();
     let handle = running.handle();
     if plan.resolve_exact("arpq").is_some() {
         for station in [ZEUS, TSB] {
-            handle.write("arpq.insert", &format!("{} {}", station.ip, station.mac))?;
+            handle.write_handler("arpq.insert", &format!("{} {}", station.ip, station.mac))?;
         }
     }
     let start = Instant::now();
-    handle.write("zeus.active", "true")?;
+    handle.write_handler("zeus.active", "true")?;
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
     let nanoseconds = start.elapsed().as_nanos() as u64;
     let sent = plan.resolve_exact("sent").context("the configuration has no element 'sent'")?;
@@ -122,13 +123,13 @@ fn run_forwarder(packets: u64, burst: usize) -> anyhow::Result<Run> {
     let mut sent = 0;
     let start = Instant::now();
     for _ in 0..packets.div_ceil(burst as u64) {
-        pool.packets(burst, &mut batch);
+        pool.alloc_packets(burst, &mut batch);
         for packet in batch.iter_mut() {
             let Ok(bytes) = packet.append(frame.len()) else { continue };
             bytes.copy_from_slice(&frame);
             sent += u64::from(forward(packet.data_mut(), &neighbors) == Verdict::Send);
         }
-        batch.free();
+        batch.free_packets();
     }
     let nanoseconds = start.elapsed().as_nanos() as u64;
     ensure!(sent > 0, "no packet was forwarded");

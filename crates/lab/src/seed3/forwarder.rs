@@ -1,6 +1,6 @@
 //! A forwarder without a graph: the work of the configuration of 1999 in one function, to be measured against.
 
-use super::frames::{DARKSTAR, Station};
+use super::frames::{DARKSTAR, TestStation};
 use artery_wire::checksum;
 use std::net::Ipv4Addr;
 
@@ -12,8 +12,8 @@ pub struct Neighbors(Vec<(Ipv4Addr, [u8; ETHER])>);
 
 impl Neighbors {
     /// A table of these stations.
-    pub fn of(stations: &[Station]) -> Neighbors {
-        let entry = |station: &Station| {
+    pub fn of(stations: &[TestStation]) -> Neighbors {
+        let entry = |station: &TestStation| {
             let mut header = [0; ETHER];
             header[0..6].copy_from_slice(&station.mac.0);
             header[6..12].copy_from_slice(&DARKSTAR.mac.0);

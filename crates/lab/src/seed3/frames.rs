@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 /// One of the three machines.
 #[derive(Clone, Copy, Debug)]
-pub struct Station {
+pub struct TestStation {
     /// Its name.
     pub name: &'static str,
     /// Its address.
@@ -16,19 +16,19 @@ pub struct Station {
 }
 
 /// Sends.
-pub const ZEUS: Station = Station {
+pub const ZEUS: TestStation = TestStation {
     name: "zeus",
     ip: Ipv4Addr::new(18, 26, 4, 97),
     mac: EtherAddr([0x00, 0x00, 0xc0, 0xca, 0x68, 0xef]),
 };
 /// Receives: the-seventh-bridge.
-pub const TSB: Station = Station {
+pub const TSB: TestStation = TestStation {
     name: "tsb",
     ip: Ipv4Addr::new(18, 26, 4, 200),
     mac: EtherAddr([0x00, 0xa0, 0xc9, 0x9c, 0xfd, 0x9c]),
 };
 /// Forwards.
-pub const DARKSTAR: Station = Station {
+pub const DARKSTAR: TestStation = TestStation {
     name: "darkstar",
     ip: Ipv4Addr::new(18, 26, 4, 60),
     mac: EtherAddr([0x00, 0x80, 0xc8, 0x4b, 0x25, 0x00]),
@@ -42,7 +42,7 @@ pub const PAYLOAD: usize = PACKET - 20 - 20;
 pub const FRAME: usize = 14 + PACKET;
 
 /// A TCP segment of 256 bytes on its way to darkstar, with this time to live.
-pub fn segment(from: &Station, to: &Station, ttl: u8) -> Vec<u8> {
+pub fn segment(from: &TestStation, to: &TestStation, ttl: u8) -> Vec<u8> {
     let payload: Vec<u8> = (0..PAYLOAD).map(|n| n as u8).collect();
     let packet = ip4().src(from.ip).dst(to.ip).ttl(ttl).tcp(1055, 9).flags(TcpFlags::ACK).payload(payload);
     ether(DARKSTAR.mac, from.mac).ip4(packet).bytes()

@@ -17,7 +17,7 @@ mod wire;
 pub use case::{Case, Run};
 pub use child::SUBCOMMAND;
 pub use forwarder::{Neighbors, Verdict, forward};
-pub use frames::{DARKSTAR, FRAME, PAYLOAD, Station, TSB, ZEUS, segment};
+pub use frames::{DARKSTAR, FRAME, PAYLOAD, TSB, TestStation, ZEUS, segment};
 pub use graph::with_ends;
 pub use wire::{INTERFACE, Segment};
 

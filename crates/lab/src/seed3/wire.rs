@@ -1,9 +1,11 @@
 //! The three machines of 1999 on one segment, in network namespaces, and what goes through darkstar there.
 
-use super::frames::{DARKSTAR, FRAME, PAYLOAD, Station, TSB, ZEUS};
+use super::frames::{DARKSTAR, FRAME, PAYLOAD, TSB, TestStation, ZEUS};
 use crate::conf::CLICK_1999;
 use crate::program;
-use crate::rig::{Host, Output, Process, Result, Rig, RigError, Signal, Switch, Traffic, TrafficReport};
+use crate::rig::{
+    CommandOutput, Host, Process, Result, Rig, RigError, Signal, Switch, Traffic, TrafficReport,
+};
 use std::time::{Duration, Instant};
 
 /// Darkstar's interface: the configuration calls it `eth0`.
@@ -57,7 +59,7 @@ impl Segment {
     }
 
     /// Ends the router as Control-C does.
-    pub fn stop_router(&self, mut router: Process) -> Result<Output> {
+    pub fn stop_router(&self, mut router: Process) -> Result<CommandOutput> {
         router.signal(Signal::INT);
         router.wait(PATIENCE)
     }
@@ -86,7 +88,7 @@ impl Segment {
     }
 }
 
-fn join(rig: &Rig, switch: &Switch, station: &Station, interface: &str) -> Result<Host> {
+fn join(rig: &Rig, switch: &Switch, station: &TestStation, interface: &str) -> Result<Host> {
     let host = rig.host(station.name)?;
     rig.plug(&host, interface, switch)?.mac(&station.mac.to_string())?;
     host.address(interface, &format!("{}/24", station.ip))?;

@@ -49,7 +49,7 @@ pub(super) struct Deal(Mutex<Option<Job>>);
 
 impl Deal {
     /// Lets the card begin.
-    pub(super) fn give(&self, job: Job) {
+    pub(super) fn post(&self, job: Job) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
     }
     fn receive(&self) -> Option<Job> {
@@ -195,7 +195,7 @@ impl Job {
     /// Does what a card does in a moment; gives how many packets it handed over, and none when all is done.
     fn run(&mut self, pool: &'static Pool) -> Option<u64> {
         // What was sent is the router's to take back, as by a driver: at other depths it gives packets back itself.
-        self.take_back(pool);
+        self.drain_returned(pool);
         let began = Instant::now();
         if let Some(turn) = self.turn.take()
             && self.handed.packets > self.warm_up
@@ -219,7 +219,7 @@ impl Job {
     }
 
     /// Takes back what the router sent, and looks at some of it.
-    fn take_back(&mut self, pool: &'static Pool) {
+    fn drain_returned(&mut self, pool: &'static Pool) {
         let mut batch = take(&mut self.batch);
         while let Ok(1..) = self.rx.receive(pool, BATCH, &mut batch) {
             for packet in batch.iter() {
@@ -229,7 +229,7 @@ impl Job {
                     self.examined.wrong += u64::from(!was_forwarded(packet.data()));
                 }
             }
-            batch.free();
+            batch.free_packets();
         }
         self.batch = batch;
     }
@@ -245,7 +245,7 @@ impl Job {
         }
         let buffers = self.buffers.get_or_insert_with(|| Supply::new(self.case.buffers, pool));
         let mut batch = take(&mut self.batch);
-        buffers.take(due, &mut batch);
+        buffers.fill_batch(due, &mut batch);
         // What is asked for must have been forgotten before.
         if self.case.buffers == Buffers::Flushed {
             batch.iter().for_each(|packet| {
@@ -258,7 +258,7 @@ impl Job {
         }
         let (before, bytes) = (batch.len(), batch.iter().map(|packet| packet.len() as u64).sum::<u64>());
         if self.case.depth == Depth::Card {
-            batch.free();
+            batch.free_packets();
         } else {
             // The router has taken all of the last batch, or there is no room, which a port in memory says so.
             let _ = self.tx.transmit(&mut batch);
@@ -266,7 +266,7 @@ impl Job {
         let packets = (before - batch.len()) as u64;
         self.handed.packets += packets;
         self.handed.bytes += bytes - batch.iter().map(|packet| packet.len() as u64).sum::<u64>();
-        batch.free();
+        batch.free_packets();
         self.batch = batch;
         packets
     }
@@ -365,10 +365,10 @@ impl Supply {
             *places = (0..free.len()).map(|frame| (37 * frame % PLACES) as u16).collect();
             for packet in free.iter_mut() {
                 (0..PLACES).for_each(|place| {
-                    put(packet, place);
+                    set_frame_place(packet, place);
                     packet.data_mut().copy_from_slice(frame);
                 });
-                put(packet, 0);
+                set_frame_place(packet, 0);
             }
         }
         supply
@@ -379,17 +379,17 @@ impl Supply {
         let pool = self.pool;
         match self.kind {
             Buffers::Hot | Buffers::Flushed => {}
-            Buffers::Cycled(_) => self.free.extend(std::iter::from_fn(|| pool.big_packet())),
-            Buffers::Fifo(_) => self.free.extend(std::iter::from_fn(|| pool.packet())),
+            Buffers::Cycled(_) => self.free.extend(std::iter::from_fn(|| pool.alloc_big_packet())),
+            Buffers::Fifo(_) => self.free.extend(std::iter::from_fn(|| pool.alloc_packet())),
         }
     }
 
     /// Adds packets to a batch.
-    fn take(&mut self, count: usize, into: &mut Batch) {
+    fn fill_batch(&mut self, count: usize, into: &mut Batch) {
         self.collect();
         match self.kind {
             Buffers::Hot | Buffers::Flushed => {
-                self.pool.packets(count, into);
+                self.pool.alloc_packets(count, into);
             }
             Buffers::Cycled(_) | Buffers::Fifo(_) => {
                 let count = count.min(self.free.len());
@@ -413,7 +413,7 @@ impl Supply {
         // Frames lie side by side, and packets begin near the beginning of each.
         let frame = (address(packet) + BIG_FRAME / 2).saturating_sub(self.first) / BIG_FRAME;
         let Some(place) = self.places.get_mut(frame) else { return };
-        put(packet, usize::from(*place));
+        set_frame_place(packet, usize::from(*place));
         *place = (*place + 1) % PLACES as u16;
     }
 }
@@ -423,7 +423,7 @@ fn address(packet: &Packet) -> usize {
 }
 
 /// Says that the packet is in this place of its big frame.
-fn put(packet: &mut Packet, place: usize) {
+fn set_frame_place(packet: &mut Packet, place: usize) {
     // All places are within a big frame.
     let _ = packet.set_place(FIRST_PLACE + 64 * place, FRAME);
 }
@@ -462,7 +462,7 @@ struct Card {
 impl Element for Card {
     fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
 
-    fn run(&mut self, cx: &mut Context<'_>) -> bool {
+    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(job) = &mut self.job else { return false };
         match job.run(cx.pool()) {
             Some(packets) => {
@@ -474,7 +474,7 @@ impl Element for Card {
                 // Whoever waited may have lost patience.
                 let _ = job.report.send(outcome);
                 self.job = None;
-                cx.end();
+                cx.end_run();
                 true
             }
         }
@@ -529,12 +529,12 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         let mut batch = Batch::default();
         for _ in 0..2 * PLACES {
-            supply.take(32, &mut batch);
+            supply.fill_batch(32, &mut batch);
             for packet in batch.iter() {
                 assert_eq!(packet.data(), frame());
                 assert!(seen.insert(packet.data().as_ptr() as usize), "{} places were used", seen.len());
             }
-            batch.free();
+            batch.free_packets();
         }
         assert_eq!(seen.len(), 64 * PLACES);
     }
@@ -545,9 +545,9 @@ mod tests {
         let (mut supply, mut batch) = (Supply::new(Buffers::Fifo(128), pool), Batch::default());
         let mut frames = Vec::new();
         for _ in 0..4 {
-            supply.take(32, &mut batch);
+            supply.fill_batch(32, &mut batch);
             frames.extend(batch.iter().map(|packet| pool.frame_of(packet).unwrap()));
-            batch.free();
+            batch.free_packets();
         }
         frames.sort_unstable();
         assert_eq!(frames, (0..128).collect::<Vec<_>>(), "each once before any twice");

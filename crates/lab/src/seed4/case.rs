@@ -6,7 +6,7 @@ use crate::program::checked_with;
 use anyhow::{Context as _, ensure};
 use artery_device::{Ports, memory_pair};
 use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, Handle, Monitor, Settings, Sink};
+use artery_engine::{Class, Classes, Handle, Monitor, RouterSettings, Sink};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -147,19 +147,19 @@ impl Case {
     /// Runs it in this process.
     pub fn run(&self) -> anyhow::Result<Run> {
         ensure!((1..=2 * BURST).contains(&self.burst), "a burst has 1 to {} packets", 2 * BURST);
-        let settings = Settings {
+        let settings = RouterSettings {
             affinity: Some(0),
             burst: self.burst,
             frames: self.buffers.frames(),
             chatter: Sink::Stderr,
-            ..Settings::default()
+            ..RouterSettings::default()
         };
         let router = checked_with(classes(), "idle", "Idle -> Discard;", &[])?.build(settings)?;
-        router.keep_open();
+        router.accept_calls();
         let running = router.start();
         let handle = running.handle();
         let run = self.run_in(&handle);
-        handle.end();
+        handle.end_run();
         running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
         run
     }
@@ -176,7 +176,7 @@ impl Case {
             Depth::Router(monitor) => monitor,
         };
         let (report, outcome) = mpsc::channel();
-        handle.resources().get::<Deal>().give(Job::new(*self, wire_in.tx, wire_out.rx, report));
+        handle.resources().get::<Deal>().post(Job::new(*self, wire_in.tx, wire_out.rx, report));
         checked_with(classes(), "seed4", &graph::router(level), &[])?.replace(handle)?;
         let card = outcome.recv_timeout(PATIENCE).context("the card did not hand over all packets")?;
         let traffic = received.received();

@@ -1,7 +1,7 @@
 //! What must hold, and whether it does: judged by figures alone.
 
 use super::case::LADDER;
-use super::figures::{By, Figures, OFF, Order, Way};
+use super::figures::{By, CacheState, Figures, OFF, Order};
 use super::published::RATES;
 use crate::results::{Finding, Summary, Verdict, number};
 
@@ -20,13 +20,13 @@ pub(super) fn judge(figures: &Figures) -> Vec<Verdict> {
         half_of_time(figures),
         few_misses(
             figures,
-            Way::Prefetched,
+            CacheState::Prefetched,
             4.0,
             "the full path has at most 4 D1 misses at batch 32 with prefetch",
         ),
         few_misses(
             figures,
-            Way::Cold,
+            CacheState::Cold,
             8.0,
             "the full path has at most 8 D1 misses at batch 32 without prefetch",
         ),
@@ -69,7 +69,7 @@ fn judged(claim: &'static str, found: Option<(bool, String)>) -> Verdict {
 
 fn first_touch(figures: &Figures) -> Verdict {
     whoever_counts(figures, "l1 misses once more than l0: the header of a cold packet", |by| {
-        let (l0, l1) = (figures.d1(by, Way::Cold, 0)?, figures.d1(by, Way::Cold, 1)?);
+        let (l0, l1) = (figures.d1(by, CacheState::Cold, 0)?, figures.d1(by, CacheState::Cold, 1)?);
         let why = format!("{l1:.2} - {:.2} = {:.2}", l0.max(0.0), l1 - l0);
         Some(((0.5..=1.5).contains(&(l1 - l0)), why))
     })
@@ -77,13 +77,13 @@ fn first_touch(figures: &Figures) -> Verdict {
 
 fn rising_misses(figures: &Figures) -> Verdict {
     whoever_counts(figures, "misses never fall up the ladder, cold", |by| {
-        let steps = figures.ladder(|rung| figures.d1(by, Way::Cold, rung))?;
+        let steps = figures.ladder(|rung| figures.d1(by, CacheState::Cold, rung))?;
         Some(rising(&steps, |low, high| high >= low - NO_MISSES))
     })
 }
 
 fn rising_times(figures: &Figures) -> Verdict {
-    let steps = figures.ladder(|rung| figures.least(Way::Cold, rung));
+    let steps = figures.ladder(|rung| figures.least(CacheState::Cold, rung));
     let found = steps.map(|steps| rising(&steps, |low, high| high >= low / SAME));
     judged("times never fall up the ladder, cold, by least times", found)
 }
@@ -101,7 +101,7 @@ fn rising(steps: &[f64], is_well: impl Fn(f64, f64) -> bool) -> (bool, String) {
 
 fn half_of_misses(figures: &Figures) -> Verdict {
     whoever_counts(figures, "l1 has at most half of the full path's misses, cold", |by| {
-        let (l1, off) = (figures.d1(by, Way::Cold, 1)?, figures.d1(by, Way::Cold, OFF)?);
+        let (l1, off) = (figures.d1(by, CacheState::Cold, 1)?, figures.d1(by, CacheState::Cold, OFF)?);
         let all = format!("{l1:.2} of {off:.2}");
         // Where it does not hold, is the shorter way so long, or the rest so short?
         let why = match l1 <= off / 2.0 {
@@ -113,15 +113,15 @@ fn half_of_misses(figures: &Figures) -> Verdict {
 }
 
 fn half_of_time(figures: &Figures) -> Verdict {
-    let found = figures.least(Way::Cold, 1).zip(figures.least(Way::Cold, OFF));
+    let found = figures.least(CacheState::Cold, 1).zip(figures.least(CacheState::Cold, OFF));
     let found = found.map(|(l1, off)| (l1 <= off / 2.0, format!("{} of {} ns", number(l1), number(off))));
     judged("l1 takes at most half of the full path's time, cold, by least times", found)
 }
 
-fn few_misses(figures: &Figures, way: Way, most: f64, claim: &'static str) -> Verdict {
+fn few_misses(figures: &Figures, way: CacheState, most: f64, claim: &'static str) -> Verdict {
     whoever_counts(figures, claim, |by| {
         // Cachegrind takes no notice of prefetches: what it counts without them counts for both.
-        let counted = if matches!(by, By::Cachegrind(_)) { Way::Cold } else { way };
+        let counted = if matches!(by, By::Cachegrind(_)) { CacheState::Cold } else { way };
         let misses = figures.d1(by, counted, OFF)?;
         let how = if counted == way { "" } else { ", prefetches not counted" };
         Some((misses <= most, format!("{}{how}", number(misses))))
@@ -187,8 +187,8 @@ mod tests {
         let mut figures = Figures::default();
         for (rung, depth) in LADDER.into_iter().enumerate() {
             let step = rung as f64;
-            figures.times.insert((Way::Cold, rung), vec![10.0 + 20.0 * step, 200.0]);
-            figures.misses.insert((K8, Way::Cold, depth), Misses { d1: 0.5 + step, last: None });
+            figures.times.insert((CacheState::Cold, rung), vec![10.0 + 20.0 * step, 200.0]);
+            figures.misses.insert((K8, CacheState::Cold, depth), Misses { d1: 0.5 + step, last: None });
             for rate in RATES {
                 figures.idle.insert((rate, rung), vec![(99.0 - step, 1.0)]);
             }
@@ -223,12 +223,14 @@ mod tests {
     fn each_claim_falls_with_its_own_figures() {
         type Change = fn(&mut Figures);
         let changes: [(&str, Change); 10] = [
-            ("l1 misses once", |f| f.misses.get_mut(&(K8, Way::Cold, "l1")).unwrap().d1 = 3.1),
-            ("misses never fall", |f| f.misses.get_mut(&(K8, Way::Cold, "l3")).unwrap().d1 = 1.0),
-            ("times never fall", |f| f.times.get_mut(&(Way::Cold, 2)).unwrap()[0] = 12.0),
-            ("l1 has at most half", |f| f.misses.get_mut(&(K8, Way::Cold, "l1")).unwrap().d1 = 4.0),
-            ("l1 takes at most half", |f| f.times.get_mut(&(Way::Cold, 1)).unwrap()[0] = 70.0),
-            ("the full path has at most 8", |f| f.misses.get_mut(&(K8, Way::Cold, "off")).unwrap().d1 = 8.5),
+            ("l1 misses once", |f| f.misses.get_mut(&(K8, CacheState::Cold, "l1")).unwrap().d1 = 3.1),
+            ("misses never fall", |f| f.misses.get_mut(&(K8, CacheState::Cold, "l3")).unwrap().d1 = 1.0),
+            ("times never fall", |f| f.times.get_mut(&(CacheState::Cold, 2)).unwrap()[0] = 12.0),
+            ("l1 has at most half", |f| f.misses.get_mut(&(K8, CacheState::Cold, "l1")).unwrap().d1 = 4.0),
+            ("l1 takes at most half", |f| f.times.get_mut(&(CacheState::Cold, 1)).unwrap()[0] = 70.0),
+            ("the full path has at most 8", |f| {
+                f.misses.get_mut(&(K8, CacheState::Cold, "off")).unwrap().d1 = 8.5
+            }),
             ("l0 idles", |f| f.idle.get_mut(&(580, OFF)).unwrap()[0].0 = 99.9),
             ("ports count", |f| f.audit.exact -= 1),
             ("buffers taken", |f| f.buffer_misses.get_mut(&(K8, Order::Fifo)).unwrap().d1 = 1.0),
@@ -253,8 +255,8 @@ mod tests {
         let mut figures = figures();
         figures.misses.clear();
         let miss = |d1| Misses { d1, last: None };
-        figures.misses.insert((By::Processor, Way::Cold, "off"), miss(6.0));
-        figures.misses.insert((By::Processor, Way::Prefetched, "off"), miss(3.0));
+        figures.misses.insert((By::Processor, CacheState::Cold, "off"), miss(6.0));
+        figures.misses.insert((By::Processor, CacheState::Prefetched, "off"), miss(3.0));
         assert_eq!(finding(&figures, "the full path has at most 4"), Finding::Holds);
         assert_eq!(finding(&figures, "the full path has at most 8"), Finding::Holds);
     }

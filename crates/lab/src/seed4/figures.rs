@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// What packets are like when they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum CacheState {
     /// In the cache.
     Hot,
     /// Not in the cache.
@@ -16,12 +16,12 @@ pub(super) enum Way {
     Prefetched,
 }
 
-impl Way {
+impl CacheState {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Way::Hot => "hot",
-            Way::Cold => "cold",
-            Way::Prefetched => "cold, prefetched",
+            CacheState::Hot => "hot",
+            CacheState::Cold => "cold",
+            CacheState::Prefetched => "cold, prefetched",
         }
     }
 }
@@ -85,11 +85,11 @@ pub(super) const OFF: Rung = LADDER.len() - 1;
 #[derive(Default)]
 pub(super) struct Figures {
     /// Nanoseconds of a packet.
-    pub(super) times: BTreeMap<(Way, Rung), Vec<f64>>,
+    pub(super) times: BTreeMap<(CacheState, Rung), Vec<f64>>,
     /// Percent of idle time and packets a second, by thousand packets a second that were wanted.
     pub(super) idle: BTreeMap<(u32, Rung), Vec<(f64, f64)>>,
     /// Misses of a packet, by depth: also `card`.
-    pub(super) misses: BTreeMap<(By, Way, &'static str), Misses>,
+    pub(super) misses: BTreeMap<(By, CacheState, &'static str), Misses>,
     /// Nanoseconds of a packet with the taking of its buffer.
     pub(super) buffers: BTreeMap<Order, Vec<f64>>,
     /// Misses of a packet on the whole way.
@@ -112,11 +112,11 @@ impl Figures {
     }
 
     /// The least time: what disturbs only adds.
-    pub(super) fn least(&self, way: Way, rung: Rung) -> Option<f64> {
+    pub(super) fn least(&self, way: CacheState, rung: Rung) -> Option<f64> {
         Some(Summary::of(self.times.get(&(way, rung))?).min)
     }
     /// The median.
-    pub(super) fn time(&self, way: Way, rung: Rung) -> Option<f64> {
+    pub(super) fn time(&self, way: CacheState, rung: Rung) -> Option<f64> {
         Some(Summary::of(self.times.get(&(way, rung))?).median)
     }
     /// The median of idle time.
@@ -130,7 +130,7 @@ impl Figures {
         (!runs.is_empty()).then(|| Summary::of(runs).median)
     }
     /// First-level misses.
-    pub(super) fn d1(&self, by: By, way: Way, rung: Rung) -> Option<f64> {
+    pub(super) fn d1(&self, by: By, way: CacheState, rung: Rung) -> Option<f64> {
         Some(self.misses.get(&(by, way, LADDER[rung]))?.d1)
     }
     /// All who counted misses.

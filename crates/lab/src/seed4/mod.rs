@@ -29,7 +29,7 @@ use crate::results::Delivery;
 use crate::voice::{print, progress};
 use case::{BURST, LADDER};
 use chase::Chase;
-use figures::{By, Figures, Misses, OFF, Order, Way};
+use figures::{By, CacheState, Figures, Misses, OFF, Order};
 use plan::{FEW, Plan, many, many_simulated, real, simulated};
 use published::RATES;
 use report::Report;
@@ -44,8 +44,8 @@ pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
     let machine = Machine::here();
     delivery.begin(&machine)?;
     let mut figures = Figures::default();
-    take_times(&plan, &mut figures)?;
-    take_idle_times(&plan, &mut figures)?;
+    measure_times(&plan, &mut figures)?;
+    measure_idle_times(&plan, &mut figures)?;
     let remarks = count_misses(&plan, &mut figures)?;
     delivery.deliver(&Report { machine, plan, figures, remarks })
 }
@@ -62,13 +62,13 @@ fn case(depth: &str, buffers: Buffers, packets: u64) -> anyhow::Result<Case> {
 }
 
 /// Times of all depths and ways, of both orders of buffers, and of a miss. They take turns, so that what disturbs disturbs all.
-fn take_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+fn measure_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let mut chase = Chase::new(2 * last_level_cache());
     for round in 1..=plan.rounds {
         progress(&format!("times: round {round} of {}", plan.rounds));
         for (rung, depth) in LADDER.into_iter().enumerate() {
-            for way in [Way::Hot, Way::Cold, Way::Prefetched] {
-                let prefetch = way == Way::Prefetched;
+            for way in [CacheState::Hot, CacheState::Cold, CacheState::Prefetched] {
+                let prefetch = way == CacheState::Prefetched;
                 let run = child::run(&Case { prefetch, ..case(depth, real(way), plan.packets)? })?;
                 figures.audit(&run);
                 figures.times.entry((way, rung)).or_default().push(run.card.nanos_per_packet());
@@ -92,7 +92,7 @@ fn take_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
 }
 
 /// Idle time of all depths at the rates of 2008.
-fn take_idle_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+fn measure_idle_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     for round in 1..=plan.rounds {
         progress(&format!("idle time: round {round} of {}", plan.rounds));
         for (rate, (rung, depth)) in
@@ -100,7 +100,8 @@ fn take_idle_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
         {
             let a_second = f64::from(rate) * 1000.0;
             let packets = (a_second * plan.paced.as_secs_f64()) as u64;
-            let run = child::run(&Case { rate: Some(a_second), ..case(depth, real(Way::Cold), packets)? })?;
+            let run =
+                child::run(&Case { rate: Some(a_second), ..case(depth, real(CacheState::Cold), packets)? })?;
             figures.audit(&run);
             figures.idle.entry((rate, rung)).or_default().push((run.card.idle(), run.card.offered()));
         }
@@ -138,8 +139,9 @@ fn count_by_processor(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> 
         Ok(run.card.misses.ok().map(|misses| Misses { d1: misses.d1, last: misses.last }))
     };
     for depth in LADDER.into_iter().chain(["card"]) {
-        for way in [Way::Hot, Way::Cold, Way::Prefetched] {
-            let case = Case { prefetch: way == Way::Prefetched, ..case(depth, real(way), plan.packets)? };
+        for way in [CacheState::Hot, CacheState::Cold, CacheState::Prefetched] {
+            let case =
+                Case { prefetch: way == CacheState::Prefetched, ..case(depth, real(way), plan.packets)? };
             if let Some(misses) = count(case)? {
                 figures.misses.insert((By::Processor, way, depth), misses);
             }
@@ -157,7 +159,7 @@ fn count_by_processor(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> 
 /// What cachegrind is to count.
 #[derive(Clone, Copy)]
 enum Task {
-    Ladder(Way, &'static str),
+    Ladder(CacheState, &'static str),
     Buffers(Order),
 }
 
@@ -197,7 +199,8 @@ fn simulations(plan: &Plan) -> Vec<(Caches, Task)> {
     let here = Caches::here();
     let mut tasks = Vec::new();
     for (n, caches) in here.iter().chain(plan.caches).enumerate() {
-        let ways: &[Way] = if n == 0 { &[Way::Cold, Way::Hot] } else { &[Way::Cold] };
+        let ways: &[CacheState] =
+            if n == 0 { &[CacheState::Cold, CacheState::Hot] } else { &[CacheState::Cold] };
         for way in ways {
             let depths = LADDER.into_iter().chain(["card"]);
             tasks.extend(depths.map(|depth| (*caches, Task::Ladder(*way, depth))));

@@ -2,7 +2,7 @@
 
 use super::card::PLACES;
 use super::case::Buffers;
-use super::figures::Way;
+use super::figures::CacheState;
 use crate::cachegrind::{Caches, E5_2620V2, K8, L5420};
 use crate::fib::timing::last_level_cache;
 use std::time::Duration;
@@ -59,18 +59,20 @@ const DESCRIPTOR: usize = 128;
 pub(super) const FEW: usize = 64;
 
 /// Buffers for cachegrind: cold ones go through more than twice the last level, and at least 4 MB.
-pub(super) fn simulated(way: Way, caches: &Caches) -> Buffers {
+pub(super) fn simulated(way: CacheState, caches: &Caches) -> Buffers {
     match way {
-        Way::Hot => Buffers::Hot,
-        Way::Cold | Way::Prefetched => Buffers::Cycled((2 * caches.last.bytes).div_ceil(LINES).max(FEW)),
+        CacheState::Hot => Buffers::Hot,
+        CacheState::Cold | CacheState::Prefetched => {
+            Buffers::Cycled((2 * caches.last.bytes).div_ceil(LINES).max(FEW))
+        }
     }
 }
 
 /// Buffers for the processor.
-pub(super) fn real(way: Way) -> Buffers {
+pub(super) fn real(way: CacheState) -> Buffers {
     match way {
-        Way::Hot => Buffers::Hot,
-        Way::Cold | Way::Prefetched => Buffers::Flushed,
+        CacheState::Hot => Buffers::Hot,
+        CacheState::Cold | CacheState::Prefetched => Buffers::Flushed,
     }
 }
 
@@ -91,7 +93,9 @@ mod tests {
     #[test]
     fn cold_buffers_do_not_fit_into_the_last_level() {
         for caches in [K8, L5420, E5_2620V2] {
-            let Buffers::Cycled(count) = simulated(Way::Cold, &caches) else { panic!("cold ones cycle") };
+            let Buffers::Cycled(count) = simulated(CacheState::Cold, &caches) else {
+                panic!("cold ones cycle")
+            };
             assert!(count * LINES >= 2 * caches.last.bytes, "{}", caches.name);
             assert!(many_simulated(&caches) * DESCRIPTOR >= 2 * caches.last.bytes);
             assert!(Plan::QUICK.counted(&caches) * 64 > caches.last.bytes as u64);

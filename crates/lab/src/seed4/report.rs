@@ -2,7 +2,7 @@
 
 use super::case::{BURST, LADDER};
 use super::claims::judge;
-use super::figures::{By, Figures, Misses, OFF, Order, Rung, Way};
+use super::figures::{By, CacheState, Figures, Misses, OFF, Order, Rung};
 use super::plan::{FEW, Plan, many, real, simulated};
 use super::published::{MISS, Published, RATES, TABLE};
 use crate::machine::Machine;
@@ -131,10 +131,10 @@ impl Report {
             let figures = &self.figures;
             let idle = RATES.map(|rate| figures.idle(rate, rung));
             let times = [
-                figures.time(Way::Cold, rung),
-                figures.least(Way::Cold, rung),
-                figures.time(Way::Prefetched, rung),
-                figures.time(Way::Hot, rung),
+                figures.time(CacheState::Cold, rung),
+                figures.least(CacheState::Cold, rung),
+                figures.time(CacheState::Prefetched, rung),
+                figures.time(CacheState::Hot, rung),
             ];
             let cells = times.into_iter().chain(idle).map(or_dash);
             table.row([level.to_string(), meaning.to_string()].into_iter().chain(cells));
@@ -154,8 +154,8 @@ impl Report {
              alone.{}\n\n",
             self.simulated_caches()
         );
-        let ways = [Way::Cold, Way::Prefetched, Way::Hot];
-        let columns: Vec<(By, Way)> = counters
+        let ways = [CacheState::Cold, CacheState::Prefetched, CacheState::Hot];
+        let columns: Vec<(By, CacheState)> = counters
             .into_iter()
             .flat_map(|by| ways.map(|way| (by, way)))
             .filter(|at| self.counted(*at))
@@ -171,7 +171,7 @@ impl Report {
         text + &table.to_string()
     }
 
-    fn counted(&self, (by, way): (By, Way)) -> bool {
+    fn counted(&self, (by, way): (By, CacheState)) -> bool {
         self.figures.misses.contains_key(&(by, way, LADDER[OFF]))
     }
 
@@ -182,7 +182,7 @@ impl Report {
         }
         let here = crate::cachegrind::Caches::here();
         let describe = |caches: &crate::cachegrind::Caches| {
-            let buffers = simulated(Way::Cold, caches);
+            let buffers = simulated(CacheState::Cold, caches);
             format!("{} (D1 {}, LL {}, {buffers})", caches.name, caches.d1, caches.last)
         };
         let all: Vec<String> = here.iter().chain(self.plan.caches).map(describe).collect();
@@ -226,7 +226,7 @@ impl Report {
             number(far)
         );
         text += &self.explained(miss).unwrap_or_default();
-        if let (Some(l0), Some(l1)) = (figures.time(Way::Cold, 0), figures.time(Way::Cold, 1)) {
+        if let (Some(l0), Some(l1)) = (figures.time(CacheState::Cold, 0), figures.time(CacheState::Cold, 1)) {
             text += &format!(
                 "\nThe first look at a cold header, l1 beyond l0, took {:.1} ns in batches, {:.0} % of that miss.\n",
                 l1 - l0,
@@ -239,8 +239,8 @@ impl Report {
     /// How much of the full path's time misses explain.
     fn explained(&self, miss: f64) -> Option<String> {
         let by = self.figures.counters().into_iter().find(|by| matches!(by.name(), "host" | "processor"))?;
-        let last = self.figures.misses.get(&(by, Way::Cold, LADDER[OFF]))?.last?;
-        let time = self.figures.time(Way::Cold, OFF)?;
+        let last = self.figures.misses.get(&(by, CacheState::Cold, LADDER[OFF]))?.last?;
+        let time = self.figures.time(CacheState::Cold, OFF)?;
         let share = 100.0 * last * miss / time;
         let more = match share > 100.0 {
             true => {
@@ -300,9 +300,9 @@ impl Report {
                 format!("{:.2}", row.busy()),
                 depth.to_string(),
                 or_dash(self.figures.idle(rate, rung)),
-                or_dash(by.and_then(|by| self.figures.d1(by, Way::Cold, rung))),
+                or_dash(by.and_then(|by| self.figures.d1(by, CacheState::Cold, rung))),
                 micros(self.busy(rate, rung)),
-                micros(self.figures.time(Way::Cold, rung)),
+                micros(self.figures.time(CacheState::Cold, rung)),
             ]);
         }
         format!(
@@ -338,7 +338,7 @@ impl Report {
     fn times_chart(&self) -> Chart {
         let mut chart =
             Chart::new("How far packets come, and what that takes", "nanoseconds per packet; less is better");
-        for way in [Way::Cold, Way::Prefetched, Way::Hot] {
+        for way in [CacheState::Cold, CacheState::Prefetched, CacheState::Hot] {
             for (rung, level) in LADDER.into_iter().enumerate() {
                 let Some(runs) = self.figures.times.get(&(way, rung)) else { continue };
                 let times = Summary::of(runs);
@@ -356,7 +356,7 @@ impl Report {
         let mut chart = Chart::new("Misses of a cold packet", "D1 misses per packet; less is better");
         for by in self.figures.counters() {
             for level in LADDER {
-                if let Some(misses) = self.figures.misses.get(&(by, Way::Cold, level)) {
+                if let Some(misses) = self.figures.misses.get(&(by, CacheState::Cold, level)) {
                     chart = chart.bar(&format!("{level}, {}", by.name()), misses.d1, None);
                 }
             }
@@ -397,10 +397,10 @@ mod tests {
         let mut figures = Figures { miss: vec![100.0], far: vec![150.0], ..Figures::default() };
         for (rung, depth) in LADDER.into_iter().enumerate() {
             let step = rung as f64;
-            figures.times.insert((Way::Cold, rung), vec![20.0 + 36.0 * step]);
+            figures.times.insert((CacheState::Cold, rung), vec![20.0 + 36.0 * step]);
             let misses = Misses { d1: 1.0 + step, last: Some(1.0) };
-            figures.misses.insert((By::Cachegrind("k8"), Way::Cold, depth), misses);
-            figures.misses.insert((By::Cachegrind("host"), Way::Cold, depth), misses);
+            figures.misses.insert((By::Cachegrind("k8"), CacheState::Cold, depth), misses);
+            figures.misses.insert((By::Cachegrind("host"), CacheState::Cold, depth), misses);
             figures.idle.insert((397, rung), vec![(90.0 - 10.0 * step, 396_500.0)]);
         }
         figures.buffers.insert(Order::Lifo, vec![50.0]);

@@ -3,7 +3,7 @@
 use crate::rig::{Host, Result, RigError};
 use artery_table::synthetic::Random;
 use artery_wire::build::{arp_reply, arp_request, ether, ip4, ip6};
-use artery_wire::nd::{self, Station};
+use artery_wire::nd::{self, LinkEndpoint};
 use artery_wire::{EtherAddr, EtherType, IpProtocol, TcpFlags};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -123,7 +123,7 @@ impl Target {
             Kind::Malformed => self.malformed(n, random),
             Kind::Arp => self.arp(n),
             Kind::Nd => {
-                let sender = Station { ether: stranger(n % self.neighbors), ip: self.near6(n) };
+                let sender = LinkEndpoint { ether: stranger(n % self.neighbors), ip: self.near6(n) };
                 nd::neighbor_solicitation(sender, self.own.1, None)
             }
             Kind::Fragments => self.fragment(n, random),

@@ -226,7 +226,7 @@ impl Net {
     }
 
     /// A command about the running product, which must be a success.
-    pub(super) fn tell(&self, words: &[&str]) -> Result<String> {
+    pub(super) fn run_artery(&self, words: &[&str]) -> Result<String> {
         Ok(self.artery(words)?.env("ARTERY_SOCKET", self.path("control")).run()?.stdout)
     }
 

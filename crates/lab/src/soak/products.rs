@@ -58,7 +58,7 @@ fn within(net: &Net, text: &str) -> String {
 fn apply(texts: [&'static str; 2]) -> Event {
     Event::new("artery apply", Kind::Replacement, move |net, _, turn| {
         net.write("r.toml", &format!("{PORTS}{}", within(net, texts[turn % 2])));
-        net.tell(&["apply", &net.path("r.toml").display().to_string()]).map(drop)
+        net.run_artery(&["apply", &net.path("r.toml").display().to_string()]).map(drop)
     })
 }
 
@@ -70,8 +70,8 @@ fn router(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
         net.write("routes.txt", &format!("192.0.2.0/24\n{more}"));
     });
     let by_hand = Event::new("routes are added and deleted", Kind::Reload, |net, _, _| {
-        net.tell(&["route", "add", "203.0.113.0/24", "via", "10.0.2.2"])?;
-        net.tell(&["route", "del", "203.0.113.0/24"]).map(drop)
+        net.run_artery(&["route", "add", "203.0.113.0/24", "via", "10.0.2.2"])?;
+        net.run_artery(&["route", "del", "203.0.113.0/24"]).map(drop)
     });
     let texts = [TABLE, "table = [\"@routes.txt=10.0.2.2\"]\nroute = [\"10.9.0.0/16=10.0.2.2\"]\n"];
     stand.events.splice(0..0, [routes, by_hand, apply(texts)]);
@@ -94,12 +94,12 @@ fn filter(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
         |turn: usize| format!("{RULES}{}", if turn.is_multiple_of(2) { "" } else { "match log on eth2\n" });
     let load = Event::new("pfctl -f", Kind::Reload, move |net, _, turn| {
         net.write("pf.conf", &rules(turn));
-        net.tell(&["pfctl", "-f", &net.path("pf.conf").display().to_string()]).map(drop)
+        net.run_artery(&["pfctl", "-f", &net.path("pf.conf").display().to_string()]).map(drop)
     });
     let table = Event::new("addresses are added and deleted", Kind::Reload, |net, _, turn| {
         let which = format!("198.51.100.{}", turn % 200);
-        net.tell(&["pfctl", "-t", "spam", "-T", "add", &which])?;
-        net.tell(&["pfctl", "-t", "spam", "-T", "delete", &which]).map(drop)
+        net.run_artery(&["pfctl", "-t", "spam", "-T", "add", &which])?;
+        net.run_artery(&["pfctl", "-t", "spam", "-T", "delete", &which]).map(drop)
     });
     let again =
         Event::hangup("SIGHUP with other rules", move |net, turn| net.write("pf.conf", &rules(turn + 1)));
@@ -144,10 +144,10 @@ fn switch(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
     });
     let load = Event::new("pfctl -f", Kind::Reload, |net, _, turn| {
         net.write("etc/pf.conf", &format!("{RULES}{}", ["", "match log on eth2\n"][turn % 2]));
-        net.tell(&["pfctl", "-f", &net.path("etc/pf.conf").display().to_string()]).map(drop)
+        net.run_artery(&["pfctl", "-f", &net.path("etc/pf.conf").display().to_string()]).map(drop)
     });
     let flush = Event::new("the MAC table is flushed", Kind::Reload, |net, _, _| {
-        net.tell(&["ifconfig", "veb0", "flush"]).map(drop)
+        net.run_artery(&["ifconfig", "veb0", "flush"]).map(drop)
     });
     Ok(Stand {
         streams: net.streams(rates.good, began)?,
@@ -241,14 +241,14 @@ fn run(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
     net.until_forwarded(&mut process)?;
     let (texts, more) = ([long.clone(), SHORT.to_string()], [SHORT.to_string(), long]);
     let replace = Event::new("hotconfig", Kind::Replacement, move |net, _, turn| {
-        net.tell(&["handler", "hotconfig", &texts[turn % 2]]).map(drop)
+        net.run_artery(&["handler", "hotconfig", &texts[turn % 2]]).map(drop)
     });
     let again = Event::hangup("SIGHUP with another text", move |net, turn| {
         net.write("wire.click", &more[turn % 2]);
     });
     let read = Event::new("handlers are read", Kind::Reload, |net, _, _| {
-        net.tell(&["handler", "seen.count"])?;
-        net.tell(&["handler", "p.length"]).map(drop)
+        net.run_artery(&["handler", "seen.count"])?;
+        net.run_artery(&["handler", "p.length"]).map(drop)
     });
     Ok(Stand {
         streams: net.streams(rates.good, began)?,

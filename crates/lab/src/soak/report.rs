@@ -3,7 +3,7 @@
 use super::ledger::Count;
 use super::usage::Usage;
 use crate::results::{Align, Table};
-use crate::rig::Output;
+use crate::rig::CommandOutput;
 use std::time::Duration;
 
 /// Times of lost packets that are named.
@@ -114,7 +114,7 @@ pub(super) fn losses(stream: &str, count: &Count, start: Duration) -> Option<Str
 }
 
 /// What is wrong with the end of a process.
-pub(super) fn bad_end(output: &Output, last_words: &str) -> Option<String> {
+pub(super) fn bad_end(output: &CommandOutput, last_words: &str) -> Option<String> {
     if output.code() != Some(0) {
         return Some(format!("it ended with {:?}: {}", output.status, tail(&output.stderr)));
     }
@@ -152,7 +152,7 @@ mod tests {
     fn an_end_must_be_clean_and_explained() {
         let end = |status, stderr: &str| {
             let status = Some(ExitStatus::from_raw(status));
-            bad_end(&Output { status, stdout: String::new(), stderr: stderr.into() }, "SIGTERM")
+            bad_end(&CommandOutput { status, stdout: String::new(), stderr: stderr.into() }, "SIGTERM")
         };
         assert_eq!(end(0, "ended: SIGTERM"), None);
         assert!(end(0, "").is_some() && end(9, "SIGTERM").is_some() && end(1 << 8, "SIGTERM").is_some());

@@ -33,7 +33,7 @@ impl Stalls {
             while !watched.is_over.load(Relaxed) {
                 let from = watched.began.elapsed();
                 thread::sleep(NAP);
-                watched.note(from, watched.began.elapsed());
+                watched.record_stall(from, watched.began.elapsed());
             }
         });
         stalls
@@ -71,7 +71,7 @@ impl Stalls {
         (stalled > MOST * whole).then_some(what)
     }
 
-    fn note(&self, from: Duration, to: Duration) {
+    fn record_stall(&self, from: Duration, to: Duration) {
         if to.saturating_sub(from) > NAP + LATE {
             self.found.lock().unwrap_or_else(PoisonError::into_inner).push((from, to));
         }
@@ -87,9 +87,9 @@ mod tests {
         let stalls =
             Stalls { began: Instant::now(), found: Mutex::default(), is_over: AtomicBool::new(true) };
         let at = |milliseconds| Duration::from_millis(milliseconds);
-        stalls.note(at(1000), at(1100));
+        stalls.record_stall(at(1000), at(1100));
         assert!(!stalls.cover(at(1050)), "late, but not too late");
-        stalls.note(at(20_000), at(20_500));
+        stalls.record_stall(at(20_000), at(20_500));
         assert_eq!(
             [10_000, 18_000, 20_100, 23_000, 30_000].map(|time| stalls.cover(at(time))),
             [false, true, true, true, false]

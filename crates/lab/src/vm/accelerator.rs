@@ -22,16 +22,17 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whether KVM is worth a try.
 pub(super) fn may_be_kvm() -> bool {
-    Path::new("/dev/kvm").exists() && fs::read_to_string(note()).ok().as_deref() != Some(&this_boot())
+    Path::new("/dev/kvm").exists()
+        && fs::read_to_string(failure_marker()).ok().as_deref() != Some(&this_boot())
 }
 
 /// Keeps in mind that nothing boots by KVM here.
 pub(super) fn remember_failure() {
     // Where it can't be written, the next machine tries again.
-    let _ = fs::write(note(), this_boot());
+    let _ = fs::write(failure_marker(), this_boot());
 }
 
-fn note() -> PathBuf {
+fn failure_marker() -> PathBuf {
     cache::folder().unwrap_or_default().join("kvm-boots-nothing")
 }
 

@@ -106,7 +106,7 @@ impl Running<'_> {
         let mut streams =
             (Follow::new(folder.shared(STDOUT), stdout), Follow::new(folder.shared(STDERR), stderr));
         loop {
-            self.note_boot();
+            self.detect_boot();
             let status = self.status()?;
             let is_running = self.process.is_running();
             streams.0.pass_on()?;
@@ -128,13 +128,13 @@ impl Running<'_> {
     }
 
     fn boots_within(&mut self, limit: Duration) -> bool {
-        while !self.note_boot() && self.process.is_running() && self.started.elapsed() < limit {
+        while !self.detect_boot() && self.process.is_running() && self.started.elapsed() < limit {
             thread::sleep(PAUSE);
         }
         self.boot.is_some()
     }
 
-    fn note_boot(&mut self) -> bool {
+    fn detect_boot(&mut self) -> bool {
         if self.boot.is_none() && self.booting.folder.shared("booted").exists() {
             self.boot = Some(self.started.elapsed());
         }

@@ -66,11 +66,11 @@ impl Bed {
             Shape::Routed => (bed.r.mac("eth0")?, bed.r.mac("eth1")?),
             Shape::Wired | Shape::Direct => (bed.b.mac("eth0")?, bed.a.mac("eth0")?),
         };
-        know(&bed.a, "eth0", &gateway("1"), &near_a)?;
-        know(&bed.b, "eth0", &gateway("2"), &near_b)?;
+        add_neighbor(&bed.a, "eth0", &gateway("1"), &near_a)?;
+        add_neighbor(&bed.b, "eth0", &gateway("2"), &near_b)?;
         if shape == Shape::Routed {
-            know(&bed.r, "eth0", bed.source, &bed.a.mac("eth0")?)?;
-            know(&bed.r, "eth1", bed.target, &bed.b.mac("eth0")?)?;
+            add_neighbor(&bed.r, "eth0", bed.source, &bed.a.mac("eth0")?)?;
+            add_neighbor(&bed.r, "eth1", bed.target, &bed.b.mac("eth0")?)?;
         }
         Ok(Bed { next_hop: near_a, ..bed })
     }
@@ -222,7 +222,7 @@ fn addressed(bed: Bed) -> Result<Bed> {
     Ok(bed)
 }
 
-fn know(host: &Host, interface: &str, address: &str, mac: &str) -> Result<()> {
+fn add_neighbor(host: &Host, interface: &str, address: &str, mac: &str) -> Result<()> {
     host.run(["ip", "neighbor", "replace", address, "lladdr", mac, "dev", interface, "nud", "permanent"])?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::engine_bench::macswap_rate;
 use crate::program::checked;
 use anyhow::Context as _;
 use artery_device::{Ports, TxQueue as _, memory_pair};
-use artery_engine::{Handle, Settings, Sink};
+use artery_engine::{Handle, RouterSettings, Sink};
 use artery_packet::{BATCH, Batch, Pool};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,18 +22,18 @@ pub(super) const WIRES: [(&str, &str); 2] = [("memory", ""), ("memory-macswap", 
 
 /// Millions of packets a second from port to port in a graph on one processor.
 pub(super) fn rate(between: &str, time: Duration) -> anyhow::Result<f64> {
-    let settings = Settings {
+    let settings = RouterSettings {
         affinity: Some(FORWARDER),
         chatter: Sink::buffer(),
         output: Sink::buffer(),
-        ..Settings::default()
+        ..RouterSettings::default()
     };
     let router = checked("idle", "Idle -> Discard;", &[])?.build(settings)?;
-    router.keep_open();
+    router.accept_calls();
     let running = router.start();
     let handle = running.handle();
     let measured = measure(&handle, between, time);
-    handle.write("stop", "true")?;
+    handle.write_handler("stop", "true")?;
     running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
     measured
 }
@@ -50,7 +50,7 @@ fn measure(handle: &Handle, between: &str, time: Duration) -> anyhow::Result<f64
          back :: FromDevice(d) -> {between}Queue({PLACES}) -> ToDevice(a);"
     );
     checked("memory", &text, &[])?.replace(handle)?;
-    let count = |name: &str| -> anyhow::Result<f64> { Ok(handle.read(name, "")?.trim().parse()?) };
+    let count = |name: &str| -> anyhow::Result<f64> { Ok(handle.read_handler(name, "")?.trim().parse()?) };
     let both = || Ok::<_, anyhow::Error>(count("there.count")? + count("back.count")?);
     thread::sleep(time / 4);
     let (start, before) = (Instant::now(), both()?);

@@ -5,7 +5,7 @@ use crate::fib::timing::pin;
 use crate::rig::{Histogram, Latency, LiveFrames};
 use crate::voice::print;
 use anyhow::Context as _;
-use artery_device::{DeviceError, Handle, Hide, Method, PortSpec, Ports, RxQueue, RxSettings, TxQueue};
+use artery_device::{DeviceError, Hide, Method, PortSpec, Ports, QueueHandle, RxQueue, RxSettings, TxQueue};
 use artery_packet::{BATCH, Batch, Pool};
 use artery_wire::build::{ether, icmp_echo, ip4};
 use clap::Subcommand;
@@ -158,14 +158,14 @@ fn bare() -> anyhow::Result<()> {
 
 /// Sends what was received; what can't be sent at once is dropped.
 fn carry(
-    from: &mut Handle<dyn RxQueue>,
-    to: &mut Handle<dyn TxQueue>,
+    from: &mut QueueHandle<dyn RxQueue>,
+    to: &mut QueueHandle<dyn TxQueue>,
     pool: &'static Pool,
     batch: &mut Batch,
 ) -> Result<(), DeviceError> {
     if from.receive(pool, BATCH, batch)? > 0 {
         to.transmit(batch)?;
-        batch.free();
+        batch.free_packets();
     }
     Ok(())
 }
@@ -187,7 +187,7 @@ fn ping(target: Ipv4Addr, count: u16, interval: Duration) -> anyhow::Result<()> 
             SendFlags::empty(),
             &SocketAddrV4::new(target, 0),
         )?;
-        match await_reply(&socket, id, number, sent) {
+        match wait_for_reply(&socket, id, number, sent) {
             Some(time) => times.record(time.as_nanos() as u64),
             None => lost += 1,
         }
@@ -200,7 +200,7 @@ fn ping(target: Ipv4Addr, count: u16, interval: Duration) -> anyhow::Result<()> 
 const IP_HEADER: usize = 20;
 
 /// How long the reply of a number took; none if it does not come.
-fn await_reply(socket: &rustix::fd::OwnedFd, id: u16, number: u16, sent: Instant) -> Option<Duration> {
+fn wait_for_reply(socket: &rustix::fd::OwnedFd, id: u16, number: u16, sent: Instant) -> Option<Duration> {
     let mut packet = [0; 256];
     while sent.elapsed() < PATIENCE {
         let (length, _) = rustix::net::recv(socket, &mut packet[..], RecvFlags::empty()).ok()?;

@@ -5,7 +5,7 @@ use super::support::{HOST_LINK, Net, Router, SOON, answered, until_answered, wit
 use artery_lab::rig::{Host, Result, Traffic};
 use artery_table::synthetic::Random;
 use artery_wire::build::{Ip4, arp_reply, arp_request, ether, ip4, ip6};
-use artery_wire::nd::{self, Station};
+use artery_wire::nd::{self, LinkEndpoint};
 use artery_wire::{EtherAddr, IpProtocol};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -108,7 +108,11 @@ fn solicitations_from_thousands_of_stations_disturb_nobody() {
         let c = &net.hosts[2];
         let frames = frames(2, |n, _| {
             let ip = [0xfd00, 3, 0, 0, 0, 0x66, (n >> 16) as u16, n as u16].into();
-            nd::neighbor_solicitation(Station { ether: station(n), ip }, "fd00:3::1".parse().unwrap(), None)
+            nd::neighbor_solicitation(
+                LinkEndpoint { ether: station(n), ip },
+                "fd00:3::1".parse().unwrap(),
+                None,
+            )
         });
         flood(net, router, c, &frames)?;
         is_within("neighbors", router.neighbors_in("fd00:3:")?, 1..=u64::from(FRAMES));

@@ -21,8 +21,8 @@ fn requests(frames: &[Frame], address: &str) -> Vec<Frame> {
 fn solicited(frames: &[Frame], address: &str) -> Vec<EtherAddr> {
     let asks = |frame: &&Frame| {
         let ethernet = Ethernet::new(&frame.bytes[..]).unwrap();
-        let message =
-            (ethernet.ether_type() == EtherType::IPV6).then(|| NdMessage::read(&frame.bytes[14..]).ok());
+        let message = (ethernet.ether_type() == EtherType::IPV6)
+            .then(|| NdMessage::parse_packet(&frame.bytes[14..]).ok());
         matches!(message.flatten(), Some(NdMessage::NeighborSolicitation(asked)) if asked.target().to_string() == address)
     };
     frames.iter().filter(asks).map(|frame| Ethernet::new(&frame.bytes[..]).unwrap().dst()).collect()

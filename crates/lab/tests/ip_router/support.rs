@@ -3,7 +3,7 @@
 
 use super::wire;
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Capture, Host, Output, Process, Result, Rig, RigError};
+use artery_lab::rig::{self, Capture, CommandOutput, Host, Process, Result, Rig, RigError};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -108,7 +108,7 @@ impl Router {
     }
 
     /// Runs a command of the program about this router.
-    pub(crate) fn call(&self, words: &[&str]) -> Result<Output> {
+    pub(crate) fn call(&self, words: &[&str]) -> Result<CommandOutput> {
         self.command(words).run()
     }
 

@@ -2,7 +2,7 @@
 
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
-use artery_lab::rig::{self, Output, Result, Signal, Traffic, TrafficReport};
+use artery_lab::rig::{self, CommandOutput, Result, Signal, Traffic, TrafficReport};
 use std::path::{Path, PathBuf};
 
 const PORT_LINES: &str =
@@ -37,7 +37,7 @@ fn start_from(net: &Net, file: &str) -> Result<Running> {
 }
 
 /// What a router that does not start says.
-fn wait_for(mut router: Running) -> Result<Output> {
+fn wait_for(mut router: Running) -> Result<CommandOutput> {
     router.process.wait(SOON)
 }
 

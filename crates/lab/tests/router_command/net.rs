@@ -2,7 +2,7 @@
 
 use crate::support;
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Command, Host, Output, Process, Result, Rig};
+use artery_lab::rig::{self, Command, CommandOutput, Host, Process, Result, Rig};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -70,7 +70,7 @@ impl Running {
     }
 
     /// Calls it, whatever comes of that.
-    pub(crate) fn call(&self, words: &[&str]) -> Result<Output> {
+    pub(crate) fn call(&self, words: &[&str]) -> Result<CommandOutput> {
         self.command(words)?.output()
     }
 

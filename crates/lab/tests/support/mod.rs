@@ -6,7 +6,7 @@ pub mod daemons;
 pub mod switching;
 
 use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Output, Process, Result, Rig, RigError, Signal};
+use artery_lab::rig::{self, CommandOutput, Host, Process, Result, Rig, RigError, Signal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -107,12 +107,12 @@ pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Resul
 }
 
 /// Tells a router to end, which it does with a clean exit.
-pub fn end(router: Process) -> Result<Output> {
+pub fn end(router: Process) -> Result<CommandOutput> {
     end_by(router, Signal::TERM)
 }
 
 /// The same by a signal of the caller's choice.
-pub fn end_by(mut router: Process, signal: Signal) -> Result<Output> {
+pub fn end_by(mut router: Process, signal: Signal) -> Result<CommandOutput> {
     router.signal(signal);
     let output = router.wait(SOON)?;
     assert_eq!(output.code(), Some(0), "{}", output.stderr);
@@ -139,7 +139,7 @@ impl Router {
     }
 
     /// Calls a handler: its name, and the value to be written if there is one.
-    pub fn call(&self, words: &[&str]) -> Result<Output> {
+    pub fn call(&self, words: &[&str]) -> Result<CommandOutput> {
         let program = text(&artery()?);
         self.host.run([&[program.as_str(), "handler", "-u", &text(&self.socket)], words].concat())
     }

@@ -1,6 +1,6 @@
 //! Values written as text: booleans, integers, fixed-point numbers, times and bandwidths.
 
-/// Why an argument is no value of the wanted type.
+/// Why an argument is not a value of the wanted type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgError {
     /// The text is not of that form.
@@ -10,7 +10,7 @@ pub enum ArgError {
 }
 
 /// `true false yes no 1 0` and the initials of the words.
-pub fn boolean(text: &str) -> Option<bool> {
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "y" | "t" | "yes" | "true" => Some(true),
         "0" | "n" | "f" | "no" | "false" => Some(false),
@@ -19,23 +19,23 @@ pub fn boolean(text: &str) -> Option<bool> {
 }
 
 /// An integer: decimal, `0x` hexadecimal, `0b` binary or `0` octal, `_` allowed between digits.
-pub fn unsigned(text: &str) -> Result<u64, ArgError> {
+pub fn parse_unsigned(text: &str) -> Result<u64, ArgError> {
     unsigned_in_base(text, 0)
 }
 
-/// Like [`unsigned`]; a base other than 0 is the only one, 16 allowing a `0x`.
+/// Like [`parse_unsigned`]; a base other than 0 is the only one, 16 allowing a `0x`.
 pub fn unsigned_in_base(text: &str, base: u32) -> Result<u64, ArgError> {
-    let magnitude = magnitude(text.strip_prefix('+').unwrap_or(text), base)?;
+    let magnitude = parse_magnitude(text.strip_prefix('+').unwrap_or(text), base)?;
     u64::try_from(magnitude).map_err(|_| ArgError::Range)
 }
 
 /// An integer that may have a sign.
-pub fn signed(text: &str) -> Result<i64, ArgError> {
+pub fn parse_signed(text: &str) -> Result<i64, ArgError> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
-    let magnitude = i128::try_from(magnitude(digits, 0)?).map_err(|_| ArgError::Range)?;
+    let magnitude = i128::try_from(parse_magnitude(digits, 0)?).map_err(|_| ArgError::Range)?;
     i64::try_from(if negative { -magnitude } else { magnitude }).map_err(|_| ArgError::Range)
 }
 
@@ -45,19 +45,19 @@ pub fn scaled_unsigned(text: &str) -> Result<u64, ArgError> {
         Some(b'k' | b'K') => 3,
         Some(b'M') => 6,
         Some(b'G') => 9,
-        _ => return unsigned(text),
+        _ => return parse_unsigned(text),
     };
     let number = text[..text.len() - 1].trim_ascii_end();
-    whole(Decimal::parse(number)?, power, 1, 1)
+    round_scaled(Decimal::parse(number)?, power, 1, 1)
 }
 
 /// A decimal fraction as a fixed-point number with `bits` bits behind the point, rounded.
-pub fn fixed(text: &str, bits: u32) -> Result<u64, ArgError> {
-    whole(Decimal::parse(text)?, 0, 1u128.checked_shl(bits).ok_or(ArgError::Range)?, 1)
+pub fn parse_fixed(text: &str, bits: u32) -> Result<u64, ArgError> {
+    round_scaled(Decimal::parse(text)?, 0, 1u128.checked_shl(bits).ok_or(ArgError::Range)?, 1)
 }
 
 /// A time in seconds, or with `s ms us ns m min h hr d day` behind it, in nanoseconds.
-pub fn seconds(text: &str) -> Result<u64, ArgError> {
+pub fn parse_seconds(text: &str) -> Result<u64, ArgError> {
     const UNITS: &[(&str, u128)] = &[
         ("sec", 1),
         ("min", 60),
@@ -70,18 +70,18 @@ pub fn seconds(text: &str) -> Result<u64, ArgError> {
     ];
     const PREFIXES: &[(char, i32)] = &[('m', -3), ('u', -6), ('n', -9)];
     let (number, power, factor) = split_unit(text, UNITS, PREFIXES);
-    whole(Decimal::parse(number)?, power + 9, factor.unwrap_or(1), 1)
+    round_scaled(Decimal::parse(number)?, power + 9, factor.unwrap_or(1), 1)
 }
 
 /// A bandwidth in bytes per second, from `kbps Mb/s GBps kB/s baud …` or a bare number of bytes per second.
-pub fn bandwidth(text: &str) -> Result<u64, ArgError> {
+pub fn parse_bandwidth(text: &str) -> Result<u64, ArgError> {
     const UNITS: &[(&str, u128)] = &[("baud", 1), ("bps", 1), ("b/s", 1), ("Bps", 8), ("B/s", 8)];
     const PREFIXES: &[(char, i32)] = &[('k', 3), ('K', 3), ('M', 6), ('G', 9)];
     let (number, power, bits) = split_unit(text, UNITS, PREFIXES);
-    whole(Decimal::parse(number)?, power, bits.unwrap_or(8), 8)
+    round_scaled(Decimal::parse(number)?, power, bits.unwrap_or(8), 8)
 }
 
-/// Takes unit, prefix of the unit and blanks off the end; without a unit there is no prefix either.
+/// Strips the unit, its prefix and blanks from the end; without a unit, no prefix is read.
 fn split_unit<'a>(
     text: &'a str,
     units: &[(&str, u128)],
@@ -94,7 +94,7 @@ fn split_unit<'a>(
     (rest.trim_ascii_end(), power, Some(factor))
 }
 
-fn magnitude(text: &str, base: u32) -> Result<u128, ArgError> {
+fn parse_magnitude(text: &str, base: u32) -> Result<u128, ArgError> {
     let bytes = text.as_bytes();
     let prefix = |letter: u8| bytes.len() > 2 && bytes[0] == b'0' && bytes[1].to_ascii_lowercase() == letter;
     let (digits, base) = match base {
@@ -154,7 +154,7 @@ impl Decimal {
 }
 
 /// The number × 10 to the power of `power` × `factor` / `divisor`, rounded half up.
-fn whole(number: Decimal, power: i32, factor: u128, divisor: u128) -> Result<u64, ArgError> {
+fn round_scaled(number: Decimal, power: i32, factor: u128, divisor: u128) -> Result<u64, ArgError> {
     let exponent = number.exponent + power;
     let ten_to = |n: i32| 10u128.checked_pow(n.unsigned_abs());
     let product = number.digits.checked_mul(factor).ok_or(ArgError::Range)?;
@@ -163,17 +163,17 @@ fn whole(number: Decimal, power: i32, factor: u128, divisor: u128) -> Result<u64
     }
     let value = if exponent >= 0 {
         let product = ten_to(exponent).and_then(|scale| product.checked_mul(scale)).ok_or(ArgError::Range)?;
-        rounded(product, divisor)
+        round_half_up(product, divisor)
     } else {
         match ten_to(exponent).and_then(|scale| scale.checked_mul(divisor)) {
-            Some(divisor) => rounded(product, divisor),
+            Some(divisor) => round_half_up(product, divisor),
             None => 0,
         }
     };
     u64::try_from(value).map_err(|_| ArgError::Range)
 }
 
-fn rounded(value: u128, divisor: u128) -> u128 {
+fn round_half_up(value: u128, divisor: u128) -> u128 {
     value / divisor + u128::from(value % divisor >= divisor.div_ceil(2))
 }
 
@@ -184,34 +184,34 @@ mod tests {
     #[test]
     fn booleans_have_words_initials_and_digits() {
         for (text, value) in [("true", true), ("y", true), ("1", true), ("no", false), ("f", false)] {
-            assert_eq!(boolean(text), Some(value));
+            assert_eq!(parse_bool(text), Some(value));
         }
-        assert_eq!(boolean("True"), None);
-        assert_eq!(boolean(""), None);
+        assert_eq!(parse_bool("True"), None);
+        assert_eq!(parse_bool(""), None);
     }
 
     #[test]
     fn integers_have_prefixes_for_their_base() {
-        assert_eq!(unsigned("0x1F"), Ok(31));
-        assert_eq!(unsigned("017"), Ok(15));
-        assert_eq!(unsigned("0b101"), Ok(5));
-        assert_eq!(unsigned("+1_000"), Ok(1000));
-        assert_eq!(unsigned("0"), Ok(0));
-        assert_eq!(signed("-0x10"), Ok(-16));
-        assert_eq!(signed("-9223372036854775808"), Ok(i64::MIN));
+        assert_eq!(parse_unsigned("0x1F"), Ok(31));
+        assert_eq!(parse_unsigned("017"), Ok(15));
+        assert_eq!(parse_unsigned("0b101"), Ok(5));
+        assert_eq!(parse_unsigned("+1_000"), Ok(1000));
+        assert_eq!(parse_unsigned("0"), Ok(0));
+        assert_eq!(parse_signed("-0x10"), Ok(-16));
+        assert_eq!(parse_signed("-9223372036854775808"), Ok(i64::MIN));
         assert_eq!(unsigned_in_base("0xff", 16), Ok(255));
         assert_eq!(unsigned_in_base("ff", 16), Ok(255));
-        assert_eq!(unsigned("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(parse_unsigned("18446744073709551615"), Ok(u64::MAX));
     }
 
     #[test]
     fn what_is_no_integer_is_refused() {
         for text in ["", "08", "1.", "0x", "-1", "1k", "_1", "1__0", "+", "++1"] {
-            assert_eq!(unsigned(text), Err(ArgError::Syntax), "{text}");
+            assert_eq!(parse_unsigned(text), Err(ArgError::Syntax), "{text}");
         }
-        assert_eq!(unsigned("18446744073709551616"), Err(ArgError::Range));
-        assert_eq!(signed("9223372036854775808"), Err(ArgError::Range));
-        assert_eq!(unsigned(&"9".repeat(99)), Err(ArgError::Range));
+        assert_eq!(parse_unsigned("18446744073709551616"), Err(ArgError::Range));
+        assert_eq!(parse_signed("9223372036854775808"), Err(ArgError::Range));
+        assert_eq!(parse_unsigned(&"9".repeat(99)), Err(ArgError::Range));
     }
 
     #[test]
@@ -225,45 +225,45 @@ mod tests {
 
     #[test]
     fn times_are_seconds_unless_they_say_otherwise() {
-        assert_eq!(seconds("1.5"), Ok(1_500_000_000));
-        assert_eq!(seconds("10ms"), Ok(10_000_000));
-        assert_eq!(seconds("3 us"), Ok(3000));
-        assert_eq!(seconds("7ns"), Ok(7));
-        assert_eq!(seconds(".5m"), Ok(30_000_000_000));
-        assert_eq!(seconds("2h"), Ok(7_200_000_000_000));
-        assert_eq!(seconds("1 day"), Ok(86_400_000_000_000));
-        assert_eq!(seconds("1e-3"), Ok(1_000_000));
-        assert_eq!(seconds("0.0000000005"), Ok(1));
-        assert_eq!(seconds("1e12"), Err(ArgError::Range));
+        assert_eq!(parse_seconds("1.5"), Ok(1_500_000_000));
+        assert_eq!(parse_seconds("10ms"), Ok(10_000_000));
+        assert_eq!(parse_seconds("3 us"), Ok(3000));
+        assert_eq!(parse_seconds("7ns"), Ok(7));
+        assert_eq!(parse_seconds(".5m"), Ok(30_000_000_000));
+        assert_eq!(parse_seconds("2h"), Ok(7_200_000_000_000));
+        assert_eq!(parse_seconds("1 day"), Ok(86_400_000_000_000));
+        assert_eq!(parse_seconds("1e-3"), Ok(1_000_000));
+        assert_eq!(parse_seconds("0.0000000005"), Ok(1));
+        assert_eq!(parse_seconds("1e12"), Err(ArgError::Range));
         for text in ["", "s", "1x", "-1", "1..2", "."] {
-            assert_eq!(seconds(text), Err(ArgError::Syntax), "{text}");
+            assert_eq!(parse_seconds(text), Err(ArgError::Syntax), "{text}");
         }
     }
 
     #[test]
     fn bandwidths_are_bytes_per_second_unless_they_say_bits() {
-        assert_eq!(bandwidth("384 kbps"), Ok(48_000));
-        assert_eq!(bandwidth("1Mb/s"), Ok(125_000));
-        assert_eq!(bandwidth("1 GBps"), Ok(1_000_000_000));
-        assert_eq!(bandwidth("1.5kB/s"), Ok(1500));
-        assert_eq!(bandwidth("9600baud"), Ok(1200));
-        assert_eq!(bandwidth("1000"), Ok(1000));
-        assert_eq!(bandwidth("1k"), Err(ArgError::Syntax));
+        assert_eq!(parse_bandwidth("384 kbps"), Ok(48_000));
+        assert_eq!(parse_bandwidth("1Mb/s"), Ok(125_000));
+        assert_eq!(parse_bandwidth("1 GBps"), Ok(1_000_000_000));
+        assert_eq!(parse_bandwidth("1.5kB/s"), Ok(1500));
+        assert_eq!(parse_bandwidth("9600baud"), Ok(1200));
+        assert_eq!(parse_bandwidth("1000"), Ok(1000));
+        assert_eq!(parse_bandwidth("1k"), Err(ArgError::Syntax));
     }
 
     #[test]
     fn fixed_point_numbers_are_rounded() {
-        assert_eq!(fixed("0.5", 16), Ok(0x8000));
-        assert_eq!(fixed("1", 16), Ok(0x10000));
-        assert_eq!(fixed("0.00001", 16), Ok(1));
-        assert_eq!(fixed("1e30", 16), Err(ArgError::Range));
+        assert_eq!(parse_fixed("0.5", 16), Ok(0x8000));
+        assert_eq!(parse_fixed("1", 16), Ok(0x10000));
+        assert_eq!(parse_fixed("0.00001", 16), Ok(1));
+        assert_eq!(parse_fixed("1e30", 16), Err(ArgError::Range));
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_makes_a_number_panic(text in "[-+0-9a-fx_.eEkMsbé]{0,50}") {
-            let _ = (unsigned(&text), signed(&text), scaled_unsigned(&text));
-            let _ = (seconds(&text), bandwidth(&text), fixed(&text, 16));
+            let _ = (parse_unsigned(&text), parse_signed(&text), scaled_unsigned(&text));
+            let _ = (parse_seconds(&text), parse_bandwidth(&text), parse_fixed(&text, 16));
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Quoting: `"…"` with escapes, `'…'` raw, `\<48 65>` bytes; adjacent pieces concatenate.
 
-use super::{skip_comment, starts_comment, text, uncommented};
+use super::{into_text, skip_comment, starts_comment, uncomment_until};
 
 /// Removes one level of quoting and all comments outside quotes.
 pub fn unquote(argument: &str) -> String {
-    text(unquote_bytes(argument))
+    into_text(unquote_bytes(argument))
 }
 
 /// Like [`unquote`], for data that need not be text.
 pub fn unquote_bytes(argument: &str) -> Vec<u8> {
-    let (bytes, _) = uncommented(argument.as_bytes(), false);
+    let (bytes, _) = uncomment_until(argument.as_bytes(), false);
     let mut out = Vec::with_capacity(bytes.len());
     let mut quote = None;
     let mut at = 0;
@@ -21,7 +21,7 @@ pub fn unquote_bytes(argument: &str) -> Vec<u8> {
             Some(_) => false,
         };
         if escape {
-            at = unescape(&bytes, at, &mut out);
+            at = decode_escape(&bytes, at, &mut out);
             continue;
         }
         match (byte, quote) {
@@ -58,7 +58,7 @@ pub fn quote_bytes(data: &[u8]) -> String {
 }
 
 /// Decodes the escape at `start`, which is a backslash with something behind it; gives the offset past it.
-fn unescape(bytes: &[u8], start: usize, out: &mut Vec<u8>) -> usize {
+fn decode_escape(bytes: &[u8], start: usize, out: &mut Vec<u8>) -> usize {
     let next = start + 2;
     let plain = match bytes[start + 1] {
         b'\r' => return if bytes.get(next) == Some(&b'\n') { next + 1 } else { next },
@@ -93,7 +93,7 @@ fn unescape_hex(bytes: &[u8], start: usize, out: &mut Vec<u8>) -> usize {
     start + length
 }
 
-/// Decodes up to the `>`; whatever is neither hex digit nor comment is passed over, like an odd last digit.
+/// Decodes up to the `>`; skips whatever is neither a hex digit nor a comment, and an unpaired last digit.
 fn unescape_bytes(bytes: &[u8], mut at: usize, out: &mut Vec<u8>) -> usize {
     let mut high = None;
     while at < bytes.len() && bytes[at] != b'>' {

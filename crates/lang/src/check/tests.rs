@@ -43,7 +43,7 @@ fn modes_spread_through_agnostic_elements_as_the_flow_code_says() {
         graph("InfiniteSource -> n :: Null -> Queue -> m :: Null -> ToDevice; Idle -> i :: Idle -> Discard");
     let (processing, errors) = check(&ir, &Classes);
     assert!(errors.is_empty());
-    let node = |name| ir.find(name).unwrap();
+    let node = |name| ir.find_node(name).unwrap();
     assert_eq!(processing.inputs[node("n")], [Mode::Push]);
     assert_eq!(processing.outputs[node("m")], [Mode::Pull]);
     assert_eq!(processing.outputs[node("i")], [Mode::Push]);

@@ -38,10 +38,10 @@ impl Mention<'_> {
 }
 
 impl Elaborator<'_, '_> {
-    pub(super) fn chain(&mut self, chain: &Chain) {
+    pub(super) fn elaborate_chain(&mut self, chain: &Chain) {
         let mut last: Vec<Part> = Vec::new();
         for link in &chain.links {
-            let parts = self.link(link);
+            let parts = self.elaborate_link(link);
             match link.arrow {
                 None => self.check_outer_ports(&parts, 0, link.after),
                 Some(arrow) => self.connect_all(&last, &parts, arrow, link.after),
@@ -66,30 +66,30 @@ impl Elaborator<'_, '_> {
         self.report(error.landmark(after).help("remove the port, or connect it with `->`"));
     }
 
-    fn link(&mut self, link: &Link) -> Vec<Part> {
+    fn elaborate_link(&mut self, link: &Link) -> Vec<Part> {
         let mut mentions: Vec<Mention<'_>> =
-            link.elements.iter().map(|element| self.mention(element, link)).collect();
+            link.elements.iter().map(|element| self.resolve_mention(element, link)).collect();
         if link.arrow.is_none() && !link.continues {
-            spread(&mut mentions);
+            spread_declaration(&mut mentions);
         }
-        mentions.into_iter().map(|mention| self.part(mention)).collect()
+        mentions.into_iter().map(|mention| self.resolve_part(mention)).collect()
     }
 
-    fn mention<'t>(&mut self, element: &'t Element, link: &Link) -> Mention<'t> {
+    fn resolve_mention<'t>(&mut self, element: &'t Element, link: &Link) -> Mention<'t> {
         let mut ports = [element.inputs.clone(), element.outputs.clone()];
         let (name, class) = match &element.what {
-            What::Name(name) => (name.clone(), self.classes.find(name)),
-            What::Compound(compound) => (String::new(), Some(self.compound("", compound))),
-            What::Group(group) => (self.group(group, element, &mut ports), None),
+            What::Name(name) => (name.clone(), self.classes.find_class(name)),
+            What::Compound(compound) => (String::new(), Some(self.elaborate_compound("", compound))),
+            What::Group(group) => (self.elaborate_group(group, element, &mut ports), None),
             What::Implied => {
-                let pseudo = self.implied(element, link, &mut ports);
-                (pseudo.to_string(), self.classes.find(pseudo))
+                let pseudo = self.implied_pseudo(element, link, &mut ports);
+                (pseudo.to_string(), self.classes.find_class(pseudo))
             }
         };
         let declared = match &element.class {
             None => None,
             Some(DeclaredClass::Name(class, span)) => Some(self.class_or_error(class, *span)),
-            Some(DeclaredClass::Compound(compound)) => Some(self.compound("", compound)),
+            Some(DeclaredClass::Compound(compound)) => Some(self.elaborate_compound("", compound)),
             Some(DeclaredClass::Missing) => Some(ERROR),
         };
         let config = match &element.config {
@@ -110,7 +110,7 @@ impl Elaborator<'_, '_> {
     }
 
     /// The pseudo-element a missing element stands for.
-    fn implied(&mut self, element: &Element, link: &Link, ports: &mut [Ports; 2]) -> &'static str {
+    fn implied_pseudo(&mut self, element: &Element, link: &Link, ports: &mut [Ports; 2]) -> &'static str {
         if link.arrow.is_some() {
             return PSEUDO[OUTPUT];
         }
@@ -124,7 +124,7 @@ impl Elaborator<'_, '_> {
     }
 
     /// Reads the contents of a group; what it uses of `input` and `output` are its ports unless given.
-    fn group(&mut self, group: &Group, element: &Element, ports: &mut [Ports; 2]) -> String {
+    fn elaborate_group(&mut self, group: &Group, element: &Element, ports: &mut [Ports; 2]) -> String {
         let name = self.current.anonymous_name("");
         let tunnel = self.add_tunnel(&name, element.span);
         let outer = [tunnel.input, tunnel.output].map(|item| {
@@ -133,7 +133,7 @@ impl Elaborator<'_, '_> {
         });
         let after_output = self.after_output;
         self.after_output = true;
-        self.statements(&group.statements);
+        self.elaborate_statements(&group.statements);
         self.after_output = after_output;
         for (pseudo, item) in PSEUDO.into_iter().zip(outer) {
             match item {
@@ -160,8 +160,8 @@ impl Elaborator<'_, '_> {
         self.diagnostics.extend(errors.into_iter().map(|error| error.landmark(group.close)));
     }
 
-    fn part(&mut self, mention: Mention<'_>) -> Part {
-        let item = self.item(&mention);
+    fn resolve_part(&mut self, mention: Mention<'_>) -> Part {
+        let item = self.resolve_item(&mention);
         if let What::Name(name) = &mention.element.what {
             self.current.items[item].doubtful |= self.suspects.contains(name);
         }
@@ -169,12 +169,12 @@ impl Elaborator<'_, '_> {
     }
 
     /// The element a mention refers to or declares.
-    fn item(&mut self, mention: &Mention<'_>) -> ItemId {
+    fn resolve_item(&mut self, mention: &Mention<'_>) -> ItemId {
         let (name, span) = (&mention.name, mention.element.span);
         let known = self.current.by_name.get(name).copied();
         if let (None, Some(item)) = (mention.class, known) {
             if mention.declared.is_some() {
-                self.redeclared(name, span, item);
+                self.report_redeclared(name, span, item);
             }
             return item;
         }
@@ -184,27 +184,27 @@ impl Elaborator<'_, '_> {
         }
         let class = match (mention.class, mention.declared) {
             (Some(class), _) => class,
-            (None, Some(declared)) => return self.declare(name, declared, mention),
+            (None, Some(declared)) => return self.declare_element(name, declared, mention),
             (None, None) => {
-                self.undeclared(name, span);
+                self.report_undeclared(name, span);
                 ERROR
             }
         };
         let name = self.current.anonymous_name(name);
-        self.current.add(name, class, mention.config.clone(), span)
+        self.current.add_element(name, class, mention.config.clone(), span)
     }
 
-    fn declare(&mut self, name: &str, class: ClassId, mention: &Mention<'_>) -> ItemId {
+    fn declare_element(&mut self, name: &str, class: ClassId, mention: &Mention<'_>) -> ItemId {
         let span = mention.element.span;
         let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         if name.split('/').any(digits) {
             let error = Diagnostic::error(format!("element name '{name}' has all-digit component"), span);
             self.report(error.help("start the name with a letter"));
         }
-        self.current.add(name.to_string(), class, mention.config.clone(), span)
+        self.current.add_element(name.to_string(), class, mention.config.clone(), span)
     }
 
-    fn undeclared(&mut self, name: &str, span: Span) {
+    fn report_undeclared(&mut self, name: &str, span: Span) {
         if self.suspects.contains(name) || !self.undeclared.insert(name.to_string()) {
             return;
         }
@@ -216,7 +216,7 @@ impl Elaborator<'_, '_> {
         self.report(Diagnostic::error(format!("undeclared element '{name}'"), span).help(help));
     }
 
-    fn redeclared(&mut self, name: &str, span: Span, item: ItemId) {
+    fn report_redeclared(&mut self, name: &str, span: Span, item: ItemId) {
         let name = name.trim_start_matches(';');
         let error = Diagnostic::error(format!("redeclaration of element '{name}'"), span);
         let mut error = error.help("choose another name, or refer to the element without `::`");
@@ -229,7 +229,7 @@ impl Elaborator<'_, '_> {
 }
 
 /// `a, b, c :: Class(config)` declares all three.
-fn spread(mentions: &mut [Mention<'_>]) {
+fn spread_declaration(mentions: &mut [Mention<'_>]) {
     let Some((last, bare)) = mentions.split_last_mut() else { return };
     let plain = |mention: &Mention<'_>| {
         mention.ports.iter().all(Ports::is_empty) && mention.element.what != What::Implied

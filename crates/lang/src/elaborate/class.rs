@@ -46,27 +46,27 @@ impl<'a> ClassTable<'a> {
         &self.classes[id]
     }
 
-    pub(super) fn find(&mut self, name: &str) -> Option<ClassId> {
+    pub(super) fn find_class(&mut self, name: &str) -> Option<ClassId> {
         if let Some(&id) = self.scoped.get(name) {
             return Some(id);
         }
         if let Some(&id) = self.base.get(name) {
             return id;
         }
-        let id = self.lookup.class(name).map(|class| self.add(ClassKind::Real(class.name)));
+        let id = self.lookup.find_class(name).map(|class| self.add_class(ClassKind::Real(class.name)));
         self.base.insert(name.to_string(), id);
         id
     }
 
     /// Adds a class that no name means.
-    pub(super) fn add(&mut self, kind: ClassKind) -> ClassId {
+    pub(super) fn add_class(&mut self, kind: ClassKind) -> ClassId {
         self.classes.push(kind);
         self.classes.len() - 1
     }
 
     /// Adds a class that its name means until the scope ends.
-    pub(super) fn define(&mut self, name: &str, kind: ClassKind) -> ClassId {
-        let id = self.add(kind);
+    pub(super) fn define_class(&mut self, name: &str, kind: ClassKind) -> ClassId {
+        let id = self.add_class(kind);
         if !name.is_empty() {
             let before = self.scoped.insert(name.to_string(), id);
             self.shadowed.push((name.to_string(), before));
@@ -75,11 +75,11 @@ impl<'a> ClassTable<'a> {
     }
 
     /// Starts a scope; the value ends it.
-    pub(super) fn enter(&self) -> usize {
+    pub(super) fn enter_scope(&self) -> usize {
         self.shadowed.len()
     }
 
-    pub(super) fn leave(&mut self, scope: usize) {
+    pub(super) fn leave_scope(&mut self, scope: usize) {
         for (name, before) in self.shadowed.drain(scope..).rev() {
             match before {
                 Some(id) => self.scoped.insert(name, id),
@@ -89,11 +89,11 @@ impl<'a> ClassTable<'a> {
     }
 
     /// Every name a class can be used by here.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(super) fn class_names(&self) -> Vec<String> {
         let real = |name: &&String| {
             !matches!(self.classes[self.scoped[*name]], ClassKind::Error(_) | ClassKind::Tunnel)
         };
         let scoped = self.scoped.keys().filter(real).cloned();
-        scoped.chain(self.lookup.names().into_iter().map(String::from)).collect()
+        scoped.chain(self.lookup.class_names().into_iter().map(String::from)).collect()
     }
 }

@@ -36,13 +36,13 @@ impl<'p> Side<'p> {
         self.least == 1 && other.least > 1 && self.parts[0].ports[self.side].is_empty()
     }
 
-    fn current(&self) -> Option<&'p Part> {
+    fn current_part(&self) -> Option<&'p Part> {
         self.parts.get(self.part)
     }
 
     /// The port in turn.
-    fn port(&self) -> usize {
-        let Some(part) = self.current() else { return 0 };
+    fn current_port(&self) -> usize {
+        let Some(part) = self.current_part() else { return 0 };
         let numbers = &part.ports[self.side].numbers;
         match (numbers.get(self.position), numbers.last()) {
             (Some(&port), _) => port,
@@ -51,8 +51,8 @@ impl<'p> Side<'p> {
         }
     }
 
-    fn step(&mut self) {
-        let Some(part) = self.current() else { return };
+    fn advance_port(&mut self) {
+        let Some(part) = self.current_part() else { return };
         let ports = &part.ports[self.side];
         self.position += 1;
         if self.position < ports.numbers.len() {
@@ -80,7 +80,7 @@ impl Elaborator<'_, '_> {
             sides[k].extra = if sides[k].expandable { other.saturating_sub(sides[k].least) } else { 0 };
         }
         if sides[0].steps && sides[1].steps {
-            if let Some(error) = mismatch(&sides, arrow) {
+            if let Some(error) = describe_mismatch(&sides, arrow) {
                 self.report(error.landmark(after));
                 for part in outputs.iter().chain(inputs) {
                     self.current.items[part.item].doubtful = true;
@@ -113,18 +113,22 @@ impl Elaborator<'_, '_> {
     }
 
     fn connect_sides(&mut self, sides: &mut [Side<'_>; 2], arrow: Arrow) {
-        while let (Some(to), Some(from)) = (sides[0].current(), sides[1].current()) {
+        while let (Some(to), Some(from)) = (sides[0].current_part(), sides[1].current_part()) {
             let span = if from.span.file == to.span.file { from.span.to(to.span) } else { arrow.span };
-            self.current.connect((from.item, sides[1].port()), (to.item, sides[0].port()), span);
+            self.current.connect_ports(
+                (from.item, sides[1].current_port()),
+                (to.item, sides[0].current_port()),
+                span,
+            );
             for side in sides.iter_mut().filter(|side| side.steps) {
-                side.step();
+                side.advance_port();
             }
         }
     }
 }
 
 /// What is wrong with a connection of many outputs to many inputs.
-fn mismatch(sides: &[Side<'_>; 2], arrow: Arrow) -> Option<Diagnostic> {
+fn describe_mismatch(sides: &[Side<'_>; 2], arrow: Arrow) -> Option<Diagnostic> {
     let [inputs, outputs] = sides;
     if !arrow.double {
         let message = "syntax error: many-to-many connections require '=>'";

@@ -1,4 +1,4 @@
-//! Expansion: the elements of compound classes give way to the contents of the compounds.
+//! Expansion: replaces the elements of compound classes by the contents of the compounds.
 
 use std::rc::Rc;
 
@@ -20,21 +20,21 @@ impl Elaborator<'_, '_> {
     pub(super) fn expand_all(&mut self) {
         let mut file = Environment { variables: self.current.defines.clone(), ..Default::default() };
         for (name, value) in &self.options.variables {
-            file.set(name, value.clone());
+            file.set_variable(name, value.clone());
         }
         let file = Rc::new(file);
         for item in 0..self.current.items.len() {
-            self.expand(item, &file, 0);
+            self.expand_item(item, &file, 0);
         }
     }
 
-    fn expand(&mut self, item: ItemId, environment: &Rc<Environment>, level: usize) {
+    fn expand_item(&mut self, item: ItemId, environment: &Rc<Environment>, level: usize) {
         self.current.deanonymize(item);
         let class = self.current.items[item].class;
         if class == TUNNEL {
             return;
         }
-        let config = environment.expand(&self.current.items[item].config);
+        let config = environment.expand_text(&self.current.items[item].config);
         self.current.items[item].config = config;
         if matches!(self.classes.kind(class), ClassKind::Compound(..)) {
             self.expand_compound(item, class, environment, level);
@@ -48,18 +48,18 @@ impl Elaborator<'_, '_> {
             return;
         }
         let arguments = args::split(&self.current.items[item].config);
-        match self.alternative(item, class, &arguments) {
+        match self.choose_alternative(item, class, &arguments) {
             Choice::None => self.current.items[item].class = ERROR,
             Choice::Class(class) => self.current.items[item].class = class,
             Choice::Compound(prototype, values) => {
                 let parent = Environment::parent_of(around, prototype.depth);
                 let mut inside = Environment { depth: prototype.depth, parent, variables: Vec::new() };
                 for (formal, value) in prototype.formals.iter().zip(values) {
-                    inside.set(&formal.name, value);
+                    inside.set_variable(&formal.name, value);
                 }
                 for (name, value) in &prototype.defines {
-                    let value = inside.expand(value);
-                    inside.set(name, value);
+                    let value = inside.expand_text(value);
+                    inside.set_variable(name, value);
                 }
                 self.expand_into(item, &prototype, &Rc::new(inside), level);
             }
@@ -79,7 +79,7 @@ impl Elaborator<'_, '_> {
     }
 
     /// The first alternative that fits; if none does, says so.
-    fn alternative(&mut self, item: ItemId, class: ClassId, arguments: &[String]) -> Choice {
+    fn choose_alternative(&mut self, item: ItemId, class: ClassId, arguments: &[String]) -> Choice {
         let ports = self.current.items[item].ports;
         let mut candidates: Vec<Rc<Prototype>> = Vec::new();
         let mut next = Some(class);
@@ -88,15 +88,15 @@ impl Elaborator<'_, '_> {
                 return Choice::Class(class);
             };
             let fits = prototype.ports == ports || prototype.flawed;
-            if let (true, Some(values)) = (fits, prototype.bind(arguments)) {
+            if let (true, Some(values)) = (fits, prototype.bind_arguments(arguments)) {
                 return Choice::Compound(prototype.clone(), values);
             }
             candidates.push(prototype.clone());
             next = *after;
         }
         if let [only] = candidates.as_slice() {
-            // The wrong ports are reported one by one when connections are led inside.
-            if let Some(values) = only.bind(arguments) {
+            // Wrong ports are reported one by one when connections are routed inside.
+            if let Some(values) = only.bind_arguments(arguments) {
                 return Choice::Compound(only.clone(), values);
             }
         }
@@ -122,19 +122,19 @@ impl Elaborator<'_, '_> {
         if prototype.flawed {
             self.tunnels.quiet.extend([tunnel.input, tunnel.output]);
         }
-        let new = self.contents(item, prototype, inside, [tunnel.input, tunnel.output]);
+        let new = self.add_contents(item, prototype, inside, [tunnel.input, tunnel.output]);
         for connection in &prototype.connections {
             if let (Some(from), Some(to)) = (new[connection.from.0], new[connection.to.0]) {
-                self.current.connect((from, connection.from.1), (to, connection.to.1), connection.span);
+                self.current.connect_ports((from, connection.from.1), (to, connection.to.1), connection.span);
             }
         }
         for item in new.into_iter().skip(2).flatten() {
-            self.expand(item, inside, level + 1);
+            self.expand_item(item, inside, level + 1);
         }
     }
 
     /// Adds the contents of a compound under its name; tells where each of them is now.
-    fn contents(
+    fn add_contents(
         &mut self,
         outer: ItemId,
         prototype: &Prototype,
@@ -146,11 +146,11 @@ impl Elaborator<'_, '_> {
         while let Some(item) = prototype.items.get(new.len()) {
             let name = format!("{prefix}/{}", item.name);
             if let Some(&old) = self.current.by_name.get(&name) {
-                self.clash(&name, outer, old);
+                self.report_name_clash(&name, outer, old);
                 new.push(None);
                 continue;
             }
-            if self.classes.find(&name).is_some() {
+            if self.classes.find_class(&name).is_some() {
                 let span = self.current.items[outer].span;
                 let error = Diagnostic::error(format!("'{name}' is an element class"), span);
                 self.report(error.help("rename the element or the class"));
@@ -160,15 +160,15 @@ impl Elaborator<'_, '_> {
                 new.extend([tunnel.outer, tunnel.input, tunnel.output].map(Some));
                 continue;
             }
-            let config = (inside.expand(&item.config), item.config_span);
-            let added = self.current.add(name, item.class, config, item.span);
+            let config = (inside.expand_text(&item.config), item.config_span);
+            let added = self.current.add_element(name, item.class, config, item.span);
             self.current.items[added].doubtful |= item.doubtful;
             new.push(Some(added));
         }
         new
     }
 
-    fn clash(&mut self, name: &str, outer: ItemId, old: ItemId) {
+    fn report_name_clash(&mut self, name: &str, outer: ItemId, old: ItemId) {
         let message = format!("redeclaration of element '{name}'");
         let error = Diagnostic::error(message, self.current.items[outer].span);
         let old_span = self.current.items[old].span;

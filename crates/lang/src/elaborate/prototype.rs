@@ -79,14 +79,20 @@ impl Prototype {
     pub(super) fn compound(name: &str, span: Span, depth: usize) -> Prototype {
         let mut prototype = Prototype { name: name.to_string(), depth, ..Prototype::file(span) };
         for pseudo in PSEUDO {
-            prototype.add(pseudo.to_string(), TUNNEL, (String::new(), span), span);
+            prototype.add_element(pseudo.to_string(), TUNNEL, (String::new(), span), span);
         }
         prototype.uncounted = 2;
         prototype
     }
 
     /// The element of this name, added if there is none.
-    pub(super) fn add(&mut self, name: String, class: ClassId, config: (String, Span), span: Span) -> ItemId {
+    pub(super) fn add_element(
+        &mut self,
+        name: String,
+        class: ClassId,
+        config: (String, Span),
+        span: Span,
+    ) -> ItemId {
         if let Some(&item) = self.by_name.get(&name) {
             return item;
         }
@@ -118,7 +124,7 @@ impl Prototype {
         self.items[item].name = name;
     }
 
-    pub(super) fn connect(&mut self, from: Port, to: Port, span: Span) {
+    pub(super) fn connect_ports(&mut self, from: Port, to: Port, span: Span) {
         let used = &mut self.items[from.0].ports[1];
         *used = (*used).max(from.1 + 1);
         let used = &mut self.items[to.0].ports[0];
@@ -159,7 +165,7 @@ impl Prototype {
         count
     }
 
-    pub(super) fn finish(&mut self, errors: &mut Vec<Diagnostic>) {
+    pub(super) fn finish_ports(&mut self, errors: &mut Vec<Diagnostic>) {
         let name = self.printable_name();
         let before = errors.len();
         self.ports[0] = self.check_pseudo(INPUT, false, &name, self.span, errors);
@@ -184,12 +190,12 @@ impl Prototype {
     /// The signature a use of the class would need.
     pub(super) fn wanted_signature(&self, arguments: usize, ports: [usize; 2]) -> String {
         let arguments =
-            if arguments == 0 { String::new() } else { format!("{}, ", plural(arguments, "argument")) };
+            if arguments == 0 { String::new() } else { format!("{}, ", format_count(arguments, "argument")) };
         format!("{}[{arguments}{}]", self.printable_name(), counted_ports(ports))
     }
 
     /// Values for the formals, or `None` if the arguments do not fit.
-    pub(super) fn bind(&self, arguments: &[String]) -> Option<Vec<String>> {
+    pub(super) fn bind_arguments(&self, arguments: &[String]) -> Option<Vec<String>> {
         let Some(last) = self.formals.last() else { return arguments.is_empty().then(Vec::new) };
         if last.keyword.is_empty() {
             return (arguments.len() == self.formals.len()).then(|| arguments.to_vec());
@@ -233,7 +239,7 @@ impl Prototype {
 pub(super) const REST: &str = "__REST__";
 
 fn keyword_value<'a>(formals: &[Formal], argument: &'a str) -> Option<(usize, &'a str)> {
-    let (keyword, value) = args::keyword(argument)?;
+    let (keyword, value) = args::split_keyword(argument)?;
     let index = formals.iter().position(|formal| !formal.keyword.is_empty() && formal.keyword == keyword)?;
     Some((index, value))
 }
@@ -247,9 +253,9 @@ fn formal_name(keyword: &str) -> &str {
 }
 
 fn counted_ports(ports: [usize; 2]) -> String {
-    format!("{}, {}", plural(ports[0], "input"), plural(ports[1], "output"))
+    format!("{}, {}", format_count(ports[0], "input"), format_count(ports[1], "output"))
 }
 
-fn plural(count: usize, word: &str) -> String {
+fn format_count(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! Statements in order: class definitions, variables, requirements; chains are next door.
+//! Statements in order: class definitions, variables, requirements; chains are in `chain.rs`.
 
 use std::rc::Rc;
 
@@ -16,13 +16,13 @@ use crate::tree::*;
 const MAX_LIBRARIES: usize = 100;
 
 impl Elaborator<'_, '_> {
-    pub(super) fn statements(&mut self, statements: &[Statement]) {
+    pub(super) fn elaborate_statements(&mut self, statements: &[Statement]) {
         for statement in statements {
             match statement {
-                Statement::Chain(chain) => self.chain(chain),
+                Statement::Chain(chain) => self.elaborate_chain(chain),
                 Statement::Class(definition) => self.class_definition(definition),
-                Statement::Define(config) => self.define(config),
-                Statement::Require(config) => self.require(config),
+                Statement::Define(config) => self.define_variables(config),
+                Statement::Require(config) => self.require_packages(config),
             }
         }
     }
@@ -30,22 +30,22 @@ impl Elaborator<'_, '_> {
     fn class_definition(&mut self, definition: &ClassDefinition) {
         match &definition.body {
             ClassBody::Compound(compound) => {
-                self.compound(&definition.name, compound);
+                self.elaborate_compound(&definition.name, compound);
             }
             ClassBody::Synonym(other, span) => {
                 let id = self.class_or_error(other, *span);
                 let kind = self.classes.kind(id).clone();
-                self.classes.define(&definition.name, kind);
+                self.classes.define_class(&definition.name, kind);
             }
             ClassBody::Missing => {
-                self.classes.define(&definition.name, ClassKind::Error("<error>".to_string()));
+                self.classes.define_class(&definition.name, ClassKind::Error("<error>".to_string()));
             }
         }
     }
 
     /// The class of this name; an unknown one is reported once and is an error class from then on.
     pub(super) fn class_or_error(&mut self, name: &str, span: Span) -> ClassId {
-        if let Some(id) = self.classes.find(name) {
+        if let Some(id) = self.classes.find_class(name) {
             return id;
         }
         if !self.suspects.contains(name) {
@@ -53,30 +53,30 @@ impl Elaborator<'_, '_> {
             let error = error.help(self.class_suggestion(name));
             self.report(error);
         }
-        self.classes.define(name, ClassKind::Error(name.to_string()))
+        self.classes.define_class(name, ClassKind::Error(name.to_string()))
     }
 
     /// Reads the alternatives of a compound and defines its class, which is the first of them.
-    pub(super) fn compound(&mut self, name: &str, compound: &Compound) -> ClassId {
-        let extended = compound.extension.and_then(|span| self.extended(name, span));
+    pub(super) fn elaborate_compound(&mut self, name: &str, compound: &Compound) -> ClassId {
+        let extended = compound.extension.and_then(|span| self.extended_class(name, span));
         let prototypes: Vec<Rc<Prototype>> = compound
             .alternatives
             .iter()
-            .map(|alternative| Rc::new(self.prototype(name, alternative)))
+            .map(|alternative| Rc::new(self.build_prototype(name, alternative)))
             .collect();
         let mut next = extended;
         for prototype in prototypes.iter().skip(1).rev() {
-            next = Some(self.classes.add(ClassKind::Compound(prototype.clone(), next)));
+            next = Some(self.classes.add_class(ClassKind::Compound(prototype.clone(), next)));
         }
         let kind = match prototypes.first() {
             Some(first) => ClassKind::Compound(first.clone(), next),
             None => ClassKind::Error("<error>".to_string()),
         };
-        self.classes.define(name, kind)
+        self.classes.define_class(name, kind)
     }
 
-    fn extended(&mut self, name: &str, span: Span) -> Option<ClassId> {
-        let class = self.classes.find(name);
+    fn extended_class(&mut self, name: &str, span: Span) -> Option<ClassId> {
+        let class = self.classes.find_class(name);
         if class.is_none() {
             let error = Diagnostic::error(format!("cannot extend unknown element class '{name}'"), span);
             self.report(error.help("`...` continues with the class that had the name before; there is none"));
@@ -84,22 +84,22 @@ impl Elaborator<'_, '_> {
         class
     }
 
-    fn prototype(&mut self, name: &str, alternative: &Alternative) -> Prototype {
+    fn build_prototype(&mut self, name: &str, alternative: &Alternative) -> Prototype {
         let inner = Prototype::compound(name, alternative.open, self.current.depth + 1);
         let outer = std::mem::replace(&mut self.current, inner);
-        let scope = self.classes.enter();
+        let scope = self.classes.enter_scope();
         let after_output = self.after_output;
         self.after_output = true;
-        self.formals(&alternative.formals);
-        self.statements(&alternative.statements);
+        self.add_formals(&alternative.formals);
+        self.elaborate_statements(&alternative.statements);
         self.after_output = after_output;
-        self.classes.leave(scope);
+        self.classes.leave_scope(scope);
         let mut prototype = std::mem::replace(&mut self.current, outer);
-        prototype.finish(&mut self.diagnostics);
+        prototype.finish_ports(&mut self.diagnostics);
         prototype
     }
 
-    fn formals(&mut self, formals: &[Formal]) {
+    fn add_formals(&mut self, formals: &[Formal]) {
         let mut disordered = false;
         for formal in formals {
             let known = &self.current.formals;
@@ -130,7 +130,7 @@ impl Elaborator<'_, '_> {
         self.report(error.help("use another name; the first definition counts"));
     }
 
-    fn define(&mut self, config: &RawConfig) {
+    fn define_variables(&mut self, config: &RawConfig) {
         for argument in args::split(&config.text).iter().filter(|argument| !argument.is_empty()) {
             let (variable, value) = args::shift_word(argument);
             match variable.strip_prefix('$') {
@@ -151,10 +151,10 @@ impl Elaborator<'_, '_> {
         }
     }
 
-    fn require(&mut self, config: &RawConfig) {
+    fn require_packages(&mut self, config: &RawConfig) {
         for argument in args::split(&config.text) {
-            let words = args::words(&argument);
-            let values: Vec<Option<String>> = words.iter().map(|word| args::string(word)).collect();
+            let words = args::split_words(&argument);
+            let values: Vec<Option<String>> = words.iter().map(|word| args::parse_string(word)).collect();
             match (words.first().map(String::as_str), values.as_slice()) {
                 (None, _) => {}
                 (Some("compact_config"), [_]) => {}
@@ -172,7 +172,7 @@ impl Elaborator<'_, '_> {
     }
 
     fn require_package(&mut self, package: &str, span: Span) {
-        if !self.lookup.provides(package) {
+        if !self.lookup.provides_package(package) {
             let error = Diagnostic::error(format!("requirement '{package}' not available"), span);
             self.report(error.help("remove the requirement if its elements are built in"));
         }
@@ -198,10 +198,10 @@ impl Elaborator<'_, '_> {
             return self.report(error.help(format!("a configuration may use {MAX_LIBRARIES}")));
         }
         self.libraries.push(path.clone());
-        let file = self.sources.add(path, text);
+        let file = self.sources.add_file(path, text);
         let (tree, diagnostics) = parse(self.sources, file, self.options.dialect);
         self.diagnostics.extend(diagnostics);
         self.suspects.extend(tree.suspects.iter().cloned());
-        self.statements(&tree.statements);
+        self.elaborate_statements(&tree.statements);
     }
 }

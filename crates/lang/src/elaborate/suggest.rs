@@ -8,7 +8,7 @@ impl Elaborator<'_, '_> {
         if let Some(option) = option_for(name) {
             return option.to_string();
         }
-        match closest(name, self.classes.names().iter().map(String::as_str)) {
+        match closest_name(name, self.classes.class_names().iter().map(String::as_str)) {
             Some(similar) => format!("did you mean `{similar}`?"),
             None => format!(
                 "`artery elements` lists the classes there are; define others with `elementclass {name} {{ … }}`, or \
@@ -20,13 +20,13 @@ impl Elaborator<'_, '_> {
     /// The remedy for an undeclared element.
     pub(super) fn element_suggestion(&self, name: &str) -> String {
         let elements = self.current.by_name.keys().map(String::as_str).filter(|name| !name.starts_with(';'));
-        if let Some(similar) = closest(name, elements) {
+        if let Some(similar) = closest_name(name, elements) {
             return format!("did you mean `{similar}`?");
         }
         if let Some(option) = option_for(name) {
             return option.to_string();
         }
-        match closest(name, self.classes.names().iter().map(String::as_str)) {
+        match closest_name(name, self.classes.class_names().iter().map(String::as_str)) {
             Some(similar) => format!("did you mean the class `{similar}`?"),
             None if name.starts_with(|first: char| first.is_ascii_uppercase()) => {
                 format!("no class is called `{name}` either; `artery elements` lists those there are")
@@ -43,14 +43,14 @@ fn option_for(name: &str) -> Option<&'static str> {
 }
 
 /// The name most like `name`, if any is like it at all; of equals the first in the alphabet.
-fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+fn closest_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = 1 + name.chars().count() / 4;
-    let distances = names.filter(|other| *other != name).map(|other| (distance(name, other), other));
+    let distances = names.filter(|other| *other != name).map(|other| (edit_distance(name, other), other));
     distances.filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
 }
 
 /// Edit distance; a change of case costs nothing but the first time.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     if a.eq_ignore_ascii_case(b) {
         return 1;
     }
@@ -97,10 +97,10 @@ mod tests {
     #[test]
     fn the_closest_name_is_suggested_and_a_distant_one_is_not() {
         let names = ["Discard", "Idle", "Queue", "Print"];
-        assert_eq!(closest("discard", names.into_iter()), Some("Discard"));
-        assert_eq!(closest("Queeu", names.into_iter()), Some("Queue"));
-        assert_eq!(closest("Diskard", names.into_iter()), Some("Discard"));
-        assert_eq!(closest("Tee", names.into_iter()), None);
-        assert_eq!(closest("Foobar", names.into_iter()), None);
+        assert_eq!(closest_name("discard", names.into_iter()), Some("Discard"));
+        assert_eq!(closest_name("Queeu", names.into_iter()), Some("Queue"));
+        assert_eq!(closest_name("Diskard", names.into_iter()), Some("Discard"));
+        assert_eq!(closest_name("Tee", names.into_iter()), None);
+        assert_eq!(closest_name("Foobar", names.into_iter()), None);
     }
 }

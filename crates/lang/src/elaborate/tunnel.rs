@@ -1,4 +1,4 @@
-//! Tunnels: stand-ins for compounds and groups, which connections are led through in the end.
+//! Tunnels: stand-ins for compounds and groups, which connections are routed through at the end.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,7 +37,7 @@ impl Elaborator<'_, '_> {
     /// Adds a tunnel, or makes an element of that name one.
     pub(super) fn add_tunnel(&mut self, name: &str, span: Span) -> Tunnel {
         let [outer, input, output] = [name.to_string(), format!("{name}/input"), format!("{name}/output")]
-            .map(|name| self.current.add(name, TUNNEL, (String::new(), span), span));
+            .map(|name| self.current.add_element(name, TUNNEL, (String::new(), span), span));
         if self.current.depth == 0 {
             let partners = &mut self.tunnels.partners;
             partners.extend([((outer, false), input), ((input, true), outer)]);
@@ -47,15 +47,15 @@ impl Elaborator<'_, '_> {
         Tunnel { outer, input, output }
     }
 
-    /// The finished graph: connections led through tunnels, tunnels dropped.
-    pub(super) fn connected(&mut self) -> Ir {
+    /// The finished graph: connections routed through tunnels, tunnels removed.
+    pub(super) fn build_graph(&mut self) -> Ir {
         let connections = std::mem::take(&mut self.current.connections);
         let mut paths = Paths::new(self, &connections);
         let mut edges = Vec::new();
         for connection in &connections {
-            let from = paths.ends(self, (connection.from.0, true, connection.from.1));
-            let to = paths.ends(self, (connection.to.0, false, connection.to.1));
-            self.doubt(&from, &to);
+            let from = paths.resolve_ends(self, (connection.from.0, true, connection.from.1));
+            let to = paths.resolve_ends(self, (connection.to.0, false, connection.to.1));
+            self.mark_doubtful(&from, &to);
             if edges.len() + from.len() * to.len() > MAX_EDGES {
                 let message = format!("more than {MAX_EDGES} connections");
                 self.report(Diagnostic::error(message, connection.span).help("connect fewer ports"));
@@ -68,7 +68,7 @@ impl Elaborator<'_, '_> {
     }
 
     /// A connection that leads nowhere leaves its other end without blame.
-    fn doubt(&mut self, from: &[Port], to: &[Port]) {
+    fn mark_doubtful(&mut self, from: &[Port], to: &[Port]) {
         if from.is_empty() || to.is_empty() {
             for &(item, _) in from.iter().chain(to) {
                 self.current.items[item].doubtful = true;
@@ -93,7 +93,7 @@ impl Elaborator<'_, '_> {
                 config: item.config,
                 span: item.span,
                 config_span: item.config_span,
-                doubtful: item.doubtful,
+                uncertain: item.doubtful,
             });
         }
         for edge in &mut edges {
@@ -151,7 +151,7 @@ impl Paths {
     }
 
     /// The real ports an end stands for. Tunnels in a row may be many, hence no recursion.
-    fn ends(&mut self, elaborator: &mut Elaborator<'_, '_>, end: End) -> Vec<Port> {
+    fn resolve_ends(&mut self, elaborator: &mut Elaborator<'_, '_>, end: End) -> Vec<Port> {
         if !elaborator.is_tunnel(end.0) {
             return vec![(end.0, end.2)];
         }
@@ -160,11 +160,11 @@ impl Paths {
             let next = match self.known.get(&top) {
                 None => {
                     self.known.insert(top, Vec::new());
-                    self.enter(elaborator, top)
+                    self.enter_tunnel(elaborator, top)
                 }
                 Some(_) => {
                     stack.pop();
-                    self.finish(elaborator, top);
+                    self.finish_end(elaborator, top);
                     Vec::new()
                 }
             };
@@ -174,7 +174,7 @@ impl Paths {
     }
 
     /// What must be known before this end, without what is already on the way.
-    fn enter(&mut self, elaborator: &mut Elaborator<'_, '_>, end: End) -> Vec<End> {
+    fn enter_tunnel(&mut self, elaborator: &mut Elaborator<'_, '_>, end: End) -> Vec<End> {
         let Some(&partner) = elaborator.tunnels.partners.get(&(end.0, end.1)) else { return Vec::new() };
         match self.beyond.get(&end) {
             None => {
@@ -188,7 +188,7 @@ impl Paths {
         }
     }
 
-    fn finish(&mut self, elaborator: &Elaborator<'_, '_>, end: End) {
+    fn finish_end(&mut self, elaborator: &Elaborator<'_, '_>, end: End) {
         let mut seen = HashSet::new();
         let mut ends = Vec::new();
         for &(item, port) in self.beyond.get(&end).into_iter().flatten() {

@@ -4,7 +4,7 @@ use super::Parser;
 use super::recover::LONE_ARROW;
 use crate::args;
 use crate::diagnostic::Diagnostic;
-use crate::lexer::{Dialect, Kind, Token};
+use crate::lexer::{Dialect, Token, TokenKind};
 use crate::source::Span;
 use crate::tree::*;
 
@@ -12,16 +12,16 @@ use crate::tree::*;
 const MAX_PORT: usize = 9_999;
 
 impl Parser<'_> {
-    pub(super) fn chain(&mut self, nested: bool) -> Chain {
+    pub(super) fn parse_chain(&mut self, nested: bool) -> Chain {
         let mut chain = Chain::default();
         let mut arrow = None;
         loop {
-            let Some(link) = self.link(arrow, nested) else {
+            let Some(link) = self.parse_link(arrow, nested) else {
                 chain.broken |= arrow.is_some();
                 break;
             };
             chain.links.push(link);
-            match self.connector(nested) {
+            match self.parse_connector(nested) {
                 Connector::Arrow(next) => arrow = Some(next),
                 Connector::Done => break,
                 Connector::Broken => {
@@ -31,22 +31,22 @@ impl Parser<'_> {
             }
         }
         if chain.broken {
-            self.suspect(&chain);
+            self.suspect_names(&chain);
         }
         chain
     }
 
     /// The elements up to the next arrow; `None` if there are none.
-    fn link(&mut self, arrow: Option<Arrow>, nested: bool) -> Option<Link> {
+    fn parse_link(&mut self, arrow: Option<Arrow>, nested: bool) -> Option<Link> {
         let mut elements: Vec<Element> = Vec::new();
         loop {
-            let inputs = self.ports();
+            let inputs = self.parse_ports();
             let token = self.lexer.next();
             let what = match token.kind {
-                Kind::Identifier => What::Name(self.lexer.text(token).to_string()),
-                Kind::Byte(b'{') => What::Compound(self.compound(token)),
-                Kind::Byte(b'(') => What::Group(self.group(token)),
-                _ if nested && implies(token.kind, arrow.is_none(), &inputs, elements.is_empty()) => {
+                TokenKind::Identifier => What::Name(self.lexer.text(token).to_string()),
+                TokenKind::Byte(b'{') => What::Compound(self.parse_compound(token)),
+                TokenKind::Byte(b'(') => What::Group(self.parse_group(token)),
+                _ if nested && implies_port(token.kind, arrow.is_none(), &inputs, elements.is_empty()) => {
                     self.lexer.back_to(token);
                     What::Implied
                 }
@@ -56,8 +56,8 @@ impl Parser<'_> {
                 }
             };
             let span = self.lexer.span(token);
-            elements.push(self.element(inputs, what, span));
-            if self.lexer.accept(Kind::Byte(b',')).is_none() {
+            elements.push(self.parse_element(inputs, what, span));
+            if self.lexer.accept_kind(TokenKind::Byte(b',')).is_none() {
                 break;
             }
         }
@@ -73,7 +73,7 @@ impl Parser<'_> {
             return self.lexer.back_to(token);
         }
         if inputs.is_empty() || self.dialect == Dialect::Click {
-            self.unexpected(token, if inputs.is_empty() { LONE_ARROW } else { behind_port });
+            self.report_unexpected(token, if inputs.is_empty() { LONE_ARROW } else { behind_port });
         }
         self.skip_statement(token);
     }
@@ -81,7 +81,7 @@ impl Parser<'_> {
     fn finish_link(&mut self, arrow: Option<Arrow>, elements: Vec<Element>) -> Link {
         let next = self.lexer.next();
         self.lexer.back_to(next);
-        let continues = matches!(next.kind, Kind::Arrow | Kind::DoubleArrow);
+        let continues = matches!(next.kind, TokenKind::Arrow | TokenKind::DoubleArrow);
         let implied = elements.iter().find(|element| element.what == What::Implied);
         if let (Some(element), true, true) = (implied, arrow.is_some(), continues) {
             let error = Diagnostic::error("implicit ports used in the middle of a chain", element.span);
@@ -90,29 +90,29 @@ impl Parser<'_> {
         Link { arrow, elements, after: self.lexer.span(next), continues }
     }
 
-    fn element(&mut self, inputs: Ports, what: What, span: Span) -> Element {
+    fn parse_element(&mut self, inputs: Ports, what: What, span: Span) -> Element {
         let mut element =
             Element { inputs, what, class: None, config: None, outputs: Ports::default(), span };
         if element.what == What::Implied {
             return element;
         }
-        if self.lexer.accept(Kind::DoubleColon).is_some() {
+        if self.lexer.accept_kind(TokenKind::DoubleColon).is_some() {
             element.class = Some(self.declared_class());
         }
-        if let Some(open) = self.lexer.accept(Kind::Byte(b'(')) {
-            element.config = Some(self.config(open));
+        if let Some(open) = self.lexer.accept_kind(TokenKind::Byte(b'(')) {
+            element.config = Some(self.parse_config(open));
         }
-        element.outputs = self.ports();
+        element.outputs = self.parse_ports();
         element
     }
 
     fn declared_class(&mut self) -> DeclaredClass {
         let token = self.lexer.next();
         match token.kind {
-            Kind::Identifier => {
+            TokenKind::Identifier => {
                 DeclaredClass::Name(self.lexer.text(token).to_string(), self.lexer.span(token))
             }
-            Kind::Byte(b'{') => DeclaredClass::Compound(self.compound(token)),
+            TokenKind::Byte(b'{') => DeclaredClass::Compound(self.parse_compound(token)),
             _ => {
                 self.lexer.back_to(token);
                 let error = Diagnostic::error("missing element type in declaration", self.lexer.span(token));
@@ -123,15 +123,15 @@ impl Parser<'_> {
     }
 
     /// `[0-2, 5]`, or nothing.
-    fn ports(&mut self) -> Ports {
-        let Some(open) = self.lexer.accept(Kind::Byte(b'[')) else { return Ports::default() };
+    fn parse_ports(&mut self) -> Ports {
+        let Some(open) = self.lexer.accept_kind(TokenKind::Byte(b'[')) else { return Ports::default() };
         let mut ports = Ports::default();
         let mut range_from = None;
         let end = loop {
             let token = self.lexer.next();
             match token.kind {
-                Kind::Identifier => self.port(token, &mut ports, range_from),
-                Kind::Byte(b']') => {
+                TokenKind::Identifier => self.parse_port(token, &mut ports, range_from),
+                TokenKind::Byte(b']') => {
                     if ports.is_empty() {
                         ports.numbers.push(0);
                     }
@@ -148,9 +148,9 @@ impl Parser<'_> {
             }
             let token = self.lexer.next();
             match token.kind {
-                Kind::Byte(b']') => break token,
-                Kind::Byte(b'-') if range_from.is_none() => range_from = ports.numbers.last().copied(),
-                Kind::Byte(b',') => range_from = None,
+                TokenKind::Byte(b']') => break token,
+                TokenKind::Byte(b'-') if range_from.is_none() => range_from = ports.numbers.last().copied(),
+                TokenKind::Byte(b',') => range_from = None,
                 _ => {
                     let error = Diagnostic::error("syntax error: expected ','", self.lexer.span(token));
                     self.report(error.help("ports are written `[0]`, `[0, 2]`, `[0-3]` or `[]`"));
@@ -165,8 +165,8 @@ impl Parser<'_> {
         ports
     }
 
-    fn port(&mut self, token: Token, ports: &mut Ports, range_from: Option<usize>) {
-        let number = match args::signed(self.lexer.text(token)) {
+    fn parse_port(&mut self, token: Token, ports: &mut Ports, range_from: Option<usize>) {
+        let number = match args::parse_signed(self.lexer.text(token)) {
             Ok(number) if number <= MAX_PORT as i64 => number as usize,
             Ok(_) | Err(args::ArgError::Range) => {
                 let error = Diagnostic::error("port number out of range", self.lexer.span(token));
@@ -186,34 +186,34 @@ impl Parser<'_> {
         }
     }
 
-    fn connector(&mut self, nested: bool) -> Connector {
+    fn parse_connector(&mut self, nested: bool) -> Connector {
         loop {
             let token = self.lexer.next();
             match token.kind {
-                Kind::Arrow | Kind::DoubleArrow => {
-                    let double = token.kind == Kind::DoubleArrow;
+                TokenKind::Arrow | TokenKind::DoubleArrow => {
+                    let double = token.kind == TokenKind::DoubleArrow;
                     return Connector::Arrow(Arrow { double, span: self.lexer.span(token) });
                 }
                 // Something around the chain is not closed, and who knows what else is missing.
-                Kind::End if nested || self.end_reported => return Connector::Broken,
-                Kind::Byte(b';') | Kind::End => return Connector::Done,
-                Kind::Byte(b'{' | b'}' | b'[' | b')')
-                | Kind::Identifier
-                | Kind::DoubleBar
-                | Kind::ElementClass
-                | Kind::Require
-                | Kind::Provide
-                | Kind::Define => {
+                TokenKind::End if nested || self.end_reported => return Connector::Broken,
+                TokenKind::Byte(b';') | TokenKind::End => return Connector::Done,
+                TokenKind::Byte(b'{' | b'}' | b'[' | b')')
+                | TokenKind::Identifier
+                | TokenKind::DoubleBar
+                | TokenKind::ElementClass
+                | TokenKind::Require
+                | TokenKind::Provide
+                | TokenKind::Define => {
                     self.lexer.back_to(token);
                     return Connector::Done;
                 }
                 _ => {
                     self.syntax_error(token);
-                    let skipped = matches!(token.kind, Kind::Byte(b',') | Kind::DoubleColon);
+                    let skipped = matches!(token.kind, TokenKind::Byte(b',') | TokenKind::DoubleColon);
                     if self.dialect == Dialect::Click && skipped {
                         continue;
                     }
-                    if self.dialect == Dialect::Click && !matches!(token.kind, Kind::Byte(_)) {
+                    if self.dialect == Dialect::Click && !matches!(token.kind, TokenKind::Byte(_)) {
                         self.lexer.back_to(token);
                     }
                     self.skip_statement(token);
@@ -231,11 +231,11 @@ enum Connector {
 }
 
 /// True if the missing element before `token` stands for `input` or `output`.
-fn implies(token: Kind, first_link: bool, ports: &Ports, first_element: bool) -> bool {
+fn implies_port(token: TokenKind, first_link: bool, ports: &Ports, first_element: bool) -> bool {
     match token {
-        Kind::Arrow | Kind::DoubleArrow => first_link && (!ports.is_empty() || first_element),
-        Kind::Byte(b',') => !ports.is_empty(),
-        Kind::DoubleColon => false,
+        TokenKind::Arrow | TokenKind::DoubleArrow => first_link && (!ports.is_empty() || first_element),
+        TokenKind::Byte(b',') => !ports.is_empty(),
+        TokenKind::DoubleColon => false,
         _ => !first_link && (!ports.is_empty() || first_element),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Parser;
 use crate::diagnostic::Diagnostic;
-use crate::lexer::{Dialect, Kind, Token};
+use crate::lexer::{Dialect, Token, TokenKind};
 use crate::tree::{Chain, What};
 
 /// Help about an arrow at the start or end of a statement.
@@ -10,46 +10,46 @@ pub(super) const LONE_ARROW: &str = "an arrow needs an element on both sides";
 
 impl Parser<'_> {
     pub(super) fn syntax_error(&mut self, token: Token) {
-        self.unexpected(token, "separate statements with `;`");
+        self.report_unexpected(token, "separate statements with `;`");
     }
 
     /// A syntax error where something else was needed; `help` says what, unless the token itself tells more.
-    pub(super) fn unexpected(&mut self, token: Token, help: &str) {
-        if token.kind == Kind::End && std::mem::replace(&mut self.end_reported, true) {
+    pub(super) fn report_unexpected(&mut self, token: Token, help: &str) {
+        if token.kind == TokenKind::End && std::mem::replace(&mut self.end_reported, true) {
             return;
         }
-        let message = format!("syntax error near '{}'", self.printable(token));
+        let message = format!("syntax error near '{}'", self.printable_token(token));
         let mut error = Diagnostic::error(message, self.lexer.span(token));
-        error.help = Some(remedy(token.kind).unwrap_or(help).to_string());
+        error.help = Some(remedy_for(token.kind).unwrap_or(help).to_string());
         self.report(error);
     }
 
     /// The text of a token; bytes that are no visible ASCII as `\ooo`.
-    fn printable(&self, token: Token) -> String {
+    fn printable_token(&self, token: Token) -> String {
         match token.kind {
-            Kind::Byte(byte) if !(32..127).contains(&byte) => format!("\\{byte:03o}"),
+            TokenKind::Byte(byte) if !(32..127).contains(&byte) => format!("\\{byte:03o}"),
             _ => self.lexer.text(token).to_string(),
         }
     }
 
     /// Something is missing before the next token; `open` is what it should have closed.
-    pub(super) fn expected(&mut self, what: &str, open: Option<Token>) {
+    pub(super) fn report_expected(&mut self, what: &str, open: Option<Token>) {
         let message = format!("expected {what}");
         let error = match open {
             Some(open) => Diagnostic::error(message, self.lexer.span(open))
-                .landmark(self.here())
+                .landmark(self.current_span())
                 .label("never closed")
                 .help(format!("add {what} where it ends")),
-            None => Diagnostic::error(message, self.here()).help(format!("add {what} here")),
+            None => Diagnostic::error(message, self.current_span()).help(format!("add {what} here")),
         };
         self.report(error);
     }
 
     /// The text ended inside a block; the innermost one is reported, or in dialect Click each.
-    pub(super) fn unclosed(&mut self, what: &str, open: Token) {
+    pub(super) fn report_unclosed(&mut self, what: &str, open: Token) {
         let reported = std::mem::replace(&mut self.end_reported, true);
         if !reported || self.dialect == Dialect::Click {
-            self.expected(what, Some(open));
+            self.report_expected(what, Some(open));
         }
     }
 
@@ -61,8 +61,8 @@ impl Parser<'_> {
         loop {
             let token = self.lexer.next();
             let junk = match token.kind {
-                Kind::Byte(byte) => !b";}{()[".contains(&byte),
-                Kind::Variable | Kind::DoubleColon | Kind::Dots | Kind::Provide => true,
+                TokenKind::Byte(byte) => !b";}{()[".contains(&byte),
+                TokenKind::Variable | TokenKind::DoubleColon | TokenKind::Dots | TokenKind::Provide => true,
                 _ => false,
             };
             if !junk {
@@ -80,16 +80,20 @@ impl Parser<'_> {
         loop {
             let token = self.lexer.next();
             match token.kind {
-                Kind::End | Kind::DoubleBar | Kind::ElementClass | Kind::Require | Kind::Define => {
+                TokenKind::End
+                | TokenKind::DoubleBar
+                | TokenKind::ElementClass
+                | TokenKind::Require
+                | TokenKind::Define => {
                     return self.lexer.back_to(token);
                 }
-                Kind::Byte(b';' | b'}' | b')') => return self.lexer.back_to(token),
-                Kind::Byte(b'(') => {
-                    self.lexer.config();
-                    self.lexer.accept(Kind::Byte(b')'));
+                TokenKind::Byte(b';' | b'}' | b')') => return self.lexer.back_to(token),
+                TokenKind::Byte(b'(') => {
+                    self.lexer.read_config();
+                    self.lexer.accept_kind(TokenKind::Byte(b')'));
                 }
-                Kind::Byte(b'{') => self.skip_nested(),
-                Kind::Identifier if self.skip_name(token) => return self.lexer.back_to(token),
+                TokenKind::Byte(b'{') => self.skip_nested(),
+                TokenKind::Identifier if self.skip_name(token) => return self.lexer.back_to(token),
                 _ => {}
             }
         }
@@ -99,7 +103,8 @@ impl Parser<'_> {
     fn skip_name(&mut self, name: Token) -> bool {
         let next = self.lexer.next();
         self.lexer.back_to(next);
-        if self.starts_line(name) && matches!(next.kind, Kind::DoubleColon | Kind::Arrow | Kind::DoubleArrow)
+        if self.starts_line(name)
+            && matches!(next.kind, TokenKind::DoubleColon | TokenKind::Arrow | TokenKind::DoubleArrow)
         {
             return true;
         }
@@ -118,16 +123,16 @@ impl Parser<'_> {
         let mut depth = 1;
         while depth > 0 {
             match self.lexer.next().kind {
-                Kind::End => return,
-                Kind::Byte(b'{' | b'(') => depth += 1,
-                Kind::Byte(b'}' | b')') => depth -= 1,
+                TokenKind::End => return,
+                TokenKind::Byte(b'{' | b'(') => depth += 1,
+                TokenKind::Byte(b'}' | b')') => depth -= 1,
                 _ => {}
             }
         }
     }
 
     /// Remembers the names of a chain that an error cut short.
-    pub(super) fn suspect(&mut self, chain: &Chain) {
+    pub(super) fn suspect_names(&mut self, chain: &Chain) {
         for element in chain.links.iter().flat_map(|link| &link.elements) {
             if let What::Name(name) = &element.what {
                 self.suspects.insert(name.clone());
@@ -137,19 +142,23 @@ impl Parser<'_> {
 }
 
 /// What is tried first with each kind of token that stands in a wrong place.
-fn remedy(kind: Kind) -> Option<&'static str> {
+fn remedy_for(kind: TokenKind) -> Option<&'static str> {
     Some(match kind {
-        Kind::End => "the text ends too early; an arrow needs an element on both sides",
-        Kind::Arrow | Kind::DoubleArrow => LONE_ARROW,
-        Kind::DoubleColon | Kind::Byte(b':') => "declare an element with `name :: Class(arguments)`",
-        Kind::Byte(b'-' | b'>' | b'=') => "connect elements with `->` or `=>`",
-        Kind::Byte(b'}' | b')' | b']') => "nothing is open here that this could close",
-        Kind::DoubleBar | Kind::Byte(b'|') => "`||` separates the alternatives of a compound element",
-        Kind::Dots => "`...` stands at the end of a compound element, behind `||`",
-        Kind::Variable => "variables stand inside configuration strings only",
-        Kind::Provide => "there is no `provide` statement; remove it",
-        Kind::Byte(b'#') => "write comments as `// …` or `/* … */`",
-        Kind::Byte(128..) => {
+        TokenKind::End => "the text ends too early; an arrow needs an element on both sides",
+        TokenKind::Arrow | TokenKind::DoubleArrow => LONE_ARROW,
+        TokenKind::DoubleColon | TokenKind::Byte(b':') => {
+            "declare an element with `name :: Class(arguments)`"
+        }
+        TokenKind::Byte(b'-' | b'>' | b'=') => "connect elements with `->` or `=>`",
+        TokenKind::Byte(b'}' | b')' | b']') => "nothing is open here that this could close",
+        TokenKind::DoubleBar | TokenKind::Byte(b'|') => {
+            "`||` separates the alternatives of a compound element"
+        }
+        TokenKind::Dots => "`...` stands at the end of a compound element, behind `||`",
+        TokenKind::Variable => "variables stand inside configuration strings only",
+        TokenKind::Provide => "there is no `provide` statement; remove it",
+        TokenKind::Byte(b'#') => "write comments as `// …` or `/* … */`",
+        TokenKind::Byte(128..) => {
             "names are made of ASCII letters, digits, `_`, `@` and `/`; remove other characters"
         }
         _ => return None,

@@ -5,7 +5,7 @@ use crate::testing::{messages, messages_in};
 fn the_separator_is_optional_before_whatever_can_start_a_statement() {
     for text in ["a b", "a { }", "a [0] [0] b", "a elementclass X { }", "a require(x)", "a define($x)"] {
         let mut sources = Sources::default();
-        let file = sources.add("f", text);
+        let file = sources.add_file("f", text);
         let (tree, diagnostics) = parse(&mut sources, file, Dialect::Click);
         assert!(diagnostics.is_empty(), "{text}: {diagnostics:?}");
         assert_eq!(tree.statements.len(), 2, "{text}");
@@ -75,7 +75,7 @@ fn help_says_what_is_missing_rather_than_how_statements_are_separated() {
     ] {
         for dialect in [Dialect::Artery, Dialect::Click] {
             let mut sources = Sources::default();
-            let file = sources.add("f", text);
+            let file = sources.add_file("f", text);
             let (_, diagnostics) = parse(&mut sources, file, dialect);
             assert_eq!(diagnostics[0].help.as_deref(), Some(expected), "{text}");
         }

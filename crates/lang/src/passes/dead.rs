@@ -9,9 +9,9 @@ use crate::ir::Ir;
 /// Drops elements that no packet passes.
 ///
 /// A packet is born at an output that no input of its element flows to, unless `empty` says of the
-/// class that it makes none (Idle). What no packet can reach goes, but for elements without
-/// connections, whose doings are their own affair, and those that fill the ports of what stays.
-pub fn dead(ir: &mut Ir, classes: &dyn ClassLookup, empty: &dyn Fn(&str) -> bool) {
+/// class that it makes none (Idle). Elements that no packet can reach are removed, except those without
+/// connections, which act on their own, and those that fill the ports of what stays.
+pub fn remove_dead(ir: &mut Ir, classes: &dyn ClassLookup, empty: &dyn Fn(&str) -> bool) {
     let alive = living_edges(ir, classes, empty);
     let mut keep = vec![true; ir.nodes.len()];
     for edge in &ir.edges {
@@ -20,7 +20,7 @@ pub fn dead(ir: &mut Ir, classes: &dyn ClassLookup, empty: &dyn Fn(&str) -> bool
     for (edge, _) in ir.edges.iter().zip(&alive).filter(|(_, alive)| **alive) {
         (keep[edge.from.0], keep[edge.to.0]) = (true, true);
     }
-    keep_fillers(ir, &mut keep);
+    retain_fillers(ir, &mut keep);
     remove(ir, &keep);
 }
 
@@ -36,9 +36,9 @@ fn living_edges(ir: &Ir, classes: &dyn ClassLookup, empty: &dyn Fn(&str) -> bool
     while std::mem::take(&mut changed) {
         for (edge, alive) in ir.edges.iter().zip(&mut alive).filter(|(_, alive)| !**alive) {
             let (node, output) = edge.from;
-            let class = classes.class(&ir.nodes[node].class);
+            let class = classes.find_class(&ir.nodes[node].class);
             let lives = class.is_none_or(|class| {
-                let flows = |input: &usize| flow::travels(class.flow, *input, output);
+                let flows = |input: &usize| flow::flows_between(class.flow, *input, output);
                 let born = !empty(class.name) && !inputs[node].iter().any(flows);
                 born || fed[node].iter().any(flows)
             });
@@ -53,7 +53,7 @@ fn living_edges(ir: &Ir, classes: &dyn ClassLookup, empty: &dyn Fn(&str) -> bool
 }
 
 /// Keeps what is connected to a port that would be left unused.
-fn keep_fillers(ir: &Ir, keep: &mut [bool]) {
+fn retain_fillers(ir: &Ir, keep: &mut [bool]) {
     loop {
         let inside = |keep: &[bool], edge: &crate::Edge| keep[edge.from.0] && keep[edge.to.0];
         let used: HashSet<(bool, (usize, usize))> = ir
@@ -95,7 +95,7 @@ mod tests {
 
     fn without_dead(text: &str) -> String {
         let mut ir = graph(text);
-        super::dead(&mut ir, &Classes, &|class| class == "Idle");
+        super::remove_dead(&mut ir, &Classes, &|class| class == "Idle");
         let left = crate::print_flat(&ir);
         let (_, errors) = crate::check(&ir, &Classes);
         assert!(errors.is_empty(), "{errors:?}");

@@ -1,9 +1,9 @@
-//! A mark by which somebody knows a packet again, wherever it is meanwhile.
+//! A mark by which a packet can be recognised later, wherever it is.
 //!
-//! It stays with the packet through queues, other workers and bigger frames, until the packet ends. A copy, a segment
-//! and whatever else is made from a marked packet bears the same number, and says that it is a copy, until it gets a
-//! number of its own. Packets without a mark pay nothing for it: the number lies in the word that links descriptors
-//! when they are free, and one bit of the flags says whether it means anything.
+//! It stays with the packet through queues, other workers and bigger frames, until the packet ends. A copy, a
+//! segment and whatever else is made from a marked packet bears the same number, and says that it is a copy,
+//! until it gets a number of its own. Packets without a mark pay nothing for it: the number lies in the word
+//! that links descriptors when they are free, and one bit of the flags says whether it means anything.
 use super::{MARKED, Packet};
 
 /// Says that the number is that of the packet which this one was made from.
@@ -50,7 +50,7 @@ impl Packet {
         }
     }
     /// Takes the mark of a packet whose place this one takes.
-    pub(super) fn take_mark(&mut self, from: &Packet) {
+    pub(super) fn inherit_mark(&mut self, from: &Packet) {
         if from.is_marked() {
             self.meta_mut().next = from.meta().next;
         }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(copy.duplicate().unwrap().mark(), COPIED);
         copy.set_mark(8);
         assert_eq!(copy.mark(), Some(Mark { number: 8, is_copy: false }));
-        let mut fragment = pool.packet().unwrap();
+        let mut fragment = pool.alloc_packet().unwrap();
         fragment.copy_mark(&packet);
         assert_eq!(fragment.mark(), COPIED);
         let plain = pool.packet_from(b"plain").unwrap();
@@ -103,6 +103,6 @@ mod tests {
     fn a_frame_that_is_used_again_bears_no_mark() {
         let pool = Pool::new(1, 1).unwrap();
         drop(marked(pool));
-        assert_eq!(pool.packet().unwrap().mark(), None);
+        assert_eq!(pool.alloc_packet().unwrap().mark(), None);
     }
 }

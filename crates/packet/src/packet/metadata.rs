@@ -25,7 +25,7 @@ impl Packet {
     pub fn set_in_port(&mut self, port: u16) {
         self.meta_mut().in_port = port;
     }
-    /// When the packet arrived; [`Time::ZERO`] when nobody said.
+    /// When the packet arrived; [`Time::ZERO`] if no timestamp was set.
     #[inline]
     pub fn timestamp(&self) -> Time {
         if self.meta().flags & COLD != 0 { self.meta().timestamp } else { Time::ZERO }
@@ -33,12 +33,12 @@ impl Packet {
     /// Says when the packet arrived.
     #[inline]
     pub fn set_timestamp(&mut self, time: Time) {
-        self.warm();
+        self.init_cold();
         self.meta_mut().timestamp = time;
     }
     /// Clears the cold line unless it already holds this packet's values.
     #[inline]
-    fn warm(&mut self) {
+    fn init_cold(&mut self) {
         let d = self.meta_mut();
         if d.flags & COLD == 0 {
             d.annotations[HOT_ANNOTATIONS..].fill(0);
@@ -46,7 +46,8 @@ impl Packet {
             d.flags |= COLD;
         }
     }
-    /// `N` annotation bytes at `offset`. Panics when they pass the area's end; elements check at configuration.
+    /// `N` annotation bytes at `offset`. Panics when they pass the area's end;
+    /// elements check at configuration.
     #[inline]
     pub fn annotation<const N: usize>(&self, offset: usize) -> [u8; N] {
         let d = self.meta();
@@ -66,11 +67,11 @@ impl Packet {
     #[inline]
     pub fn set_annotation<const N: usize>(&mut self, offset: usize, value: [u8; N]) {
         if offset + N > HOT_ANNOTATIONS {
-            self.warm();
+            self.init_cold();
         }
         self.meta_mut().annotations[offset..offset + N].copy_from_slice(&value);
     }
-    /// Destination address annotation.
+    /// The destination IP address annotation.
     #[inline]
     pub fn dst_ip(&self) -> Ipv4Addr {
         self.annotation::<4>(anno::DST_IP).into()
@@ -85,12 +86,12 @@ impl Packet {
     pub fn paint(&self) -> u8 {
         self.annotation::<1>(anno::PAINT)[0]
     }
-    /// Clears all annotations, the timestamp and the header offsets, as for a packet that starts a new life. A mark
-    /// stays.
+    /// Clears all annotations, the timestamp and the header offsets, as for a packet that starts a new
+    /// life. A mark stays.
     pub fn clear_metadata(&mut self) {
         let d = self.meta_mut();
         let (start, len, left) = (d.start, d.len, d.flags & (UNFINISHED | MARKED));
-        d.reset();
+        d.reset_hot();
         (d.start, d.len, d.flags) = (start, len, left);
     }
 }

@@ -1,4 +1,4 @@
-//! The heaps of all tables in one array of words, and who gets which part of it.
+//! The heaps of all tables in one array of words, and how parts of it are allocated.
 use super::strides::{Level, Strides};
 use crate::{Address, Group, Limbo, Storage, Words};
 use artery_rcu::Domain;
@@ -25,12 +25,11 @@ pub(super) const MAX_GROUP: Group = (1 << GROUP_BITS) - 1;
 pub(super) struct Entry(pub(super) u32);
 
 impl Entry {
-    /// No route.
     pub(super) const NONE: Entry = Entry(0);
 
     /// A route that ends `len` bits into its table.
     #[inline]
-    pub(super) fn route(len: u8, group: Group) -> Entry {
+    pub(super) fn from_route(len: u8, group: Group) -> Entry {
         debug_assert!(len <= 24 && group <= MAX_GROUP && group != crate::NO_GROUP);
         Entry(u32::from(len) << GROUP_BITS | group)
     }
@@ -59,7 +58,7 @@ impl Entry {
     }
     /// The group, if this is a route.
     #[inline]
-    pub(super) fn some(self) -> Option<Group> {
+    pub(super) fn route_group(self) -> Option<Group> {
         (!self.is_none()).then(|| self.group())
     }
     /// The bits of both: leads to a child if one of them does.
@@ -77,7 +76,8 @@ impl Entry {
 /// What the writer and the readers share.
 pub(super) struct Heaps<A> {
     words: Words<AtomicU32>,
-    /// Odd while an update stores defaults; see the module above. Away from the lines that nobody writes.
+    /// Uneven while an update stores defaults; see the module above. Kept away from lines
+    /// that are never written.
     version: OwnLine<AtomicU64>,
     pub(super) strides: Strides<A>,
     pub(super) domain: Arc<Domain>,
@@ -115,7 +115,7 @@ impl<A: Address> Heaps<A> {
         self.strides.levels()
     }
 
-    /// All words, for who reads many.
+    /// All words, for callers that read many.
     #[inline]
     pub(super) fn words(&self) -> &[AtomicU32] {
         &self.words
@@ -123,42 +123,42 @@ impl<A: Address> Heaps<A> {
 
     /// What a word shows; for the writer.
     #[inline]
-    pub(super) fn entry(word: &AtomicU32) -> Entry {
+    pub(super) fn load_entry(word: &AtomicU32) -> Entry {
         Entry(word.load(Relaxed))
     }
 
     /// What an index of the array shows; for the writer.
     #[inline]
-    pub(super) fn at(&self, index: usize) -> Entry {
-        Self::entry(&self.words[index])
+    pub(super) fn entry_at(&self, index: usize) -> Entry {
+        Self::load_entry(&self.words[index])
     }
 
     /// Stores a word that readers need not see in any order with others.
     #[inline]
-    pub(super) fn set(&self, index: usize, entry: Entry) {
+    pub(super) fn store_entry(&self, index: usize, entry: Entry) {
         self.words[index].store(entry.0, Relaxed);
         #[cfg(test)]
-        super::journal::note(super::journal::Store::Word(index, entry.0));
+        super::journal::record_store(super::journal::Store::Word(index, entry.0));
     }
 
     /// Stores a word through which readers come to others, or leave them.
     #[inline]
-    pub(super) fn publish(&self, index: usize, entry: Entry) {
+    pub(super) fn publish_entry(&self, index: usize, entry: Entry) {
         self.words[index].store(entry.0, Release);
         #[cfg(test)]
-        super::journal::note(super::journal::Store::Word(index, entry.0));
+        super::journal::record_store(super::journal::Store::Word(index, entry.0));
     }
 
     /// Adds to the count of a table and returns the sum.
     #[inline]
-    pub(super) fn count(&self, heap: usize, add: i32) -> u32 {
+    pub(super) fn add_count(&self, heap: usize, add: i32) -> u32 {
         let word = &self.words[heap + COUNT];
         let sum = word.load(Relaxed).wrapping_add_signed(add);
         word.store(sum, Relaxed);
         sum
     }
 
-    /// What readers read.
+    /// The part that readers load from.
     #[inline]
     pub(super) fn view(&self) -> View<'_> {
         View { words: &self.words, version: &self.version.0 }
@@ -166,27 +166,27 @@ impl<A: Address> Heaps<A> {
 
     /// Announces that defaults are about to change, if `announced` does not say that they are.
     #[inline]
-    pub(super) fn announce(&self, announced: &mut bool) {
+    pub(super) fn announce_change(&self, announced: &mut bool) {
         if !*announced {
             *announced = true;
-            self.step();
+            self.bump_version();
             fence(Release); // who reads a default stored after this reads the odd version after it
         }
     }
 
     /// Ends what was announced, if anything was.
     #[inline]
-    pub(super) fn conclude(&self, announced: bool) {
+    pub(super) fn conclude_change(&self, announced: bool) {
         if announced {
-            self.step();
+            self.bump_version();
         }
     }
 
-    fn step(&self) {
+    fn bump_version(&self) {
         let version = self.version.0.load(Relaxed) + 1; // only the writer writes it
         self.version.0.store(version, Release);
         #[cfg(test)]
-        super::journal::note(super::journal::Store::Version(version));
+        super::journal::record_store(super::journal::Store::Version(version));
     }
 }
 
@@ -240,7 +240,8 @@ struct Freed {
 
 /// Words to a cache line: heaps of this size or more begin on one.
 const LINE: usize = 16;
-/// Heaps of this stride and above go through their grace period alone: a crowd of them would be a lot of memory.
+/// Heaps of this stride and above go through their grace period alone: a crowd of them would be
+/// a lot of memory.
 const BIG: u8 = 12;
 
 impl Space {
@@ -251,26 +252,26 @@ impl Space {
     }
 
     /// A heap of zeros for a table of this level; none when the array is used up.
-    pub(super) fn take<A: Address>(&mut self, heaps: &Heaps<A>, level: Level) -> Option<usize> {
+    pub(super) fn alloc_heap<A: Address>(&mut self, heaps: &Heaps<A>, level: Level) -> Option<usize> {
         if self.free[usize::from(level.stride)].is_empty() && !self.limbo.is_empty() {
-            self.collect(heaps);
+            self.collect_retired(heaps);
         }
         match self.free[usize::from(level.stride)].pop() {
             Some(heap) => Some(heap as usize),
-            None => self.extend(level.words()),
+            None => self.extend_end(level.words()),
         }
     }
 
     /// Takes back a heap of zeros that no reader has seen.
-    pub(super) fn give_back(&mut self, heap: usize, level: Level) {
+    pub(super) fn free_heap(&mut self, heap: usize, level: Level) {
         self.free[usize::from(level.stride)].push(heap as u32);
     }
 
     /// Takes back a heap that new turns can't reach; `is_full` if more than its default is left in it.
-    pub(super) fn retire(&mut self, heap: usize, level: Level, is_full: bool) {
-        self.limbo.put(Freed { heap: heap as u32, stride: level.stride, is_full });
+    pub(super) fn retire_heap(&mut self, heap: usize, level: Level, is_full: bool) {
+        self.limbo.retire(Freed { heap: heap as u32, stride: level.stride, is_full });
         if level.stride >= BIG {
-            self.limbo.close();
+            self.limbo.close_batch();
         }
     }
 
@@ -291,9 +292,9 @@ impl Space {
     }
 
     /// Cleans the heaps whose grace period is over.
-    fn collect<A: Address>(&mut self, heaps: &Heaps<A>) {
+    fn collect_retired<A: Address>(&mut self, heaps: &Heaps<A>) {
         let free = &mut self.free;
-        self.limbo.release(|freed| {
+        self.limbo.reclaim_ready(|freed| {
             let (heap, words) = (freed.heap as usize, 2 << freed.stride);
             let left = if freed.is_full { words } else { DEFAULT + 1 };
             heaps.words()[heap..heap + left].iter().for_each(|word| word.store(0, Relaxed));
@@ -301,7 +302,7 @@ impl Space {
         });
     }
 
-    fn extend(&mut self, words: usize) -> Option<usize> {
+    fn extend_end(&mut self, words: usize) -> Option<usize> {
         let start = self.used.next_multiple_of(words.min(LINE));
         let end = start.checked_add(words).filter(|&end| end <= self.capacity)?;
         self.gaps += start - self.used;

@@ -11,7 +11,7 @@ thread_local! {
     static JOURNAL: RefCell<Option<Vec<Store>>> = const { RefCell::new(None) };
 }
 
-pub(super) fn note(store: Store) {
+pub(super) fn record_store(store: Store) {
     JOURNAL.with_borrow_mut(|journal| {
         if let Some(journal) = journal {
             journal.push(store);
@@ -20,7 +20,7 @@ pub(super) fn note(store: Store) {
 }
 
 /// What this thread stores while `action` runs.
-pub(super) fn of(action: impl FnOnce()) -> Vec<Store> {
+pub(super) fn capture_stores(action: impl FnOnce()) -> Vec<Store> {
     JOURNAL.set(Some(Vec::new()));
     action();
     JOURNAL.take().unwrap_or_default()

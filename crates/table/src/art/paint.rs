@@ -19,42 +19,42 @@ impl<A: Address> Painting<'_, A> {
     /// The indices below one are a run in each row of the heap. So this goes through rows from the fringe up:
     /// that has fewer surprises for the processor than the climb that leaves out longer prefixes' parts.
     #[inline]
-    pub(super) fn paint(&self, index: usize) {
+    pub(super) fn paint_subtree(&self, index: usize) {
         let fringe = self.level.fringe();
         let mut announced = false;
         if index >= fringe {
-            self.slot(index, &mut announced);
+            self.paint_slot(index, &mut announced);
         } else {
-            self.rows(index, fringe, &mut announced);
+            self.paint_rows(index, fringe, &mut announced);
         }
-        self.heaps.conclude(announced);
+        self.heaps.conclude_change(announced);
     }
 
-    fn rows(&self, index: usize, fringe: usize, announced: &mut bool) {
+    fn paint_rows(&self, index: usize, fringe: usize, announced: &mut bool) {
         let rows = fringe.ilog2() - index.ilog2();
         for slot in index << rows..(index + 1) << rows {
-            self.slot(slot, announced);
+            self.paint_slot(slot, announced);
         }
         for row in (0..rows).rev() {
             for inner in index << row..(index + 1) << row {
-                if self.heaps.at(self.heap + inner) == self.old {
-                    self.heaps.set(self.heap + inner, self.new);
+                if self.heaps.entry_at(self.heap + inner) == self.old {
+                    self.heaps.store_entry(self.heap + inner, self.new);
                 }
             }
         }
     }
 
     #[inline]
-    fn slot(&self, index: usize, announced: &mut bool) {
+    fn paint_slot(&self, index: usize, announced: &mut bool) {
         let at = self.heap + index;
-        let entry = self.heaps.at(at);
+        let entry = self.heaps.entry_at(at);
         if entry == self.old {
-            self.heaps.set(at, self.new);
+            self.heaps.store_entry(at, self.new);
         } else if let Some(child) = entry.child()
-            && self.heaps.at(child + DEFAULT) == self.old
+            && self.heaps.entry_at(child + DEFAULT) == self.old
         {
-            self.heaps.announce(announced);
-            self.heaps.set(child + DEFAULT, self.new);
+            self.heaps.announce_change(announced);
+            self.heaps.store_entry(child + DEFAULT, self.new);
         }
     }
 }

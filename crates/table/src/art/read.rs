@@ -27,17 +27,17 @@ impl<A: Address> ArtReader<A> {
     /// When the turn is not one of the table's domain.
     #[inline]
     pub fn lookup(&self, turn: &Turn<'_>, address: A) -> Group {
-        self.at(turn).lookup(address)
+        self.view_at(turn).lookup(address)
     }
 
-    /// The table for the rest of a turn, for who looks many addresses up one by one: it costs less than
-    /// [`lookup`](Self::lookup) with the turn for each.
+    /// The table for the rest of a turn, for callers that look many addresses up one by one: it costs less
+    /// than [`lookup`](Self::lookup) with the turn for each.
     ///
     /// # Panics
     /// When the turn is not one of the table's domain.
     #[inline]
-    pub fn at<'a>(&'a self, turn: &'a Turn<'_>) -> ArtView<'a, A> {
-        self.check(turn);
+    pub fn view_at<'a>(&'a self, turn: &'a Turn<'_>) -> ArtView<'a, A> {
+        self.check_turn(turn);
         ArtView { view: self.heaps.view(), strides: &self.heaps.strides }
     }
 
@@ -46,7 +46,7 @@ impl<A: Address> ArtReader<A> {
     /// # Panics
     /// When the turn is not one of the table's domain, or the slices differ in length.
     pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[A], groups: &mut [Group]) {
-        self.check(turn);
+        self.check_turn(turn);
         assert_eq!(addresses.len(), groups.len(), "a group for each address");
         let view = self.heaps.view();
         let (addresses, rest) = addresses.as_chunks::<TOGETHER>();
@@ -56,12 +56,12 @@ impl<A: Address> ArtReader<A> {
             *groups = found.map(Entry::group);
         }
         for (address, group) in rest.iter().zip(groups_of_rest) {
-            *group = longest(&view, self.heaps.levels(), *address).group();
+            *group = longest_match(&view, self.heaps.levels(), *address).group();
         }
     }
 
     #[inline]
-    fn check(&self, turn: &Turn<'_>) {
+    fn check_turn(&self, turn: &Turn<'_>) {
         assert!(turn.is_of(&self.heaps.domain), "a turn of another domain");
     }
 }
@@ -77,7 +77,7 @@ impl<A: Address> ArtView<'_, A> {
     /// The group of the longest prefix that contains the address, [`NO_GROUP`](crate::NO_GROUP) if none does.
     #[inline]
     pub fn lookup(&self, address: A) -> Group {
-        on_levels!(self.strides, levels => longest(&self.view, levels, address)).group()
+        on_levels!(self.strides, levels => longest_match(&self.view, levels, address)).group()
     }
 }
 
@@ -87,20 +87,20 @@ const TOGETHER: usize = 16;
 /// What a lookup reads: the heaps, or a test's picture of them.
 pub(super) trait Memory {
     /// A word, with what was stored before it if it leads to a child.
-    fn word(&self, index: usize) -> Entry;
+    fn load_word(&self, index: usize) -> Entry;
     /// The version, before the words that it is to vouch for.
-    fn version(&self) -> u64;
+    fn load_version(&self) -> u64;
     /// The version, after them.
     fn version_after(&self) -> u64;
 }
 
 impl Memory for View<'_> {
     #[inline]
-    fn word(&self, index: usize) -> Entry {
+    fn load_word(&self, index: usize) -> Entry {
         self.word(index)
     }
     #[inline]
-    fn version(&self) -> u64 {
+    fn load_version(&self) -> u64 {
         self.version()
     }
     #[inline]
@@ -111,13 +111,13 @@ impl Memory for View<'_> {
 
 /// The word of the longest match, as a reader finds it.
 ///
-/// Whether a slot is empty can't be foreseen, and waiting for it would keep the processor from the next lookup. So
-/// defaults are read on the way, chosen without a branch, and vouched for whether they are needed or not. Always inlined,
-/// since it is twice as fast where the levels are constants.
+/// Whether a slot is empty can't be foreseen, and waiting for it would keep the processor from the next
+/// lookup. So defaults are read on the way, chosen without a branch, and vouched for whether they are needed
+/// or not. Always inlined, since it is twice as fast where the levels are constants.
 #[inline(always)]
-pub(super) fn longest<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Entry {
-    let version = memory.version();
-    let (slot, default) = descend(memory, levels, address);
+pub(super) fn longest_match<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Entry {
+    let version = memory.load_version();
+    let (slot, default) = descend_to_slot(memory, levels, address);
     if memory.version_after() == version {
         return slot.or(default);
     }
@@ -131,7 +131,7 @@ pub(super) fn longest_of_many<A: Address, const N: usize>(
     levels: &[Level],
     addresses: &[A; N],
 ) -> [Entry; N] {
-    let version = memory.version();
+    let version = memory.load_version();
     let mut slots = [Entry::child_at(ROOT); N];
     let mut defaults = [Entry::NONE; N];
     for level in levels {
@@ -140,10 +140,10 @@ pub(super) fn longest_of_many<A: Address, const N: usize>(
             // Lanes that are through read the root's count for nothing.
             let child = slots[lane].child();
             let (default, slot) = match child {
-                Some(heap) => (heap + DEFAULT, heap + level.slot(addresses[lane])),
+                Some(heap) => (heap + DEFAULT, heap + level.slot_index(addresses[lane])),
                 None => (ROOT + COUNT, ROOT + COUNT),
             };
-            let (default, slot) = (memory.word(default), memory.word(slot));
+            let (default, slot) = (memory.load_word(default), memory.load_word(slot));
             if child.is_some() {
                 defaults[lane] = default.or(defaults[lane]);
                 slots[lane] = slot;
@@ -162,12 +162,13 @@ pub(super) fn longest_of_many<A: Address, const N: usize>(
     })
 }
 
-/// The longest match of an address whose slot was empty, tried until the version is the same before and after.
+/// The longest match of an address whose slot was empty, tried until the version is the
+/// same before and after.
 #[cold]
 fn longest_by_default<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> Entry {
     loop {
-        let version = memory.version();
-        let (slot, default) = descend(memory, levels, address);
+        let version = memory.load_version();
+        let (slot, default) = descend_to_slot(memory, levels, address);
         if !slot.is_none() {
             return slot;
         }
@@ -180,11 +181,11 @@ fn longest_by_default<A: Address>(memory: &impl Memory, levels: &[Level], addres
 
 /// Goes down to a slot that leads no further; returns it and the last default on the way.
 #[inline(always)]
-fn descend<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> (Entry, Entry) {
+fn descend_to_slot<A: Address>(memory: &impl Memory, levels: &[Level], address: A) -> (Entry, Entry) {
     let (mut heap, mut best) = (ROOT, Entry::NONE);
     for level in levels {
-        best = memory.word(heap + DEFAULT).or(best);
-        let slot = memory.word(heap + level.slot(address));
+        best = memory.load_word(heap + DEFAULT).or(best);
+        let slot = memory.load_word(heap + level.slot_index(address));
         match slot.child() {
             Some(child) => heap = child,
             None => return (slot, best),

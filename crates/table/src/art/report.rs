@@ -45,7 +45,7 @@ impl MemoryReport {
         MemoryReport { levels, heaps, interior: heaps / 2, free, gaps, side: space.side_bytes() }
     }
 
-    /// All of it.
+    /// Sum over all parts, in bytes.
     pub fn total(&self) -> usize {
         self.heaps + self.free + self.gaps + self.side
     }

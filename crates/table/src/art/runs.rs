@@ -1,43 +1,49 @@
-//! A table as runs of addresses that go the same way.
+//! A table as runs of addresses with the same group.
 use super::heaps::{DEFAULT, Entry, Heaps, ROOT};
 use super::{Art, Strides};
 use crate::{Address, Group, Holes, NO_GROUP, Prefix, Runs};
 
 impl<A: Address> Runs<A> for Art<A> {
-    fn runs(&self, within: Prefix<A>, each: impl FnMut(A, A, Group)) {
+    fn for_each_run(&self, within: Prefix<A>, each: impl FnMut(A, A, Group)) {
         let (first, last) = (within.first(), within.last());
         let mut walk = Walk { heaps: &self.heaps, each, run: None };
         let level = level_within(&self.heaps.strides, within);
-        match self.reach(first, level) {
-            Reached::Slot(group) => walk.add(first, last, group),
+        match self.descend_to_level(first, level) {
+            Reached::Slot(group) => walk.push_run(first, last, group),
             Reached::Table { heap, group } => {
                 let bits = self.heaps.levels()[level];
-                let (from, to) = (bits.slot(first), bits.slot(last));
-                walk.slots(heap, level, first.network(bits.offset), from..to + 1, group);
+                let (from, to) = (bits.slot_index(first), bits.slot_index(last));
+                walk.walk_slots(heap, level, first.network(bits.offset), from..to + 1, group);
             }
         }
-        walk.finish();
+        walk.flush_run();
     }
 
     fn default_group(&self) -> Group {
-        self.heaps.at(ROOT + DEFAULT).group()
+        self.heaps.entry_at(ROOT + DEFAULT).group()
     }
 }
 
 impl<A: Address> Holes<A> for Art<A> {
-    fn holes(&self, within: Prefix<A>, each: impl FnMut(A, A)) {
+    fn for_each_hole(&self, within: Prefix<A>, each: impl FnMut(A, A)) {
         let (first, last) = (within.first(), within.last());
         let mut search = Search { heaps: &self.heaps, each, hole: None };
         let number = level_within(&self.heaps.strides, within);
-        match self.reach(first, number) {
-            Reached::Slot(_) => search.add(first, last),
+        match self.descend_to_level(first, number) {
+            Reached::Slot(_) => search.push_hole(first, last),
             Reached::Table { heap, .. } => {
                 let level = self.heaps.levels()[number];
-                let slots = level.slot(first)..level.slot(last) + 1;
-                search.slots(heap, number, first.network(level.offset), slots, within.len() - level.offset);
+                let slots = level.slot_index(first)..level.slot_index(last) + 1;
+                search.search_slots(
+                    heap,
+                    number,
+                    first.network(level.offset),
+                    slots,
+                    within.len() - level.offset,
+                );
             }
         }
-        search.finish();
+        search.flush_hole();
     }
 }
 
@@ -46,7 +52,7 @@ fn level_within<A: Address>(strides: &Strides<A>, within: Prefix<A>) -> usize {
     if within.len() == 0 { 0 } else { strides.level_of(within.len()) }
 }
 
-/// Where the way to a prefix ends.
+/// Where the descent to a prefix ends.
 enum Reached {
     /// Above its table, at a slot that shows this group.
     Slot(Group),
@@ -56,15 +62,15 @@ enum Reached {
 
 impl<A: Address> Art<A> {
     /// Goes down to the table of this level on the way to an address. The default of the root does not count.
-    fn reach(&self, address: A, level: usize) -> Reached {
+    fn descend_to_level(&self, address: A, level: usize) -> Reached {
         let (mut heap, mut group) = (ROOT, NO_GROUP);
         for level in &self.heaps.levels()[..level] {
-            let entry = self.heaps.at(heap + level.slot(address));
+            let entry = self.heaps.entry_at(heap + level.slot_index(address));
             let Some(child) = entry.child() else {
                 return Reached::Slot(group_or(entry, group));
             };
             heap = child;
-            group = group_or(self.heaps.at(heap + DEFAULT), group);
+            group = group_or(self.heaps.entry_at(heap + DEFAULT), group);
         }
         Reached::Table { heap, group }
     }
@@ -85,33 +91,40 @@ struct Walk<'a, A, F> {
 
 impl<A: Address, F: FnMut(A, A, Group)> Walk<'_, A, F> {
     /// The slots of a table whose first address is `base`, and what is below them.
-    fn slots(&mut self, heap: usize, number: usize, base: A, slots: std::ops::Range<usize>, group: Group) {
+    fn walk_slots(
+        &mut self,
+        heap: usize,
+        number: usize,
+        base: A,
+        slots: std::ops::Range<usize>,
+        group: Group,
+    ) {
         let level = self.heaps.levels()[number];
         let words = &self.heaps.words()[heap..heap + level.words()];
         let first_of =
             |slot: usize| base.or(A::from_field(slot - level.fringe(), level.offset, level.stride));
         let mut slot = slots.start;
         while slot < slots.end {
-            let entry = Heaps::<A>::entry(&words[slot]);
+            let entry = Heaps::<A>::load_entry(&words[slot]);
             let start = slot;
             slot += 1;
             if let Some(child) = entry.child() {
-                let child_group = group_or(self.heaps.at(child + DEFAULT), group);
+                let child_group = group_or(self.heaps.entry_at(child + DEFAULT), group);
                 let child_level = self.heaps.levels()[number + 1];
                 let below = child_level.fringe()..child_level.words();
-                self.slots(child, number + 1, first_of(start), below, child_group);
+                self.walk_slots(child, number + 1, first_of(start), below, child_group);
                 continue;
             }
-            while slot < slots.end && Heaps::<A>::entry(&words[slot]) == entry {
+            while slot < slots.end && Heaps::<A>::load_entry(&words[slot]) == entry {
                 slot += 1;
             }
             let last = first_of(slot - 1).broadcast(level.offset + level.stride);
-            self.add(first_of(start), last, group_or(entry, group));
+            self.push_run(first_of(start), last, group_or(entry, group));
         }
     }
 
     #[inline]
-    fn add(&mut self, first: A, last: A, group: Group) {
+    fn push_run(&mut self, first: A, last: A, group: Group) {
         match &mut self.run {
             Some(run) if run.2 == group => run.1 = last,
             run => {
@@ -122,7 +135,7 @@ impl<A: Address, F: FnMut(A, A, Group)> Walk<'_, A, F> {
         }
     }
 
-    fn finish(mut self) {
+    fn flush_run(mut self) {
         if let Some((first, last, group)) = self.run {
             (self.each)(first, last, group);
         }
@@ -138,30 +151,30 @@ struct Search<'a, A, F> {
 }
 
 impl<A: Address, F: FnMut(A, A)> Search<'_, A, F> {
-    /// The slots of a table whose first address is `base`, and what is below them. Routes that end within the first
-    /// `len` bits of the table leave holes; below it, none does.
-    fn slots(&mut self, heap: usize, number: usize, base: A, slots: std::ops::Range<usize>, len: u8) {
+    /// The slots of a table whose first address is `base`, and what is below them. Routes that end within the
+    /// first `len` bits of the table leave holes; below it, none does.
+    fn search_slots(&mut self, heap: usize, number: usize, base: A, slots: std::ops::Range<usize>, len: u8) {
         let level = self.heaps.levels()[number];
         let words = &self.heaps.words()[heap..heap + level.words()];
         let first_of =
             |slot: usize| base.or(A::from_field(slot - level.fringe(), level.offset, level.stride));
         let is_open = |entry: Entry| entry.is_none() || entry.len() <= len;
         for slot in slots {
-            let entry = Heaps::<A>::entry(&words[slot]);
+            let entry = Heaps::<A>::load_entry(&words[slot]);
             let first = first_of(slot);
             match entry.child() {
-                Some(child) if is_open(self.heaps.at(child + DEFAULT)) => {
+                Some(child) if is_open(self.heaps.entry_at(child + DEFAULT)) => {
                     let below = self.heaps.levels()[number + 1];
-                    self.slots(child, number + 1, first, below.fringe()..below.words(), 0);
+                    self.search_slots(child, number + 1, first, below.fringe()..below.words(), 0);
                 }
-                None if is_open(entry) => self.add(first, first.broadcast(level.offset + level.stride)),
+                None if is_open(entry) => self.push_hole(first, first.broadcast(level.offset + level.stride)),
                 _ => {}
             }
         }
     }
 
     #[inline]
-    fn add(&mut self, first: A, last: A) {
+    fn push_hole(&mut self, first: A, last: A) {
         match &mut self.hole {
             Some(hole) if hole.1.next() == Some(first) => hole.1 = last,
             hole => {
@@ -172,7 +185,7 @@ impl<A: Address, F: FnMut(A, A)> Search<'_, A, F> {
         }
     }
 
-    fn finish(mut self) {
+    fn flush_hole(mut self) {
         if let Some((first, last)) = self.hole {
             (self.each)(first, last);
         }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-/// The bits of an address, dealt out to the levels of a table: `8/4/4/4/4/4/4`, `16/8/8`, any list that adds up.
+/// The bits of an address, dealt out to the levels of a table: `8/4/4/4/4/4/4`, `16/8/8`, any
+/// list that adds up.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Strides<A> {
     levels: Box<[Level]>,
@@ -26,17 +27,14 @@ pub(super) struct Level {
 /// The lists for which the compiler makes lookups of their own, with the strides as constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Known {
-    /// 8/4/4/4/4/4/4.
     Source4,
-    /// 8/8/8/8.
     Eights4,
-    /// 16/8/8.
     Fast4,
-    /// Any other list.
     Other,
 }
 
-/// Evaluates an expression for the levels of a stride list, which are constants where the list is a known one.
+/// Evaluates an expression for the levels of a stride list, which are constants where the list
+/// is a known one.
 macro_rules! on_levels {
     ($strides:expr, $levels:ident => $value:expr) => {{
         use $crate::art::strides::{EIGHTS4, FAST4, Known, SOURCE4};
@@ -56,11 +54,11 @@ macro_rules! on_levels {
 }
 pub(super) use on_levels;
 
-pub(super) const SOURCE4: [Level; 7] = dealt([8, 4, 4, 4, 4, 4, 4]);
-pub(super) const EIGHTS4: [Level; 4] = dealt([8; 4]);
-pub(super) const FAST4: [Level; 3] = dealt([16, 8, 8]);
+pub(super) const SOURCE4: [Level; 7] = build_levels([8, 4, 4, 4, 4, 4, 4]);
+pub(super) const EIGHTS4: [Level; 4] = build_levels([8; 4]);
+pub(super) const FAST4: [Level; 3] = build_levels([16, 8, 8]);
 
-const fn dealt<const N: usize>(strides: [u8; N]) -> [Level; N] {
+const fn build_levels<const N: usize>(strides: [u8; N]) -> [Level; N] {
     let mut levels = [Level { offset: 0, stride: strides[0] }; N];
     let mut number = 1;
     while number < N {
@@ -84,12 +82,12 @@ impl Level {
     }
     /// The index of an address in the fringe.
     #[inline]
-    pub(super) fn slot<A: Address>(self, address: A) -> usize {
+    pub(super) fn slot_index<A: Address>(self, address: A) -> usize {
         self.fringe() + address.field(self.offset, self.stride)
     }
     /// The base index of a prefix that ends `len` bits into this level, `len` being 1 or more.
     #[inline]
-    pub(super) fn base<A: Address>(self, first: A, len: u8) -> usize {
+    pub(super) fn base_index<A: Address>(self, first: A, len: u8) -> usize {
         (1 << len) + first.field(self.offset, len)
     }
 }
@@ -98,8 +96,8 @@ impl<A: Address> Strides<A> {
     /// The most bits that one level may decide: a heap of 128 MiB.
     pub const MOST: u8 = 24;
 
-    /// Deals out the bits of an address; refused unless each stride is 1 to [`MOST`](Self::MOST) and they sum up to
-    /// the bits of an address.
+    /// Deals out the bits of an address; refused unless each stride is 1 to [`MOST`](Self::MOST) and they sum
+    /// up to the bits of an address.
     pub fn new(strides: &[u8]) -> Result<Strides<A>, NotStrides> {
         if strides.iter().any(|stride| !(1..=Self::MOST).contains(stride)) {
             return Err(NotStrides::Stride);
@@ -108,19 +106,20 @@ impl<A: Address> Strides<A> {
         if sum != usize::from(A::BITS) {
             return Err(NotStrides::Sum { sum, bits: A::BITS });
         }
-        Ok(Self::deal(strides))
+        Ok(Self::from_strides(strides))
     }
 
-    /// The levels that ART was first published with: 8/4/4/4/4/4/4 for IPv4, 32 times 4 for IPv6. Little memory.
+    /// The levels that ART was first published with: 8/4/4/4/4/4/4 for IPv4, 32 times 4
+    /// for IPv6. Little memory.
     pub fn source() -> Strides<A> {
-        if A::BITS == 32 { Self::deal(&[8, 4, 4, 4, 4, 4, 4]) } else { Self::deal(&[4; 32]) }
+        if A::BITS == 32 { Self::from_strides(&[8, 4, 4, 4, 4, 4, 4]) } else { Self::from_strides(&[4; 32]) }
     }
 
     /// Levels for fast lookups: 16/8/8 for IPv4, 16/8/8/… for IPv6.
     pub fn fast() -> Strides<A> {
         let eights = [8; 14];
         let count = usize::from((A::BITS - 16) / 8);
-        Self::deal(&[&[16], &eights[..count]].concat())
+        Self::from_strides(&[&[16], &eights[..count]].concat())
     }
 
     /// The strides, from the first bit on.
@@ -139,7 +138,7 @@ impl<A: Address> Strides<A> {
     }
 
     /// Makes levels of strides that sum up to the bits of an address.
-    fn deal(strides: &[u8]) -> Strides<A> {
+    fn from_strides(strides: &[u8]) -> Strides<A> {
         let mut levels = Vec::with_capacity(strides.len());
         let mut level_of = vec![0];
         for (number, &stride) in (0u8..).zip(strides) {

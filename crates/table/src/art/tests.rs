@@ -53,7 +53,7 @@ fn assert_same<A: Address>(art: &Art<A>, model: &Model<A>, addresses: &[A]) {
 
 fn assert_same_holes<A: Address>(art: &Art<A>, model: &Model<A>, within: Prefix<A>) {
     let mut holes = Vec::new();
-    art.holes(within, |first, last| holes.push((first, last)));
+    art.for_each_hole(within, |first, last| holes.push((first, last)));
     assert!(holes.windows(2).all(|pair| pair[0].1 < pair[1].0), "holes out of order");
     for address in boundaries(model.0.keys().copied().chain([within])) {
         let is_covered = model.lookup(address).is_some_and(|(prefix, _)| prefix.len() > within.len());
@@ -71,7 +71,7 @@ fn assert_same_runs<A: Address>(art: &Art<A>, model: &Model<A>, within: Prefix<A
         Model(model.0.iter().filter(|(prefix, _)| prefix.len() > 0).map(|(p, g)| (*p, *g)).collect());
     let changes: Vec<A> =
         boundaries(model.0.keys().copied()).into_iter().filter(|&a| within.contains(a)).collect();
-    art.runs(within, |first, last, group| {
+    art.for_each_run(within, |first, last, group| {
         assert_eq!(Some(first), expected, "runs of {within} leave a gap or overlap");
         assert!(first <= last && within.contains(last));
         for address in changes.iter().copied().filter(|address| (first..=last).contains(address)) {
@@ -161,7 +161,7 @@ fn follows_the_model<A: Address>(layout: &str, operations: &[(Prefix<A>, Option<
             let inside = inside.map(|(&p, &g)| (p, g)).filter(|(other, _)| prefix.covers(*other));
             assert!(art.more_specifics(prefix).eq(inside), "more specifics of {prefix}");
             let later = model.0.range((Bound::Excluded(prefix), Bound::Unbounded));
-            assert!(art.after(prefix).eq(later.map(|(&p, &g)| (p, g))), "after {prefix}");
+            assert!(art.routes_after(prefix).eq(later.map(|(&p, &g)| (p, g))), "after {prefix}");
         }
     }
     for prefix in model.0.keys() {
@@ -174,7 +174,7 @@ fn assert_empty<A: Address>(art: &Art<A>) {
     assert!(art.is_empty() && art.iter().next().is_none());
     assert_eq!(art.tables.iter().sum::<usize>(), 1, "only the root is left");
     let root = &art.heaps.words()[..art.heaps.levels()[0].words()];
-    assert!(root.iter().all(|word| Heaps::<A>::entry(word).is_none()));
+    assert!(root.iter().all(|word| Heaps::<A>::load_entry(word).is_none()));
 }
 
 proptest! {
@@ -197,7 +197,7 @@ fn an_empty_table_answers_nothing_and_is_one_run() {
     assert_eq!(art.lookup(5), None);
     assert_eq!(art.get(Prefix::ALL), None);
     let mut runs = Vec::new();
-    art.runs(Prefix::ALL, |first, last, group| runs.push((first, last, group)));
+    art.for_each_run(Prefix::ALL, |first, last, group| runs.push((first, last, group)));
     assert_eq!(runs, [(0, u32::MAX, NO_GROUP)]);
 }
 
@@ -214,8 +214,8 @@ fn groups_that_no_word_holds_are_refused() {
 struct Small(usize);
 
 impl Storage for Small {
-    fn region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
-        if bytes > self.0 { Err(io::ErrorKind::OutOfMemory.into()) } else { Region::anonymous(bytes) }
+    fn map_region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+        if bytes > self.0 { Err(io::ErrorKind::OutOfMemory.into()) } else { Region::map_anonymous(bytes) }
     }
 }
 

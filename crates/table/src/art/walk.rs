@@ -29,7 +29,7 @@ impl<A: Address> Art<A> {
     pub fn iter(&self) -> Routes<'_, A> {
         let before = self.get(Prefix::ALL).map(|group| (Prefix::ALL, group));
         let root = Place { heap: ROOT, level: 0, base: A::ZERO, index: DEFAULT, top: DEFAULT };
-        Routes { art: self, way: vec![root.below(self)], before }
+        Routes { art: self, way: vec![root.skip_index(self)], before }
     }
 
     /// The routes of longer prefixes within this one, in order; its own route is not among them.
@@ -46,8 +46,9 @@ impl<A: Address> Art<A> {
         Routes { art: self, way: place.into_iter().collect(), before: None }
     }
 
-    /// The routes that come after a prefix, whether it has a route or not: so a walk goes on that was left there.
-    pub fn after(&self, prefix: Prefix<A>) -> Routes<'_, A> {
+    /// The routes that come after a prefix, whether it has a route or not: so a walk goes on
+    /// that was left there.
+    pub fn routes_after(&self, prefix: Prefix<A>) -> Routes<'_, A> {
         if prefix.len() == 0 {
             return self.more_specifics(prefix);
         }
@@ -57,12 +58,15 @@ impl<A: Address> Art<A> {
             let Some(heap) = self.heap_for(prefix.first(), number) else { break };
             let base = prefix.first().network(level.offset);
             let is_last = number == last;
-            let index =
-                if is_last { self.home_in(heap, prefix, number).index } else { level.slot(prefix.first()) };
+            let index = if is_last {
+                self.home_in(heap, prefix, number).index
+            } else {
+                level.slot_index(prefix.first())
+            };
             let at = Place { heap, level: number, base, index, top: DEFAULT };
             let child =
                 if is_last && index >= level.fringe() { self.place_below(Place { ..at }) } else { None };
-            way.push(at.below(self));
+            way.push(at.skip_index(self));
             way.extend(child);
         }
         Routes { art: self, way, before: None }
@@ -72,19 +76,19 @@ impl<A: Address> Art<A> {
     fn place_below(&self, place: Place<A>) -> Option<Place<A>> {
         let level = self.heaps.levels()[place.level];
         if place.index < level.fringe() {
-            return Some(place.below(self));
+            return Some(place.skip_index(self));
         }
-        let child = self.heaps.at(place.heap + place.index).child()?;
+        let child = self.heaps.entry_at(place.heap + place.index).child()?;
         let first = A::from_field(place.index - level.fringe(), level.offset, level.stride);
         let base = place.base.or(first);
         let below = Place { heap: child, level: place.level + 1, base, index: DEFAULT, top: DEFAULT };
-        Some(below.below(self))
+        Some(below.skip_index(self))
     }
 }
 
 impl<A: Address> Place<A> {
     /// The walk from here without the index itself.
-    fn below(self, art: &Art<A>) -> Place<A> {
+    fn skip_index(self, art: &Art<A>) -> Place<A> {
         let index = next_index(self.index, self.top, art.heaps.levels()[self.level].fringe());
         Place { index, ..self }
     }
@@ -134,10 +138,13 @@ impl<A: Address> Art<A> {
     /// The word at a place, and the route whose home it is.
     fn route_at(&self, place: &Place<A>) -> (Entry, Option<(Prefix<A>, Group)>) {
         let heaps: &Heaps<A> = &self.heaps;
-        let entry = heaps.at(place.heap + place.index);
-        let shown = self.shown(entry);
-        let cover =
-            if place.index >> 1 == DEFAULT { Entry::NONE } else { heaps.at(place.heap + (place.index >> 1)) };
+        let entry = heaps.entry_at(place.heap + place.index);
+        let shown = self.shown_entry(entry);
+        let cover = if place.index >> 1 == DEFAULT {
+            Entry::NONE
+        } else {
+            heaps.entry_at(place.heap + (place.index >> 1))
+        };
         if shown == cover {
             return (entry, None);
         }

@@ -1,32 +1,32 @@
-//! Why members can't be changed as asked: what it is about, what is wrong, and what to do.
+//! Why a change of members was refused: the subject, the problem, and what to do.
 use super::{MOST_MEMBERS, Member, Method};
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// See the module.
+/// Why a change of members was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BalanceError {
     /// No member can be called so.
     Name(String),
     /// There is a member of this name.
     Exists(String),
-    /// There is no member of this name.
+    /// No member has this name.
     NoSuchMember(String),
     /// No single host can have the address.
     NoHost {
-        /// The member's name.
+        /// Name of the member that was refused.
         name: String,
-        /// The address.
+        /// The refused address, such as a multicast one.
         address: IpAddr,
     },
     /// There are as many members as there can be.
     TooMany(usize),
     /// More members than slots of the table.
     TooFewSlots {
-        /// Members.
+        /// Number of members that the change would give.
         members: usize,
-        /// Slots.
+        /// Number of slots of the table.
         slots: u32,
     },
     /// More buckets than there can be, or none.

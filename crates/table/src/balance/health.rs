@@ -1,7 +1,7 @@
-//! Whether a member is up, by probes that somebody else sends.
+//! Whether a member is up, from results of probes that the caller sends.
 use std::time::Duration;
 
-/// What is asked of a member.
+/// Kind of probe for a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Probe {
     /// That it takes a TCP connection.
@@ -25,7 +25,7 @@ impl Probe {
 /// How a member is checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Check {
-    /// What is asked of it.
+    /// Kind of probe to send.
     pub probe: Probe,
     /// How much later than a probe the next one is sent, unless that is still without answer.
     pub every: Duration,
@@ -50,24 +50,25 @@ impl Check {
 pub enum State {
     /// No probe has had a result yet. The first one decides alone.
     Unproven,
-    /// It passes.
+    /// Its probes succeed; it takes flows.
     Up,
-    /// It fails.
+    /// Its probes fail; it takes no flows.
     Down,
 }
 
-/// What is to be done now.
+/// What the caller must do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send a probe and tell its result by this number.
+    /// Send a probe, and report its result by this number.
     Send(u64),
-    /// Tell others: a probe had no answer for so long that the state is now this.
+    /// Report a state change: a probe had no answer for so long that the state is now this.
     Changed(State),
-    /// Nothing, until then.
+    /// Nothing to do until this time.
     Wait(Duration),
 }
 
-/// The health of one member: when to send a probe, and what results mean. At most one is without answer at a time.
+/// The health of one member: when to send a probe, and what results mean. At most one is without
+/// answer at a time.
 #[derive(Clone, Debug)]
 pub struct Health {
     every: Duration,
@@ -86,8 +87,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Of a member whose first probe is due at `first`: at different times for different members, so that not all are
-    /// asked at once.
+    /// Of a member whose first probe is due at `first`: at different times for different members, so that not
+    /// all are asked at once.
     pub fn new(check: &Check, first: Duration) -> Health {
         Health {
             every: check.every,
@@ -102,18 +103,18 @@ impl Health {
         }
     }
 
-    /// Checks in another way from the next probe on; what is known stays.
-    pub fn set(&mut self, check: &Check) {
+    /// Changes the check from the next probe on; the state stays.
+    pub fn set_check(&mut self, check: &Check) {
         (self.every, self.timeout) = (check.every, check.timeout);
         (self.fall, self.rise) = (check.fall, check.rise);
     }
 
-    /// What is known.
+    /// The state after the last result.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// What is to be done; to be asked again until it is to wait.
+    /// What to do now; call again until it says to wait.
     pub fn poll(&mut self, now: Duration) -> Step {
         if let Some((probe, until)) = self.asked {
             let until = until.min(now.saturating_add(self.timeout)); // a clock that was put back makes no one wait longer
@@ -121,7 +122,7 @@ impl Health {
             if now < until {
                 return Step::Wait(until);
             }
-            if let Some(state) = self.result(probe, false) {
+            if let Some(state) = self.record_result(probe, false) {
                 return Step::Changed(state);
             }
         }
@@ -135,9 +136,9 @@ impl Health {
         Step::Send(self.last)
     }
 
-    /// Takes the result of a probe, and says the state if that is another one now. A result that comes too late counts
-    /// for nothing: it has failed.
-    pub fn result(&mut self, probe: u64, has_passed: bool) -> Option<State> {
+    /// Takes the result of a probe, and says the state if that is another one now. A result that comes too
+    /// late counts for nothing: it has failed.
+    pub fn record_result(&mut self, probe: u64, has_passed: bool) -> Option<State> {
         self.asked.take_if(|(asked, _)| *asked == probe)?;
         let (state, needed) = match has_passed {
             true => (State::Up, self.rise),

@@ -11,7 +11,7 @@ pub const MOST_MEMBERS: usize = 4096;
 pub struct Member {
     /// What it is called; what it is placed by. Letters, digits, `.`, `-` and `_`.
     pub name: Arc<str>,
-    /// Where it is.
+    /// Where packets of its flows are sent.
     pub address: IpAddr,
     /// The port that its service has, where that is not the packet's own.
     pub port: Option<u16>,
@@ -36,14 +36,14 @@ impl Member {
 
 /// A member for as long as it lives. No other member ever has the same number, before or after it.
 ///
-/// The lower half is its place, which others may have after it; the upper half tells them apart, from 1 on, so that
-/// no number is 0.
+/// The lower half is its place, which others may have after it; the upper half tells them apart, from 1 on,
+/// so that no number is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(NonZeroU32);
 
 impl MemberId {
     /// The first member that has a place.
-    pub(crate) fn first(place: u16) -> MemberId {
+    pub(crate) fn first_at(place: u16) -> MemberId {
         MemberId(NonZeroU32::MIN.saturating_add(0xffff).saturating_add(place.into()))
     }
     /// The next member that has its place, while the place has numbers left.
@@ -57,10 +57,11 @@ impl MemberId {
     }
     /// The member that a flow has kept the number of, whether it lives or not.
     #[inline]
-    pub fn of(action: u32) -> Option<MemberId> {
+    pub fn from_action(action: u32) -> Option<MemberId> {
         NonZeroU32::new(action).filter(|action| action.get() >> 16 != 0).map(MemberId)
     }
-    /// Where the member is in arrays that have room for each: a small number, had by one living member at a time.
+    /// Where the member is in arrays that have room for each: a small number, had by one living
+    /// member at a time.
     #[inline]
     pub fn place(self) -> usize {
         usize::from(self.action() as u16)

@@ -1,18 +1,18 @@
 //! Members as their owner changes them.
 use super::choice::Used;
-use super::places::Places;
+use super::places::MemberEndpoints;
 use super::seats::{self, Seat, Seats};
 use super::turns::Turns;
 use super::{BalanceError, Balancer, Choice, Down, Member, MemberId, Method, Settings, maglev};
-use crate::next_hop::{Buckets, by_weight, shares};
+use crate::next_hop::{Buckets, by_weight, slot_shares};
 use artery_rcu::{Domain, Published};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The members of a balancer, for the one who changes them. Each change is seen by the next batch of every worker;
-/// none waits.
+/// The members of a balancer, for the thread that changes them. Each change is seen by the next batch of
+/// every worker; none waits.
 ///
 /// A change that fails changes nothing. `now` is the time since any instant that stays the same.
 pub struct Members {
@@ -36,7 +36,7 @@ fn address_bits(seat: &Seat) -> u128 {
 struct Latest {
     /// By slot: a place.
     slots: Vec<u16>,
-    /// By place: 0 for who takes no new flows.
+    /// By place: 0 for members that take no new flows.
     weights: Vec<u32>,
 }
 
@@ -51,9 +51,9 @@ struct Resilient {
 /// A member, to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {
-    /// Its number.
+    /// Number that flows keep for the member.
     pub id: MemberId,
-    /// What it is.
+    /// Name, address, port and weight.
     pub member: Arc<Member>,
     /// Whether its checks pass.
     pub is_up: bool,
@@ -63,12 +63,12 @@ pub struct MemberView {
     pub slots: usize,
 }
 
-/// What became of members by [`Members::replace`].
+/// What became of members by [`Members::replace_members`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replaced {
-    /// So many came.
+    /// Number of members that were added.
     pub added: usize,
-    /// So many went.
+    /// Number of members that were removed.
     pub removed: usize,
     /// So many have another weight now.
     pub changed: usize,
@@ -77,7 +77,7 @@ pub struct Replaced {
 impl Members {
     /// None yet, for workers that take turns of `domain`.
     pub fn new(domain: &Arc<Domain>, settings: Settings) -> Result<Members, BalanceError> {
-        check(settings.method, 0)?;
+        check_size(settings.method, 0)?;
         let choice = Choice {
             generation: 0,
             method: settings.method,
@@ -87,7 +87,7 @@ impl Members {
             members: Box::default(),
             addresses: Box::default(),
             by_name: Box::default(),
-            places: Places::default(),
+            places: MemberEndpoints::default(),
             used: Arc::default(),
         };
         Ok(Members {
@@ -100,28 +100,28 @@ impl Members {
         })
     }
 
-    /// For a worker.
+    /// The handle by which a worker reads choices.
     pub fn balancer(&self) -> Balancer {
         Balancer::new(self.published.clone())
     }
 
-    /// Adds a member.
-    pub fn add(&mut self, member: Member, now: Duration) -> Result<MemberId, BalanceError> {
-        check(self.settings.method, self.seats.len() + 1)?;
-        let id = self.seats.add(member, self.settings.starts_up)?;
-        self.publish(now);
+    /// Adds a member. Fails if its name or address is taken, or if there are too many.
+    pub fn add_member(&mut self, member: Member, now: Duration) -> Result<MemberId, BalanceError> {
+        check_size(self.settings.method, self.seats.len() + 1)?;
+        let id = self.seats.add_member(member, self.settings.starts_up)?;
+        self.publish_choice(now);
         Ok(id)
     }
 
-    /// Removes a member and its flows, which are asked for anew.
+    /// Removes a member. Its flows must be assigned again.
     pub fn remove(&mut self, name: &str, now: Duration) -> Result<(), BalanceError> {
         self.seats.remove(name)?;
-        self.publish(now);
+        self.publish_choice(now);
         Ok(())
     }
 
     /// Makes these the members. Those of the same name, address and port stay what they are.
-    pub fn replace(&mut self, members: Vec<Member>, now: Duration) -> Result<Replaced, BalanceError> {
+    pub fn replace_members(&mut self, members: Vec<Member>, now: Duration) -> Result<Replaced, BalanceError> {
         self.check_list(&members)?;
         let mut replaced = Replaced::default();
         for name in self.seats_without(&members) {
@@ -133,21 +133,21 @@ impl Members {
                 replaced.changed += usize::from(seat.member.weight != member.weight);
                 seat.member = Arc::new(member);
             } else {
-                self.seats.add(member, self.settings.starts_up)?;
+                self.seats.add_member(member, self.settings.starts_up)?;
                 replaced.added += 1;
             }
         }
         if replaced != Replaced::default() {
-            self.publish(now);
+            self.publish_choice(now);
         }
         Ok(replaced)
     }
 
     fn check_list(&self, members: &[Member]) -> Result<(), BalanceError> {
-        check(self.settings.method, members.len())?;
+        check_size(self.settings.method, members.len())?;
         let mut names = BTreeSet::new();
         for member in members {
-            seats::check(member)?;
+            seats::check_member(member)?;
             if !names.insert(&member.name) {
                 return Err(BalanceError::Exists(member.name.to_string()));
             }
@@ -170,7 +170,7 @@ impl Members {
         let seat = self.seats.get_mut(name)?;
         if seat.member.weight != weight {
             seat.member = Arc::new(Member { weight, ..(*seat.member).clone() });
-            self.publish(now);
+            self.publish_choice(now);
         }
         Ok(())
     }
@@ -180,20 +180,20 @@ impl Members {
         let seat = self.seats.get_mut(name)?;
         if seat.is_up != is_up {
             seat.is_up = is_up;
-            self.publish(now);
+            self.publish_choice(now);
         }
         Ok(())
     }
 
-    /// Chooses in another way from now on. Members keep their health.
-    pub fn set(&mut self, settings: Settings, now: Duration) -> Result<(), BalanceError> {
-        check(settings.method, self.seats.len())?;
+    /// Changes the method. Members keep their health.
+    pub fn update_settings(&mut self, settings: Settings, now: Duration) -> Result<(), BalanceError> {
+        check_size(settings.method, self.seats.len())?;
         if settings != self.settings {
             if !matches!(settings.method, Method::Resilient { .. }) {
                 self.resilient = None;
             }
             self.settings = settings;
-            self.publish(now);
+            self.publish_choice(now);
         }
         Ok(())
     }
@@ -202,8 +202,8 @@ impl Members {
     pub fn poll(&mut self, now: Duration) -> Option<Duration> {
         let method = self.settings.method;
         let Method::Resilient { idle, force, .. } = method else { return None };
-        if self.resilient.as_mut()?.balance(&self.latest.weights, method, now) > 0 {
-            self.publish(now);
+        if self.resilient.as_mut()?.rebalance_buckets(&self.latest.weights, method, now) > 0 {
+            self.publish_choice(now);
         }
         let since = self.resilient.as_ref()?.unfair_since?;
         let look = now.saturating_add((idle / 16).clamp(Duration::from_millis(100), Duration::from_secs(10)));
@@ -211,12 +211,12 @@ impl Members {
     }
 
     /// A member, to be shown.
-    pub fn view(&self, name: &str) -> Result<MemberView, BalanceError> {
+    pub fn view_member(&self, name: &str) -> Result<MemberView, BalanceError> {
         Ok(self.view_of(self.seats.get(name)?, &self.slots_by_place()))
     }
 
     /// All members in the order of their names.
-    pub fn views(&self) -> impl Iterator<Item = MemberView> {
+    pub fn view_members(&self) -> impl Iterator<Item = MemberView> {
         let slots = self.slots_by_place();
         self.seats.iter().map(move |seat| self.view_of(seat, &slots))
     }
@@ -255,9 +255,9 @@ impl Members {
         self.generation
     }
 
-    fn publish(&mut self, now: Duration) {
-        let (weights, fails_open) = self.weights();
-        let slots = self.slots(&weights, now);
+    fn publish_choice(&mut self, now: Duration) {
+        let (weights, fails_open) = self.member_weights();
+        let slots = self.build_slots(&weights, now);
         let stays = |seat: &Seat| seat.is_up || fails_open || self.settings.down == Down::Stays;
         let places = self.seats.places();
         let id =
@@ -273,15 +273,15 @@ impl Members {
             members: places.iter().map(|seat| seat.as_ref().map(|seat| seat.member.clone())).collect(),
             addresses: places.iter().map(|seat| seat.as_ref().map_or(0, address_bits)).collect(),
             by_name: self.seats.iter().map(|seat| seat.id.place() as u16).collect(),
-            places: Places::of(reachable.map(|seat| &*seat.member)),
+            places: MemberEndpoints::from_members(reachable.map(|seat| &*seat.member)),
             used: self.resilient.as_ref().map(|resilient| resilient.used.clone()).unwrap_or_default(),
         });
         self.latest = Latest { slots, weights };
     }
 
-    /// Weights by place, 0 for those that take no new flows; and whether those that are down are used since no other is
-    /// left.
-    fn weights(&self) -> (Vec<u32>, bool) {
+    /// Weights by place, 0 for those that take no new flows; and whether those that are down are used since
+    /// no other is left.
+    fn member_weights(&self) -> (Vec<u32>, bool) {
         let of = |is_fit: &dyn Fn(&Seat) -> bool| -> Vec<u32> {
             let weight = |seat: &Seat| if is_fit(seat) { seat.member.weight } else { 0 };
             self.seats.places().iter().map(|seat| seat.as_ref().map_or(0, weight)).collect()
@@ -297,10 +297,10 @@ impl Members {
     }
 
     /// By slot: a place.
-    fn slots(&mut self, weights: &[u32], now: Duration) -> Vec<u16> {
+    fn build_slots(&mut self, weights: &[u32], now: Duration) -> Vec<u16> {
         let method = self.settings.method;
         if let Method::Resilient { buckets, .. } = method {
-            return self.buckets(buckets as usize, weights, now);
+            return self.build_buckets(buckets as usize, weights, now);
         }
         let weight = |seat: &Seat| weights[seat.id.place()];
         let by_name: Vec<&Seat> = self.seats.iter().filter(|seat| weight(seat) > 0).collect();
@@ -310,7 +310,7 @@ impl Members {
     }
 
     /// The owners of buckets, after those of members that take no new flows were given away.
-    fn buckets(&mut self, count: usize, weights: &[u32], now: Duration) -> Vec<u16> {
+    fn build_buckets(&mut self, count: usize, weights: &[u32], now: Duration) -> Vec<u16> {
         if weights.iter().all(|weight| *weight == 0) {
             return Vec::new(); // whoever comes back finds the buckets as they were
         }
@@ -320,8 +320,8 @@ impl Members {
             used: Arc::new(Used::new(count)),
             unfair_since: None,
         });
-        resilient.buckets.fill(weights);
-        resilient.balance(weights, self.settings.method, now);
+        resilient.buckets.fill_vacant(weights);
+        resilient.rebalance_buckets(weights, self.settings.method, now);
         let owners = resilient.buckets.owners().to_vec();
         self.resilient = Some(resilient);
         owners
@@ -329,8 +329,9 @@ impl Members {
 }
 
 impl Resilient {
-    /// Moves buckets that are idle, or all if the time for that has come, to members that have too few. Says how many.
-    fn balance(&mut self, weights: &[u32], method: Method, now: Duration) -> usize {
+    /// Moves buckets that are idle, or all if the time for that has come, to members that have too
+    /// few. Says how many.
+    fn rebalance_buckets(&mut self, weights: &[u32], method: Method, now: Duration) -> usize {
         let Method::Resilient { idle, force, .. } = method else { return 0 };
         if weights.iter().all(|weight| *weight == 0) {
             return 0;
@@ -340,7 +341,7 @@ impl Resilient {
         let used = &self.used;
         let may_move = |bucket| forced || used.is_idle(bucket, idle, now);
         let moved = self.buckets.balance_where(weights, usize::MAX, may_move);
-        let is_unfair = self.buckets.misplaced(weights) > 0;
+        let is_unfair = self.buckets.misplaced_count(weights) > 0;
         self.unfair_since = is_unfair.then(|| self.unfair_since.unwrap_or(now));
         moved
     }
@@ -350,19 +351,20 @@ impl Resilient {
 fn members_by_slot(method: Method, members: &[(&str, u32)]) -> Vec<u16> {
     let weights: Vec<u32> = members.iter().map(|(_, weight)| *weight).collect();
     match method {
-        Method::Maglev(slots) => maglev::table(members, slots),
+        Method::Maglev(slots) => maglev::build_table(members, slots),
         Method::Hash | Method::Xor => by_weight(&weights),
         Method::PerPacket | Method::Flowlet { .. } => {
             let slots = by_weight(&weights).len();
-            let exact: Vec<u32> = shares(&weights, slots).into_iter().map(|share| share as u32).collect();
+            let exact: Vec<u32> =
+                slot_shares(&weights, slots).into_iter().map(|share| share as u32).collect();
             Turns::new(&exact).take(slots).map(|member| member as u16).collect()
         }
         Method::Resilient { .. } | Method::LeastLoaded => Vec::new(),
     }
 }
 
-/// Whether a method can serve so many members.
-fn check(method: Method, members: usize) -> Result<(), BalanceError> {
+/// Whether a method can serve this many members.
+fn check_size(method: Method, members: usize) -> Result<(), BalanceError> {
     match method {
         Method::Maglev(slots) if members > slots.count() as usize => {
             Err(BalanceError::TooFewSlots { members, slots: slots.count() })

@@ -5,18 +5,18 @@ use std::time::Duration;
 /// How one of several members is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// By the flow's hash, from a table that follows from the members' names and weights alone, so that all machines
-    /// with the same members have the same. One that goes moves few flows of others.
+    /// By the flow's hash, from a table that follows from the members' names and weights alone, so that all
+    /// machines with the same members have the same. One that goes moves few flows of others.
     Maglev(Slots),
-    /// By the flow's hash, which leads to one of many buckets. A member that goes leaves its buckets to the others; one
-    /// that comes gets buckets that nobody uses.
+    /// By the flow's hash, which leads to one of many buckets. A member that goes leaves its buckets to the
+    /// others; one that comes gets buckets that no flow uses.
     Resilient {
         /// How many, from 1 to [`Method::MOST_BUCKETS`]; 64 for each member are good.
         buckets: u32,
         /// How long nothing was sent to a bucket that may be given to another.
         idle: Duration,
-        /// How long buckets may be unfairly shared until they are given to others whether idle or not; for ever if
-        /// `None`.
+        /// How long buckets may be unfairly shared until they are given to others whether idle or not;
+        /// for ever if `None`.
         force: Option<Duration>,
     },
     /// By where the flow's hash falls among the members (RFC 2992).
@@ -27,10 +27,10 @@ pub enum Method {
     PerPacket,
     /// Another one whenever a flow was silent for so long that its packets can't overtake one another.
     Flowlet {
-        /// So long.
+        /// Silence after which a flow may move to another member.
         gap: Duration,
     },
-    /// The one with fewest flows for its weight, by the count of the worker that asks.
+    /// The one with fewest flows for its weight, by the count of this worker.
     LeastLoaded,
 }
 
@@ -39,7 +39,7 @@ impl Method {
     pub const MOST_BUCKETS: u32 = 1 << 16;
     /// The longest gap of [`Method::Flowlet`].
     pub const LONGEST_GAP: Duration = Duration::from_secs(60);
-    /// With 65,537 slots.
+    /// Maglev with the default of 65,537 slots.
     pub const MAGLEV: Method = Method::Maglev(Slots::DEFAULT);
     /// With 4,096 buckets, which are idle after 120 s and never forced.
     pub const RESILIENT: Method =
@@ -57,7 +57,7 @@ impl Method {
         Method::LeastLoaded,
     ];
 
-    /// Its name.
+    /// Keyword of the method in configuration text.
     pub fn name(self) -> &'static str {
         match self {
             Method::Maglev(_) => "maglev",
@@ -69,7 +69,7 @@ impl Method {
             Method::LeastLoaded => "least-loaded",
         }
     }
-    /// Whether each packet is asked for, whatever is remembered of its flow.
+    /// Whether it is called for each packet, whatever is remembered of its flow.
     pub fn is_for_packets(self) -> bool {
         matches!(self, Method::PerPacket | Method::Flowlet { .. })
     }
@@ -81,10 +81,10 @@ impl Default for Method {
     }
 }
 
-/// What becomes of the known flows of a member whose checks fail.
+/// What happens to the known flows of a member whose checks fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Down {
-    /// They are asked for anew: others take them, who reset those they can't go on with.
+    /// They are assigned again: other members take them, which reset connections they don't know.
     #[default]
     Moves,
     /// They stay, in case that the check is wrong.
@@ -96,12 +96,12 @@ pub enum Down {
 pub struct Settings {
     /// How one is chosen.
     pub method: Method,
-    /// What becomes of the known flows of a member that is down.
+    /// What happens to the known flows of a member that is down.
     pub down: Down,
-    /// Whether all members are used as though they were up when none is: then more likely the check is broken than
-    /// all of them.
+    /// Whether all members are used as though they were up when none is: then more likely the check is broken
+    /// than all of them.
     pub fails_open: bool,
-    /// Whether a member that comes counts as up before anybody says so: true where nobody checks.
+    /// Whether a new member counts as up before its first result: true where nothing is probed.
     pub starts_up: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who sits where: members by name, each with a place and a number of its own.
+//! Member places: members by name, each with a place and a number of its own.
 use super::{BalanceError, MOST_MEMBERS, Member, MemberId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ pub(crate) struct Seat {
 /// Places from 0 on, as few as there ever were members at a time.
 #[derive(Default)]
 pub(crate) struct Seats {
-    /// By place.
+    /// Indexed by member place.
     seats: Vec<Option<Seat>>,
     /// Places that are free, and the number that the next to sit there gets.
     free: BTreeMap<usize, MemberId>,
@@ -23,9 +23,9 @@ pub(crate) struct Seats {
 }
 
 impl Seats {
-    /// Seats a member.
-    pub(crate) fn add(&mut self, member: Member, is_up: bool) -> Result<MemberId, BalanceError> {
-        check(&member)?;
+    /// Gives a member a free index.
+    pub(crate) fn add_member(&mut self, member: Member, is_up: bool) -> Result<MemberId, BalanceError> {
+        check_member(&member)?;
         if self.by_name.contains_key(&member.name) {
             return Err(BalanceError::Exists(member.name.to_string()));
         }
@@ -45,10 +45,10 @@ impl Seats {
         }
         let place = u16::try_from(self.seats.len()).ok().filter(|place| *place < u16::MAX)?;
         self.seats.push(None);
-        Some(MemberId::first(place))
+        Some(MemberId::first_at(place))
     }
 
-    /// Frees a member's seat. Its place is for others, its number for nobody any more.
+    /// Frees a member's seat. Its index is used again, its id is not.
     pub(crate) fn remove(&mut self, name: &str) -> Result<Seat, BalanceError> {
         let place = self.by_name.remove(name).map(usize::from);
         let seat = place.and_then(|place| self.seats[place].take()).ok_or_else(|| no_such(name))?;
@@ -70,7 +70,7 @@ impl Seats {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Seat> {
         self.by_name.values().filter_map(|place| self.seats[usize::from(*place)].as_ref())
     }
-    /// By place.
+    /// Seats by member index.
     pub(crate) fn places(&self) -> &[Option<Seat>] {
         &self.seats
     }
@@ -85,7 +85,7 @@ fn no_such(name: &str) -> BalanceError {
 }
 
 /// Whether this can be a member.
-pub(crate) fn check(member: &Member) -> Result<(), BalanceError> {
+pub(crate) fn check_member(member: &Member) -> Result<(), BalanceError> {
     if !Member::is_name(&member.name) {
         return Err(BalanceError::Name(member.name.to_string()));
     }
@@ -115,8 +115,8 @@ mod tests {
         let mut seats = Seats::default();
         let mut seen = BTreeSet::new();
         for round in 0..70_000 {
-            let id = seats.add(member("a"), true).unwrap();
-            assert!(seen.insert(id) && id.action() != 0 && MemberId::of(id.action()) == Some(id));
+            let id = seats.add_member(member("a"), true).unwrap();
+            assert!(seen.insert(id) && id.action() != 0 && MemberId::from_action(id.action()) == Some(id));
             assert_eq!(id.place(), round / 0xffff, "a place has 65,535 numbers");
             seats.remove("a").unwrap();
         }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn an_action_that_nobody_ever_had_is_no_member() {
         for action in [0, 1, 0xffff] {
-            assert_eq!(MemberId::of(action), None);
+            assert_eq!(MemberId::from_action(action), None);
         }
     }
 
@@ -134,24 +134,24 @@ mod tests {
     fn who_cannot_be_a_member_takes_no_seat() {
         let mut seats = Seats::default();
         for name in ["", "a b", "a/b", "ä", &"x".repeat(65)] {
-            assert_eq!(seats.add(member(name), true), Err(BalanceError::Name(name.to_string())));
+            assert_eq!(seats.add_member(member(name), true), Err(BalanceError::Name(name.to_string())));
         }
         for address in ["0.0.0.0", "224.0.0.1", "255.255.255.255", "::", "ff02::1"] {
             let member = Member::new("a", address.parse().unwrap());
-            assert!(matches!(seats.add(member, true), Err(BalanceError::NoHost { .. })), "{address}");
+            assert!(matches!(seats.add_member(member, true), Err(BalanceError::NoHost { .. })), "{address}");
         }
-        seats.add(member("a"), true).unwrap();
-        assert_eq!(seats.add(member("a"), true), Err(BalanceError::Exists("a".to_string())));
+        seats.add_member(member("a"), true).unwrap();
+        assert_eq!(seats.add_member(member("a"), true), Err(BalanceError::Exists("a".to_string())));
         assert_eq!((seats.len(), seats.places().len()), (1, 1));
     }
 
     #[test]
     fn there_is_a_last_seat_and_a_refusal_takes_none() {
         let mut seats = Seats::default();
-        assert!((0..MOST_MEMBERS).all(|n| seats.add(member(&format!("m{n}")), true).is_ok()));
-        assert_eq!(seats.add(member("more"), true), Err(BalanceError::TooMany(MOST_MEMBERS + 1)));
+        assert!((0..MOST_MEMBERS).all(|n| seats.add_member(member(&format!("m{n}")), true).is_ok()));
+        assert_eq!(seats.add_member(member("more"), true), Err(BalanceError::TooMany(MOST_MEMBERS + 1)));
         seats.remove("m7").unwrap();
-        assert_eq!(seats.add(member("more"), true).unwrap().place(), 7);
+        assert_eq!(seats.add_member(member("more"), true).unwrap().place(), 7);
         assert_eq!(seats.places().len(), MOST_MEMBERS);
     }
 }

@@ -15,11 +15,11 @@ use std::time::Duration;
 /// What a text was to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A [`Member`].
+    /// Text of a [`Member`].
     Member,
-    /// A [`Method`].
+    /// Text of a [`Method`].
     Method,
-    /// A [`Check`].
+    /// Text of a [`Check`].
     Check,
 }
 
@@ -28,11 +28,11 @@ pub enum Form {
 pub struct TextError {
     /// What it was to be.
     pub form: Form,
-    /// All of it.
+    /// The whole text that was read.
     pub text: String,
     /// The word, counted from 1; one more than there are, where one is missing.
     pub word: usize,
-    /// What is wrong.
+    /// What is wrong in the text.
     pub problem: Problem,
 }
 
@@ -43,7 +43,7 @@ pub enum Problem {
     Name,
     /// Neither an address nor one with a port.
     Address,
-    /// Not a weight.
+    /// A weight was expected here.
     Weight,
     /// No method is called so.
     Method,
@@ -61,7 +61,7 @@ pub enum Problem {
     Path,
     /// Neither a status nor two with a `-` between.
     Status,
-    /// Not a time.
+    /// A time was expected here.
     Time,
     /// Not a number of probes.
     Count,
@@ -75,13 +75,13 @@ impl FromStr for Member {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Member, TextError> {
-        let mut words = Words::of(Form::Member, text);
-        let name = words.take(Problem::Name, |word| Member::is_name(word).then_some(word))?;
-        let (address, port) = words.take(Problem::Address, place)?;
+        let mut words = Words::new(Form::Member, text);
+        let name = words.parse_next(Problem::Name, |word| Member::is_name(word).then_some(word))?;
+        let (address, port) = words.parse_next(Problem::Address, parse_endpoint)?;
         let mut weight = None;
-        words.settings(|words, setting| match setting {
-            "weight" => words.set(&mut weight, Problem::Weight, number),
-            _ => words.fail(Problem::Setting),
+        words.parse_settings(|words, setting| match setting {
+            "weight" => words.parse_setting(&mut weight, Problem::Weight, parse_number),
+            _ => words.fail_with(Problem::Setting),
         })?;
         Ok(Member { name: name.into(), address, port, weight: weight.unwrap_or(1) })
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Member {
     }
 }
 
-fn place(word: &str) -> Option<(IpAddr, Option<u16>)> {
+fn parse_endpoint(word: &str) -> Option<(IpAddr, Option<u16>)> {
     if let Ok(address) = word.parse() {
         return Some((address, None));
     }
@@ -111,23 +111,24 @@ impl FromStr for Method {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Method, TextError> {
-        let mut words = Words::of(Form::Method, text);
-        let (name, setting) = words.take(Problem::Method, |word| {
+        let mut words = Words::new(Form::Method, text);
+        let (name, setting) = words.parse_next(Problem::Method, |word| {
             let (name, setting) = word.split_once('=').map_or((word, None), |(name, of)| (name, Some(of)));
             Method::ALL.into_iter().find(|method| method.name() == name).map(|method| (method, setting))
         })?;
         let method = match (name, setting) {
             (method, None) => method,
-            (Method::Maglev(_), Some(setting)) => Method::Maglev(words.slots(setting)?),
+            (Method::Maglev(_), Some(setting)) => Method::Maglev(words.parse_slots(setting)?),
             (Method::Resilient { idle, force, .. }, Some(setting)) => {
-                let buckets = number(setting).filter(|count| (1..=Method::MOST_BUCKETS).contains(count));
-                Method::Resilient { buckets: words.some(buckets, Problem::Buckets)?, idle, force }
+                let buckets =
+                    parse_number(setting).filter(|count| (1..=Method::MOST_BUCKETS).contains(count));
+                Method::Resilient { buckets: words.require_value(buckets, Problem::Buckets)?, idle, force }
             }
             (Method::Flowlet { .. }, Some(setting)) => {
-                let gap = duration(setting).filter(|gap| !gap.is_zero() && *gap <= Method::LONGEST_GAP);
-                Method::Flowlet { gap: words.some(gap, Problem::Gap)? }
+                let gap = parse_duration(setting).filter(|gap| !gap.is_zero() && *gap <= Method::LONGEST_GAP);
+                Method::Flowlet { gap: words.require_value(gap, Problem::Gap)? }
             }
-            (_, Some(_)) => return words.fail(Problem::NoSetting),
+            (_, Some(_)) => return words.fail_with(Problem::NoSetting),
         };
         words.rest_of_method(method)
     }
@@ -152,21 +153,22 @@ impl FromStr for Check {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Check, TextError> {
-        let mut words = Words::of(Form::Check, text);
-        let kind = words
-            .take(Problem::Check, |word| ["tcp", "http", "ping"].into_iter().find(|kind| *kind == word))?;
+        let mut words = Words::new(Form::Check, text);
+        let kind = words.parse_next(Problem::Check, |word| {
+            ["tcp", "http", "ping"].into_iter().find(|kind| *kind == word)
+        })?;
         let probe = match kind {
-            "http" => words.http()?,
+            "http" => words.parse_http()?,
             "tcp" => Probe::Tcp,
             _ => Probe::Ping,
         };
         let (mut every, mut timeout, mut fall, mut rise) = (None, None, None, None);
-        words.settings(|words, setting| match setting {
-            "every" => words.set(&mut every, Problem::Time, some_time),
-            "timeout" => words.set(&mut timeout, Problem::Time, some_time),
-            "fall" => words.set(&mut fall, Problem::Count, count),
-            "rise" => words.set(&mut rise, Problem::Count, count),
-            _ => words.fail(Problem::Setting),
+        words.parse_settings(|words, setting| match setting {
+            "every" => words.parse_setting(&mut every, Problem::Time, some_time),
+            "timeout" => words.parse_setting(&mut timeout, Problem::Time, some_time),
+            "fall" => words.parse_setting(&mut fall, Problem::Count, parse_count),
+            "rise" => words.parse_setting(&mut rise, Problem::Count, parse_count),
+            _ => words.fail_with(Problem::Setting),
         })?;
         let usual = Check::new(probe);
         Ok(Check {
@@ -209,40 +211,44 @@ struct Words<'t> {
 }
 
 impl<'t> Words<'t> {
-    fn of(form: Form, text: &'t str) -> Words<'t> {
+    fn new(form: Form, text: &'t str) -> Words<'t> {
         Words { form, text, words: text.split_ascii_whitespace(), at: 0 }
     }
 
-    fn fail<T>(&self, problem: Problem) -> Result<T, TextError> {
+    fn fail_with<T>(&self, problem: Problem) -> Result<T, TextError> {
         Err(TextError { form: self.form, text: self.text.to_string(), word: self.at, problem })
     }
-    fn some<T>(&self, value: Option<T>, problem: Problem) -> Result<T, TextError> {
-        value.map_or_else(|| self.fail(problem), Ok)
+    fn require_value<T>(&self, value: Option<T>, problem: Problem) -> Result<T, TextError> {
+        value.map_or_else(|| self.fail_with(problem), Ok)
     }
     fn next(&mut self) -> Option<&'t str> {
         self.at += 1;
         self.words.next()
     }
     /// The next word, which must be there and be read by `read`.
-    fn take<T>(&mut self, problem: Problem, read: impl FnOnce(&'t str) -> Option<T>) -> Result<T, TextError> {
+    fn parse_next<T>(
+        &mut self,
+        problem: Problem,
+        read: impl FnOnce(&'t str) -> Option<T>,
+    ) -> Result<T, TextError> {
         let value = self.next().and_then(read);
-        self.some(value, problem)
+        self.require_value(value, problem)
     }
     /// The value of a setting, which must not be there already.
-    fn set<T>(
+    fn parse_setting<T>(
         &mut self,
         to: &mut Option<T>,
         problem: Problem,
         read: impl FnOnce(&'t str) -> Option<T>,
     ) -> Result<(), TextError> {
         if to.is_some() {
-            return self.fail(Problem::Twice);
+            return self.fail_with(Problem::Twice);
         }
-        *to = Some(self.take(problem, read)?);
+        *to = Some(self.parse_next(problem, read)?);
         Ok(())
     }
     /// Reads settings to the end.
-    fn settings(
+    fn parse_settings(
         &mut self,
         mut read: impl FnMut(&mut Words<'t>, &'t str) -> Result<(), TextError>,
     ) -> Result<(), TextError> {
@@ -252,20 +258,20 @@ impl<'t> Words<'t> {
         Ok(())
     }
 
-    fn slots(&self, text: &str) -> Result<Slots, TextError> {
-        let count = self.some(number(text), Problem::Slots(None))?;
+    fn parse_slots(&self, text: &str) -> Result<Slots, TextError> {
+        let count = self.require_value(parse_number(text), Problem::Slots(None))?;
         let next = Slots::at_least(count).map(Slots::count);
-        self.some(Slots::new(count), Problem::Slots(next))
+        self.require_value(Slots::new(count), Problem::Slots(next))
     }
 
     /// The settings of a method that has some.
     fn rest_of_method(mut self, method: Method) -> Result<Method, TextError> {
         let (mut new_idle, mut new_force) = (None, None);
         let is_resilient = matches!(method, Method::Resilient { .. });
-        self.settings(|words, setting| match setting {
-            "idle" if is_resilient => words.set(&mut new_idle, Problem::Time, duration),
-            "force" if is_resilient => words.set(&mut new_force, Problem::Time, some_time),
-            _ => words.fail(Problem::Setting),
+        self.parse_settings(|words, setting| match setting {
+            "idle" if is_resilient => words.parse_setting(&mut new_idle, Problem::Time, parse_duration),
+            "force" if is_resilient => words.parse_setting(&mut new_force, Problem::Time, some_time),
+            _ => words.fail_with(Problem::Setting),
         })?;
         Ok(match method {
             Method::Resilient { buckets, idle, force } => {
@@ -275,58 +281,58 @@ impl<'t> Words<'t> {
         })
     }
 
-    fn http(&mut self) -> Result<Probe, TextError> {
+    fn parse_http(&mut self) -> Result<Probe, TextError> {
         // What would end the line of a request can't be in a word.
         let is_path = |word: &&str| word.starts_with('/') && word.bytes().all(|byte| byte.is_ascii_graphic());
-        let path = self.take(Problem::Path, |word| Some(word).filter(is_path))?.to_string();
+        let path = self.parse_next(Problem::Path, |word| Some(word).filter(is_path))?.to_string();
         let mut ahead = self.words.clone();
         let starts_with_digit = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
         let status = match ahead.next() {
-            Some(word) if starts_with_digit(word) => self.take(Problem::Status, statuses)?,
+            Some(word) if starts_with_digit(word) => self.parse_next(Problem::Status, parse_statuses)?,
             _ => Probe::GOOD,
         };
         Ok(Probe::Http { path, status })
     }
 }
 
-fn statuses(word: &str) -> Option<(u16, u16)> {
-    let status = |text: &str| number::<u16>(text).filter(|status| (100..=599).contains(status));
+fn parse_statuses(word: &str) -> Option<(u16, u16)> {
+    let status = |text: &str| parse_number::<u16>(text).filter(|status| (100..=599).contains(status));
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     let (first, last) = (status(first)?, status(last)?);
     (first <= last).then_some((first, last))
 }
 
 /// Digits alone: no sign.
-fn number<T: FromStr>(text: &str) -> Option<T> {
+fn parse_number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-fn count(text: &str) -> Option<u16> {
-    number(text).filter(|count| *count > 0)
+fn parse_count(text: &str) -> Option<u16> {
+    parse_number(text).filter(|count| *count > 0)
 }
 
 fn some_time(text: &str) -> Option<Duration> {
-    duration(text).filter(|time| !time.is_zero())
+    parse_duration(text).filter(|time| !time.is_zero())
 }
 
 const UNITS: [(&str, u64); 6] =
     [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", SECOND), ("min", 60 * SECOND), ("h", 3600 * SECOND)];
 const SECOND: u64 = 1_000_000_000;
 
-/// Reads a time of less than 500 years: a number with at most nine decimals and a unit (`ns`, `us`, `ms`, `s`, `min`,
-/// `h`), seconds without.
-pub fn duration(text: &str) -> Option<Duration> {
+/// Reads a time of less than 500 years: a number with at most nine decimals and a unit (`ns`, `us`, `ms`,
+/// `s`, `min`, `h`), seconds without.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = if unit.is_empty() { SECOND } else { UNITS.iter().find(|(name, _)| *name == unit)?.1 };
     let (whole, decimals) = digits.split_once('.').unwrap_or((digits, "0"));
-    let parts: u64 = number(decimals).filter(|_| (1..=9).contains(&decimals.len()))?;
-    let of_whole = number::<u64>(whole)?.checked_mul(unit)?;
+    let parts: u64 = parse_number(decimals).filter(|_| (1..=9).contains(&decimals.len()))?;
+    let of_whole = parse_number::<u64>(whole)?.checked_mul(unit)?;
     let of_parts = u128::from(parts) * u128::from(unit) / 10u128.pow(decimals.len() as u32);
     Some(Duration::from_nanos(of_whole.checked_add(of_parts as u64)?))
 }
 
-/// A time as [`duration`] reads it.
+/// A time as [`parse_duration`] reads it.
 struct Time(Duration);
 
 impl fmt::Display for Time {
@@ -345,7 +351,7 @@ impl fmt::Display for TextError {
             Form::Method => "method",
             Form::Check => "check",
         };
-        let (wrong, remedy) = self.explained();
+        let (wrong, remedy) = self.problem_and_remedy();
         write!(f, "{form} {:?}: word {}", self.text, self.word)?;
         match self.text.split_ascii_whitespace().nth(self.word.saturating_sub(1)) {
             Some(word) => write!(f, ", {word:?}: {wrong}; {remedy}"),
@@ -356,7 +362,7 @@ impl fmt::Display for TextError {
 
 impl TextError {
     /// What is wrong, and what to do.
-    fn explained(&self) -> (&'static str, Cow<'static, str>) {
+    fn problem_and_remedy(&self) -> (&'static str, Cow<'static, str>) {
         let (wrong, remedy) = match self.problem {
             Problem::Slots(Some(next)) => {
                 return ("not a prime number", format!("take {next}, the next that is one").into());

@@ -2,8 +2,9 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Members one after another, forever, each as often as its weight says and as evenly as that goes: the k-th turn of a
-/// member of weight w is at the time k/w, and at the same time the one that was named first is first.
+/// Members one after another, forever, each as often as its weight says and as evenly as that goes:
+/// the k-th turn of a member of weight w is at the time k/w, and at the same time the one that was
+/// named first is first.
 ///
 /// No weight depends on others, so that members who come or go change nothing in the order of the rest.
 pub(crate) struct Turns(BinaryHeap<Reverse<Next>>);

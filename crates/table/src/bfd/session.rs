@@ -7,17 +7,14 @@ use std::time::Duration;
 /// What the neighbor said last (section 6.8.1).
 #[derive(Clone, Copy, Debug)]
 struct Remote {
-    /// bfd.RemoteDiscr; 0 while nothing is heard.
+    /// bfd.RemoteDiscr; 0 while no packets are received.
     discriminator: u32,
-    /// bfd.RemoteSessionState.
     state: BfdState,
     diagnostic: BfdDiagnostic,
     /// Its Desired Min TX Interval.
     min_tx: Duration,
-    /// bfd.RemoteMinRxInterval.
     min_rx: Duration,
     multiplier: u8,
-    /// bfd.RemoteDemandMode.
     is_demand: bool,
 }
 
@@ -66,16 +63,16 @@ pub struct SessionView {
     pub is_path_down: bool,
     /// Our number of the session.
     pub discriminator: u32,
-    /// The neighbor's number; 0 while it is not heard.
+    /// The neighbor's discriminator; 0 while no packets are received.
     pub remote_discriminator: u32,
-    /// The settings.
+    /// Settings that the session runs with.
     pub settings: SessionSettings,
     /// The interval at which packets are sent now, before jitter.
     pub tx_interval: Duration,
     /// The neighbor's Desired Min TX and Required Min RX Interval, and its multiplier; none
     /// while it is not heard.
     pub remote_timers: Option<(Duration, Duration, u8)>,
-    /// How long nothing may be heard; none while the neighbor is not heard.
+    /// Detection time; None while no packets are received.
     pub detection_time: Option<Duration>,
     /// Since when the session has been Up.
     pub up_since: Option<Duration>,
@@ -83,20 +80,18 @@ pub struct SessionView {
     pub flaps: u64,
     /// Packets that belonged to the session.
     pub received: u64,
-    /// Packets that [`Session::poll`] gave out.
+    /// Packets that [`Session::poll_transmit`] gave out.
     pub sent: u64,
 }
 
-/// See the module.
+/// One BFD session with one neighbor.
 #[derive(Clone, Debug)]
 pub struct Session {
     settings: SessionSettings,
-    /// bfd.LocalDiscr.
     discriminator: u32,
     state: BfdState,
     diagnostic: BfdDiagnostic,
     remote: Remote,
-    /// What packets say.
     announced: Intervals,
     /// What the session goes by; not yet what is announced, while the neighbor need not
     /// know of that (section 6.8.3).
@@ -110,7 +105,7 @@ pub struct Session {
     last_periodic: Duration,
     scheduled_interval: Duration,
     next_periodic: Duration,
-    /// When the last packet came; none while the neighbor is not heard.
+    /// When the last packet came; None while no packets are received.
     last_received: Option<Duration>,
     /// When it was first seen that the detection time had passed since.
     overdue_since: Option<Duration>,
@@ -126,7 +121,7 @@ impl Session {
     /// A session with a `discriminator` that is not 0 and no other session of this system has. It sends its
     /// first packet when it is polled. `seed` is what its jitter follows from.
     pub fn new(discriminator: u32, settings: SessionSettings, seed: u64, now: Duration) -> Session {
-        let intervals = intervals(settings, BfdState::Down);
+        let intervals = announced_intervals(settings, BfdState::Down);
         Session {
             settings,
             discriminator,
@@ -195,37 +190,37 @@ impl Session {
         }
     }
 
-    /// Takes other settings. The neighbor is told of them by a poll sequence.
+    /// Changes the settings. A poll sequence announces them to the neighbor.
     pub fn set_settings(&mut self, settings: SessionSettings) {
         let is_other = settings != self.settings;
         self.settings = settings;
         self.owes_news |= is_other;
-        self.announce();
-        self.reschedule();
+        self.announce_intervals();
+        self.reschedule_periodic();
     }
 
     /// Holds the session down, or lets it come up again (section 6.8.16). While it is held down
-    /// the neighbor is told so.
+    /// packets announce AdminDown to the neighbor.
     pub fn set_admin_down(&mut self, is_down: bool, now: Duration) {
         if is_down {
             self.is_path_down = false;
             self.poll_sequence = PollSequence::Idle;
-            self.enter(BfdState::AdminDown, BfdDiagnostic::ADMINISTRATIVELY_DOWN, now);
+            self.enter_state(BfdState::AdminDown, BfdDiagnostic::ADMINISTRATIVELY_DOWN, now);
         } else if self.state == BfdState::AdminDown {
-            self.enter(BfdState::Down, BfdDiagnostic::NONE, now);
+            self.enter_state(BfdState::Down, BfdDiagnostic::NONE, now);
         }
     }
 
     /// Takes a packet that was found to be of this session (section 6.8.6, from
     /// the assignment of bfd.RemoteDiscr on).
-    pub fn receive(&mut self, packet: &BfdControl, now: Duration) {
+    pub fn receive_packet(&mut self, packet: &BfdControl, now: Duration) {
         self.received += 1;
         self.remote = Remote {
             discriminator: packet.my_discriminator,
             state: packet.state,
             diagnostic: packet.diagnostic,
-            min_tx: micros(packet.desired_min_tx),
-            min_rx: micros(packet.required_min_rx),
+            min_tx: from_micros(packet.desired_min_tx),
+            min_rx: from_micros(packet.required_min_rx),
             multiplier: packet.detect_multiplier,
             is_demand: packet.is_demand,
         };
@@ -233,34 +228,34 @@ impl Session {
             self.end_poll_sequence();
         }
         if self.state == BfdState::AdminDown {
-            return self.reschedule();
+            return self.reschedule_periodic();
         }
         (self.last_received, self.overdue_since) = (Some(now), None);
-        self.follow(packet.state, now);
+        self.follow_remote(packet.state, now);
         self.owes_final |= packet.is_poll;
-        self.reschedule();
+        self.reschedule_periodic();
     }
 
     /// The transitions of section 6.8.6.
-    fn follow(&mut self, remote: BfdState, now: Duration) {
+    fn follow_remote(&mut self, remote: BfdState, now: Duration) {
         use BfdState::{AdminDown, Down, Init, Up};
         match (self.state, remote) {
             (_, AdminDown) => {
                 // RFC 5882 section 3.2: this says nothing about the path.
                 self.is_path_down = false;
-                self.enter(Down, BfdDiagnostic::NEIGHBOR_SIGNALED_DOWN, now);
+                self.enter_state(Down, BfdDiagnostic::NEIGHBOR_SIGNALED_DOWN, now);
             }
-            (Down, Down) => self.enter(Init, self.diagnostic, now),
-            (Down, Init) | (Init, Init | Up) => self.enter(Up, BfdDiagnostic::NONE, now),
+            (Down, Down) => self.enter_state(Init, self.diagnostic, now),
+            (Down, Init) | (Init, Init | Up) => self.enter_state(Up, BfdDiagnostic::NONE, now),
             (Up, Down) => {
                 self.is_path_down = true;
-                self.enter(Down, BfdDiagnostic::NEIGHBOR_SIGNALED_DOWN, now);
+                self.enter_state(Down, BfdDiagnostic::NEIGHBOR_SIGNALED_DOWN, now);
             }
             _ => {}
         }
     }
 
-    fn enter(&mut self, state: BfdState, diagnostic: BfdDiagnostic, now: Duration) {
+    fn enter_state(&mut self, state: BfdState, diagnostic: BfdDiagnostic, now: Duration) {
         let old = std::mem::replace(&mut self.state, state);
         if old == state {
             return;
@@ -274,14 +269,14 @@ impl Session {
             self.is_path_down = false;
             self.up_since = Some(now);
         }
-        self.announce();
-        self.reschedule();
+        self.announce_intervals();
+        self.reschedule_periodic();
     }
 
     /// Lets packets say the intervals of the settings and the state, and the session go by them as far as it
     /// may before the neighbor knows (section 6.8.3).
-    fn announce(&mut self) {
-        let new = intervals(self.settings, self.state);
+    fn announce_intervals(&mut self) {
+        let new = announced_intervals(self.settings, self.state);
         let is_other = std::mem::replace(&mut self.announced, new) != new;
         self.used = match self.state {
             BfdState::Up => Intervals {
@@ -297,7 +292,7 @@ impl Session {
 
     fn begin_poll_sequence(&mut self) {
         if self.remote.discriminator == 0 || self.state == BfdState::AdminDown {
-            // Nobody would answer, and whoever comes reads the intervals in any packet.
+            // No neighbor would answer; a new one reads the intervals in any packet.
             return;
         }
         self.owes_news = true;
@@ -323,8 +318,8 @@ impl Session {
 
     /// Does what is due, and returns the packet to send now, if there is one; to be
     /// called until there is none.
-    pub fn poll(&mut self, now: Duration) -> Option<BfdControl> {
-        self.detect(now);
+    pub fn poll_transmit(&mut self, now: Duration) -> Option<BfdControl> {
+        self.detect_timeout(now);
         let is_final = std::mem::take(&mut self.owes_final);
         let is_periodic = now >= self.next_periodic && self.may_send_periodically();
         if !is_final && !self.owes_news && !is_periodic {
@@ -334,14 +329,14 @@ impl Session {
         self.owes_news &= is_final && self.poll_sequence != PollSequence::Idle;
         if is_periodic {
             self.last_periodic = now;
-            self.schedule();
+            self.schedule_periodic();
         }
         self.sent += 1;
-        Some(self.packet(is_final))
+        Some(self.build_packet(is_final))
     }
 
-    /// When to [`poll`](Session::poll) next, if no packet comes before.
-    pub fn due(&self) -> Option<Duration> {
+    /// When to [`poll_transmit`](Session::poll_transmit) next, if no packet comes before.
+    pub fn poll_at(&self) -> Option<Duration> {
         if self.owes_final || self.owes_news {
             return Some(Duration::ZERO);
         }
@@ -351,8 +346,8 @@ impl Session {
         [periodic, silence].into_iter().flatten().min()
     }
 
-    /// Section 6.8.4.
-    fn detect(&mut self, now: Duration) {
+    /// Section 6.8.4: fails the session when the detection time has passed.
+    fn detect_timeout(&mut self, now: Duration) {
         if self.detect_at().is_none_or(|at| now < at) {
             return;
         }
@@ -360,14 +355,14 @@ impl Session {
         if now < since + STALL_GRACE {
             return;
         }
-        // Section 6.8.1: the neighbor's discriminator is forgotten, and with it what was heard of it.
+        // Section 6.8.1: the neighbor's discriminator is forgotten, and with it what it announced.
         (self.last_received, self.overdue_since) = (None, None);
         (self.remote, self.poll_sequence) = (Remote::UNHEARD, PollSequence::Idle);
         if matches!(self.state, BfdState::Init | BfdState::Up) {
             self.is_path_down |= self.state == BfdState::Up;
-            self.enter(BfdState::Down, BfdDiagnostic::DETECTION_TIME_EXPIRED, now);
+            self.enter_state(BfdState::Down, BfdDiagnostic::DETECTION_TIME_EXPIRED, now);
         }
-        self.reschedule();
+        self.reschedule_periodic();
     }
 
     fn detect_at(&self) -> Option<Duration> {
@@ -379,7 +374,7 @@ impl Session {
         self.used.min_rx.max(self.remote.min_tx) * u32::from(self.remote.multiplier)
     }
 
-    /// Section 6.8.7.
+    /// Section 6.8.7: whether the periodic transmission may run.
     fn may_send_periodically(&self) -> bool {
         let is_up_at_both_ends = self.state == BfdState::Up && self.remote.state == BfdState::Up;
         let is_idle = self.poll_sequence == PollSequence::Idle;
@@ -393,22 +388,22 @@ impl Session {
     }
 
     /// Lets the next periodic packet follow the interval, if that has changed.
-    fn reschedule(&mut self) {
+    fn reschedule_periodic(&mut self) {
         if self.tx_interval() != self.scheduled_interval {
-            self.schedule();
+            self.schedule_periodic();
         }
     }
 
     /// Jitter by section 6.8.7: 75 to 100 % of the interval; 90 % at most if the neighbor
     /// waits for one packet only.
-    fn schedule(&mut self) {
+    fn schedule_periodic(&mut self) {
         self.scheduled_interval = self.tx_interval();
         let most = if self.settings.multiplier == 1 { 900 } else { 1000 };
         let permille = 750 + self.random.below(most - 750 + 1) as u32;
         self.next_periodic = self.last_periodic + self.scheduled_interval * permille / 1000;
     }
 
-    fn packet(&self, is_final: bool) -> BfdControl {
+    fn build_packet(&self, is_final: bool) -> BfdControl {
         BfdControl {
             diagnostic: self.diagnostic,
             state: self.state,
@@ -417,23 +412,23 @@ impl Session {
             detect_multiplier: self.settings.multiplier,
             my_discriminator: self.discriminator,
             your_discriminator: self.remote.discriminator,
-            desired_min_tx: as_micros(self.announced.min_tx),
-            required_min_rx: as_micros(self.announced.min_rx),
+            desired_min_tx: to_micros(self.announced.min_tx),
+            required_min_rx: to_micros(self.announced.min_rx),
             ..BfdControl::default()
         }
     }
 }
 
 /// What a session announces in a state (section 6.8.3: slowly as long as it is not Up).
-fn intervals(settings: SessionSettings, state: BfdState) -> Intervals {
+fn announced_intervals(settings: SessionSettings, state: BfdState) -> Intervals {
     let least = if state == BfdState::Up { Duration::ZERO } else { SLOW_INTERVAL };
     Intervals { min_tx: settings.interval.max(least), min_rx: settings.interval }
 }
 
-fn micros(interval: u32) -> Duration {
+fn from_micros(interval: u32) -> Duration {
     Duration::from_micros(interval.into())
 }
 
-fn as_micros(interval: Duration) -> u32 {
+fn to_micros(interval: Duration) -> u32 {
     u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Sessions that talk to each other, and sessions that are told what to hear.
+//! Sessions that talk to each other, and single sessions that are fed packets.
 use super::*;
 use crate::synthetic::Random;
 use artery_wire::{BfdControl, BfdDiagnostic, BfdState};
@@ -35,7 +35,7 @@ impl Pair {
         let end = self.now + time;
         loop {
             self.deliver();
-            let due = self.ends.iter().filter_map(Session::due).min().unwrap_or(end);
+            let due = self.ends.iter().filter_map(Session::poll_at).min().unwrap_or(end);
             if due > end {
                 break;
             }
@@ -47,7 +47,7 @@ impl Pair {
     fn deliver(&mut self) {
         let mut rounds = 0;
         loop {
-            let packets = [0, 1].map(|at| self.ends[at].poll(self.now));
+            let packets = [0, 1].map(|at| self.ends[at].poll_transmit(self.now));
             if packets == [None; 2] {
                 return;
             }
@@ -56,9 +56,9 @@ impl Pair {
             for (at, packet) in packets.into_iter().enumerate() {
                 let Some(packet) = packet else { continue };
                 self.sent[at].push((self.now, packet));
-                let read = BfdControl::read(&packet.bytes()).unwrap();
+                let read = BfdControl::parse_packet(&packet.encode_packet()).unwrap();
                 if self.arrives[1 - at] {
-                    self.ends[1 - at].receive(&read, self.now);
+                    self.ends[1 - at].receive_packet(&read, self.now);
                 }
             }
         }
@@ -86,11 +86,11 @@ impl Pair {
     }
 }
 
-/// A session at a time, told what to hear.
+/// A single session, fed with packets by the test.
 fn alone(settings: SessionSettings) -> (Session, Duration) {
     let now = Duration::from_secs(1000);
     let mut session = Session::new(7, settings, 1, now);
-    while session.poll(now).is_some() {}
+    while session.poll_transmit(now).is_some() {}
     (session, now)
 }
 
@@ -109,17 +109,17 @@ fn said(state: BfdState) -> BfdControl {
 /// One that is up, and has no more to say at the moment.
 fn alone_up(settings: SessionSettings) -> (Session, Duration) {
     let (mut session, now) = alone(settings);
-    session.receive(&said(BfdState::Down), now);
-    session.receive(&said(BfdState::Up), now);
-    session.receive(&BfdControl { is_final: true, ..said(BfdState::Up) }, now);
-    while session.poll(now).is_some() {}
-    session.receive(&BfdControl { is_final: true, ..said(BfdState::Up) }, now);
-    assert_eq!((session.state(), session.poll(now)), (BfdState::Up, None));
+    session.receive_packet(&said(BfdState::Down), now);
+    session.receive_packet(&said(BfdState::Up), now);
+    session.receive_packet(&BfdControl { is_final: true, ..said(BfdState::Up) }, now);
+    while session.poll_transmit(now).is_some() {}
+    session.receive_packet(&BfdControl { is_final: true, ..said(BfdState::Up) }, now);
+    assert_eq!((session.state(), session.poll_transmit(now)), (BfdState::Up, None));
     (session, now)
 }
 
 fn drain(session: &mut Session, now: Duration) -> Vec<BfdControl> {
-    std::iter::from_fn(|| session.poll(now)).collect()
+    std::iter::from_fn(|| session.poll_transmit(now)).collect()
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_path_that_is_dead_in_one_direction_is_down_at_both_ends() {
     assert!(pair.ends.iter().all(Session::is_path_down));
     assert_eq!(pair.ends[1].diagnostic(), BfdDiagnostic::NEIGHBOR_SIGNALED_DOWN);
     pair.pass(Duration::from_secs(10));
-    // It hears that the other end is down, and is itself not heard.
+    // It receives that the other end is down; its own packets do not arrive.
     assert_eq!(pair.states(), [BfdState::Down, BfdState::Init]);
 }
 
@@ -202,8 +202,8 @@ fn every_transition_is_that_of_the_standard() {
         match state {
             AdminDown => session.set_admin_down(true, now),
             Down => {}
-            Init => session.receive(&said(Down), now),
-            Up => session.receive(&said(Init), now),
+            Init => session.receive_packet(&said(Down), now),
+            Up => session.receive_packet(&said(Init), now),
         }
         assert_eq!(session.state(), state);
         (session, now)
@@ -227,7 +227,7 @@ fn every_transition_is_that_of_the_standard() {
         (Up, Up, Up, false),
     ] {
         let (mut session, now) = reach(from);
-        session.receive(&said(heard), now);
+        session.receive_packet(&said(heard), now);
         assert_eq!((session.state(), session.is_path_down()), (to, path_down), "{from:?} {heard:?}");
         if from != to && to == Down {
             assert_eq!(session.diagnostic(), BfdDiagnostic::NEIGHBOR_SIGNALED_DOWN);
@@ -238,7 +238,7 @@ fn every_transition_is_that_of_the_standard() {
 #[test]
 fn a_session_that_was_never_up_says_nothing_about_the_path() {
     let (mut session, now) = alone(FAST);
-    session.receive(&said(BfdState::Down), now);
+    session.receive_packet(&said(BfdState::Down), now);
     let later = now + Duration::from_secs(5);
     drain(&mut session, later);
     drain(&mut session, later + STALL_GRACE);
@@ -275,14 +275,14 @@ fn a_path_that_is_down_no_longer_counts_as_down_once_the_neighbor_is_held_down()
 #[test]
 fn a_poll_is_answered_at_once_by_a_final_that_does_not_poll() {
     let (mut session, now) = alone_up(FAST);
-    session.receive(&BfdControl { is_poll: true, ..said(BfdState::Up) }, now);
-    assert_eq!(session.due(), Some(Duration::ZERO));
+    session.receive_packet(&BfdControl { is_poll: true, ..said(BfdState::Up) }, now);
+    assert_eq!(session.poll_at(), Some(Duration::ZERO));
     let answers = drain(&mut session, now);
     assert_eq!(answers.len(), 1);
     assert!(answers[0].is_final && !answers[0].is_poll);
     // Also while it polls itself: then both are said, by two packets.
     session.set_settings(SessionSettings { multiplier: 4, interval: 60 * MS });
-    session.receive(&BfdControl { is_poll: true, ..said(BfdState::Up) }, now);
+    session.receive_packet(&BfdControl { is_poll: true, ..said(BfdState::Up) }, now);
     let both: Vec<(bool, bool)> =
         drain(&mut session, now).iter().map(|packet| (packet.is_final, packet.is_poll)).collect();
     assert_eq!(both, [(true, false), (false, true)]);
@@ -302,15 +302,17 @@ fn changed_intervals_count_when_the_neighbor_knows() {
     session.set_settings(FAST);
     assert_eq!(used(&session), (50 * MS, 300 * MS));
     let answer = BfdControl { is_final: true, ..said(BfdState::Up) };
-    session.receive(&answer, now);
+    session.receive_packet(&answer, now);
     assert_eq!(used(&session), (50 * MS, 300 * MS));
     assert!(drain(&mut session, now).iter().all(|packet| packet.is_poll && packet.required_min_rx == 50_000));
-    session.receive(&answer, now);
+    session.receive_packet(&answer, now);
     assert_eq!(used(&session), (50 * MS, 150 * MS));
     assert_eq!(drain(&mut session, now), []);
     // The neighbor's own changes count at once.
-    session
-        .receive(&BfdControl { required_min_rx: 80_000, desired_min_tx: 70_000, ..said(BfdState::Up) }, now);
+    session.receive_packet(
+        &BfdControl { required_min_rx: 80_000, desired_min_tx: 70_000, ..said(BfdState::Up) },
+        now,
+    );
     assert_eq!(used(&session), (80 * MS, 210 * MS));
 }
 
@@ -330,24 +332,24 @@ fn settings_change_while_packets_flow_and_nobody_goes_down() {
 #[test]
 fn a_neighbor_in_demand_mode_gets_periodic_packets_only_while_an_end_is_not_up() {
     let (mut session, now) = alone(FAST);
-    session.receive(&BfdControl { is_demand: true, ..said(BfdState::Init) }, now);
+    session.receive_packet(&BfdControl { is_demand: true, ..said(BfdState::Init) }, now);
     drain(&mut session, now);
-    assert!(session.poll(now + 100 * MS).is_some(), "the neighbor is not up yet");
+    assert!(session.poll_transmit(now + 100 * MS).is_some(), "the neighbor is not up yet");
     let up = BfdControl { is_demand: true, is_final: true, ..said(BfdState::Up) };
-    session.receive(&up, now + 100 * MS);
+    session.receive_packet(&up, now + 100 * MS);
     drain(&mut session, now + 100 * MS);
-    session.receive(&up, now + 110 * MS);
-    assert_eq!(session.poll(now + 200 * MS), None);
+    session.receive_packet(&up, now + 110 * MS);
+    assert_eq!(session.poll_transmit(now + 200 * MS), None);
     // It still notices that the neighbor is silent.
-    assert_eq!(session.due(), Some(now + 260 * MS));
+    assert_eq!(session.poll_at(), Some(now + 260 * MS));
 }
 
 #[test]
 fn a_neighbor_that_wants_none_gets_no_periodic_packets() {
     let (mut session, now) = alone_up(FAST);
-    session.receive(&BfdControl { required_min_rx: 0, ..said(BfdState::Up) }, now);
+    session.receive_packet(&BfdControl { required_min_rx: 0, ..said(BfdState::Up) }, now);
     assert_eq!(drain(&mut session, now + 140 * MS), []);
-    session.receive(&said(BfdState::Up), now + 140 * MS);
+    session.receive_packet(&said(BfdState::Up), now + 140 * MS);
     assert_eq!(drain(&mut session, now + 140 * MS).len(), 1);
 }
 
@@ -357,8 +359,8 @@ fn packets_that_waited_while_the_program_did_not_run_keep_a_session_up() {
     // It did not run for a second. What arrived meanwhile is read a moment later.
     let late = now + 1000 * MS;
     assert_eq!(drain(&mut session, late).len(), 1);
-    assert_eq!((session.state(), session.due()), (BfdState::Up, Some(late + STALL_GRACE)));
-    session.receive(&said(BfdState::Up), late + MS);
+    assert_eq!((session.state(), session.poll_at()), (BfdState::Up, Some(late + STALL_GRACE)));
+    session.receive_packet(&said(BfdState::Up), late + MS);
     drain(&mut session, late + STALL_GRACE);
     assert_eq!((session.state(), session.view().flaps), (BfdState::Up, 0));
 }
@@ -377,15 +379,15 @@ fn what_a_stranger_says_never_makes_a_session_panic_or_send_without_end() {
             // Intervals that others have, too.
             (12..24).step_by(4).for_each(|at| bytes[at..at + 2].fill(0));
         }
-        if let Ok(packet) = BfdControl::read(&bytes) {
-            session.receive(&packet, now);
+        if let Ok(packet) = BfdControl::parse_packet(&bytes) {
+            session.receive_packet(&packet, now);
         }
         if random.percent(2) {
             session.set_admin_down(random.percent(50), now);
         }
         let sent = drain(&mut session, now).len();
         assert!(sent <= 3, "{sent}");
-        assert!(session.due().is_none_or(|due| due > now), "it would be called again and again");
+        assert!(session.poll_at().is_none_or(|due| due > now), "it would be called again and again");
         now += MS * random.below(300) as u32;
     }
     assert!(session.view().received > 10_000);

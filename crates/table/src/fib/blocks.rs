@@ -1,8 +1,8 @@
 //! Room within one array: blocks of any size, reused after a grace period.
 //!
-//! Blocks are handed out from the front of the array, so that what was never used stays untouched memory. A freed
-//! block is kept for requests of its size; when the array is used up, a larger one is cut. Free neighbours are not
-//! joined: a rebuild does that.
+//! Blocks are handed out from the front of the array, so that what was never used stays untouched memory. A
+//! freed block is kept for requests of its size; when the array is used up, a larger one is cut. Free
+//! neighbours are not joined: a rebuild does that.
 use crate::Limbo;
 use artery_rcu::Domain;
 use std::collections::BTreeMap;
@@ -31,22 +31,22 @@ impl Blocks {
         Blocks { touched, capacity, free: BTreeMap::new(), limbo: Limbo::new(domain) }
     }
 
-    /// The first unit of a block of `size`, which is at least 1; none if there is no room.
-    pub(crate) fn take(&mut self, size: u32) -> Option<u32> {
+    /// The first unit of a block of `size`, which is at least 1; None if the array is full.
+    pub(crate) fn alloc_block(&mut self, size: u32) -> Option<u32> {
         if let Some(start) = self.pop(size) {
             return Some(start);
         }
-        self.release();
-        self.pop(size).or_else(|| self.extend(size)).or_else(|| self.cut(size))
+        self.reclaim_blocks();
+        self.pop(size).or_else(|| self.extend_end(size)).or_else(|| self.split_block(size))
     }
 
     /// Takes back a block that new turns can't reach.
-    pub(crate) fn put(&mut self, start: u32, size: u32) {
-        self.limbo.put(Block { start, size });
+    pub(crate) fn free_block(&mut self, start: u32, size: u32) {
+        self.limbo.retire(Block { start, size });
     }
 
     /// Takes back a block that no reader has ever seen.
-    pub(crate) fn put_unseen(&mut self, start: u32, size: u32) {
+    pub(crate) fn free_unseen(&mut self, start: u32, size: u32) {
         self.free.entry(size).or_default().push(start);
     }
 
@@ -59,21 +59,21 @@ impl Blocks {
         self.free.get_mut(&size)?.pop()
     }
 
-    fn release(&mut self) {
+    fn reclaim_blocks(&mut self) {
         let free = &mut self.free;
-        self.limbo.release(|block| free.entry(block.size).or_default().push(block.start));
+        self.limbo.reclaim_ready(|block| free.entry(block.size).or_default().push(block.start));
     }
 
-    fn extend(&mut self, size: u32) -> Option<u32> {
+    fn extend_end(&mut self, size: u32) -> Option<u32> {
         let end = self.touched.checked_add(size).filter(|end| *end <= self.capacity)?;
         Some(std::mem::replace(&mut self.touched, end))
     }
 
-    fn cut(&mut self, size: u32) -> Option<u32> {
+    fn split_block(&mut self, size: u32) -> Option<u32> {
         let (found, starts) = self.free.range_mut(size..).find(|(_, starts)| !starts.is_empty())?;
         let (found, start) = (*found, starts.pop()?);
         if found > size {
-            self.put_unseen(start + size, found - size);
+            self.free_unseen(start + size, found - size);
         }
         Some(start)
     }
@@ -94,8 +94,8 @@ mod tests {
             let size = (random >> 60) as u32 + 1;
             if taken.len() > 60 || step % 3 == 2 {
                 let (start, size) = taken.swap_remove((random >> 33) as usize % taken.len());
-                blocks.put(start, size);
-            } else if let Some(start) = blocks.take(size) {
+                blocks.free_block(start, size);
+            } else if let Some(start) = blocks.alloc_block(size) {
                 assert!(start >= 10 && start + size <= 10_000);
                 assert!(taken.iter().all(|(other, len)| start + size <= *other || other + len <= start));
                 taken.push((start, size));
@@ -109,20 +109,20 @@ mod tests {
         let domain = Domain::new();
         let mut blocks = Blocks::new(&domain, 0, 512);
         let mut reader = domain.reader();
-        let all: Vec<u32> = (0..512).map(|_| blocks.take(1).unwrap()).collect();
+        let all: Vec<u32> = (0..512).map(|_| blocks.alloc_block(1).unwrap()).collect();
         reader.turn();
-        all.iter().for_each(|start| blocks.put(*start, 1));
-        assert_eq!(blocks.take(1), None);
+        all.iter().for_each(|start| blocks.free_block(*start, 1));
+        assert_eq!(blocks.alloc_block(1), None);
         reader.turn();
-        assert!(blocks.take(1).is_some());
+        assert!(blocks.alloc_block(1).is_some());
     }
 
     #[test]
     fn a_larger_block_is_cut_when_nothing_else_is_left() {
         let mut blocks = Blocks::new(&Domain::new(), 0, 8);
-        let start = blocks.take(8).unwrap();
-        blocks.put_unseen(start, 8);
-        let (a, b) = (blocks.take(3).unwrap(), blocks.take(5).unwrap());
-        assert_eq!((a.abs_diff(b), blocks.take(1)), (3, None));
+        let start = blocks.alloc_block(8).unwrap();
+        blocks.free_unseen(start, 8);
+        let (a, b) = (blocks.alloc_block(3).unwrap(), blocks.alloc_block(5).unwrap());
+        assert_eq!((a.abs_diff(b), blocks.alloc_block(1)), (3, None));
     }
 }

@@ -1,10 +1,10 @@
 //! The group of addresses that nothing but the route of all addresses covers.
 //!
-//! FIBs show such addresses as group 0, so that a change of that route is one store. The group must be that of the
-//! moment when the 0 was read: if the default route changes and then a route goes, a reader with the old default and
-//! the new 0 in its hand would answer what was never right. So the word counts its changes, and a reader loads it
-//! before and after the rest: if it is the same, it was so in between.
-//! [`crate::layout`] tells readers outside.
+//! FIBs show such addresses as group 0, so that a change of that route is one store. The group must be that
+//! of the moment when the 0 was read: if the default route changes and then a route goes, a reader with the
+//! old default and the new 0 in its hand would answer what was never right. So the word counts its changes,
+//! and a reader loads it before and after the rest: if it is the same, it was so in between.
+//! [`crate::layout`] describes it for readers outside.
 use crate::{Group, Storage, Words};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -17,8 +17,8 @@ pub(crate) const NAME: &str = "default";
 /// Where the mark stands in the word.
 const MARK: u64 = 1 << 63;
 
-/// The default route of a FIB: `default[0]` has its group in the lower half and the number of its changes above, but
-/// for the highest bit, which is a mark that changes under the same protocol.
+/// The default route of a FIB: `default[0]` has its group in the lower half and the number of its changes
+/// above, except the highest bit, which is a mark that changes under the same protocol.
 pub(crate) struct DefaultRoute(Words<AtomicU64>);
 
 /// The default route at a moment.
@@ -26,12 +26,10 @@ pub(crate) struct DefaultRoute(Words<AtomicU64>);
 pub(crate) struct DefaultWord(u64);
 
 impl DefaultWord {
-    /// Its group.
     #[inline]
     pub(crate) fn group(self) -> Group {
         self.0 as u32
     }
-    /// The mark.
     #[inline]
     pub(crate) fn is_marked(self) -> bool {
         self.0 & MARK != 0
@@ -67,14 +65,14 @@ impl DefaultRoute {
         self.at_hand().load()
     }
 
-    /// The word's place, for who loads it often.
+    /// The word's place, for callers that load it often.
     #[inline]
     pub(crate) fn at_hand(&self) -> DefaultAtHand<'_> {
         DefaultAtHand(&self.0[0])
     }
 
-    /// What `lookup` finds, with the default route's group in the place of 0: right as of one moment of the call.
-    /// It repeats only when the default route changes meanwhile. The loads of `lookup` must acquire.
+    /// What `lookup` finds, with the default route's group in the place of 0: right as of one moment of the
+    /// call. It repeats only when the default route changes meanwhile. The loads of `lookup` must acquire.
     #[inline]
     pub(crate) fn complete(&self, lookup: impl Fn() -> Group) -> Group {
         let before = self.load();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub enum Layout {
     /// Most lookups a second.
     Fast,
-    /// Least memory.
+    /// The layout with least memory.
     Small,
 }
 
@@ -33,9 +33,9 @@ pub trait Fib<A: Address>: Sized + Send {
     const MAX_GROUP: Group;
 
     /// The layout that is built where this one is asked for.
-    fn nearest(layout: Layout) -> Layout;
-    /// Bytes that a layout takes for so many routes, roughly.
-    fn bytes(layout: Layout, routes: usize) -> u64;
+    fn nearest_layout(layout: Layout) -> Layout;
+    /// Bytes that a layout takes for this many routes, roughly.
+    fn estimate_bytes(layout: Layout, routes: usize) -> u64;
     /// Compiles all routes of a table.
     fn build(
         layout: Layout,
@@ -43,8 +43,9 @@ pub trait Fib<A: Address>: Sized + Send {
         runs: &impl Runs<A>,
         storage: &dyn Storage,
     ) -> Result<Self, BuildError>;
-    /// Takes over what has changed in a prefix, whose addresses now go to `group` where nothing longer covers them.
-    fn replace(
+    /// Takes over what has changed in a prefix, whose addresses now go to `group` where
+    /// nothing longer covers them.
+    fn replace_prefix(
         &mut self,
         runs: &impl Holes<A>,
         changed: Prefix<A>,
@@ -54,7 +55,7 @@ pub trait Fib<A: Address>: Sized + Send {
     fn layout(&self) -> Layout;
     /// How much memory it takes.
     fn memory(&self) -> FibMemory;
-    /// A reader.
+    /// A reader for one thread.
     fn reader(&self) -> Self::Reader;
     /// Looks an address up.
     fn lookup(reader: &Self::Reader, turn: &Turn<'_>, address: A) -> Group;
@@ -64,24 +65,25 @@ pub trait Fib<A: Address>: Sized + Send {
 
 /// A compiled IPv4 FIB of either layout.
 pub enum Fib4 {
-    /// See [`Fib4Fast`].
+    /// The fast layout: see [`Fib4Fast`].
     Fast(Fib4Fast),
-    /// See [`Fib4Small`].
+    /// The small layout: see [`Fib4Small`].
     Small(Fib4Small),
 }
 
 /// What looks addresses up in a [`Fib4`].
 #[derive(Clone)]
 pub enum Fib4Reader {
-    /// See [`Fib4FastReader`].
+    /// The fast layout: see [`Fib4FastReader`].
     Fast(Fib4FastReader),
-    /// See [`Fib4SmallReader`].
+    /// The small layout: see [`Fib4SmallReader`].
     Small(Fib4SmallReader),
 }
 
 /// Bytes that the fast layout takes without routes: the cells, and a word for each /16.
 const FAST: u64 = (1 << 24) + (8 << 16);
-/// Bytes that the small layout takes without routes: a word for each /19, and the leaves that are their own numbers.
+/// Bytes that the small layout takes without routes: a word for each /19, and the leaves that
+/// are their own numbers.
 const SMALL: u64 = (8 << 19) + (2 << 16);
 /// Bytes that the IPv6 FIB takes without routes: its root.
 const ROOT: u64 = 4 << 16;
@@ -90,10 +92,10 @@ impl Fib<u32> for Fib4 {
     type Reader = Fib4Reader;
     const MAX_GROUP: Group = Group::MAX;
 
-    fn nearest(layout: Layout) -> Layout {
+    fn nearest_layout(layout: Layout) -> Layout {
         layout
     }
-    fn bytes(layout: Layout, routes: usize) -> u64 {
+    fn estimate_bytes(layout: Layout, routes: usize) -> u64 {
         match layout {
             // About a byte a route for what is longer than a /24.
             Layout::Fast => FAST + routes as u64,
@@ -119,7 +121,7 @@ impl Fib<u32> for Fib4 {
         let wide = Fib4Options { wide: true, ..Fib4Options::default() };
         Fib4Fast::build(domain, runs, storage, wide).map(Fib4::Fast)
     }
-    fn replace(
+    fn replace_prefix(
         &mut self,
         runs: &impl Holes<u32>,
         changed: Prefix<u32>,
@@ -127,10 +129,10 @@ impl Fib<u32> for Fib4 {
     ) -> Result<(), NeedsRebuild> {
         match self {
             Fib4::Fast(fib) => {
-                fib.replace(runs, changed, group)?;
+                fib.replace_prefix(runs, changed, group)?;
                 if fib.wants_wide() { Err(NeedsRebuild { array: "cells" }) } else { Ok(()) }
             }
-            Fib4::Small(fib) => fib.replace(runs, changed, group),
+            Fib4::Small(fib) => fib.replace_prefix(runs, changed, group),
         }
     }
     fn layout(&self) -> Layout {
@@ -172,10 +174,10 @@ impl Fib<u128> for Fib6 {
     const MAX_GROUP: Group = Fib6::MAX_GROUP;
 
     /// There is one layout, as fast as it is small.
-    fn nearest(_: Layout) -> Layout {
+    fn nearest_layout(_: Layout) -> Layout {
         Layout::Small
     }
-    fn bytes(_: Layout, routes: usize) -> u64 {
+    fn estimate_bytes(_: Layout, routes: usize) -> u64 {
         ROOT + 14 * routes as u64
     }
     fn build(
@@ -186,13 +188,13 @@ impl Fib<u128> for Fib6 {
     ) -> Result<Fib6, BuildError> {
         Fib6::build(domain, runs, storage, None)
     }
-    fn replace(
+    fn replace_prefix(
         &mut self,
         runs: &impl Holes<u128>,
         changed: Prefix<u128>,
         _: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild> {
-        self.update(runs, changed)
+        self.update_prefix(runs, changed)
     }
     fn layout(&self) -> Layout {
         Layout::Small

@@ -1,6 +1,6 @@
-//! The IPv4 FIBs: [`Fib4Fast`] has a cell for each /24, [`Fib4Small`] a word for each /19. Both send what is longer
-//! than a /24 to run lists (`lists.rs`). What the
-//! words mean is told for readers outside in [`crate::layout`]: change both.
+//! The IPv4 FIBs: [`Fib4Fast`] has a cell for each /24, [`Fib4Small`] a word for each /19. Both send what is
+//! longer than a /24 to run lists (`lists.rs`). [`crate::layout`] describes the words for readers outside:
+//! change both.
 mod fast;
 mod lists;
 mod palette;
@@ -22,8 +22,8 @@ pub struct Fib4Options {
     pub wide: bool,
     /// For the small layout: 16-bit leaves there is room for.
     pub leaves: usize,
-    /// Lines of 64 bytes that there is room for in run lists. The room is address space; memory is taken when it is
-    /// first used.
+    /// Lines of 64 bytes that there is room for in run lists. The room is address space; memory is taken when
+    /// it is first used.
     pub list_lines: usize,
 }
 
@@ -34,8 +34,8 @@ impl Default for Fib4Options {
     }
 }
 
-/// Calls `each` with the number of every block of 2^`bits` addresses that `within` touches and its runs in `within`,
-/// neighbours of the same group joined. Starts are offsets in the block; `runs` is room for them.
+/// Calls `each` with the number of every block of 2^`bits` addresses that `within` touches and its runs in
+/// `within`, neighbours of the same group joined. Starts are offsets in the block; `runs` is room for them.
 fn by_block(
     source: &impl Runs<u32>,
     within: Prefix<u32>,
@@ -45,7 +45,7 @@ fn by_block(
 ) {
     let last_of_block = (1u32 << bits) - 1;
     runs.clear();
-    source.runs(within, |first, last, group| {
+    source.for_each_run(within, |first, last, group| {
         let mut at = first;
         loop {
             if runs.last().is_none_or(|run| run.group != group) {
@@ -69,7 +69,8 @@ fn cut_short(runs: &[Run]) -> bool {
     runs.iter().any(|run| !run.start.is_multiple_of(256))
 }
 
-/// Looks up all addresses: 64 at a time by `vector`, which returns those it left undone, and the rest by `one`.
+/// Looks up all addresses: 64 at a time by `vector`, which returns those it left undone, and
+/// the rest by `one`.
 #[inline(always)]
 fn in_batches(
     addresses: &[u32],

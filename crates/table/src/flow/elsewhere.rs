@@ -1,11 +1,11 @@
-//! Flows that came from elsewhere and of which no packet was seen here yet, in the order in which they came: the first of
-//! them are the first to go where a table is full.
+//! Flows that came from elsewhere and of which no packet was seen here yet, in the order in which they came:
+//! the first of them are the first to go where a table is full.
 
 /// A queue of entries. One whose flow was seen, or has gone, stays in it until it is at its front.
 ///
-/// What is put in is numbered, and each entry remembers the last number that it was put in under: by another number
-/// the queue means a flow that had the entry before. Of numbers 16 bits are remembered. Where those are the same by
-/// chance, a flow goes before its turn and nothing worse happens.
+/// What is put in is numbered, and each entry remembers the last number that it was put in under: by another
+/// number the queue means a flow that had the entry before. Of numbers 16 bits are remembered. Where those
+/// are the same by chance, a flow goes before its turn and nothing worse happens.
 pub(super) struct Elsewhere {
     /// The entry of each number, as far as the queue reaches.
     entries: Vec<u32>,
@@ -16,7 +16,7 @@ pub(super) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// For a table of so many entries; the memory is the system's until it is used.
+    /// For a table of this many entries; the memory is the system's until it is used.
     pub(super) fn new(entries: u32) -> Elsewhere {
         let room = entries as usize;
         Elsewhere { entries: vec![0; room], numbers: vec![0; room], first: 0, next: 0 }
@@ -26,7 +26,7 @@ impl Elsewhere {
     pub(super) fn push(&mut self, id: u32) -> bool {
         let has_room = self.next - self.first < self.entries.len() as u64;
         if has_room {
-            let at = self.place(self.next);
+            let at = self.ring_index(self.next);
             self.entries[at] = id;
             self.numbers[id as usize] = self.next as u16;
             self.next += 1;
@@ -39,7 +39,7 @@ impl Elsewhere {
         if self.first == self.next {
             return None;
         }
-        let id = self.entries[self.place(self.first)];
+        let id = self.entries[self.ring_index(self.first)];
         Some((id, self.numbers[id as usize] == self.first as u16))
     }
 
@@ -48,7 +48,7 @@ impl Elsewhere {
         self.first += u64::from(self.first < self.next);
     }
 
-    fn place(&self, number: u64) -> usize {
+    fn ring_index(&self, number: u64) -> usize {
         (number % self.entries.len() as u64) as usize
     }
 }

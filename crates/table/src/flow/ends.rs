@@ -1,4 +1,4 @@
-//! What a table tells of flows that have ended, to those who count them by action or follow them.
+//! Records of flows that have ended, for accounting by action and for replication.
 use super::entry::{self, Answer, Line};
 use super::key::FlowKey;
 use super::state::FlowState;
@@ -17,9 +17,9 @@ pub enum EndReason {
 /// A flow that is no longer known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEnd<K> {
-    /// What told it from others.
+    /// Addresses, ports and protocol of the flow.
     pub key: K,
-    /// What it led to.
+    /// The answer that was stored for the flow.
     pub answer: Answer,
     /// What had been seen of it.
     pub state: FlowState,
@@ -27,20 +27,20 @@ pub struct FlowEnd<K> {
     pub packets: u64,
     /// Bytes, unless they were not counted.
     pub bytes: u64,
-    /// Why it ended.
+    /// Why the flow's entry was removed.
     pub reason: EndReason,
 }
 
-/// Ends that nobody has taken yet, no more than there is room for.
-pub(super) struct Ends<K> {
+/// Ended flows that the caller has not taken yet, up to a limit.
+pub(super) struct EndQueue<K> {
     ends: Vec<FlowEnd<K>>,
     room: usize,
 }
 
-impl<K: FlowKey> Ends<K> {
+impl<K: FlowKey> EndQueue<K> {
     /// Nothing is noted until there is room.
-    pub(super) fn none() -> Ends<K> {
-        Ends { ends: Vec::new(), room: 0 }
+    pub(super) fn disabled() -> EndQueue<K> {
+        EndQueue { ends: Vec::new(), room: 0 }
     }
 
     /// Notes up to `room` ends from now on.
@@ -50,20 +50,21 @@ impl<K: FlowKey> Ends<K> {
         self.room = room;
     }
 
-    /// Notes the end of a flow; says whether there was room, or that nobody wants to know.
+    /// Records the end of a flow; returns false if the queue is full (true if recording is off).
     #[inline]
-    pub(super) fn note(&mut self, line: &Line, reason: EndReason) -> bool {
+    pub(super) fn record_end(&mut self, line: &Line, reason: EndReason) -> bool {
         if self.ends.len() >= self.room {
             return self.room == 0;
         }
-        let [packets, bytes] = entry::counts::<K>(line);
-        let (key, answer, state) = (entry::key(line), entry::answer(line), entry::status(line).state);
+        let [packets, bytes] = entry::load_counts::<K>(line);
+        let (key, answer, state) =
+            (entry::load_key(line), entry::load_answer(line), entry::load_status(line).state);
         self.ends.push(FlowEnd { key, answer, state, packets, bytes, reason });
         true
     }
 
     /// Takes all that were noted, in the order in which flows ended.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = FlowEnd<K>> + '_ {
+    pub(super) fn drain_ends(&mut self) -> impl Iterator<Item = FlowEnd<K>> + '_ {
         self.ends.drain(..)
     }
 }

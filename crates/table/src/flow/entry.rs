@@ -8,9 +8,9 @@
 //! | 7 | IPv6: bytes (38 bits) and packets (26 bits) |
 //! | 2, 3 | IPv4: packets, bytes |
 //!
-//! One thread reads and writes. The words are atomics because that is what a region of a `Storage` consists of; relaxed
-//! loads and stores of them are plain ones.
-use super::key::{FlowKey, Sight};
+//! One thread reads and writes. The words are atomics because that is what a region of a `Storage` consists
+//! of; relaxed loads and stores of them are plain ones.
+use super::key::{FlowKey, PacketInfo};
 use super::state::FlowState;
 use super::tick::Tick;
 use artery_wire::TcpFlags;
@@ -23,7 +23,6 @@ pub(super) type Line = [AtomicU64; 8];
 const ANSWER: usize = 5;
 const STATUS: usize = 6;
 const COUNTS: usize = 7;
-/// Where IPv4 counts.
 const PACKETS: usize = 2;
 const BYTES: usize = 3;
 /// Bits of the bytes in the one word in which IPv6 counts.
@@ -34,9 +33,9 @@ const MOST_PACKETS: u64 = (1 << (64 - BYTES_BITS)) - 1;
 /// What a flow leads to, and the generation of the tables in which that was right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// What is to be done with the flow's packets: a number of the caller's.
+    /// What to do with the flow's packets: a number that the caller defines.
     pub action: u32,
-    /// What the action belongs to: one that belongs to another generation must be found anew.
+    /// Generation of the action: an answer of another generation must be looked up again.
     pub generation: u32,
 }
 
@@ -64,7 +63,7 @@ pub(super) struct Status {
 
 impl Status {
     #[inline(always)]
-    pub(super) fn has(&self, flags: u8) -> bool {
+    pub(super) fn has_flags(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
 
@@ -79,7 +78,7 @@ impl Status {
     }
 
     #[inline(always)]
-    fn word(self) -> u64 {
+    fn to_word(self) -> u64 {
         let is_used = self.flags & (LIVE | YOUNG | IMPORTED) == LIVE && self.state.is_in_use();
         let flags = self.flags | if is_used { USED } else { 0 };
         u64::from(self.seen.0)
@@ -90,22 +89,22 @@ impl Status {
 }
 
 #[inline(always)]
-pub(super) fn key<K: FlowKey>(line: &Line) -> K {
+pub(super) fn load_key<K: FlowKey>(line: &Line) -> K {
     K::from_words(|n| line[n].load(Relaxed))
 }
 
 /// Compares without a branch a word.
 #[inline(always)]
 pub(super) fn has_key<K: FlowKey>(line: &Line, key: &K) -> bool {
-    (0..K::WORDS).fold(0, |unlike, n| unlike | line[n].load(Relaxed) ^ key.word(n)) == 0
+    (0..K::WORDS).fold(0, |unlike, n| unlike | line[n].load(Relaxed) ^ key.nth_word(n)) == 0
 }
 
 pub(super) fn set_key<K: FlowKey>(line: &Line, key: &K) {
-    (0..K::WORDS).for_each(|n| line[n].store(key.word(n), Relaxed));
+    (0..K::WORDS).for_each(|n| line[n].store(key.nth_word(n), Relaxed));
 }
 
 #[inline(always)]
-pub(super) fn answer(line: &Line) -> Answer {
+pub(super) fn load_answer(line: &Line) -> Answer {
     let word = line[ANSWER].load(Relaxed);
     Answer { action: word as u32, generation: (word >> 32) as u32 }
 }
@@ -115,13 +114,13 @@ pub(super) fn set_answer(line: &Line, answer: Answer) {
 }
 
 #[inline(always)]
-pub(super) fn status(line: &Line) -> Status {
+pub(super) fn load_status(line: &Line) -> Status {
     Status::of_word(line[STATUS].load(Relaxed))
 }
 
 /// Whether a packet changes nothing of a flow but its counts, in few steps; of some that don't it says no.
 #[inline(always)]
-pub(super) fn stays(line: &Line, sight: &Sight, now: Tick) -> bool {
+pub(super) fn is_unchanged(line: &Line, sight: &PacketInfo, now: Tick) -> bool {
     let word = line[STATUS].load(Relaxed);
     (word & u64::from(USED) << 40 != 0)
         && !sight.flags.intersects(CHANGES)
@@ -130,16 +129,16 @@ pub(super) fn stays(line: &Line, sight: &Sight, now: Tick) -> bool {
 
 #[inline(always)]
 pub(super) fn set_status(line: &Line, status: Status) {
-    line[STATUS].store(status.word(), Relaxed);
+    line[STATUS].store(status.to_word(), Relaxed);
 }
 
 pub(super) fn clear(line: &Line) {
     line[STATUS].store(0, Relaxed);
 }
 
-/// Packets and bytes.
+/// Loads the packet and byte counts.
 #[inline(always)]
-pub(super) fn counts<K: FlowKey>(line: &Line) -> [u64; 2] {
+pub(super) fn load_counts<K: FlowKey>(line: &Line) -> [u64; 2] {
     if K::WORDS == 2 {
         return [line[PACKETS].load(Relaxed), line[BYTES].load(Relaxed)];
     }
@@ -161,8 +160,8 @@ pub(super) fn set_counts<K: FlowKey>(line: &Line, [packets, bytes]: [u64; 2]) {
 
 /// Counts a packet, and says how many there were with it.
 #[inline(always)]
-pub(super) fn count<K: FlowKey>(line: &Line, sight: &Sight) -> u64 {
-    let [packets, bytes] = counts::<K>(line);
+pub(super) fn count_packet<K: FlowKey>(line: &Line, sight: &PacketInfo) -> u64 {
+    let [packets, bytes] = load_counts::<K>(line);
     // In 64 bits they don't come to an end; in fewer they stay at their most.
     let packets = packets.wrapping_add(1);
     set_counts::<K>(line, [packets, bytes.wrapping_add(sight.bytes.into())]);
@@ -186,12 +185,12 @@ mod tests {
             set_answer(&line, Answer { action, generation });
             set_status(&line, status);
             set_counts::<Flow6>(&line, [words[0] >> 40, words[1] >> 30]);
-            prop_assert_eq!((key::<Flow6>(&line), self::status(&line)), (six, status));
-            prop_assert_eq!(answer(&line), Answer { action, generation });
-            prop_assert_eq!(counts::<Flow6>(&line), [words[0] >> 40, words[1] >> 30]);
+            prop_assert_eq!((load_key::<Flow6>(&line), self::load_status(&line)), (six, status));
+            prop_assert_eq!(load_answer(&line), Answer { action, generation });
+            prop_assert_eq!(load_counts::<Flow6>(&line), [words[0] >> 40, words[1] >> 30]);
             set_key(&line, &four);
             set_counts::<Flow4>(&line, [words[2], words[3]]);
-            prop_assert_eq!((key::<Flow4>(&line), counts::<Flow4>(&line)), (four, [words[2], words[3]]));
+            prop_assert_eq!((load_key::<Flow4>(&line), load_counts::<Flow4>(&line)), (four, [words[2], words[3]]));
             prop_assert!(has_key(&line, &four) && !has_key(&line, &Flow4::from_words(|n| words[n] ^ n as u64)));
         }
     }
@@ -200,8 +199,8 @@ mod tests {
     fn counters_stay_at_their_most() {
         let line = Line::default();
         set_counts::<Flow6>(&line, [u64::MAX, 1]);
-        assert_eq!(counts::<Flow6>(&line), [MOST_PACKETS, 1]);
+        assert_eq!(load_counts::<Flow6>(&line), [MOST_PACKETS, 1]);
         set_counts::<Flow6>(&line, [1, u64::MAX]);
-        assert_eq!(counts::<Flow6>(&line), [1, MOST_BYTES]);
+        assert_eq!(load_counts::<Flow6>(&line), [1, MOST_BYTES]);
     }
 }

@@ -1,12 +1,12 @@
 //! Which entries are taken: a bit for each, and a bit for each full word of bits, three levels up.
 //!
-//! The lowest free entry is given out first, so that those in use stay together, and whoever walks over them or gives
-//! memory back need not look beyond the highest.
+//! The lowest free entry is given out first, so that those in use stay together, and whoever walks over them
+//! or gives memory back need not look beyond the highest.
 
 /// Entries of a word.
 const BITS: usize = 64;
 
-/// A set of numbers below a most, of which the lowest absent one is found at once.
+/// A set of numbers below a limit that finds the lowest absent one at once.
 pub(super) struct Ids {
     /// One bit a number; then one bit a full word of the level before.
     levels: [Vec<u64>; 4],
@@ -27,7 +27,7 @@ impl Ids {
     }
 
     /// How many numbers are taken.
-    pub(super) fn taken(&self) -> u32 {
+    pub(super) fn taken_count(&self) -> u32 {
         self.taken
     }
 
@@ -37,8 +37,8 @@ impl Ids {
     }
 
     /// Takes the lowest free number. There must be one, which is the caller's to know.
-    pub(super) fn take(&mut self) -> u32 {
-        let id = self.lowest();
+    pub(super) fn alloc_id(&mut self) -> u32 {
+        let id = self.lowest_free();
         let mut at = id as usize;
         for level in &mut self.levels {
             let word = &mut level[at / BITS];
@@ -55,7 +55,7 @@ impl Ids {
 
     /// The lowest free number, or one beyond the most if there is none.
     #[inline]
-    pub(super) fn lowest(&self) -> u32 {
+    pub(super) fn lowest_free(&self) -> u32 {
         let mut at = self.levels[3].iter().position(|word| *word != u64::MAX).unwrap_or(self.levels[3].len());
         for level in self.levels.iter().rev() {
             at = at * BITS + level.get(at).map_or(0, |word| word.trailing_ones() as usize);
@@ -64,7 +64,7 @@ impl Ids {
     }
 
     /// Gives a taken number back.
-    pub(super) fn give(&mut self, id: u32) {
+    pub(super) fn free_id(&mut self, id: u32) {
         let mut at = id as usize;
         for level in &mut self.levels {
             let word = &mut level[at / BITS];
@@ -122,14 +122,14 @@ mod tests {
             for choice in choices {
                 if model.len() < 1000 && (choice % 8 < grow || model.is_empty()) {
                     let lowest = (0..).find(|id| !model.contains(id)).unwrap();
-                    prop_assert_eq!(ids.take(), lowest);
+                    prop_assert_eq!(ids.alloc_id(), lowest);
                     model.insert(lowest);
                 } else {
                     let id = *model.iter().nth(choice as usize % model.len()).unwrap();
-                    ids.give(id);
+                    ids.free_id(id);
                     model.remove(&id);
                 }
-                prop_assert_eq!(ids.taken() as usize, model.len());
+                prop_assert_eq!(ids.taken_count() as usize, model.len());
                 let from = choice % 1100;
                 let next = ids.next(from, &mut usize::MAX.clone());
                 prop_assert_eq!(next.ok(), model.range(from..).next().copied());
@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn a_walk_over_free_words_ends_when_told() {
         let mut ids = Ids::new(100_000);
-        (0..50_000).for_each(|_| assert!(ids.take() < 50_000));
-        (0..49_999).for_each(|id| ids.give(id));
+        (0..50_000).for_each(|_| assert!(ids.alloc_id() < 50_000));
+        (0..49_999).for_each(|id| ids.free_id(id));
         assert_eq!(ids.next(0, &mut 9), Err(640));
         assert_eq!(ids.next(0, &mut 100_000), Ok(49_999));
     }
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn every_number_is_given_out_and_then_none() {
         let mut ids = Ids::new(70 * 64);
-        (0..70 * 64).for_each(|n| assert_eq!(ids.take(), n));
-        assert!(ids.lowest() >= 70 * 64);
-        ids.give(4000);
-        assert_eq!(ids.take(), 4000);
+        (0..70 * 64).for_each(|n| assert_eq!(ids.alloc_id(), n));
+        assert!(ids.lowest_free() >= 70 * 64);
+        ids.free_id(4000);
+        assert_eq!(ids.alloc_id(), 4000);
     }
 }

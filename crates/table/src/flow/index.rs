@@ -1,10 +1,10 @@
 //! From a hash to the entries that may have its key: linear hashing with buckets of one cache line.
 //!
-//! A bucket has twelve places: a tag of a byte, which is a part of the hash and zero where the place is free, and the
-//! entry's number. A flow that finds its bucket full goes to an overflow line that hangs on it; few do, and a bucket
-//! has at most [`MOST_OVERFLOW`]. The index grows by a bucket at a time: bucket `n` is split off bucket `n` minus the
-//! highest power of two in it, and so it shrinks. There is never a second index, nothing is moved but the flows of one
-//! bucket, and every lookup looks into one bucket at any time.
+//! A bucket has twelve places: a tag of a byte, which is a part of the hash and zero where the place is free,
+//! and the entry's number. A flow that finds its bucket full goes to an overflow line that hangs on it; few
+//! do, and a bucket has at most [`MOST_OVERFLOW`]. The index grows by a bucket at a time: bucket `n` is split
+//! off bucket `n` minus the highest power of two in it, and so it shrinks. There is never a second index,
+//! nothing is moved but the flows of one bucket, and every lookup looks into one bucket at any time.
 //!
 //! | word of a line | holds |
 //! |---|---|
@@ -20,15 +20,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Places of a line.
 const PLACES: u32 = 12;
-/// Overflow lines that a bucket may have: more only come about when keys are chosen by who knows the seed.
+/// Overflow lines that a bucket may have: more only come about when keys are chosen by someone
+/// who knows the seed.
 const MOST_OVERFLOW: u32 = 4;
-/// Fewest buckets.
 const LEAST: u32 = 16;
 
 /// How full an index may be.
 ///
-/// Between two powers of two some buckets are already split and the others hold twice as much, so that these overflow early.
-/// The emptier an index, the fewer keys are in overflow lines, and the more memory it takes.
+/// Between two powers of two some buckets are already split and the others hold twice as much, so that these
+/// overflow early. The emptier an index, the fewer keys are in overflow lines, and the more memory it takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
     /// It grows when more than this many hundredths of its places are taken.
@@ -43,8 +43,8 @@ impl Fill {
     /// About 12 bytes a key: where time counts, and keys of the index are looked up again and again.
     pub const LOOSE: Fill = Fill { full: 45, sparse: 18 };
 
-    /// Buckets for so many flows, before it grows.
-    fn buckets(self, flows: u32) -> u64 {
+    /// Buckets for this many flows, before it grows.
+    fn bucket_count(self, flows: u32) -> u64 {
         u64::from(flows) * 100 / (u64::from(PLACES) * self.full)
     }
 }
@@ -52,7 +52,7 @@ impl Fill {
 /// Buckets whose memory is given back together.
 const RELEASED: u32 = 1024;
 
-/// No entry.
+/// Stands for "no entry found".
 pub const NONE: u32 = u32::MAX;
 /// No entry that is known without looking into overflow lines.
 pub const BEYOND: u32 = u32::MAX - 1;
@@ -106,9 +106,9 @@ impl Index {
         })
     }
 
-    /// Most buckets and overflow lines of so many flows.
+    /// Most buckets and overflow lines for this many flows.
     fn most(flows: u32, fill: Fill) -> [u32; 2] {
-        let most = (fill.buckets(flows) + 2).max(LEAST.into()) as u32;
+        let most = (fill.bucket_count(flows) + 2).max(LEAST.into()) as u32;
         [most, most / 2 + 16]
     }
 
@@ -123,15 +123,15 @@ impl Index {
         u64::from(self.count + self.hanging) * size_of::<Line>() as u64
     }
 
-    /// Buckets.
+    /// Number of buckets in use.
     pub fn buckets(&self) -> u32 {
         self.count
     }
 
-    /// Takes memory for the buckets of `flows` flows from the system, and for as many overflow lines as these
-    /// have need of.
+    /// Takes memory for the buckets of `flows` flows from the system, and for as many overflow lines as
+    /// these have need of.
     pub fn populate(&mut self, flows: u32) {
-        let buckets = (self.fill.buckets(flows) + 1).min(self.most.into()) as u32;
+        let buckets = (self.fill.bucket_count(flows) + 1).min(self.most.into()) as u32;
         let overflow = (buckets / 4).min(self.most_overflow);
         for (first, lines) in [(0, buckets), (self.most, overflow)] {
             let words = &self.words[first as usize * 8..(first + lines) as usize * 8];
@@ -171,14 +171,15 @@ impl Index {
         bucket
     }
 
-    /// The entry in a bucket that may be the one of a hash: [`NONE`], or [`BEYOND`] if it could only be in an overflow line,
-    /// which is asked for then. `soon` is told of the candidate, and of a second one if there are more.
+    /// The entry in a bucket that may be the one of a hash: [`NONE`], or [`BEYOND`] if it could only be in
+    /// an overflow line, which is asked for then. `soon` is called with the candidate, and of a second one
+    /// if there are more.
     #[inline(always)]
     pub fn candidate(&self, hash: u64, bucket: u32, soon: impl Fn(u32)) -> u32 {
         let line = self.line(bucket);
-        let places = with_tag(line, tag(hash));
+        let places = with_tag(line, hash_tag(hash));
         if places == 0 {
-            let Some(next) = overflow(line) else { return NONE };
+            let Some(next) = overflow_line(line) else { return NONE };
             prefetch(self.line(self.most + next));
             return BEYOND;
         }
@@ -194,9 +195,9 @@ impl Index {
     /// As [`candidate`](Self::candidate), in a bucket's first overflow line.
     #[inline]
     pub fn candidate_beyond(&self, hash: u64, bucket: u32) -> u32 {
-        let Some(next) = overflow(self.line(bucket)) else { return NONE };
+        let Some(next) = overflow_line(self.line(bucket)) else { return NONE };
         let line = self.line(self.most + next);
-        match (with_tag(line, tag(hash)), overflow(line)) {
+        match (with_tag(line, hash_tag(hash)), overflow_line(line)) {
             (0, None) => NONE,
             (0, Some(_)) => BEYOND,
             (places, _) => number_at(line, places.trailing_zeros()),
@@ -208,7 +209,7 @@ impl Index {
     pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut line = self.line(self.bucket(hash));
         loop {
-            let mut places = with_tag(line, tag(hash));
+            let mut places = with_tag(line, hash_tag(hash));
             while places != 0 {
                 let number = number_at(line, places.trailing_zeros());
                 if is(number) {
@@ -216,14 +217,14 @@ impl Index {
                 }
                 places &= places - 1;
             }
-            line = self.line(self.most + overflow(line)?);
+            line = self.line(self.most + overflow_line(line)?);
         }
     }
 
     /// Adds an entry; says whether there was room.
     pub fn insert(&mut self, hash: u64, number: u32) -> bool {
         let bucket = self.bucket(hash);
-        self.add(bucket, tag(hash), number)
+        self.add(bucket, hash_tag(hash), number)
     }
 
     fn add(&mut self, bucket: u32, tag: u8, number: u32) -> bool {
@@ -232,10 +233,10 @@ impl Index {
             let line = self.line(at);
             let free = with_tag(line, 0);
             if free != 0 {
-                set(line, free.trailing_zeros(), tag, number);
+                set_place(line, free.trailing_zeros(), tag, number);
                 return true;
             }
-            at = match overflow(line) {
+            at = match overflow_line(line) {
                 Some(next) => self.most + next,
                 None if lines < MOST_OVERFLOW => match self.append(at) {
                     Some(next) => next,
@@ -257,7 +258,7 @@ impl Index {
                 self.used - 1
             }
             spare => {
-                self.spare = overflow(self.line(self.most + spare - 1)).map_or(0, |next| next + 1);
+                self.spare = overflow_line(self.line(self.most + spare - 1)).map_or(0, |next| next + 1);
                 spare - 1
             }
         };
@@ -270,7 +271,7 @@ impl Index {
     /// Removes an entry; says whether it was there.
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let bucket = self.bucket(hash);
-        let Some(place) = self.place(bucket, tag(hash), number) else { return false };
+        let Some(place) = self.place(bucket, hash_tag(hash), number) else { return false };
         // The last place of the last line fills the gap, so that a line that is empty can go.
         let (before, last) = self.last_line(bucket);
         if last == bucket {
@@ -280,7 +281,7 @@ impl Index {
         let from = self.line(last);
         let taken = taken_places(from);
         let filler = 31 - taken.leading_zeros();
-        set(self.line(place.line), place.place, tag_at(from, filler), number_at(from, filler));
+        set_place(self.line(place.line), place.place, tag_at(from, filler), number_at(from, filler));
         set_tag(from, filler, 0);
         if taken.count_ones() == 1 {
             self.cut(before);
@@ -300,14 +301,14 @@ impl Index {
                 }
                 places &= places - 1;
             }
-            at = self.most + overflow(line)?;
+            at = self.most + overflow_line(line)?;
         }
     }
 
     /// The last line of a bucket and the one before it.
     fn last_line(&self, bucket: u32) -> (u32, u32) {
         let (mut before, mut at) = (bucket, bucket);
-        while let Some(next) = overflow(self.line(at)) {
+        while let Some(next) = overflow_line(self.line(at)) {
             (before, at) = (at, self.most + next);
         }
         (before, at)
@@ -315,7 +316,7 @@ impl Index {
 
     /// Gives back the overflow line that hangs on a line, which is its last.
     fn cut(&mut self, at: u32) {
-        let Some(next) = overflow(self.line(at)) else { return };
+        let Some(next) = overflow_line(self.line(at)) else { return };
         set_overflow(self.line(at), 0);
         set_overflow(self.line(self.most + next), self.spare);
         self.spare = next + 1;
@@ -347,13 +348,13 @@ impl Index {
         let old = new & self.mask >> 1;
         clear(self.line(new));
         self.split(old, new, hash);
-        self.look_ahead(soon);
+        self.prefetch_next_splits(soon);
     }
 
     /// Gives each flow of a bucket the place that it has now.
     fn split(&mut self, old: u32, new: u32, hash: impl Fn(u32) -> u64) {
         let mut flows = Flows::default();
-        self.take_all(old, &mut flows);
+        self.drain_bucket(old, &mut flows);
         for (tag, number) in flows.iter() {
             let bucket = self.bucket(hash(number));
             self.moved += u64::from(bucket == new);
@@ -364,7 +365,7 @@ impl Index {
 
     /// Asks for what the next splits need: the entries of the next one, the line of that after it.
     #[inline]
-    fn look_ahead(&self, soon: impl Fn(u32)) {
+    fn prefetch_next_splits(&self, soon: impl Fn(u32)) {
         let next = self.count & if self.count > self.mask { self.mask } else { self.mask >> 1 };
         let line = self.line(next);
         let mut places = taken_places(line);
@@ -373,13 +374,13 @@ impl Index {
             places &= places - 1;
         }
         prefetch(self.line(next + 1));
-        if let Some(next) = overflow(line) {
+        if let Some(next) = overflow_line(line) {
             prefetch(self.line(self.most + next));
         }
     }
 
     /// Moves all flows of a bucket out of it.
-    fn take_all(&mut self, bucket: u32, flows: &mut Flows) {
+    fn drain_bucket(&mut self, bucket: u32, flows: &mut Flows) {
         let mut at = bucket;
         loop {
             let line = self.line(at);
@@ -388,12 +389,12 @@ impl Index {
                     flows.push(tag_at(line, place), number_at(line, place));
                 }
             }
-            match overflow(line) {
+            match overflow_line(line) {
                 Some(next) => at = self.most + next,
                 None => break,
             }
         }
-        while overflow(self.line(bucket)).is_some() {
+        while overflow_line(self.line(bucket)).is_some() {
             let (before, _) = self.last_line(bucket);
             self.cut(before);
         }
@@ -408,7 +409,7 @@ impl Index {
             return false;
         }
         let mut flows = Flows::default();
-        self.take_all(last, &mut flows);
+        self.drain_bucket(last, &mut flows);
         for (tag, number) in flows.iter() {
             let has_room = self.add(old, tag, number);
             debug_assert!(has_room, "the room was counted");
@@ -419,7 +420,7 @@ impl Index {
             self.mask >>= 1;
         }
         if last.is_multiple_of(RELEASED) {
-            self.words.release(last as usize * 8..(last + RELEASED).min(self.most) as usize * 8);
+            self.words.release_range(last as usize * 8..(last + RELEASED).min(self.most) as usize * 8);
         }
         true
     }
@@ -435,7 +436,7 @@ impl Index {
         loop {
             let line = self.line(at);
             taken += PLACES - with_tag(line, 0).count_ones();
-            match overflow(line) {
+            match overflow_line(line) {
                 Some(next) => at = self.most + next,
                 None => return taken,
             }
@@ -468,7 +469,7 @@ impl Flows {
 
 /// The part of a hash that a place shows; not zero, which is a free place's.
 #[inline(always)]
-fn tag(hash: u64) -> u8 {
+fn hash_tag(hash: u64) -> u8 {
     ((hash >> 56) as u8).max(1)
 }
 
@@ -499,7 +500,7 @@ fn set_tag(line: &Line, place: u32, tag: u8) {
     word.store(word.load(Relaxed) & !(0xff << shift) | u64::from(tag) << shift, Relaxed);
 }
 
-fn set(line: &Line, place: u32, tag: u8, number: u32) {
+fn set_place(line: &Line, place: u32, tag: u8, number: u32) {
     set_tag(line, place, tag);
     let (word, shift) = (&line[NUMBERS + place as usize / 2], place % 2 * 32);
     word.store(word.load(Relaxed) & !(0xffff_ffff << shift) | u64::from(number) << shift, Relaxed);
@@ -507,7 +508,7 @@ fn set(line: &Line, place: u32, tag: u8, number: u32) {
 
 /// The overflow line that hangs on a line.
 #[inline(always)]
-fn overflow(line: &Line) -> Option<u32> {
+fn overflow_line(line: &Line) -> Option<u32> {
     ((line[1].load(Relaxed) >> 32) as u32).checked_sub(1)
 }
 

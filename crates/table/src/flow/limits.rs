@@ -15,17 +15,17 @@ pub struct FlowLimits {
 impl FlowLimits {
     /// The most flows that any table can hold.
     pub const MOST: u32 = 1 << 27;
-    /// How many flows may be young at a time where nothing else is said: those of a twentieth of a second at a
-    /// million new connections a second, in few enough cache lines that a flood leaves others their caches.
+    /// How many flows may be young at a time where nothing else is said: those of a twentieth of a second at
+    /// a million new connections a second, in few enough cache lines that a flood leaves others their caches.
     const YOUNG: u32 = 1 << 16;
 
     /// Limits for a table of `flows` flows.
-    pub fn of(flows: u32) -> FlowLimits {
+    pub fn for_flows(flows: u32) -> FlowLimits {
         FlowLimits { flows, young: (flows / 4).clamp(1, FlowLimits::YOUNG) }
     }
 
     /// The limits, brought into the bounds of what there is room for.
-    pub(super) fn within(self, room: FlowLimits) -> FlowLimits {
+    pub(super) fn clamp_to(self, room: FlowLimits) -> FlowLimits {
         let flows = self.flows.clamp(1, room.flows.min(FlowLimits::MOST));
         FlowLimits { flows, young: self.young.clamp(1, room.young.max(1)) }
     }
@@ -36,7 +36,8 @@ impl FlowLimits {
 pub struct FlowSettings {
     /// How long a flow may be idle.
     pub idle: IdleTimes,
-    /// Whether packets and bytes of proven flows are counted: each packet writes into its flow's cache line then.
+    /// Whether packets and bytes of proven flows are counted: each packet writes into its
+    /// flow's cache line then.
     pub counts: bool,
 }
 
@@ -46,7 +47,7 @@ impl Default for FlowSettings {
     }
 }
 
-/// There is no room for a flow: the table is full of proven ones, or keys were made to collide.
+/// No entry is free for a flow: the table is full of proven ones, or keys were made to collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 

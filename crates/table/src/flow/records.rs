@@ -1,4 +1,5 @@
-//! Walks over a table: to show flows, to take them elsewhere, to remove those of a kind; and records that come in.
+//! Walks over a table: to show flows, to take them elsewhere, to remove those of a kind; and records that
+//! come in.
 use super::entry::{self, IMPORTED, LIVE, PINNED, Status, YOUNG};
 use super::key::FlowKey;
 use super::tick::Tick;
@@ -9,8 +10,9 @@ use super::{FlowTable, Full};
 const WORD: usize = 64;
 
 impl<K: FlowKey> FlowTable<K> {
-    /// Shows up to `most` flows from where a walk has come to, and says where it goes on, or that it has ended.
-    pub fn walk(
+    /// Shows up to `most` flows from where a walk has come to, and says where it goes on, or
+    /// that it has ended.
+    pub fn walk_flows(
         &self,
         from: FlowCursor,
         most: usize,
@@ -31,26 +33,27 @@ impl<K: FlowKey> FlowTable<K> {
         (at < self.ids.end()).then_some(FlowCursor(at))
     }
 
-    /// Appends records of up to `most` flows to `into`; as [`walk`](Self::walk) otherwise.
-    pub fn export(
+    /// Appends records of up to `most` flows to `into`; as [`walk_flows`](Self::walk_flows) otherwise.
+    pub fn export_records(
         &self,
         from: FlowCursor,
         most: usize,
         now: Tick,
         into: &mut Vec<FlowRecord<K>>,
     ) -> Option<FlowCursor> {
-        self.walk(from, most, |view| into.push(view.record(now)))
+        self.walk_flows(from, most, |view| into.push(view.full_record(now)))
     }
 
-    /// Removes those of up to `most` flows for which `is` holds; as [`walk`](Self::walk) otherwise.
-    pub fn flush(
+    /// Removes those of up to `most` flows for which `is` holds; as [`walk_flows`](Self::walk_flows)
+    /// otherwise.
+    pub fn flush_flows(
         &mut self,
         from: FlowCursor,
         most: usize,
         mut is: impl FnMut(&FlowView<'_, K>) -> bool,
     ) -> Option<FlowCursor> {
         let mut flows = Vec::new();
-        let next = self.walk(from, most, |view| {
+        let next = self.walk_flows(from, most, |view| {
             if is(&view) {
                 flows.push(view.id());
             }
@@ -61,20 +64,20 @@ impl<K: FlowKey> FlowTable<K> {
         next
     }
 
-    /// Takes a flow over from elsewhere. It is marked until a packet of it is seen. Where the table is full, it displaces
-    /// the oldest flow that is marked so, and no other.
-    pub fn import(&mut self, record: &FlowRecord<K>, now: Tick) -> Result<Imported, Full> {
+    /// Takes a flow over from elsewhere. It is marked until a packet of it is seen. Where the table is full,
+    /// it displaces the oldest flow that is marked so, and no other.
+    pub fn import_record(&mut self, record: &FlowRecord<K>, now: Tick) -> Result<Imported, Full> {
         let hash = record.key.hash(&self.seed);
         let status = status_of(record, now);
         match self.find_hashed(&record.key, hash) {
             Some(id) if self.is_older(id, record.version) => {
-                self.replace(id, record, status);
+                self.replace_record(id, record, status);
                 Ok(Imported::Newer(id))
             }
             Some(id) => Ok(Imported::Known(id)),
             None => {
                 let counts = [record.packets, record.bytes];
-                let id = self.add(&record.key, hash, record.answer, status, counts)?;
+                let id = self.insert_flow(&record.key, hash, record.answer, status, counts)?;
                 self.stats.imported += 1;
                 Ok(Imported::New(id))
             }
@@ -83,20 +86,21 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Says whether a flow is known from elsewhere only, and in an older version.
     fn is_older(&self, id: FlowId, version: u16) -> bool {
-        let status = entry::status(self.entries.line(id.0));
-        status.has(IMPORTED) && (version.wrapping_sub(status.version) as i16) > 0
+        let status = entry::load_status(self.entries.line(id.0));
+        status.has_flags(IMPORTED) && (version.wrapping_sub(status.version) as i16) > 0
     }
 
-    /// Brings a flow to what a record says. It is not young any more: while it is, its version does not change.
-    fn replace(&mut self, id: FlowId, record: &FlowRecord<K>, new: Status) {
+    /// Brings a flow to what a record says. It is not young any more: while it is, its
+    /// version does not change.
+    fn replace_record(&mut self, id: FlowId, record: &FlowRecord<K>, new: Status) {
         let line = self.entries.line(id.0);
-        let old = entry::status(line);
-        self.young_count -= u32::from(old.has(YOUNG));
+        let old = entry::load_status(line);
+        self.young_count -= u32::from(old.has_flags(YOUNG));
         entry::set_answer(line, record.answer);
         entry::set_counts::<K>(line, [record.packets, record.bytes]);
         entry::set_status(line, Status { flags: new.flags & !YOUNG, ..new });
-        if old.has(PINNED) && !new.has(PINNED) {
-            self.note_imported(id.0);
+        if old.has_flags(PINNED) && !new.has_flags(PINNED) {
+            self.track_imported(id.0);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a flow has shown of itself: its state, whether it is proven, and how long it may be idle.
-use super::key::Sight;
-use super::tick::ticks;
+use super::key::PacketInfo;
+use super::tick::ticks_of;
 use artery_wire::{IpProtocol, TcpFlags};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl FlowState {
 
     /// The state of a flow whose first packet looks so.
     #[inline]
-    pub fn of_first(sight: &Sight) -> FlowState {
+    pub fn of_first(sight: &PacketInfo) -> FlowState {
         match sight.protocol {
             IpProtocol::TCP if sight.flags.intersects(TcpFlags::RST) => FlowState::Closed,
             IpProtocol::TCP if sight.flags.intersects(TcpFlags::FIN) => FlowState::Fin,
@@ -54,10 +54,10 @@ impl FlowState {
 
     /// The state after one more packet, number `packets` of the flow.
     ///
-    /// A reset may be forged by who guesses the ports, and sequence numbers are not known here. So a packet after it
-    /// shows that the connection goes on, and gives it the time of one that is about to end.
+    /// A reset may be forged by someone who guesses the ports, and sequence numbers are not known here. So a
+    /// packet after it shows that the connection goes on, and gives it the time of one that is about to end.
     #[inline]
-    pub(super) fn after(self, sight: &Sight, packets: u64) -> FlowState {
+    pub(super) fn next_state(self, sight: &PacketInfo, packets: u64) -> FlowState {
         match self {
             FlowState::UdpSingle if packets >= PROOF => FlowState::UdpStream,
             FlowState::UdpSingle | FlowState::UdpStream | FlowState::Other => self,
@@ -71,7 +71,7 @@ impl FlowState {
         }
     }
 
-    /// A SYN opens anew what had ended; to a connection in use it says nothing (RFC 9293 section 3.10.7.4).
+    /// A SYN restarts a connection that has ended; it does not change one in use (RFC 9293 section 3.10.7.4).
     fn after_syn(self, flags: TcpFlags) -> FlowState {
         match self {
             FlowState::Fin | FlowState::Closed | FlowState::Midway if !flags.intersects(TcpFlags::ACK) => {
@@ -98,7 +98,8 @@ impl FlowState {
     }
 }
 
-/// Packets that prove a flow in which no SYN was seen: two are what a flood of small queries and their retries has.
+/// Packets that prove a flow in which no SYN was seen: two are what a flood of small queries
+/// and their retries has.
 const PROOF: u64 = 3;
 
 /// How long a flow may be idle before it is forgotten; at most 48 hours.
@@ -116,7 +117,7 @@ pub struct IdleTimes {
     pub udp_single: Duration,
     /// UDP: three datagrams or more.
     pub udp_stream: Duration,
-    /// Everything else.
+    /// Idle timeout of all other protocols.
     pub other: Duration,
 }
 
@@ -131,7 +132,7 @@ impl IdleTimes {
     }
 
     /// The time for a state.
-    pub fn of(&self, state: FlowState) -> Duration {
+    pub fn time_for(&self, state: FlowState) -> Duration {
         match state {
             FlowState::Opening | FlowState::Midway => self.syn,
             FlowState::Established => self.established,
@@ -144,8 +145,8 @@ impl IdleTimes {
     }
 
     /// The times in ticks, by the number of the state.
-    pub(super) fn ticks(&self) -> [u32; 8] {
-        FlowState::ALL.map(|state| ticks(self.of(state)))
+    pub(super) fn ticks_by_state(&self) -> [u32; 8] {
+        FlowState::ALL.map(|state| ticks_of(self.time_for(state)))
     }
 }
 
@@ -170,11 +171,11 @@ mod tests {
 
     /// The states of a flow of TCP after each of its packets, and which of them prove it.
     fn tcp(flags: &[TcpFlags]) -> Vec<(FlowState, bool)> {
-        let sight = |flags| Sight { protocol: IpProtocol::TCP, flags, bytes: 40 };
+        let sight = |flags| PacketInfo { protocol: IpProtocol::TCP, flags, bytes: 40 };
         let mut state = FlowState::of_first(&sight(flags[0]));
         let mut states = vec![(state, false)];
         for (n, flags) in flags.iter().enumerate().skip(1) {
-            state = state.after(&sight(*flags), n as u64 + 1);
+            state = state.next_state(&sight(*flags), n as u64 + 1);
             states.push((state, state.is_proven(n as u64 + 1)));
         }
         states
@@ -197,9 +198,12 @@ mod tests {
     fn without_a_syn_the_third_packet_proves() {
         use FlowState::*;
         assert_eq!(tcp(&[ACK, ACK, ACK]), [(Midway, false), (Midway, false), (Established, true)]);
-        let sight = Sight { protocol: IpProtocol::UDP, ..Sight::default() };
+        let sight = PacketInfo { protocol: IpProtocol::UDP, ..PacketInfo::default() };
         assert_eq!(FlowState::of_first(&sight), UdpSingle);
-        assert_eq!((UdpSingle.after(&sight, 2), UdpSingle.after(&sight, 3)), (UdpSingle, UdpStream));
+        assert_eq!(
+            (UdpSingle.next_state(&sight, 2), UdpSingle.next_state(&sight, 3)),
+            (UdpSingle, UdpStream)
+        );
         assert!(!Other.is_proven(2) && Other.is_proven(3) && UdpStream.is_proven(3));
     }
 

@@ -8,9 +8,9 @@ pub struct FlowStats {
     pub lookups: u64,
     /// Keys that were found.
     pub hits: u64,
-    /// Flows that came.
+    /// Flows inserted by packets of this worker.
     pub inserts: u64,
-    /// Flows that came from outside by [`import`](super::FlowTable::import).
+    /// Flows that came from outside by [`import_record`](super::FlowTable::import_record).
     pub imported: u64,
     /// Flows that were not proven when others needed their place.
     pub displaced_young: u64,

@@ -2,7 +2,7 @@
 use super::entry::{self, Answer, IMPORTED, Line, PINNED, Status, YOUNG};
 use super::key::FlowKey;
 use super::state::FlowState;
-use super::tick::{Tick, duration};
+use super::tick::{Tick, ticks_to_duration};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use std::time::Duration;
 pub struct FlowId(pub(super) u32);
 
 impl FlowId {
-    /// The number.
+    /// The number as a plain integer.
     pub fn number(self) -> u32 {
         self.0
     }
 }
 
-/// How far a walk over a table has come. A walk may be interrupted at will: a flow that is there from its beginning
-/// to its end is met exactly once, others at most once for each time that they came.
+/// How far a walk over a table has come. A walk may be interrupted at will: a flow that is there from its
+/// beginning to its end is met exactly once, others at most once for each time that they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCursor(pub(super) u32);
 
 impl FlowCursor {
-    /// The cursor of a number, for who lets others keep it meanwhile; 0 is the beginning.
-    pub fn at(number: u32) -> FlowCursor {
+    /// The cursor of a number, for callers that let others keep it meanwhile; 0 is the beginning.
+    pub fn from_number(number: u32) -> FlowCursor {
         FlowCursor(number)
     }
-    /// Its number.
+    /// The number as a plain integer.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -45,11 +45,11 @@ pub struct FlowView<'a, K> {
 impl<'a, K: FlowKey> FlowView<'a, K> {
     #[inline(always)]
     pub(super) fn new(id: u32, line: &'a Line) -> Option<FlowView<'a, K>> {
-        let status = entry::status(line);
-        status.has(entry::LIVE).then_some(FlowView { id: FlowId(id), line, status, key: PhantomData })
+        let status = entry::load_status(line);
+        status.has_flags(entry::LIVE).then_some(FlowView { id: FlowId(id), line, status, key: PhantomData })
     }
 
-    /// The flow's number.
+    /// Number of the flow's entry.
     pub fn id(&self) -> FlowId {
         self.id
     }
@@ -57,13 +57,13 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
     /// What tells the flow from others.
     #[inline]
     pub fn key(&self) -> K {
-        entry::key(self.line)
+        entry::load_key(self.line)
     }
 
     /// What the flow leads to.
     #[inline]
     pub fn answer(&self) -> Answer {
-        entry::answer(self.line)
+        entry::load_answer(self.line)
     }
 
     /// What has been seen of it.
@@ -73,27 +73,27 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
 
     /// Whether it may yet be an attempt.
     pub fn is_young(&self) -> bool {
-        self.status.has(YOUNG)
+        self.status.has_flags(YOUNG)
     }
 
     /// Whether it came from outside and no packet of it was seen here.
     pub fn is_imported(&self) -> bool {
-        self.status.has(IMPORTED)
+        self.status.has_flags(IMPORTED)
     }
 
     /// Whether it stays however long it is idle.
     pub fn is_pinned(&self) -> bool {
-        self.status.has(PINNED)
+        self.status.has_flags(PINNED)
     }
 
     /// Packets, unless they are not counted.
     pub fn packets(&self) -> u64 {
-        entry::counts::<K>(self.line)[0]
+        entry::load_counts::<K>(self.line)[0]
     }
 
     /// Bytes, unless they are not counted.
     pub fn bytes(&self) -> u64 {
-        entry::counts::<K>(self.line)[1]
+        entry::load_counts::<K>(self.line)[1]
     }
 
     /// A number that counts changes of state and answer from when the flow is proven, and wraps.
@@ -102,17 +102,17 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
     }
 
     /// How long it has been idle, to an eighth of a second; zero if the clock went back.
-    pub fn idle(&self, now: Tick) -> Duration {
-        duration(now.since(self.status.seen).unwrap_or(0))
+    pub fn idle_time(&self, now: Tick) -> Duration {
+        ticks_to_duration(now.since(self.status.seen).unwrap_or(0))
     }
 
     /// All of it, for others to keep.
-    pub fn record(&self, now: Tick) -> FlowRecord<K> {
+    pub fn full_record(&self, now: Tick) -> FlowRecord<K> {
         FlowRecord {
             key: self.key(),
             answer: self.answer(),
             state: self.state(),
-            idle: self.idle(now),
+            idle: self.idle_time(now),
             packets: self.packets(),
             bytes: self.bytes(),
             version: self.version(),
@@ -133,9 +133,9 @@ pub struct FlowRecord<K> {
     pub state: FlowState,
     /// How long it has been idle.
     pub idle: Duration,
-    /// Packets.
+    /// Packets counted since the flow began.
     pub packets: u64,
-    /// Bytes.
+    /// Bytes counted since the flow began.
     pub bytes: u64,
     /// A number that counts changes, and wraps: of two that one is newer that is less than half way ahead.
     pub version: u16,

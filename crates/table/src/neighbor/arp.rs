@@ -1,16 +1,16 @@
-//! How neighbors live in ARP (RFC 826; RFC 1122, 2.3.2): verified as those of IPv6 are, by [`nud`], with ARP
-//! requests to the neighbor's link address. An unknown neighbor is asked for once a second, five times at most; then
-//! packets to it fail for a while.
+//! The life of ARP entries (RFC 826; RFC 1122, 2.3.2): verified as those of IPv6 are, by [`nud`], with ARP
+//! requests to the neighbor's link address. An unknown neighbor is solicited once a second, five times at
+//! most; then packets to it fail for a while.
 
 use super::nud::{self, NudSettings};
-use super::protocol::{Effect, Entry, Event, Heard, Protocol};
+use super::protocol::{Effect, Event, NeighborEntry, NeighborUpdate, Protocol};
 use crate::synthetic::Random;
 use std::time::Duration;
 
 /// The rules of ARP.
 #[derive(Clone, Copy, Debug)]
 pub struct ArpProtocol {
-    /// Times and counts.
+    /// Timers and retry counts of neighbor unreachability detection.
     pub settings: NudSettings,
 }
 
@@ -27,7 +27,7 @@ impl Protocol for ArpProtocol {
 
     fn step(
         &self,
-        entry: &mut Entry,
+        entry: &mut NeighborEntry,
         event: Event,
         now: Duration,
         random: &mut Random,
@@ -37,7 +37,7 @@ impl Protocol for ArpProtocol {
     }
 
     /// Learns only from those who talk to us: everything else would let a stranger fill the table.
-    fn may_create(&self, heard: &Heard, for_us: bool) -> bool {
+    fn may_create(&self, heard: &NeighborUpdate, for_us: bool) -> bool {
         for_us && heard.link.is_some()
     }
 }

@@ -1,10 +1,10 @@
 //! What to do with a received ARP message (RFC 826, RFC 1027, RFC 3927, RFC 5227), in BSD's order.
 //!
-//! A decision and nothing else: what to answer, what a table is to hear, whether somebody uses an address of ours.
-//! Whether a table *takes* what it hears (static entries, moved stations) is for its protocol.
+//! This only decides: what to answer, what to report to a table, whether another host uses an address of
+//! ours. Whether a table *accepts* the update (static entries, moved neighbors) is up to its protocol.
 
 use super::claim::OwnAddress;
-use super::protocol::{Heard, HeardKind};
+use super::protocol::{NeighborUpdate, NeighborUpdateKind};
 use crate::{PortId, Prefix};
 use artery_wire::{Arp, ArpOperation, EtherAddr};
 use std::net::Ipv4Addr;
@@ -12,11 +12,11 @@ use std::net::Ipv4Addr;
 /// What matters of the port on which a message came.
 #[derive(Clone, Copy, Debug)]
 pub struct ArpPort<'a> {
-    /// The port.
+    /// The port that received the message.
     pub id: PortId,
-    /// Its link address.
+    /// Link address of the port.
     pub link: EtherAddr,
-    /// Its own addresses.
+    /// Addresses that the port owns.
     pub addresses: &'a [OwnAddress<u32>],
     /// Whether it speaks ARP at all (BSD: not `NOARP`).
     pub speaks: bool,
@@ -28,7 +28,7 @@ pub struct ArpPort<'a> {
     pub is_proxy: bool,
 }
 
-/// What has to be asked of other tables; only when it matters.
+/// State of other tables that decides about answers; read only when it matters.
 #[derive(Clone, Copy)]
 pub struct ArpSurroundings<'a> {
     /// Another port at which the address is a known neighbor.
@@ -44,11 +44,11 @@ pub struct ArpSurroundings<'a> {
 pub struct ArpOutcome {
     /// A reply to send.
     pub reply: Option<ArpReply>,
-    /// What the port's table is to hear.
-    pub heard: Option<ArpHeard>,
-    /// Somebody else uses, or is about to use, an address of ours: for its claim.
+    /// The update for the port's neighbor table.
+    pub update: Option<ArpUpdate>,
+    /// Another host uses, or is about to use, an address of ours: pass it to the address's claim.
     pub conflict: Option<ArpConflict>,
-    /// Why something was not done, or what is to be logged.
+    /// Why the message was not handled, or what to log about it.
     pub note: Option<ArpNote>,
 }
 
@@ -57,33 +57,33 @@ pub struct ArpOutcome {
 pub struct ArpReply {
     /// Where the frame goes.
     pub destination: EtherAddr,
-    /// The link address that is told.
+    /// The link address that the reply announces.
     pub sender_link: EtherAddr,
     /// The address that it belongs to.
     pub sender: Ipv4Addr,
-    /// Who asked.
+    /// Link address of the sender of the request.
     pub target_link: EtherAddr,
     /// The asker's address; 0.0.0.0 if it has none yet.
     pub target: Ipv4Addr,
 }
 
-/// What a table is to hear.
+/// An update for a neighbor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArpHeard {
-    /// Of which neighbor.
+pub struct ArpUpdate {
+    /// The neighbor that the update is about.
     pub address: Ipv4Addr,
-    /// What it said.
-    pub heard: Heard,
+    /// The update for the neighbor table.
+    pub heard: NeighborUpdate,
     /// Whether it may become known by this: it is on-link and talks to us.
     pub for_us: bool,
 }
 
-/// Somebody else with an address of ours.
+/// A conflict: another host has an address of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArpConflict {
-    /// The address.
+    /// The address that is in conflict.
     pub address: Ipv4Addr,
-    /// Who uses it.
+    /// Link address of the other host.
     pub with: EtherAddr,
 }
 
@@ -104,7 +104,7 @@ pub enum ArpNote {
     NoSender,
     /// The sender uses an address of ours.
     Conflict,
-    /// The sender's address can't be one station's.
+    /// The sender's address cannot be the address of one host.
     BadAddress,
     /// The port doesn't learn.
     NotLearning,
@@ -113,7 +113,7 @@ pub enum ArpNote {
 }
 
 impl ArpNote {
-    /// All of them.
+    /// All notes, one counter each.
     pub const ALL: [ArpNote; 10] = [
         ArpNote::Malformed,
         ArpNote::Operation,
@@ -143,7 +143,7 @@ impl ArpNote {
         }
     }
 
-    /// Says whether a log should tell of it; the others are only counted.
+    /// Says whether to log it; the others are only counted.
     pub fn is_logged(self) -> bool {
         matches!(self, ArpNote::GroupSender | ArpNote::NoSender | ArpNote::Conflict | ArpNote::WrongPort)
     }
@@ -152,19 +152,19 @@ impl ArpNote {
 /// What is counted of ARP at a port, under BSD's names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArpCounters {
-    /// Requests sent.
+    /// ARP requests sent by this port.
     pub txrequests: u64,
-    /// Replies sent.
+    /// ARP replies sent by this port.
     pub txreplies: u64,
-    /// Requests received.
+    /// ARP requests received by this port.
     pub rxrequests: u64,
-    /// Replies received.
+    /// ARP replies received by this port.
     pub rxreplies: u64,
-    /// Messages received.
+    /// ARP messages received in total.
     pub received: u64,
     /// Packets dropped for want of an entry.
     pub dropped: u64,
-    /// Entries timed out.
+    /// Entries removed because their time ran out.
     pub timeouts: u64,
     /// Messages whose sender used an address of ours.
     pub dupips: u64,
@@ -174,7 +174,7 @@ pub struct ArpCounters {
 
 impl ArpCounters {
     /// Returns name and value of all, BSD's first.
-    pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'_> {
+    pub fn iter_named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'_> {
         let of_bsd = [
             ("txrequests", self.txrequests),
             ("txreplies", self.txreplies),
@@ -185,16 +185,16 @@ impl ArpCounters {
             ("timeouts", self.timeouts),
             ("dupips", self.dupips),
         ];
-        of_bsd.into_iter().chain(ArpNote::ALL.iter().map(|&note| (note.name(), self.noted(note))))
+        of_bsd.into_iter().chain(ArpNote::ALL.iter().map(|&note| (note.name(), self.times_noted(note))))
     }
 
     /// Returns how many messages had a note.
-    pub fn noted(&self, note: ArpNote) -> u64 {
+    pub fn times_noted(&self, note: ArpNote) -> u64 {
         self.notes[note as usize]
     }
 
     /// Counts a received message by what follows from it. A reply counts as sent.
-    pub fn count(&mut self, bytes: &[u8], outcome: &ArpOutcome) {
+    pub fn count_outcome(&mut self, bytes: &[u8], outcome: &ArpOutcome) {
         self.received += 1;
         match Arp::new(bytes).map(|arp| arp.operation()) {
             Ok(ArpOperation::REQUEST) => self.rxrequests += 1,
@@ -211,13 +211,13 @@ impl ArpCounters {
 
 /// Decides about a received message, given from its ARP header on.
 pub fn receive(bytes: &[u8], port: &ArpPort<'_>, around: &ArpSurroundings<'_>) -> ArpOutcome {
-    match Message::checked(bytes, port) {
-        Ok(message) => Input { message, port, around }.decide(),
+    match Message::parse_checked(bytes, port) {
+        Ok(message) => Input { message, port, around }.decide_outcome(),
         Err(note) => ArpOutcome { note: Some(note), ..ArpOutcome::default() },
     }
 }
 
-/// A request or reply of another station.
+/// A request or reply from another host.
 #[derive(Clone, Copy)]
 struct Message {
     is_request: bool,
@@ -227,7 +227,7 @@ struct Message {
 }
 
 impl Message {
-    fn checked(bytes: &[u8], port: &ArpPort<'_>) -> Result<Message, ArpNote> {
+    fn parse_checked(bytes: &[u8], port: &ArpPort<'_>) -> Result<Message, ArpNote> {
         let arp = Arp::new(bytes).map_err(|_| ArpNote::Malformed)?;
         let link = arp.sender_ether();
         if !port.speaks {
@@ -246,12 +246,12 @@ impl Message {
         }
     }
 
-    /// Says whether the sender tells everyone of itself.
+    /// Says whether the sender announces itself to all.
     fn is_gratuitous(self) -> bool {
         self.sender == self.target
     }
 
-    /// Says whether the sender asks whether anybody has an address that it wants (RFC 5227, 1.1).
+    /// Says whether the sender probes for an address that it wants (RFC 5227, 1.1).
     fn is_probe(self) -> bool {
         self.is_request && self.sender.is_unspecified()
     }
@@ -265,45 +265,48 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-    fn decide(&self) -> ArpOutcome {
-        if let Some(address) = self.disputed() {
-            return self.dispute(address);
+    fn decide_outcome(&self) -> ArpOutcome {
+        if let Some(address) = self.disputed_address() {
+            return self.dispute_address(address);
         }
-        let (heard, note) = match self.learn() {
+        let (heard, note) = match self.learn_sender() {
             Ok(heard) => (heard, None),
             Err(note) => (None, Some(note)),
         };
-        let reply = if self.message.is_request { self.answer() } else { None };
-        ArpOutcome { reply, heard, conflict: None, note }
+        let reply = if self.message.is_request { self.answer_request() } else { None };
+        ArpOutcome { reply, update: heard, conflict: None, note }
     }
 
     /// The address of ours that the sender uses, or is about to take while we are (RFC 5227, 2.1.1 and 2.4).
-    fn disputed(&self) -> Option<OwnAddress<u32>> {
+    fn disputed_address(&self) -> Option<OwnAddress<u32>> {
         let Message { sender, target, .. } = self.message;
-        let wanted =
-            if self.message.is_probe() { self.own(target).filter(|own| own.is_tentative) } else { None };
-        if sender.is_unspecified() { wanted } else { self.own(sender) }
+        let wanted = if self.message.is_probe() {
+            self.own_address(target).filter(|own| own.is_tentative)
+        } else {
+            None
+        };
+        if sender.is_unspecified() { wanted } else { self.own_address(sender) }
     }
 
-    /// The sender is told that the address is ours, if it is, and is never learnt.
-    fn dispute(&self, own: OwnAddress<u32>) -> ArpOutcome {
+    /// The sender gets a reply that the address is ours, if it is, and is never learnt.
+    fn dispute_address(&self, own: OwnAddress<u32>) -> ArpOutcome {
         let address = Ipv4Addr::from_bits(own.address);
         let is_told = self.message.is_request && !own.is_tentative;
         ArpOutcome {
-            reply: is_told.then(|| self.reply(address, self.port.link)),
-            heard: None,
+            reply: is_told.then(|| self.build_reply(address, self.port.link)),
+            update: None,
             conflict: Some(ArpConflict { address, with: self.message.link }),
             note: Some(ArpNote::Conflict),
         }
     }
 
-    /// What the table is to hear of the sender, if anything.
-    fn learn(&self) -> Result<Option<ArpHeard>, ArpNote> {
+    /// The table update about the sender, if any.
+    fn learn_sender(&self) -> Result<Option<ArpUpdate>, ArpNote> {
         let Message { sender, link, .. } = self.message;
         if sender.is_unspecified() {
             return Ok(None);
         }
-        if !is_one_station(sender) || self.is_network_end(sender) {
+        if !is_unicast_host(sender) || self.is_network_end(sender) {
             return Err(ArpNote::BadAddress);
         }
         if !self.port.learns {
@@ -312,71 +315,72 @@ impl Input<'_> {
         if (self.around.elsewhere)(sender).is_some() {
             return Err(ArpNote::WrongPort);
         }
-        let heard = Heard { link: Some(link), kind: self.kind(), router: None };
-        Ok(Some(ArpHeard { address: sender, heard, for_us: self.is_for_us() && self.is_on_link(sender) }))
+        let heard = NeighborUpdate { link: Some(link), kind: self.update_kind(), router: None };
+        Ok(Some(ArpUpdate { address: sender, heard, for_us: self.is_for_us() && self.is_on_link(sender) }))
     }
 
-    fn kind(&self) -> HeardKind {
+    fn update_kind(&self) -> NeighborUpdateKind {
         if self.message.is_gratuitous() {
-            HeardKind::Unsolicited
+            NeighborUpdateKind::Unsolicited
         } else if self.message.is_request {
-            HeardKind::Solicitation
+            NeighborUpdateKind::Solicitation
         } else if self.is_for_us() {
-            HeardKind::Advertisement { solicited: true, overrides: true }
+            NeighborUpdateKind::Advertisement { solicited: true, overrides: true }
         } else {
-            HeardKind::Unsolicited
+            NeighborUpdateKind::Unsolicited
         }
     }
 
     /// The answer to a request: for an address of ours, one that is published, or one behind us.
-    fn answer(&self) -> Option<ArpReply> {
+    fn answer_request(&self) -> Option<ArpReply> {
         let target = self.message.target;
-        match self.own(target) {
+        match self.own_address(target) {
             Some(own) if own.is_tentative => return None,
-            Some(_) => return Some(self.reply(target, self.port.link)),
+            Some(_) => return Some(self.build_reply(target, self.port.link)),
             None => {}
         }
         match (self.around.published)(target) {
-            // Whoever has the address asks about itself.
+            // The owner of the address solicits itself.
             Some(link) if link == self.message.link => None,
-            Some(link) => Some(self.reply(target, link)),
-            None => self.is_behind_us(target).then(|| self.reply(target, self.port.link)),
+            Some(link) => Some(self.build_reply(target, link)),
+            None => self.is_behind_us(target).then(|| self.build_reply(target, self.port.link)),
         }
     }
 
-    /// Says whether we answer for another network (RFC 1027): for who is on this one, and about who is not.
+    /// Says whether we answer for another network (RFC 1027): for hosts on this one, about
+    /// hosts that are not.
     ///
-    /// A station that claims an address must not be told that it is taken.
+    /// A host that probes for an address must not get a reply that says it is taken.
     fn is_behind_us(&self, target: Ipv4Addr) -> bool {
         let Message { sender, .. } = self.message;
         self.port.is_proxy
             && !sender.is_unspecified()
             && !self.message.is_gratuitous()
-            && is_one_station(target)
+            && is_unicast_host(target)
             && (self.around.leaves_by)(target).is_some_and(|port| port != self.port.id)
             && (self.around.leaves_by)(sender) == Some(self.port.id)
     }
 
-    fn reply(&self, sender: Ipv4Addr, sender_link: EtherAddr) -> ArpReply {
+    fn build_reply(&self, sender: Ipv4Addr, sender_link: EtherAddr) -> ArpReply {
         let asker = self.message;
-        // Link-local addresses are told to all, so that conflicts show (RFC 3927, 2.5).
+        // Replies about link-local addresses are broadcast, so that conflicts show (RFC 3927, 2.5).
         let destination = if sender.is_link_local() { EtherAddr::BROADCAST } else { asker.link };
         ArpReply { destination, sender_link, sender, target_link: asker.link, target: asker.sender }
     }
 
-    fn own(&self, address: Ipv4Addr) -> Option<OwnAddress<u32>> {
+    fn own_address(&self, address: Ipv4Addr) -> Option<OwnAddress<u32>> {
         self.port.addresses.iter().find(|own| own.address == address.to_bits()).copied()
     }
 
     fn is_for_us(&self) -> bool {
-        self.own(self.message.target).is_some_and(|own| !own.is_tentative)
+        self.own_address(self.message.target).is_some_and(|own| !own.is_tentative)
     }
 
     fn is_on_link(&self, address: Ipv4Addr) -> bool {
         self.port.addresses.iter().any(|own| own.network.contains(address.to_bits()))
     }
 
-    /// Says whether this is the first or last address of a network, which no station has (RFC 1122, 3.2.1.3).
+    /// Says whether this is the first or last address of a network, which no host has (RFC 1122, 3.2.1.3).
     fn is_network_end(&self, address: Ipv4Addr) -> bool {
         let bits = address.to_bits();
         let is_end = |network: Prefix<u32>| bits == network.first() || bits == network.last();
@@ -384,7 +388,7 @@ impl Input<'_> {
     }
 }
 
-fn is_one_station(address: Ipv4Addr) -> bool {
+fn is_unicast_host(address: Ipv4Addr) -> bool {
     !(address.is_multicast()
         || address.is_broadcast()
         || address.is_loopback()

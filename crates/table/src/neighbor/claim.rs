@@ -1,8 +1,9 @@
-//! The router's own addresses on a link: found free, claimed, told to all, defended (RFC 5227; RFC 4862, 5.4).
+//! The router's own addresses on a link: probed for duplicates, claimed, announced, defended (RFC 5227; RFC
+//! 4862, 5.4).
 //!
-//! IPv4 and IPv6 differ in numbers only, so one machine does both: it asks whether anybody has the address, waits, uses
-//! it, and announces it. A router keeps an address that is in use when another station takes it too (RFC 5227, 2.4 (c)):
-//! it says so now and then, and never in a war of messages.
+//! IPv4 and IPv6 differ in numbers only, so one machine does both: it probes for the address,
+//! waits, uses it, and announces it. A router keeps an address that is in use when another host takes it too
+//! (RFC 5227, 2.4 (c)): it says so now and then, and never in a war of messages.
 
 use crate::synthetic::Random;
 use crate::{Address, Prefix};
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// An address of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnAddress<A: Address> {
-    /// The address.
+    /// The address that is claimed.
     pub address: A,
     /// The network that it makes on-link.
     pub network: Prefix<A>,
@@ -37,8 +38,8 @@ pub struct ClaimSettings {
     pub announcements: u8,
     /// From one announcement to the next.
     pub announcement_gap: Duration,
-    /// Further announcements, each after twice the last gap (BSD: `garp_rexmit_count`); at most
-    /// [`ClaimSettings::MOST_REPEATS`] count.
+    /// Further announcements, each after twice the last gap (BSD: `garp_rexmit_count`);
+    /// at most [`ClaimSettings::MOST_REPEATS`] count.
     pub repeats: u8,
     /// The shortest time between two defenses.
     pub defense_gap: Duration,
@@ -69,8 +70,9 @@ impl ClaimSettings {
         }
     }
 
-    /// The settings of IPv6: RFC 4862, 5.1 and 5.4.2, RFC 4861, 7.2.6 and 10. There a lost address waits for a person;
-    /// here it is tried again once a minute, so that a short-lived mistake of others doesn't silence a router.
+    /// The settings of IPv6: RFC 4862, 5.1 and 5.4.2, RFC 4861, 7.2.6 and 10. There a lost address waits
+    /// for a person; here it is tried again once a minute, so that a short-lived mistake of others
+    /// doesn't silence a router.
     pub fn nd() -> ClaimSettings {
         ClaimSettings {
             first_wait: Duration::from_secs(1), // MAX_RTR_SOLICITATION_DELAY
@@ -91,16 +93,16 @@ impl ClaimSettings {
     }
 }
 
-/// How far a claim is.
+/// State of a claim to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClaimState {
-    /// The port is down: nothing is asked or used.
+    /// The port is down: no probes are sent and the address is not used.
     Idle,
-    /// Probes are sent.
+    /// Probes for duplicates are being sent.
     Probing,
     /// The address is in use.
     Held,
-    /// Somebody else has the address; it will be tried again.
+    /// Another host has the address; the claim is repeated later.
     Lost,
 }
 
@@ -125,28 +127,28 @@ pub enum ClaimEvent {
     Down,
     /// The port has another link address now.
     LinkAddress,
-    /// Somebody else uses the address, or probes for it while we do.
+    /// Another host uses the address, or probes for it while we do.
     Conflict(EtherAddr),
     /// [`Claim::deadline`] is reached; before that, nothing happens.
     Timer,
 }
 
-/// What is to be done, or told, because of an event.
+/// What the caller must send or report because of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimEffect {
-    /// Ask whether anybody has the address: ARP request from 0.0.0.0, neighbor solicitation from `::`.
+    /// Probe for the address: ARP request from 0.0.0.0, neighbor solicitation from `::`.
     SendProbe,
-    /// Tell everyone: gratuitous ARP, unsolicited advertisement that overrides.
+    /// Announce the address to all: gratuitous ARP, unsolicited advertisement that overrides.
     SendAnnouncement,
-    /// The same, against somebody who has taken the address too.
+    /// The same, against another host that uses the address too.
     Defend,
     /// The address may be used from now on.
     Usable,
     /// The address may not be used any more.
     Unusable,
-    /// Somebody else has the address; to be logged.
+    /// Another host has the address; to be logged.
     Conflict {
-        /// Who.
+        /// Link address of the other host.
         with: EtherAddr,
     },
 }
@@ -195,7 +197,7 @@ impl Claim {
         random: &mut Random,
         effects: &mut Vec<ClaimEffect>,
     ) {
-        Step { claim: self, now, settings, random, effects }.take(event);
+        Step { claim: self, now, settings, random, effects }.handle_event(event);
     }
 }
 
@@ -209,70 +211,70 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn take(&mut self, event: ClaimEvent) {
+    fn handle_event(&mut self, event: ClaimEvent) {
         match event {
-            ClaimEvent::Up => self.up(),
-            ClaimEvent::Down => self.leave(ClaimState::Idle, None),
-            ClaimEvent::LinkAddress if self.claim.is_usable() => self.announce_anew(),
+            ClaimEvent::Up => self.link_up(),
+            ClaimEvent::Down => self.release_address(ClaimState::Idle, None),
+            ClaimEvent::LinkAddress if self.claim.is_usable() => self.restart_announcing(),
             ClaimEvent::LinkAddress => {}
-            ClaimEvent::Conflict(with) => self.conflict(with),
+            ClaimEvent::Conflict(with) => self.handle_conflict(with),
             ClaimEvent::Timer if self.claim.deadline.is_some_and(|deadline| deadline <= self.now) => {
-                self.timer()
+                self.timer_expired()
             }
             ClaimEvent::Timer => {}
         }
     }
 
-    /// Another station may have taken the address while we were away: it is claimed anew.
-    fn up(&mut self) {
-        self.leave(ClaimState::Idle, None);
-        self.begin();
+    /// Another host may have taken the address while the link was down: the claim restarts.
+    fn link_up(&mut self) {
+        self.release_address(ClaimState::Idle, None);
+        self.begin_probing();
     }
 
-    fn timer(&mut self) {
+    fn timer_expired(&mut self) {
         match self.claim.state {
             ClaimState::Idle => self.claim.deadline = None,
-            ClaimState::Lost => self.begin(),
-            ClaimState::Probing if self.claim.sent < self.settings.probes => self.probe(),
-            ClaimState::Probing => self.hold(),
-            ClaimState::Held => self.announce(),
+            ClaimState::Lost => self.begin_probing(),
+            ClaimState::Probing if self.claim.sent < self.settings.probes => self.send_probe(),
+            ClaimState::Probing => self.hold_address(),
+            ClaimState::Held => self.announce_address(),
         }
     }
 
-    fn begin(&mut self) {
+    fn begin_probing(&mut self) {
         if self.settings.probes == 0 {
-            return self.hold();
+            return self.hold_address();
         }
-        let wait = between(Duration::ZERO, self.settings.first_wait, self.random);
-        self.leave(ClaimState::Probing, Some(self.now.saturating_add(wait)));
+        let wait = random_between(Duration::ZERO, self.settings.first_wait, self.random);
+        self.release_address(ClaimState::Probing, Some(self.now.saturating_add(wait)));
     }
 
-    fn probe(&mut self) {
+    fn send_probe(&mut self) {
         self.claim.sent += 1;
         self.effects.push(ClaimEffect::SendProbe);
         let wait = if self.claim.sent < self.settings.probes {
-            between(self.settings.least_gap, self.settings.most_gap, self.random)
+            random_between(self.settings.least_gap, self.settings.most_gap, self.random)
         } else {
             self.settings.last_wait
         };
         self.claim.deadline = Some(self.now.saturating_add(wait));
     }
 
-    fn hold(&mut self) {
+    fn hold_address(&mut self) {
         self.claim.state = ClaimState::Held;
         self.claim.conflicts = 0;
         self.claim.last_defense = None;
         self.effects.push(ClaimEffect::Usable);
-        self.announce_anew();
+        self.restart_announcing();
     }
 
-    fn announce_anew(&mut self) {
+    fn restart_announcing(&mut self) {
         self.claim.sent = 0;
-        self.announce();
+        self.announce_address();
     }
 
     /// Announces the address, if that was not done often enough, and sets the time of the next announcement.
-    fn announce(&mut self) {
+    fn announce_address(&mut self) {
         self.claim.deadline = None;
         let repeats = self.settings.repeats.min(ClaimSettings::MOST_REPEATS);
         let all = self.settings.announcements.saturating_add(repeats);
@@ -287,15 +289,15 @@ impl Step<'_> {
         }
     }
 
-    fn conflict(&mut self, with: EtherAddr) {
+    fn handle_conflict(&mut self, with: EtherAddr) {
         match self.claim.state {
             ClaimState::Idle | ClaimState::Lost => {}
-            ClaimState::Probing => self.lose(with),
-            ClaimState::Held => self.defend(with),
+            ClaimState::Probing => self.lose_address(with),
+            ClaimState::Held => self.defend_address(with),
         }
     }
 
-    fn lose(&mut self, with: EtherAddr) {
+    fn lose_address(&mut self, with: EtherAddr) {
         self.claim.conflicts = self.claim.conflicts.saturating_add(1);
         self.effects.push(ClaimEffect::Conflict { with });
         let wait = if self.claim.conflicts < self.settings.conflicts {
@@ -303,10 +305,10 @@ impl Step<'_> {
         } else {
             self.settings.retry
         };
-        self.leave(ClaimState::Lost, Some(self.now.saturating_add(wait)));
+        self.release_address(ClaimState::Lost, Some(self.now.saturating_add(wait)));
     }
 
-    fn defend(&mut self, with: EtherAddr) {
+    fn defend_address(&mut self, with: EtherAddr) {
         self.effects.push(ClaimEffect::Conflict { with });
         let is_early = |last: Duration| self.now < last.saturating_add(self.settings.defense_gap);
         if !self.claim.last_defense.is_some_and(is_early) {
@@ -316,7 +318,7 @@ impl Step<'_> {
     }
 
     /// Goes to a state in which the address is not used.
-    fn leave(&mut self, state: ClaimState, deadline: Option<Duration>) {
+    fn release_address(&mut self, state: ClaimState, deadline: Option<Duration>) {
         if self.claim.is_usable() {
             self.effects.push(ClaimEffect::Unusable);
         }
@@ -326,7 +328,7 @@ impl Step<'_> {
     }
 }
 
-fn between(least: Duration, most: Duration, random: &mut Random) -> Duration {
+fn random_between(least: Duration, most: Duration, random: &mut Random) -> Duration {
     let range = u64::try_from(most.saturating_sub(least).as_nanos()).unwrap_or(u64::MAX - 1);
     least.saturating_add(Duration::from_nanos(random.below(range.saturating_add(1))))
 }

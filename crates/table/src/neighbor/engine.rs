@@ -1,51 +1,57 @@
-//! The seam between who sends and who knows the link: whatever finds link addresses implements [`L2Engine`].
+//! The interface between forwarding and address resolution: whatever resolves link addresses implements
+//! [`L2Engine`].
 //!
-//! Control holds one engine for each port and protocol. An engine does no input and output: what is to be asked on the
-//! link, and what happened, it leaves as [`Action`]s for whoever called it. Packets that wait stay with their senders.
+//! Control holds one engine for each port and protocol. An engine does no input and output: solicitations to
+//! send and events to report are returned to the caller as [`Action`]s. Pending packets stay with their
+//! senders.
 use super::index::NeighborReader;
 use super::links::NeighborId;
-use super::protocol::{Ask, Heard};
+use super::protocol::{NeighborUpdate, SolicitTarget};
 use artery_wire::EtherAddr;
 use std::fmt;
 use std::time::Duration;
 
-/// The neighbors of one port in one protocol, for the one who changes them. `now` is the time since any fixed instant.
+/// The neighbors of one port in one protocol, for the thread that changes them. `now` is the time
+/// since any fixed instant.
 pub trait L2Engine<A>: Send {
-    /// What to do with a packet to a neighbor whose word is not ready. Begins to ask if nobody did.
+    /// What to do with a packet to a neighbor whose word is not ready. Starts solicitation if
+    /// none is under way.
     fn resolve(&mut self, address: A, now: Duration) -> Resolution;
-    /// Keeps a neighbor's id until it is unpinned as often: what was learnt may go, its place stays. Asks nobody.
-    fn pin(&mut self, address: A, now: Duration) -> Result<NeighborId, Limit>;
+    /// Keeps a neighbor's id until it is unpinned as often: its link address may be forgotten, its id
+    /// stays. Sends no solicitation.
+    fn pin_neighbor(&mut self, address: A, now: Duration) -> Result<NeighborId, Limit>;
     /// Takes one pin back.
-    fn unpin(&mut self, address: A, now: Duration);
+    fn unpin_neighbor(&mut self, address: A, now: Duration);
 
-    /// Takes what a message says about a neighbor. Only one that is `for_us` may make an unknown neighbor known.
-    fn hear(&mut self, address: A, heard: Heard, for_us: bool, now: Duration);
+    /// Takes what a message says about a neighbor. Only one that is `for_us` may make
+    /// an unknown neighbor known.
+    fn learn_neighbor(&mut self, address: A, heard: NeighborUpdate, for_us: bool, now: Duration);
     /// Takes the word of a protocol above that what was sent has arrived.
-    fn confirm(&mut self, address: A, now: Duration);
+    fn confirm_neighbor(&mut self, address: A, now: Duration);
     /// Sets a neighbor's link address, whatever was known.
-    fn set(&mut self, address: A, link: EtherAddr, kind: Kind, now: Duration) -> Result<(), Limit>;
+    fn set_neighbor(&mut self, address: A, link: EtherAddr, kind: Kind, now: Duration) -> Result<(), Limit>;
     /// Forgets a neighbor, static ones too, and says whether it was known.
-    fn delete(&mut self, address: A, now: Duration) -> bool;
+    fn delete_neighbor(&mut self, address: A, now: Duration) -> bool;
     /// Forgets all neighbors but static ones, and says how many.
-    fn flush(&mut self, now: Duration) -> usize;
+    fn flush_neighbors(&mut self, now: Duration) -> usize;
     /// Follows a change of the port.
     fn port_changed(&mut self, change: PortChange, now: Duration);
 
-    /// Does what is due, though not more than takes a moment, and says when there is more to do; `now` if at once. Any
-    /// other call may bring that nearer.
+    /// Does what is due, though not more than takes a moment, and says when there is more to do; `now` if at
+    /// once. Any other call may bring that nearer.
     fn poll(&mut self, now: Duration) -> Option<Duration>;
-    /// Moves what is to be asked and what happened to the end of `into`, in order.
-    fn take_actions(&mut self, into: &mut Vec<Action<A>>);
+    /// Moves solicitations to send and events that happened to the end of `into`, in order.
+    fn drain_actions(&mut self, into: &mut Vec<Action<A>>);
 
-    /// The way from addresses to ids, for workers.
+    /// The index from addresses to ids, for workers.
     fn reader(&self) -> NeighborReader<A>;
     /// What is known of one neighbor.
-    fn find(&self, address: A, now: Duration) -> Option<NeighborView<A>>;
+    fn find_neighbor(&self, address: A, now: Duration) -> Option<NeighborView<A>>;
     /// What is known of all neighbors, by address.
     fn entries(&self, now: Duration) -> Vec<NeighborView<A>>;
     /// How many neighbors have a place.
     fn len(&self) -> usize;
-    /// Whether none has.
+    /// True if no neighbor has a place.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -58,18 +64,18 @@ pub trait L2Engine<A>: Send {
 pub enum Resolution {
     /// Send it: the neighbor's word is ready.
     Ready(NeighborId),
-    /// Keep it: the neighbor is being asked.
+    /// Keep it pending: the neighbor is being solicited.
     Hold(NeighborId),
-    /// Say that it can't arrive: the neighbor was asked in vain.
+    /// Report the destination as unreachable: the neighbor did not answer.
     Failed,
-    /// Drop it: the neighbor can't be asked.
+    /// Drop it: the neighbor can't be solicited.
     Refused(Limit),
 }
 
 /// Which bound keeps a neighbor out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Too many unknown neighbors were asked for in a short time.
+    /// Too many unknown neighbors were solicited in a short time.
     Rate,
     /// The table is full of neighbors that are in use.
     Entries,
@@ -103,9 +109,9 @@ impl std::error::Error for Limit {}
 /// How long a link address that was set by hand lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// For ever; nothing that is heard changes it.
+    /// Static: stays until deleted; no message changes it.
     Static,
-    /// For ever, and others that ask for it are answered with it.
+    /// Static, and other hosts that solicit it get it as answer (proxy).
     Published,
     /// As if the neighbor had answered just now.
     Temporary,
@@ -114,7 +120,7 @@ pub enum Kind {
 /// What happened to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortChange {
-    /// Its link went down: who was there may be gone when it comes back.
+    /// Its link went down: the neighbor may be gone when it comes back.
     Down,
     /// Its link came up.
     Up,
@@ -125,25 +131,25 @@ pub enum PortChange {
 /// What an engine wants done, or known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<A> {
-    /// A question to send.
+    /// A solicitation to send.
     Ask {
         /// Whose link address is wanted.
         address: A,
-        /// Whom to ask.
-        to: Ask,
+        /// The destination of the solicitation.
+        to: SolicitTarget,
     },
-    /// What has become of a neighbor: for senders that hold packets, and for whoever watches.
+    /// An event of a neighbor: for senders with pending packets, and for monitors.
     Event(NeighborEvent<A>),
 }
 
 /// What has become of a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborEvent<A> {
-    /// The neighbor's address.
+    /// IP address of the neighbor.
     pub address: A,
     /// Its id then. When the event is read it may have none any more.
     pub id: NeighborId,
-    /// What happened.
+    /// The event that is reported.
     pub what: Happened,
 }
 
@@ -159,25 +165,25 @@ pub enum Happened {
         /// The one it has.
         to: EtherAddr,
     },
-    /// Another link address was heard for it; it is asked whether it is still where it was.
-    Doubted {
+    /// Another link address was announced for it; it is solicited to see whether the old one still answers.
+    Contested {
         /// The one it has.
         kept: EtherAddr,
-        /// The one that was heard.
+        /// The link address that was announced.
         heard: EtherAddr,
     },
-    /// Another link address was heard for it and not taken.
+    /// Another link address was announced for it and rejected.
     Refused {
         /// The one it has.
         kept: EtherAddr,
-        /// The one that was heard.
+        /// The link address that was announced.
         heard: EtherAddr,
     },
-    /// It was asked in vain: packets that wait can't arrive.
+    /// It did not answer: pending packets are unreachable.
     Failed,
-    /// Its time ran out: it was known, and nobody used it.
+    /// Its time ran out: it was known, and was not used.
     Expired,
-    /// Its time ran out after it had been asked in vain.
+    /// Its time ran out after it had failed to answer.
     TimedOut,
     /// It was forgotten on demand, or with its port.
     Deleted,
@@ -193,7 +199,7 @@ impl Happened {
         match self {
             Happened::Resolved(_) => "resolved",
             Happened::Moved { .. } => "moved",
-            Happened::Doubted { .. } => "doubted",
+            Happened::Contested { .. } => "doubted",
             Happened::Refused { .. } => "refused",
             Happened::Failed => "failed",
             Happened::Expired => "expired",
@@ -211,7 +217,7 @@ impl fmt::Display for Happened {
         match self {
             Happened::Resolved(link) => write!(f, " {link}"),
             Happened::Moved { from, to } => write!(f, " from {from} to {to}"),
-            Happened::Doubted { kept, heard } => write!(f, " {heard}, asks {kept}"),
+            Happened::Contested { kept, heard } => write!(f, " {heard}, asks {kept}"),
             Happened::Refused { kept, heard } => write!(f, " {heard}, stays {kept}"),
             _ => Ok(()),
         }
@@ -221,7 +227,7 @@ impl fmt::Display for Happened {
 /// One neighbor, as `show neighbors` lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborView<A> {
-    /// Its address.
+    /// IP address of the neighbor.
     pub address: A,
     /// The place of its word.
     pub id: NeighborId,
@@ -233,13 +239,13 @@ pub struct NeighborView<A> {
     pub expires_in: Option<Duration>,
     /// Whether it was set by hand, and stays.
     pub is_static: bool,
-    /// Whether others that ask for it are answered.
+    /// Whether solicitations by other hosts are answered (proxy).
     pub is_published: bool,
     /// Whether it says that it is a router.
     pub is_router: bool,
     /// How many next hops have pinned it.
     pub pins: u32,
-    /// How many questions it has left unanswered.
+    /// Number of solicitations without an answer.
     pub asked: u8,
 }
 
@@ -267,21 +273,21 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Questions handed out.
+    /// Solicitations handed out to be sent.
     asked: "neighbor-questions",
     /// Neighbors that became known.
     resolved: "neighbors-resolved",
     /// Changes of a link address.
     moved: "neighbors-moved",
-    /// Link addresses heard for neighbors that were then asked whether they are still where they were.
+    /// Link addresses announced for neighbors that were then solicited at the old address.
     doubted: "neighbor-changes-doubted",
-    /// Link addresses heard for neighbors that keep another.
+    /// Link addresses announced for neighbors that keep another.
     refused: "neighbor-changes-refused",
-    /// Neighbors that were asked in vain.
+    /// Neighbors that failed to answer solicitations.
     failed: "neighbors-failed",
     /// Entries whose time ran out unused.
     expired: "neighbors-expired",
-    /// Entries whose time ran out after they had been asked in vain.
+    /// Entries whose time ran out after they had failed to answer.
     timed_out: "neighbors-timed-out",
     /// Entries forgotten on demand, or with their port.
     deleted: "neighbors-deleted",
@@ -289,7 +295,7 @@ counters! {
     pushed_out: "neighbors-pushed-out",
     /// Neighbors that said they are routers no more.
     no_longer_router: "neighbors-no-longer-router",
-    /// Neighbors not asked for because too many were in a short time.
+    /// Neighbors not solicited because too many were in a short time.
     over_rate: "neighbors-over-rate",
     /// Neighbors not taken because the table was full of ones in use.
     over_entries: "neighbors-over-entries",

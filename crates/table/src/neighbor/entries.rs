@@ -1,13 +1,13 @@
-//! The neighbors of one table, and what has to stay in step with them: words, the index, timers, who may be pushed
-//! out, and whose use is watched.
+//! The neighbors of one table, and what has to stay in step with them: words, the index, timers, who may be
+//! pushed out, and whose use is watched.
 //!
-//! Each operation costs a few steps down a tree of those who have a timer, or may be pushed out: O(log entries). None
-//! looks at neighbors it is not about.
+//! Each operation costs a few steps down a tree of those who have a timer, or may be pushed out: O(log
+//! entries). None looks at neighbors it is not about.
 use super::engine::Limit;
 use super::index::{Key, NeighborIndex, NeighborReader};
 use super::links::{Link, NeighborId};
-use super::places::Places;
-use super::protocol::{Entry, State};
+use super::places::NeighborIds;
+use super::protocol::{NeighborEntry, State};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
@@ -24,7 +24,7 @@ pub(super) type At = usize;
 pub(super) struct Slot<A> {
     pub(super) address: A,
     pub(super) id: NeighborId,
-    pub(super) entry: Option<Entry>,
+    pub(super) entry: Option<NeighborEntry>,
     pub(super) pins: u32,
     pub(super) trial: Trial,
     /// It was used since its last timer.
@@ -40,46 +40,45 @@ pub(super) struct Slot<A> {
 /// Whether a neighbor, whatever its state, has to show that it is of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trial {
-    /// It was used, or asked for, which is the same.
+    /// It was used, or solicited, which is the same.
     Passed,
-    /// It was heard of, and nobody has ever sent to it.
+    /// Learnt from a message; no packet has ever been sent to it.
     Untried,
-    /// The table is full, and asks who was used lately.
+    /// The table is full, and checks which neighbors were used lately.
     Anew,
 }
 
-/// Who is pushed out first when there is no room; others never are.
+/// Which entries are evicted first when the table is full; others are never evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// It has never been known.
     NeverValid,
-    /// It was heard of, and nobody has ever sent to it.
+    /// Learnt from a message; no packet has ever been sent to it.
     Untried,
     /// It is known and was not used for some time.
     Idle,
 }
 
-/// See the module.
 pub(super) struct Entries<A> {
     by_address: HashMap<A, At>,
     slots: Vec<Slot<A>>,
     /// Numbers of slots that are no neighbor's.
     free: Vec<At>,
     index: NeighborIndex<A>,
-    places: Arc<Places>,
+    places: Arc<NeighborIds>,
     timers: BTreeSet<(Duration, At)>,
-    /// By rank, and who has been in it longest.
+    /// By rank, then by the time since when they have had it.
     victims: BTreeSet<(Rank, Duration, At)>,
     watched: Vec<At>,
-    /// Those who are doomed; some may have been forgotten since.
+    /// Entries to remove; some may have been removed since.
     doomed: Vec<At>,
-    /// Nobody can be reached.
+    /// The link is down: no neighbor can be reached.
     is_down: bool,
 }
 
 impl<A: Key> Entries<A> {
-    /// No neighbors yet.
-    pub(super) fn new(places: &Arc<Places>) -> Entries<A> {
+    /// A table without neighbors.
+    pub(super) fn new(places: &Arc<NeighborIds>) -> Entries<A> {
         let secret = RandomState::new();
         let seed = [secret.hash_one(0), secret.hash_one(1)];
         Entries {
@@ -105,12 +104,12 @@ impl<A: Key> Entries<A> {
     pub(super) fn slot(&self, at: At) -> &Slot<A> {
         &self.slots[at]
     }
-    /// For a change, after which [`settle`](Self::settle) must be called.
+    /// For a change, after which [`sync_neighbor`](Self::sync_neighbor) must be called.
     pub(super) fn slot_mut(&mut self, at: At) -> &mut Slot<A> {
         &mut self.slots[at]
     }
     /// All neighbors, by address.
-    pub(super) fn all(&self) -> Vec<At> {
+    pub(super) fn all_sorted(&self) -> Vec<At> {
         let mut all: Vec<At> = self.by_address.values().copied().collect();
         all.sort_by_key(|at| self.slots[*at].address);
         all
@@ -120,8 +119,8 @@ impl<A: Key> Entries<A> {
     }
 
     /// Gives a new neighbor a place. Nothing is known of it.
-    pub(super) fn add(&mut self, address: A) -> Result<At, Limit> {
-        let id = self.places.take()?;
+    pub(super) fn add_neighbor(&mut self, address: A) -> Result<At, Limit> {
+        let id = self.places.alloc_id()?;
         let slot = Slot {
             address,
             id,
@@ -145,48 +144,48 @@ impl<A: Key> Entries<A> {
             }
         };
         self.by_address.insert(address, at);
-        self.index.add(address, id);
+        self.index.add_neighbor(address, id);
         Ok(at)
     }
 
     /// Forgets what is known of a neighbor, and the neighbor, unless it is pinned.
-    pub(super) fn forget(&mut self, at: At, now: Duration) {
+    pub(super) fn forget_neighbor(&mut self, at: At, now: Duration) {
         let slot = &mut self.slots[at];
         slot.entry = None;
         (slot.trial, slot.was_used, slot.is_doomed) = (Trial::Passed, false, false);
         let (address, id, is_pinned) = (slot.address, slot.id, slot.pins > 0);
-        self.settle(at, now);
+        self.sync_neighbor(at, now);
         if !is_pinned {
             self.by_address.remove(&address);
             self.index.remove(address);
-            self.places.give_back(id);
+            self.places.free_id(id);
             self.free.push(at);
         }
     }
 
     /// Brings all else in step with a neighbor that has changed.
-    pub(super) fn settle(&mut self, at: At, now: Duration) {
-        self.settle_word(at);
-        self.settle_timer(at);
-        self.settle_rank(at, now);
-        self.settle_watch(at);
+    pub(super) fn sync_neighbor(&mut self, at: At, now: Duration) {
+        self.sync_word(at);
+        self.sync_timer(at);
+        self.sync_rank(at, now);
+        self.sync_watch(at);
     }
 
-    /// One store, and none if workers see what they should. What workers have said of use before they were asked
-    /// counts for nothing.
-    fn settle_word(&mut self, at: At) {
+    /// One store, and none if workers see what they should. What workers have said of use before they were
+    /// asked counts for nothing.
+    fn sync_word(&mut self, at: At) {
         let (slot, links) = (&self.slots[at], self.places.links());
-        let link = if self.is_down { Link::UNKNOWN } else { slot.link() };
+        let link = if self.is_down { Link::UNKNOWN } else { slot.worker_link() };
         let shown = links.get(slot.id);
         if link.wants_report() && !shown.wants_report() {
-            links.take_use(slot.id);
+            links.clear_used(slot.id);
         }
         if link != shown {
-            links.set(slot.id, link);
+            links.set_link(slot.id, link);
         }
     }
 
-    fn settle_timer(&mut self, at: At) {
+    fn sync_timer(&mut self, at: At) {
         let slot = &mut self.slots[at];
         let timer = slot.entry.as_ref().and_then(|entry| entry.deadline);
         if timer != slot.timer {
@@ -196,9 +195,9 @@ impl<A: Key> Entries<A> {
         }
     }
 
-    fn settle_rank(&mut self, at: At, now: Duration) {
+    fn sync_rank(&mut self, at: At, now: Duration) {
         let slot = &mut self.slots[at];
-        let rank = slot.rank();
+        let rank = slot.eviction_rank();
         if rank != slot.rank.map(|(rank, _)| rank) {
             if let Some((old, since)) = slot.rank {
                 self.victims.remove(&(old, since, at));
@@ -208,7 +207,7 @@ impl<A: Key> Entries<A> {
         }
     }
 
-    /// Begins anew to count the time in which a neighbor that may be pushed out was not used.
+    /// Restarts the count of the time in which a neighbor that may be evicted was not used.
     pub(super) fn renew_rank(&mut self, at: At, now: Duration) {
         if let Some((rank, since)) = self.slots[at].rank {
             self.victims.remove(&(rank, since, at));
@@ -217,7 +216,7 @@ impl<A: Key> Entries<A> {
         }
     }
 
-    fn settle_watch(&mut self, at: At) {
+    fn sync_watch(&mut self, at: At) {
         let slot = &mut self.slots[at];
         match (slot.is_watched(), slot.watched) {
             (true, None) => {
@@ -236,18 +235,19 @@ impl<A: Key> Entries<A> {
     }
 
     /// Whether the neighbor was used since it was first asked, or last said so.
-    pub(super) fn take_use(&self, at: At) -> bool {
-        self.places.links().take_use(self.slots[at].id)
+    pub(super) fn clear_used(&self, at: At) -> bool {
+        self.places.links().clear_used(self.slots[at].id)
     }
     /// When the first timer is due, and whose it is.
     pub(super) fn first_timer(&self) -> Option<(Duration, At)> {
         self.timers.first().copied()
     }
-    /// Who would be pushed out first, and since when it could have been.
+    /// The entry that is evicted next, and since when it could have been.
     pub(super) fn first_victim(&self) -> Option<(Rank, Duration, At)> {
         self.victims.first().copied()
     }
-    /// Those whose use is to be looked for every now and then, in no order. Removal moves the last to its place.
+    /// Those whose use is to be looked for every now and then, in no order. Removal moves the
+    /// last to its place.
     pub(super) fn watched(&self) -> &[At] {
         &self.watched
     }
@@ -256,22 +256,22 @@ impl<A: Key> Entries<A> {
         self.slots.len()
     }
 
-    /// Ends what is known of all but static neighbors, and says of how many. Workers see it at once; to forget them,
-    /// which takes a hundred times as long, can be done bit by bit.
-    pub(super) fn doom_learnt(&mut self) -> usize {
+    /// Ends what is known of all but static neighbors, and says of how many. Workers see it at once; to
+    /// forget them, which takes a hundred times as long, can be done bit by bit.
+    pub(super) fn mark_learned_for_removal(&mut self) -> usize {
         let before = self.doomed.len();
         for (at, slot) in self.slots.iter_mut().enumerate() {
             let is_learnt = slot.entry.as_ref().is_some_and(|entry| !entry.is_static);
             if is_learnt && !slot.is_doomed {
                 slot.is_doomed = true;
-                self.places.links().set(slot.id, Link::UNKNOWN);
+                self.places.links().set_link(slot.id, Link::UNKNOWN);
                 self.doomed.push(at);
             }
         }
         self.doomed.len() - before
     }
-    /// The next who is to be forgotten.
-    pub(super) fn next_doomed(&mut self) -> Option<At> {
+    /// The next entry to remove.
+    pub(super) fn next_marked(&mut self) -> Option<At> {
         while let Some(at) = self.doomed.pop() {
             if self.slots[at].is_doomed {
                 return Some(at);
@@ -280,7 +280,7 @@ impl<A: Key> Entries<A> {
         None
     }
     /// Whether there may be one.
-    pub(super) fn has_doomed(&self) -> bool {
+    pub(super) fn has_marked(&self) -> bool {
         !self.doomed.is_empty()
     }
 
@@ -290,7 +290,7 @@ impl<A: Key> Entries<A> {
         for at in 0..self.slots.len() {
             // Words of those that are no neighbor's may be another's.
             if self.slots[at].entry.is_some() {
-                self.settle_word(at);
+                self.sync_word(at);
             }
         }
     }
@@ -301,14 +301,14 @@ impl<A: Key> Entries<A> {
 
 impl<A> Slot<A> {
     /// What is known of it.
-    pub(super) fn known(&self) -> Option<&Entry> {
+    pub(super) fn known_entry(&self) -> Option<&NeighborEntry> {
         self.entry.as_ref().filter(|_| !self.is_doomed)
     }
 
     /// What workers are to see.
-    fn link(&self) -> Link {
-        let Some(entry) = self.known() else { return Link::UNKNOWN };
-        match entry.usable() {
+    fn worker_link(&self) -> Link {
+        let Some(entry) = self.known_entry() else { return Link::UNKNOWN };
+        match entry.usable_link() {
             Some(address) if entry.wants_report() || self.trial != Trial::Passed => {
                 Link::ready(address).with_report()
             }
@@ -318,8 +318,8 @@ impl<A> Slot<A> {
         }
     }
 
-    /// Who is pinned, static, or being asked because it was used, has no rank.
-    fn rank(&self) -> Option<Rank> {
+    /// An entry that is pinned, static, or solicited because it was used, has no rank.
+    fn eviction_rank(&self) -> Option<Rank> {
         let entry = self.entry.as_ref().filter(|entry| self.pins == 0 && !entry.is_static)?;
         match (entry.state, self.trial) {
             (State::Incomplete | State::Failed, _) => Some(Rank::NeverValid),
@@ -333,6 +333,6 @@ impl<A> Slot<A> {
     fn is_watched(&self) -> bool {
         let Some(entry) = &self.entry else { return false };
         let is_asleep = matches!(entry.state, State::Stale | State::Unreachable);
-        !entry.is_static && entry.usable().is_some() && (is_asleep || self.trial != Trial::Passed)
+        !entry.is_static && entry.usable_link().is_some() && (is_asleep || self.trial != Trial::Passed)
     }
 }

@@ -1,13 +1,14 @@
 //! From an address to a neighbor's id: a hash table that one changes and any number read without a lock.
 //!
-//! A slot is one word: 32 bits of the address, and the id. For IPv4 that is the whole address; for IPv6 the id leads to
-//! the rest, which is written before the slot. A removed neighbor's slot stays taken until the table is made anew,
-//! so that those behind it are found; a bigger or cleaner table takes the old one's place by one store.
+//! A slot is one word: 32 bits of the address, and the id. For IPv4 that is the whole address; for IPv6 the
+//! id leads to the rest, which is written before the slot. A removed neighbor's slot stays taken until the
+//! table is rebuilt, so that those behind it are found; a bigger or cleaner table takes the old one's place
+//! by one store.
 //!
-//! Addresses of a link are mostly alike but for their last bits, so these are the place of a slot as they are, mixed with
-//! a secret that depends on the others: neighbors with successive addresses lie side by side, meet nobody of their own
-//! kind, and share lines of the cache. Who meets somebody goes on in leaps of his own, since places next to a
-//! taken one are taken, too.
+//! Addresses of a link mostly differ in their last bits only, so these bits are the place of a slot as they
+//! are, mixed with a secret that depends on the others: neighbors with successive addresses lie side by side,
+//! do not collide with each other, and share cache lines. After a collision the probe goes on in leaps of its
+//! own, since places next to a taken one are taken, too.
 use super::links::{Links, NeighborId};
 use crate::Address;
 use artery_rcu::{Domain, Published, Turn};
@@ -17,77 +18,77 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Addresses of neighbors, as slots know them.
 pub trait Key: Address {
-    /// The way to the address's slot among 2^`bits`. Nobody outside can foresee which addresses meet.
-    fn trail(self, seed: [u64; 2], bits: u32) -> Trail;
+    /// The slots to probe for an address among 2^`bits`. Outsiders cannot foresee which addresses collide.
+    fn probe_sequence(self, seed: [u64; 2], bits: u32) -> ProbeSequence;
     /// Whether the neighbor of this id, whose tag is right, has this address.
     fn is_of(self, id: NeighborId, links: &Links) -> bool;
     /// The address as the wider family's.
-    fn widened(self) -> u128;
+    fn to_wide(self) -> u128;
     /// The address of which that is the wider one.
-    fn narrowed(widened: u128) -> Self;
+    fn from_wide(widened: u128) -> Self;
 }
 
 impl Key for u32 {
     #[inline]
-    fn trail(self, seed: [u64; 2], bits: u32) -> Trail {
+    fn probe_sequence(self, seed: [u64; 2], bits: u32) -> ProbeSequence {
         let word = u64::from(self);
         let spread = (word >> bits ^ seed[0]).wrapping_mul(seed[1] | 1);
         let leap = (word ^ seed[1]).wrapping_mul(seed[0] | 1);
-        Trail::new(word, spread, leap, bits, self)
+        ProbeSequence::new(word, spread, leap, bits, self)
     }
     #[inline]
     fn is_of(self, _: NeighborId, _: &Links) -> bool {
         true
     }
-    fn widened(self) -> u128 {
+    fn to_wide(self) -> u128 {
         self.into()
     }
-    fn narrowed(widened: u128) -> u32 {
+    fn from_wide(widened: u128) -> u32 {
         widened as u32
     }
 }
 
 impl Key for u128 {
     #[inline]
-    fn trail(self, seed: [u64; 2], bits: u32) -> Trail {
-        let hash = folded(self, seed);
-        Trail::new(self as u64, folded(self >> bits, seed), hash, bits, hash as u32)
+    fn probe_sequence(self, seed: [u64; 2], bits: u32) -> ProbeSequence {
+        let hash = fold_address(self, seed);
+        ProbeSequence::new(self as u64, fold_address(self >> bits, seed), hash, bits, hash as u32)
     }
     #[inline]
     fn is_of(self, id: NeighborId, links: &Links) -> bool {
         links.address(id) == self
     }
-    fn widened(self) -> u128 {
+    fn to_wide(self) -> u128 {
         self
     }
-    fn narrowed(widened: u128) -> u128 {
+    fn from_wide(widened: u128) -> u128 {
         widened
     }
 }
 
 /// A hash of an address.
 #[inline]
-fn folded(address: u128, seed: [u64; 2]) -> u64 {
+fn fold_address(address: u128, seed: [u64; 2]) -> u64 {
     let product = u128::from((address >> 64) as u64 ^ seed[0]) * u128::from(address as u64 ^ seed[1]);
     (product as u64 ^ (product >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Where an address may be.
-pub struct Trail {
+pub struct ProbeSequence {
     /// The slot to look into first.
     at: usize,
-    /// How far it is from slot to slot. Odd, so that all slots are on the way.
+    /// Distance from slot to slot. Not even, so that the probe visits all slots.
     leap: usize,
     /// The part of the address that is in its slot.
     tag: u32,
 }
 
-impl Trail {
+impl ProbeSequence {
     /// By the last bits of an address, and by the first ones of two hashes: of its other bits, and of all.
     #[inline]
-    fn new(last: u64, spread: u64, leap: u64, bits: u32, tag: u32) -> Trail {
+    fn new(last: u64, spread: u64, leap: u64, bits: u32, tag: u32) -> ProbeSequence {
         let at = last & ((1 << bits) - 1) ^ spread >> (u64::BITS - bits);
-        Trail { at: at as usize, leap: (leap >> 32) as usize | 1, tag }
+        ProbeSequence { at: at as usize, leap: (leap >> 32) as usize | 1, tag }
     }
 }
 
@@ -102,9 +103,9 @@ const FEWEST_SLOTS: usize = 64;
 /// The slots as of some time.
 struct Slots {
     seed: [u64; 2],
-    /// As many as a power of two, ...
+    /// The slots; their number is a power of two.
     slots: Box<[AtomicU64]>,
-    /// ... this one.
+    /// Number of slots as a power of two.
     bits: u32,
 }
 
@@ -132,18 +133,19 @@ impl<A> Clone for NeighborReader<A> {
 impl<A: Key> NeighborReader<A> {
     /// The neighbor of this address, if it has an entry.
     #[inline]
-    pub fn find(&self, turn: &Turn<'_>, address: A) -> Option<NeighborId> {
-        self.slots.read(turn).find(address, &self.links).map(|(_, id)| id)
+    pub fn find_neighbor(&self, turn: &Turn<'_>, address: A) -> Option<NeighborId> {
+        self.slots.read(turn).find_slot(address, &self.links).map(|(_, id)| id)
     }
 
     /// The index as it is in this turn, for many searches.
     #[inline]
-    pub(crate) fn at<'t>(&'t self, turn: &'t Turn<'_>) -> Searches<'t, A> {
+    pub(crate) fn searches_at<'t>(&'t self, turn: &'t Turn<'_>) -> Searches<'t, A> {
         Searches { slots: self.slots.read(turn), links: &self.links, address: PhantomData }
     }
 }
 
-/// Searches in two steps: who takes the first for many addresses, then the second, waits for the memory of all at once.
+/// Searches in two steps: a caller that takes the first for many addresses, then the second, waits for the
+/// memory of all at once.
 pub(crate) struct Searches<'t, A> {
     slots: &'t Slots,
     links: &'t Links,
@@ -160,19 +162,19 @@ pub(crate) struct Begun {
 impl<A: Key> Searches<'_, A> {
     /// Loads the slot where the search for an address begins.
     #[inline]
-    pub(crate) fn begin(&self, address: A) -> Begun {
-        let trail = address.trail(self.slots.seed, self.slots.bits);
+    pub(crate) fn begin_search(&self, address: A) -> Begun {
+        let trail = address.probe_sequence(self.slots.seed, self.slots.bits);
         let slot = self.slots.slots.get(trail.at).map_or(EMPTY, |slot| slot.load(Acquire));
         Begun { tag: trail.tag, slot }
     }
 
     /// The neighbor of this address, if it has an entry.
     #[inline]
-    pub(crate) fn end(&self, address: A, begun: Begun) -> Option<NeighborId> {
+    pub(crate) fn end_search(&self, address: A, begun: Begun) -> Option<NeighborId> {
         match id_in(begun.slot, begun.tag) {
             Some(id) if address.is_of(id, self.links) => Some(id),
             _ if begun.slot == EMPTY => None,
-            _ => self.slots.find(address, self.links).map(|(_, id)| id),
+            _ => self.slots.find_slot(address, self.links).map(|(_, id)| id),
         }
     }
 }
@@ -180,8 +182,8 @@ impl<A: Key> Searches<'_, A> {
 impl Slots {
     /// Where a neighbor's slot is, and its id.
     #[inline]
-    fn find<A: Key>(&self, address: A, links: &Links) -> Option<(usize, NeighborId)> {
-        let Trail { mut at, leap, tag } = address.trail(self.seed, self.bits);
+    fn find_slot<A: Key>(&self, address: A, links: &Links) -> Option<(usize, NeighborId)> {
+        let ProbeSequence { mut at, leap, tag } = address.probe_sequence(self.seed, self.bits);
         // A walk ends at an empty slot; it never comes round, since never more than three quarters are taken.
         loop {
             let slot = self.slots.get(at)?.load(Acquire);
@@ -196,8 +198,8 @@ impl Slots {
     }
 
     /// Puts a neighbor into the first empty slot on its trail; there is one.
-    fn put<A: Key>(&self, address: A, id: NeighborId) {
-        let Trail { mut at, leap, tag } = address.trail(self.seed, self.bits);
+    fn insert_slot<A: Key>(&self, address: A, id: NeighborId) {
+        let ProbeSequence { mut at, leap, tag } = address.probe_sequence(self.seed, self.bits);
         while self.slots[at].load(Relaxed) != EMPTY {
             at = at.wrapping_add(leap) & (self.slots.len() - 1);
         }
@@ -213,7 +215,7 @@ fn id_in(slot: u64, tag: u32) -> Option<NeighborId> {
     ((slot >> 32) as u32 == tag).then(|| NeighborId::new(number as u32))
 }
 
-/// The index, for the one who changes it.
+/// The index, for the thread that changes it.
 pub struct NeighborIndex<A> {
     reader: NeighborReader<A>,
     slots: Arc<Slots>,
@@ -223,7 +225,7 @@ pub struct NeighborIndex<A> {
 }
 
 impl<A: Key> NeighborIndex<A> {
-    /// An empty one. The seed should be a secret: who knows it can make neighbors collide.
+    /// An empty one. The seed should be a secret: anyone who knows it can make neighbors collide.
     pub fn new(domain: &Arc<Domain>, links: &Arc<Links>, seed: [u64; 2]) -> NeighborIndex<A> {
         let slots = Arc::new(Slots::new(FEWEST_SLOTS, seed));
         let published = Arc::new(Published::new(domain, slots.clone()));
@@ -231,7 +233,7 @@ impl<A: Key> NeighborIndex<A> {
         NeighborIndex { reader, slots, taken: 0, live: 0 }
     }
 
-    /// For workers.
+    /// A reader of the index for a worker.
     pub fn reader(&self) -> NeighborReader<A> {
         self.reader.clone()
     }
@@ -239,37 +241,38 @@ impl<A: Key> NeighborIndex<A> {
     pub fn len(&self) -> usize {
         self.live
     }
-    /// Whether none is.
+    /// Whether the index has no neighbors.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
     /// Adds a neighbor that is not here. From now on workers find it.
-    pub fn add(&mut self, address: A, id: NeighborId) {
+    pub fn add_neighbor(&mut self, address: A, id: NeighborId) {
         if 4 * (self.taken + 1) > 3 * self.slots.slots.len() {
-            self.make_anew();
+            self.rebuild_slots();
         }
-        self.reader.links.set_address(id, address.widened());
-        self.slots.put(address, id);
+        self.reader.links.set_address(id, address.to_wide());
+        self.slots.insert_slot(address, id);
         self.taken += 1;
         self.live += 1;
     }
 
     /// Removes a neighbor. Workers may know its id until their turns end.
     pub fn remove(&mut self, address: A) -> Option<NeighborId> {
-        let (at, id) = self.slots.find(address, &self.reader.links)?;
+        let (at, id) = self.slots.find_slot(address, &self.reader.links)?;
         self.slots.slots[at].store(REMOVED, Release);
         self.live -= 1;
         Some(id)
     }
 
-    /// Publishes slots of which at most half are taken: few enough for short walks, and no more memory than that takes.
-    fn make_anew(&mut self) {
+    /// Publishes slots of which at most half are taken: few enough for short walks, and no more
+    /// memory than that takes.
+    fn rebuild_slots(&mut self) {
         let anew = Slots::new(self.live * 2 + 1, self.slots.seed);
         for slot in &self.slots.slots {
             let slot = slot.load(Relaxed);
             if let Some(id) = id_in(slot, (slot >> 32) as u32) {
-                anew.put(A::narrowed(self.reader.links.address(id)), id);
+                anew.insert_slot(A::from_wide(self.reader.links.address(id)), id);
             }
         }
         self.slots = Arc::new(anew);
@@ -296,16 +299,16 @@ mod tests {
                 assert_eq!(index.remove(address(n)), model.remove(&n));
             } else if let Entry::Vacant(place) = model.entry(n) {
                 // An id once used means its old address until a grace period is over.
-                index.add(address(n), *place.insert(NeighborId::new(step as u32)));
+                index.add_neighbor(address(n), *place.insert(NeighborId::new(step as u32)));
             }
             let turn = turns.turn();
             for n in [n, n ^ 1] {
-                assert_eq!(reader.find(&turn, address(n)), model.get(&n).copied());
+                assert_eq!(reader.find_neighbor(&turn, address(n)), model.get(&n).copied());
             }
         }
         assert_eq!(index.len(), model.len());
         let turn = turns.turn();
-        assert!((0..1000).all(|n| reader.find(&turn, address(n)) == model.get(&n).copied()));
+        assert!((0..1000).all(|n| reader.find_neighbor(&turn, address(n)) == model.get(&n).copied()));
     }
 
     proptest! {
@@ -321,18 +324,18 @@ mod tests {
         let domain = Domain::new();
         let links = Arc::new(Links::new(&Pages, 1 << 16).unwrap());
         let mut index = NeighborIndex::<u32>::new(&domain, &links, [5, 6]);
-        index.add(7, NeighborId::new(60_000));
+        index.add_neighbor(7, NeighborId::new(60_000));
         let (reader, mut turns) = (index.reader(), domain.reader());
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
-                    assert_eq!(reader.find(&turns.turn(), 7), Some(NeighborId::new(60_000)));
+                    assert_eq!(reader.find_neighbor(&turns.turn(), 7), Some(NeighborId::new(60_000)));
                 }
                 turns.park();
             });
             for round in 0..20u32 {
-                (0..1000).for_each(|n| index.add(1000 + n, NeighborId::new(n + round * 1000)));
+                (0..1000).for_each(|n| index.add_neighbor(1000 + n, NeighborId::new(n + round * 1000)));
                 (0..1000).for_each(|n| assert!(index.remove(1000 + n).is_some()));
             }
             is_over.store(true, Relaxed);
@@ -341,8 +344,8 @@ mod tests {
 
     /// How many slots are looked into to find this address.
     fn steps<A: Key>(slots: &Slots, links: &Links, address: A) -> usize {
-        let Trail { at, leap, .. } = address.trail(slots.seed, slots.bits);
-        let found = slots.find(address, links).unwrap().0;
+        let ProbeSequence { at, leap, .. } = address.probe_sequence(slots.seed, slots.bits);
+        let found = slots.find_slot(address, links).unwrap().0;
         let trail =
             (0..).map(|step: usize| at.wrapping_add(step.wrapping_mul(leap)) & (slots.slots.len() - 1));
         1 + trail.take_while(|at| *at != found).count()
@@ -356,7 +359,9 @@ mod tests {
             NeighborIndex::<u32>::new(&domain, &links, [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344]);
         let block = (0..30_000).map(|n| 0x0a40_8000 + n);
         let others = (0..8_000).map(|n| 0xc000_0000 + n * 65_537);
-        (0..).zip(block.clone().chain(others.clone())).for_each(|(id, a)| index.add(a, NeighborId::new(id)));
+        (0..)
+            .zip(block.clone().chain(others.clone()))
+            .for_each(|(id, a)| index.add_neighbor(a, NeighborId::new(id)));
         let mean = |addresses: &mut dyn Iterator<Item = u32>| {
             let steps: Vec<usize> = addresses.map(|a| steps(&index.slots, &links, a)).collect();
             steps.iter().sum::<usize>() as f64 / steps.len() as f64

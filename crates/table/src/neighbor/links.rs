@@ -1,8 +1,9 @@
 //! What workers know of neighbors: one word each.
 //!
-//! A word is stored by control and loaded by workers. A changed link address is one store, seen by the first packet
-//! after it; a worker that remembers a neighbor's id remembers nothing that can be wrong. While a neighbor is in
-//! use, workers store nothing at all: only when control wants to know whether it is still used, they say so once.
+//! A word is stored by control and loaded by workers. A changed link address is one store, seen by the first
+//! packet after it; a worker that remembers a neighbor's id remembers nothing that can be wrong. While a
+//! neighbor is in use, workers store nothing at all: only when control wants to know whether it is still
+//! used, they say so once.
 use crate::Storage;
 use artery_wire::EtherAddr;
 use std::io;
@@ -19,7 +20,7 @@ impl NeighborId {
     pub const fn new(number: u32) -> NeighborId {
         NeighborId(number)
     }
-    /// Its number.
+    /// The id as a plain integer.
     pub const fn number(self) -> u32 {
         self.0
     }
@@ -33,15 +34,15 @@ pub struct Link(u64);
 const ADDRESS: u64 = (1 << 48) - 1;
 /// The address may be used.
 const READY: u64 = 1 << 48;
-/// Control wants to hear when it is used.
+/// Control wants a report when it is used.
 const REPORT: u64 = 1 << 49;
-/// The neighbor was asked for in vain.
+/// The neighbor did not answer solicitations.
 const FAILED: u64 = 1 << 50;
 
 impl Link {
-    /// Nothing is known.
+    /// No link address is known.
     pub const UNKNOWN: Link = Link(0);
-    /// The neighbor was asked for in vain: who sends to it hears so at once.
+    /// The neighbor did not answer: senders learn at once that it is unreachable.
     pub const UNREACHABLE: Link = Link(FAILED);
 
     /// An address to use.
@@ -49,7 +50,7 @@ impl Link {
         let [a, b, c, d, e, f] = address.0;
         Link(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]) | READY)
     }
-    /// The same, with the wish to hear of its use.
+    /// The same, with the request to report its use.
     pub fn with_report(self) -> Link {
         Link(self.0 | REPORT)
     }
@@ -63,17 +64,18 @@ impl Link {
     pub fn is_only_ready(self) -> bool {
         self.0 >> 48 == READY >> 48
     }
-    /// Whether control wants to hear that the neighbor is used; see [`Links::report_use`].
+    /// Whether control wants a report that the neighbor is used; see [`Links::report_use`].
     #[inline]
     pub fn wants_report(self) -> bool {
         self.0 & REPORT != 0
     }
-    /// Whether the neighbor was asked for in vain.
+    /// Whether the neighbor failed to answer solicitations.
     #[inline]
     pub fn has_failed(self) -> bool {
         self.0 & FAILED != 0
     }
-    /// The link address as the first six bytes, in memory order, of a little-endian word whose others are zero.
+    /// The link address as the first six bytes, in memory order, of a little-endian word
+    /// whose others are zero.
     #[inline]
     pub fn bits(self) -> u64 {
         self.0 & ADDRESS
@@ -104,7 +106,7 @@ impl Links {
         })
     }
     /// How many neighbors there can be.
-    pub fn most(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.words.len()
     }
     /// What is known of a neighbor.
@@ -122,14 +124,14 @@ impl Links {
             used.store(1, Relaxed);
         }
     }
-    /// Changes what is known of a neighbor. For the one who changes the table.
-    pub fn set(&self, id: NeighborId, link: Link) {
+    /// Changes what is known of a neighbor. For the thread that changes the table.
+    pub fn set_link(&self, id: NeighborId, link: Link) {
         if let Some(word) = self.words.get(id.0 as usize) {
             word.store(link.0, Release);
         }
     }
-    /// Whether the neighbor was used since the last call. For the one who changes the table.
-    pub fn take_use(&self, id: NeighborId) -> bool {
+    /// Whether the neighbor was used since the last call. For the thread that changes the table.
+    pub fn clear_used(&self, id: NeighborId) -> bool {
         self.used.get(id.0 as usize).is_some_and(|used| used.load(Relaxed) != 0 && used.swap(0, Relaxed) != 0)
     }
     /// The address that was set.
@@ -159,12 +161,12 @@ mod tests {
         let links = Links::new(&Pages, 10).unwrap();
         let id = NeighborId::new(3);
         assert_eq!((links.get(id), links.get(id).address()), (Link::UNKNOWN, None));
-        links.set(id, Link::ready(address));
+        links.set_link(id, Link::ready(address));
         assert_eq!((links.get(id).address(), links.get(id).wants_report()), (Some(address), false));
         assert_eq!(links.get(id).bits().to_le_bytes(), [2, 1, 0, 0, 0, 9, 0, 0]);
-        links.set(id, Link::ready(address).with_report());
+        links.set_link(id, Link::ready(address).with_report());
         assert_eq!((links.get(id).address(), links.get(id).wants_report()), (Some(address), true));
-        links.set(id, Link::UNREACHABLE);
+        links.set_link(id, Link::UNREACHABLE);
         assert!(links.get(id).has_failed() && links.get(id).address().is_none());
         assert_eq!(links.get(NeighborId::new(10)), Link::UNKNOWN);
     }
@@ -173,10 +175,10 @@ mod tests {
     fn use_is_heard_once() {
         let links = Links::new(&Pages, 2).unwrap();
         let id = NeighborId::new(1);
-        assert!(!links.take_use(id));
+        assert!(!links.clear_used(id));
         links.report_use(id);
         links.report_use(id);
-        assert!(links.take_use(id) && !links.take_use(id));
+        assert!(links.clear_used(id) && !links.clear_used(id));
         links.report_use(NeighborId::new(2));
     }
 }

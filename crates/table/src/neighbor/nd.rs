@@ -1,14 +1,14 @@
-//! How neighbors live in Neighbor Discovery (RFC 4861, RFC 7048, RFC 9131): by [`nud`].
+//! The life of Neighbor Discovery entries (RFC 4861, RFC 7048, RFC 9131): by [`nud`].
 
 use super::nud::{self, NudSettings};
-use super::protocol::{Effect, Entry, Event, Heard, HeardKind, Protocol};
+use super::protocol::{Effect, Event, NeighborEntry, NeighborUpdate, NeighborUpdateKind, Protocol};
 use crate::synthetic::Random;
 use std::time::Duration;
 
 /// The rules of Neighbor Discovery.
 #[derive(Clone, Copy, Debug)]
 pub struct NdProtocol {
-    /// Times and counts.
+    /// Timers and retry counts of neighbor unreachability detection.
     pub settings: NudSettings,
 }
 
@@ -25,7 +25,7 @@ impl Protocol for NdProtocol {
 
     fn step(
         &self,
-        entry: &mut Entry,
+        entry: &mut NeighborEntry,
         event: Event,
         now: Duration,
         random: &mut Random,
@@ -34,8 +34,8 @@ impl Protocol for NdProtocol {
         nud::step(&self.settings, entry, event, now, random, effects);
     }
 
-    fn may_create(&self, heard: &Heard, for_us: bool) -> bool {
-        let is_asked = matches!(heard.kind, HeardKind::Solicitation);
+    fn may_create(&self, heard: &NeighborUpdate, for_us: bool) -> bool {
+        let is_asked = matches!(heard.kind, NeighborUpdateKind::Solicitation);
         for_us && heard.link.is_some() && (is_asked || self.settings.learns_unsolicited)
     }
 }

@@ -1,13 +1,14 @@
-//! What to do with a received Neighbor Discovery message (RFC 4861, 6.2, 7.2 and 8.2; RFC 4862, 5.4; RFC 9131).
+//! What to do with a received Neighbor Discovery message (RFC 4861, 6.2, 7.2 and 8.2; RFC 4862, 5.4; RFC
+//! 9131).
 //!
-//! A decision and nothing else: what to answer, what a table is to hear, whether somebody uses an address of ours.
-//! Whether a message may be believed at all is said by [`NdMessage`]; what a table makes of what it hears, by its
-//! protocol. We route, so redirects are for others (RFC 4861, 8.2).
+//! This only decides: what to answer, what to report to a table, whether another host uses an address of
+//! ours. [`NdMessage`] says whether a message is valid; the table's protocol decides what to do with the
+//! update. We route, so redirects are for others (RFC 4861, 8.2).
 
 use super::claim::OwnAddress;
-use super::protocol::{Heard, HeardKind};
+use super::protocol::{NeighborUpdate, NeighborUpdateKind};
 use crate::PortId;
-use artery_wire::nd::{ALL_NODES, AdvertisementFlags, NdFault, NdMessage, Station};
+use artery_wire::nd::{ALL_NODES, AdvertisementFlags, LinkEndpoint, NdFault, NdMessage};
 use artery_wire::nd::{NeighborAdvertisement, NeighborSolicitation};
 use artery_wire::{EtherAddr, Ipv6};
 use std::net::Ipv6Addr;
@@ -15,13 +16,14 @@ use std::net::Ipv6Addr;
 /// What matters of the port on which a message came.
 #[derive(Clone, Copy, Debug)]
 pub struct NdPort<'a> {
-    /// The port.
+    /// The port that received the message.
     pub id: PortId,
-    /// Its link address.
+    /// Link address of the port.
     pub link: EtherAddr,
-    /// Its own addresses.
+    /// Addresses that the port owns.
     pub addresses: &'a [OwnAddress<u128>],
-    /// Addresses of ours that other stations may have too (RFC 4291, 2.6), such as that of all routers of a network.
+    /// Addresses of ours that other hosts may have too (RFC 4291, 2.6), such as that of all
+    /// routers of a network.
     pub anycast: &'a [Ipv6Addr],
     /// Whether it forwards, and says so (flag R).
     pub routes: bool,
@@ -29,7 +31,7 @@ pub struct NdPort<'a> {
     pub learns: bool,
 }
 
-/// What has to be asked of other tables; only when it matters.
+/// State of other tables that decides about answers; read only when it matters.
 #[derive(Clone, Copy)]
 pub struct NdSurroundings<'a> {
     /// The link address that is published at this port for the address.
@@ -41,46 +43,47 @@ pub struct NdSurroundings<'a> {
 pub struct NdOutcome {
     /// A neighbor advertisement to send.
     pub reply: Option<NdReply>,
-    /// What the port's table is to hear.
-    pub heard: Option<NdHeard>,
-    /// Somebody else uses, or is about to use, an address of ours: for its claim.
+    /// The update for the port's neighbor table.
+    pub heard: Option<NdUpdate>,
+    /// Another host uses, or is about to use, an address of ours: pass it to the address's claim.
     pub conflict: Option<NdConflict>,
-    /// Whether somebody asks for routers.
+    /// Whether the message is a router solicitation that wants an answer.
     pub asks_for_routers: bool,
-    /// Why something was not done, or what is to be logged.
+    /// Why the message was not handled, or what to log about it.
     pub note: Option<NdNote>,
 }
 
-/// The fields of an advertisement, as [`neighbor_advertisement`](artery_wire::nd::neighbor_advertisement) takes them.
+/// The fields of an advertisement, as [`neighbor_advertisement`](artery_wire::nd::neighbor_advertisement)
+/// takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdReply {
-    /// Who sends it.
-    pub from: Station<Ipv6Addr>,
-    /// Who is to have it.
-    pub to: Station<Ipv6Addr>,
-    /// What it tells.
-    pub target: Station<Ipv6Addr>,
-    /// With which flags.
+    /// The sender of the advertisement.
+    pub from: LinkEndpoint<Ipv6Addr>,
+    /// Destination of the advertisement.
+    pub to: LinkEndpoint<Ipv6Addr>,
+    /// The address that the advertisement is about, and its link address.
+    pub target: LinkEndpoint<Ipv6Addr>,
+    /// Flags of the advertisement: router, solicited, override.
     pub flags: AdvertisementFlags,
 }
 
-/// What a table is to hear.
+/// An update for a neighbor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NdHeard {
-    /// Of which neighbor.
+pub struct NdUpdate {
+    /// The neighbor that the update is about.
     pub address: Ipv6Addr,
-    /// What it said.
-    pub heard: Heard,
+    /// The update for the neighbor table.
+    pub heard: NeighborUpdate,
     /// Whether it may become known by this: it is on-link, and the message was for us, or for all.
     pub for_us: bool,
 }
 
-/// Somebody else with an address of ours.
+/// A conflict: another host has an address of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdConflict {
-    /// The address.
+    /// The address that is in conflict.
     pub address: Ipv6Addr,
-    /// Who uses it.
+    /// Link address of the other host.
     pub with: EtherAddr,
 }
 
@@ -95,9 +98,9 @@ pub enum NdNote {
     NoSender,
     /// The sender is on none of our networks.
     NotNeighbor,
-    /// It asks for an address that is not ours, or not yet.
+    /// It solicits an address that is not ours, or not yet.
     NotForUs,
-    /// Somebody uses an address of ours.
+    /// Another host uses an address of ours.
     Conflict,
     /// The port doesn't learn.
     NotLearning,
@@ -120,7 +123,7 @@ impl NdNote {
 
     /// Returns the name, as counters and logs say it.
     pub fn name(self) -> &'static str {
-        NdNote::NAMES[self.place()]
+        NdNote::NAMES[self.name_index()]
     }
 
     /// Says whether a log should tell of it; the others are only counted.
@@ -128,7 +131,7 @@ impl NdNote {
         matches!(self, NdNote::NoSender | NdNote::NotNeighbor | NdNote::Conflict)
     }
 
-    fn place(self) -> usize {
+    fn name_index(self) -> usize {
         match self {
             NdNote::Invalid(_) => 0,
             NdNote::OwnSender => 1,
@@ -145,13 +148,13 @@ impl NdNote {
 /// What is counted of Neighbor Discovery at a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NdCounters {
-    /// Messages received.
+    /// Neighbor Discovery messages received in total.
     pub received: u64,
     /// Advertisements sent as answers.
     pub answered: u64,
-    /// Messages from which the table heard something.
+    /// Messages from which a table update was made.
     pub heard: u64,
-    /// Messages that showed an address of ours with somebody else.
+    /// Messages that showed another host with an address of ours.
     pub duplicates: u64,
     /// Messages with each note, in the order of [`NdNote::NAMES`].
     pub notes: [u64; NdNote::NAMES.len()],
@@ -159,7 +162,7 @@ pub struct NdCounters {
 
 impl NdCounters {
     /// Returns name and value of all.
-    pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'_> {
+    pub fn iter_named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'_> {
         let all = [
             ("received", self.received),
             ("answered", self.answered),
@@ -170,13 +173,13 @@ impl NdCounters {
     }
 
     /// Counts a received message by what follows from it. A reply counts as sent.
-    pub fn count(&mut self, outcome: &NdOutcome) {
+    pub fn count_outcome(&mut self, outcome: &NdOutcome) {
         self.received += 1;
         self.answered += u64::from(outcome.reply.is_some());
         self.heard += u64::from(outcome.heard.is_some());
         self.duplicates += u64::from(outcome.conflict.is_some());
         if let Some(note) = outcome.note {
-            self.notes[note.place()] += 1;
+            self.notes[note.name_index()] += 1;
         }
     }
 }
@@ -188,17 +191,17 @@ pub fn receive(
     port: &NdPort<'_>,
     around: &NdSurroundings<'_>,
 ) -> NdOutcome {
-    match NdMessage::read(packet) {
+    match NdMessage::parse_packet(packet) {
         Ok(message) => {
             // Reading the message read this header.
             let source = Ipv6::new(packet).map_or(Ipv6Addr::UNSPECIFIED, |ip| ip.src());
-            Input { source, sender, port, around }.decide(&message)
+            Input { source, sender, port, around }.decide_outcome(&message)
         }
-        Err(fault) => noted(NdNote::Invalid(fault)),
+        Err(fault) => outcome_noted(NdNote::Invalid(fault)),
     }
 }
 
-fn noted(note: NdNote) -> NdOutcome {
+fn outcome_noted(note: NdNote) -> NdOutcome {
     NdOutcome { note: Some(note), ..NdOutcome::default() }
 }
 
@@ -211,45 +214,46 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-    fn decide(&self, message: &NdMessage<'_>) -> NdOutcome {
+    fn decide_outcome(&self, message: &NdMessage<'_>) -> NdOutcome {
         if self.sender == self.port.link {
-            return noted(NdNote::OwnSender);
+            return outcome_noted(NdNote::OwnSender);
         }
         if self.sender.is_group() || self.sender == EtherAddr::ZERO {
-            return noted(NdNote::NoSender);
+            return outcome_noted(NdNote::NoSender);
         }
         match message {
-            NdMessage::NeighborSolicitation(message) => self.solicitation(message),
-            NdMessage::NeighborAdvertisement(message) => self.advertisement(message),
+            NdMessage::NeighborSolicitation(message) => self.handle_solicitation(message),
+            NdMessage::NeighborAdvertisement(message) => self.handle_advertisement(message),
             NdMessage::RouterSolicitation(message) => NdOutcome {
                 asks_for_routers: self.port.routes,
-                ..self.hear_source(message.source_link(), Some(false))
+                ..self.learn_source(message.source_link(), Some(false))
             },
-            NdMessage::RouterAdvertisement(message) => self.hear_source(message.source_link(), Some(true)),
-            NdMessage::Redirect(_) => noted(NdNote::Redirect),
+            NdMessage::RouterAdvertisement(message) => self.learn_source(message.source_link(), Some(true)),
+            NdMessage::Redirect(_) => outcome_noted(NdNote::Redirect),
         }
     }
 
-    /// Somebody asks for an address, or whether it is free (RFC 4861, 7.2.3; RFC 4862, 5.4.3).
-    fn solicitation(&self, message: &NeighborSolicitation<&[u8]>) -> NdOutcome {
+    /// A neighbor solicitation: for resolution, or to probe for duplicates (RFC 4861,
+    /// 7.2.3; RFC 4862, 5.4.3).
+    fn handle_solicitation(&self, message: &NeighborSolicitation<&[u8]>) -> NdOutcome {
         let target = message.target();
         if self.is_tentative(target) {
-            // A question tells nothing about its own target; a probe tells of another claim.
+            // A solicitation proves nothing about its own target; a duplicate probe reports another claim.
             let is_probe = self.source.is_unspecified();
-            return if is_probe { self.conflict(target) } else { noted(NdNote::NotForUs) };
+            return if is_probe { self.conflict_outcome(target) } else { outcome_noted(NdNote::NotForUs) };
         }
         if !self.source.is_unspecified() && !self.is_neighbor(self.source) {
-            return noted(NdNote::NotNeighbor);
+            return outcome_noted(NdNote::NotNeighbor);
         }
-        match self.answer(target, message.source_link()) {
-            Some(reply) => NdOutcome { reply: Some(reply), ..self.hear_source(message.source_link(), None) },
-            None => noted(NdNote::NotForUs),
+        match self.answer_solicitation(target, message.source_link()) {
+            Some(reply) => NdOutcome { reply: Some(reply), ..self.learn_source(message.source_link(), None) },
+            None => outcome_noted(NdNote::NotForUs),
         }
     }
 
-    /// The answer to a question for an address of ours, or one that is published.
-    fn answer(&self, target: Ipv6Addr, link: Option<EtherAddr>) -> Option<NdReply> {
-        let is_own = self.own(target).is_some();
+    /// The answer to a solicitation of an address of ours, or one that is published.
+    fn answer_solicitation(&self, target: Ipv6Addr, link: Option<EtherAddr>) -> Option<NdReply> {
+        let is_own = self.own_address(target).is_some();
         let is_anycast = self.port.anycast.contains(&target);
         let target_link = match (self.around.published)(target) {
             _ if is_own || is_anycast => self.port.link,
@@ -257,16 +261,16 @@ impl Input<'_> {
             _ => return None,
         };
         // No packet comes from an anycast address (RFC 4291, 2.6), nor from that of another.
-        let from = if is_own { target } else { self.speaker()? };
+        let from = if is_own { target } else { self.source_address()? };
         let is_probe = self.source.is_unspecified();
         let to = match is_probe {
-            true => Station::group(ALL_NODES),
-            false => Station { ether: link.unwrap_or(self.sender), ip: self.source },
+            true => LinkEndpoint::multicast_group(ALL_NODES),
+            false => LinkEndpoint { ether: link.unwrap_or(self.sender), ip: self.source },
         };
         Some(NdReply {
-            from: Station { ether: self.port.link, ip: from },
+            from: LinkEndpoint { ether: self.port.link, ip: from },
             to,
-            target: Station { ether: target_link, ip: target },
+            target: LinkEndpoint { ether: target_link, ip: target },
             flags: AdvertisementFlags {
                 router: self.port.routes && (is_own || is_anycast),
                 solicited: !is_probe,
@@ -275,53 +279,58 @@ impl Input<'_> {
         })
     }
 
-    /// Somebody says where an address is (RFC 4861, 7.2.5; RFC 4862, 5.4.4).
-    fn advertisement(&self, message: &NeighborAdvertisement<&[u8]>) -> NdOutcome {
+    /// A neighbor advertisement (RFC 4861, 7.2.5; RFC 4862, 5.4.4).
+    fn handle_advertisement(&self, message: &NeighborAdvertisement<&[u8]>) -> NdOutcome {
         let target = message.target();
-        if self.is_tentative(target) || self.own(target).is_some() {
-            return self.conflict(target);
+        if self.is_tentative(target) || self.own_address(target).is_some() {
+            return self.conflict_outcome(target);
         }
         if self.port.anycast.contains(&target) {
-            return noted(NdNote::NotForUs);
+            return outcome_noted(NdNote::NotForUs);
         }
-        let kind =
-            HeardKind::Advertisement { solicited: message.is_solicited(), overrides: message.overrides() };
-        let heard = Heard { link: message.target_link(), kind, router: Some(message.is_router()) };
-        self.hear(target, heard)
+        let kind = NeighborUpdateKind::Advertisement {
+            solicited: message.is_solicited(),
+            overrides: message.overrides(),
+        };
+        let heard = NeighborUpdate { link: message.target_link(), kind, router: Some(message.is_router()) };
+        self.learn_address(target, heard)
     }
 
-    /// What a message tells of its source by the way.
-    fn hear_source(&self, link: Option<EtherAddr>, router: Option<bool>) -> NdOutcome {
+    /// The source link address that a message carries.
+    fn learn_source(&self, link: Option<EtherAddr>, router: Option<bool>) -> NdOutcome {
         if self.source.is_unspecified() {
             return NdOutcome::default();
         }
         if !self.is_neighbor(self.source) {
-            return noted(NdNote::NotNeighbor);
+            return outcome_noted(NdNote::NotNeighbor);
         }
-        self.hear(self.source, Heard { link, kind: HeardKind::Solicitation, router })
+        self.learn_address(
+            self.source,
+            NeighborUpdate { link, kind: NeighborUpdateKind::Solicitation, router },
+        )
     }
 
-    fn hear(&self, address: Ipv6Addr, heard: Heard) -> NdOutcome {
-        if self.own(address).is_some() || self.is_tentative(address) {
-            return self.conflict(address);
+    fn learn_address(&self, address: Ipv6Addr, heard: NeighborUpdate) -> NdOutcome {
+        if self.own_address(address).is_some() || self.is_tentative(address) {
+            return self.conflict_outcome(address);
         }
         if !self.port.learns {
-            return noted(NdNote::NotLearning);
+            return outcome_noted(NdNote::NotLearning);
         }
         if heard.link.is_some_and(|link| link.is_group() || link == EtherAddr::ZERO) {
-            return noted(NdNote::NoSender);
+            return outcome_noted(NdNote::NoSender);
         }
         let for_us = self.is_neighbor(address);
-        NdOutcome { heard: Some(NdHeard { address, heard, for_us }), ..NdOutcome::default() }
+        NdOutcome { heard: Some(NdUpdate { address, heard, for_us }), ..NdOutcome::default() }
     }
 
-    fn conflict(&self, address: Ipv6Addr) -> NdOutcome {
+    fn conflict_outcome(&self, address: Ipv6Addr) -> NdOutcome {
         let conflict = Some(NdConflict { address, with: self.sender });
         NdOutcome { conflict, note: Some(NdNote::Conflict), ..NdOutcome::default() }
     }
 
     /// An address of ours that is in use.
-    fn own(&self, address: Ipv6Addr) -> Option<&OwnAddress<u128>> {
+    fn own_address(&self, address: Ipv6Addr) -> Option<&OwnAddress<u128>> {
         self.port.addresses.iter().find(|own| own.address == address.to_bits() && !own.is_tentative)
     }
 
@@ -330,7 +339,7 @@ impl Input<'_> {
     }
 
     /// An address of ours to speak from, link-local if there is one.
-    fn speaker(&self) -> Option<Ipv6Addr> {
+    fn source_address(&self) -> Option<Ipv6Addr> {
         let usable = self.port.addresses.iter().filter(|own| !own.is_tentative);
         usable
             .map(|own| Ipv6Addr::from_bits(own.address))

@@ -1,57 +1,65 @@
-//! How neighbors live, by the rules of Neighbor Unreachability Detection (RFC 4861, 7.2 and 7.3; RFC 7048): one state
-//! machine for ARP ([`ArpProtocol`](super::arp::ArpProtocol)) and Neighbor Discovery ([`NdProtocol`](super::nd::NdProtocol)).
+//! The life of a neighbor entry, by the rules of Neighbor Unreachability Detection (RFC 4861, 7.2 and 7.3;
+//! RFC 7048): one state machine for ARP ([`ArpProtocol`](super::arp::ArpProtocol)) and Neighbor Discovery
+//! ([`NdProtocol`](super::nd::NdProtocol)).
 //!
-//! What a neighbor says is good for about 30 s (REACHABLE); after that it is used as before (STALE), but its first use
-//! begins to verify it: 5 s for something above to prove it (DELAY), then three questions to its link address, one a second
-//! (PROBE). A silent neighbor is no longer used by routes that have others. Packets still go to its last
-//! address while everyone is asked, three times; then packets fail, and the questions become rarer until it
-//! answers. So a neighbor in use that dies is noticed within 54 s, and senders get an error within 57 s. An
-//! unused neighbor is removed after a day, or 20 minutes in ARP.
+//! A confirmation is good for about 30 s (REACHABLE); after that the link address is used as before (STALE),
+//! but its first use begins to verify it: 5 s for an upper layer to confirm it (DELAY), then three unicast
+//! solicitations, one a second (PROBE). A neighbor that does not answer is no longer used by routes that have
+//! others. Packets still go to its last address during three multicast solicitations; then packets fail, and
+//! solicitations become rarer until it answers. So a neighbor in use that dies is noticed within 54 s, and
+//! senders get an error within 57 s. An unused neighbor is removed after a day, or 20 minutes in ARP.
 //!
 //! ARP has no override flag. There, a claim to the address of a known neighbor is verified first, since it
-//! proves nothing (RFC 5227, 2.4): the neighbor is asked under its old link address, which stays in use. If
-//! it answers, it keeps the address. If it is silent, the claimant gets the address, and everyone is asked,
-//! so that an answer corrects a false claim.
+//! proves nothing (RFC 5227, 2.4): the neighbor is solicited at its old link address, which stays in use. If
+//! it answers, it keeps the address. If it does not, the claimant gets the address, and a broadcast
+//! solicitation follows, so that an answer corrects a false claim.
 
-use super::protocol::{Ask, Effect, Entry, Event, Heard, HeardKind, State};
+use super::protocol::{
+    Effect, Event, NeighborEntry, NeighborUpdate, NeighborUpdateKind, SolicitTarget, State,
+};
 use crate::synthetic::Random;
 use artery_wire::EtherAddr;
 use std::time::Duration;
 
-/// How long things last, and how often they are tried.
+/// Timers and retry counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NudSettings {
-    /// Questions to all for an unknown neighbor (RFC 4861, 10: `MAX_MULTICAST_SOLICIT`, 3; BSD for ARP: `maxtries`, 5).
+    /// Multicast solicitations for an unknown neighbor (RFC 4861, 10: `MAX_MULTICAST_SOLICIT`, 3; BSD
+    /// for ARP: `maxtries`, 5).
     pub multicast_tries: u8,
-    /// Questions to the link address of a doubtful one (RFC 4861, 10: `MAX_UNICAST_SOLICIT`).
+    /// Unicast solicitations of a neighbor that must be verified (RFC 4861, 10: `MAX_UNICAST_SOLICIT`).
     pub unicast_tries: u8,
-    /// Time between two questions (RFC 4861, 10: `RETRANS_TIMER`; RFC 1122, 2.3.2.1 for ARP: one per second).
+    /// Time between two solicitations (RFC 4861, 10: `RETRANS_TIMER`; RFC 1122, 2.3.2.1 for
+    /// ARP: one per second).
     pub retrans: Duration,
-    /// How long an answer is good, on average (RFC 4861, 10: `REACHABLE_TIME`); drawn between half and one and a half
-    /// of it (6.3.2) for each answer, so that neighbors that answered together are not asked together.
+    /// How long a confirmation is good, on average (RFC 4861, 10: `REACHABLE_TIME`); drawn
+    /// between half and one and a half of it (6.3.2) for each, so that neighbors confirmed
+    /// together are not solicited together.
     pub reachable: Duration,
-    /// How long use may prove a stale neighbor before it is asked (RFC 4861, 10: `DELAY_FIRST_PROBE_TIME`).
+    /// How long an upper layer may confirm a stale neighbor in use before it is solicited
+    /// (RFC 4861, 10: `DELAY_FIRST_PROBE_TIME`).
     pub delay: Duration,
     /// How long an unused neighbor is kept (BSD: 86,400 s; for ARP `max_age`, 1200 s).
     pub garbage: Duration,
-    /// How long after the last question for an unknown neighbor packets to it fail at once (BSD for ARP: `wait`, 20 s).
-    /// With zero, the next packet starts the questions again.
+    /// How long after the last solicitation of an unknown neighbor packets to it fail at once (BSD for ARP:
+    /// `wait`, 20 s). With zero, the next packet starts solicitation again.
     pub negative: Duration,
-    /// Whether a silent neighbor is asked for until it answers (RFC 7048, 3); else it is forgotten.
+    /// Whether a neighbor that does not answer is solicited until it does (RFC 7048, 3); else it is removed.
     pub keeps_unreachable: bool,
-    /// Questions to all while packets still go to a silent neighbor; packets fail after that.
+    /// Multicast solicitations while packets still go to an unreachable neighbor; packets fail after that.
     pub unreachable_tries: u8,
-    /// By what the time between later questions grows (RFC 7048, 4: `BACKOFF_MULTIPLE`).
+    /// Factor by which the time between later solicitations grows (RFC 7048, 4: `BACKOFF_MULTIPLE`).
     pub backoff: u32,
-    /// The longest time between these questions (RFC 7048, 4: `MAX_RETRANS_TIMER`, 60 s).
+    /// The longest time between these solicitations (RFC 7048, 4: `MAX_RETRANS_TIMER`, 60 s).
     pub longest_retrans: Duration,
-    /// How long a silent, unused neighbor is asked for: long enough to bring back next hops that
-    /// traffic no longer goes by.
+    /// How long an unreachable, unused neighbor is solicited: long enough to bring back next hops that
+    /// traffic no longer uses.
     pub unreachable: Duration,
-    /// Whether neighbors become known that say so unasked (RFC 9131, 4.1: for routers).
+    /// Whether unsolicited messages make neighbors known (RFC 9131, 4.1: for routers).
     pub learns_unsolicited: bool,
-    /// How long a known neighbor has to answer when another link address is claimed for it: long enough for a host, short
-    /// beside the time in which a standby router takes over. With none, what a message says is believed at once.
+    /// How long a known neighbor has to answer when another link address is claimed for it: long enough for
+    /// a host, short beside the time in which a standby router takes over. With none, what a message says
+    /// is believed at once.
     pub doubt: Duration,
 }
 
@@ -76,7 +84,8 @@ impl NudSettings {
         }
     }
 
-    /// Those of ARP, where hosts say nothing of themselves when they come back: a silent one is asked for more often.
+    /// Those of ARP, where hosts that come back do not announce themselves: an unreachable one
+    /// is solicited more often.
     pub const fn arp() -> NudSettings {
         NudSettings {
             multicast_tries: 5,
@@ -93,7 +102,7 @@ impl NudSettings {
 /// Lets an event happen to an entry; see [`Protocol::step`](super::Protocol::step).
 pub(super) fn step(
     settings: &NudSettings,
-    entry: &mut Entry,
+    entry: &mut NeighborEntry,
     event: Event,
     now: Duration,
     random: &mut Random,
@@ -105,7 +114,7 @@ pub(super) fn step(
 /// One event and all that it may touch.
 struct Step<'a> {
     settings: &'a NudSettings,
-    entry: &'a mut Entry,
+    entry: &'a mut NeighborEntry,
     now: Duration,
     random: &'a mut Random,
     effects: &'a mut Vec<Effect>,
@@ -114,12 +123,12 @@ struct Step<'a> {
 impl Step<'_> {
     fn handle_event(&mut self, event: Event) {
         match event {
-            Event::Heard(heard) => self.handle_message(heard),
+            Event::Learned(heard) => self.handle_message(heard),
             _ if self.entry.is_static => {}
             Event::Packet => self.handle_packet(),
             Event::Timer { used } if self.entry.is_due(self.now) => self.handle_timer(used),
             Event::Timer { .. } => {}
-            Event::Confirmed if self.entry.usable().is_some() => {
+            Event::Confirmed if self.entry.usable_link().is_some() => {
                 self.end_doubt();
                 self.enter_reachable();
             }
@@ -132,7 +141,7 @@ impl Step<'_> {
         match self.entry.state {
             State::Incomplete if self.entry.asked == 0 || is_due => self.solicit_all(),
             State::Stale => self.enter_delay(),
-            State::Failed if self.entry.link.is_some() => self.keep_soliciting(is_due),
+            State::Failed if self.entry.link.is_some() => self.continue_soliciting(is_due),
             _ => {}
         }
     }
@@ -146,15 +155,15 @@ impl Step<'_> {
             State::Probe => self.send_probe(),
             State::Unreachable => self.solicit_all_or_fail(),
             State::Failed => self.handle_failed_timer(),
-            State::Doubt => self.continue_doubt(),
+            State::Contested => self.continue_doubt(),
             State::Stale => self.effects.push(Effect::Expired),
         }
     }
 
-    /// Asks for an unknown neighbor, or gives up (RFC 4861, 7.2.2).
+    /// Solicits an unknown neighbor, or gives up (RFC 4861, 7.2.2).
     fn solicit_all(&mut self) {
         if self.entry.asked < self.settings.multicast_tries {
-            self.solicit(Ask::Everyone, self.settings.retrans);
+            self.send_solicit(SolicitTarget::Multicast, self.settings.retrans);
         } else if self.settings.negative.is_zero() {
             self.effects.extend([Effect::Unreachable, Effect::Deleted]);
         } else {
@@ -183,7 +192,7 @@ impl Step<'_> {
         self.enter_known_state(State::Delay, self.settings.delay);
     }
 
-    /// Goes to a state in which the link address is used and no question is open.
+    /// Goes to a state in which the link address is used and no solicitation is pending.
     fn enter_known_state(&mut self, state: State, time: Duration) {
         self.entry.state = state;
         self.entry.asked = 0;
@@ -201,7 +210,7 @@ impl Step<'_> {
     fn send_probe(&mut self) {
         match self.entry.link {
             Some(link) if self.entry.asked < self.settings.unicast_tries => {
-                self.solicit(Ask::Unicast(link), self.settings.retrans);
+                self.send_solicit(SolicitTarget::Unicast(link), self.settings.retrans);
             }
             _ if self.settings.keeps_unreachable => self.enter_unreachable(),
             _ => self.effects.extend([Effect::Unreachable, Effect::Deleted]),
@@ -215,23 +224,23 @@ impl Step<'_> {
         self.solicit_all_or_fail();
     }
 
-    /// Asks all where a silent neighbor is, a few times; then packets to it fail.
+    /// Multicasts solicitations for an unreachable neighbor, a few times; then packets to it fail.
     fn solicit_all_or_fail(&mut self) {
         if self.multicast_count() < u32::from(self.settings.unreachable_tries) {
-            return self.solicit(Ask::Everyone, self.settings.retrans);
+            return self.send_solicit(SolicitTarget::Multicast, self.settings.retrans);
         }
         self.entry.state = State::Failed;
         self.entry.expires = Some(self.now.saturating_add(self.settings.unreachable));
         self.solicit_less_often();
     }
 
-    /// How often all were asked for a silent neighbor.
+    /// Number of multicast solicitations sent for an unreachable neighbor.
     fn multicast_count(&self) -> u32 {
         self.entry.asked.saturating_sub(self.settings.unicast_tries).into()
     }
 
     /// A packet, or a route, wants a neighbor that packets fail to reach.
-    fn keep_soliciting(&mut self, is_due: bool) {
+    fn continue_soliciting(&mut self, is_due: bool) {
         let end = Some(self.now.saturating_add(self.settings.unreachable));
         self.entry.expires = self.entry.expires.max(end);
         if is_due {
@@ -253,18 +262,18 @@ impl Step<'_> {
         let grown = self.settings.retrans.saturating_mul(self.settings.backoff.saturating_pow(questions));
         let longest = self.settings.longest_retrans;
         let time = between_half_and_one_and_a_half(grown.min(longest), self.random).min(longest);
-        self.solicit(Ask::Everyone, time.max(self.settings.retrans));
+        self.send_solicit(SolicitTarget::Multicast, time.max(self.settings.retrans));
         self.entry.expires = self.entry.expires.max(self.entry.deadline);
     }
 
-    fn solicit(&mut self, to: Ask, until_next: Duration) {
+    fn send_solicit(&mut self, to: SolicitTarget, until_next: Duration) {
         self.entry.asked = self.entry.asked.saturating_add(1);
         self.entry.last_asked = Some(self.now);
         self.entry.deadline = Some(self.now.saturating_add(until_next));
-        self.effects.push(Effect::Ask(to));
+        self.effects.push(Effect::Solicit(to));
     }
 
-    fn handle_message(&mut self, heard: Heard) {
+    fn handle_message(&mut self, heard: NeighborUpdate) {
         if self.entry.is_static {
             return self.handle_message_of_static(heard);
         }
@@ -272,22 +281,22 @@ impl Step<'_> {
             return;
         }
         match heard.kind {
-            HeardKind::Solicitation => self.handle_solicitation(heard),
-            HeardKind::Advertisement { solicited, overrides } => {
+            NeighborUpdateKind::Solicitation => self.handle_solicitation(heard),
+            NeighborUpdateKind::Advertisement { solicited, overrides } => {
                 self.handle_advertisement(heard, solicited, overrides)
             }
-            HeardKind::Unsolicited => self.handle_advertisement(heard, false, true),
+            NeighborUpdateKind::Unsolicited => self.handle_advertisement(heard, false, true),
         }
     }
 
     /// Says whether a message claims the address of a known neighbor for another, which is looked into first.
-    fn is_doubted(&mut self, heard: Heard) -> bool {
-        let (Some(kept), Some(to)) = (self.entry.usable(), heard.link) else { return false };
+    fn is_doubted(&mut self, heard: NeighborUpdate) -> bool {
+        let (Some(kept), Some(to)) = (self.entry.usable_link(), heard.link) else { return false };
         if kept == to {
             self.end_doubt();
             return false;
         }
-        // All were asked where a silent one is: whoever speaks has it.
+        // Multicast solicitations were sent for an unreachable one: whoever answers has the address.
         let is_silent = self.entry.state == State::Unreachable;
         if self.settings.doubt.is_zero() || is_silent || self.is_answer_to_all(heard) {
             return false;
@@ -296,9 +305,9 @@ impl Step<'_> {
         true
     }
 
-    /// The neighbor was heard where it is.
+    /// The neighbor's known link address was confirmed.
     fn end_doubt(&mut self) {
-        if self.entry.state != State::Doubt {
+        if self.entry.state != State::Contested {
             return;
         }
         if let (Some(kept), Some(offered)) = (self.entry.link, self.entry.offered.take()) {
@@ -307,58 +316,59 @@ impl Step<'_> {
         self.enter_stale();
     }
 
-    /// Says whether a message answers the question to all that follows a claim, and may so correct it.
-    fn is_answer_to_all(&self, heard: Heard) -> bool {
+    /// Says whether a message answers the multicast solicitation after a claim, and may so correct the claim.
+    fn is_answer_to_all(&self, heard: NeighborUpdate) -> bool {
         let were_asked = self.entry.state == State::Reachable && self.entry.asked > 0;
         let limit = self.entry.last_asked.map(|asked| asked.saturating_add(self.settings.doubt));
         let is_late = limit.is_none_or(|limit| self.now > limit);
-        matches!(heard.kind, HeardKind::Advertisement { .. }) && were_asked && !is_late
+        matches!(heard.kind, NeighborUpdateKind::Advertisement { .. }) && were_asked && !is_late
     }
 
-    /// Another link address is claimed: the neighbor is to be asked. The last of several claims counts.
+    /// Another link address is claimed: the neighbor is to be solicited. The last of several claims counts.
     fn begin_doubt(&mut self, kept: EtherAddr, to: EtherAddr) {
         if self.entry.offered.replace(to).is_some() {
             return;
         }
         self.effects.push(Effect::Doubted { kept, offered: to });
-        // Other requests don't count: what they asked may be answered long ago.
+        // Other solicitations don't count: they may have been answered long ago.
         let turn = self.earliest_question(self.entry.last_doubted);
-        self.enter_known_state(State::Doubt, turn.saturating_sub(self.now));
+        self.enter_known_state(State::Contested, turn.saturating_sub(self.now));
         if turn == self.now {
             self.continue_doubt();
         }
     }
 
-    /// The steps of a doubt: the neighbor is asked; it was silent, the other has the address; everyone is asked.
+    /// The steps of a contested address: the neighbor is solicited; it did not answer, so the other has the
+    /// address; everyone is solicited.
     fn continue_doubt(&mut self) {
         let Some(link) = self.entry.link else { return };
         match self.entry.offered {
             Some(_) if self.entry.asked == 0 => {
                 self.entry.last_doubted = Some(self.now);
-                self.solicit(Ask::Unicast(link), self.settings.doubt);
+                self.send_solicit(SolicitTarget::Unicast(link), self.settings.doubt);
             }
             Some(to) => {
                 self.effects.push(Effect::Moved { from: link, to });
                 let turn = self.earliest_question(self.entry.last_asked);
-                self.enter_known_state(State::Doubt, turn.saturating_sub(self.now));
+                self.enter_known_state(State::Contested, turn.saturating_sub(self.now));
                 (self.entry.link, self.entry.offered) = (Some(to), None);
                 self.entry.last_heard = Some(self.now);
             }
             None => {
                 self.enter_reachable();
                 let good = self.entry.deadline;
-                self.solicit(Ask::Everyone, self.settings.doubt);
+                self.send_solicit(SolicitTarget::Multicast, self.settings.doubt);
                 self.entry.deadline = good;
             }
         }
     }
 
-    /// When a neighbor may be asked next that was asked then.
+    /// When a neighbor may be solicited again that was solicited at this time.
     fn earliest_question(&self, asked: Option<Duration>) -> Duration {
         asked.map_or(self.now, |asked| asked.saturating_add(self.settings.retrans).max(self.now))
     }
 
-    fn handle_message_of_static(&mut self, heard: Heard) {
+    fn handle_message_of_static(&mut self, heard: NeighborUpdate) {
         if let (Some(kept), Some(offered)) = (self.entry.link, heard.link)
             && kept != offered
         {
@@ -367,10 +377,10 @@ impl Step<'_> {
         self.update_router_flag(heard);
     }
 
-    /// A message by the way: its link address is taken, and proves nothing (RFC 4861, 7.2.3).
-    fn handle_solicitation(&mut self, heard: Heard) {
+    /// A source link address in another message: it is taken, and proves nothing (RFC 4861, 7.2.3).
+    fn handle_solicitation(&mut self, heard: NeighborUpdate) {
         match heard.link {
-            Some(link) if self.entry.usable() != Some(link) => {
+            Some(link) if self.entry.usable_link() != Some(link) => {
                 self.set_link(link);
                 self.enter_stale();
             }
@@ -380,8 +390,8 @@ impl Step<'_> {
     }
 
     /// RFC 4861, 7.2.5, and RFC 9131, 4.1 for unsolicited advertisements of unknown neighbors.
-    fn handle_advertisement(&mut self, heard: Heard, solicited: bool, overrides: bool) {
-        match (self.entry.usable(), heard.link) {
+    fn handle_advertisement(&mut self, heard: NeighborUpdate, solicited: bool, overrides: bool) {
+        match (self.entry.usable_link(), heard.link) {
             (None, None) => return,
             (None, Some(link)) => {
                 let is_answer = solicited && self.entry.asked > 0;
@@ -389,7 +399,7 @@ impl Step<'_> {
                 if is_answer { self.enter_reachable() } else { self.enter_stale() }
             }
             (Some(known), Some(link)) if known != link && !overrides => {
-                // Doubt is all that such a message may raise.
+                // Such a message may only make the entry contested.
                 if self.entry.state == State::Reachable {
                     self.enter_stale();
                 }
@@ -411,7 +421,7 @@ impl Step<'_> {
     }
 
     fn set_link(&mut self, to: EtherAddr) {
-        self.effects.push(match self.entry.usable() {
+        self.effects.push(match self.entry.usable_link() {
             Some(from) => Effect::Moved { from, to },
             None => Effect::Resolved,
         });
@@ -421,7 +431,7 @@ impl Step<'_> {
         self.entry.last_heard = Some(self.now);
     }
 
-    fn update_router_flag(&mut self, heard: Heard) {
+    fn update_router_flag(&mut self, heard: NeighborUpdate) {
         let Some(is_router) = heard.router else { return };
         if self.entry.is_router && !is_router {
             self.effects.push(Effect::NoLongerRouter);

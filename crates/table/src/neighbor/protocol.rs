@@ -1,35 +1,37 @@
 //! What one neighbor's entry goes through, and what a protocol is: a pure function of entry, event and time.
 //!
-//! ARP and Neighbor Discovery ([`ArpProtocol`](super::arp::ArpProtocol), [`NdProtocol`](super::nd::NdProtocol)) are two
-//! such functions; a third needs no more than [`Protocol`]. They send nothing and own no clock: what is to be done
-//! comes back as [`Effect`]s. What a worker sees of an entry follows from the entry alone ([`Entry::usable`],
-//! [`Entry::wants_report`], [`Entry::has_failed`]).
+//! ARP and Neighbor Discovery ([`ArpProtocol`](super::arp::ArpProtocol),
+//! [`NdProtocol`](super::nd::NdProtocol)) are two such functions; a third needs no more than [`Protocol`].
+//! They send nothing and own no clock: the work to do comes back as [`Effect`]s. What a worker sees of an
+//! entry follows from the entry alone ([`NeighborEntry::usable_link`], [`NeighborEntry::wants_report`],
+//! [`NeighborEntry::has_failed`]).
 //!
-//! "No entry" is no state: an entry is made as [`Entry::new`] by the first packet or, where [`Protocol::may_create`]
-//! says so, by a message, and is then given that event; an effect that [`ends`](Effect::ends) it takes it away.
+//! "No entry" is not a state: an entry is made as [`NeighborEntry::new`] by the first packet or, where
+//! [`Protocol::may_create`] says so, by a message, and is then given that event; an effect that
+//! [`is_end`](Effect::is_end) it takes it away.
 
 use crate::synthetic::Random;
 use artery_wire::EtherAddr;
 use std::time::Duration;
 
-/// What is known of a neighbor.
+/// State of a neighbor entry (RFC 4861, 7.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Asked for, not yet heard of; packets wait.
+    /// Solicited, not resolved yet; packets are pending.
     Incomplete,
-    /// Heard of lately.
+    /// Confirmed within the reachable time.
     Reachable,
-    /// Another link address was claimed: asked under the one it had, which stays in use (ARP).
-    Doubt,
-    /// Known, but not heard of lately; nobody asks before it is used.
+    /// Another link address was claimed: solicited at the old one, which stays in use (ARP).
+    Contested,
+    /// Known, but not confirmed lately; solicited only when it is used.
     Stale,
-    /// Used while stale; a packet may prove that it is there before we have to ask.
+    /// Used while stale; an upper layer may confirm it before it is solicited.
     Delay,
-    /// Asked under its link address.
+    /// Solicited at its link address.
     Probe,
-    /// Silent under its link address, which stays in use for a short while in which all are asked (RFC 7048).
+    /// No answer at its link address, which stays in use during a few multicast solicitations (RFC 7048).
     Unreachable,
-    /// Asked in vain; packets fail at once until it answers or the entry ends.
+    /// It did not answer; packets fail at once until it answers or the entry ends.
     Failed,
 }
 
@@ -39,7 +41,7 @@ impl State {
         match self {
             State::Incomplete => "incomplete",
             State::Reachable => "reachable",
-            State::Doubt => "doubt",
+            State::Contested => "doubt",
             State::Stale => "stale",
             State::Delay => "delay",
             State::Probe => "probe",
@@ -49,40 +51,40 @@ impl State {
     }
 }
 
-/// What is known of one neighbor, and when to look at it again.
+/// A neighbor entry, and when to look at it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// What is known.
+pub struct NeighborEntry {
+    /// NUD state of the entry.
     pub state: State,
-    /// The link address, once there is one. Use [`Entry::usable`] to send.
+    /// The link address, once there is one. Use [`NeighborEntry::usable_link`] to send.
     pub link: Option<EtherAddr>,
-    /// The link address that was claimed last, while that is doubted.
+    /// The link address that was claimed last, while it is contested.
     pub offered: Option<EtherAddr>,
-    /// When it was last asked whether it is still where it was, because of a claim.
+    /// When it was last solicited because of a contested claim.
     pub last_doubted: Option<Duration>,
-    /// Requests sent since something was last heard.
+    /// Solicitations sent since the last message.
     pub asked: u8,
     /// When [`Event::Timer`] is due; never for a static entry.
     pub deadline: Option<Duration>,
-    /// When the entry ends if nothing is heard; equal to or later than `deadline`.
+    /// When the entry ends if no message comes; equal to or later than `deadline`.
     pub expires: Option<Duration>,
-    /// When a request was last sent.
+    /// When a solicitation was last sent.
     pub last_asked: Option<Duration>,
-    /// When something was last heard that the entry was changed by or confirmed with.
+    /// When a message last changed or confirmed the entry.
     pub last_heard: Option<Duration>,
     /// Whether the neighbor says that it is a router.
     pub is_router: bool,
-    /// Whether a person set the link address: it never ends and no message changes it.
+    /// Whether it was configured: it never ends and no message changes it.
     pub is_static: bool,
-    /// Whether questions for this address are answered with its link address (proxy).
+    /// Whether solicitations for this address are answered with its link address (proxy).
     pub is_published: bool,
 }
 
-impl Entry {
+impl NeighborEntry {
     /// Makes the entry of a neighbor of which nothing is known; it must be given its first event.
     #[allow(clippy::new_without_default)] // an entry without an event is none
-    pub fn new() -> Entry {
-        Entry {
+    pub fn new() -> NeighborEntry {
+        NeighborEntry {
             state: State::Incomplete,
             link: None,
             offered: None,
@@ -99,22 +101,28 @@ impl Entry {
     }
 
     /// Makes an entry that a person has set for good.
-    pub fn fixed(link: EtherAddr, is_published: bool) -> Entry {
-        Entry { state: State::Reachable, link: Some(link), is_static: true, is_published, ..Entry::new() }
+    pub fn new_static(link: EtherAddr, is_published: bool) -> NeighborEntry {
+        NeighborEntry {
+            state: State::Reachable,
+            link: Some(link),
+            is_static: true,
+            is_published,
+            ..NeighborEntry::new()
+        }
     }
 
     /// Returns the link address to send to, if packets may go.
-    pub fn usable(&self) -> Option<EtherAddr> {
+    pub fn usable_link(&self) -> Option<EtherAddr> {
         match self.state {
             State::Incomplete | State::Failed => None,
             _ => self.link,
         }
     }
 
-    /// Says whether the protocol wants to hear of use: whether use would make it ask.
+    /// Says whether the protocol wants reports of use: whether use would make it ask.
     ///
-    /// Use is told as [`Event::Packet`] when it is seen, or as [`Event::Timer`] with `used` when that is due. A
-    /// stale entry waits for the former: its timer is the end of its life.
+    /// Use is reported as [`Event::Packet`] when it is seen, or as [`Event::Timer`] with `used` when that is
+    /// due. A stale entry waits for the former: its timer is the end of its life.
     pub fn wants_report(&self) -> bool {
         !self.is_static && matches!(self.state, State::Stale | State::Unreachable)
     }
@@ -132,60 +140,60 @@ impl Entry {
 
 /// Something about a neighbor that came in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct NeighborUpdate {
     /// The link address in the message.
     pub link: Option<EtherAddr>,
     /// What sort of message it was.
-    pub kind: HeardKind,
+    pub kind: NeighborUpdateKind,
     /// Whether the neighbor is a router, if the message says so.
     pub router: Option<bool>,
 }
 
-/// Sorts of messages, by what they prove.
+/// Kinds of messages, by what they prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeardKind {
-    /// The neighbor asks or tells something else, and adds its link address: an ARP request; a neighbor or router
-    /// solicitation, a router advertisement, a redirect.
+pub enum NeighborUpdateKind {
+    /// A message about something else that carries the sender's link address: an ARP request; a neighbor or
+    /// router solicitation, a router advertisement, a redirect.
     Solicitation,
-    /// The neighbor says what its link address is. An ARP reply to us is `solicited` and `overrides`.
+    /// The neighbor announces its link address. An ARP reply to us is `solicited` and `overrides`.
     Advertisement {
-        /// It answers a question of ours, so the neighbor hears us.
+        /// It answers a solicitation of ours, so the neighbor receives our messages.
         solicited: bool,
         /// It is to replace another link address.
         overrides: bool,
     },
-    /// The neighbor tells everyone, unasked: a gratuitous ARP, request or reply.
+    /// An unsolicited announcement to all: a gratuitous ARP, request or reply.
     Unsolicited,
 }
 
 /// What happens to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A packet waits for the neighbor, or one was sent to it where [`Entry::wants_report`].
+    /// A packet waits for the neighbor, or one was sent to it where [`NeighborEntry::wants_report`].
     Packet,
-    /// [`Entry::deadline`] is reached; before that, nothing happens.
+    /// [`NeighborEntry::deadline`] is reached; before that, nothing happens.
     Timer {
         /// Whether packets were sent to it since the last timer.
         used: bool,
     },
-    /// A message tells of the neighbor.
-    Heard(Heard),
+    /// A message carries news of the neighbor.
+    Learned(NeighborUpdate),
     /// Something above proves that packets reach the neighbor (RFC 4861, 7.3.1).
     Confirmed,
 }
 
-/// What is to be done, or told, because of an event.
+/// What the table must do because of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Send a request for the neighbor's address.
-    Ask(Ask),
+    Solicit(SolicitTarget),
     /// The neighbor has a link address now: held packets go.
     Resolved,
     /// The neighbor has another link address now.
     Moved {
-        /// Where it was.
+        /// Link address before the change.
         from: EtherAddr,
-        /// Where it is.
+        /// Link address after the change.
         to: EtherAddr,
     },
     /// A message gives another link address, which is looked into.
@@ -195,7 +203,8 @@ pub enum Effect {
         /// The address that the message gave.
         offered: EtherAddr,
     },
-    /// A message did not change the link address: the entry is static, or the neighbor was heard where it was.
+    /// A message did not change the link address: the entry is static, or the neighbor was
+    /// heard where it was.
     Refused {
         /// The address that stays.
         kept: EtherAddr,
@@ -204,9 +213,9 @@ pub enum Effect {
     },
     /// The neighbor doesn't answer: held packets fail. Next hops may prefer others.
     Unreachable,
-    /// The entry is over, having been asked for in vain.
+    /// The entry is over: the neighbor did not answer.
     Deleted,
-    /// The entry is over, as nobody used or confirmed it.
+    /// The entry is over: it was neither used nor confirmed.
     Expired,
     /// The neighbor was a router and says it no longer is (RFC 4861, 7.2.5).
     NoLongerRouter,
@@ -214,17 +223,17 @@ pub enum Effect {
 
 impl Effect {
     /// Says whether the entry is over and has to be taken away.
-    pub fn ends(self) -> bool {
+    pub fn is_end(self) -> bool {
         matches!(self, Effect::Deleted | Effect::Expired)
     }
 }
 
-/// Whom to ask for a neighbor.
+/// Destination of a solicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// All who may have the address: by broadcast (ARP) or its solicited-node group (ND).
-    Everyone,
-    /// The station that had it last.
+pub enum SolicitTarget {
+    /// All hosts that may have the address: by broadcast (ARP) or its solicited-node group (ND).
+    Multicast,
+    /// The link address that was last known.
     Unicast(EtherAddr),
 }
 
@@ -236,19 +245,19 @@ pub trait Protocol: Send {
     /// Lets an event happen to an entry. Appends what follows from it to `effects`, in order.
     fn step(
         &self,
-        entry: &mut Entry,
+        entry: &mut NeighborEntry,
         event: Event,
         now: Duration,
         random: &mut Random,
         effects: &mut Vec<Effect>,
     );
 
-    /// Says whether a message may make an entry. `for_us` tells that it was meant for this router: that it asked for
-    /// one of its addresses or was sent to it.
-    fn may_create(&self, heard: &Heard, for_us: bool) -> bool;
+    /// Says whether a message may make an entry. `for_us` tells that it was meant for this router: that it
+    /// asked for one of its addresses or was sent to it.
+    fn may_create(&self, heard: &NeighborUpdate, for_us: bool) -> bool;
 }
 
-/// One neighbor under a clock that stands still until it is told to go.
+/// One neighbor under a clock that the test advances.
 #[cfg(test)]
 pub(super) mod testing {
     use super::*;
@@ -268,10 +277,10 @@ pub(super) mod testing {
     /// A neighbor's entry, treated as its table would.
     pub(in crate::neighbor) struct Life<P> {
         pub(in crate::neighbor) protocol: P,
-        pub(in crate::neighbor) entry: Option<Entry>,
+        pub(in crate::neighbor) entry: Option<NeighborEntry>,
         pub(in crate::neighbor) now: Duration,
         pub(in crate::neighbor) random: Random,
-        /// What timers are told.
+        /// Whether timer events report use.
         pub(in crate::neighbor) uses: bool,
         pub(in crate::neighbor) log: Vec<(Duration, Effect)>,
     }
@@ -287,7 +296,7 @@ pub(super) mod testing {
             let Some(entry) = &mut self.entry else { return effects };
             self.protocol.step(entry, event, self.now, &mut self.random, &mut effects);
             assert!(entry.expires.is_none() || entry.deadline <= entry.expires, "{entry:?}");
-            if effects.iter().any(|effect| effect.ends()) {
+            if effects.iter().any(|effect| effect.is_end()) {
                 self.entry = None;
             }
             self.log.extend(effects.iter().map(|&effect| (self.now, effect)));
@@ -295,7 +304,7 @@ pub(super) mod testing {
         }
 
         pub(in crate::neighbor) fn packet(&mut self) -> Vec<Effect> {
-            self.entry.get_or_insert_with(Entry::new);
+            self.entry.get_or_insert_with(NeighborEntry::new);
             self.event(Event::Packet)
         }
 
@@ -304,8 +313,12 @@ pub(super) mod testing {
         }
 
         /// A message from the link address that the table takes if there is an entry.
-        pub(in crate::neighbor) fn hear(&mut self, link: EtherAddr, kind: HeardKind) -> Vec<Effect> {
-            self.event(Event::Heard(Heard { link: Some(link), kind, router: None }))
+        pub(in crate::neighbor) fn receive_update(
+            &mut self,
+            link: EtherAddr,
+            kind: NeighborUpdateKind,
+        ) -> Vec<Effect> {
+            self.event(Event::Learned(NeighborUpdate { link: Some(link), kind, router: None }))
         }
 
         /// Lets time pass, and timers go off when they are due.
@@ -322,7 +335,7 @@ pub(super) mod testing {
             self.now = until;
         }
 
-        pub(in crate::neighbor) fn entry(&self) -> &Entry {
+        pub(in crate::neighbor) fn entry(&self) -> &NeighborEntry {
             self.entry.as_ref().expect("an entry")
         }
 
@@ -330,16 +343,16 @@ pub(super) mod testing {
             self.entry.as_ref().map(|entry| entry.state)
         }
 
-        pub(in crate::neighbor) fn asks(&self) -> Vec<(Duration, Ask)> {
+        pub(in crate::neighbor) fn sent_solicits(&self) -> Vec<(Duration, SolicitTarget)> {
             let ask = |&(at, effect)| match effect {
-                Effect::Ask(to) => Some((at, to)),
+                Effect::Solicit(to) => Some((at, to)),
                 _ => None,
             };
             self.log.iter().filter_map(ask).collect()
         }
 
         pub(in crate::neighbor) fn asked_at(&self) -> Vec<Duration> {
-            self.asks().into_iter().map(|(at, _)| at).collect()
+            self.sent_solicits().into_iter().map(|(at, _)| at).collect()
         }
     }
 }

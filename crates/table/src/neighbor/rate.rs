@@ -1,7 +1,7 @@
 //! How often something may happen.
 use std::time::Duration;
 
-/// So many times a second, and so many at once after a rest.
+/// A rate: this many a second, and this many at once after a rest.
 #[derive(Clone, Debug)]
 pub(super) struct Rate {
     interval: Duration,
@@ -18,7 +18,7 @@ impl Rate {
     }
 
     /// Takes a permit, if there is one.
-    pub(super) fn take(&mut self, now: Duration) -> bool {
+    pub(super) fn try_acquire(&mut self, now: Duration) -> bool {
         let until = self.taken_until.max(now) + self.interval;
         let is_allowed = until <= now + self.tolerance;
         if is_allowed {
@@ -36,7 +36,9 @@ mod tests {
     fn a_burst_is_allowed_and_then_so_many_a_second() {
         let mut rate = Rate::new(100, 10);
         let taken = |rate: &mut Rate, from_ms: u64, to_ms: u64| {
-            (from_ms * 10..to_ms * 10).filter(|tenth| rate.take(Duration::from_micros(tenth * 100))).count()
+            (from_ms * 10..to_ms * 10)
+                .filter(|tenth| rate.try_acquire(Duration::from_micros(tenth * 100)))
+                .count()
         };
         assert_eq!(taken(&mut rate, 5000, 5001), 10);
         assert_eq!(taken(&mut rate, 5001, 6001), 100);

@@ -1,4 +1,4 @@
-//! Numbers for things that are shared: equal things have one number for as long as somebody uses it.
+//! Numbers for things that are shared: equal things have one number for as long as it is in use.
 use crate::{Group, Limbo, NO_GROUP};
 use artery_rcu::Domain;
 use std::collections::HashMap;
@@ -6,18 +6,19 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Different things, each with a number and a count of its users. A number is used again only when no turn can
-/// still know what it meant. 0 ([`NO_GROUP`]) is the number of nothing.
+/// Different things, each with a number and a count of its users. A number is used again only when no turn
+/// can still know what it meant. 0 ([`NO_GROUP`]) is the number of nothing.
 pub struct Numbers<T> {
     numbers: HashMap<T, Group>,
-    /// By number. What lost its last user stays until its number is used again: a turn under way may still ask.
+    /// By number. What lost its last user stays until its number is used again: a turn under
+    /// way may still ask.
     things: Vec<Option<(T, u32)>>,
     free: Vec<Group>,
     limbo: Limbo<Group>,
 }
 
 impl<T: Clone + Eq + Hash> Numbers<T> {
-    /// Nothing has a number yet; who reads numbers takes turns of `domain`.
+    /// Nothing has a number yet; threads that read numbers take turns of `domain`.
     pub fn new(domain: &Arc<Domain>) -> Numbers<T> {
         Numbers { numbers: HashMap::new(), things: vec![None], free: Vec::new(), limbo: Limbo::new(domain) }
     }
@@ -27,7 +28,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
         let (number, is_new) = match self.numbers.entry(thing) {
             Entry::Occupied(entry) => (*entry.get(), false),
             Entry::Vacant(entry) => {
-                self.limbo.release(|number| self.free.push(number));
+                self.limbo.reclaim_ready(|number| self.free.push(number));
                 let number = self.free.pop().unwrap_or_else(|| {
                     self.things.push(None);
                     (self.things.len() - 1) as Group
@@ -37,19 +38,19 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
                 (number, true)
             }
         };
-        self.share(number, 1);
+        self.add_users(number, 1);
         (number, is_new)
     }
 
     /// So many more users of the thing that has this number.
-    pub fn share(&mut self, number: Group, users: u32) {
+    pub fn add_users(&mut self, number: Group, users: u32) {
         if let Some(Some((_, count))) = self.things.get_mut(number as usize) {
             *count += users;
         }
     }
 
     /// So many users less; says whether they were the last.
-    pub fn release(&mut self, number: Group, users: u32) -> bool {
+    pub fn release_users(&mut self, number: Group, users: u32) -> bool {
         let Some(Some((thing, count))) = self.things.get_mut(number as usize) else { return false };
         if *count == 0 || users == 0 {
             return false;
@@ -59,7 +60,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
             return false;
         }
         self.numbers.remove(thing);
-        self.limbo.put(number);
+        self.limbo.retire(number);
         true
     }
 
@@ -73,7 +74,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
         (*users > 0).then_some(thing)
     }
     /// How many use what has this number.
-    pub fn users(&self, number: Group) -> u32 {
+    pub fn user_count(&self, number: Group) -> u32 {
         self.things.get(number as usize).and_then(Option::as_ref).map_or(0, |(_, users)| *users)
     }
     /// By number: what is in use, and what a turn under way may still ask for.
@@ -111,11 +112,14 @@ mod tests {
         let mut numbers = Numbers::new(&Domain::new());
         let ((a, new), (b, _)) = (numbers.acquire("a"), numbers.acquire("b"));
         assert!(new && a != b && a != NO_GROUP);
-        assert_eq!((numbers.acquire("a"), numbers.get(a), numbers.users(a)), ((a, false), Some(&"a"), 2));
-        numbers.share(a, 3);
-        assert!(!numbers.release(a, 4));
+        assert_eq!(
+            (numbers.acquire("a"), numbers.get(a), numbers.user_count(a)),
+            ((a, false), Some(&"a"), 2)
+        );
+        numbers.add_users(a, 3);
+        assert!(!numbers.release_users(a, 4));
         assert_eq!((numbers.get(a), numbers.find(&"a"), numbers.len()), (Some(&"a"), Some(a), 2));
-        assert!(numbers.release(a, 1) && !numbers.release(a, 1));
+        assert!(numbers.release_users(a, 1) && !numbers.release_users(a, 1));
         assert_eq!((numbers.get(a), numbers.find(&"a"), numbers.get(NO_GROUP)), (None, None, None));
         assert_eq!(numbers.iter().collect::<Vec<_>>(), [(b, &"b")]);
     }
@@ -127,7 +131,7 @@ mod tests {
         let mut reader = domain.reader();
         let turn = reader.turn();
         let all: Vec<Group> = (0..300).map(|thing| numbers.acquire(thing).0).collect();
-        all.iter().for_each(|number| assert!(numbers.release(*number, 1)));
+        all.iter().for_each(|number| assert!(numbers.release_users(*number, 1)));
         assert!(!all.contains(&numbers.acquire(1000).0));
         let _ = turn;
         reader.turn();

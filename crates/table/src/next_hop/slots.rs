@@ -7,12 +7,12 @@ use std::time::Duration;
 pub const MOST_MEMBERS: usize = 128;
 /// Most slots where weights ask for more; also the most buckets of a route.
 pub const MOST_SLOTS: u16 = 1024;
-/// In so many steps a member takes its share back.
+/// Number of steps in which a member takes its share back.
 const STEPS: usize = 16;
 
-/// How many of `slots` each member gets by its weight: none where that is zero, else at least one, and as close to
-/// its part of the sum as whole numbers come.
-pub fn shares(weights: &[u32], slots: usize) -> Vec<usize> {
+/// How many of `slots` each member gets by its weight: none where that is zero, else at least one, and as
+/// close to its part of the sum as whole numbers come.
+pub fn slot_shares(weights: &[u32], slots: usize) -> Vec<usize> {
     let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
     let part = |weight: u32| u64::from(weight) * slots as u64;
     let mut shares: Vec<usize> = weights
@@ -50,7 +50,7 @@ pub fn by_weight(weights: &[u32]) -> Vec<u16> {
     let divisor = weights.iter().fold(0, |a, b| greatest_divisor(a, *b)).max(1);
     let sum: u64 = weights.iter().map(|weight| u64::from(weight / divisor)).sum();
     let slots = sum.min(MOST_SLOTS.into()) as usize;
-    let shares = shares(weights, slots).into_iter().enumerate();
+    let shares = slot_shares(weights, slots).into_iter().enumerate();
     shares.flat_map(|(member, share)| std::iter::repeat_n(member as u16, share)).collect()
 }
 
@@ -69,11 +69,11 @@ pub struct Buckets {
 /// When members that come, or come back, take their share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comeback {
-    /// At once.
+    /// They take their whole share at once.
     AtOnce,
     /// Step by step, all within this time.
     Over(Duration),
-    /// When somebody asks for it.
+    /// When the operator asks for it.
     OnRequest,
 }
 
@@ -84,15 +84,15 @@ impl Buckets {
     /// Buckets shared out by weight. A member that is dead has weight 0.
     pub fn new(count: impl Into<usize>, weights: &[u32]) -> Buckets {
         let mut buckets = Buckets { owners: vec![NOBODY; count.into().max(1)], step: None };
-        buckets.fill(weights);
+        buckets.fill_vacant(weights);
         buckets
     }
 
     /// The buckets of a group whose members were others: `member` says which of the new ones an old one is.
-    pub fn inherited(&self, member: impl Fn(u16) -> Option<u16>, weights: &[u32]) -> Buckets {
+    pub fn successor_buckets(&self, member: impl Fn(u16) -> Option<u16>, weights: &[u32]) -> Buckets {
         let owners = self.owners.iter().map(|old| member(*old).unwrap_or(NOBODY)).collect();
         let mut buckets = Buckets { owners, step: None };
-        buckets.fill(weights);
+        buckets.fill_vacant(weights);
         buckets
     }
 
@@ -101,12 +101,12 @@ impl Buckets {
         &self.owners
     }
 
-    /// Gives the buckets of members that are dead, and no others, to those who have least of what is theirs. Says
-    /// how many were given.
-    pub fn fill(&mut self, weights: &[u32]) -> usize {
+    /// Gives the buckets of members that are dead, and no others, to those that lack most of their share.
+    /// Says how many were given.
+    pub fn fill_vacant(&mut self, weights: &[u32]) -> usize {
         let lives = |owner: u16| weights.get(usize::from(owner)).is_some_and(|weight| *weight > 0);
         let vacant: Vec<usize> = (0..self.owners.len()).filter(|at| !lives(self.owners[*at])).collect();
-        let lacks = self.lacks(weights).into_iter().enumerate();
+        let lacks = self.missing_counts(weights).into_iter().enumerate();
         let mut heirs: BinaryHeap<(isize, u16)> =
             lacks.map(|(member, lack)| (lack, member as u16)).filter(|(_, member)| lives(*member)).collect();
         for at in &vacant {
@@ -117,9 +117,9 @@ impl Buckets {
         vacant.len()
     }
 
-    /// Moves at most `most` buckets from members that have more than their share to those that have less, and says
-    /// how many.
-    pub fn balance(&mut self, weights: &[u32], most: usize) -> usize {
+    /// Moves at most `most` buckets from members that have more than their share to those that have less,
+    /// and says how many.
+    pub fn balance_buckets(&mut self, weights: &[u32], most: usize) -> usize {
         self.balance_where(weights, most, |_| true)
     }
 
@@ -130,7 +130,7 @@ impl Buckets {
         most: usize,
         mut may_move: impl FnMut(usize) -> bool,
     ) -> usize {
-        let mut lacks = self.lacks(weights);
+        let mut lacks = self.missing_counts(weights);
         let (mut moved, mut taker) = (0, 0);
         for (at, owner) in self.owners.iter_mut().enumerate() {
             let Some(ahead) = lacks[taker..].iter().position(|lack| *lack > 0).filter(|_| moved < most)
@@ -151,13 +151,13 @@ impl Buckets {
     }
 
     /// How many buckets are with members that have more than their share.
-    pub fn misplaced(&self, weights: &[u32]) -> usize {
-        self.lacks(weights).into_iter().map(|lack| lack.max(0) as usize).sum()
+    pub fn misplaced_count(&self, weights: &[u32]) -> usize {
+        self.missing_counts(weights).into_iter().map(|lack| lack.max(0) as usize).sum()
     }
 
     /// Does the step that is due and says when the next one is, and whether buckets have moved.
     pub fn poll(&mut self, weights: &[u32], comeback: Comeback, now: Duration) -> (Option<Duration>, bool) {
-        let missing = self.misplaced(weights);
+        let missing = self.misplaced_count(weights);
         let every = match comeback {
             Comeback::Over(time) if missing > 0 => time / STEPS as u32,
             Comeback::Over(_) | Comeback::AtOnce | Comeback::OnRequest => {
@@ -169,15 +169,15 @@ impl Buckets {
         if now < due {
             return (Some(due), false);
         }
-        self.balance(weights, size);
+        self.balance_buckets(weights, size);
         self.step = (size < missing).then_some((now + every, size));
         (self.step.map(|(due, _)| due), true)
     }
 
     /// How many buckets each member has too few.
-    fn lacks(&self, weights: &[u32]) -> Vec<isize> {
+    fn missing_counts(&self, weights: &[u32]) -> Vec<isize> {
         let mut lacks: Vec<isize> =
-            shares(weights, self.owners.len()).into_iter().map(|share| share as isize).collect();
+            slot_shares(weights, self.owners.len()).into_iter().map(|share| share as isize).collect();
         for owner in &self.owners {
             if let Some(lack) = lacks.get_mut(usize::from(*owner)) {
                 *lack -= 1;
@@ -212,7 +212,7 @@ mod tests {
         let mut buckets = Buckets::new(128usize, &[1, 2, 5]);
         let before = buckets.clone();
         assert_eq!(counts(buckets.owners(), 3), [16, 32, 80]);
-        assert_eq!(buckets.fill(&[1, 0, 5]), 32);
+        assert_eq!(buckets.fill_vacant(&[1, 0, 5]), 32);
         assert_eq!(counts(buckets.owners(), 3), [21, 0, 107]);
         for (old, new) in before.owners().iter().zip(buckets.owners()) {
             assert!(old == new || *old == 1);
@@ -240,15 +240,18 @@ mod tests {
     fn on_request_nothing_moves_by_itself() {
         let mut buckets = Buckets::new(100usize, &[1, 0]);
         assert_eq!(buckets.poll(&[1, 1], Comeback::OnRequest, Duration::from_secs(99)), (None, false));
-        assert_eq!((buckets.balance(&[1, 1], usize::MAX), counts(buckets.owners(), 2)), (50, vec![50, 50]));
-        assert_eq!((buckets.balance(&[1, 3], 10), counts(buckets.owners(), 2)), (10, vec![40, 60]));
+        assert_eq!(
+            (buckets.balance_buckets(&[1, 1], usize::MAX), counts(buckets.owners(), 2)),
+            (50, vec![50, 50])
+        );
+        assert_eq!((buckets.balance_buckets(&[1, 3], 10), counts(buckets.owners(), 2)), (10, vec![40, 60]));
     }
 
     #[test]
     fn an_heir_keeps_the_buckets_of_members_that_stay() {
         let old = Buckets::new(120usize, &[1, 1, 1]);
         // Member 0 is gone, 1 and 2 are now 1 and 0, and there is another one.
-        let new = old.inherited(|member| [None, Some(1), Some(0)][usize::from(member)], &[1, 1, 1]);
+        let new = old.successor_buckets(|member| [None, Some(1), Some(0)][usize::from(member)], &[1, 1, 1]);
         assert_eq!(counts(new.owners(), 3), [40, 40, 40]);
         assert!(old.owners().iter().zip(new.owners()).all(|(old, new)| match old {
             0 => *new == 2,
@@ -261,13 +264,13 @@ mod tests {
         fn shares_add_up_and_are_close_to_the_weights(
             weights in prop::collection::vec(0u32..1_000_000, 1..100), slots in 100usize..1024,
         ) {
-            let (shares, sum) = (shares(&weights, slots), weights.iter().map(|w| f64::from(*w)).sum::<f64>());
+            let (shares, sum) = (slot_shares(&weights, slots), weights.iter().map(|w| f64::from(*w)).sum::<f64>());
             if sum > 0.0 {
                 prop_assert_eq!(shares.iter().sum::<usize>(), slots);
             }
             for (share, weight) in shares.iter().zip(&weights) {
                 prop_assert_eq!(*share > 0, *weight > 0);
-                // Who would have less than one has one, which the others pay for.
+                // A member that would have less than one has one, which the others pay for.
                 let exact = f64::from(*weight) * slots as f64 / sum.max(1.0);
                 prop_assert!(*share as f64 <= exact + 1.0 || *share == 1);
             }
@@ -294,7 +297,7 @@ mod tests {
                     _ => break,
                 }
             }
-            prop_assert_eq!(shares(&weights, slots), expected);
+            prop_assert_eq!(slot_shares(&weights, slots), expected);
         }
 
         #[test]
@@ -303,11 +306,11 @@ mod tests {
         ) {
             let mut buckets = Buckets::new(64usize, &[1; 5]);
             for weights in changes {
-                buckets.fill(&weights);
+                buckets.fill_vacant(&weights);
                 if weights.iter().any(|weight| *weight > 0) {
                     prop_assert!(buckets.owners().iter().all(|owner| weights[usize::from(*owner)] > 0));
-                    buckets.balance(&weights, usize::MAX);
-                    prop_assert_eq!(counts(buckets.owners(), 5), shares(&weights, 64));
+                    buckets.balance_buckets(&weights, usize::MAX);
+                    prop_assert_eq!(counts(buckets.owners(), 5), slot_shares(&weights, 64));
                 }
             }
         }

@@ -1,20 +1,22 @@
-//! What is asked only for packets that are looked at more closely.
-use super::{Kind, PathReader, Way};
+//! Lookups for packets off the fast path.
+use super::{Adjacency, AdjacencyKind, PathReader};
 use crate::neighbor::{Key, NeighborId};
 use crate::{Family, PortId};
 use artery_rcu::Turn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 impl<A: Family + Key> PathReader<A> {
-    /// Whether packets to an address leave the router, and by this port if one is named, by any of its next hops (RFC 8704).
+    /// Whether packets to an address leave the router, and by this port if one is named, by any of its
+    /// next hops (RFC 8704).
     pub fn leads_by(&self, turn: &Turn<'_>, address: A, port: Option<PortId>) -> bool {
         let group = self.routes.lookup(turn, address);
-        let ways = self.ways.read(turn);
-        let leads = |way: &Way| {
-            matches!(way.kind, Kind::Gateway | Kind::OnLink) && port.is_none_or(|port| way.port == port)
+        let ways = self.adjacencies.read(turn);
+        let leads = |way: &Adjacency| {
+            matches!(way.kind, AdjacencyKind::Gateway | AdjacencyKind::OnLink)
+                && port.is_none_or(|port| way.port == port)
         };
-        match ways.of(group) {
-            Way { kind: Kind::Several(_), target, count, .. } => {
+        match ways.group_adjacency(group) {
+            Adjacency { kind: AdjacencyKind::Multipath(_), target, count, .. } => {
                 let members = ways.members.iter().skip(target as usize);
                 members.take(count.into()).any(leads)
             }
@@ -32,7 +34,8 @@ impl<A: Family + Key> PathReader<A> {
         }
     }
 
-    /// Tells control, where it wants to hear so, that a neighbor is used, as [`decide`](PathReader::decide) does.
+    /// Reports to control, if it asks for reports, that a neighbor is used, as
+    /// [`lookup_path`](PathReader::lookup_path) does.
     pub fn report_use(&self, neighbor: NeighborId) {
         if self.links.get(neighbor).wants_report() {
             self.links.report_use(neighbor);

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A route that has lost next hops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Its prefix.
+    /// Destination prefix of the route.
     pub prefix: AnyPrefix,
     /// The gateways that are on no link any more.
     pub gateways: Vec<IpAddr>,
@@ -30,16 +30,16 @@ struct Stranding {
 }
 
 impl Tables {
-    /// Gives a port an address, and with it the routes that follow: to itself, to the network it is connected to, and
-    /// for IPv4 to all hosts of that (not in a /31, RFC 3021, nor in a /32).
+    /// Gives a port an address, and with it the routes that follow: to itself, to the network it is connected
+    /// to, and for IPv4 to all hosts of that (not in a /31, RFC 3021, nor in a /32).
     pub fn add_address(&mut self, port: PortId, address: IpAddr, len: u8) -> Result<(), RouterError> {
         self.port_mut(port)?;
-        check(address, len).map_err(|why| RouterError::BadAddress { address, len, why })?;
-        if let Some(owner) = self.owner(address) {
+        check_address(address, len).map_err(|why| RouterError::BadAddress { address, len, why })?;
+        if let Some(owner) = self.address_owner(address) {
             return Err(RouterError::AddressExists { address, port: self.port_name(owner) });
         }
         let mut added = Vec::new();
-        for (first, len, source, hop) in brought(port, address, len) {
+        for (first, len, source, hop) in address_routes(port, address, len) {
             if let Err(error) = self.add_owned(first, len, source, hop) {
                 for (first, len, source, hop) in added {
                     self.remove_owned(first, len, source, hop)?;
@@ -53,15 +53,16 @@ impl Tables {
         Ok(())
     }
 
-    /// Lets a port answer ARP and Neighbor Discovery for a virtual address in one of its prefixes: that of a service that
-    /// others render, to whom its packets are sent before they are looked up. What is left of them is for the router, which
-    /// answers pings. It is the source of nothing that the router says, and others may send from it.
+    /// Lets a port answer ARP and Neighbor Discovery for a virtual address in one of its prefixes: that of a
+    /// service that others render, to whom its packets are sent before they are looked up. What is left of
+    /// them is for the router, which answers pings. It is the source of nothing that the router says, and
+    /// others may send from it.
     pub fn add_virtual_address(&mut self, port: PortId, address: IpAddr) -> Result<(), RouterError> {
         let Some(len) = self.port_mut(port)?.prefix_of(address) else {
             return Err(RouterError::VirtualOffLink { address, port: self.port_name(port) });
         };
-        check(address, len).map_err(|why| RouterError::BadAddress { address, len, why })?;
-        let has = |port: &Port| port.owns(address) || port.virtual_addresses.contains(&address);
+        check_address(address, len).map_err(|why| RouterError::BadAddress { address, len, why })?;
+        let has = |port: &Port| port.owns_address(address) || port.virtual_addresses.contains(&address);
         if let Some(owner) = self.ports.iter().find(|port| has(port)) {
             return Err(RouterError::AddressExists { address, port: owner.spec.name.clone() });
         }
@@ -73,9 +74,9 @@ impl Tables {
         Ok(())
     }
 
-    /// Takes an address from a port, and with it what hangs on it: the routes that it brought, neighbors that are on
-    /// none of the port's networks any more, and of all routes the gateways that are on no link of theirs. Says which
-    /// routes these were; those that have no next hop left have gone.
+    /// Takes an address from a port, and with it what hangs on it: the routes that it brought, neighbors that
+    /// are on none of the port's networks any more, and of all routes the gateways that are on no link of
+    /// theirs. Says which routes these were; those that have no next hop left have gone.
     pub fn remove_address(
         &mut self,
         port: PortId,
@@ -89,10 +90,10 @@ impl Tables {
         };
         let (_, len) = addresses.remove(at);
         self.publish_ports();
-        for (first, len, source, hop) in brought(port, address, len) {
+        for (first, len, source, hop) in address_routes(port, address, len) {
             self.remove_owned(first, len, source, hop)?;
         }
-        let lost = self.drop_stranded(port, now)?;
+        let lost = self.drop_unreachable_gateways(port, now)?;
         match address {
             IpAddr::V4(own) => self.forget_neighbors(port, Prefix::of(own.to_bits(), len), now)?,
             IpAddr::V6(own) => self.forget_neighbors(port, Prefix::of(own.to_bits(), len), now)?,
@@ -101,7 +102,7 @@ impl Tables {
     }
 
     /// Takes the gateways that are on none of the port's networks out of all routes.
-    fn drop_stranded(&mut self, port: PortId, now: Duration) -> Result<Vec<Lost>, RouterError> {
+    fn drop_unreachable_gateways(&mut self, port: PortId, now: Duration) -> Result<Vec<Lost>, RouterError> {
         let stranded = |hop: &Hop| {
             hop.gateway().filter(|(at, _)| *at == port).map(|(_, gateway)| gateway).filter(|gateway| {
                 !is_link_local(*gateway) && self.ports[usize::from(port.0)].prefix_of(*gateway).is_none()
@@ -109,7 +110,7 @@ impl Tables {
         };
         let mut changes = HashMap::new();
         for group in self.hops.groups() {
-            let Some((members, selection)) = self.hops.members(group) else { continue };
+            let Some((members, selection)) = self.hops.group_members(group) else { continue };
             let gateways: Vec<IpAddr> = members.iter().filter_map(|(hop, _)| stranded(hop)).collect();
             if !gateways.is_empty() {
                 let left: Vec<_> = members.into_iter().filter(|(hop, _)| stranded(hop).is_none()).collect();
@@ -118,14 +119,14 @@ impl Tables {
         }
         let mut lost = Vec::new();
         if !changes.is_empty() {
-            self.reroute::<u32>(&changes, &mut lost, now)?;
-            self.reroute::<u128>(&changes, &mut lost, now)?;
+            self.reroute_groups::<u32>(&changes, &mut lost, now)?;
+            self.reroute_groups::<u128>(&changes, &mut lost, now)?;
         }
         Ok(lost)
     }
 
     /// Lets routes of these groups go by the members that are left, or go.
-    fn reroute<A: Ip>(
+    fn reroute_groups<A: Ip>(
         &mut self,
         changes: &HashMap<Group, Stranding>,
         lost: &mut Vec<Lost>,
@@ -138,12 +139,16 @@ impl Tables {
             if left.is_empty() {
                 self.delete_requested(prefix, claim, now)?;
             } else {
-                let protocol = self.hops.protocol(claim.group);
+                let protocol = self.hops.group_protocol(claim.group);
                 let new = self.group_of(left, *selection, protocol, Some(claim.group), now)?;
                 let new = Claim { source: claim.source, group: new };
                 self.install_requested(prefix, new, Some(claim.group), now)?;
             }
-            lost.push(Lost { prefix: A::any(prefix), gateways: gateways.clone(), is_gone: left.is_empty() });
+            lost.push(Lost {
+                prefix: A::any_prefix(prefix),
+                gateways: gateways.clone(),
+                is_gone: left.is_empty(),
+            });
         }
         Ok(())
     }
@@ -155,13 +160,13 @@ impl Tables {
         prefix: Prefix<A>,
         now: Duration,
     ) -> Result<(), RouterError> {
-        let entries = A::parts(self).0.engine(port)?.entries(now);
+        let entries = A::split_tables(self).0.engine_of(port)?.entries(now);
         for entry in entries.into_iter().filter(|entry| prefix.contains(entry.address)) {
             if self.ports[usize::from(port.0)].prefix_of(entry.address.to_ip()).is_none() {
-                A::parts(self).0.engine(port)?.delete(entry.address, now);
+                A::split_tables(self).0.engine_of(port)?.delete_neighbor(entry.address, now);
             }
         }
-        self.collect::<A>(port);
+        self.collect_actions::<A>(port);
         Ok(())
     }
 
@@ -171,7 +176,7 @@ impl Tables {
         if let Some(port) = wanted.filter(|port| usize::from(port.0) >= self.ports.len()) {
             return Err(RouterError::NoSuchPort(port));
         }
-        if let Some(owner) = self.owner(gateway) {
+        if let Some(owner) = self.address_owner(gateway) {
             return Err(RouterError::GatewayIsOwn { gateway, port: self.port_name(owner) });
         }
         if !is_host(gateway) {
@@ -208,7 +213,7 @@ impl Tables {
 }
 
 /// The routes that an address brings.
-fn brought(port: PortId, address: IpAddr, len: u8) -> Vec<(IpAddr, u8, Source, Hop)> {
+fn address_routes(port: PortId, address: IpAddr, len: u8) -> Vec<(IpAddr, u8, Source, Hop)> {
     let end = |outcome| Hop::End { outcome, port: Some(port) };
     let (all, first, last) = match address {
         IpAddr::V4(own) => {
@@ -243,7 +248,7 @@ fn brought(port: PortId, address: IpAddr, len: u8) -> Vec<(IpAddr, u8, Source, H
     routes
 }
 
-fn check(address: IpAddr, len: u8) -> Result<(), BadAddress> {
+fn check_address(address: IpAddr, len: u8) -> Result<(), BadAddress> {
     if AnyPrefix::new(address, len).is_err() {
         Err(BadAddress::Length)
     } else if !is_host(address) {

@@ -2,7 +2,7 @@
 use crate::path::Outcome;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Prefixes with what becomes of packets to them, or of packets from them; without IPv4's link-local one
+/// Prefixes with the outcome of packets to them, or from them; without IPv4's link-local one
 /// where that is forwarded as any other.
 pub(super) fn routes(forward_ipv4_link_local: bool) -> impl Iterator<Item = (IpAddr, u8, Outcome)> {
     let v4 =

@@ -1,4 +1,4 @@
-//! Why the router's tables can't be changed as asked: what it is about, what is wrong, and what to do.
+//! Why a change of the router's tables was refused: the subject, the problem, and what to do.
 use crate::load::AnyPrefix;
 use crate::neighbor::Limit;
 use crate::next_hop::{MOST_MEMBERS, MOST_SLOTS};
@@ -6,41 +6,41 @@ use crate::{PortId, TableError};
 use std::fmt;
 use std::net::IpAddr;
 
-/// See the module.
+/// Why a change of the tables was refused.
 #[derive(Debug)]
 pub enum RouterError {
-    /// There is no port of this number.
+    /// No port has this number.
     NoSuchPort(PortId),
     /// There are as many ports as there can be.
     TooManyPorts,
     /// The address is one of the router's already.
     AddressExists {
-        /// It.
+        /// The address that was refused.
         address: IpAddr,
         /// The port that has it.
         port: String,
     },
     /// The port does not have the address.
     NoSuchAddress {
-        /// It.
+        /// The address that was not found.
         address: IpAddr,
-        /// The port.
+        /// Name of the port.
         port: String,
     },
     /// The virtual address is in none of the port's prefixes.
     VirtualOffLink {
-        /// It.
+        /// The address that was refused.
         address: IpAddr,
-        /// The port.
+        /// Name of the port.
         port: String,
     },
     /// No port can have the address.
     BadAddress {
-        /// It.
+        /// The address that was refused.
         address: IpAddr,
         /// The length of its prefix.
         len: u8,
-        /// Why not.
+        /// What is wrong with the address.
         why: BadAddress,
     },
     /// There is a route for the prefix.
@@ -63,19 +63,19 @@ pub enum RouterError {
     Buckets(u16),
     /// No port is connected to the gateway, or not the one that was named.
     GatewayOffLink {
-        /// The gateway.
+        /// The gateway that was refused.
         gateway: IpAddr,
         /// The port that was named.
         port: Option<String>,
     },
     /// The gateway is the router itself.
     GatewayIsOwn {
-        /// The gateway.
+        /// The gateway that was refused.
         gateway: IpAddr,
         /// The port that has the address.
         port: String,
     },
-    /// The gateway is no single host: a group's address, or that of all on a link.
+    /// The gateway is not a single host: it is a multicast or broadcast address.
     GatewayIsNoHost(IpAddr),
     /// A gateway with a link-local address can be anywhere.
     GatewayNeedsPort(IpAddr),
@@ -83,7 +83,7 @@ pub enum RouterError {
     GatewayFamily(IpAddr),
     /// A route in a feed names a next hop that was not given.
     NoSuchSpec(usize),
-    /// There is no room for the gateway among the neighbors.
+    /// The neighbor table has no room for the gateway.
     Neighbors(Limit),
     /// The routing table refuses.
     Table(TableError),

@@ -4,28 +4,28 @@ use crate::PortId;
 use crate::neighbor::arp::ArpProtocol;
 use crate::neighbor::nd::NdProtocol;
 use crate::neighbor::{
-    Action, Happened, Heard, Key, Kind, L2Engine, NeighborCounters, NeighborLimits, NeighborTable,
-    NeighborView, NudSettings, Places, PortChange, Resolution, Told,
+    Action, External, Happened, Key, Kind, L2Engine, NeighborCounters, NeighborIds, NeighborLimits,
+    NeighborTable, NeighborUpdate, NeighborView, NudSettings, PortChange, Resolution,
 };
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often gateways that don't answer are asked again, where the protocol lets them.
+/// How often gateways that don't answer are solicited again, where the protocol lets them.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Who finds the neighbors of a port.
+/// Makes the neighbor engines of a port.
 pub trait Engines: Send {
-    /// Those of IPv4.
-    fn v4(&mut self, port: PortId, spec: &PortSpec) -> Box<dyn L2Engine<u32>>;
-    /// Those of IPv6.
-    fn v6(&mut self, port: PortId, spec: &PortSpec) -> Box<dyn L2Engine<u128>>;
+    /// Makes the engine of a port's IPv4 neighbors.
+    fn engine_v4(&mut self, port: PortId, spec: &PortSpec) -> Box<dyn L2Engine<u32>>;
+    /// Makes the engine of a port's IPv6 neighbors.
+    fn engine_v6(&mut self, port: PortId, spec: &PortSpec) -> Box<dyn L2Engine<u128>>;
 }
 
 /// ARP and Neighbor Discovery of our own.
 pub struct OwnEngines {
-    places: Arc<Places>,
+    places: Arc<NeighborIds>,
     /// What random times follow from.
     seed: u64,
     /// Of ports that are added from now on.
@@ -38,7 +38,7 @@ pub struct OwnEngines {
 
 impl OwnEngines {
     /// With the settings of the standards.
-    pub fn new(places: &Arc<Places>, seed: u64) -> OwnEngines {
+    pub fn new(places: &Arc<NeighborIds>, seed: u64) -> OwnEngines {
         OwnEngines {
             places: places.clone(),
             seed,
@@ -50,36 +50,36 @@ impl OwnEngines {
 }
 
 impl Engines for OwnEngines {
-    fn v4(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u32>> {
+    fn engine_v4(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u32>> {
         let protocol = ArpProtocol { settings: self.arp };
         Box::new(NeighborTable::new(&self.places, protocol, self.limits, self.seed ^ u64::from(port.0)))
     }
-    fn v6(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u128>> {
+    fn engine_v6(&mut self, port: PortId, _: &PortSpec) -> Box<dyn L2Engine<u128>> {
         let protocol = NdProtocol { settings: self.nd };
         Box::new(NeighborTable::new(&self.places, protocol, self.limits, !self.seed ^ u64::from(port.0)))
     }
 }
 
-/// Neighbors that somebody else finds: see [`Told`].
-pub struct ToldEngines(Arc<Places>);
+/// Neighbors that another program resolves: see [`External`].
+pub struct ExternalEngines(Arc<NeighborIds>);
 
-impl ToldEngines {
+impl ExternalEngines {
     /// With as many neighbors as there is room for.
-    pub fn new(places: &Arc<Places>) -> ToldEngines {
-        ToldEngines(places.clone())
+    pub fn new(places: &Arc<NeighborIds>) -> ExternalEngines {
+        ExternalEngines(places.clone())
     }
 
-    fn table<A: Key>(&self) -> Box<dyn L2Engine<A>> {
-        Box::new(NeighborTable::new(&self.0, Told, NeighborLimits::default(), 0))
+    fn new_table<A: Key>(&self) -> Box<dyn L2Engine<A>> {
+        Box::new(NeighborTable::new(&self.0, External, NeighborLimits::default(), 0))
     }
 }
 
-impl Engines for ToldEngines {
-    fn v4(&mut self, _: PortId, _: &PortSpec) -> Box<dyn L2Engine<u32>> {
-        self.table()
+impl Engines for ExternalEngines {
+    fn engine_v4(&mut self, _: PortId, _: &PortSpec) -> Box<dyn L2Engine<u32>> {
+        self.new_table()
     }
-    fn v6(&mut self, _: PortId, _: &PortSpec) -> Box<dyn L2Engine<u128>> {
-        self.table()
+    fn engine_v6(&mut self, _: PortId, _: &PortSpec) -> Box<dyn L2Engine<u128>> {
+        self.new_table()
     }
 }
 
@@ -94,7 +94,7 @@ pub enum PortAction {
 
 impl Tables {
     /// What to do with a packet to a neighbor whose word is not ready.
-    pub fn resolve<A: Ip>(
+    pub fn resolve_neighbor<A: Ip>(
         &mut self,
         port: PortId,
         address: A,
@@ -103,21 +103,29 @@ impl Tables {
         self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.resolve(address, now))
     }
 
-    /// Takes what a message says about a neighbor. Only one that is `for_us` may make an unknown neighbor known.
-    pub fn hear<A: Ip>(
+    /// Takes what a message says about a neighbor. Only one that is `for_us` may make
+    /// an unknown neighbor known.
+    pub fn learn_neighbor<A: Ip>(
         &mut self,
         port: PortId,
         address: A,
-        heard: Heard,
+        heard: NeighborUpdate,
         for_us: bool,
         now: Duration,
     ) -> Result<(), RouterError> {
-        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.hear(address, heard, for_us, now))
+        self.on_engine(port, |engine: &mut dyn L2Engine<A>| {
+            engine.learn_neighbor(address, heard, for_us, now)
+        })
     }
 
     /// Takes the word of a protocol above that what was sent has arrived.
-    pub fn confirm<A: Ip>(&mut self, port: PortId, address: A, now: Duration) -> Result<(), RouterError> {
-        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.confirm(address, now))
+    pub fn confirm_neighbor<A: Ip>(
+        &mut self,
+        port: PortId,
+        address: A,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.confirm_neighbor(address, now))
     }
 
     /// Sets a neighbor's link address, whatever was known.
@@ -130,8 +138,12 @@ impl Tables {
         now: Duration,
     ) -> Result<(), RouterError> {
         let set = match address {
-            IpAddr::V4(own) => self.on_engine(port, |engine| engine.set(own.to_bits(), link, kind, now)),
-            IpAddr::V6(own) => self.on_engine(port, |engine| engine.set(own.to_bits(), link, kind, now)),
+            IpAddr::V4(own) => {
+                self.on_engine(port, |engine| engine.set_neighbor(own.to_bits(), link, kind, now))
+            }
+            IpAddr::V6(own) => {
+                self.on_engine(port, |engine| engine.set_neighbor(own.to_bits(), link, kind, now))
+            }
         };
         Ok(set??)
     }
@@ -144,14 +156,14 @@ impl Tables {
         now: Duration,
     ) -> Result<bool, RouterError> {
         match address {
-            IpAddr::V4(own) => self.on_engine(port, |engine| engine.delete(own.to_bits(), now)),
-            IpAddr::V6(own) => self.on_engine(port, |engine| engine.delete(own.to_bits(), now)),
+            IpAddr::V4(own) => self.on_engine(port, |engine| engine.delete_neighbor(own.to_bits(), now)),
+            IpAddr::V6(own) => self.on_engine(port, |engine| engine.delete_neighbor(own.to_bits(), now)),
         }
     }
 
     /// Forgets all neighbors of a port and a family but static ones, and says how many.
     pub fn flush_neighbors<A: Ip>(&mut self, port: PortId, now: Duration) -> Result<usize, RouterError> {
-        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.flush(now))
+        self.on_engine(port, |engine: &mut dyn L2Engine<A>| engine.flush_neighbors(now))
     }
 
     /// What is known of all neighbors of a port in a family, by address.
@@ -162,7 +174,7 @@ impl Tables {
 
     /// What is known of one neighbor.
     pub fn neighbor<A: Ip>(&self, port: PortId, address: A, now: Duration) -> Option<NeighborView<A>> {
-        A::side(self).engines.get(usize::from(port.0))?.find(address, now)
+        A::side(self).engines.get(usize::from(port.0))?.find_neighbor(address, now)
     }
 
     /// What the engine of a port has counted.
@@ -173,10 +185,10 @@ impl Tables {
 
     /// Does what is due and says when there is more to do; `now` if at once.
     pub fn poll(&mut self, now: Duration) -> Option<Duration> {
-        self.ask_failed(now);
+        self.retry_failed(now);
         let next = [self.poll_side::<u32>(now), self.poll_side::<u128>(now), self.hops.poll(now)];
-        self.hops.publish();
-        if self.retry.is_none() && self.hops.failed().next().is_some() {
+        self.hops.publish_adjacencies();
+        if self.retry.is_none() && self.hops.failed_gateways().next().is_some() {
             self.retry = Some(now + RETRY);
         }
         next.into_iter().chain([self.retry]).flatten().min()
@@ -188,32 +200,33 @@ impl Tables {
         ports.filter_map(|port| poll(port).ok().flatten()).min()
     }
 
-    /// Gateways that were taken out of their groups get no packets, so nobody else would ask for them.
-    fn ask_failed(&mut self, now: Duration) {
+    /// Retries gateways that were taken out of their groups: they get no packets, so nothing
+    /// else would solicit them.
+    fn retry_failed(&mut self, now: Duration) {
         if self.retry.is_none_or(|retry| now < retry) {
             return;
         }
         self.retry = None;
-        let failed: Vec<(PortId, IpAddr)> = self.hops.failed().collect();
+        let failed: Vec<(PortId, IpAddr)> = self.hops.failed_gateways().collect();
         for (port, gateway) in failed {
-            // Whoever answers is told of. One that can't be asked now is asked next time.
+            // Answers are reported. A gateway that cannot be solicited now is retried next time.
             let _ = match gateway {
-                IpAddr::V4(own) => self.resolve(port, own.to_bits(), now),
-                IpAddr::V6(own) => self.resolve(port, own.to_bits(), now),
+                IpAddr::V4(own) => self.resolve_neighbor(port, own.to_bits(), now),
+                IpAddr::V6(own) => self.resolve_neighbor(port, own.to_bits(), now),
             };
         }
     }
 
     /// Moves what ports' engines want done, and what happened, to the end of `into`, in order.
-    pub fn take_actions(&mut self, into: &mut Vec<(PortId, PortAction)>) {
+    pub fn drain_actions(&mut self, into: &mut Vec<(PortId, PortAction)>) {
         into.append(&mut self.actions);
     }
 
-    /// Says that a gateway is not to be used where a route has others, or that it is again, and whether a route has
-    /// it. For whoever watches gateways by other means than ours.
+    /// Says that a gateway is not to be used where a route has others, or that it is again, and whether a
+    /// route has it. For callers that check gateways by other means.
     pub fn withdraw_gateway(&mut self, port: PortId, gateway: IpAddr, is_withdrawn: bool) -> bool {
         let is_known = self.hops.set_withdrawn((port, gateway), is_withdrawn);
-        self.hops.publish();
+        self.hops.publish_adjacencies();
         is_known
     }
 
@@ -224,10 +237,10 @@ impl Tables {
     /// [`Outcome::NextHopDown`]: crate::path::Outcome::NextHopDown
     pub fn set_path_down(&mut self, port: PortId, gateway: IpAddr, is_down: bool) {
         self.hops.set_path_down((port, gateway), is_down);
-        self.hops.publish();
+        self.hops.publish_adjacencies();
     }
 
-    /// Whether the path to a gateway is down, as [`set_path_down`](Self::set_path_down) was told.
+    /// Whether the path to a gateway is down, as set by [`set_path_down`](Self::set_path_down).
     pub fn is_path_down(&self, port: PortId, gateway: IpAddr) -> bool {
         self.hops.is_path_down((port, gateway))
     }
@@ -239,12 +252,12 @@ impl Tables {
     }
 
     /// Lets gateways that came back take their whole share in resilient groups now.
-    pub fn rebalance(&mut self) {
-        self.hops.rebalance();
-        self.hops.publish();
+    pub fn rebalance_groups(&mut self) {
+        self.hops.rebalance_all();
+        self.hops.publish_adjacencies();
     }
 
-    pub(super) fn tell_engines(
+    pub(super) fn notify_engines(
         &mut self,
         port: PortId,
         change: PortChange,
@@ -260,16 +273,16 @@ impl Tables {
         port: PortId,
         act: impl FnOnce(&mut dyn L2Engine<A>) -> T,
     ) -> Result<T, RouterError> {
-        let done = act(A::parts(self).0.engine(port)?);
-        self.collect::<A>(port);
+        let done = act(A::split_tables(self).0.engine_of(port)?);
+        self.collect_actions::<A>(port);
         Ok(done)
     }
 
     /// Takes over what an engine wants done, and lets next hops follow what happened.
-    pub(super) fn collect<A: Ip>(&mut self, port: PortId) {
+    pub(super) fn collect_actions<A: Ip>(&mut self, port: PortId) {
         let mut actions = Vec::new();
-        if let Some(engine) = A::parts(self).0.engines.get_mut(usize::from(port.0)) {
-            engine.take_actions(&mut actions);
+        if let Some(engine) = A::split_tables(self).0.engines.get_mut(usize::from(port.0)) {
+            engine.drain_actions(&mut actions);
         }
         for action in actions {
             if let Action::Event(event) = action {
@@ -279,8 +292,8 @@ impl Tables {
                     _ => {}
                 }
             }
-            self.actions.push((port, A::action(action)));
+            self.actions.push((port, A::port_action(action)));
         }
-        self.hops.publish();
+        self.hops.publish_adjacencies();
     }
 }

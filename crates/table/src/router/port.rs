@@ -1,5 +1,5 @@
 //! Ports of the router: what is said about them, and what workers see of them.
-use crate::path::OddSources;
+use crate::path::ExceptionSources;
 use crate::{PortId, Prefix};
 use artery_wire::EtherAddr;
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct PortSpec {
     /// Its name, as the interface's.
     pub name: String,
-    /// Its link address.
+    /// Link address (MAC) of the port.
     pub address: EtherAddr,
     /// The longest packet on its link, in bytes from the IP header on.
     pub mtu: u16,
@@ -28,7 +28,7 @@ impl PortSpec {
         PortSpec { name: name.into(), address, mtu: 1500, mtu_limit: None, is_up: true, settings }
     }
 
-    /// The longest packet where the interface carries so many bytes.
+    /// The longest packet where the interface carries this many bytes.
     pub fn limited_mtu(&self, carried: u16) -> u16 {
         self.mtu_limit.map_or(carried, |limit| limit.min(carried))
     }
@@ -37,13 +37,13 @@ impl PortSpec {
 /// How the router behaves on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSettings {
-    /// Whether questions for addresses behind other ports are answered.
+    /// Whether proxy ARP is on: solicitations for addresses behind other ports are answered.
     pub proxy_arp: bool,
-    /// Whether no neighbor is ever asked for, and what is heard is not believed.
+    /// Whether neighbors are neither solicited nor learned (no ARP, no ND).
     pub static_arp: bool,
     /// What is demanded of a packet's source.
     pub rpf: ReversePath,
-    /// Whether a neighbor hears of a better router on its own link.
+    /// Whether redirects are sent to neighbors with a better router on their link.
     pub redirects: bool,
     /// Whether gateways are believed to be on its link whatever its addresses are (`onlink` of ip-route(8)).
     pub onlink: bool,
@@ -64,7 +64,7 @@ impl Default for PortSettings {
 /// What is demanded of a packet's source (RFC 3704).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReversePath {
-    /// Nothing.
+    /// No check of the source.
     #[default]
     Off,
     /// That some route leads there.
@@ -76,13 +76,13 @@ pub enum ReversePath {
 /// A port as workers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortView {
-    /// Its name.
+    /// Name of the port in commands.
     pub name: String,
-    /// Its link address.
+    /// Link address (MAC) of the port.
     pub address: EtherAddr,
-    /// The first two bytes of its link address where they are in the first eight of a frame that leaves, the others
-    /// zero: combined with [`Link::bits`](crate::neighbor::Link::bits) by or, and stored in little-endian order, it
-    /// is the head of the frame.
+    /// The first two bytes of its link address where they are in the first eight of a frame that leaves, the
+    /// others zero: combined with [`Link::bits`](crate::neighbor::Link::bits) by or, and stored in
+    /// little-endian order, it is the head of the frame.
     pub source_head: u64,
     /// The other four bytes, which follow, in little-endian order.
     pub source_tail: u32,
@@ -96,20 +96,20 @@ pub struct PortView {
     pub v6: Vec<(u128, u8)>,
     /// Its link-local IPv6 address.
     pub link_local: u128,
-    /// Its virtual IPv4 addresses, each with the length of the prefix of the port's that it is in; see
-    /// [`Tables::add_virtual_address`](super::Tables::add_virtual_address).
+    /// Its virtual IPv4 addresses, each with the length of the prefix of the port's that it
+    /// is in; see [`Tables::add_virtual_address`](super::Tables::add_virtual_address).
     pub virtual_v4: Vec<(u32, u8)>,
     /// Its virtual IPv6 addresses, the same.
     pub virtual_v6: Vec<(u128, u8)>,
     /// Sources of IPv4 packets that are looked at more closely where they come in by it.
-    pub odd_sources: OddSources,
+    pub odd_sources: ExceptionSources,
     /// Whether packets from IPv4 link-local addresses are forwarded.
     pub forward_ipv4_link_local: bool,
     /// How the router behaves there.
     pub settings: PortSettings,
 }
 
-/// A port, for the one who changes it.
+/// A port, for the thread that changes it.
 #[derive(Clone, Debug)]
 pub struct Port {
     pub(super) spec: PortSpec,
@@ -145,7 +145,7 @@ impl Port {
             source_tail: u32::from_le_bytes(tail),
             mtu,
             is_up,
-            odd_sources: OddSources::new(
+            odd_sources: ExceptionSources::new(
                 v4.iter().flat_map(|(own, len)| not_hosts(*own, *len)),
                 forward_ipv4_link_local,
             ),
@@ -159,7 +159,7 @@ impl Port {
         }
     }
 
-    pub(super) fn owns(&self, address: IpAddr) -> bool {
+    pub(super) fn owns_address(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|(own, _)| *own == address)
             || address == IpAddr::V6(link_local(self.spec.address))
     }
@@ -197,8 +197,8 @@ pub fn link_local(address: EtherAddr) -> Ipv6Addr {
     Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(interface))
 }
 
-/// Of the networks that ports are connected to: whose link an address is on. Of several it is the one with the
-/// longest prefix, and the first of those that are up.
+/// Of the networks that ports are connected to: whose link an address is on. Of several it is the one with
+/// the longest prefix, and the first of those that are up.
 pub(super) fn port_towards(ports: &[Port], address: IpAddr) -> Option<PortId> {
     let near = (0..).map(PortId).zip(ports).filter_map(|(id, port)| {
         let len = port.prefix_of(address)?;

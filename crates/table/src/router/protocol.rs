@@ -1,4 +1,4 @@
-//! Who computes dynamic routes.
+//! The routing protocol that a dynamic route comes from.
 use std::fmt;
 
 /// A routing protocol, by the number that the kernel and routing

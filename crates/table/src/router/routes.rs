@@ -1,5 +1,5 @@
 //! Static and dynamic routes: one by one, and whole feeds.
-use super::side::{Claim, Ip, Source, best, is_lone};
+use super::side::{Claim, Ip, Source, best_claim, is_lone};
 use super::{GroupView, Protocol, RouteSpec, RouterError, Tables, Target, is_up};
 use crate::load::AnyPrefix;
 use crate::next_hop::{Hop, MOST_MEMBERS, MOST_SLOTS, Selection};
@@ -12,25 +12,26 @@ use std::time::Duration;
 /// A route, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteView {
-    /// Its prefix.
+    /// Destination prefix of the route.
     pub prefix: AnyPrefix,
     /// Why it is there.
     pub source: Source,
-    /// The group that it leads to; see [`Tables::group`].
+    /// The group that it leads to; see [`Tables::group_view`].
     pub group: Group,
 }
 
 /// Whether a dynamic route forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It does.
+    /// Packets to the prefix follow the route.
     Forwards,
     /// The router has a route for the prefix that comes first: a static one, or one of its own addresses.
     Shadowed,
 }
 
 impl Tables {
-    /// Adds a static route. It is an error if the prefix has a route; see [`replace_route`](Self::replace_route).
+    /// Adds a static route. It is an error if the prefix has a route; see
+    /// [`replace_route`](Self::replace_route).
     pub fn add_route(
         &mut self,
         prefix: AnyPrefix,
@@ -38,8 +39,8 @@ impl Tables {
         now: Duration,
     ) -> Result<(), RouterError> {
         match prefix {
-            AnyPrefix::V4(prefix) => self.put_route(prefix, spec, false, now),
-            AnyPrefix::V6(prefix) => self.put_route(prefix, spec, false, now),
+            AnyPrefix::V4(prefix) => self.upsert_route(prefix, spec, false, now),
+            AnyPrefix::V6(prefix) => self.upsert_route(prefix, spec, false, now),
         }
     }
 
@@ -51,16 +52,16 @@ impl Tables {
         now: Duration,
     ) -> Result<(), RouterError> {
         match prefix {
-            AnyPrefix::V4(prefix) => self.put_route(prefix, spec, true, now),
-            AnyPrefix::V6(prefix) => self.put_route(prefix, spec, true, now),
+            AnyPrefix::V4(prefix) => self.upsert_route(prefix, spec, true, now),
+            AnyPrefix::V6(prefix) => self.upsert_route(prefix, spec, true, now),
         }
     }
 
     /// Deletes a static route.
     pub fn delete_route(&mut self, prefix: AnyPrefix, now: Duration) -> Result<(), RouterError> {
         match prefix {
-            AnyPrefix::V4(prefix) => self.delete(prefix, now),
-            AnyPrefix::V6(prefix) => self.delete(prefix, now),
+            AnyPrefix::V4(prefix) => self.delete_static(prefix, now),
+            AnyPrefix::V6(prefix) => self.delete_static(prefix, now),
         }
     }
 
@@ -90,29 +91,30 @@ impl Tables {
     /// The route of exactly this prefix that forwards.
     pub fn get(&self, prefix: AnyPrefix) -> Option<RouteView> {
         match prefix {
-            AnyPrefix::V4(prefix) => self.v4.table.get(prefix).map(|group| self.view(prefix, group)),
-            AnyPrefix::V6(prefix) => self.v6.table.get(prefix).map(|group| self.view(prefix, group)),
+            AnyPrefix::V4(prefix) => self.v4.table.get(prefix).map(|group| self.view_route(prefix, group)),
+            AnyPrefix::V6(prefix) => self.v6.table.get(prefix).map(|group| self.view_route(prefix, group)),
         }
     }
 
     /// The route that packets to an address take.
-    pub fn lookup(&self, address: IpAddr) -> Option<RouteView> {
+    pub fn lookup_route(&self, address: IpAddr) -> Option<RouteView> {
         match address {
             IpAddr::V4(address) => {
-                self.v4.table.lookup(address.to_bits()).map(|(prefix, group)| self.view(prefix, group))
+                self.v4.table.lookup(address.to_bits()).map(|(prefix, group)| self.view_route(prefix, group))
             }
             IpAddr::V6(address) => {
-                self.v6.table.lookup(address.to_bits()).map(|(prefix, group)| self.view(prefix, group))
+                self.v6.table.lookup(address.to_bits()).map(|(prefix, group)| self.view_route(prefix, group))
             }
         }
     }
 
     /// The routes of a family that forward, by address and then from short to long.
     pub fn routes<A: Ip>(&self) -> impl Iterator<Item = RouteView> + '_ {
-        A::side(self).table.iter().map(|(prefix, group)| self.view(prefix, group))
+        A::side(self).table.iter().map(|(prefix, group)| self.view_route(prefix, group))
     }
 
-    /// Those that come after a prefix, whether it has a route or not; and before them its own one, if `with_own`.
+    /// Those that come after a prefix, whether it has a route or not; and before them its
+    /// own one, if `with_own`.
     pub fn routes_from<A: Ip>(
         &self,
         prefix: Prefix<A>,
@@ -120,11 +122,13 @@ impl Tables {
     ) -> impl Iterator<Item = RouteView> + '_ {
         let table = &A::side(self).table;
         let own = table.get(prefix).filter(|_| with_own).map(|group| (prefix, group));
-        own.into_iter().chain(table.after(prefix)).map(|(prefix, group)| self.view(prefix, group))
+        own.into_iter()
+            .chain(table.routes_after(prefix))
+            .map(|(prefix, group)| self.view_route(prefix, group))
     }
 
     /// How many routes of a family forward.
-    pub fn count<A: Ip>(&self) -> usize {
+    pub fn route_count<A: Ip>(&self) -> usize {
         A::side(self).table.len()
     }
 
@@ -136,7 +140,7 @@ impl Tables {
     /// The ports by which the default routes of both families leave, whether their gateways answer or not.
     pub fn default_route_ports(&self) -> Vec<PortId> {
         let all = [AnyPrefix::V4(Prefix::ALL), AnyPrefix::V6(Prefix::ALL)];
-        let groups = all.into_iter().filter_map(|prefix| self.group(self.get(prefix)?.group));
+        let groups = all.into_iter().filter_map(|prefix| self.group_view(self.get(prefix)?.group));
         let mut ports: Vec<PortId> =
             groups.flat_map(|group| group.members).filter_map(|member| member.hop.port()).collect();
         ports.sort_unstable();
@@ -145,13 +149,13 @@ impl Tables {
     }
 
     /// Where routes lead that have this group.
-    pub fn group(&self, group: Group) -> Option<GroupView> {
-        self.hops.view(group)
+    pub fn group_view(&self, group: Group) -> Option<GroupView> {
+        self.hops.view_group(group)
     }
 
     /// All groups that routes lead to.
-    pub fn groups(&self) -> Vec<GroupView> {
-        self.hops.groups().into_iter().filter_map(|group| self.hops.view(group)).collect()
+    pub fn group_views(&self) -> Vec<GroupView> {
+        self.hops.groups().into_iter().filter_map(|group| self.hops.view_group(group)).collect()
     }
 
     /// How many different next hops there are.
@@ -160,15 +164,19 @@ impl Tables {
     }
 
     /// The next hop of a group that a decision chose as its member of this number.
-    pub fn member(&self, group: Group, member: u32) -> Option<Hop> {
+    pub fn group_member(&self, group: Group, member: u32) -> Option<Hop> {
         self.hops.in_slot(group, member)
     }
 
-    fn view<A: Ip>(&self, prefix: Prefix<A>, group: Group) -> RouteView {
-        RouteView { prefix: A::any(prefix), source: A::side(self).source(prefix, group, &self.hops), group }
+    fn view_route<A: Ip>(&self, prefix: Prefix<A>, group: Group) -> RouteView {
+        RouteView {
+            prefix: A::any_prefix(prefix),
+            source: A::side(self).source_of(prefix, group, &self.hops),
+            group,
+        }
     }
 
-    fn put_route<A: Ip>(
+    fn upsert_route<A: Ip>(
         &mut self,
         prefix: Prefix<A>,
         spec: &RouteSpec,
@@ -176,22 +184,22 @@ impl Tables {
         now: Duration,
     ) -> Result<(), RouterError> {
         if self.owned_claims(prefix) {
-            return Err(RouterError::OwnPrefix(A::any(prefix)));
+            return Err(RouterError::OwnPrefix(A::any_prefix(prefix)));
         }
-        let old = A::side(self).requested(prefix, Source::Static, &self.hops).map(|claim| claim.group);
+        let old = A::side(self).requested_claim(prefix, Source::Static, &self.hops).map(|claim| claim.group);
         if old.is_some() && !may_replace {
-            return Err(RouterError::Exists(A::any(prefix)));
+            return Err(RouterError::Exists(A::any_prefix(prefix)));
         }
-        let members = self.members::<A>(spec)?;
+        let members = self.resolve_members::<A>(spec)?;
         let group = self.group_of(&members, spec.selection, None, old, now)?;
         self.install_requested(prefix, Claim { source: Source::Static, group }, old, now)
     }
 
-    fn delete<A: Ip>(&mut self, prefix: Prefix<A>, now: Duration) -> Result<(), RouterError> {
-        match A::side(self).requested(prefix, Source::Static, &self.hops) {
+    fn delete_static<A: Ip>(&mut self, prefix: Prefix<A>, now: Duration) -> Result<(), RouterError> {
+        match A::side(self).requested_claim(prefix, Source::Static, &self.hops) {
             Some(claim) => self.delete_requested(prefix, claim, now),
-            None if self.owned_claims(prefix) => Err(RouterError::OwnPrefix(A::any(prefix))),
-            None => Err(RouterError::NotInTable(A::any(prefix))),
+            None if self.owned_claims(prefix) => Err(RouterError::OwnPrefix(A::any_prefix(prefix))),
+            None => Err(RouterError::NotInTable(A::any_prefix(prefix))),
         }
     }
 
@@ -203,8 +211,8 @@ impl Tables {
         now: Duration,
     ) -> Result<Standing, RouterError> {
         let source = Source::Dynamic(protocol);
-        let old = A::side(self).requested(prefix, source, &self.hops).map(|claim| claim.group);
-        let members = self.members::<A>(spec)?;
+        let old = A::side(self).requested_claim(prefix, source, &self.hops).map(|claim| claim.group);
+        let members = self.resolve_members::<A>(spec)?;
         let group = self.group_of(&members, spec.selection, Some(protocol), old, now)?;
         self.install_requested(prefix, Claim { source, group }, old, now)?;
         let forwards = A::side(self).table.get(prefix) == Some(group);
@@ -214,9 +222,9 @@ impl Tables {
     fn delete_dynamic<A: Ip>(&mut self, prefix: Prefix<A>, now: Duration) -> Result<(), RouterError> {
         // Of whichever protocol: a prefix has one dynamic route.
         let any = Source::Dynamic(Protocol(0));
-        match A::side(self).requested(prefix, any, &self.hops) {
+        match A::side(self).requested_claim(prefix, any, &self.hops) {
             Some(claim) => self.delete_requested(prefix, claim, now),
-            None => Err(RouterError::NotInTable(A::any(prefix))),
+            None => Err(RouterError::NotInTable(A::any_prefix(prefix))),
         }
     }
 
@@ -232,11 +240,11 @@ impl Tables {
         let (v4, v6) = (&mut self.v4, &mut self.v6);
         let pin = |port: PortId, gateway: IpAddr| -> Result<_, RouterError> {
             Ok(match gateway {
-                IpAddr::V4(address) => v4.engine(port)?.pin(address.to_bits(), now)?,
-                IpAddr::V6(address) => v6.engine(port)?.pin(address.to_bits(), now)?,
+                IpAddr::V4(address) => v4.engine_of(port)?.pin_neighbor(address.to_bits(), now)?,
+                IpAddr::V6(address) => v6.engine_of(port)?.pin_neighbor(address.to_bits(), now)?,
             })
         };
-        let acquired = self.hops.acquire(members, selection, protocol, heir_of, pin);
+        let acquired = self.hops.acquire_group(members, selection, protocol, heir_of, pin);
         self.unpin_orphans(now);
         acquired
     }
@@ -250,51 +258,51 @@ impl Tables {
         old: Option<Group>,
         now: Duration,
     ) -> Result<(), RouterError> {
-        self.hops.publish();
-        let (side, ports, hops) = A::parts(self);
+        self.hops.publish_adjacencies();
+        let (side, ports, hops) = A::split_tables(self);
         let done = side.replace_claim(prefix, claim, is_up(ports), hops);
         let unused = if done.is_ok() { old } else { Some(claim.group) };
         if let Some(unused) = unused {
-            self.release(unused, 1, now);
+            self.release_group(unused, 1, now);
         }
         done
     }
 
-    /// Removes a route of a prefix that was asked for.
+    /// Removes a configured route of a prefix.
     pub(super) fn delete_requested<A: Ip>(
         &mut self,
         prefix: Prefix<A>,
         claim: Claim,
         now: Duration,
     ) -> Result<(), RouterError> {
-        let (side, ports, _) = A::parts(self);
+        let (side, ports, _) = A::split_tables(self);
         if side.claims.contains_key(&prefix) {
-            side.unclaim(prefix, claim, is_up(ports))?;
+            side.remove_claim(prefix, claim, is_up(ports))?;
         } else {
             side.remove(prefix);
         }
-        self.release(claim.group, 1, now);
+        self.release_group(claim.group, 1, now);
         Ok(())
     }
 
-    /// So many routes to a group less; gateways that nobody needs any more are let go.
-    pub(super) fn release(&mut self, group: Group, routes: u32, now: Duration) {
-        self.hops.release(group, routes);
+    /// Releases a number of routes to a group, and gateways that are no longer needed.
+    pub(super) fn release_group(&mut self, group: Group, routes: u32, now: Duration) {
+        self.hops.release_group(group, routes);
         self.unpin_orphans(now);
     }
 
     fn unpin_orphans(&mut self, now: Duration) {
-        for (port, gateway) in self.hops.take_orphans().into_iter().filter_map(Hop::gateway) {
+        for (port, gateway) in self.hops.drain_orphans().into_iter().filter_map(Hop::gateway) {
             let at = usize::from(port.0);
             match gateway {
-                IpAddr::V4(address) => self.v4.engines[at].unpin(address.to_bits(), now),
-                IpAddr::V6(address) => self.v6.engines[at].unpin(address.to_bits(), now),
+                IpAddr::V4(address) => self.v4.engines[at].unpin_neighbor(address.to_bits(), now),
+                IpAddr::V6(address) => self.v6.engines[at].unpin_neighbor(address.to_bits(), now),
             }
         }
     }
 
-    /// The next hops that a route asks for, each looked for and checked.
-    fn members<A: Ip>(&self, spec: &RouteSpec) -> Result<Vec<(Hop, u32)>, RouterError> {
+    /// The next hops of a route's specification, each looked for and checked.
+    fn resolve_members<A: Ip>(&self, spec: &RouteSpec) -> Result<Vec<(Hop, u32)>, RouterError> {
         let is_several = match spec.next_hops.len() {
             0 => return Err(RouterError::NoNextHop),
             count @ 1..=MOST_MEMBERS => count > 1,
@@ -305,7 +313,7 @@ impl Tables {
         {
             return Err(RouterError::Buckets(buckets));
         }
-        let member = |(target, weight): &(Target, u32)| match (self.hop::<A>(*target)?, *weight) {
+        let member = |(target, weight): &(Target, u32)| match (self.resolve_hop::<A>(*target)?, *weight) {
             (_, 0) => Err(RouterError::NoWeight),
             (Hop::End { .. }, _) if is_several => Err(RouterError::EndAmongSeveral),
             (hop, weight) => Ok((hop, weight)),
@@ -313,7 +321,7 @@ impl Tables {
         spec.next_hops.iter().map(member).collect()
     }
 
-    fn hop<A: Ip>(&self, target: Target) -> Result<Hop, RouterError> {
+    fn resolve_hop<A: Ip>(&self, target: Target) -> Result<Hop, RouterError> {
         let (port, gateway, mtu) = match target {
             Target::Via { port, gateway, mtu } => (port, gateway, mtu),
             Target::Local => return Ok(Hop::end(Outcome::Local)),
@@ -336,9 +344,9 @@ impl Tables {
         }
     }
 
-    /// Puts these static routes in the place of all there are in their family, at once: each is a prefix and which of
-    /// `specs` it takes. Of several for one prefix the last counts. On an error the old ones stay.
-    pub fn load<A: Ip>(
+    /// Puts these static routes in the place of all there are in their family, at once: each is a prefix and
+    /// which of `specs` it takes. Of several for one prefix the last counts. On an error the old ones stay.
+    pub fn load_routes<A: Ip>(
         &mut self,
         specs: &[RouteSpec],
         routes: impl IntoIterator<Item = (Prefix<A>, usize)>,
@@ -354,8 +362,8 @@ impl Tables {
         let groups = self.groups_of::<A>(specs, now)?;
         let routes: Vec<(Prefix<A>, Group)> =
             routes.into_iter().map(|(prefix, index)| (prefix, groups[index])).collect();
-        let loaded = self.put_all(&routes, now);
-        groups.iter().for_each(|group| self.release(*group, 1, now));
+        let loaded = self.replace_statics(&routes, now);
+        groups.iter().for_each(|group| self.release_group(*group, 1, now));
         loaded
     }
 
@@ -364,25 +372,29 @@ impl Tables {
         let mut groups = Vec::with_capacity(specs.len());
         for spec in specs {
             let acquired = self
-                .members::<A>(spec)
+                .resolve_members::<A>(spec)
                 .and_then(|members| self.group_of(&members, spec.selection, None, None, now));
             match acquired {
                 Ok(group) => groups.push(group),
                 Err(error) => {
-                    groups.into_iter().for_each(|group| self.release(group, 1, now));
+                    groups.into_iter().for_each(|group| self.release_group(group, 1, now));
                     return Err(error);
                 }
             }
         }
-        self.hops.publish();
+        self.hops.publish_adjacencies();
         Ok(groups)
     }
 
     /// Makes these, which are in order and each for another prefix, all static routes there are.
-    fn put_all<A: Ip>(&mut self, routes: &[(Prefix<A>, Group)], now: Duration) -> Result<(), RouterError> {
+    fn replace_statics<A: Ip>(
+        &mut self,
+        routes: &[(Prefix<A>, Group)],
+        now: Duration,
+    ) -> Result<(), RouterError> {
         let (statics, dynamic): (Vec<_>, Vec<_>) =
             A::side(self).all_requested(&self.hops).partition(|(_, claim)| claim.source == Source::Static);
-        let old = counts(statics.into_iter().map(|(prefix, claim)| (prefix, claim.group)));
+        let old = count_by_group(statics.into_iter().map(|(prefix, claim)| (prefix, claim.group)));
         let mut claims = A::side(self).claims.clone();
         for (prefix, claim) in dynamic {
             claims.entry(prefix).or_insert_with(|| vec![claim]);
@@ -394,22 +406,24 @@ impl Tables {
             }
         }
         let forwarding = claims.iter().filter_map(|(prefix, claims)| {
-            best(claims, is_up(&self.ports)).map(|claim| (*prefix, claim.group))
+            best_claim(claims, is_up(&self.ports)).map(|claim| (*prefix, claim.group))
         });
         let all: Vec<(Prefix<A>, Group)> = routes.iter().copied().chain(forwarding).collect();
         claims.retain(|_, claims| !is_lone(claims));
-        let (side, _, _) = A::parts(self);
-        side.table.load(all)?;
+        let (side, _, _) = A::split_tables(self);
+        side.table.load_routes(all)?;
         side.claims = claims;
         side.loads += 1;
-        counts(routes.iter().copied()).into_iter().for_each(|(group, routes)| self.hops.share(group, routes));
-        old.into_iter().for_each(|(group, routes)| self.release(group, routes, now));
+        count_by_group(routes.iter().copied())
+            .into_iter()
+            .for_each(|(group, routes)| self.hops.share_group(group, routes));
+        old.into_iter().for_each(|(group, routes)| self.release_group(group, routes, now));
         Ok(())
     }
 }
 
 /// How many of these routes lead to each group.
-fn counts<A>(routes: impl Iterator<Item = (Prefix<A>, Group)>) -> HashMap<Group, u32> {
+fn count_by_group<A>(routes: impl Iterator<Item = (Prefix<A>, Group)>) -> HashMap<Group, u32> {
     let mut counts = HashMap::new();
     routes.for_each(|(_, group)| *counts.entry(group).or_default() += 1);
     counts

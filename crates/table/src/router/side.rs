@@ -1,4 +1,4 @@
-//! What the router knows in one address family: routes by who wants them, and neighbors by port.
+//! The tables of one address family: routes by their source, and neighbors by port.
 use super::port::Port;
 use super::{PortAction, Protocol, RouterError, Tables};
 use crate::load::AnyPrefix;
@@ -18,7 +18,7 @@ pub enum Source {
     Broadcast(PortId),
     /// The port is connected to the prefix.
     Connected(PortId),
-    /// Somebody asked for it.
+    /// Configured by the operator.
     Static,
     /// A routing daemon computed it.
     Dynamic(Protocol),
@@ -41,7 +41,7 @@ impl Source {
 
     /// That of a route that leads to `group` and does not follow from the router itself.
     pub(super) fn of_group(group: Group, hops: &Hops) -> Source {
-        hops.protocol(group).map_or(Source::Static, Source::Dynamic)
+        hops.group_protocol(group).map_or(Source::Static, Source::Dynamic)
     }
 
     /// Whether it is like another: a prefix has at most one static route and one dynamic one.
@@ -49,7 +49,7 @@ impl Source {
         matches!((self, other), (Source::Dynamic(_), Source::Dynamic(_))) || self == other
     }
 
-    /// Whether somebody asked for the route, instead of its following from the router itself.
+    /// Whether the route was configured, instead of following from the router itself.
     pub(super) fn is_requested(self) -> bool {
         matches!(self, Source::Static | Source::Dynamic(_))
     }
@@ -69,24 +69,24 @@ pub trait Ip: Family + Key {
     fn side(tables: &Tables) -> &Side<Self>;
     /// The same to change, the ports, and the next hops.
     #[doc(hidden)]
-    fn parts(tables: &mut Tables) -> (&mut Side<Self>, &[Port], &Hops);
+    fn split_tables(tables: &mut Tables) -> (&mut Side<Self>, &[Port], &Hops);
     /// A prefix of the family.
-    fn any(prefix: Prefix<Self>) -> AnyPrefix;
+    fn any_prefix(prefix: Prefix<Self>) -> AnyPrefix;
     /// Something to do, or to know, in the family.
-    fn action(action: Action<Self>) -> PortAction;
+    fn port_action(action: Action<Self>) -> PortAction;
 }
 
 impl Ip for u32 {
     fn side(tables: &Tables) -> &Side<u32> {
         &tables.v4
     }
-    fn parts(tables: &mut Tables) -> (&mut Side<u32>, &[Port], &Hops) {
+    fn split_tables(tables: &mut Tables) -> (&mut Side<u32>, &[Port], &Hops) {
         (&mut tables.v4, &tables.ports, &tables.hops)
     }
-    fn any(prefix: Prefix<u32>) -> AnyPrefix {
+    fn any_prefix(prefix: Prefix<u32>) -> AnyPrefix {
         AnyPrefix::V4(prefix)
     }
-    fn action(action: Action<u32>) -> PortAction {
+    fn port_action(action: Action<u32>) -> PortAction {
         PortAction::V4(action)
     }
 }
@@ -95,23 +95,23 @@ impl Ip for u128 {
     fn side(tables: &Tables) -> &Side<u128> {
         &tables.v6
     }
-    fn parts(tables: &mut Tables) -> (&mut Side<u128>, &[Port], &Hops) {
+    fn split_tables(tables: &mut Tables) -> (&mut Side<u128>, &[Port], &Hops) {
         (&mut tables.v6, &tables.ports, &tables.hops)
     }
-    fn any(prefix: Prefix<u128>) -> AnyPrefix {
+    fn any_prefix(prefix: Prefix<u128>) -> AnyPrefix {
         AnyPrefix::V6(prefix)
     }
-    fn action(action: Action<u128>) -> PortAction {
+    fn port_action(action: Action<u128>) -> PortAction {
         PortAction::V6(action)
     }
 }
 
-/// See the module.
+/// Routes and neighbors of one address family.
 pub struct Side<A: Family> {
     pub(super) table: RouteTable<A>,
-    /// Prefixes that have other routes than one that was asked for, and all of their routes.
+    /// Prefixes that have other routes than a single configured one, and all of their routes.
     pub(super) claims: BTreeMap<Prefix<A>, Vec<Claim>>,
-    /// By port.
+    /// Neighbor engines, by port number.
     pub(super) engines: Vec<Box<dyn L2Engine<A>>>,
     pub(super) readers: Arc<Published<Vec<NeighborReader<A>>>>,
     /// How many prefixes were changed in the routing table.
@@ -131,15 +131,15 @@ impl<A: Ip> Side<A> {
     }
 
     /// The engine of a port.
-    pub(super) fn engine(&mut self, port: PortId) -> Result<&mut dyn L2Engine<A>, RouterError> {
+    pub(super) fn engine_of(&mut self, port: PortId) -> Result<&mut dyn L2Engine<A>, RouterError> {
         match self.engines.get_mut(usize::from(port.0)) {
             Some(engine) => Ok(&mut **engine),
             None => Err(RouterError::NoSuchPort(port)),
         }
     }
 
-    /// Adds a route that is not a lone one that was asked for.
-    pub(super) fn claim(
+    /// Adds a route that is not a single configured one.
+    pub(super) fn add_claim(
         &mut self,
         prefix: Prefix<A>,
         claim: Claim,
@@ -148,14 +148,14 @@ impl<A: Ip> Side<A> {
     ) -> Result<(), RouterError> {
         let lone = self.table.get(prefix).map(|group| Claim { source: Source::of_group(group, hops), group });
         self.claims.entry(prefix).or_insert_with(|| lone.into_iter().collect()).push(claim);
-        self.settle(prefix, is_up).inspect_err(|_| {
+        self.install_best(prefix, is_up).inspect_err(|_| {
             self.drop_claim(prefix, claim);
-            self.tidy(prefix);
+            self.drop_lone_claim(prefix);
         })
     }
 
     /// Removes such a route.
-    pub(super) fn unclaim(
+    pub(super) fn remove_claim(
         &mut self,
         prefix: Prefix<A>,
         claim: Claim,
@@ -163,11 +163,11 @@ impl<A: Ip> Side<A> {
     ) -> Result<(), RouterError> {
         let before = self.claims.get(&prefix).cloned();
         self.drop_claim(prefix, claim);
-        let settled = self.settle(prefix, is_up);
+        let settled = self.install_best(prefix, is_up);
         if let (Err(_), Some(before)) = (&settled, before) {
             self.claims.insert(prefix, before);
         }
-        self.tidy(prefix);
+        self.drop_lone_claim(prefix);
         settled
     }
 
@@ -183,18 +183,18 @@ impl<A: Ip> Side<A> {
         let Some(claims) = self.claims.get_mut(&prefix) else {
             let lone = self.table.get(prefix).map(|group| Source::of_group(group, hops));
             return match lone {
-                Some(source) if !source.is_like(claim.source) => self.claim(prefix, claim, is_up, hops),
+                Some(source) if !source.is_like(claim.source) => self.add_claim(prefix, claim, is_up, hops),
                 _ => self.insert(prefix, claim.group),
             };
         };
         let before = claims.clone();
         claims.retain(|other| !other.source.is_like(claim.source));
         claims.push(claim);
-        self.settle(prefix, is_up).inspect_err(|_| _ = self.claims.insert(prefix, before))
+        self.install_best(prefix, is_up).inspect_err(|_| _ = self.claims.insert(prefix, before))
     }
 
-    /// A lone route that was asked for needs no claim, and no route none.
-    fn tidy(&mut self, prefix: Prefix<A>) {
+    /// Neither a single configured route nor an absent one needs a claim.
+    fn drop_lone_claim(&mut self, prefix: Prefix<A>) {
         if self.claims.get(&prefix).is_some_and(|claims| is_lone(claims)) {
             self.claims.remove(&prefix);
         }
@@ -209,13 +209,13 @@ impl<A: Ip> Side<A> {
     }
 
     /// Lets the right one of a prefix's routes forward.
-    pub(super) fn settle(
+    pub(super) fn install_best(
         &mut self,
         prefix: Prefix<A>,
         is_up: impl Fn(PortId) -> bool,
     ) -> Result<(), RouterError> {
         let Some(claims) = self.claims.get(&prefix) else { return Ok(()) };
-        match best(claims, is_up) {
+        match best_claim(claims, is_up) {
             Some(claim) => self.insert(prefix, claim.group),
             None => {
                 self.remove(prefix);
@@ -238,7 +238,7 @@ impl<A: Ip> Side<A> {
     }
 
     /// The route for a prefix whose source is like this one, whether it forwards or not.
-    pub(super) fn requested(&self, prefix: Prefix<A>, like: Source, hops: &Hops) -> Option<Claim> {
+    pub(super) fn requested_claim(&self, prefix: Prefix<A>, like: Source, hops: &Hops) -> Option<Claim> {
         match self.claims.get(&prefix) {
             Some(claims) => claims.iter().find(|claim| claim.source.is_like(like)).copied(),
             None => {
@@ -249,7 +249,7 @@ impl<A: Ip> Side<A> {
         }
     }
 
-    /// Routes that were asked for, those that another keeps from forwarding too.
+    /// Configured routes, including those that another keeps from forwarding.
     pub(super) fn all_requested(&self, hops: &Hops) -> impl Iterator<Item = (Prefix<A>, Claim)> {
         let lone = self.table.iter().filter(|(prefix, _)| !self.claims.contains_key(prefix));
         let lone =
@@ -262,7 +262,7 @@ impl<A: Ip> Side<A> {
     }
 
     /// Why the route that forwards a prefix is there.
-    pub(super) fn source(&self, prefix: Prefix<A>, group: Group, hops: &Hops) -> Source {
+    pub(super) fn source_of(&self, prefix: Prefix<A>, group: Group, hops: &Hops) -> Source {
         let claims = self.claims.get(&prefix);
         let forwarding = claims.and_then(|claims| {
             claims.iter().filter(|claim| claim.group == group).map(|claim| claim.source).min()
@@ -281,7 +281,7 @@ pub(super) fn is_lone(claims: &[Claim]) -> bool {
 }
 
 /// Which of a prefix's routes forwards: of connected ones one whose port is up, then that of the first port.
-pub(super) fn best(claims: &[Claim], is_up: impl Fn(PortId) -> bool) -> Option<Claim> {
+pub(super) fn best_claim(claims: &[Claim], is_up: impl Fn(PortId) -> bool) -> Option<Claim> {
     let is_down = |claim: &Claim| matches!(claim.source, Source::Connected(port) if !is_up(port));
     let rank = |claim: &Claim| match claim.source {
         Source::Local(_) => 0,

@@ -1,4 +1,4 @@
-//! Routes as they are asked for.
+//! Specifications of routes, as configured.
 use crate::PortId;
 use crate::next_hop::Selection;
 use std::net::IpAddr;
@@ -22,13 +22,13 @@ impl RouteSpec {
         RouteSpec::to(Target::via(gateway))
     }
     /// To several routers, by weight.
-    pub fn several(gateways: impl IntoIterator<Item = (IpAddr, u32)>, selection: Selection) -> RouteSpec {
+    pub fn multipath(gateways: impl IntoIterator<Item = (IpAddr, u32)>, selection: Selection) -> RouteSpec {
         let next_hops = gateways.into_iter().map(|(gateway, weight)| (Target::via(gateway), weight));
         RouteSpec { next_hops: next_hops.collect(), selection }
     }
 }
 
-/// A next hop as it is asked for.
+/// Specification of a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Out of the router.
@@ -42,11 +42,11 @@ pub enum Target {
     },
     /// To the router itself.
     Local,
-    /// Nowhere, without a word.
+    /// Drops packets without an answer.
     Blackhole,
-    /// Nowhere; the sender hears that it can't be reached.
+    /// Drops packets and answers that the destination is unreachable.
     Unreachable,
-    /// Nowhere; the sender hears that it is forbidden.
+    /// Drops packets and answers that the destination is prohibited.
     Prohibited,
 }
 
@@ -55,7 +55,7 @@ impl Target {
     pub const fn via(gateway: IpAddr) -> Target {
         Target::Via { port: None, gateway: Some(gateway), mtu: None }
     }
-    /// Whoever has the destination's address on a port's link.
+    /// The destination itself, on a port's link.
     pub const fn on_link(port: PortId) -> Target {
         Target::Via { port: Some(port), gateway: None, mtu: None }
     }

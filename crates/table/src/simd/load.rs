@@ -160,8 +160,8 @@ mod assembly {
         below
     }
 
-    /// Which of the 32 halves from the word `first` on are `key` or more: all bits of a half, or none. They
-    /// are read twice.
+    /// Which of the 32 halves from the word `first` on are `key` or more: all bits of a half, or none.
+    /// They are read twice.
     ///
     /// # Safety
     /// The sixteen words must lie within the array.
@@ -250,18 +250,19 @@ mod twin {
 
     #[target_feature(enable = "avx512bw")]
     pub(crate) unsafe fn halves_below_512(words: &[AtomicU32], first: u32, key: u16) -> __mmask32 {
-        halves(words, first).enumerate().fold(0, |below, (n, half)| below | u32::from(half < key) << n)
+        half_words(words, first).enumerate().fold(0, |below, (n, half)| below | u32::from(half < key) << n)
     }
 
     #[target_feature(enable = "avx2")]
     pub(crate) unsafe fn halves_from_256(words: &[AtomicU32], first: u32, key: u16) -> [__m256i; 2] {
-        let from: Vec<u32> = halves(words, first).map(|half| if half < key { 0 } else { 0xffff }).collect();
+        let from: Vec<u32> =
+            half_words(words, first).map(|half| if half < key { 0 } else { 0xffff }).collect();
         let word = |n: usize| from[2 * n] | from[2 * n + 1] << 16;
         [0, 8].map(|first| load_256(std::array::from_fn(|n| word(first + n))))
     }
 
     /// The halves of sixteen words.
-    fn halves(words: &[AtomicU32], first: u32) -> impl Iterator<Item = u16> {
+    fn half_words(words: &[AtomicU32], first: u32) -> impl Iterator<Item = u16> {
         let line = &words[first as usize..][..16];
         line.iter().map(|word| word.load(Acquire)).flat_map(|word| [word as u16, (word >> 16) as u16])
     }

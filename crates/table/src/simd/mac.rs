@@ -1,5 +1,5 @@
-//! Addresses of a batch of frames, two of each, looked for in lines of the table of stations: the tags of a line are compared
-//! at once.
+//! Addresses of a batch of frames, two of each, looked up in lines of the MAC table: the tags of a line are
+//! compared at once.
 //!
 //! What is compared so is a hint: the word that it leads to is loaded, and compared again.
 #[cfg(target_arch = "x86_64")]
@@ -28,7 +28,8 @@ pub(crate) struct Line {
 // SAFETY: it consists of atomic integers, without gaps (40, 20 and 4 bytes).
 unsafe impl Word for Line {}
 
-/// The lines of a table, 2^`bits` of them. The lower bits of a mixed key say which is its first one, the others are its tag.
+/// The lines of a table, 2^`bits` of them. The lower bits of a mixed key say which is its first one, the
+/// others are its tag.
 #[derive(Clone, Copy)]
 pub(crate) struct Lines<'a> {
     pub(crate) lines: &'a [Line],
@@ -48,11 +49,12 @@ pub(crate) struct Hit {
 impl Lines<'_> {
     /// The number of the first line of a mixed key.
     #[inline(always)]
-    pub(crate) fn number(self, mixed: u64) -> u32 {
+    pub(crate) fn line_number(self, mixed: u64) -> u32 {
         (mixed & ((1 << self.bits) - 1)) as u32
     }
 
-    /// Looks for pairs of mixed keys, and tells by their numbers what their first lines have of both; None if they lack one.
+    /// Looks for pairs of mixed keys, and tells by their numbers what their first lines have of both; None
+    /// if they lack one.
     #[inline(always)]
     pub(crate) fn find_pairs(
         self,
@@ -71,17 +73,17 @@ impl Lines<'_> {
         }
     }
 
-    /// The loop of all kinds of code. `places` says in which of the first four words there seems to be what is wanted, a bit for
-    /// each; nothing is lost by what is missing in a line that is written meanwhile.
+    /// The loop of all kinds of code. `places` says in which of the first four words there seems to be what
+    /// is wanted, a bit for each; nothing is lost by what is missing in a line that is written meanwhile.
     #[inline(always)]
-    fn find(
+    fn find_with(
         self,
         pairs: &[[u64; 2]],
         mut told: impl FnMut(usize, [u64; 2], Option<[Hit; 2]>),
         places: impl Fn(&Line, u64) -> u32,
     ) {
         for (n, pair) in pairs.iter().enumerate() {
-            match self.look(pair[0], &places).zip(self.look(pair[1], &places)) {
+            match self.find_in_line(pair[0], &places).zip(self.find_in_line(pair[1], &places)) {
                 Some((first, second)) => told(n, *pair, Some([first, second])),
                 None => told(n, *pair, None),
             }
@@ -89,8 +91,8 @@ impl Lines<'_> {
     }
 
     #[inline(always)]
-    fn look(self, mixed: u64, places: &impl Fn(&Line, u64) -> u32) -> Option<Hit> {
-        let line = self.lines.get(self.number(mixed) as usize)?;
+    fn find_in_line(self, mixed: u64, places: &impl Fn(&Line, u64) -> u32) -> Option<Hit> {
+        let line = self.lines.get(self.line_number(mixed) as usize)?;
         let wanted = (mixed >> self.bits) << 2 | 1;
         // What is in none of the first four may be in the fifth.
         let place = (places(line, wanted) | 1 << (PLACES - 1)).trailing_zeros();
@@ -109,7 +111,7 @@ mod plain {
         pairs: &[[u64; 2]],
         told: impl FnMut(usize, [u64; 2], Option<[Hit; 2]>),
     ) {
-        lines.find(pairs, told, |line: &Line, wanted| {
+        lines.find_with(pairs, told, |line: &Line, wanted| {
             let is_there = |n: usize| u32::from(line.words[n].load(Acquire) >> SHIFT == wanted) << n;
             (0..PLACES - 1).map(is_there).fold(0, |places, place| places | place)
         });
@@ -133,7 +135,7 @@ mod x86 {
         pairs: &[[u64; 2]],
         told: impl FnMut(usize, [u64; 2], Option<[Hit; 2]>),
     ) {
-        lines.find(pairs, told, |line: &Line, wanted| {
+        lines.find_with(pairs, told, |line: &Line, wanted| {
             // A hint, as the module says: look() loads the word again.
             let tags = _mm256_srli_epi64::<COUNT>(peek_four(&line.words));
             let alike = _mm256_cmpeq_epi64(tags, _mm256_set1_epi64x(wanted as i64));
@@ -147,7 +149,7 @@ mod x86 {
         pairs: &[[u64; 2]],
         told: impl FnMut(usize, [u64; 2], Option<[Hit; 2]>),
     ) {
-        lines.find(pairs, told, |line: &Line, wanted| {
+        lines.find_with(pairs, told, |line: &Line, wanted| {
             // A hint, as above.
             let tags = _mm256_srli_epi64::<COUNT>(peek_four(&line.words));
             _mm256_cmpeq_epi64_mask(tags, _mm256_set1_epi64x(wanted as i64)).into()

@@ -1,8 +1,9 @@
 //! Gathers of the IPv4 FIBs: 64 lookups at a time, all independent.
 //!
-//! Each kernel looks up 64 addresses and returns a mask of those it leaves to the plain path: what escaped to a run
-//! list. It asks for all cache lines of its first load before it waits for any: a prefetch leaves the processor's
-//! window at once, a load that misses holds it up. Where gathers were measured to be slower than loads, loads are used.
+//! Each kernel looks up 64 addresses and returns a mask of those it leaves to the plain path: what escaped to
+//! a run list. It asks for all cache lines of its first load before it waits for any: a prefetch leaves the
+//! processor's window at once, a load that misses holds it up. Where gathers were measured to be slower than
+//! loads, loads are used.
 #[cfg(target_arch = "x86_64")]
 use super::Level;
 use super::Simd;
@@ -41,13 +42,13 @@ pub(crate) struct Small<'a> {
     pub(crate) default: u32,
 }
 
-/// One call's addresses and what becomes of them.
+/// The addresses of one call, and their results.
 pub(crate) type Addresses = [u32; BATCH];
 
 impl Narrow<'_> {
     /// Looks up, and returns the addresses that it left undone.
     #[inline]
-    pub(crate) fn lookup(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
+    pub(crate) fn lookup_batch(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
         match simd.0 {
             // SAFETY: a Simd of this level exists only where its instructions do.
             #[cfg(target_arch = "x86_64")]
@@ -63,7 +64,7 @@ impl Narrow<'_> {
 impl Wide<'_> {
     /// Looks up, and returns the addresses that it left undone.
     #[inline]
-    pub(crate) fn lookup(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
+    pub(crate) fn lookup_batch(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
         match simd.0 {
             // SAFETY: a Simd of this level exists only where its instructions do.
             #[cfg(target_arch = "x86_64")]
@@ -79,7 +80,7 @@ impl Wide<'_> {
 impl Small<'_> {
     /// Looks up, and returns the addresses that it left undone.
     #[inline]
-    pub(crate) fn lookup(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
+    pub(crate) fn lookup_batch(&self, simd: Simd, addresses: &Addresses, out: &mut Addresses) -> u64 {
         match simd.0 {
             // SAFETY: a Simd of this level exists only where its instructions do.
             #[cfg(target_arch = "x86_64")]
@@ -94,12 +95,12 @@ impl Small<'_> {
 
 /// The same by ordinary code, parts of which serve the other kernels too.
 mod plain {
-    use super::{Addresses, BATCH, Narrow, Small, Wide, bits_up_to, prefetch};
+    use super::{Addresses, BATCH, Narrow, Small, Wide, bits_up_to, prefetch_elements};
     use std::sync::atomic::Ordering::Acquire;
 
     #[inline]
     pub(super) fn narrow(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.cells, 8, addresses);
+        prefetch_elements(fib.cells, 8, addresses);
         let mut escaped = 0;
         for lane in 0..BATCH {
             let code = fib.cells[(addresses[lane] >> 8) as usize].load(Acquire);
@@ -112,7 +113,7 @@ mod plain {
 
     #[inline]
     pub(super) fn wide(fib: &Wide, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.cells, 8, addresses);
+        prefetch_elements(fib.cells, 8, addresses);
         let mut escaped = 0;
         for lane in 0..BATCH {
             let code = fib.cells[(addresses[lane] >> 8) as usize].load(Acquire);
@@ -124,7 +125,7 @@ mod plain {
 
     #[inline(always)]
     pub(super) fn small(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.roots, 13, addresses);
+        prefetch_elements(fib.roots, 13, addresses);
         let words = small_words(fib, addresses);
         let mut places = [0; BATCH];
         let mut listed = 0;
@@ -142,7 +143,8 @@ mod plain {
         addresses.map(|address| fib.roots[(address >> 13) as usize].load(Acquire))
     }
 
-    /// The groups at these places; the places of addresses that have a run list are of no use, and do no harm.
+    /// The groups at these places; the places of addresses that have a run list are of no use,
+    /// and do no harm.
     #[inline(always)]
     pub(super) fn small_leaves(fib: &Small, places: &Addresses, out: &mut Addresses) {
         for (out, place) in out.iter_mut().zip(places) {
@@ -160,14 +162,14 @@ fn bits_up_to(word: u64, address: u32) -> u32 {
 
 /// How many runs begin in a /19 after its first, up to the /24 of an address.
 #[inline(always)]
-pub(crate) fn rank(simd: Simd, word: u64, address: u32) -> u32 {
+pub(crate) fn count_runs(simd: Simd, word: u64, address: u32) -> u32 {
     let bits = bits_up_to(word, address);
     match simd.0 {
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 | Level::Avx512 => {
             let ones;
-            // SAFETY: a Simd of these levels exists only where this instruction does; it touches registers only. A
-            // function with the feature would not become part of callers without it.
+            // SAFETY: a Simd of these levels exists only where this instruction does; it touches registers
+            // only. A function with the feature would not become part of callers without it.
             unsafe {
                 std::arch::asm!("popcnt {0:e}, {1:e}", lateout(reg) ones, in(reg) bits, options(pure, nomem, nostack));
             }
@@ -179,7 +181,7 @@ pub(crate) fn rank(simd: Simd, word: u64, address: u32) -> u32 {
 
 /// Asks for the cache line that each address begins with: element `address >> shift` of an array.
 #[inline(always)]
-fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses) {
+fn prefetch_elements<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses) {
     #[cfg(target_arch = "x86_64")]
     for address in addresses {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -193,7 +195,7 @@ fn prefetch<T, const N: usize>(array: &[T; N], shift: u32, addresses: &Addresses
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Addresses, BATCH, Narrow, Small, Wide, plain, prefetch};
+    use super::{Addresses, BATCH, Narrow, Small, Wide, plain, prefetch_elements};
     use crate::simd::load::{gather_256, gather_512};
     use std::arch::x86_64::*;
 
@@ -240,7 +242,7 @@ mod x86 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn narrow_512(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
         let Narrow { cells, palette, default } = *fib;
-        prefetch(cells, 8, addresses);
+        prefetch_elements(cells, 8, addresses);
         let byte = _mm512_set1_epi32(255);
         let default = _mm512_set1_epi32(default as i32);
         let mut escaped = 0;
@@ -267,7 +269,7 @@ mod x86 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn wide_512(fib: &Wide, addresses: &Addresses, out: &mut Addresses) -> u64 {
         let Wide { cells, default } = *fib;
-        prefetch(cells, 8, addresses);
+        prefetch_elements(cells, 8, addresses);
         let default = _mm512_set1_epi32(default as i32);
         let mut escaped = 0;
         for part in 0..BATCH / 16 {
@@ -285,10 +287,11 @@ mod x86 {
         escaped
     }
 
-    /// Loads word by word, which has more cache lines under way at once than a gather, and counts bits in vectors.
+    /// Loads word by word, which has more cache lines under way at once than a gather, and
+    /// counts bits in vectors.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     pub(super) fn small_512(fib: &Small, addresses: &Addresses, out: &mut Addresses) -> u64 {
-        prefetch(fib.roots, 13, addresses);
+        prefetch_elements(fib.roots, 13, addresses);
         let words = plain::small_words(fib, addresses);
         let mut places = [0; BATCH];
         let mut listed = 0;
@@ -323,7 +326,7 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     pub(super) fn narrow_256(fib: &Narrow, addresses: &Addresses, out: &mut Addresses) -> u64 {
         let Narrow { cells, palette, default } = *fib;
-        prefetch(cells, 8, addresses);
+        prefetch_elements(cells, 8, addresses);
         let (byte, all) = (_mm256_set1_epi32(255), _mm256_set1_epi32(-1));
         let default = _mm256_set1_epi32(default as i32);
         let mut escaped = 0;
@@ -349,7 +352,7 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     pub(super) fn wide_256(fib: &Wide, addresses: &Addresses, out: &mut Addresses) -> u64 {
         let Wide { cells, default } = *fib;
-        prefetch(cells, 8, addresses);
+        prefetch_elements(cells, 8, addresses);
         let (most, all) = (_mm256_set1_epi32(0xffff), _mm256_set1_epi32(-1));
         let default = _mm256_set1_epi32(default as i32);
         let mut escaped = 0;

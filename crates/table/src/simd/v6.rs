@@ -1,10 +1,11 @@
 //! Gathers of the IPv6 FIB.
 //!
-//! Sixteen (or eight) addresses take each step together: root, up to [`ARRAYS`] arrays, list. What needs more, or
-//! address bits after the 48th, is rare and goes by the plain path. `fib/v6/word.rs` says what the bits mean.
+//! Sixteen (or eight) addresses take each step together: root, up to [`ARRAYS`] arrays, list. What needs
+//! more, or address bits after the 48th, is rare and goes by the plain path. `fib/v6/word.rs` says what the
+//! bits mean.
 //!
-//! Every index is held below the number of words before it is used, though no word that the writer stores leads
-//! outside: the memory may be shared with others.
+//! Every index is held below the number of words before it is used, though no word that the writer stores
+//! leads outside: the memory may be shared with others.
 #[cfg(target_arch = "x86_64")]
 use super::Level;
 use super::Simd;
@@ -28,7 +29,7 @@ const LINE: usize = 16;
 /// Looks addresses up with vector instructions, those that need it with `plain`.
 ///
 /// The slices are of equal length.
-pub(crate) fn lookup(
+pub(crate) fn lookup_batch(
     simd: Simd,
     words: &[AtomicU32],
     default: &DefaultRoute,
@@ -40,18 +41,18 @@ pub(crate) fn lookup(
     let (blocks, rest) = addresses.as_chunks::<BLOCK>();
     let (group_blocks, group_rest) = groups.as_chunks_mut::<BLOCK>();
     for (addresses, groups) in blocks.iter().zip(group_blocks) {
-        block(simd, words, default, addresses, groups, &plain);
+        lookup_block(simd, words, default, addresses, groups, &plain);
     }
     if !rest.is_empty() {
         let (mut addresses, mut groups) = ([0; BLOCK], [0; BLOCK]);
         addresses[..rest.len()].copy_from_slice(rest);
-        block(simd, words, default, &addresses, &mut groups, &plain);
+        lookup_block(simd, words, default, &addresses, &mut groups, &plain);
         group_rest.copy_from_slice(&groups[..rest.len()]);
     }
 }
 
 #[inline(always)]
-fn block(
+fn lookup_block(
     simd: Simd,
     words: &[AtomicU32],
     default: &DefaultRoute,
@@ -84,9 +85,9 @@ fn gather(
 ) -> u64 {
     match simd.0 {
         // SAFETY: a `Simd` of this level is a witness that the machine has these instructions.
-        Level::Avx512 => unsafe { avx512::block(words, default, addresses, groups) },
+        Level::Avx512 => unsafe { avx512::lookup_block(words, default, addresses, groups) },
         // SAFETY: as above.
-        Level::Avx2 => unsafe { avx2::block(words, default, addresses, groups) },
+        Level::Avx2 => unsafe { avx2::lookup_block(words, default, addresses, groups) },
         _ => u64::MAX,
     }
 }
@@ -117,7 +118,7 @@ mod avx512 {
 
     /// Looks up and returns which lanes are left for the plain path.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-    pub(super) fn block(
+    pub(super) fn lookup_block(
         words: &[AtomicU32],
         default: DefaultWord,
         addresses: &[u128; BLOCK],
@@ -126,16 +127,16 @@ mod avx512 {
         let mut under_way =
             [Lanes { word: _mm512_setzero_si512(), rest: _mm512_setzero_si512() }; BLOCK / LANES];
         for (lanes, addresses) in under_way.iter_mut().zip(addresses.as_chunks::<LANES>().0) {
-            *lanes = begin(words, addresses);
+            *lanes = read_root(words, addresses);
         }
         for _ in 0..ARRAYS {
             for lanes in &mut under_way {
-                step(words, lanes);
+                step_arrays(words, lanes);
             }
         }
         let mut left = 0u64;
         for (i, (lanes, groups)) in under_way.iter().zip(groups.as_chunks_mut::<LANES>().0).enumerate() {
-            left |= u64::from(end(words, lanes, groups)) << (LANES * i);
+            left |= u64::from(write_groups(words, lanes, groups)) << (LANES * i);
         }
         let default = _mm512_set1_epi32(default.group() as i32);
         for groups in groups.as_chunks_mut::<LANES>().0 {
@@ -144,10 +145,9 @@ mod avx512 {
         left
     }
 
-    /// Reads the root.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-    fn begin(words: &[AtomicU32], addresses: &[u128; LANES]) -> Lanes {
+    fn read_root(words: &[AtomicU32], addresses: &[u128; LANES]) -> Lanes {
         let four = |i: usize| {
             // SAFETY: four addresses of 16 bytes, of the sixteen.
             unsafe { _mm512_loadu_si512(addresses.as_ptr().add(4 * i).cast()) }
@@ -160,13 +160,13 @@ mod avx512 {
         let second = _mm512_shuffle_i64x2::<0b11_10_11_10>(low, high);
         let rest = _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second));
         let index = _mm512_srli_epi32::<16>(first);
-        Lanes { word: gather(words, index), rest }
+        Lanes { word: gather_words(words, index), rest }
     }
 
     /// Goes on where the word is an array.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-    fn step(words: &[AtomicU32], lanes: &mut Lanes) {
+    fn step_arrays(words: &[AtomicU32], lanes: &mut Lanes) {
         let Lanes { word, rest } = *lanes;
         let is_array = is_kind(word, ARRAY);
         let width = class(word);
@@ -182,7 +182,7 @@ mod avx512 {
     /// Writes the groups, those from lists too, and returns which lanes are left for the plain path.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-    fn end(words: &[AtomicU32], lanes: &Lanes, groups: &mut [u32; LANES]) -> u16 {
+    fn write_groups(words: &[AtomicU32], lanes: &Lanes, groups: &mut [u32; LANES]) -> u16 {
         let Lanes { word, rest } = *lanes;
         let is_list = is_kind(word, LIST);
         if is_list != 0 {
@@ -209,12 +209,12 @@ mod avx512 {
         // What is read of a list lies within two lines from its start.
         let last_start = _mm512_set1_epi32((words.len() - 3 * LINE) as i32);
         let start = _mm512_min_epu32(_mm512_maskz_mov_epi32(is_list, place(word)), last_start);
-        let line = store(_mm512_andnot_si512(in_line, start));
-        let shift = store(_mm512_slli_epi32::<1>(_mm512_and_si512(start, in_line)));
-        let limits = store(all_below(entries));
-        let key = store(_mm512_srli_epi32::<16>(rest));
+        let line = store_lane(_mm512_andnot_si512(in_line, start));
+        let shift = store_lane(_mm512_slli_epi32::<1>(_mm512_and_si512(start, in_line)));
+        let limits = store_lane(all_below(entries));
+        let key = store_lane(_mm512_srli_epi32::<16>(rest));
         let values = _mm512_add_epi32(_mm512_slli_epi32::<1>(start), entries);
-        let values = store(_mm512_min_epu32(values, _mm512_set1_epi32(words.len() as i32 * 2 - 64)));
+        let values = store_lane(_mm512_min_epu32(values, _mm512_set1_epi32(words.len() as i32 * 2 - 64)));
         // Kept in memory: to take the lanes out of registers is slower.
         let (line, shift, limits) = black_box((&line.0, &shift.0, &limits.0));
         let (key, values) = black_box((&key.0, &values.0));
@@ -229,7 +229,7 @@ mod avx512 {
         }
     }
 
-    /// Gives the default route's group to whom no other gave one.
+    /// Gives the default route's group to addresses without another one.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn set_default(groups: &mut [u32; LANES], default: __m512i) {
@@ -243,7 +243,7 @@ mod avx512 {
     /// Reads the words at `index`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-    fn gather(words: &[AtomicU32], index: __m512i) -> __m512i {
+    fn gather_words(words: &[AtomicU32], index: __m512i) -> __m512i {
         let index = _mm512_min_epu32(index, last_index(words));
         // SAFETY: each index is below the number of words.
         unsafe { gather_512(words, index, u16::MAX, _mm512_setzero_si512()) }
@@ -287,7 +287,7 @@ mod avx512 {
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn store(lanes: __m512i) -> Lane {
+    fn store_lane(lanes: __m512i) -> Lane {
         let mut lane = Lane([0; LANES]);
         // SAFETY: sixteen words of 4 bytes, aligned.
         unsafe { _mm512_store_si512((&raw mut lane).cast(), lanes) };
@@ -315,7 +315,7 @@ mod avx2 {
 
     /// Looks up and returns which lanes are left for the plain path.
     #[target_feature(enable = "avx2,popcnt")]
-    pub(super) fn block(
+    pub(super) fn lookup_block(
         words: &[AtomicU32],
         default: DefaultWord,
         addresses: &[u128; BLOCK],
@@ -324,16 +324,16 @@ mod avx2 {
         let mut under_way =
             [Lanes { word: _mm256_setzero_si256(), rest: _mm256_setzero_si256() }; BLOCK / LANES];
         for (lanes, addresses) in under_way.iter_mut().zip(addresses.as_chunks::<LANES>().0) {
-            *lanes = begin(words, addresses);
+            *lanes = read_root(words, addresses);
         }
         for _ in 0..ARRAYS {
             for lanes in &mut under_way {
-                step(words, lanes);
+                step_arrays(words, lanes);
             }
         }
         let mut left = 0u64;
         for (i, (lanes, groups)) in under_way.iter().zip(groups.as_chunks_mut::<LANES>().0).enumerate() {
-            left |= u64::from(end(words, lanes, groups)) << (LANES * i);
+            left |= u64::from(write_groups(words, lanes, groups)) << (LANES * i);
         }
         let default = _mm256_set1_epi32(default.group() as i32);
         for groups in groups.as_chunks_mut::<LANES>().0 {
@@ -342,28 +342,27 @@ mod avx2 {
         left
     }
 
-    /// Reads the root.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn begin(words: &[AtomicU32], addresses: &[u128; LANES]) -> Lanes {
+    fn read_root(words: &[AtomicU32], addresses: &[u128; LANES]) -> Lanes {
         // Eight scalar moves a side: the compiler packs them well.
         let (mut index, mut rest) = (Lane([0; LANES]), Lane([0; LANES]));
         for (i, address) in addresses.iter().enumerate() {
             index.0[i] = (address >> 112) as u32;
             rest.0[i] = (address >> 80) as u32;
         }
-        Lanes { word: gather(words, load(&index), _mm256_set1_epi32(-1)), rest: load(&rest) }
+        Lanes { word: gather_words(words, load_lane(&index), _mm256_set1_epi32(-1)), rest: load_lane(&rest) }
     }
 
     /// Goes on where the word is an array.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn step(words: &[AtomicU32], lanes: &mut Lanes) {
+    fn step_arrays(words: &[AtomicU32], lanes: &mut Lanes) {
         let Lanes { word, rest } = *lanes;
         let is_array = is_kind(word, ARRAY);
         let width = class(word);
         let offset = _mm256_srlv_epi32(rest, _mm256_sub_epi32(_mm256_set1_epi32(32), width));
-        let next = gather(words, _mm256_add_epi32(place(word), offset), is_array);
+        let next = gather_words(words, _mm256_add_epi32(place(word), offset), is_array);
         lanes.word = _mm256_blendv_epi8(word, next, is_array);
         lanes.rest = _mm256_blendv_epi8(rest, _mm256_sllv_epi32(rest, width), is_array);
     }
@@ -371,7 +370,7 @@ mod avx2 {
     /// Writes the groups, those from lists too, and returns which lanes are left for the plain path.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn end(words: &[AtomicU32], lanes: &Lanes, groups: &mut [u32; LANES]) -> u8 {
+    fn write_groups(words: &[AtomicU32], lanes: &Lanes, groups: &mut [u32; LANES]) -> u8 {
         let Lanes { word, rest } = *lanes;
         let is_list = is_kind(word, LIST);
         if _mm256_testz_si256(is_list, is_list) == 0 {
@@ -399,12 +398,12 @@ mod avx2 {
         // What is read of a list lies within two lines from its start.
         let last_start = _mm256_set1_epi32((words.len() - 3 * LINE) as i32);
         let start = _mm256_min_epu32(_mm256_and_si256(is_list, place(word)), last_start);
-        let line = store(_mm256_andnot_si256(in_line, start));
-        let shift = store(_mm256_slli_epi32::<1>(_mm256_and_si256(start, in_line)));
-        let limits = store(all_below(entries));
-        let key = store(_mm256_srli_epi32::<16>(rest));
+        let line = store_lane(_mm256_andnot_si256(in_line, start));
+        let shift = store_lane(_mm256_slli_epi32::<1>(_mm256_and_si256(start, in_line)));
+        let limits = store_lane(all_below(entries));
+        let key = store_lane(_mm256_srli_epi32::<16>(rest));
         let values = _mm256_add_epi32(_mm256_slli_epi32::<1>(start), entries);
-        let values = store(_mm256_min_epu32(values, _mm256_set1_epi32(words.len() as i32 * 2 - 64)));
+        let values = store_lane(_mm256_min_epu32(values, _mm256_set1_epi32(words.len() as i32 * 2 - 64)));
         // Kept in memory: to take the lanes out of registers is slower.
         let (line, shift, limits) = black_box((&line.0, &shift.0, &limits.0));
         let (key, values) = black_box((&key.0, &values.0));
@@ -433,7 +432,7 @@ mod avx2 {
         !_mm256_movemask_epi8(all) as u32
     }
 
-    /// Gives the default route's group to whom no other gave one.
+    /// Gives the default route's group to addresses without another one.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
     fn set_default(groups: &mut [u32; LANES], default: __m256i) {
@@ -447,7 +446,7 @@ mod avx2 {
     /// Reads the words at `index` in the lanes of `mask`; others get anything.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn gather(words: &[AtomicU32], index: __m256i, mask: __m256i) -> __m256i {
+    fn gather_words(words: &[AtomicU32], index: __m256i, mask: __m256i) -> __m256i {
         let index = _mm256_min_epu32(index, _mm256_set1_epi32((words.len() - 1) as i32));
         // SAFETY: each index is below the number of words.
         unsafe { gather_256(words, index, mask, mask) }
@@ -485,7 +484,7 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn store(lanes: __m256i) -> Lane {
+    fn store_lane(lanes: __m256i) -> Lane {
         let mut lane = Lane([0; LANES]);
         // SAFETY: eight words of 4 bytes, aligned.
         unsafe { _mm256_store_si256((&raw mut lane).cast(), lanes) };
@@ -494,7 +493,7 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    fn load(lane: &Lane) -> __m256i {
+    fn load_lane(lane: &Lane) -> __m256i {
         // SAFETY: eight words of 4 bytes, aligned.
         unsafe { _mm256_load_si256((&raw const *lane).cast()) }
     }

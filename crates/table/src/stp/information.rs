@@ -1,12 +1,12 @@
-//! What a port makes of the messages it hears, and how long it believes them: the machine of port information
+//! How a port evaluates received messages, and how long it keeps them: the machine of port information
 //! (802.1D-2004, 17.27) and its procedures.
 //!
-//! The standard believes an agreement whenever it comes. When bridges have gone on to a worse way meanwhile, it may be
-//! about the better one from before, whose end the neighbor has not heard of, and then frames go in circles until it
-//! has. So an agreement counts here only if the neighbor has had time to hear what is said now, and is asked for again
-//! otherwise.
+//! The standard believes an agreement whenever it comes. When bridges have gone on to a worse path meanwhile,
+//! it may be about the better one from before, whose end the neighbor has not learned of, and then frames go
+//! in circles until it has. So an agreement counts here only if the neighbor has had time to receive what is
+//! said now, and is asked for again otherwise.
 
-use super::port::{Heard, Info, Port};
+use super::port::{Info, Port, ReceivedBpdu};
 use super::settings::{Times, Version};
 use super::vector::{Meaning, Vector};
 use artery_wire::{BpduFlags, BpduRole};
@@ -19,11 +19,11 @@ impl Port {
             return self.message.take().is_some() | self.forget_information();
         }
         match self.info {
-            Info::Disabled => self.age(),
-            _ if self.selected && self.updt_info => self.update(now),
+            Info::Disabled => self.age_info(),
+            _ if self.selected && self.updt_info => self.update_info(now),
             Info::Aged => return false,
-            Info::Received if self.has_aged(now) => self.age(),
-            _ => return self.understand(version, now) || self.ask_again(now),
+            Info::Received if self.has_aged(now) => self.age_info(),
+            _ => return self.process_message(version, now) || self.repeat_proposal(now),
         }
         true
     }
@@ -40,17 +40,17 @@ impl Port {
         (self.proposing, self.proposed, self.agree, self.agreed) = (false, false, false, false);
         self.rcvd_info_while.stop();
         self.info = Info::Disabled;
-        self.reselect();
+        self.mark_reselect();
         true
     }
 
-    fn age(&mut self) {
+    fn age_info(&mut self) {
         self.info = Info::Aged;
-        self.reselect();
+        self.mark_reselect();
     }
 
     /// From now on the port says what its bridge found out.
-    fn update(&mut self, now: Duration) {
+    fn update_info(&mut self, now: Duration) {
         // As long as things get worse, silence means nothing.
         if self.designated_priority > self.port_priority && !self.forward {
             self.fd_while.set(now, self.forward_delay());
@@ -65,14 +65,14 @@ impl Port {
     }
 
     /// Says whether there was a message that could be looked at.
-    fn understand(&mut self, version: Version, now: Duration) -> bool {
+    fn process_message(&mut self, version: Version, now: Duration) -> bool {
         if self.updt_info {
             return false;
         }
         let Some(heard) = self.message.take() else { return false };
-        match self.meaning(&heard) {
-            Meaning::Superior if self.is_guarded_from(&heard) => self.hold(now),
-            Meaning::Superior => self.record(&heard, now),
+        match self.classify_message(&heard) {
+            Meaning::Superior if self.is_guarded_from(&heard) => self.hold_port(now),
+            Meaning::Superior => self.record_message(&heard, now),
             Meaning::Repeated => {
                 self.record_proposal(&heard);
                 self.set_tc_flags(&heard);
@@ -88,9 +88,10 @@ impl Port {
         true
     }
 
-    /// 17.21.8.
-    fn meaning(&self, heard: &Heard) -> Meaning {
-        let (vector, times) = (Vector::told_by(&heard.told), Times::told_by(&heard.told));
+    /// 17.21.8: classifies a received message by its vector.
+    fn classify_message(&self, heard: &ReceivedBpdu) -> Meaning {
+        let (vector, times) =
+            (Vector::from_bpdu(&heard.configuration), Times::from_bpdu(&heard.configuration));
         match heard.role() {
             BpduRole::Designated => {
                 let is_same = vector == self.port_priority && times == self.port_times;
@@ -108,28 +109,28 @@ impl Port {
     }
 
     /// Whether the port would have to lead to the root by this, which it must not.
-    fn is_guarded_from(&self, heard: &Heard) -> bool {
-        self.settings.root_guard && Vector::told_by(&heard.told) < self.designated_priority
+    fn is_guarded_from(&self, heard: &ReceivedBpdu) -> bool {
+        self.settings.root_guard && Vector::from_bpdu(&heard.configuration) < self.designated_priority
     }
 
-    /// Keeps the port from forwarding until this has not been heard three times.
-    pub(super) fn hold(&mut self, now: Duration) {
+    /// Keeps the port from forwarding until this has not been received three times.
+    pub(super) fn hold_port(&mut self, now: Duration) {
         let hello = self.hello_time();
         self.held_while.set(now, 3 * hello);
         self.counters.held += 1;
     }
 
-    fn record(&mut self, heard: &Heard, now: Duration) {
-        let vector = Vector::told_by(&heard.told);
+    fn record_message(&mut self, heard: &ReceivedBpdu, now: Duration) {
+        let vector = Vector::from_bpdu(&heard.configuration);
         (self.agreed, self.proposing) = (false, false);
         self.record_proposal(heard);
         self.set_tc_flags(heard);
         self.agree &= self.info == Info::Received && vector <= self.port_priority;
         self.port_priority = vector;
-        self.port_times = Times::told_by(&heard.told);
+        self.port_times = Times::from_bpdu(&heard.configuration);
         self.restart_age(now);
         self.info = Info::Received;
-        self.reselect();
+        self.mark_reselect();
     }
 
     /// 17.21.23: good for three repetitions, unless it has come too far.
@@ -140,57 +141,57 @@ impl Port {
         }
     }
 
-    /// 17.21.11.
-    fn record_proposal(&mut self, heard: &Heard) {
-        self.proposed |= heard.is_rapid && heard.told.flags.has(BpduFlags::PROPOSAL);
+    /// 17.21.11: records a proposal of the designated bridge.
+    fn record_proposal(&mut self, heard: &ReceivedBpdu) {
+        self.proposed |= heard.is_rapid && heard.configuration.flags.has(BpduFlags::PROPOSAL);
     }
 
-    /// 17.21.9.
-    fn record_agreement(&mut self, heard: &Heard, version: Version, now: Duration) {
-        let agrees = heard.is_rapid && heard.told.flags.has(BpduFlags::AGREEMENT);
+    /// 17.21.9: records an agreement, unless it may be stale.
+    fn record_agreement(&mut self, heard: &ReceivedBpdu, version: Version, now: Duration) {
+        let agrees = heard.is_rapid && heard.configuration.flags.has(BpduFlags::AGREEMENT);
         let counts = agrees && version == Version::Rstp && self.is_point_to_point();
-        self.is_doubted |= counts && self.is_doubtful(now);
+        self.is_stale_agreement |= counts && self.is_doubtful(now);
         self.agreed = counts && !self.is_doubtful(now);
         self.proposing &= !self.agreed;
     }
 
-    /// Whether what is heard may be an answer to a better offer than the one that stands.
+    /// Whether a received agreement may answer a better offer than the current one.
     fn is_doubtful(&self, now: Duration) -> bool {
-        self.is_worse_than_told() || !self.doubt_while.is_over(now)
+        self.is_worse_than_sent() || !self.stale_while.is_over(now)
     }
 
     /// Whether the neighbor goes by a better offer.
-    pub(super) fn is_worse_than_told(&self) -> bool {
-        self.told.is_some_and(|told| self.designated_priority > told)
+    pub(super) fn is_worse_than_sent(&self) -> bool {
+        self.last_sent.is_some_and(|told| self.designated_priority > told)
     }
 
-    /// Asks again for an agreement that was not believed.
-    fn ask_again(&mut self, now: Duration) -> bool {
-        if !self.is_doubted || self.is_doubtful(now) {
+    /// Requests an agreement again that was not believed.
+    fn repeat_proposal(&mut self, now: Duration) -> bool {
+        if !self.is_stale_agreement || self.is_doubtful(now) {
             return false;
         }
-        self.is_doubted = false;
+        self.is_stale_agreement = false;
         self.new_info |= self.proposing;
         true
     }
 
     /// 17.21.10: the other side takes itself for the better one, and learns already.
-    fn record_dispute(&mut self, heard: &Heard) {
-        if heard.is_rapid && heard.told.flags.has(BpduFlags::LEARNING) {
+    fn record_dispute(&mut self, heard: &ReceivedBpdu) {
+        if heard.is_rapid && heard.configuration.flags.has(BpduFlags::LEARNING) {
             (self.disputed, self.agreed) = (true, false);
         }
     }
 
-    /// 17.21.17.
-    fn set_tc_flags(&mut self, heard: &Heard) {
-        self.rcvd_tc |= heard.told.flags.has(BpduFlags::TOPOLOGY_CHANGE);
-        self.rcvd_tc_ack |= heard.told.flags.has(BpduFlags::TOPOLOGY_CHANGE_ACK);
+    /// 17.21.17: takes over the topology change flags of a message.
+    fn set_tc_flags(&mut self, heard: &ReceivedBpdu) {
+        self.rcvd_tc |= heard.configuration.flags.has(BpduFlags::TOPOLOGY_CHANGE);
+        self.rcvd_tc_ack |= heard.configuration.flags.has(BpduFlags::TOPOLOGY_CHANGE_ACK);
     }
 }
 
-impl Heard {
+impl ReceivedBpdu {
     /// Configurations of the old protocol come from designated ports only.
     fn role(&self) -> BpduRole {
-        if self.is_rapid { self.told.flags.role() } else { BpduRole::Designated }
+        if self.is_rapid { self.configuration.flags.role() } else { BpduRole::Designated }
     }
 }

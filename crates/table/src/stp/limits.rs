@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Messages that a port takes in a second. Ten neighbors on a shared link, at the most that the standard lets each say.
-pub(super) const MOST_HEARD: u32 = 100;
+/// Messages that a port takes in a second. Ten neighbors on a shared link, at the most that the
+/// standard lets each say.
+pub(super) const MAX_RECEIVED: u32 = 100;
 /// Flushes of a port's addresses in a second; more are done as one, at its end.
 pub(super) const MOST_FLUSHES: u32 = 4;
 
@@ -17,8 +18,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Takes one of so many.
-    pub(super) fn take(&mut self, now: Duration, most: u32) -> bool {
+    /// Takes one of this many permits.
+    pub(super) fn try_acquire(&mut self, now: Duration, most: u32) -> bool {
         if self.end <= now {
             *self = Window { end: now.saturating_add(SECOND), count: 0 };
         }
@@ -28,7 +29,7 @@ impl Window {
     }
 }
 
-/// Flushes that are asked for, few enough to learn addresses between them, and none lost.
+/// Limits flushes on request: few enough to learn addresses between them, and none lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flushes {
     window: Window,
@@ -37,19 +38,19 @@ pub(super) struct Flushes {
 
 impl Flushes {
     /// Says whether to flush now; otherwise that is due later.
-    pub(super) fn ask(&mut self, now: Duration) -> bool {
-        self.is_due = !self.window.take(now, MOST_FLUSHES);
+    pub(super) fn try_flush(&mut self, now: Duration) -> bool {
+        self.is_due = !self.window.try_acquire(now, MOST_FLUSHES);
         !self.is_due
     }
 
     /// When the one that is due shall be done.
-    pub(super) fn due(&self) -> Option<Duration> {
+    pub(super) fn due_at(&self) -> Option<Duration> {
         self.is_due.then_some(self.window.end)
     }
 
     /// Says whether one is to be done now that was due.
-    pub(super) fn take_due(&mut self, now: Duration) -> bool {
-        self.due().is_some_and(|due| due <= now) && self.ask(now)
+    pub(super) fn poll_due(&mut self, now: Duration) -> bool {
+        self.due_at().is_some_and(|due| due <= now) && self.try_flush(now)
     }
 }
 
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn so_many_are_taken_in_a_second() {
         let mut window = Window::default();
-        let taken = (0..3000).filter(|ms| window.take(Duration::from_millis(*ms), 5)).count();
+        let taken = (0..3000).filter(|ms| window.try_acquire(Duration::from_millis(*ms), 5)).count();
         assert_eq!(taken, 15);
     }
 
@@ -68,10 +69,10 @@ mod tests {
     fn a_flush_too_many_is_done_at_the_end_of_the_second() {
         let mut flushes = Flushes::default();
         let at = Duration::from_millis;
-        let done: Vec<bool> = (0..6).map(|ms| flushes.ask(at(100 + ms))).collect();
+        let done: Vec<bool> = (0..6).map(|ms| flushes.try_flush(at(100 + ms))).collect();
         assert_eq!(done, [true, true, true, true, false, false]);
-        assert_eq!(flushes.due(), Some(at(1100)));
-        assert!(!flushes.take_due(at(1099)) && flushes.take_due(at(1100)));
-        assert_eq!(flushes.due(), None);
+        assert_eq!(flushes.due_at(), Some(at(1100)));
+        assert!(!flushes.poll_due(at(1099)) && flushes.poll_due(at(1100)));
+        assert_eq!(flushes.due_at(), None);
     }
 }

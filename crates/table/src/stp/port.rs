@@ -1,4 +1,5 @@
-//! What a bridge keeps for each port: the variables and timers of 802.1D-2004, 17.17 and 17.19, under their names there.
+//! What a bridge keeps for each port: the variables and timers of 802.1D-2004, 17.17 and 17.19, under their
+//! names there.
 
 use super::limits::{Flushes, Window};
 use super::settings::{Link, PortSettings, Settings, Times, Version};
@@ -7,14 +8,15 @@ use super::{PortCounters, PortState, Role};
 use artery_wire::{BridgeId, Configuration, EtherAddr};
 use std::time::Duration;
 
-/// How long a bridge waits before it believes which protocol a neighbor speaks, and that none is there (17.13.9).
+/// How long a bridge waits before it believes which protocol a neighbor speaks, and that
+/// none is there (17.13.9).
 pub(super) const MIGRATE_TIME: Duration = Duration::from_secs(3);
 
-/// How long an answer may be under way that was given before the neighbor heard the latest.
+/// How long an answer may be in flight that was sent before the neighbor received the latest message.
 pub(super) const ROUND_TRIP: Duration = Duration::from_millis(50);
 
-/// The shortest time between two messages of a port: what changes several times meanwhile is said once, and the few
-/// messages that a second has are left for what comes later.
+/// The shortest time between two messages of a port: what changes several times meanwhile is said once, and
+/// the few messages that a second has are left for what comes later.
 pub(super) const PACE: Duration = Duration::from_millis(5);
 
 /// Runs until a time.
@@ -39,9 +41,9 @@ impl Timer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Info {
     Disabled,
-    /// A neighbor's.
+    /// From a neighbor's message, not yet aged out.
     Received,
-    /// This bridge's own.
+    /// From this bridge, as the designated one.
     Mine,
     /// A neighbor's that wasn't repeated.
     Aged,
@@ -65,8 +67,8 @@ pub(super) enum Topology {
 
 /// A message that waits to be understood.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
-    pub(super) told: Configuration,
+pub(super) struct ReceivedBpdu {
+    pub(super) configuration: Configuration,
     pub(super) is_rapid: bool,
 }
 
@@ -86,7 +88,7 @@ pub(super) struct Port {
     pub(super) forward: bool,
     pub(super) info: Info,
     pub(super) learn: bool,
-    pub(super) message: Option<Heard>,
+    pub(super) message: Option<ReceivedBpdu>,
     pub(super) new_info: bool,
     pub(super) oper_edge: bool,
     pub(super) port_priority: Vector,
@@ -114,18 +116,18 @@ pub(super) struct Port {
     pub(super) is_at_rest: bool,
     pub(super) migration: Migration,
     pub(super) topology: Topology,
-    /// What was last told to whoever forwards.
+    /// The state that was last reported to the switch.
     pub(super) state: PortState,
 
     pub(super) edge_delay_while: Timer,
     pub(super) fd_while: Timer,
     pub(super) hello_when: Timer,
     pub(super) mdelay_while: Timer,
-    /// Not in the standard: the vector that was last sent; answers to better ones may still be under way.
-    pub(super) told: Option<Vector>,
-    pub(super) doubt_while: Timer,
-    /// An agreement was not believed, and is to be asked for again.
-    pub(super) is_doubted: bool,
+    /// Not in the standard: the vector that was last sent; answers to better ones may still be in flight.
+    pub(super) last_sent: Option<Vector>,
+    pub(super) stale_while: Timer,
+    /// An agreement was not believed, and must be requested again.
+    pub(super) is_stale_agreement: bool,
     /// Not in the standard: a guard, or the bridge's own message coming back, holds the port.
     pub(super) held_while: Timer,
     pub(super) rb_while: Timer,
@@ -136,7 +138,7 @@ pub(super) struct Port {
     /// When the count of messages sent goes down by one.
     pub(super) tx_less: Timer,
 
-    pub(super) heard: Window,
+    pub(super) receive_window: Window,
     pub(super) flushes: Flushes,
     pub(super) counters: PortCounters,
 }
@@ -191,9 +193,9 @@ impl Port {
             fd_while: Timer::default(),
             hello_when: Timer::default(),
             mdelay_while: Timer::default(),
-            told: None,
-            doubt_while: Timer::default(),
-            is_doubted: false,
+            last_sent: None,
+            stale_while: Timer::default(),
+            is_stale_agreement: false,
             held_while: Timer::default(),
             rb_while: Timer::default(),
             rcvd_info_while: Timer::default(),
@@ -201,7 +203,7 @@ impl Port {
             tc_while: Timer::default(),
             pace_while: Timer::default(),
             tx_less: Timer::default(),
-            heard: Window::default(),
+            receive_window: Window::default(),
             flushes: Flushes::default(),
             counters: PortCounters::default(),
         }
@@ -216,23 +218,23 @@ impl Port {
         self.link.is_some() && !self.is_shut
     }
 
-    /// Begins anew with the timers that stand still while a port is down.
-    pub(super) fn enable(&mut self, version: Version, now: Duration) {
+    /// Restarts the timers that stand still while a port is down.
+    pub(super) fn enable_port(&mut self, version: Version, now: Duration) {
         self.edge_delay_while.set(now, MIGRATE_TIME);
         self.check_for_rapid(version, now);
-        // Whoever is there now was told nothing.
-        (self.told, self.is_doubted) = (None, false);
-        self.doubt_while.stop();
+        // A new neighbor has received nothing from this port.
+        (self.last_sent, self.is_stale_agreement) = (None, false);
+        self.stale_while.stop();
     }
 
-    /// Speaks the bridge's own protocol for a while, whatever is heard (17.24).
+    /// Speaks the bridge's own protocol for a while, whatever is received (17.24).
     pub(super) fn check_for_rapid(&mut self, version: Version, now: Duration) {
         self.migration = Migration::CheckingRapid;
         self.send_rstp = version == Version::Rstp;
         self.mdelay_while.set(now, MIGRATE_TIME);
     }
 
-    pub(super) fn reselect(&mut self) {
+    pub(super) fn mark_reselect(&mut self) {
         (self.reselect, self.selected) = (true, false);
     }
 
@@ -242,7 +244,7 @@ impl Port {
     }
 
     pub(super) fn path_cost(&self, version: Version) -> u32 {
-        let by_link = || self.link.map_or(Link::GIGABIT.cost(version), |link| link.cost(version));
+        let by_link = || self.link.map_or(Link::GIGABIT.path_cost(version), |link| link.path_cost(version));
         self.settings.cost.unwrap_or_else(by_link)
     }
 
@@ -274,8 +276,9 @@ impl Port {
         self.designated_times.forward_delay.duration()
     }
 
-    /// How long it waits before it learns and before it forwards: less where two bridges tell each other (17.20.5). The
-    /// standard has this for links of more than two as well, where nobody can agree for all.
+    /// How long it waits before it learns and before it forwards: less where two bridges tell each
+    /// other (17.20.5). The standard has this for links of more than two as well, where no bridge
+    /// can agree for all.
     pub(super) fn forward_delay(&self) -> Duration {
         let is_told = self.send_rstp && self.is_point_to_point();
         if is_told { self.hello_time() } else { self.long_forward_delay() }
@@ -285,8 +288,8 @@ impl Port {
         self.designated_times.max_age.duration()
     }
 
-    /// The vector by which it offers a way to that root.
-    pub(super) fn offer(&self, root: &Vector, own: BridgeId) -> Vector {
+    /// The vector by which it offers a path to that root.
+    pub(super) fn offered_vector(&self, root: &Vector, own: BridgeId) -> Vector {
         Vector { root: root.root, cost: root.cost, bridge: own, port: self.id() }
     }
 
@@ -298,7 +301,7 @@ impl Port {
             self.hello_when,
             self.mdelay_while,
             self.held_while,
-            self.doubt_while,
+            self.stale_while,
             self.rb_while,
             self.rcvd_info_while,
             self.rr_while,
@@ -306,7 +309,7 @@ impl Port {
             self.pace_while,
             self.tx_less,
         ];
-        let flush = self.flushes.due().map(|due| due.max(now));
+        let flush = self.flushes.due_at().map(|due| due.max(now));
         timers.into_iter().map(|timer| timer.0).filter(|end| *end > now).chain(flush).min()
     }
 }

@@ -5,7 +5,7 @@ use super::settings::Times;
 use super::vector::Vector;
 use super::{Bridge, Role};
 
-/// The best way to the root that a bridge knows.
+/// The best path to the root that a bridge knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root {
     pub(super) priority: Vector,
@@ -15,7 +15,7 @@ pub(super) struct Root {
 }
 
 impl Bridge {
-    /// Finds roles anew, if a port asked for that.
+    /// Selects roles again, if a port asked for that.
     pub(super) fn select_roles(&mut self) -> bool {
         if !self.ports.iter().any(|port| port.reselect) {
             return false;
@@ -23,7 +23,7 @@ impl Bridge {
         self.root = self.best_root();
         let (root, own, hello) = (self.root, self.own, self.settings.times().hello_time);
         for port in &mut self.ports {
-            port.designated_priority = port.offer(&root.priority, own);
+            port.designated_priority = port.offered_vector(&root.priority, own);
             port.designated_times = Times { hello_time: hello, ..root.times };
             port.select_role(&root, self.own.address);
             (port.reselect, port.selected) = (false, true);
@@ -36,7 +36,7 @@ impl Bridge {
         let ways = self.ports.iter().filter(|port| port.info == Info::Received);
         let others = ways.filter(|port| port.port_priority.bridge.address != self.own.address);
         let version = self.settings.version;
-        let through = |port: &Port| (port.port_priority.through(port.path_cost(version)), port.id());
+        let through = |port: &Port| (port.port_priority.add_cost(port.path_cost(version)), port.id());
         let none = Root { priority: Vector::of_root(self.own), times: self.settings.times(), port: None };
         match others.min_by_key(|port| through(port)) {
             Some(port) if through(port).0 < none.priority => Root {

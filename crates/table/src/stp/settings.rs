@@ -36,7 +36,7 @@ pub struct Settings {
     pub max_age: u8,
     /// Messages of a port in a second: 1 to 10.
     pub hold_count: u8,
-    /// The protocol.
+    /// Protocol version that the bridge speaks.
     pub version: Version,
 }
 
@@ -55,13 +55,13 @@ impl Default for Settings {
 
 impl Settings {
     /// Says which of them is out of its bounds.
-    pub fn check(&self) -> Result<(), StpError> {
+    pub fn check_bounds(&self) -> Result<(), StpError> {
         let Settings { priority, hello_time, forward_delay, max_age, hold_count, .. } = *self;
-        within(priority <= 61440 && priority.is_multiple_of(4096), StpError::Priority(priority))?;
-        within((1..=2).contains(&hello_time), StpError::HelloTime(hello_time))?;
-        within((4..=30).contains(&forward_delay), StpError::ForwardDelay(forward_delay))?;
-        within((6..=40).contains(&max_age), StpError::MaxAge(max_age))?;
-        within((1..=10).contains(&hold_count), StpError::HoldCount(hold_count))
+        ensure_that(priority <= 61440 && priority.is_multiple_of(4096), StpError::Priority(priority))?;
+        ensure_that((1..=2).contains(&hello_time), StpError::HelloTime(hello_time))?;
+        ensure_that((4..=30).contains(&forward_delay), StpError::ForwardDelay(forward_delay))?;
+        ensure_that((6..=40).contains(&max_age), StpError::MaxAge(max_age))?;
+        ensure_that((1..=10).contains(&hold_count), StpError::HoldCount(hold_count))
     }
 
     /// The times that this bridge would have all others keep, were it the root.
@@ -80,19 +80,19 @@ impl Settings {
 pub struct PortSettings {
     /// The lower, the better: 0 to 240, in steps of 16.
     pub priority: u8,
-    /// What the way through it costs; with none, its speed says.
+    /// Path cost of the port; None for the cost that follows from its speed.
     pub cost: Option<u32>,
     /// Whether only hosts are behind it, so that it may forward at once.
     pub edge: bool,
-    /// Whether it counts as such when no bridge is heard.
+    /// Whether the port counts as an edge port when no message is received.
     pub auto_edge: bool,
     /// Whether there is one bridge behind it at most; with none, its link says.
     pub point_to_point: Option<bool>,
-    /// Shuts the port when a bridge is heard.
+    /// Shuts the port when a spanning tree message is received.
     pub bpdu_guard: bool,
-    /// Keeps the port from leading to the root: while a better root is heard there, it forwards nothing.
+    /// Root guard: while a better root is announced there, the port forwards nothing.
     pub root_guard: bool,
-    /// Neither sends nor hears messages, as if no bridge could be there.
+    /// Neither sends nor receives messages, as if no bridge were there.
     pub bpdu_filter: bool,
 }
 
@@ -117,13 +117,13 @@ const MOST_COST_RSTP: u32 = 200_000_000;
 
 impl PortSettings {
     /// Says which of them is out of its bounds for a bridge of that version.
-    pub fn check(&self, version: Version) -> Result<(), StpError> {
-        within(
+    pub fn check_bounds(&self, version: Version) -> Result<(), StpError> {
+        ensure_that(
             self.priority <= 240 && self.priority.is_multiple_of(16),
             StpError::PortPriority(self.priority),
         )?;
         match self.cost {
-            Some(cost) => within((1..=most_cost(version)).contains(&cost), StpError::Cost(cost)),
+            Some(cost) => ensure_that((1..=most_cost(version)).contains(&cost), StpError::Cost(cost)),
             None => Ok(()),
         }
     }
@@ -136,14 +136,14 @@ fn most_cost(version: Version) -> u32 {
     }
 }
 
-fn within(is_so: bool, otherwise: StpError) -> Result<(), StpError> {
+fn ensure_that(is_so: bool, otherwise: StpError) -> Result<(), StpError> {
     if is_so { Ok(()) } else { Err(otherwise) }
 }
 
 /// A link that is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Link {
-    /// Megabits a second; zero if nobody knows.
+    /// Megabits a second; zero if not known.
     pub megabits: u32,
     /// Whether both sides may talk at once, as they do where there are only two.
     pub full_duplex: bool,
@@ -153,8 +153,8 @@ impl Link {
     /// A link of 1 Gbit/s between two.
     pub const GIGABIT: Link = Link { megabits: 1000, full_duplex: true };
 
-    /// What a way through it costs (table 17-3): 20,000 for a gigabit, and for a link of unknown speed.
-    pub fn cost(self, version: Version) -> u32 {
+    /// Path cost by speed (table 17-3): 20,000 for a gigabit, and for a link of unknown speed.
+    pub fn path_cost(self, version: Version) -> u32 {
         let cost = 20_000_000_u32.checked_div(self.megabits).unwrap_or(20_000);
         cost.clamp(1, most_cost(version))
     }
@@ -170,8 +170,9 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Times within the bounds that bridges may have: a stranger shall not stop this one for hours, nor make it hurry.
-    pub(super) fn bounded(self) -> Times {
+    /// Times within the bounds that bridges may have: a stranger shall not stop this one for hours,
+    /// nor make it hurry.
+    pub(super) fn clamp_bounds(self) -> Times {
         let between = |time: BpduTime, least, most| {
             BpduTime(time.0.clamp(BpduTime::seconds(least).0, BpduTime::seconds(most).0))
         };
@@ -183,7 +184,7 @@ impl Times {
         }
     }
 
-    /// Whether one bridge more may hear of this (17.21.23).
+    /// Whether one more bridge may receive this (17.21.23).
     pub(super) fn is_young(self) -> bool {
         self.one_further().message_age <= self.max_age
     }
@@ -194,7 +195,7 @@ impl Times {
     }
 }
 
-/// Why a bridge refuses what it is told to be.
+/// Why a bridge refuses a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StpError {
     /// The priority isn't one of 0, 4096, … 61440.
@@ -261,7 +262,7 @@ mod tests {
             (Settings { hold_count: 11, ..default }, Some(StpError::HoldCount(11))),
         ];
         for (settings, wrong) in cases {
-            assert_eq!(settings.check().err(), wrong, "{settings:?}");
+            assert_eq!(settings.check_bounds().err(), wrong, "{settings:?}");
         }
     }
 
@@ -277,13 +278,13 @@ mod tests {
             (PortSettings { priority: 240, ..PortSettings::default() }, Version::Rstp, true),
             (PortSettings { priority: 20, ..PortSettings::default() }, Version::Rstp, false),
         ] {
-            assert_eq!(settings.check(version).is_ok(), is_well, "{settings:?}");
+            assert_eq!(settings.check_bounds(version).is_ok(), is_well, "{settings:?}");
         }
     }
 
     #[test]
     fn faster_links_cost_less() {
-        let cost = |megabits, version| Link { megabits, full_duplex: true }.cost(version);
+        let cost = |megabits, version| Link { megabits, full_duplex: true }.path_cost(version);
         let rapid = [0, 10, 100, 1000, 10_000, 100_000, u32::MAX].map(|speed| cost(speed, Version::Rstp));
         assert_eq!(rapid, [20_000, 2_000_000, 200_000, 20_000, 2_000, 200, 1]);
         assert_eq!(cost(100, Version::Stp), 65_535);

@@ -8,13 +8,13 @@ use std::fmt;
 /// What a port is for its bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Nothing.
+    /// The port takes no part in the tree.
     Disabled,
-    /// The way to the root.
+    /// Leads to the root on the best path.
     Root,
-    /// The way to the root for who is behind it.
+    /// Connects the bridges and hosts behind it to the root.
     Designated,
-    /// Another way to the root, in case the first one fails.
+    /// Leads to the root on another path, used if the first one fails.
     Alternate,
     /// A second port to a link that this bridge leads to the root.
     Backup,
@@ -37,13 +37,13 @@ impl fmt::Display for Role {
 pub struct PortCounters {
     /// Frames for bridges that arrived.
     pub received: u64,
-    /// Messages sent.
+    /// Messages sent on the port.
     pub sent: u64,
     /// Frames that were no message a bridge may send.
     pub malformed: u64,
     /// Frames that were too many for a second.
     pub limited: u64,
-    /// Frames on a port that is down, shut, or hears none.
+    /// Frames on a port that is down, shut, or filters messages.
     pub ignored: u64,
     /// Times that the guard against bridges shut the port.
     pub shut: u64,
@@ -58,9 +58,9 @@ pub struct PortCounters {
 /// The root as a bridge knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootView {
-    /// Who it is.
+    /// Priority and address of the bridge.
     pub id: BridgeId,
-    /// What the way there costs.
+    /// Cost of the path to the root.
     pub cost: u32,
     /// The port that leads there; the root itself has none.
     pub port: Option<u16>,
@@ -69,13 +69,13 @@ pub struct RootView {
 /// A bridge as it is now. As text: the lines of ifconfig(8), each after a tab.
 #[derive(Clone, Debug)]
 pub struct BridgeView {
-    /// What is set.
+    /// The settings of the bridge.
     pub settings: Settings,
-    /// Who it is to others.
+    /// Bridge id that it announces to others.
     pub id: BridgeId,
     /// Where the tree begins.
     pub root: RootView,
-    /// Its ports.
+    /// Ports that take part in the tree.
     pub ports: Vec<PortView>,
     /// Times that the machines came to no end; never, if they are right.
     pub unsettled: u64,
@@ -84,11 +84,11 @@ pub struct BridgeView {
 /// A port as it is now. As text: what ifconfig(8) says of it.
 #[derive(Clone, Copy, Debug)]
 pub struct PortView {
-    /// Its number.
+    /// Number of the port in the bridge.
     pub number: u16,
-    /// Its priority.
+    /// Priority of the port in the tree.
     pub priority: u8,
-    /// What the way through it costs.
+    /// Path cost of the port.
     pub cost: u32,
     /// What it does with frames of hosts.
     pub state: PortState,
@@ -123,7 +123,7 @@ impl Bridge {
 
     /// A port as it is now.
     pub fn port(&self, number: u16) -> Result<PortView, StpError> {
-        Ok(self.ports[self.at(number)?].view(self.settings.version))
+        Ok(self.ports[self.port_index(number)?].view(self.settings.version))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A switch whose ports take part in a spanning tree when they are told so: both as one, for all workers.
+//! A switch and its spanning tree as one, shared by all workers; ports take part when commands say so.
 
 use super::{Link, Outgoing, PortSettings, Settings, StpError, Tree, Version};
 use crate::switch::command::{Command, PortFlag, SpanningTree, StpProtocol};
@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A [`Switch`] with its [`Tree`], which is behind a lock that frames of hosts never meet: only messages between
-/// bridges, time, commands and links that come and go do.
+/// A [`Switch`] with its [`Tree`], which is behind a lock that frames of hosts never meet: only messages
+/// between bridges, time, commands and links that come and go do.
 pub struct SpanningSwitch {
     switch: Switch,
     followed: Mutex<Followed>,
@@ -29,9 +29,9 @@ struct Followed {
 }
 
 impl SpanningSwitch {
-    /// A switch that was told this. Its ports send messages from these addresses, of which the lowest is the bridge's, and
-    /// that of ports which have none here. Their links are down for the tree until
-    /// [`set_link`](SpanningSwitch::set_link) says otherwise.
+    /// A switch with this configuration. Its ports send messages from these addresses: the lowest is
+    /// the bridge's, and also that of ports without an address here. Their links are down for the tree
+    /// until [`set_link`](SpanningSwitch::set_link) says otherwise.
     pub fn new(
         domain: &Arc<Domain>,
         config: Config,
@@ -50,7 +50,7 @@ impl SpanningSwitch {
         })
     }
 
-    /// The switch, to be asked, and to be told what is not for the tree.
+    /// The switch, for lookups and for commands that don't concern the tree.
     #[inline]
     pub fn switch(&self) -> &Switch {
         &self.switch
@@ -62,30 +62,35 @@ impl SpanningSwitch {
         self.is_spoken.load(Relaxed)
     }
 
-    fn followed(&self) -> MutexGuard<'_, Followed> {
+    fn lock_followed(&self) -> MutexGuard<'_, Followed> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the switch do what came out of a change, and takes what is to be sent.
+    /// Applies the results of a change to the switch, and collects the frames to send.
     fn carry_out(&self, followed: &mut Followed, outgoing: &mut Outgoing) {
         followed.tree.carry_out(&self.switch, outgoing);
         self.is_spoken.store(followed.tree.is_spoken(), Relaxed);
     }
 
-    /// Does what a command says of the switch, its ports or its tree; see [`Switch::apply`].
-    pub fn apply(
+    /// Does what a command says of the switch, its ports or its tree; see [`Switch::apply_command`].
+    pub fn apply_command(
         &self,
         command: &Command,
         now: Duration,
         outgoing: &mut Outgoing,
     ) -> Result<(), SwitchError> {
-        let mut followed = self.followed();
-        let done = self.tell(&mut followed, command, now);
+        let mut followed = self.lock_followed();
+        let done = self.dispatch_command(&mut followed, command, now);
         self.carry_out(&mut followed, outgoing);
         done
     }
 
-    fn tell(&self, followed: &mut Followed, command: &Command, now: Duration) -> Result<(), SwitchError> {
+    fn dispatch_command(
+        &self,
+        followed: &mut Followed,
+        command: &Command,
+        now: Duration,
+    ) -> Result<(), SwitchError> {
         let is_of_tree = match command {
             Command::SpanningTree(_) => true,
             Command::Flag { flag, .. } => flag.is_of_tree(),
@@ -93,19 +98,19 @@ impl SpanningSwitch {
         };
         if is_of_tree {
             let place = command.port().map(|name| self.switch.place_of_member(name)).transpose()?;
-            return followed.tree.tell(command, place, now).map(drop).map_err(SwitchError::Tree);
+            return followed.tree.apply_command(command, place, now).map(drop).map_err(SwitchError::Tree);
         }
         let leaves = match command {
             Command::Del(name) => self.switch.place_of_member(name).ok(),
             _ => None,
         };
-        self.switch.apply(command, now)?;
+        self.switch.apply_command(command, now)?;
         match command {
             Command::Up | Command::Down => {
                 followed.is_up = *command == Command::Up;
-                followed.tell_links(now)
+                followed.notify_links(now)
             }
-            Command::Del(_) => followed.tree.tell(command, leaves, now).map(drop),
+            Command::Del(_) => followed.tree.apply_command(command, leaves, now).map(drop),
             _ => Ok(()),
         }
         .map_err(SwitchError::Tree)
@@ -113,27 +118,29 @@ impl SpanningSwitch {
 
     /// Says that a port's link is up, or down: then nothing is sent there.
     pub fn set_link(&self, port: u16, link: Option<Link>, now: Duration, outgoing: &mut Outgoing) {
-        let mut followed = self.followed();
+        let mut followed = self.lock_followed();
         let Some(known) = followed.links.get_mut(usize::from(port)) else { return };
         *known = link;
         self.switch.set_running(port, link.is_some());
-        let told = followed.tell_links(now);
+        let told = followed.notify_links(now);
         debug_assert_eq!(told, Ok(()), "the tree has a place for each port");
         self.carry_out(&mut followed, outgoing);
     }
 
     /// Takes a frame that came to the address of all bridges, if the port takes part; says whether it does.
-    pub fn receive(&self, port: u16, frame: &[u8], now: Duration, outgoing: &mut Outgoing) -> bool {
+    pub fn receive_frame(&self, port: u16, frame: &[u8], now: Duration, outgoing: &mut Outgoing) -> bool {
         if !self.is_spoken() {
             return false;
         }
-        let mut followed = self.followed();
-        let is_heard = followed.tree.hears(port, frame) && followed.tree.receive(port, frame, now).is_ok();
+        let mut followed = self.lock_followed();
+        let is_heard =
+            followed.tree.accepts_frame(port, frame) && followed.tree.receive_frame(port, frame, now).is_ok();
         self.carry_out(&mut followed, outgoing);
         is_heard
     }
 
-    /// Forgets groups that hosts are in no more; returns what asks hosts for theirs, see [`Switch::tick_groups`].
+    /// Forgets groups that hosts are in no more; returns what asks hosts for theirs, see
+    /// [`Switch::tick_groups`].
     pub fn tick_groups(&self, view: &View, now: Duration) -> Vec<(u16, Vec<u8>)> {
         self.switch.tick_groups(view, self.own, now)
     }
@@ -143,7 +150,7 @@ impl SpanningSwitch {
         if !self.is_spoken() {
             return None;
         }
-        let mut followed = self.followed();
+        let mut followed = self.lock_followed();
         followed.tree.tick(now);
         self.carry_out(&mut followed, outgoing);
         followed.tree.next_deadline(now)
@@ -151,53 +158,54 @@ impl SpanningSwitch {
 
     /// When [`tick`](SpanningSwitch::tick) has something to do next.
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        self.is_spoken().then(|| self.followed().tree.next_deadline(now)).flatten()
+        self.is_spoken().then(|| self.lock_followed().tree.next_deadline(now)).flatten()
     }
 
     /// All of it, as `ifconfig` prints a switch.
     pub fn show(&self, now: Duration) -> String {
-        let spanning = self.followed().tree.spanning();
+        let spanning = self.lock_followed().tree.show_spanning();
         self.switch.show_with(now, &spanning)
     }
 
-    /// The commands that make another switch with the same ports what this one is; see [`Switch::commands`].
-    pub fn commands(&self, now: Duration) -> Vec<Command> {
-        let followed = self.followed();
-        let mut commands = followed.tree.commands();
-        for command in self.switch.commands(now) {
+    /// The commands that make another switch with the same ports what this one is; see
+    /// [`Switch::dump_commands`].
+    pub fn dump_commands(&self, now: Duration) -> Vec<Command> {
+        let followed = self.lock_followed();
+        let mut commands = followed.tree.dump_commands();
+        for command in self.switch.dump_commands(now) {
             let port = match &command {
                 Command::Add(name) => self.switch.place_of_member(name).ok().map(|at| (at, name.clone())),
                 _ => None,
             };
             commands.push(command);
-            // Right behind, so that there is no circle in the time between.
+            // Directly after it, so that there is no forwarding loop in between.
             commands.extend(port.into_iter().flat_map(|(at, name)| followed.tree.port_commands(at, &name)));
         }
         commands
     }
 
-    /// Takes over what another switch knows: its addresses, and its tree if all is as it was, so that its ports need
-    /// not begin anew; what was to be sent is not for that tree then.
-    pub fn take_over(&self, old: &SpanningSwitch, now: Duration, outgoing: &mut Outgoing) {
-        self.switch.take_over(&old.switch, now);
-        let mut followed = self.followed();
-        let mut before = old.followed();
-        if self.switch.names() != old.switch.names() || !followed.tree.is_like(&before.tree) {
+    /// Takes over what another switch knows: its addresses, and its tree if all is as it was, so that its
+    /// ports need not restart; the old tree's frames that are not sent yet are dropped.
+    pub fn adopt_state(&self, old: &SpanningSwitch, now: Duration, outgoing: &mut Outgoing) {
+        self.switch.adopt_state(&old.switch, now);
+        let mut followed = self.lock_followed();
+        let mut before = old.lock_followed();
+        if self.switch.port_names() != old.switch.port_names() || !followed.tree.is_like(&before.tree) {
             return;
         }
         outgoing.clear();
         std::mem::swap(&mut followed.tree, &mut before.tree);
-        followed.tree.tell_states();
+        followed.tree.notify_states();
         // What became of them since is news to this tree.
-        let told = followed.tell_links(now);
+        let told = followed.notify_links(now);
         debug_assert_eq!(told, Ok(()), "the tree has a place for each port");
         self.carry_out(&mut followed, outgoing);
     }
 }
 
 impl Followed {
-    /// Tells the tree of all links; what it knows already is no news to it.
-    fn tell_links(&mut self, now: Duration) -> Result<(), StpError> {
+    /// Reports all links to the tree; unchanged ones have no effect.
+    fn notify_links(&mut self, now: Duration) -> Result<(), StpError> {
         let Followed { tree, links, is_up } = self;
         let links = links.iter().map(|link| link.filter(|_| *is_up));
         (0..).zip(links).try_for_each(|(port, link)| tree.set_link(port, link, now))
@@ -206,7 +214,7 @@ impl Followed {
 
 impl Tree {
     /// What it has the switch show of itself.
-    fn spanning(&self) -> Spanning {
+    fn show_spanning(&self) -> Spanning {
         let is_shown = self.is_spoken() || *self.bridge().settings() != Settings::default();
         Spanning {
             head: if is_shown { self.bridge().view().to_string() } else { String::new() },
@@ -214,17 +222,17 @@ impl Tree {
         }
     }
 
-    /// Whether another tree has the same ports, and was told the same.
+    /// Whether another tree has the same ports with the same settings.
     fn is_like(&self, other: &Tree) -> bool {
         let told = |tree: &Tree| -> Vec<Command> {
             let ports = (0..tree.len()).flat_map(|at| tree.port_commands(at, ""));
-            tree.commands().into_iter().chain(ports).collect()
+            tree.dump_commands().into_iter().chain(ports).collect()
         };
         self.addresses().eq(other.addresses()) && told(self) == told(other)
     }
 
     /// The commands that make another tree's bridge what this one is.
-    fn commands(&self) -> Vec<Command> {
+    fn dump_commands(&self) -> Vec<Command> {
         let Settings { priority, hello_time, forward_delay, max_age, hold_count, version } =
             *self.bridge().settings();
         let protocol = match version {
@@ -244,7 +252,7 @@ impl Tree {
 
     /// The same of a port that is as it is when it is added.
     fn port_commands(&self, at: u16, name: &str) -> Vec<Command> {
-        let Some((settings, takes_part)) = self.told_of(at) else { return Vec::new() };
+        let Some((settings, takes_part)) = self.settings_of(at) else { return Vec::new() };
         let default = PortSettings::default();
         let mut commands = Vec::new();
         let port = || name.to_string();
@@ -258,7 +266,7 @@ impl Tree {
         }
         // Of `ptp` and `autoptp` the first says all.
         let is_alone = |flag: PortFlag| !matches!(flag, PortFlag::Ptp | PortFlag::AutoPtp);
-        let both = flags(&settings).into_iter().zip(flags(&default));
+        let both = port_flags(&settings).into_iter().zip(port_flags(&default));
         let changed = both.filter(|(now, before)| now != before && is_alone(now.0)).map(|(now, _)| now);
         let ptp = settings.point_to_point.map(|on| (PortFlag::Ptp, on));
         let stp = takes_part.then_some((PortFlag::Stp, true));
@@ -269,7 +277,7 @@ impl Tree {
 }
 
 /// What is set of a port and can be said by flags.
-pub(super) fn flags(settings: &PortSettings) -> [(PortFlag, bool); 7] {
+pub(super) fn port_flags(settings: &PortSettings) -> [(PortFlag, bool); 7] {
     [
         (PortFlag::Edge, settings.edge),
         (PortFlag::AutoEdge, settings.auto_edge),

@@ -1,4 +1,4 @@
-//! Who hears that addresses have moved, and whose addresses are forgotten: the machine of topology changes
+//! Which ports announce a topology change, and which flush their addresses: the machine of topology changes
 //! (802.1D-2004, 17.31).
 
 use super::port::{Port, Topology};
@@ -11,19 +11,19 @@ impl Bridge {
         let port = &mut self.ports[at];
         match port.topology {
             Topology::Inactive => port.begin_topology(),
-            Topology::Learning if port.has_begun_to_forward() => self.detect(at, now),
+            Topology::Learning if port.has_begun_to_forward() => self.detect_change(at, now),
             Topology::Learning => port.step_topology_of_learning(now, actions),
             Topology::Active => self.step_topology_of_active(at, now, actions),
         }
     }
 
-    fn detect(&mut self, at: usize, now: Duration) -> bool {
+    fn detect_change(&mut self, at: usize, now: Duration) -> bool {
         let port = &mut self.ports[at];
         port.topology = Topology::Active;
         port.counters.topology_changes += 1;
         port.new_tc_while(now);
         port.new_info = true;
-        self.tell_others(at);
+        self.propagate_change(at);
         true
     }
 
@@ -32,10 +32,10 @@ impl Bridge {
         if !port.is_root_or_designated() || port.oper_edge {
             port.topology = Topology::Learning;
         } else if port.rcvd_tcn || port.rcvd_tc {
-            self.hear(at, now);
+            self.receive_change(at, now);
         } else if port.tc_prop {
             port.new_tc_while(now);
-            port.flush(now, actions);
+            port.flush_addresses(now, actions);
             port.tc_prop = false;
         } else if port.rcvd_tc_ack {
             port.tc_while.stop();
@@ -46,18 +46,18 @@ impl Bridge {
         true
     }
 
-    fn hear(&mut self, at: usize, now: Duration) {
+    fn receive_change(&mut self, at: usize, now: Duration) {
         let port = &mut self.ports[at];
         if port.rcvd_tcn {
             port.new_tc_while(now);
         }
         (port.rcvd_tcn, port.rcvd_tc) = (false, false);
         port.tc_ack |= port.role == Role::Designated;
-        self.tell_others(at);
+        self.propagate_change(at);
     }
 
-    /// 17.21.18.
-    fn tell_others(&mut self, at: usize) {
+    /// 17.21.18: propagates a topology change to the other ports.
+    fn propagate_change(&mut self, at: usize) {
         let others = self.ports.iter_mut().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, port)| port.tc_prop = true);
     }
@@ -87,11 +87,11 @@ impl Port {
         self.topology = Topology::Inactive;
         self.tc_while.stop();
         self.tc_ack = false;
-        self.flush(now, actions);
+        self.flush_addresses(now, actions);
         true
     }
 
-    /// 17.21.7.
+    /// 17.21.7: starts the timer of a topology change.
     fn new_tc_while(&mut self, now: Duration) {
         if !self.tc_while.is_over(now) {
             return;
@@ -105,8 +105,8 @@ impl Port {
     }
 
     /// Has the addresses forgotten that were learned on this port.
-    fn flush(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        if self.flushes.ask(now) {
+    fn flush_addresses(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        if self.flushes.try_flush(now) {
             self.counters.flushes += 1;
             actions.push(Action::Flush { port: self.number });
         }
@@ -114,7 +114,7 @@ impl Port {
 
     /// Does what was too much for an earlier second.
     pub(super) fn flush_what_is_due(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        if self.flushes.take_due(now) {
+        if self.flushes.poll_due(now) {
             self.counters.flushes += 1;
             actions.push(Action::Flush { port: self.number });
         }

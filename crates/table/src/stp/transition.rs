@@ -1,7 +1,8 @@
 //! How a port gets from one part in the tree to another without a loop at any time: the machine of port role
 //! transitions (802.1D-2004, 17.29).
 //!
-//! Timers that the standard keeps at their full time while a port has a role are set here when it loses the role.
+//! Timers that the standard keeps at their full time while a port has a role are set here when it loses the
+//! role.
 
 use super::port::{MIGRATE_TIME, Port};
 use super::settings::Version;
@@ -16,7 +17,7 @@ impl Bridge {
             return false;
         }
         if port.role != port.selected_role {
-            port.take_role(now);
+            port.begin_role(now);
             return true;
         }
         match port.role {
@@ -55,14 +56,15 @@ impl Bridge {
         let agrees = (all_synced && !port.agree) || (port.proposed && port.agree);
         if agrees {
             port.proposed = false;
-            // An alternate port clears its own when it comes to rest; for the root port nobody else does.
+            // An alternate port clears its own when it comes to rest; only this code does so for the root
+            // port.
             port.sync &= port.role != Role::Root;
             (port.agree, port.new_info) = (true, true);
         }
         agrees
     }
 
-    /// Whether no other port was a root port until just now: what it led to may still lead back here.
+    /// Whether no other port was a root port until just now: what is behind it may still lead back here.
     fn is_re_rooted(&self, at: usize, now: Duration) -> bool {
         let others = self.ports.iter().enumerate().filter(|(other, _)| *other != at);
         let mut others = others.map(|(_, port)| port);
@@ -72,13 +74,13 @@ impl Bridge {
 
 impl Port {
     /// Begins with the role that was selected for it.
-    fn take_role(&mut self, now: Duration) {
+    fn begin_role(&mut self, now: Duration) {
         match self.role {
             Role::Disabled => self.fd_while.set(now, self.max_age()),
             Role::Root => {
                 self.rr_while.set(now, self.long_forward_delay());
-                // The standard leaves it open if the new root port is. But whoever is behind it may lead to the new
-                // root another way, and count on the agreement that the old root port gave.
+                // The standard leaves it open if the new root port is. But whoever is behind it may lead to
+                // the new root by another path, and count on the agreement that the old root port gave.
                 self.re_root = true;
             }
             Role::Designated => {}
@@ -94,7 +96,7 @@ impl Port {
         }
     }
 
-    /// A port that has no part in the tree, and neither learns nor forwards any more, holds nobody up.
+    /// A port that takes no part in the tree, and neither learns nor forwards any more, delays no other.
     fn come_to_rest(&mut self) -> bool {
         let has_stopped = !self.is_learning() && !self.is_forwarding();
         let is_pending = !self.is_at_rest || self.sync || self.re_root || !self.synced;
@@ -128,7 +130,7 @@ impl Port {
     fn step_designated(&mut self, now: Duration) -> bool {
         let is_retired = self.rr_while.is_over(now);
         if !self.forward && !self.agreed && !self.proposing && !self.oper_edge {
-            self.propose(now);
+            self.send_proposal(now);
         } else if self.may_be_synced() {
             self.rr_while.stop();
             (self.synced, self.sync) = (true, false);
@@ -148,8 +150,8 @@ impl Port {
         true
     }
 
-    /// Asks whoever is there whether the port may forward at once.
-    fn propose(&mut self, now: Duration) {
+    /// Proposes to the neighbor that the port forwards at once.
+    fn send_proposal(&mut self, now: Duration) {
         let wait = if self.is_point_to_point() { MIGRATE_TIME } else { self.max_age() };
         self.edge_delay_while.set(now, wait);
         (self.proposing, self.new_info) = (true, true);

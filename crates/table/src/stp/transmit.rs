@@ -1,5 +1,5 @@
-//! What a port says, in which protocol, and whether anybody is there: the machines of port transmission, protocol
-//! migration and bridge detection (802.1D-2004, 17.24 to 17.26).
+//! What a port sends, in which protocol, and whether a bridge is behind it: the machines of port
+//! transmission, protocol migration and bridge detection (802.1D-2004, 17.24 to 17.26).
 
 use super::port::{MIGRATE_TIME, Migration, PACE, Port, ROUND_TRIP};
 use super::settings::{Settings, Version};
@@ -29,7 +29,7 @@ impl Port {
             return false;
         }
         match self.migration {
-            Migration::Sensing => return self.sense(version, now),
+            Migration::Sensing => return self.sense_version(version, now),
             Migration::CheckingRapid | Migration::SelectingOld if !self.mdelay_while.is_over(now) => {
                 return false;
             }
@@ -41,7 +41,7 @@ impl Port {
         true
     }
 
-    fn sense(&mut self, version: Version, now: Duration) -> bool {
+    fn sense_version(&mut self, version: Version, now: Duration) -> bool {
         if version == Version::Rstp && !self.send_rstp && self.rcvd_rstp {
             self.check_for_rapid(version, now);
         } else if self.send_rstp && self.rcvd_stp {
@@ -73,19 +73,19 @@ impl Port {
         if !self.new_info || self.tx_count >= bridge.hold_count || !self.pace_while.is_over(now) {
             return false;
         }
-        let Some(bpdu) = self.bpdu(now) else { return false };
-        self.send(bpdu, now, actions);
+        let Some(bpdu) = self.build_bpdu(now) else { return false };
+        self.send_bpdu(bpdu, now, actions);
         true
     }
 
-    fn send(&mut self, bpdu: Bpdu, now: Duration, actions: &mut Vec<Action>) {
-        actions.push(Action::Send { port: self.number, frame: bpdu.frame(self.address) });
+    fn send_bpdu(&mut self, bpdu: Bpdu, now: Duration, actions: &mut Vec<Action>) {
+        actions.push(Action::Send { port: self.number, frame: bpdu.build_frame(self.address) });
         self.counters.sent += 1;
         self.new_info = false;
-        if self.is_worse_than_told() {
-            self.doubt_while.set(now, ROUND_TRIP);
+        if self.is_worse_than_sent() {
+            self.stale_while.set(now, ROUND_TRIP);
         }
-        self.told = Some(self.designated_priority);
+        self.last_sent = Some(self.designated_priority);
         self.pace_while.set(now, PACE);
         self.tc_ack &= bpdu == Bpdu::Notification;
         if self.tx_count == 0 {
@@ -104,16 +104,16 @@ impl Port {
     }
 
     /// What it has to say, if its role lets it.
-    fn bpdu(&self, now: Duration) -> Option<Bpdu> {
+    fn build_bpdu(&self, now: Duration) -> Option<Bpdu> {
         match self.role {
-            _ if self.send_rstp => Some(Bpdu::Rapid(self.configuration(self.rapid_flags(now)))),
+            _ if self.send_rstp => Some(Bpdu::Rapid(self.build_configuration(self.rapid_flags(now)))),
             Role::Root => Some(Bpdu::Notification),
-            Role::Designated => Some(Bpdu::Configuration(self.configuration(self.old_flags(now)))),
+            Role::Designated => Some(Bpdu::Configuration(self.build_configuration(self.old_flags(now)))),
             _ => None,
         }
     }
 
-    fn configuration(&self, flags: BpduFlags) -> Configuration {
+    fn build_configuration(&self, flags: BpduFlags) -> Configuration {
         let (vector, times) = (&self.designated_priority, &self.designated_times);
         Configuration {
             flags,
@@ -128,7 +128,7 @@ impl Port {
         }
     }
 
-    /// 17.21.20.
+    /// 17.21.20: flags of a rapid message.
     fn rapid_flags(&self, now: Duration) -> BpduFlags {
         let role = match self.role {
             Role::Root => BpduRole::Root,
@@ -144,14 +144,14 @@ impl Port {
             .with(BpduFlags::FORWARDING, self.is_forwarding())
     }
 
-    /// 17.21.19.
+    /// 17.21.19: flags of a configuration message.
     fn old_flags(&self, now: Duration) -> BpduFlags {
         BpduFlags::default()
             .with(BpduFlags::TOPOLOGY_CHANGE, !self.tc_while.is_over(now))
             .with(BpduFlags::TOPOLOGY_CHANGE_ACK, self.tc_ack)
     }
 
-    /// Tells whoever forwards of a new state (17.30).
+    /// Reports a new state to the switch (17.30).
     pub(super) fn step_state(&mut self, actions: &mut Vec<Action>) -> bool {
         let state = match (self.learn, self.forward) {
             (false, _) => PortState::Discarding,

@@ -1,4 +1,4 @@
-//! Priority vectors: what a bridge says about its way to the root, and whose word is better (802.1D-2004, 17.5, 17.6).
+//! Priority vectors: a bridge's path to the root, and which of two is better (802.1D-2004, 17.5, 17.6).
 
 use super::settings::Times;
 use artery_wire::{BridgeId, Configuration};
@@ -6,13 +6,13 @@ use artery_wire::{BridgeId, Configuration};
 /// The twelve bits of a port's identifier that number it.
 const NUMBER: u16 = 0x0fff;
 
-/// A way to the root. The lesser one is the better one, compared field by field.
+/// A path to the root. The lesser one is the better one, compared field by field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Vector {
     pub(super) root: BridgeId,
-    /// What the way from `bridge` to the root costs.
+    /// Cost of the path from `bridge` to the root.
     pub(super) cost: u32,
-    /// Who offers this way.
+    /// The bridge that offers this path.
     pub(super) bridge: BridgeId,
     /// By which of its ports.
     pub(super) port: u16,
@@ -24,12 +24,12 @@ impl Vector {
         Vector { root: own, cost: 0, bridge: own, port: 0 }
     }
 
-    pub(super) fn told_by(told: &Configuration) -> Vector {
+    pub(super) fn from_bpdu(told: &Configuration) -> Vector {
         Vector { root: told.root, cost: told.cost, bridge: told.bridge, port: told.port }
     }
 
-    /// The way through a port on which this was heard.
-    pub(super) fn through(self, cost: u32) -> Vector {
+    /// The path through a port that received this.
+    pub(super) fn add_cost(self, cost: u32) -> Vector {
         Vector { cost: self.cost.saturating_add(cost), ..self }
     }
 
@@ -44,30 +44,30 @@ impl Vector {
     }
 }
 
-/// What a message means to the port that heard it (17.21.8).
+/// What a message means to the port that received it (17.21.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// A better way than the known one, or news from who told of the known one.
+    /// A better path than the known one, or a change from the bridge that sent the known one.
     Superior,
     /// The known one again.
     Repeated,
-    /// A port that offers a worse way than this one.
+    /// A port that offers a worse path than this one.
     Inferior,
-    /// The answer of a port that takes the way offered here.
+    /// The answer of a port that takes the path offered here.
     Answer,
     /// Nothing that concerns this port.
     Other,
 }
 
 impl Times {
-    pub(super) fn told_by(told: &Configuration) -> Times {
+    pub(super) fn from_bpdu(told: &Configuration) -> Times {
         Times {
             message_age: told.message_age,
             max_age: told.max_age,
             hello_time: told.hello_time,
             forward_delay: told.forward_delay,
         }
-        .bounded()
+        .clamp_bounds()
     }
 }
 

@@ -1,9 +1,10 @@
-//! What `ifconfig` tells a switch: each command as a value, read from words and printed as words.
+//! Commands of `ifconfig` for a switch: each as a value, read from words and printed as words.
 //!
-//! The words are those of ifconfig(8) for veb(4) and bridge(4), and a few of our own that are read in the same way:
-//! `storm`, `ifmaxaddr`, `evict`, `snoop`, `querier`, `groups`, `mcastrouter`, `fastleave`, `hairpin`, `nobroadcast`,
-//! `nomulticast`, `bpduguard`, `bpdufilter` and `rootguard`. [`parse`] makes commands of words and holds them to
-//! their bounds; whether the switch has the port that is named, is for the switch to say.
+//! The words are those of ifconfig(8) for veb(4) and bridge(4), and a few of our own that are read in the
+//! same way: `storm`, `ifmaxaddr`, `evict`, `snoop`, `querier`, `groups`, `mcastrouter`, `fastleave`,
+//! `hairpin`, `nobroadcast`, `nomulticast`, `bpduguard`, `bpdufilter` and `rootguard`. [`parse`] makes
+//! commands of words and holds them to their bounds; whether the switch has the port that is named, is for
+//! the switch to say.
 mod error;
 mod parse;
 mod rule;
@@ -54,45 +55,48 @@ pub enum Command {
     DelSpan(String),
     /// `learn IF`, `-learn IF` and their like: a property of a port that is there or not.
     Flag {
-        /// The port.
+        /// The port that is changed.
         port: String,
-        /// The property.
+        /// The property that is set or cleared.
         flag: PortFlag,
         /// Whether it is to be there.
         on: bool,
     },
-    /// `protected IF 1,2`, and `-protected IF` for none: ports that have a group in common don't talk to each other.
+    /// `protected IF 1,2`, and `-protected IF` for none: ports that have a group in common don't
+    /// talk to each other.
     Protected {
-        /// The port.
+        /// The port that is changed.
         port: String,
-        /// Its groups.
+        /// The protected domains of the port.
         domains: Domains,
     },
     /// `maxaddr N`: how many addresses are kept.
     MaxAddresses(u32),
-    /// `ifmaxaddr IF N`, and `-ifmaxaddr IF` for no limit but that of the switch: how many addresses a port may have.
+    /// `ifmaxaddr IF N`, and `-ifmaxaddr IF` for no limit but that of the switch: how many addresses
+    /// a port may have.
     PortMaxAddresses {
-        /// The port.
+        /// The port that is changed.
         port: String,
-        /// The limit.
+        /// Most addresses; None for no limit.
         limit: Option<u32>,
     },
-    /// `evict` and `-evict`: whether a new address takes the place of the oldest when there are as many as may be.
+    /// `evict` and `-evict`: whether a new address takes the place of the oldest when there are as
+    /// many as may be.
     Evict(bool),
-    /// `timeout S`: seconds after which an address is forgotten that nobody uses; 0 for never.
+    /// `timeout S`: seconds after which an unused address is forgotten; 0 for never.
     Timeout(u32),
     /// `static IF MAC[@VID]`: an address that stays where it is.
     Static {
-        /// The port.
+        /// The port that the address is at.
         port: String,
-        /// The address.
+        /// The address of the static entry.
         address: EtherAddr,
         /// Its VLAN; that of the switch if not said.
         vlan: Option<VlanId>,
     },
     /// `deladdr MAC[@VID]`: forgets an address.
     DelAddress {
-        /// The address.
+        /// The address of the entry to remove.
         address: EtherAddr,
         /// Its VLAN; that of the switch if not said.
         vlan: Option<VlanId>,
@@ -101,7 +105,7 @@ pub enum Command {
     Flush,
     /// `flushall`: forgets all addresses.
     FlushAll,
-    /// `addr`: lists addresses.
+    /// `addr`: lists the MAC table.
     Addresses,
     /// `rule …`: adds a rule to a port.
     Rule(Box<Rule>),
@@ -122,35 +126,35 @@ pub enum Command {
     VnetId(Option<VlanId>),
     /// `untagged IF VID`, `untagged IF passthrough`, and `-untagged IF`.
     Untagged {
-        /// The port.
+        /// The port that is changed.
         port: String,
-        /// What becomes of its frames without a tag.
+        /// How its frames without a tag are handled.
         to: Untagged,
     },
     /// `tagged IF VIDS`, `tagged IF +VIDS`, `tagged IF -VIDS`, and `-tagged IF` for none.
     Tagged {
-        /// The port.
+        /// The port that is changed.
         port: String,
-        /// What becomes of the VLANs that it has.
+        /// The change of the VLANs that it has.
         change: TaggedChange,
     },
     /// `rxprio N`, `rxprio packet` and so on: the priority of frames that come in.
     RxPriority(Priority),
     /// `txprio N`, `txprio packet` and so on: the priority of frames that go out.
     TxPriority(Priority),
-    /// `storm IF broadcast N`, and `-storm IF broadcast` for no limit: packets a second of a kind that a port may
-    /// send.
+    /// `storm IF broadcast N`, and `-storm IF broadcast` for no limit: packets a second of a kind that
+    /// a port may send.
     Storm {
-        /// The port.
+        /// The port that is limited.
         port: String,
         /// The kind of packets.
         kind: StormKind,
-        /// The limit.
+        /// Packets a second; None for no limit.
         limit: Option<u32>,
     },
     /// `snoop` and `-snoop`: whether frames for groups of IP go to their members only.
     Snoop(bool),
-    /// `querier ADDRESS`, and `-querier` for none: by which the switch asks hosts for their groups.
+    /// `querier ADDRESS`, and `-querier` for none: source address of the switch's group queries.
     Querier(Option<Ipv4Addr>),
     /// `groups`: lists members of groups, and routers.
     Groups,
@@ -181,16 +185,16 @@ pub enum PortFlag {
     AutoPtp,
     /// `bpduguard`: ends when a bridge speaks there.
     BpduGuard,
-    /// `bpdufilter`: neither sends nor hears what bridges say to each other.
+    /// `bpdufilter`: neither sends nor receives spanning tree messages.
     BpduFilter,
     /// `rootguard`: never takes the root to be there.
     RootGuard,
     /// `mcastrouter`: gets frames for all groups, as a router is there.
     McastRouter,
-    /// `fastleave`: has one host behind it; when that leaves a group nobody there is asked.
+    /// `fastleave`: the port has one host behind it; when that leaves a group, no query is sent.
     FastLeave,
-    /// `hairpin`: frames may leave by the port that they came by, as for stations that reach each other through it
-    /// only.
+    /// `hairpin`: frames may leave by the port that they came by, for hosts that reach each
+    /// other only through it.
     Hairpin,
     /// `nobroadcast`: gets no broadcasts.
     NoBroadcast,
@@ -199,7 +203,7 @@ pub enum PortFlag {
 }
 
 impl PortFlag {
-    /// All of them.
+    /// Every flag, each of them once.
     pub const ALL: [PortFlag; 17] = [
         PortFlag::Learn,
         PortFlag::Discover,
@@ -255,12 +259,12 @@ impl PortFlag {
 pub struct Domains(u32);
 
 impl Domains {
-    /// Makes it of bits; the first, which is no group's, is ignored.
+    /// Makes it of bits; bit 0, which stands for no domain, is ignored.
     pub fn from_bits(bits: u32) -> Domains {
         Domains(bits & !1)
     }
 
-    /// Returns the bits.
+    /// Returns the set as bits, one a domain.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -272,7 +276,7 @@ impl Domains {
 
     /// Says whether both have one of them.
     #[inline]
-    pub fn meets(self, other: Domains) -> bool {
+    pub fn shares_domain(self, other: Domains) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -287,18 +291,18 @@ impl fmt::Display for Domains {
     }
 }
 
-/// What becomes of frames without a tag.
+/// How frames without a tag are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Untagged {
     /// They belong to this VLAN.
     Vlan(VlanId),
     /// They are the host's, as if the interface were no port.
     Passthrough,
-    /// They are dropped.
+    /// Frames without a tag are dropped.
     Dropped,
 }
 
-/// What becomes of the VLANs whose tagged frames a port has.
+/// A change of the VLANs whose tagged frames a port has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaggedChange {
     /// It has these and no others.
@@ -318,26 +322,26 @@ pub enum Priority {
     Packet,
     /// The header that is taken off or put on.
     Outer,
-    /// The header within.
+    /// The header within the outer tag: the inner tag, or IP.
     Payload,
 }
 
 /// Frames that go to many ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StormKind {
-    /// Those for all stations.
+    /// Frames to the broadcast address.
     Broadcast,
     /// Those for other groups.
     Multicast,
-    /// Those for a station that is not known.
+    /// Unicast frames to an address that is not in the MAC table.
     Unknown,
 }
 
 impl StormKind {
-    /// All of them.
+    /// All kinds, one limit each.
     pub const ALL: [StormKind; 3] = [StormKind::Broadcast, StormKind::Multicast, StormKind::Unknown];
 
-    /// Returns its word.
+    /// Keyword of the kind in commands.
     pub fn word(self) -> &'static str {
         match self {
             StormKind::Broadcast => "broadcast",
@@ -347,7 +351,7 @@ impl StormKind {
     }
 }
 
-/// What the spanning tree is told (IEEE 802.1D-2004 section 17.13 and 17.14 name the bounds).
+/// A command for the spanning tree (IEEE 802.1D-2004 section 17.13 and 17.14 name the bounds).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpanningTree {
     /// `proto rstp` or `proto stp`.
@@ -364,16 +368,16 @@ pub enum SpanningTree {
     HoldCount(u8),
     /// `ifpriority IF N`: 0 to 240, by 16.
     PortPriority {
-        /// The port.
+        /// The port that is changed.
         port: String,
-        /// Its priority.
+        /// Priority of the port in the tree.
         priority: u8,
     },
     /// `ifcost IF N`: 1 to 200000000; `-ifcost IF` has it follow the speed of the link.
     PortCost {
-        /// The port.
+        /// The port that is changed.
         port: String,
-        /// Its cost.
+        /// Path cost; None for that of the link's speed.
         cost: Option<u32>,
     },
 }
@@ -381,10 +385,10 @@ pub enum SpanningTree {
 /// Which spanning tree is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StpProtocol {
-    /// The rapid one.
+    /// Rapid spanning tree, IEEE 802.1D-2004.
     #[default]
     Rstp,
-    /// The old one.
+    /// Spanning tree of 1998, without rapid transitions.
     Stp,
 }
 
@@ -461,7 +465,7 @@ impl Command {
         }
     }
 
-    /// Prints what is there or not, much or little.
+    /// Prints a property: its word, with or without a minus sign, or with a value.
     fn fmt_property(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Command::Flag { port, flag, on } => write!(f, "{}{} {port}", sign(*on), flag.word()),

@@ -1,4 +1,4 @@
-//! What a switch was told: its ports and their properties, as commands change them.
+//! The configuration of a switch: its ports and their properties, as commands change them.
 use super::command::{
     Command, Domains, PortFlag, Priority, Rule, StormKind, TaggedChange, Untagged, VlanId, VlanSet,
 };
@@ -30,23 +30,23 @@ pub enum Role {
 /// What the spanning tree lets a port do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PortState {
-    /// Nothing.
+    /// Neither learns addresses nor forwards frames.
     Discarding,
     /// It learns, and doesn't forward.
     Learning,
-    /// Everything.
+    /// Learns addresses and forwards frames.
     #[default]
     Forwarding,
 }
 
-/// A port.
+/// The configuration of one port.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// What it is to the switch.
     pub role: Role,
-    /// Whether it is the host's own door.
+    /// Whether it is the host port.
     pub is_vport: bool,
     /// Whether addresses that were learned here stay here until they are too old.
     pub is_sticky: bool,
@@ -54,17 +54,17 @@ pub struct Port {
     pub is_running: bool,
     /// What the spanning tree lets it do.
     pub state: PortState,
-    /// Bits by [`flag_bit`].
+    /// Properties, one bit each by [`flag_bit`].
     pub flags: u32,
     /// Its groups of ports that don't talk to each other.
     pub domains: Domains,
     /// Most addresses it may have.
     pub limit: Option<u32>,
-    /// What becomes of frames without a tag; if nothing was said, they belong to the switch's VLAN.
+    /// How frames without a tag are handled; without a setting they belong to the switch's VLAN.
     pub untagged: Option<Untagged>,
     /// The VLANs whose tags it has.
     pub tagged: VlanSet,
-    /// Its rules.
+    /// Rules, in the order in which they are tried.
     pub rules: Vec<Rule>,
     /// Frames a second of each [`StormKind`] that it may send.
     pub storm: [Option<u32>; 3],
@@ -92,11 +92,11 @@ impl Port {
     }
 
     /// Whether it has a property.
-    pub fn has(&self, flag: PortFlag) -> bool {
+    pub fn has_flag(&self, flag: PortFlag) -> bool {
         self.flags & flag_bit(flag) != 0
     }
 
-    fn set(&mut self, flag: PortFlag, on: bool) {
+    fn set_flag(&mut self, flag: PortFlag, on: bool) {
         match on {
             true => self.flags |= flag_bit(flag),
             false => self.flags &= !flag_bit(flag),
@@ -112,17 +112,18 @@ impl Port {
     }
 
     /// The commands that make it what it is, from when it is connected only.
-    fn commands(&self) -> Vec<Command> {
+    fn dump_commands(&self) -> Vec<Command> {
         let name = || self.name.clone();
         match self.role {
             Role::Detached => return Vec::new(),
             Role::Span => return vec![Command::AddSpan(name())],
             Role::Member => {}
         }
-        let flags =
-            PortFlag::ALL.into_iter().filter(|flag| self.has(*flag) != Port::new("", self.role).has(*flag));
+        let flags = PortFlag::ALL
+            .into_iter()
+            .filter(|flag| self.has_flag(*flag) != Port::new("", self.role).has_flag(*flag));
         // One that is set may clear others, which come behind it.
-        let mut flags: Vec<(bool, PortFlag)> = flags.map(|flag| (self.has(flag), flag)).collect();
+        let mut flags: Vec<(bool, PortFlag)> = flags.map(|flag| (self.has_flag(flag), flag)).collect();
         flags.sort_by_key(|(on, _)| !on);
         let mut commands = vec![Command::Add(name())];
         commands.extend(flags.into_iter().map(|(on, flag)| Command::Flag { port: name(), flag, on }));
@@ -141,7 +142,7 @@ impl Port {
     }
 
     /// Becomes what it is when it is added, or is no more.
-    fn reset(&mut self, role: Role) {
+    fn reset_role(&mut self, role: Role) {
         let Port { is_vport, is_sticky, is_running, .. } = *self;
         *self = Port { is_vport, is_sticky, is_running, ..Port::new(std::mem::take(&mut self.name), role) };
     }
@@ -174,14 +175,14 @@ pub const fn flag_bit(flag: PortFlag) -> u32 {
     }
 }
 
-/// All that a switch was told.
+/// The whole configuration of a switch.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its name.
+    /// Name of the switch's interface.
     pub name: String,
-    /// Whether it switches.
+    /// Whether it forwards frames.
     pub is_up: bool,
-    /// `link0` to `link2`.
+    /// The flags `link0` to `link2`.
     pub links: [bool; 3],
     /// The VLAN of frames without a tag, where the port says nothing else.
     pub vnetid: Option<VlanId>,
@@ -191,7 +192,7 @@ pub struct Config {
     pub limits: Limits,
     /// Whether frames for groups of IP go to their members only.
     pub snoops: bool,
-    /// The address by which it asks hosts for their groups, if it does.
+    /// The source address of group queries, if the switch sends any.
     pub querier: Option<Ipv4Addr>,
     /// The priority of tags that are put on.
     pub tx_priority: Priority,
@@ -226,7 +227,7 @@ impl Config {
     }
 
     /// The place of the port that has a name.
-    pub fn find(&self, name: &str) -> Option<usize> {
+    pub fn find_port(&self, name: &str) -> Option<usize> {
         self.ports.iter().position(|port| port.name == name)
     }
 
@@ -236,34 +237,36 @@ impl Config {
     }
 
     /// A port that is part of the switch, or gets copies.
-    fn part(&mut self, name: &str) -> Result<&mut Port, SwitchError> {
-        let at = self.find(name).filter(|at| self.ports[*at].role != Role::Detached);
+    fn port_mut(&mut self, name: &str) -> Result<&mut Port, SwitchError> {
+        let at = self.find_port(name).filter(|at| self.ports[*at].role != Role::Detached);
         match at {
             Some(at) => Ok(&mut self.ports[at]),
-            None => Err(SwitchError::NoPort { name: name.into(), is_connected: self.find(name).is_some() }),
+            None => {
+                Err(SwitchError::NoPort { name: name.into(), is_connected: self.find_port(name).is_some() })
+            }
         }
     }
 
     /// The same, and no span port.
-    pub(super) fn member(&mut self, name: &str) -> Result<&mut Port, SwitchError> {
-        let port = self.part(name)?;
+    pub(super) fn member_mut(&mut self, name: &str) -> Result<&mut Port, SwitchError> {
+        let port = self.port_mut(name)?;
         match port.role {
             Role::Span => Err(SwitchError::IsSpan(name.into())),
             _ => Ok(port),
         }
     }
 
-    /// Changes what a command changes; those that are about addresses, and questions, change nothing here.
-    pub(super) fn change(&mut self, command: &Command) -> Result<(), SwitchError> {
+    /// Applies a command to the configuration; commands about addresses, and queries, change nothing here.
+    pub(super) fn apply_command(&mut self, command: &Command) -> Result<(), SwitchError> {
         match command {
             Command::Up => self.is_up = true,
             Command::Down => self.is_up = false,
             Command::Destroy => return Err(SwitchError::NotHere("destroy")),
             Command::RuleFile(_) => return Err(SwitchError::NotHere("rulefile")),
-            Command::Add(name) => self.attach(name, Role::Member)?,
-            Command::AddSpan(name) => self.attach(name, Role::Span)?,
-            Command::Del(name) => self.detach(name, Role::Member)?,
-            Command::DelSpan(name) => self.detach(name, Role::Span)?,
+            Command::Add(name) => self.attach_port(name, Role::Member)?,
+            Command::AddSpan(name) => self.attach_port(name, Role::Span)?,
+            Command::Del(name) => self.detach_port(name, Role::Member)?,
+            Command::DelSpan(name) => self.detach_port(name, Role::Span)?,
             Command::MaxAddresses(limit) => self.limits.entries = (*limit).min(MOST_ENTRIES),
             Command::Evict(on) => self.limits.evicts = *on,
             Command::Timeout(0) => self.limits.timeout = u32::MAX,
@@ -295,12 +298,12 @@ impl Config {
     fn change_port(&mut self, command: &Command) -> Result<(), SwitchError> {
         match command {
             Command::Flag { flag, .. } if flag.is_of_tree() => return Err(SwitchError::NoSpanningTree),
-            Command::Flag { port, flag, on } => self.member(port)?.set(*flag, *on),
-            Command::Protected { port, domains } => self.member(port)?.domains = *domains,
-            Command::PortMaxAddresses { port, limit } => self.member(port)?.limit = *limit,
-            Command::Untagged { port, to } => self.member(port)?.untagged = Some(*to),
+            Command::Flag { port, flag, on } => self.member_mut(port)?.set_flag(*flag, *on),
+            Command::Protected { port, domains } => self.member_mut(port)?.domains = *domains,
+            Command::PortMaxAddresses { port, limit } => self.member_mut(port)?.limit = *limit,
+            Command::Untagged { port, to } => self.member_mut(port)?.untagged = Some(*to),
             Command::Tagged { port, change } => {
-                let tagged = &mut self.member(port)?.tagged;
+                let tagged = &mut self.member_mut(port)?.tagged;
                 match change {
                     TaggedChange::Set(vlans) => *tagged = vlans.clone(),
                     TaggedChange::Add(vlans) => tagged.extend(vlans),
@@ -308,48 +311,49 @@ impl Config {
                 }
             }
             Command::Rule(rule) => {
-                let rules = &mut self.member(&rule.port)?.rules;
+                let rules = &mut self.member_mut(&rule.port)?.rules;
                 if rules.len() >= MOST_RULES {
                     return Err(SwitchError::TooManyRules(rule.port.clone()));
                 }
                 rules.push((**rule).clone());
             }
-            Command::FlushRules(port) => self.member(port)?.rules.clear(),
-            Command::Storm { port, kind, limit } => self.member(port)?.storm[storm_place(*kind)] = *limit,
+            Command::FlushRules(port) => self.member_mut(port)?.rules.clear(),
+            Command::Storm { port, kind, limit } => self.member_mut(port)?.storm[storm_place(*kind)] = *limit,
             _ => {}
         }
         Ok(())
     }
 
-    fn attach(&mut self, name: &str, role: Role) -> Result<(), SwitchError> {
-        let Some(at) = self.find(name) else {
+    fn attach_port(&mut self, name: &str, role: Role) -> Result<(), SwitchError> {
+        let Some(at) = self.find_port(name) else {
             return Err(SwitchError::NoPort { name: name.into(), is_connected: false });
         };
         let port = &mut self.ports[at];
         match (port.role, role) {
             (Role::Detached, Role::Span) if port.is_vport => Err(SwitchError::VportSpan(name.into())),
             (Role::Detached, _) => {
-                port.reset(role);
+                port.reset_role(role);
                 Ok(())
             }
             _ => Err(SwitchError::IsPort(name.into())),
         }
     }
 
-    fn detach(&mut self, name: &str, role: Role) -> Result<(), SwitchError> {
-        let port = self.part(name)?;
+    fn detach_port(&mut self, name: &str, role: Role) -> Result<(), SwitchError> {
+        let port = self.port_mut(name)?;
         if port.role != role {
             return Err(match role {
                 Role::Span => SwitchError::NoSpan(name.into()),
                 _ => SwitchError::IsSpan(name.into()),
             });
         }
-        port.reset(Role::Detached);
+        port.reset_role(Role::Detached);
         Ok(())
     }
 
-    /// The commands that make another switch with the same ports, none of which is in it yet, what this one is.
-    pub(super) fn commands(&self) -> Vec<Command> {
+    /// The commands that make another switch with the same ports, none of which is in it yet,
+    /// what this one is.
+    pub(super) fn dump_commands(&self) -> Vec<Command> {
         let mut commands = vec![if self.is_up { Command::Up } else { Command::Down }];
         commands.extend((0..).zip(self.links).map(|(number, on)| Command::Link { number, on }));
         let timeout = if self.limits.timeout == u32::MAX { 0 } else { self.limits.timeout };
@@ -363,13 +367,13 @@ impl Config {
             Command::Snoop(self.snoops),
             Command::Querier(self.querier),
         ]);
-        commands.extend(self.ports.iter().flat_map(Port::commands));
+        commands.extend(self.ports.iter().flat_map(Port::dump_commands));
         commands
     }
 
     /// Adds a connected port; names are unique.
-    pub fn connect(&mut self, port: Port) -> Result<(), SwitchError> {
-        match self.find(&port.name) {
+    pub fn connect_port(&mut self, port: Port) -> Result<(), SwitchError> {
+        match self.find_port(&port.name) {
             _ if self.ports.len() >= MOST_PORTS => Err(SwitchError::TooManyPorts),
             Some(_) => Err(SwitchError::IsPort(port.name)),
             None if port.is_vport && port.role == Role::Span => Err(SwitchError::VportSpan(port.name)),
@@ -382,7 +386,7 @@ impl Config {
 
     /// Sets a property of a port.
     pub fn set_flag(&mut self, port: &str, flag: PortFlag, on: bool) -> Result<(), SwitchError> {
-        self.change(&Command::Flag { port: port.into(), flag, on })
+        self.apply_command(&Command::Flag { port: port.into(), flag, on })
     }
 }
 
@@ -395,12 +399,12 @@ pub(super) fn storm_place(kind: StormKind) -> usize {
     }
 }
 
-/// Why a switch doesn't do what it is told.
+/// Why a switch refuses a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwitchError {
-    /// The interface is no port of the switch; whether it is connected at all.
+    /// The interface is not a port of the switch.
     NoPort {
-        /// The interface.
+        /// Name of the interface.
         name: String,
         /// Whether `add` would make it one.
         is_connected: bool,
@@ -411,7 +415,7 @@ pub enum SwitchError {
     IsSpan(String),
     /// It is a port, and doesn't get copies.
     NoSpan(String),
-    /// The host's own door can't get copies.
+    /// The host port can't get copies.
     VportSpan(String),
     /// There are as many ports as may be.
     TooManyPorts,
@@ -421,14 +425,14 @@ pub enum SwitchError {
     Address {
         /// The address with its VLAN.
         address: String,
-        /// Why.
+        /// Why the address was refused.
         why: super::learn::AddressError,
     },
-    /// There is no memory for so many addresses.
+    /// Memory for so many addresses could not be reserved.
     NoMemory,
-    /// The switch itself can't do this: whoever runs it does.
+    /// The switch itself can't do this: the program that runs it does.
     NotHere(&'static str),
-    /// There is no spanning tree here.
+    /// The switch has no spanning tree.
     NoSpanningTree,
     /// The spanning tree refuses it.
     Tree(crate::stp::StpError),

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Counts more.
+    /// Adds to the count; one thread writes.
     #[inline(always)]
     pub fn add(&self, more: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
@@ -21,7 +21,7 @@ impl Count {
     }
 }
 
-/// Of a port.
+/// Counts of one port, by one worker.
 #[derive(Debug)]
 pub struct PortCounts {
     /// Frames that came in, and their bytes.
@@ -32,10 +32,10 @@ pub struct PortCounts {
     pub causes: [Count; Cause::ALL.len()],
 }
 
-/// Of a worker.
+/// Counts of one worker, over all ports.
 #[derive(Debug)]
 pub struct Counts {
-    /// By port.
+    /// Counts of each port, by port number.
     pub ports: Box<[PortCounts]>,
     /// What became of addresses, by [`Learned`].
     pub learned: [Count; Learned::ALL.len()],
@@ -57,13 +57,13 @@ impl PortCounts {
     }
     /// Counts a frame that went no further, or not to this port.
     #[inline]
-    pub fn stop(&self, cause: Cause) {
+    pub fn count_drop(&self, cause: Cause) {
         self.causes[cause as usize].add(1);
     }
 }
 
 impl Counts {
-    /// For so many ports.
+    /// Counts for this many ports.
     pub fn new(ports: usize) -> Counts {
         Counts {
             ports: (0..ports).map(|_| PortCounts::new()).collect(),

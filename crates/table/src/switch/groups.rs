@@ -1,8 +1,9 @@
-//! Who is in which group: what a switch hears hosts and routers say by IGMP and MLD, so that frames for a group of IP
-//! go to its members and to routers, and to nobody else (RFC 4541).
+//! Members of multicast groups, learned from IGMP and MLD messages of hosts and routers, so that frames for a
+//! group of IP go to its members and to routers only (RFC 4541).
 //!
-//! [`Groups`] is what was heard, behind a lock that only such messages and time meet; [`GroupView`] is what frames
-//! ask. Where nobody asks hosts for their groups nothing is known of those that say nothing, and frames go to all.
+//! [`Groups`] is the learned state, behind a lock that only such messages and time take; [`GroupView`] is
+//! what frames are looked up in. Without a querier nothing is known of hosts that don't report by themselves,
+//! and frames go to all.
 mod ask;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ use ask::Query;
 pub use view::{Audience, GroupView};
 
 use artery_wire::membership::Membership;
-use ask::Asks;
+use ask::QuerySchedule;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,14 +23,15 @@ use std::time::Duration;
 pub const MOST_GROUPS: usize = 4096;
 /// How long a host counts as a member that says nothing more (RFC 3376 section 8.4).
 const MEMBERSHIP: Duration = Duration::from_secs(260);
-/// The same of a router and of who asks (RFC 3376 section 8.5).
+/// The same of a router and of a querier (RFC 3376 section 8.5).
 const PRESENCE: Duration = Duration::from_secs(255);
-/// In what time all members have answered who were asked (RFC 3376 section 8.3).
+/// In what time all members answer a query (RFC 3376 section 8.3).
 const ANSWERS: Duration = Duration::from_secs(10);
-/// How long one stays a member after it, or another behind the same port, has left (RFC 3376 section 8.8: twice a
-/// second).
+/// How long one stays a member after it, or another behind the same port, has left (RFC 3376 section
+/// 8.8: twice a second).
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// What has happened is shown to frames this often at most, so that hosts that come and go quickly cost others nothing.
+/// What has happened is shown to frames this often at most, so that hosts that come and go
+/// quickly cost others nothing.
 const SHOWN_EVERY: Duration = Duration::from_millis(10);
 /// How often is looked for what is over.
 const SWEPT_EVERY: Duration = Duration::from_secs(1);
@@ -37,9 +39,9 @@ const SWEPT_EVERY: Duration = Duration::from_secs(1);
 /// A group in a VLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct GroupKey {
-    /// The VLAN.
+    /// VLAN that the group is in.
     pub(super) vlan: u16,
-    /// The group's address.
+    /// IP address of the group.
     pub(super) group: IpAddr,
 }
 
@@ -69,13 +71,13 @@ struct Until {
     at: Duration,
 }
 
-/// What was heard of the routers of a realm.
+/// State of the routers of a realm.
 #[derive(Clone, Debug, Default)]
 struct Routers {
     ports: Vec<Until>,
-    /// Another one who asks hosts for their groups, and until when he counts as there.
+    /// Another querier, its port, and until when it counts as there.
     querier: Option<(IpAddr, u16, Duration)>,
-    /// From when on members are known, as all were asked and had the time to answer.
+    /// From when on members are known, as a general query was sent and had time to be answered.
     since: Option<Duration>,
     /// Whether that was so when last looked at.
     is_known: bool,
@@ -88,7 +90,7 @@ macro_rules! outcomes {
         pub enum Heard { $($(#[doc = $doc])* $variant,)* }
 
         impl Heard {
-            /// All of them.
+            /// All outcomes, one counter each.
             pub const ALL: &'static [Heard] = &[$(Heard::$variant),*];
             /// The name that counters have.
             pub const fn name(self) -> &'static str {
@@ -99,9 +101,9 @@ macro_rules! outcomes {
 }
 
 outcomes! {
-    /// A host told of its groups.
+    /// A host reported its groups.
     Report "group-reports",
-    /// A router asked, or told of itself.
+    /// A router sent a query or announced itself.
     Router "group-queries",
     /// It says nothing that could be believed.
     Bad "group-malformed",
@@ -109,31 +111,31 @@ outcomes! {
     Full "group-full",
 }
 
-/// See the module.
+/// Members and routers that were learned.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     members: HashMap<GroupKey, Vec<Until>>,
     realms: HashMap<Realm, Routers>,
-    asks: Asks,
+    queries: QuerySchedule,
     /// Whether something is not shown yet, and when it was last.
     is_changed: bool,
     shown_at: Duration,
     next_sweep: Duration,
 }
 
-/// What a switch was told about groups.
+/// How the switch is configured to query groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
-    /// The address by which it asks hosts for their groups itself, if it does.
+    /// The address by which the switch sends queries itself, if it does.
     pub(super) querier: Option<Ipv4Addr>,
-    /// The VLANs in which it does.
+    /// The VLANs in which it sends queries.
     pub(super) vlans: Vec<u16>,
-    /// By which it does for IPv6.
+    /// The source address of its queries for IPv6.
     pub(super) own_ipv6: Option<Ipv6Addr>,
 }
 
 impl Orders {
-    /// The address by which it asks in a realm.
+    /// The source address of queries in a realm.
     fn own(&self, realm: Realm) -> Option<IpAddr> {
         let own = match realm.is_ipv6 {
             true => self.querier.and(self.own_ipv6).map(IpAddr::from),
@@ -144,9 +146,9 @@ impl Orders {
 }
 
 impl Groups {
-    /// Takes what was said at a port; `is_fast` says that there is but one host behind it, which need not be asked
-    /// whether another is left.
-    pub(super) fn hear(
+    /// Takes a message that came by a port; `is_fast` says that only one host is behind the port, so that a
+    /// leave needs no query.
+    pub(super) fn snoop_message(
         &mut self,
         (port, vlan): (u16, u16),
         message: Membership<'_>,
@@ -154,9 +156,11 @@ impl Groups {
         now: Duration,
     ) -> Heard {
         match message {
-            Membership::Query { source, .. } => self.hear_query(port, Realm::of(vlan, source), source, now),
+            Membership::Query { source, .. } => {
+                self.process_query(port, Realm::of(vlan, source), source, now)
+            }
             Membership::Router(source) => {
-                self.meet_router(port, Realm::of(vlan, source), now);
+                self.add_router(port, Realm::of(vlan, source), now);
                 Heard::Router
             }
             Membership::Report(reports) => {
@@ -164,9 +168,9 @@ impl Groups {
                 for (group, is_in) in reports.filter(|(group, _)| !is_for_all(*group)) {
                     let key = GroupKey { vlan, group };
                     match is_in {
-                        true if !self.join(key, port, now) => heard = Heard::Full,
+                        true if !self.join_group(key, port, now) => heard = Heard::Full,
                         true => {}
-                        false => self.leave(key, port, is_fast, now),
+                        false => self.leave_group(key, port, is_fast, now),
                     }
                 }
                 heard
@@ -174,12 +178,13 @@ impl Groups {
         }
     }
 
-    /// One without an address asks for others, and is no router (RFC 4541 section 2.1.1).
-    fn hear_query(&mut self, port: u16, realm: Realm, source: IpAddr, now: Duration) -> Heard {
+    /// A query without an address is sent on behalf of a router, so its sender is not one
+    /// (RFC 4541 section 2.1.1).
+    fn process_query(&mut self, port: u16, realm: Realm, source: IpAddr, now: Duration) -> Heard {
         if source.is_unspecified() {
             return Heard::Router;
         }
-        self.meet_router(port, realm, now);
+        self.add_router(port, realm, now);
         let Some(routers) = self.realms.get_mut(&realm) else { return Heard::Router };
         let stays = routers.querier.is_some_and(|(known, _, until)| until > now && known < source);
         if !stays {
@@ -189,49 +194,49 @@ impl Groups {
         Heard::Router
     }
 
-    fn meet_router(&mut self, port: u16, realm: Realm, now: Duration) {
+    fn add_router(&mut self, port: u16, realm: Realm, now: Duration) {
         let ports = &mut self.realms.entry(realm).or_default().ports;
-        self.is_changed |= note(ports, Until { port, at: now + PRESENCE });
+        self.is_changed |= refresh_port(ports, Until { port, at: now + PRESENCE });
     }
 
     /// Whether there was room.
-    fn join(&mut self, key: GroupKey, port: u16, now: Duration) -> bool {
+    fn join_group(&mut self, key: GroupKey, port: u16, now: Duration) -> bool {
         let is_full = self.members.len() >= MOST_GROUPS;
         let ports = match self.members.entry(key) {
             Entry::Vacant(_) if is_full => return false,
             entry => entry.or_default(),
         };
-        self.is_changed |= note(ports, Until { port, at: now + MEMBERSHIP });
+        self.is_changed |= refresh_port(ports, Until { port, at: now + MEMBERSHIP });
         true
     }
 
-    /// A host has left; others behind the same port may be there still, who answer when they are asked.
-    fn leave(&mut self, key: GroupKey, port: u16, is_fast: bool, now: Duration) {
+    /// A host has left; others behind the same port may still be members, which answer a query.
+    fn leave_group(&mut self, key: GroupKey, port: u16, is_fast: bool, now: Duration) {
         let Entry::Occupied(mut known) = self.members.entry(key) else { return };
         let ports = known.get_mut();
         let Some(at) = ports.iter().position(|until| until.port == port) else { return };
         if !is_fast {
             ports[at].at = ports[at].at.min(now + LAST_ANSWERS);
-            return self.asks.ask_for(key, now);
+            return self.queries.query_group(key, now);
         }
         ports.remove(at);
         if ports.is_empty() {
             known.remove();
-            self.asks.ask_no_more(key);
+            self.queries.cancel_query(key);
         }
         self.is_changed = true;
     }
 
-    /// Forgets what was heard at a port.
+    /// Forgets members and routers that were learned at a port.
     pub(super) fn forget_port(&mut self, port: u16) {
-        self.keep(|until| until.port != port);
+        self.retain_ports(|until| until.port != port);
         for routers in self.realms.values_mut() {
             routers.querier = routers.querier.filter(|(_, at, _)| *at != port);
         }
     }
 
-    /// Keeps of members and routers what is to be kept.
-    fn keep(&mut self, is_kept: impl Fn(&Until) -> bool) {
+    /// Keeps only the members and routers that pass.
+    fn retain_ports(&mut self, is_kept: impl Fn(&Until) -> bool) {
         let mut is_changed = false;
         let mut keep = |ports: &mut Vec<Until>| {
             let before = ports.len();
@@ -244,21 +249,21 @@ impl Groups {
         self.is_changed |= is_changed;
     }
 
-    /// Begins to ask hosts anew, as another address is to be used for that.
-    pub(super) fn ask_anew(&mut self) {
-        self.asks = Asks::default();
+    /// Restarts queries, because another source address is to be used.
+    pub(super) fn restart_queries(&mut self) {
+        self.queries = QuerySchedule::default();
     }
 
-    /// The ways between bridges have changed: members may be elsewhere, so that for a while frames go to all, and
-    /// hosts are asked (RFC 4541 section 2.1.1).
-    pub(super) fn rearrange(&mut self) {
-        self.asks.hurry();
+    /// The topology of the bridges has changed: members may be elsewhere, so that for a while frames go to
+    /// all, and hosts are asked (RFC 4541 section 2.1.1).
+    pub(super) fn mark_changed(&mut self) {
+        self.queries.query_all_now();
     }
 
-    /// Does what time brings; says what hosts are to be asked.
+    /// Expires members and routers; returns the queries that are due.
     pub(super) fn tick(&mut self, orders: &Orders, now: Duration) -> Vec<Query> {
         let mut hurried = Vec::new();
-        if self.asks.takes_hurry() {
+        if self.queries.drain_query_all() {
             for (realm, routers) in self.realms.iter_mut().filter(|(_, routers)| routers.since.is_some()) {
                 routers.since = Some(now + ANSWERS);
                 hurried.push(*realm);
@@ -267,19 +272,19 @@ impl Groups {
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEPT_EVERY;
-            self.sweep(orders, now);
+            self.sweep_expired(orders, now);
         }
-        let Groups { asks, realms, .. } = self;
+        let Groups { queries: asks, realms, .. } = self;
         let own = |realm: Realm| {
             let other = realms.get(&realm).and_then(|routers| routers.querier);
             let own = orders.own(realm)?;
             other.is_none_or(|(other, _, until)| until <= now || own < other).then_some(own)
         };
-        asks.due(orders, &hurried, own, now)
+        asks.due_queries(orders, &hurried, own, now)
     }
 
-    fn sweep(&mut self, orders: &Orders, now: Duration) {
-        self.keep(|until| until.at > now);
+    fn sweep_expired(&mut self, orders: &Orders, now: Duration) {
+        self.retain_ports(|until| until.at > now);
         let asked =
             orders.vlans.iter().flat_map(|vlan| [false, true].map(|is_ipv6| Realm { vlan: *vlan, is_ipv6 }));
         for realm in asked.filter(|realm| orders.own(*realm).is_some()) {
@@ -299,11 +304,11 @@ impl Groups {
     /// When [`tick`](Groups::tick) has something to do next.
     pub(super) fn next_deadline(&self) -> Duration {
         let shown = self.is_changed.then_some(self.shown_at + SHOWN_EVERY);
-        [Some(self.next_sweep), shown, self.asks.next()].into_iter().flatten().min().unwrap_or_default()
+        [Some(self.next_sweep), shown, self.queries.next()].into_iter().flatten().min().unwrap_or_default()
     }
 
     /// What frames are to go by, if that has changed and is to be shown now.
-    pub(super) fn show(&mut self, now: Duration) -> Option<GroupView> {
+    pub(super) fn changed_view(&mut self, now: Duration) -> Option<GroupView> {
         if !self.is_changed || now < self.shown_at + SHOWN_EVERY {
             return None;
         }
@@ -321,8 +326,8 @@ impl Groups {
         }
     }
 
-    /// Takes over what others have heard, of ports that have another place here or none.
-    pub(super) fn take_over(&mut self, old: &Groups, place: impl Fn(u16) -> Option<u16>) {
+    /// Takes over what another switch has learned, of ports that have another place here or none.
+    pub(super) fn adopt_state(&mut self, old: &Groups, place: impl Fn(u16) -> Option<u16>) {
         let moved = |ports: &[Until]| -> Vec<Until> {
             ports.iter().filter_map(|until| Some(Until { port: place(until.port)?, ..*until })).collect()
         };
@@ -334,7 +339,7 @@ impl Groups {
             is_known: of.is_known,
         };
         self.realms = old.realms.iter().map(|(realm, of)| (*realm, routers(of))).collect();
-        self.asks = old.asks.clone();
+        self.queries = old.queries.clone();
         self.is_changed = true;
     }
 
@@ -368,7 +373,7 @@ impl Groups {
 }
 
 /// Notes up to when something holds for a port; says whether it did not before.
-fn note(ports: &mut Vec<Until>, until: Until) -> bool {
+fn refresh_port(ports: &mut Vec<Until>, until: Until) -> bool {
     match ports.iter_mut().find(|known| known.port == until.port) {
         Some(known) => {
             known.at = until.at;
@@ -381,8 +386,8 @@ fn note(ports: &mut Vec<Until>, until: Until) -> bool {
     }
 }
 
-/// Whether frames for a group go to all ports in any case: it is of this link only, which many are in without saying
-/// so (RFC 4541 section 2.1.2).
+/// Whether frames for a group go to all ports in any case: it is of this link only, which many are in without
+/// saying so (RFC 4541 section 2.1.2).
 fn is_for_all(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(group) => group.octets()[..3] == [224, 0, 0],

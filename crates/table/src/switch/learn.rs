@@ -1,7 +1,8 @@
-//! How the table of addresses changes: what is learned, moves, gets old, is given and taken away, within limits.
+//! How the table of addresses changes: what is learned, moves, gets old, is given and taken away, within
+//! limits.
 //!
 //! There is one [`Learner`], behind a mutex. Workers that find it taken learn with the next frame instead.
-use super::mac::{Entry, Kind, MOST_PORTS, MacKey, MacTable, Put};
+use super::mac::{MOST_PORTS, MacEntry, MacEntryKind, MacKey, MacTable, Put};
 use artery_rcu::{Domain, Published};
 use std::collections::VecDeque;
 use std::io;
@@ -14,17 +15,18 @@ const SWEEP: u32 = 100;
 const MOVES: u32 = 5;
 /// Addresses of which moves are counted at a time.
 const MOVERS: usize = 256;
-/// Moves that are kept to be told.
-const MOST_TOLD: usize = 64;
-/// Buckets that an old entry is looked for in when there is no room: in this many, unless there was none, and until some were
-/// compared. A table that is full has few empty buckets, but for the least one.
+/// Most moves kept to be reported.
+const MAX_MOVES: usize = 64;
+/// Buckets that an old entry is looked for in when the table is full: in this many, unless there was none,
+/// and until some were compared. A table that is full has few empty buckets, except the smallest one.
 const HUNT: u32 = 1024;
 const COMPARED: usize = 16;
-/// Seconds from which on an address was not seen lately, and beyond which a time is one to come: of two workers one may be a
-/// moment ahead.
+/// Seconds from which on an address was not seen lately, and beyond which a time is one to come: of two
+/// workers one may be a moment ahead.
 const LATELY: u32 = 10;
 const OVERDUE: u32 = u32::MAX / 2;
-/// Most addresses a second that a port may push others out for: who floods has known traffic wait no longer for that.
+/// Most addresses a second that a port may push others out for; this limits how long a
+/// flood delays known traffic.
 const MOST_EVICTED: u32 = 50_000;
 
 /// What became of an address that was to be learned.
@@ -44,12 +46,12 @@ pub enum Learned {
     Full,
     /// Too many came in a short time.
     TooFast,
-    /// Somebody else changes the table at this moment.
+    /// Another thread is changing the table.
     Busy,
 }
 
 impl Learned {
-    /// All of them.
+    /// All outcomes, one counter each.
     pub const ALL: [Learned; 8] = [
         Learned::New,
         Learned::Moved,
@@ -81,7 +83,7 @@ impl Learned {
 pub enum AddressError {
     /// It is known already.
     Exists,
-    /// It isn't known.
+    /// The address is not in the MAC table.
     Unknown,
     /// There are as many as may be.
     Full,
@@ -92,13 +94,13 @@ pub enum AddressError {
 /// An address that moved, or was not believed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The address.
+    /// Address and VLAN of the entry.
     pub key: MacKey,
-    /// Where it was.
+    /// Port that the address was at before.
     pub from: u16,
     /// Where it was seen.
     pub to: u16,
-    /// When, in seconds.
+    /// When the address moved, in seconds.
     pub at: u32,
     /// Whether it was not believed.
     pub is_damped: bool,
@@ -107,7 +109,7 @@ pub struct Move {
 /// What bounds the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most addresses.
+    /// Most addresses that the table may have.
     pub entries: u32,
     /// Seconds after which they are too old; `u32::MAX` for never.
     pub timeout: u32,
@@ -115,7 +117,7 @@ pub struct Limits {
     pub evicts: bool,
     /// Most new addresses and moves a second; 0 for no limit.
     pub rate: u32,
-    /// In what time so many moves of an address are believed; zero for all.
+    /// In what time this many moves of an address are believed; zero for all.
     pub damping: Duration,
 }
 
@@ -138,8 +140,8 @@ impl Pace {
     /// How much of a second may be used at once after a rest.
     const BURST: Duration = Duration::from_millis(100);
 
-    /// Whether it may be done once more, at most `rate` times a second; 0 is no limit.
-    fn take(&mut self, rate: u32, now: Duration) -> bool {
+    /// Whether the rate, at most `rate` times a second, allows one more; 0 means unlimited.
+    fn try_acquire(&mut self, rate: u32, now: Duration) -> bool {
         if rate == 0 {
             return true;
         }
@@ -155,15 +157,15 @@ impl Pace {
 
 /// An address that may go when room is needed.
 struct Victim {
-    /// Less for those that go first: 0 where a port has more than all others, 1 for one that was not seen lately, and then by
-    /// how many its port has.
+    /// Less for those that go first: 0 where a port has more than all others, 1 for one that was not seen
+    /// lately, and then by how many its port has.
     crowd: u32,
     seen: u32,
     port: u16,
     key: MacKey,
 }
 
-/// See the module.
+/// State of learning, behind the lock.
 pub(super) struct Learner {
     table: Arc<MacTable>,
     shown: Arc<Published<Arc<MacTable>>>,
@@ -173,7 +175,7 @@ pub(super) struct Learner {
     /// Most addresses of a port, where it has a limit of its own.
     port_limits: Vec<Option<u32>>,
     movers: Box<[Option<Mover>; MOVERS]>,
-    told: VecDeque<Move>,
+    moves: VecDeque<Move>,
     /// What is learned in a second, of the switch, and what each port pushes out.
     learned: Pace,
     evicted: Vec<Pace>,
@@ -196,7 +198,7 @@ impl Learner {
             of_port: vec![0; MOST_PORTS],
             port_limits: vec![None; MOST_PORTS],
             movers: Box::new([None; MOVERS]),
-            told: VecDeque::new(),
+            moves: VecDeque::new(),
             learned: Pace::default(),
             evicted: vec![Pace::default(); MOST_PORTS],
             swept: 0,
@@ -206,11 +208,11 @@ impl Learner {
     }
 
     /// The table as readers see it.
-    pub(super) fn shown(&self) -> Arc<Published<Arc<MacTable>>> {
+    pub(super) fn published_table(&self) -> Arc<Published<Arc<MacTable>>> {
         self.shown.clone()
     }
 
-    /// Number of addresses.
+    /// Number of addresses in the table.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
@@ -224,16 +226,16 @@ impl Learner {
     pub(super) fn set_limits(&mut self, limits: Limits) -> io::Result<()> {
         let room = limits.entries.max(self.count);
         let other = MacTable::new(room)?;
-        if other.buckets() != self.table.buckets() {
-            self.take_over(other);
+        if other.bucket_count() != self.table.bucket_count() {
+            self.migrate_entries(other);
         }
         self.limits = limits;
         Ok(())
     }
 
-    fn take_over(&mut self, other: MacTable) {
-        for (key, entry) in self.table.entries(0..self.table.buckets()) {
-            if other.put(key, entry.port(), entry.kind(), entry.seen()) == Put::Crowded {
+    fn migrate_entries(&mut self, other: MacTable) {
+        for (key, entry) in self.table.entries(0..self.table.bucket_count()) {
+            if other.insert_key(key, entry.port(), entry.kind(), entry.last_seen()) == Put::Crowded {
                 self.count -= 1;
                 self.of_port[usize::from(entry.port())] -= 1;
             }
@@ -248,83 +250,90 @@ impl Learner {
         self.port_limits[usize::from(port)] = limit;
     }
 
-    fn find(&self, key: MacKey) -> Option<Entry> {
-        self.table.find(self.table.place(key))
+    fn find(&self, key: MacKey) -> Option<MacEntry> {
+        self.table.find_entry(self.table.probe_key(key))
     }
 
     /// Learns that an address was seen at a port.
-    pub(super) fn learn(&mut self, key: MacKey, port: u16, sticks: bool, now: Duration) -> Learned {
-        let kind = if sticks { Kind::Sticky } else { Kind::Dynamic };
+    pub(super) fn learn_address(&mut self, key: MacKey, port: u16, sticks: bool, now: Duration) -> Learned {
+        let kind = if sticks { MacEntryKind::Sticky } else { MacEntryKind::Dynamic };
         let seconds = seconds(now);
         match self.find(key) {
             Some(entry) if entry.port() == port => {
-                self.table.refresh(entry, seconds);
+                self.table.refresh_entry(entry, seconds);
                 Learned::Known
             }
             Some(entry) if entry.is_static() => Learned::Stays,
-            Some(entry) if entry.stays() && !entry.is_old(seconds, self.limits.timeout) => Learned::Stays,
+            Some(entry) if entry.is_pinned() && !entry.is_old(seconds, self.limits.timeout) => Learned::Stays,
             Some(entry) => self.move_to(key, entry, port, kind, now),
-            None => self.add(key, port, kind, now),
+            None => self.add_address(key, port, kind, now),
         }
     }
 
-    fn add(&mut self, key: MacKey, port: u16, kind: Kind, now: Duration) -> Learned {
+    fn add_address(&mut self, key: MacKey, port: u16, kind: MacEntryKind, now: Duration) -> Learned {
         if self.port_is_full(port) || self.is_full() {
             return Learned::Full;
         }
         let has_room = self.count < self.limits.entries;
-        let may_evict = has_room || self.evicted[usize::from(port)].take(MOST_EVICTED, now);
-        if !may_evict || !self.learned.take(self.limits.rate, now) {
+        let may_evict = has_room || self.evicted[usize::from(port)].try_acquire(MOST_EVICTED, now);
+        if !may_evict || !self.learned.try_acquire(self.limits.rate, now) {
             return Learned::TooFast;
         }
-        if !has_room && !self.evict(seconds(now)) {
+        if !has_room && !self.evict_address(seconds(now)) {
             return Learned::Full;
         }
-        if self.table.put(key, port, kind, seconds(now)) == Put::Crowded {
+        if self.table.insert_key(key, port, kind, seconds(now)) == Put::Crowded {
             return Learned::Full;
         }
         self.count_in(port);
         Learned::New
     }
 
-    fn move_to(&mut self, key: MacKey, entry: Entry, port: u16, kind: Kind, now: Duration) -> Learned {
+    fn move_to(
+        &mut self,
+        key: MacKey,
+        entry: MacEntry,
+        port: u16,
+        kind: MacEntryKind,
+        now: Duration,
+    ) -> Learned {
         if self.port_is_full(port) {
             return Learned::Full;
         }
         let is_damped = self.moves_too_often(key, seconds(now));
-        if !is_damped && !self.learned.take(self.limits.rate, now) {
+        if !is_damped && !self.learned.try_acquire(self.limits.rate, now) {
             return Learned::TooFast;
         }
-        let is_news = self.told.back().is_none_or(|last| {
+        let is_news = self.moves.back().is_none_or(|last| {
             (last.key, last.from, last.to, last.is_damped) != (key, entry.port(), port, is_damped)
                 || !is_damped
         });
         if is_news {
-            self.tell(Move { key, from: entry.port(), to: port, at: seconds(now), is_damped });
+            self.record_move(Move { key, from: entry.port(), to: port, at: seconds(now), is_damped });
         }
         if is_damped {
             return Learned::Damped;
         }
         self.count_out(entry.port());
         self.count_in(port);
-        self.table.set(entry, port, kind, seconds(now));
+        self.table.update_entry(entry, port, kind, seconds(now));
         Learned::Moved
     }
 
-    fn tell(&mut self, news: Move) {
-        if self.told.len() >= MOST_TOLD {
-            self.told.pop_front();
+    fn record_move(&mut self, news: Move) {
+        if self.moves.len() >= MAX_MOVES {
+            self.moves.pop_front();
         }
-        self.told.push_back(news);
+        self.moves.push_back(news);
     }
 
-    /// Counts a move. Addresses share places here: one that is pushed out begins anew.
+    /// Counts a move. Addresses share counters here: a count that is pushed out starts from zero.
     fn moves_too_often(&mut self, key: MacKey, now: u32) -> bool {
         let damping = self.limits.damping.as_secs() as u32;
         if damping == 0 {
             return false;
         }
-        let place = self.table.place(key).hash() as usize % MOVERS;
+        let place = self.table.probe_key(key).hash() as usize % MOVERS;
         let is_current = |mover: &Mover| mover.key == key && now.wrapping_sub(mover.since) <= damping;
         let mut mover = self.movers[place].filter(is_current).unwrap_or(Mover { key, since: now, moves: 0 });
         mover.moves = mover.moves.saturating_add(1);
@@ -341,43 +350,44 @@ impl Learner {
         self.port_limits[port].is_some_and(|limit| self.of_port[port] >= limit)
     }
 
-    /// Removes an address that was learned, and says whether there was one: at a port that has more than all others, so that who
-    /// floods by one port pushes out nobody at others, however silent; or else an old one, or one of those that have most.
-    fn evict(&mut self, now: u32) -> bool {
+    /// Removes an address that was learned, and says whether there was one: at a port that has more than all
+    /// others, so that a flood by one port evicts no address at others, however silent; or else an old one,
+    /// or one of those that have most.
+    fn evict_address(&mut self, now: u32) -> bool {
         for _ in 0..2 {
             while let Some(victim) = self.victims.pop() {
                 let entry = self.find(victim.key).filter(|entry| !entry.is_static());
                 if let Some(entry) =
-                    entry.filter(|entry| (entry.port(), entry.seen()) == (victim.port, victim.seen))
+                    entry.filter(|entry| (entry.port(), entry.last_seen()) == (victim.port, victim.seen))
                 {
-                    self.forget(entry);
+                    self.remove_entry(entry);
                     return true;
                 }
             }
-            self.hunt(now);
+            self.find_victims(now);
         }
         false
     }
 
-    /// Looks for addresses that may go next, more than one at a time: each look goes through lines of the table that known
-    /// traffic has no use for.
-    fn hunt(&mut self, now: u32) {
-        let crowd = |entry: Entry| {
+    /// Looks for addresses that may go next, more than one at a time: each look goes through lines of the
+    /// table that known traffic has no use for.
+    fn find_victims(&mut self, now: u32) {
+        let crowd = |entry: MacEntry| {
             let of_port = self.of_port[usize::from(entry.port())];
-            match now.wrapping_sub(entry.seen()) {
+            match now.wrapping_sub(entry.last_seen()) {
                 _ if of_port > self.count / 2 => 0,
                 LATELY..=OVERDUE => 1,
                 _ => u32::MAX - of_port,
             }
         };
-        for passed in 0..self.table.buckets() {
+        for passed in 0..self.table.bucket_count() {
             for (key, entry) in self.table.entries(self.hunted..self.hunted + 1) {
                 if !entry.is_static() {
-                    let (port, seen) = (entry.port(), entry.seen());
+                    let (port, seen) = (entry.port(), entry.last_seen());
                     self.victims.push(Victim { crowd: crowd(entry), seen, port, key });
                 }
             }
-            self.hunted = (self.hunted + 1) % self.table.buckets();
+            self.hunted = (self.hunted + 1) % self.table.bucket_count();
             let compared = self.victims.len();
             if compared >= COMPARED || (passed >= HUNT && compared > 0) {
                 break;
@@ -399,7 +409,7 @@ impl Learner {
         self.of_port[usize::from(port)] -= 1;
     }
 
-    fn forget(&mut self, entry: Entry) {
+    fn remove_entry(&mut self, entry: MacEntry) {
         self.table.remove(entry);
         self.count_out(entry.port());
     }
@@ -411,13 +421,13 @@ impl Learner {
         }
         match self.find(key) {
             Some(entry) if entry.is_static() => return Err(AddressError::Exists),
-            Some(entry) => self.forget(entry),
+            Some(entry) => self.remove_entry(entry),
             None => {}
         }
-        if self.count >= self.limits.entries && !(self.limits.evicts && self.evict(seconds(now))) {
+        if self.count >= self.limits.entries && !(self.limits.evicts && self.evict_address(seconds(now))) {
             return Err(AddressError::Full);
         }
-        match self.table.put(key, port, Kind::Static, seconds(now)) {
+        match self.table.insert_key(key, port, MacEntryKind::Static, seconds(now)) {
             Put::Done => {
                 self.count_in(port);
                 Ok(())
@@ -427,36 +437,37 @@ impl Learner {
     }
 
     /// Takes in what another switch knew, if there is room and nothing is known here.
-    pub(super) fn take_in(&mut self, key: MacKey, port: u16, entry: Entry) {
+    pub(super) fn import_entry(&mut self, key: MacKey, port: u16, entry: MacEntry) {
         let has_room = self.count < self.limits.entries && !self.port_is_full(port);
         let is_new = has_room && self.find(key).is_none();
-        if is_new && self.table.put(key, port, entry.kind(), entry.seen()) == Put::Done {
+        if is_new && self.table.insert_key(key, port, entry.kind(), entry.last_seen()) == Put::Done {
             self.count_in(port);
         }
     }
 
-    /// Forgets an address.
-    pub(super) fn delete(&mut self, key: MacKey) -> Result<(), AddressError> {
-        self.find(key).map(|entry| self.forget(entry)).ok_or(AddressError::Unknown)
+    /// Removes an address from the table.
+    pub(super) fn delete_address(&mut self, key: MacKey) -> Result<(), AddressError> {
+        self.find(key).map(|entry| self.remove_entry(entry)).ok_or(AddressError::Unknown)
     }
 
     /// Forgets those addresses for which `is` holds.
-    pub(super) fn flush(&mut self, is: impl Fn(MacKey, Entry) -> bool) {
+    pub(super) fn flush_matching(&mut self, is: impl Fn(MacKey, MacEntry) -> bool) {
         let table = self.table.clone();
-        let gone = table.entries(0..table.buckets()).filter(|(key, entry)| is(*key, *entry));
-        gone.for_each(|(_, entry)| self.forget(entry));
+        let gone = table.entries(0..table.bucket_count()).filter(|(key, entry)| is(*key, *entry));
+        gone.for_each(|(_, entry)| self.remove_entry(entry));
     }
 
-    /// Forgets old addresses of the buckets whose turn it is, when a second has passed: in the end, of all. Others that had to
-    /// make room once come back, or else all that stay long would be at their second places in the end.
-    pub(super) fn sweep(&mut self, now: Duration) {
-        let share = self.table.buckets().div_ceil(SWEEP);
-        let from = if self.swept < self.table.buckets() { self.swept } else { 0 };
-        let to = (from + share).min(self.table.buckets());
+    /// Forgets old addresses of the buckets whose turn it is, when a second has passed: in the end, of all.
+    /// Others that had to make room once come back, or else all that stay long would be at their second
+    /// places in the end.
+    pub(super) fn sweep_buckets(&mut self, now: Duration) {
+        let share = self.table.bucket_count().div_ceil(SWEEP);
+        let from = if self.swept < self.table.bucket_count() { self.swept } else { 0 };
+        let to = (from + share).min(self.table.bucket_count());
         let (table, now, timeout) = (self.table.clone(), seconds(now), self.limits.timeout);
         for (_, entry) in table.entries(from..to) {
             match entry.is_old(now, timeout) {
-                true => self.forget(entry),
+                true => self.remove_entry(entry),
                 false => table.bring_back(entry),
             }
         }
@@ -464,9 +475,9 @@ impl Learner {
     }
 
     /// All addresses that are not too old, by VLAN and address.
-    pub(super) fn list(&self, now: Duration) -> Vec<(MacKey, Entry)> {
+    pub(super) fn list_addresses(&self, now: Duration) -> Vec<(MacKey, MacEntry)> {
         let (now, timeout) = (seconds(now), self.limits.timeout);
-        let all = self.table.entries(0..self.table.buckets());
+        let all = self.table.entries(0..self.table.bucket_count());
         let mut all: Vec<_> = all.filter(|(_, entry)| !entry.is_old(now, timeout)).collect();
         all.sort_by_key(|(key, _)| (key.vlan(), key.address()));
         all
@@ -474,7 +485,7 @@ impl Learner {
 
     /// Moves of late, the last one at the end.
     pub(super) fn moves(&self) -> impl Iterator<Item = &Move> {
-        self.told.iter()
+        self.moves.iter()
     }
 }
 

@@ -1,21 +1,24 @@
-//! Where stations are: an address and a VLAN lead to a port, found without a lock while one writer changes the table.
+//! The MAC table: an address and a VLAN map to a port, looked up without a lock while one writer changes the
+//! table.
 //!
-//! The table is an array of buckets of one cache line. A key of 60 bits goes through a permutation that depends on a
-//! secret; its low bits choose a bucket, the others are the tag that stands there. So a bucket and a tag give the key
-//! back, and no key is kept beside. Where the bucket is full, an entry goes to a second one that follows from the first
-//! and the tag; the first counts how many did, so that a lookup of what isn't there seldom looks at two lines.
+//! The table is an array of buckets of one cache line. A key of 60 bits goes through a permutation that
+//! depends on a secret; its low bits choose a bucket, the others are the tag that stands there. So a bucket
+//! and a tag give the key back, and no key is kept beside. Where the bucket is full, an entry goes to a
+//! second one that follows from the first and the tag; the first counts how many did, so that a lookup of
+//! what isn't there seldom looks at two lines.
 //!
 //! | bytes of a bucket | hold |
 //! |---|---|
-//! | 0 to 39 | five entries, a word each: see [`Entry`] |
+//! | 0 to 39 | five entries, a word each: see [`MacEntry`] |
 //! | 40 to 59 | when each of the five was last seen, in seconds |
 //! | 60 to 63 | how many went on to their second bucket |
 //!
-//! One load tells key, port and kind of an entry, and one store changes them: no reader sees half an entry. The writer
-//! moves an entry from its first bucket to its second when another needs the place, and back when there is room again; it
-//! stands in the one before it leaves the other. Who looks at the first, at the second, and at the first once more finds it,
-//! unless held up so long between two of these looks that the entry comes back and goes away again meanwhile: then it is
-//! missed by that lookup, as if the address were not known, and a frame is flooded once.
+//! One load tells key, port and kind of an entry, and one store changes them: no reader sees half an entry.
+//! The writer moves an entry from its first bucket to its second when another needs the place, and back when
+//! there is room again; it stands in the one before it leaves the other. A lookup that looks at the first, at
+//! the second, and at the first once more finds it, unless held up so long between two of these looks that
+//! the entry comes back and goes away again meanwhile: then it is missed by that lookup, as if the address
+//! were not known, and a frame is flooded once.
 use crate::simd::mac::{Hit, Line, Lines, PLACES, SHIFT};
 use crate::simd::{Simd, prefetch};
 use crate::storage::{HugePages, Pages, Storage, Words};
@@ -32,7 +35,7 @@ pub const MOST_ENTRIES: u32 = 1 << 22;
 
 /// Fewest buckets, as a power of two: with fewer, tags would have more bits than there is room for.
 const LEAST_BITS: u32 = 11;
-/// From so many buckets on huge pages are asked for.
+/// From this many buckets on, huge pages are requested.
 const HUGE_BITS: u32 = 14;
 
 /// Bits of a key.
@@ -50,15 +53,15 @@ impl MacKey {
         MacKey((address << 12 | u64::from(vlan & 0xfff)) & KEY)
     }
     /// The key of an address in a VLAN.
-    pub fn of(address: EtherAddr, vlan: u16) -> MacKey {
+    pub fn from_address(address: EtherAddr, vlan: u16) -> MacKey {
         MacKey::new(bits_of(address), vlan)
     }
-    /// The address.
+    /// The address, without the VLAN.
     pub fn address(self) -> EtherAddr {
         let [_, _, address @ ..] = (self.0 >> 12).to_be_bytes();
         EtherAddr(address)
     }
-    /// The VLAN.
+    /// The VLAN, in the lower 12 bits of the key.
     pub fn vlan(self) -> u16 {
         (self.0 & 0xfff) as u16
     }
@@ -70,7 +73,7 @@ pub(super) fn bits_of(address: EtherAddr) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// A permutation of keys that who doesn't know the seed can't foresee.
+/// A permutation of keys that can't be foreseen without the seed.
 #[derive(Clone, Copy)]
 struct Mix {
     mask: u64,
@@ -80,13 +83,13 @@ struct Mix {
 
 impl Mix {
     fn new(seed: [u64; 3]) -> Mix {
-        let [mask, first, second] = seed.map(scramble);
+        let [mask, first, second] = seed.map(scramble_word);
         let factors = [first | 1, second | 1];
-        Mix { mask: mask & KEY, factors, inverses: factors.map(inverse) }
+        Mix { mask: mask & KEY, factors, inverses: factors.map(modular_inverse) }
     }
 
     #[inline(always)]
-    fn mix(&self, key: MacKey) -> u64 {
+    fn mix_key(&self, key: MacKey) -> u64 {
         let mut word = (key.0 ^ self.mask).wrapping_mul(self.factors[0]) & KEY;
         word ^= word >> 30;
         word = word.wrapping_mul(self.factors[1]) & KEY;
@@ -94,7 +97,7 @@ impl Mix {
     }
 
     /// A shift by half the bits or more is undone by itself.
-    fn unmix(&self, mixed: u64) -> MacKey {
+    fn unmix_key(&self, mixed: u64) -> MacKey {
         let mut word = mixed ^ mixed >> 30;
         word = word.wrapping_mul(self.inverses[1]) & KEY;
         word ^= word >> 30;
@@ -103,15 +106,16 @@ impl Mix {
 }
 
 /// Words of which each bit hangs on every bit of what they are made of: small factors would mix little.
-fn scramble(word: u64) -> u64 {
+fn scramble_word(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31
 }
 
-/// What an odd number must be multiplied with for 1, modulo 2⁶⁴ (Newton's method doubles the bits that are right).
-fn inverse(odd: u64) -> u64 {
+/// The multiplicative inverse of an uneven number modulo 2⁶⁴ (Newton's method doubles the
+/// bits that are right).
+fn modular_inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |guess, _| guess.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(guess))))
 }
 
@@ -154,7 +158,7 @@ impl Word {
 
 /// How an entry is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MacEntryKind {
     /// It was learned: it moves, and gets old.
     #[default]
     Dynamic,
@@ -166,15 +170,15 @@ pub enum Kind {
 
 /// What is known of an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct MacEntry {
     word: u64,
     seen: u32,
     bucket: u32,
     place: u32,
 }
 
-impl Entry {
-    /// The port.
+impl MacEntry {
+    /// Port that the address is at.
     #[inline(always)]
     pub fn port(self) -> u16 {
         Word(self.word).port()
@@ -186,45 +190,45 @@ impl Entry {
     }
     /// Whether it stays at its port.
     #[inline(always)]
-    pub fn stays(self) -> bool {
+    pub fn is_pinned(self) -> bool {
         self.word & (STATIC | STICKY) != 0
     }
     /// When it was last seen, in seconds.
     #[inline(always)]
-    pub fn seen(self) -> u32 {
+    pub fn last_seen(self) -> u32 {
         self.seen
     }
     /// How it is kept.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> MacEntryKind {
         match (self.word & STATIC != 0, self.word & STICKY != 0) {
-            (true, _) => Kind::Static,
-            (false, true) => Kind::Sticky,
-            (false, false) => Kind::Dynamic,
+            (true, _) => MacEntryKind::Static,
+            (false, true) => MacEntryKind::Sticky,
+            (false, false) => MacEntryKind::Dynamic,
         }
     }
     /// Whether it is so old after `timeout` seconds that it counts as absent; `u32::MAX` is never.
     #[inline(always)]
     pub fn is_old(self, now: u32, timeout: u32) -> bool {
         // Of two workers one may be a moment behind: a time to come is none that is long past.
-        let age = now.wrapping_sub(self.seen()) as i32;
+        let age = now.wrapping_sub(self.last_seen()) as i32;
         age > timeout.min(i32::MAX as u32) as i32 && !self.is_static()
     }
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for MacEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} at port {} seen {}", self.kind(), self.port(), self.seen())
+        write!(f, "{:?} at port {} seen {}", self.kind(), self.port(), self.last_seen())
     }
 }
 
 /// Where a key is to be looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sought {
+pub struct MacProbe {
     bucket: u32,
     tag: u64,
 }
 
-impl Sought {
+impl MacProbe {
     /// Bits that spread keys.
     pub(super) fn hash(self) -> u64 {
         self.tag
@@ -239,7 +243,7 @@ pub(super) enum Put {
     Crowded,
 }
 
-/// Addresses and their ports; see the module. Whoever changes it must be alone in that.
+/// Addresses and their ports; see the module. Only one thread may change it at a time.
 pub struct MacTable {
     lines: Words<Line>,
     bits: u32,
@@ -250,86 +254,86 @@ pub struct MacTable {
 }
 
 impl MacTable {
-    /// An empty one with room for so many entries.
+    /// An empty table with room for this many entries.
     pub fn new(entries: u32) -> io::Result<MacTable> {
-        MacTable::seeded(entries, [0_u8, 1, 2].map(|word| RandomState::new().hash_one(word)))
+        MacTable::with_seed(entries, [0_u8, 1, 2].map(|word| RandomState::new().hash_one(word)))
     }
 
     /// One whose order of keys follows from words.
-    pub(super) fn seeded(entries: u32, seed: [u64; 3]) -> io::Result<MacTable> {
+    pub(super) fn with_seed(entries: u32, seed: [u64; 3]) -> io::Result<MacTable> {
         let entries = u64::from(entries.min(MOST_ENTRIES));
         // Five have room in a bucket, and chance deals them unevenly: 3.2 are meant for each.
         let is_enough = |bits: &u32| entries * 5 <= 16 << bits;
         let bits = (LEAST_BITS..).find(is_enough).unwrap_or(LEAST_BITS);
         let storage: &dyn Storage = if bits >= HUGE_BITS { &HugePages } else { &Pages };
         let lines = Words::new(storage, "stations", 1 << bits)?;
-        Ok(MacTable { lines, bits, mask: (1 << bits) - 1, mix: Mix::new(seed), simd: Simd::best() })
+        Ok(MacTable { lines, bits, mask: (1 << bits) - 1, mix: Mix::new(seed), simd: Simd::detect_best() })
     }
 
-    /// Number of buckets.
-    pub(super) fn buckets(&self) -> u32 {
+    /// Number of buckets in the table.
+    pub(super) fn bucket_count(&self) -> u32 {
         self.mask + 1
     }
 
     #[inline(always)]
-    fn bucket(&self, bucket: u32) -> &Line {
+    fn bucket_line(&self, bucket: u32) -> &Line {
         &self.lines[bucket as usize]
     }
 
     /// Where a key is to be looked for.
     #[inline(always)]
-    pub fn place(&self, key: MacKey) -> Sought {
-        self.place_mixed(self.mix.mix(key))
+    pub fn probe_key(&self, key: MacKey) -> MacProbe {
+        self.place_mixed(self.mix.mix_key(key))
     }
 
     #[inline(always)]
-    fn place_mixed(&self, mixed: u64) -> Sought {
-        Sought { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits }
+    fn place_mixed(&self, mixed: u64) -> MacProbe {
+        MacProbe { bucket: mixed as u32 & self.mask, tag: mixed >> self.bits }
     }
 
     /// Mixes a key, and asks for the memory that a lookup of it needs.
     #[inline(always)]
-    pub(super) fn approach(&self, key: MacKey) -> u64 {
-        let mixed = self.mix.mix(key);
-        prefetch(self.bucket(mixed as u32 & self.mask));
+    pub(super) fn prefetch_key(&self, key: MacKey) -> u64 {
+        let mixed = self.mix.mix_key(key);
+        prefetch(self.bucket_line(mixed as u32 & self.mask));
         mixed
     }
 
-    /// Looks pairs of keys up, and tells by their numbers what their first buckets have of both. None if they lack one: then it
-    /// may be in its second, or came or moved a moment ago.
+    /// Looks pairs of keys up, and tells by their numbers what their first buckets have of both. None if they
+    /// lack one: then it may be in its second, or came or moved a moment ago.
     #[inline(always)]
     pub(super) fn find_pairs(
         &self,
         pairs: &[[u64; 2]],
-        mut told: impl FnMut(usize, [u64; 2], Option<[Entry; 2]>),
+        mut told: impl FnMut(usize, [u64; 2], Option<[MacEntry; 2]>),
     ) {
         let lines = Lines { lines: &self.lines, bits: self.bits };
         let mask = self.mask;
         lines.find_pairs(self.simd, pairs, move |n, pair, hits| {
             let entry = |mixed: u64, Hit { word, seen, place }| {
                 let bucket = mixed as u32 & mask;
-                Entry { word, seen, bucket, place }
+                MacEntry { word, seen, bucket, place }
             };
             told(n, pair, hits.map(|[first, second]| [entry(pair[0], first), entry(pair[1], second)]));
         });
     }
 
     /// What is known of a key that was mixed.
-    pub(super) fn find_mixed(&self, mixed: u64) -> Option<Entry> {
-        self.find(self.place_mixed(mixed))
+    pub(super) fn find_mixed(&self, mixed: u64) -> Option<MacEntry> {
+        self.find_entry(self.place_mixed(mixed))
     }
 
     /// The other bucket of a tag.
     #[inline(always)]
-    fn other(&self, bucket: u32, tag: u64) -> u32 {
+    fn other_bucket(&self, bucket: u32, tag: u64) -> u32 {
         bucket ^ (tag as u32 & self.mask | 1)
     }
 
     /// What is known of a key.
     #[inline(always)]
-    pub fn find(&self, sought: Sought) -> Option<Entry> {
-        let Sought { bucket, tag } = sought;
-        let line = self.bucket(bucket);
+    pub fn find_entry(&self, sought: MacProbe) -> Option<MacEntry> {
+        let MacProbe { bucket, tag } = sought;
+        let line = self.bucket_line(bucket);
         // One that comes back is counted until it is here, one that goes from before it does.
         let before = line.beyond.load(Acquire);
         match in_line(line, bucket, tag << 2 | 1) {
@@ -340,31 +344,31 @@ impl MacTable {
 
     /// The same, in the key's second bucket, or in its first if it has just come back.
     #[inline(never)]
-    fn find_beyond(&self, sought: Sought) -> Option<Entry> {
-        let Sought { bucket, tag } = sought;
-        let second = self.other(bucket, tag);
-        in_line(self.bucket(second), second, tag << 2 | 3)
-            .or_else(|| in_line(self.bucket(bucket), bucket, tag << 2 | 1))
+    fn find_beyond(&self, sought: MacProbe) -> Option<MacEntry> {
+        let MacProbe { bucket, tag } = sought;
+        let second = self.other_bucket(bucket, tag);
+        in_line(self.bucket_line(second), second, tag << 2 | 3)
+            .or_else(|| in_line(self.bucket_line(bucket), bucket, tag << 2 | 1))
     }
 
     /// Notes that an address was seen, if that is not known of this second already.
     #[inline(always)]
-    pub fn refresh(&self, entry: Entry, now: u32) {
+    pub fn refresh_entry(&self, entry: MacEntry, now: u32) {
         if entry.seen != now {
-            self.bucket(entry.bucket).seen[entry.place as usize].store(now, Relaxed);
+            self.bucket_line(entry.bucket).seen[entry.place as usize].store(now, Relaxed);
         }
     }
 
     /// Adds a key that is not there.
-    pub(super) fn put(&self, key: MacKey, port: u16, kind: Kind, now: u32) -> Put {
-        let Sought { bucket, tag } = self.place(key);
+    pub(super) fn insert_key(&self, key: MacKey, port: u16, kind: MacEntryKind, now: u32) -> Put {
+        let MacProbe { bucket, tag } = self.probe_key(key);
         let kind = match kind {
-            Kind::Dynamic => 0,
-            Kind::Sticky => STICKY,
-            Kind::Static => STATIC,
+            MacEntryKind::Dynamic => 0,
+            MacEntryKind::Sticky => STICKY,
+            MacEntryKind::Static => STATIC,
         };
         let word = tag << TAG_SHIFT | PRESENT | kind | u64::from(port) & PORT;
-        let second = self.other(bucket, tag);
+        let second = self.other_bucket(bucket, tag);
         let room = || {
             // Where a port floods, entries of others stay where they are found sooner, if that can be.
             [true, false].into_iter().find_map(|is_alike| {
@@ -372,110 +376,112 @@ impl MacTable {
                 make(second).or_else(|| make(bucket))
             })
         };
-        let free = |bucket| Some((bucket, self.free(bucket)?));
+        let free = |bucket| Some((bucket, self.free_place(bucket)?));
         match free(bucket).or_else(|| free(second)).or_else(room) {
-            Some((to, place)) if to == bucket => self.write(bucket, place, word, now),
+            Some((to, place)) if to == bucket => self.write_entry(bucket, place, word, now),
             Some((_, place)) => {
                 self.count_beyond(bucket, true);
-                self.write(second, place, word | SECOND, now);
+                self.write_entry(second, place, word | SECOND, now);
             }
             None => return Put::Crowded,
         }
         Put::Done
     }
 
-    fn word(&self, bucket: u32, place: u32) -> Word {
-        Word(self.bucket(bucket).words[place as usize].load(Relaxed))
+    fn load_word(&self, bucket: u32, place: u32) -> Word {
+        Word(self.bucket_line(bucket).words[place as usize].load(Relaxed))
     }
 
-    fn free(&self, bucket: u32) -> Option<u32> {
-        (0..PLACES as u32).find(|place| self.word(bucket, *place).is_free())
+    fn free_place(&self, bucket: u32) -> Option<u32> {
+        (0..PLACES as u32).find(|place| self.load_word(bucket, *place).is_free())
     }
 
-    /// Moves an entry of a full bucket to its second one: of a port, or of another. Its place is to be written over.
+    /// Moves an entry of a full bucket to its second one: of a port, or of another. Its place is
+    /// to be written over.
     fn make_room(&self, bucket: u32, port: u16, is_alike: bool) -> Option<u32> {
-        let may_go = |place: &u32| (self.word(bucket, *place).port() == port) == is_alike;
+        let may_go = |place: &u32| (self.load_word(bucket, *place).port() == port) == is_alike;
         (0..PLACES as u32).filter(may_go).find(|place| self.send_away(bucket, *place))
     }
 
     /// Writes an entry into its second bucket, if this is its first and there is room in that.
     fn send_away(&self, bucket: u32, place: u32) -> bool {
-        let word = self.word(bucket, place);
-        let second = self.other(bucket, word.tag());
-        let Some(free) = self.free(second).filter(|_| !word.is_second()) else { return false };
+        let word = self.load_word(bucket, place);
+        let second = self.other_bucket(bucket, word.tag());
+        let Some(free) = self.free_place(second).filter(|_| !word.is_second()) else { return false };
         self.count_beyond(bucket, true);
-        let seen = self.bucket(bucket).seen[place as usize].load(Relaxed);
-        self.write(second, free, word.0 | SECOND, seen);
+        let seen = self.bucket_line(bucket).seen[place as usize].load(Relaxed);
+        self.write_entry(second, free, word.0 | SECOND, seen);
         true
     }
 
     /// Moves an entry that is in its second bucket back to its first, if there is room by now.
-    pub(super) fn bring_back(&self, entry: Entry) {
+    pub(super) fn bring_back(&self, entry: MacEntry) {
         let word = Word(entry.word);
         if !word.is_second() {
             return;
         }
-        let first = self.other(entry.bucket, word.tag());
-        if let Some(place) = self.free(first) {
-            self.write(first, place, word.0 & !SECOND, entry.seen);
+        let first = self.other_bucket(entry.bucket, word.tag());
+        if let Some(place) = self.free_place(first) {
+            self.write_entry(first, place, word.0 & !SECOND, entry.seen);
             self.remove(entry);
         }
     }
 
-    /// The second is there before who could read it.
-    fn write(&self, bucket: u32, place: u32, word: u64, seen: u32) {
-        let line = self.bucket(bucket);
+    /// The second is stored before a reader could reach it.
+    fn write_entry(&self, bucket: u32, place: u32, word: u64, seen: u32) {
+        let line = self.bucket_line(bucket);
         line.seen[place as usize].store(seen, Relaxed);
         line.words[place as usize].store(word, Release);
     }
 
     /// Counts that one more entry, or one less, is in its second bucket and not in this one.
     fn count_beyond(&self, bucket: u32, is_more: bool) {
-        let beyond = &self.bucket(bucket).beyond;
+        let beyond = &self.bucket_line(bucket).beyond;
         let count = beyond.load(Relaxed);
         beyond.store(if is_more { count + 1 } else { count.saturating_sub(1) }, Release);
     }
 
     /// Sets the port of an entry, and that it was seen.
-    pub(super) fn set(&self, entry: Entry, port: u16, kind: Kind, now: u32) {
+    pub(super) fn update_entry(&self, entry: MacEntry, port: u16, kind: MacEntryKind, now: u32) {
         let kind = match kind {
-            Kind::Dynamic => 0,
-            Kind::Sticky => STICKY,
-            Kind::Static => STATIC,
+            MacEntryKind::Dynamic => 0,
+            MacEntryKind::Sticky => STICKY,
+            MacEntryKind::Static => STATIC,
         };
         let word = entry.word & !(PORT | STATIC | STICKY) | kind | u64::from(port) & PORT;
-        self.write(entry.bucket, entry.place, word, now);
+        self.write_entry(entry.bucket, entry.place, word, now);
     }
 
-    /// Removes an entry.
-    pub(super) fn remove(&self, entry: Entry) {
+    /// Removes an entry and its tag.
+    pub(super) fn remove(&self, entry: MacEntry) {
         let bucket = entry.bucket;
-        self.bucket(bucket).words[entry.place as usize].store(0, Release);
+        self.bucket_line(bucket).words[entry.place as usize].store(0, Release);
         if Word(entry.word).is_second() {
-            self.count_beyond(self.other(bucket, Word(entry.word).tag()), false);
+            self.count_beyond(self.other_bucket(bucket, Word(entry.word).tag()), false);
         }
     }
 
     /// The entries of some buckets.
-    pub(super) fn entries(&self, buckets: Range<u32>) -> impl Iterator<Item = (MacKey, Entry)> + '_ {
+    pub(super) fn entries(&self, buckets: Range<u32>) -> impl Iterator<Item = (MacKey, MacEntry)> + '_ {
         let all = buckets.flat_map(|bucket| (0..PLACES as u32).map(move |place| (bucket, place)));
         all.filter_map(|(bucket, place)| {
-            let line = self.bucket(bucket);
+            let line = self.bucket_line(bucket);
             let word = Word(line.words[place as usize].load(Acquire));
             if word.is_free() {
                 return None;
             }
-            let first = if word.is_second() { self.other(bucket, word.tag()) } else { bucket };
-            let key = self.mix.unmix(word.tag() << self.bits | u64::from(first));
+            let first = if word.is_second() { self.other_bucket(bucket, word.tag()) } else { bucket };
+            let key = self.mix.unmix_key(word.tag() << self.bits | u64::from(first));
             let seen = line.seen[place as usize].load(Relaxed);
-            Some((key, Entry { word: word.0, seen, bucket, place }))
+            Some((key, MacEntry { word: word.0, seen, bucket, place }))
         })
     }
 }
 
-/// The entry of a line that is recognised by these bits; all places are looked at, so that nothing has to be guessed.
+/// The entry of a line that is recognised by these bits; all places are looked at, so that nothing
+/// has to be guessed.
 #[inline(always)]
-fn in_line(line: &Line, bucket: u32, wanted: u64) -> Option<Entry> {
+fn in_line(line: &Line, bucket: u32, wanted: u64) -> Option<MacEntry> {
     let mut place = PLACES;
     for (n, word) in line.words.iter().enumerate() {
         place = if word.load(Acquire) >> SHIFT == wanted { n } else { place };
@@ -483,7 +489,7 @@ fn in_line(line: &Line, bucket: u32, wanted: u64) -> Option<Entry> {
     // The writer may have put another there since.
     let word = line.words.get(place)?.load(Acquire);
     let seen = line.seen[place].load(Relaxed);
-    (word >> SHIFT == wanted).then_some(Entry { word, seen, bucket, place: place as u32 })
+    (word >> SHIFT == wanted).then_some(MacEntry { word, seen, bucket, place: place as u32 })
 }
 
 #[cfg(test)]

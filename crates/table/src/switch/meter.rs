@@ -12,8 +12,8 @@ const SECOND: u64 = 1_000_000_000;
 pub(super) struct Meter(AtomicU64);
 
 impl Meter {
-    /// Takes a permit of so many a second, if there is one.
-    pub(super) fn take(&self, limit: u32, now: Duration) -> bool {
+    /// Takes a permit, of this many a second, if there is one.
+    pub(super) fn try_acquire(&self, limit: u32, now: Duration) -> bool {
         let Some(interval) = SECOND.checked_div(limit.into()) else { return false };
         let now = now.as_nanos() as u64;
         let until = |taken: u64| {
@@ -34,11 +34,11 @@ mod tests {
         for limit in [1, 50, 1000] {
             let meter = Meter::default();
             let passed = (0..100_000)
-                .filter(|n| meter.take(limit, Duration::from_micros(1_000_000 + n * 100)))
+                .filter(|n| meter.try_acquire(limit, Duration::from_micros(1_000_000 + n * 100)))
                 .count();
             let expected = limit as usize * 10;
             assert!((expected..=expected + limit as usize / 10 + 1).contains(&passed), "{passed} of {limit}");
         }
-        assert!(!Meter::default().take(0, Duration::from_secs(9)));
+        assert!(!Meter::default().try_acquire(0, Duration::from_secs(9)));
     }
 }

@@ -1,14 +1,15 @@
-//! The rules of a port as frames meet them: first match wins, and a rule that only marks lets the next one decide.
+//! The rules of a port as frames meet them: first match wins, and a rule that only marks lets the next one
+//! decide.
 use super::command::{ArpKind, ArpOperation, ArpRule, Rule, RuleAction, RuleDirection};
 use super::mac::bits_of;
-use super::sight::{RARP, Sight};
+use super::sight::{FrameView, RARP};
 use artery_wire::EtherType;
 use std::sync::Arc;
 
-/// The way of a frame, as its port sees it.
+/// The direction of a frame, as its port sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Into the switch.
+    /// Into the switch, by the port.
     In,
     /// Out of the switch.
     Out,
@@ -54,7 +55,7 @@ impl Rules {
     }
 
     /// Whether a frame may pass, and the mark that they give it.
-    pub(super) fn pass(&self, sight: &Sight<'_>, is_tagged: bool) -> Result<Option<Mark>, ()> {
+    pub(super) fn apply_rules(&self, sight: &FrameView<'_>, is_tagged: bool) -> Result<Option<Mark>, ()> {
         let mut mark = None;
         for test in self.0.iter().filter(|test| test.is_met(sight, is_tagged)) {
             mark = test.mark.clone().or(mark);
@@ -69,16 +70,16 @@ impl Rules {
 }
 
 impl Test {
-    fn is_met(&self, sight: &Sight<'_>, is_tagged: bool) -> bool {
+    fn is_met(&self, sight: &FrameView<'_>, is_tagged: bool) -> bool {
         self.source.is_none_or(|source| source == sight.source)
             && self.destination.is_none_or(|destination| destination == sight.destination)
             && self.arp.as_ref().is_none_or(|rule| is_arp(rule, sight, is_tagged))
     }
 }
 
-/// Whether a frame says by ARP or RARP what a rule asks for (RFC 826, RFC 903).
-fn is_arp(rule: &ArpRule, sight: &Sight<'_>, is_tagged: bool) -> bool {
-    let Some((ether_type, arp)) = sight.arp(is_tagged) else { return false };
+/// Whether a frame is an ARP or RARP message that matches a rule (RFC 826, RFC 903).
+fn is_arp(rule: &ArpRule, sight: &FrameView<'_>, is_tagged: bool) -> bool {
+    let Some((ether_type, arp)) = sight.parse_arp(is_tagged) else { return false };
     let (kind, base) = match rule.kind {
         ArpKind::Arp => (EtherType::ARP, 0),
         ArpKind::Rarp => (RARP, 2),
@@ -113,7 +114,9 @@ mod tests {
         Rules::new(&lines.iter().map(rule).collect::<Vec<_>>(), direction)
     }
     fn ask(rules: &Rules, bytes: &[u8]) -> Result<Option<String>, ()> {
-        rules.pass(&Sight::new(bytes).unwrap(), false).map(|mark| mark.map(|mark| mark.to_string()))
+        rules
+            .apply_rules(&FrameView::new(bytes).unwrap(), false)
+            .map(|mark| mark.map(|mark| mark.to_string()))
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::config::{Config, Port, Role, SPAN_BIT, flag_bit, storm_place};
 use super::decide::Cause;
 use super::groups::Heard;
 use super::learn::{Learned, seconds};
-use super::mac::{Entry, Kind, MacKey};
-use super::{Switch, SwitchError, held};
+use super::mac::{MacEntry, MacEntryKind, MacKey};
+use super::{Switch, SwitchError, lock_unpoisoned};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -44,13 +44,13 @@ const PORT_FLAGS: [(u32, &str); 18] = [
 ];
 
 /// A number in hex with the names of its bits.
-fn bits(number: u32, names: &[(u32, &str)]) -> String {
+fn format_flags(number: u32, names: &[(u32, &str)]) -> String {
     let set: Vec<&str> = names.iter().filter(|(bit, _)| number & bit != 0).map(|(_, name)| *name).collect();
     format!("flags={number:x}<{}>", set.join(","))
 }
 
 /// An address, with its VLAN where that isn't what is meant without.
-pub(super) fn address(key: MacKey, default_vlan: u16) -> String {
+pub(super) fn format_address(key: MacKey, default_vlan: u16) -> String {
     match key.vlan() == default_vlan {
         true => key.address().to_string(),
         false => format!("{}@{}", key.address(), key.vlan()),
@@ -69,11 +69,11 @@ pub struct Spanning {
 /// What it shows of a port that takes part.
 #[derive(Clone, Debug)]
 pub struct SpanningPort {
-    /// Bits by [`flag_bit`].
+    /// Properties, one bit each by [`flag_bit`].
     pub flags: u32,
-    /// Its priority.
+    /// Priority of the port in the spanning tree.
     pub priority: u8,
-    /// What the way through it costs.
+    /// Path cost of the port.
     pub cost: u32,
     /// What it does, and as what.
     pub state: String,
@@ -88,7 +88,7 @@ impl Switch {
     /// The same of one that has a spanning tree.
     pub fn show_with(&self, now: Duration, spanning: &Spanning) -> String {
         let config = self.config().clone();
-        let mut text = head(&config) + &spanning.head;
+        let mut text = format_head(&config) + &spanning.head;
         for (at, port) in config.ports.iter().enumerate().filter(|(_, port)| port.role != Role::Detached) {
             port_lines(&mut text, at, port, spanning.ports.get(at).and_then(Option::as_ref));
         }
@@ -96,38 +96,38 @@ impl Switch {
         let evict = if config.limits.evicts { ", evict" } else { "" };
         let _ =
             writeln!(text, "\tAddresses (max cache: {}, timeout: {timeout}{evict}):", config.limits.entries);
-        self.addresses(now).lines().for_each(|line| {
+        self.show_addresses(now).lines().for_each(|line| {
             let _ = writeln!(text, "\t\t{line}");
         });
         text
     }
 
     /// Its addresses, as `ifconfig` prints them: a line each.
-    pub fn addresses(&self, now: Duration) -> String {
+    pub fn show_addresses(&self, now: Duration) -> String {
         let config = self.config().clone();
-        let known = held(&self.learner).list(now);
+        let known = lock_unpoisoned(&self.learner).list_addresses(now);
         let mut text = String::new();
         for (key, entry) in known {
             let name = config.ports.get(usize::from(entry.port())).map_or("?", |port| &*port.name);
-            let (age, flags) = (age(entry, now), entry_flags(entry));
-            let _ = writeln!(text, "{} {name} {age} {flags}", address(key, config.default_vlan()));
+            let (age, flags) = (entry_age(entry, now), entry_flags(entry));
+            let _ = writeln!(text, "{} {name} {age} {flags}", format_address(key, config.default_vlan()));
         }
         text
     }
 
     /// The rules of a port, or of all, a line each.
-    pub fn rules(&self, port: Option<&str>) -> Result<String, SwitchError> {
+    pub fn show_rules(&self, port: Option<&str>) -> Result<String, SwitchError> {
         let config = self.config().clone();
         if let Some(name) = port {
-            config.clone().member(name)?;
+            config.clone().member_mut(name)?;
         }
         let meant = config.ports.iter().filter(|of| port.is_none_or(|name| of.name == name));
         Ok(meant.flat_map(|port| &port.rules).map(|rule| format!("{rule}\n")).collect())
     }
 
     /// Frames that went no further: a line `CAUSE PORT COUNT` for each cause and port that there were any of.
-    pub fn drops(&self) -> String {
-        let (names, counts) = (self.names(), self.all_counts());
+    pub fn show_drops(&self) -> String {
+        let (names, counts) = (self.port_names(), self.all_counts());
         let mut text = String::new();
         for cause in Cause::ALL {
             for (at, name) in names.iter().enumerate() {
@@ -141,8 +141,8 @@ impl Switch {
     }
 
     /// What was counted: a line for each port, then a line for each counter.
-    pub fn stats(&self) -> String {
-        let (names, counts) = (self.names(), self.all_counts());
+    pub fn show_stats(&self) -> String {
+        let (names, counts) = (self.port_names(), self.all_counts());
         let mut text = String::new();
         for (at, name) in names.iter().enumerate() {
             let [mut received, mut sent] = [[0; 2]; 2];
@@ -155,7 +155,7 @@ impl Switch {
         let sum = |count: &dyn Fn(&super::counts::Counts) -> u64| -> u64 {
             counts.iter().map(|of| count(of)).sum()
         };
-        let _ = writeln!(text, "addresses {}", held(&self.learner).count());
+        let _ = writeln!(text, "addresses {}", lock_unpoisoned(&self.learner).count());
         for learned in Learned::ALL {
             let _ = writeln!(text, "{} {}", learned.name(), sum(&|of| of.learned[learned as usize].get()));
         }
@@ -168,29 +168,32 @@ impl Switch {
     }
 
     /// Moves of late, a line each.
-    pub fn moves(&self, now: Duration) -> String {
+    pub fn show_moves(&self, now: Duration) -> String {
         let config = self.config().clone();
         let name = |at: u16| config.ports.get(usize::from(at)).map_or("?", |port| &*port.name);
         let line = |news: &super::Move| {
             let (age, damped) =
                 (seconds(now).wrapping_sub(news.at), if news.is_damped { " damped" } else { "" });
-            let address = address(news.key, config.default_vlan());
+            let address = format_address(news.key, config.default_vlan());
             format!("{age} {address} {} {}{damped}\n", name(news.from), name(news.to))
         };
-        held(&self.learner).moves().map(line).collect()
+        lock_unpoisoned(&self.learner).moves().map(line).collect()
     }
 
     /// The names of its ports.
-    pub fn names(&self) -> Vec<String> {
+    pub fn port_names(&self) -> Vec<String> {
         self.config().ports.iter().map(|port| port.name.clone()).collect()
     }
 
-    /// The commands that make another switch with the same ports what this one is; addresses that were learned are
-    /// not among them.
-    pub fn commands(&self, now: Duration) -> Vec<Command> {
+    /// The commands that make another switch with the same ports what this one is; addresses that were
+    /// learned are not among them.
+    pub fn dump_commands(&self, now: Duration) -> Vec<Command> {
         let config = self.config().clone();
-        let mut commands = config.commands();
-        let fixed = held(&self.learner).list(now).into_iter().filter(|(_, entry)| entry.is_static());
+        let mut commands = config.dump_commands();
+        let fixed = lock_unpoisoned(&self.learner)
+            .list_addresses(now)
+            .into_iter()
+            .filter(|(_, entry)| entry.is_static());
         commands.extend(fixed.filter_map(|(key, entry)| {
             let port = config.ports.get(usize::from(entry.port()))?.name.clone();
             Some(Command::Static {
@@ -203,16 +206,21 @@ impl Switch {
     }
 }
 
-fn head(config: &Config) -> String {
+fn format_head(config: &Config) -> String {
     let links = config.links.iter().zip([0x1000, 0x2000, 0x4000]).filter(|(is_set, _)| **is_set);
     let flags = links.fold(ALWAYS | if config.is_up { WHEN_UP } else { 0 }, |flags, (_, bit)| flags | bit);
     let querier = config.querier.map(|address| format!(" querier {address}")).unwrap_or_default();
     let snoop = if config.snoops { format!("\tsnoop{querier}\n") } else { String::new() };
-    format!("{}: {}\n{}{snoop}", config.name, bits(flags, &SWITCH_FLAGS), encapsulation(config))
+    format!(
+        "{}: {}\n{}{snoop}",
+        config.name,
+        format_flags(flags, &SWITCH_FLAGS),
+        format_encapsulation(config)
+    )
 }
 
 /// How tags are put on and read, where that is not as of any switch.
-fn encapsulation(config: &Config) -> String {
+fn format_encapsulation(config: &Config) -> String {
     let usual = Config::new("");
     let (vlan, tx, rx) = (config.vnetid, config.tx_priority, config.rx_priority);
     if (vlan, tx, rx) == (usual.vnetid, usual.tx_priority, usual.rx_priority) {
@@ -225,7 +233,7 @@ fn encapsulation(config: &Config) -> String {
 fn port_lines(text: &mut String, at: usize, port: &Port, spanning: Option<&SpanningPort>) {
     let of_role = if port.role == Role::Span { SPAN_BIT } else { 0 };
     let flags = port.flags | of_role | spanning.map_or(0, |of| of.flags);
-    let _ = writeln!(text, "\t{} {}", port.name, bits(flags, &PORT_FLAGS));
+    let _ = writeln!(text, "\t{} {}", port.name, format_flags(flags, &PORT_FLAGS));
     if port.role == Role::Span {
         return;
     }
@@ -262,15 +270,15 @@ fn port_lines(text: &mut String, at: usize, port: &Port, spanning: Option<&Spann
     }
 }
 
-fn age(entry: Entry, now: Duration) -> u32 {
-    if entry.is_static() { 0 } else { seconds(now).saturating_sub(entry.seen()) }
+fn entry_age(entry: MacEntry, now: Duration) -> u32 {
+    if entry.is_static() { 0 } else { seconds(now).saturating_sub(entry.last_seen()) }
 }
 
-fn entry_flags(entry: Entry) -> String {
+fn entry_flags(entry: MacEntry) -> String {
     match entry.kind() {
-        Kind::Static => "flags=1<STATIC>",
-        Kind::Sticky => "flags=2<STICKY>",
-        Kind::Dynamic => "flags=0<>",
+        MacEntryKind::Static => "flags=1<STATIC>",
+        MacEntryKind::Sticky => "flags=2<STICKY>",
+        MacEntryKind::Dynamic => "flags=0<>",
     }
     .into()
 }

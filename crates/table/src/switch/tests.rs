@@ -1,10 +1,10 @@
-//! The switch as its users meet it: told by commands, asked about frames.
+//! The switch as its users see it: configured by commands, looked up for frames.
 mod many;
 mod told;
 
 use super::command::{StormKind, parse};
-use super::decide::{Cause, Change, Decision, Leaving, Many, Stop, Way, decide};
-use super::quick::{NOT_IP, ODD, Ways};
+use super::decide::{Cause, Egress, EgressRewrite, FloodKind, FrameTrace, Stop, TagRewrite, trace_frame};
+use super::quick::{BatchLookup, EXCEPTION, NOT_IP};
 use super::*;
 use crate::synthetic::Random;
 use artery_rcu::Reader;
@@ -29,13 +29,13 @@ struct Lab {
 }
 
 impl Lab {
-    /// With ports p0, p1 and so on, of which the first so many are part of the switch.
+    /// A switch with ports p0, p1 and so on; the first `members` of them are part of it.
     fn new(ports: usize, members: usize) -> Lab {
         let domain = Domain::new();
         let mut config = Config::new("veb0");
         for at in 0..ports {
             let role = if at < members { Role::Member } else { Role::Detached };
-            config.connect(Port::new(format!("p{at}"), role)).unwrap();
+            config.connect_port(Port::new(format!("p{at}"), role)).unwrap();
         }
         Lab { reader: domain.reader(), switch: Switch::new(&domain, config).unwrap() }
     }
@@ -47,23 +47,28 @@ impl Lab {
     fn tell(&self, line: &str) -> Result<(), SwitchError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let commands = parse(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
-        commands.iter().try_for_each(|command| self.switch.apply(command, at(0)))
+        commands.iter().try_for_each(|command| self.switch.apply_command(command, at(0)))
     }
     fn learn(&self, address: &str, vlan: u16, port: u16, seconds: u64) -> Learned {
-        self.switch.learn(MacKey::of(address.parse().unwrap(), vlan), port, false, at(seconds))
+        self.switch.learn_address(
+            MacKey::from_address(address.parse().unwrap(), vlan),
+            port,
+            false,
+            at(seconds),
+        )
     }
-    fn ask(&mut self, port: u16, bytes: &[u8], seconds: u64) -> Decision {
+    fn ask(&mut self, port: u16, bytes: &[u8], seconds: u64) -> FrameTrace {
         let turn = self.reader.turn();
         let (view, table) = (self.switch.view(&turn), self.switch.table(&turn));
         let find = |key| {
             table
-                .find(table.place(key))
+                .find_entry(table.probe_key(key))
                 .filter(|entry| !entry.is_old(super::seconds(at(seconds)), view.timeout()))
         };
-        decide((view, self.switch.groups(&turn)), port, &Sight::new(bytes).unwrap(), find)
+        trace_frame((view, self.switch.groups(&turn)), port, &FrameView::new(bytes).unwrap(), find)
     }
     /// Where a frame goes and how it leaves.
-    fn leaves(&mut self, port: u16, bytes: &[u8]) -> Vec<(u16, Change)> {
+    fn leaves(&mut self, port: u16, bytes: &[u8]) -> Vec<(u16, TagRewrite)> {
         let targets = self.ask(port, bytes, 0).targets;
         targets.into_iter().filter_map(|(to, outcome)| Some((to, outcome.ok()?.change))).collect()
     }
@@ -72,7 +77,7 @@ impl Lab {
     }
     fn why(&mut self, port: u16, bytes: &[u8]) -> Option<Cause> {
         let decision = self.ask(port, bytes, 0);
-        match (decision.entered, decision.way) {
+        match (decision.ingress, decision.egress) {
             (Err(stop), _) => Some(stop.cause()),
             (Ok(_), Some(Err(cause))) => Some(cause),
             _ => None,
@@ -103,16 +108,19 @@ fn frames_go_where_their_destination_was_seen_and_to_all_others_before() {
     assert_eq!(lab.learn(B, 1, 3, 1), Learned::Moved);
     assert_eq!(lab.ports(0, &plain(B, A)), [3]);
     let own = lab.ask(3, &plain(B, A), 0);
-    assert_eq!((own.way, own.targets), (Some(Ok(Way::One(3))), vec![(3, Err(Cause::SamePort))]));
+    assert_eq!((own.egress, own.targets), (Some(Ok(Egress::Unicast(3))), vec![(3, Err(Cause::SamePort))]));
     assert_eq!(lab.ports(1, &plain("ff:ff:ff:ff:ff:ff", A)), [0, 2, 3]);
-    assert_eq!(lab.ask(1, &plain("01:00:5e:00:00:01", A), 0).way, Some(Ok(Way::Many(Many::Multicast))));
+    assert_eq!(
+        lab.ask(1, &plain("01:00:5e:00:00:01", A), 0).egress,
+        Some(Ok(Egress::Flood(FloodKind::Multicast)))
+    );
 }
 
 #[test]
 fn a_static_address_stays_where_it_is_and_never_gets_old() {
     let mut lab = Lab::of(3, &[&format!("static p1 {B}")]);
     assert_eq!(lab.learn(B, 1, 2, 5), Learned::Stays);
-    lab.switch.sweep(at(100_000));
+    lab.switch.sweep_addresses(at(100_000));
     assert_eq!(lab.ports(0, &plain(B, A)), [1]);
     lab.tell("flush").unwrap();
     assert_eq!(lab.ports(0, &plain(B, A)), [1]);
@@ -133,11 +141,11 @@ fn a_full_table_learns_nothing_and_an_evicting_one_forgets_an_old_address() {
     let address = |n: u64| EtherAddr([2, 0, 0, 0, 0, n as u8]).to_string();
     let learned = |n: u64| lab.learn(&address(n), 1, 0, n);
     assert_eq!([1, 2, 3, 4].map(learned), [Learned::New, Learned::New, Learned::New, Learned::Full]);
-    assert!(lab.switch.is_full() && lab.switch.addresses(at(9)).lines().count() == 3);
+    assert!(lab.switch.is_full() && lab.switch.show_addresses(at(9)).lines().count() == 3);
     lab.tell("evict").unwrap();
     assert!(!lab.switch.is_full());
     assert_eq!(learned(4), Learned::New);
-    let known = lab.switch.addresses(at(9));
+    let known = lab.switch.show_addresses(at(9));
     assert!(known.lines().count() == 3 && known.contains(&address(4)), "{known}");
     lab.tell("-evict ifmaxaddr p0 2 flushall").unwrap();
     assert_eq!([1, 2, 3].map(learned), [Learned::New, Learned::New, Learned::Full]);
@@ -166,7 +174,7 @@ fn who_floods_by_one_port_evicts_nobody_at_others() {
     };
     assert_eq!([flood(70), flood(71)], [15_000, 15_000], "a tenth of a second's at once");
     assert_eq!(lab.learn(&address(1, 300), 1, 1, 71), Learned::New, "each port by itself");
-    // Where no port has more than all others, who was not seen for long goes first.
+    // Where no port has more than all others, the address unseen for longest goes first.
     lab.tell("flushall").unwrap();
     for (port, now) in [(0, 72), (1, 100), (2, 100)] {
         (0..133).for_each(|n| assert_eq!(lab.learn(&address(port, n), 1, port, now), Learned::New));
@@ -182,16 +190,16 @@ fn who_floods_by_one_port_evicts_nobody_at_others() {
 fn an_address_is_absent_when_its_time_is_over_and_gone_when_it_was_swept() {
     let mut lab = Lab::of(3, &[]);
     lab.learn(B, 1, 1, 0);
-    let way = |lab: &mut Lab, seconds| lab.ask(0, &plain(B, A), seconds).way;
-    assert_eq!(way(&mut lab, 240), Some(Ok(Way::One(1))));
-    assert_eq!(way(&mut lab, 241), Some(Ok(Way::Many(Many::Unknown))));
-    assert!(lab.switch.stats().contains("addresses 1\n"));
-    (0..99).for_each(|_| lab.switch.sweep(at(240)));
+    let way = |lab: &mut Lab, seconds| lab.ask(0, &plain(B, A), seconds).egress;
+    assert_eq!(way(&mut lab, 240), Some(Ok(Egress::Unicast(1))));
+    assert_eq!(way(&mut lab, 241), Some(Ok(Egress::Flood(FloodKind::Unknown))));
+    assert!(lab.switch.show_stats().contains("addresses 1\n"));
+    (0..99).for_each(|_| lab.switch.sweep_addresses(at(240)));
     lab.tell("timeout 0").unwrap();
-    assert_eq!(way(&mut lab, 900_000), Some(Ok(Way::One(1))));
+    assert_eq!(way(&mut lab, 900_000), Some(Ok(Egress::Unicast(1))));
     lab.tell("timeout 240").unwrap();
-    (0..100).for_each(|_| lab.switch.sweep(at(241)));
-    assert!(lab.switch.stats().contains("addresses 0\n"));
+    (0..100).for_each(|_| lab.switch.sweep_addresses(at(241)));
+    assert!(lab.switch.show_stats().contains("addresses 0\n"));
 }
 
 #[test]
@@ -203,7 +211,7 @@ fn an_address_that_moves_too_often_is_not_believed_for_a_while() {
     assert!(!moves[5..].contains(&Learned::Moved) && moves.contains(&Learned::Damped), "{moves:?}");
     assert_eq!(lab.learn(B, 1, 2, 11), Learned::Damped);
     assert_eq!(lab.learn(B, 1, 2, 23), Learned::Moved, "until it was quiet");
-    let told = lab.switch.moves(at(23));
+    let told = lab.switch.show_moves(at(23));
     assert_eq!(told.lines().filter(|line| !line.ends_with("damped")).count(), 6, "{told}");
     assert!(told.lines().last().unwrap().ends_with("p2"), "{told}");
 }
@@ -212,12 +220,12 @@ fn an_address_that_moves_too_often_is_not_believed_for_a_while() {
 fn learning_has_a_rate() {
     let domain = Domain::new();
     let mut config = Config::new("veb0");
-    config.connect(Port::new("p0", Role::Member)).unwrap();
+    config.connect_port(Port::new("p0", Role::Member)).unwrap();
     config.limits = Limits { rate: 100, entries: 4096, ..config.limits };
     let switch = Switch::new(&domain, config).unwrap();
     let learned = (0..10_000_u64).filter(|n| {
         let now = at(0) + Duration::from_micros(n * 200);
-        switch.learn(MacKey::new(n + 1, 1), 0, false, now) == Learned::New
+        switch.learn_address(MacKey::new(n + 1, 1), 0, false, now) == Learned::New
     });
     assert!((200..=212).contains(&learned.count()));
 }
@@ -292,21 +300,24 @@ fn the_same_address_in_two_vlans_is_two_stations() {
 fn tags_come_and_go_as_ports_want_them() {
     let mut lab = Lab::of(4, &["untagged p0 7 tagged p1 5-8 untagged p2 7 tagged p3 7"]);
     let all = "ff:ff:ff:ff:ff:ff";
-    assert_eq!(lab.leaves(0, &plain(all, A)), [(1, Change::Tag(7)), (2, Change::Keep), (3, Change::Tag(7))]);
+    assert_eq!(
+        lab.leaves(0, &plain(all, A)),
+        [(1, TagRewrite::Tag(7)), (2, TagRewrite::Keep), (3, TagRewrite::Tag(7))]
+    );
     assert_eq!(
         lab.leaves(1, &tagged(all, A, 7)),
-        [(0, Change::Untag), (2, Change::Untag), (3, Change::Keep)]
+        [(0, TagRewrite::Untag), (2, TagRewrite::Untag), (3, TagRewrite::Keep)]
     );
     assert_eq!(
         lab.leaves(0, &tagged(all, A, 0)),
-        [(1, Change::Retag(7)), (2, Change::Untag), (3, Change::Retag(7))]
+        [(1, TagRewrite::Retag(7)), (2, TagRewrite::Untag), (3, TagRewrite::Retag(7))]
     );
     assert_eq!(lab.leaves(1, &tagged(all, A, 5)), []);
     lab.tell("txprio 3").unwrap();
-    assert_eq!(lab.leaves(0, &plain(all, A))[0], (1, Change::Tag(0x6007)));
+    assert_eq!(lab.leaves(0, &plain(all, A))[0], (1, TagRewrite::Tag(0x6007)));
     let mut first_to_drop = tagged(all, A, 7);
     first_to_drop[14] |= 0x30;
-    assert_eq!(lab.leaves(1, &first_to_drop)[2], (3, Change::Retag(0x7007)));
+    assert_eq!(lab.leaves(1, &first_to_drop)[2], (3, TagRewrite::Retag(0x7007)));
     for (port, frame) in [(1, tagged(all, A, 9)), (0, tagged(all, A, 7)), (1, tagged(all, A, 4095))] {
         assert_eq!(lab.why(port, &frame), Some(Cause::Vlan));
     }
@@ -328,18 +339,33 @@ fn priorities_come_from_tags_or_headers_and_go_into_tags() {
     within[14] |= 0x20;
     let leaves = |lab: &mut Lab, port, frame: &[u8]| lab.leaves(port, frame).pop().unwrap().1;
     for (words, of_four, of_six, of_tagged) in [
-        ("txprio packet rxprio outer", Change::Tag(7), Change::Tag(7), Change::Keep),
-        ("txprio packet rxprio 4", Change::Tag(0x8007), Change::Tag(0x8007), Change::Retag(0x8007)),
-        ("txprio packet rxprio payload", Change::Tag(0xe007), Change::Tag(0xa007), Change::Retag(0xc007)),
-        ("txprio payload rxprio 1", Change::Tag(0xe007), Change::Tag(0xa007), Change::Retag(0xc007)),
-        ("txprio 0 rxprio payload", Change::Tag(7), Change::Tag(7), Change::Retag(7)),
+        ("txprio packet rxprio outer", TagRewrite::Tag(7), TagRewrite::Tag(7), TagRewrite::Keep),
+        (
+            "txprio packet rxprio 4",
+            TagRewrite::Tag(0x8007),
+            TagRewrite::Tag(0x8007),
+            TagRewrite::Retag(0x8007),
+        ),
+        (
+            "txprio packet rxprio payload",
+            TagRewrite::Tag(0xe007),
+            TagRewrite::Tag(0xa007),
+            TagRewrite::Retag(0xc007),
+        ),
+        (
+            "txprio payload rxprio 1",
+            TagRewrite::Tag(0xe007),
+            TagRewrite::Tag(0xa007),
+            TagRewrite::Retag(0xc007),
+        ),
+        ("txprio 0 rxprio payload", TagRewrite::Tag(7), TagRewrite::Tag(7), TagRewrite::Retag(7)),
     ] {
         lab.tell(words).unwrap();
         assert_eq!(leaves(&mut lab, 0, &four(0xe0)), of_four, "{words}");
         assert_eq!(leaves(&mut lab, 0, &six), of_six, "{words}");
         assert_eq!(leaves(&mut lab, 1, &within), of_tagged, "{words}");
     }
-    assert_eq!(leaves(&mut lab, 0, &plain(all, A)), Change::Tag(7), "no header, no priority");
+    assert_eq!(leaves(&mut lab, 0, &plain(all, A)), TagRewrite::Tag(7), "no header, no priority");
 }
 
 #[test]
@@ -352,14 +378,14 @@ fn a_new_port_has_no_tags_and_with_link0_they_pass_as_what_is_carried() {
     }
     lab.tell("link0").unwrap();
     for frame in [tagged(all, A, 1), tagged(all, A, 9), service, double(0, 9)] {
-        assert_eq!(lab.leaves(0, &frame), [(1, Change::Keep), (2, Change::Keep)]);
+        assert_eq!(lab.leaves(0, &frame), [(1, TagRewrite::Keep), (2, TagRewrite::Keep)]);
     }
 }
 
 #[test]
 fn the_host_keeps_what_is_not_the_switchs() {
     let mut lab = Lab::of(2, &["untagged p0 passthrough tagged p0 7 tagged p1 7"]);
-    let entered = |lab: &mut Lab, frame: &[u8]| lab.ask(0, frame, 0).entered;
+    let entered = |lab: &mut Lab, frame: &[u8]| lab.ask(0, frame, 0).ingress;
     assert_eq!(entered(&mut lab, &plain(B, A)), Err(Stop::Host(Cause::Passthrough)));
     assert_eq!(lab.ports(0, &tagged(B, A, 7)), [1]);
     assert_eq!(lab.ports(1, &plain(B, A)), []);
@@ -375,7 +401,7 @@ fn copies_are_made_of_what_is_dropped_later_too_and_span_ports_take_nothing() {
     ["addspan p2", "blocknonip p0", "rule block in on p1"].iter().for_each(|line| lab.tell(line).unwrap());
     let other = ether(B, A).raw(EtherType(0x88b5), [0; 46]).bytes();
     let decision = lab.ask(0, &other, 0);
-    assert_eq!((decision.copies, decision.entered), (vec![2], Err(Stop::Drop(Cause::NonIp))));
+    assert_eq!((decision.copies, decision.ingress), (vec![2], Err(Stop::Drop(Cause::NonIp))));
     assert_eq!(lab.ask(1, &plain(B, A), 0).copies, [2]);
     assert_eq!(lab.why(1, &plain(B, A)), Some(Cause::Rule));
     assert_eq!((lab.why(2, &plain(B, A)), lab.ports(0, &plain(B, A))), (Some(Cause::SpanInput), vec![1]));
@@ -405,16 +431,16 @@ fn rules_decide_in_their_order_for_each_way_and_mark_for_the_filter() {
     let mut lab =
         Lab::of(3, &[&format!("rule match in on p0 src {A} tag lab"), "rule block out on p2", "link1"]);
     let decision = lab.ask(0, &plain(B, A), 0);
-    let entered = decision.entered.unwrap();
+    let entered = decision.ingress.unwrap();
     assert_eq!((entered.mark.as_deref(), entered.is_filtered), (Some("lab"), true));
     assert_eq!(decision.targets[2], (2, Err(Cause::Rule)));
     lab.tell("rule match out on p1 tag hall").unwrap();
     let targets = lab.ask(0, &plain(B, A), 0).targets;
     assert_eq!(targets[1].1.as_ref().unwrap().mark.as_deref(), Some("hall"));
     let arp = ether(B, A).raw(EtherType::ARP, [0; 28]).bytes();
-    assert!(!lab.ask(0, &arp, 0).entered.unwrap().is_filtered);
+    assert!(!lab.ask(0, &arp, 0).ingress.unwrap().is_filtered);
     lab.tell("tagged p0 9").unwrap();
-    assert!(!lab.ask(0, &tagged(B, A, 9), 0).entered.unwrap().is_filtered, "filters see what has no tag");
+    assert!(!lab.ask(0, &tagged(B, A, 9), 0).ingress.unwrap().is_filtered, "filters see what has no tag");
 }
 
 #[test]
@@ -422,7 +448,7 @@ fn the_spanning_tree_holds_ports_back() {
     let mut lab = Lab::of(3, &[]);
     lab.switch.set_state(0, PortState::Learning);
     let decision = lab.ask(0, &plain(B, A), 0);
-    assert_eq!((decision.learns.is_some(), decision.way), (true, Some(Err(Cause::Blocked))));
+    assert_eq!((decision.learns.is_some(), decision.egress), (true, Some(Err(Cause::Blocked))));
     assert_eq!(lab.ports(1, &plain(B, A)), [2]);
     lab.switch.set_state(0, PortState::Discarding);
     assert_eq!(lab.why(0, &plain(B, A)), Some(Cause::Blocked));
@@ -431,7 +457,7 @@ fn the_spanning_tree_holds_ports_back() {
     assert_eq!(lab.ports(0, &plain(B, A)), [2]);
     lab.learn(B, 1, 2, 0);
     lab.switch.flush_port(2);
-    assert!(lab.switch.addresses(at(0)).is_empty());
+    assert!(lab.switch.show_addresses(at(0)).is_empty());
 }
 
 #[test]
@@ -445,11 +471,11 @@ fn storms_are_held_down_by_kind_and_port() {
             .count()
     };
     assert_eq!(StormKind::ALL.map(|kind| kind as usize), [0, 1, 2]);
-    assert!((10..=11).contains(&passed(0, Many::Broadcast)));
-    assert_eq!((passed(0, Many::Unknown), passed(1, Many::Broadcast)), (1000, 1000));
+    assert!((10..=11).contains(&passed(0, FloodKind::Broadcast)));
+    assert_eq!((passed(0, FloodKind::Unknown), passed(1, FloodKind::Broadcast)), (1000, 1000));
 }
 
-/// Lines that ports and the switch may be told.
+/// Lines of commands for ports and the switch.
 fn line(random: &mut Random) -> String {
     let port = random.below(6);
     let n = random.below(3) + 1;
@@ -494,13 +520,15 @@ fn what_is_decided_quickly_is_what_is_decided() {
         }
         for address in 1..9 {
             let key = MacKey::new(0x0200_0000_0000 + address, if random.percent(80) { 1 } else { 2 });
-            lab.switch.learn(key, random.below(6) as u16, random.percent(20), at(random.below(400)));
+            lab.switch.learn_address(key, random.below(6) as u16, random.percent(20), at(random.below(400)));
         }
         let now = at(400);
         let turn = lab.reader.turn();
         let (view, table) = (lab.switch.view(&turn), lab.switch.table(&turn));
         let find = |key| {
-            table.find(table.place(key)).filter(|entry| !entry.is_old(super::seconds(now), view.timeout()))
+            table
+                .find_entry(table.probe_key(key))
+                .filter(|entry| !entry.is_old(super::seconds(now), view.timeout()))
         };
         for _ in 0..1000 {
             let mut station =
@@ -512,26 +540,30 @@ fn what_is_decided_quickly_is_what_is_decided() {
             let frame = if is_tagged { frame.vlan(random.below(4) as u16) } else { frame };
             let bytes = frame.raw(kind, [0; 46]).bytes();
             let port = random.below(6) as u16;
-            if !view.is_plain(port) {
+            if !view.is_fast_path(port) {
                 continue;
             }
-            let mut ways = Ways::default();
-            ways.find((view, table), port, super::seconds(now), [&bytes[..]].into_iter());
-            let way = ways.each()[0];
+            let mut ways = BatchLookup::default();
+            ways.lookup_batch((view, table), port, super::seconds(now), [&bytes[..]].into_iter());
+            let way = ways.targets_mut()[0];
             assert_eq!(way & NOT_IP == 0, kind == EtherType::IPV4 && !is_tagged);
-            if way & ODD != 0 {
+            if way & EXCEPTION != 0 {
                 continue;
             }
-            let to = way & (ODD - 1);
+            let to = way & (EXCEPTION - 1);
             quickly += 1;
             let views = (view, lab.switch.groups(&turn));
-            let decision = decide(views, port, &Sight::new(&bytes).unwrap(), find);
+            let decision = trace_frame(views, port, &FrameView::new(&bytes).unwrap(), find);
             let said = format!("seed {seed}: {to} and {decision:?}");
-            assert_eq!(decision.targets, [(to, Ok(Leaving { change: Change::Keep, mark: None }))], "{said}");
-            let key = MacKey::of(origin, view.vlan(port).unwrap());
-            let source = table.find(table.place(key)).unwrap();
+            assert_eq!(
+                decision.targets,
+                [(to, Ok(EgressRewrite { change: TagRewrite::Keep, mark: None }))],
+                "{said}"
+            );
+            let key = MacKey::from_address(origin, view.vlan(port).unwrap());
+            let source = table.find_entry(table.probe_key(key)).unwrap();
             assert_eq!((source.port(), decision.copies.len()), (port, 0), "{said}");
-            assert!(decision.learns.is_some() && decision.way == Some(Ok(Way::One(to))), "{said}");
+            assert!(decision.learns.is_some() && decision.egress == Some(Ok(Egress::Unicast(to))), "{said}");
         }
     }
     assert!(quickly > 1000, "{quickly}");
@@ -553,7 +585,7 @@ proptest! {
             let mac = key.address();
             match step {
                 0 => {
-                    let told = lab.switch.apply(&Command::Static { port: format!("p{port}"), address: mac, vlan: None }, at(now));
+                    let told = lab.switch.apply_command(&Command::Static { port: format!("p{port}"), address: mac, vlan: None }, at(now));
                     let was = model.get(&address).copied();
                     let has_room = model.len() < most as usize || was.is_some();
                     prop_assert_eq!(told.is_ok(), has_room && was.is_none_or(|was| !was.1));
@@ -564,15 +596,15 @@ proptest! {
                     }
                 }
                 1 => {
-                    let told = lab.switch.apply(&Command::DelAddress { address: mac, vlan: None }, at(now));
+                    let told = lab.switch.apply_command(&Command::DelAddress { address: mac, vlan: None }, at(now));
                     prop_assert_eq!(told.is_ok(), model.remove(&address).is_some());
                 }
                 2 => {
-                    (0..100).for_each(|_| lab.switch.sweep(at(now)));
+                    (0..100).for_each(|_| lab.switch.sweep_addresses(at(now)));
                     model.retain(|_, (_, is_static, seen)| *is_static || now - *seen <= 60);
                 }
                 _ => {
-                    let learned = lab.switch.learn(key, port, false, at(now));
+                    let learned = lab.switch.learn_address(key, port, false, at(now));
                     match (learned, model.get(&address).copied()) {
                         (Learned::New, None) => prop_assert!(model.insert(address, (port, false, now)).is_none() && model.len() <= most as usize),
                         (Learned::Full, None) => prop_assert_eq!(model.len(), most as usize),
@@ -591,7 +623,7 @@ proptest! {
                     }
                 }
             }
-            let listed = lab.switch.addresses(at(now));
+            let listed = lab.switch.show_addresses(at(now));
             let current = model.iter().filter(|(_, (_, is_static, seen))| *is_static || now - *seen <= 60);
             prop_assert_eq!(listed.lines().count(), current.count(), "{}", listed);
         }

@@ -1,10 +1,11 @@
-//! A switch as frames meet it: what it was told, in the form that is quickest to ask; never changed, only replaced.
+//! The configuration as frames are looked up in it: in the form that is fastest to read; never changed, only
+//! replaced.
 use super::command::{Domains, PortFlag, Priority, Untagged, VlanSet};
 use super::config::{Config, Port, PortState, Role};
 use super::rules::{Direction, Rules};
 use std::net::Ipv4Addr;
 
-/// See the module.
+/// The configuration of a switch for workers.
 #[derive(Debug)]
 pub struct View {
     pub(super) is_up: bool,
@@ -18,8 +19,8 @@ pub struct View {
     pub(super) reserved: u16,
     /// Seconds after which addresses count as absent.
     pub(super) timeout: u32,
-    /// Whether frames for groups of IP go to their members only, and the address by which it asks for these, if it
-    /// does.
+    /// Whether frames for groups of IP go to their members only, and the address by which it asks for
+    /// these, if it does.
     snoops: bool,
     pub(super) querier: Option<Ipv4Addr>,
     /// Where the priority of frames comes from, and what it is in tags that they leave with.
@@ -27,12 +28,12 @@ pub struct View {
     pub(super) ports: Box<[PortView]>,
     /// Ports that get copies.
     pub(super) spans: Box<[u16]>,
-    /// By the port that a frame comes from, a bit for each port it may go to without further questions.
-    plain: Box<[u64]>,
+    /// By the port that a frame comes from, a bit for each port it may go to on the fast path.
+    fast_path: Box<[u64]>,
     stride: usize,
 }
 
-/// A port, likewise.
+/// The configuration of a port, likewise.
 #[derive(Debug)]
 pub(super) struct PortView {
     pub(super) role: Role,
@@ -58,11 +59,12 @@ pub(super) struct PortView {
     is_plain: bool,
 }
 
-/// The last digits of reserved addresses that a bridge of providers passes on, as bits (IEEE 802.1Q, table 8-2).
+/// The last digits of reserved addresses that a bridge of providers passes on, as bits
+/// (IEEE 802.1Q, table 8-2).
 const PROVIDER: u16 = 1 | 1 << 0xb | 1 << 0xc | 1 << 0xd | 1 << 0xf;
 
 impl View {
-    /// Of what a switch was told.
+    /// The view of a configuration.
     pub fn new(config: &Config) -> View {
         let of_role = |role| (0..).zip(&config.ports).filter(move |(_, port)| port.role == role);
         let spans: Box<[u16]> = of_role(Role::Span).map(|(at, _)| at).collect();
@@ -80,19 +82,19 @@ impl View {
             priorities: (config.rx_priority, config.tx_priority),
             ports,
             spans,
-            plain: Box::default(),
+            fast_path: Box::default(),
             stride: config.ports.len().div_ceil(64),
         };
-        view.plain = view.matrix();
+        view.fast_path = view.build_matrix();
         view
     }
 
-    fn matrix(&self) -> Box<[u64]> {
+    fn build_matrix(&self) -> Box<[u64]> {
         let mut words = vec![0; self.stride * self.ports.len()];
         for (from, to) in
             (0..self.ports.len()).flat_map(|from| (0..self.ports.len()).map(move |to| (from, to)))
         {
-            if from != to && self.ports[from].is_plainly_open_to(&self.ports[to]) {
+            if from != to && self.ports[from].is_fast_path_to(&self.ports[to]) {
                 words[from * self.stride + to / 64] |= 1 << (to % 64);
             }
         }
@@ -106,15 +108,15 @@ impl View {
 
     /// Whether frames that come in by a port meet nothing but the table.
     #[inline(always)]
-    pub fn is_plain(&self, from: u16) -> bool {
+    pub fn is_fast_path(&self, from: u16) -> bool {
         self.ports.get(usize::from(from)).is_some_and(|port| port.is_plain)
     }
 
-    /// The ports that they may go to without further questions, a bit for each.
+    /// The ports that they may go to on the fast path, a bit for each.
     #[inline]
     pub(super) fn open_from(&self, from: u16) -> &[u64] {
         let row = usize::from(from) * self.stride;
-        self.plain.get(row..row + self.stride).unwrap_or_default()
+        self.fast_path.get(row..row + self.stride).unwrap_or_default()
     }
 
     /// Whether a packet filter sees IP at all ports.
@@ -135,12 +137,12 @@ impl View {
         self.filters || self.is_vport(port)
     }
 
-    /// Number of ports.
+    /// Number of ports, connected or not.
     #[inline]
     pub fn len(&self) -> usize {
         self.ports.len()
     }
-    /// Whether there is no port.
+    /// Whether there are no ports.
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty()
     }
@@ -151,7 +153,7 @@ impl View {
         &self.spans
     }
 
-    /// Whether a port is the host's own door.
+    /// Whether a port is the host port.
     pub fn is_vport(&self, port: u16) -> bool {
         self.ports.get(usize::from(port)).is_some_and(|port| port.is_vport)
     }
@@ -179,7 +181,7 @@ impl View {
         self.ports.get(usize::from(port)).is_some_and(|port| port.has_router)
     }
 
-    /// Whether a port is no member any more as soon as one host says so.
+    /// Whether a port leaves a group as soon as one host does.
     pub(super) fn leaves_fast(&self, port: u16) -> bool {
         self.ports.get(usize::from(port)).is_some_and(|port| port.leaves_fast)
     }
@@ -190,7 +192,7 @@ impl View {
     }
 
     /// Frames a second of a kind that a port may send.
-    pub(super) fn storm(&self, port: u16, kind: usize) -> Option<u32> {
+    pub(super) fn storm_limit(&self, port: u16, kind: usize) -> Option<u32> {
         self.ports.get(usize::from(port))?.storm[kind]
     }
 }
@@ -199,8 +201,8 @@ impl PortView {
     fn new(port: &Port, config: &Config, is_unseen: bool) -> PortView {
         let rules = [Direction::In, Direction::Out].map(|direction| Rules::new(&port.rules, direction));
         let untagged = port.untagged.unwrap_or(config.vnetid.map_or(Untagged::Dropped, Untagged::Vlan));
-        let (learns, is_locked) = (port.has(PortFlag::Learn), port.has(PortFlag::Locked));
-        let blocks_non_ip = port.has(PortFlag::BlockNonIp);
+        let (learns, is_locked) = (port.has_flag(PortFlag::Learn), port.has_flag(PortFlag::Locked));
+        let blocks_non_ip = port.has_flag(PortFlag::BlockNonIp);
         let is_plain = config.is_up
             && port.role == Role::Member
             && port.state == PortState::Forwarding
@@ -217,14 +219,14 @@ impl PortView {
             is_running: port.is_running,
             state: port.state,
             learns,
-            discovers: port.has(PortFlag::Discover),
+            discovers: port.has_flag(PortFlag::Discover),
             is_locked,
             blocks_non_ip,
-            is_hairpin: port.has(PortFlag::Hairpin),
-            gets_broadcasts: !port.has(PortFlag::NoBroadcast),
-            gets_groups: !port.has(PortFlag::NoMulticast),
-            has_router: port.has(PortFlag::McastRouter),
-            leaves_fast: port.has(PortFlag::FastLeave),
+            is_hairpin: port.has_flag(PortFlag::Hairpin),
+            gets_broadcasts: !port.has_flag(PortFlag::NoBroadcast),
+            gets_groups: !port.has_flag(PortFlag::NoMulticast),
+            has_router: port.has_flag(PortFlag::McastRouter),
+            leaves_fast: port.has_flag(PortFlag::FastLeave),
             domains: port.domains,
             untagged,
             tagged: port.tagged.clone(),
@@ -247,7 +249,7 @@ impl PortView {
         &self.rules[direction as usize]
     }
 
-    fn is_plainly_open_to(&self, to: &PortView) -> bool {
+    fn is_fast_path_to(&self, to: &PortView) -> bool {
         self.is_plain
             && to.role == Role::Member
             && to.is_running
@@ -255,6 +257,6 @@ impl PortView {
             && to.untagged == self.untagged
             && to.rules(Direction::Out).is_empty()
             && !to.blocks_non_ip
-            && !to.domains.meets(self.domains)
+            && !to.domains.shares_domain(self.domains)
     }
 }

@@ -25,7 +25,7 @@ fn a_drained_member_keeps_its_flows_and_gets_no_more() {
         rig.members.set_weight("m1", 0, NOW).unwrap();
         assert!(names(&mut rig, &flows(1000)).iter().all(|name| name.as_deref() != Some("m1")), "{method}");
         assert_eq!(rig.member(id).unwrap().weight, 0);
-        let view = rig.members.view("m1").unwrap();
+        let view = rig.members.view_member("m1").unwrap();
         assert_eq!((view.takes_new, view.slots, view.is_up), (false, 0, true));
         rig.members.set_weight("m1", 5, NOW).unwrap();
         assert_eq!(rig.id("m1"), id);
@@ -49,12 +49,12 @@ fn what_has_another_address_is_another_member() {
     let (old, stays) = (rig.id("m0"), rig.id("m1"));
     let list = ["m0 10.0.0.99", "m1 10.0.0.2 weight 3", "m2 10.0.0.3"];
     let list = || list.map(|text| text.parse().unwrap()).to_vec();
-    let replaced = rig.members.replace(list(), NOW).unwrap();
+    let replaced = rig.members.replace_members(list(), NOW).unwrap();
     assert_eq!(replaced, Replaced { added: 2, removed: 1, changed: 1 });
     assert_eq!(rig.member(old), None);
     assert_eq!(rig.member(stays).unwrap().weight, 3);
     let generation = rig.members.generation();
-    assert_eq!(rig.members.replace(list(), NOW), Ok(Replaced::default()));
+    assert_eq!(rig.members.replace_members(list(), NOW), Ok(Replaced::default()));
     assert_eq!(rig.members.generation(), generation, "nothing is published where nothing changes");
 }
 
@@ -126,10 +126,10 @@ fn what_is_refused_changes_nothing() {
     assert_eq!(rig.members.set_up("m9", true, NOW), Err(no_such("m9")));
     assert!(matches!(rig.add("b 0.0.0.0"), Err(BalanceError::NoHost { .. })));
     let twice = vec![member(5, 1), member(6, 1), member(5, 1)];
-    assert_eq!(rig.members.replace(twice, NOW), Err(BalanceError::Exists("m5".to_string())));
+    assert_eq!(rig.members.replace_members(twice, NOW), Err(BalanceError::Exists("m5".to_string())));
     let many = (0..=MOST_MEMBERS).map(|n| member(n, 1)).collect();
-    assert_eq!(rig.members.replace(many, NOW), Err(BalanceError::TooMany(MOST_MEMBERS + 1)));
-    let mut set = |method| rig.members.set(Settings { method, ..Settings::default() }, NOW);
+    assert_eq!(rig.members.replace_members(many, NOW), Err(BalanceError::TooMany(MOST_MEMBERS + 1)));
+    let mut set = |method| rig.members.update_settings(Settings { method, ..Settings::default() }, NOW);
     let few = Method::Maglev(Slots::new(2).unwrap());
     set(few).unwrap();
     set(Method::MAGLEV).unwrap();
@@ -144,7 +144,7 @@ fn what_is_refused_changes_nothing() {
 #[test]
 fn a_small_table_has_room_for_as_many_members_as_slots() {
     let mut rig = Rig::with(Method::Maglev(Slots::new(3).unwrap()), &[1, 1, 1]);
-    assert!(rig.members.views().all(|view| view.slots == 1));
+    assert!(rig.members.view_members().all(|view| view.slots == 1));
     assert_eq!(rig.add("more 10.0.0.9"), Err(BalanceError::TooFewSlots { members: 4, slots: 3 }));
 }
 

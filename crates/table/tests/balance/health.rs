@@ -11,11 +11,11 @@ fn health() -> Health {
     Health::new(&Check::new(Probe::Tcp), NOW)
 }
 
-/// Sends the probe that is due, and tells this result.
+/// Sends the probe that is due, and reports this result.
 fn probe(health: &mut Health, now: &mut Duration, passes: bool) -> Option<State> {
     loop {
         match health.poll(*now) {
-            Step::Send(number) => return health.result(number, passes),
+            Step::Send(number) => return health.record_result(number, passes),
             Step::Wait(until) => *now = until,
             Step::Changed(state) => panic!("{state:?} without a result"),
         }
@@ -47,11 +47,11 @@ fn a_probe_without_answer_has_failed_and_its_late_answer_counts_for_nothing() {
     assert_eq!(health.poll(NOW), Step::Send(1));
     assert_eq!(health.poll(NOW), Step::Wait(NOW + SECOND));
     assert_eq!(health.poll(NOW + SECOND), Step::Changed(State::Down));
-    assert_eq!(health.result(1, true), None);
+    assert_eq!(health.record_result(1, true), None);
     assert_eq!(health.poll(NOW + SECOND), Step::Wait(NOW + 2 * SECOND));
     assert_eq!(health.poll(NOW + 2 * SECOND), Step::Send(2));
-    assert_eq!((health.result(7, true), health.result(1, true)), (None, None));
-    assert_eq!((health.result(2, true), health.result(2, true)), (None, None));
+    assert_eq!((health.record_result(7, true), health.record_result(1, true)), (None, None));
+    assert_eq!((health.record_result(2, true), health.record_result(2, true)), (None, None));
     assert_eq!(health.state(), State::Down);
 }
 
@@ -60,7 +60,7 @@ fn nothing_is_sent_before_it_is_due_nor_twice_after_a_pause() {
     let mut health = health();
     assert_eq!(health.poll(NOW - SECOND), Step::Wait(NOW));
     assert_eq!(health.poll(NOW + 60 * SECOND), Step::Send(1));
-    health.result(1, true);
+    health.record_result(1, true);
     assert_eq!(health.poll(NOW + 60 * SECOND), Step::Wait(NOW + 62 * SECOND));
 }
 
@@ -78,7 +78,7 @@ fn a_clock_that_goes_back_delays_no_probe_for_longer_than_usual() {
 fn another_check_keeps_what_is_known() {
     let (mut health, mut now) = (health(), NOW);
     probe(&mut health, &mut now, true);
-    health.set(&Check { fall: 1, ..Check::new(Probe::Ping) });
+    health.set_check(&Check { fall: 1, ..Check::new(Probe::Ping) });
     assert_eq!(health.state(), State::Up);
     assert_eq!(probe(&mut health, &mut now, false), Some(State::Down));
 }

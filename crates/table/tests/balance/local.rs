@@ -1,4 +1,4 @@
-//! Methods that choose by what one worker has seen: by turns, by flowlet, by number of flows.
+//! Methods that choose by what one worker has seen: weighted rotation, flowlets, number of flows.
 use super::rig::{NOW, Rig, flow, flows};
 use artery_table::balance::{Flow, Local, MemberId, Method};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn workers_begin_with_different_members() {
 fn a_rotation_survives_a_change_of_members() {
     let mut rig = Rig::with(Method::PerPacket, &[1; 9]);
     assert!((0..8).all(|_| rig.pick(flow(1), NOW).is_some()));
-    rig.members.replace(vec![super::rig::member(0, 1)], NOW).unwrap();
+    rig.members.replace_members(vec![super::rig::member(0, 1)], NOW).unwrap();
     assert_eq!(rig.name(flow(1), NOW).as_deref(), Some("m0"));
 }
 
@@ -68,9 +68,9 @@ fn flowlets_of_different_flows_are_balanced() {
     let mut rig = Rig::with(Method::FLOWLET, &[1, 1, 2]);
     flows(20_000).into_iter().for_each(|flow| {
         let id = rig.pick(flow, NOW).unwrap();
-        rig.local.began(id);
+        rig.local.flow_began(id);
     });
-    let counts = [0, 1, 2].map(|n| rig.local.flows(rig.id(&format!("m{n}"))));
+    let counts = [0, 1, 2].map(|n| rig.local.flow_count(rig.id(&format!("m{n}"))));
     let close = |count: u32, to: u32| count.abs_diff(to) < to / 20;
     assert!(close(counts[0], 5000) && close(counts[1], 5000) && close(counts[2], 10_000), "{counts:?}");
 }
@@ -80,14 +80,14 @@ fn who_has_fewest_flows_for_its_weight_takes_the_next() {
     let mut rig = Rig::with(Method::LeastLoaded, &[1, 2, 1]);
     let began = |rig: &mut Rig| {
         let id = rig.pick(flow(1), NOW).unwrap();
-        rig.local.began(id);
+        rig.local.flow_began(id);
         id
     };
     assert_eq!((0..400).map(|_| began(&mut rig)).filter(|id| id.place() == 1).count(), 200);
-    let counts = |rig: &Rig| [0, 1, 2].map(|n| rig.local.flows(rig.id(&format!("m{n}"))));
+    let counts = |rig: &Rig| [0, 1, 2].map(|n| rig.local.flow_count(rig.id(&format!("m{n}"))));
     assert_eq!(counts(&rig), [100, 200, 100]);
     let id = rig.id("m2");
-    (0..30).for_each(|_| rig.local.ended(id.action()));
+    (0..30).for_each(|_| rig.local.flow_ended(id.action()));
     (0..30).for_each(|_| assert_eq!(began(&mut rig), id));
     assert_eq!(counts(&rig), [100, 200, 100]);
 }
@@ -96,18 +96,18 @@ fn who_has_fewest_flows_for_its_weight_takes_the_next() {
 fn flows_of_a_member_that_is_gone_do_not_count_for_who_has_its_place() {
     let mut rig = Rig::with(Method::LeastLoaded, &[1]);
     let old = rig.id("m0");
-    (0..5).for_each(|_| rig.local.began(old));
+    (0..5).for_each(|_| rig.local.flow_began(old));
     rig.members.remove("m0", NOW).unwrap();
     let new = rig.add("m0 10.0.0.1").unwrap();
-    assert_eq!((rig.local.flows(old), rig.local.flows(new)), (5, 0));
-    rig.local.began(new);
-    rig.local.ended(old.action());
-    rig.local.began(old);
-    assert_eq!((rig.local.flows(old), rig.local.flows(new)), (0, 1));
-    rig.local.ended(0);
-    rig.local.ended(new.action());
-    rig.local.ended(new.action());
-    assert_eq!(rig.local.flows(new), 0);
+    assert_eq!((rig.local.flow_count(old), rig.local.flow_count(new)), (5, 0));
+    rig.local.flow_began(new);
+    rig.local.flow_ended(old.action());
+    rig.local.flow_began(old);
+    assert_eq!((rig.local.flow_count(old), rig.local.flow_count(new)), (0, 1));
+    rig.local.flow_ended(0);
+    rig.local.flow_ended(new.action());
+    rig.local.flow_ended(new.action());
+    assert_eq!(rig.local.flow_count(new), 0);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,14 +142,14 @@ proptest! {
                     };
                     let best = (0..7).filter(|n| weights[*n] > 0).map(|n| load(&counts, &weights, n));
                     prop_assert_eq!(load(&counts, &weights, id.place()), best.fold(f64::MAX, f64::min));
-                    rig.local.began(id);
+                    rig.local.flow_began(id);
                     counts[id.place()] += 1;
                     flows.push(id);
                 }
                 Step::End(_) if flows.is_empty() => {}
                 Step::End(which) => {
                     let id = flows.swap_remove(which.index(flows.len()));
-                    rig.local.ended(id.action());
+                    rig.local.flow_ended(id.action());
                     counts[id.place()] -= 1;
                 }
                 Step::Weight(member, weight) => {

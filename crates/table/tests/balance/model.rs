@@ -59,7 +59,7 @@ impl Model {
         let before = self.settings;
         match change {
             Change::Add(number, weight) => {
-                let id = rig.members.add(member(number, weight), NOW);
+                let id = rig.members.add_member(member(number, weight), NOW);
                 assert_eq!(id.is_ok(), !self.members.contains_key(&number));
                 let Ok(id) = id else { return false };
                 self.members.insert(number, Known { id, weight, is_up: true });
@@ -84,7 +84,7 @@ impl Model {
             Change::Down(down) => self.settings.down = down,
             Change::Open(fails_open) => self.settings.fails_open = fails_open,
         }
-        rig.members.set(self.settings, NOW).unwrap();
+        rig.members.update_settings(self.settings, NOW).unwrap();
         self.settings != before
     }
 
@@ -101,7 +101,7 @@ impl Model {
             let id = rig.pick(flow(number), NOW);
             assert!(id.map_or(takers.is_empty(), |id| takers.contains(&id)), "{id:?} of {takers:?}");
         }
-        for view in rig.members.views().collect::<Vec<_>>() {
+        for view in rig.members.view_members().collect::<Vec<_>>() {
             let known = self.members.values().find(|known| known.id == view.id).expect("it is known");
             assert_eq!((view.takes_new, view.is_up), (self.takes_new(known), known.is_up));
             assert!(view.takes_new || view.slots == 0);
@@ -115,7 +115,7 @@ impl Model {
     fn check_twin(&self, rig: &mut Rig) {
         let mut twin = Rig::new(self.settings);
         let list = self.members.iter().rev().map(|(number, known)| member(*number, known.weight)).collect();
-        twin.members.replace(list, NOW).unwrap();
+        twin.members.replace_members(list, NOW).unwrap();
         for (number, known) in &self.members {
             twin.members.set_up(&format!("m{number}"), known.is_up, NOW).unwrap();
         }

@@ -9,15 +9,15 @@ fn moved(before: &[Option<Arc<str>>], after: &[Option<Arc<str>>]) -> f64 {
     100.0 * moved as f64 / before.len() as f64
 }
 
-/// In percent of all flows: those that moved when the middle one of so many members went, those of other members among
-/// them, and those that moved when it came back.
+/// In percent of all flows: those that moved when the middle one of so many members went, those of other
+/// members among them, and those that moved when it came back.
 fn measure(method: Method, count: usize, flows: &[Flow]) -> [f64; 3] {
     let mut rig = Rig::with(method, &vec![1; count]);
     let gone = count / 2;
     let before = names(&mut rig, flows);
     rig.members.remove(&format!("m{gone}"), NOW).unwrap();
     let after = names(&mut rig, flows);
-    rig.members.add(member(gone, 1), NOW).unwrap();
+    rig.members.add_member(member(gone, 1), NOW).unwrap();
     let again = names(&mut rig, flows);
     let own = before.iter().filter(|name| name.as_deref() == Some(&format!("m{gone}"))).count();
     let all = moved(&before, &after);
@@ -60,20 +60,20 @@ fn flows_that_keep_their_numbers_move_only_with_their_member() {
         let mut kept = Vec::new();
         for flow in flows(5000) {
             let id = rig.pick(flow, NOW).unwrap();
-            rig.local.began(id);
+            rig.local.flow_began(id);
             kept.push(id);
         }
         let gone = rig.id("m3");
         rig.members.remove("m3", NOW).unwrap();
         assert!(kept.iter().all(|id| rig.member(*id).is_none() == (*id == gone)), "{method}");
-        rig.members.add(member(3, 1), NOW).unwrap();
+        rig.members.add_member(member(3, 1), NOW).unwrap();
         assert!(kept.iter().all(|id| rig.member(*id).is_none() == (*id == gone)), "{method}");
     }
 }
 
 /// By how many percent the members with least and most slots are off their share.
 fn imbalance(rig: &Rig) -> (f64, f64) {
-    let views: Vec<_> = rig.members.views().collect();
+    let views: Vec<_> = rig.members.view_members().collect();
     let slots: usize = views.iter().map(|view| view.slots).sum();
     let weights: f64 = views.iter().map(|view| f64::from(view.member.weight)).sum();
     let off = views.iter().map(|view| {
@@ -97,7 +97,7 @@ fn maglev_shares_out_slots_by_weight_to_the_slot() {
     let weights: Vec<u32> = (1..=100).collect();
     let rig = Rig::with(Method::MAGLEV, &weights);
     let sum: u32 = weights.iter().sum();
-    for view in rig.members.views() {
+    for view in rig.members.view_members() {
         let fair = f64::from(view.member.weight) * 65_537.0 / f64::from(sum);
         assert!((view.slots as f64 - fair).abs() < 2.0, "{view:?}: {fair}");
     }
@@ -107,7 +107,7 @@ fn maglev_shares_out_slots_by_weight_to_the_slot() {
 fn a_member_of_next_to_no_weight_has_a_slot() {
     for method in [Method::MAGLEV, Method::RESILIENT, Method::Hash, Method::Xor, Method::PerPacket] {
         let rig = Rig::with(method, &[1, u32::MAX, u32::MAX]);
-        assert_eq!(rig.members.view("m0").unwrap().slots, 1, "{method}");
+        assert_eq!(rig.members.view_member("m0").unwrap().slots, 1, "{method}");
     }
 }
 
@@ -119,10 +119,11 @@ fn flows_are_shared_out_by_weight() {
         let mut counts = [0u32; 4];
         for flow in &flows {
             let id = rig.pick(*flow, NOW).unwrap();
-            rig.local.began(id);
+            rig.local.flow_began(id);
             counts[id.place()] += 1;
         }
-        // Chi-square of 2 degrees of freedom: 18 is passed by chance once in eight thousand runs, and this is one run.
+        // Chi-square of 2 degrees of freedom: 18 is passed by chance once in eight thousand runs, and this is
+        // one run.
         let expected = [12_500.0, 25_000.0, 0.0, 62_500.0];
         let chi: f64 =
             [0, 1, 3].map(|n| (f64::from(counts[n]) - expected[n]).powi(2) / expected[n]).iter().sum();

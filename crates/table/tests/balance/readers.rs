@@ -15,14 +15,15 @@ fn workers_see_whole_choices_and_the_latest_when_a_turn_begins() {
                 let (mut local, mut latest, mut number) = (Local::new(worker), 0, 0);
                 while !ends.load(Relaxed) {
                     let turn = reader.turn();
-                    let choice = balancer.at(&turn);
+                    let choice = balancer.choice_at(&turn);
                     assert!(choice.generation() >= latest, "no worker sees an older choice again");
                     latest = choice.generation();
                     for _ in 0..64 {
                         number += 1;
-                        let id = choice.pick(&mut local, flow(number), NOW).expect("one is always there");
+                        let id =
+                            choice.pick_member(&mut local, flow(number), NOW).expect("one is always there");
                         let member = choice.member(id.action()).expect("who takes a flow lives");
-                        assert_eq!(choice.named(&member.name), Some(id));
+                        assert_eq!(choice.find_named(&member.name), Some(id));
                     }
                     seen.fetch_add(1, Relaxed);
                 }

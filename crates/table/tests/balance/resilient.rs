@@ -1,4 +1,4 @@
-//! Buckets that change hands only when nobody uses them.
+//! Buckets that move to other members only when they are idle.
 use super::rig::{NOW, Rig, flow, flows, names};
 use artery_table::balance::{Flow, Method, Settings};
 use std::time::Duration;
@@ -10,10 +10,10 @@ fn with(force: Option<Duration>) -> Rig {
 }
 
 fn slots(rig: &Rig) -> Vec<usize> {
-    rig.members.views().map(|view| view.slots).collect()
+    rig.members.view_members().map(|view| view.slots).collect()
 }
 
-/// A flow for each of the first so many buckets.
+/// A flow for each of the first `buckets` buckets.
 fn use_first(rig: &mut Rig, buckets: u64, now: Duration) {
     let flow = |bucket| Flow { hash: bucket << 56, xor: 0 };
     assert!((0..buckets).all(|bucket| rig.pick(flow(bucket), now).is_some()));
@@ -83,7 +83,7 @@ fn buckets_wait_for_members_while_there_are_none() {
     for weight in [0, 1] {
         // The last one goes, and the first one comes back, at once.
         let list = (0..4).map(|n| super::rig::member(n, weight)).collect();
-        rig.members.replace(list, NOW).unwrap();
+        rig.members.replace_members(list, NOW).unwrap();
         assert_eq!(rig.pick(flow(1), NOW).is_some(), weight > 0);
         rig.members.poll(NOW);
     }
@@ -96,9 +96,9 @@ fn times_can_be_changed_without_a_move() {
     rig.members.remove("m0", NOW).unwrap();
     let before = names(&mut rig, &flows);
     let method = Method::Resilient { buckets: 256, idle: 2 * IDLE, force: Some(IDLE) };
-    rig.members.set(Settings { method, ..Settings::default() }, NOW).unwrap();
+    rig.members.update_settings(Settings { method, ..Settings::default() }, NOW).unwrap();
     assert_eq!(names(&mut rig, &flows), before);
     let method = Method::Resilient { buckets: 512, idle: 2 * IDLE, force: Some(IDLE) };
-    rig.members.set(Settings { method, ..Settings::default() }, NOW).unwrap();
+    rig.members.update_settings(Settings { method, ..Settings::default() }, NOW).unwrap();
     assert_eq!(slots(&rig).iter().sum::<usize>(), 512);
 }

@@ -1,4 +1,4 @@
-//! Members and a worker that asks for them.
+//! Members and a worker that picks from them.
 use artery_rcu::{Domain, Reader};
 use artery_table::balance::{
     BalanceError, Balancer, Flow, Local, Member, MemberId, Members, Method, Settings,
@@ -29,46 +29,46 @@ impl Rig {
     pub(crate) fn with(method: Method, weights: &[u32]) -> Rig {
         let mut rig = Rig::new(Settings { method, ..Settings::default() });
         let list = weights.iter().enumerate().map(|(n, weight)| member(n, *weight)).collect();
-        rig.members.replace(list, NOW).unwrap();
+        rig.members.replace_members(list, NOW).unwrap();
         rig
     }
     pub(crate) fn add(&mut self, text: &str) -> Result<MemberId, BalanceError> {
-        self.members.add(text.parse().unwrap(), NOW)
+        self.members.add_member(text.parse().unwrap(), NOW)
     }
     /// Who takes a new flow.
     pub(crate) fn pick(&mut self, flow: Flow, now: Duration) -> Option<MemberId> {
-        self.balancer.at(&self.reader.turn()).pick(&mut self.local, flow, now)
+        self.balancer.choice_at(&self.reader.turn()).pick_member(&mut self.local, flow, now)
     }
     /// Who most likely has a flow.
     pub(crate) fn guess(&mut self, flow: Flow, now: Duration) -> Option<MemberId> {
-        self.balancer.at(&self.reader.turn()).guess(&self.local, flow, now)
+        self.balancer.choice_at(&self.reader.turn()).guess_member(&self.local, flow, now)
     }
     /// Whether a member sends from there.
     pub(crate) fn has_member_at(&mut self, address: IpAddr, at: u16, port: Option<u16>) -> bool {
-        self.balancer.at(&self.reader.turn()).has_member_at(address, at, port)
+        self.balancer.choice_at(&self.reader.turn()).has_member_at(address, at, port)
     }
     /// The name of who takes a new flow.
     pub(crate) fn name(&mut self, flow: Flow, now: Duration) -> Option<Arc<str>> {
         let turn = self.reader.turn();
-        let choice = self.balancer.at(&turn);
-        let id = choice.pick(&mut self.local, flow, now)?;
+        let choice = self.balancer.choice_at(&turn);
+        let id = choice.pick_member(&mut self.local, flow, now)?;
         Some(choice.member(id.action()).expect("who takes a flow lives").name.clone())
     }
     /// The member that a known flow has.
     pub(crate) fn member(&mut self, id: MemberId) -> Option<Member> {
-        self.balancer.at(&self.reader.turn()).member(id.action()).cloned()
+        self.balancer.choice_at(&self.reader.turn()).member(id.action()).cloned()
     }
     /// The member of a name that flows can have.
     pub(crate) fn named(&mut self, name: &str) -> Option<MemberId> {
-        self.balancer.at(&self.reader.turn()).named(name)
+        self.balancer.choice_at(&self.reader.turn()).find_named(name)
     }
     /// All members that flows can have.
     pub(crate) fn living(&mut self) -> Vec<String> {
         let turn = self.reader.turn();
-        self.balancer.at(&turn).members().map(|(_, member)| member.to_string()).collect()
+        self.balancer.choice_at(&turn).members().map(|(_, member)| member.to_string()).collect()
     }
     pub(crate) fn id(&self, name: &str) -> MemberId {
-        self.members.view(name).unwrap().id
+        self.members.view_member(name).unwrap().id
     }
 }
 

@@ -1,5 +1,5 @@
 //! Texts that mean members, methods and checks, and what is said of those that don't.
-use artery_table::balance::{Check, Member, Method, Probe, Slots, TextError, duration};
+use artery_table::balance::{Check, Member, Method, Probe, Slots, TextError, parse_duration};
 use proptest::prelude::*;
 use std::fmt::{Debug, Display};
 use std::net::IpAddr;
@@ -140,7 +140,7 @@ fn what_is_no_check_is_refused_with_word_and_remedy() {
 
 #[test]
 fn times_have_a_unit_or_are_seconds() {
-    let nanos = |text: &str| duration(text).map(|time| time.as_nanos());
+    let nanos = |text: &str| parse_duration(text).map(|time| time.as_nanos());
     for (text, expected) in [
         ("7ns", 7),
         ("500us", 500_000),
@@ -171,7 +171,7 @@ fn times_have_a_unit_or_are_seconds() {
         "1S",
         "0.0000000015s",
     ] {
-        assert_eq!(duration(text), None, "{text}");
+        assert_eq!(parse_duration(text), None, "{text}");
     }
 }
 
@@ -221,6 +221,6 @@ proptest! {
         for error in errors.into_iter().flatten() {
             prop_assert!((1..=words + 1).contains(&error.word), "{}", error);
         }
-        let _ = duration(&text);
+        let _ = parse_duration(&text);
     }
 }

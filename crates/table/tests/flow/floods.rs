@@ -12,12 +12,12 @@ fn a_flood_leaves_known_flows_their_places_and_memory_its_bounds() {
         table.insert(&key, answer(0), &sight, at(1)).unwrap();
         assert!(table.len() <= 6000);
         if n % 64 == 0 {
-            table.maintain(at(1), 64);
+            table.maintain_flows(at(1), 64);
         }
     }
     for (n, id) in known.into_iter().enumerate() {
         assert_eq!(table.find(&tcp(n as u32)), Some(id));
-        assert_eq!(table.touch(id, &ACK, at(1)), Some(answer(n as u32)));
+        assert_eq!(table.touch_flow(id, &ACK, at(1)), Some(answer(n as u32)));
     }
     let stats = table.stats();
     assert_eq!((stats.young, stats.displaced_young, stats.refused_full), (1000, 999_000, 0));
@@ -42,7 +42,7 @@ fn the_oldest_young_flow_makes_room_and_those_proven_meanwhile_do_not() {
     let mut table = table::<Flow4>(1000, 4);
     (0..4).for_each(|n| attempt(&mut table, n, at(0)));
     let third = table.find(&tcp(2)).unwrap();
-    table.touch(third, &ACK, at(0));
+    table.touch_flow(third, &ACK, at(0));
     let known = |table: &mut FlowTable<Flow4>| -> Vec<u32> {
         (0..12).filter(|n| table.find(&tcp(*n)).is_some()).collect()
     };
@@ -102,7 +102,7 @@ fn keys_that_collide_for_who_knows_the_seed_are_refused_and_hurt_nobody() {
         known.iter().partition(|n| establish(&mut table, **n, at(0)).is_ok());
     assert!(unlucky.len() < 100, "{} others of 3000 have found the bucket full", unlucky.len());
     for n in placed.iter().chain(&known) {
-        assert!(table.find(&tcp(*n)).is_some_and(|id| table.touch(id, &ACK, at(0)) == Some(answer(*n))));
+        assert!(table.find(&tcp(*n)).is_some_and(|id| table.touch_flow(id, &ACK, at(0)) == Some(answer(*n))));
     }
     assert!(refused.iter().all(|n| table.find(&tcp(*n)).is_none()));
     placed.iter().for_each(|n| assert!(table.find(&tcp(*n)).is_some_and(|id| table.remove(id))));

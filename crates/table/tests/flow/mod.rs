@@ -1,4 +1,5 @@
-//! A table of flows from outside, in time that tests set: against a slow model, against floods, and as it grows and shrinks.
+//! A table of flows from outside, in time that tests set: against a slow model, against floods, and as it
+//! grows and shrinks.
 
 mod floods;
 mod keys;

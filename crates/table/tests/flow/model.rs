@@ -1,8 +1,8 @@
 //! A table against a slow list of flows that does what the rules say, under random operations.
 use super::rig::*;
 use artery_table::flow::{
-    Flow4, Flow6, FlowId, FlowLimits, FlowRecord, FlowState, FlowTable, Full, IdleTimes, Imported, Sight,
-    Tick,
+    Flow4, Flow6, FlowId, FlowLimits, FlowRecord, FlowState, FlowTable, Full, IdleTimes, Imported,
+    PacketInfo, Tick,
 };
 use artery_wire::{IpProtocol, TcpFlags};
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ fn protocol(n: u32) -> IpProtocol {
     if n < 300 { IpProtocol::TCP } else { IpProtocol::UDP }
 }
 
-fn sight(n: u32, kind: u8) -> Sight {
+fn sight(n: u32, kind: u8) -> PacketInfo {
     let flags = match kind {
         _ if n >= 300 => TcpFlags::default(),
         0..3 => TcpFlags::SYN,
@@ -80,10 +80,10 @@ fn sight(n: u32, kind: u8) -> Sight {
         4 => TcpFlags::RST,
         _ => TcpFlags::ACK,
     };
-    Sight { protocol: protocol(n), flags, bytes: 40 + u32::from(kind) }
+    PacketInfo { protocol: protocol(n), flags, bytes: 40 + u32::from(kind) }
 }
 
-fn state_after(state: FlowState, sight: &Sight, packets: u64) -> FlowState {
+fn state_after(state: FlowState, sight: &PacketInfo, packets: u64) -> FlowState {
     use FlowState::*;
     let has = |flag| sight.flags.intersects(flag);
     let (is_reset, is_end, is_begin) = (has(TcpFlags::RST), has(TcpFlags::FIN), has(TcpFlags::SYN));
@@ -119,10 +119,10 @@ impl Model {
     }
 
     fn is_idle(&self, known: &Known, now: u64) -> bool {
-        now > known.seen && Duration::from_secs(now - known.seen) > self.idle.of(known.state)
+        now > known.seen && Duration::from_secs(now - known.seen) > self.idle.time_for(known.state)
     }
 
-    fn touch(&mut self, place: usize, sight: &Sight, now: u64) {
+    fn touch(&mut self, place: usize, sight: &PacketInfo, now: u64) {
         let known = &mut self.known[place];
         known.packets += 1;
         known.bytes += u64::from(sight.bytes);
@@ -170,14 +170,14 @@ impl Model {
         false
     }
 
-    /// The version of a flow that was imported; one that no other flow has where it was not, so that none is taken for
-    /// another that had its entry before.
+    /// The version of a flow that was imported; one that no other flow has where it was not, so that none is
+    /// taken for another that had its entry before.
     fn version(&self, n: u32) -> u16 {
         let known = self.place(n).and_then(|place| self.known[place].imported);
         known.map_or(30_000 + 3 * self.imports as u16, |(_, version)| version)
     }
 
-    /// What becomes of a record, and of the flow if it is known.
+    /// The result for a record, and for the flow if it is known.
     fn import(&mut self, record: &FlowRecord<u32>, now: u64) -> Outcome {
         let Some(place) = self.place(record.key) else {
             return if self.make_room_for_import(record.is_young) { Outcome::New } else { Outcome::Full };
@@ -207,13 +207,13 @@ impl Model {
         self.known.push(Known { n, id, state, packets, bytes, is_young, seen: now, imported });
     }
 
-    fn insert(&mut self, n: u32, id: FlowId, sight: &Sight, now: u64) {
+    fn insert(&mut self, n: u32, id: FlowId, sight: &PacketInfo, now: u64) {
         let (state, bytes) = (FlowState::of_first(sight), sight.bytes.into());
         self.known.push(Known { n, id, state, packets: 1, bytes, is_young: true, seen: now, imported: None });
     }
 }
 
-/// What becomes of a record.
+/// Result of importing a record.
 enum Outcome {
     New,
     Newer(FlowId),
@@ -271,7 +271,7 @@ impl<K: Numbered> Pair<K> {
                     assert!(self.table.remove(self.model.known.remove(place).id));
                 }
             }
-            // A table that is maintained, as one must be that is to tell past from future.
+            // A table must be maintained to distinguish past from future.
             Op::Pass { seconds } => {
                 self.now += seconds;
                 if seconds > 1000 {
@@ -284,7 +284,7 @@ impl<K: Numbered> Pair<K> {
             }
             Op::Maintain { budget } => {
                 let tick = self.tick();
-                let forgotten = self.table.maintain(tick, budget);
+                let forgotten = self.table.maintain_flows(tick, budget);
                 self.follow(forgotten);
             }
             Op::GoRound => self.go_round(),
@@ -302,15 +302,15 @@ impl<K: Numbered> Pair<K> {
         self.check();
     }
 
-    fn packet(&mut self, n: u32, sight: &Sight) {
+    fn packet(&mut self, n: u32, sight: &PacketInfo) {
         let (key, found) = (Self::key(n), self.table.find(&Self::key(n)));
         match self.model.place(n) {
             Some(place) => {
                 let id = self.model.known[place].id;
                 assert_eq!(found, Some(id));
-                // A glance says nothing of packets that it notes nothing of.
-                let answered = self.table.glance(id, sight, at(self.now));
-                let answered = answered.or_else(|| self.table.touch(id, sight, at(self.now)));
+                // The fast touch returns nothing for packets that it does not record.
+                let answered = self.table.touch_fast(id, sight, at(self.now));
+                let answered = answered.or_else(|| self.table.touch_flow(id, sight, at(self.now)));
                 assert_eq!(answered, Some(answer(n)));
                 self.model.touch(place, sight, self.now);
             }
@@ -337,7 +337,7 @@ impl<K: Numbered> Pair<K> {
             is_young: record.is_young,
             is_pinned: record.is_pinned,
         };
-        let imported = self.table.import(&own, self.tick());
+        let imported = self.table.import_record(&own, self.tick());
         match (imported, self.model.import(record, self.now)) {
             (Ok(Imported::New(id)), Outcome::New) => self.model.insert_imported(record, id, self.now),
             (Ok(Imported::Newer(id)), Outcome::Newer(own))

@@ -1,7 +1,7 @@
 //! Tables and packets for tests.
 use artery_table::Pages;
 use artery_table::flow::{
-    Answer, Flow4, Flow6, FlowId, FlowKey, FlowLimits, FlowSettings, FlowTable, Full, Seed, Sight, Tick,
+    Answer, Flow4, Flow6, FlowId, FlowKey, FlowLimits, FlowSettings, FlowTable, Full, PacketInfo, Seed, Tick,
 };
 use artery_wire::{IpProtocol, TcpFlags};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -34,19 +34,20 @@ pub(crate) fn tcp(n: u32) -> Flow4 {
     Flow4::numbered(n, IpProtocol::TCP)
 }
 
-pub(crate) const DATAGRAM: Sight = Sight { protocol: IpProtocol::UDP, flags: TcpFlags(0), bytes: 100 };
+pub(crate) const DATAGRAM: PacketInfo =
+    PacketInfo { protocol: IpProtocol::UDP, flags: TcpFlags(0), bytes: 100 };
 
-pub(crate) const fn segment(flags: TcpFlags) -> Sight {
-    Sight { protocol: IpProtocol::TCP, flags, bytes: 40 }
+pub(crate) const fn segment(flags: TcpFlags) -> PacketInfo {
+    PacketInfo { protocol: IpProtocol::TCP, flags, bytes: 40 }
 }
 
-pub(crate) const SYN: Sight = segment(TcpFlags::SYN);
-pub(crate) const ACK: Sight = segment(TcpFlags::ACK);
-pub(crate) const FIN: Sight = segment(TcpFlags::FIN);
-pub(crate) const RST: Sight = segment(TcpFlags::RST);
+pub(crate) const SYN: PacketInfo = segment(TcpFlags::SYN);
+pub(crate) const ACK: PacketInfo = segment(TcpFlags::ACK);
+pub(crate) const FIN: PacketInfo = segment(TcpFlags::FIN);
+pub(crate) const RST: PacketInfo = segment(TcpFlags::RST);
 
 pub(crate) fn at(seconds: u64) -> Tick {
-    Tick::at(Duration::from_secs(seconds))
+    Tick::from_time(Duration::from_secs(seconds))
 }
 
 pub(crate) fn answer(action: u32) -> Answer {
@@ -71,11 +72,11 @@ pub(crate) fn attempt_and_use(table: &mut FlowTable<Flow4>, n: u32, now: Tick) {
 /// Adds a connection and proves it.
 pub(crate) fn establish(table: &mut FlowTable<Flow4>, n: u32, now: Tick) -> Result<FlowId, Full> {
     let id = table.insert(&tcp(n), answer(n), &SYN, now)?;
-    assert_eq!(table.touch(id, &ACK, now), Some(answer(n)));
+    assert_eq!(table.touch_flow(id, &ACK, now), Some(answer(n)));
     Ok(id)
 }
 
 /// Maintains until the search has come round, and says how many flows were forgotten.
 pub(crate) fn go_round<K: FlowKey>(table: &mut FlowTable<K>, now: Tick) -> usize {
-    (0..table.len() / 64 * 2 + 1000).map(|_| table.maintain(now, 64)).sum()
+    (0..table.len() / 64 * 2 + 1000).map(|_| table.maintain_flows(now, 64)).sum()
 }

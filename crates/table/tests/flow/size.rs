@@ -35,7 +35,7 @@ fn grows_and_shrinks<K: Numbered>() {
     for n in (0..FLOWS).filter(|n| n % 100 != 7) {
         let id = table.find(&key(n)).unwrap();
         assert!(table.remove(id));
-        table.maintain(at(1), 16);
+        table.maintain_flows(at(1), 16);
     }
     go_round(&mut table, at(1));
     let few = table.stats();
@@ -74,6 +74,6 @@ fn tables_of_few_places_work_too() {
             assert_eq!(table.len(), flows);
             assert_eq!(go_round(&mut table, at(begin + 99_000)), flows as usize);
         }
-        table.populate(1_000_000);
+        table.populate_memory(1_000_000);
     }
 }

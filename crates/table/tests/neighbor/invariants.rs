@@ -36,33 +36,33 @@ impl<P: Protocol + Default> Crowd<P> {
                 self.rig.send(a.into());
             }
             Op::Hear(a, m, kind, for_us) => {
-                table.hear(a.into(), heard(mac(m.into()), kind_of(kind)), for_us, now);
+                table.learn_neighbor(a.into(), heard(mac(m.into()), kind_of(kind)), for_us, now);
             }
             Op::Set(a, m, kind) => {
-                if table.set(a.into(), mac(m.into()), kind, now).is_ok() {
+                if table.set_neighbor(a.into(), mac(m.into()), kind, now).is_ok() {
                     match kind {
                         Kind::Temporary => self.fixed.remove(&a.into()),
                         _ => self.fixed.insert(a.into()),
                     };
                 }
             }
-            Op::Confirm(a) => table.confirm(a.into(), now),
+            Op::Confirm(a) => table.confirm_neighbor(a.into(), now),
             Op::Delete(a) => {
-                table.delete(a.into(), now);
+                table.delete_neighbor(a.into(), now);
                 self.fixed.remove(&a.into());
             }
             Op::Flush => {
-                table.flush(now);
+                table.flush_neighbors(now);
             }
             Op::Pin(a) => {
-                if let Ok(id) = table.pin(a.into(), now) {
+                if let Ok(id) = table.pin_neighbor(a.into(), now) {
                     let pinned = self.pinned.entry(a.into()).or_insert((id, 0));
                     assert_eq!(pinned.0, id, "a pinned id stays");
                     pinned.1 += 1;
                 }
             }
             Op::Unpin(a) => {
-                table.unpin(a.into(), now);
+                table.unpin_neighbor(a.into(), now);
                 if let Some(pinned) = self.pinned.get_mut(&a.into()) {
                     pinned.1 -= 1;
                 }
@@ -90,7 +90,7 @@ impl<P: Protocol + Default> Crowd<P> {
         self.check_words(&views);
     }
 
-    /// Every word is that of its neighbor, and nobody's is clear.
+    /// Every word is that of its neighbor, and words without a neighbor are clear.
     fn check_words(&mut self, views: &[NeighborView<u128>]) {
         for id in (0..WORDS).map(NeighborId::new) {
             let link = self.rig.links.get(id);
@@ -102,7 +102,7 @@ impl<P: Protocol + Default> Crowd<P> {
         let turn = self.rig.turns.turn();
         for address in 0..6 {
             let view = views.iter().find(|view| view.address == address);
-            assert_eq!(self.rig.reader.find(&turn, address), view.map(|view| view.id));
+            assert_eq!(self.rig.reader.find_neighbor(&turn, address), view.map(|view| view.id));
         }
     }
 }

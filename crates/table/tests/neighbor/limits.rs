@@ -3,7 +3,7 @@ use super::rig::*;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::nd::NdProtocol;
 use artery_table::neighbor::{
-    Happened, HeardKind, Kind, L2Engine, Limit, Link, NeighborLimits, NudSettings, PortChange,
+    Happened, Kind, L2Engine, Limit, Link, NeighborLimits, NeighborUpdateKind, NudSettings, PortChange,
 };
 
 const LIVE: std::ops::Range<u32> = 0..50;
@@ -34,7 +34,7 @@ fn assert_live(rig: &mut Rig<u32, ArpProtocol>) {
     LIVE.for_each(|n| assert_eq!(rig.send(n), Sent::To(mac(n)), "neighbor {n} at {:?}", rig.now));
 }
 
-/// Sends to so many addresses nobody has, so many in a second, while others are in use.
+/// Sends to addresses that no host has, at a given rate, while other neighbors are in use.
 fn scan(rig: &mut Rig<u32, ArpProtocol>, targets: u32, per_second: u32) -> (usize, usize) {
     let (mut most, mut most_ids) = (0, 0);
     for n in 0..targets {
@@ -86,10 +86,10 @@ fn a_fast_scan_of_a_whole_8_costs_no_memory() {
 #[test]
 fn a_flood_of_strangers_does_not_push_out_who_is_in_use() {
     let mut rig = with_live(limits(1000));
-    rig.table.set(100, mac(100), Kind::Static, rig.now).unwrap();
-    rig.table.pin(101, rig.now).unwrap();
+    rig.table.set_neighbor(100, mac(100), Kind::Static, rig.now).unwrap();
+    rig.table.pin_neighbor(101, rig.now).unwrap();
     for n in 0..100_000 {
-        rig.hear(0x0b00_0000 + n, mac(666), HeardKind::Solicitation);
+        rig.hear(0x0b00_0000 + n, mac(666), NeighborUpdateKind::Solicitation);
         assert!(rig.table.len() <= 1000);
         if n % 1000 == 0 {
             assert_live(&mut rig);
@@ -105,9 +105,9 @@ fn a_flood_of_strangers_does_not_push_out_who_is_in_use() {
 #[test]
 fn a_stranger_that_is_then_used_is_none_any_more() {
     let mut rig = Rig::<u32, ArpProtocol>::new(limits(10));
-    rig.hear(1, mac(1), HeardKind::Solicitation);
+    rig.hear(1, mac(1), NeighborUpdateKind::Solicitation);
     assert_eq!(rig.send(1), Sent::To(mac(1)));
-    (10..100).for_each(|n| rig.hear(n, mac(n), HeardKind::Solicitation));
+    (10..100).for_each(|n| rig.hear(n, mac(n), NeighborUpdateKind::Solicitation));
     assert_eq!(rig.send(1), Sent::To(mac(1)));
     assert_eq!(rig.events_of(10).last(), Some(&Happened::PushedOut));
 }
@@ -119,10 +119,10 @@ fn who_was_never_known_goes_first_then_strangers_then_who_is_idle() {
     rig.send(1); // will be stale and idle
     rig.run_for(secs(100));
     rig.send(2); // in use
-    rig.hear(3, mac(3), HeardKind::Solicitation);
+    rig.hear(3, mac(3), NeighborUpdateKind::Solicitation);
     rig.send(4); // never answers
     rig.send(5); // nor does this one
-    rig.table.pin(6, rig.now).unwrap();
+    rig.table.pin_neighbor(6, rig.now).unwrap();
     rig.send(6);
     let mut out = Vec::new();
     for n in 10..13 {
@@ -140,8 +140,8 @@ fn who_was_never_known_goes_first_then_strangers_then_who_is_idle() {
     // All that are left are in use, or pinned.
     assert_eq!(rig.send(14), Sent::Dropped(Limit::Entries));
     assert_eq!(rig.table.counters().over_entries, 1);
-    assert_eq!(rig.table.set(15, mac(15), Kind::Static, rig.now), Err(Limit::Entries));
-    assert_eq!(rig.table.pin(15, rig.now), Err(Limit::Entries));
+    assert_eq!(rig.table.set_neighbor(15, mac(15), Kind::Static, rig.now), Err(Limit::Entries));
+    assert_eq!(rig.table.pin_neighbor(15, rig.now), Err(Limit::Entries));
 }
 
 #[test]
@@ -188,20 +188,20 @@ fn tables_of_one_router_share_a_bound() {
         hurried(100),
         2,
     );
-    (0..3).for_each(|n| assert!(other.pin(n, secs(0)).is_ok()));
-    (0..2).for_each(|n| assert!(rig.table.pin(n, secs(0)).is_ok()));
+    (0..3).for_each(|n| assert!(other.pin_neighbor(n, secs(0)).is_ok()));
+    (0..2).for_each(|n| assert!(rig.table.pin_neighbor(n, secs(0)).is_ok()));
     assert_eq!((rig.send(9), rig.table.counters().over_total), (Sent::Dropped(Limit::Total), 1));
-    other.unpin(0, secs(0));
+    other.unpin_neighbor(0, secs(0));
     assert_eq!(rig.send(9), Sent::Waits);
     // One's own that were never known make room, another table's don't.
     assert_eq!((rig.send(10), rig.events_of(9)), (Sent::Waits, vec![Happened::PushedOut]));
-    assert_eq!(other.pin(0, secs(0)), Err(Limit::Total));
+    assert_eq!(other.pin_neighbor(0, secs(0)), Err(Limit::Total));
 }
 
 #[test]
 fn next_hops_are_asked_for_whatever_the_rate() {
     let mut rig = Rig::<u32, ArpProtocol>::new(NeighborLimits { per_second: 1, burst: 1, entries: 10 });
-    rig.table.pin(1, rig.now).unwrap();
+    rig.table.pin_neighbor(1, rig.now).unwrap();
     assert_eq!((rig.send(2), rig.send(3)), (Sent::Waits, Sent::Dropped(Limit::Rate)));
     assert_eq!((rig.send(1), rig.table.counters().over_rate), (Sent::Waits, 1));
 }
@@ -214,7 +214,7 @@ fn polls_do_what_is_due_in_pieces() {
     let mut polls = 0;
     while rig.table.poll(secs(1)) == Some(secs(1)) {
         let mut actions = Vec::new();
-        rig.table.take_actions(&mut actions);
+        rig.table.drain_actions(&mut actions);
         assert!(actions.len() <= 256, "{} in one poll", actions.len());
         polls += 1;
     }
@@ -229,7 +229,7 @@ fn with_many(count: u32) -> Rig<u32, ArpProtocol> {
         rig.there.insert(n, mac(n));
         assert_eq!(rig.send(n), Sent::To(mac(n)));
     }
-    rig.table.set(count, mac(count), Kind::Static, rig.now).unwrap();
+    rig.table.set_neighbor(count, mac(count), Kind::Static, rig.now).unwrap();
     rig.carry_out();
     (rig.asks, rig.events) = (Vec::new(), Vec::new());
     rig
@@ -238,21 +238,21 @@ fn with_many(count: u32) -> Rig<u32, ArpProtocol> {
 #[test]
 fn a_flush_of_many_is_seen_at_once_and_tidied_up_bit_by_bit() {
     let mut rig = with_many(3000);
-    rig.table.pin(2999, rig.now).unwrap();
+    rig.table.pin_neighbor(2999, rig.now).unwrap();
     let ids: Vec<_> = rig.table.entries(rig.now).iter().map(|view| view.id).collect();
-    assert_eq!(rig.table.flush(rig.now), 3000);
+    assert_eq!(rig.table.flush_neighbors(rig.now), 3000);
     let known = ids.iter().filter(|id| rig.links.get(**id) != Link::UNKNOWN).count();
     let listed: Vec<u32> = rig.table.entries(rig.now).iter().map(|view| view.address).collect();
-    assert_eq!((known, listed, rig.table.flush(rig.now)), (1, vec![2999, 3000], 0));
+    assert_eq!((known, listed, rig.table.flush_neighbors(rig.now)), (1, vec![2999, 3000], 0));
     // Whatever is done to one of them finds nothing known of it, whether it was tidied up or not.
     for n in 0..3000 {
         match n % 6 {
             0 => assert_eq!(rig.send(n), Sent::To(mac(n))),
-            1 => assert!(!rig.table.delete(n, rig.now)),
-            2 => rig.table.hear(n, heard(mac(n), HeardKind::Unsolicited), false, rig.now),
-            3 => rig.table.confirm(n, rig.now),
-            4 => assert!(rig.table.pin(n, rig.now).is_ok()),
-            _ => assert!(rig.table.find(n, rig.now).is_none_or(|view| view.state == "NONE")),
+            1 => assert!(!rig.table.delete_neighbor(n, rig.now)),
+            2 => rig.table.learn_neighbor(n, heard(mac(n), NeighborUpdateKind::Unsolicited), false, rig.now),
+            3 => rig.table.confirm_neighbor(n, rig.now),
+            4 => assert!(rig.table.pin_neighbor(n, rig.now).is_ok()),
+            _ => assert!(rig.table.find_neighbor(n, rig.now).is_none_or(|view| view.state == "NONE")),
         }
     }
     let mut polls = 0;
@@ -281,16 +281,16 @@ fn a_port_that_comes_back_at_once_brings_back_no_neighbor_but_static_ones() {
 #[test]
 fn a_doomed_neighbor_whose_timer_is_due_or_that_makes_room_is_forgotten_once() {
     let mut rig = with_many(3000);
-    rig.table.flush(rig.now);
+    rig.table.flush_neighbors(rig.now);
     rig.now = secs(5000);
     rig.run_for(ms(1));
     assert_eq!((rig.table.len(), rig.events.len(), rig.table.counters().deleted), (1, 3000, 3000));
     assert_eq!(rig.places.in_use(), 1);
 
     let mut rig = Rig::<u32, ArpProtocol>::new(hurried(1000));
-    (0..1000).for_each(|n| rig.hear(n, mac(n), HeardKind::Solicitation));
-    rig.table.flush(rig.now);
-    (2000..3000).for_each(|n| rig.hear(n, mac(n), HeardKind::Solicitation));
+    (0..1000).for_each(|n| rig.hear(n, mac(n), NeighborUpdateKind::Solicitation));
+    rig.table.flush_neighbors(rig.now);
+    (2000..3000).for_each(|n| rig.hear(n, mac(n), NeighborUpdateKind::Solicitation));
     rig.run_for(secs(2));
     assert_eq!((rig.table.len(), rig.places.in_use()), (1000, 1000));
     let counters = rig.table.counters();
@@ -300,7 +300,7 @@ fn a_doomed_neighbor_whose_timer_is_due_or_that_makes_room_is_forgotten_once() {
 #[test]
 fn polls_find_use_in_pieces() {
     let mut rig = Rig::<u32, ArpProtocol>::new(hurried(1 << 17));
-    (0..5000).for_each(|n| rig.hear(n, mac(n), HeardKind::Solicitation));
+    (0..5000).for_each(|n| rig.hear(n, mac(n), NeighborUpdateKind::Solicitation));
     (0..5000).filter(|n| n % 2 == 0).for_each(|n| assert_eq!(rig.send(n), Sent::To(mac(n))));
     let watched =
         |rig: &mut Rig<u32, ArpProtocol>| (0..5000).filter(|n| rig.link(*n).unwrap().wants_report()).count();

@@ -1,4 +1,5 @@
-//! A table of neighbors from outside: what senders, control and a link of others make of it, in time that tests set.
+//! A table of neighbors from outside: what senders, control and a link of others make of it, in time that
+//! tests set.
 
 mod invariants;
 mod limits;

@@ -3,8 +3,8 @@ use super::rig::*;
 use super::toy::Toy;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::{
-    Action, Effect, Entry, Event, Happened, Heard, HeardKind, Kind, L2Engine, Link, NeighborLimits,
-    PortChange, Protocol, Resolution, State,
+    Action, Effect, Event, Happened, Kind, L2Engine, Link, NeighborEntry, NeighborLimits, NeighborUpdate,
+    NeighborUpdateKind, PortChange, Protocol, Resolution, State,
 };
 use artery_table::synthetic::Random;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ type Address = u128;
 
 #[derive(Default)]
 struct Neighbor {
-    entry: Option<Entry>,
+    entry: Option<NeighborEntry>,
     pins: u32,
     untried: bool,
     /// What workers have said since they were asked to, and what was seen of it since the last timer.
@@ -27,7 +27,7 @@ struct Neighbor {
 impl Neighbor {
     fn should_show(&self) -> Link {
         match &self.entry {
-            Some(entry) => match entry.usable() {
+            Some(entry) => match entry.usable_link() {
                 Some(link) if entry.wants_report() || self.untried => Link::ready(link).with_report(),
                 Some(link) => Link::ready(link),
                 None if entry.has_failed() => Link::UNREACHABLE,
@@ -39,7 +39,7 @@ impl Neighbor {
     fn is_watched(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| {
             let is_asleep = matches!(entry.state, State::Stale | State::Unreachable);
-            entry.usable().is_some() && !entry.is_static && (is_asleep || self.untried)
+            entry.usable_link().is_some() && !entry.is_static && (is_asleep || self.untried)
         })
     }
 }
@@ -87,16 +87,16 @@ impl<P: Protocol> Model<P> {
         let Some(entry) = &mut neighbor.entry else { return };
         let mut effects = Vec::new();
         self.protocol.step(entry, event, now, &mut Random::new(0), &mut effects);
-        let usable = entry.usable();
+        let usable = entry.usable_link();
         for effect in &effects {
             let what = match *effect {
-                Effect::Ask(to) => {
+                Effect::Solicit(to) => {
                     self.actions.push(format!("{address} ask {to:?}"));
                     continue;
                 }
                 Effect::Resolved => Happened::Resolved(usable.unwrap()),
                 Effect::Moved { from, to } => Happened::Moved { from, to },
-                Effect::Doubted { kept, offered } => Happened::Doubted { kept, heard: offered },
+                Effect::Doubted { kept, offered } => Happened::Contested { kept, heard: offered },
                 Effect::Refused { kept, offered } => Happened::Refused { kept, heard: offered },
                 Effect::Unreachable => Happened::Failed,
                 Effect::Deleted => Happened::TimedOut,
@@ -105,7 +105,7 @@ impl<P: Protocol> Model<P> {
             };
             self.happened(address, what);
         }
-        if effects.iter().any(|effect| effect.ends()) {
+        if effects.iter().any(|effect| effect.is_end()) {
             self.forget(address);
         }
         self.settle(address);
@@ -118,19 +118,19 @@ impl<P: Protocol> Model<P> {
         }
         let neighbor = self.neighbors.entry(address).or_default();
         neighbor.untried = false;
-        let entry = neighbor.entry.get_or_insert_with(Entry::new);
-        if entry.usable().is_none() || entry.wants_report() {
+        let entry = neighbor.entry.get_or_insert_with(NeighborEntry::new);
+        if entry.usable_link().is_none() || entry.wants_report() {
             self.step(address, Event::Packet, now);
         }
         self.settle(address);
         match self.neighbors.get(&address).and_then(|neighbor| neighbor.entry.as_ref()) {
-            Some(entry) if entry.usable().is_some() => "ready",
+            Some(entry) if entry.usable_link().is_some() => "ready",
             Some(entry) if !entry.has_failed() => "hold",
             _ => "failed",
         }
     }
 
-    fn hear(&mut self, address: Address, number: u32, kind: HeardKind, for_us: bool, now: Duration) {
+    fn hear(&mut self, address: Address, number: u32, kind: NeighborUpdateKind, for_us: bool, now: Duration) {
         let heard = heard(mac(number), kind);
         let is_known = self.neighbors.get(&address).is_some_and(|neighbor| neighbor.entry.is_some());
         if self.is_down || !is_known && !self.protocol.may_create(&heard, for_us) {
@@ -138,18 +138,18 @@ impl<P: Protocol> Model<P> {
         }
         let neighbor = self.neighbors.entry(address).or_default();
         if !is_known {
-            (neighbor.entry, neighbor.untried) = (Some(Entry::new()), neighbor.pins == 0);
+            (neighbor.entry, neighbor.untried) = (Some(NeighborEntry::new()), neighbor.pins == 0);
         }
-        self.step(address, Event::Heard(heard), now);
+        self.step(address, Event::Learned(heard), now);
     }
 
     fn set(&mut self, address: Address, number: u32, kind: Kind, now: Duration) {
         let entry = match kind {
-            Kind::Static => Entry::fixed(mac(number), false),
-            Kind::Published => Entry::fixed(mac(number), true),
+            Kind::Static => NeighborEntry::new_static(mac(number), false),
+            Kind::Published => NeighborEntry::new_static(mac(number), true),
             Kind::Temporary => {
-                let mut entry = Entry::new();
-                for event in [Event::Heard(heard(mac(number), REPLY)), Event::Confirmed] {
+                let mut entry = NeighborEntry::new();
+                for event in [Event::Learned(heard(mac(number), REPLY)), Event::Confirmed] {
                     self.protocol.step(&mut entry, event, now, &mut Random::new(0), &mut Vec::new());
                 }
                 entry
@@ -157,7 +157,7 @@ impl<P: Protocol> Model<P> {
         };
         let neighbor = self.neighbors.entry(address).or_default();
         let before = neighbor.entry.replace(entry).filter(|entry| entry.state != State::Unreachable);
-        let before = before.and_then(|entry| entry.usable());
+        let before = before.and_then(|entry| entry.usable_link());
         neighbor.untried = false;
         self.settle(address);
         match before {
@@ -223,7 +223,7 @@ impl<P: Protocol> Model<P> {
         let neighbor = self.neighbors.get_mut(&address).unwrap();
         if neighbor.is_watched() && std::mem::take(&mut neighbor.reported) {
             (neighbor.untried, neighbor.was_used) = (false, true);
-            if neighbor.entry.as_ref().is_some_and(Entry::wants_report) {
+            if neighbor.entry.as_ref().is_some_and(NeighborEntry::wants_report) {
                 self.step(address, Event::Packet, now);
             }
             self.settle(address);
@@ -270,9 +270,9 @@ pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 /// The kind of message of this number.
-pub(crate) fn kind_of(number: u8) -> HeardKind {
-    let overrides = HeardKind::Advertisement { solicited: false, overrides: true };
-    [REPLY, overrides, HeardKind::Solicitation, HeardKind::Unsolicited][usize::from(number)]
+pub(crate) fn kind_of(number: u8) -> NeighborUpdateKind {
+    let overrides = NeighborUpdateKind::Advertisement { solicited: false, overrides: true };
+    [REPLY, overrides, NeighborUpdateKind::Solicitation, NeighborUpdateKind::Unsolicited][usize::from(number)]
 }
 
 struct Pair<P> {
@@ -301,36 +301,36 @@ impl<P: Protocol + Default> Pair<P> {
             Op::Resolve(a) => self.resolve(a.into()),
             Op::Hear(a, m, kind, for_us) => {
                 let kind = kind_of(kind);
-                rig.table.hear(a.into(), heard(mac(m.into()), kind), for_us, now);
+                rig.table.learn_neighbor(a.into(), heard(mac(m.into()), kind), for_us, now);
                 model.hear(a.into(), m.into(), kind, for_us, now);
             }
             Op::Set(a, m, kind) => {
-                rig.table.set(a.into(), mac(m.into()), kind, now).unwrap();
+                rig.table.set_neighbor(a.into(), mac(m.into()), kind, now).unwrap();
                 model.set(a.into(), m.into(), kind, now);
             }
             Op::Confirm(a) => {
-                rig.table.confirm(a.into(), now);
+                rig.table.confirm_neighbor(a.into(), now);
                 if let Some(neighbor) = model.neighbors.get_mut(&a.into()) {
                     neighbor.untried = false;
                 }
                 model.step(a.into(), Event::Confirmed, now);
             }
             Op::Delete(a) => {
-                rig.table.delete(a.into(), now);
+                rig.table.delete_neighbor(a.into(), now);
                 model.delete(a.into());
             }
             Op::Flush => {
-                rig.table.flush(now);
+                rig.table.flush_neighbors(now);
                 model.flush();
             }
             Op::Pin(a) => {
-                rig.table.pin(a.into(), now).unwrap();
+                rig.table.pin_neighbor(a.into(), now).unwrap();
                 let neighbor = model.neighbors.entry(a.into()).or_default();
                 (neighbor.pins, neighbor.untried) = (neighbor.pins + 1, false);
                 model.settle(a.into());
             }
             Op::Unpin(a) => {
-                rig.table.unpin(a.into(), now);
+                rig.table.unpin_neighbor(a.into(), now);
                 if let Some(neighbor) = model.neighbors.get_mut(&a.into()) {
                     neighbor.pins = neighbor.pins.saturating_sub(1);
                 }
@@ -347,7 +347,7 @@ impl<P: Protocol + Default> Pair<P> {
 
     /// As a worker does.
     fn send(&mut self, address: Address) {
-        let found = self.rig.reader.find(&self.rig.turns.turn(), address);
+        let found = self.rig.reader.find_neighbor(&self.rig.turns.turn(), address);
         match found.map(|id| (id, self.rig.links.get(id))) {
             Some((id, link)) if link.is_ready() => {
                 if link.wants_report() {
@@ -388,7 +388,7 @@ impl<P: Protocol + Default> Pair<P> {
     /// Everything that can be seen is as in the model.
     fn compare(&mut self) {
         let mut actions = Vec::new();
-        self.rig.table.take_actions(&mut actions);
+        self.rig.table.drain_actions(&mut actions);
         let mut actions: Vec<String> = actions
             .into_iter()
             .map(|action| match action {
@@ -397,7 +397,7 @@ impl<P: Protocol + Default> Pair<P> {
             })
             .collect();
         let mut expected = std::mem::take(&mut self.model.actions);
-        // What is due at one time may be done in any order, but for one neighbor.
+        // Actions due at one time may come in any order, except those of one neighbor.
         actions.sort_by_key(|action| action.split(' ').next().map(str::to_string));
         expected.sort_by_key(|action| action.split(' ').next().map(str::to_string));
         assert_eq!(actions, expected);
@@ -425,7 +425,7 @@ impl Protocol for Steady {
     }
     fn step(
         &self,
-        entry: &mut Entry,
+        entry: &mut NeighborEntry,
         event: Event,
         now: Duration,
         _: &mut Random,
@@ -433,7 +433,7 @@ impl Protocol for Steady {
     ) {
         self.0.step(entry, event, now, &mut Random::new(7), effects);
     }
-    fn may_create(&self, heard: &Heard, for_us: bool) -> bool {
+    fn may_create(&self, heard: &NeighborUpdate, for_us: bool) -> bool {
         self.0.may_create(heard, for_us)
     }
 }

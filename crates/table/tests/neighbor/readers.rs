@@ -1,12 +1,12 @@
-//! Workers that remember ids while another thread frees, moves and forgets neighbors: the case in which FreeBSD 5.4
-//! sent to the link address of a neighbor that was freed under a cached route.
+//! Workers that remember ids while another thread frees, moves and forgets neighbors: the case in which
+//! FreeBSD 5.4 sent to the link address of a neighbor that was freed under a cached route.
 use super::rig::*;
 use artery_rcu::{Domain, Reader};
 use artery_table::Pages;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::{
-    HeardKind, Kind, L2Engine, Link, Links, NeighborId, NeighborLimits, NeighborReader, NeighborTable,
-    NudSettings, Places, PortChange,
+    Kind, L2Engine, Link, Links, NeighborId, NeighborIds, NeighborLimits, NeighborReader, NeighborTable,
+    NeighborUpdateKind, NudSettings, PortChange,
 };
 use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
@@ -33,7 +33,7 @@ impl Verifier {
         self.0[address as usize].load(SeqCst)
     }
 
-    /// A link that was loaded after the floor must be no older than it, and nobody else's.
+    /// A link that was loaded after the floor must be no older than it, and belong to the same neighbor.
     fn check(&self, address: u32, floor: u16, link: Link) -> bool {
         let Some(EtherAddr([_, a, b, _, _, whose])) = link.address() else { return false };
         assert_eq!(u32::from(whose), address, "a packet for {address} went to {whose}");
@@ -43,7 +43,8 @@ impl Verifier {
     }
 }
 
-/// What one worker does: finds ids, then uses them again and again in the same turn, and pinned ones in all turns.
+/// What one worker does: finds ids, then uses them again and again in the same turn, and pinned
+/// ones in all turns.
 fn work(
     reader: &NeighborReader<u32>,
     links: &Links,
@@ -53,7 +54,7 @@ fn work(
 ) -> (u64, u64) {
     let turn = turns.turn();
     let (mut sent, mut kept) = (0, 0);
-    let found: Vec<_> = (0..NEIGHBORS).filter_map(|n| Some((n, reader.find(&turn, n)?))).collect();
+    let found: Vec<_> = (0..NEIGHBORS).filter_map(|n| Some((n, reader.find_neighbor(&turn, n)?))).collect();
     for _ in 0..4 {
         for (address, id) in &found {
             let floor = verifier.floor(*address);
@@ -86,12 +87,12 @@ fn change(table: &mut NeighborTable<u32, ArpProtocol>, verifier: &Verifier, rand
     let version = verifier.floor(address) + 1;
     let link = link_of(address, version);
     match random.below(100) {
-        0..70 => table.hear(address, heard(link, HeardKind::Unsolicited), true, now),
-        // All free ids may be in their grace period; then there is no old version, either.
-        70..75 => drop(table.set(address, link, Kind::Temporary, now)),
-        75..98 => drop(table.delete(address, now)),
+        0..70 => table.learn_neighbor(address, heard(link, NeighborUpdateKind::Unsolicited), true, now),
+        // All free ids may be in their grace period; then no old version exists, either.
+        70..75 => drop(table.set_neighbor(address, link, Kind::Temporary, now)),
+        75..98 => drop(table.delete_neighbor(address, now)),
         98 => {
-            table.flush(now);
+            table.flush_neighbors(now);
         }
         _ => {
             table.port_changed(PortChange::Down, now);
@@ -100,7 +101,7 @@ fn change(table: &mut NeighborTable<u32, ArpProtocol>, verifier: &Verifier, rand
     }
     verifier.0[address as usize].store(version, SeqCst);
     table.poll(now);
-    table.take_actions(&mut Vec::new());
+    table.drain_actions(&mut Vec::new());
 }
 
 #[test]
@@ -108,12 +109,12 @@ fn a_remembered_id_never_leads_to_a_freed_or_foreign_link_address() {
     let domain = Domain::new();
     // Few words, so that each is soon another neighbor's.
     let links = Arc::new(Links::new(&Pages, 64).unwrap());
-    let places = Places::new(&domain, &links, 64);
+    let places = NeighborIds::new(&domain, &links, 64);
     // Each message changes a link address at once.
     let settings = NudSettings { doubt: Duration::ZERO, ..NudSettings::arp() };
     let mut table =
         NeighborTable::<u32, _>::new(&places, ArpProtocol { settings }, NeighborLimits::default(), 1);
-    let pinned: Vec<_> = (0..PINNED).map(|n| table.pin(n, ms(0)).unwrap()).collect();
+    let pinned: Vec<_> = (0..PINNED).map(|n| table.pin_neighbor(n, ms(0)).unwrap()).collect();
     let verifier = Verifier((0..NEIGHBORS).map(|_| AtomicU16::new(0)).collect());
     let (is_over, sent, kept) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {

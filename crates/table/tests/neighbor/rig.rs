@@ -2,15 +2,16 @@
 use artery_rcu::{Domain, Reader};
 use artery_table::Pages;
 use artery_table::neighbor::{
-    Action, Ask, Happened, Heard, HeardKind, Key, L2Engine, Limit, Link, Links, NeighborLimits,
-    NeighborReader, NeighborTable, Places, Protocol, Resolution,
+    Action, Happened, Key, L2Engine, Limit, Link, Links, NeighborIds, NeighborLimits, NeighborReader,
+    NeighborTable, NeighborUpdate, NeighborUpdateKind, Protocol, Resolution, SolicitTarget,
 };
 use artery_wire::EtherAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) const REPLY: HeardKind = HeardKind::Advertisement { solicited: true, overrides: true };
+pub(crate) const REPLY: NeighborUpdateKind =
+    NeighborUpdateKind::Advertisement { solicited: true, overrides: true };
 
 pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -24,8 +25,8 @@ pub(crate) fn mac(number: u32) -> EtherAddr {
     EtherAddr([2, 0, a, b, c, d])
 }
 /// What a message says that gives a link address.
-pub(crate) fn heard(link: EtherAddr, kind: HeardKind) -> Heard {
-    Heard { link: Some(link), kind, router: None }
+pub(crate) fn heard(link: EtherAddr, kind: NeighborUpdateKind) -> NeighborUpdate {
+    NeighborUpdate { link: Some(link), kind, router: None }
 }
 
 /// What became of a packet.
@@ -39,17 +40,17 @@ pub(crate) enum Sent {
 
 pub(crate) struct Rig<A, P> {
     pub(crate) table: NeighborTable<A, P>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<NeighborIds>,
     pub(crate) links: Arc<Links>,
     pub(crate) reader: NeighborReader<A>,
     pub(crate) turns: Reader,
     pub(crate) now: Duration,
-    /// Who answers when asked, and with which link address.
+    /// Neighbors that answer solicitations, and with which link address.
     pub(crate) there: HashMap<A, EtherAddr>,
-    /// What was asked and what happened, and when.
-    pub(crate) asks: Vec<(Duration, A, Ask)>,
+    /// Solicitations and events, with their times.
+    pub(crate) asks: Vec<(Duration, A, SolicitTarget)>,
     pub(crate) events: Vec<(Duration, A, Happened)>,
-    /// How many packets went the slow way, and how many had to report use.
+    /// How many packets took the slow path, and how many had to report use.
     pub(crate) resolved: usize,
     pub(crate) reports: usize,
 }
@@ -61,11 +62,11 @@ impl<A: Key, P: Protocol + Default> Rig<A, P> {
 }
 
 impl<A: Key, P: Protocol> Rig<A, P> {
-    /// So many words, and at most so many in use.
+    /// A rig with this many words, and a limit of neighbors in use.
     pub(crate) fn with(protocol: P, limits: NeighborLimits, words: usize, most: usize) -> Rig<A, P> {
         let domain = Domain::new();
         let links = Arc::new(Links::new(&Pages, words).unwrap());
-        let places = Places::new(&domain, &links, most);
+        let places = NeighborIds::new(&domain, &links, most);
         let table = NeighborTable::new(&places, protocol, limits, 1);
         Rig {
             reader: table.reader(),
@@ -85,13 +86,13 @@ impl<A: Key, P: Protocol> Rig<A, P> {
     /// What a worker sees of a neighbor.
     pub(crate) fn link(&mut self, address: A) -> Option<Link> {
         let turn = self.turns.turn();
-        self.reader.find(&turn, address).map(|id| self.links.get(id))
+        self.reader.find_neighbor(&turn, address).map(|id| self.links.get(id))
     }
 
     /// Sends a packet, as a worker does.
     pub(crate) fn send(&mut self, address: A) -> Sent {
         let turn = self.turns.turn();
-        let found = self.reader.find(&turn, address).map(|id| (id, self.links.get(id)));
+        let found = self.reader.find_neighbor(&turn, address).map(|id| (id, self.links.get(id)));
         match found {
             Some((id, link)) if link.is_ready() => {
                 if link.wants_report() {
@@ -116,8 +117,8 @@ impl<A: Key, P: Protocol> Rig<A, P> {
     }
 
     /// A message about a neighbor comes.
-    pub(crate) fn hear(&mut self, address: A, link: EtherAddr, kind: HeardKind) {
-        self.table.hear(address, heard(link, kind), true, self.now);
+    pub(crate) fn hear(&mut self, address: A, link: EtherAddr, kind: NeighborUpdateKind) {
+        self.table.learn_neighbor(address, heard(link, kind), true, self.now);
         self.carry_out();
     }
 
@@ -125,7 +126,7 @@ impl<A: Key, P: Protocol> Rig<A, P> {
     pub(crate) fn carry_out(&mut self) {
         let mut actions = Vec::new();
         loop {
-            self.table.take_actions(&mut actions);
+            self.table.drain_actions(&mut actions);
             if actions.is_empty() {
                 return;
             }
@@ -135,7 +136,7 @@ impl<A: Key, P: Protocol> Rig<A, P> {
                     Action::Ask { address, to } => {
                         self.asks.push((self.now, address, to));
                         if let Some(link) = self.there.get(&address) {
-                            self.table.hear(address, heard(*link, REPLY), true, self.now);
+                            self.table.learn_neighbor(address, heard(*link, REPLY), true, self.now);
                         }
                     }
                 }
@@ -163,7 +164,7 @@ impl<A: Key, P: Protocol> Rig<A, P> {
     pub(crate) fn events_of(&self, address: A) -> Vec<Happened> {
         self.events.iter().filter(|(_, of, _)| *of == address).map(|(_, _, what)| *what).collect()
     }
-    /// When a neighbor was asked for.
+    /// When a neighbor was solicited.
     pub(crate) fn asked_at(&self, address: A) -> Vec<Duration> {
         self.asks.iter().filter(|(_, of, _)| *of == address).map(|(at, _, _)| *at).collect()
     }

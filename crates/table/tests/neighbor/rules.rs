@@ -3,7 +3,8 @@ use super::rig::*;
 use artery_table::neighbor::arp::ArpProtocol;
 use artery_table::neighbor::nd::NdProtocol;
 use artery_table::neighbor::{
-    Ask, Happened, HeardKind, Kind, L2Engine, Link, NeighborLimits, PortChange, Protocol, Resolution,
+    Happened, Kind, L2Engine, Link, NeighborLimits, NeighborUpdateKind, PortChange, Protocol, Resolution,
+    SolicitTarget,
 };
 
 const A: u32 = 0x0a00_0001;
@@ -60,12 +61,12 @@ fn traffic_never_waits_while_a_neighbor_is_verified() {
         rig.run_for(ms(500));
     }
     assert_eq!(rig.resolved, slow, "every packet took the fast way");
-    let of_a: Vec<Ask> = rig.asks.iter().filter(|ask| ask.1 == A).map(|ask| ask.2).collect();
-    assert!(of_a[1..].iter().all(|to| *to == Ask::Unicast(mac(1))));
+    let of_a: Vec<SolicitTarget> = rig.asks.iter().filter(|ask| ask.1 == A).map(|ask| ask.2).collect();
+    assert!(of_a[1..].iter().all(|to| *to == SolicitTarget::Unicast(mac(1))));
     // Every 20 to 51 s.
     assert!((115..=300).contains(&of_a.len()), "{}", of_a.len());
     assert!(rig.reports <= 3 * of_a.len(), "{} of 12,000 packets came at such a time", rig.reports);
-    // Nobody sent to the other one.
+    // No packet was sent to the other one.
     assert_eq!(rig.events_of(B), [Happened::Resolved(mac(2)), Happened::Expired]);
     assert_eq!(rig.asked_at(B).len(), 1);
 }
@@ -76,24 +77,24 @@ fn a_stale_neighbor_is_used_and_doubted_from_its_first_use_on() {
     rig.there.insert(1, mac(1));
     assert_eq!(rig.send(1), Sent::To(mac(1)));
     rig.run_to(secs(1000));
-    assert_eq!((rig.table.find(1, rig.now).unwrap().state, rig.asks.len()), ("STALE", 1));
+    assert_eq!((rig.table.find_neighbor(1, rig.now).unwrap().state, rig.asks.len()), ("STALE", 1));
     let slow = rig.resolved;
     assert_eq!(rig.send(1), Sent::To(mac(1)));
-    // A look within a second, 5 s of delay, and one question, which is answered.
+    // A check within a second, 5 s of delay, and one solicitation, which is answered.
     rig.run_to(ms(1_000_500));
-    assert_eq!(rig.table.find(1, rig.now).unwrap().state, "STALE");
+    assert_eq!(rig.table.find_neighbor(1, rig.now).unwrap().state, "STALE");
     rig.run_to(secs(1002));
-    assert_eq!(rig.table.find(1, rig.now).unwrap().state, "DELAY");
+    assert_eq!(rig.table.find_neighbor(1, rig.now).unwrap().state, "DELAY");
     rig.run_to(secs(1008));
-    assert_eq!((rig.table.find(1, rig.now).unwrap().state, rig.resolved), ("REACHABLE", slow));
-    assert_eq!(rig.asks[1].2, Ask::Unicast(mac(1)));
+    assert_eq!((rig.table.find_neighbor(1, rig.now).unwrap().state, rig.resolved), ("REACHABLE", slow));
+    assert_eq!(rig.asks[1].2, SolicitTarget::Unicast(mac(1)));
 }
 
-/// The times at which a neighbor in use that has died is told of, and packets to it fail; then it comes back, with
-/// another link address.
+/// The times at which a neighbor in use that has died is reported, and packets to it fail; then it comes
+/// back, with another link address.
 fn a_dead_neighbor_is_noticed_and_comes_back<P: Protocol + Default>(longest_pause: u64) {
     let mut rig = Rig::<u128, P>::new(NeighborLimits::default());
-    rig.table.pin(1, rig.now).unwrap();
+    rig.table.pin_neighbor(1, rig.now).unwrap();
     rig.there.insert(1, mac(1));
     rig.send(1);
     rig.there.clear();
@@ -138,7 +139,7 @@ fn what_is_set_by_hand_for_a_silent_neighbor_is_told() {
         rig.run_for(ms(300));
         assert_eq!(rig.send(A), Sent::To(mac(1)));
     }
-    rig.table.set(A, mac(1), Kind::Static, rig.now).unwrap();
+    rig.table.set_neighbor(A, mac(1), Kind::Static, rig.now).unwrap();
     rig.carry_out();
     assert_eq!(rig.events_of(A).last(), Some(&Happened::Resolved(mac(1))));
 }
@@ -146,8 +147,8 @@ fn what_is_set_by_hand_for_a_silent_neighbor_is_told() {
 #[test]
 fn a_static_neighbor_is_not_overwritten_and_the_attempt_is_told() {
     let mut rig = arp();
-    rig.table.set(A, mac(1), Kind::Static, rig.now).unwrap();
-    for kind in [REPLY, HeardKind::Unsolicited, HeardKind::Solicitation] {
+    rig.table.set_neighbor(A, mac(1), Kind::Static, rig.now).unwrap();
+    for kind in [REPLY, NeighborUpdateKind::Unsolicited, NeighborUpdateKind::Solicitation] {
         rig.hear(A, mac(6), kind);
     }
     rig.carry_out();
@@ -155,7 +156,7 @@ fn a_static_neighbor_is_not_overwritten_and_the_attempt_is_told() {
     assert_eq!(rig.events_of(A), [Happened::Resolved(mac(1)), refused, refused, refused]);
     rig.run_to(secs(100_000));
     assert_eq!((rig.send(A), rig.asks.len()), (Sent::To(mac(1)), 0));
-    let view = rig.table.find(A, rig.now).unwrap();
+    let view = rig.table.find_neighbor(A, rig.now).unwrap();
     assert_eq!(
         (view.state, view.is_static, view.is_published, view.expires_in),
         ("PERMANENT", true, false, None)
@@ -166,21 +167,21 @@ fn a_static_neighbor_is_not_overwritten_and_the_attempt_is_told() {
 #[test]
 fn what_is_set_by_hand_replaces_what_was_known_and_lasts_as_it_says() {
     let mut rig = arp_with_two();
-    rig.table.set(A, mac(7), Kind::Published, rig.now).unwrap();
-    rig.table.set(B, mac(2), Kind::Temporary, rig.now).unwrap();
-    rig.table.set(3, mac(3), Kind::Temporary, rig.now).unwrap();
+    rig.table.set_neighbor(A, mac(7), Kind::Published, rig.now).unwrap();
+    rig.table.set_neighbor(B, mac(2), Kind::Temporary, rig.now).unwrap();
+    rig.table.set_neighbor(3, mac(3), Kind::Temporary, rig.now).unwrap();
     rig.carry_out();
     assert_eq!(rig.events_of(A)[1..], [Happened::Moved { from: mac(1), to: mac(7) }]);
     assert_eq!((&rig.events_of(B)[1..], rig.events_of(3)), (&[][..], vec![Happened::Resolved(mac(3))]));
-    assert!(rig.table.find(A, rig.now).unwrap().is_published);
+    assert!(rig.table.find_neighbor(A, rig.now).unwrap().is_published);
     assert_eq!([A, B, 3].map(|address| rig.send(address)), [mac(7), mac(2), mac(3)].map(Sent::To));
     rig.there.clear();
     rig.run_to(secs(1300));
     let left: Vec<u32> = rig.table.entries(rig.now).iter().map(|view| view.address).collect();
     assert_eq!(left, [A]);
     // One that is learnt takes the place of a static one when that is replaced by hand.
-    rig.table.set(A, mac(8), Kind::Temporary, rig.now).unwrap();
-    rig.hear(A, mac(9), HeardKind::Unsolicited);
+    rig.table.set_neighbor(A, mac(8), Kind::Temporary, rig.now).unwrap();
+    rig.hear(A, mac(9), NeighborUpdateKind::Unsolicited);
     rig.run_for(secs(1));
     assert_eq!(rig.send(A), Sent::To(mac(9)));
 }
@@ -189,10 +190,10 @@ fn what_is_set_by_hand_replaces_what_was_known_and_lasts_as_it_says() {
 fn setting_a_neighbor_by_hand_lets_waiting_packets_go() {
     let mut rig = Rig::<u128, NdProtocol>::new(NeighborLimits::default());
     assert_eq!(rig.send(5), Sent::Waits);
-    rig.table.set(5, mac(5), Kind::Temporary, rig.now).unwrap();
+    rig.table.set_neighbor(5, mac(5), Kind::Temporary, rig.now).unwrap();
     rig.carry_out();
     assert_eq!(rig.events_of(5), [Happened::Resolved(mac(5))]);
-    assert_eq!(rig.table.find(5, rig.now).unwrap().state, "REACHABLE");
+    assert_eq!(rig.table.find_neighbor(5, rig.now).unwrap().state, "REACHABLE");
 }
 
 /// What ends or changes the first neighbor's link address.
@@ -205,14 +206,18 @@ fn a_remembered_id_shows_every_cause_that_makes_a_link_address_invalid() {
             "another address",
             |rig| {
                 rig.there.clear();
-                rig.hear(A, mac(9), HeardKind::Unsolicited);
+                rig.hear(A, mac(9), NeighborUpdateKind::Unsolicited);
                 rig.run_for(secs(2));
             },
             Link::ready(mac(9)),
         ),
-        ("set by hand", |rig| rig.table.set(A, mac(9), Kind::Static, rig.now).unwrap(), Link::ready(mac(9))),
-        ("deleted", |rig| assert!(rig.table.delete(A, rig.now)), Link::UNKNOWN),
-        ("flushed", |rig| assert_eq!(rig.table.flush(rig.now), 2), Link::UNKNOWN),
+        (
+            "set by hand",
+            |rig| rig.table.set_neighbor(A, mac(9), Kind::Static, rig.now).unwrap(),
+            Link::ready(mac(9)),
+        ),
+        ("deleted", |rig| assert!(rig.table.delete_neighbor(A, rig.now)), Link::UNKNOWN),
+        ("flushed", |rig| assert_eq!(rig.table.flush_neighbors(rig.now), 2), Link::UNKNOWN),
         ("expired", |rig| rig.run_to(secs(1300)), Link::UNKNOWN),
         ("port down", |rig| rig.table.port_changed(PortChange::Down, rig.now), Link::UNKNOWN),
         (
@@ -232,7 +237,7 @@ fn a_remembered_id_shows_every_cause_that_makes_a_link_address_invalid() {
     ];
     for (name, cause, expected) in causes {
         let mut rig = arp_with_two();
-        let id = rig.reader.find(&rig.turns.turn(), A).unwrap();
+        let id = rig.reader.find_neighbor(&rig.turns.turn(), A).unwrap();
         assert_eq!(rig.links.get(id), Link::ready(mac(1)));
         cause(&mut rig);
         assert_eq!(rig.links.get(id), expected, "{name}");
@@ -242,12 +247,12 @@ fn a_remembered_id_shows_every_cause_that_makes_a_link_address_invalid() {
 #[test]
 fn a_port_that_goes_down_forgets_all_but_static_neighbors_which_come_back_with_it() {
     let mut rig = arp_with_two();
-    rig.table.set(A, mac(7), Kind::Static, rig.now).unwrap();
-    let pinned = rig.table.pin(B, rig.now).unwrap();
+    rig.table.set_neighbor(A, mac(7), Kind::Static, rig.now).unwrap();
+    let pinned = rig.table.pin_neighbor(B, rig.now).unwrap();
     rig.table.port_changed(PortChange::Down, rig.now);
     assert_eq!([A, B].map(|address| rig.link(address)), [Some(Link::UNKNOWN); 2]);
     assert_eq!([A, B].map(|address| rig.send(address)), [Sent::Fails; 2]);
-    rig.hear(B, mac(2), HeardKind::Unsolicited);
+    rig.hear(B, mac(2), NeighborUpdateKind::Unsolicited);
     assert_eq!(rig.links.get(pinned), Link::UNKNOWN);
     rig.table.port_changed(PortChange::Up, rig.now);
     assert_eq!([A, B].map(|address| rig.send(address)), [Sent::To(mac(7)), Sent::To(mac(2))]);
@@ -257,10 +262,10 @@ fn a_port_that_goes_down_forgets_all_but_static_neighbors_which_come_back_with_i
 #[test]
 fn a_pinned_neighbor_keeps_its_id_through_all_that_becomes_of_it() {
     let mut rig = arp();
-    let id = rig.table.pin(A, rig.now).unwrap();
-    assert_eq!(rig.table.pin(A, rig.now), Ok(id));
+    let id = rig.table.pin_neighbor(A, rig.now).unwrap();
+    assert_eq!(rig.table.pin_neighbor(A, rig.now), Ok(id));
     assert_eq!((rig.link(A), rig.asks.len()), (Some(Link::UNKNOWN), 0), "a pin asks nobody");
-    let view = rig.table.find(A, rig.now).unwrap();
+    let view = rig.table.find_neighbor(A, rig.now).unwrap();
     assert_eq!((view.state, view.pins, view.id), ("NONE", 2, id));
     for round in 1..4 {
         rig.there.insert(A, mac(round));
@@ -268,8 +273,8 @@ fn a_pinned_neighbor_keeps_its_id_through_all_that_becomes_of_it() {
         rig.there.clear();
         match round {
             1 => rig.run_for(secs(1300)),
-            2 => assert!(rig.table.delete(A, rig.now)),
-            _ => assert_eq!(rig.table.flush(rig.now), 1),
+            2 => assert!(rig.table.delete_neighbor(A, rig.now)),
+            _ => assert_eq!(rig.table.flush_neighbors(rig.now), 1),
         }
         assert_eq!(rig.links.get(id), Link::UNKNOWN);
     }
@@ -277,18 +282,18 @@ fn a_pinned_neighbor_keeps_its_id_through_all_that_becomes_of_it() {
     rig.run_for(secs(10));
     assert_eq!(rig.links.get(id), Link::UNREACHABLE);
     rig.run_for(secs(100));
-    rig.table.unpin(A, rig.now);
+    rig.table.unpin_neighbor(A, rig.now);
     assert_eq!(rig.link(A), Some(Link::UNKNOWN));
-    rig.table.unpin(A, rig.now);
+    rig.table.unpin_neighbor(A, rig.now);
     assert_eq!((rig.link(A), rig.table.len(), rig.places.in_use()), (None, 0, 0));
 }
 
 #[test]
 fn an_entry_outlives_its_last_pin() {
     let mut rig = arp_with_two();
-    let id = rig.table.pin(A, rig.now).unwrap();
-    rig.table.unpin(A, rig.now);
-    rig.table.unpin(A, rig.now);
+    let id = rig.table.pin_neighbor(A, rig.now).unwrap();
+    rig.table.unpin_neighbor(A, rig.now);
+    rig.table.unpin_neighbor(A, rig.now);
     assert_eq!((rig.send(A), rig.links.get(id)), (Sent::To(mac(1)), Link::ready(mac(1))));
 }
 
@@ -298,7 +303,7 @@ fn a_neighbor_is_listed_as_people_know_it() {
     rig.there.clear();
     rig.send(9);
     rig.run_to(ms(1500));
-    rig.table.pin(B, rig.now).unwrap();
+    rig.table.pin_neighbor(B, rig.now).unwrap();
     let views = rig.table.entries(rig.now);
     let line = |at: usize| {
         let view = &views[at];
@@ -315,7 +320,7 @@ fn a_neighbor_is_listed_as_people_know_it() {
 #[test]
 fn a_neighbor_that_was_heard_of_is_watched_until_it_is_used() {
     let mut rig = arp();
-    rig.hear(A, mac(1), HeardKind::Solicitation);
+    rig.hear(A, mac(1), NeighborUpdateKind::Solicitation);
     assert_eq!(rig.link(A), Some(Link::ready(mac(1)).with_report()));
     assert_eq!(rig.send(A), Sent::To(mac(1)));
     rig.run_for(secs(2));
@@ -325,11 +330,11 @@ fn a_neighbor_that_was_heard_of_is_watched_until_it_is_used() {
 #[test]
 fn use_of_another_neighbor_that_had_the_id_before_counts_for_nothing() {
     let mut rig = Rig::<u32, ArpProtocol>::with(ArpProtocol::default(), NeighborLimits::default(), 1, 1);
-    rig.hear(A, mac(1), HeardKind::Solicitation);
+    rig.hear(A, mac(1), NeighborUpdateKind::Solicitation);
     assert_eq!(rig.send(A), Sent::To(mac(1)));
-    rig.table.delete(A, rig.now);
+    rig.table.delete_neighbor(A, rig.now);
     rig.turns.park();
-    rig.hear(B, mac(2), HeardKind::Solicitation);
+    rig.hear(B, mac(2), NeighborUpdateKind::Solicitation);
     rig.run_for(secs(5));
     assert_eq!(rig.link(B), Some(Link::ready(mac(2)).with_report()));
 }

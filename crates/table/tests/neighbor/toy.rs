@@ -1,17 +1,17 @@
 //! A third protocol: any that gives rules registers a table and has its neighbors found, kept and forgotten.
 use super::rig::*;
 use artery_table::neighbor::{
-    Action, Ask, Effect, Entry, Event, Happened, Heard, HeardKind, Kind, L2Engine, Limit, Links,
-    NeighborCounters, NeighborId, NeighborLimits, NeighborReader, NeighborTable, NeighborView, Places,
-    PortChange, Protocol, Resolution, State,
+    Action, Effect, Event, Happened, Kind, L2Engine, Limit, Links, NeighborCounters, NeighborEntry,
+    NeighborId, NeighborIds, NeighborLimits, NeighborReader, NeighborTable, NeighborUpdate,
+    NeighborUpdateKind, NeighborView, PortChange, Protocol, Resolution, SolicitTarget, State,
 };
 use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Asks every two seconds, three times. What it hears is good for a minute, then sleeps for another until it is used.
-/// Addresses are 16 bytes.
+/// Asks every two seconds, three times. What it hears is good for a minute, then sleeps for another until it
+/// is used. Addresses are 16 bytes.
 #[derive(Default)]
 pub(crate) struct Toy;
 
@@ -22,15 +22,15 @@ impl Protocol for Toy {
 
     fn step(
         &self,
-        entry: &mut Entry,
+        entry: &mut NeighborEntry,
         event: Event,
         now: Duration,
         _: &mut Random,
         effects: &mut Vec<Effect>,
     ) {
         let state = match event {
-            Event::Heard(Heard { link: Some(link), .. }) if !entry.is_static => {
-                effects.push(match entry.usable() {
+            Event::Learned(NeighborUpdate { link: Some(link), .. }) if !entry.is_static => {
+                effects.push(match entry.usable_link() {
                     None => Effect::Resolved,
                     Some(from) => Effect::Moved { from, to: link },
                 });
@@ -52,12 +52,12 @@ impl Protocol for Toy {
         (entry.state, entry.asked, entry.deadline) = (state, 0, Some(now + secs(60)));
     }
 
-    fn may_create(&self, heard: &Heard, for_us: bool) -> bool {
+    fn may_create(&self, heard: &NeighborUpdate, for_us: bool) -> bool {
         for_us && heard.link.is_some()
     }
 }
 
-fn ask(entry: &mut Entry, now: Duration, effects: &mut Vec<Effect>) {
+fn ask(entry: &mut NeighborEntry, now: Duration, effects: &mut Vec<Effect>) {
     if entry.asked > 0 && !entry.is_due(now) {
         return;
     }
@@ -66,7 +66,7 @@ fn ask(entry: &mut Entry, now: Duration, effects: &mut Vec<Effect>) {
     }
     entry.asked += 1;
     entry.deadline = Some(now + secs(2));
-    effects.push(Effect::Ask(Ask::Everyone));
+    effects.push(Effect::Solicit(SolicitTarget::Multicast));
 }
 
 const A: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
@@ -79,12 +79,12 @@ fn a_third_protocol_resolves_fails_moves_and_expires() {
     assert_eq!((rig.asked_at(A), rig.link(A)), ([0, 2, 4].map(secs).to_vec(), None));
     rig.there.insert(A, mac(1));
     assert_eq!((rig.send(A), rig.send(A)), (Sent::To(mac(1)), Sent::To(mac(1))));
-    rig.hear(A, mac(2), HeardKind::Unsolicited);
+    rig.hear(A, mac(2), NeighborUpdateKind::Unsolicited);
     // It sleeps after a minute; used, it wakes; unused, it goes.
     rig.run_for(secs(61));
     assert_eq!(rig.send(A), Sent::To(mac(2)));
     rig.run_for(secs(100));
-    assert_eq!(rig.table.find(A, rig.now).unwrap().state, "STALE");
+    assert_eq!(rig.table.find_neighbor(A, rig.now).unwrap().state, "STALE");
     rig.run_for(secs(30));
     assert_eq!((rig.link(A), rig.table.len()), (None, 0));
     let names: Vec<&str> = rig.events_of(A).iter().map(|what| what.name()).collect();
@@ -102,22 +102,22 @@ impl Protocol for Patient {
 
     fn step(
         &self,
-        entry: &mut Entry,
+        entry: &mut NeighborEntry,
         event: Event,
         now: Duration,
         _: &mut Random,
         effects: &mut Vec<Effect>,
     ) {
         match event {
-            Event::Heard(heard) => (entry.state, entry.link) = (State::Unreachable, heard.link),
-            Event::Timer { used: true } => effects.push(Effect::Ask(Ask::Everyone)),
+            Event::Learned(heard) => (entry.state, entry.link) = (State::Unreachable, heard.link),
+            Event::Timer { used: true } => effects.push(Effect::Solicit(SolicitTarget::Multicast)),
             Event::Timer { used: false } => effects.push(Effect::Expired),
             Event::Packet | Event::Confirmed => return,
         }
         entry.deadline = Some(now + secs(10));
     }
 
-    fn may_create(&self, _: &Heard, _: bool) -> bool {
+    fn may_create(&self, _: &NeighborUpdate, _: bool) -> bool {
         true
     }
 }
@@ -125,7 +125,7 @@ impl Protocol for Patient {
 #[test]
 fn a_timer_is_told_of_all_use_since_the_last() {
     let mut rig = Rig::<u128, Patient>::new(NeighborLimits::default());
-    rig.hear(A, mac(1), HeardKind::Unsolicited);
+    rig.hear(A, mac(1), NeighborUpdateKind::Unsolicited);
     for round in 0..5 {
         // Soon after the timer, and again right before it; looks in between have seen the first.
         rig.run_to(secs(10 * round) + ms(200));
@@ -141,7 +141,8 @@ fn a_timer_is_told_of_all_use_since_the_last() {
     assert_eq!(rig.events_of(A), [Happened::Expired]);
 }
 
-/// The other way to a third protocol: addresses of 16 bytes that contain the link address. Nobody has to be asked.
+/// The opposite kind of protocol: addresses of 16 bytes that contain the link address, so that
+/// no solicitation is needed.
 struct Embedded {
     inner: NeighborTable<u128, Toy>,
     actions: Vec<Action<u128>>,
@@ -154,28 +155,28 @@ fn contained(address: u128) -> EtherAddr {
 
 impl L2Engine<u128> for Embedded {
     fn resolve(&mut self, address: u128, now: Duration) -> Resolution {
-        match self.inner.set(address, contained(address), Kind::Temporary, now) {
+        match self.inner.set_neighbor(address, contained(address), Kind::Temporary, now) {
             Ok(()) => self.inner.resolve(address, now),
             Err(limit) => Resolution::Refused(limit),
         }
     }
-    fn pin(&mut self, address: u128, now: Duration) -> Result<NeighborId, Limit> {
-        self.inner.set(address, contained(address), Kind::Static, now)?;
-        self.inner.pin(address, now)
+    fn pin_neighbor(&mut self, address: u128, now: Duration) -> Result<NeighborId, Limit> {
+        self.inner.set_neighbor(address, contained(address), Kind::Static, now)?;
+        self.inner.pin_neighbor(address, now)
     }
-    fn unpin(&mut self, address: u128, now: Duration) {
-        self.inner.unpin(address, now);
+    fn unpin_neighbor(&mut self, address: u128, now: Duration) {
+        self.inner.unpin_neighbor(address, now);
     }
-    fn hear(&mut self, _: u128, _: Heard, _: bool, _: Duration) {}
-    fn confirm(&mut self, _: u128, _: Duration) {}
-    fn set(&mut self, _: u128, _: EtherAddr, _: Kind, _: Duration) -> Result<(), Limit> {
+    fn learn_neighbor(&mut self, _: u128, _: NeighborUpdate, _: bool, _: Duration) {}
+    fn confirm_neighbor(&mut self, _: u128, _: Duration) {}
+    fn set_neighbor(&mut self, _: u128, _: EtherAddr, _: Kind, _: Duration) -> Result<(), Limit> {
         Ok(())
     }
-    fn delete(&mut self, address: u128, now: Duration) -> bool {
-        self.inner.delete(address, now)
+    fn delete_neighbor(&mut self, address: u128, now: Duration) -> bool {
+        self.inner.delete_neighbor(address, now)
     }
-    fn flush(&mut self, now: Duration) -> usize {
-        self.inner.flush(now)
+    fn flush_neighbors(&mut self, now: Duration) -> usize {
+        self.inner.flush_neighbors(now)
     }
     fn port_changed(&mut self, change: PortChange, now: Duration) {
         self.inner.port_changed(change, now);
@@ -183,15 +184,15 @@ impl L2Engine<u128> for Embedded {
     fn poll(&mut self, now: Duration) -> Option<Duration> {
         self.inner.poll(now)
     }
-    fn take_actions(&mut self, into: &mut Vec<Action<u128>>) {
-        self.inner.take_actions(&mut self.actions);
+    fn drain_actions(&mut self, into: &mut Vec<Action<u128>>) {
+        self.inner.drain_actions(&mut self.actions);
         into.append(&mut self.actions);
     }
     fn reader(&self) -> NeighborReader<u128> {
         self.inner.reader()
     }
-    fn find(&self, address: u128, now: Duration) -> Option<NeighborView<u128>> {
-        self.inner.find(address, now)
+    fn find_neighbor(&self, address: u128, now: Duration) -> Option<NeighborView<u128>> {
+        self.inner.find_neighbor(address, now)
     }
     fn entries(&self, now: Duration) -> Vec<NeighborView<u128>> {
         self.inner.entries(now)
@@ -208,7 +209,7 @@ impl L2Engine<u128> for Embedded {
 fn engines_of_all_kinds_stand_side_by_side() {
     let domain = artery_rcu::Domain::new();
     let links = Arc::new(Links::new(&artery_table::Pages, 1000).unwrap());
-    let places = Places::new(&domain, &links, 1000);
+    let places = NeighborIds::new(&domain, &links, 1000);
     let limits = NeighborLimits::default();
     let nd = NeighborTable::new(&places, artery_table::neighbor::nd::NdProtocol::default(), limits, 1);
     let toy = NeighborTable::new(&places, Toy, limits, 1);
@@ -218,11 +219,11 @@ fn engines_of_all_kinds_stand_side_by_side() {
     for engine in &mut engines {
         let mut resolution = engine.resolve(A, secs(1));
         if let Resolution::Hold(_) = resolution {
-            engine.hear(A, heard(contained(A), REPLY), true, secs(1));
+            engine.learn_neighbor(A, heard(contained(A), REPLY), true, secs(1));
             resolution = engine.resolve(A, secs(1));
         }
         let Resolution::Ready(id) = resolution else { panic!("{resolution:?}") };
-        assert_eq!(engine.reader().find(&turns.turn(), A), Some(id));
+        assert_eq!(engine.reader().find_neighbor(&turns.turn(), A), Some(id));
         assert_eq!(links.get(id).address(), Some(contained(A)));
     }
     assert_eq!(places.in_use(), 3);

@@ -103,12 +103,12 @@ fn addresses_that_no_port_can_have_are_refused() {
 #[test]
 fn with_an_address_goes_what_hangs_on_it() {
     let mut rig = Rig::new(2);
-    let before = (rig.tables.count::<u32>(), rig.tables.next_hops());
+    let before = (rig.tables.route_count::<u32>(), rig.tables.next_hops());
     rig.address(0, "10.9.0.1", 16).unwrap();
     rig.add("192.0.2.0/24", &via("10.9.0.254")).unwrap();
     rig.add("2001:db8:ff::/48", &via("2001:db8:0::fe")).unwrap();
     let several = [(ip("10.9.0.254"), 1), (ip("10.0.1.254"), 1)];
-    let several = artery_table::router::RouteSpec::several(several, Default::default());
+    let several = artery_table::router::RouteSpec::multipath(several, Default::default());
     rig.add("198.51.100.0/24", &several).unwrap();
     for host in 1..200 {
         rig.know(0, &format!("10.9.1.{host}"), host);
@@ -123,7 +123,7 @@ fn with_an_address_goes_what_hangs_on_it() {
         [(prefix("192.0.2.0/24"), gateway(), true), (prefix("198.51.100.0/24"), gateway(), false)]
     );
     // No orphan is left: no route, no next hop, no neighbor, but those of others (T1).
-    assert_eq!((rig.tables.count::<u32>(), rig.tables.next_hops()), (before.0 + 1, before.1 + 2));
+    assert_eq!((rig.tables.route_count::<u32>(), rig.tables.next_hops()), (before.0 + 1, before.1 + 2));
     let left: Vec<u32> = rig.tables.neighbors::<u32>(PortId(0), NOW).iter().map(|n| n.address).collect();
     assert_eq!(left, [0x0a00_0007]);
     assert_eq!(outcomes(&mut rig, ["192.0.2.1", "10.9.1.1", "10.9.0.1"]), [NoRoute; 3]);

@@ -13,13 +13,13 @@ fn put(rig: &mut Rig, to: &str, spec: &RouteSpec, protocol: Protocol) -> Standin
 }
 
 fn source(rig: &Rig, to: &str) -> Option<Source> {
-    rig.tables.lookup(ip(to)).map(|route| route.source)
+    rig.tables.lookup_route(ip(to)).map(|route| route.source)
 }
 
 /// The next hop of the route to an address.
 fn hop(rig: &Rig, to: &str) -> Option<String> {
-    let group = rig.tables.lookup(ip(to))?.group;
-    Some(rig.tables.group(group)?.members[0].hop.to_string())
+    let group = rig.tables.lookup_route(ip(to))?.group;
+    Some(rig.tables.group_view(group)?.members[0].hop.to_string())
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn a_feed_of_static_routes_leaves_dynamic_ones() {
     put(&mut rig, PREFIX, &via("10.0.0.9"), BGP);
     put(&mut rig, "198.51.100.0/24", &via("10.0.0.9"), BGP);
     let AnyPrefix::V4(both) = prefix(PREFIX) else { unreachable!() };
-    rig.tables.load(&[via("10.0.1.9")], [(both, 0)], NOW).unwrap();
+    rig.tables.load_routes(&[via("10.0.1.9")], [(both, 0)], NOW).unwrap();
     assert_eq!(source(&rig, "192.0.2.1"), Some(Source::Static));
     assert_eq!(source(&rig, "198.51.100.1"), Some(Source::Dynamic(BGP)));
-    rig.tables.load::<u32>(&[], [], NOW).unwrap();
+    rig.tables.load_routes::<u32>(&[], [], NOW).unwrap();
     assert_eq!(source(&rig, "192.0.2.1"), Some(Source::Dynamic(BGP)));
     for to in [PREFIX, "198.51.100.0/24"] {
         rig.tables.delete_dynamic_route(prefix(to), NOW).unwrap();

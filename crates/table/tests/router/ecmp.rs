@@ -17,7 +17,7 @@ fn gateway(port: u16) -> std::net::IpAddr {
 }
 
 fn several(weights: &[u32], selection: Selection) -> RouteSpec {
-    RouteSpec::several((0..).map(gateway).zip(weights.iter().copied()), selection)
+    RouteSpec::multipath((0..).map(gateway).zip(weights.iter().copied()), selection)
 }
 
 /// A router with a route to as many gateways as there are weights, each known, on ports of their own.
@@ -28,8 +28,8 @@ fn rig(weights: &[u32], selection: Selection) -> Rig {
     rig
 }
 
-/// Numbers of flows as a worker has them: hashes, the exclusive or of addresses and ports, packets counted in steps of
-/// the golden section.
+/// Numbers of flows as a worker has them: hashes, the exclusive or of addresses and ports, packets counted in
+/// steps of the golden section.
 fn flows(selection: Selection, count: u32) -> Vec<u32> {
     let mut random = Random::new(11);
     let flow = |n: u32| match selection {
@@ -46,7 +46,7 @@ fn flows(selection: Selection, count: u32) -> Vec<u32> {
 /// The port that each flow leaves by.
 fn ports(rig: &mut Rig, flows: &[u32]) -> Vec<u16> {
     let (turn, to) = (rig.turns.turn(), 0xc000_0201);
-    flows.iter().map(|flow| rig.readers.v4.decide(&turn, to, |_| *flow).port.0).collect()
+    flows.iter().map(|flow| rig.readers.v4.lookup_path(&turn, to, |_| *flow).port.0).collect()
 }
 
 fn counts(ports: &[u16]) -> [usize; 6] {
@@ -104,10 +104,10 @@ fn only_so_many_flows_move_when_a_next_hop_dies_returns_or_comes() {
         let three = ports(&mut rig, &flows);
         assert_eq!(counts(&three)[1], 0);
         rig.tables.withdraw_gateway(PortId(1), gateway(1), false);
-        rig.tables.rebalance();
+        rig.tables.rebalance_groups();
         let again = ports(&mut rig, &flows);
         rig.replace(PREFIX, &several(&[1; 5], selection));
-        rig.tables.rebalance();
+        rig.tables.rebalance_groups();
         let five = ports(&mut rig, &flows);
         let shares = [moved(&all, &three), moved(&three, &again), moved(&again, &five)];
         println!("| {} | {:.1} % | {:.1} % | {:.1} % |", selection.name(), shares[0], shares[1], shares[2]);
@@ -127,8 +127,8 @@ fn who_returns_takes_its_buckets_back_bit_by_bit() {
     let comeback = Comeback::Over(Duration::from_secs(16));
     let mut rig = rig(&[1, 1], Selection::Resilient { buckets: 128, comeback });
     let slots = |rig: &Rig| {
-        let group = rig.tables.lookup(ip(TO)).unwrap().group;
-        rig.tables.group(group).unwrap().members.iter().map(|member| member.slots).collect::<Vec<_>>()
+        let group = rig.tables.lookup_route(ip(TO)).unwrap().group;
+        rig.tables.group_view(group).unwrap().members.iter().map(|member| member.slots).collect::<Vec<_>>()
     };
     rig.tables.set_up(PortId(1), false, NOW).unwrap();
     assert_eq!(slots(&rig), [1, 0]);
@@ -163,10 +163,10 @@ fn a_next_hop_on_a_port_that_is_down_is_taken_out_of_its_groups() {
     }
 }
 
-/// Asks for a gateway in vain until its neighbor counts as failed.
+/// Lets solicitations for a gateway go unanswered until its neighbor has failed.
 fn fail(rig: &mut Rig, port: u16, mut now: Duration) -> Duration {
     let bits = 0x0a00_00fe | u32::from(port) << 8;
-    rig.tables.resolve(PortId(port), bits, now).unwrap();
+    rig.tables.resolve_neighbor(PortId(port), bits, now).unwrap();
     for _ in 0..100 {
         if rig.tables.neighbor(PortId(port), bits, now).is_some_and(|neighbor| neighbor.state == "FAILED") {
             return now;
@@ -187,12 +187,12 @@ fn a_next_hop_whose_neighbor_does_not_answer_is_taken_out_while_others_live() {
     assert_eq!(counts(&ports(&mut rig, &flows))[2], 0);
     // It gets no packets now, so the router itself asks again, and takes it back when it answers.
     let mut asked = Vec::new();
-    rig.tables.take_actions(&mut asked);
+    rig.tables.drain_actions(&mut asked);
     asked.clear();
     for _ in 0..1000 {
         now = rig.tables.poll(now).unwrap().max(now + Duration::from_millis(1));
     }
-    rig.tables.take_actions(&mut asked);
+    rig.tables.drain_actions(&mut asked);
     assert!(asked.iter().any(|(port, _)| *port == PortId(2)));
     let link = mac(2, 9);
     rig.tables
@@ -228,7 +228,7 @@ fn a_next_hop_whose_path_is_down_is_not_used_even_if_there_is_no_other() {
         rig.tables.set_path_down(PortId(1), gateway(1), false);
         assert_eq!(counts(&ports(&mut rig, &flows))[..2], [0, 1000]);
         rig.tables.set_path_down(PortId(0), gateway(0), false);
-        rig.tables.rebalance();
+        rig.tables.rebalance_groups();
         assert!(counts(&ports(&mut rig, &flows))[0] > 400);
     }
 }
@@ -261,7 +261,7 @@ fn the_member_that_was_chosen_can_be_named() {
     let mut rig = rig(&[1, 2], Selection::Hash);
     for flow in [0, 0x7fff_ffff, u32::MAX] {
         let explained = rig.explain(TO, flow);
-        let hop = rig.tables.member(explained.group, explained.member.unwrap()).unwrap();
+        let hop = rig.tables.group_member(explained.group, explained.member.unwrap()).unwrap();
         let port = explained.decision.port;
         assert_eq!(hop.gateway(), Some((port, gateway(port.0))));
     }
@@ -271,12 +271,12 @@ fn the_member_that_was_chosen_can_be_named() {
 fn groups_are_shared_whatever_the_order_of_their_members() {
     let mut rig = Rig::new(2);
     let both =
-        |first: u16| RouteSpec::several([(gateway(first), 1), (gateway(1 - first), 1)], Selection::Hash);
+        |first: u16| RouteSpec::multipath([(gateway(first), 1), (gateway(1 - first), 1)], Selection::Hash);
     rig.add("192.0.2.0/24", &both(0)).unwrap();
     rig.add("198.51.100.0/24", &both(1)).unwrap();
-    let group = |to: &str| rig.tables.lookup(ip(to)).unwrap().group;
+    let group = |to: &str| rig.tables.lookup_route(ip(to)).unwrap().group;
     assert_eq!(group("192.0.2.1"), group("198.51.100.1"));
-    assert_eq!(rig.tables.group(group("192.0.2.1")).unwrap().routes, 2);
+    assert_eq!(rig.tables.group_view(group("192.0.2.1")).unwrap().routes, 2);
     rig.tables.withdraw_gateway(PortId(0), gateway(0), true);
     let ports = ["192.0.2.1", "198.51.100.1"].map(|to| rig.decide(to).port);
     assert_eq!(ports, [PortId(1); 2]);

@@ -1,5 +1,5 @@
-//! Random changes: what workers see is what a model says, and at no moment does a packet go to a link address that
-//! was freed or is another neighbor's.
+//! Random changes: what workers see is what a model says, and at no moment does a packet go to a link address
+//! that was freed or is another neighbor's.
 use super::model::*;
 use super::rig::*;
 use artery_rcu::Reader;
@@ -7,7 +7,7 @@ use artery_table::PortId;
 use artery_table::load::AnyPrefix;
 use artery_table::neighbor::{Key, Kind};
 use artery_table::next_hop::{Comeback, Selection};
-use artery_table::path::{Decision, Explained, Outcome, PathReader};
+use artery_table::path::{Explained, ForwardDecision, Outcome, PathReader};
 use artery_table::router::{Ip, Lost, Readers, RouteSpec, Target};
 use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
@@ -65,7 +65,7 @@ impl Allowed {
     }
 
     /// Asserts that a frame goes to a neighbor who was at its link address at some time during the decision.
-    fn check(&self, oldest: &[u32], decision: &Decision) {
+    fn check(&self, oldest: &[u32], decision: &ForwardDecision) {
         let Some(EtherAddr([family, port, host, a, b, c])) = decision.link.address() else {
             panic!("{decision:?} without address")
         };
@@ -118,7 +118,7 @@ impl Trial {
     fn always(&mut self) -> RouteSpec {
         let count = 1 + self.random.below(2);
         let gateways = (0..count).map(|_| (ip(&format!("172.16.0.{}", 2 + self.random.below(4))), 1));
-        RouteSpec::several(gateways.collect::<Vec<_>>(), Selection::Hash)
+        RouteSpec::multipath(gateways.collect::<Vec<_>>(), Selection::Hash)
     }
 
     fn add_address(&mut self) {
@@ -179,7 +179,7 @@ impl Trial {
         self.forgotten(allowed, port, address);
     }
 
-    /// From now on nobody may see what was known of a neighbor.
+    /// From now on no worker may see the old state of a neighbor.
     fn forgotten(&self, allowed: &Allowed, port: u16, address: IpAddr) {
         let at = place(address.is_ipv4(), port, host_of(address));
         let generation = self.generations.get(&at).copied().unwrap_or(0);
@@ -236,7 +236,7 @@ impl Trial {
         assert!(self.rig.tables.delete_route(prefix, NOW).is_err());
     }
 
-    /// All IPv4 routes anew, among them ones for the router's own prefixes.
+    /// Replaces all IPv4 routes, among them ones for the router's own prefixes.
     fn load(&mut self) {
         let gateways = self.gateways(true);
         if gateways.is_empty()
@@ -252,7 +252,7 @@ impl Trial {
             AnyPrefix::V4(prefix) => (prefix, spec),
             AnyPrefix::V6(_) => unreachable!("only IPv4 here"),
         });
-        self.rig.tables.load::<u32>(&specs, v4, NOW).unwrap();
+        self.rig.tables.load_routes::<u32>(&specs, v4, NOW).unwrap();
         self.model.routes.retain(|prefix, _| matches!(prefix, AnyPrefix::V6(_)));
         self.model.routes.extend(prefixes.into_iter().map(|prefix| (prefix, gateways.clone())));
     }
@@ -268,8 +268,8 @@ impl Trial {
                 .map(|_| {
                     let flow = random.next() as u32;
                     let decision = match to {
-                        IpAddr::V4(to) => readers.v4.decide(&turn, to.to_bits(), |_| flow),
-                        IpAddr::V6(to) => readers.v6.decide(&turn, to.to_bits(), |_| flow),
+                        IpAddr::V4(to) => readers.v4.lookup_path(&turn, to.to_bits(), |_| flow),
+                        IpAddr::V6(to) => readers.v6.lookup_path(&turn, to.to_bits(), |_| flow),
                     };
                     (decision.outcome, decision.port.0, decision.link.address())
                 })
@@ -301,11 +301,11 @@ impl Trial {
                 .iter()
                 .for_each(|neighbor| is_unpinned(neighbor.pins));
         }
-        assert_eq!((self.rig.tables.next_hops(), self.rig.tables.groups().len()), unused);
+        assert_eq!((self.rig.tables.next_hops(), self.rig.tables.group_views().len()), unused);
     }
 }
 
-/// Decides about packets until told to stop, one by one and in batches.
+/// Decides about packets until the flag is set, one by one and in batches.
 fn watch(readers: Readers, mut turns: Reader, allowed: &Allowed, is_over: &AtomicBool) -> usize {
     let Readers { v4, v6, .. } = readers;
     let (mut v4, mut v6) = (Watch::new(v4), Watch::new(v6));
@@ -313,7 +313,7 @@ fn watch(readers: Readers, mut turns: Reader, allowed: &Allowed, is_over: &Atomi
     while !is_over.load(Acquire) {
         let to = [(); 8].map(|()| random.below(HOSTS as u64) as usize);
         let flow = random.next() as u32;
-        let always = v4.path.decide(&turns.turn(), ALWAYS_TO, |_| flow);
+        let always = v4.path.lookup_path(&turns.turn(), ALWAYS_TO, |_| flow);
         assert_eq!((always.outcome, always.port), (Outcome::Forward, PortId(QUIET)));
         sent += v4.look(&mut turns, allowed, &to.map(|host| (host, bits_v4(host))), flow);
         sent += v6.look(&mut turns, allowed, &to.map(|host| (host, bits_v6(host))), flow);
@@ -323,7 +323,7 @@ fn watch(readers: Readers, mut turns: Reader, allowed: &Allowed, is_over: &Atomi
 }
 
 fn bits_v4(host: usize) -> u32 {
-    u32::narrowed(number(address(true, host)))
+    u32::from_wide(number(address(true, host)))
 }
 fn bits_v6(host: usize) -> u128 {
     number(address(false, host))
@@ -337,7 +337,7 @@ fn number(address: IpAddr) -> u128 {
 
 struct Watch<A: Ip> {
     path: PathReader<A>,
-    decisions: Vec<Decision>,
+    decisions: Vec<ForwardDecision>,
 }
 
 impl<A: Ip> Watch<A> {
@@ -351,7 +351,7 @@ impl<A: Ip> Watch<A> {
         let oldest: Vec<u32> = allowed.oldest.iter().map(|oldest| oldest.load(Acquire)).collect();
         let mut sent = 0;
         for (host, address) in to {
-            let Explained { decision, on_link, .. } = self.path.explain(&turn, *address, |_| flow);
+            let Explained { decision, on_link, .. } = self.path.explain_path(&turn, *address, |_| flow);
             if decision.outcome == Outcome::Forward {
                 allowed.check(&oldest, &decision);
                 let neighbor = usize::from(decision.link.address().unwrap().0[2]);
@@ -360,7 +360,7 @@ impl<A: Ip> Watch<A> {
             }
         }
         let addresses: Vec<A> = to.iter().map(|(_, address)| *address).collect();
-        self.path.decide_batch(&turn, &addresses, |_, _| flow, &mut self.decisions);
+        self.path.lookup_path_batch(&turn, &addresses, |_, _| flow, &mut self.decisions);
         let forwarded = self.decisions.iter().filter(|decision| decision.outcome == Outcome::Forward);
         forwarded.for_each(|decision| allowed.check(&oldest, decision));
         sent
@@ -374,7 +374,7 @@ fn workers_see_what_a_model_says_and_never_a_wrong_link_address() {
         let mut rig = Rig::bare(PORTS + 1);
         let (allowed, is_over) = (Allowed::new(), AtomicBool::new(false));
         let (readers, turns) = (rig.readers.clone(), rig.domain.reader());
-        let unused = (rig.tables.next_hops(), rig.tables.groups().len());
+        let unused = (rig.tables.next_hops(), rig.tables.group_views().len());
         let model = Model {
             up: vec![true; PORTS.into()],
             addresses: Vec::new(),

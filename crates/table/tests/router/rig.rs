@@ -1,7 +1,7 @@
-//! A router's tables with ports, and a worker that asks them.
+//! A router's tables with ports, and a worker that looks packets up.
 use artery_rcu::{Domain, Reader};
 use artery_table::neighbor::Kind;
-use artery_table::path::{Decision, Explained, Method, Outcome};
+use artery_table::path::{Explained, ForwardDecision, Method, Outcome};
 use artery_table::router::{OwnEngines, PortSpec, Readers, RouteSpec, RouterError, Settings, Tables, Target};
 use artery_table::{Pages, PortId, load};
 use artery_wire::EtherAddr;
@@ -18,7 +18,7 @@ pub(crate) struct Rig {
     pub(crate) turns: Reader,
 }
 
-/// A link address that tells who has it.
+/// A link address that shows which neighbor has it.
 pub(crate) fn mac(port: u16, host: u8) -> EtherAddr {
     EtherAddr([2, 0, 0, port as u8 + 1, 0, host])
 }
@@ -28,7 +28,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 }
 
 pub(crate) fn prefix(text: &str) -> load::AnyPrefix {
-    load::prefix(text).unwrap()
+    load::parse_prefix(text).unwrap()
 }
 
 pub(crate) fn via(gateway: &str) -> RouteSpec {
@@ -40,7 +40,8 @@ pub(crate) fn via_port(port: u16, gateway: &str) -> RouteSpec {
 }
 
 impl Rig {
-    /// Ports eth0, eth1 … with the addresses 10.0.0.1/24 and 2001:db8:0::1/64, 10.0.1.1/24 and 2001:db8:1::1/64 …
+    /// Ports eth0, eth1 … with the addresses 10.0.0.1/24 and 2001:db8:0::1/64,
+    /// 10.0.1.1/24 and 2001:db8:1::1/64 …
     pub(crate) fn new(ports: u16) -> Rig {
         let mut rig = Rig::bare(ports);
         for port in 0..ports {
@@ -50,7 +51,7 @@ impl Rig {
         rig
     }
 
-    /// Ports without addresses.
+    /// A rig with ports that have no addresses.
     pub(crate) fn bare(ports: u16) -> Rig {
         let domain = Domain::new();
         let settings = Settings { storage: Arc::new(Pages), most_neighbors: 1 << 17, ..Settings::default() };
@@ -85,16 +86,16 @@ impl Rig {
         self.tables.set_neighbor(PortId(port), ip(address), mac(port, host), Kind::Static, NOW).unwrap();
     }
 
-    /// What becomes of a packet; `flow` is its number for whatever method.
+    /// The result for a packet; `flow` is its number for whatever method.
     pub(crate) fn explain(&mut self, to: &str, flow: u32) -> Explained {
         let turn = self.turns.turn();
         match ip(to) {
-            IpAddr::V4(to) => self.readers.v4.explain(&turn, to.to_bits(), |_: Method| flow),
-            IpAddr::V6(to) => self.readers.v6.explain(&turn, to.to_bits(), |_: Method| flow),
+            IpAddr::V4(to) => self.readers.v4.explain_path(&turn, to.to_bits(), |_: Method| flow),
+            IpAddr::V6(to) => self.readers.v6.explain_path(&turn, to.to_bits(), |_: Method| flow),
         }
     }
 
-    pub(crate) fn decide(&mut self, to: &str) -> Decision {
+    pub(crate) fn decide(&mut self, to: &str) -> ForwardDecision {
         self.explain(to, 0).decision
     }
 

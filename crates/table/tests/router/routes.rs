@@ -62,12 +62,12 @@ fn a_route_without_gateway_leads_to_hosts_on_the_link() {
 #[test]
 fn equal_next_hops_are_one_and_go_with_their_last_route() {
     let mut rig = Rig::new(2);
-    let before = (rig.tables.next_hops(), rig.tables.groups().len());
+    let before = (rig.tables.next_hops(), rig.tables.group_views().len());
     rig.add("192.0.2.0/24", &via("10.0.0.254")).unwrap();
     rig.add("198.51.100.0/24", &via("10.0.0.254")).unwrap();
     rig.add("2001:db8:ff::/48", &via("2001:db8:0::fe")).unwrap();
     rig.add("203.0.113.0/24", &via("2001:db8:0::fe")).unwrap();
-    assert_eq!((rig.tables.next_hops(), rig.tables.groups().len()), (before.0 + 2, before.1 + 2));
+    assert_eq!((rig.tables.next_hops(), rig.tables.group_views().len()), (before.0 + 2, before.1 + 2));
     let pins = |rig: &Rig| -> Vec<u32> {
         rig.tables.neighbors::<u32>(PortId(0), NOW).iter().map(|neighbor| neighbor.pins).collect()
     };
@@ -78,7 +78,7 @@ fn equal_next_hops_are_one_and_go_with_their_last_route() {
         rig.delete(to).unwrap();
     }
     assert_eq!(pins(&rig), []);
-    assert_eq!((rig.tables.next_hops(), rig.tables.groups().len()), before);
+    assert_eq!((rig.tables.next_hops(), rig.tables.group_views().len()), before);
 }
 
 #[test]
@@ -107,10 +107,10 @@ fn what_is_wrong_is_said_and_changes_nothing() {
         ("10.1.0.0/16", with(vec![(gateway, 1), (Target::Blackhole, 1)]), "one of several", "be alone"),
         ("10.1.0.0/16", with(vec![(gateway, 1); 129]), "129 next hops", "128"),
     ] {
-        let before = (rig.tables.count::<u32>(), rig.tables.next_hops());
+        let before = (rig.tables.route_count::<u32>(), rig.tables.next_hops());
         let error = rig.add(to, &spec).unwrap_err().to_string();
         assert!(error.contains(object) && error.contains(remedy), "{to}: {error}");
-        assert_eq!((rig.tables.count::<u32>(), rig.tables.next_hops()), before, "{error}");
+        assert_eq!((rig.tables.route_count::<u32>(), rig.tables.next_hops()), before, "{error}");
     }
     let error = |rig: &mut Rig, to| rig.delete(to).unwrap_err().to_string();
     assert!(error(&mut rig, "192.0.2.0/25").contains("192.0.2.0/25: not in table"));
@@ -136,14 +136,14 @@ fn a_route_is_shown_with_its_source_and_next_hops() {
     // On-link hosts have no routes of their own (T15).
     rig.know(1, "10.0.1.77", 77);
     let shown = |rig: &Rig, to: &str| {
-        let route = rig.tables.lookup(ip(to)).unwrap();
-        let hop = rig.tables.group(route.group).unwrap().members[0].hop;
+        let route = rig.tables.lookup_route(ip(to)).unwrap();
+        let hop = rig.tables.group_view(route.group).unwrap().members[0].hop;
         (route.prefix.to_string(), route.source, hop.to_string())
     };
     let connected = ("10.0.1.0/24".into(), Source::Connected(PortId(1)), "on-link port 1".into());
     assert_eq!(shown(&rig, "10.0.1.77"), connected);
     let via = ("192.0.2.0/24".into(), Source::Static, "via 10.0.0.254 port 0".into());
     assert_eq!(shown(&rig, "192.0.2.77"), via);
-    assert_eq!(rig.tables.get(prefix("10.0.1.0/24")), rig.tables.lookup(ip("10.0.1.77")));
-    assert!(rig.tables.lookup(ip("9.9.9.9")).is_none());
+    assert_eq!(rig.tables.get(prefix("10.0.1.0/24")), rig.tables.lookup_route(ip("10.0.1.77")));
+    assert!(rig.tables.lookup_route(ip("9.9.9.9")).is_none());
 }

@@ -49,7 +49,7 @@ fn ring_and_stranger() -> (Net, End) {
 }
 
 fn hear(net: &mut Net, end: End, frame: &[u8]) {
-    net.act(end.0, |bridge, now, actions| bridge.receive(end.1, frame, now, actions).unwrap());
+    net.act(end.0, |bridge, now, actions| bridge.receive_frame(end.1, frame, now, actions).unwrap());
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn a_flood_of_lies_is_bounded_and_forgotten() {
         let (mut net, end) = ring_and_stranger();
         let mut random = Random::new(seed);
         let (sent, flushed) = (net.sent, net.flushes.len());
-        // What a stranger says for the root's word may well lead in circles: by its word there is nobody behind it.
+        // A stranger that claims to be the root may well cause loops: by its messages no bridge is behind it.
         net.circles = Some(0);
         for _ in 0..20_000 {
-            hear(&mut net, end, &lie(&mut random).frame(STRANGER));
+            hear(&mut net, end, &lie(&mut random).build_frame(STRANGER));
             net.run(Duration::from_micros(500));
         }
         let counters = net.bridges[0].port(end.1).unwrap().counters;
@@ -82,7 +82,7 @@ fn changes_that_are_told_without_end_flush_four_times_a_second() {
     let (mut net, end) = ring_and_stranger();
     net.flushes.clear();
     for _ in 0..10_000 {
-        hear(&mut net, end, &Bpdu::Notification.frame(STRANGER));
+        hear(&mut net, end, &Bpdu::Notification.build_frame(STRANGER));
         net.run(millis(1));
     }
     let at_one = net.flushes.iter().filter(|(_, it)| *it == (0, 1)).count();
@@ -93,7 +93,7 @@ fn changes_that_are_told_without_end_flush_four_times_a_second() {
 fn rubbish_is_counted_and_nothing_else() {
     let (mut net, end) = ring_and_stranger();
     let before = net.describe();
-    let good = Bpdu::Notification.frame(STRANGER);
+    let good = Bpdu::Notification.build_frame(STRANGER);
     for cut in 0..21 {
         hear(&mut net, end, &good[..cut]);
     }
@@ -108,7 +108,7 @@ fn a_host_port_that_hears_a_bridge_is_one_no_more() {
     assert!(net.bridges[0].port(end.1).unwrap().is_edge);
     assert_eq!(net.state(end), PortState::Forwarding);
     let mut random = Random::new(1);
-    hear(&mut net, end, &lie(&mut random).frame(STRANGER));
+    hear(&mut net, end, &lie(&mut random).build_frame(STRANGER));
     assert!(!net.bridges[0].port(end.1).unwrap().is_edge);
 }
 
@@ -124,13 +124,13 @@ proptest! {
         net.circles = Some(0);
         let mut random = Random::new(seed);
         for gap in gaps {
-            let mut frame = lie(&mut random).frame(STRANGER);
+            let mut frame = lie(&mut random).build_frame(STRANGER);
             if random.percent(20) {
                 frame[random.below(60) as usize] ^= random.next() as u8;
             }
             let mut count = 0;
             net.act(end.0, |bridge, now, actions| {
-                bridge.receive(end.1, &frame, now, actions).unwrap();
+                bridge.receive_frame(end.1, &frame, now, actions).unwrap();
                 count = actions.iter().filter(|it| matches!(it, Action::State { .. })).count();
             });
             prop_assert!(count <= 12, "{count} changes of state for a message");

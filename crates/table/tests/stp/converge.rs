@@ -12,8 +12,8 @@ fn ring(bridges: usize) -> Net {
     net
 }
 
-/// Frames reach everybody within a second. Ports that lead to nobody else, as the other side is blocked, may take more:
-/// each port says so much in a second and no more.
+/// Frames reach everybody within a second. Ports that lead to no other bridge, as the other side is blocked,
+/// may take more: the rate of each port is limited.
 #[track_caller]
 fn settle(net: &mut Net, what: &str) {
     net.all_up();
@@ -118,7 +118,7 @@ fn a_better_priority_moves_the_root() {
     net.all_up();
     net.run(seconds(5));
     net.act(2, |bridge, now, actions| {
-        bridge.set(Settings { priority: 4096, ..Settings::default() }, now, actions).unwrap();
+        bridge.set_settings(Settings { priority: 4096, ..Settings::default() }, now, actions).unwrap();
     });
     net.run(seconds(2));
     check(&net, "a new root");

@@ -74,7 +74,7 @@ fn a_root_that_falls_silent_is_missed_after_three_hello_times() {
     net.deaf = vec![(1, 1), (2, 2)];
     net.run(seconds(4));
     assert_eq!(net.bridges[1].view().root.id, root);
-    // Both still forward on the dead links; nobody can know better.
+    // Both still forward on the dead links; neither bridge can know better.
     net.circles = Some(0);
     net.run(seconds(3));
     assert_eq!(net.bridges[1].view().root.id, net.bridges[1].view().id);
@@ -83,7 +83,8 @@ fn a_root_that_falls_silent_is_missed_after_three_hello_times() {
 
 #[test]
 fn a_link_that_is_deaf_on_one_side_makes_no_circle() {
-    // The bridge that hears nothing takes its port for designated. The other sees that it learns, and keeps off.
+    // The bridge that receives nothing takes its port for designated. The other sees that it learns, and
+    // keeps off.
     let mut net = Net::of(3, Settings::default());
     (0..3).for_each(|at| _ = net.cable(&[at, (at + 1) % 3], millis(1)));
     net.all_up();
@@ -115,7 +116,7 @@ fn harm(seed: u64, kind: Kind) {
     for bridge in 0..net.bridges.len() {
         if random.percent(kind.old) {
             let settings = Settings { version: Version::Stp, ..*net.bridges[bridge].settings() };
-            net.act(bridge, |it, now, actions| it.set(settings, now, actions).unwrap());
+            net.act(bridge, |it, now, actions| it.set_settings(settings, now, actions).unwrap());
         }
     }
     net.all_up();

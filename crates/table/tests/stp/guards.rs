@@ -41,7 +41,7 @@ fn a_port_that_may_not_lead_to_the_root_forwards_nothing_while_a_better_root_is_
     assert_eq!((port.role, port.state), (Role::Designated, PortState::Discarding));
     assert!(port.counters.held > 10);
     let settings = Settings { priority: 61440, ..Settings::default() };
-    net.act(1, |bridge, now, actions| bridge.set(settings, now, actions).unwrap());
+    net.act(1, |bridge, now, actions| bridge.set_settings(settings, now, actions).unwrap());
     net.run(seconds(10));
     assert_eq!(net.state((0, 1)), PortState::Forwarding, "it opens by itself when that is over");
     assert_eq!(net.bridges[1].view().root.id, net.bridges[0].view().id);
@@ -92,16 +92,16 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(bridge.add_port(0, address, port), Err(StpError::PortNumber(0)));
     assert_eq!(bridge.add_port(4096, address, port), Err(StpError::PortNumber(4096)));
     assert_eq!(bridge.link_up(9, Link::GIGABIT, now, &mut actions), Err(StpError::NoSuchPort(9)));
-    assert_eq!(bridge.receive(9, &[], now, &mut actions), Err(StpError::NoSuchPort(9)));
+    assert_eq!(bridge.receive_frame(9, &[], now, &mut actions), Err(StpError::NoSuchPort(9)));
     let wrong = Settings { max_age: 5, ..Settings::default() };
-    assert_eq!(bridge.set(wrong, now, &mut actions), Err(StpError::MaxAge(5)));
+    assert_eq!(bridge.set_settings(wrong, now, &mut actions), Err(StpError::MaxAge(5)));
     assert_eq!(actions, []);
     assert_eq!(net.describe(), before);
 
     let bridge = &mut net.bridges[0];
     bridge.set_port(1, dear, now, &mut actions).unwrap();
     let old = Settings { version: Version::Stp, ..Settings::default() };
-    assert_eq!(bridge.set(old, now, &mut actions), Err(StpError::Cost(70_000)));
+    assert_eq!(bridge.set_settings(old, now, &mut actions), Err(StpError::Cost(70_000)));
 }
 
 #[test]

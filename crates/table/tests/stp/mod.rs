@@ -1,4 +1,5 @@
-//! Bridges that agree on a tree: whole networks of them in time that tests set, against an oracle that knows all costs.
+//! Bridges that agree on a tree: whole networks of them in time that tests set, against an oracle that knows
+//! all costs.
 
 mod attacks;
 mod converge;

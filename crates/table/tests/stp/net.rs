@@ -38,7 +38,7 @@ pub(crate) struct Net {
     pub(crate) sent: u64,
     flights: BinaryHeap<Reverse<Flight>>,
     order: u64,
-    /// Frames that bridges stopped hearing: a port may be made deaf.
+    /// Ends whose frames are dropped, so that the bridge there receives nothing.
     pub(crate) deaf: Vec<End>,
     /// How often there was a circle, if that is not an error.
     pub(crate) circles: Option<u64>,
@@ -162,7 +162,7 @@ impl Net {
         }
     }
 
-    /// Lets time pass.
+    /// Lets time pass, with all deliveries that fall due.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(next) = self.next_event().filter(|next| *next <= end) {
@@ -186,7 +186,7 @@ impl Net {
             let cable = &self.cables[flight.cable];
             if cable.is_up && cable.life == flight.life && !self.deaf.contains(&flight.to) {
                 self.act(flight.to.0, |bridge, now, actions| {
-                    bridge.receive(flight.to.1, &flight.frame, now, actions).unwrap();
+                    bridge.receive_frame(flight.to.1, &flight.frame, now, actions).unwrap();
                 });
             }
         }
@@ -265,7 +265,8 @@ impl Groups {
     }
 }
 
-/// Bridges and cables at random: connected or not, with more than one cable between two, and loops of one bridge.
+/// Bridges and cables at random: connected or not, with more than one cable between two, and
+/// loops of one bridge.
 pub(crate) fn random_net(random: &mut Random, shared: bool) -> Net {
     let mut net = Net::new();
     let bridges = 2 + random.below(7) as usize;

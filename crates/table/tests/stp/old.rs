@@ -23,7 +23,7 @@ fn mixed(seed: u64, share: u8) -> Net {
             net.act(bridge, |it, now, actions| {
                 let settings = Settings { version: Version::Stp, ..*it.settings() };
                 // Costs of the ports are within what the old protocol can say.
-                it.set(settings, now, actions).unwrap();
+                it.set_settings(settings, now, actions).unwrap();
             });
         }
     }
@@ -54,7 +54,7 @@ fn networks_of_old_and_rapid_bridges_converge_by_timers() {
 fn a_port_speaks_the_protocol_of_its_neighbor_and_the_rapid_one_when_that_is_heard() {
     let mut net = Net::of(2, Settings::default());
     net.cable(&[0, 1], millis(1));
-    net.act(1, |bridge, now, actions| bridge.set(OLD, now, actions).unwrap());
+    net.act(1, |bridge, now, actions| bridge.set_settings(OLD, now, actions).unwrap());
     net.all_up();
     net.run(seconds(10));
     assert_eq!(net.bridges[0].port(1).unwrap().version, Version::Stp);
@@ -62,7 +62,7 @@ fn a_port_speaks_the_protocol_of_its_neighbor_and_the_rapid_one_when_that_is_hea
     net.run(seconds(40));
     check(&net, "an old one");
 
-    net.act(1, |bridge, now, actions| bridge.set(Settings::default(), now, actions).unwrap());
+    net.act(1, |bridge, now, actions| bridge.set_settings(Settings::default(), now, actions).unwrap());
     net.run(seconds(10));
     assert_eq!(net.bridges[0].port(1).unwrap().version, Version::Rstp);
     check(&net, "a rapid one");
@@ -84,10 +84,10 @@ fn said(flags: BpduFlags) -> [u8; Bpdu::FRAME_LEN] {
         hello_time: BpduTime::seconds(2),
         forward_delay: BpduTime::seconds(15),
     })
-    .frame(NEIGHBOR)
+    .build_frame(NEIGHBOR)
 }
 
-/// A bridge of the old protocol with a root behind port 1 and nobody behind port 2, after 40 s.
+/// A bridge of the old protocol with a root behind port 1 and no bridge behind port 2, after 40 s.
 fn under_a_root() -> (Bridge, std::time::Duration) {
     let mut bridge = Bridge::new(EtherAddr([2, 0, 0, 0, 0, 1]), OLD).unwrap();
     let mut actions = Vec::new();
@@ -97,7 +97,7 @@ fn under_a_root() -> (Bridge, std::time::Duration) {
     }
     for second in 1..=60 {
         bridge.tick(seconds(second), &mut actions);
-        bridge.receive(1, &said(BpduFlags::default()), seconds(second), &mut actions).unwrap();
+        bridge.receive_frame(1, &said(BpduFlags::default()), seconds(second), &mut actions).unwrap();
     }
     (bridge, seconds(60))
 }
@@ -129,7 +129,7 @@ fn an_old_port_listens_learns_and_forwards_after_two_delays() {
 fn a_change_is_told_up_the_tree_until_it_is_acknowledged() {
     let (mut bridge, now) = under_a_root();
     let mut actions = Vec::new();
-    bridge.receive(2, &Bpdu::Notification.frame(NEIGHBOR), now, &mut actions).unwrap();
+    bridge.receive_frame(2, &Bpdu::Notification.build_frame(NEIGHBOR), now, &mut actions).unwrap();
     bridge.tick(now + seconds(1), &mut actions);
     bridge.tick(now + seconds(3), &mut actions);
     assert!(sent_on(&actions, 1).contains(&Bpdu::Notification), "up to the root: {actions:?}");
@@ -137,11 +137,11 @@ fn a_change_is_told_up_the_tree_until_it_is_acknowledged() {
     assert!(sent_on(&actions, 2).iter().any(acknowledges), "and down: it was heard");
 
     let later = now + seconds(4);
-    bridge.receive(1, &said(BpduFlags::TOPOLOGY_CHANGE_ACK), later, &mut actions).unwrap();
+    bridge.receive_frame(1, &said(BpduFlags::TOPOLOGY_CHANGE_ACK), later, &mut actions).unwrap();
     actions.clear();
     for second in 0..10 {
         bridge.tick(later + seconds(second), &mut actions);
-        bridge.receive(1, &said(BpduFlags::default()), later + seconds(second), &mut actions).unwrap();
+        bridge.receive_frame(1, &said(BpduFlags::default()), later + seconds(second), &mut actions).unwrap();
     }
     assert_eq!(sent_on(&actions, 1), [], "the root knows");
 }
@@ -152,7 +152,7 @@ fn a_change_told_by_the_root_flushes_the_other_ports() {
     assert_eq!(bridge.port(1).unwrap().role, Role::Root);
     assert_eq!(bridge.port(2).unwrap().state, PortState::Forwarding);
     let mut actions = Vec::new();
-    bridge.receive(1, &said(BpduFlags::TOPOLOGY_CHANGE), now, &mut actions).unwrap();
+    bridge.receive_frame(1, &said(BpduFlags::TOPOLOGY_CHANGE), now, &mut actions).unwrap();
     assert!(actions.contains(&Action::Flush { port: 2 }) && !actions.contains(&Action::Flush { port: 1 }));
 }
 
@@ -160,9 +160,9 @@ fn a_change_told_by_the_root_flushes_the_other_ports() {
 fn words_that_are_older_than_they_may_be_are_not_heard() {
     let (mut bridge, now) = under_a_root();
     let mut frame = said(BpduFlags::default());
-    // The message's age: as old as it may get.
+    // The message's age: the highest allowed.
     frame[44..46].copy_from_slice(&[20, 0]);
     let before = bridge.port(1).unwrap().counters.malformed;
-    bridge.receive(1, &frame, now, &mut Vec::new()).unwrap();
+    bridge.receive_frame(1, &frame, now, &mut Vec::new()).unwrap();
     assert_eq!(bridge.port(1).unwrap().counters.malformed, before + 1);
 }

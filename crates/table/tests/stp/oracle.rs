@@ -8,7 +8,7 @@ use std::collections::HashMap;
 struct Oracle<'n> {
     net: &'n Net,
     ids: Vec<BridgeId>,
-    /// Root, and what the way to it costs.
+    /// Root, and cost of the path to it.
     ways: Vec<(BridgeId, u32)>,
 }
 
@@ -48,7 +48,7 @@ impl Oracle<'_> {
         u16::from(self.net.bridges[end.0].port(end.1).unwrap().priority) << 8 | end.1
     }
 
-    /// Pairs of ports that hear each other.
+    /// Pairs of ports that receive each other's messages.
     fn pairs(&self) -> impl Iterator<Item = (End, End)> {
         let up = self.net.cables.iter().filter(|cable| cable.is_up);
         up.flat_map(|cable| cable.ends.iter().flat_map(|a| cable.ends.iter().map(|b| (*a, *b))))

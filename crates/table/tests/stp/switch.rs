@@ -1,4 +1,4 @@
-//! A tree that is told by the words of ifconfig(8), and a switch whose ports it holds back.
+//! A tree configured in the words of ifconfig(8), and a switch whose ports it blocks and unblocks.
 
 use super::net::{millis, seconds};
 use artery_rcu::{Domain, Reader};
@@ -24,7 +24,7 @@ impl Lab {
     /// The `bridge`th switch, of three ports whose links are up.
     fn new(bridge: u8) -> Lab {
         let (domain, mut config) = (Domain::new(), Config::new("veb0"));
-        (0..3).for_each(|at| config.connect(Port::new(format!("p{at}"), Role::Member)).unwrap());
+        (0..3).for_each(|at| config.connect_port(Port::new(format!("p{at}"), Role::Member)).unwrap());
         let mut tree = Tree::new(&[0, 1, 2].map(|port| address(bridge, port))).unwrap();
         (0..3).for_each(|at| tree.set_link(at, Some(Link::GIGABIT), seconds(10)).unwrap());
         let switch = Switch::new(&domain, config).unwrap();
@@ -36,7 +36,7 @@ impl Lab {
         let mut was_ours = false;
         for command in parse(&words).unwrap() {
             let place = command.port().map(|name| name[1..].parse().unwrap());
-            was_ours |= self.tree.tell(&command, place, self.now)?;
+            was_ours |= self.tree.apply_command(&command, place, self.now)?;
         }
         self.tree.carry_out(&self.switch, &mut self.sent);
         Ok(was_ours)
@@ -49,8 +49,8 @@ impl Lab {
     }
 
     fn hear(&mut self, place: u16, frame: &[u8]) {
-        assert!(self.tree.hears(place, frame));
-        self.tree.receive(place, frame, self.now).unwrap();
+        assert!(self.tree.accepts_frame(place, frame));
+        self.tree.receive_frame(place, frame, self.now).unwrap();
         self.tree.carry_out(&self.switch, &mut self.sent);
     }
 
@@ -65,7 +65,7 @@ impl Lab {
             ether_type: EtherType::IPV4,
         };
         let turn = self.reader.turn();
-        !self.switch.explain(&question, self.now, &turn).contains("dropped at")
+        !self.switch.explain_frame(&question, self.now, &turn).contains("dropped at")
     }
 }
 
@@ -108,23 +108,27 @@ fn a_second_cable_between_two_switches_is_closed_and_opens_when_the_first_is_cut
     assert_eq!(other.tree.port(1).map(|port| port.role), Some(TreeRole::Alternate));
 
     let host: EtherAddr = "02:00:00:00:00:77".parse().unwrap();
-    other.switch.learn(MacKey::of(host, 1), 0, false, other.now);
-    assert!(!other.switch.addresses(other.now).is_empty());
+    other.switch.learn_address(MacKey::from_address(host, 1), 0, false, other.now);
+    assert!(!other.switch.show_addresses(other.now).is_empty());
     other.tree.set_link(0, None, other.now).unwrap();
     other.tree.carry_out(&other.switch, &mut other.sent);
     assert!(other.is_open(1));
-    assert_eq!(other.switch.addresses(other.now), "", "the host is elsewhere now");
+    assert_eq!(other.switch.show_addresses(other.now), "", "the host is elsewhere now");
 }
 
 #[test]
 fn what_bridges_say_is_heard_where_it_is_spoken_only() {
     let mut lab = Lab::new(1);
     lab.tell("stp p0").unwrap();
-    let frame = Bpdu::Notification.frame(address(2, 0));
-    assert!(lab.tree.hears(0, &frame) && !lab.tree.hears(1, &frame) && !lab.tree.hears(9, &frame));
+    let frame = Bpdu::Notification.build_frame(address(2, 0));
+    assert!(
+        lab.tree.accepts_frame(0, &frame)
+            && !lab.tree.accepts_frame(1, &frame)
+            && !lab.tree.accepts_frame(9, &frame)
+    );
     let mut other = frame;
     other[5] = 1;
-    assert!(!lab.tree.hears(0, &other) && !lab.tree.hears(0, &frame[..13]));
+    assert!(!lab.tree.accepts_frame(0, &other) && !lab.tree.accepts_frame(0, &frame[..13]));
 }
 
 #[test]

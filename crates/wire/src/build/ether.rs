@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::{Ip4, Ip6, Literal};
 use crate::{Arp, ArpOperation, EtherAddr, EtherType, Ethernet, VlanTag};
 
-/// Begins a frame.
+/// Begins a frame with these addresses.
 pub fn ether(dst: impl Literal<EtherAddr>, src: impl Literal<EtherAddr>) -> Ether {
     Ether { dst: dst.address(), src: src.address(), tags: Vec::new() }
 }

@@ -58,12 +58,12 @@ impl Ip4 {
         Ip4 { tos, ..self }
     }
 
-    /// Sets the identification.
+    /// Sets the identification field, in host order.
     pub fn id(self, id: u16) -> Ip4 {
         Ip4 { id, ..self }
     }
 
-    /// Forbids fragmentation.
+    /// Sets the Don't Fragment flag.
     pub fn dont_fragment(self) -> Ip4 {
         Ip4 { fragment: (true, self.fragment.1, self.fragment.2), ..self }
     }

@@ -56,8 +56,8 @@ impl Ip6 {
         Ip6 { flow_label, ..self }
     }
 
-    /// Adds an extension header after those there are. Of `body`, what follows the header's length field, there must be
-    /// as much as makes whole units of 8 bytes; an authentication header is counted in words.
+    /// Adds an extension header after those there are. Of `body`, what follows the header's length field,
+    /// there must be as much as makes whole units of 8 bytes; an authentication header is counted in words.
     pub fn extension(mut self, protocol: u8, body: impl AsRef<[u8]>) -> Ip6 {
         let (protocol, body, len) = (IpProtocol(protocol), body.as_ref(), body.as_ref().len() + 2);
         assert!(len.is_multiple_of(8) && len <= 2048, "{len} bytes are no extension header");

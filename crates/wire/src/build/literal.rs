@@ -6,7 +6,7 @@ use crate::EtherAddr;
 
 /// What may be written where an address is wanted.
 pub trait Literal<A> {
-    /// Returns the address.
+    /// Converts to the address; panics on text that is not one.
     fn address(self) -> A;
 }
 

@@ -1,12 +1,12 @@
-//! Frames by which neighbors ask for and tell link addresses, of both families.
+//! Frames of address resolution, for both families.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Frame, Literal, ether};
-use crate::nd::{self, AdvertisementFlags, Station};
+use crate::nd::{self, AdvertisementFlags, LinkEndpoint};
 use crate::{ArpOperation, EtherAddr};
 
-/// Builds the broadcast frame that asks who has `target`.
+/// Builds the broadcast ARP request for `target`.
 pub fn arp_request(
     sender: impl Literal<EtherAddr>,
     sender_ip: impl Literal<Ipv4Addr>,
@@ -33,19 +33,19 @@ pub fn neighbor_solicitation(
     sender_ip: impl Literal<Ipv6Addr>,
     target_ip: impl Literal<Ipv6Addr>,
 ) -> Frame {
-    let me = Station { ether: sender.address(), ip: sender_ip.address() };
+    let me = LinkEndpoint { ether: sender.address(), ip: sender_ip.address() };
     Frame(nd::neighbor_solicitation(me, target_ip.address(), None))
 }
 
-/// Builds the frame that tells `target`, who asked, that `sender` has `sender_ip` and is no router.
+/// Builds the frame that answers `target` that `sender` has `sender_ip` and is not a router.
 pub fn neighbor_advertisement(
     sender: impl Literal<EtherAddr>,
     sender_ip: impl Literal<Ipv6Addr>,
     target: impl Literal<EtherAddr>,
     target_ip: impl Literal<Ipv6Addr>,
 ) -> Frame {
-    let me = Station { ether: sender.address(), ip: sender_ip.address() };
-    let you = Station { ether: target.address(), ip: target_ip.address() };
+    let me = LinkEndpoint { ether: sender.address(), ip: sender_ip.address() };
+    let you = LinkEndpoint { ether: target.address(), ip: target_ip.address() };
     let flags = AdvertisementFlags { router: false, solicited: true, overrides: true };
     Frame(nd::neighbor_advertisement(me, you, me, flags))
 }

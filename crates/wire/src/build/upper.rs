@@ -47,7 +47,7 @@ macro_rules! upper_layers {
                 self
             }
 
-            /// Makes it a TCP segment: a SYN with sequence number 0 and window 65535 unless told otherwise.
+            /// Makes it a TCP segment: a SYN with sequence number 0 and window 65535 unless set otherwise.
             pub fn tcp(mut self, src_port: u16, dst_port: u16) -> Self {
                 let (seq, ack, flags, window) = (0, 0, TcpFlags::SYN, 65535);
                 self.upper.header = Header::Tcp(Segment { src_port, dst_port, seq, ack, flags, window });
@@ -127,10 +127,10 @@ impl Upper {
         let checksum = !checksum::add(pseudo(self.protocol(), length), checksum::sum(&bytes));
         match self.header {
             Header::None(_) => {}
-            Header::Udp { .. } => udp(&mut bytes).set_checksum(checksum::never_zero(checksum)),
-            Header::Tcp(_) => tcp(&mut bytes).set_checksum(checksum),
-            Header::Icmp { .. } => icmp(&mut bytes).fill_checksum(),
-            Header::Icmp6 { .. } => icmp6(&mut bytes).set_checksum(checksum),
+            Header::Udp { .. } => view_udp(&mut bytes).set_checksum(checksum::never_zero(checksum)),
+            Header::Tcp(_) => view_tcp(&mut bytes).set_checksum(checksum),
+            Header::Icmp { .. } => view_icmp(&mut bytes).fill_checksum(),
+            Header::Icmp6 { .. } => view_icmp6(&mut bytes).set_checksum(checksum),
         }
         bytes
     }
@@ -149,20 +149,20 @@ impl Upper {
         match self.header {
             Header::None(_) => {}
             Header::Udp { src_port, dst_port } => {
-                let mut header = udp(bytes);
+                let mut header = view_udp(bytes);
                 header.set_src_port(src_port);
                 header.set_dst_port(dst_port);
                 header.set_length(length);
             }
             Header::Tcp(ref segment) => segment.fill_header(bytes),
             Header::Icmp { icmp_type, code, rest } => {
-                let mut header = icmp(bytes);
+                let mut header = view_icmp(bytes);
                 header.set_icmp_type(icmp_type);
                 header.set_code(code);
                 header.set_rest(rest);
             }
             Header::Icmp6 { icmp_type, code, rest } => {
-                let mut header = icmp6(bytes);
+                let mut header = view_icmp6(bytes);
                 header.set_icmp_type(icmp_type);
                 header.set_code(code);
                 header.set_rest(rest);
@@ -183,18 +183,18 @@ impl Segment {
     }
 }
 
-fn udp(bytes: &mut [u8]) -> Udp<&mut [u8]> {
+fn view_udp(bytes: &mut [u8]) -> Udp<&mut [u8]> {
     Udp::new(bytes).expect("room was made for the header")
 }
 
-fn tcp(bytes: &mut [u8]) -> Tcp<&mut [u8]> {
+fn view_tcp(bytes: &mut [u8]) -> Tcp<&mut [u8]> {
     Tcp::new(bytes).expect("the header is filled")
 }
 
-fn icmp(bytes: &mut [u8]) -> Icmp<&mut [u8]> {
+fn view_icmp(bytes: &mut [u8]) -> Icmp<&mut [u8]> {
     Icmp::new(bytes).expect("room was made for the header")
 }
 
-fn icmp6(bytes: &mut [u8]) -> Icmp6<&mut [u8]> {
+fn view_icmp6(bytes: &mut [u8]) -> Icmp6<&mut [u8]> {
     Icmp6::new(bytes).expect("room was made for the header")
 }

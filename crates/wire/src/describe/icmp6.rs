@@ -3,17 +3,17 @@
 use std::fmt::{self, Formatter};
 use std::net::Ipv6Addr;
 
-use super::{Ends, Name};
+use super::{Endpoints, Name};
 use crate::nd::{NeighborAdvertisement, NeighborSolicitation, Redirect, RouterAdvertisement};
 use crate::{Icmp6, Icmp6Type, Ip6Headers, Ipv6, Udp};
 
-pub(super) fn write(
+pub(super) fn write_icmp6(
     f: &mut Formatter<'_>,
-    ends: &Ends<'_>,
+    ends: &Endpoints<'_>,
     bytes: &[u8],
     icmp: &Icmp6<&[u8]>,
 ) -> fmt::Result {
-    ends.write(f)?;
+    ends.write_addresses(f)?;
     f.write_str("ICMP6 ")?;
     match icmp.icmp_type() {
         Icmp6Type::ECHO_REQUEST => write!(f, "echo request, id {}, seq {}", icmp.echo_id(), icmp.echo_seq())?,
@@ -98,7 +98,7 @@ fn write_unreachable(f: &mut Formatter<'_>, code: u8, dst: Ipv6Addr, quoted: &[u
 }
 
 fn write_port(f: &mut Formatter<'_>, dst: Ipv6Addr, quoted: &[u8]) -> fmt::Result {
-    if let Ok(headers) = Ip6Headers::read(quoted) {
+    if let Ok(headers) = Ip6Headers::parse_packet(quoted) {
         // TCP has its ports where UDP has them
         if let (true, Ok(ports)) = (headers.protocol.has_ports(), Udp::new(&quoted[headers.offset..])) {
             return write!(f, "{dst} {} port {} unreachable", Name(headers.protocol), ports.dst_port());
@@ -147,8 +147,8 @@ mod tests {
         expect(ip6().icmp(solicitation, 0, [0; 4]), "ICMP6 router solicitation, length 8");
         let message = ip6().icmp(advertisement, 0, [64, 0, 7, 8]).payload([0; 8]);
         expect(message, "ICMP6 router advertisement, lifetime 1800 s, length 16");
-        let [from, to] =
-            ["fe80::1", "fe80::2"].map(|ip| nd::Station { ether: EtherAddr::ZERO, ip: ip.parse().unwrap() });
+        let [from, to] = ["fe80::1", "fe80::2"]
+            .map(|ip| nd::LinkEndpoint { ether: EtherAddr::ZERO, ip: ip.parse().unwrap() });
         let redirect = nd::redirect(from, to, "fe80::9".parse().unwrap(), None, &ip6().bytes()).unwrap();
         let text = "IP6 fe80::1 > fe80::2: ICMP6 redirect 2001:db8::2 to fe80::9, length 88";
         assert_eq!(packet(&redirect[14..]).to_string(), text);

@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use super::Forbidden;
-use crate::bytes::{clamped, put};
+use crate::bytes::{clamped_slice, write_array};
 use crate::{
-    EtherAddr, EtherType, Icmp, IcmpType, IpProtocol, Ipv4, Ipv4Options, Malformed, SourceRoute, Station,
-    framed,
+    EtherAddr, EtherType, Icmp, IcmpType, IpProtocol, Ipv4, Ipv4Options, LinkEndpoint, Malformed,
+    SourceRoute, build_ethernet_frame,
 };
 
 /// Longest error (RFC 1812 section 4.3.2.3).
@@ -22,12 +22,12 @@ const SERVICE: u8 = 0x1c;
 const MIN_HEADER: usize = Ipv4::<&[u8]>::MIN_LEN;
 const ICMP_HEADER: usize = Icmp::<&[u8]>::LEN;
 
-/// An error to be told: type, code and second word of the header.
+/// An error to report: type, code and second word of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
     /// What it is about.
     pub icmp_type: IcmpType,
-    /// More exactly.
+    /// ICMP code, which narrows the type down.
     pub code: u8,
     /// Gateway, next-hop MTU or pointer, or zero.
     pub rest: [u8; 4],
@@ -80,9 +80,9 @@ impl IcmpError {
         IcmpError { icmp_type: IcmpType::REDIRECT, code: Self::REDIRECT_HOST, rest: gateway.octets() }
     }
 
-    /// Returns the answer to a packet, unless there must be none. `is_group_frame` says that it came in a frame for more
-    /// than one station, `is_broadcast` tells the addresses that are a network's broadcast address.
-    pub fn about(
+    /// Returns the answer to a packet, unless there must be none. `is_group_frame` says that it came in a
+    /// broadcast or multicast frame, `is_broadcast` recognises a network's broadcast address.
+    pub fn answer_to(
         self,
         packet: &[u8],
         is_group_frame: bool,
@@ -105,7 +105,8 @@ impl IcmpError {
         Ok(IcmpAnswer { error: self, to: ip.src(), tos: ip.tos(), whole: ip.total_length().into(), route })
     }
 
-    /// The source route of a packet, reversed, unless the error is about it: then it leads nowhere (section 4.3.2.6).
+    /// The source route of a packet, reversed, unless the error is about it: then it
+    /// leads nowhere (section 4.3.2.6).
     fn route_back(&self, ip: &Ipv4<&[u8]>) -> Result<Route, Forbidden> {
         let Some(route) = Ipv4Options::new(ip.options()).source_route() else { return Ok(Route::NONE) };
         if self.icmp_type == IcmpType::REDIRECT {
@@ -113,7 +114,7 @@ impl IcmpError {
         }
         let option = route.option();
         let is_about = self.points_into(option.at..option.at + option.bytes.len());
-        Ok(if is_about { Route::NONE } else { Route::back(&route) })
+        Ok(if is_about { Route::NONE } else { Route::reverse_route(&route) })
     }
 
     fn points_into(&self, range: Range<usize>) -> bool {
@@ -153,9 +154,9 @@ impl Route {
     const NONE: Route = Route { bytes: [0; 40], len: 0 };
 
     /// The option that leads back through the routers that a source route has recorded.
-    fn back(route: &SourceRoute<'_>) -> Route {
+    fn reverse_route(route: &SourceRoute<'_>) -> Route {
         let mut back = Route { len: 3, ..Route::NONE };
-        for (address, room) in route.way_back().zip(back.bytes[3..].chunks_exact_mut(4)) {
+        for (address, room) in route.reverse_addresses().zip(back.bytes[3..].chunks_exact_mut(4)) {
             room.copy_from_slice(&address.octets());
             back.len += 4;
         }
@@ -179,9 +180,9 @@ pub struct IcmpAnswer {
 /// What the header of an error says beside what follows from the packet that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerHeader {
-    /// From whom the error is.
+    /// Source address of the error.
     pub src: Ipv4Addr,
-    /// The identification.
+    /// Identification field of the error's own header.
     pub id: u16,
     /// The time to live.
     pub ttl: u8,
@@ -190,8 +191,8 @@ pub struct AnswerHeader {
 }
 
 impl IcmpAnswer {
-    /// Returns to whom the error goes.
-    pub fn to(&self) -> Ipv4Addr {
+    /// Returns the destination of the error.
+    pub fn destination(&self) -> Ipv4Addr {
         self.to
     }
 
@@ -213,23 +214,30 @@ impl IcmpAnswer {
         }
     }
 
-    /// Returns the error about `packet`, which is the one that was asked about: as much is quoted as makes 576 bytes.
-    pub fn packet(&self, packet: &[u8], src: Ipv4Addr, id: u16) -> Vec<u8> {
+    /// Returns the error about `packet`, which is the one that was asked about: as much is quoted
+    /// as makes 576 bytes.
+    pub fn build_packet(&self, packet: &[u8], src: Ipv4Addr, id: u16) -> Vec<u8> {
         let most = self.whole.min(MAX_LEN - self.headers_len());
         let mut bytes = vec![0; self.headers_len()];
-        bytes.extend(clamped(packet, 0, most));
+        bytes.extend(clamped_slice(packet, 0, most));
         let header = AnswerHeader { src, id, ttl: TTL, tos: self.tos() };
-        self.write(&mut bytes, header).expect("room was made for both headers");
+        self.write_headers(&mut bytes, header).expect("room was made for both headers");
         bytes
     }
 
     /// Returns a frame with the error, from a router to a neighbor, as a redirect is sent.
-    pub fn frame(&self, packet: &[u8], from: Station<Ipv4Addr>, to: EtherAddr, id: u16) -> Vec<u8> {
-        framed(to, from.ether, EtherType::IPV4, &self.packet(packet, from.ip, id))
+    pub fn build_frame(
+        &self,
+        packet: &[u8],
+        from: LinkEndpoint<Ipv4Addr>,
+        to: EtherAddr,
+        id: u16,
+    ) -> Vec<u8> {
+        build_ethernet_frame(to, from.ether, EtherType::IPV4, &self.build_packet(packet, from.ip, id))
     }
 
     /// Writes both headers to the first of `bytes`, the rest of which is the quoted packet.
-    pub fn write(&self, bytes: &mut [u8], header: AnswerHeader) -> Result<(), Malformed> {
+    pub fn write_headers(&self, bytes: &mut [u8], header: AnswerHeader) -> Result<(), Malformed> {
         let total = u16::try_from(bytes.len()).map_err(|_| Malformed::Length)?;
         let (ip, message) = bytes.split_at_mut_checked(self.ip_header_len()).ok_or(Malformed::Truncated)?;
         self.write_icmp(message)?;
@@ -247,7 +255,7 @@ impl IcmpAnswer {
 
     fn write_ip(&self, bytes: &mut [u8], total: u16, header: AnswerHeader) -> Result<(), Malformed> {
         bytes.fill(0);
-        put(bytes, 0, [0x40 | (bytes.len() / 4) as u8]);
+        write_array(bytes, 0, [0x40 | (bytes.len() / 4) as u8]);
         bytes[MIN_HEADER..].copy_from_slice(&self.route.bytes[..self.route.len]);
         let mut ip = Ipv4::new(bytes)?;
         ip.set_tos(header.tos);
@@ -275,12 +283,12 @@ mod tests {
     }
 
     fn ask(error: IcmpError, packet: &[u8]) -> Result<IcmpAnswer, Forbidden> {
-        error.about(packet, false, |address| address == Ipv4Addr::new(2, 0, 0, 255))
+        error.answer_to(packet, false, |address| address == Ipv4Addr::new(2, 0, 0, 255))
     }
 
     #[track_caller]
     fn expect(error: IcmpError, cause: &[u8], answer: Ip4) {
-        let made = ask(error, cause).unwrap().packet(cause, ROUTER, 5);
+        let made = ask(error, cause).unwrap().build_packet(cause, ROUTER, 5);
         assert_eq!(made, answer.src(ROUTER).dst("1.0.0.1").id(5).bytes());
     }
 
@@ -319,7 +327,7 @@ mod tests {
         for len in [0, 519, 520, 521, 1400] {
             let whole = cause().payload(vec![1; len]).bytes();
             let padded = [&whole[..], &[0xee; 30]].concat();
-            let answer = ask(IcmpError::time_exceeded(), &padded).unwrap().packet(&padded, ROUTER, 5);
+            let answer = ask(IcmpError::time_exceeded(), &padded).unwrap().build_packet(&padded, ROUTER, 5);
             assert_eq!(answer[28..], whole[..whole.len().min(548)], "{len}");
         }
     }
@@ -335,7 +343,7 @@ mod tests {
         for src in ["0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "2.0.0.255"] {
             expect_none(cause().src(src), Forbidden::Source);
         }
-        let in_group = IcmpError::time_exceeded().about(&cause().bytes(), true, |_| false);
+        let in_group = IcmpError::time_exceeded().answer_to(&cause().bytes(), true, |_| false);
         assert_eq!(in_group.unwrap_err(), Forbidden::Frame);
         let cut = ask(IcmpError::time_exceeded(), &cause().bytes()[..19]);
         assert_eq!(cut.unwrap_err(), Forbidden::Malformed);
@@ -360,10 +368,10 @@ mod tests {
         let answer = ask(IcmpError::time_exceeded(), &cause().bytes()).unwrap();
         let header = AnswerHeader { src: ROUTER, id: 1, ttl: 2, tos: 3 };
         for len in 0..28 {
-            assert_eq!(answer.write(&mut vec![0; len], header), Err(Malformed::Truncated), "{len}");
+            assert_eq!(answer.write_headers(&mut vec![0; len], header), Err(Malformed::Truncated), "{len}");
         }
-        assert_eq!(answer.write(&mut [0; 28], header), Ok(()));
-        assert_eq!(answer.write(&mut vec![0; 65536], header), Err(Malformed::Length));
+        assert_eq!(answer.write_headers(&mut [0; 28], header), Ok(()));
+        assert_eq!(answer.write_headers(&mut vec![0; 65536], header), Err(Malformed::Length));
     }
 
     proptest! {
@@ -377,7 +385,7 @@ mod tests {
             }
             let error = IcmpError { icmp_type: IcmpType(kind % 13), code: 0, rest: word };
             if let Ok(answer) = ask(error, &bytes) {
-                let made = answer.packet(&bytes, ROUTER, 1);
+                let made = answer.build_packet(&bytes, ROUTER, 1);
                 let ip = Ipv4::new(&made).unwrap();
                 prop_assert!(ip.checksum_is_valid() && ip.check_total_length().is_ok() && made.len() <= 576);
                 prop_assert!(Icmp::new(ip.payload()).unwrap().checksum_is_valid());

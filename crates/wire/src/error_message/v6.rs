@@ -3,10 +3,10 @@
 use std::net::Ipv6Addr;
 
 use super::Forbidden;
-use crate::bytes::clamped;
+use crate::bytes::clamped_slice;
 use crate::{
-    EtherAddr, EtherType, Icmp6, Icmp6Type, Ip6Fault, Ip6Headers, IpProtocol, Ipv6, OptionFault, Station,
-    UnknownAction, framed,
+    EtherAddr, EtherType, Icmp6, Icmp6Type, Ip6Fault, Ip6Headers, IpProtocol, Ipv6, LinkEndpoint,
+    OptionFault, UnknownAction, build_ethernet_frame,
 };
 
 /// Longest error: no link has a smaller MTU (RFC 4443 section 2.4 c).
@@ -14,12 +14,12 @@ const MAX_LEN: usize = 1280;
 const HOP_LIMIT: u8 = 64;
 const HEADERS: usize = Ipv6::<&[u8]>::LEN + Icmp6::<&[u8]>::LEN;
 
-/// An error to be told: type, code and second word of the header.
+/// An error to report: type, code and second word of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmp6Error {
     /// What it is about.
     pub icmp_type: Icmp6Type,
-    /// More exactly.
+    /// ICMPv6 code, which narrows the type down.
     pub code: u8,
     /// MTU or pointer, or zero.
     pub rest: u32,
@@ -73,9 +73,9 @@ impl Icmp6Error {
         fault.report.map(|code| Icmp6Error::parameter_problem(code, fault.pointer as u32))
     }
 
-    /// Returns the answer to a packet, unless there must be none (RFC 4443 section 2.4 e). `is_group_frame` says that it
-    /// came in a frame for more than one station.
-    pub fn about(self, packet: &[u8], is_group_frame: bool) -> Result<Icmp6Answer, Forbidden> {
+    /// Returns the answer to a packet, unless there must be none (RFC 4443 section 2.4 e). `is_group_frame`
+    /// says that it came in a broadcast or multicast frame.
+    pub fn answer_to(self, packet: &[u8], is_group_frame: bool) -> Result<Icmp6Answer, Forbidden> {
         let ip = Ipv6::new(packet).map_err(|_| Forbidden::Malformed)?;
         if !self.answers_groups(packet) {
             if ip.dst().is_multicast() {
@@ -93,14 +93,14 @@ impl Icmp6Error {
         Ok(Icmp6Answer { error: self, to: ip.src(), whole })
     }
 
-    /// Whether the error is one of two that a packet for many may bring about: it is too long, or has an unknown option
-    /// that wants to be reported whatever the destination.
+    /// Whether the error is one of two that a packet for many may bring about: it is too long, or has an
+    /// unknown option that wants to be reported whatever the destination.
     fn answers_groups(&self, packet: &[u8]) -> bool {
         match (self.icmp_type, self.code) {
             (Icmp6Type::PACKET_TOO_BIG, _) => true,
             (Icmp6Type::PARAMETER_PROBLEM, Icmp6Error::UNKNOWN_OPTION) => {
                 let kind = usize::try_from(self.rest).ok().and_then(|at| packet.get(at));
-                kind.is_some_and(|kind| UnknownAction::of(*kind) == UnknownAction::Report)
+                kind.is_some_and(|kind| UnknownAction::from_kind(*kind) == UnknownAction::Report)
             }
             _ => false,
         }
@@ -109,7 +109,7 @@ impl Icmp6Error {
 
 /// Refuses errors and redirects. Of a fragment other than the first no one can tell.
 fn check_content(packet: &[u8]) -> Result<(), Forbidden> {
-    let Ok(headers) = Ip6Headers::read(packet) else { return Ok(()) };
+    let Ok(headers) = Ip6Headers::parse_packet(packet) else { return Ok(()) };
     if headers.protocol != IpProtocol::ICMPV6 || headers.is_later_fragment() {
         return Ok(());
     }
@@ -130,15 +130,16 @@ pub struct Icmp6Answer {
 }
 
 impl Icmp6Answer {
-    /// Returns to whom the error goes.
-    pub fn to(&self) -> Ipv6Addr {
+    /// Returns the destination of the error.
+    pub fn destination(&self) -> Ipv6Addr {
         self.to
     }
 
-    /// Returns the error about `packet`, which is the one that was asked about: as much is quoted as makes 1280 bytes.
-    pub fn packet(&self, packet: &[u8], src: Ipv6Addr) -> Vec<u8> {
+    /// Returns the error about `packet`, which is the one that was asked about: as much is quoted
+    /// as makes 1280 bytes.
+    pub fn build_packet(&self, packet: &[u8], src: Ipv6Addr) -> Vec<u8> {
         let mut bytes = vec![0; HEADERS];
-        bytes.extend(clamped(packet, 0, self.whole.min(MAX_LEN - HEADERS)));
+        bytes.extend(clamped_slice(packet, 0, self.whole.min(MAX_LEN - HEADERS)));
         let (header, message) = bytes.split_at_mut(Ipv6::<&[u8]>::LEN);
         let mut ip = Ipv6::init(header).expect("room was made for the header");
         ip.set_payload_length(message.len() as u16);
@@ -155,8 +156,8 @@ impl Icmp6Answer {
     }
 
     /// Returns a frame with the error, from a router to a neighbor.
-    pub fn frame(&self, packet: &[u8], from: Station<Ipv6Addr>, to: EtherAddr) -> Vec<u8> {
-        framed(to, from.ether, EtherType::IPV6, &self.packet(packet, from.ip))
+    pub fn build_frame(&self, packet: &[u8], from: LinkEndpoint<Ipv6Addr>, to: EtherAddr) -> Vec<u8> {
+        build_ethernet_frame(to, from.ether, EtherType::IPV6, &self.build_packet(packet, from.ip))
     }
 }
 
@@ -174,7 +175,7 @@ mod tests {
 
     #[track_caller]
     fn expect_none(packet: Ip6, why: Forbidden) {
-        assert_eq!(Icmp6Error::time_exceeded().about(&packet.bytes(), false).unwrap_err(), why);
+        assert_eq!(Icmp6Error::time_exceeded().answer_to(&packet.bytes(), false).unwrap_err(), why);
     }
 
     #[test]
@@ -187,7 +188,7 @@ mod tests {
             (Icmp6Error::time_exceeded(), T::TIME_EXCEEDED, 0, [0; 4]),
             (Icmp6Error::parameter_problem(1, 6), T::PARAMETER_PROBLEM, 1, [0, 0, 0, 6]),
         ] {
-            let made = error.about(&bytes, false).unwrap().packet(&bytes, ROUTER);
+            let made = error.answer_to(&bytes, false).unwrap().build_packet(&bytes, ROUTER);
             let expected = ip6().src(ROUTER).dst("2001:db8::1").icmp(icmp_type, code, rest).payload(&bytes);
             assert_eq!(made, expected.bytes());
         }
@@ -198,10 +199,10 @@ mod tests {
         for len in [0, 1183, 1184, 1185, 1400] {
             let whole = cause().payload(vec![1; len]).bytes();
             let padded = [&whole[..], &[0xee; 30]].concat();
-            let answer = Icmp6Error::time_exceeded().about(&padded, false).unwrap();
-            let made = answer.packet(&padded, ROUTER);
+            let answer = Icmp6Error::time_exceeded().answer_to(&padded, false).unwrap();
+            let made = answer.build_packet(&padded, ROUTER);
             assert_eq!(
-                (&made[48..], answer.to()),
+                (&made[48..], answer.destination()),
                 (&whole[..whole.len().min(1232)], "2001:db8::1".parse().unwrap())
             );
         }
@@ -217,14 +218,14 @@ mod tests {
         }
         expect_none(cause().raw(58, []), Forbidden::Malformed);
         for packet in [cause().icmp_echo(1, 2), cause().fragment(8, true, 1).raw(58, [1; 8])] {
-            assert!(Icmp6Error::time_exceeded().about(&packet.bytes(), false).is_ok());
+            assert!(Icmp6Error::time_exceeded().answer_to(&packet.bytes(), false).is_ok());
         }
     }
 
     #[test]
     fn an_address_of_nobody_gets_no_error() {
         ["::", "::1", "ff02::1"].into_iter().for_each(|src| expect_none(cause().src(src), Forbidden::Source));
-        assert!(Icmp6Error::time_exceeded().about(&cause().src("fe80::1").bytes(), false).is_ok());
+        assert!(Icmp6Error::time_exceeded().answer_to(&cause().src("fe80::1").bytes(), false).is_ok());
     }
 
     #[test]
@@ -242,9 +243,9 @@ mod tests {
             (Icmp6Error::time_exceeded(), cause(), destination, frame),
         ] {
             let to_group = packet.clone().dst("ff0e::1").bytes();
-            assert_eq!(error.about(&to_group, true).err(), by_address);
-            assert_eq!(error.about(&packet.bytes(), true).err(), by_frame);
-            assert_eq!(error.about(&packet.bytes(), false).err(), None);
+            assert_eq!(error.answer_to(&to_group, true).err(), by_address);
+            assert_eq!(error.answer_to(&packet.bytes(), true).err(), by_frame);
+            assert_eq!(error.answer_to(&packet.bytes(), false).err(), None);
         }
     }
 
@@ -268,8 +269,8 @@ mod tests {
             let mut bytes = ip6().raw(next, &body).bytes();
             bytes.truncate(bytes.len() - cut.min(bytes.len()));
             let error = Icmp6Error { icmp_type: Icmp6Type(kind), code: (rest % 3) as u8, rest };
-            if let Ok(answer) = error.about(&bytes, rest % 2 == 0) {
-                let made = answer.packet(&bytes, ROUTER);
+            if let Ok(answer) = error.answer_to(&bytes, rest % 2 == 0) {
+                let made = answer.build_packet(&bytes, ROUTER);
                 let ip = Ipv6::new(&made).unwrap();
                 prop_assert!(ip.check_payload_length().is_ok() && made.len() <= 1280);
                 prop_assert!(Icmp6::new(ip.payload()).unwrap().checksum_is_valid(ip.src(), ip.dst()));

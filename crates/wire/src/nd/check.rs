@@ -13,19 +13,19 @@ use crate::{Icmp6, Icmp6Type, IpProtocol, Ipv6, Malformed};
 /// A message that passed every check which its bytes and addresses allow.
 #[derive(Clone, Copy, Debug)]
 pub enum NdMessage<'a> {
-    /// A neighbor solicitation.
+    /// A neighbor solicitation (RFC 4861 section 4.3).
     NeighborSolicitation(NeighborSolicitation<&'a [u8]>),
-    /// A neighbor advertisement.
+    /// A neighbor advertisement (RFC 4861 section 4.4).
     NeighborAdvertisement(NeighborAdvertisement<&'a [u8]>),
-    /// A router solicitation.
+    /// A router solicitation (RFC 4861 section 4.1).
     RouterSolicitation(RouterSolicitation<&'a [u8]>),
-    /// A router advertisement.
+    /// A router advertisement (RFC 4861 section 4.2).
     RouterAdvertisement(RouterAdvertisement<&'a [u8]>),
     /// A redirect; whether its sender is the present first hop, who is to know.
     Redirect(Redirect<&'a [u8]>),
 }
 
-/// Why a packet is no neighbor discovery message to be believed.
+/// Why a packet is not a valid neighbor discovery message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NdFault {
     /// It is another packet: not ICMPv6, or of another type.
@@ -81,8 +81,9 @@ impl From<Malformed> for NdFault {
 impl<'a> NdMessage<'a> {
     /// Reads the message that an IPv6 packet carries right after its fixed header, and checks it.
     ///
-    /// A message in a fragment is not to be believed (RFC 6980), and behind other extension headers none is sent.
-    pub fn read(packet: &'a [u8]) -> Result<NdMessage<'a>, NdFault> {
+    /// A message in a fragment is not to be believed (RFC 6980), and behind other extension
+    /// headers none is sent.
+    pub fn parse_packet(packet: &'a [u8]) -> Result<NdMessage<'a>, NdFault> {
         let ip = Ipv6::new(packet)?;
         if ip.next_header() != IpProtocol::ICMPV6 {
             return Err(NdFault::Other);
@@ -100,12 +101,12 @@ impl<'a> NdMessage<'a> {
             Icmp6Type::NEIGHBOR_ADVERTISEMENT => neighbor_advertisement(message, dst),
             Icmp6Type::ROUTER_SOLICITATION => router_solicitation(message, src),
             Icmp6Type::ROUTER_ADVERTISEMENT => router_advertisement(message, src),
-            _ => redirect(message, src),
+            _ => parse_redirect(message, src),
         }
     }
 }
 
-/// What is asked of all five.
+/// Requirements of all five messages.
 fn check_envelope(ip: &Ipv6<&[u8]>, icmp: &Icmp6<&[u8]>) -> Result<(), NdFault> {
     if ip.hop_limit() != HOP_LIMIT {
         return Err(NdFault::HopLimit);
@@ -116,10 +117,10 @@ fn check_envelope(ip: &Ipv6<&[u8]>, icmp: &Icmp6<&[u8]>) -> Result<(), NdFault> 
     if icmp.code() == 0 { Ok(()) } else { Err(NdFault::Code) }
 }
 
-/// Section 7.1.1.
+/// Validates by section 7.1.1.
 fn neighbor_solicitation(bytes: &[u8], src: Ipv6Addr, dst: Ipv6Addr) -> Result<NdMessage<'_>, NdFault> {
     let message = NeighborSolicitation::new(bytes)?;
-    message.options().check()?;
+    message.options().check_all()?;
     if message.target().is_multicast() {
         return Err(NdFault::Multicast);
     }
@@ -130,10 +131,10 @@ fn neighbor_solicitation(bytes: &[u8], src: Ipv6Addr, dst: Ipv6Addr) -> Result<N
     Ok(NdMessage::NeighborSolicitation(message))
 }
 
-/// Section 7.1.2.
+/// Validates by section 7.1.2.
 fn neighbor_advertisement(bytes: &[u8], dst: Ipv6Addr) -> Result<NdMessage<'_>, NdFault> {
     let message = NeighborAdvertisement::new(bytes)?;
-    message.options().check()?;
+    message.options().check_all()?;
     if message.target().is_multicast() {
         return Err(NdFault::Multicast);
     }
@@ -143,28 +144,28 @@ fn neighbor_advertisement(bytes: &[u8], dst: Ipv6Addr) -> Result<NdMessage<'_>, 
     Ok(NdMessage::NeighborAdvertisement(message))
 }
 
-/// Section 6.1.1.
+/// Validates by section 6.1.1.
 fn router_solicitation(bytes: &[u8], src: Ipv6Addr) -> Result<NdMessage<'_>, NdFault> {
     let message = RouterSolicitation::new(bytes)?;
-    message.options().check()?;
+    message.options().check_all()?;
     check_source_link(message.options(), src)?;
     Ok(NdMessage::RouterSolicitation(message))
 }
 
-/// Section 6.1.2.
+/// Validates by section 6.1.2.
 fn router_advertisement(bytes: &[u8], src: Ipv6Addr) -> Result<NdMessage<'_>, NdFault> {
     let message = RouterAdvertisement::new(bytes)?;
-    message.options().check()?;
+    message.options().check_all()?;
     if !src.is_unicast_link_local() {
         return Err(NdFault::Source);
     }
     Ok(NdMessage::RouterAdvertisement(message))
 }
 
-/// Section 8.1.
-fn redirect(bytes: &[u8], src: Ipv6Addr) -> Result<NdMessage<'_>, NdFault> {
+/// Validates by section 8.1.
+fn parse_redirect(bytes: &[u8], src: Ipv6Addr) -> Result<NdMessage<'_>, NdFault> {
     let message = Redirect::new(bytes)?;
-    message.options().check()?;
+    message.options().check_all()?;
     if !src.is_unicast_link_local() {
         return Err(NdFault::Source);
     }
@@ -237,22 +238,24 @@ mod tests {
 
     #[track_caller]
     fn expect_fault(packet: Ip6, fault: NdFault) {
-        assert_eq!(NdMessage::read(&packet.bytes()).unwrap_err(), fault);
+        assert_eq!(NdMessage::parse_packet(&packet.bytes()).unwrap_err(), fault);
     }
 
     #[test]
     fn each_sound_message_is_read() {
         let [bytes @ .., router, redirect] = all().map(|packet| packet.bytes());
         for bytes in bytes {
-            assert!(NdMessage::read(&bytes).is_ok());
+            assert!(NdMessage::parse_packet(&bytes).is_ok());
         }
-        let Ok(NdMessage::RouterAdvertisement(router)) = NdMessage::read(&router) else {
+        let Ok(NdMessage::RouterAdvertisement(router)) = NdMessage::parse_packet(&router) else {
             panic!("no router")
         };
         assert_eq!((router.current_hop_limit(), router.router_lifetime().as_secs()), (64, 0x708));
         assert!(router.is_managed() && router.has_other_configuration());
         assert_eq!((router.reachable_time().as_millis(), router.retransmit_time().as_millis()), (9, 8));
-        let Ok(NdMessage::Redirect(redirect)) = NdMessage::read(&redirect) else { panic!("no redirect") };
+        let Ok(NdMessage::Redirect(redirect)) = NdMessage::parse_packet(&redirect) else {
+            panic!("no redirect")
+        };
         assert_eq!((redirect.target(), redirect.destination()), (address("fe80::9"), address("2001:db8::9")));
         assert_eq!(redirect.target_link().unwrap().0, [2, 0, 0, 0, 0, 2]);
     }
@@ -267,11 +270,11 @@ mod tests {
         for packet in all() {
             let mut bytes = packet.bytes();
             bytes[45] ^= 1;
-            assert_eq!(NdMessage::read(&bytes).unwrap_err(), NdFault::Checksum);
+            assert_eq!(NdMessage::parse_packet(&bytes).unwrap_err(), NdFault::Checksum);
             let mut message = Icmp6::new(&mut bytes[40..]).unwrap();
             message.set_code(1);
             message.fill_checksum(address("fe80::1"), address("fe80::2"));
-            assert_eq!(NdMessage::read(&bytes).unwrap_err(), NdFault::Code);
+            assert_eq!(NdMessage::parse_packet(&bytes).unwrap_err(), NdFault::Code);
         }
         let endless = NdFault::Malformed(Malformed::Length);
         expect_fault(solicitation("2001:db8::2", &ENDLESS), endless);
@@ -292,12 +295,12 @@ mod tests {
     fn the_unspecified_address_asks_at_solicited_node_addresses_and_has_no_link_address() {
         let group = solicited_node(address("2001:db8::2"));
         let probe = |options: &[u8]| solicitation("2001:db8::2", options).src("::").dst(group);
-        assert!(NdMessage::read(&probe(&[]).bytes()).is_ok());
+        assert!(NdMessage::parse_packet(&probe(&[]).bytes()).is_ok());
         expect_fault(probe(&[]).dst("2001:db8::2"), NdFault::Destination);
         expect_fault(probe(&[]).dst(ALL_NODES), NdFault::Destination);
         expect_fault(probe(&SOURCE_LINK), NdFault::LinkOfNobody);
         let asks = |options: &[u8]| packet(Icmp6Type::ROUTER_SOLICITATION, NO_FLAGS, &[options]).src("::");
-        assert!(NdMessage::read(&asks(&[]).dst(ALL_ROUTERS).bytes()).is_ok());
+        assert!(NdMessage::parse_packet(&asks(&[]).dst(ALL_ROUTERS).bytes()).is_ok());
         expect_fault(asks(&SOURCE_LINK), NdFault::LinkOfNobody);
     }
 
@@ -305,7 +308,7 @@ mod tests {
     fn an_advertisement_to_all_was_not_solicited() {
         expect_fault(advertisement(SOLICITED, "2001:db8::2", &[]).dst(ALL_NODES), NdFault::Solicited);
         let unasked = advertisement(NO_FLAGS, "2001:db8::2", &[]).dst(ALL_NODES).bytes();
-        assert!(NdMessage::read(&unasked).is_ok());
+        assert!(NdMessage::parse_packet(&unasked).is_ok());
     }
 
     #[test]
@@ -313,7 +316,7 @@ mod tests {
         expect_fault(router(&[]).src("2001:db8::1"), NdFault::Source);
         expect_fault(redirected("fe80::9", "2001:db8::9", &[]).src("2001:db8::1"), NdFault::Source);
         expect_fault(redirected("2001:db8::8", "2001:db8::9", &[]), NdFault::Target);
-        assert!(NdMessage::read(&redirected("2001:db8::9", "2001:db8::9", &[]).bytes()).is_ok());
+        assert!(NdMessage::parse_packet(&redirected("2001:db8::9", "2001:db8::9", &[]).bytes()).is_ok());
     }
 
     #[test]
@@ -327,7 +330,10 @@ mod tests {
         for packet in all() {
             let bytes = packet.bytes();
             for len in 0..bytes.len() {
-                assert!(matches!(NdMessage::read(&bytes[..len]), Err(NdFault::Malformed(_))), "{len}");
+                assert!(
+                    matches!(NdMessage::parse_packet(&bytes[..len]), Err(NdFault::Malformed(_))),
+                    "{len}"
+                );
             }
         }
     }
@@ -338,7 +344,7 @@ mod tests {
             which in 133_u8..138, body in prop::collection::vec(0_u8..6, 0..80), flags: [u8; 4],
         ) {
             let bytes = packet(Icmp6Type(which), flags, &[&body]).bytes();
-            match NdMessage::read(&bytes) {
+            match NdMessage::parse_packet(&bytes) {
                 Ok(NdMessage::NeighborSolicitation(message)) => {
                     prop_assert!(message.target().octets() == body[..16] && which == 135);
                     message.source_link();

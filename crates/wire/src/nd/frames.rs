@@ -7,8 +7,8 @@ use super::{
     ALL_NODES, ALL_ROUTERS, HOP_LIMIT, NeighborAdvertisement, NeighborSolicitation, Redirect,
     RouterSolicitation, solicited_node,
 };
-use crate::bytes::clamped;
-use crate::{EtherAddr, EtherType, Icmp6, IpProtocol, Ipv6, Malformed, Station, framed};
+use crate::bytes::clamped_slice;
+use crate::{EtherAddr, EtherType, Icmp6, IpProtocol, Ipv6, LinkEndpoint, Malformed, build_ethernet_frame};
 
 /// What an advertisement says of itself and of its target (RFC 4861 section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -24,79 +24,84 @@ pub struct AdvertisementFlags {
 /// Longest redirect from its IP header on: no link has a smaller MTU (RFC 4861 section 4.5).
 const MAX_REDIRECT: usize = 1280;
 
-/// Builds a frame that asks who has `target`: its last known owner when `to` is given, else everyone.
+/// Builds a neighbor solicitation for `target`: its last known owner when `to` is given, else everyone.
 ///
-/// From the unspecified address it is a probe for duplicates (RFC 4862 section 5.4.2) and tells no link address.
-pub fn neighbor_solicitation(from: Station<Ipv6Addr>, target: Ipv6Addr, to: Option<EtherAddr>) -> Vec<u8> {
+/// From the unspecified address it is a probe for duplicates (RFC 4862 section 5.4.2) and
+/// tells no link address.
+pub fn neighbor_solicitation(
+    from: LinkEndpoint<Ipv6Addr>,
+    target: Ipv6Addr,
+    to: Option<EtherAddr>,
+) -> Vec<u8> {
     let to = match to {
-        Some(ether) => Station { ether, ip: target },
-        None => Station::group(solicited_node(target)),
+        Some(ether) => LinkEndpoint { ether, ip: target },
+        None => LinkEndpoint::multicast_group(solicited_node(target)),
     };
     let mut message = vec![0; NeighborSolicitation::<&[u8]>::LEN];
-    fill(NeighborSolicitation::init(&mut message), |mut message| message.set_target(target));
+    fill_message(NeighborSolicitation::init(&mut message), |mut message| message.set_target(target));
     add_source_link(&mut message, from);
-    frame(from, to, &message)
+    build_frame(from, to, &message)
 }
 
-/// Builds a frame that tells `to` the link address of `target`.
+/// Builds a neighbor advertisement to `to` with the link address of `target`.
 pub fn neighbor_advertisement(
-    from: Station<Ipv6Addr>,
-    to: Station<Ipv6Addr>,
-    target: Station<Ipv6Addr>,
+    from: LinkEndpoint<Ipv6Addr>,
+    to: LinkEndpoint<Ipv6Addr>,
+    target: LinkEndpoint<Ipv6Addr>,
     flags: AdvertisementFlags,
 ) -> Vec<u8> {
     let mut message = vec![0; NeighborAdvertisement::<&[u8]>::LEN];
-    fill(NeighborAdvertisement::init(&mut message), |mut message| {
+    fill_message(NeighborAdvertisement::init(&mut message), |mut message| {
         message.set_target(target.ip);
         message.set_flags(flags);
     });
     add_link(&mut message, TARGET_LINK, target.ether);
-    frame(from, to, &message)
+    build_frame(from, to, &message)
 }
 
-/// Builds a frame that tells all nodes, unasked, the address of `from` (RFC 4861 section 7.2.6).
-pub fn unsolicited_advertisement(from: Station<Ipv6Addr>, router: bool, overrides: bool) -> Vec<u8> {
+/// Builds an unsolicited neighbor advertisement to all nodes for `from` (RFC 4861 section 7.2.6).
+pub fn unsolicited_advertisement(from: LinkEndpoint<Ipv6Addr>, router: bool, overrides: bool) -> Vec<u8> {
     let flags = AdvertisementFlags { router, solicited: false, overrides };
-    neighbor_advertisement(from, Station::group(ALL_NODES), from, flags)
+    neighbor_advertisement(from, LinkEndpoint::multicast_group(ALL_NODES), from, flags)
 }
 
-/// Builds a frame that asks all routers to advertise themselves.
-pub fn router_solicitation(from: Station<Ipv6Addr>) -> Vec<u8> {
+/// Builds a router solicitation to all routers.
+pub fn router_solicitation(from: LinkEndpoint<Ipv6Addr>) -> Vec<u8> {
     let mut message = vec![0; RouterSolicitation::<&[u8]>::LEN];
-    fill(RouterSolicitation::init(&mut message), |_| ());
+    fill_message(RouterSolicitation::init(&mut message), |_| ());
     add_source_link(&mut message, from);
-    frame(from, Station::group(ALL_ROUTERS), &message)
+    build_frame(from, LinkEndpoint::multicast_group(ALL_ROUTERS), &message)
 }
 
-/// Builds a frame that tells `to`, the sender of `packet`, to send what goes where that packet went by `target`, whose
-/// link address is told if known. The packet is quoted as far as there is room.
+/// Builds a frame that tells `to`, the sender of `packet`, to send what goes where that packet went by
+/// `target`, whose link address is included if known. The packet is quoted as far as there is room.
 pub fn redirect(
-    from: Station<Ipv6Addr>,
-    to: Station<Ipv6Addr>,
+    from: LinkEndpoint<Ipv6Addr>,
+    to: LinkEndpoint<Ipv6Addr>,
     target: Ipv6Addr,
     link: Option<EtherAddr>,
     packet: &[u8],
 ) -> Result<Vec<u8>, Malformed> {
     let ip = Ipv6::new(packet)?;
     let mut message = vec![0; Redirect::<&[u8]>::LEN];
-    fill(Redirect::init(&mut message), |mut message| {
+    fill_message(Redirect::init(&mut message), |mut message| {
         message.set_target(target);
         message.set_destination(ip.dst());
     });
     if let Some(link) = link {
         add_link(&mut message, TARGET_LINK, link);
     }
-    let whole = clamped(packet, 0, Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length()));
+    let whole = clamped_slice(packet, 0, Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length()));
     add_redirected(&mut message, whole);
-    Ok(frame(from, to, &message))
+    Ok(build_frame(from, to, &message))
 }
 
 /// A message of the right length can be made of any bytes that are as long.
-fn fill<M>(message: Result<M, Malformed>, fill: impl FnOnce(M)) {
+fn fill_message<M>(message: Result<M, Malformed>, fill: impl FnOnce(M)) {
     fill(message.expect("room was made for the message"));
 }
 
-fn add_source_link(message: &mut Vec<u8>, from: Station<Ipv6Addr>) {
+fn add_source_link(message: &mut Vec<u8>, from: LinkEndpoint<Ipv6Addr>) {
     if !from.ip.is_unspecified() {
         add_link(message, SOURCE_LINK, from.ether);
     }
@@ -110,7 +115,7 @@ fn add_link(message: &mut Vec<u8>, kind: u8, link: EtherAddr) {
 /// Adds as much of a packet as there is room for, padded to whole units.
 fn add_redirected(message: &mut Vec<u8>, packet: &[u8]) {
     let room = (MAX_REDIRECT - Ipv6::<&[u8]>::LEN).saturating_sub(message.len() + UNIT) & !(UNIT - 1);
-    let quoted = clamped(packet, 0, room);
+    let quoted = clamped_slice(packet, 0, room);
     let units = 1 + quoted.len().div_ceil(UNIT);
     message.extend([REDIRECTED, units as u8, 0, 0, 0, 0, 0, 0]);
     message.extend(quoted);
@@ -118,18 +123,18 @@ fn add_redirected(message: &mut Vec<u8>, packet: &[u8]) {
 }
 
 /// Puts the headers before a message and fills in its checksum.
-fn frame(from: Station<Ipv6Addr>, to: Station<Ipv6Addr>, message: &[u8]) -> Vec<u8> {
+fn build_frame(from: LinkEndpoint<Ipv6Addr>, to: LinkEndpoint<Ipv6Addr>, message: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; Ipv6::<&[u8]>::LEN];
     packet.extend(message);
-    fill(Ipv6::init(&mut packet), |mut ip| {
+    fill_message(Ipv6::init(&mut packet), |mut ip| {
         ip.set_payload_length(message.len() as u16);
         ip.set_next_header(IpProtocol::ICMPV6);
         ip.set_hop_limit(HOP_LIMIT);
         ip.set_src(from.ip);
         ip.set_dst(to.ip);
-        fill(Icmp6::new(ip.payload_mut()), |mut icmp| icmp.fill_checksum(from.ip, to.ip));
+        fill_message(Icmp6::new(ip.payload_mut()), |mut icmp| icmp.fill_checksum(from.ip, to.ip));
     });
-    framed(to.ether, from.ether, EtherType::IPV6, &packet)
+    build_ethernet_frame(to.ether, from.ether, EtherType::IPV6, &packet)
 }
 
 #[cfg(test)]
@@ -140,17 +145,19 @@ mod tests {
     use crate::nd::{NdMessage, NdOption};
     use proptest::prelude::*;
 
-    const ROUTER: Station<Ipv6Addr> =
-        Station { ether: EtherAddr([2, 0, 0, 0, 0, 1]), ip: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1) };
-    const HOST: Station<Ipv6Addr> =
-        Station { ether: EtherAddr([2, 0, 0, 0, 0, 9]), ip: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9) };
+    const ROUTER: LinkEndpoint<Ipv6Addr> =
+        LinkEndpoint { ether: EtherAddr([2, 0, 0, 0, 0, 1]), ip: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1) };
+    const HOST: LinkEndpoint<Ipv6Addr> = LinkEndpoint {
+        ether: EtherAddr([2, 0, 0, 0, 0, 9]),
+        ip: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9),
+    };
 
     #[track_caller]
     fn read(frame: &[u8]) -> (EtherAddr, Ipv6Addr, NdMessage<'_>) {
         let ethernet = Ethernet::new(frame).unwrap();
         assert_eq!(ethernet.ether_type(), EtherType::IPV6);
         let ip = Ipv6::new(&frame[14..]).unwrap();
-        (ethernet.dst(), ip.dst(), NdMessage::read(&frame[14..]).unwrap())
+        (ethernet.dst(), ip.dst(), NdMessage::parse_packet(&frame[14..]).unwrap())
     }
 
     #[test]
@@ -172,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_probe_for_duplicates_tells_no_link_address() {
-        let nobody = Station { ip: Ipv6Addr::UNSPECIFIED, ..ROUTER };
+        let nobody = LinkEndpoint { ip: Ipv6Addr::UNSPECIFIED, ..ROUTER };
         let frame = neighbor_solicitation(nobody, HOST.ip, None);
         let (_, ip, NdMessage::NeighborSolicitation(message)) = read(&frame) else { panic!("other") };
         assert_eq!((ip, message.source_link()), (solicited_node(HOST.ip), None));

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use crate::bytes::{array, ether_at, ipv6_at, u32_at};
+use crate::bytes::{ether_at, ipv6_at, read_array, u32_at};
 use crate::{EtherAddr, Malformed};
 
 pub(super) const SOURCE_LINK: u8 = 1;
@@ -34,7 +34,7 @@ pub enum NdOption<'a> {
     Mtu(u32),
     /// An option of another kind.
     Other {
-        /// The kind.
+        /// Option type (RFC 4861 section 4.6).
         kind: u8,
         /// What follows kind and length.
         body: &'a [u8],
@@ -44,7 +44,7 @@ pub enum NdOption<'a> {
 /// A prefix of a link, and what it may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixInformation {
-    /// The first address.
+    /// The lowest address of the prefix.
     pub prefix: Ipv6Addr,
     /// How many bits of it count, as sent: more than 128 make no sense.
     pub len: u8,
@@ -60,8 +60,8 @@ pub struct PrefixInformation {
 
 /// Goes over options, each an error once it is malformed: nothing after that one can be found.
 ///
-/// An option of no length, or longer than the message, is malformed, as is one that has not the length that its kind
-/// has on Ethernet.
+/// An option of no length, or longer than the message, is malformed, as is one that has not the length that
+/// its kind has on Ethernet.
 #[derive(Clone, Debug)]
 pub struct NdOptions<'a>(&'a [u8]);
 
@@ -73,7 +73,7 @@ impl<'a> NdOptions<'a> {
     }
 
     /// Checks that all options are sound.
-    pub fn check(&self) -> Result<(), Malformed> {
+    pub fn check_all(&self) -> Result<(), Malformed> {
         self.clone().try_for_each(|option| option.map(|_| ()))
     }
 
@@ -93,7 +93,7 @@ impl<'a> NdOptions<'a> {
         })
     }
 
-    fn take(&mut self) -> Result<NdOption<'a>, Malformed> {
+    fn parse_next(&mut self) -> Result<NdOption<'a>, Malformed> {
         let [kind, units, ..] = *self.0 else { return Err(Malformed::Truncated) };
         let len = usize::from(units) * UNIT;
         if len == 0 {
@@ -101,7 +101,7 @@ impl<'a> NdOptions<'a> {
         }
         let (option, rest) = self.0.split_at_checked(len).ok_or(Malformed::Truncated)?;
         self.0 = rest;
-        read(kind, option)
+        parse_option(kind, option)
     }
 }
 
@@ -112,7 +112,7 @@ impl<'a> Iterator for NdOptions<'a> {
         if self.0.is_empty() {
             return None;
         }
-        let option = self.take();
+        let option = self.parse_next();
         if option.is_err() {
             self.0 = &[];
         }
@@ -121,12 +121,12 @@ impl<'a> Iterator for NdOptions<'a> {
 }
 
 /// Reads a whole option of one unit or more.
-fn read(kind: u8, option: &[u8]) -> Result<NdOption<'_>, Malformed> {
+fn parse_option(kind: u8, option: &[u8]) -> Result<NdOption<'_>, Malformed> {
     let units = option.len() / UNIT;
     Ok(match (kind, units) {
         (SOURCE_LINK, 1) => NdOption::SourceLink(ether_at(option, 2)),
         (TARGET_LINK, 1) => NdOption::TargetLink(ether_at(option, 2)),
-        (PREFIX, PREFIX_UNITS) => NdOption::Prefix(PrefixInformation::read(option)),
+        (PREFIX, PREFIX_UNITS) => NdOption::Prefix(PrefixInformation::parse_option(option)),
         (MTU, 1) => NdOption::Mtu(u32_at(option, 4)),
         (REDIRECTED, _) => NdOption::Redirected(&option[UNIT..]),
         (SOURCE_LINK | TARGET_LINK | PREFIX | MTU, _) => return Err(Malformed::Length),
@@ -135,21 +135,21 @@ fn read(kind: u8, option: &[u8]) -> Result<NdOption<'_>, Malformed> {
 }
 
 impl PrefixInformation {
-    fn read(option: &[u8]) -> PrefixInformation {
-        let [len, flags] = array(option, 2);
+    fn parse_option(option: &[u8]) -> PrefixInformation {
+        let [len, flags] = read_array(option, 2);
         PrefixInformation {
             prefix: ipv6_at(option, 16),
             len,
             on_link: flags & ON_LINK != 0,
             autonomous: flags & AUTONOMOUS != 0,
-            valid: lifetime(u32_at(option, 4)),
-            preferred: lifetime(u32_at(option, 8)),
+            valid: parse_lifetime(u32_at(option, 4)),
+            preferred: parse_lifetime(u32_at(option, 8)),
         }
     }
 }
 
 /// All ones stand for ever.
-fn lifetime(seconds: u32) -> Option<Duration> {
+fn parse_lifetime(seconds: u32) -> Option<Duration> {
     (seconds != u32::MAX).then(|| Duration::from_secs(seconds.into()))
 }
 
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(all(&bytes), expected);
         let options = NdOptions::new(&bytes);
         assert_eq!(
-            (options.source_link(), options.target_link(), options.check()),
+            (options.source_link(), options.target_link(), options.check_all()),
             (Some(A), Some(A), Ok(()))
         );
     }
@@ -231,7 +231,7 @@ mod tests {
             let options = all(&bytes);
             prop_assert!(options.len() <= bytes.len() / 8 + 1);
             prop_assert!(options.iter().rev().skip(1).all(Result::is_ok));
-            prop_assert_eq!(NdOptions::new(&bytes).check().is_ok(), options.iter().all(Result::is_ok));
+            prop_assert_eq!(NdOptions::new(&bytes).check_all().is_ok(), options.iter().all(Result::is_ok));
         }
     }
 }

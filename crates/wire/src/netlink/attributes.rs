@@ -17,8 +17,8 @@ impl<'a> Attributes<'a> {
         Attributes(bytes)
     }
 
-    /// The attributes after a header of so many bytes; none where it is cut.
-    pub fn after(payload: &'a [u8], header: usize) -> Attributes<'a> {
+    /// The attributes after a header of this many bytes; none if the message is shorter.
+    pub fn after_header(payload: &'a [u8], header: usize) -> Attributes<'a> {
         Attributes(payload.get(header..).unwrap_or_default())
     }
 
@@ -29,7 +29,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// The value of the first attribute of a type.
-    pub fn find(mut self, wanted: u16) -> Option<&'a [u8]> {
+    pub fn find_value(mut self, wanted: u16) -> Option<&'a [u8]> {
         self.find_map(|(kind, value)| (kind == wanted).then_some(value))
     }
 }
@@ -49,25 +49,25 @@ impl<'a> Iterator for Attributes<'a> {
 
 /// The number in the first bytes of a value, in the order of the machine; 0 where there are too few.
 #[inline]
-pub(crate) fn number32(value: &[u8]) -> u32 {
+pub(crate) fn read_u32(value: &[u8]) -> u32 {
     value.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// The number in the first two bytes of a value; 0 where there are too few.
 #[inline]
-pub(crate) fn number16(value: &[u8]) -> u16 {
+pub(crate) fn read_u16(value: &[u8]) -> u16 {
     value.first_chunk().map_or(0, |bytes| u16::from_ne_bytes(*bytes))
 }
 
 /// The first byte of a value; 0 where there is none.
 #[inline]
-pub(crate) fn number8(value: &[u8]) -> u8 {
+pub(crate) fn read_u8(value: &[u8]) -> u8 {
     value.first().copied().unwrap_or(0)
 }
 
 /// The address of a family in a value.
 #[inline]
-pub(crate) fn address(family: Family, value: &[u8]) -> Option<IpAddr> {
+pub(crate) fn parse_address(family: Family, value: &[u8]) -> Option<IpAddr> {
     Some(match family {
         Family::V4 => Ipv4Addr::from(*value.first_chunk::<4>()?).into(),
         Family::V6 => Ipv6Addr::from(*value.first_chunk::<16>()?).into(),
@@ -78,14 +78,14 @@ pub(crate) fn address(family: Family, value: &[u8]) -> Option<IpAddr> {
 pub(crate) fn address_with_family(value: &[u8]) -> Option<IpAddr> {
     let (family, rest) = value.split_first_chunk::<2>()?;
     match u16::from_ne_bytes(*family) {
-        family if family == AF_INET.into() => address(Family::V4, rest),
-        family if family == AF_INET6.into() => address(Family::V6, rest),
+        family if family == AF_INET.into() => parse_address(Family::V4, rest),
+        family if family == AF_INET6.into() => parse_address(Family::V6, rest),
         _ => None,
     }
 }
 
 /// The text in a value, up to its zero.
-pub(crate) fn text(value: &[u8]) -> String {
+pub(crate) fn parse_text(value: &[u8]) -> String {
     let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }

@@ -1,19 +1,19 @@
-//! Messages as a kernel or a routing daemon writes them, for tests and for those who play one.
+//! Messages as a kernel or a routing daemon writes them, for tests and for programs that act as one.
 use std::net::IpAddr;
 
-/// RTM_NEWROUTE.
+/// Adds a route: RTM_NEWROUTE.
 pub const NEW_ROUTE: u16 = 24;
-/// RTM_DELROUTE.
+/// Deletes a route: RTM_DELROUTE.
 pub const DEL_ROUTE: u16 = 25;
-/// RTM_NEWNEXTHOP.
+/// Adds a next-hop object: RTM_NEWNEXTHOP.
 pub const NEW_NEXT_HOP: u16 = 104;
-/// RTM_DELNEXTHOP.
+/// Deletes a next-hop object: RTM_DELNEXTHOP.
 pub const DEL_NEXT_HOP: u16 = 105;
 /// NLM_F_REQUEST, NLM_F_CREATE and NLM_F_REPLACE, as zebra sets them.
 const FLAGS: u16 = 0x0501;
 
-/// Where the first byte of a route's flags (rtm_flags) is in its message, in the order of a little-endian
-/// machine.
+/// Where the first byte of a route's flags (rtm_flags) is in its message, in the order
+/// of a little-endian machine.
 pub const ROUTE_FLAGS: usize = 24;
 
 /// An attribute of a type, padded.
@@ -34,13 +34,13 @@ pub fn message(kind: u16, flags: u16, header: &[u8], attributes: &[Vec<u8>]) -> 
 /// A route of the main table: [`NEW_ROUTE`] or [`DEL_ROUTE`], its prefix, the number of its protocol
 /// (RTPROT_…), and attributes. It is a unicast route; byte 23 of the message says of which type (RTN_…).
 pub fn route(kind: u16, (to, len): (IpAddr, u8), protocol: u8, rest: &[Vec<u8>]) -> Vec<u8> {
-    let header = [family(to), len, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0];
-    message(kind, FLAGS, &header, &[&[attribute(1, &octets(to))], rest].concat())
+    let header = [family_of(to), len, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0];
+    message(kind, FLAGS, &header, &[&[attribute(1, &octets_of(to))], rest].concat())
 }
 
-/// RTA_GATEWAY.
+/// Attribute for a route's gateway: RTA_GATEWAY.
 pub fn gateway(address: IpAddr) -> Vec<u8> {
-    attribute(5, &octets(address))
+    attribute(5, &octets_of(address))
 }
 
 /// RTA_OIF: the number of an interface.
@@ -69,9 +69,9 @@ pub fn next_hop(kind: u16, id: u32, rest: &[Vec<u8>]) -> Vec<u8> {
     message(kind, FLAGS, &header, &[&[attribute(1, &id.to_ne_bytes())], rest].concat())
 }
 
-/// NHA_GATEWAY.
+/// Attribute for a next-hop object's gateway: NHA_GATEWAY.
 pub fn next_hop_gateway(address: IpAddr) -> Vec<u8> {
-    attribute(6, &octets(address))
+    attribute(6, &octets_of(address))
 }
 
 /// NHA_GROUP: numbers of next-hop objects with their weights, from 1 to 256.
@@ -80,11 +80,11 @@ pub fn next_hop_group(members: &[(u32, u16)]) -> Vec<u8> {
     attribute(2, &members.iter().flat_map(member).collect::<Vec<u8>>())
 }
 
-fn family(address: IpAddr) -> u8 {
+fn family_of(address: IpAddr) -> u8 {
     if address.is_ipv4() { super::AF_INET } else { super::AF_INET6 }
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+fn octets_of(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),

@@ -1,6 +1,6 @@
 //! Links: interfaces of the machine, and what they are (struct
 //! ifinfomsg and IFLA attributes, linux/if_link.h).
-use super::attributes::{Attributes, number16, number32, text};
+use super::attributes::{Attributes, parse_text, read_u16, read_u32};
 use crate::EtherAddr;
 
 const HEADER: usize = 16;
@@ -25,22 +25,22 @@ const IFLA_VLAN_PROTOCOL: u16 = 5;
 /// The type of tags with which a VLAN begins where none is said (IEEE 802.1Q).
 const ETH_P_8021Q: u16 = 0x8100;
 
-/// An interface.
+/// A network interface of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its number.
+    /// The kernel's number of the interface.
     pub index: u32,
-    /// Its name.
+    /// Name of the interface (IFLA_IFNAME).
     pub name: String,
     /// Its link address, where that is of Ethernet.
     pub mac: Option<EtherAddr>,
     /// The longest packet without link header.
     pub mtu: u32,
-    /// Whether it was set up by who administers it.
+    /// Whether it is administratively up (IFF_UP).
     pub is_admin_up: bool,
-    /// Whether there is somebody at the other end.
+    /// Whether the link has carrier.
     pub has_carrier: bool,
-    /// What it is.
+    /// Kind of the interface (IFLA_INFO_KIND).
     pub kind: LinkKind,
     /// The bridge, bond or VRF that it is part of.
     pub master: Option<u32>,
@@ -79,17 +79,17 @@ impl Link {
     }
 
     /// Reads a message. None for what isn't one, and for one that doesn't describe the whole link.
-    pub(crate) fn read(payload: &[u8]) -> Option<Link> {
+    pub(crate) fn parse_message(payload: &[u8]) -> Option<Link> {
         let header = payload.first_chunk::<HEADER>()?;
-        // Bridges speak of their ports in the same messages (AF_BRIDGE): a port that leaves
-        // is no link that went.
+        // Bridges speak of their ports in the same messages (AF_BRIDGE): a port that leaves is not a removed
+        // link.
         if header[0] != 0 {
             return None;
         }
-        let hardware = number16(&header[2..4]);
-        let flags = number32(&header[8..12]);
+        let hardware = read_u16(&header[2..4]);
+        let flags = read_u32(&header[8..12]);
         let mut link = Link {
-            index: number32(&header[4..8]),
+            index: read_u32(&header[4..8]),
             name: String::new(),
             mac: None,
             mtu: 0,
@@ -98,21 +98,21 @@ impl Link {
             kind: LinkKind::Other(format!("of hardware type {hardware}")),
             master: None,
         };
-        link.take_attributes(payload, hardware);
+        link.apply_attributes(payload, hardware);
         (!link.name.is_empty()).then_some(link)
     }
 
-    fn take_attributes(&mut self, payload: &[u8], hardware: u16) {
+    fn apply_attributes(&mut self, payload: &[u8], hardware: u16) {
         let (mut info, mut parent) = (&[][..], 0);
-        for (kind, value) in Attributes::after(payload, HEADER) {
+        for (kind, value) in Attributes::after_header(payload, HEADER) {
             match kind {
-                IFLA_IFNAME => self.name = text(value),
+                IFLA_IFNAME => self.name = parse_text(value),
                 IFLA_ADDRESS if hardware == ARPHRD_ETHER => {
                     self.mac = <[u8; 6]>::try_from(value).ok().map(EtherAddr);
                 }
-                IFLA_MTU => self.mtu = number32(value),
-                IFLA_MASTER => self.master = Some(number32(value)).filter(|&master| master != 0),
-                IFLA_LINK => parent = number32(value),
+                IFLA_MTU => self.mtu = read_u32(value),
+                IFLA_MASTER => self.master = Some(read_u32(value)).filter(|&master| master != 0),
+                IFLA_LINK => parent = read_u32(value),
                 IFLA_LINKINFO => info = value,
                 _ => {}
             }
@@ -127,16 +127,20 @@ impl Link {
 
 /// What an Ethernet interface is, by IFLA_LINKINFO.
 fn ether_kind(info: &[u8], parent: u32) -> LinkKind {
-    let Some(kind) = Attributes::new(info).find(IFLA_INFO_KIND).map(text) else { return LinkKind::Ether };
-    let data = Attributes::new(Attributes::new(info).find(IFLA_INFO_DATA).unwrap_or_default());
+    let Some(kind) = Attributes::new(info).find_value(IFLA_INFO_KIND).map(parse_text) else {
+        return LinkKind::Ether;
+    };
+    let data = Attributes::new(Attributes::new(info).find_value(IFLA_INFO_DATA).unwrap_or_default());
     match kind.as_str() {
         "veth" => LinkKind::Veth,
         "vrf" => LinkKind::Vrf,
         "vlan" => LinkKind::Vlan {
-            id: number16(data.clone().find(IFLA_VLAN_ID).unwrap_or_default()),
+            id: read_u16(data.clone().find_value(IFLA_VLAN_ID).unwrap_or_default()),
             parent,
-            sets_priority: data.clone().find(IFLA_VLAN_EGRESS_QOS).is_some_and(|map| !map.is_empty()),
-            tag_type: data.find(IFLA_VLAN_PROTOCOL).map_or(ETH_P_8021Q, |value| number16(value).to_be()),
+            sets_priority: data.clone().find_value(IFLA_VLAN_EGRESS_QOS).is_some_and(|map| !map.is_empty()),
+            tag_type: data
+                .find_value(IFLA_VLAN_PROTOCOL)
+                .map_or(ETH_P_8021Q, |value| read_u16(value).to_be()),
         },
         _ => LinkKind::Other(kind),
     }

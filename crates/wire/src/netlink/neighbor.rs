@@ -1,6 +1,6 @@
 //! Neighbors: link addresses of others (struct ndmsg and NDA attributes, linux/neighbour.h).
 use super::Family;
-use super::attributes::{self, Attributes, number16, number32};
+use super::attributes::{self, Attributes, read_u16, read_u32};
 use crate::EtherAddr;
 use std::net::IpAddr;
 
@@ -8,11 +8,11 @@ const HEADER: usize = 12;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NDA_FLAGS_EXT: u16 = 15;
-/// NTF_EXT_LEARNED: somebody else than the kernel has learned it, and keeps it.
+/// NTF_EXT_LEARNED: another program than the kernel has learned it, and keeps it.
 const NTF_EXT_LEARNED: u8 = 0x10;
-/// NTF_EXT_MANAGED: the kernel asks for it by itself.
+/// NTF_EXT_MANAGED: the kernel solicits it by itself.
 const NTF_EXT_MANAGED: u32 = 1;
-/// NUD_NOARP and PERMANENT: nobody is asked for it.
+/// NUD_NOARP and PERMANENT: no solicitation is sent for it.
 const FIXED: u16 = 0x40 | 0x80;
 /// NTF_PROXY: not a neighbor, but one for whom the machine answers.
 const NTF_PROXY: u8 = 0x08;
@@ -24,7 +24,7 @@ const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 pub struct Neighbor {
     /// The interface it is at.
     pub link: u32,
-    /// Its address.
+    /// IP address of the neighbor (NDA_DST).
     pub address: IpAddr,
     /// Its link address, where one is known and is of Ethernet.
     pub mac: Option<EtherAddr>,
@@ -32,30 +32,30 @@ pub struct Neighbor {
     pub state: u16,
     /// The flags, as the kernel's bits (NTF_…), and the further ones (NTF_EXT_…).
     pub flags: u8,
-    /// See `flags`.
+    /// Further flags (NDA_FLAGS_EXT), see `flags`.
     pub more_flags: u32,
 }
 
 impl Neighbor {
-    /// Reads a message.
-    pub(crate) fn read(payload: &[u8]) -> Option<Neighbor> {
+    /// Parses the payload of RTM_NEWNEIGH or RTM_DELNEIGH.
+    pub(crate) fn parse_message(payload: &[u8]) -> Option<Neighbor> {
         let header = payload.first_chunk::<HEADER>()?;
         let family = Family::from_number(header[0])?;
         let (mut address, mut mac, mut more_flags) = (None, None, 0);
-        for (kind, value) in Attributes::after(payload, HEADER) {
+        for (kind, value) in Attributes::after_header(payload, HEADER) {
             match kind {
-                NDA_DST => address = attributes::address(family, value),
+                NDA_DST => address = attributes::parse_address(family, value),
                 NDA_LLADDR => mac = <[u8; 6]>::try_from(value).ok().map(EtherAddr),
-                NDA_FLAGS_EXT => more_flags = number32(value),
+                NDA_FLAGS_EXT => more_flags = read_u32(value),
                 _ => {}
             }
         }
         let flags = header[10];
         let neighbor = Neighbor {
-            link: number32(&header[4..8]),
+            link: read_u32(&header[4..8]),
             address: address?,
             mac,
-            state: number16(&header[8..10]),
+            state: read_u16(&header[8..10]),
             flags,
             more_flags,
         };
@@ -63,7 +63,7 @@ impl Neighbor {
     }
 
     /// Whether the kernel finds it by itself when it is used, and forgets it when it is not. To say of others
-    /// that they are used would take from them what somebody gave them (neigh_add in net/core/neighbour.c).
+    /// that they are used would clear flags that another program set (neigh_add in net/core/neighbour.c).
     pub fn is_found_by_use(&self) -> bool {
         let is_kept = self.flags & NTF_EXT_LEARNED != 0 || self.more_flags & NTF_EXT_MANAGED != 0;
         self.state & FIXED == 0 && !is_kept

@@ -1,6 +1,6 @@
 //! Routes (struct rtmsg and RTA attributes, linux/rtnetlink.h).
 use super::Family;
-use super::attributes::{self, Attributes, number8, number16, number32};
+use super::attributes::{self, Attributes, read_u8, read_u16, read_u32};
 use std::net::IpAddr;
 
 const HEADER: usize = 12;
@@ -30,7 +30,7 @@ const HOP_HEADER: usize = 8;
 /// Where rta_expires is in struct rta_cacheinfo.
 const EXPIRES: usize = 8;
 
-/// A route.
+/// A route of the kernel's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The family of its destinations.
@@ -47,7 +47,7 @@ pub struct Route {
     pub tos: u8,
     /// Its metric: of several for a prefix, the one with the lowest is gone by.
     pub priority: u32,
-    /// Who made it, as the kernel's number (RTPROT_…).
+    /// The routing protocol that made it, as the kernel's number (RTPROT_…).
     pub protocol: u8,
     /// A router's word on itself among routes of one metric (RFC 4191), as the kernel's number.
     pub preference: u8,
@@ -66,7 +66,7 @@ pub struct Path {
     pub kind: RouteKind,
     /// The next-hop object it leads to, or 0; if not, `hops` is empty.
     pub object: u32,
-    /// The next hops.
+    /// Next hops; more than one for multipath.
     pub hops: Vec<RouteHop>,
     /// The longest packet, where the route has an opinion of its own.
     pub mtu: Option<u32>,
@@ -98,7 +98,7 @@ pub enum RouteKind {
     Local,
     /// To all hosts of a link.
     Broadcast,
-    /// Packets are dropped.
+    /// Packets are dropped silently.
     Blackhole,
     /// Packets are answered: unreachable.
     Unreachable,
@@ -106,7 +106,7 @@ pub enum RouteKind {
     Prohibit,
     /// The search goes on in the next table.
     Throw,
-    /// Anything else.
+    /// A route type that is not forwarded by.
     Other,
 }
 
@@ -127,7 +127,7 @@ impl RouteKind {
 
 impl Route {
     /// Reads a message; none for what isn't a route of IPv4 or IPv6.
-    pub(crate) fn read(payload: &[u8]) -> Option<Route> {
+    pub(crate) fn parse_message(payload: &[u8]) -> Option<Route> {
         let header = payload.first_chunk::<HEADER>()?;
         let family = Family::from_number(header[0])?;
         let path = Path { kind: RouteKind::from_number(header[7]), object: 0, hops: Vec::new(), mtu: None };
@@ -145,7 +145,7 @@ impl Route {
             has_realm: false,
             path,
         };
-        let flags = number32(&header[8..12]);
+        let flags = read_u32(&header[8..12]);
         if header[1] > family.bits() || header[2] > family.bits() || flags & RTM_F_CLONED != 0 {
             return None;
         }
@@ -154,28 +154,29 @@ impl Route {
 
     fn with_attributes(mut self, payload: &[u8], flags: u8) -> Route {
         let mut hop = RouteHop::with_flags(flags);
-        for (kind, value) in Attributes::after(payload, HEADER) {
+        for (kind, value) in Attributes::after_header(payload, HEADER) {
             match kind {
                 RTA_DST => {
-                    self.destination = attributes::address(self.family, value).unwrap_or(self.destination);
+                    self.destination =
+                        attributes::parse_address(self.family, value).unwrap_or(self.destination);
                 }
                 RTA_SRC => {
-                    let source = attributes::address(self.family, value);
+                    let source = attributes::parse_address(self.family, value);
                     self.source = self.source.map(|(first, len)| (source.unwrap_or(first), len));
                 }
-                RTA_PRIORITY => self.priority = number32(value),
-                RTA_TABLE => self.table = number32(value),
-                RTA_PREF => self.preference = number8(value),
-                RTA_CACHEINFO => self.expires = value.get(EXPIRES..).is_some_and(|rest| number32(rest) != 0),
-                RTA_FLOW => self.has_realm = number32(value) != 0,
-                RTA_NH_ID => self.path.object = number32(value),
-                RTA_METRICS => self.path.mtu = Attributes::new(value).find(RTAX_MTU).map(number32),
-                RTA_MULTIPATH => self.path.hops = hops(self.family, value),
-                _ => hop.take(self.family, kind, value),
+                RTA_PRIORITY => self.priority = read_u32(value),
+                RTA_TABLE => self.table = read_u32(value),
+                RTA_PREF => self.preference = read_u8(value),
+                RTA_CACHEINFO => self.expires = value.get(EXPIRES..).is_some_and(|rest| read_u32(rest) != 0),
+                RTA_FLOW => self.has_realm = read_u32(value) != 0,
+                RTA_NH_ID => self.path.object = read_u32(value),
+                RTA_METRICS => self.path.mtu = Attributes::new(value).find_value(RTAX_MTU).map(read_u32),
+                RTA_MULTIPATH => self.path.hops = parse_hops(self.family, value),
+                _ => hop.apply_attribute(self.family, kind, value),
             }
         }
         if self.path.object != 0 {
-            // What the object was when the message was written is told beside it.
+            // The object's next hops at the time of the message come with it.
             self.path.hops.clear();
             self.path.kind = RouteKind::Unicast;
         } else if self.path.hops.is_empty() && (hop.link != 0 || hop.gateway.is_some()) {
@@ -198,10 +199,10 @@ impl RouteHop {
     }
 
     #[inline]
-    fn take(&mut self, family: Family, kind: u16, value: &[u8]) {
+    fn apply_attribute(&mut self, family: Family, kind: u16, value: &[u8]) {
         match kind {
-            RTA_OIF => self.link = number32(value),
-            RTA_GATEWAY => self.gateway = attributes::address(family, value),
+            RTA_OIF => self.link = read_u32(value),
+            RTA_GATEWAY => self.gateway = attributes::parse_address(family, value),
             RTA_VIA => self.gateway = attributes::address_with_family(value),
             RTA_ENCAP | RTA_ENCAP_TYPE => self.has_encapsulation = true,
             _ => {}
@@ -210,16 +211,16 @@ impl RouteHop {
 }
 
 /// The next hops of RTA_MULTIPATH.
-fn hops(family: Family, mut bytes: &[u8]) -> Vec<RouteHop> {
+fn parse_hops(family: Family, mut bytes: &[u8]) -> Vec<RouteHop> {
     let mut hops = Vec::new();
     while let Some(header) = bytes.first_chunk::<HOP_HEADER>() {
-        let len = usize::from(number16(header));
+        let len = usize::from(read_u16(header));
         let Some(own) = bytes.get(HOP_HEADER..len) else { break };
         let mut hop = RouteHop::with_flags(header[2]);
         hop.weight = u16::from(header[3]) + 1;
-        hop.link = number32(&header[4..8]);
+        hop.link = read_u32(&header[4..8]);
         for (kind, value) in Attributes::new(own) {
-            hop.take(family, kind, value);
+            hop.apply_attribute(family, kind, value);
         }
         hops.push(hop);
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Rules that choose a table (struct fib_rule_hdr and FRA attributes, linux/fib_rules.h).
 use super::Family;
-use super::attributes::{self, Attributes, number8, number16, number32, text};
+use super::attributes::{self, Attributes, parse_text, read_u8, read_u16, read_u32};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -29,18 +29,18 @@ const FRA_DSCP: u16 = 25;
 /// What the kernel writes where nothing is suppressed.
 const NOT_SUPPRESSED: u32 = u32::MAX;
 
-/// A rule.
+/// A rule of policy routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The family of the packets it is for.
     pub family: Family,
-    /// Its place: rules are asked from the lowest on.
+    /// Its place: rules are tried from the lowest on.
     pub priority: u32,
-    /// What it does.
+    /// What is done with matching packets.
     pub action: RuleAction,
     /// Which packets it is for.
     pub selectors: Selectors,
-    /// It finds no prefix of so many bits or fewer.
+    /// It finds no prefix of this many bits or fewer.
     pub suppressed_len: Option<u32>,
     /// It finds no route by an interface of this group.
     pub suppressed_group: Option<u32>,
@@ -53,7 +53,7 @@ pub enum RuleAction {
     Table(u32),
     /// Goes on at the rule of a priority.
     Goto(u32),
-    /// Goes on.
+    /// Goes on with the next rule.
     Nothing,
     /// Ends the search: the packet isn't forwarded.
     Refuse,
@@ -78,7 +78,7 @@ pub struct Selectors {
     pub mark: Option<(u32, u32)>,
     /// The type of service, or the code point of differentiated services.
     pub tos: Option<u8>,
-    /// The transport protocol.
+    /// Transport protocol that packets must have.
     pub protocol: Option<u8>,
     /// The first and the last source port.
     pub source_ports: Option<(u16, u16)>,
@@ -93,29 +93,29 @@ pub struct Selectors {
 }
 
 impl Rule {
-    /// Reads a message.
-    pub(crate) fn read(payload: &[u8]) -> Option<Rule> {
+    /// Parses the payload of RTM_NEWRULE or RTM_DELRULE.
+    pub(crate) fn parse_message(payload: &[u8]) -> Option<Rule> {
         let header = payload.first_chunk::<HEADER>()?;
         let family = Family::from_number(header[0])?;
         let mut selectors = Selectors {
-            is_inverted: number32(&header[8..12]) & FIB_RULE_INVERT != 0,
+            is_inverted: read_u32(&header[8..12]) & FIB_RULE_INVERT != 0,
             tos: Some(header[3]).filter(|&tos| tos != 0),
             ..Selectors::default()
         };
         let (mut priority, mut table, mut target) = (0, header[4].into(), 0);
         let (mut suppressed_len, mut suppressed_group) = (None, None);
-        for (kind, value) in Attributes::after(payload, HEADER) {
+        for (kind, value) in Attributes::after_header(payload, HEADER) {
             match kind {
-                FRA_PRIORITY => priority = number32(value),
-                FRA_TABLE => table = number32(value),
-                FRA_GOTO => target = number32(value),
-                FRA_SUPPRESS_PREFIXLEN => suppressed_len = suppressed(value),
-                FRA_SUPPRESS_IFGROUP => suppressed_group = suppressed(value),
-                FRA_DST => selectors.to = prefix(family, value, header[1]),
-                FRA_SRC => selectors.from = prefix(family, value, header[2]),
+                FRA_PRIORITY => priority = read_u32(value),
+                FRA_TABLE => table = read_u32(value),
+                FRA_GOTO => target = read_u32(value),
+                FRA_SUPPRESS_PREFIXLEN => suppressed_len = parse_suppressed(value),
+                FRA_SUPPRESS_IFGROUP => suppressed_group = parse_suppressed(value),
+                FRA_DST => selectors.to = parse_prefix(family, value, header[1]),
+                FRA_SRC => selectors.from = parse_prefix(family, value, header[2]),
                 // Who made the rule, which realm its packets count for, and nothing.
                 FRA_PROTOCOL | FRA_FLOW | FRA_PAD => {}
-                _ => selectors.take(kind, value),
+                _ => selectors.apply_attribute(kind, value),
             }
         }
         let action = match header[7] {
@@ -129,27 +129,27 @@ impl Rule {
     }
 }
 
-fn suppressed(value: &[u8]) -> Option<u32> {
-    Some(number32(value)).filter(|&number| number != NOT_SUPPRESSED)
+fn parse_suppressed(value: &[u8]) -> Option<u32> {
+    Some(read_u32(value)).filter(|&number| number != NOT_SUPPRESSED)
 }
 
-fn prefix(family: Family, value: &[u8], len: u8) -> Option<(IpAddr, u8)> {
-    Some((attributes::address(family, value)?, len.min(family.bits())))
+fn parse_prefix(family: Family, value: &[u8], len: u8) -> Option<(IpAddr, u8)> {
+    Some((attributes::parse_address(family, value)?, len.min(family.bits())))
 }
 
 impl Selectors {
-    fn take(&mut self, kind: u16, value: &[u8]) {
+    fn apply_attribute(&mut self, kind: u16, value: &[u8]) {
         match kind {
-            FRA_IIFNAME => self.input = Some(text(value)),
-            FRA_OIFNAME => self.output = Some(text(value)),
-            FRA_FWMARK => self.mark.get_or_insert((0, u32::MAX)).0 = number32(value),
-            FRA_FWMASK => self.mark.get_or_insert((0, u32::MAX)).1 = number32(value),
-            FRA_L3MDEV => self.is_vrf = number8(value) != 0,
-            FRA_UID_RANGE => self.users = Some((number32(value), second32(value))),
-            FRA_IP_PROTO => self.protocol = Some(number8(value)),
-            FRA_SPORT_RANGE => self.source_ports = Some((number16(value), second16(value))),
-            FRA_DPORT_RANGE => self.destination_ports = Some((number16(value), second16(value))),
-            FRA_DSCP => self.tos = Some(number8(value) << 2),
+            FRA_IIFNAME => self.input = Some(parse_text(value)),
+            FRA_OIFNAME => self.output = Some(parse_text(value)),
+            FRA_FWMARK => self.mark.get_or_insert((0, u32::MAX)).0 = read_u32(value),
+            FRA_FWMASK => self.mark.get_or_insert((0, u32::MAX)).1 = read_u32(value),
+            FRA_L3MDEV => self.is_vrf = read_u8(value) != 0,
+            FRA_UID_RANGE => self.users = Some((read_u32(value), read_second_u32(value))),
+            FRA_IP_PROTO => self.protocol = Some(read_u8(value)),
+            FRA_SPORT_RANGE => self.source_ports = Some((read_u16(value), read_second_u16(value))),
+            FRA_DPORT_RANGE => self.destination_ports = Some((read_u16(value), read_second_u16(value))),
+            FRA_DSCP => self.tos = Some(read_u8(value) << 2),
             _ => self.others.push((kind, value.to_vec())),
         }
     }
@@ -160,12 +160,12 @@ impl Selectors {
     }
 }
 
-fn second32(value: &[u8]) -> u32 {
-    number32(value.get(4..).unwrap_or_default())
+fn read_second_u32(value: &[u8]) -> u32 {
+    read_u32(value.get(4..).unwrap_or_default())
 }
 
-fn second16(value: &[u8]) -> u16 {
-    number16(value.get(2..).unwrap_or_default())
+fn read_second_u16(value: &[u8]) -> u16 {
+    read_u16(value.get(2..).unwrap_or_default())
 }
 
 /// As ip-rule(8) writes it.
@@ -187,12 +187,12 @@ impl fmt::Display for Rule {
 }
 
 /// A value of a rule behind its word, where it is given.
-fn word(f: &mut fmt::Formatter<'_>, word: &str, value: Option<impl fmt::Display>) -> fmt::Result {
+fn write_word(f: &mut fmt::Formatter<'_>, word: &str, value: Option<impl fmt::Display>) -> fmt::Result {
     value.map_or(Ok(()), |value| write!(f, " {word} {value}"))
 }
 
 /// Two numbers that are the ends of a range.
-fn range<N: fmt::Display>(ends: Option<(N, N)>) -> Option<String> {
+fn format_range<N: fmt::Display>(ends: Option<(N, N)>) -> Option<String> {
     ends.map(|(first, last)| format!("{first}-{last}"))
 }
 
@@ -201,15 +201,15 @@ impl fmt::Display for Selectors {
         let prefix = |(address, len): (IpAddr, u8)| format!("{address}/{len}");
         f.write_str(if self.is_inverted { "not from " } else { "from " })?;
         f.write_str(&self.from.map_or("all".into(), prefix))?;
-        word(f, "to", self.to.map(prefix))?;
-        word(f, "tos", self.tos.map(|tos| format!("{tos:#x}")))?;
-        word(f, "fwmark", self.mark.map(|(mark, mask)| format!("{mark:#x}/{mask:#x}")))?;
-        word(f, "iif", self.input.as_ref())?;
-        word(f, "oif", self.output.as_ref())?;
-        word(f, "uidrange", range(self.users))?;
-        word(f, "ipproto", self.protocol)?;
-        word(f, "sport", range(self.source_ports))?;
-        word(f, "dport", range(self.destination_ports))?;
+        write_word(f, "to", self.to.map(prefix))?;
+        write_word(f, "tos", self.tos.map(|tos| format!("{tos:#x}")))?;
+        write_word(f, "fwmark", self.mark.map(|(mark, mask)| format!("{mark:#x}/{mask:#x}")))?;
+        write_word(f, "iif", self.input.as_ref())?;
+        write_word(f, "oif", self.output.as_ref())?;
+        write_word(f, "uidrange", format_range(self.users))?;
+        write_word(f, "ipproto", self.protocol)?;
+        write_word(f, "sport", format_range(self.source_ports))?;
+        write_word(f, "dport", format_range(self.destination_ports))?;
         if self.is_vrf {
             f.write_str(" [l3mdev-table]")?;
         }

@@ -9,7 +9,7 @@ fn number(kind: u16, value: u32) -> Vec<u8> {
 }
 
 fn news(bytes: &[u8]) -> Vec<News> {
-    Messages(bytes).filter_map(|message| News::read(&message)).collect()
+    Messages(bytes).filter_map(|message| News::parse_message(&message)).collect()
 }
 
 fn record(bytes: &[u8]) -> Record {
@@ -139,7 +139,7 @@ fn a_vlan_knows_its_number_tags_parent_and_bridge() {
     assert_eq!(mapped.kind, LinkKind::Vlan { id: 7, parent: 2, tag_type: 0x88a8, sets_priority: true });
     assert_eq!((link.name.as_str(), link.index, link.mtu, link.master), ("eth1.7", 9, 1500, Some(11)));
     assert!(link.is_up());
-    // What a bridge says of its port is no news of the link.
+    // A bridge's message about its port is not about the link.
     let mut of_bridge = link_message();
     of_bridge[16] = 7;
     assert_eq!(news(&of_bridge), []);

@@ -12,7 +12,7 @@ const SKB_LOAD_BYTES: i32 = 26;
 const XDP_LOAD_BYTES: i32 = 189;
 
 /// Copies a frame that is going out by the hop in `R6`.
-pub(super) fn write_forwarded(w: &mut Writer<'_>) {
+pub(super) fn write_forwarded(w: &mut ProgramWriter<'_>) {
     let Some(capture) = w.capture else { return };
     let skip = w.a.label();
     find_slot(w, capture);
@@ -20,12 +20,12 @@ pub(super) fn write_forwarded(w: &mut Writer<'_>) {
     w.a.compute(ShiftRight, R3, 16);
     w.a.compute(Or, R3, FORWARDED as i32);
     w.a.store(Size::Word, R2, VERDICT, R3);
-    fill(w, skip);
+    fill_slot(w, skip);
     w.a.place(skip);
 }
 
 /// Copies a frame that is going to the kernel for the reason in `R6`, by the place of its count.
-pub(super) fn write_kernel(w: &mut Writer<'_>) {
+pub(super) fn write_kernel(w: &mut ProgramWriter<'_>) {
     let Some(capture) = w.capture.filter(|capture| capture.has_all) else { return };
     let skip = w.a.label();
     find_slot(w, capture);
@@ -33,19 +33,19 @@ pub(super) fn write_kernel(w: &mut Writer<'_>) {
     w.a.compute(ShiftRight, R3, 3);
     w.a.compute(Subtract, R3, REASON_COUNTS as i32);
     w.a.store(Size::Word, R2, VERDICT, R3);
-    fill(w, skip);
+    fill_slot(w, skip);
     w.a.place(skip);
 }
 
 /// `R2` = the next slot of this processor's, which is kept with where the processor's count is.
-fn find_slot(w: &mut Writer<'_>, capture: &Capture) {
+fn find_slot(w: &mut ProgramWriter<'_>, capture: &CaptureRings) {
     w.a.call(GET_SMP_PROCESSOR_ID);
     w.a.compute(And, R0, capture.rings as i32 - 1);
     w.a.value(R1, capture.arrays.descriptor("heads"), 0);
     w.a.set(R3, R0);
     w.a.compute(ShiftLeft, R3, HEAD.ilog2() as i32);
     w.a.compute(Add, R1, R3);
-    w.keep(Slot::Head, R1);
+    w.store_slot(Slot::Head, R1);
     w.a.load(Size::Double, R3, R1, 0);
     w.a.compute(And, R3, SLOTS as i32 - 1);
     w.a.compute(ShiftLeft, R3, SLOT.ilog2() as i32);
@@ -53,24 +53,24 @@ fn find_slot(w: &mut Writer<'_>, capture: &Capture) {
     w.a.value(R2, capture.arrays.descriptor("frames"), 0);
     w.a.compute(Add, R2, R0);
     w.a.compute(Add, R2, R3);
-    w.keep(Slot::Copy, R2);
+    w.store_slot(Slot::Copy, R2);
 }
 
 /// Fills the slot and counts it; or goes to `skip` with it uncounted, where the frame can't be read.
-fn fill(w: &mut Writer<'_>, skip: Label) {
+fn fill_slot(w: &mut ProgramWriter<'_>, skip: Label) {
     w.a.store(Size::Word, R2, PORT, w.port as i32);
     w.a.call(KTIME_GET_NS);
-    w.recall(R5, Slot::Copy);
+    w.load_slot(R5, Slot::Copy);
     w.a.store(Size::Double, R5, TIME, R0);
-    w.recall(R1, Slot::Context);
+    w.load_slot(R1, Slot::Context);
     write_vlan(w);
     match w.at {
-        At::Xdp => {
+        ProgramHook::Xdp => {
             w.a.load(Size::Word, R4, R1, 4);
             w.a.load(Size::Word, R3, R1, 0);
             w.a.compute(Subtract, R4, R3);
         }
-        At::Tc => w.a.load(Size::Word, R4, R1, buffer::LENGTH),
+        ProgramHook::Tc => w.a.load(Size::Word, R4, R1, buffer::LENGTH),
     }
     w.a.store(Size::Word, R5, LENGTH, R4);
     let fits = w.a.label();
@@ -82,18 +82,18 @@ fn fill(w: &mut Writer<'_>, skip: Label) {
     w.a.set(R3, R5);
     w.a.compute(Add, R3, HEADER as i32);
     w.a.set(R2, 0);
-    w.a.call(if w.at == At::Xdp { XDP_LOAD_BYTES } else { SKB_LOAD_BYTES });
+    w.a.call(if w.at == ProgramHook::Xdp { XDP_LOAD_BYTES } else { SKB_LOAD_BYTES });
     w.a.jump_if(NotEqual, R0, 0, skip);
-    w.recall(R1, Slot::Head);
+    w.load_slot(R1, Slot::Head);
     w.a.load(Size::Double, R3, R1, 0);
     w.a.compute(Add, R3, 1);
     w.a.store(Size::Double, R1, 0, R3);
 }
 
 /// Notes the tag that the kernel has taken out of the frame; `R1` is what it says of the frame, `R5` the slot.
-fn write_vlan(w: &mut Writer<'_>) {
+fn write_vlan(w: &mut ProgramWriter<'_>) {
     w.a.set(R3, 0);
-    if w.at == At::Tc {
+    if w.at == ProgramHook::Tc {
         let untagged = w.a.label();
         w.a.load(Size::Word, R4, R1, buffer::VLAN_PRESENT);
         w.a.jump_if(Equal, R4, 0, untagged);

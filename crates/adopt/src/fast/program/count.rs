@@ -8,28 +8,28 @@ use artery_device::bpf::Test::*;
 const GET_SMP_PROCESSOR_ID: i32 = 8;
 
 /// `R1` = where this processor's counts begin.
-fn to_counts(w: &mut Writer<'_>) {
+fn to_counts(w: &mut ProgramWriter<'_>) {
     w.a.call(GET_SMP_PROCESSOR_ID);
     w.a.compute(And, R0, MOST_PROCESSORS as i32 - 1);
     w.a.compute(ShiftLeft, R0, (8 * COUNT_WORDS).ilog2() as i32);
-    w.locate(&w.memory.arrays, "counts", R0, R1);
+    w.locate_element(&w.memory.arrays, "counts", R0, R1);
     w.a.set(R1, R0);
 }
 
 /// Adds to a word behind `R1`; spoils `R3`.
-fn add(w: &mut Writer<'_>, at: i16, what: impl Into<artery_device::bpf::Operand>) {
+fn add_to_word(w: &mut ProgramWriter<'_>, at: i16, what: impl Into<artery_device::bpf::Operand>) {
     w.a.load(Size::Double, R3, R1, at);
     w.a.compute(Add, R3, what);
     w.a.store(Size::Double, R1, at, R3);
 }
 
 /// Counts a frame that comes by its port and goes out by the hop in `R6`.
-pub(super) fn write_forwarded(w: &mut Writer<'_>) {
+pub(super) fn write_forwarded(w: &mut ProgramWriter<'_>) {
     to_counts(w);
     w.a.set(R5, R1);
-    measure(w);
+    measure_frame(w);
     w.a.set(R1, R5);
-    w.recall(R2, Slot::Port);
+    w.load_slot(R2, Slot::Port);
     add_to_port(w, 0);
     w.a.set(R1, R5);
     w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
@@ -38,16 +38,16 @@ pub(super) fn write_forwarded(w: &mut Writer<'_>) {
 }
 
 /// `R4` = bytes of the frame, `R0` = frames that it is.
-fn measure(w: &mut Writer<'_>) {
+fn measure_frame(w: &mut ProgramWriter<'_>) {
     match w.at {
-        At::Xdp => {
+        ProgramHook::Xdp => {
             w.a.set(R4, R8);
             w.a.compute(Subtract, R4, R7);
             w.a.set(R0, 1);
         }
-        At::Tc => {
+        ProgramHook::Tc => {
             let is_counted = w.a.label();
-            w.recall(R1, Slot::Context);
+            w.load_slot(R1, Slot::Context);
             w.a.load(Size::Word, R4, R1, buffer::LENGTH);
             w.a.load(Size::Word, R0, R1, buffer::SEGMENTS);
             w.a.jump_if(NotEqual, R0, 0, is_counted);
@@ -58,16 +58,16 @@ fn measure(w: &mut Writer<'_>) {
 }
 
 /// Adds `R0` frames of `R4` bytes to the port in `R2`.
-fn add_to_port(w: &mut Writer<'_>, at: i16) {
+fn add_to_port(w: &mut ProgramWriter<'_>, at: i16) {
     w.a.compute(And, R2, MOST_PORTS as i32 - 1);
     w.a.compute(ShiftLeft, R2, (8 * WORDS_OF_PORT).ilog2() as i32);
     w.a.compute(Add, R1, R2);
-    add(w, at, R0);
-    add(w, at + 8, R4);
+    add_to_word(w, at, R0);
+    add_to_word(w, at + 8, R4);
 }
 
 /// Counts a frame for each reason and hands it to the kernel.
-pub(super) fn write_kernel(w: &mut Writer<'_>) {
+pub(super) fn write_kernel(w: &mut ProgramWriter<'_>) {
     let counted = w.a.label();
     let sees_buffers = receive::sees_buffers(w);
     // The verifier takes no instruction that nothing leads to.
@@ -81,21 +81,21 @@ pub(super) fn write_kernel(w: &mut Writer<'_>) {
     to_counts(w);
     w.a.compute(Add, R1, R6);
     // The port that it came by, whatever its VLAN: there may be none of that number.
-    add(w, of_port(w), 1);
-    w.a.set(R0, w.at.pass());
+    add_to_word(w, of_port(w), 1);
+    w.a.set(R0, w.at.pass_code());
     w.a.exit();
 }
 
 /// Counts a frame that could not be sent, and is no more what it was.
-pub(super) fn write_lost(w: &mut Writer<'_>) {
+pub(super) fn write_lost(w: &mut ProgramWriter<'_>) {
     to_counts(w);
-    add(w, of_port(w) + 8 * LOST_COUNT as i16, 1);
-    w.a.set(R0, w.at.drop());
+    add_to_word(w, of_port(w) + 8 * LOST_COUNT as i16, 1);
+    w.a.set(R0, w.at.drop_code());
     w.a.exit();
 }
 
 /// Where the counts of the program's port are, in bytes.
-fn of_port(w: &Writer<'_>) -> i16 {
+fn of_port(w: &ProgramWriter<'_>) -> i16 {
     (8 * WORDS_OF_PORT * w.port as usize) as i16
 }
 

@@ -6,12 +6,12 @@ use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
 
 /// From the group in `R0` to the hop, which is in `R6` and fits.
-pub(super) fn write(w: &mut Writer<'_>) {
-    choose(w);
-    check(w);
+pub(super) fn write(w: &mut ProgramWriter<'_>) {
+    select_hop(w);
+    check_hop(w);
 }
 
-fn choose(w: &mut Writer<'_>) {
+fn select_hop(w: &mut ProgramWriter<'_>) {
     w.a.jump_if(Equal, R0, 0, w.to_kernel(Reason::NoRoute));
     w.a.compute(And, R0, MOST_GROUPS as i32 - 1);
     w.a.compute(ShiftLeft, R0, 3);
@@ -25,7 +25,7 @@ fn choose(w: &mut Writer<'_>) {
     let chosen = w.a.label();
     w.a.jump_if(Equal, R4, 1, chosen);
 
-    w.recall(R1, Slot::Hash);
+    w.load_slot(R1, Slot::Hash);
     w.a.compute_32(Multiply, R1, MULTIPLIER as i32);
     w.a.compute(Multiply, R1, R4);
     w.a.compute(ShiftRight, R1, 32);
@@ -43,22 +43,22 @@ fn choose(w: &mut Writer<'_>) {
     w.a.compute(Add, R6, R3);
 }
 
-fn check(w: &mut Writer<'_>) {
+fn check_hop(w: &mut ProgramWriter<'_>) {
     w.a.load(Size::Word, R1, R6, 4 * HOP_READY as i16);
     let is_ready = w.a.label();
     w.a.jump_if(Equal, R1, READY as i32, is_ready);
     for why in Withheld::ALL {
-        w.a.jump_if(Equal, R1, why.state() as i32, w.to_kernel(why.reason()));
+        w.a.jump_if(Equal, R1, why.to_state() as i32, w.to_kernel(why.reason()));
     }
     w.a.jump(w.to_kernel(Reason::Unresolved));
     w.a.place(is_ready);
-    w.recall(R1, Slot::Length);
-    if w.at == At::Tc {
+    w.load_slot(R1, Slot::Length);
+    if w.at == ProgramHook::Tc {
         find_segment(w);
     }
     w.a.load(Size::Word, R2, R6, 4 * HOP_MTU as i16);
     w.a.jump_if(Above, R1, R2, w.to_kernel(Reason::TooBig));
-    w.recall(R1, Slot::Port);
+    w.load_slot(R1, Slot::Port);
     w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
     w.a.compute(ShiftRight, R2, 16);
     w.a.jump_if(Equal, R1, R2, w.to_kernel(Reason::SamePort));
@@ -72,13 +72,13 @@ fn check(w: &mut Writer<'_>) {
 
 /// Makes `R1` the length of the longest segment, where the packet is to be cut. Only TCP's headers are known here: a packet of
 /// another protocol is as long as it is.
-fn find_segment(w: &mut Writer<'_>) {
+fn find_segment(w: &mut ProgramWriter<'_>) {
     let (done, ipv6, tcp) = (w.a.label(), w.a.label(), w.a.label());
-    w.recall(R2, Slot::Context);
+    w.load_slot(R2, Slot::Context);
     w.a.load(Size::Word, R2, R2, buffer::SEGMENT_SIZE);
     w.a.jump_if(Equal, R2, 0, done);
     w.a.set(R4, R9);
-    w.recall(R3, Slot::Family);
+    w.load_slot(R3, Slot::Family);
     w.a.jump_if(Equal, R3, 6, ipv6);
     w.a.load(Size::Byte, R3, R9, 9);
     w.a.compute(Add, R4, 20);

@@ -5,7 +5,7 @@ use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
 
 /// Goes to `found` with the group in `R0`.
-pub(super) fn write(w: &mut Writer<'_>) {
+pub(super) fn write(w: &mut ProgramWriter<'_>) {
     check_header(w);
     check_source(w);
     write_hash(w);
@@ -17,9 +17,9 @@ pub(super) fn write(w: &mut Writer<'_>) {
 const SOURCE: i16 = 12;
 const DESTINATION: i16 = 16;
 
-fn check_header(w: &mut Writer<'_>) {
+fn check_header(w: &mut ProgramWriter<'_>) {
     let malformed = w.to_kernel(Reason::Malformed);
-    w.keep_number(Slot::Family, 4);
+    w.store_number(Slot::Family, 4);
     w.a.set(R5, R1);
     w.a.compute(And, R1, Flags::IPV4 as i32);
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Policy));
@@ -41,9 +41,9 @@ fn check_header(w: &mut Writer<'_>) {
 }
 
 /// Keeps the length of a packet, in `R1`, if it is all that the frame carries, but for what fills up short ones. Spoils `R2`.
-pub(super) fn check_length(w: &mut Writer<'_>, malformed: Label) {
+pub(super) fn check_length(w: &mut ProgramWriter<'_>, malformed: Label) {
     let (whole, short) = (w.a.label(), w.a.label());
-    w.recall(R2, Slot::Rest);
+    w.load_slot(R2, Slot::Rest);
     w.a.jump_if(Equal, R1, R2, whole);
     w.a.jump_if(AtMost, R1, R2, short);
     receive::check_buffers(w);
@@ -51,11 +51,11 @@ pub(super) fn check_length(w: &mut Writer<'_>, malformed: Label) {
     w.a.place(short);
     w.a.jump_if(Above, R2, FILLED as i32, malformed);
     w.a.place(whole);
-    w.keep(Slot::Length, R1);
+    w.store_slot(Slot::Length, R1);
 }
 
 /// The sum of all 16-bit words is that of all 32-bit words, of 35 bits, folded to 33, 18, 17 and 16.
-fn check_sum(w: &mut Writer<'_>) {
+fn check_sum(w: &mut ProgramWriter<'_>) {
     w.a.load(Size::Word, R1, R9, 0);
     for at in [4, 8, 12, 16] {
         w.a.load(Size::Word, R2, R9, at);
@@ -74,7 +74,7 @@ fn check_sum(w: &mut Writer<'_>) {
     w.a.jump_if(NotEqual, R1, 0xffff, w.to_kernel(Reason::Malformed));
 }
 
-fn check_source(w: &mut Writer<'_>) {
+fn check_source(w: &mut ProgramWriter<'_>) {
     let source = w.to_kernel(Reason::Source);
     w.a.load(Size::Byte, R1, R9, SOURCE);
     w.a.jump_if(Equal, R1, 0, source);
@@ -85,7 +85,7 @@ fn check_source(w: &mut Writer<'_>) {
 }
 
 /// Leaves to the kernel what may come from an address of its own, by the words of the address together; spoils `R2` and `R3`.
-pub(super) fn check_own(w: &mut Writer<'_>, bit: Register) {
+pub(super) fn check_own(w: &mut ProgramWriter<'_>, bit: Register) {
     w.a.compute_32(Multiply, bit, MULTIPLIER as i32);
     w.a.compute_32(ShiftRight, bit, 16);
     w.a.set(R2, bit);
@@ -100,7 +100,7 @@ pub(super) fn check_own(w: &mut Writer<'_>, bit: Register) {
 }
 
 /// Mixes addresses, and ports where `R5`, the flags, say so.
-fn write_hash(w: &mut Writer<'_>) {
+fn write_hash(w: &mut ProgramWriter<'_>) {
     w.a.set(R4, 0);
     for at in [SOURCE, DESTINATION] {
         w.a.load(Size::Word, R1, R9, at);
@@ -119,11 +119,11 @@ fn write_hash(w: &mut Writer<'_>) {
     w.a.jump_if(NotEqual, R1, 0, done);
     mix_ports(w, 20, done);
     w.a.place(done);
-    w.keep(Slot::Hash, R4);
+    w.store_slot(Slot::Hash, R4);
 }
 
 /// Mixes in what follows the IP header, if it is there.
-pub(super) fn mix_ports(w: &mut Writer<'_>, header: i32, if_not: Label) {
+pub(super) fn mix_ports(w: &mut ProgramWriter<'_>, header: i32, if_not: Label) {
     w.a.set(R1, R9);
     w.a.compute(Add, R1, header + 4);
     w.a.jump_if(Above, R1, R8, if_not);
@@ -132,7 +132,7 @@ pub(super) fn mix_ports(w: &mut Writer<'_>, header: i32, if_not: Label) {
 }
 
 /// `R4` = [`mix`] of `R4` and a word; spoils `R2`.
-pub(super) fn mix_in(w: &mut Writer<'_>, word: Register) {
+pub(super) fn mix_in(w: &mut ProgramWriter<'_>, word: Register) {
     w.a.compute_32(Xor, R4, word);
     w.a.compute_32(Multiply, R4, MULTIPLIER as i32);
     w.a.compute_32(Move, R2, R4);
@@ -142,14 +142,14 @@ pub(super) fn mix_in(w: &mut Writer<'_>, word: Register) {
 }
 
 /// Where the flags, in `R5`, say so: leaves to the kernel what does not come in where its source is routed back to.
-fn check_reverse_path(w: &mut Writer<'_>) {
+fn check_reverse_path(w: &mut ProgramWriter<'_>) {
     let (back, done) = (w.a.label(), w.a.label());
     w.a.set(R1, R5);
     w.a.compute(And, R1, Flags::REVERSE_PATH as i32);
     w.a.jump_if(Equal, R1, 0, done);
     w.a.compute(ShiftRight, R5, Flags::INPUT as i32);
     w.a.compute(And, R5, ROUTED as i32);
-    w.keep(Slot::Input, R5);
+    w.store_slot(Slot::Input, R5);
     write_lookup(w, SOURCE, back);
     w.a.place(back);
     w.a.compute(And, R0, MOST_GROUPS as i32 - 1);
@@ -157,7 +157,7 @@ fn check_reverse_path(w: &mut Writer<'_>) {
     w.a.value(R1, w.memory.arrays.descriptor("inputs"), 0);
     w.a.compute(Add, R1, R0);
     w.a.load(Size::Double, R1, R1, 0);
-    w.recall(R2, Slot::Input);
+    w.load_slot(R2, Slot::Input);
     w.a.compute(ShiftRight, R1, R2);
     w.a.compute(And, R1, 1);
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::ReversePath));
@@ -166,16 +166,16 @@ fn check_reverse_path(w: &mut Writer<'_>) {
 
 /// The lookup that `artery_table::layout` describes for the fast, narrow layout, of an address in the header. Goes to
 /// `found` with the group in `R0`.
-fn write_lookup(w: &mut Writer<'_>, address: i16, found: Label) {
+fn write_lookup(w: &mut ProgramWriter<'_>, address: i16, found: Label) {
     let fib = w.fibs.ipv4;
     w.a.value(R2, fib.descriptor("default"), 0);
     w.a.load(Size::Double, R2, R2, 0);
-    w.keep(Slot::Default, R2);
+    w.store_slot(Slot::Default, R2);
     w.a.load(Size::Word, R1, R9, address);
     w.a.swap(R1, 32);
     w.a.set(R2, R1);
     w.a.compute(ShiftRight, R2, 8);
-    w.locate(fib, "cells", R2, R3);
+    w.locate_element(fib, "cells", R2, R3);
     w.a.load(Size::Byte, R2, R2, 0);
     let (further, complete) = (w.a.label(), w.a.label());
     w.a.jump_if(Equal, R2, 255, further);
@@ -191,9 +191,9 @@ fn write_lookup(w: &mut Writer<'_>, address: i16, found: Label) {
 }
 
 /// Answers a group of 0 with that of the default route, if that has not changed meanwhile.
-pub(super) fn write_default(w: &mut Writer<'_>, fib: &Arrays, found: Label) {
+pub(super) fn write_default(w: &mut ProgramWriter<'_>, fib: &SharedArrays, found: Label) {
     w.a.jump_if(NotEqual, R0, 0, found);
-    w.recall(R0, Slot::Default);
+    w.load_slot(R0, Slot::Default);
     w.a.value(R2, fib.descriptor("default"), 0);
     w.a.load(Size::Double, R2, R2, 0);
     w.a.jump_if(NotEqual, R0, R2, w.to_kernel(Reason::Changing));
@@ -202,7 +202,7 @@ pub(super) fn write_default(w: &mut Writer<'_>, fib: &Arrays, found: Label) {
 }
 
 /// `R0` = the group of the address in `R1`, from the list of its /16.
-fn write_list(w: &mut Writer<'_>) {
+fn write_list(w: &mut ProgramWriter<'_>) {
     let fib = w.fibs.ipv4;
     w.a.set(R2, R1);
     w.a.compute(ShiftRight, R2, 16);
@@ -236,14 +236,14 @@ fn write_list(w: &mut Writer<'_>) {
 }
 
 /// `place` = where so many bytes into the lists is; spoils `R3`.
-fn to_list(w: &mut Writer<'_>, place: Register) {
+fn to_list(w: &mut ProgramWriter<'_>, place: Register) {
     w.a.compute(And, place, w.fibs.list_bytes as i32 - 1);
-    w.locate(w.fibs.ipv4, "lists", place, R3);
+    w.locate_element(w.fibs.ipv4, "lists", place, R3);
 }
 
 /// From `R4`, the first line, to the last of 2^`R5` that does not begin behind the address in `R1`. Without a jump that
 /// depends on an address: there are two ways for each step otherwise, for the verifier and for the processor.
-fn find_line(w: &mut Writer<'_>) {
+fn find_line(w: &mut ProgramWriter<'_>) {
     for step in (0..5).rev() {
         let skip = w.a.label();
         w.a.jump_if(AtMost, R5, step, skip);
@@ -264,7 +264,7 @@ fn find_line(w: &mut Writer<'_>) {
 }
 
 /// `R0` = the group of the last of a line's ten runs that does not begin behind the address in `R1`.
-fn find_run(w: &mut Writer<'_>) {
+fn find_run(w: &mut ProgramWriter<'_>) {
     const RUNS: i16 = 10;
     const GROUPS: i16 = 24;
     w.a.compute(ShiftLeft, R4, 6);

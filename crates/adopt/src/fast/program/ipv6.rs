@@ -7,16 +7,16 @@ use artery_device::bpf::Test::*;
 use artery_table::Fib6;
 
 /// Goes to `found` with the group in `R0`.
-pub(super) fn write(w: &mut Writer<'_>) {
+pub(super) fn write(w: &mut ProgramWriter<'_>) {
     check_header(w);
     check_source(w);
     write_hash(w);
     write_lookup(w);
 }
 
-fn check_header(w: &mut Writer<'_>) {
+fn check_header(w: &mut ProgramWriter<'_>) {
     let malformed = w.to_kernel(Reason::Malformed);
-    w.keep_number(Slot::Family, 6);
+    w.store_number(Slot::Family, 6);
     w.a.set(R5, R1);
     w.a.compute(And, R1, Flags::IPV6 as i32);
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Policy));
@@ -36,7 +36,7 @@ fn check_header(w: &mut Writer<'_>) {
     w.a.jump_if(AtMost, R1, 1, w.to_kernel(Reason::Expired));
 }
 
-fn check_source(w: &mut Writer<'_>) {
+fn check_source(w: &mut ProgramWriter<'_>) {
     let source = w.to_kernel(Reason::Source);
     w.a.load(Size::Half, R1, R9, 8);
     w.a.swap(R1, 16);
@@ -56,7 +56,7 @@ fn check_source(w: &mut Writer<'_>) {
     check_own(w, R1);
 }
 
-fn write_hash(w: &mut Writer<'_>) {
+fn write_hash(w: &mut ProgramWriter<'_>) {
     w.a.set(R4, 0);
     for word in 2..10 {
         w.a.load(Size::Word, R1, R9, 4 * word);
@@ -71,16 +71,16 @@ fn write_hash(w: &mut Writer<'_>) {
     w.a.place(has_ports);
     mix_ports(w, 40, done);
     w.a.place(done);
-    w.keep(Slot::Hash, R4);
+    w.store_slot(Slot::Hash, R4);
 }
 
 /// The lookup that `artery_table::layout` describes for IPv6: the word in `R1`, and the rest of the address in `R2` and
 /// `R3`.
-fn write_lookup(w: &mut Writer<'_>) {
+fn write_lookup(w: &mut ProgramWriter<'_>) {
     let fib = w.fibs.ipv6;
     w.a.value(R2, fib.descriptor("default"), 0);
     w.a.load(Size::Double, R2, R2, 0);
-    w.keep(Slot::Default, R2);
+    w.store_slot(Slot::Default, R2);
     w.a.load(Size::Double, R2, R9, 24);
     w.a.swap(R2, 64);
     w.a.load(Size::Double, R3, R9, 32);
@@ -111,7 +111,7 @@ fn write_lookup(w: &mut Writer<'_>) {
 
 /// Takes the next word from the node that the word in `R1` leads to and goes on at `next`, or is `complete` with a group
 /// in `R0`.
-fn write_step(w: &mut Writer<'_>, next: Label, complete: Label) {
+fn write_step(w: &mut ProgramWriter<'_>, next: Label, complete: Label) {
     let list = w.a.label();
     // The place in bytes, and the class.
     w.a.set(R4, R1);
@@ -147,15 +147,15 @@ fn write_step(w: &mut Writer<'_>, next: Label, complete: Label) {
 }
 
 /// A list at the bytes in `R4`, of the class in `R5`: the first key that is not less than the next 16 bits.
-fn write_step_of_list(w: &mut Writer<'_>, next: Label, complete: Label) {
-    w.keep(Slot::List, R1);
+fn write_step_of_list(w: &mut ProgramWriter<'_>, next: Label, complete: Label) {
+    w.store_slot(Slot::List, R1);
     find_key(w);
     // Behind the keys: 2 bytes for each of 2^class, and the same again where the values are half words.
     w.a.set(R1, 2);
     w.a.compute(ShiftLeft, R1, R5);
     w.a.compute(Add, R4, R1);
     let wide = w.a.label();
-    w.recall(R1, Slot::List);
+    w.load_slot(R1, Slot::List);
     w.a.compute(And, R1, 1 << 29);
     w.a.jump_if(NotEqual, R1, 0, wide);
     w.a.compute(ShiftLeft, R0, 1);
@@ -173,7 +173,7 @@ fn write_step_of_list(w: &mut Writer<'_>, next: Label, complete: Label) {
 }
 
 /// `R0` = the number of the first key that is not less than the first 16 bits of `R2`. Spoils `R1` and `R6`.
-fn find_key(w: &mut Writer<'_>) {
+fn find_key(w: &mut ProgramWriter<'_>) {
     w.a.set(R0, 0);
     for step in (0..5).rev() {
         let skip = w.a.label();
@@ -184,7 +184,7 @@ fn find_key(w: &mut Writer<'_>) {
         w.a.compute(ShiftLeft, R1, 1);
         w.a.compute(Add, R1, R4);
         w.a.compute(And, R1, w.fibs.fib6_bytes as i32 - 1);
-        w.locate(w.fibs.ipv6, "fib6-words", R1, R6);
+        w.locate_element(w.fibs.ipv6, "fib6-words", R1, R6);
         w.a.load(Size::Half, R1, R1, 0);
         // All ones if it is less than what is looked for.
         w.a.set(R6, R2);
@@ -198,19 +198,19 @@ fn find_key(w: &mut Writer<'_>) {
 }
 
 /// `R4` = where so many bytes into the words is; spoils `R1`.
-fn to_words(w: &mut Writer<'_>) {
+fn to_words(w: &mut ProgramWriter<'_>) {
     w.a.compute(And, R4, w.fibs.fib6_bytes as i32 - 1);
-    w.locate(w.fibs.ipv6, "fib6-words", R4, R1);
+    w.locate_element(w.fibs.ipv6, "fib6-words", R4, R1);
 }
 
 /// `R1` = the word that is `R4` bytes into the words.
-fn load_word(w: &mut Writer<'_>) {
+fn load_word(w: &mut ProgramWriter<'_>) {
     to_words(w);
     w.a.load(Size::Word, R1, R4, 0);
 }
 
 /// The rest of the address, without its first 16 bits.
-fn skip_16_bits(w: &mut Writer<'_>) {
+fn skip_16_bits(w: &mut ProgramWriter<'_>) {
     w.a.set(R0, R3);
     w.a.compute(ShiftRight, R0, 48);
     w.a.compute(ShiftLeft, R2, 16);

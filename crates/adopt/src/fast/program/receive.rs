@@ -25,10 +25,10 @@ const SKB_PULL_DATA: i32 = 39;
 const XDP_GET_BUFF_LEN: i32 = 188;
 
 /// Goes to `ipv4` or `ipv6`, with `R1` the flags of the port.
-pub(super) fn write(w: &mut Writer<'_>, ipv4: Label, ipv6: Label) {
-    w.keep(Slot::Context, R1);
-    if w.at == At::Tc {
-        gather(w);
+pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
+    w.store_slot(Slot::Context, R1);
+    if w.at == ProgramHook::Tc {
+        pull_headers(w);
     }
     load_frame(w, R1);
     w.a.set(R1, R7);
@@ -36,20 +36,20 @@ pub(super) fn write(w: &mut Writer<'_>, ipv4: Label, ipv6: Label) {
     w.a.jump_if(Above, R1, R8, w.to_kernel(Reason::Malformed));
     let (tagged, meet) = (w.a.label(), w.a.label());
     match w.at {
-        At::Xdp => {
+        ProgramHook::Xdp => {
             w.a.load(Size::Half, R5, R7, 12);
             w.a.jump_if(Equal, R5, in_network_order(0x8100), tagged);
         }
-        At::Tc => {
-            w.recall(R1, Slot::Context);
+        ProgramHook::Tc => {
+            w.load_slot(R1, Slot::Context);
             w.a.load(Size::Word, R5, R1, buffer::VLAN_PRESENT);
             w.a.jump_if(NotEqual, R5, 0, tagged);
             w.a.load(Size::Half, R5, R7, 12);
         }
     }
 
-    w.keep_number(Slot::Port, w.port as i32);
-    w.keep_number(Slot::Tag, 0);
+    w.store_number(Slot::Port, w.port as i32);
+    w.store_number(Slot::Tag, 0);
     w.a.value(R2, w.memory.arrays.descriptor("ports"), w.port as i32 * 4 * PORT_WORDS as i32);
     w.a.set(R9, R7);
     w.a.compute(Add, R9, 14);
@@ -60,7 +60,7 @@ pub(super) fn write(w: &mut Writer<'_>, ipv4: Label, ipv6: Label) {
 
     w.a.place(meet);
     check_address(w);
-    keep_rest(w);
+    store_length(w);
     w.a.load(Size::Word, R1, R2, 4 * PORT_FLAGS as i16);
     w.a.jump_if(Equal, R5, in_network_order(0x0800), ipv4);
     w.a.jump_if(Equal, R5, in_network_order(0x86dd), ipv6);
@@ -68,17 +68,17 @@ pub(super) fn write(w: &mut Writer<'_>, ipv4: Label, ipv6: Label) {
 }
 
 /// Where the frame begins and ends, from what the kernel says of it.
-pub(super) fn load_frame(w: &mut Writer<'_>, context: Register) {
+pub(super) fn load_frame(w: &mut ProgramWriter<'_>, context: Register) {
     let (data, end) = match w.at {
-        At::Xdp => (0, 4),
-        At::Tc => (76, 80),
+        ProgramHook::Xdp => (0, 4),
+        ProgramHook::Tc => (76, 80),
     };
     w.a.load(Size::Word, R7, context, data);
     w.a.load(Size::Word, R8, context, end);
 }
 
 /// Has the kernel put all headers into one piece, if they are not; `R1` is what it says of the frame, before and after.
-fn gather(w: &mut Writer<'_>) {
+fn pull_headers(w: &mut ProgramWriter<'_>) {
     let (is_whole, pull) = (w.a.label(), w.a.label());
     load_frame(w, R1);
     w.a.set(R2, R7);
@@ -91,34 +91,34 @@ fn gather(w: &mut Writer<'_>) {
     // If there is no memory for it the headers are too short where they are looked at.
     w.a.call(SKB_PULL_DATA);
     w.a.place(is_whole);
-    w.recall(R1, Slot::Context);
+    w.load_slot(R1, Slot::Context);
 }
 
 /// Bytes from the IP header to the end of the frame.
-fn keep_rest(w: &mut Writer<'_>) {
+fn store_length(w: &mut ProgramWriter<'_>) {
     match w.at {
-        At::Xdp => {
+        ProgramHook::Xdp => {
             w.a.set(R1, R8);
             w.a.compute(Subtract, R1, R9);
         }
-        At::Tc => {
-            w.recall(R1, Slot::Context);
+        ProgramHook::Tc => {
+            w.load_slot(R1, Slot::Context);
             w.a.load(Size::Word, R1, R1, buffer::LENGTH);
             w.a.compute(Subtract, R1, 14);
         }
     }
-    w.keep(Slot::Rest, R1);
+    w.store_slot(Slot::Rest, R1);
 }
 
 /// Whether the program may be given frames that lie in several buffers.
-pub(super) fn sees_buffers(w: &Writer<'_>) -> bool {
-    w.at == At::Xdp && w.memory.takes_buffers
+pub(super) fn sees_buffers(w: &ProgramWriter<'_>) -> bool {
+    w.at == ProgramHook::Xdp && w.memory.takes_buffers
 }
 
 /// Where a packet is longer than the buffer that the program sees: leaves it to the kernel if its rest is in others.
-pub(super) fn check_buffers(w: &mut Writer<'_>) {
+pub(super) fn check_buffers(w: &mut ProgramWriter<'_>) {
     if sees_buffers(w) {
-        w.recall(R1, Slot::Context);
+        w.load_slot(R1, Slot::Context);
         w.a.call(XDP_GET_BUFF_LEN);
         w.a.set(R1, R8);
         w.a.compute(Subtract, R1, R7);
@@ -127,11 +127,11 @@ pub(super) fn check_buffers(w: &mut Writer<'_>) {
 }
 
 /// Finds the port of the VLAN: `R2` its record, `R5` what the tag stands before.
-fn write_tagged(w: &mut Writer<'_>) {
-    w.keep_number(Slot::Tag, TAG);
+fn write_tagged(w: &mut ProgramWriter<'_>) {
+    w.store_number(Slot::Tag, TAG);
     w.a.set(R9, R7);
     match w.at {
-        At::Xdp => {
+        ProgramHook::Xdp => {
             w.a.compute(Add, R9, 14 + TAG);
             w.a.set(R1, R7);
             w.a.compute(Add, R1, SHORTEST + TAG);
@@ -141,7 +141,7 @@ fn write_tagged(w: &mut Writer<'_>) {
             w.a.load(Size::Half, R5, R7, 16);
         }
         // The kernel has taken the tag out of the frame.
-        At::Tc => {
+        ProgramHook::Tc => {
             w.a.compute(Add, R9, 14);
             // A provider's tag of the same number is another VLAN.
             w.a.load(Size::Word, R3, R1, buffer::VLAN_PROTOCOL);
@@ -158,14 +158,14 @@ fn write_tagged(w: &mut Writer<'_>) {
     w.a.jump_if(Equal, R3, 0, w.to_kernel(Reason::OtherVlan));
     w.a.compute(Subtract, R3, 1);
     w.a.compute(And, R3, MOST_PORTS as i32 - 1);
-    w.keep(Slot::Port, R3);
+    w.store_slot(Slot::Port, R3);
     w.a.compute(ShiftLeft, R3, 4);
     w.a.value(R2, w.memory.arrays.descriptor("ports"), 0);
     w.a.compute(Add, R2, R3);
 }
 
 /// Leaves frames to other addresses than the port's to the kernel.
-fn check_address(w: &mut Writer<'_>) {
+fn check_address(w: &mut ProgramWriter<'_>) {
     let other = w.to_kernel(Reason::OtherAddress);
     for (size, at) in [(Size::Word, 0), (Size::Half, 4)] {
         w.a.load(size, R3, R7, at);

@@ -15,18 +15,18 @@ const CSUM_UPDATE: i32 = 40;
 const LINK_HEADER: i16 = 12;
 
 /// Sends the packet by the hop in `R6`.
-pub(super) fn write(w: &mut Writer<'_>) {
+pub(super) fn write(w: &mut ProgramWriter<'_>) {
     let stale = w.to_kernel(Reason::Stale);
     w.memory.lease.write_check(&mut w.a, stale);
-    if let Some(door) = w.door {
+    if let Some(door) = w.host_port {
         return write_to_door(w, door);
     }
     count::write_forwarded(w);
     copy::write_forwarded(w);
-    age(w);
+    decrement_ttl(w);
     let failed = w.a.label();
     match w.at {
-        At::Xdp => {
+        ProgramHook::Xdp => {
             let redirect = w.a.label();
             write_link_header(w, redirect, failed);
             w.a.place(redirect);
@@ -34,13 +34,13 @@ pub(super) fn write(w: &mut Writer<'_>) {
             w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
             w.a.compute(And, R2, 0xffff);
             // What the kernel answers where the device is not there: the frame can't be as it came any more.
-            w.a.set(R3, w.at.drop());
+            w.a.set(R3, w.at.drop_code());
             w.a.call(REDIRECT_MAP);
             w.a.jump_if(NotEqual, R0, XDP_REDIRECT, failed);
         }
-        At::Tc => {
-            put_addresses(w, 0);
-            prioritize(w);
+        ProgramHook::Tc => {
+            write_addresses(w, 0);
+            set_priority(w);
             write_tag(w, failed);
             w.a.load(Size::Word, R1, R6, 4 * HOP_PORTS as i16);
             w.a.compute(ShiftRight, R1, 16);
@@ -59,8 +59,8 @@ pub(super) fn write(w: &mut Writer<'_>) {
 }
 
 /// Sends the frame as it came to an interface of this program's, behind which somebody else forwards it. That knows no VLANs.
-fn write_to_door(w: &mut Writer<'_>, door: u32) {
-    w.recall(R1, Slot::Tag);
+fn write_to_door(w: &mut ProgramWriter<'_>, door: u32) {
+    w.load_slot(R1, Slot::Tag);
     w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
     w.a.load(Size::Word, R1, R6, 4 * HOP_TAG as i16);
     w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
@@ -73,11 +73,11 @@ fn write_to_door(w: &mut Writer<'_>, door: u32) {
 }
 
 /// Takes the frame's tag away, and puts the hop's on; both are beside the frame. What follows can't reach the frame.
-fn write_tag(w: &mut Writer<'_>, failed: Label) {
+fn write_tag(w: &mut ProgramWriter<'_>, failed: Label) {
     let (untagged, done) = (w.a.label(), w.a.label());
-    w.recall(R1, Slot::Tag);
+    w.load_slot(R1, Slot::Tag);
     w.a.jump_if(Equal, R1, 0, untagged);
-    w.recall(R1, Slot::Context);
+    w.load_slot(R1, Slot::Context);
     w.a.call(SKB_VLAN_POP);
     w.a.jump_if(NotEqual, R0, 0, failed);
     w.a.place(untagged);
@@ -85,16 +85,16 @@ fn write_tag(w: &mut Writer<'_>, failed: Label) {
     w.a.load(Size::Half, R2, R6, 4 * HOP_TAG as i16);
     w.a.jump_if(Equal, R2, 0, done);
     w.a.swap(R3, 16);
-    w.recall(R1, Slot::Context);
+    w.load_slot(R1, Slot::Context);
     w.a.call(SKB_VLAN_PUSH);
     w.a.jump_if(NotEqual, R0, 0, failed);
     w.a.place(done);
 }
 
 /// Says what queues go by, as the kernel does when it forwards IPv4.
-fn prioritize(w: &mut Writer<'_>) {
+fn set_priority(w: &mut ProgramWriter<'_>) {
     let done = w.a.label();
-    w.recall(R1, Slot::Family);
+    w.load_slot(R1, Slot::Family);
     w.a.jump_if(NotEqual, R1, 4, done);
     w.a.load(Size::Byte, R1, R9, 1);
     // Four bits for each number that two bits of the type of service may be.
@@ -104,15 +104,15 @@ fn prioritize(w: &mut Writer<'_>) {
     w.a.set(R2, PRIORITIES);
     w.a.compute(ShiftRight, R2, R1);
     w.a.compute(And, R2, 15);
-    w.recall(R1, Slot::Context);
+    w.load_slot(R1, Slot::Context);
     w.a.store(Size::Word, R1, buffer::PRIORITY, R2);
     w.a.place(done);
 }
 
 /// Takes one from the time to live, or the hop limit.
-fn age(w: &mut Writer<'_>) {
+fn decrement_ttl(w: &mut ProgramWriter<'_>) {
     let (ipv6, done) = (w.a.label(), w.a.label());
-    w.recall(R1, Slot::Family);
+    w.load_slot(R1, Slot::Family);
     w.a.jump_if(Equal, R1, 6, ipv6);
     w.a.load(Size::Byte, R1, R9, 8);
     w.a.compute(Subtract, R1, 1);
@@ -132,10 +132,10 @@ fn age(w: &mut Writer<'_>) {
     w.a.load(Size::Byte, R1, R9, 7);
     w.a.compute(Subtract, R1, 1);
     w.a.store(Size::Byte, R9, 7, R1);
-    if w.at == At::Tc {
+    if w.at == ProgramHook::Tc {
         // A card may have summed up the packet (CHECKSUM_COMPLETE). With IPv4 the header's own sum makes up for the change. The
         // hop limit is the last byte of a word, of which one is taken. The kernel says if there is no such sum.
-        w.recall(R1, Slot::Context);
+        w.load_slot(R1, Slot::Context);
         w.a.set(R2, !u32::from_ne_bytes([0, 0, 0, 1]) as i32);
         w.a.call(CSUM_UPDATE);
     }
@@ -143,51 +143,51 @@ fn age(w: &mut Writer<'_>) {
 }
 
 /// Puts the hop's link header in the place of the frame's, which may have a tag more or less, and goes to `done`.
-fn write_link_header(w: &mut Writer<'_>, done: Label, failed: Label) {
+fn write_link_header(w: &mut ProgramWriter<'_>, done: Label, failed: Label) {
     let (tagged, untag, same) = (w.a.label(), w.a.label(), w.a.label());
-    w.recall(R1, Slot::Tag);
+    w.load_slot(R1, Slot::Tag);
     w.a.load(Size::Word, R2, R6, 4 * HOP_TAG as i16);
     w.a.jump_if(NotEqual, R1, 0, tagged);
     w.a.jump_if(Equal, R2, 0, same);
 
     // A tag comes in between: the frame begins earlier.
-    adjust(w, -4, failed);
-    w.recall(R1, Slot::Context);
+    adjust_head(w, -4, failed);
+    w.load_slot(R1, Slot::Context);
     load_frame(w, R1);
     w.a.set(R1, R7);
     w.a.compute(Add, R1, 18);
     w.a.jump_if(Above, R1, R8, failed);
-    put_tag(w);
+    write_vlan_tag(w);
     w.a.jump(same);
 
     w.a.place(tagged);
     w.a.jump_if(Equal, R2, 0, untag);
-    put_tag(w);
+    write_vlan_tag(w);
     w.a.place(same);
-    put_addresses(w, 0);
+    write_addresses(w, 0);
     w.a.jump(done);
 
     // The type that the tag stands before stays where it is.
     w.a.place(untag);
-    put_addresses(w, 4);
-    adjust(w, 4, failed);
+    write_addresses(w, 4);
+    adjust_head(w, 4, failed);
     w.a.jump(done);
 }
 
 /// Moves the beginning of the frame.
-fn adjust(w: &mut Writer<'_>, by: i32, failed: Label) {
-    w.recall(R1, Slot::Context);
+fn adjust_head(w: &mut ProgramWriter<'_>, by: i32, failed: Label) {
+    w.load_slot(R1, Slot::Context);
     w.a.set(R2, by);
     w.a.call(XDP_ADJUST_HEAD);
     w.a.jump_if(NotEqual, R0, 0, failed);
 }
 
-fn put_tag(w: &mut Writer<'_>) {
+fn write_vlan_tag(w: &mut ProgramWriter<'_>) {
     w.a.load(Size::Word, R1, R6, 4 * HOP_TAG as i16);
     w.a.store(Size::Word, R7, LINK_HEADER, R1);
 }
 
-fn put_addresses(w: &mut Writer<'_>, at: i16) {
+fn write_addresses(w: &mut ProgramWriter<'_>, at: i16) {
     for word in (0..LINK_HEADER).step_by(4) {
         w.a.load(Size::Word, R1, R6, word);
         w.a.store(Size::Word, R7, at + word, R1);

@@ -1,7 +1,7 @@
 //! Random storms of changes.
 use super::evaluator::{Answer, is_like};
 use super::*;
-use crate::kernel::{NextHopObject, ObjectKind, Part};
+use crate::kernel::{NextHopObject, ObjectKind, RecordKind};
 
 const LINKS: u32 = 4;
 const TABLES: [u32; 5] = [255, 254, 253, 100, 200];
@@ -10,7 +10,7 @@ struct Storm {
     random: Random,
     kernel: Evaluator,
     mirror: Mirror,
-    sink: Plain,
+    sink: RecordingSink,
     /// Whether the mirror hears of changes.
     is_heard: bool,
 }
@@ -34,7 +34,7 @@ impl Storm {
 
     fn tell(&mut self, news: News) {
         if self.is_heard {
-            self.mirror.hear(news, &mut self.sink);
+            self.mirror.apply_change(news, &mut self.sink);
         }
     }
 
@@ -196,15 +196,15 @@ impl Storm {
 
     /// Looks at everything, in the middle of changes if there are to be some.
     fn look(&mut self, changes: usize) {
-        for part in Part::ALL {
-            self.mirror.begin(part);
+        for part in RecordKind::ALL {
+            self.mirror.begin_part(part);
             for record in self.records(part) {
-                self.mirror.found(record, &mut self.sink);
+                self.mirror.add_found(record, &mut self.sink);
                 if changes > 0 && self.random.one_in(4) {
                     (0..changes).for_each(|_| self.step());
                 }
             }
-            self.mirror.end(true, &mut self.sink);
+            self.mirror.end_part(true, &mut self.sink);
             while self.mirror.sweep_routes(&mut self.sink) {
                 if self.random.one_in(4) {
                     (0..changes).for_each(|_| self.step());
@@ -213,17 +213,17 @@ impl Storm {
         }
     }
 
-    fn records(&self, part: Part) -> Vec<Record> {
+    fn records(&self, part: RecordKind) -> Vec<Record> {
         match part {
-            Part::Links => self.kernel.links.values().cloned().map(Record::Link).collect(),
-            Part::NextHops => self.kernel.objects.values().cloned().map(Record::NextHop).collect(),
-            Part::Rules(family) => {
+            RecordKind::Links => self.kernel.links.values().cloned().map(Record::Link).collect(),
+            RecordKind::NextHops => self.kernel.objects.values().cloned().map(Record::NextHop).collect(),
+            RecordKind::Rules(family) => {
                 let mut rules: Vec<Rule> =
                     self.kernel.rules.iter().filter(|rule| rule.family == family).cloned().collect();
                 rules.sort_by_key(|rule| rule.priority);
                 rules.into_iter().map(Record::Rule).collect()
             }
-            Part::Routes(family) => {
+            RecordKind::Routes(family) => {
                 let mut routes: Vec<Route> =
                     self.kernel.routes.iter().filter(|route| route.family == family).cloned().collect();
                 // Those for some sources only are told before all others.
@@ -255,8 +255,8 @@ impl Storm {
                 IpAddr::V6(address) => IpAddr::V6((address.to_bits() ^ u128::from(near)).into()),
             };
             let told = match self.sink.lookup(address) {
-                None | Some(Way::Kernel) => Answer::Kernel,
-                Some(Way::Hops(hops)) => Answer::Hops(hops.clone()),
+                None | Some(NextHopSet::Kernel) => Answer::Kernel,
+                Some(NextHopSet::Hops(hops)) => Answer::Hops(hops.clone()),
             };
             let right = self.kernel.lookup(address);
             assert_eq!(told, right, "{when}: {address}{}", self.kernel.told_of(address));

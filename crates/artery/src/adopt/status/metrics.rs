@@ -1,7 +1,7 @@
 //! The same for Prometheus.
-use super::{GuardStatus, PortStatus, Status, Tables};
+use super::{BlockerStatus, PortStatus, Status, Tables};
 use crate::metrics::{Exposition, Kind};
-use artery_adopt::Pace;
+use artery_adopt::TurnTimes;
 use std::collections::BTreeMap;
 
 /// A number of each port.
@@ -46,7 +46,7 @@ impl Status {
         let help =
             "Prefixes that stay with the kernel, since their routes depend on sources or types of service.";
         text.single("artery_adopt_kept_prefixes", Kind::Gauge, help, self.kept_prefixes);
-        text.take()
+        text.into_text()
     }
 
     fn ports(&self, text: &mut Exposition) {
@@ -135,7 +135,7 @@ impl Tables {
             "How long it took to apply changes; one that comes meanwhile is applied in the next turn.",
         );
         let bucket = format!("{name}_bucket");
-        for (bound, count) in Pace::BOUNDS.iter().zip(&self.turns_within) {
+        for (bound, count) in TurnTimes::BOUNDS.iter().zip(&self.turns_within) {
             text.sample(&bucket, &[("le", &bound.as_secs_f64().to_string())], count);
         }
         text.sample(&bucket, &[("le", "+Inf")], self.turns);
@@ -145,7 +145,7 @@ impl Tables {
 }
 
 /// How many guards of a kind hold back the same traffic.
-fn guards(guards: &[GuardStatus], text: &mut Exposition) {
+fn guards(guards: &[BlockerStatus], text: &mut Exposition) {
     let mut counts = BTreeMap::<_, u64>::new();
     for guard in guards {
         let family = guard.family.as_deref().map_or("all".to_string(), str::to_lowercase);

@@ -51,7 +51,7 @@ fn another_program_at_the_interface_is_not_pushed_aside() {
     in_namespace(|| {
         cable();
         let interface = Interface::find("left").unwrap();
-        let _theirs = program::Redirect::attach(&interface, 1, Attach::Best).unwrap();
+        let _theirs = program::RedirectProgram::attach(&interface, 1, Attach::Best).unwrap();
         let error = XdpPort::open(&interface, &settings(Attach::Best), 1, pool()).unwrap_err();
         let DeviceError::Occupied { by, .. } = error else { panic!("{error}") };
         assert_eq!(by, "another XDP program is attached to it");
@@ -87,7 +87,7 @@ fn a_queue_that_is_let_go_meanwhile_is_taken() {
     in_namespace(|| {
         cable();
         let (pool, interface) = (pool(), Interface::find("left").unwrap());
-        let plan = socket::Plan { ring: 64, zero_copy: true, busy_poll: None };
+        let plan = socket::SocketPlan { ring: 64, zero_copy: true, busy_poll: None };
         let theirs = socket::Socket::open(&interface, 0, pool, plan).unwrap();
         let waits = XdpPort::open(&interface, &settings(Attach::Best), 1, pool).unwrap_err();
         assert!(matches!(waits, DeviceError::Occupied { .. }), "{waits}");
@@ -102,7 +102,7 @@ fn a_queue_that_is_let_go_meanwhile_is_taken() {
                 }
             });
             // Its lock is the first thing it takes, the queue the last.
-            while lock::Lock::take(&interface).is_ok() {
+            while lock::InterfaceLock::acquire(&interface).is_ok() {
                 assert!(!opening.is_finished());
             }
             drop(theirs);

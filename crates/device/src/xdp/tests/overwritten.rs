@@ -28,7 +28,7 @@ fn whoever_overwrites_a_ring_breaks_it_and_nothing_else() {
         let mut rx = port.rx(0, &RxSettings::default()).unwrap();
         let mut got = Batch::default();
         // What was not lent, what is no frame at all, what leaves its frame, and what goes on.
-        let free = pool.packet().unwrap();
+        let free = pool.alloc_packet().unwrap();
         let not_lent = u64::from(pool.frame_of(&free).unwrap()) * 2048;
         let entries = [(not_lent, 60), (u64::MAX, 60), (4096 * 2048, 60), (256, 2000), (256, u32::MAX)];
         overwrite(&rx, |peer| peer.produce(&entries.map(|(address, len)| [address, bytes(len)])));

@@ -144,9 +144,9 @@ fn attempts_by_the_thousand_push_out_no_flow_that_lives() {
 fn flows_that_are_idle_are_forgotten_while_nothing_comes() {
     let mut bench = bench(&format!("{THREE}, PRESET paper"));
     open(&mut bench, 1..101);
-    bench.pass(Duration::from_secs(29));
+    bench.advance_time(Duration::from_secs(29));
     assert_eq!(bench.read("flows", "").unwrap(), "100");
-    bench.pass(Duration::from_secs(2));
+    bench.advance_time(Duration::from_secs(2));
     assert_eq!(bench.read("flows", "").unwrap(), "0");
 }
 
@@ -156,7 +156,7 @@ fn a_balancer_that_takes_the_place_of_another_keeps_flows_by_the_names_of_member
     let before = open(&mut old, 1..1001);
     let text =
         "SERVICE 192.0.2.1:80, MEMBER d 10.0.0.4, MEMBER c 10.0.0.3, MEMBER b 10.0.0.2, MEMBER a 10.0.0.1";
-    let mut new = Bench::setup(&CLASS, text).outputs(2).beside(&old).replacing().build().unwrap();
+    let mut new = Bench::setup(&CLASS, text).outputs(2).sharing_with(&old).as_replacement().build().unwrap();
     new.take_state(&mut old);
     assert_eq!(moved(&before, &members(&mut new, 1..1001, TcpFlags::ACK)), 0);
 }
@@ -166,7 +166,7 @@ fn with_nat_packets_reach_the_members_port_and_answers_come_from_the_service() {
     let config = "SERVICE 192.0.2.1:80 tcp, MEMBER a 10.0.0.1:8080, FORWARD nat";
     let mut bench = Bench::setup(&CLASS, config).inputs(2).outputs(3).build().unwrap();
     bench.push(0, packet(5, TcpFlags::SYN).bytes());
-    let sent = bench.take(0).unwrap();
+    let sent = bench.next_sent(0).unwrap();
     let expected = ip4().src("198.51.100.7").dst("10.0.0.1").tcp(5, 8080).flags(TcpFlags::SYN).bytes();
     assert_eq!((sent.data(), sent.dst_ip()), (&expected[..], Ipv4Addr::new(10, 0, 0, 1)));
     bench.push(1, ip4().src("10.0.0.1").dst("198.51.100.7").tcp(8080, 5).bytes());
@@ -184,13 +184,13 @@ fn nat_keeps_checksums_right_for_both_families_and_leaves_missing_ones_out() {
     let mut bench6 = Bench::setup(&CLASS, v6).inputs(2).outputs(3).build().unwrap();
     bench6.push(0, ip6().src("2001:db8::7").dst("2001:db8::1").udp(5, 53).payload([1; 9]).bytes());
     let expected = ip6().src("2001:db8::7").dst("2001:db8:2::a").udp(5, 5353).payload([1; 9]).bytes();
-    assert_eq!(bench6.take(0).unwrap().data(), expected);
+    assert_eq!(bench6.next_sent(0).unwrap().data(), expected);
     let v4 = "SERVICE 192.0.2.1:53 udp, MEMBER a 10.0.0.1:5353, FORWARD nat";
     let mut bench4 = Bench::setup(&CLASS, v4).inputs(2).outputs(3).build().unwrap();
     let mut bytes = ip4().src("198.51.100.7").dst("192.0.2.1").udp(5, 53).bytes();
     bytes[26..28].fill(0);
     bench4.push(0, &bytes);
-    let sent = bench4.take(0).unwrap();
+    let sent = bench4.next_sent(0).unwrap();
     let ip = Ipv4::new(sent.data()).unwrap();
     assert!(ip.checksum_is_valid());
     assert_eq!((Udp::new(ip.payload()).unwrap().checksum(), Ipv6::new(sent.data()).is_err()), (0, true));
@@ -209,7 +209,7 @@ fn what_can_not_be_is_refused_with_the_remedy() {
         ("SERVICE 192.0.2.1:80, SERVICE 192.0.2.1:81, FORWARD nat", "there is one SERVICE"),
         ("SERVICE 192.0.2.1:80, PRESET long", "PRESET is 'default' or 'paper'"),
     ] {
-        let refusal = Bench::refuses(&CLASS, config);
+        let refusal = Bench::config_error(&CLASS, config);
         assert!(refusal.contains(said), "{config}: {refusal}");
     }
     let mut bench = bench(THREE);
@@ -227,11 +227,11 @@ fn what_can_not_be_is_refused_with_the_remedy() {
     assert_eq!(bench.read("members", "").unwrap().lines().count(), 3);
 }
 
-/// Lets time pass until the members are described so.
+/// Advances the time until the members have this description.
 #[track_caller]
 fn await_members(bench: &mut Bench, expected: &[&str]) {
     for _ in 0..1000 {
-        bench.pass(Duration::from_millis(250));
+        bench.advance_time(Duration::from_millis(250));
         let members = bench.read("members", "").unwrap();
         if expected.iter().all(|part| members.contains(part)) {
             return;
@@ -251,10 +251,14 @@ fn a_member_that_does_not_answer_loses_its_flows_until_it_is_back() {
     await_members(&mut bench, &[&parts[0], &parts[1]]);
     drop(b);
     await_members(&mut bench, &[&parts[0], &format!("b {away} down")]);
-    assert!(bench.said().contains(&format!("b at {away} is down: refused")), "{}", bench.said());
+    assert!(
+        bench.stderr_text().contains(&format!("b at {away} is down: refused")),
+        "{}",
+        bench.stderr_text()
+    );
     let b = std::net::TcpListener::bind(away).unwrap();
     await_members(&mut bench, &[&parts[0], &parts[1]]);
-    assert!(bench.said().contains(&format!("b at {away} is up")), "{}", bench.said());
+    assert!(bench.stderr_text().contains(&format!("b at {away} is up")), "{}", bench.stderr_text());
     drop((a, b));
 }
 
@@ -265,7 +269,7 @@ fn checks_that_can_not_be_made_are_refused() {
         ("SERVICE 192.0.2.1:53 udp, MEMBER a 10.0.0.1, CHECK tcp", "use ping"),
         ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, CHECK telepathy", "CHECK telepathy"),
     ] {
-        let refusal = Bench::refuses(&CLASS, config);
+        let refusal = Bench::config_error(&CLASS, config);
         assert!(refusal.contains(said), "{config}: {refusal}");
     }
 }

@@ -67,7 +67,7 @@ fn a_batch_is_sorted_by_what_is_known_of_each_packet() {
         packet
     });
     bench.push_packets(0, packets);
-    assert_eq!(bench.take_all(0).len(), 2);
+    assert_eq!(bench.drain_sent(0).len(), 2);
     bench.expect(1, query("10.0.0.3"));
 }
 
@@ -91,24 +91,24 @@ fn an_address_is_asked_for_ten_times_a_second_and_then_every_other_second() {
     let mut bench = bench("");
     for _ in 0..100 {
         send(&mut bench, "10.0.0.2", 1);
-        bench.pass(Duration::from_millis(10));
+        bench.advance_time(Duration::from_millis(10));
     }
-    assert_eq!(bench.take_all(1).len(), 10);
+    assert_eq!(bench.drain_sent(1).len(), 10);
     for _ in 0..100 {
         send(&mut bench, "10.0.0.2", 1);
-        bench.pass(Duration::from_millis(100));
+        bench.advance_time(Duration::from_millis(100));
     }
-    assert_eq!(bench.take_all(1).len(), 5);
+    assert_eq!(bench.drain_sent(1).len(), 5);
 }
 
 #[test]
 fn a_neighbor_in_use_is_asked_again_itself_after_a_minute() {
     let mut bench = bench("");
     answer(&mut bench, "10.0.0.2", ETHER);
-    bench.pass(Duration::from_secs(59));
+    bench.advance_time(Duration::from_secs(59));
     send(&mut bench, "10.0.0.2", 1);
     bench.expect(0, framed(ETHER, 1));
-    bench.pass(Duration::from_secs(1));
+    bench.advance_time(Duration::from_secs(1));
     send(&mut bench, "10.0.0.2", 2);
     let mut unicast = query("10.0.0.2");
     unicast[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0x0a]);
@@ -118,7 +118,7 @@ fn a_neighbor_in_use_is_asked_again_itself_after_a_minute() {
     bench.expect(0, framed(ETHER, 3));
     bench.expect_nothing_more();
     answer(&mut bench, "10.0.0.2", ETHER);
-    bench.pass(Duration::from_secs(10));
+    bench.advance_time(Duration::from_secs(10));
     send(&mut bench, "10.0.0.2", 4);
     bench.expect(0, framed(ETHER, 4));
     bench.expect_nothing_more();
@@ -129,7 +129,7 @@ fn polls_can_be_broadcast_or_turned_off() {
     for (config, polls) in [(", BROADCAST_POLL true, POLL_TIMEOUT 5", 1), (", POLL_TIMEOUT 0", 0)] {
         let mut bench = bench(config);
         answer(&mut bench, "10.0.0.2", ETHER);
-        bench.pass(Duration::from_secs(100));
+        bench.advance_time(Duration::from_secs(100));
         send(&mut bench, "10.0.0.2", 1);
         bench.expect(0, framed(ETHER, 1));
         (0..polls).for_each(|_| drop(bench.expect(1, query("10.0.0.2"))));
@@ -143,12 +143,12 @@ fn what_is_known_expires() {
     answer(&mut bench, "10.0.0.2", ETHER);
     send(&mut bench, "10.0.0.2", 1);
     bench.expect(0, framed(ETHER, 1));
-    bench.pass(Duration::from_millis(10_500));
+    bench.advance_time(Duration::from_millis(10_500));
     send(&mut bench, "10.0.0.2", 2);
     send(&mut bench, "10.0.0.2", 3);
     bench.expect(1, query("10.0.0.2"));
     bench.expect_nothing_more();
-    bench.pass(Duration::from_secs(30));
+    bench.advance_time(Duration::from_secs(30));
     assert_eq!(bench.read("count", "").unwrap(), "0");
     bench.expect_dropped(DropReason::NeighborUnresolved, 2);
 }
@@ -163,7 +163,7 @@ fn too_many_waiting_packets_are_halved_from_the_oldest_on() {
     }
     bench.expect_dropped(DropReason::NeighborUnresolved, 3);
     answer(&mut bench, "10.0.0.2", ETHER);
-    assert!(bench.take(0).is_none());
+    assert!(bench.next_sent(0).is_none());
     answer(&mut bench, "10.0.0.3", ETHER);
     bench.expect(0, framed(ETHER, 4));
     bench.expect(0, framed(ETHER, 5));
@@ -189,7 +189,7 @@ fn packets_without_next_hop_are_dropped_with_one_message() {
     send(&mut bench, "0.0.0.0", 2);
     bench.expect_nothing_more();
     let message = "e :: ARPQuerier: would query for 0.0.0.0; missing dest IP addr annotation?\n";
-    assert_eq!(bench.said(), message);
+    assert_eq!(bench.stderr_text(), message);
     assert_eq!(bench.read("drops", "").unwrap(), "2");
 }
 
@@ -262,26 +262,26 @@ fn a_new_querier_with_the_same_addresses_takes_over() {
 fn packets_that_wait_when_no_successor_comes_are_lost_and_counted() {
     let mut old = bench("");
     send(&mut old, "10.0.0.3", 1);
-    old.stop_without_heir();
+    old.stop_without_successor();
     old.expect_dropped(DropReason::Replaced, 1);
 }
 
 #[test]
 fn arguments_are_checked() {
-    assert_eq!(Bench::refuses(&CLASS, "10.0.0.1"), "ETH: required argument missing");
-    assert_eq!(Bench::refuses(&CLASS, "nobody, 02:00:00:00:00:01"), "IP: parse error");
+    assert_eq!(Bench::config_error(&CLASS, "10.0.0.1"), "ETH: required argument missing");
+    assert_eq!(Bench::config_error(&CLASS, "nobody, 02:00:00:00:00:01"), "IP: parse error");
     assert_eq!(
-        Bench::refuses(&CLASS, "10.0.0.1, 02:00:00:00:00:01, TABLE nobody"),
+        Bench::config_error(&CLASS, "10.0.0.1, 02:00:00:00:00:01, TABLE nobody"),
         "TABLE: does not name an element"
     );
     let mut names = Names::default();
     let ether = Some([2, 0, 0, 0, 0, 1].into());
-    let entry = artery_engine::names::Entry {
+    let entry = artery_engine::names::NameEntry {
         ip: Some(([10, 0, 0, 1].into(), Some(24))),
         ether,
         ..Default::default()
     };
-    names.define("me", entry);
+    names.define_name("me", entry);
     let mut bench = Bench::setup(&CLASS, "me").names(names).build().unwrap();
     send(&mut bench, "10.0.0.2", 1);
     bench.expect(1, query("10.0.0.2"));

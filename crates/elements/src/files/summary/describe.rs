@@ -1,19 +1,18 @@
 //! A packet as columns of a summary.
 use super::{Field, ip_options, md5, tcp_options};
 use super::{flags_text, has_ports, long, word};
-use crate::ether::ether_text::dashed;
+use crate::ether::ether_text::format_dashed;
 use crate::ip::name;
 use artery_engine::{Packet, Time, anno};
 use artery_lang::args::quote_bytes;
 use artery_wire::EtherAddr;
 use std::net::Ipv4Addr;
 
-/// How summaries are made.
 #[derive(Clone, Copy)]
-pub(in crate::files) struct Manner {
+pub(in crate::files) struct SummaryOptions {
     /// Whether the extra length annotation counts as data.
     pub(in crate::files) extra_length: bool,
-    /// Whether an IP length beyond the packet's end is told as a fault.
+    /// Whether an IP length beyond the packet's end is reported as an error.
     pub(in crate::files) careful: bool,
 }
 
@@ -23,8 +22,8 @@ const ICMP: u8 = 1;
 const UDP_LITE: u8 = 136;
 const MIN_IP: usize = 20;
 
-/// What is known of a packet, all bounds checked.
-struct View<'a> {
+/// The headers of a packet, with all bounds checked.
+struct PacketView<'a> {
     packet: &'a Packet,
     /// Bytes behind the end of the IP packet.
     pad: usize,
@@ -32,39 +31,47 @@ struct View<'a> {
     ip: Option<&'a [u8]>,
     /// What follows the IP header.
     transport: Option<&'a [u8]>,
-    /// The IP protocol whose header `transport` is, with bytes of it and in a first fragment.
+    /// The IP protocol of `transport`, if its header is present and the packet is a first fragment.
     protocol: Option<u8>,
     extra: u32,
-    manner: Manner,
-    /// What is wrong with the packet, the first of it.
+    manner: SummaryOptions,
+    /// The first error found in the packet.
     fault: Option<String>,
 }
 
-/// The columns with blanks between, and what is wrong with the packet. The packet's extra length annotation is what
-/// its headers don't tell, afterwards.
-pub(in crate::files) fn describe(
+/// The columns with blanks between, and the error of the packet. Afterwards the packet's extra length
+/// annotation is the length missing from its headers.
+pub(in crate::files) fn describe_packet(
     packet: &mut Packet,
     fields: &[Field],
-    manner: Manner,
+    manner: SummaryOptions,
 ) -> (String, Option<String>) {
     let needs_headers = fields.iter().any(|field| field.rank() >= 290);
-    let mut view = View::new(packet, manner, needs_headers);
+    let mut view = PacketView::new(packet, manner, needs_headers);
     let columns: Vec<String> =
-        fields.iter().map(|field| view.column(*field).unwrap_or_else(|| "-".into())).collect();
+        fields.iter().map(|field| view.format_column(*field).unwrap_or_else(|| "-".into())).collect();
     let (extra, fault) = (view.extra, view.fault);
     packet.set_annotation(anno::EXTRA_LENGTH, extra.to_ne_bytes());
     (columns.join(" "), fault)
 }
 
-impl<'a> View<'a> {
-    fn new(packet: &'a Packet, manner: Manner, needs_headers: bool) -> View<'a> {
+impl<'a> PacketView<'a> {
+    fn new(packet: &'a Packet, manner: SummaryOptions, needs_headers: bool) -> PacketView<'a> {
         let extra = u32::from_ne_bytes(packet.annotation(anno::EXTRA_LENGTH));
-        let mut view =
-            View { packet, pad: 0, ip: None, transport: None, protocol: None, extra, manner, fault: None };
+        let mut view = PacketView {
+            packet,
+            pad: 0,
+            ip: None,
+            transport: None,
+            protocol: None,
+            extra,
+            manner,
+            fault: None,
+        };
         if needs_headers {
             view.find_ip();
             view.find_transport();
-            // Lengths come from the header from here on.
+            // From here on, lengths are those in the header.
             if view.ip.is_some() {
                 view.extra = 0;
             }
@@ -117,7 +124,7 @@ impl<'a> View<'a> {
     }
 
     /// The IP header, when `n` bytes of it are there.
-    fn ip(&mut self, n: usize) -> Option<&'a [u8]> {
+    fn ip_header(&mut self, n: usize) -> Option<&'a [u8]> {
         match self.ip {
             Some(ip) if ip.len() >= n => Some(ip),
             Some(_) => {
@@ -132,7 +139,7 @@ impl<'a> View<'a> {
     }
 
     /// The header of `protocol`, when the packet has it and `n` bytes of it are there.
-    fn header(&mut self, protocol: u8, n: usize) -> Option<&'a [u8]> {
+    fn transport_header(&mut self, protocol: u8, n: usize) -> Option<&'a [u8]> {
         let bytes = self.transport.filter(|_| self.protocol == Some(protocol));
         let found = bytes.filter(|bytes| bytes.len() >= n);
         if found.is_none() {
@@ -141,13 +148,13 @@ impl<'a> View<'a> {
                 UDP => "UDP",
                 _ => "ICMP",
             };
-            self.lacks(name, |other| other == protocol, n);
+            self.report_missing(name, |other| other == protocol, n);
         }
         found
     }
 
-    /// Says that a header is not there, unless the packet is of another protocol.
-    fn lacks(&mut self, name: &str, is_meant: impl Fn(u8) -> bool, n: usize) {
+    /// Reports a missing header, unless the packet is of another protocol.
+    fn report_missing(&mut self, name: &str, is_meant: impl Fn(u8) -> bool, n: usize) {
         let Some(ip) = self.ip else { return self.is_bad("no IP header") };
         if ip.get(9).is_some_and(|protocol| !is_meant(*protocol)) {
             return;
@@ -161,21 +168,21 @@ impl<'a> View<'a> {
     }
 
     /// A column; none where it does not apply.
-    fn column(&mut self, field: Field) -> Option<String> {
+    fn format_column(&mut self, field: Field) -> Option<String> {
         match field {
             Field::None => None,
-            Field::EtherSource | Field::EtherDestination | Field::EtherType => self.link(field),
+            Field::EtherSource | Field::EtherDestination | Field::EtherType => self.format_link(field),
             Field::PayloadLength => Some(self.payload_length().to_string()),
             Field::Payload => self.payload_bytes().map(quote_bytes),
-            Field::PayloadMd5 => self.payload_bytes().map(|bytes| md5::letters(md5::digest(bytes))),
-            Field::PayloadMd5Hex => self.payload_bytes().map(|bytes| md5::hexadecimal(md5::digest(bytes))),
-            field if field.rank() < 200 => Some(self.annotation(field)),
-            field if field.rank() < 400 || field == Field::CaptureLength => self.network(field),
+            Field::PayloadMd5 => self.payload_bytes().map(|bytes| md5::to_letters(md5::digest(bytes))),
+            Field::PayloadMd5Hex => self.payload_bytes().map(|bytes| md5::to_hex(md5::digest(bytes))),
+            field if field.rank() < 200 => Some(self.format_annotation(field)),
+            field if field.rank() < 400 || field == Field::CaptureLength => self.format_network(field),
             field => self.transport_column(field),
         }
     }
 
-    fn annotation(&self, field: Field) -> String {
+    fn format_annotation(&self, field: Field) -> String {
         let time = self.packet.timestamp();
         let number = |at| u32::from_ne_bytes(self.packet.annotation(at));
         let [paint] = self.packet.annotation(anno::PAINT);
@@ -194,7 +201,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn link(&mut self, field: Field) -> Option<String> {
+    fn format_link(&mut self, field: Field) -> Option<String> {
         let end = self.packet.len() as isize;
         let network = self.packet.network_offset().unwrap_or(end);
         let start = self.packet.mac_offset().or((network > 0).then_some(0));
@@ -203,7 +210,8 @@ impl<'a> View<'a> {
             return None;
         }
         let header = self.packet.mac().or(Some(self.packet.data()))?;
-        let address = |at: usize| header.get(at..)?.first_chunk().map(|bytes| dashed(EtherAddr(*bytes)));
+        let address =
+            |at: usize| header.get(at..)?.first_chunk().map(|bytes| format_dashed(EtherAddr(*bytes)));
         match field {
             Field::EtherSource => address(6),
             Field::EtherDestination => address(0),
@@ -211,7 +219,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn network(&mut self, field: Field) -> Option<String> {
+    fn format_network(&mut self, field: Field) -> Option<String> {
         let address = |ip: &[u8], at| Ipv4Addr::from(long(ip, at)).to_string();
         Some(match field {
             Field::Length => {
@@ -222,18 +230,18 @@ impl<'a> View<'a> {
             Field::CaptureLength => {
                 self.ip.map_or(self.packet.len(), |ip| ip.len().min(word(ip, 2).into())).to_string()
             }
-            Field::Source => address(self.ip(16)?, 12),
-            Field::Destination => address(self.ip(20)?, 16),
-            Field::Tos => self.ip(2)?[1].to_string(),
-            Field::Dscp => (self.ip(2)?[1] >> 2).to_string(),
-            Field::Ecn => ["no", "ect1", "ect2", "ce"][usize::from(self.ip(2)?[1] & 3)].into(),
-            Field::Ttl => self.ip(9)?[8].to_string(),
-            Field::Fragment => fragment(word(self.ip(8)?, 6)).into(),
-            Field::FragmentOffset => fragment_offset(word(self.ip(8)?, 6)),
-            Field::Id => word(self.ip(6)?, 4).to_string(),
-            Field::Checksum => word(self.ip(12)?, 10).to_string(),
-            Field::HeaderLength => ((self.ip(1)?[0] & 0xf) * 4).to_string(),
-            Field::Protocol => match self.ip(10)?[9] {
+            Field::Source => address(self.ip_header(16)?, 12),
+            Field::Destination => address(self.ip_header(20)?, 16),
+            Field::Tos => self.ip_header(2)?[1].to_string(),
+            Field::Dscp => (self.ip_header(2)?[1] >> 2).to_string(),
+            Field::Ecn => ["no", "ect1", "ect2", "ce"][usize::from(self.ip_header(2)?[1] & 3)].into(),
+            Field::Ttl => self.ip_header(9)?[8].to_string(),
+            Field::Fragment => fragment_text(word(self.ip_header(8)?, 6)).into(),
+            Field::FragmentOffset => fragment_offset(word(self.ip_header(8)?, 6)),
+            Field::Id => word(self.ip_header(6)?, 4).to_string(),
+            Field::Checksum => word(self.ip_header(12)?, 10).to_string(),
+            Field::HeaderLength => ((self.ip_header(1)?[0] & 0xf) * 4).to_string(),
+            Field::Protocol => match self.ip_header(10)?[9] {
                 TCP => "T".into(),
                 UDP => "U".into(),
                 ICMP => "I".into(),
@@ -241,70 +249,70 @@ impl<'a> View<'a> {
             },
             _ => {
                 let header = self.ip.map_or(MIN_IP, |ip| usize::from(ip[0] & 0xf) * 4);
-                let ip = if header > MIN_IP { self.ip(header)? } else { self.ip(0)? };
-                ip_options::text(ip.get(MIN_IP..header).unwrap_or(&[]))
+                let ip = if header > MIN_IP { self.ip_header(header)? } else { self.ip_header(0)? };
+                ip_options::format_options(ip.get(MIN_IP..header).unwrap_or(&[]))
             }
         })
     }
 
     fn transport_column(&mut self, field: Field) -> Option<String> {
-        use tcp_options::Which;
+        use tcp_options::OptionSet;
         Some(match field {
-            Field::SourcePort => self.port(0)?.to_string(),
-            Field::DestinationPort => self.port(2)?.to_string(),
-            Field::TcpSequence => long(self.header(TCP, 8)?, 4).to_string(),
-            Field::TcpAcknowledgement => long(self.header(TCP, 12)?, 8).to_string(),
-            Field::TcpOffset => (self.header(TCP, 13)?[12] >> 4 << 2).to_string(),
-            Field::TcpFlags => flags_text(word(self.header(TCP, 14)?, 12) & 0x1ff),
-            Field::TcpWindow => word(self.header(TCP, 16)?, 14).to_string(),
-            Field::TcpUrgent => word(self.header(TCP, 20)?, 18).to_string(),
-            Field::TcpOptions => tcp_options::text(self.tcp_options()?, Which::All),
-            Field::TcpOptionsButTime => tcp_options::text(self.tcp_options()?, Which::ButTime),
-            Field::TcpSack => tcp_options::text(self.tcp_options()?, Which::Sack),
-            Field::UdpLength => word(self.header(UDP, 6)?, 4).to_string(),
-            _ => return self.icmp(field),
+            Field::SourcePort => self.read_port(0)?.to_string(),
+            Field::DestinationPort => self.read_port(2)?.to_string(),
+            Field::TcpSequence => long(self.transport_header(TCP, 8)?, 4).to_string(),
+            Field::TcpAcknowledgement => long(self.transport_header(TCP, 12)?, 8).to_string(),
+            Field::TcpOffset => (self.transport_header(TCP, 13)?[12] >> 4 << 2).to_string(),
+            Field::TcpFlags => flags_text(word(self.transport_header(TCP, 14)?, 12) & 0x1ff),
+            Field::TcpWindow => word(self.transport_header(TCP, 16)?, 14).to_string(),
+            Field::TcpUrgent => word(self.transport_header(TCP, 20)?, 18).to_string(),
+            Field::TcpOptions => tcp_options::format_options(self.tcp_options()?, OptionSet::All),
+            Field::TcpOptionsButTime => tcp_options::format_options(self.tcp_options()?, OptionSet::ButTime),
+            Field::TcpSack => tcp_options::format_options(self.tcp_options()?, OptionSet::Sack),
+            Field::UdpLength => word(self.transport_header(UDP, 6)?, 4).to_string(),
+            _ => return self.format_icmp(field),
         })
     }
 
-    fn port(&mut self, at: usize) -> Option<u16> {
+    fn read_port(&mut self, at: usize) -> Option<u16> {
         let bytes =
             self.transport.filter(|bytes| bytes.len() >= at + 2 && self.protocol.is_some_and(has_ports));
         if bytes.is_none() {
-            self.lacks("TCP/UDP", |protocol| matches!(protocol, TCP | UDP), at + 2);
+            self.report_missing("TCP/UDP", |protocol| matches!(protocol, TCP | UDP), at + 2);
         }
         bytes.map(|bytes| word(bytes, at))
     }
 
     fn tcp_options(&mut self) -> Option<&'a [u8]> {
         let len = self.transport.map_or(0, <[u8]>::len);
-        let header = self.header(TCP, 13)?;
+        let header = self.transport_header(TCP, 13)?;
         let end = usize::from(header[12] >> 4) * 4;
         if end <= 20 {
             return Some(&[]);
         }
         let options = header.get(20..end);
         if options.is_none() {
-            self.lacks("TCP", |protocol| protocol == TCP, len + 1);
+            self.report_missing("TCP", |protocol| protocol == TCP, len + 1);
         }
         options
     }
 
-    fn icmp(&mut self, field: Field) -> Option<String> {
-        let header = self.header(ICMP, 1)?;
+    fn format_icmp(&mut self, field: Field) -> Option<String> {
+        let header = self.transport_header(ICMP, 1)?;
         let kind = header[0];
         let is_sequenced = matches!(kind, 0 | 8 | 13..=16);
         Some(match field {
             Field::IcmpType => kind.to_string(),
             Field::IcmpTypeName => name::icmp_type(kind).map_or_else(|| kind.to_string(), str::to_string),
-            Field::IcmpCode => self.header(ICMP, 2)?[1].to_string(),
+            Field::IcmpCode => self.transport_header(ICMP, 2)?[1].to_string(),
             Field::IcmpCodeName => {
-                let code = self.header(ICMP, 2)?[1];
+                let code = self.transport_header(ICMP, 2)?[1];
                 name::icmp_code(kind, code).map_or_else(|| code.to_string(), str::to_string)
             }
-            Field::IcmpFlow if is_sequenced => word(self.header(ICMP, 6)?, 4).to_string(),
-            Field::IcmpSequence if is_sequenced => word(self.header(ICMP, 8)?, 6).to_string(),
-            Field::IcmpNextMtu if kind == 3 && self.header(ICMP, 2)?[1] == 4 => {
-                word(self.header(ICMP, 8)?, 6).to_string()
+            Field::IcmpFlow if is_sequenced => word(self.transport_header(ICMP, 6)?, 4).to_string(),
+            Field::IcmpSequence if is_sequenced => word(self.transport_header(ICMP, 8)?, 6).to_string(),
+            Field::IcmpNextMtu if kind == 3 && self.transport_header(ICMP, 2)?[1] == 4 => {
+                word(self.transport_header(ICMP, 8)?, 6).to_string()
             }
             _ => return None,
         })
@@ -312,12 +320,12 @@ impl<'a> View<'a> {
 
     fn payload_length(&self) -> u32 {
         let counts = self.ip.is_none() || self.manner.extra_length;
-        self.payload().1.wrapping_add(if counts { self.extra } else { 0 })
+        self.payload_range().1.wrapping_add(if counts { self.extra } else { 0 })
     }
 
-    /// What is carried, as far as it is there; none when nothing of it is.
+    /// The payload, as far as it is present; None without any.
     fn payload_bytes(&self) -> Option<&'a [u8]> {
-        let (start, len) = self.payload();
+        let (start, len) = self.payload_range();
         if len == 0 {
             return Some(&[]);
         }
@@ -326,8 +334,8 @@ impl<'a> View<'a> {
         Some(&rest[..rest.len().min(len as usize)])
     }
 
-    /// Where what is carried begins, and how long it is by the IP header.
-    fn payload(&self) -> (usize, u32) {
+    /// Where the payload begins, and its length by the IP header.
+    fn payload_range(&self) -> (usize, u32) {
         let (Some(ip), Some(network)) = (self.ip, self.packet.network_offset()) else {
             return (0, (self.packet.len() - self.pad) as u32);
         };
@@ -352,7 +360,7 @@ fn is_first_fragment(ip: &[u8]) -> bool {
     word(ip, 6) & 0x1fff == 0
 }
 
-fn fragment(word: u16) -> &'static str {
+fn fragment_text(word: u16) -> &'static str {
     match (word & 0x1fff, word & 0x2000 != 0, word & 0x4000 != 0) {
         (0, true, _) => "F",
         (0, false, true) => "!",
@@ -367,7 +375,7 @@ fn fragment_offset(word: u16) -> String {
     format!("{}{more}{whole}", u32::from(word & 0x1fff) * 8)
 }
 
-/// The annotation that says when the first of the packets came that this one stands for.
+/// The annotation with the time of the first of the packets that this one stands for.
 pub(in crate::files) fn first_timestamp(packet: &Packet) -> Time {
     Time(u64::from_ne_bytes(packet.annotation(anno::FIRST_TIMESTAMP)))
 }

@@ -1,4 +1,4 @@
-//! A packet in the making: headers that come into being when the first field needs them.
+//! A packet being built: headers are created when the first field needs them.
 use super::{has_ports, word};
 use artery_engine::{Packet, Pool, Time, anno};
 use artery_wire::{IpProtocol, checksum};
@@ -12,34 +12,34 @@ const DCCP: u8 = 33;
 const IP_HEADER: usize = 20;
 const LINK_HEADER: usize = 14;
 
-/// Both ends of a flow, for packets whose line names none.
+/// Both ends of a flow, for packets whose line has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::files) struct Ends {
+pub(in crate::files) struct FlowEnds {
     pub(in crate::files) src: (Ipv4Addr, u16),
     pub(in crate::files) dst: (Ipv4Addr, u16),
 }
 
-/// What packets have that no field says.
+/// Defaults for the fields that a line lacks.
 #[derive(Clone, Copy)]
 pub(in crate::files) struct Defaults {
     pub(in crate::files) protocol: u8,
-    pub(in crate::files) ends: Option<Ends>,
+    pub(in crate::files) ends: Option<FlowEnds>,
     /// Whether fragment offsets are in units of eight bytes, as in files of version 1.0.
     pub(in crate::files) old_offsets: bool,
 }
 
 /// The packet, from its first byte on, and its annotations.
-pub(in crate::files) struct Draft {
+pub(in crate::files) struct PacketDraft {
     pub(super) bytes: Vec<u8>,
     /// Bytes in front of the IP header.
     pub(super) link: usize,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     pub(super) transport: usize,
     /// Whether the link header allows for an IP header.
     pub(super) may_be_ip: bool,
-    /// How long the packet shall say that it is, all headers counted; zero if nothing says so.
+    /// The requested length of the packet with all headers; zero if there is none.
     pub(super) wanted: usize,
-    /// Whether a field gave the length of the header, so that none is made up of other lengths.
+    /// Whether a field gave the header length, so that none is derived from other lengths.
     pub(super) has_ip_options: bool,
     pub(super) has_tcp_options: bool,
     pub(super) icmp_type: Option<u8>,
@@ -53,9 +53,9 @@ pub(in crate::files) struct Draft {
     pub(super) defaults: Defaults,
 }
 
-impl Draft {
-    pub(in crate::files) fn new(defaults: Defaults) -> Draft {
-        Draft {
+impl PacketDraft {
+    pub(in crate::files) fn new(defaults: Defaults) -> PacketDraft {
+        PacketDraft {
             bytes: Vec::new(),
             link: 0,
             transport: 0,
@@ -99,53 +99,55 @@ impl Draft {
     }
 
     /// Lengthens the packet until it has `len` bytes.
-    pub(super) fn reach(&mut self, len: usize) {
+    pub(super) fn grow_to(&mut self, len: usize) {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);
         }
     }
 
     /// Overwrites bytes, as far as the packet reaches.
-    pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
+    pub(super) fn write_bytes(&mut self, at: usize, bytes: &[u8]) {
         let Some(room) = self.bytes.get_mut(at..) else { return };
         let n = room.len().min(bytes.len());
         room[..n].copy_from_slice(&bytes[..n]);
     }
-    pub(super) fn put_ip(&mut self, at: usize, bytes: &[u8]) {
-        self.put(self.link + at, bytes);
+    pub(super) fn write_ip(&mut self, at: usize, bytes: &[u8]) {
+        self.write_bytes(self.link + at, bytes);
     }
-    pub(super) fn put_transport(&mut self, at: usize, bytes: &[u8]) {
-        self.put(self.transport + at, bytes);
+    pub(super) fn write_transport(&mut self, at: usize, bytes: &[u8]) {
+        self.write_bytes(self.transport + at, bytes);
     }
 
-    /// Puts an Ethernet header in front, if there is none.
+    /// Adds an Ethernet header, if there is none.
     pub(super) fn make_link(&mut self) {
         if self.link == 0 {
             self.bytes.splice(0..0, [0; LINK_HEADER]);
             (self.link, self.transport) = (LINK_HEADER, self.transport + LINK_HEADER);
-            self.put(12, &[8, 0]);
+            self.write_bytes(12, &[8, 0]);
         }
     }
 
-    /// Makes an IP header if there is none; whether there is one now, of `protocol` unless that is zero.
+    /// Adds an IP header if there is none; returns whether there is one now, of `protocol`
+    /// unless that is zero.
     pub(super) fn make_ip(&mut self, protocol: u8) -> bool {
         if !self.may_be_ip {
             return false;
         }
         if !self.is_ip() {
-            self.reach(self.link + IP_HEADER);
+            self.grow_to(self.link + IP_HEADER);
             self.transport = self.link + IP_HEADER;
-            self.put_ip(0, &[0x45]);
-            self.put_ip(8, &[100, self.defaults.protocol]);
+            self.write_ip(0, &[0x45]);
+            self.write_ip(8, &[100, self.defaults.protocol]);
             if let Some(ends) = self.defaults.ends {
-                self.put_ip(12, &ends.src.0.octets());
-                self.put_ip(16, &ends.dst.0.octets());
+                self.write_ip(12, &ends.src.0.octets());
+                self.write_ip(16, &ends.dst.0.octets());
             }
         }
         protocol == 0 || self.protocol() == 0 || self.protocol() == protocol
     }
 
-    /// Makes the header of the packet's protocol, behind its IP header; false in later fragments, which have none.
+    /// Adds the header of the packet's protocol after its IP header; false in later
+    /// fragments, which have none.
     pub(super) fn make_transport(&mut self) -> bool {
         if !self.is_first_fragment() {
             return false;
@@ -157,19 +159,19 @@ impl Draft {
             DCCP => 12,
             _ => return true,
         };
-        // A packet that is said to be shorter has less of it.
+        // A packet with a smaller requested length has less of it.
         if self.wanted > 0 && self.wanted < self.transport + len {
             len = self.wanted.saturating_sub(self.transport);
         }
         if self.transport_len() < len {
             let end = self.transport + len;
-            self.reach(self.transport + len.max(4));
+            self.grow_to(self.transport + len.max(4));
             if self.protocol() == TCP && len >= 13 {
-                self.put_transport(12, &[5 << 4]);
+                self.write_transport(12, &[5 << 4]);
             }
             if let Some(ends) = self.defaults.ends {
-                self.put_transport(0, &ends.src.1.to_be_bytes());
-                self.put_transport(2, &ends.dst.1.to_be_bytes());
+                self.write_transport(0, &ends.src.1.to_be_bytes());
+                self.write_transport(2, &ends.dst.1.to_be_bytes());
             }
             self.bytes.truncate(end);
         }
@@ -181,7 +183,7 @@ impl Draft {
         self.protocol() == 0 || has_ports(self.protocol())
     }
 
-    /// Where what is carried begins.
+    /// Offset of the payload.
     pub(super) fn payload_start(&self) -> usize {
         if !self.is_ip() {
             return 0;
@@ -195,12 +197,12 @@ impl Draft {
         self.transport + header
     }
 
-    /// Length of the TCP header, as far as it tells.
+    /// Length of the TCP header, as far as it is known.
     pub(super) fn tcp_header_len(&self) -> usize {
         self.bytes.get(self.transport + 12).map_or(0, |byte| usize::from(byte >> 4) * 4)
     }
 
-    /// Takes note of a payload of `len` bytes. What the packet is longer than that and its headers is put into headers.
+    /// Records a payload of `len` bytes. The rest of the packet's length is assigned to headers.
     pub(super) fn account_payload(&mut self, len: usize) {
         let start = self.payload_start();
         if !self.is_ip() || self.ip_len() == 0 && self.wanted == 0 {
@@ -218,7 +220,7 @@ impl Draft {
             let at = self.transport + 20;
             self.bytes.splice(at.min(self.bytes.len()).., vec![0; more]);
             let words = (20 + more) / 4;
-            self.put_transport(12, &[(words as u8) << 4]);
+            self.write_transport(12, &[(words as u8) << 4]);
             rest -= more;
         }
         if rest > 0 && !self.has_ip_options && self.ip_header_len() == IP_HEADER {
@@ -226,12 +228,12 @@ impl Draft {
             let at = self.link + IP_HEADER;
             self.bytes.splice(at..at, vec![0; more]);
             self.transport += more;
-            self.put_ip(0, &[0x40 | ((IP_HEADER + more) / 4) as u8]);
+            self.write_ip(0, &[0x40 | ((IP_HEADER + more) / 4) as u8]);
         }
     }
 
-    /// Sets what depends on all fields; then makes the packet, if there is memory for it.
-    pub(in crate::files) fn finish(mut self, checksums: bool, pool: &'static Pool) -> Option<Packet> {
+    /// Sets what depends on all fields; then builds the packet, if there is memory for it.
+    pub(in crate::files) fn build_packet(mut self, checksums: bool, pool: &'static Pool) -> Option<Packet> {
         if self.defaults.ends.is_some() {
             self.make_ip(0);
         }
@@ -248,7 +250,7 @@ impl Draft {
             let dst: [u8; 4] = self.bytes[self.link + 16..][..4].try_into().expect("four bytes were taken");
             packet.set_dst_ip(dst.into());
         }
-        self.annotate(&mut packet);
+        self.set_annotations(&mut packet);
         Some(packet)
     }
 
@@ -259,24 +261,24 @@ impl Draft {
                 wanted => wanted.saturating_sub(self.link),
             };
             let len = if len == 0 { self.bytes.len() - self.link } else { len };
-            self.put_ip(2, &(len.min(0xffff) as u16).to_be_bytes());
+            self.write_ip(2, &(len.min(0xffff) as u16).to_be_bytes());
         }
         let len = self.ip_len();
         if self.protocol() == UDP && self.is_first_fragment() && word(&self.bytes, self.transport + 4) == 0 {
             let udp = len.saturating_sub(self.ip_header_len()) as u16;
-            self.put_transport(4, &udp.to_be_bytes());
+            self.write_transport(4, &udp.to_be_bytes());
         }
         if checksums {
-            self.reach(self.link + len);
+            self.grow_to(self.link + len);
             self.set_checksums();
         }
     }
 
     fn set_checksums(&mut self) {
-        self.put_ip(10, &[0, 0]);
+        self.write_ip(10, &[0, 0]);
         let end = (self.link + self.ip_header_len()).min(self.bytes.len());
         let header = checksum::checksum(&self.bytes[self.link..end]);
-        self.put_ip(10, &header.to_be_bytes());
+        self.write_ip(10, &header.to_be_bytes());
         let at = match self.protocol() {
             _ if self.fragment_word() & 0x3fff != 0 => return,
             TCP => 16,
@@ -284,7 +286,7 @@ impl Draft {
             ICMP => 2,
             _ => return,
         };
-        self.put_transport(at, &[0, 0]);
+        self.write_transport(at, &[0, 0]);
         let body = &self.bytes[self.transport.min(self.bytes.len())..];
         let address = |at: usize| Ipv4Addr::from(super::long(&self.bytes, self.link + at));
         let pseudo = match self.protocol() {
@@ -292,10 +294,10 @@ impl Draft {
             other => checksum::pseudo_v4(address(12), address(16), IpProtocol(other), body.len() as u16),
         };
         let total = !checksum::add(checksum::sum(body), pseudo);
-        self.put_transport(at, &total.to_be_bytes());
+        self.write_transport(at, &total.to_be_bytes());
     }
 
-    fn annotate(&self, packet: &mut Packet) {
+    fn set_annotations(&self, packet: &mut Packet) {
         packet.set_timestamp(Time::new(self.seconds, self.nanos));
         packet.set_annotation(anno::PAINT, [self.paint]);
         packet.set_annotation(anno::AGGREGATE, self.aggregate.to_ne_bytes());

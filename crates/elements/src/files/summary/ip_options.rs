@@ -1,5 +1,6 @@
-//! IP options as a summary has them: `rr{10.0.0.1}+5`, `ssrr{1.0.0.1^1.0.0.3}`, `ts.ip{1.0.0.1=5}+2++1`, `98=0:5`.
-use super::tcp_options::{read_unknown, unknown};
+//! IP options as a summary has them: `rr{10.0.0.1}+5`,
+//! `ssrr{1.0.0.1^1.0.0.3}`, `ts.ip{1.0.0.1=5}+2++1`, `98=0:5`.
+use super::tcp_options::{format_unknown, read_unknown};
 use super::{long, number};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -10,7 +11,7 @@ const RECORD_ROUTE: u8 = 7;
 const TIMESTAMP: u8 = 68;
 const LOOSE_ROUTE: u8 = 131;
 const STRICT_ROUTE: u8 = 137;
-/// No header has room for more.
+/// The most bytes of options in a header.
 const MOST: usize = 40;
 const ROUTES: &[(&str, u8)] = &[("rr", RECORD_ROUTE), ("lsrr", LOOSE_ROUTE), ("ssrr", STRICT_ROUTE)];
 
@@ -21,8 +22,8 @@ const AT_ADDRESSES: u8 = 3;
 /// Set in times that are not milliseconds since midnight.
 const NONSTANDARD: u32 = 0x8000_0000;
 
-/// The options, `.` when there are none, `?` when one of them is malformed. Padding is not told.
-pub(super) fn text(options: &[u8]) -> String {
+/// The options, `.` when there are none, `?` when one of them is malformed. Padding is not printed.
+pub(super) fn format_options(options: &[u8]) -> String {
     let mut parts = Vec::new();
     let mut rest = options;
     while let Some(&kind) = rest.first() {
@@ -36,34 +37,34 @@ pub(super) fn text(options: &[u8]) -> String {
         let Some(option) = rest.get(1).and_then(|len| rest.get(..usize::from(*len))) else {
             return "?".into();
         };
-        let Some(part) = describe(kind, option) else { return "?".into() };
+        let Some(part) = format_option(kind, option) else { return "?".into() };
         parts.push(part);
         rest = &rest[option.len()..];
     }
     if parts.is_empty() { ".".into() } else { parts.join(";") }
 }
 
-/// What an option says; none when it is malformed.
-fn describe(kind: u8, option: &[u8]) -> Option<String> {
+/// Formats an option; None when it is malformed.
+fn format_option(kind: u8, option: &[u8]) -> Option<String> {
     match ROUTES.iter().find(|(_, route)| *route == kind) {
-        Some((name, _)) => (option.len() >= 3 && option[2] >= 4).then(|| route(name, kind, option)),
-        None if kind == TIMESTAMP => (option.len() >= 4 && option[2] >= 5).then(|| times(option)),
-        None => (option.len() >= 2).then(|| unknown(option)),
+        Some((name, _)) => (option.len() >= 3 && option[2] >= 4).then(|| format_route(name, kind, option)),
+        None if kind == TIMESTAMP => (option.len() >= 4 && option[2] >= 5).then(|| format_timestamps(option)),
+        None => (option.len() >= 2).then(|| format_unknown(option)),
     }
 }
 
-fn address(bytes: &[u8]) -> Ipv4Addr {
+fn read_ipv4(bytes: &[u8]) -> Ipv4Addr {
     long(bytes, 0).into()
 }
 
-fn route(name: &str, kind: u8, option: &[u8]) -> String {
+fn format_route(name: &str, kind: u8, option: &[u8]) -> String {
     let pointer = usize::from(option[2]) - 1;
     let mut text = format!("{name}{{");
     let (mut at, mut separator) = (3, "");
     while at + 4 <= option.len() && !(kind == RECORD_ROUTE && at == pointer) {
         let separator_here = if at == pointer { "^" } else { separator };
         // Writing to a string can't fail.
-        let _ = write!(text, "{separator_here}{}", address(&option[at..]));
+        let _ = write!(text, "{separator_here}{}", read_ipv4(&option[at..]));
         (at, separator) = (at + 4, ",");
     }
     if at == option.len() && at == pointer && kind != RECORD_ROUTE {
@@ -76,7 +77,7 @@ fn route(name: &str, kind: u8, option: &[u8]) -> String {
     text
 }
 
-fn times(option: &[u8]) -> String {
+fn format_timestamps(option: &[u8]) -> String {
     let (pointer, flag) = (usize::from(option[2]) - 1, option[3] & 0xf);
     let size = if (1..=3).contains(&flag) { 8 } else { 4 };
     let mut text = match flag {
@@ -89,7 +90,7 @@ fn times(option: &[u8]) -> String {
     while at + size <= option.len() && (at != pointer || flag == AT_ADDRESSES) {
         text.push_str(if at == pointer { "^" } else { separator });
         if size == 8 {
-            let _ = write!(text, "{}", address(&option[at..]));
+            let _ = write!(text, "{}", read_ipv4(&option[at..]));
         }
         if !(flag == AT_ADDRESSES && at >= pointer) {
             let time = long(option, at + size - 4);
@@ -113,7 +114,7 @@ fn times(option: &[u8]) -> String {
 }
 
 /// The bytes of options that are written so; none for `.`, and an error for what can't be read.
-pub(super) fn read(text: &str) -> Result<Vec<u8>, ()> {
+pub(super) fn parse_options(text: &str) -> Result<Vec<u8>, ()> {
     let mut bytes = Vec::new();
     if text.is_empty() || text == "." {
         return Ok(bytes);
@@ -134,7 +135,7 @@ pub(super) fn read(text: &str) -> Result<Vec<u8>, ()> {
     if bytes.len() > MOST { Err(()) } else { Ok(bytes) }
 }
 
-/// Adds the option in front of `text`; gives what follows it.
+/// Parses the option at the start of `text` and appends it; returns the rest.
 fn read_one<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     for (name, kind) in ROUTES {
         if let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix('{')) {
@@ -199,7 +200,7 @@ fn read_times<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
             break;
         }
         let named = read_address(rest);
-        // Without a kind, the first entry says whether there are addresses.
+        // Without a kind, the first entry determines whether there are addresses.
         let flag = *flag.get_or_insert(if named.is_some() { WITH_ADDRESSES } else { TIMES });
         if matches!(flag, 1..=3) {
             let (address, after) = named?;
@@ -235,7 +236,7 @@ fn read_times<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     Some(rest)
 }
 
-/// A time; `?` stands for one that is not known yet.
+/// Parses a time; `?` stands for one that is not recorded yet.
 fn read_time<'a>(text: &'a str, may_be_unknown: bool, bytes: &mut Vec<u8>) -> Option<&'a str> {
     if let Some(rest) = text.strip_prefix('?').filter(|_| may_be_unknown) {
         bytes.extend([0; 4]);
@@ -266,20 +267,23 @@ mod tests {
             "ts.preip{1.0.0.1=1^1.0.0.2,1.0.0.3}",
             "98=0:5:10;lsrr{1.2.3.4^}",
         ] {
-            assert_eq!(text(&read(written).unwrap_or_else(|()| panic!("{written}"))), written);
+            assert_eq!(
+                format_options(&parse_options(written).unwrap_or_else(|()| panic!("{written}"))),
+                written
+            );
         }
     }
 
     #[test]
     fn none_padding_and_nonsense() {
-        assert_eq!(text(&[1, 1, 0]), ".");
-        assert_eq!(read("."), Ok(vec![]));
-        assert_eq!(read("nop,eol"), Ok(vec![1, 0]));
+        assert_eq!(format_options(&[1, 1, 0]), ".");
+        assert_eq!(parse_options("."), Ok(vec![]));
+        assert_eq!(parse_options("nop,eol"), Ok(vec![1, 0]));
         for options in [&[7][..], &[7, 3, 0], &[68, 4, 4, 0], &[99, 1], &[7, 11, 4, 0]] {
-            assert_eq!(text(options), "?", "{options:?}");
+            assert_eq!(format_options(options), "?", "{options:?}");
         }
         for written in ["rr{1.2.3", "ts{x}", "rr{1.2.3.4}+90", "frob", "ts.ip{5}"] {
-            assert!(read(written).is_err(), "{written}");
+            assert!(parse_options(written).is_err(), "{written}");
         }
     }
 }

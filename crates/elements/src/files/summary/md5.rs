@@ -1,4 +1,4 @@
-//! MD5 (RFC 1321), for digests of what packets carry: to tell whether two are the same, not to keep anybody out.
+//! MD5 (RFC 1321), for digests of payloads: to compare packets, not for security.
 
 /// The whole parts of 2^32 times the sines of 1 to 64, in radians.
 #[rustfmt::skip]
@@ -20,14 +20,14 @@ const ROTATIONS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 2
 pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
     let mut state = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
     let (blocks, rest) = bytes.as_chunks::<64>();
-    blocks.iter().for_each(|block| add(&mut state, block));
+    blocks.iter().for_each(|block| add_block(&mut state, block));
     let mut last = [0; 128];
     last[..rest.len()].copy_from_slice(rest);
     last[rest.len()] = 0x80;
     // The length in bits ends the last block.
     let end = if rest.len() < 56 { 64 } else { 128 };
     last[end - 8..end].copy_from_slice(&(bytes.len() as u64).wrapping_mul(8).to_le_bytes());
-    last[..end].as_chunks::<64>().0.iter().for_each(|block| add(&mut state, block));
+    last[..end].as_chunks::<64>().0.iter().for_each(|block| add_block(&mut state, block));
     let mut digest = [0; 16];
     for (bytes, word) in digest.as_chunks_mut::<4>().0.iter_mut().zip(state) {
         *bytes = word.to_le_bytes();
@@ -36,7 +36,7 @@ pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
 }
 
 /// Adds a block to the state (RFC 1321 section 3.4).
-fn add(state: &mut [u32; 4], block: &[u8; 64]) {
+fn add_block(state: &mut [u32; 4], block: &[u8; 64]) {
     let words = block.as_chunks::<4>().0;
     let [mut a, mut b, mut c, mut d] = *state;
     for (step, sine) in SINES.iter().enumerate() {
@@ -57,12 +57,12 @@ fn add(state: &mut [u32; 4], block: &[u8; 64]) {
 }
 
 /// A digest in hexadecimal digits.
-pub(super) fn hexadecimal(digest: [u8; 16]) -> String {
+pub(super) fn to_hex(digest: [u8; 16]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A digest in 22 letters, digits, `_` and `@`: six bits each, the lowest first.
-pub(super) fn letters(digest: [u8; 16]) -> String {
+pub(super) fn to_letters(digest: [u8; 16]) -> String {
     const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@";
     let number = u128::from_le_bytes(digest);
     let letter = |n: u32| char::from(LETTERS[(number >> (6 * n) & 63) as usize]);
@@ -86,7 +86,7 @@ mod tests {
             ),
             (digits.as_str(), "57edf4a22be3c955ac49da2e2107b67a"),
         ] {
-            assert_eq!(hexadecimal(digest(text.as_bytes())), expected, "{text}");
+            assert_eq!(to_hex(digest(text.as_bytes())), expected, "{text}");
         }
     }
 
@@ -95,6 +95,6 @@ mod tests {
         let mut digest = [0; 16];
         digest[0] = 0b1100_0001;
         digest[15] = 0xff;
-        assert_eq!(letters(digest), "bdaaaaaaaaaaaaaaaaaa@d");
+        assert_eq!(to_letters(digest), "bdaaaaaaaaaaaaaaaaaa@d");
     }
 }

@@ -9,29 +9,29 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMP: u8 = 8;
-/// No header has room for more.
+/// The most bytes of options in a header.
 const MOST: usize = 40;
 
 /// Which options a field is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum OptionSet {
     All,
     ButTime,
     Sack,
 }
 
-impl Which {
-    fn has(self, kind: u8) -> bool {
+impl OptionSet {
+    fn includes(self, kind: u8) -> bool {
         match self {
-            Which::All => true,
-            Which::ButTime => kind != TIMESTAMP,
-            Which::Sack => matches!(kind, SACK_PERMITTED | SACK),
+            OptionSet::All => true,
+            OptionSet::ButTime => kind != TIMESTAMP,
+            OptionSet::Sack => matches!(kind, SACK_PERMITTED | SACK),
         }
     }
 }
 
-/// The options, `.` when there are none, `?` when one of them is malformed. Padding is not told.
-pub(super) fn text(options: &[u8], which: Which) -> String {
+/// The options, `.` when there are none, `?` when one of them is malformed. Padding is not printed.
+pub(super) fn format_options(options: &[u8], which: OptionSet) -> String {
     let mut parts = Vec::new();
     let mut rest = options;
     while let Some(&kind) = rest.first() {
@@ -45,7 +45,7 @@ pub(super) fn text(options: &[u8], which: Which) -> String {
         let Some(option) = rest.get(1).and_then(|len| rest.get(..usize::from(*len))) else {
             return "?".into();
         };
-        if !describe(kind, option, which, &mut parts) {
+        if !format_option(kind, option, which, &mut parts) {
             return "?".into();
         }
         rest = &rest[option.len()..];
@@ -53,8 +53,8 @@ pub(super) fn text(options: &[u8], which: Which) -> String {
     if parts.is_empty() { ".".into() } else { parts.join(";") }
 }
 
-/// Adds what an option says; false when it is malformed.
-fn describe(kind: u8, option: &[u8], which: Which, parts: &mut Vec<String>) -> bool {
+/// Formats an option; false when it is malformed.
+fn format_option(kind: u8, option: &[u8], which: OptionSet, parts: &mut Vec<String>) -> bool {
     let is_sound = match kind {
         MSS => option.len() == 4,
         WINDOW_SCALE => option.len() == 3,
@@ -66,7 +66,7 @@ fn describe(kind: u8, option: &[u8], which: Which, parts: &mut Vec<String>) -> b
     if !is_sound {
         return false;
     }
-    if !which.has(kind) {
+    if !which.includes(kind) {
         return true;
     }
     match kind {
@@ -79,13 +79,13 @@ fn describe(kind: u8, option: &[u8], which: Which, parts: &mut Vec<String>) -> b
             );
         }
         TIMESTAMP => parts.push(format!("ts{}:{}", long(option, 2), long(option, 6))),
-        _ => parts.push(unknown(option)),
+        _ => parts.push(format_unknown(option)),
     }
     true
 }
 
 /// An option as its numbers.
-pub(super) fn unknown(option: &[u8]) -> String {
+pub(super) fn format_unknown(option: &[u8]) -> String {
     let mut text = option[0].to_string();
     for (i, byte) in option[2..].iter().enumerate() {
         // Writing to a string can't fail.
@@ -95,7 +95,7 @@ pub(super) fn unknown(option: &[u8]) -> String {
 }
 
 /// The bytes of options that are written so; none for `.`, and an error for what can't be read.
-pub(super) fn read(text: &str, which: Which) -> Result<Vec<u8>, ()> {
+pub(super) fn parse_options(text: &str, which: OptionSet) -> Result<Vec<u8>, ()> {
     let mut bytes = Vec::new();
     if text.is_empty() || text == "." {
         return Ok(bytes);
@@ -116,9 +116,9 @@ pub(super) fn read(text: &str, which: Which) -> Result<Vec<u8>, ()> {
     if bytes.len() > MOST { Err(()) } else { Ok(bytes) }
 }
 
-/// Adds the option in front of `text`; gives what follows it.
-fn read_one<'a>(text: &'a str, which: Which, bytes: &mut Vec<u8>) -> Option<&'a str> {
-    let after = |name: &str, kind: u8| text.strip_prefix(name).filter(|_| which.has(kind));
+/// Parses the option at the start of `text` and appends it; returns the rest.
+fn read_one<'a>(text: &'a str, which: OptionSet, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let after = |name: &str, kind: u8| text.strip_prefix(name).filter(|_| which.includes(kind));
     if let Some(rest) = after("mss", MSS) {
         let (size, rest) = number(rest)?;
         let [high, low] = u16::try_from(size).ok()?.to_be_bytes();
@@ -148,11 +148,11 @@ fn read_one<'a>(text: &'a str, which: Which, bytes: &mut Vec<u8>) -> Option<&'a 
         bytes.extend(echo.to_be_bytes());
         return Some(rest);
     }
-    if text.starts_with(|c: char| c.is_ascii_digit()) && which != Which::Sack {
+    if text.starts_with(|c: char| c.is_ascii_digit()) && which != OptionSet::Sack {
         return read_unknown(text, bytes);
     }
     for (name, kind) in [("nop", NOP), ("eol", EOL)] {
-        if let Some(rest) = text.strip_prefix(name).filter(|_| which == Which::All) {
+        if let Some(rest) = text.strip_prefix(name).filter(|_| which == OptionSet::All) {
             bytes.push(kind);
             return Some(rest);
         }
@@ -160,7 +160,7 @@ fn read_one<'a>(text: &'a str, which: Which, bytes: &mut Vec<u8>) -> Option<&'a 
     None
 }
 
-/// Blocks with commas between become one option.
+/// Blocks separated by commas become one option.
 fn read_sack<'a>(mut rest: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     let start = bytes.len();
     bytes.extend([SACK, 0]);
@@ -206,29 +206,32 @@ mod tests {
     #[test]
     fn options_come_back_as_they_were_written() {
         for written in ["mss1400;wscale10;sackok", "sack1-2;sack3-4", "98=0:5:10;mss2", "ts66:38"] {
-            assert_eq!(text(&read(written, Which::All).unwrap(), Which::All), written);
+            assert_eq!(
+                format_options(&parse_options(written, OptionSet::All).unwrap(), OptionSet::All),
+                written
+            );
         }
-        assert_eq!(read("ts1:2", Which::All).unwrap(), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
-        assert_eq!(read("sack1:2,sack3:4", Which::Sack).unwrap().len(), 18);
-        assert_eq!(read("nop,nop", Which::All), Ok(vec![1, 1]));
+        assert_eq!(parse_options("ts1:2", OptionSet::All).unwrap(), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        assert_eq!(parse_options("sack1:2,sack3:4", OptionSet::Sack).unwrap().len(), 18);
+        assert_eq!(parse_options("nop,nop", OptionSet::All), Ok(vec![1, 1]));
     }
 
     #[test]
     fn a_field_tells_of_its_own_options_only() {
-        let options = read("mss1400;sackok;ts1:2", Which::All).unwrap();
-        assert_eq!(text(&options, Which::ButTime), "mss1400;sackok");
-        assert_eq!(text(&options, Which::Sack), "sackok");
-        assert_eq!(text(&[1, 1, 0], Which::All), ".");
-        assert!(read("mss1400", Which::Sack).is_err());
+        let options = parse_options("mss1400;sackok;ts1:2", OptionSet::All).unwrap();
+        assert_eq!(format_options(&options, OptionSet::ButTime), "mss1400;sackok");
+        assert_eq!(format_options(&options, OptionSet::Sack), "sackok");
+        assert_eq!(format_options(&[1, 1, 0], OptionSet::All), ".");
+        assert!(parse_options("mss1400", OptionSet::Sack).is_err());
     }
 
     #[test]
     fn what_is_malformed_is_a_question_mark_and_can_not_be_read() {
         for options in [&[2, 3, 1][..], &[2], &[8, 10, 0], &[99, 1]] {
-            assert_eq!(text(options, Which::All), "?", "{options:?}");
+            assert_eq!(format_options(options, OptionSet::All), "?", "{options:?}");
         }
         for written in ["mss", "mss70000", "x", "ts1", "sack1", "mss1 2", "mss1;"] {
-            assert!(read(written, Which::All).is_err(), "{written}");
+            assert!(parse_options(written, OptionSet::All).is_err(), "{written}");
         }
     }
 }

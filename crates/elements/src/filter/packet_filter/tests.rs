@@ -1,7 +1,7 @@
 //! The packet filter on the bench.
 use super::*;
 use artery_engine::Bench;
-use artery_packet::Unfinished;
+use artery_packet::PacketOffload;
 use artery_wire::build::{ether, ip4};
 use artery_wire::{EtherType, IpProtocol, Ipv4Fragments, TcpFlags, checksum};
 
@@ -28,7 +28,7 @@ fn back(source: &str, destination: &str) -> Vec<u8> {
 
 fn passes(bench: &mut Bench, input: usize, frame: &[u8]) -> bool {
     bench.push(input, frame);
-    !bench.take_all(input).is_empty()
+    !bench.drain_sent(input).is_empty()
 }
 
 #[test]
@@ -65,14 +65,14 @@ fn a_batch_stays_in_order_whatever_way_its_packets_go() {
         let came: Vec<Vec<u8>> = (0..40).map(frame).collect();
         let packets = came.iter().map(|bytes| bench.packet(bytes)).collect::<Vec<_>>();
         bench.push_packets(0, packets);
-        let entered = bench.take_all(0);
+        let entered = bench.drain_sent(0);
         let left = came.iter().filter(|bytes| bytes[26..30] != [192, 0, 2, 66] || bytes[13] == 6);
         assert!(
             entered.iter().map(|packet| packet.data()).eq(left.clone().map(Vec::as_slice)),
             "{strangers}"
         );
         bench.push_packets(3, entered);
-        assert!(bench.take_all(3).iter().map(|packet| packet.data()).eq(left.map(Vec::as_slice)));
+        assert!(bench.drain_sent(3).iter().map(|packet| packet.data()).eq(left.map(Vec::as_slice)));
     }
     let states = bench.read("pf_worker", "states 0 -").unwrap();
     let of_known = states.lines().filter(|line| line.contains("192.0.2.9:1000")).count();
@@ -95,7 +95,7 @@ fn a_blocked_connection_is_reset_by_the_port_that_it_came_by() {
     let mut bench = bench("block return");
     let segment = ip4().src("192.0.2.9").dst("10.0.0.9").ttl(64).tcp(1000, 80).flags(TcpFlags::SYN);
     bench.push(0, ether(ROUTER, HOST).ip4(segment).bytes());
-    let answers = bench.take_all(2);
+    let answers = bench.drain_sent(2);
     let bytes = answers[0].data();
     assert_eq!((&bytes[..6], &bytes[6..12]), (&[2, 0, 0, 0, 0, 10][..], &[2, 0, 0, 0, 0, 1][..]));
     assert_eq!((&bytes[26..30], bytes[47]), (&[10, 0, 0, 9][..], 0x14));
@@ -109,14 +109,14 @@ fn what_a_card_was_to_finish_is_answered_as_what_is_finished() {
     for (packet, at) in [(packet.clone().tcp(1000, 80), 16_u16), (packet.udp(1000, 53), 6)] {
         let frame = ether(ROUTER, HOST).ip4(packet).bytes();
         bench.push(0, &frame);
-        let expected = bench.take_all(2);
+        let expected = bench.drain_sent(2);
         let mut unfinished = bench.packet(&frame);
         let (protocol, length) = (IpProtocol(frame[23]), frame.len() as u16 - 34);
         let sum = checksum::pseudo_v4(source.into(), destination.into(), protocol, length);
         unfinished.data_mut()[34 + usize::from(at)..][..2].copy_from_slice(&sum.to_be_bytes());
-        unfinished.set_unfinished(Unfinished { transport: 34, checksum: at, segments: None }).unwrap();
+        unfinished.set_offload(PacketOffload { transport: 34, checksum: at, segments: None }).unwrap();
         bench.push_packets(0, [unfinished]);
-        assert_eq!(bench.take_all(2)[0].data(), expected[0].data());
+        assert_eq!(bench.drain_sent(2)[0].data(), expected[0].data());
     }
 }
 
@@ -125,17 +125,17 @@ fn a_packet_of_fragments_passes_whole_and_is_cut_again_where_it_leaves() {
     let mut bench = bench("block\npass in on em0 proto udp to port 53\npass out on em1");
     let whole = ip4().src("192.0.2.9").dst("10.0.0.9").ttl(64).id(7).udp(1000, 53).payload([7; 3000]);
     let bytes = whole.bytes();
-    let fragments = Ipv4Fragments::of(&bytes, 1400).unwrap().map(|part| part.bytes());
+    let fragments = Ipv4Fragments::split_packet(&bytes, 1400).unwrap().map(|part| part.to_bytes());
     let frames: Vec<_> =
         fragments.map(|bytes| ether(ROUTER, HOST).raw(EtherType::IPV4, bytes).bytes()).collect();
     frames.iter().for_each(|frame| bench.push(0, frame));
-    let packets = bench.take_all(0);
+    let packets = bench.drain_sent(0);
     assert_eq!(packets.iter().map(|packet| packet.segment_len(14)).collect::<Vec<_>>(), [1396]);
     assert_eq!(packets[0].data(), ether(ROUTER, HOST).ip4(whole).bytes());
     bench.push_packets(3, packets);
     let mut left = Batch::default();
-    left.extend(bench.take_all(3));
-    assert_eq!(left.finish().cut, 1);
+    left.extend(bench.drain_sent(3));
+    assert_eq!(left.apply_offloads().cut, 1);
     assert_eq!(left.iter().map(|packet| packet.data().to_vec()).collect::<Vec<_>>(), frames);
 }
 
@@ -144,9 +144,9 @@ fn a_tag_goes_from_where_a_packet_came_in_to_where_it_leaves() {
     let mut bench =
         bench("block\npass in on em0 tag inside no state\npass out on em1 tagged inside no state");
     bench.push(0, udp("192.0.2.9", "10.0.0.9"));
-    let packets = bench.take_all(0);
+    let packets = bench.drain_sent(0);
     bench.push_packets(3, packets);
-    assert_eq!(bench.take_all(3).len(), 1);
+    assert_eq!(bench.drain_sent(3).len(), 1);
     assert!(!passes(&mut bench, 3, &udp("192.0.2.9", "10.0.0.9")));
 }
 
@@ -238,14 +238,14 @@ fn states_outlive_their_rules() {
 fn addresses_are_translated_and_back() {
     let mut bench = bench("match out on em0 from 10.0.0.0/24 nat-to 192.0.2.1\npass");
     bench.push(2, udp("10.0.0.9", "192.0.2.9"));
-    let out = bench.take_all(2);
+    let out = bench.drain_sent(2);
     let bytes = out[0].data();
     assert_eq!(&bytes[26..30], [192, 0, 2, 1]);
     let port = u16::from_be_bytes([bytes[34], bytes[35]]);
     assert!(port >= 50001, "{port}");
     let answer = ip4().src("192.0.2.9").dst("192.0.2.1").ttl(64).udp(53, port).payload([7; 18]);
     bench.push(0, ether(ROUTER, HOST).ip4(answer).bytes());
-    let back = bench.take_all(0);
+    let back = bench.drain_sent(0);
     let expected = ip4().src("192.0.2.9").dst("10.0.0.9").ttl(64).udp(53, 1000).payload([7; 18]);
     assert_eq!(back[0].data(), ether(ROUTER, HOST).ip4(expected).bytes());
 }
@@ -264,7 +264,7 @@ fn who_goes_too_far_comes_into_the_table_that_rules_of_the_anchor_ask() {
         bench.push(0, ether(ROUTER, HOST).ip4(segment(from).seq(11).ack(51).flags(ack)).bytes());
     }
     let mut shown = |anchor: &str| bench.read("pf", &format!("table {anchor}bad - show")).unwrap();
-    // A thread adds it, which may take a moment.
+    // The control thread adds it, which may take a moment.
     let is_there = (0..1000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
         shown("-a inner ") == "0 0\n   192.0.2.9\n"
@@ -310,22 +310,23 @@ fn what_pfctl_asks_is_answered_and_what_it_may_not_ask_refused() {
 
 #[test]
 fn ports_and_files_must_make_sense() {
-    assert!(Bench::refuses(&CLASS, "").contains("0 ports"));
-    assert!(Bench::refuses(&CLASS, "PORT em0 10.0.0.1").contains("is no ADDRESS/LENGTH"));
+    assert!(Bench::config_error(&CLASS, "").contains("0 ports"));
+    assert!(Bench::config_error(&CLASS, "PORT em0 10.0.0.1").contains("is no ADDRESS/LENGTH"));
     assert!(
-        Bench::refuses(&CLASS, "PORT em0, FILE /nonexistent/pf.conf")
+        Bench::config_error(&CLASS, "PORT em0, FILE /nonexistent/pf.conf")
             .contains("can't read /nonexistent/pf.conf")
     );
     assert!(
-        Bench::refuses(&CLASS, "PORT em0, LOG /nonexistent/log").contains("can't write /nonexistent/log")
+        Bench::config_error(&CLASS, "PORT em0, LOG /nonexistent/log")
+            .contains("can't write /nonexistent/log")
     );
-    assert!(Bench::refuses(&CLASS, "PORT em0, ETC /nonexistent").contains("there is no such folder"));
+    assert!(Bench::config_error(&CLASS, "PORT em0, ETC /nonexistent").contains("there is no such folder"));
 }
 
-/// A filter that takes the place of another.
+/// A filter that replaces another.
 fn successor(old: &mut Bench, arguments: &str, ports: usize) -> Bench {
-    let setup = Bench::setup(&CLASS, arguments).inputs(2 * ports).outputs(2 * ports).beside(old);
-    let mut new = setup.replacing().build().unwrap();
+    let setup = Bench::setup(&CLASS, arguments).inputs(2 * ports).outputs(2 * ports).sharing_with(old);
+    let mut new = setup.as_replacement().build().unwrap();
     new.take_state(old);
     new
 }
@@ -393,7 +394,7 @@ fn states_keep_their_tags_by_name_where_other_rules_number_them_otherwise() {
     let arguments = format!("PORT em0 192.0.2.1/24, PORT em1 10.0.0.1/24, FILE {}", file.display());
     let mut new = successor(&mut old, &arguments, 2);
     new.push(0, known);
-    let packets = new.take_all(0);
+    let packets = new.drain_sent(0);
     new.push_packets(3, packets);
-    assert_eq!(new.take_all(3).len(), 1, "it is a guest here, too");
+    assert_eq!(new.drain_sent(3).len(), 1, "it is a guest here, too");
 }

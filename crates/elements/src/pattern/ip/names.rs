@@ -4,7 +4,7 @@
 pub(super) const TCP_OR_UDP: u32 = 256;
 /// Stands for any transport protocol.
 pub(super) const TRANSPORT: u32 = 257;
-/// Stands for what follows the transport header in other programs; here as [`TRANSPORT`].
+/// Other programs use this name for the data after the transport header; here it means [`TRANSPORT`].
 pub(super) const PAYLOAD: u32 = 258;
 pub(super) const ICMP: u32 = 1;
 pub(super) const TCP: u32 = 6;
@@ -112,7 +112,7 @@ const ICMP_TYPES: Names = &[
     ("unreachable", 3),
 ];
 
-fn find(names: Names, name: &str) -> Option<u32> {
+fn find_name(names: Names, name: &str) -> Option<u32> {
     names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
@@ -126,18 +126,18 @@ pub(super) struct Meanings {
 }
 
 impl Meanings {
-    pub(crate) fn of(word: &str) -> Meanings {
+    pub(crate) fn of_word(word: &str) -> Meanings {
         Meanings {
-            protocol: find(PROTOCOLS, word),
-            tcp_port: find(PORTS, word).or_else(|| find(TCP_PORTS, word)),
-            udp_port: find(PORTS, word).or_else(|| find(UDP_PORTS, word)),
-            tcp_option: find(TCP_OPTIONS, word),
-            icmp_type: find(ICMP_TYPES, word),
+            protocol: find_name(PROTOCOLS, word),
+            tcp_port: find_name(PORTS, word).or_else(|| find_name(TCP_PORTS, word)),
+            udp_port: find_name(PORTS, word).or_else(|| find_name(UDP_PORTS, word)),
+            tcp_option: find_name(TCP_OPTIONS, word),
+            icmp_type: find_name(ICMP_TYPES, word),
         }
     }
 }
 
-/// A protocol as patterns spell it; nothing for none.
+/// A protocol as patterns spell it; empty for None.
 pub(super) fn protocol_name(protocol: Option<u32>) -> String {
     match protocol {
         None => String::new(),

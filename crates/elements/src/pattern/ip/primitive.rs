@@ -1,10 +1,9 @@
-//! One test, put together and checked.
+//! A single test: its parts, and their checks.
 use super::names::{self, protocol_name};
 use crate::pattern::expr::{Base, Expr, Relation, Test};
 
-/// What is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TestKind {
     Host,
     Net,
     Protocol,
@@ -18,18 +17,18 @@ pub(super) enum Kind {
     Field(Field),
 }
 
-impl Kind {
-    pub(crate) const TOS: Kind = Kind::Field(Field { protocol: None, offset: 8, bits: 8 });
-    pub(crate) const ICMP_TYPE: Kind = Kind::Field(Field { protocol: Some(names::ICMP), offset: 0, bits: 8 });
+impl TestKind {
+    pub(crate) const TOS: TestKind = TestKind::Field(Field { protocol: None, offset: 8, bits: 8 });
+    pub(crate) const ICMP_TYPE: TestKind =
+        TestKind::Field(Field { protocol: Some(names::ICMP), offset: 0, bits: 8 });
 }
 
 /// Bits of a header: IP's, or that of a transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(crate) protocol: Option<u32>,
-    /// First bit.
+    /// Offset of the first bit in the header.
     pub(crate) offset: u16,
-    /// Number of bits.
     pub(crate) bits: u8,
 }
 
@@ -39,7 +38,7 @@ pub(super) enum Datum {
     /// A number, whatever it means.
     Number,
     /// A value of this kind.
-    Of(Kind),
+    Of(TestKind),
 }
 
 /// Which of two addresses or ports.
@@ -51,7 +50,7 @@ pub(super) enum Direction {
     Either,
 }
 
-/// Which header a test is said to be about.
+/// The header that a test names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     Ip,
@@ -59,7 +58,7 @@ pub(super) enum Header {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ComparisonOrder {
     #[default]
     Equal,
     Greater,
@@ -77,11 +76,11 @@ pub(super) enum Mask {
 /// A test in the making.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Primitive {
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<TestKind>,
     pub(crate) datum: Option<Datum>,
     pub(crate) direction: Option<Direction>,
     pub(crate) protocol: Option<u32>,
-    pub(crate) order: Order,
+    pub(crate) order: ComparisonOrder,
     pub(crate) negated: bool,
     pub(crate) value: u32,
     pub(crate) mask: u32,
@@ -90,13 +89,13 @@ pub(super) struct Primitive {
 }
 
 impl Primitive {
-    pub(crate) fn set_kind(&mut self, kind: Kind) -> Result<(), String> {
+    pub(crate) fn set_kind(&mut self, kind: TestKind) -> Result<(), String> {
         if self.kind.is_some() {
             return Err("type specified twice".into());
         }
         self.kind = Some(kind);
         match kind {
-            Kind::Field(Field { protocol: Some(protocol), .. }) => self.set_protocol(protocol),
+            TestKind::Field(Field { protocol: Some(protocol), .. }) => self.set_protocol(protocol),
             _ => Ok(()),
         }
     }
@@ -114,118 +113,125 @@ impl Primitive {
     }
     /// Whether the value is an Ethernet address.
     pub(crate) fn is_about_ether(&self) -> bool {
-        self.datum == Some(Datum::Of(Kind::Ether))
+        self.datum == Some(Datum::Of(TestKind::Ether))
     }
 
     /// Fills in what was left out, from `previous` or by default, and checks that it all fits together.
-    pub(crate) fn settle(
+    pub(crate) fn resolve_test(
         &mut self,
         previous: &Primitive,
         header: Option<Header>,
         mask: Option<Mask>,
     ) -> Result<(), String> {
-        let mut kind = self.settle_kind(previous)?;
+        let mut kind = self.resolve_kind(previous)?;
         let header = header.unwrap_or(if self.is_about_ether() { Header::Ether } else { Header::Ip });
-        if header == Header::Ether && kind == Kind::Host {
-            kind = Kind::Ether;
+        if header == Header::Ether && kind == TestKind::Host {
+            kind = TestKind::Ether;
         }
         self.kind = Some(kind);
-        if header == Header::Ether && !matches!(kind, Kind::Ether | Kind::Host | Kind::Net) {
-            return self.wrong("ip only");
+        if header == Header::Ether && !matches!(kind, TestKind::Ether | TestKind::Host | TestKind::Net) {
+            return self.test_error("ip only");
         }
         match kind {
-            Kind::Host | Kind::Net => self.settle_host(kind, header, mask),
-            Kind::Ether => self.settle_ether(header, mask),
-            Kind::Protocol => self.settle_protocol(mask),
-            Kind::Port => self.settle_port(mask),
-            Kind::TcpOption => self.settle_tcp_option(mask),
-            Kind::EcnCapable => self.settle_ecn_capable(mask),
-            Kind::Fragment | Kind::Unfragmented | Kind::CongestionExperienced => self.settle_flag(kind, mask),
-            Kind::Field(field) => self.settle_field(field, mask),
+            TestKind::Host | TestKind::Net => self.resolve_host(kind, header, mask),
+            TestKind::Ether => self.resolve_ether(header, mask),
+            TestKind::Protocol => self.resolve_protocol(mask),
+            TestKind::Port => self.resolve_port(mask),
+            TestKind::TcpOption => self.resolve_tcp_option(mask),
+            TestKind::EcnCapable => self.resolve_ecn_capable(mask),
+            TestKind::Fragment | TestKind::Unfragmented | TestKind::CongestionExperienced => {
+                self.resolve_flag(kind, mask)
+            }
+            TestKind::Field(field) => self.resolve_field(field, mask),
         }
     }
 
-    fn settle_kind(&mut self, previous: &Primitive) -> Result<Kind, String> {
+    fn resolve_kind(&mut self, previous: &Primitive) -> Result<TestKind, String> {
         if let Some(kind) = self.kind {
             return Ok(kind);
         }
         if self.datum == Some(Datum::Number) {
-            let kind = previous.kind.filter(|k| matches!(k, Kind::Field(_) | Kind::Protocol | Kind::Port));
+            let kind = previous
+                .kind
+                .filter(|k| matches!(k, TestKind::Field(_) | TestKind::Protocol | TestKind::Port));
             self.datum = Some(Datum::Of(kind.ok_or("specify header field or 'port'")?));
         }
         match self.datum {
             Some(Datum::Of(kind)) => {
-                if matches!(kind, Kind::Host | Kind::Net | Kind::TcpOption | Kind::Ether | Kind::Port) {
+                if matches!(
+                    kind,
+                    TestKind::Host | TestKind::Net | TestKind::TcpOption | TestKind::Ether | TestKind::Port
+                ) {
                     self.direction = self.direction.or(previous.direction);
                 }
-                if kind == Kind::Port {
+                if kind == TestKind::Port {
                     self.protocol = self.protocol.or(previous.protocol);
                 }
-                if let Kind::Field(field) = kind {
+                if let TestKind::Field(field) = kind {
                     self.protocol = self.protocol.or(field.protocol);
                 }
                 Ok(kind)
             }
-            _ if self.protocol.is_some() => Ok(Kind::Protocol),
+            _ if self.protocol.is_some() => Ok(TestKind::Protocol),
             _ => Err("partial directive".into()),
         }
     }
 
-    fn settle_host(&mut self, kind: Kind, header: Header, mask: Option<Mask>) -> Result<(), String> {
+    fn resolve_host(&mut self, kind: TestKind, header: Header, mask: Option<Mask>) -> Result<(), String> {
         if header != Header::Ip || self.datum != Some(Datum::Of(kind)) {
-            return self.wrong("address missing");
+            return self.test_error("address missing");
         }
-        if self.order != Order::Equal {
-            return self.wrong("operator not supported");
+        if self.order != ComparisonOrder::Equal {
+            return self.test_error("operator not supported");
         }
         match mask {
             Some(Mask::Number(mask) | Mask::Address(mask)) => self.mask = mask,
-            Some(Mask::Ether(_)) => return self.wrong("bad mask"),
-            None if kind == Kind::Host => self.mask = u32::MAX,
+            Some(Mask::Ether(_)) => return self.test_error("bad mask"),
+            None if kind == TestKind::Host => self.mask = u32::MAX,
             None => {}
         }
-        self.kind = Some(Kind::Host);
+        self.kind = Some(TestKind::Host);
         Ok(())
     }
 
-    fn settle_ether(&mut self, header: Header, mask: Option<Mask>) -> Result<(), String> {
+    fn resolve_ether(&mut self, header: Header, mask: Option<Mask>) -> Result<(), String> {
         if header != Header::Ether || !self.is_about_ether() {
-            return self.wrong("address missing");
+            return self.test_error("address missing");
         }
-        if self.order != Order::Equal {
-            return self.wrong("operator not supported");
+        if self.order != ComparisonOrder::Equal {
+            return self.test_error("operator not supported");
         }
         self.ether_mask = match mask {
             None => [0xff; 6],
             Some(Mask::Ether(mask)) => mask,
-            Some(_) => return self.wrong("bad mask"),
+            Some(_) => return self.test_error("bad mask"),
         };
         Ok(())
     }
 
-    fn settle_protocol(&mut self, mask: Option<Mask>) -> Result<(), String> {
+    fn resolve_protocol(&mut self, mask: Option<Mask>) -> Result<(), String> {
         match self.datum {
-            Some(Datum::Number | Datum::Of(Kind::Protocol)) => {
+            Some(Datum::Number | Datum::Of(TestKind::Protocol)) => {
                 if self.protocol.is_some_and(|protocol| protocol != self.value) {
-                    return self.wrong("specified twice");
+                    return self.test_error("specified twice");
                 }
             }
-            Some(_) => return self.wrong("value missing"),
+            Some(_) => return self.test_error("value missing"),
             None => match self.protocol {
                 Some(protocol) => self.value = protocol,
-                None => return self.wrong("value missing"),
+                None => return self.test_error("value missing"),
             },
         }
         self.protocol = None;
         if self.is_named_group() {
-            if self.order != Order::Equal || mask.is_some() {
+            if self.order != ComparisonOrder::Equal || mask.is_some() {
                 return Err(format!("'{}': operator or mask not supported", protocol_name(Some(self.value))));
             }
             self.mask = 0xff;
         } else {
-            self.settle_number(0xff, mask)?;
+            self.resolve_number(0xff, mask)?;
         }
-        if self.order == Order::Equal && self.mask == 0xff && !self.negated {
+        if self.order == ComparisonOrder::Equal && self.mask == 0xff && !self.negated {
             self.protocol = Some(self.value);
         }
         Ok(())
@@ -236,27 +242,27 @@ impl Primitive {
         self.datum != Some(Datum::Number) && (names::TCP_OR_UDP..=names::PAYLOAD).contains(&self.value)
     }
 
-    fn settle_port(&mut self, mask: Option<Mask>) -> Result<(), String> {
-        if !matches!(self.datum, Some(Datum::Number | Datum::Of(Kind::Port))) {
-            return self.wrong("value missing");
+    fn resolve_port(&mut self, mask: Option<Mask>) -> Result<(), String> {
+        if !matches!(self.datum, Some(Datum::Number | Datum::Of(TestKind::Port))) {
+            return self.test_error("value missing");
         }
         let protocol = *self.protocol.get_or_insert(names::TCP_OR_UDP);
         if ![names::TCP, names::UDP, names::TCP_OR_UDP, names::DCCP].contains(&protocol) {
             return Err(format!("'port': bad protocol {protocol}"));
         }
-        self.settle_number(0xffff, mask)
+        self.resolve_number(0xffff, mask)
     }
 
-    fn settle_tcp_option(&mut self, mask: Option<Mask>) -> Result<(), String> {
-        if !matches!(self.datum, Some(Datum::Number | Datum::Of(Kind::TcpOption))) {
-            return self.wrong("value missing");
+    fn resolve_tcp_option(&mut self, mask: Option<Mask>) -> Result<(), String> {
+        if !matches!(self.datum, Some(Datum::Number | Datum::Of(TestKind::TcpOption))) {
+            return self.test_error("value missing");
         }
         let protocol = *self.protocol.get_or_insert(names::TCP);
         if protocol != names::TCP {
             return Err(format!("'tcp opt': bad protocol {protocol}"));
         }
-        if self.order != Order::Equal || self.negated || mask.is_some() {
-            return self.wrong("operator or mask not supported");
+        if self.order != ComparisonOrder::Equal || self.negated || mask.is_some() {
+            return self.test_error("operator or mask not supported");
         }
         if self.value > 255 {
             return Err(format!("'tcp opt': value {} out of range", self.value));
@@ -265,80 +271,83 @@ impl Primitive {
         Ok(())
     }
 
-    fn settle_ecn_capable(&mut self, mask: Option<Mask>) -> Result<(), String> {
+    fn resolve_ecn_capable(&mut self, mask: Option<Mask>) -> Result<(), String> {
         match self.datum {
             // Without a value: any but "not capable".
             None => (self.value, self.negated) = (0, true),
             Some(Datum::Number) => {}
-            Some(_) => return self.wrong("value missing"),
+            Some(_) => return self.test_error("value missing"),
         }
-        self.settle_number(3, mask)?;
-        self.kind = Some(Kind::TOS);
+        self.resolve_number(3, mask)?;
+        self.kind = Some(TestKind::TOS);
         Ok(())
     }
 
-    fn settle_flag(&mut self, kind: Kind, mask: Option<Mask>) -> Result<(), String> {
+    fn resolve_flag(&mut self, kind: TestKind, mask: Option<Mask>) -> Result<(), String> {
         if self.datum.is_some() || mask.is_some() {
-            return self.wrong("value not supported");
+            return self.test_error("value not supported");
         }
         match kind {
-            Kind::CongestionExperienced => {
+            TestKind::CongestionExperienced => {
                 (self.value, self.mask) = (3, 3);
-                self.kind = Some(Kind::TOS);
+                self.kind = Some(TestKind::TOS);
             }
-            Kind::Unfragmented => {
+            TestKind::Unfragmented => {
                 self.negated = true;
-                self.kind = Some(Kind::Fragment);
+                self.kind = Some(TestKind::Fragment);
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn settle_field(&mut self, field: Field, mask: Option<Mask>) -> Result<(), String> {
-        if self.datum != Some(Datum::Number) && self.datum != Some(Datum::Of(Kind::Field(field))) {
-            return self.wrong("value missing");
+    fn resolve_field(&mut self, field: Field, mask: Option<Mask>) -> Result<(), String> {
+        if self.datum != Some(Datum::Number) && self.datum != Some(Datum::Of(TestKind::Field(field))) {
+            return self.test_error("value missing");
         }
-        self.settle_number(u32::MAX >> (32 - u32::from(field.bits)), mask)
+        self.resolve_number(u32::MAX >> (32 - u32::from(field.bits)), mask)
     }
 
-    /// Checks value and mask of a field whose bits are `full`, and makes all relations one of two.
-    fn settle_number(&mut self, full: u32, mask: Option<Mask>) -> Result<(), String> {
+    /// Checks value and mask of a field whose bits are `full`, and reduces all relations to two.
+    fn resolve_number(&mut self, full: u32, mask: Option<Mask>) -> Result<(), String> {
         let mask = match mask {
             None => full,
             Some(Mask::Number(mask)) => mask,
-            Some(_) => return self.wrong("bad mask"),
+            Some(_) => return self.test_error("bad mask"),
         };
         if mask & full != mask {
-            return self.wrong(&format!("mask out of range, bound 0x{full:X}"));
+            return self.test_error(&format!("mask out of range, bound 0x{full:X}"));
         }
         self.mask = mask;
         let always = match self.order {
-            Order::Equal if self.value > full => return self.wrong(&format!("out of range, bound {full}")),
-            Order::Equal => return Ok(()),
-            Order::Less if self.value == 0 => Some(self.negated),
-            Order::Less if self.value > mask => Some(!self.negated),
-            Order::Greater if self.value >= mask => Some(self.negated),
+            ComparisonOrder::Equal if self.value > full => {
+                return self.test_error(&format!("out of range, bound {full}"));
+            }
+            ComparisonOrder::Equal => return Ok(()),
+            ComparisonOrder::Less if self.value == 0 => Some(self.negated),
+            ComparisonOrder::Less if self.value > mask => Some(!self.negated),
+            ComparisonOrder::Greater if self.value >= mask => Some(self.negated),
             _ => None,
         };
         if let Some(always) = always {
-            (self.order, self.value, self.mask, self.negated) = (Order::Equal, 0, 0, !always);
-        } else if self.order == Order::Less {
+            (self.order, self.value, self.mask, self.negated) = (ComparisonOrder::Equal, 0, 0, !always);
+        } else if self.order == ComparisonOrder::Less {
             // "Less than n" is "not greater than n - 1".
-            (self.order, self.value, self.negated) = (Order::Greater, self.value - 1, !self.negated);
+            (self.order, self.value, self.negated) =
+                (ComparisonOrder::Greater, self.value - 1, !self.negated);
         }
         Ok(())
     }
 
-    fn wrong<T>(&self, what: &str) -> Result<T, String> {
-        let kind = self.kind.map_or_else(|| "<none>".into(), |kind| kind.spelled(self.direction));
+    fn test_error<T>(&self, what: &str) -> Result<T, String> {
+        let kind = self.kind.map_or_else(|| "<none>".into(), |kind| kind.to_pattern_text(self.direction));
         Err(format!("'{kind}': {what}"))
     }
 }
 
-impl Kind {
+impl TestKind {
     /// As patterns spell it.
-    pub(crate) fn spelled(self, direction: Option<Direction>) -> String {
+    pub(crate) fn to_pattern_text(self, direction: Option<Direction>) -> String {
         let direction = match direction {
             None => "",
             Some(Direction::Source) => "src ",
@@ -347,24 +356,24 @@ impl Kind {
             Some(Direction::Both) => "src and dst ",
         };
         let name = match self {
-            Kind::Host => "ip host",
-            Kind::Net => "ip net",
-            Kind::Protocol => "proto",
-            Kind::Port => "port",
-            Kind::TcpOption => "tcp opt",
-            Kind::Ether => "ether host",
-            Kind::Fragment => "ip frag",
-            Kind::Unfragmented => "ip unfrag",
-            Kind::EcnCapable => "ip ect",
-            Kind::CongestionExperienced => "ip ce",
-            Kind::Field(field) => return format!("{direction}{}", field.spelled()),
+            TestKind::Host => "ip host",
+            TestKind::Net => "ip net",
+            TestKind::Protocol => "proto",
+            TestKind::Port => "port",
+            TestKind::TcpOption => "tcp opt",
+            TestKind::Ether => "ether host",
+            TestKind::Fragment => "ip frag",
+            TestKind::Unfragmented => "ip unfrag",
+            TestKind::EcnCapable => "ip ect",
+            TestKind::CongestionExperienced => "ip ce",
+            TestKind::Field(field) => return format!("{direction}{}", field.to_pattern_text()),
         };
         format!("{direction}{name}")
     }
 }
 
 impl Field {
-    fn spelled(self) -> String {
+    fn to_pattern_text(self) -> String {
         let name = match (self.protocol, self.offset, self.bits) {
             (None, 16, 16) => "ip len",
             (None, 32, 16) => "ip id",
@@ -382,20 +391,20 @@ impl Field {
     }
 }
 
-/// The word that holds the IP protocol, and the place of the protocol in it.
+/// The offset of the word with the IP protocol, and the shift of the protocol in it.
 const PROTOCOL: (u16, u32) = (8, 16);
-/// The word that holds flags and fragment offset.
+/// The offset of the word with flags and fragment offset.
 const FRAGMENT: u16 = 4;
 
-/// What a settled test says.
+/// The expressions of a completed test.
 impl Primitive {
-    pub(crate) fn expr(&self) -> Expr {
+    pub(crate) fn to_expr(&self) -> Expr {
         let mut parts: Vec<Expr> = self.protocol.map(is_protocol).into_iter().collect();
         if matches!(
             self.kind,
-            Some(Kind::Port | Kind::TcpOption | Kind::Field(Field { protocol: Some(_), .. }))
+            Some(TestKind::Port | TestKind::TcpOption | TestKind::Field(Field { protocol: Some(_), .. }))
         ) {
-            // Other fragments than the first have no transport header.
+            // Later fragments have no transport header.
             parts.push(Test::equal(Base::Network, FRAGMENT, 0, 0x1fff).into());
         }
         parts.push(self.own_expr());
@@ -404,39 +413,42 @@ impl Primitive {
 
     fn own_expr(&self) -> Expr {
         let expr = match self.kind {
-            Some(Kind::Host) => {
-                self.sides([self.compare(Base::Network, 12, 0), self.compare(Base::Network, 16, 0)])
-            }
-            Some(Kind::Port) => {
-                self.sides([self.compare(Base::Transport, 0, 16), self.compare(Base::Transport, 0, 0)])
-            }
-            Some(Kind::Ether) => self.sides(self.ether_sides()),
-            Some(Kind::Protocol) if self.value >= names::TCP_OR_UDP => is_protocol(self.value),
-            Some(Kind::Protocol) => self.compare(Base::Network, PROTOCOL.0, PROTOCOL.1),
-            Some(Kind::TcpOption) => self.compare(Base::Transport, 12, 16),
-            Some(Kind::Fragment) => {
+            Some(TestKind::Host) => self.combine_sides([
+                self.compare_word(Base::Network, 12, 0),
+                self.compare_word(Base::Network, 16, 0),
+            ]),
+            Some(TestKind::Port) => self.combine_sides([
+                self.compare_word(Base::Transport, 0, 16),
+                self.compare_word(Base::Transport, 0, 0),
+            ]),
+            Some(TestKind::Ether) => self.combine_sides(self.ether_sides()),
+            Some(TestKind::Protocol) if self.value >= names::TCP_OR_UDP => is_protocol(self.value),
+            Some(TestKind::Protocol) => self.compare_word(Base::Network, PROTOCOL.0, PROTOCOL.1),
+            Some(TestKind::TcpOption) => self.compare_word(Base::Transport, 12, 16),
+            Some(TestKind::Fragment) => {
                 let whole = Expr::from(Test::equal(Base::Network, FRAGMENT, 0, 0x3fff));
                 return if self.negated { whole } else { whole.refuted() };
             }
-            Some(Kind::Field(field)) => {
+            Some(TestKind::Field(field)) => {
                 let base = if field.protocol.is_some() { Base::Transport } else { Base::Network };
                 let shift = 32 - (u32::from(field.offset) % 32 + u32::from(field.bits));
-                self.compare(base, (field.offset / 8) & !3, shift)
+                self.compare_word(base, (field.offset / 8) & !3, shift)
             }
             _ => unreachable!("a settled test is of no other kind"),
         };
         if self.negated { expr.refuted() } else { expr }
     }
 
-    fn compare(&self, base: Base, offset: u16, shift: u32) -> Expr {
-        let relation = if self.order == Order::Greater { Relation::Greater } else { Relation::Equal };
+    fn compare_word(&self, base: Base, offset: u16, shift: u32) -> Expr {
+        let relation =
+            if self.order == ComparisonOrder::Greater { Relation::Greater } else { Relation::Equal };
         let value = if relation == Relation::Equal { self.value & self.mask } else { self.value };
         let test =
             Test { base, offset, mask: self.mask << shift, value: value << shift, relation, short: false };
         test.into()
     }
 
-    fn sides(&self, [source, destination]: [Expr; 2]) -> Expr {
+    fn combine_sides(&self, [source, destination]: [Expr; 2]) -> Expr {
         match self.direction {
             Some(Direction::Source) => source,
             Some(Direction::Destination) => destination,

@@ -4,22 +4,22 @@ use artery_lang::args;
 use std::cmp::Ordering;
 
 /// Calls the computing handler `name`; `None` when there is no such one.
-pub(super) fn call(name: &str, text: &str) -> Option<Result<String, String>> {
+pub(super) fn call_function(name: &str, text: &str) -> Option<Result<String, String>> {
     Some(match name {
-        "add" | "sub" | "mul" | "div" | "idiv" | "min" | "max" => accumulate(name, text),
-        "mod" | "rem" => remainder(name, text),
-        "neg" | "abs" => sign(name, text),
-        "eq" | "ne" | "lt" | "le" | "gt" | "ge" => compare(name, text),
-        "not" => boolean(text).map(|x| (!x).to_string()),
-        "and" | "or" | "nand" | "nor" => connect(name, text),
-        "if" => choose(text),
+        "add" | "sub" | "mul" | "div" | "idiv" | "min" | "max" => fold_numbers(name, text),
+        "mod" | "rem" => compute_remainder(name, text),
+        "neg" | "abs" => apply_sign(name, text),
+        "eq" | "ne" | "lt" | "le" | "gt" | "ge" => compare_words(name, text),
+        "not" => parse_bool(text).map(|x| (!x).to_string()),
+        "and" | "or" | "nand" | "nor" => evaluate_logic(name, text),
+        "if" => evaluate_if(text),
         "in" => Ok(is_in(text).to_string()),
         "first" => Ok(args::shift_word(text).0.to_string()),
         "sprintf" => sprintf(text),
         "length" => Ok(text.len().to_string()),
         "unquote" => Ok(args::unquote(text)),
-        "htons" | "ntohs" => integer(text).map(|x| (x as u16).to_be().to_string()),
-        "htonl" | "ntohl" => integer(text).map(|x| (x as u32).to_be().to_string()),
+        "htons" | "ntohs" => parse_integer(text).map(|x| (x as u16).to_be().to_string()),
+        "htonl" | "ntohl" => parse_integer(text).map(|x| (x as u32).to_be().to_string()),
         _ => return None,
     })
 }
@@ -36,11 +36,11 @@ enum Number {
 }
 
 impl Number {
-    fn parse(word: &str) -> Option<Number> {
-        let integer = args::signed(word).ok().map(Number::Integer);
+    fn parse_number(word: &str) -> Option<Number> {
+        let integer = args::parse_signed(word).ok().map(Number::Integer);
         integer.or_else(|| word.parse().ok().map(Number::Real))
     }
-    fn real(self) -> f64 {
+    fn to_f64(self) -> f64 {
         match self {
             Number::Integer(n) => n as f64,
             Number::Real(x) => x,
@@ -84,27 +84,27 @@ fn trim_zeros(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
-fn accumulate(name: &str, text: &str) -> Result<String, String> {
+fn fold_numbers(name: &str, text: &str) -> Result<String, String> {
     let divides = matches!(name, "div" | "idiv");
     let mut total = None;
-    for word in args::words(text) {
-        let mut number = Number::parse(&word).ok_or("expected list of numbers")?;
+    for word in args::split_words(text) {
+        let mut number = Number::parse_number(&word).ok_or("expected list of numbers")?;
         if divides {
-            number = Number::Real(number.real());
+            number = Number::Real(number.to_f64());
         }
         total = Some(match total {
             None => number,
-            Some(total) => combine(name, total, number),
+            Some(total) => combine_numbers(name, total, number),
         });
     }
     let total = total.unwrap_or(Number::Integer(i64::from(!matches!(name, "add" | "sub"))));
     Ok(match name {
-        "idiv" => (total.real() as i64).to_string(),
+        "idiv" => (total.to_f64() as i64).to_string(),
         _ => total.to_string(),
     })
 }
 
-fn combine(name: &str, a: Number, b: Number) -> Number {
+fn combine_numbers(name: &str, a: Number, b: Number) -> Number {
     if let (Number::Integer(a), Number::Integer(b)) = (a, b) {
         return Number::Integer(match name {
             "add" => a.wrapping_add(b),
@@ -114,7 +114,7 @@ fn combine(name: &str, a: Number, b: Number) -> Number {
             _ => a.wrapping_mul(b),
         });
     }
-    let (a, b) = (a.real(), b.real());
+    let (a, b) = (a.to_f64(), b.to_f64());
     Number::Real(match name {
         "add" => a + b,
         "sub" => a - b,
@@ -132,30 +132,30 @@ fn two_words(text: &str) -> Option<(&str, &str)> {
     (!a.is_empty() && !b.is_empty() && more.is_empty()).then_some((a, b))
 }
 
-fn remainder(name: &str, text: &str) -> Result<String, String> {
+fn compute_remainder(name: &str, text: &str) -> Result<String, String> {
     let (a, b) = two_words(text).ok_or(TWO_NUMBERS)?;
-    match (Number::parse(a), Number::parse(b)) {
+    match (Number::parse_number(a), Number::parse_number(b)) {
         (Some(Number::Integer(_)), Some(Number::Integer(0))) => Err("division by zero".into()),
         (Some(Number::Integer(a)), Some(Number::Integer(b))) => Ok(a.wrapping_rem(b).to_string()),
-        (Some(a), Some(b)) if name == "rem" => Ok(real_text(a.real() % b.real())),
+        (Some(a), Some(b)) if name == "rem" => Ok(real_text(a.to_f64() % b.to_f64())),
         _ => Err(TWO_NUMBERS.into()),
     }
 }
 
-fn sign(name: &str, text: &str) -> Result<String, String> {
-    match Number::parse(text.trim_ascii()).ok_or(ONE_NUMBER)? {
+fn apply_sign(name: &str, text: &str) -> Result<String, String> {
+    match Number::parse_number(text.trim_ascii()).ok_or(ONE_NUMBER)? {
         Number::Integer(n) if name == "abs" => Ok(n.wrapping_abs().to_string()),
         Number::Integer(n) => Ok(n.wrapping_neg().to_string()),
         Number::Real(x) => Ok(real_text(if name == "abs" { x.abs() } else { -x })),
     }
 }
 
-fn compare(name: &str, text: &str) -> Result<String, String> {
+fn compare_words(name: &str, text: &str) -> Result<String, String> {
     let (a, b) = two_words(text).ok_or(TWO_NUMBERS)?;
-    let order = match (Number::parse(a), Number::parse(b)) {
+    let order = match (Number::parse_number(a), Number::parse_number(b)) {
         (Some(Number::Integer(a)), Some(Number::Integer(b))) => a.cmp(&b),
         // What can't be ordered counts as greater.
-        (Some(a), Some(b)) => a.real().partial_cmp(&b.real()).unwrap_or(Ordering::Greater),
+        (Some(a), Some(b)) => a.to_f64().partial_cmp(&b.to_f64()).unwrap_or(Ordering::Greater),
         _ => args::unquote_bytes(a).cmp(&args::unquote_bytes(b)),
     };
     let holds = match name {
@@ -169,35 +169,35 @@ fn compare(name: &str, text: &str) -> Result<String, String> {
     Ok(holds.to_string())
 }
 
-fn boolean(text: &str) -> Result<bool, String> {
-    args::boolean(text.trim_ascii()).ok_or_else(|| SYNTAX.into())
+fn parse_bool(text: &str) -> Result<bool, String> {
+    args::parse_bool(text.trim_ascii()).ok_or_else(|| SYNTAX.into())
 }
 
-fn integer(text: &str) -> Result<i64, String> {
-    args::signed(text.trim_ascii()).map_err(|_| SYNTAX.into())
+fn parse_integer(text: &str) -> Result<i64, String> {
+    args::parse_signed(text.trim_ascii()).map_err(|_| SYNTAX.into())
 }
 
 /// Reads words until one decides; what follows it need not be a truth value.
-fn connect(name: &str, text: &str) -> Result<String, String> {
+fn evaluate_logic(name: &str, text: &str) -> Result<String, String> {
     let all = matches!(name, "and" | "nand");
     let mut value = all;
     let mut rest = text;
     while value == all && !rest.is_empty() {
         let (word, after) = args::shift_word(rest);
-        value = boolean(word)?;
+        value = parse_bool(word)?;
         rest = after;
     }
     Ok((value != matches!(name, "nand" | "nor")).to_string())
 }
 
-fn choose(text: &str) -> Result<String, String> {
+fn evaluate_if(text: &str) -> Result<String, String> {
     let (condition, rest) = args::shift_word(text);
     let (yes, rest) = args::shift_word(rest);
-    Ok(if boolean(condition)? { yes } else { args::shift_word(rest).0 }.to_string())
+    Ok(if parse_bool(condition)? { yes } else { args::shift_word(rest).0 }.to_string())
 }
 
 fn is_in(text: &str) -> bool {
-    let mut words = args::words(text).into_iter().map(|word| args::unquote(&word));
+    let mut words = args::split_words(text).into_iter().map(|word| args::unquote(&word));
     words.next().is_some_and(|first| !first.is_empty() && words.any(|word| word == first))
 }
 
@@ -208,13 +208,13 @@ mod tests {
     #[track_caller]
     fn gives(call_text: &str, value: &str) {
         let (name, text) = args::shift_word(call_text);
-        assert_eq!(call(name, text).expect("a handler").as_deref(), Ok(value), "{call_text}");
+        assert_eq!(call_function(name, text).expect("a handler").as_deref(), Ok(value), "{call_text}");
     }
 
     #[track_caller]
     fn fails(call_text: &str, message: &str) {
         let (name, text) = args::shift_word(call_text);
-        assert_eq!(call(name, text).expect("a handler").unwrap_err(), message, "{call_text}");
+        assert_eq!(call_function(name, text).expect("a handler").unwrap_err(), message, "{call_text}");
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
         fn no_text_makes_a_handler_panic(text in "[-0-9a-z%.*\"' x]{0,30}") {
             let names = "add sub mul div idiv min max mod rem neg abs eq lt not and if in first sprintf htons unquote";
             for name in names.split(' ') {
-                let _ = call(name, &text);
+                let _ = call_function(name, &text);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The handlers of a script: those that compute, those that move it, and those it makes up itself.
+//! The handlers of a script: functions, controls, and those that the script itself defines.
 use super::program::{Ending, Target};
-use super::run::{Cause, Outcome};
+use super::run::{Outcome, ResumeCause};
 use super::signal::by_name;
-use super::{Kind, Script, arithmetic};
+use super::{Script, ScriptKind, arithmetic};
 use crate::chance;
 use artery_device::system_message;
 use artery_engine::{Context, Handler, HandlerError, Read, Write};
@@ -99,14 +99,14 @@ fn refused(message: &str) -> HandlerError {
 }
 
 impl Script {
-    /// Whether [`Script::serve_read`] or [`Script::serve_write`] knows this handler.
-    pub(super) fn serves(&self, name: &str) -> bool {
+    /// Whether [`Script::serve_read`] or [`Script::serve_write`] handles this name.
+    pub(super) fn has_handler(&self, name: &str) -> bool {
         HANDLERS.iter().any(|handler| handler.name == name)
             || self.program.exports.iter().any(|export| export == name)
-            || self.kind == Kind::Proxy
+            || self.kind == ScriptKind::Proxy
     }
 
-    /// Whether this is a read handler of this script's that takes no parameters.
+    /// Whether this is a read handler of the script without parameters.
     pub(super) fn takes_nothing(&self, name: &str) -> bool {
         match HANDLERS.iter().find(|handler| handler.name == name) {
             Some(handler) => handler.read.is_some() && !handler.takes_parameters,
@@ -116,10 +116,10 @@ impl Script {
 
     /// Whether a handler without an element's name is this script's own.
     pub(super) fn has_own(&self, name: &str, write: bool, cx: &Context<'_>) -> bool {
-        if self.kind != Kind::Proxy {
-            return cx.has_handler(&format!("{}.{name}", cx.name()), write) || self.serves(name);
+        if self.kind != ScriptKind::Proxy {
+            return cx.has_handler(&format!("{}.{name}", cx.name()), write) || self.has_handler(name);
         }
-        // A proxy answers to every name, so the router's handlers come before what is made up.
+        // A proxy accepts every name, so the router's handlers take precedence over the script's own names.
         HANDLERS.iter().any(|handler| handler.name == name) || !cx.has_handler(name, write)
     }
 
@@ -130,25 +130,26 @@ impl Script {
         text: &str,
         cx: &mut Context<'_>,
     ) -> Result<String, HandlerError> {
-        if let Some(result) = arithmetic::call(name, text) {
+        if let Some(result) = arithmetic::call_function(name, text) {
             return result.map_err(HandlerError::Refused);
         }
         match name {
             "run" => self.run_as(name, text, false, cx),
             "get" | "shift" => self.read_variable(name, text),
             "now" => Ok(cx.now().to_string()),
-            "random" => self.draw(text),
+            "random" => self.draw_random(text),
             "readable" | "writable" => {
-                let all = args::words(text).iter().all(|word| self.can_call(word, name == "writable", cx));
+                let all =
+                    args::split_words(text).iter().all(|word| self.can_call(word, name == "writable", cx));
                 Ok(all.to_string())
             }
             "cat" => read_file(text),
             "catq" => read_file(text).map(|contents| args::quote(&contents)),
-            "kill" => kill(text),
+            "kill" => send_signal(text),
             _ if self.program.exports.iter().any(|export| export == name) => {
                 Ok(self.variables.get(name).cloned().unwrap_or_default())
             }
-            _ if self.kind == Kind::Proxy => self.run_as(name, text, false, cx),
+            _ if self.kind == ScriptKind::Proxy => self.run_as(name, text, false, cx),
             _ => Err(HandlerError::NoHandler(format!("{}.{name}", cx.name()))),
         }
     }
@@ -160,17 +161,17 @@ impl Script {
         value: &str,
         cx: &mut Context<'_>,
     ) -> Result<(), HandlerError> {
-        let text = args::uncomment(value);
+        let text = args::strip_comments(value);
         match name {
             "step" => {
                 let steps: u32 = match text.as_str() {
                     "" => 1,
-                    text => args::unsigned(text)
+                    text => args::parse_unsigned(text)
                         .ok()
                         .and_then(|n| n.try_into().ok())
                         .ok_or_else(|| refused("syntax error"))?,
                 };
-                self.give_steps(i64::from(steps), cx)
+                self.add_steps(i64::from(steps), cx)
             }
             "goto" => self.go_to(&text, cx),
             "run" => self.run_as(name, value, true, cx).map(drop),
@@ -183,22 +184,22 @@ impl Script {
                 }
                 Ok(())
             }
-            _ if self.kind == Kind::Proxy => self.run_as(name, value, true, cx).map(drop),
+            _ if self.kind == ScriptKind::Proxy => self.run_as(name, value, true, cx).map(drop),
             _ => Err(HandlerError::NotWritable(format!("{}.{name}", cx.name()))),
         }
     }
 
-    fn give_steps(&mut self, steps: i64, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn add_steps(&mut self, steps: i64, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         if self.running {
             self.pending_steps += steps;
             return Ok(());
         }
-        self.advance(steps, Cause::Call, cx);
-        self.answer("step", self.outcome(), cx).map(drop)
+        self.run_steps(steps, ResumeCause::Call, cx);
+        self.call_result("step", self.current_outcome(), cx).map(drop)
     }
 
     fn go_to(&mut self, label: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let Some(Target::Instruction(at)) = self.program.find(label) else {
+        let Some(Target::Instruction(at)) = self.program.find_label(label) else {
             return Err(refused("jump to nonexistent label"));
         };
         self.program.reset_waits(at..self.program.instructions.len());
@@ -207,8 +208,8 @@ impl Script {
             return Ok(());
         }
         self.set_alarm(None, cx);
-        self.advance(0, Cause::Call, cx);
-        self.answer("goto", self.outcome(), cx).map(drop)
+        self.run_steps(0, ResumeCause::Call, cx);
+        self.call_result("goto", self.current_outcome(), cx).map(drop)
     }
 
     /// Runs the script from its beginning for a caller of the handler `name`.
@@ -226,14 +227,19 @@ impl Script {
         }
         self.caller.handler = name.to_string();
         self.caller.writes = writes;
-        let outcome = self.restart(cx);
+        let outcome = self.run_from_start(cx);
         self.caller.handler.clear();
         self.caller.writes = false;
-        self.answer(name, outcome, cx)
+        self.call_result(name, outcome, cx)
     }
 
     /// What a caller gets: the value that was returned, or what went wrong.
-    fn answer(&mut self, name: &str, outcome: Outcome, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn call_result(
+        &mut self,
+        name: &str,
+        outcome: Outcome,
+        cx: &mut Context<'_>,
+    ) -> Result<String, HandlerError> {
         if let Outcome::Ended(Ending::Error) = outcome {
             let mut message = std::mem::take(&mut self.errors).join("\n");
             if message.is_empty() {
@@ -241,7 +247,7 @@ impl Script {
             }
             return Err(HandlerError::Refused(message));
         }
-        self.report(cx);
+        self.report_errors(cx);
         Ok(match outcome {
             Outcome::Returned(value) => value,
             _ => String::new(),
@@ -271,12 +277,12 @@ impl Script {
         Ok(first)
     }
 
-    fn draw(&self, text: &str) -> Result<String, HandlerError> {
-        let words = args::words(text);
+    fn draw_random(&self, text: &str) -> Result<String, HandlerError> {
+        let words = args::split_words(text);
         let mut wrong = Vec::new();
         let mut numbers = Vec::new();
         for (word, name) in words.iter().zip(["N1", "N2"]) {
-            match args::unsigned(word).map(u32::try_from) {
+            match args::parse_unsigned(word).map(u32::try_from) {
                 Ok(Ok(number)) => numbers.push(number),
                 Ok(Err(_)) => wrong.push(format!("{name}: out of range, bound {}", u32::MAX)),
                 Err(_) => wrong.push(format!("{name}: invalid number")),
@@ -289,9 +295,9 @@ impl Script {
             return Err(HandlerError::Refused(wrong.join("\n")));
         }
         let drawn = match numbers[..] {
-            [] => self.chance.between(0, chance::MAX),
-            [n] if n > 0 => self.chance.between(0, n - 1),
-            [low, high] if low <= high => self.chance.between(low, high),
+            [] => self.chance.random_between(0, chance::MAX),
+            [n] if n > 0 => self.chance.random_between(0, n - 1),
+            [low, high] if low <= high => self.chance.random_between(low, high),
             _ => return Err(refused("bad N")),
         };
         Ok(drawn.to_string())
@@ -304,19 +310,19 @@ impl Script {
 }
 
 fn read_file(text: &str) -> Result<String, HandlerError> {
-    let path = args::string(text).ok_or_else(|| refused("bad FILE"))?;
+    let path = args::parse_string(text).ok_or_else(|| refused("bad FILE"))?;
     let bytes = artery_device::files::read(&path)
         .map_err(|error| HandlerError::refused(format!("{path}: {}", system_message(&error))))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn kill(text: &str) -> Result<String, HandlerError> {
+fn send_signal(text: &str) -> Result<String, HandlerError> {
     let (name, processes) = args::shift_word(text);
-    // Signal 0 only asks whether there is such a process.
+    // Signal 0 only checks whether the process exists.
     let number = if name == "0" { Some(0) } else { by_name(name) };
     let number = number.ok_or_else(|| refused("bad SIGNO"))?;
-    for word in args::words(processes) {
-        let process = args::signed(&word).ok().and_then(|n| i32::try_from(n).ok()).filter(|n| *n > 0);
+    for word in args::split_words(processes) {
+        let process = args::parse_signed(&word).ok().and_then(|n| i32::try_from(n).ok()).filter(|n| *n > 0);
         let process = process.and_then(Pid::from_raw).ok_or_else(|| refused("bad PID"))?;
         let sent = match number {
             0 => test_kill_process(process),

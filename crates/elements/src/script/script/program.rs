@@ -5,8 +5,8 @@ use artery_lang::args;
 /// One instruction. Texts are kept as written; variables are replaced when it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Instruction {
-    /// Stands before the first instruction of a script that does not begin by waiting; `owed` is the step that
-    /// starts it.
+    /// Stands before the first instruction of a script that does not begin by waiting; `owed` is the
+    /// step that starts it.
     Initial {
         owed: bool,
     },
@@ -54,17 +54,16 @@ pub(super) enum Instruction {
 /// How a script can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Its end was reached; a packet goes on, a signal is waited for again.
+    /// Its end was reached; the packet passes, or the script waits for the signal again.
     End,
     /// It gave up: the packet is dropped, the signal no longer waited for.
     Exit,
-    /// It wants the router to stop.
+    /// It requests that the router stops.
     Stop,
-    /// It failed.
     Error,
 }
 
-/// Where a `goto` leads.
+/// The target of a `goto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Instruction(usize),
@@ -80,14 +79,14 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Reads instructions, one an argument, and gives what is wrong with those that can't be read. A driver's script
-    /// stops the router at its end.
-    pub(super) fn parse(texts: &[String], is_driver: bool) -> (Program, Vec<ArgError>) {
+    /// Parses instructions, one an argument, and returns the errors of invalid ones. A driver's script stops
+    /// the router at its end.
+    pub(super) fn parse_program(texts: &[String], is_driver: bool) -> (Program, Vec<ArgError>) {
         let mut program = Program::default();
         let mut faults = Vec::new();
         for text in texts {
             let (word, rest) = args::shift_word(text);
-            if !word.is_empty() && program.add(word, rest.trim_ascii_end()).is_none() {
+            if !word.is_empty() && program.add_instruction(word, rest.trim_ascii_end()).is_none() {
                 faults.push(ArgError::wrong_at(text, format!("syntax error at '{word}'")));
             }
         }
@@ -100,15 +99,15 @@ impl Program {
         (program, faults)
     }
 
-    /// What is wrong with a `goto` whose label there is not.
+    /// The error of a `goto` without its label.
     fn without_label(&self, text: &str) -> Option<ArgError> {
         let (word, rest) = args::shift_word(text);
         let (label, _) = args::shift_word(rest.trim_ascii_end());
-        let is_lost = word == "goto" && !label.is_empty() && self.find(label).is_none();
+        let is_lost = word == "goto" && !label.is_empty() && self.find_label(label).is_none();
         is_lost.then(|| ArgError::wrong_at(text, format!("no such label '{label}'")))
     }
 
-    /// Appends an instruction, after [`Instruction::Initial`] where the script does not begin by waiting.
+    /// Appends an instruction, after [`Instruction::Initial`] if the script does not begin with a wait.
     fn push(&mut self, instruction: Instruction) {
         let waits = matches!(instruction, Instruction::WaitStep { .. } | Instruction::WaitTime(_));
         if self.instructions.is_empty() && !waits {
@@ -118,7 +117,7 @@ impl Program {
     }
 
     /// Appends the instruction `word` with its text; `None` when there is no such one.
-    fn add(&mut self, word: &str, rest: &str) -> Option<()> {
+    fn add_instruction(&mut self, word: &str, rest: &str) -> Option<()> {
         let text = rest.to_string();
         let unquote = word.ends_with('q');
         let finish = |ending| rest.is_empty().then_some(Instruction::Finish(ending));
@@ -128,12 +127,12 @@ impl Program {
             "wait" | "wait_for" | "wait_time" => Instruction::WaitTime(text),
             "print" | "printq" => Instruction::Print { text, newline: true, unquote },
             "printn" | "printnq" => Instruction::Print { text, newline: false, unquote },
-            "save" => Instruction::Print { text: redirected(">", rest), newline: true, unquote },
-            "append" => Instruction::Print { text: redirected(">>", rest), newline: true, unquote },
+            "save" => Instruction::Print { text: rewrite_save(">", rest), newline: true, unquote },
+            "append" => Instruction::Print { text: rewrite_save(">>", rest), newline: true, unquote },
             "read" | "readq" => Instruction::Read { call: text, unquote },
             "write" | "writeq" => Instruction::Write { call: text, unquote },
-            "set" | "setq" | "init" | "initq" | "export" | "exportq" => self.set(word, rest)?,
-            "label" => label(rest)?,
+            "set" | "setq" | "init" | "initq" | "export" | "exportq" => self.parse_set(word, rest)?,
+            "label" => parse_label(rest)?,
             "goto" => Instruction::Goto { target: Target::Instruction(0), condition: text },
             "loop" if rest.is_empty() => {
                 Instruction::Goto { target: Target::Instruction(0), condition: String::new() }
@@ -149,7 +148,7 @@ impl Program {
         Some(())
     }
 
-    fn set(&mut self, word: &str, rest: &str) -> Option<Instruction> {
+    fn parse_set(&mut self, word: &str, rest: &str) -> Option<Instruction> {
         let (variable, text) = args::shift_word(rest);
         let once = !word.starts_with("set");
         if variable.is_empty() || !once && text.is_empty() {
@@ -162,27 +161,27 @@ impl Program {
         Some(Instruction::Set { variable, text, unquote: word.ends_with('q'), once })
     }
 
-    /// Finds where each `goto` leads, now that all labels are known.
+    /// Resolves the target of each `goto`, after all labels are known.
     fn resolve_labels(&mut self) {
         for at in 0..self.instructions.len() {
             let Instruction::Goto { condition, .. } = &self.instructions[at] else { continue };
             let (word, rest) = args::shift_word(condition);
-            if let Some(target) = self.find(word) {
+            if let Some(target) = self.find_label(word) {
                 self.instructions[at] = Instruction::Goto { target, condition: rest.to_string() };
             }
         }
     }
 
     /// The variables that instructions set.
-    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn set_variables(&self) -> impl Iterator<Item = &str> {
         self.instructions.iter().filter_map(|instruction| match instruction {
             Instruction::Set { variable, .. } => Some(variable.as_str()),
             _ => None,
         })
     }
 
-    /// What a label means: a place that has it, an ending, or the beginning.
-    pub(super) fn find(&self, label: &str) -> Option<Target> {
+    /// The target of a label: an instruction, an ending, or the beginning.
+    pub(super) fn find_label(&self, label: &str) -> Option<Target> {
         let has_label =
             |instruction: &Instruction| matches!(instruction, Instruction::Label(l) if l == label);
         if let Some(at) = self.instructions.iter().position(has_label) {
@@ -198,7 +197,7 @@ impl Program {
         })
     }
 
-    /// Makes the waits in a range count from zero again.
+    /// Resets the counters of the waits in a range.
     pub(super) fn reset_waits(&mut self, range: std::ops::Range<usize>) {
         for instruction in &mut self.instructions[range] {
             if let Instruction::WaitStep { done, .. } = instruction {
@@ -209,17 +208,17 @@ impl Program {
 }
 
 fn wait_steps(rest: &str) -> Option<Instruction> {
-    let count = if rest.is_empty() { 1 } else { args::unsigned(rest).ok()?.try_into().ok()? };
+    let count = if rest.is_empty() { 1 } else { args::parse_unsigned(rest).ok()?.try_into().ok()? };
     Some(Instruction::WaitStep { count, done: 0 })
 }
 
-fn label(rest: &str) -> Option<Instruction> {
+fn parse_label(rest: &str) -> Option<Instruction> {
     let (word, more) = args::shift_word(rest);
     (!word.is_empty() && more.is_empty()).then(|| Instruction::Label(word.to_string()))
 }
 
 /// `save HANDLER FILE` as the `print` it stands for.
-fn redirected(arrow: &str, rest: &str) -> String {
+fn rewrite_save(arrow: &str, rest: &str) -> String {
     let (handler, file) = args::shift_word(rest);
     format!("{arrow}{} {handler}", if file.is_empty() { "-" } else { file })
 }
@@ -229,7 +228,7 @@ mod tests {
     use super::*;
 
     fn read(texts: &[&str]) -> (Program, Vec<ArgError>) {
-        Program::parse(&texts.iter().map(|text| text.to_string()).collect::<Vec<_>>(), false)
+        Program::parse_program(&texts.iter().map(|text| text.to_string()).collect::<Vec<_>>(), false)
     }
     fn parse(texts: &[&str]) -> Program {
         let (program, faults) = read(texts);

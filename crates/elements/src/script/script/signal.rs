@@ -1,4 +1,4 @@
-//! Signals that a script waits for. A handler writes a byte to a socket, which the worker sleeps on.
+//! Signals that a script waits for. A signal handler writes a byte to a socket, which the worker polls.
 use artery_engine::{ArgError, Context, Interest};
 use signal_hook::consts::{self, FORBIDDEN};
 use signal_hook::low_level::{pipe, unregister};
@@ -7,22 +7,21 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
-/// Signals that scripts answer, so that nobody else does: the program ends neither on INT nor on TERM while they
-/// are here.
+/// Signals that scripts handle. While one is registered, the program does not end on it, be it INT or TERM.
 #[derive(Debug, Default)]
 pub struct ClaimedSignals(Mutex<Vec<i32>>);
 
 impl ClaimedSignals {
     /// Whether a script answers this signal.
     pub fn contains(&self, signal: i32) -> bool {
-        self.signals().contains(&signal)
+        self.lock_signals().contains(&signal)
     }
-    fn signals(&self) -> std::sync::MutexGuard<'_, Vec<i32>> {
+    fn lock_signals(&self) -> std::sync::MutexGuard<'_, Vec<i32>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-/// The end of a socket that signals are read from. Dropping it lets go of the signals.
+/// The reading end of the socket. Dropping it unregisters the signals.
 pub(super) struct SignalPipe {
     stream: UnixStream,
     handlers: Vec<signal_hook::SigId>,
@@ -31,8 +30,8 @@ pub(super) struct SignalPipe {
 }
 
 impl SignalPipe {
-    /// Waits for these signals; `None` when there are none.
-    pub(super) fn open(
+    /// Registers for these signals; `None` when there are none.
+    pub(super) fn open_pipe(
         signals: &[i32],
         claimed: &Arc<ClaimedSignals>,
     ) -> Result<Option<SignalPipe>, ArgError> {
@@ -51,13 +50,13 @@ impl SignalPipe {
             let id = pipe::register(signal, end.try_clone().map_err(failed)?).map_err(failed)?;
             this.handlers.push(id);
             this.signals.push(signal);
-            claimed.signals().push(signal);
+            claimed.lock_signals().push(signal);
         }
         Ok(Some(this))
     }
 
     /// Whether a signal came since the last call.
-    pub(super) fn take(&mut self) -> bool {
+    pub(super) fn drain_signals(&mut self) -> bool {
         let mut bytes = [0; 64];
         let mut came = false;
         while matches!(self.stream.read(&mut bytes), Ok(n) if n > 0) {
@@ -66,9 +65,9 @@ impl SignalPipe {
         came
     }
 
-    /// Lets the element's task run when a signal comes.
-    pub(super) fn watch(&self, cx: &mut Context<'_>) {
-        cx.watch(self.stream.as_fd(), Interest::Readable);
+    /// Makes the element's task run when a signal arrives.
+    pub(super) fn watch_signals(&self, cx: &mut Context<'_>) {
+        cx.watch_file(self.stream.as_fd(), Interest::Readable);
     }
 }
 
@@ -77,7 +76,7 @@ impl Drop for SignalPipe {
         for handler in self.handlers.drain(..) {
             unregister(handler);
         }
-        let mut claimed = self.claimed.signals();
+        let mut claimed = self.claimed.lock_signals();
         for signal in &self.signals {
             if let Some(at) = claimed.iter().position(|claim| claim == signal) {
                 claimed.remove(at);

@@ -5,7 +5,7 @@ use artery_lang::args;
 pub(super) fn sprintf(text: &str) -> Result<String, String> {
     let (format, rest) = args::shift_word(text);
     let format: Vec<char> = args::unquote(format).chars().collect();
-    let mut words = args::words(rest).into_iter();
+    let mut words = args::split_words(rest).into_iter();
     let mut out = String::new();
     let mut at = 0;
     while at < format.len() {
@@ -14,8 +14,8 @@ pub(super) fn sprintf(text: &str) -> Result<String, String> {
             at += 1;
             continue;
         }
-        let (directive, end) = Directive::parse(&format, at + 1, &mut words).ok_or(SYNTAX)?;
-        directive.write(&mut words, &mut out).ok_or(SYNTAX)?;
+        let (directive, end) = Directive::parse_directive(&format, at + 1, &mut words).ok_or(SYNTAX)?;
+        directive.write_word(&mut words, &mut out).ok_or(SYNTAX)?;
         at = end;
     }
     if words.next().is_some() { Err(SYNTAX.into()) } else { Ok(out) }
@@ -39,7 +39,7 @@ struct Directive {
 }
 
 impl Directive {
-    fn parse(
+    fn parse_directive(
         format: &[char],
         mut at: usize,
         words: &mut impl Iterator<Item = String>,
@@ -51,12 +51,12 @@ impl Directive {
         let flag = |c| format[start..at].contains(&c);
         let (zeros, alternate, space, plus) = (flag('0'), flag('#'), flag(' '), flag('+'));
         let mut left = flag('-');
-        let width = number(format, &mut at, words)?.unwrap_or(0);
+        let width = parse_field_number(format, &mut at, words)?.unwrap_or(0);
         left |= width < 0;
         let mut precision = None;
         if format.get(at) == Some(&'.') {
             at += 1;
-            precision = Some(usize::try_from(number(format, &mut at, words)?.unwrap_or(0)).ok()?);
+            precision = Some(usize::try_from(parse_field_number(format, &mut at, words)?.unwrap_or(0)).ok()?);
         }
         let mut short = false;
         while let Some(c @ ('h' | 'l' | 'L' | 'q')) = format.get(at) {
@@ -70,16 +70,16 @@ impl Directive {
     }
 
     /// Writes the next word, or a percent sign.
-    fn write(&self, words: &mut impl Iterator<Item = String>, out: &mut String) -> Option<()> {
+    fn write_word(&self, words: &mut impl Iterator<Item = String>, out: &mut String) -> Option<()> {
         match self.conversion {
             '%' => out.push('%'),
             's' => {
-                let text = args::string(&words.next()?)?;
+                let text = args::parse_string(&words.next()?)?;
                 let kept: String = text.chars().take(self.precision.unwrap_or(usize::MAX)).collect();
-                self.pad("", kept, false, out);
+                self.write_padded("", kept, false, out);
             }
             'd' | 'i' => {
-                let value = args::signed(&words.next()?).ok()?;
+                let value = args::parse_signed(&words.next()?).ok()?;
                 let value = if self.short { i64::from(value as i16) } else { value };
                 let sign = match value {
                     ..0 => "-",
@@ -87,10 +87,10 @@ impl Directive {
                     _ if self.space => " ",
                     _ => "",
                 };
-                self.pad(sign, self.digits(value.unsigned_abs().to_string()), self.zeros, out);
+                self.write_padded(sign, self.pad_digits(value.unsigned_abs().to_string()), self.zeros, out);
             }
             'o' | 'x' | 'X' | 'u' => {
-                let value = args::unsigned(&words.next()?).ok()?;
+                let value = args::parse_unsigned(&words.next()?).ok()?;
                 let value = if self.short { u64::from(value as u16) } else { value };
                 let (prefix, digits) = match self.conversion {
                     'o' => ("0", format!("{value:o}")),
@@ -99,19 +99,19 @@ impl Directive {
                     _ => ("", value.to_string()),
                 };
                 let prefix = if self.alternate && value != 0 { prefix } else { "" };
-                self.pad(prefix, self.digits(digits), self.zeros, out);
+                self.write_padded(prefix, self.pad_digits(digits), self.zeros, out);
             }
             _ => return None,
         }
         Some(())
     }
 
-    /// At least as many digits as the precision asks for.
-    fn digits(&self, digits: String) -> String {
+    /// Pads with zeros up to the precision.
+    fn pad_digits(&self, digits: String) -> String {
         format!("{}{digits}", "0".repeat(self.precision.unwrap_or(0).saturating_sub(digits.len())))
     }
 
-    fn pad(&self, sign: &str, body: String, zeros: bool, out: &mut String) {
+    fn write_padded(&self, sign: &str, body: String, zeros: bool, out: &mut String) {
         let fill = self.width.saturating_sub(sign.len() + body.chars().count());
         let zeros = zeros && !self.left && self.precision.is_none();
         if !self.left && !zeros {
@@ -128,12 +128,16 @@ impl Directive {
     }
 }
 
-/// Digits of the format, or `*` for the next word; `None` for what is neither number nor in bounds.
-fn number(format: &[char], at: &mut usize, words: &mut impl Iterator<Item = String>) -> Option<Option<i64>> {
+/// A number in the format, or `*` for the next word; `None` if it is neither, or out of bounds.
+fn parse_field_number(
+    format: &[char],
+    at: &mut usize,
+    words: &mut impl Iterator<Item = String>,
+) -> Option<Option<i64>> {
     let start = *at;
     let value: i64 = if format.get(start) == Some(&'*') {
         *at += 1;
-        args::signed(&words.next()?).ok()?
+        args::parse_signed(&words.next()?).ok()?
     } else {
         while format.get(*at).is_some_and(char::is_ascii_digit) {
             *at += 1;

@@ -20,8 +20,8 @@ fn refuses(config: &str) -> String {
 fn prints(config: &str, text: &str) {
     let mut bench = script(config);
     bench.run();
-    assert_eq!(bench.printed(), text);
-    assert_eq!(bench.said(), "");
+    assert_eq!(bench.stdout_text(), text);
+    assert_eq!(bench.stderr_text(), "");
 }
 
 /// A passive script and what its `run` handler returns.
@@ -77,13 +77,13 @@ fn variables_are_set_from_outside_and_exported() {
 fn waits_for_steps() {
     let mut bench = script("print 'a', pause 2, print 'b', wait, print 'c'");
     bench.run();
-    assert_eq!(bench.printed(), "a\n");
+    assert_eq!(bench.stdout_text(), "a\n");
     bench.write("step", "").unwrap();
-    assert_eq!(bench.printed(), "");
+    assert_eq!(bench.stdout_text(), "");
     bench.write("step", "").unwrap();
-    assert_eq!(bench.printed(), "b\n");
+    assert_eq!(bench.stdout_text(), "b\n");
     bench.write("step", "5").unwrap();
-    assert_eq!(bench.printed(), "c\n");
+    assert_eq!(bench.stdout_text(), "c\n");
     assert_eq!(bench.write("step", "x").unwrap_err().to_string(), "syntax error");
 }
 
@@ -91,25 +91,25 @@ fn waits_for_steps() {
 fn waits_for_time_or_a_step() {
     let mut bench = script("wait 1s, print 'a', wait $(div 1 2), print 'b', wait 9, print 'c'");
     bench.run();
-    bench.pass(Duration::from_millis(999));
-    assert_eq!(bench.printed(), "");
-    bench.pass(Duration::from_millis(1));
-    assert_eq!(bench.printed(), "a\n");
-    bench.pass(Duration::from_millis(500));
-    assert_eq!(bench.printed(), "b\n");
+    bench.advance_time(Duration::from_millis(999));
+    assert_eq!(bench.stdout_text(), "");
+    bench.advance_time(Duration::from_millis(1));
+    assert_eq!(bench.stdout_text(), "a\n");
+    bench.advance_time(Duration::from_millis(500));
+    assert_eq!(bench.stdout_text(), "b\n");
     bench.write("step", "").unwrap();
-    assert_eq!(bench.printed(), "c\n");
-    bench.pass(Duration::from_secs(10));
-    assert_eq!(bench.printed(), "");
+    assert_eq!(bench.stdout_text(), "c\n");
+    bench.advance_time(Duration::from_secs(10));
+    assert_eq!(bench.stdout_text(), "");
 }
 
 #[test]
 fn a_jump_from_outside_cancels_what_it_waited_for() {
     let mut bench = script("wait 1, print 'a', label there, print 'b'");
     bench.write("goto", "there").unwrap();
-    assert_eq!(bench.printed(), "b\n");
-    bench.pass(Duration::from_secs(2));
-    assert_eq!(bench.printed(), "");
+    assert_eq!(bench.stdout_text(), "b\n");
+    bench.advance_time(Duration::from_secs(2));
+    assert_eq!(bench.stdout_text(), "");
     let error = bench.write("goto", "nowhere").unwrap_err().to_string();
     assert_eq!(error, "jump to nonexistent label");
 }
@@ -118,15 +118,15 @@ fn a_jump_from_outside_cancels_what_it_waited_for() {
 fn a_loop_without_a_wait_is_given_up() {
     let mut bench = script("set x 0, label l, set x $(add $x 1), goto l");
     bench.run();
-    assert_eq!(bench.said(), "e :: Script: too many jumps, giving up\n");
+    assert_eq!(bench.stderr_text(), "e :: Script: too many jumps, giving up\n");
     assert_eq!(bench.read("get", "x").as_deref(), Ok("1000"));
 }
 
 #[test]
 fn a_loop_with_a_wait_goes_on() {
     let mut bench = script("wait 1, print 'x', loop");
-    bench.pass(Duration::from_secs(3));
-    assert_eq!(bench.printed(), "x\nx\nx\n");
+    bench.advance_time(Duration::from_secs(3));
+    assert_eq!(bench.stdout_text(), "x\nx\nx\n");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn stop_asks_the_router_to_stop() {
     let mut bench = script("stop, print 'never'");
     bench.run();
     assert!(bench.stop_requested());
-    assert_eq!(bench.printed(), "");
+    assert_eq!(bench.stdout_text(), "");
     let mut bench = script("goto stop true, print 'never'");
     bench.run();
     assert!(bench.stop_requested());
@@ -148,11 +148,11 @@ fn what_goes_wrong_is_said_with_its_place() {
     let mut bench =
         script("print x.y, write e.add, print $?, print $(nope.z)1, goto end maybe, print $(add x)");
     bench.run();
-    // What there is not to be called leaves `$?` alone, and what failed ends no line.
-    assert_eq!(bench.printed(), "0\n$(nope.z)1");
+    // A handler that doesn't exist leaves `$?` unchanged, and a failed print adds no newline.
+    assert_eq!(bench.stdout_text(), "0\n$(nope.z)1");
     let said = "While executing 'e :: Script':\n  no element named 'x'\n  no 'e.add' write handler\n  \
                 no element named 'nope'\n  bad condition 'maybe'\n  expected list of numbers\n";
-    assert_eq!(bench.said(), said);
+    assert_eq!(bench.stderr_text(), said);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_failing_call_has_its_own_context() {
     bench.run();
     let said = "While executing 'e :: Script':\n  While calling 'e.add x':\n    expected list of numbers\n  \
                 While calling 'e.set':\n    no variable\n";
-    assert_eq!((bench.printed().as_str(), bench.said().as_str()), ("-22\n", said));
+    assert_eq!((bench.stdout_text().as_str(), bench.stderr_text().as_str()), ("-22\n", said));
 }
 
 #[test]
@@ -170,14 +170,14 @@ fn messages_come_in_the_order_of_the_instructions() {
     bench.run();
     let said = "e.class:\nScript\nWhile executing 'e :: Script':\n  no element named 'x'\n\
                 e.name:\ne\n  no element named 'z'\n";
-    assert_eq!(bench.said(), said);
+    assert_eq!(bench.stderr_text(), said);
 }
 
 #[test]
 fn a_drivers_messages_come_without_heading() {
     let mut bench = script("TYPE DRIVER, print x.y, error oops");
     bench.run();
-    assert_eq!(bench.said(), "no element named 'x'\noops\n");
+    assert_eq!(bench.stderr_text(), "no element named 'x'\noops\n");
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn a_file_is_opened_before_what_is_printed_to_it_is_known() {
     let mut bench = script("print >/nonexistent/file x.y");
     bench.run();
     let said = "While executing 'e :: Script':\n  /nonexistent/file: No such file or directory\n";
-    assert_eq!(bench.said(), said);
+    assert_eq!(bench.stderr_text(), said);
 }
 
 #[test]
 fn reading_is_said_on_standard_error() {
     let mut bench = script("read add 1 2, read class");
     bench.run();
-    assert_eq!(bench.said(), "e.add:\n3\ne.class:\nScript\n");
+    assert_eq!(bench.stderr_text(), "e.add:\n3\ne.class:\nScript\n");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_read_that_fails_is_said_with_nothing() {
     bench.run();
     let said = "While executing 'e :: Script':\n  While calling 'e.add x':\n    expected list of numbers\n\
                 e.add:\n\n  no 'nope' read handler\n";
-    assert_eq!(bench.said(), said);
+    assert_eq!(bench.stderr_text(), said);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn what_goes_wrong_at_the_start_is_said_as_such() {
     let mut bench = script("wait soon, init x $(nope.y)");
     bench.run();
     let said = "While initializing 'e :: Script':\n  no element named 'nope'\n  syntax error at 'wait'\n";
-    assert_eq!(bench.said(), said);
+    assert_eq!(bench.stderr_text(), said);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_condition_that_comes_to_nothing_is_none() {
     bench.run();
     let said = "While executing 'e :: Script':\n  bad condition '$1'\n  expected one number\n  \
                 bad condition '$(neg)'\n";
-    assert_eq!((bench.printed().as_str(), bench.said().as_str()), ("on\n", said));
+    assert_eq!((bench.stdout_text().as_str(), bench.stderr_text().as_str()), ("on\n", said));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn parameters_are_refused_where_a_handler_takes_none() {
     bench.run();
     let said = "While executing 'e :: Script':\n  read handler 'e.now' does not take parameters\n  \
                 read handler 'e.x' does not take parameters\n  no 'e.set' read handler\n";
-    assert_eq!(bench.said(), said);
+    assert_eq!(bench.stderr_text(), said);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_packet_script_can_be_pulled_through() {
     let mut bench = Bench::setup(&CLASS, "print 'x'").inputs(1).outputs(1).pull().build().unwrap();
     bench.offer(0, b"p");
     assert_eq!(bench.pull(0, 8).len(), 1);
-    assert_eq!(bench.printed(), "x\n");
+    assert_eq!(bench.stdout_text(), "x\n");
 }
 
 #[test]
@@ -286,9 +286,9 @@ fn a_signal_runs_the_script_until_it_exits() {
     for text in ["1\n", "2\n"] {
         signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
         bench.run_once();
-        assert_eq!(bench.printed(), text);
+        assert_eq!(bench.stdout_text(), text);
         bench.run_once();
-        assert_eq!(bench.printed(), "");
+        assert_eq!(bench.stdout_text(), "");
     }
     assert!(!bench.run_once(), "nobody waits for the signal now");
 }
@@ -303,7 +303,7 @@ fn files_are_written_appended_to_and_read() {
     std::fs::remove_file(&file).unwrap();
     let mut bench = script("print >/nowhere/x 1");
     bench.run();
-    assert!(bench.said().contains("/nowhere/x: No such file or directory"), "the reason is said");
+    assert!(bench.stderr_text().contains("/nowhere/x: No such file or directory"), "the reason is said");
 }
 
 #[test]

@@ -4,13 +4,14 @@ use artery_engine::Bench;
 use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
 
-/// A switch of three ports with rules, that knows a station behind each: 02:00:00:00:00:00 and so on.
+/// A switch of three ports with rules, whose MAC table has an entry for each port:
+/// 02:00:00:00:00:00 and so on.
 fn bench(rules: &str) -> Bench {
     let setup = Bench::setup(&CLASS, "PORT em0, PORT em1, PORT em2, LINK1 true");
     let mut bench = setup.inputs(3).outputs(3).build().unwrap();
     for port in 0..3 {
         bench.push(port, ether([0xff; 6], station(port)).ip4(ip4().udp(1, 2)).bytes());
-        (0..3).for_each(|port| drop(bench.take_all(port)));
+        (0..3).for_each(|port| drop(bench.drain_sent(port)));
     }
     bench.write("pf_load", &format!("\n{rules}\n")).unwrap();
     bench
@@ -20,11 +21,11 @@ fn station(port: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, port as u8]
 }
 
-/// Whether a datagram comes through.
+/// Whether a datagram passes the switch.
 fn passes(bench: &mut Bench, from: usize, to: usize, source_port: u16) -> bool {
     let frame = ether(station(to), station(from)).ip4(ip4().udp(source_port, 53));
     bench.push(from, frame.bytes());
-    !bench.take_all(to).is_empty()
+    !bench.drain_sent(to).is_empty()
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn what_no_host_would_take_is_dropped_whatever_rules_say_and_also_if_it_has_a_st
         |packet: &[u8]| [&ether(station(1), station(0)).ip4(ip4().udp(1, 2)).bytes()[..14], packet].concat();
     let arrives = |bench: &mut Bench, packet: &[u8]| {
         bench.push(0, frame(packet));
-        !bench.take_all(1).is_empty()
+        !bench.drain_sent(1).is_empty()
     };
     assert!(arrives(&mut bench, &udp("10.0.0.1")) && arrives(&mut bench, &udp("10.0.0.1")));
     let mut wrong = udp("10.0.0.1");
@@ -80,7 +81,7 @@ fn states_that_are_over_end_as_fast_as_a_flood_makes_them() {
     let mut bench = bench("set timeout { udp.first 1 udp.single 1 }\npass in on em0");
     assert!((0..20_000).all(|port| passes(&mut bench, 0, 1, port)));
     let mut entries = || {
-        bench.pass(Duration::from_secs(2));
+        bench.advance_time(Duration::from_secs(2));
         bench.read("pf_worker", "count").unwrap();
         let info = bench.read("pf", "info").unwrap();
         let line = info.lines().find(|line| line.contains("current entries")).unwrap().to_string();
@@ -108,10 +109,10 @@ fn rules_hold_where_a_frame_leaves_without_the_tag_that_it_came_with() {
     let tagged = |to, packet| ether(station(to), station(0)).vlan(7).ip4(packet).bytes();
     for _ in 0..2 {
         bench.push(0, tagged(1, ip4().udp(1, 53)));
-        assert_eq!(bench.take_all(1).len(), 1);
+        assert_eq!(bench.drain_sent(1).len(), 1);
         bench.push(0, tagged(1, ip4().tcp(1, 80).flags(TcpFlags::SYN)));
-        assert_eq!(bench.take_all(1).len(), 0);
-        let reset = bench.take_all(0);
+        assert_eq!(bench.drain_sent(1).len(), 0);
+        let reset = bench.drain_sent(0);
         assert_eq!(reset.len(), 1);
         assert_eq!(reset[0].data()[12..16], [0x81, 0, 0, 7], "to whom sends tagged frames");
     }
@@ -129,7 +130,7 @@ fn frames_of_a_flow_behind_one_another_go_where_each_by_itself_does() {
         let came: Vec<Vec<u8>> =
             (0..40).map(|n| if n == odd { other.clone() } else { frame(1, 1) }).collect();
         let [at_once, each] = &mut benches;
-        // The state is made by the first of them, and joined by the second, and so on.
+        // The first of them creates the state, the second joins it, and so on.
         for _ in 0..3 {
             let packets: Vec<_> = came.iter().map(|bytes| at_once.packet(bytes)).collect();
             at_once.push_packets(0, packets);
@@ -137,7 +138,7 @@ fn frames_of_a_flow_behind_one_another_go_where_each_by_itself_does() {
         }
         let told = benches.each_mut().map(|bench| {
             let frames = [0, 1, 2].map(|port| {
-                let frames = bench.take_all(port);
+                let frames = bench.drain_sent(port);
                 frames.iter().map(|frame| frame.data().to_vec()).collect::<Vec<_>>()
             });
             let states = bench.read("pf_worker", "states 0 -").unwrap();

@@ -1,5 +1,5 @@
 //! The switch on the bench: frames in, frames out.
-use super::super::filter::{Filters, FrameFilter, Passage, Spot};
+use super::super::filter::{FilterContext, FilterFactories, FilterPoint, FrameFilter};
 use super::*;
 use artery_engine::{Bench, DropReason, Packet, Resources};
 use artery_table::switch::Direction;
@@ -99,15 +99,15 @@ fn a_full_table_floods_and_keeps_what_it_has() {
 fn addresses_are_absent_after_their_time_and_swept_later() {
     let mut bench = bench("");
     goes(&mut bench, 1, &frame(ALL, B), &[0, 2]);
-    bench.pass(Duration::from_secs(240));
+    bench.advance_time(Duration::from_secs(240));
     goes(&mut bench, 0, &frame(B, A), &[1]);
-    bench.pass(Duration::from_secs(1));
+    bench.advance_time(Duration::from_secs(1));
     goes(&mut bench, 0, &frame(B, A), &[1, 2]);
     let known = bench.read("addr", "").unwrap();
     assert_eq!(known, format!("{A} em0 0 flags=0<>\n"));
-    bench.pass(Duration::from_secs(101));
+    bench.advance_time(Duration::from_secs(101));
     assert_eq!(count(&mut bench, "addresses"), 1);
-    bench.pass(Duration::from_secs(250));
+    bench.advance_time(Duration::from_secs(250));
     assert_eq!(count(&mut bench, "addresses"), 0);
 }
 
@@ -117,7 +117,7 @@ fn known_frames_keep_their_source_fresh() {
     goes(&mut bench, 1, &frame(ALL, B), &[0, 2]);
     goes(&mut bench, 0, &frame(B, A), &[1]);
     for _ in 0..4 {
-        bench.pass(Duration::from_secs(200));
+        bench.advance_time(Duration::from_secs(200));
         goes(&mut bench, 1, &frame(ALL, B), &[0, 2]);
         goes(&mut bench, 0, &frame(B, A), &[1]);
     }
@@ -130,20 +130,21 @@ fn a_batch_for_several_ports_is_dealt_in_order() {
     for (port, source) in [(0, A), (1, B), (2, C)] {
         bench.push(port, frame(ALL, source));
     }
-    (0..3).for_each(|output| drop(bench.take_all(output)));
+    (0..3).for_each(|output| drop(bench.drain_sent(output)));
     let frames: Vec<Vec<u8>> =
         (0..64).map(|n| ether([B, C, B, ALL][n % 4], A).ip4(ip4().id(n as u16)).bytes()).collect();
     let packets: Vec<_> = frames.iter().map(|bytes| bench.packet(bytes)).collect();
     bench.push_packets(0, packets);
-    let got = [1, 2]
-        .map(|output| bench.take_all(output).iter().map(|packet| packet.data().to_vec()).collect::<Vec<_>>());
-    // Every fourth goes to C alone, and another fourth to both.
+    let got = [1, 2].map(|output| {
+        bench.drain_sent(output).iter().map(|packet| packet.data().to_vec()).collect::<Vec<_>>()
+    });
+    // Every fourth frame goes only to C, and another fourth to both.
     let of = |is: fn(usize) -> bool| {
         frames.iter().enumerate().filter(move |(n, _)| is(n % 4)).map(|(_, bytes)| bytes.clone())
     };
     let expected: [Vec<_>; 2] = [of(|n| n != 1).collect(), of(|n| n % 2 == 1).collect()];
     assert_eq!(got, expected);
-    assert!(bench.take_all(0).is_empty());
+    assert!(bench.drain_sent(0).is_empty());
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn rules_hold_for_frames_of_known_stations_too() {
     for (port, source) in [(0, A), (1, B)] {
         bench.push(port, frame(ALL, source));
     }
-    (0..3).for_each(|output| drop(bench.take_all(output)));
+    (0..3).for_each(|output| drop(bench.drain_sent(output)));
     goes(&mut bench, 0, &frame(B, A), &[1]);
     bench.write("ifconfig", &format!("rule block out on em1 src {A}")).unwrap();
     goes(&mut bench, 0, &frame(B, A), &[]);
@@ -211,19 +212,19 @@ fn reserved_addresses_pass_with_link0_or_by_name() {
     }
 }
 
-/// What a filter was asked, with its answers.
-type Asked = Arc<Mutex<Vec<(Spot, Direction, Option<String>)>>>;
+/// The calls of a filter, with its answers.
+type Asked = Arc<Mutex<Vec<(FilterPoint, Direction, Option<String>)>>>;
 
-/// A filter that blocks where it is told to.
+/// A filter that blocks at one point and direction.
 struct Recorder {
     asked: Asked,
-    blocks: Option<(Spot, Direction)>,
+    blocks: Option<(FilterPoint, Direction)>,
 }
 
 impl FrameFilter for Recorder {
-    fn test(&mut self, frame: &mut Packet, passage: &Passage<'_>, _: &mut Context<'_>) -> bool {
+    fn test_frame(&mut self, frame: &mut Packet, passage: &FilterContext<'_>, _: &mut Context<'_>) -> bool {
         assert_eq!(Ethernet::new(frame.data()).unwrap().payload_type(), EtherType::IPV4);
-        let Passage { spot, direction, mark, .. } = *passage;
+        let FilterContext { point: spot, direction, mark, .. } = *passage;
         self.asked.lock().unwrap().push((spot, direction, mark.map(str::to_string)));
         self.blocks != Some((spot, direction))
     }
@@ -232,7 +233,7 @@ impl FrameFilter for Recorder {
     }
 }
 
-fn filtered(ports: &str, more: &str, blocks: Option<(Spot, Direction)>) -> (Bench, Asked) {
+fn filtered(ports: &str, more: &str, blocks: Option<(FilterPoint, Direction)>) -> (Bench, Asked) {
     let resources: Arc<Resources> = Arc::default();
     let asked = Asked::default();
     let kept = asked.clone();
@@ -244,21 +245,21 @@ fn filtered(ports: &str, more: &str, blocks: Option<(Spot, Direction)>) -> (Benc
     let mut other = Bench::setup(&CLASS, "").inputs(1).outputs(1).build().unwrap();
     let shown = other.read("show", "").unwrap();
     let name = shown.split(':').next().unwrap();
-    resources.get::<Filters>().put(name, Box::new(make));
+    resources.get::<FilterFactories>().insert(name, Box::new(make));
     let setup = Bench::setup(&CLASS, &format!("{ports}, LINK1 true{more}")).resources(resources);
     (setup.inputs(3).outputs(3).build().unwrap_or_else(|errors| panic!("{errors:?}")), asked)
 }
 
-fn taken(asked: &Asked) -> Vec<(Spot, Direction, Option<String>)> {
+fn taken(asked: &Asked) -> Vec<(FilterPoint, Direction, Option<String>)> {
     std::mem::take(&mut asked.lock().unwrap())
 }
 
 #[test]
 fn with_link1_a_filter_sees_ip_once_on_each_side() {
     let (mut bench, asked) = filtered("PORT em0, PORT em1, PORT em2", "", None);
-    let (at, once) = (Spot::Port, |spot, direction| (spot, direction, None));
+    let (at, once) = (FilterPoint::Port, |spot, direction| (spot, direction, None));
     goes(&mut bench, 0, &frame(B, A), &[1, 2]);
-    assert_eq!(taken(&asked), [once(at(0), Direction::In), once(Spot::Switch, Direction::Out)]);
+    assert_eq!(taken(&asked), [once(at(0), Direction::In), once(FilterPoint::Switch, Direction::Out)]);
     goes(&mut bench, 1, &frame(A, B), &[0]);
     assert_eq!(taken(&asked), [once(at(1), Direction::In), once(at(0), Direction::Out)]);
     goes(&mut bench, 0, &frame(B, A), &[1]);
@@ -273,16 +274,16 @@ fn with_link1_a_filter_sees_ip_once_on_each_side() {
 fn what_came_with_a_tag_is_seen_by_a_filter_where_it_leaves_without() {
     let vlans = ", IFCONFIG \"-untagged em0 tagged em0 7 untagged em1 7 untagged em2 7\"";
     let (mut bench, asked) = filtered("PORT em0, PORT em1, PORT em2", vlans, None);
-    let out = |port| (Spot::Port(port), Direction::Out, None);
+    let out = |port| (FilterPoint::Port(port), Direction::Out, None);
     let mut leaves = |input, frame: Vec<u8>| {
         bench.push(input, frame);
-        (0..3).map(|port| bench.take_all(port).len()).collect::<Vec<_>>()
+        (0..3).map(|port| bench.drain_sent(port).len()).collect::<Vec<_>>()
     };
     let tagged = || ether(B, A).vlan(7).ip4(ip4().udp(1, 2)).bytes();
     assert_eq!(leaves(0, tagged()), [0, 1, 1]);
     assert_eq!(taken(&asked), [out(1), out(2)], "each port by itself: the switch was not asked");
     assert_eq!(leaves(1, frame(A, B)), [1, 0, 0]);
-    assert_eq!(taken(&asked), [(Spot::Port(1), Direction::In, None)]);
+    assert_eq!(taken(&asked), [(FilterPoint::Port(1), Direction::In, None)]);
     assert_eq!(leaves(0, tagged()), [0, 1, 0]);
     assert_eq!(taken(&asked), [out(1)]);
 }
@@ -291,7 +292,7 @@ fn what_came_with_a_tag_is_seen_by_a_filter_where_it_leaves_without() {
 fn a_vport_has_its_directions_reversed_and_rules_hand_their_marks_on() {
     let rule = ", IFCONFIG \"rule match in on em0 tag lab\"";
     let (mut bench, asked) = filtered("PORT em0, PORT vport0 vport, PORT em2", rule, None);
-    let at = Spot::Port;
+    let at = FilterPoint::Port;
     bench.push(1, frame(ALL, B));
     assert_eq!(taken(&asked)[0], (at(1), Direction::Out, None));
     bench.push(0, frame(B, A));
@@ -303,8 +304,8 @@ fn a_vport_has_its_directions_reversed_and_rules_hand_their_marks_on() {
 fn without_link1_a_filter_sees_what_passes_a_vport_and_nothing_else() {
     let ports = "PORT em0, PORT vport0 vport, PORT em2";
     let (mut bench, asked) = filtered(ports, ", IFCONFIG \"-link1\"", None);
-    let to_host = (Spot::Port(1), Direction::In, None);
-    let from_host = (Spot::Port(1), Direction::Out, None);
+    let to_host = (FilterPoint::Port(1), Direction::In, None);
+    let from_host = (FilterPoint::Port(1), Direction::Out, None);
     goes(&mut bench, 0, &frame(ALL, A), &[1, 2]);
     assert_eq!(taken(&asked), std::slice::from_ref(&to_host), "also what goes to many");
     goes(&mut bench, 1, &frame(A, B), &[0]);
@@ -321,7 +322,7 @@ fn without_link1_a_filter_sees_what_passes_a_vport_and_nothing_else() {
     assert!(said.contains("leaves by vport0, if the packet filter lets it\nleaves by em2\n"), "{said}");
 
     for (blocks, others) in
-        [((Spot::Port(1), Direction::In), &[2][..]), ((Spot::Port(1), Direction::Out), &[1, 2])]
+        [((FilterPoint::Port(1), Direction::In), &[2][..]), ((FilterPoint::Port(1), Direction::Out), &[1, 2])]
     {
         let (mut bench, _) = filtered(ports, ", IFCONFIG \"-link1\"", Some(blocks));
         goes(&mut bench, 0, &frame(ALL, A), others);
@@ -345,7 +346,7 @@ fn a_vport_is_the_hosts_interface_to_rules_and_their_answers_go_to_who_asked() {
     goes(&mut bench, 1, &ether(A, B).ip4(answer).bytes(), &[0]);
     // Two on the host's way in, and none of the switch's own ports, whatever rules say of these.
     bench.push(0, tcp(23));
-    let reset = bench.take(0).expect("who asked is told");
+    let reset = bench.next_sent(0).expect("who asked is told");
     assert_eq!(reset.data()[..12], [[2, 0, 0, 0, 0, 0xa], [2, 0, 0, 0, 0, 0xb]].concat());
     bench.expect_nothing_more();
     goes(&mut bench, 1, &frame(A, B), &[]);
@@ -355,34 +356,36 @@ fn a_vport_is_the_hosts_interface_to_rules_and_their_answers_go_to_who_asked() {
 
 #[test]
 fn a_batch_from_another_port_meets_the_filter_where_it_goes_to_the_host() {
-    let blocks = Some((Spot::Port(1), Direction::In));
+    let blocks = Some((FilterPoint::Port(1), Direction::In));
     let (mut bench, asked) =
         filtered("PORT em0, PORT vport0 vport, PORT em2", ", IFCONFIG \"-link1\"", blocks);
     for (port, source) in [(0, A), (1, B), (2, C)] {
         bench.push(port, arp_request(source, "10.0.0.1", "10.0.0.2").bytes());
     }
-    (0..3).for_each(|output| drop(bench.take_all(output)));
+    (0..3).for_each(|output| drop(bench.drain_sent(output)));
     let packets: Vec<_> = [C, B, C, B].map(|to| bench.packet(frame(to, A))).into();
     bench.push_packets(0, packets);
-    assert_eq!((bench.take_all(1).len(), bench.take_all(2).len()), (0, 2));
+    assert_eq!((bench.drain_sent(1).len(), bench.drain_sent(2).len()), (0, 2));
     assert_eq!(taken(&asked).len(), 2);
     bench.expect_dropped(DropReason::Filtered, 2);
 }
 
 #[test]
 fn what_a_filter_blocks_ends_whether_it_is_known_where_it_goes_or_not() {
-    for blocks in
-        [(Spot::Port(0), Direction::In), (Spot::Port(1), Direction::Out), (Spot::Switch, Direction::Out)]
-    {
+    for blocks in [
+        (FilterPoint::Port(0), Direction::In),
+        (FilterPoint::Port(1), Direction::Out),
+        (FilterPoint::Switch, Direction::Out),
+    ] {
         let (mut bench, _) = filtered("PORT em0, PORT em1, PORT em2", "", Some(blocks));
         bench.push(1, arp_request(B, "10.0.0.1", "10.0.0.2").bytes());
         bench.push(0, arp_request(A, "10.0.0.1", "10.0.0.2").bytes());
-        (0..3).for_each(|output| drop(bench.take_all(output)));
-        let passes_out = blocks.0 == Spot::Switch;
+        (0..3).for_each(|output| drop(bench.drain_sent(output)));
+        let passes_out = blocks.0 == FilterPoint::Switch;
         goes(&mut bench, 0, &frame(B, A), if passes_out { &[1] } else { &[] });
-        let floods = blocks.0 == Spot::Port(1);
+        let floods = blocks.0 == FilterPoint::Port(1);
         goes(&mut bench, 0, &frame(C, A), if floods { &[1, 2] } else { &[] });
-        bench.expect_dropped(DropReason::Filtered, if blocks.0 == Spot::Port(0) { 2 } else { 1 });
+        bench.expect_dropped(DropReason::Filtered, if blocks.0 == FilterPoint::Port(0) { 2 } else { 1 });
     }
 }
 
@@ -462,12 +465,12 @@ fn a_flood_of_addresses_stays_within_bounds_and_leaves_known_stations_alone() {
     let mut bench = bench("MAXADDR 1000");
     bench.push(0, frame(ALL, A));
     bench.push(1, frame(ALL, B));
-    (0..3).for_each(|output| drop(bench.take_all(output)));
+    (0..3).for_each(|output| drop(bench.drain_sent(output)));
     for n in 0..65_536_u32 {
         let [_, b, c, d] = n.to_be_bytes();
         bench.push(2, ether(B, [2, 9, 9, b, c, d]).ip4(ip4()).bytes());
         if n % 64 == 0 {
-            (0..3).for_each(|output| drop(bench.take_all(output)));
+            (0..3).for_each(|output| drop(bench.drain_sent(output)));
             goes(&mut bench, 0, &frame(B, A), &[1]);
         }
     }
@@ -480,8 +483,8 @@ fn storms_are_held_down_at_the_port_they_come_by() {
     let mut bench = bench("IFCONFIG \"storm em0 broadcast 100\"");
     for _ in 0..1000 {
         bench.push(0, frame(ALL, A));
-        bench.take_all(1);
-        bench.take_all(2);
+        bench.drain_sent(1);
+        bench.drain_sent(2);
     }
     let dropped = bench.drops().count(DropReason::Storm);
     assert!((985..1000).contains(&dropped), "{dropped}");
@@ -501,8 +504,8 @@ fn frames_too_short_for_a_header_end() {
 fn one_that_takes_the_place_of_another_knows_its_addresses() {
     let mut old = bench("");
     goes(&mut old, 1, &frame(ALL, B), &[0, 2]);
-    let setup = Bench::setup(&CLASS, "PORT em1, PORT em5, PORT em6").inputs(3).outputs(3).beside(&old);
-    let mut new = setup.replacing().build().unwrap();
+    let setup = Bench::setup(&CLASS, "PORT em1, PORT em5, PORT em6").inputs(3).outputs(3).sharing_with(&old);
+    let mut new = setup.as_replacement().build().unwrap();
     new.take_state(&mut old);
     goes(&mut new, 1, &frame(B, A), &[0]);
 }

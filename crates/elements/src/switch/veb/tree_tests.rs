@@ -41,13 +41,13 @@ impl Net {
         )
     }
 
-    /// Carries frames over cables until none is under way.
+    /// Carries frames over cables until none is left.
     fn carry(&mut self) {
         for _ in 0..100 {
             let mut moved = 0;
             for (one, other) in self.cables.clone() {
                 for (from, to) in [(one, other), (other, one)] {
-                    let frames = self.benches[from.0].take_all(from.1);
+                    let frames = self.benches[from.0].drain_sent(from.1);
                     moved += frames.len();
                     for frame in frames {
                         self.carried += usize::from(frame.data()[..6] != Bpdu::GROUP.0);
@@ -66,7 +66,7 @@ impl Net {
         let step = Duration::from_millis(1);
         let mut passed = Duration::ZERO;
         while passed < time {
-            self.benches.iter_mut().for_each(|bench| bench.pass(step));
+            self.benches.iter_mut().for_each(|bench| bench.advance_time(step));
             self.carry();
             passed += step;
         }
@@ -81,7 +81,7 @@ impl Net {
         self.benches[at].read("show", "").unwrap()
     }
 
-    /// Ports that hold frames of hosts back.
+    /// Ports that block frames of hosts.
     fn held(&mut self) -> Vec<String> {
         let mut held = Vec::new();
         for at in 0..self.benches.len() {
@@ -96,13 +96,13 @@ impl Net {
         held
     }
 
-    /// Sends a frame from the host of a switch, and gives the switches whose hosts got it.
+    /// Sends a frame from the host of a switch, and returns the switches whose hosts received it.
     fn send(&mut self, from: usize, bytes: &[u8]) -> Vec<usize> {
         self.benches[from].push(2, bytes);
         self.carry();
         let got = (0..self.benches.len()).flat_map(|at| {
-            // What is said to other bridges is for none of the hosts.
-            let frames = self.benches[at].take_all(2);
+            // BPDUs must not reach any host.
+            let frames = self.benches[at].drain_sent(2);
             frames.iter().filter(|frame| frame.data() == bytes).map(|_| at).collect::<Vec<_>>()
         });
         got.collect()
@@ -142,7 +142,7 @@ fn a_cut_is_healed_and_addresses_are_forgotten() {
     net.pass(Duration::from_secs(1));
     assert_eq!(net.send(1, &frame(ALL, B)), [0, 2]);
     assert_eq!(net.send(0, &frame(B, A)), [1]);
-    // What the cable loses from now on: the direct way between the two.
+    // The cable on the direct path between the two fails.
     net.cables.remove(0);
     for (at, port) in [(0, 1), (1, 0)] {
         net.ifconfig(at, &format!("-stp em{port} -learn em{port}"));
@@ -157,22 +157,22 @@ fn a_cut_is_healed_and_addresses_are_forgotten() {
 #[test]
 fn messages_of_bridges_are_heard_where_the_tree_is_spoken_and_nowhere_passed_on() {
     let mut bench = switch(0, "stp em0");
-    let proposal = bench.take(0).unwrap().data().to_vec();
+    let proposal = bench.next_sent(0).unwrap().data().to_vec();
     assert_eq!(proposal[..6], Bpdu::GROUP.0);
     assert_eq!(proposal[6..12], [2, 0, 0, 0, 1, 0]);
     bench.expect_nothing_more();
     let mut other = switch(1, "stp em0");
-    let said = other.take(0).unwrap().data().to_vec();
+    let said = other.next_sent(0).unwrap().data().to_vec();
     bench.push(1, &said);
     bench.expect_dropped(DropReason::ReservedAddress, 1);
     bench.push(0, &said);
     bench.expect_dropped(DropReason::Consumed, 1);
     (0..said.len()).for_each(|len| bench.push(0, &said[..len]));
     bench.write("ifconfig", "link0").unwrap();
-    bench.take_all(0);
+    bench.drain_sent(0);
     bench.push(1, &said);
-    assert_eq!(bench.take_all(2).len(), 1, "where it isn't spoken, others may speak through");
-    bench.take_all(0);
+    assert_eq!(bench.drain_sent(2).len(), 1, "where it isn't spoken, others may speak through");
+    bench.drain_sent(0);
 }
 
 #[test]
@@ -181,17 +181,17 @@ fn ports_that_are_held_back_neither_take_nor_give_frames_of_known_stations() {
     for (port, source) in [(0, A), (1, B)] {
         bench.push(port, frame(ALL, source));
     }
-    (0..3).for_each(|output| drop(bench.take_all(output)));
+    (0..3).for_each(|output| drop(bench.drain_sent(output)));
     bench.push(0, frame(B, A));
     bench.expect(1, frame(B, A));
     bench.write("ifconfig", "stp em1").unwrap();
-    bench.take_all(1);
+    bench.drain_sent(1);
     bench.push(0, frame(B, A));
     bench.push(1, frame(A, B));
     bench.expect_dropped(DropReason::PortBlocked, 2);
     bench.expect_nothing_more();
     bench.write("ifconfig", "edge em1").unwrap();
-    bench.take_all(1);
+    bench.drain_sent(1);
     bench.push(0, frame(B, A));
     bench.expect(1, frame(B, A));
 }
@@ -199,16 +199,16 @@ fn ports_that_are_held_back_neither_take_nor_give_frames_of_known_stations() {
 #[test]
 fn a_port_learns_before_it_forwards() {
     let mut bench = switch(0, "proto stp maxage 6 fwddelay 4 -autoedge em0 stp em0");
-    bench.pass(Duration::from_secs(7));
-    bench.take_all(0);
+    bench.advance_time(Duration::from_secs(7));
+    bench.drain_sent(0);
     bench.push(0, frame(ALL, A));
     bench.expect_nothing_more();
     assert_eq!(bench.read("addr", "").unwrap(), format!("{A} em0 0 flags=0<>\n"));
     assert!(bench.read("show", "").unwrap().contains(" learning role designated\n"));
-    bench.pass(Duration::from_secs(4));
-    bench.take_all(0);
+    bench.advance_time(Duration::from_secs(4));
+    bench.drain_sent(0);
     bench.push(0, frame(ALL, A));
-    assert_eq!((bench.take_all(1).len(), bench.take_all(2).len()), (1, 1));
+    assert_eq!((bench.drain_sent(1).len(), bench.drain_sent(2).len()), (1, 1));
 }
 
 #[test]
@@ -254,13 +254,13 @@ fn it_shows_what_ifconfig_shows_and_gives_the_commands_for_it() {
 fn a_switch_that_is_down_says_nothing_and_begins_anew() {
     let mut bench = switch(0, "stp em0 edge em0");
     bench.write("ifconfig", "down").unwrap();
-    bench.pass(Duration::from_secs(10));
-    bench.take_all(0);
-    bench.pass(Duration::from_secs(10));
+    bench.advance_time(Duration::from_secs(10));
+    bench.drain_sent(0);
+    bench.advance_time(Duration::from_secs(10));
     bench.expect_nothing_more();
     assert!(bench.read("show", "").unwrap().contains(" disabled role disabled\n"));
     bench.write("ifconfig", "up").unwrap();
-    assert_eq!(bench.take_all(0).len(), 1);
+    assert_eq!(bench.drain_sent(0).len(), 1);
     assert!(bench.read("show", "").unwrap().contains(" forwarding role designated\n"));
     bench.write("ifconfig", "del em0 add em0").unwrap();
     assert!(!bench.read("show", "").unwrap().contains(" role "));
@@ -272,18 +272,18 @@ fn one_that_takes_the_place_of_another_goes_on_where_nothing_has_changed() {
     for (words, goes_on) in [("-autoedge em0 stp em0", true), ("-autoedge em0 stp em0 ifcost em0 5", false)] {
         let setup = Bench::setup(&CLASS, &arguments("-autoedge em0 stp em0")).inputs(2).outputs(2);
         let mut old = setup.build().unwrap();
-        old.pass(Duration::from_secs(40));
+        old.advance_time(Duration::from_secs(40));
         let state =
             |bench: &mut Bench| bench.read("show", "").unwrap().contains(" forwarding role designated\n");
         assert!(state(&mut old));
-        let setup = Bench::setup(&CLASS, &arguments(words)).inputs(2).outputs(2).beside(&old);
-        let mut new = setup.replacing().build().unwrap();
+        let setup = Bench::setup(&CLASS, &arguments(words)).inputs(2).outputs(2).sharing_with(&old);
+        let mut new = setup.as_replacement().build().unwrap();
         new.take_state(&mut old);
         new.run();
         assert_eq!(state(&mut new), goes_on);
-        new.take_all(0);
+        new.drain_sent(0);
         new.push(1, frame(ALL, A));
-        assert_eq!(new.take_all(0).len(), usize::from(goes_on));
+        assert_eq!(new.drain_sent(0).len(), usize::from(goes_on));
     }
 }
 
@@ -298,8 +298,8 @@ fn what_the_tree_refuses_is_refused_with_its_bounds() {
         let refusal = bench.write("ifconfig", words).unwrap_err().to_string();
         assert!(refusal.contains(said), "{words}: {refusal}");
     }
-    let refusal = Bench::refuses(&CLASS, "PORT em0 -stp");
+    let refusal = Bench::config_error(&CLASS, "PORT em0 -stp");
     assert!(refusal.contains("IFCONFIG takes it, as in IFCONFIG \"-stp em0\""), "{refusal}");
-    let refusal = Bench::refuses(&CLASS, "ETHER 01:00:00:00:00:01");
+    let refusal = Bench::config_error(&CLASS, "ETHER 01:00:00:00:00:01");
     assert!(refusal.contains("is no address of a station"), "{refusal}");
 }

@@ -1,5 +1,5 @@
-//! Intervals of IPv6 addresses: found by the upper half of the address, as networks are nearly all of at most 64 bits; only
-//! where intervals begin within a half, the lower one is looked at.
+//! Intervals of IPv6 addresses: found by the upper half of the address, as networks are nearly all of at most
+//! 64 bits; only where intervals begin within a half, the lower one is looked at.
 use super::{Find, Steps};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct Within {
     lowers: Box<[u64]>,
 }
 
-fn upper(address: u128) -> u64 {
+fn upper_half(address: u128) -> u64 {
     (address >> 64) as u64
 }
 
@@ -30,8 +30,8 @@ impl Find<u128> for WideSteps {
         assert!(starts.first() == Some(&0) && starts.is_sorted(), "intervals must cover everything in order");
         let (mut uppers, mut firsts) = (Vec::new(), Vec::new());
         for (place, start) in starts.iter().enumerate() {
-            if uppers.last() != Some(&upper(*start)) {
-                uppers.push(upper(*start));
+            if uppers.last() != Some(&upper_half(*start)) {
+                uppers.push(upper_half(*start));
                 firsts.push(place as u32);
             }
         }
@@ -46,24 +46,26 @@ impl Find<u128> for WideSteps {
         self.within.as_ref().map_or(self.uppers.len(), |within| within.lowers.len())
     }
 
-    fn start(&self, place: usize) -> u128 {
-        let Some(within) = &self.within else { return u128::from(self.uppers.start(place)) << 64 };
+    fn interval_start(&self, place: usize) -> u128 {
+        let Some(within) = &self.within else { return u128::from(self.uppers.interval_start(place)) << 64 };
         let half = within.firsts.partition_point(|first| *first as usize <= place) - 1;
-        (u128::from(self.uppers.start(half)) << 64) | u128::from(within.lowers[place])
+        (u128::from(self.uppers.interval_start(half)) << 64) | u128::from(within.lowers[place])
     }
 
     #[inline]
-    fn find(&self, key: u128) -> usize {
-        let place = self.uppers.find(upper(key));
+    fn find_interval(&self, key: u128) -> usize {
+        let place = self.uppers.find_interval(upper_half(key));
         match &self.within {
             None => place,
-            Some(within) => within.find(place, self.uppers.start(place) == upper(key), key as u64),
+            Some(within) => {
+                within.find_within(place, self.uppers.interval_start(place) == upper_half(key), key as u64)
+            }
         }
     }
 }
 
 impl Within {
-    fn find(&self, place: usize, is_of_it: bool, lower: u64) -> usize {
+    fn find_within(&self, place: usize, is_of_it: bool, lower: u64) -> usize {
         let (first, end) = (self.firsts[place] as usize, self.firsts[place + 1] as usize);
         if !is_of_it {
             return end - 1;
@@ -93,9 +95,9 @@ mod tests {
             let steps = WideSteps::new(starts.clone());
             prop_assert_eq!(steps.len(), starts.len());
             for key in keys.into_iter().map(whole).chain([0, u128::MAX]).chain(starts.clone()) {
-                prop_assert_eq!(steps.find(key), starts.partition_point(|start| *start <= key) - 1);
+                prop_assert_eq!(steps.find_interval(key), starts.partition_point(|start| *start <= key) - 1);
             }
-            prop_assert!((0..starts.len()).all(|place| steps.start(place) == starts[place]));
+            prop_assert!((0..starts.len()).all(|place| steps.interval_start(place) == starts[place]));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! `set` lines. Some are never echoed, as in pfctl.
-use super::bare;
+use super::quote_if_needed;
 use crate::options::{Optimization, SetOption, Syncookies};
 
 /// The line of an option, without its end; None for those that are not echoed.
@@ -7,7 +7,8 @@ pub fn option(option: &SetOption) -> Option<String> {
     let said = match option {
         SetOption::Skip(interfaces) if interfaces.is_empty() => "skip on none".to_string(),
         SetOption::Skip(interfaces) => {
-            let names: String = interfaces.iter().map(|name| format!(" {}", bare(&name.0))).collect();
+            let names: String =
+                interfaces.iter().map(|name| format!(" {}", quote_if_needed(&name.0))).collect();
             format!("skip on {{{names} }}")
         }
         SetOption::Timeout(timeout, seconds) => format!("timeout {} {seconds}", timeout.name()),
@@ -18,11 +19,11 @@ pub fn option(option: &SetOption) -> Option<String> {
         SetOption::BlockPolicy(is_return) => {
             format!("block-policy {}", if *is_return { "return" } else { "drop" })
         }
-        SetOption::Optimization(optimization) => format!("optimization {}", word(*optimization)),
+        SetOption::Optimization(optimization) => format!("optimization {}", optimization_name(*optimization)),
         SetOption::LogInterface(None) => "loginterface none".into(),
         SetOption::LogInterface(Some(name)) => {
-            // `all` is reserved, and stands for itself here.
-            let name = if name.0 == "all" { name.0.clone() } else { bare(&name.0) };
+            // `all` is a reserved word, but here it is a name.
+            let name = if name.0 == "all" { name.0.clone() } else { quote_if_needed(&name.0) };
             format!("loginterface {name}")
         }
         SetOption::Reassemble(is_on, takes_df) => {
@@ -42,7 +43,7 @@ pub fn option(option: &SetOption) -> Option<String> {
     Some(format!("set {said}"))
 }
 
-fn word(optimization: Optimization) -> &'static str {
+fn optimization_name(optimization: Optimization) -> &'static str {
     match optimization {
         Optimization::Normal => "normal",
         Optimization::HighLatency => "high-latency",

@@ -1,24 +1,22 @@
-//! What packets are translated to and led to.
+//! Prints what packets are translated and routed to.
 use super::Style;
-use super::address::{in_rule, table};
+use super::address::{format_table_name, in_rule};
 use crate::facts::Family;
 use crate::rule::{Comparison, Pool, PoolAddress, PoolChoice, PoolPorts};
 
 /// What a pool is for, which decides how its ports are said.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// `nat-to`.
     Nat,
     /// `rdr-to` of a rule with these ports as destination.
     Redirect(Option<Comparison<u16>>),
-    /// `route-to` and others.
     Route,
 }
 
 /// A pool with all that is said of it.
-pub(crate) fn pool(pool: &Pool, purpose: Purpose, family: Option<Family>, style: &Style) -> String {
-    let mut text = address(&pool.address, family, style);
-    text += &ports(pool, purpose);
+pub(crate) fn format_pool(pool: &Pool, purpose: Purpose, family: Option<Family>, style: &Style) -> String {
+    let mut text = format_pool_address(&pool.address, family, style);
+    text += &format_pool_ports(pool, purpose);
     text += &match &pool.choice {
         PoolChoice::Paired if style.is_for_reading => " bitmask".into(),
         PoolChoice::Single | PoolChoice::Usual | PoolChoice::Paired => String::new(),
@@ -38,18 +36,18 @@ pub(crate) fn pool(pool: &Pool, purpose: Purpose, family: Option<Family>, style:
     text
 }
 
-fn address(address: &PoolAddress, family: Option<Family>, style: &Style) -> String {
+fn format_pool_address(address: &PoolAddress, family: Option<Family>, style: &Style) -> String {
     match address {
         PoolAddress::Host(host, None) => in_rule(host, family, style),
         PoolAddress::Host(host, Some(interface)) => {
             format!("{}@{}", in_rule(host, family, style), interface.0)
         }
-        PoolAddress::Table(name) => table(name, style),
+        PoolAddress::Table(name) => format_table_name(name, style),
         PoolAddress::Interface(interface) => format!("({})", interface.0),
     }
 }
 
-fn ports(pool: &Pool, purpose: Purpose) -> String {
+fn format_pool_ports(pool: &Pool, purpose: Purpose) -> String {
     match (pool.ports, purpose) {
         (None, _) | (_, Purpose::Route) => String::new(),
         (Some(PoolPorts::One(port)), _) => format!(" port {port}"),

@@ -1,32 +1,33 @@
-//! A rule's line: its parts in the order that they are always printed in, whatever order they were written in.
-use super::address::{comparison, ends};
-use super::pool::{Purpose, pool};
-use super::{Style, bare, bare_words, quoted, state};
+//! A rule's line: its parts in the order that they are always printed in, whatever order
+//! they were written in.
+use super::address::{format_comparison, format_ends};
+use super::pool::{Purpose, format_pool};
+use super::{Style, bare_words, quote_if_needed, quote_name, state};
 use crate::facts::{Direction, Family};
-use crate::rule::{Action, AnchorCall, Answer, Comparison, Keep, Log, On, RouteKind, Rule};
+use crate::rule::{Action, AnchorCall, BlockReturn, Comparison, Log, On, RouteKind, Rule, StateKeeping};
 use crate::syntax::numbers::{flag_letters, icmp_code_name, icmp_type_name};
 use artery_wire::IpProtocol;
 
 /// The line of a rule.
-pub(super) fn line(rule: &Rule, number: usize, style: &Style) -> String {
+pub(super) fn rule_line(rule: &Rule, number: usize, style: &Style) -> String {
     let mut text = if style.is_debugging { format!("@{number} ") } else { String::new() };
-    text += &action(rule);
-    text += &place(rule, style);
-    text += &ends(&rule.source, &rule.destination, rule.family, rule.protocol, style);
-    text += &conditions(rule);
+    text += &format_action(rule);
+    text += &format_place(rule, style);
+    text += &format_ends(&rule.source, &rule.destination, rule.family, rule.protocol, style);
+    text += &format_conditions(rule);
     text += &state::set(&rule.set);
-    text += &states(rule);
-    text += &marks(rule);
-    text + &ways(rule, style)
+    text += &format_states(rule);
+    text += &format_marks(rule);
+    text + &format_routes(rule, style)
 }
 
 /// What is done, and on which way.
-fn action(rule: &Rule) -> String {
+fn format_action(rule: &Rule) -> String {
     let mut text = match &rule.action {
         Action::Pass => "pass".to_string(),
         Action::Match => "match".to_string(),
-        Action::Block(how) => format!("block {}", answer(*how, rule.family)),
-        Action::Anchor(AnchorCall { name: Some(name), .. }) => format!("anchor {}", quoted(name)),
+        Action::Block(how) => format!("block {}", format_return(*how, rule.family)),
+        Action::Anchor(AnchorCall { name: Some(name), .. }) => format!("anchor {}", quote_name(name)),
         Action::Anchor(AnchorCall { name: None, .. }) => "anchor".to_string(),
     };
     text += match rule.direction {
@@ -34,25 +35,25 @@ fn action(rule: &Rule) -> String {
         Some(Direction::Out) => " out",
         None => "",
     };
-    text += &rule.log.as_ref().map_or(String::new(), log);
+    text += &rule.log.as_ref().map_or(String::new(), format_log);
     text + if rule.is_quick { " quick" } else { "" }
 }
 
-/// What the sender hears: of both families' codes the one that applies, or both.
-fn answer(answer: Answer, family: Option<Family>) -> String {
+/// The reply to the sender: of both families' codes the one that applies, or both.
+fn format_return(answer: BlockReturn, family: Option<Family>) -> String {
     let v4 = |(of, code)| name_or(icmp_code_name(of, code, Family::Inet), code);
     let v6 = |(of, code)| name_or(icmp_code_name(of, code, Family::Inet6), code);
     match (answer, family) {
-        (Answer::Drop, _) => "drop".into(),
-        (Answer::Return, _) => "return".into(),
-        (Answer::Reset(None), _) => "return-rst".into(),
-        (Answer::Reset(Some(ttl)), _) => format!("return-rst(ttl {ttl})"),
-        (Answer::Icmp(code, _), Some(Family::Inet)) => format!("return-icmp({})", v4(code)),
-        (Answer::Icmp(_, code) | Answer::Icmp6(code), Some(Family::Inet6)) => {
+        (BlockReturn::Drop, _) => "drop".into(),
+        (BlockReturn::Return, _) => "return".into(),
+        (BlockReturn::Reset(None), _) => "return-rst".into(),
+        (BlockReturn::Reset(Some(ttl)), _) => format!("return-rst(ttl {ttl})"),
+        (BlockReturn::Icmp(code, _), Some(Family::Inet)) => format!("return-icmp({})", v4(code)),
+        (BlockReturn::Icmp(_, code) | BlockReturn::Icmp6(code), Some(Family::Inet6)) => {
             format!("return-icmp6({})", v6(code))
         }
-        (Answer::Icmp(code, code6), None) => format!("return-icmp({}, {})", v4(code), v6(code6)),
-        (Answer::Icmp6(code), _) => format!("return-icmp6({})", v6(code)),
+        (BlockReturn::Icmp(code, code6), None) => format!("return-icmp({}, {})", v4(code), v6(code6)),
+        (BlockReturn::Icmp6(code), _) => format!("return-icmp6({})", v6(code)),
     }
 }
 
@@ -60,7 +61,7 @@ fn name_or(name: Option<&str>, number: u8) -> String {
     name.map_or_else(|| number.to_string(), str::to_string)
 }
 
-fn log(log: &Log) -> String {
+fn format_log(log: &Log) -> String {
     let words = [(log.is_all, "all"), (log.is_matches, "matches"), (log.is_user, "user")];
     let mut said: Vec<String> =
         words.iter().filter(|(is_said, _)| *is_said).map(|(_, word)| word.to_string()).collect();
@@ -71,12 +72,14 @@ fn log(log: &Log) -> String {
 }
 
 /// Where, in which family and of which protocol.
-fn place(rule: &Rule, style: &Style) -> String {
+fn format_place(rule: &Rule, style: &Style) -> String {
     let not = |is_negated: bool| if is_negated { "! " } else { "" };
     let mut text = match &rule.on {
         None => String::new(),
         Some(On::Any) => " on any".into(),
-        Some(On::Interface(is_negated, name)) => format!(" on {}{}", not(*is_negated), interface(&name.0)),
+        Some(On::Interface(is_negated, name)) => {
+            format!(" on {}{}", not(*is_negated), format_interface(&name.0))
+        }
         Some(On::Domain(is_negated, n)) => format!(" on {}rdomain {n}", not(*is_negated)),
     };
     text += match rule.family {
@@ -86,27 +89,27 @@ fn place(rule: &Rule, style: &Style) -> String {
     };
     if let Some(IpProtocol(number)) = rule.protocol {
         let name = style.names.protocol_name(number);
-        text += &format!(" proto {}", name.map_or_else(|| number.to_string(), bare));
+        text += &format!(" proto {}", name.map_or_else(|| number.to_string(), quote_if_needed));
     }
     text
 }
 
 /// The name of an interface; `any` is all of them, and no name.
-fn interface(name: &str) -> String {
-    if name == "any" { name.to_string() } else { bare(name) }
+fn format_interface(name: &str) -> String {
+    if name == "any" { name.to_string() } else { quote_if_needed(name) }
 }
 
-/// What else is asked of a packet.
-fn conditions(rule: &Rule) -> String {
+/// The other conditions on a packet.
+fn format_conditions(rule: &Rule) -> String {
     let mut text = String::new();
     if let Some((is_negated, name)) = &rule.received_on {
-        text += &format!(" {}received-on {}", if *is_negated { "!" } else { "" }, interface(&name.0));
+        text += &format!(" {}received-on {}", if *is_negated { "!" } else { "" }, format_interface(&name.0));
     }
-    text += &rule.user.as_ref().map_or(String::new(), |user| format!(" user {}", account(user)));
-    text += &rule.group.as_ref().map_or(String::new(), |group| format!(" group {}", account(group)));
-    text += &flags(rule);
+    text += &rule.user.as_ref().map_or(String::new(), |user| format!(" user {}", format_account(user)));
+    text += &rule.group.as_ref().map_or(String::new(), |group| format!(" group {}", format_account(group)));
+    text += &format_flags(rule);
     if let Some((of, code)) = rule.icmp {
-        text += &icmp(of, code, rule.family.unwrap_or(Family::Inet));
+        text += &format_icmp(of, code, rule.family.unwrap_or(Family::Inet));
     }
     text += &rule.tos.map_or(String::new(), |tos| format!(" tos 0x{tos:02x}"));
     text += &rule.priority.map_or(String::new(), |priority| format!(" prio {priority}"));
@@ -114,28 +117,28 @@ fn conditions(rule: &Rule) -> String {
     text + &rate.map_or(String::new(), |(n, seconds)| format!(" max-pkt-rate {n}/{seconds}"))
 }
 
-/// A test of who owns a socket; the last number is nobody at all.
-fn account(test: &Comparison<u32>) -> String {
+/// A test of who owns a socket; the greatest number means unknown.
+fn format_account(test: &Comparison<u32>) -> String {
     match test {
         Comparison::Equal(u32::MAX) => "= unknown".into(),
         Comparison::Unequal(u32::MAX) => "!= unknown".into(),
-        other => comparison(other),
+        other => format_comparison(other),
     }
 }
 
-/// Flags; where a state would by itself ask for some, that none are asked for is said.
-fn flags(rule: &Rule) -> String {
+/// Flags; where a state implies a test of some, `flags any` is printed for none.
+fn format_flags(rule: &Rule) -> String {
     if rule.flags.set != 0 || rule.flags.of != 0 {
         return format!(" flags {}/{}", flag_letters(rule.flags.set), flag_letters(rule.flags.of));
     }
     let would_ask = matches!(rule.action, Action::Pass | Action::Match)
         && rule.protocol.is_none_or(|protocol| protocol == IpProtocol::TCP)
         && !rule.is_fragment
-        && rule.state.keep != Keep::No;
+        && rule.state.keep != StateKeeping::No;
     if would_ask { " flags any".into() } else { String::new() }
 }
 
-fn icmp(of: u8, code: Option<u8>, family: Family) -> String {
+fn format_icmp(of: u8, code: Option<u8>, family: Family) -> String {
     let word = if family == Family::Inet6 { "icmp6-type" } else { "icmp-type" };
     let code = code.map(|code| name_or(icmp_code_name(of, code, family), code));
     let code = code.map_or(String::new(), |code| format!(" code {code}"));
@@ -143,31 +146,31 @@ fn icmp(of: u8, code: Option<u8>, family: Family) -> String {
 }
 
 /// The kind of state with its options, around how often the rule applies at all.
-fn states(rule: &Rule) -> String {
+fn format_states(rule: &Rule) -> String {
     let options = state::options(&rule.state.options);
     let mut text = match rule.state.keep {
-        Keep::No if rule.action == Action::Pass => " no state",
-        Keep::No => "",
-        Keep::Keep if options.is_empty() => "",
-        Keep::Keep => " keep state",
-        Keep::Modulate => " modulate state",
-        Keep::Synproxy => " synproxy state",
+        StateKeeping::No if rule.action == Action::Pass => " no state",
+        StateKeeping::No => "",
+        StateKeeping::Keep if options.is_empty() => "",
+        StateKeeping::Keep => " keep state",
+        StateKeeping::Modulate => " modulate state",
+        StateKeeping::Synproxy => " synproxy state",
     }
     .to_string();
     if let Some(of) = rule.probability {
         let percent = format!("{:.6}", f64::from(of) * 100.0 / (f64::from(u32::MAX) + 1.0));
         text += &format!(" probability {}%", percent.trim_end_matches('0').trim_end_matches('.'));
     }
-    if rule.state.keep == Keep::No { text } else { text + &options }
+    if rule.state.keep == StateKeeping::No { text } else { text + &options }
 }
 
 /// What is cleaned, allowed and written on packets.
-fn marks(rule: &Rule) -> String {
+fn format_marks(rule: &Rule) -> String {
     let mut text = if rule.is_fragment { " fragment".to_string() } else { String::new() };
     text += &state::scrub(&rule.scrub);
     text += if rule.allows_options { " allow-opts" } else { "" };
     if !rule.label.is_empty() {
-        text += &format!(" label {}", quoted(&rule.label));
+        text += &format!(" label {}", quote_name(&rule.label));
     }
     text += if rule.is_once { " once" } else { "" };
     if !rule.tag.is_empty() {
@@ -180,18 +183,18 @@ fn marks(rule: &Rule) -> String {
     text + &table.map_or(String::new(), |table| format!(" rtable {table}"))
 }
 
-/// Where packets are led, and what their addresses become.
-fn ways(rule: &Rule, style: &Style) -> String {
+/// Prints where packets are routed, and what their addresses become.
+fn format_routes(rule: &Rule, style: &Style) -> String {
     let mut text = rule.divert.as_ref().map_or(String::new(), |divert| format!(" {divert}"));
     if let Some(to) = &rule.family_to {
         text += &format!(" af-to {to}");
     }
     if let Some(nat) = &rule.nat {
-        text += &format!(" nat-to {}", pool(nat, Purpose::Nat, rule.family, style));
+        text += &format!(" nat-to {}", format_pool(nat, Purpose::Nat, rule.family, style));
     }
     if let Some(redirect) = rule.redirect.as_ref().filter(|_| rule.nat.is_none() || style.is_for_reading) {
         let purpose = Purpose::Redirect(rule.destination.port);
-        text += &format!(" rdr-to {}", pool(redirect, purpose, rule.family, style));
+        text += &format!(" rdr-to {}", format_pool(redirect, purpose, rule.family, style));
     }
     if let Some((kind, to)) = &rule.route {
         let word = match kind {
@@ -199,7 +202,7 @@ fn ways(rule: &Rule, style: &Style) -> String {
             RouteKind::ReplyTo => "reply-to",
             RouteKind::DupTo => "dup-to",
         };
-        text += &format!(" {word} {}", pool(to, Purpose::Route, rule.family, style));
+        text += &format!(" {word} {}", format_pool(to, Purpose::Route, rule.family, style));
     }
     text
 }

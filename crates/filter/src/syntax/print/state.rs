@@ -30,18 +30,17 @@ pub(super) fn options(options: &StateOptions) -> String {
     let bound = options.binding == Some(Binding::Bound);
     let words = [(bound, "if-bound"), (options.is_sloppy, "sloppy"), (options.is_pflow, "pflow")];
     said.extend(words.iter().filter(|(is_said, _)| *is_said).map(|(_, word)| word.to_string()));
-    said.extend(timeouts(options));
+    said.extend(format_timeouts(options));
     if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 
 /// Timeouts in their own order, in which that of time stamps is last.
-fn timeouts(options: &StateOptions) -> impl Iterator<Item = String> {
+fn format_timeouts(options: &StateOptions) -> impl Iterator<Item = String> {
     let mut timeouts = options.timeouts.clone();
     timeouts.sort_by_key(|(timeout, _)| (*timeout == Timeout::TcpTsdiff, *timeout as usize));
     timeouts.into_iter().map(|(timeout, seconds)| format!("{} {seconds}", timeout.name()))
 }
 
-/// `scrub (…)`.
 pub(super) fn scrub(scrub: &Scrub) -> String {
     let mut said: Vec<String> = Vec::new();
     let words = [(scrub.clears_df, "no-df"), (scrub.randomises_id, "random-id")];
@@ -53,7 +52,6 @@ pub(super) fn scrub(scrub: &Scrub) -> String {
     if said.is_empty() { String::new() } else { format!(" scrub ({})", said.join(" ")) }
 }
 
-/// `set (…)`.
 pub(super) fn set(set: &Set) -> String {
     let mut said: Vec<String> = Vec::new();
     said.extend(set.priority.map(|(all, urgent)| match all == urgent {
@@ -61,8 +59,8 @@ pub(super) fn set(set: &Set) -> String {
         false => format!("prio({all}, {urgent})"),
     }));
     said.extend(set.queue.as_ref().map(|(all, urgent)| match urgent.is_empty() {
-        true => format!("queue {}", super::bare(all)),
-        false => format!("queue({}, {})", super::bare(all), super::bare(urgent)),
+        true => format!("queue {}", super::quote_if_needed(all)),
+        false => format!("queue({}, {})", super::quote_if_needed(all), super::quote_if_needed(urgent)),
     }));
     said.extend(set.tos.map(|tos| format!("tos 0x{tos:02x}")));
     said.extend(set.delay.map(|delay| format!("delay {delay}")));

@@ -1,20 +1,21 @@
 //! The fast layout: a cell for each /24.
 //!
-//! `cells` has 2^24 cells of one byte, numbered by the first 24 bits of an address. A cell has a code: 0 stands for the
-//! default route's group (see `fib/default.rs`); 1 to 254 for `palette[code]`; 255 says that the /24 has something
-//! longer, or a group without a code. Then `blocks`, 2^16 words of 8 bytes, has for the address's /16 the word of a run
-//! list of the whole /16 (see `lists.rs`). Two loads, of which the second depends on the first: the cell and the
-//! palette, or, since the place of the word does not depend on the cell, the word and the run list.
+//! `cells` has 2^24 cells of one byte, numbered by the first 24 bits of an address. A cell has a code: 0
+//! stands for the default route's group (see `fib/default.rs`); 1 to 254 for `palette[code]`; 255 says that
+//! the /24 has something longer, or a group without a code. Then `blocks`, 2^16 words of 8 bytes, has for the
+//! address's /16 the word of a run list of the whole /16 (see `lists.rs`). Two dependent loads: the cell and
+//! the palette, or, since the place of the word does not depend on the cell, the word and the run list.
 //!
-//! Where every code in use is its group's number, the mark of the default route's word says so, and vector code
-//! takes the cells for the answers.
+//! Where every code in use is its group's number, the mark of the default route's word says so, and vector
+//! code takes the cells for the answers.
 //!
-//! In the wide form a cell has two bytes and is the group itself; 0 is the default's, and 65,535 says "look further".
+//! In the wide form a cell has two bytes and is the group itself; 0 is the default's, and 65,535 says "look
+//! further".
 //!
-//! The list of a /16 is published before a cell says 255, and cells say something else before a list is withdrawn: a
-//! reader that finds 255 and no list looks at the cell again. As a list is right for every address of its /16, it does
-//! not matter whether it is older or newer than the cell. Each address's answer changes by one store; of two
-//! neighbours one may change before the other.
+//! The list of a /16 is published before a cell says 255, and cells say something else before a list is
+//! withdrawn: a reader that finds 255 and no list looks at the cell again. As a list is right for every
+//! address of its /16, it does not matter whether it is older or newer than the cell. Each address's answer
+//! changes by one store; of two neighbours one may change before the other.
 use super::lists::{self, LISTED, ListWriter, Lists, Run};
 use super::palette::{ESCAPE, Palette, PaletteWriter};
 use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain};
@@ -101,23 +102,27 @@ impl Fib4Fast {
         };
         fib.shared.default.set(source.default_group());
         fib.shared.default.mark(true);
-        fib.give_codes(source);
+        fib.assign_codes(source);
         let mut pinned = std::mem::take(&mut fib.pinned);
         fib.change_blocks(source, Prefix::ALL)?;
         pinned.drain(..).for_each(|code| fib.palette.remove(code, 1));
         Ok(fib)
     }
 
-    /// Takes over what has changed in `changed`, a prefix whose route came, went or got another group. The route of
-    /// all addresses is one word.
-    pub fn update(&mut self, source: &impl Runs<u32>, changed: Prefix<u32>) -> Result<(), NeedsRebuild> {
+    /// Takes over what has changed in `changed`, a prefix whose route came, went or got another group. The
+    /// route of all addresses is one word.
+    pub fn update_prefix(
+        &mut self,
+        source: &impl Runs<u32>,
+        changed: Prefix<u32>,
+    ) -> Result<(), NeedsRebuild> {
         match changed.len() {
             0 => {
                 self.shared.default.set(source.default_group());
                 Ok(())
             }
             // A list is for a whole /16.
-            17.. if self.shared.block(changed.first()).load(Relaxed) != 0 => {
+            17.. if self.shared.block_word(changed.first()).load(Relaxed) != 0 => {
                 match self.change_in_place(source, changed)? {
                     true => Ok(()),
                     false => self.change_blocks(source, Prefix::of(changed.first(), 16)),
@@ -127,20 +132,20 @@ impl Fib4Fast {
         }
     }
 
-    /// The same for a prefix that covers many blocks, whose addresses now go to `group` where nothing longer covers
-    /// them: looks at those only.
-    pub fn replace(
+    /// The same for a prefix that covers many blocks, whose addresses now go to `group` where nothing longer
+    /// covers them: looks at those only.
+    pub fn replace_prefix(
         &mut self,
         source: &impl Holes<u32>,
         changed: Prefix<u32>,
         group: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild> {
         if !(1..=BLOCK_BITS as u8).contains(&changed.len()) {
-            return self.update(source, changed);
+            return self.update_prefix(source, changed);
         }
-        let Some(code) = self.cell_of(group()) else { return self.update(source, changed) };
+        let Some(code) = self.cell_of(group()) else { return self.update_prefix(source, changed) };
         let mut by_list = Vec::new();
-        source.holes(changed, |first, last| {
+        source.for_each_hole(changed, |first, last| {
             for block in first >> BLOCK_BITS..=last >> BLOCK_BITS {
                 let first = first.max(block << BLOCK_BITS);
                 let last = last.min(Prefix::of(block << BLOCK_BITS, 16).last());
@@ -170,32 +175,35 @@ impl Fib4Fast {
     /// The code of a group, pinned until cells show it.
     #[inline]
     fn code_of(&mut self, group: Group) -> Option<u8> {
-        let code = self.palette.code(&self.shared.palette, group, &mut self.pinned)?;
+        let code = self.palette.code_for(&self.shared.palette, group, &mut self.pinned)?;
         if group != code.into() && self.shared.default.load().is_marked() {
             self.shared.default.mark(false);
         }
         Some(code)
     }
 
-    /// Whether some group had no code, so that its addresses took the long way: time to build the wide form.
+    /// Whether some group had no code, so that its addresses took the slow path: time to build the wide form.
     pub fn wants_wide(&self) -> bool {
         self.lacks_codes && matches!(self.shared.cells, Cells::Narrow(_))
     }
 
     /// A reader; it may be cloned and sent to other threads.
     pub fn reader(&self) -> Fib4FastReader {
-        Fib4FastReader { shared: self.shared.clone(), simd: Simd::best() }
+        Fib4FastReader { shared: self.shared.clone(), simd: Simd::detect_best() }
     }
 
-    /// Memory by array.
+    /// Memory of each array, in bytes.
     pub fn memory(&self) -> FibMemory {
         let all = |name, bytes| ArrayBytes { name, used: bytes, reserved: bytes };
         let cells = match self.shared.cells {
             Cells::Narrow(_) => CELLS,
             Cells::Wide(_) => 2 * CELLS,
         };
-        let lists =
-            ArrayBytes { name: lists::NAME, used: self.lists.touched(), reserved: self.shared.list_bytes };
+        let lists = ArrayBytes {
+            name: lists::NAME,
+            used: self.lists.touched_bytes(),
+            reserved: self.shared.list_bytes,
+        };
         FibMemory {
             arrays: vec![
                 all("cells", cells),
@@ -208,13 +216,13 @@ impl Fib4Fast {
     }
 
     /// Gives codes, which stay pinned, to the groups of most addresses.
-    fn give_codes(&mut self, source: &impl Runs<u32>) {
+    fn assign_codes(&mut self, source: &impl Runs<u32>) {
         if matches!(self.shared.cells, Cells::Wide(_)) {
             return;
         }
         let mut sizes: HashMap<Group, u64> = HashMap::new();
         let mut last_group = (NO_GROUP, 0u64);
-        source.runs(Prefix::ALL, |first, last, group| {
+        source.for_each_run(Prefix::ALL, |first, last, group| {
             if group != last_group.0 {
                 *sizes.entry(last_group.0).or_default() += last_group.1;
                 last_group = (group, 0);
@@ -266,7 +274,7 @@ impl Fib4Fast {
         *count = (*count + after).saturating_sub(before);
         let is_dense = *count > lists::DENSE;
         self.find_codes(runs);
-        self.show(block, runs, end as usize / 256);
+        self.write_cells(block, runs, end as usize / 256);
         self.pinned.drain(..).for_each(|code| self.palette.remove(code, 1));
         is_dense
     }
@@ -291,8 +299,8 @@ impl Fib4Fast {
         if becomes_listed { self.change_blocks(source, Prefix::of(within.first(), 16)) } else { Ok(()) }
     }
 
-    /// Compiles a /16, or `part` of it that is shorter than the whole; returns whether it could: a part with a list
-    /// can't go alone.
+    /// Compiles a /16, or `part` of it that is shorter than the whole; returns whether it could: a part with
+    /// a list can't go alone.
     fn change_block(
         &mut self,
         block: usize,
@@ -304,13 +312,13 @@ impl Fib4Fast {
             Ok(false)
         } else {
             let end = part.map_or(CELLS_OF_BLOCK, |part| (part.last() as usize >> 8) % CELLS_OF_BLOCK + 1);
-            self.publish(block, runs, end, is_listed).map(|()| true)
+            self.publish_block(block, runs, end, is_listed).map(|()| true)
         };
         self.pinned.drain(..).for_each(|code| self.palette.remove(code, 1));
         could
     }
 
-    fn publish(
+    fn publish_block(
         &mut self,
         block: usize,
         runs: &[Run],
@@ -319,7 +327,7 @@ impl Fib4Fast {
     ) -> Result<(), NeedsRebuild> {
         let word = &self.shared.blocks[block];
         let old = word.load(Relaxed);
-        let new = if is_listed { self.lists.write(&self.shared.lists, runs, old)? } else { 0 };
+        let new = if is_listed { self.lists.write_list(&self.shared.lists, runs, old)? } else { 0 };
         match lists::is_direct(new) {
             true => drop(self.dense.insert(block, runs.len())),
             false => drop(self.dense.remove(&block)),
@@ -327,12 +335,12 @@ impl Fib4Fast {
         if is_listed && new != old {
             word.store(new, Release);
         }
-        self.show(block, runs, end);
+        self.write_cells(block, runs, end);
         if old != 0 && !is_listed {
             self.shared.blocks[block].store(0, Release);
         }
         if new != old {
-            self.lists.put(old);
+            self.lists.free_list(old);
         }
         Ok(())
     }
@@ -355,8 +363,8 @@ impl Fib4Fast {
     }
 
     /// Makes the cells of a block, from that of the first run up to `end`, show what was found.
-    fn show(&mut self, block: usize, runs: &[Run], end: usize) {
-        let escape = self.shared.cells.escape();
+    fn write_cells(&mut self, block: usize, runs: &[Run], end: usize) {
+        let escape = self.shared.cells.escape_code();
         for (number, (run, code)) in runs.iter().zip(&self.codes).enumerate() {
             let next = runs.get(number + 1).map_or(end, |next| next.start as usize / 256);
             let start = run.start as usize;
@@ -396,14 +404,14 @@ fn show_in(cells: &Cells, range: std::ops::Range<usize>, code: u16, palette: &mu
                     changed += 1;
                 }
             }
-            palette.add(code, changed);
+            palette.add_uses(code, changed);
         }
     }
 }
 
 impl Cells {
     #[inline]
-    fn escape(&self) -> u16 {
+    fn escape_code(&self) -> u16 {
         match self {
             Cells::Narrow(_) => ESCAPE.into(),
             Cells::Wide(_) => WIDE_ESCAPE,
@@ -430,16 +438,16 @@ impl Fib4FastReader {
     /// When `turn` is of another domain than the FIB.
     #[inline]
     pub fn lookup(&self, turn: &Turn<'_>, address: u32) -> Group {
-        self.at(turn).lookup(address)
+        self.view_at(turn).lookup(address)
     }
 
-    /// The FIB for the rest of a turn, for who looks many addresses up one by one: it costs half as much as
-    /// [`lookup`](Self::lookup) with the turn for each.
+    /// The FIB for the rest of a turn, for callers that look many addresses up one by one: it costs half as
+    /// much as [`lookup`](Self::lookup) with the turn for each.
     ///
     /// # Panics
     /// When `turn` is of another domain than the FIB.
     #[inline]
-    pub fn at<'a>(&'a self, turn: &'a Turn<'_>) -> Fib4FastView<'a> {
+    pub fn view_at<'a>(&'a self, turn: &'a Turn<'_>) -> Fib4FastView<'a> {
         if !turn.is_of(&self.shared.domain) {
             turn_of_another_domain();
         }
@@ -451,16 +459,16 @@ impl Fib4FastReader {
     /// # Panics
     /// When `turn` is of another domain than the FIB, or the lengths differ.
     pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[u32], out: &mut [Group]) {
-        let (view, simd) = (self.at(turn), self.simd);
+        let (view, simd) = (self.view_at(turn), self.simd);
         match view.cells {
             CellArray::Narrow(cells, palette) => {
                 view.lookup_batch(addresses, out, |default, addresses, out| {
                     let palette = (!default.is_marked()).then_some(palette);
-                    Narrow { cells, palette, default: default.group() }.lookup(simd, addresses, out)
+                    Narrow { cells, palette, default: default.group() }.lookup_batch(simd, addresses, out)
                 });
             }
             CellArray::Wide(cells) => view.lookup_batch(addresses, out, |default, addresses, out| {
-                Wide { cells, default: default.group() }.lookup(simd, addresses, out)
+                Wide { cells, default: default.group() }.lookup_batch(simd, addresses, out)
             }),
         }
     }
@@ -484,7 +492,8 @@ enum CellArray<'a> {
 impl Fib4FastView<'_> {
     /// The group of the longest prefix that covers `address`; [`NO_GROUP`] if there is none.
     ///
-    /// The straight path is short, so that many lookups are under way at once; all else is a call in its place.
+    /// The straight path is short, so that many lookups are under way at once; all else is a
+    /// call in its place.
     #[inline]
     pub fn lookup(&self, address: u32) -> Group {
         let default = self.default.load();
@@ -537,21 +546,21 @@ impl Fib4FastView<'_> {
 
 /// An array with its length in its type, so that no index needs a check.
 #[inline]
-fn array<W: crate::Word, const N: usize>(words: &Words<W>) -> &[W; N] {
+fn fixed_array<W: crate::Word, const N: usize>(words: &Words<W>) -> &[W; N] {
     (&**words).try_into().expect("the array was made with this length")
 }
 
 impl Shared {
     #[inline]
-    fn block(&self, address: u32) -> &AtomicU64 {
-        &array::<_, BLOCKS>(&self.blocks)[(address >> BLOCK_BITS) as usize]
+    fn block_word(&self, address: u32) -> &AtomicU64 {
+        &fixed_array::<_, BLOCKS>(&self.blocks)[(address >> BLOCK_BITS) as usize]
     }
 
     #[inline]
     fn view(&self) -> Fib4FastView<'_> {
         let cells = match &self.cells {
-            Cells::Narrow(cells) => CellArray::Narrow(array(cells), array(&self.palette.groups)),
-            Cells::Wide(cells) => CellArray::Wide(array(cells)),
+            Cells::Narrow(cells) => CellArray::Narrow(fixed_array(cells), fixed_array(&self.palette.groups)),
+            Cells::Wide(cells) => CellArray::Wide(fixed_array(cells)),
         };
         Fib4FastView { shared: self, cells, default: self.default.at_hand() }
     }
@@ -566,9 +575,9 @@ impl Shared {
     /// The group of an address whose cell said "look further" a moment ago.
     fn find_in_list(&self, address: u32) -> Group {
         loop {
-            let word = self.block(address).load(Acquire);
+            let word = self.block_word(address).load(Acquire);
             if word & LISTED != 0 {
-                return self.lists.find(word, address & 0xffff);
+                return self.lists.find_group(word, address & 0xffff);
             }
             // The list was withdrawn since, and before that the cell was changed.
             if let Some(group) = self.view().find_in_cells(address) {

@@ -8,15 +8,16 @@
 //! | 1 to 5 | its size: lines 2^size, or 31 for a direct array |
 //! | 32 to 63 | its first line |
 //!
-//! A line has 64 bytes and shows ten runs: u16 starts\[12\], of which the last two are unused, then u32 groups\[10\].
-//! Starts are offsets in the block and ascend over all lines; the first is 0. Places after the last run repeat its
-//! group with the start 0xffff. The run of an address is the last whose start is not above it; since the word alone
-//! tells where all lines are, no load of a line waits for that of another. When there are too many runs, a direct
-//! array has the u32 group of each address of the block. Group 0 stands for the default route.
+//! A line has 64 bytes and shows ten runs: u16 starts\[12\], the last two unused, then u32 groups\[10\].
+//! Starts are offsets in the block and ascend over all lines; the first is 0. Places after the last run
+//! repeat its group with the start 0xffff. The run of an address is the last whose start is not above it;
+//! since the word alone tells where all lines are, no load of a line waits for that of another. When there
+//! are too many runs, a direct array has the u32 group of each address of the block. Group 0 stands for the
+//! default route.
 //!
-//! A list of lines never changes once its word is published; a new one takes its place, if it differs. In a direct
-//! array each address has a place of its own: it is changed in place, address by address. So routes that come and go
-//! in a dense block need no memory, however long the grace period is.
+//! A list of lines never changes once its word is published; a new one takes its place, if it differs. In a
+//! direct array each address has a place of its own: it is changed in place, address by address. So routes
+//! that come and go in a dense block need no memory, however long the grace period is.
 use crate::fib::NeedsRebuild;
 use crate::fib::blocks::Blocks;
 use crate::{Group, Words};
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Neighbouring addresses that go the same way, from an offset in their block to the next run's.
+/// Neighbouring addresses with the same group, from an offset in their block to the next run's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: u32,
@@ -44,7 +45,8 @@ const STARTS: usize = 3;
 const GROUPS_OF_LINE: u32 = 16;
 /// Lists of up to 2^this lines: the most whose loads a processor can have under way at once, about.
 const LARGEST: u32 = 5;
-/// Runs from which a direct array stays one: half of what makes one, so that a route that comes and goes does not.
+/// Runs from which a direct array stays one: half of what makes one, so that a route that comes
+/// and goes does not.
 pub(super) const DENSE: usize = (RUNS_OF_LINE << LARGEST) / 2;
 /// The name of the array.
 pub(super) const NAME: &str = "lists";
@@ -60,10 +62,10 @@ impl Lists {
     }
 
     /// The group of the address at `offset` in the block that `word` is for; it must say [`LISTED`].
-    pub(super) fn find(&self, word: u64, offset: u32) -> Group {
+    pub(super) fn find_group(&self, word: u64, offset: u32) -> Group {
         let (size, first) = (size_of_list(word), (word >> 32) as usize * LINE);
         let group = if size == DIRECT {
-            self.0.get(first + offset as usize / 2).map(|two| half(two, offset as usize))
+            self.0.get(first + offset as usize / 2).map(|two| half_word(two, offset as usize))
         } else {
             let lines = self.0.get(first..first + (LINE << size)).unwrap_or_default();
             find_in_lines(lines.as_chunks().0, offset)
@@ -73,12 +75,13 @@ impl Lists {
 }
 
 fn find_in_lines(lines: &[Line], offset: u32) -> Option<Group> {
-    let begun = lines.iter().filter(|line| start(line, 0) <= offset).count();
+    let begun = lines.iter().filter(|line| run_start(line, 0) <= offset).count();
     let line = lines.get(begun.checked_sub(1)?)?;
-    Some(group(line, begun_in(line, offset).checked_sub(1)?))
+    Some(run_group(line, begun_in(line, offset).checked_sub(1)?))
 }
 
-/// How many runs of a line begin at an offset or before it; four starts are compared at a time, two in each half.
+/// How many runs of a line begin at an offset or before it; four starts are compared at a time,
+/// two in each half.
 #[inline]
 fn begun_in(line: &Line, offset: u32) -> usize {
     const EVEN: u64 = 0xffff_0000_ffff;
@@ -92,16 +95,16 @@ fn begun_in(line: &Line, offset: u32) -> usize {
     (begun(0) | begun(1) << 2 | (begun(2) & u64::from(u32::MAX)) << 4).count_ones() as usize
 }
 
-fn start(line: &Line, run: usize) -> u32 {
+fn run_start(line: &Line, run: usize) -> u32 {
     u32::from((line[run / 4].load(Relaxed) >> (16 * (run % 4))) as u16)
 }
 
-fn group(line: &Line, run: usize) -> Group {
-    half(&line[STARTS + run / 2], run)
+fn run_group(line: &Line, run: usize) -> Group {
+    half_word(&line[STARTS + run / 2], run)
 }
 
-/// The lower half for even numbers, the upper for odd ones.
-fn half(word: &AtomicU64, number: usize) -> u32 {
+/// The lower half for even numbers, the upper half for others.
+fn half_word(word: &AtomicU64, number: usize) -> u32 {
     (word.load(Acquire) >> (32 * (number % 2))) as u32
 }
 
@@ -143,21 +146,21 @@ impl ListWriter {
         ListWriter { blocks: Blocks::new(domain, 0, lines), span }
     }
 
-    /// Makes a list of the runs and returns its word: that of the list there is, `old`, where that can say the same;
-    /// else one to publish, after which the old one is to be [`put`](Self::put) back.
-    pub(super) fn write(&mut self, lists: &Lists, runs: &[Run], old: u64) -> Result<u64, NeedsRebuild> {
+    /// Makes a list of the runs and returns its word: that of the list there is, `old`, where that can say
+    /// the same; else one to publish, after which the old one is to be [freed](Self::free_list) back.
+    pub(super) fn write_list(&mut self, lists: &Lists, runs: &[Run], old: u64) -> Result<u64, NeedsRebuild> {
         let old_size = (old & LISTED != 0).then(|| size_of_list(old));
         let size = size_for(runs.len(), old_size);
         if old_size == Some(size) && size == DIRECT {
-            write_directly(self.words(lists, old), runs, self.span);
+            write_directly(self.list_words(lists, old), runs, self.span);
             return Ok(old);
         }
-        if old_size == Some(size) && are_lines(self.words(lists, old).as_chunks().0, runs) {
+        if old_size == Some(size) && are_lines(self.list_words(lists, old).as_chunks().0, runs) {
             return Ok(old);
         }
-        let first = self.blocks.take(self.lines_of(size)).ok_or(NeedsRebuild { array: NAME })?;
+        let first = self.blocks.alloc_block(self.lines_of(size)).ok_or(NeedsRebuild { array: NAME })?;
         let word = u64::from(first) << 32 | u64::from(size) << 1 | LISTED;
-        let words = self.words(lists, word);
+        let words = self.list_words(lists, word);
         if size == DIRECT {
             write_directly(words, runs, self.span)
         } else {
@@ -169,12 +172,12 @@ impl ListWriter {
     /// The runs of a list that is no direct array.
     pub(super) fn runs(&self, lists: &Lists, word: u64) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
-        for line in self.words(lists, word).as_chunks().0 {
+        for line in self.list_words(lists, word).as_chunks().0 {
             for place in 0..RUNS_OF_LINE {
-                let group = group(line, place);
+                let group = run_group(line, place);
                 // Unused places repeat the last group.
                 if runs.last().is_none_or(|run| run.group != group) {
-                    runs.push(Run { start: start(line, place), group });
+                    runs.push(Run { start: run_start(line, place), group });
                 }
             }
         }
@@ -184,9 +187,9 @@ impl ListWriter {
     /// Changes a part of a direct array: from the start of the first run to `end`. Returns how many runs of its block there
     /// were before that begin in the part or just behind it, and how many there are now.
     pub(super) fn write_part(&self, lists: &Lists, runs: &[Run], end: u32, word: u64) -> (usize, usize) {
-        let words = self.words(lists, word);
+        let words = self.list_words(lists, word);
         let first = runs.first().map_or(end, |run| run.start);
-        let group = |offset: u32| half(&words[offset as usize / 2], offset as usize);
+        let group = |offset: u32| half_word(&words[offset as usize / 2], offset as usize);
         let begun =
             || (first.max(1)..(end + 1).min(self.span)).filter(|at| group(*at) != group(at - 1)).count();
         let before = begun();
@@ -195,20 +198,20 @@ impl ListWriter {
     }
 
     /// The words of the list that a word leads to.
-    fn words<'l>(&self, lists: &'l Lists, word: u64) -> &'l [AtomicU64] {
+    fn list_words<'l>(&self, lists: &'l Lists, word: u64) -> &'l [AtomicU64] {
         let lines = self.lines_of(size_of_list(word)) as usize;
         &lists.0[(word >> 32) as usize * LINE..][..lines * LINE]
     }
 
     /// Takes back the list of a word that was published and no longer is; does nothing for other words.
-    pub(super) fn put(&mut self, word: u64) {
+    pub(super) fn free_list(&mut self, word: u64) {
         if word & LISTED != 0 {
-            self.blocks.put((word >> 32) as u32, self.lines_of(size_of_list(word)));
+            self.blocks.free_block((word >> 32) as u32, self.lines_of(size_of_list(word)));
         }
     }
 
     /// Bytes that have ever been in use.
-    pub(super) fn touched(&self) -> usize {
+    pub(super) fn touched_bytes(&self) -> usize {
         self.blocks.touched() * LINE * size_of::<u64>()
     }
 
@@ -217,7 +220,7 @@ impl ListWriter {
     }
 }
 
-/// The size of a list of so many runs, in the place of one of this size.
+/// The size of a list of this many runs, in the place of one of this size.
 fn size_for(runs: usize, old: Option<u32>) -> u32 {
     let size = runs.div_ceil(RUNS_OF_LINE).next_power_of_two().trailing_zeros();
     let stays_direct = old == Some(DIRECT) && runs > DENSE;
@@ -259,11 +262,11 @@ fn are_lines(lines: &[Line], runs: &[Run]) -> bool {
 fn write_directly(words: &[AtomicU64], runs: &[Run], end: u32) {
     let ends = runs.iter().skip(1).map(|run| run.start).chain([end]);
     for (run, end) in runs.iter().zip(ends) {
-        paint(words, run.start as usize..end as usize, run.group);
+        fill_groups(words, run.start as usize..end as usize, run.group);
     }
 }
 
-fn paint(words: &[AtomicU64], offsets: std::ops::Range<usize>, group: Group) {
+fn fill_groups(words: &[AtomicU64], offsets: std::ops::Range<usize>, group: Group) {
     const LOWER: u64 = 0xffff_ffff;
     let both = u64::from(group) << 32 | u64::from(group);
     let set = |word: &AtomicU64, mask: u64| {
@@ -297,12 +300,12 @@ mod tests {
             for count in [1, 2, 9, 10, 11, 20, 21, 100, 320, 321, 1000] {
                 let runs: Vec<Run> =
                     (0..count).map(|n| Run { start: n * span / count, group: n * 7 % 1000 }).collect();
-                let word = writer.write(&lists, &runs, 0).unwrap();
+                let word = writer.write_list(&lists, &runs, 0).unwrap();
                 for offset in 0..span {
                     let run = runs.partition_point(|run| run.start <= offset) - 1;
-                    assert_eq!(lists.find(word, offset), runs[run].group, "{offset} of {count} runs");
+                    assert_eq!(lists.find_group(word, offset), runs[run].group, "{offset} of {count} runs");
                 }
-                writer.put(word);
+                writer.free_list(word);
             }
         }
     }
@@ -312,9 +315,9 @@ mod tests {
         let lists = Lists::new(Words::new(&Pages, NAME, LINE).unwrap());
         for size in [0, 5, DIRECT] {
             let word = u64::from(u32::MAX) << 32 | u64::from(size) << 1 | LISTED;
-            assert_eq!(lists.find(word, 8000), 0);
+            assert_eq!(lists.find_group(word, 8000), 0);
         }
-        assert_eq!(lists.find(20 << 1 | LISTED, 0), 0);
+        assert_eq!(lists.find_group(20 << 1 | LISTED, 0), 0);
     }
 
     #[test]
@@ -322,8 +325,8 @@ mod tests {
         let lists = Lists::new(Words::new(&Pages, NAME, LINE).unwrap());
         let mut writer = ListWriter::new(&Domain::new(), 1, 1 << 13);
         let run = [Run { start: 0, group: 1 }];
-        assert!(writer.write(&lists, &run, 0).is_ok());
-        assert_eq!(writer.write(&lists, &run, 0), Err(NeedsRebuild { array: NAME }));
+        assert!(writer.write_list(&lists, &run, 0).is_ok());
+        assert_eq!(writer.write_list(&lists, &run, 0), Err(NeedsRebuild { array: NAME }));
     }
 
     #[test]
@@ -342,16 +345,16 @@ mod tests {
                 starts.dedup();
                 let runs: Vec<Run> =
                     starts.into_iter().map(|start| Run { start, group: random.below(9) as u32 }).collect();
-                let new = writer.write(&lists, &runs, word).unwrap();
+                let new = writer.write_list(&lists, &runs, word).unwrap();
                 if new != word {
-                    writer.put(word);
+                    writer.free_list(word);
                 }
                 word = new;
                 for offset in 0..span {
                     let run = runs.partition_point(|run| run.start <= offset) - 1;
-                    assert_eq!(lists.find(word, offset), runs[run].group, "{offset} of {count} runs");
+                    assert_eq!(lists.find_group(word, offset), runs[run].group, "{offset} of {count} runs");
                 }
-                assert_eq!(writer.write(&lists, &runs, word), Ok(word));
+                assert_eq!(writer.write_list(&lists, &runs, word), Ok(word));
             }
         }
     }
@@ -362,9 +365,9 @@ mod tests {
         let span = 1 << 13;
         let mut writer = ListWriter::new(&Domain::new(), 512, span);
         let runs = |group| (0..400).map(|n| Run { start: n * 20, group: n % 7 + group }).collect::<Vec<_>>();
-        let word = writer.write(&lists, &runs(1), 0).unwrap();
+        let word = writer.write_list(&lists, &runs(1), 0).unwrap();
         for group in 2..1000 {
-            assert_eq!(writer.write(&lists, &runs(group), word), Ok(word));
+            assert_eq!(writer.write_list(&lists, &runs(group), word), Ok(word));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Codes of one byte for groups.
 //!
-//! Code 0 is the default route's group, 255 means "look further". A code in between stands for one group as long as
-//! any cell may show it; when no cell does, it can be given to another group after a grace period, since a reader
-//! looks at the cell first and at the palette after that.
+//! Code 0 is the default route's group, 255 means "look further". A code in between stands for one group as
+//! long as any cell may show it; when no cell does, it can be given to another group after a grace period,
+//! since a reader looks at the cell first and at the palette after that.
 use crate::simd::v4::CODES;
 use crate::{Group, NO_GROUP, Words};
 use artery_rcu::{Domain, Ticket};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The code that says "look further".
 pub(super) const ESCAPE: u8 = 255;
-/// When no more than so many codes are free, those that no cell shows are taken back, so that their grace period is over
-/// when the last one is gone.
+/// When no more than so many codes are free, those that no cell shows are taken back, so that their grace
+/// period is over when the last one is gone.
 const SPARE: usize = 64;
 
 /// Groups by code, for readers.
@@ -23,7 +23,7 @@ pub(super) struct Palette {
 }
 
 impl Palette {
-    fn set(&self, code: u8, group: Group) {
+    fn set_group(&self, code: u8, group: Group) {
         self.groups[usize::from(code)].store(group, Relaxed);
     }
 }
@@ -53,31 +53,31 @@ impl PaletteWriter {
         }
     }
 
-    /// The code of a group; none if all are in use. A code that no cell shows is pinned, so that it stays that of the
-    /// group, and put into `pinned`, for whom to [`remove`](Self::remove) when cells show it.
+    /// The code of a group; none if all are in use. A code that no cell shows is pinned, so that it stays
+    /// that of the group, and put into `pinned`, for whom to [`remove`](Self::remove) when cells show it.
     #[inline]
-    pub(super) fn code(&mut self, palette: &Palette, group: Group, pinned: &mut Vec<u8>) -> Option<u8> {
+    pub(super) fn code_for(&mut self, palette: &Palette, group: Group, pinned: &mut Vec<u8>) -> Option<u8> {
         let (known, code) = self.recent[group as usize % CODES];
-        let code = if known == group { code } else { self.look_up(palette, group)? };
+        let code = if known == group { code } else { self.find_code(palette, group)? };
         if self.uses[usize::from(code)] == 0 && code != 0 {
-            self.add(code, 1);
+            self.add_uses(code, 1);
             pinned.push(code);
         }
         Some(code)
     }
 
-    fn look_up(&mut self, palette: &Palette, group: Group) -> Option<u8> {
+    fn find_code(&mut self, palette: &Palette, group: Group) -> Option<u8> {
         let code = match self.codes.get(&group) {
             _ if group == NO_GROUP => 0,
             Some(code) => *code,
-            None => self.assign(palette, group)?,
+            None => self.assign_code(palette, group)?,
         };
         self.recent[group as usize % CODES] = (group, code);
         Some(code)
     }
 
     /// Counts cells that show a code from now on.
-    pub(super) fn add(&mut self, code: u8, cells: u32) {
+    pub(super) fn add_uses(&mut self, code: u8, cells: u32) {
         self.uses[usize::from(code)] = self.uses[usize::from(code)].wrapping_add(cells);
     }
 
@@ -86,12 +86,12 @@ impl PaletteWriter {
         self.uses[usize::from(code)] = self.uses[usize::from(code)].wrapping_sub(cells);
     }
 
-    fn assign(&mut self, palette: &Palette, group: Group) -> Option<u8> {
+    fn assign_code(&mut self, palette: &Palette, group: Group) -> Option<u8> {
         if self.free.len() < SPARE {
             self.free_unused();
         }
-        let code = self.free.take(group)?;
-        palette.set(code, group);
+        let code = self.free.alloc_code(group)?;
+        palette.set_group(code, group);
         self.codes.insert(group, code);
         Some(code)
     }
@@ -114,7 +114,7 @@ impl PaletteWriter {
             }
         }
         if let Some((_, codes)) = self.leaving.take_if(|(since, _)| self.domain.is_over(*since)) {
-            codes.into_iter().for_each(|code| self.free.put(code));
+            codes.into_iter().for_each(|code| self.free.free_code(code));
         }
     }
 }
@@ -123,15 +123,16 @@ impl PaletteWriter {
 struct FreeCodes([u64; 4]);
 
 impl FreeCodes {
-    /// 1 to 254.
+    /// All codes from 1 to 254.
     const ALL: FreeCodes = FreeCodes([!1, !0, !0, !0 >> 1]);
 
     fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// A code for a group: its own number if it can be that, else the highest, which groups with such numbers get last.
-    fn take(&mut self, group: Group) -> Option<u8> {
+    /// A code for a group: its own number if it can be that, else the highest, which groups with
+    /// such numbers get last.
+    fn alloc_code(&mut self, group: Group) -> Option<u8> {
         let own =
             u8::try_from(group).ok().filter(|code| self.0[usize::from(code / 64)] >> (code % 64) & 1 == 1);
         let highest = || {
@@ -143,7 +144,7 @@ impl FreeCodes {
         Some(code)
     }
 
-    fn put(&mut self, code: u8) {
+    fn free_code(&mut self, code: u8) {
         self.0[usize::from(code / 64)] |= 1 << (code % 64);
     }
 }
@@ -180,17 +181,17 @@ mod tests {
         let mut reader = domain.reader();
         let mut writer = PaletteWriter::new(&domain);
         let mut pinned = Vec::new();
-        (1..=254).for_each(|group| assert!(writer.code(&palette, group, &mut pinned).is_some()));
-        assert_eq!(writer.code(&palette, 1000, &mut pinned), None);
+        (1..=254).for_each(|group| assert!(writer.code_for(&palette, group, &mut pinned).is_some()));
+        assert_eq!(writer.code_for(&palette, 1000, &mut pinned), None);
         reader.turn();
         let code = pinned[7];
         writer.remove(code, 1);
-        assert_eq!(writer.code(&palette, 1000, &mut pinned), None);
+        assert_eq!(writer.code_for(&palette, 1000, &mut pinned), None);
         assert_eq!(palette.groups[usize::from(code)].load(Relaxed), 8);
         reader.turn();
-        assert_eq!(writer.code(&palette, 1000, &mut pinned), Some(code));
+        assert_eq!(writer.code_for(&palette, 1000, &mut pinned), Some(code));
         assert_eq!(palette.groups[usize::from(code)].load(Relaxed), 1000);
-        assert_eq!(writer.code(&palette, 8, &mut pinned), None);
+        assert_eq!(writer.code_for(&palette, 8, &mut pinned), None);
     }
 
     #[test]
@@ -202,7 +203,7 @@ mod tests {
         for group in 1..5000 {
             reader.turn();
             let mut pinned = Vec::new();
-            assert!(writer.code(&palette, group, &mut pinned).is_some(), "group {group}");
+            assert!(writer.code_for(&palette, group, &mut pinned).is_some(), "group {group}");
             shown.extend(pinned);
             if shown.len() > 190 {
                 shown.pop_front().into_iter().for_each(|code| writer.remove(code, 1));
@@ -215,11 +216,11 @@ mod tests {
         let (domain, palette) = (Domain::new(), palette());
         let mut writer = PaletteWriter::new(&domain);
         let mut pinned = Vec::new();
-        let code = writer.code(&palette, 70_000, &mut pinned).unwrap();
-        (1..254).for_each(|group| assert_ne!(writer.code(&palette, group, &mut pinned), Some(code)));
-        assert_eq!(writer.code(&palette, 254, &mut pinned), None);
-        assert_eq!(writer.code(&palette, 70_000, &mut pinned), Some(code));
-        assert_eq!(writer.code(&palette, NO_GROUP, &mut pinned), Some(0));
+        let code = writer.code_for(&palette, 70_000, &mut pinned).unwrap();
+        (1..254).for_each(|group| assert_ne!(writer.code_for(&palette, group, &mut pinned), Some(code)));
+        assert_eq!(writer.code_for(&palette, 254, &mut pinned), None);
+        assert_eq!(writer.code_for(&palette, 70_000, &mut pinned), Some(code));
+        assert_eq!(writer.code_for(&palette, NO_GROUP, &mut pinned), Some(0));
         assert_eq!(pinned.len(), 254);
     }
 }

@@ -1,26 +1,26 @@
 //! The small layout: a word for each /19, and its runs of /24s as leaves.
 //!
-//! `roots` has 2^19 words of 8 bytes, numbered by the first 19 bits of an address. The lower half of a word has a bit
-//! for each /24 after the first in which a run begins; the upper half is a place in `leaves`. Bit 0 is free, since a
-//! run always begins there, and says that the upper half leads to a run list instead (see `lists.rs`): the /19 has
-//! something longer than a /24, or a group beyond 65,535.
+//! `roots` has 2^19 words of 8 bytes, numbered by the first 19 bits of an address. The lower half of a word
+//! has a bit for each /24 after the first in which a run begins; the upper half is a place in `leaves`. Bit 0
+//! is free, since a run always begins there, and says that the upper half leads to a run list instead (see
+//! `lists.rs`): the /19 has something longer than a /24, or a group beyond 65,535.
 //!
 //! ```text
 //! group = leaves[upper half + number of bits set in the lower half up to the address's /24]
 //! ```
 //!
-//! A leaf of 16 bits is a group; 0 stands for the default route's (see `fib/default.rs`). The first 65,536 leaves
-//! are their own numbers, so that a /19 all of whose addresses go one way needs no leaf of its own: its upper half is
-//! the group. Two loads, of which the second depends on the first: the word and the leaf, or the word and the run list.
+//! A leaf of 16 bits is a group; 0 stands for the default route's (see `fib/default.rs`). The first 65,536
+//! leaves are their own numbers, so that a /19 all of whose addresses go one way needs no leaf of its own:
+//! its upper half is the group. Two dependent loads: the word and the leaf, or the word and the run list.
 //!
-//! A change writes new leaves aside and publishes them by one store of the /19's word; the old leaves are reused after
-//! a grace period. When runs begin where they did, the leaves are changed in place.
+//! A change writes new leaves aside and publishes them by one store of the /19's word; the old leaves are
+//! reused after a grace period. When runs begin where they did, the leaves are changed in place.
 use super::lists::{self, LISTED, ListWriter, Lists, Run};
 use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain};
 use crate::fib::blocks::Blocks;
 use crate::fib::default::{self, DefaultAtHand, DefaultRoute};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
-use crate::simd::v4::{ROOTS, Small, rank};
+use crate::simd::v4::{ROOTS, Small, count_runs};
 use crate::{Group, Holes, NO_GROUP, Prefix, Runs, Simd, Storage, Words};
 use artery_rcu::{Domain, Turn};
 use std::sync::Arc;
@@ -79,14 +79,18 @@ impl Fib4Small {
             lists: ListWriter::new(domain, options.list_lines, 1 << BLOCK_BITS),
             scratch: Vec::new(),
         };
-        fib.update(source, Prefix::ALL)?;
+        fib.update_prefix(source, Prefix::ALL)?;
         fib.change_blocks(source, Prefix::ALL)?;
         Ok(fib)
     }
 
-    /// Takes over what has changed in `changed`, a prefix whose route came, went or got another group. The route of
-    /// all addresses is one word.
-    pub fn update(&mut self, source: &impl Runs<u32>, changed: Prefix<u32>) -> Result<(), NeedsRebuild> {
+    /// Takes over what has changed in `changed`, a prefix whose route came, went or got another group. The
+    /// route of all addresses is one word.
+    pub fn update_prefix(
+        &mut self,
+        source: &impl Runs<u32>,
+        changed: Prefix<u32>,
+    ) -> Result<(), NeedsRebuild> {
         if changed.len() == 0 {
             self.shared.default.set(source.default_group());
             return Ok(());
@@ -95,20 +99,20 @@ impl Fib4Small {
         self.change_blocks(source, Prefix::of(changed.first(), changed.len().min(block)))
     }
 
-    /// The same for a prefix that covers many blocks, whose addresses now go to `group` where nothing longer covers
-    /// them: looks at those only.
-    pub fn replace(
+    /// The same for a prefix that covers many blocks, whose addresses now go to `group` where nothing longer
+    /// covers them: looks at those only.
+    pub fn replace_prefix(
         &mut self,
         source: &impl Holes<u32>,
         changed: Prefix<u32>,
         group: impl FnOnce() -> Group,
     ) -> Result<(), NeedsRebuild> {
         if !(1..=16).contains(&changed.len()) {
-            return self.update(source, changed);
+            return self.update_prefix(source, changed);
         }
-        let Some(group) = u16::try_from(group()).ok() else { return self.update(source, changed) };
+        let Some(group) = u16::try_from(group()).ok() else { return self.update_prefix(source, changed) };
         let mut anew = Vec::new();
-        source.holes(changed, |first, last| {
+        source.for_each_hole(changed, |first, last| {
             for block in first >> BLOCK_BITS..=last >> BLOCK_BITS {
                 let whole = Prefix::of(block << BLOCK_BITS, 19);
                 let (first, last) = (first.max(whole.first()), last.min(whole.last()));
@@ -123,10 +127,10 @@ impl Fib4Small {
 
     /// A reader; it may be cloned and sent to other threads.
     pub fn reader(&self) -> Fib4SmallReader {
-        Fib4SmallReader { shared: self.shared.clone(), simd: Simd::best() }
+        Fib4SmallReader { shared: self.shared.clone(), simd: Simd::detect_best() }
     }
 
-    /// Memory by array.
+    /// Memory of each array, in bytes.
     pub fn memory(&self) -> FibMemory {
         let array = |name, used, reserved| ArrayBytes { name, used, reserved };
         let shared = &self.shared;
@@ -134,7 +138,7 @@ impl Fib4Small {
             arrays: vec![
                 array("roots", ROOTS * 8, ROOTS * 8),
                 array("leaves", self.leaves.touched() * 2, shared.leaves.len() * 2),
-                array(lists::NAME, self.lists.touched(), shared.list_bytes),
+                array(lists::NAME, self.lists.touched_bytes(), shared.list_bytes),
                 array(default::NAME, DefaultRoute::BYTES, DefaultRoute::BYTES),
             ],
         }
@@ -157,7 +161,7 @@ impl Fib4Small {
         let root = &self.shared.roots[block];
         let old = root.load(Relaxed);
         let new = if cut_short(runs) || runs.iter().any(|run| run.group as usize >= SELVES) {
-            self.lists.write(&self.shared.lists, runs, old)?
+            self.lists.write_list(&self.shared.lists, runs, old)?
         } else if let [run] = runs {
             u64::from(run.group) << 32
         } else {
@@ -166,24 +170,24 @@ impl Fib4Small {
                 change_leaves(leaves_at(&self.shared.leaves, old, runs.len()), runs);
                 return Ok(());
             }
-            let first = self.leaves.take(runs.len() as u32).ok_or(NeedsRebuild { array: "leaves" })?;
+            let first = self.leaves.alloc_block(runs.len() as u32).ok_or(NeedsRebuild { array: "leaves" })?;
             let new = u64::from(first) << 32 | bitmap;
             change_leaves(leaves_at(&self.shared.leaves, new, runs.len()), runs);
             new
         };
         if new != old {
             root.store(new, Release);
-            self.put(old);
+            self.free_word(old);
         }
         Ok(())
     }
 
     /// Takes back what a word that is no longer published leads to.
-    fn put(&mut self, word: u64) {
+    fn free_word(&mut self, word: u64) {
         if word & LISTED != 0 {
-            self.lists.put(word);
+            self.lists.free_list(word);
         } else if word as u32 != 0 {
-            self.leaves.put((word >> 32) as u32, 1 + (word as u32).count_ones());
+            self.leaves.free_block((word >> 32) as u32, 1 + (word as u32).count_ones());
         }
     }
 }
@@ -217,16 +221,16 @@ impl Fib4SmallReader {
     /// When `turn` is of another domain than the FIB.
     #[inline]
     pub fn lookup(&self, turn: &Turn<'_>, address: u32) -> Group {
-        self.at(turn).lookup(address)
+        self.view_at(turn).lookup(address)
     }
 
-    /// The FIB for the rest of a turn, for who looks many addresses up one by one: it costs half as much as
-    /// [`lookup`](Self::lookup) with the turn for each.
+    /// The FIB for the rest of a turn, for callers that look many addresses up one by one: it costs half as
+    /// much as [`lookup`](Self::lookup) with the turn for each.
     ///
     /// # Panics
     /// When `turn` is of another domain than the FIB.
     #[inline]
-    pub fn at<'a>(&'a self, turn: &'a Turn<'_>) -> Fib4SmallView<'a> {
+    pub fn view_at<'a>(&'a self, turn: &'a Turn<'_>) -> Fib4SmallView<'a> {
         if !turn.is_of(&self.shared.domain) {
             turn_of_another_domain();
         }
@@ -238,11 +242,11 @@ impl Fib4SmallReader {
     /// # Panics
     /// When `turn` is of another domain than the FIB, or the lengths differ.
     pub fn lookup_batch(&self, turn: &Turn<'_>, addresses: &[u32], out: &mut [Group]) {
-        let view = self.at(turn);
+        let view = self.view_at(turn);
         let vector = |addresses: &_, out: &mut _| {
             let default = view.default.load();
             let arrays = Small { roots: view.roots, leaves: view.leaves, default: default.group() };
-            let undone = arrays.lookup(self.simd, addresses, out);
+            let undone = arrays.lookup_batch(self.simd, addresses, out);
             fence(Acquire); // what was gathered was read before this
             if view.default.load() == default { undone } else { u64::MAX }
         };
@@ -263,7 +267,8 @@ pub struct Fib4SmallView<'a> {
 impl Fib4SmallView<'_> {
     /// The group of the longest prefix that covers `address`; [`NO_GROUP`] if there is none.
     ///
-    /// The straight path is short, so that many lookups are under way at once; all else is a call in its place.
+    /// The straight path is short, so that many lookups are under way at once; all else is a
+    /// call in its place.
     #[inline]
     pub fn lookup(&self, address: u32) -> Group {
         let default = self.default.load();
@@ -286,7 +291,7 @@ impl Fib4SmallView<'_> {
         if word & LISTED != 0 {
             return Err(word);
         }
-        let place = (word >> 32) as usize + rank(self.simd, word, address) as usize;
+        let place = (word >> 32) as usize + count_runs(self.simd, word, address) as usize;
         Ok(self.leaves.get(place).map_or(NO_GROUP, |leaf| leaf.load(Acquire).into()))
     }
 }
@@ -299,7 +304,8 @@ impl Shared {
         if word & LISTED != 0 || word as u32 == 0 || !is_whole {
             return false;
         }
-        // A bit for each /24 where a run begins; that of the first, which says whether this is a list, is not set.
+        // A bit for each /24 where a run begins; that of the first, which says whether this is a list, is not
+        // set.
         let (starts, cell) = (word as u32 | 1, |address: u32| (address >> 8) % 32);
         let (from, to) = (cell(first), cell(last));
         let inside = (2u32 << to).wrapping_sub(1 << from);
@@ -323,7 +329,7 @@ impl Shared {
     fn lookup_slowly(&self, simd: Simd, address: u32) -> Group {
         self.default.complete(|| match self.view(simd).find_in_leaves(address) {
             Ok(group) => group,
-            Err(word) => self.lists.find(word, address & ((1 << BLOCK_BITS) - 1)),
+            Err(word) => self.lists.find_group(word, address & ((1 << BLOCK_BITS) - 1)),
         })
     }
 }

@@ -38,7 +38,7 @@ impl Model {
 }
 
 impl Runs<u32> for Model {
-    fn runs(&self, within: Prefix<u32>, mut each: impl FnMut(u32, u32, Group)) {
+    fn for_each_run(&self, within: Prefix<u32>, mut each: impl FnMut(u32, u32, Group)) {
         let routes =
             Model(self.0.iter().filter(|(prefix, _)| prefix.len() > 0).map(|(p, g)| (*p, *g)).collect());
         let edges = routes.0.keys().flat_map(|prefix| [Some(prefix.first()), prefix.last().next()]);
@@ -76,7 +76,7 @@ macro_rules! layout {
                 $fib::build(domain, model, &Pages, options)
             }
             fn update(&mut self, model: &Model, changed: Prefix<u32>) -> Result<(), NeedsRebuild> {
-                $fib::update(self, model, changed)
+                $fib::update_prefix(self, model, changed)
             }
             fn reader(&self) -> $reader {
                 $fib::reader(self)

@@ -1,5 +1,5 @@
-//! Which words of the IPv6 FIB are in use: blocks of 2^class words, each at a multiple of its size, so that a list
-//! of up to 16 entries never reaches into a second cache line.
+//! Which words of the IPv6 FIB are in use: blocks of 2^class words, each at a multiple of its size, so that a
+//! list of up to 16 entries never reaches into a second cache line.
 use super::word::{MAX_WORDS, UNIT};
 use crate::Limbo;
 use artery_rcu::Domain;
@@ -32,28 +32,27 @@ impl Blocks {
         Blocks { free: Default::default(), end: start, capacity, held: 0, limbo: Limbo::new(domain) }
     }
 
-    /// A block of 2^class words, with whatever it held before; none if there is no room.
-    pub(super) fn take(&mut self, class: u8) -> Option<usize> {
+    /// A block of 2^class words, with whatever it held before; None if the array is full.
+    pub(super) fn alloc_block(&mut self, class: u8) -> Option<usize> {
         let Blocks { free, limbo, .. } = self;
         if free[usize::from(class)].is_empty() {
-            limbo.release(|block| free[usize::from(block.class)].push(block.at));
+            limbo.reclaim_ready(|block| free[usize::from(block.class)].push(block.at));
         }
         let at = match self.free[usize::from(class)].pop() {
             Some(at) => at as usize,
-            None => self.fresh(class).or_else(|| self.split(class))?,
+            None => self.alloc_fresh(class).or_else(|| self.split_larger(class))?,
         };
         self.held += 1 << class;
         Some(at)
     }
 
     /// Takes back a block that new turns can't reach.
-    pub(super) fn give(&mut self, at: usize, class: u8) {
+    pub(super) fn free_block(&mut self, at: usize, class: u8) {
         self.held -= 1 << class;
-        self.limbo.put(Block { at: at as u32, class });
+        self.limbo.retire(Block { at: at as u32, class });
     }
 
-    /// Words in use.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_words(&self) -> usize {
         self.held
     }
 
@@ -62,19 +61,19 @@ impl Blocks {
         self.end
     }
 
-    fn fresh(&mut self, class: u8) -> Option<usize> {
+    fn alloc_fresh(&mut self, class: u8) -> Option<usize> {
         let at = self.end.next_multiple_of(1 << class);
         let next = at + (1 << class);
         if next > self.capacity {
             return None;
         }
-        self.keep(self.end, at);
+        self.free_range(self.end, at);
         self.end = next;
         Some(at)
     }
 
-    /// Notes the words from `start` to `end`, which nobody has seen, as free blocks.
-    fn keep(&mut self, mut start: usize, end: usize) {
+    /// Adds the words from `start` to `end`, which no reader has seen, to the free blocks.
+    fn free_range(&mut self, mut start: usize, end: usize) {
         while end - start >= UNIT {
             let class = start.trailing_zeros().min((end - start).ilog2()).min(CLASSES as u32 - 1);
             self.free[class as usize].push(start as u32);
@@ -82,10 +81,10 @@ impl Blocks {
         }
     }
 
-    fn split(&mut self, class: u8) -> Option<usize> {
+    fn split_larger(&mut self, class: u8) -> Option<usize> {
         let larger = (usize::from(class) + 1..CLASSES).find(|&larger| !self.free[larger].is_empty())?;
         let at = self.free[larger].pop()? as usize;
-        self.keep(at + (1 << class), at + (1 << larger));
+        self.free_range(at + (1 << class), at + (1 << larger));
         Some(at)
     }
 }
@@ -99,7 +98,7 @@ mod tests {
         let mut blocks = Blocks::new(&Domain::new(), 4, 4096);
         let mut taken = Vec::new();
         for class in [2, 5, 3, 8, 2, 4, 2, 10].into_iter().cycle().take(24) {
-            let Some(at) = blocks.take(class) else { break };
+            let Some(at) = blocks.alloc_block(class) else { break };
             assert_eq!(at % (1 << class), 0);
             taken.push(at..at + (1 << class));
         }
@@ -113,11 +112,11 @@ mod tests {
         let mut blocks = Blocks::new(&Domain::new(), 4, 64);
         let mut words = 0;
         for class in [5, 4, 3, 2] {
-            while blocks.take(class).is_some() {
+            while blocks.alloc_block(class).is_some() {
                 words += 1 << class;
             }
         }
-        assert_eq!((words, blocks.held(), blocks.take(2)), (60, 60, None));
+        assert_eq!((words, blocks.held_words(), blocks.alloc_block(2)), (60, 60, None));
     }
 
     #[test]
@@ -125,14 +124,14 @@ mod tests {
         let domain = Domain::new();
         let mut reader = domain.reader();
         let mut blocks = Blocks::new(&domain, 0, 4096);
-        let all: Vec<_> = std::iter::from_fn(|| blocks.take(2)).collect();
+        let all: Vec<_> = std::iter::from_fn(|| blocks.alloc_block(2)).collect();
         assert_eq!(all.len(), 1024);
         let turn = reader.turn();
-        all.iter().for_each(|&at| blocks.give(at, 2));
-        assert_eq!(blocks.take(2), None);
+        all.iter().for_each(|&at| blocks.free_block(at, 2));
+        assert_eq!(blocks.alloc_block(2), None);
         let _ = turn;
         reader.turn();
-        assert!(blocks.take(2).is_some());
-        assert_eq!(blocks.held(), 4);
+        assert!(blocks.alloc_block(2).is_some());
+        assert_eq!(blocks.held_words(), 4);
     }
 }

@@ -1,5 +1,5 @@
 //! The IPv6 FIB against the obvious: a list of routes, searched from end to end.
-use super::word::Kind;
+use super::word::NodeKind;
 use super::*;
 use crate::synthetic::Random;
 use crate::{Address, NO_GROUP, Pages};
@@ -39,7 +39,7 @@ fn limits(prefix: Prefix<u128>) -> [u128; 4] {
 }
 
 impl Runs<u128> for Model {
-    fn runs(&self, within: Prefix<u128>, mut each: impl FnMut(u128, u128, Group)) {
+    fn for_each_run(&self, within: Prefix<u128>, mut each: impl FnMut(u128, u128, Group)) {
         let starts =
             self.0.iter().flat_map(|(prefix, _)| [Some(prefix.first()), prefix.last().checked_add(1)]);
         let mut starts: Vec<u128> = starts.flatten().filter(|first| within.contains(*first)).collect();
@@ -102,22 +102,22 @@ fn check(fib: &Fib6, domain: &Arc<Domain>, model: &Model, addresses: &[u128], wh
 
 /// Counts the loads that a lookup does one after the other.
 fn loads(words: &[AtomicU32], address: u128) -> usize {
-    let mut word = walk::load(words, address.field(0, ROOT_BITS));
+    let mut word = walk::load_word(words, address.field(0, ROOT_BITS));
     let (mut offset, mut loads) = (ROOT_BITS, 1);
     while let Some(kind) = word.node_kind() {
         let rest = address << offset;
         match kind {
-            Kind::Array => {
+            NodeKind::Array => {
                 let width = word.class();
-                word = walk::load(words, word.place() + rest.field(0, width));
+                word = walk::load_word(words, word.place() + rest.field(0, width));
                 (offset, loads) = (offset + width, loads + 1);
             }
-            Kind::Narrow => return loads + 2,
-            Kind::Wide => {
+            NodeKind::Narrow => return loads + 2,
+            NodeKind::Wide => {
                 let key = rest.field(0, 16) as u16;
                 let (start, class) = (word.place(), word.class());
                 let i = (0..1 << class).find(|i| walk::half_word(words, start, *i) >= key).unwrap();
-                word = walk::load(words, start + (1 << (class - 1)) + i);
+                word = walk::load_word(words, start + (1 << (class - 1)) + i);
                 (offset, loads) = (offset + 16, loads + 2);
             }
         }
@@ -147,7 +147,7 @@ fn after_any_changes_every_answer_is_that_of_the_longest_route() {
             };
             let group = (!random.percent(40)).then(|| random.below(groups) as Group + 1);
             model.set(changed, group);
-            fib.update(&model, changed).unwrap();
+            fib.update_prefix(&model, changed).unwrap();
             let mut addresses = limits(changed).to_vec();
             addresses.extend((0..4).map(|_| random.address_in(changed)));
             check(&fib, &domain, &model, &addresses, &format!("seed {seed} step {step} {changed}"));
@@ -173,13 +173,13 @@ fn crowded_places_grow_and_shrink_and_give_back_what_they_took() {
         for _ in 0..200 {
             let changed = Prefix::of(random.address_in(at), bits - random.below(5) as u8);
             model.set(changed, Some(random.below(50) as Group + 1));
-            fib.update(&model, changed).unwrap();
+            fib.update_prefix(&model, changed).unwrap();
         }
         check(&fib, &domain, &model, &model.limits(), &format!("{at} full"));
         let full = fib.bytes_in_use();
         assert!(full > empty + 4 * 200, "{at}: {full}");
         while let Some((changed, _)) = model.0.pop() {
-            fib.update(&model, changed).unwrap();
+            fib.update_prefix(&model, changed).unwrap();
             check(&fib, &domain, &model, &limits(changed), &format!("{at} without {changed}"));
         }
         assert_eq!(fib.bytes_in_use(), empty, "{at}");
@@ -196,7 +196,7 @@ fn the_default_route_is_one_word_and_shows_where_no_other_route_is() {
     for group in [Some(9), Some(8), None] {
         let before = fib.memory();
         model.set(Prefix::ALL, group);
-        fib.update(&model, Prefix::ALL).unwrap();
+        fib.update_prefix(&model, Prefix::ALL).unwrap();
         check(&fib, &domain, &model, &addresses, "default");
         assert_eq!(fib.memory(), before);
     }
@@ -226,7 +226,7 @@ fn a_full_fib_says_so_and_answers_on() {
         let changed = prefix(&mut random);
         let group = Some(random.below(50) as Group + 1);
         model.set(changed, group);
-        match fib.update(&model, changed) {
+        match fib.update_prefix(&model, changed) {
             Ok(()) => before.set(changed, group),
             Err(error) => break error,
         }
@@ -261,8 +261,8 @@ fn a_turn_of_another_domain_is_refused() {
     fib.reader().lookup(&other.reader().turn(), 1);
 }
 
-/// While routes come and go all around, a route that stays is always found, and one that changes has its old or its
-/// new group.
+/// While routes come and go all around, a route that stays is always found, and one that changes has its old
+/// or its new group.
 #[test]
 fn readers_see_each_change_whole() {
     let domain = Domain::new();
@@ -291,13 +291,13 @@ fn readers_see_each_change_whole() {
         let mut random = Random::new(1);
         for i in 0..rounds(3000) as u32 {
             model.set(turns, Some(2 + i % 2));
-            fib.update(&model, turns).unwrap();
+            fib.update_prefix(&model, turns).unwrap();
             let near =
                 Prefix::of(random.address_in(stays) ^ u128::from(random.below(64)) << 80, 40 + (i % 9) as u8);
             // A longer route would hide one of the two.
             if near.len() < 48 || !(near.contains(stays.last()) || near.contains(turns.last())) {
                 model.set(near, (i % 5 < 3).then_some(4));
-                fib.update(&model, near).unwrap();
+                fib.update_prefix(&model, near).unwrap();
             }
         }
         is_over.store(true, Relaxed);

@@ -1,4 +1,4 @@
-//! What one word of the IPv6 FIB says; [`crate::layout`] tells it to readers outside.
+//! What one word of the IPv6 FIB says; [`crate::layout`] describes it for it to readers outside.
 //!
 //! ```text
 //!  31      30     29     28     27..24  23..0
@@ -6,13 +6,13 @@
 //!  node=1  list   wide   deep   class   place
 //! ```
 //!
-//! *Place* counts units of four words from the start of the array. A node without *list* is an array: the next
-//! *class* bits of the address choose one of its 2^class words. A list has 2^class entries: first the keys, two to a
-//! word, the first in the lower half, then the values. A key is the last value of the next 16 bits of the address
-//! that its entry holds for; keys rise, the last is 0xffff, and entries past the first 0xffff are filling. The
-//! values of a narrow list are groups, two to a word like the keys; those of a *wide* list are words like this one,
-//! for an address whose first bits, the 16 of the key included, are used up. *Deep* is set on nodes that need
-//! address bits after the 48th.
+//! *Place* counts units of four words from the start of the array. A node without *list* is an array: the
+//! next *class* bits of the address choose one of its 2^class words. A list has 2^class entries: first the
+//! keys, two to a word, the first in the lower half, then the values. A key is the last value of the next 16
+//! bits of the address that its entry holds for; keys rise, the last is 0xffff, and entries past the first
+//! 0xffff are filling. The values of a narrow list are groups, two to a word like the keys; those of a *wide*
+//! list are words like this one, for an address whose first bits, the 16 of the key included, are used up.
+//! *Deep* is set on nodes that need address bits after the 48th.
 use crate::Group;
 
 /// Words in a unit of place; blocks begin and end on units.
@@ -38,9 +38,9 @@ pub(super) const MAX_WORDS: usize = (PLACE as usize + 1) * UNIT;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u32);
 
-/// What a word that is no group leads to.
+/// What a word leads to if it is not a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     /// Words by the next bits.
     Array,
     /// Groups by ranges of the next 16 bits.
@@ -50,17 +50,17 @@ pub(super) enum Kind {
 }
 
 impl Word {
-    pub(super) fn group(group: Group) -> Word {
+    pub(super) fn from_group(group: Group) -> Word {
         debug_assert!(group <= MAX_GROUP);
         Word(group)
     }
 
-    pub(super) fn node(kind: Kind, is_deep: bool, class: u8, at: usize) -> Word {
+    pub(super) fn from_node(kind: NodeKind, is_deep: bool, class: u8, at: usize) -> Word {
         debug_assert!(class < 16 && at.is_multiple_of(UNIT) && at < MAX_WORDS);
         let kind = match kind {
-            Kind::Array => 0,
-            Kind::Narrow => LIST,
-            Kind::Wide => LIST | WIDE,
+            NodeKind::Array => 0,
+            NodeKind::Narrow => LIST,
+            NodeKind::Wide => LIST | WIDE,
         };
         let deep = if is_deep { DEEP } else { 0 };
         Word(NODE | kind | deep | u32::from(class) << 24 | (at / UNIT) as u32)
@@ -68,21 +68,21 @@ impl Word {
 
     /// The group, where the word is one.
     #[inline]
-    pub(super) fn as_group(self) -> Option<Group> {
+    pub(super) fn leaf_group(self) -> Option<Group> {
         (self.0 & NODE == 0).then_some(self.0)
     }
 
-    /// The kind of node, where the word is no group.
-    pub(super) fn node_kind(self) -> Option<Kind> {
+    /// The kind of node, or None if the word is a group.
+    pub(super) fn node_kind(self) -> Option<NodeKind> {
         (self.0 & NODE != 0).then(|| self.kind())
     }
 
     #[inline]
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> NodeKind {
         match self.0 & (LIST | WIDE) {
-            0 | WIDE => Kind::Array,
-            LIST => Kind::Narrow,
-            _ => Kind::Wide,
+            0 | WIDE => NodeKind::Array,
+            LIST => NodeKind::Narrow,
+            _ => NodeKind::Wide,
         }
     }
 
@@ -99,10 +99,10 @@ impl Word {
     }
 
     /// Size of the node's block, as a power of two of words.
-    pub(super) fn block(self) -> u8 {
+    pub(super) fn block_class(self) -> u8 {
         match self.kind() {
-            Kind::Array | Kind::Narrow => self.class(),
-            Kind::Wide => self.class() + 1,
+            NodeKind::Array | NodeKind::Narrow => self.class(),
+            NodeKind::Wide => self.class() + 1,
         }
     }
 }

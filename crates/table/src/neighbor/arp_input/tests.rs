@@ -76,8 +76,8 @@ fn told(sender: Ipv4Addr, sender_link: EtherAddr, target: Ipv4Addr) -> Option<Ar
     Some(ArpReply { destination: LINK, sender_link, sender, target_link: LINK, target })
 }
 
-fn heard(address: Ipv4Addr, kind: HeardKind, for_us: bool) -> Option<ArpHeard> {
-    Some(ArpHeard { address, heard: Heard { link: Some(LINK), kind, router: None }, for_us })
+fn heard(address: Ipv4Addr, kind: NeighborUpdateKind, for_us: bool) -> Option<ArpUpdate> {
+    Some(ArpUpdate { address, heard: NeighborUpdate { link: Some(LINK), kind, router: None }, for_us })
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn step_1_what_is_not_about_ipv4_on_ethernet_is_ignored() {
 fn step_2_a_sender_with_the_link_address_of_a_group_is_ignored_unless_allowed() {
     let bytes = message(1, EtherAddr([1, 0, 0x5e, 0, 0, 1]), YOU, ME);
     assert_eq!(at(&bytes), noted(ArpNote::GroupSender));
-    assert!(on(&bytes, |port| port.allows_groups = true).heard.is_some());
+    assert!(on(&bytes, |port| port.allows_groups = true).update.is_some());
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn step_5_a_station_with_our_address_is_told_so_and_never_learnt() {
     let conflict = Some(ArpConflict { address: ME, with: LINK });
     for target in [ME, YOU, PUBLISHED] {
         let outcome = at(&request(ME, target));
-        assert_eq!((outcome.conflict, outcome.heard), (conflict, None));
+        assert_eq!((outcome.conflict, outcome.update), (conflict, None));
         assert_eq!((outcome.reply, outcome.note), (told(ME, MY_LINK, ME), Some(ArpNote::Conflict)));
     }
     let outcome = at(&reply(ME, YOU));
-    assert_eq!((outcome.conflict, outcome.heard, outcome.reply), (conflict, None, None));
+    assert_eq!((outcome.conflict, outcome.update, outcome.reply), (conflict, None, None));
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn an_address_that_is_being_claimed_is_disputed_by_use_and_by_another_claim_and_
     let conflict = Some(ArpConflict { address: TENTATIVE, with: LINK });
     for bytes in [request(TENTATIVE, YOU), reply(TENTATIVE, YOU), request(NOBODY, TENTATIVE)] {
         let outcome = at(&bytes);
-        assert_eq!((outcome.conflict, outcome.reply, outcome.heard), (conflict, None, None));
+        assert_eq!((outcome.conflict, outcome.reply, outcome.update), (conflict, None, None));
     }
     let question = at(&request(YOU, TENTATIVE));
     assert_eq!((question.conflict, question.reply), (None, None));
-    assert_eq!(question.heard, heard(YOU, HeardKind::Solicitation, false));
+    assert_eq!(question.update, heard(YOU, NeighborUpdateKind::Solicitation, false));
 }
 
 #[test]
@@ -166,18 +166,18 @@ fn step_6_a_port_without_arp_does_neither() {
 
 #[test]
 fn step_7_only_who_talks_to_us_becomes_known_others_are_brought_up_to_date() {
-    assert_eq!(at(&request(YOU, ME)).heard, heard(YOU, HeardKind::Solicitation, true));
-    assert_eq!(at(&request(YOU, THEM)).heard, heard(YOU, HeardKind::Solicitation, false));
-    assert_eq!(at(&request(YOU, YOU)).heard, heard(YOU, HeardKind::Unsolicited, false));
-    let answer = HeardKind::Advertisement { solicited: true, overrides: true };
-    assert_eq!(at(&reply(YOU, ME)).heard, heard(YOU, answer, true));
-    assert_eq!(at(&reply(YOU, THEM)).heard, heard(YOU, HeardKind::Unsolicited, false));
-    assert_eq!(at(&reply(YOU, YOU)).heard, heard(YOU, HeardKind::Unsolicited, false));
+    assert_eq!(at(&request(YOU, ME)).update, heard(YOU, NeighborUpdateKind::Solicitation, true));
+    assert_eq!(at(&request(YOU, THEM)).update, heard(YOU, NeighborUpdateKind::Solicitation, false));
+    assert_eq!(at(&request(YOU, YOU)).update, heard(YOU, NeighborUpdateKind::Unsolicited, false));
+    let answer = NeighborUpdateKind::Advertisement { solicited: true, overrides: true };
+    assert_eq!(at(&reply(YOU, ME)).update, heard(YOU, answer, true));
+    assert_eq!(at(&reply(YOU, THEM)).update, heard(YOU, NeighborUpdateKind::Unsolicited, false));
+    assert_eq!(at(&reply(YOU, YOU)).update, heard(YOU, NeighborUpdateKind::Unsolicited, false));
 }
 
 #[test]
 fn step_7_a_stranger_to_our_networks_does_not_become_known_by_asking() {
-    assert_eq!(at(&request(FAR, ME)).heard, heard(FAR, HeardKind::Solicitation, false));
+    assert_eq!(at(&request(FAR, ME)).update, heard(FAR, NeighborUpdateKind::Solicitation, false));
     assert_eq!(at(&request(FAR, ME)).reply, told(ME, MY_LINK, FAR));
 }
 
@@ -186,7 +186,7 @@ fn step_7_an_address_that_no_station_can_have_is_not_learnt() {
     for bad in ["0.1.2.3", "127.0.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", "10.0.0.0", "10.0.0.255"]
     {
         let outcome = at(&request(bad.parse().unwrap(), ME));
-        assert_eq!((outcome.heard, outcome.note), (None, Some(ArpNote::BadAddress)), "{bad}");
+        assert_eq!((outcome.update, outcome.note), (None, Some(ArpNote::BadAddress)), "{bad}");
     }
 }
 
@@ -194,7 +194,7 @@ fn step_7_an_address_that_no_station_can_have_is_not_learnt() {
 fn step_8_a_neighbor_of_another_port_stays_there() {
     for bytes in [request(ELSEWHERE, ME), reply(ELSEWHERE, ME), reply(ELSEWHERE, ELSEWHERE)] {
         let outcome = at(&bytes);
-        assert_eq!((outcome.heard, outcome.note), (None, Some(ArpNote::WrongPort)));
+        assert_eq!((outcome.update, outcome.note), (None, Some(ArpNote::WrongPort)));
     }
     assert!(ArpNote::WrongPort.is_logged());
 }
@@ -221,7 +221,7 @@ fn step_11_replies_are_not_answered() {
 #[test]
 fn step_11_a_published_address_is_answered_for_with_its_link_address() {
     assert_eq!(at(&request(YOU, PUBLISHED)).reply, told(PUBLISHED, PUBLISHED_LINK, YOU));
-    assert_eq!(at(&request(YOU, PUBLISHED)).heard, heard(YOU, HeardKind::Solicitation, false));
+    assert_eq!(at(&request(YOU, PUBLISHED)).update, heard(YOU, NeighborUpdateKind::Solicitation, false));
     assert_eq!(at(&message(1, PUBLISHED_LINK, NOBODY, PUBLISHED)).reply, None);
 }
 
@@ -246,9 +246,9 @@ fn step_11_a_proxy_is_silent_about_this_port_for_strangers_and_to_who_claims_an_
 fn what_comes_and_what_follows_is_counted_under_names() {
     let mut counters = ArpCounters::default();
     for bytes in [&request(YOU, ME)[..], &request(ME, ME), &reply(YOU, ME), &reply(ELSEWHERE, ME), &[0; 4]] {
-        counters.count(bytes, &at(bytes));
+        counters.count_outcome(bytes, &at(bytes));
     }
-    let counted: Vec<_> = counters.each().filter(|&(_, count)| count > 0).collect();
+    let counted: Vec<_> = counters.iter_named().filter(|&(_, count)| count > 0).collect();
     let expected = [
         ("txreplies", 2),
         ("rxrequests", 2),
@@ -284,7 +284,7 @@ proptest! {
         let outcome = on(&bytes, |port| {
             [port.speaks, port.learns, port.allows_groups, port.is_proxy] = flags;
         });
-        if let Some(heard) = outcome.heard {
+        if let Some(heard) = outcome.update {
             prop_assert!(![ME, TENTATIVE, AUTO, NOBODY, ELSEWHERE].contains(&heard.address));
             prop_assert!(flags[0] && flags[1] && heard.heard.link == Some(link.into()));
         }

@@ -2,7 +2,7 @@ use super::ClaimEffect::*;
 use super::*;
 use crate::neighbor::protocol::testing::{A, B, ms, secs};
 
-/// A claim under a clock that stands still until it is told to go.
+/// A claim under a clock that the test advances.
 struct Life {
     claim: Claim,
     settings: ClaimSettings,

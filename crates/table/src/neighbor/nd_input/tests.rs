@@ -84,8 +84,13 @@ fn at(packet: &[u8]) -> NdOutcome {
     on(packet, LINK, |_| {})
 }
 
-fn heard(text: &str, link: Option<EtherAddr>, kind: HeardKind, router: Option<bool>) -> Option<NdHeard> {
-    Some(NdHeard { address: address(text), heard: Heard { link, kind, router }, for_us: true })
+fn heard(
+    text: &str,
+    link: Option<EtherAddr>,
+    kind: NeighborUpdateKind,
+    router: Option<bool>,
+) -> Option<NdUpdate> {
+    Some(NdUpdate { address: address(text), heard: NeighborUpdate { link, kind, router }, for_us: true })
 }
 
 fn conflict(text: &str) -> NdOutcome {
@@ -100,7 +105,7 @@ fn conflict(text: &str) -> NdOutcome {
 fn what_may_not_be_believed_is_ignored() {
     let mut forwarded = question(ME);
     forwarded[7] = 254;
-    assert_eq!(at(&forwarded), noted(NdNote::Invalid(NdFault::HopLimit)));
+    assert_eq!(at(&forwarded), outcome_noted(NdNote::Invalid(NdFault::HopLimit)));
     let good = question(ME);
     for len in 0..good.len() {
         assert!(matches!(at(&good[..len]).note, Some(NdNote::Invalid(_))), "{len}");
@@ -110,27 +115,27 @@ fn what_may_not_be_believed_is_ignored() {
 #[test]
 fn our_own_messages_are_ignored() {
     for packet in [question(ME), probe(TENTATIVE), advertisement(0x20, ME, Some(MY_LINK))] {
-        assert_eq!(on(&packet, MY_LINK, |_| {}), noted(NdNote::OwnSender));
+        assert_eq!(on(&packet, MY_LINK, |_| {}), outcome_noted(NdNote::OwnSender));
     }
 }
 
 #[test]
 fn link_addresses_of_groups_or_none_are_ignored() {
     for link in [EtherAddr::BROADCAST, EtherAddr([0x33, 0x33, 0, 0, 0, 1]), EtherAddr::ZERO] {
-        assert_eq!(on(&question(ME), link, |_| {}), noted(NdNote::NoSender));
+        assert_eq!(on(&question(ME), link, |_| {}), outcome_noted(NdNote::NoSender));
         assert_eq!(at(&solicitation(YOU, ME, &source_link(link))).heard, None);
-        assert_eq!(at(&advertisement(0x60, YOU, Some(link))), noted(NdNote::NoSender));
+        assert_eq!(at(&advertisement(0x60, YOU, Some(link))), outcome_noted(NdNote::NoSender));
     }
 }
 
 #[test]
 fn a_question_for_our_address_is_answered_to_who_asked_and_makes_it_known() {
     let outcome = at(&question(ME));
-    let me = Station { ether: MY_LINK, ip: address(ME) };
-    let to = Station { ether: LINK, ip: address(YOU) };
+    let me = LinkEndpoint { ether: MY_LINK, ip: address(ME) };
+    let to = LinkEndpoint { ether: LINK, ip: address(YOU) };
     let flags = AdvertisementFlags { router: true, solicited: true, overrides: true };
     assert_eq!(outcome.reply, Some(NdReply { from: me, to, target: me, flags }));
-    assert_eq!(outcome.heard, heard(YOU, Some(LINK), HeardKind::Solicitation, None));
+    assert_eq!(outcome.heard, heard(YOU, Some(LINK), NeighborUpdateKind::Solicitation, None));
     assert_eq!(outcome.note, None);
 }
 
@@ -138,7 +143,7 @@ fn a_question_for_our_address_is_answered_to_who_asked_and_makes_it_known() {
 fn a_question_without_link_address_is_answered_to_the_frame_s_sender() {
     let outcome = at(&solicitation(YOU, ME, &[]));
     assert_eq!(outcome.reply.unwrap().to.ether, LINK);
-    assert_eq!(outcome.heard, heard(YOU, None, HeardKind::Solicitation, None));
+    assert_eq!(outcome.heard, heard(YOU, None, NeighborUpdateKind::Solicitation, None));
 }
 
 #[test]
@@ -150,7 +155,7 @@ fn a_port_that_does_not_route_says_so() {
 fn a_probe_for_our_address_is_answered_to_all_and_nobody_is_learnt() {
     let outcome = at(&probe(ME));
     let reply = outcome.reply.unwrap();
-    assert_eq!(reply.to, Station::group(ALL_NODES));
+    assert_eq!(reply.to, LinkEndpoint::multicast_group(ALL_NODES));
     assert_eq!(reply.flags, AdvertisementFlags { router: true, solicited: false, overrides: true });
     assert_eq!((outcome.heard, outcome.conflict), (None, None));
 }
@@ -158,7 +163,7 @@ fn a_probe_for_our_address_is_answered_to_all_and_nobody_is_learnt() {
 #[test]
 fn a_probe_for_an_address_that_we_claim_is_a_conflict_and_a_question_for_it_is_not() {
     assert_eq!(at(&probe(TENTATIVE)), conflict(TENTATIVE));
-    assert_eq!(at(&question(TENTATIVE)), noted(NdNote::NotForUs));
+    assert_eq!(at(&question(TENTATIVE)), outcome_noted(NdNote::NotForUs));
 }
 
 #[test]
@@ -181,28 +186,28 @@ fn who_sends_from_an_address_of_ours_is_in_conflict_and_not_learnt() {
 
 #[test]
 fn a_question_for_another_address_tells_us_nothing() {
-    assert_eq!(at(&question("2001:db8::9")), noted(NdNote::NotForUs));
+    assert_eq!(at(&question("2001:db8::9")), outcome_noted(NdNote::NotForUs));
 }
 
 #[test]
 fn a_question_from_another_network_is_not_answered() {
-    assert_eq!(at(&solicitation(FAR, ME, &source_link(LINK))), noted(NdNote::NotNeighbor));
+    assert_eq!(at(&solicitation(FAR, ME, &source_link(LINK))), outcome_noted(NdNote::NotNeighbor));
     assert!(at(&solicitation("fe80::2", ME, &source_link(LINK))).reply.is_some());
 }
 
 #[test]
 fn an_anycast_address_is_answered_for_without_overriding_from_an_address_of_ours() {
     let reply = at(&question(ANYCAST)).reply.unwrap();
-    assert_eq!(reply.from, Station { ether: MY_LINK, ip: address(MY_LOCAL) });
-    assert_eq!(reply.target, Station { ether: MY_LINK, ip: address(ANYCAST) });
+    assert_eq!(reply.from, LinkEndpoint { ether: MY_LINK, ip: address(MY_LOCAL) });
+    assert_eq!(reply.target, LinkEndpoint { ether: MY_LINK, ip: address(ANYCAST) });
     assert_eq!(reply.flags, AdvertisementFlags { router: true, solicited: true, overrides: false });
-    assert_eq!(at(&advertisement(0, ANYCAST, Some(LINK))), noted(NdNote::NotForUs));
+    assert_eq!(at(&advertisement(0, ANYCAST, Some(LINK))), outcome_noted(NdNote::NotForUs));
 }
 
 #[test]
 fn a_published_address_is_answered_for_without_overriding() {
     let reply = at(&question(PUBLISHED)).reply.unwrap();
-    assert_eq!(reply.target, Station { ether: PUBLISHED_LINK, ip: address(PUBLISHED) });
+    assert_eq!(reply.target, LinkEndpoint { ether: PUBLISHED_LINK, ip: address(PUBLISHED) });
     assert_eq!(reply.flags, AdvertisementFlags { router: false, solicited: true, overrides: false });
     assert_eq!(on(&probe(PUBLISHED), PUBLISHED_LINK, |_| {}).reply, None);
     assert_eq!(on(&question(PUBLISHED), LINK, |port| port.addresses = &[]).reply, None);
@@ -212,11 +217,11 @@ fn a_published_address_is_answered_for_without_overriding() {
 fn an_advertisement_is_heard_with_its_flags() {
     for flags in 0..8u8 {
         let outcome = at(&advertisement(flags << 5, YOU, Some(LINK)));
-        let kind = HeardKind::Advertisement { solicited: flags & 2 != 0, overrides: flags & 1 != 0 };
+        let kind = NeighborUpdateKind::Advertisement { solicited: flags & 2 != 0, overrides: flags & 1 != 0 };
         assert_eq!(outcome.heard, heard(YOU, Some(LINK), kind, Some(flags & 4 != 0)));
         assert_eq!(outcome.reply, None);
     }
-    let kind = HeardKind::Advertisement { solicited: true, overrides: false };
+    let kind = NeighborUpdateKind::Advertisement { solicited: true, overrides: false };
     assert_eq!(at(&advertisement(0x40, YOU, None)).heard, heard(YOU, None, kind, Some(false)));
 }
 
@@ -228,7 +233,7 @@ fn an_advertisement_of_an_address_that_is_not_on_link_makes_nobody_known() {
 #[test]
 fn who_asks_for_routers_is_heard_of_as_none_and_the_question_is_told() {
     let outcome = at(&router_solicitation("fe80::2", &source_link(LINK)));
-    assert_eq!(outcome.heard, heard("fe80::2", Some(LINK), HeardKind::Solicitation, Some(false)));
+    assert_eq!(outcome.heard, heard("fe80::2", Some(LINK), NeighborUpdateKind::Solicitation, Some(false)));
     assert!(outcome.asks_for_routers);
     let nobody = at(&router_solicitation("::", &[]));
     assert_eq!((nobody.heard, nobody.asks_for_routers), (None, true));
@@ -239,14 +244,14 @@ fn who_asks_for_routers_is_heard_of_as_none_and_the_question_is_told() {
 #[test]
 fn who_advertises_itself_as_a_router_is_heard_of_as_one() {
     let outcome = at(&router_advertisement(&source_link(LINK)));
-    assert_eq!(outcome.heard, heard("fe80::2", Some(LINK), HeardKind::Solicitation, Some(true)));
+    assert_eq!(outcome.heard, heard("fe80::2", Some(LINK), NeighborUpdateKind::Solicitation, Some(true)));
 }
 
 #[test]
 fn a_redirect_is_not_for_a_router() {
     let body = [&address(YOU).octets()[..], &address(YOU).octets(), &target_link(LINK)];
     let packet = message(Icmp6Type::REDIRECT, "fe80::2", address(ME), [0; 4], &body);
-    assert_eq!(at(&packet), noted(NdNote::Redirect));
+    assert_eq!(at(&packet), outcome_noted(NdNote::Redirect));
 }
 
 #[test]
@@ -260,9 +265,9 @@ fn a_port_that_does_not_learn_answers() {
 fn what_comes_and_what_follows_is_counted_under_names() {
     let mut counters = NdCounters::default();
     for packet in [question(ME), probe(ME), probe(TENTATIVE), advertisement(0, YOU, Some(LINK)), vec![0; 9]] {
-        counters.count(&at(&packet));
+        counters.count_outcome(&at(&packet));
     }
-    let counted: Vec<_> = counters.each().filter(|&(_, count)| count > 0).collect();
+    let counted: Vec<_> = counters.iter_named().filter(|&(_, count)| count > 0).collect();
     let expected =
         [("received", 5), ("answered", 2), ("heard", 2), ("duplicates", 1), ("invalid", 1), ("conflict", 1)];
     assert_eq!(counted, expected);

@@ -7,16 +7,16 @@ use std::fmt;
 pub enum CommandError {
     /// A word is none of those that can stand where it stands.
     Unknown {
-        /// The word.
+        /// The word that was read.
         word: String,
         /// What it should have been, such as `command of a switch`.
         place: &'static str,
         /// A word that is like it.
         meant: Option<&'static str>,
     },
-    /// A word of ifconfig that a switch is not told.
+    /// A word of ifconfig that does not apply to a switch.
     Elsewhere {
-        /// The word.
+        /// The word that was read.
         word: String,
         /// What does what it would.
         remedy: &'static str,
@@ -32,7 +32,7 @@ pub enum CommandError {
     Wrong {
         /// The command as far as it was said.
         command: String,
-        /// The word.
+        /// The word that was read.
         word: String,
         /// What must stand there, with an example.
         wants: String,
@@ -88,12 +88,12 @@ pub(super) fn nearest(wanted: &str, names: impl IntoIterator<Item = &'static str
     if wanted.len() > 32 {
         return None;
     }
-    let (distance, name) = names.into_iter().map(|name| (edits(wanted, name), name)).min()?;
+    let (distance, name) = names.into_iter().map(|name| (edit_distance(wanted, name), name)).min()?;
     (distance <= 1 + wanted.chars().count() / 4).then_some(name)
 }
 
 /// How many letters must be put in, left out, changed, or swapped with the next, to make `b` of `a`.
-fn edits(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     // Row i has what the first i letters of `a` need.
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
@@ -119,6 +119,6 @@ mod tests {
     #[test]
     fn edits_are_counted_each_once() {
         let pairs = [("", "abc"), ("abc", "abc"), ("kitten", "sitting"), ("ab", ""), ("scr", "src")];
-        assert_eq!(pairs.map(|(a, b)| edits(a, b)), [3, 0, 3, 2, 1]);
+        assert_eq!(pairs.map(|(a, b)| edit_distance(a, b)), [3, 0, 3, 2, 1]);
     }
 }

@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 pub fn parse(words: &[&str]) -> Result<Vec<Command>, CommandError> {
     let mut words = Words::new(words);
     let mut commands = Vec::new();
-    while let Some(word) = words.begin() {
-        commands.push(command(word, &mut words)?);
+    while let Some(word) = words.begin_command() {
+        commands.push(parse_command(word, &mut words)?);
     }
     Ok(commands)
 }
@@ -23,9 +23,9 @@ pub fn parse(words: &[&str]) -> Result<Vec<Command>, CommandError> {
 pub fn parse_rule(words: &[&str]) -> Result<Rule, CommandError> {
     let mut words = Words::new(words);
     if words.peek() == Some("rule") {
-        words.begin();
+        words.begin_command();
     }
-    rule(&mut words)
+    parse_rule_words(&mut words)
 }
 
 /// All words that begin a command, without those that take something back by a minus sign.
@@ -85,12 +85,12 @@ const AN_INTERFACE: &str = "em0";
 const AN_ADDRESS: &str = "02:00:00:00:00:01";
 
 /// The command that begins with `word`.
-fn command(word: &str, words: &mut Words) -> Result<Command, CommandError> {
-    if let Some(command) = simple(word) {
+fn parse_command(word: &str, words: &mut Words) -> Result<Command, CommandError> {
+    if let Some(command) = parse_simple(word) {
         return Ok(command);
     }
     let (name, on) = word.strip_prefix('-').map_or((word, true), |name| (name, false));
-    for family in [flag, of_port, of_addresses, of_rules, of_vlans, of_limits, of_spanning_tree] {
+    for family in [parse_flag, of_port, of_addresses, of_rules, of_vlans, of_limits, of_spanning_tree] {
         if let Some(command) = family(name, on, words)? {
             return Ok(command);
         }
@@ -106,7 +106,8 @@ fn command(word: &str, words: &mut Words) -> Result<Command, CommandError> {
     })
 }
 
-/// Words of ifconfig that are for other interfaces, or that people know from elsewhere: what does here what they want.
+/// Words of ifconfig that are for other interfaces, or that people know from elsewhere: what does
+/// here what they want.
 fn said_elsewhere(name: &str) -> Option<&'static str> {
     Some(match name {
         "inet" | "inet6" | "alias" | "dhcp" | "autoconf" => {
@@ -124,7 +125,7 @@ fn said_elsewhere(name: &str) -> Option<&'static str> {
 }
 
 /// A command of one word.
-fn simple(word: &str) -> Option<Command> {
+fn parse_simple(word: &str) -> Option<Command> {
     Some(match word {
         "create" => Command::Create,
         "destroy" => Command::Destroy,
@@ -151,28 +152,31 @@ fn simple(word: &str) -> Option<Command> {
 /// What a word makes of those behind it; nothing if it is none of the family.
 type Read = Result<Option<Command>, CommandError>;
 
-fn flag(name: &str, on: bool, words: &mut Words) -> Read {
+fn parse_flag(name: &str, on: bool, words: &mut Words) -> Read {
     let Some(flag) = PortFlag::ALL.into_iter().find(|flag| flag.word() == name) else { return Ok(None) };
-    Ok(Some(Command::Flag { port: words.name()?, flag, on }))
+    Ok(Some(Command::Flag { port: words.parse_name()?, flag, on }))
 }
 
 fn of_port(name: &str, on: bool, words: &mut Words) -> Read {
     Ok(Some(match (name, on) {
-        ("add", true) => Command::Add(words.name()?),
-        ("del", true) => Command::Del(words.name()?),
-        ("addspan", true) => Command::AddSpan(words.name()?),
-        ("delspan", true) => Command::DelSpan(words.name()?),
+        ("add", true) => Command::Add(words.parse_name()?),
+        ("del", true) => Command::Del(words.parse_name()?),
+        ("addspan", true) => Command::AddSpan(words.parse_name()?),
+        ("delspan", true) => Command::DelSpan(words.parse_name()?),
         ("protected", true) => {
             let what = format!("groups from 1 to {MOST_DOMAIN} with commas between");
-            Command::Protected { port: words.name()?, domains: words.value(&what, "1,2", domains)? }
+            Command::Protected {
+                port: words.parse_name()?,
+                domains: words.parse_value(&what, "1,2", parse_domains)?,
+            }
         }
-        ("protected", false) => Command::Protected { port: words.name()?, domains: Domains::default() },
+        ("protected", false) => Command::Protected { port: words.parse_name()?, domains: Domains::default() },
         ("storm", _) => {
-            let port = words.name()?;
+            let port = words.parse_name()?;
             let what = "'broadcast', 'multicast' or 'unknown'";
             let kind = |word: &str| StormKind::ALL.into_iter().find(|kind| kind.word() == word);
-            let kind = words.value(what, "broadcast", kind)?;
-            let limit = on.then(|| words.number(0..=MOST_STORM, "1000")).transpose()?;
+            let kind = words.parse_value(what, "broadcast", kind)?;
+            let limit = on.then(|| words.parse_number(0..=MOST_STORM, "1000")).transpose()?;
             Command::Storm { port, kind, limit }
         }
         _ => return Ok(None),
@@ -181,23 +185,23 @@ fn of_port(name: &str, on: bool, words: &mut Words) -> Read {
 
 fn of_addresses(name: &str, on: bool, words: &mut Words) -> Read {
     Ok(Some(match (name, on) {
-        ("maxaddr", true) => Command::MaxAddresses(words.number(1..=MOST_ADDRESSES, "100")?),
+        ("maxaddr", true) => Command::MaxAddresses(words.parse_number(1..=MOST_ADDRESSES, "100")?),
         ("ifmaxaddr", _) => Command::PortMaxAddresses {
-            port: words.name()?,
-            limit: on.then(|| words.number(1..=MOST_ADDRESSES, "10")).transpose()?,
+            port: words.parse_name()?,
+            limit: on.then(|| words.parse_number(1..=MOST_ADDRESSES, "10")).transpose()?,
         },
         ("timeout", true) => {
             let what = format!("seconds from {} to {}, or 0 for never", TIMEOUTS.start(), TIMEOUTS.end());
-            let seconds = |word: &str| number(word).filter(|n| *n == 0 || TIMEOUTS.contains(n));
-            Command::Timeout(words.value(&what, "240", seconds)?)
+            let seconds = |word: &str| parse_number(word).filter(|n| *n == 0 || TIMEOUTS.contains(n));
+            Command::Timeout(words.parse_value(&what, "240", seconds)?)
         }
         ("static", true) => {
-            let port = words.name()?;
-            let (address, vlan) = words.station()?;
+            let port = words.parse_name()?;
+            let (address, vlan) = words.parse_mac_entry()?;
             Command::Static { port, address, vlan }
         }
         ("deladdr", true) => {
-            let (address, vlan) = words.station()?;
+            let (address, vlan) = words.parse_mac_entry()?;
             Command::DelAddress { address, vlan }
         }
         _ => return Ok(None),
@@ -206,15 +210,15 @@ fn of_addresses(name: &str, on: bool, words: &mut Words) -> Read {
 
 fn of_rules(name: &str, on: bool, words: &mut Words) -> Read {
     Ok(Some(match (name, on) {
-        ("rule", true) => Command::Rule(Box::new(rule(words)?)),
+        ("rule", true) => Command::Rule(Box::new(parse_rule_words(words)?)),
         ("rulefile", true) => {
             let file = |word: &str| {
                 (!word.is_empty() && !word.contains(char::is_whitespace)).then(|| word.to_string())
             };
-            Command::RuleFile(words.value("the name of a file, without blanks", "/etc/rules", file)?)
+            Command::RuleFile(words.parse_value("the name of a file, without blanks", "/etc/rules", file)?)
         }
-        ("rules", true) => Command::Rules(words.name()?),
-        ("flushrule", true) => Command::FlushRules(words.name()?),
+        ("rules", true) => Command::Rules(words.parse_name()?),
+        ("flushrule", true) => Command::FlushRules(words.parse_name()?),
         _ => return Ok(None),
     }))
 }
@@ -222,24 +226,27 @@ fn of_rules(name: &str, on: bool, words: &mut Words) -> Read {
 fn of_vlans(name: &str, on: bool, words: &mut Words) -> Read {
     Ok(Some(match (name, on) {
         ("vnetid", true) => {
-            Command::VnetId(Some(words.value("a VLAN from 1 to 4094", "10", VlanId::read)?))
+            Command::VnetId(Some(words.parse_value("a VLAN from 1 to 4094", "10", VlanId::parse_id)?))
         }
         ("untagged", true) => {
-            let port = words.name()?;
+            let port = words.parse_name()?;
             let to = |word: &str| match word {
                 "passthrough" => Some(Untagged::Passthrough),
-                _ => VlanId::read(word).map(Untagged::Vlan),
+                _ => VlanId::parse_id(word).map(Untagged::Vlan),
             };
-            Command::Untagged { port, to: words.value("a VLAN from 1 to 4094, or 'passthrough'", "10", to)? }
+            Command::Untagged {
+                port,
+                to: words.parse_value("a VLAN from 1 to 4094, or 'passthrough'", "10", to)?,
+            }
         }
-        ("untagged", false) => Command::Untagged { port: words.name()?, to: Untagged::Dropped },
+        ("untagged", false) => Command::Untagged { port: words.parse_name()?, to: Untagged::Dropped },
         ("tagged", true) => {
-            let port = words.name()?;
+            let port = words.parse_name()?;
             let what = "VLANs from 1 to 4094, with + or - in front to add them or take them away";
-            Command::Tagged { port, change: words.value(what, "10,20-29", tagged)? }
+            Command::Tagged { port, change: words.parse_value(what, "10,20-29", parse_tagged)? }
         }
         ("tagged", false) => {
-            Command::Tagged { port: words.name()?, change: TaggedChange::Set(VlanSet::new()) }
+            Command::Tagged { port: words.parse_name()?, change: TaggedChange::Set(VlanSet::new()) }
         }
         _ => return Ok(None),
     }))
@@ -249,14 +256,14 @@ fn of_limits(name: &str, on: bool, words: &mut Words) -> Read {
     Ok(Some(match (name, on) {
         ("rxprio", true) => {
             let what = "a priority from 0 to 7, 'packet', 'outer' or 'payload'";
-            Command::RxPriority(words.value(what, "packet", priority)?)
+            Command::RxPriority(words.parse_value(what, "packet", parse_priority)?)
         }
         ("txprio", true) => {
             let what = "a priority from 0 to 7, 'packet' or 'payload'";
-            let outgoing = |word: &str| priority(word).filter(|priority| *priority != Priority::Outer);
-            Command::TxPriority(words.value(what, "packet", outgoing)?)
+            let outgoing = |word: &str| parse_priority(word).filter(|priority| *priority != Priority::Outer);
+            Command::TxPriority(words.parse_value(what, "packet", outgoing)?)
         }
-        ("querier", true) => Command::Querier(Some(words.host()?)),
+        ("querier", true) => Command::Querier(Some(words.parse_host()?)),
         _ => return Ok(None),
     }))
 }
@@ -267,19 +274,20 @@ fn of_spanning_tree(name: &str, on: bool, words: &mut Words) -> Read {
             let protocol = |word: &str| {
                 [StpProtocol::Rstp, StpProtocol::Stp].into_iter().find(|known| known.to_string() == word)
             };
-            SpanningTree::Protocol(words.value("'rstp' or 'stp'", "rstp", protocol)?)
+            SpanningTree::Protocol(words.parse_value("'rstp' or 'stp'", "rstp", protocol)?)
         }
-        ("spanpriority", true) => SpanningTree::Priority(words.steps(0..=61440, 4096, "32768")?),
-        ("hellotime", true) => SpanningTree::HelloTime(words.number(1..=2, "2")?),
-        ("fwddelay", true) => SpanningTree::ForwardDelay(words.number(4..=30, "15")?),
-        ("maxage", true) => SpanningTree::MaxAge(words.number(6..=40, "20")?),
-        ("holdcnt", true) => SpanningTree::HoldCount(words.number(1..=10, "6")?),
-        ("ifpriority", true) => {
-            SpanningTree::PortPriority { port: words.name()?, priority: words.steps(0..=240, 16, "128")? }
-        }
+        ("spanpriority", true) => SpanningTree::Priority(words.parse_multiple(0..=61440, 4096, "32768")?),
+        ("hellotime", true) => SpanningTree::HelloTime(words.parse_number(1..=2, "2")?),
+        ("fwddelay", true) => SpanningTree::ForwardDelay(words.parse_number(4..=30, "15")?),
+        ("maxage", true) => SpanningTree::MaxAge(words.parse_number(6..=40, "20")?),
+        ("holdcnt", true) => SpanningTree::HoldCount(words.parse_number(1..=10, "6")?),
+        ("ifpriority", true) => SpanningTree::PortPriority {
+            port: words.parse_name()?,
+            priority: words.parse_multiple(0..=240, 16, "128")?,
+        },
         ("ifcost", _) => SpanningTree::PortCost {
-            port: words.name()?,
-            cost: on.then(|| words.number(1..=200_000_000, "20000")).transpose()?,
+            port: words.parse_name()?,
+            cost: on.then(|| words.parse_number(1..=200_000_000, "20000")).transpose()?,
         },
         _ => return Ok(None),
     };
@@ -287,41 +295,41 @@ fn of_spanning_tree(name: &str, on: bool, words: &mut Words) -> Read {
 }
 
 /// All that is left, as a rule.
-fn rule(words: &mut Words) -> Result<Rule, CommandError> {
-    let action = words.value("'block', 'pass' or 'match'", "pass", |word| match word {
+fn parse_rule_words(words: &mut Words) -> Result<Rule, CommandError> {
+    let action = words.parse_value("'block', 'pass' or 'match'", "pass", |word| match word {
         "block" => Some(RuleAction::Block),
         "pass" => Some(RuleAction::Pass),
         "match" => Some(RuleAction::Match),
         _ => None,
     })?;
-    let direction = words.peek().and_then(direction);
+    let direction = words.peek().and_then(parse_direction);
     if direction.is_some() {
         words.next();
     }
-    words.value("'in', 'out' or 'in/out', or at once 'on' and an interface", "on em0", |word| {
+    words.parse_value("'in', 'out' or 'in/out', or at once 'on' and an interface", "on em0", |word| {
         (word == "on").then_some(())
     })?;
     let mut rule = Rule {
         action,
         direction: direction.unwrap_or_default(),
-        port: words.name()?,
+        port: words.parse_name()?,
         source: None,
         destination: None,
         tag: None,
         arp: None,
     };
     while let Some(word) = words.next() {
-        field(word, &mut rule, words)?;
+        parse_field(word, &mut rule, words)?;
     }
     match rule.action {
         RuleAction::Match if rule.tag.is_none() => {
-            Err(words.missing("a tag, as nothing else comes of it, such as 'tag guests'"))
+            Err(words.missing_word("a tag, as nothing else comes of it, such as 'tag guests'"))
         }
         _ => Ok(rule),
     }
 }
 
-fn direction(word: &str) -> Option<RuleDirection> {
+fn parse_direction(word: &str) -> Option<RuleDirection> {
     match word {
         "in" => Some(RuleDirection::In),
         "out" => Some(RuleDirection::Out),
@@ -331,20 +339,20 @@ fn direction(word: &str) -> Option<RuleDirection> {
 }
 
 /// Reads what `word` begins into a rule.
-fn field(word: &str, rule: &mut Rule, words: &mut Words) -> Result<(), CommandError> {
+fn parse_field(word: &str, rule: &mut Rule, words: &mut Words) -> Result<(), CommandError> {
     let twice = || CommandError::Twice { word: word.to_string() };
     match (word, &mut rule.arp) {
-        ("src", _) => fill(&mut rule.source, words.ether()?, twice),
-        ("dst", _) => fill(&mut rule.destination, words.ether()?, twice),
-        ("tag", _) => fill(&mut rule.tag, words.tag()?, twice),
-        ("arp", arp) => fill(arp, ArpRule::new(ArpKind::Arp), twice),
-        ("rarp", arp) => fill(arp, ArpRule::new(ArpKind::Rarp), twice),
-        ("request", Some(arp)) => fill(&mut arp.operation, ArpOperation::Request, twice),
-        ("reply", Some(arp)) => fill(&mut arp.operation, ArpOperation::Reply, twice),
-        ("sha", Some(arp)) => fill(&mut arp.sender_link, words.ether()?, twice),
-        ("tha", Some(arp)) => fill(&mut arp.target_link, words.ether()?, twice),
-        ("spa", Some(arp)) => fill(&mut arp.sender, words.ipv4()?, twice),
-        ("tpa", Some(arp)) => fill(&mut arp.target, words.ipv4()?, twice),
+        ("src", _) => fill_once(&mut rule.source, words.parse_ether()?, twice),
+        ("dst", _) => fill_once(&mut rule.destination, words.parse_ether()?, twice),
+        ("tag", _) => fill_once(&mut rule.tag, words.parse_tag()?, twice),
+        ("arp", arp) => fill_once(arp, ArpRule::new(ArpKind::Arp), twice),
+        ("rarp", arp) => fill_once(arp, ArpRule::new(ArpKind::Rarp), twice),
+        ("request", Some(arp)) => fill_once(&mut arp.operation, ArpOperation::Request, twice),
+        ("reply", Some(arp)) => fill_once(&mut arp.operation, ArpOperation::Reply, twice),
+        ("sha", Some(arp)) => fill_once(&mut arp.sender_link, words.parse_ether()?, twice),
+        ("tha", Some(arp)) => fill_once(&mut arp.target_link, words.parse_ether()?, twice),
+        ("spa", Some(arp)) => fill_once(&mut arp.sender, words.parse_ipv4()?, twice),
+        ("tpa", Some(arp)) => fill_once(&mut arp.target, words.parse_ipv4()?, twice),
         ("request" | "reply" | "sha" | "tha" | "spa" | "tpa", None) => {
             Err(CommandError::Unknown { word: word.to_string(), place: ARP_ONLY, meant: Some("arp") })
         }
@@ -358,37 +366,42 @@ fn field(word: &str, rule: &mut Rule, words: &mut Words) -> Result<(), CommandEr
 /// Where the fields of ARP stand.
 const ARP_ONLY: &str = "part of a rule unless 'arp' or 'rarp' stands before it";
 
-fn fill<T>(place: &mut Option<T>, value: T, twice: impl Fn() -> CommandError) -> Result<(), CommandError> {
+fn fill_once<T>(
+    place: &mut Option<T>,
+    value: T,
+    twice: impl Fn() -> CommandError,
+) -> Result<(), CommandError> {
     match place.replace(value) {
         None => Ok(()),
         Some(_) => Err(twice()),
     }
 }
 
-fn domains(word: &str) -> Option<Domains> {
-    let bit = |part: &str| number(part).filter(|n| (1..=u32::from(MOST_DOMAIN)).contains(n)).map(|n| 1 << n);
+fn parse_domains(word: &str) -> Option<Domains> {
+    let bit =
+        |part: &str| parse_number(part).filter(|n| (1..=u32::from(MOST_DOMAIN)).contains(n)).map(|n| 1 << n);
     word.split(',').map(bit).try_fold(0, |bits, bit| Some(bits | bit?)).map(Domains::from_bits)
 }
 
-fn tagged(word: &str) -> Option<TaggedChange> {
+fn parse_tagged(word: &str) -> Option<TaggedChange> {
     match word.as_bytes().first()? {
-        b'+' => VlanSet::read(&word[1..]).ok().map(TaggedChange::Add),
-        b'-' => VlanSet::read(&word[1..]).ok().map(TaggedChange::Remove),
-        _ => VlanSet::read(word).ok().map(TaggedChange::Set),
+        b'+' => VlanSet::parse_list(&word[1..]).ok().map(TaggedChange::Add),
+        b'-' => VlanSet::parse_list(&word[1..]).ok().map(TaggedChange::Remove),
+        _ => VlanSet::parse_list(word).ok().map(TaggedChange::Set),
     }
 }
 
-fn priority(word: &str) -> Option<Priority> {
+fn parse_priority(word: &str) -> Option<Priority> {
     match word {
         "packet" => Some(Priority::Packet),
         "outer" => Some(Priority::Outer),
         "payload" => Some(Priority::Payload),
-        _ => number(word).and_then(|n| u8::try_from(n).ok()).filter(|n| *n <= 7).map(Priority::Fixed),
+        _ => parse_number(word).and_then(|n| u8::try_from(n).ok()).filter(|n| *n <= 7).map(Priority::Fixed),
     }
 }
 
 /// Digits only: `parse` alone would take a plus sign.
-fn number(word: &str) -> Option<u32> {
+fn parse_number(word: &str) -> Option<u32> {
     let is_number = !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_digit());
     is_number.then(|| word.parse().ok()).flatten()
 }
@@ -424,13 +437,13 @@ impl<'a> Words<'a> {
     }
 
     /// The first word of a command.
-    fn begin(&mut self) -> Option<&'a str> {
+    fn begin_command(&mut self) -> Option<&'a str> {
         self.command = self.at;
         self.next()
     }
 
     /// The next word, which must be `what`; `example` is one.
-    fn value<T>(
+    fn parse_value<T>(
         &mut self,
         what: &str,
         example: &str,
@@ -441,7 +454,7 @@ impl<'a> Words<'a> {
             true => format!("{what}, as in '{example}'"),
             false => format!("{what}, as in '{said} {example}'"),
         };
-        let Some(word) = self.next() else { return Err(self.missing(&wants())) };
+        let Some(word) = self.next() else { return Err(self.missing_word(&wants())) };
         read(word).ok_or_else(|| CommandError::Wrong {
             wants: wants(),
             command: said.clone(),
@@ -449,25 +462,25 @@ impl<'a> Words<'a> {
         })
     }
 
-    fn missing(&self, wants: &str) -> CommandError {
+    fn missing_word(&self, wants: &str) -> CommandError {
         let command = self.words[self.command..].join(" ");
         CommandError::Missing { command, wants: wants.to_string() }
     }
 
-    fn name(&mut self) -> Result<String, CommandError> {
-        self.value(NAME, AN_INTERFACE, |word| is_name(word).then(|| word.to_string()))
+    fn parse_name(&mut self) -> Result<String, CommandError> {
+        self.parse_value(NAME, AN_INTERFACE, |word| is_name(word).then(|| word.to_string()))
     }
 
-    fn number<T: TryFrom<u32>>(
+    fn parse_number<T: TryFrom<u32>>(
         &mut self,
         bounds: RangeInclusive<u32>,
         example: &str,
     ) -> Result<T, CommandError> {
-        self.steps(bounds, 1, example)
+        self.parse_multiple(bounds, 1, example)
     }
 
     /// A number of those that come step by step.
-    fn steps<T: TryFrom<u32>>(
+    fn parse_multiple<T: TryFrom<u32>>(
         &mut self,
         bounds: RangeInclusive<u32>,
         step: u32,
@@ -475,42 +488,42 @@ impl<'a> Words<'a> {
     ) -> Result<T, CommandError> {
         let multiple = if step == 1 { String::new() } else { format!(" that {step} divides") };
         let what = format!("a number from {} to {}{multiple}", bounds.start(), bounds.end());
-        let read = |word: &str| number(word).filter(|n| bounds.contains(n) && n % step == 0);
-        self.value(&what, example, |word| read(word).and_then(|n| T::try_from(n).ok()))
+        let read = |word: &str| parse_number(word).filter(|n| bounds.contains(n) && n % step == 0);
+        self.parse_value(&what, example, |word| read(word).and_then(|n| T::try_from(n).ok()))
     }
 
-    fn ether(&mut self) -> Result<EtherAddr, CommandError> {
-        self.value("an Ethernet address", AN_ADDRESS, |word| word.parse().ok())
+    fn parse_ether(&mut self) -> Result<EtherAddr, CommandError> {
+        self.parse_value("an Ethernet address", AN_ADDRESS, |word| word.parse().ok())
     }
 
-    fn ipv4(&mut self) -> Result<Ipv4Addr, CommandError> {
-        self.value("an IPv4 address", "192.0.2.1", |word| word.parse().ok())
+    fn parse_ipv4(&mut self) -> Result<Ipv4Addr, CommandError> {
+        self.parse_value("an IPv4 address", "192.0.2.1", |word| word.parse().ok())
     }
 
     /// The address of a host.
-    fn host(&mut self) -> Result<Ipv4Addr, CommandError> {
+    fn parse_host(&mut self) -> Result<Ipv4Addr, CommandError> {
         let is_host = |address: &Ipv4Addr| {
             !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
         };
         let read = |word: &str| word.parse().ok().filter(is_host);
-        self.value("the IPv4 address of the one who asks", "192.0.2.1", read)
+        self.parse_value("the IPv4 address of the one who asks", "192.0.2.1", read)
     }
 
-    fn tag(&mut self) -> Result<String, CommandError> {
+    fn parse_tag(&mut self) -> Result<String, CommandError> {
         let what = format!("a word of at most {LONGEST_TAG} letters");
         let is_tag = |word: &str| {
             (1..=LONGEST_TAG).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_graphic())
         };
-        self.value(&what, "guests", |word| is_tag(word).then(|| word.to_string()))
+        self.parse_value(&what, "guests", |word| is_tag(word).then(|| word.to_string()))
     }
 
-    /// A station's address, perhaps with a VLAN behind it.
-    fn station(&mut self) -> Result<(EtherAddr, Option<VlanId>), CommandError> {
-        self.value("the address of a station, with @ and a VLAN if you like", AN_ADDRESS, |word| {
+    /// A MAC address, perhaps followed by a VLAN.
+    fn parse_mac_entry(&mut self) -> Result<(EtherAddr, Option<VlanId>), CommandError> {
+        self.parse_value("the address of a station, with @ and a VLAN if you like", AN_ADDRESS, |word| {
             let (address, vlan) =
                 word.split_once('@').map_or((word, None), |(address, vlan)| (address, Some(vlan)));
             let address: EtherAddr = address.parse().ok()?;
-            let vlan = vlan.map(|vlan| VlanId::read(vlan).ok_or(())).transpose().ok()?;
+            let vlan = vlan.map(|vlan| VlanId::parse_id(vlan).ok_or(())).transpose().ok()?;
             (!address.is_group() && address != EtherAddr::ZERO).then_some((address, vlan))
         })
     }

@@ -6,41 +6,41 @@ use std::net::Ipv4Addr;
 /// A rule of a port. What a field doesn't say, it doesn't ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What becomes of frames that it is about.
+    /// What happens to frames that match.
     pub action: RuleAction,
-    /// Their way.
+    /// Direction of the frames that match.
     pub direction: RuleDirection,
-    /// The port.
+    /// Name of the rule's port.
     pub port: String,
     /// `src`: the address they come from.
     pub source: Option<EtherAddr>,
     /// `dst`: the address they go to.
     pub destination: Option<EtherAddr>,
-    /// `tag`: what the packet filter is told of them.
+    /// `tag`: the tag that matching frames get for the packet filter.
     pub tag: Option<String>,
-    /// `arp` or `rarp`: what the question or the answer in them says.
+    /// `arp` or `rarp`: conditions on an ARP or RARP message.
     pub arp: Option<ArpRule>,
 }
 
 /// What a rule does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuleAction {
-    /// The frame ends.
+    /// The frame is dropped.
     Block,
-    /// The frame passes, and no further rule is asked.
+    /// The frame passes, and no further rule is tried.
     Pass,
-    /// The frame gets the tag, and the next rule is asked.
+    /// The frame gets the tag, and the next rule is tried.
     Match,
 }
 
-/// The way of frames, as the port sees it.
+/// The direction of frames, as the port sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RuleDirection {
-    /// Into the switch.
+    /// Frames that enter the switch by the port.
     In,
     /// Out of the switch.
     Out,
-    /// Either.
+    /// Frames in either direction.
     #[default]
     Both,
 }
@@ -50,7 +50,7 @@ pub enum RuleDirection {
 pub struct ArpRule {
     /// Which of the two it is.
     pub kind: ArpKind,
-    /// Question or answer.
+    /// Request or reply; None matches both.
     pub operation: Option<ArpOperation>,
     /// `sha`: the sender's Ethernet address.
     pub sender_link: Option<EtherAddr>,
@@ -63,7 +63,7 @@ pub struct ArpRule {
 }
 
 impl ArpRule {
-    /// Makes one that asks for nothing but the protocol.
+    /// Makes one with no condition but the protocol.
     pub fn new(kind: ArpKind) -> ArpRule {
         ArpRule { kind, operation: None, sender_link: None, target_link: None, sender: None, target: None }
     }
@@ -78,12 +78,12 @@ pub enum ArpKind {
     Rarp,
 }
 
-/// Question or answer.
+/// Kind of ARP message that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArpOperation {
-    /// A question.
+    /// An ARP or RARP request.
     Request,
-    /// An answer.
+    /// An ARP or RARP reply.
     Reply,
 }
 
@@ -91,9 +91,9 @@ pub enum ArpOperation {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} on {}", self.action, self.direction, self.port)?;
-        field(f, "src", self.source)?;
-        field(f, "dst", self.destination)?;
-        field(f, "tag", self.tag.as_ref())?;
+        write_field(f, "src", self.source)?;
+        write_field(f, "dst", self.destination)?;
+        write_field(f, "tag", self.tag.as_ref())?;
         self.arp.as_ref().map_or(Ok(()), |arp| write!(f, " {arp}"))
     }
 }
@@ -109,14 +109,14 @@ impl fmt::Display for ArpRule {
             Some(ArpOperation::Reply) => f.write_str(" reply")?,
             None => {}
         }
-        field(f, "sha", self.sender_link)?;
-        field(f, "tha", self.target_link)?;
-        field(f, "spa", self.sender)?;
-        field(f, "tpa", self.target)
+        write_field(f, "sha", self.sender_link)?;
+        write_field(f, "tha", self.target_link)?;
+        write_field(f, "spa", self.sender)?;
+        write_field(f, "tpa", self.target)
     }
 }
 
-fn field(f: &mut fmt::Formatter<'_>, name: &str, value: Option<impl fmt::Display>) -> fmt::Result {
+fn write_field(f: &mut fmt::Formatter<'_>, name: &str, value: Option<impl fmt::Display>) -> fmt::Result {
     value.map_or(Ok(()), |value| write!(f, " {name} {value}"))
 }
 

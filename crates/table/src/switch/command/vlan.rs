@@ -8,7 +8,7 @@ pub struct VlanId(u16);
 impl VlanId {
     /// The VLAN of a switch where nothing is said.
     pub const DEFAULT: VlanId = VlanId(1);
-    /// The highest.
+    /// The highest VLAN that may be used.
     pub const MAX: VlanId = VlanId(4094);
 
     /// Makes it of a number, if a VLAN can have that.
@@ -19,14 +19,14 @@ impl VlanId {
         }
     }
 
-    /// Returns the number.
+    /// Returns the number, 1 to 4094.
     #[inline]
     pub const fn get(self) -> u16 {
         self.0
     }
 
     /// Reads it; nothing but digits is a number here.
-    pub(super) fn read(word: &str) -> Option<VlanId> {
+    pub(super) fn parse_id(word: &str) -> Option<VlanId> {
         let is_number = !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_digit());
         is_number.then(|| word.parse().ok()).flatten().and_then(VlanId::new)
     }
@@ -59,7 +59,7 @@ impl VlanSet {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// Puts one in.
+    /// Adds a VLAN to the set.
     pub fn insert(&mut self, vlan: VlanId) {
         self.0[usize::from(vlan.get() >> 6)] |= 1 << (vlan.get() & 63);
     }
@@ -89,11 +89,12 @@ impl VlanSet {
     }
 
     /// Reads `1,5-7`; the error is the part that is wrong.
-    pub(super) fn read(word: &str) -> Result<VlanSet, &str> {
+    pub(super) fn parse_list(word: &str) -> Result<VlanSet, &str> {
         let mut set = VlanSet::new();
         for part in word.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let ends = VlanId::read(first).zip(VlanId::read(last)).filter(|(first, last)| first <= last);
+            let ends =
+                VlanId::parse_id(first).zip(VlanId::parse_id(last)).filter(|(first, last)| first <= last);
             let (first, last) = ends.ok_or(part)?;
             (first.get()..=last.get()).filter_map(VlanId::new).for_each(|vlan| set.insert(vlan));
         }
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     fn set(word: &str) -> VlanSet {
-        VlanSet::read(word).unwrap()
+        VlanSet::parse_list(word).unwrap()
     }
 
     #[test]
@@ -169,7 +170,7 @@ mod tests {
             ("+1", "+1"),
             ("99999", "99999"),
         ] {
-            assert_eq!(VlanSet::read(word), Err(wrong), "{word}");
+            assert_eq!(VlanSet::parse_list(word), Err(wrong), "{word}");
         }
     }
 }

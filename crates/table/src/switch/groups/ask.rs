@@ -1,34 +1,35 @@
-//! When hosts are to be asked for their groups, and by what frames.
+//! When to query hosts for their groups, and the query frames.
 use super::{GroupKey, Orders, Realm};
 use artery_wire::membership::{igmp_query, mld_query};
 use artery_wire::{EtherAddr, EtherType};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// How often all hosts are asked (RFC 3376 section 8.2), how often at first, and how many times so (8.6, 8.7).
+/// How often general queries are sent (RFC 3376 section 8.2), how often at first, and how many
+/// of these (8.6, 8.7).
 const INTERVAL: Duration = Duration::from_secs(125);
 const FIRST_INTERVAL: Duration = Duration::from_secs(31);
 const FIRST_TIMES: u8 = 2;
-/// How often is asked for the last members of a group, and how many times (RFC 3376 sections 8.8, 8.9).
+/// How often group queries are sent after a leave, and how many (RFC 3376 sections 8.8, 8.9).
 const LAST_INTERVAL: Duration = Duration::from_secs(1);
 const LAST_TIMES: u8 = 2;
-/// Groups that are asked for at the same time at most; of those beyond the last members leave in silence.
-const MOST_ASKED: usize = 256;
+/// Most groups queried at the same time; members of groups beyond leave without a query.
+const MAX_GROUP_QUERIES: usize = 256;
 
-/// A question to hosts.
+/// A query to hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::switch) struct Query {
-    /// The VLAN in which it is asked.
+    /// The VLAN that it is sent in.
     pub(in crate::switch) vlan: u16,
-    /// Who asks: nobody, where it is asked for another one.
+    /// Source address; unspecified where another router is the querier.
     pub(super) source: IpAddr,
     /// The group that is meant; all if none is.
     pub(super) group: Option<IpAddr>,
 }
 
 impl Query {
-    /// The frame without a tag, from a station.
-    pub(in crate::switch) fn frame(&self, from: EtherAddr) -> Option<Vec<u8>> {
+    /// The frame without a tag, with this source address.
+    pub(in crate::switch) fn build_frame(&self, from: EtherAddr) -> Option<Vec<u8>> {
         let (ether_type, packet, to) = match (self.source, self.group) {
             (IpAddr::V4(source), None) => of_ipv4(source, None),
             (IpAddr::V4(source), Some(IpAddr::V4(group))) => of_ipv4(source, Some(group)),
@@ -50,46 +51,46 @@ fn of_ipv6(source: Ipv6Addr, group: Option<Ipv6Addr>) -> (EtherType, Vec<u8>, Et
     (EtherType::IPV6, packet, EtherAddr::multicast_v6(to))
 }
 
-/// What is to be asked, and when.
+/// Queries to send, and their times.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asks {
-    /// When all hosts are asked next; at once where it isn't known.
+pub(super) struct QuerySchedule {
+    /// When the next general query is due; at once where it isn't known.
     next_for_all: Option<Duration>,
     /// How many times they were.
     times: u8,
     /// Groups whose last members may have left.
-    ones: Vec<One>,
-    /// Whether all are to be asked because the ways between bridges have changed.
+    ones: Vec<GroupQuery>,
+    /// Whether all groups are to be queried because the topology of the bridges has changed.
     hurries: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct One {
+struct GroupQuery {
     key: GroupKey,
     times: u8,
     at: Duration,
 }
 
-impl Asks {
-    /// Has the members of a group asked who are left.
-    pub(super) fn ask_for(&mut self, key: GroupKey, now: Duration) {
-        if self.ones.len() < MOST_ASKED && !self.ones.iter().any(|one| one.key == key) {
-            self.ones.push(One { key, times: LAST_TIMES, at: now });
+impl QuerySchedule {
+    /// Queries a group for its remaining members.
+    pub(super) fn query_group(&mut self, key: GroupKey, now: Duration) {
+        if self.ones.len() < MAX_GROUP_QUERIES && !self.ones.iter().any(|one| one.key == key) {
+            self.ones.push(GroupQuery { key, times: LAST_TIMES, at: now });
         }
     }
 
-    /// Nobody is in a group any more.
-    pub(super) fn ask_no_more(&mut self, key: GroupKey) {
+    /// The group has no more members: cancels its query.
+    pub(super) fn cancel_query(&mut self, key: GroupKey) {
         self.ones.retain(|one| one.key != key);
     }
 
-    /// Has all asked at once.
-    pub(super) fn hurry(&mut self) {
+    /// Sends general queries at once.
+    pub(super) fn query_all_now(&mut self) {
         self.hurries = true;
     }
 
     /// Whether that was said, for the first time since.
-    pub(super) fn takes_hurry(&mut self) -> bool {
+    pub(super) fn drain_query_all(&mut self) -> bool {
         let hurries = std::mem::take(&mut self.hurries);
         if hurries {
             self.next_for_all = None;
@@ -97,15 +98,16 @@ impl Asks {
         hurries
     }
 
-    /// When something is to be asked next.
+    /// When the next query is due.
     pub(super) fn next(&self) -> Option<Duration> {
         let hurry = self.hurries.then_some(Duration::ZERO);
         self.ones.iter().map(|one| one.at).chain(self.next_for_all).chain(hurry).min()
     }
 
-    /// What is to be asked now; `own` is the address by which the switch asks in a realm, if nobody else does. In
-    /// those that are `hurried` hosts are asked in any case, of IPv4 by nobody's address (RFC 4541 section 2.1.1).
-    pub(super) fn due(
+    /// Queries that are due; `own` is the address by which the switch asks in a realm, if it has no other
+    /// querier. In those that are `hurried` hosts are asked in any case, for IPv4 with the unspecified source
+    /// (RFC 4541 section 2.1.1).
+    pub(super) fn due_queries(
         &mut self,
         orders: &Orders,
         hurried: &[Realm],

@@ -1,4 +1,4 @@
-//! Groups as they are heard of, against a list of all that was said.
+//! Groups as they are learned, against a list of all reports.
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ fn asking(address: &str) -> Orders {
 
 fn ask(groups: &mut Groups, port: u16, source: &str, seconds: u64) {
     let message = Membership::Query { source: source.parse().unwrap(), group: None };
-    groups.hear((port, VLAN), message, false, at(seconds));
+    groups.snoop_message((port, VLAN), message, false, at(seconds));
 }
 
-/// What is asked in a second, in words.
+/// Queries sent in a second, in words.
 fn asked(groups: &mut Groups, orders: &Orders, seconds: u64) -> String {
     let words = groups.tick(orders, at(seconds)).into_iter().map(|query| {
         let group = query.group.map_or("all".to_string(), |group| group.to_string());
@@ -69,7 +69,7 @@ fn the_switch_asks_twice_at_first_then_every_two_minutes_unless_somebody_with_a_
     ask(&mut groups, 2, "10.0.0.1", 440);
     assert_eq!(asked(&mut groups, &orders, 562), "");
     assert_eq!(asked(&mut groups, &orders, 800), both, "the others are gone");
-    groups.ask_anew();
+    groups.restart_queries();
     assert_eq!(asked(&mut groups, &asking("10.0.0.6"), 801), "1 10.0.0.6 all, 1 fe80::5 all");
 }
 
@@ -78,22 +78,22 @@ fn whoever_is_left_in_a_group_is_asked_before_it_ends() {
     let (mut groups, orders) = (Groups::default(), asking("10.0.0.5"));
     asked(&mut groups, &orders, 0);
     let group = key(VLAN, "239.1.1.1");
-    groups.join(group, 1, at(1));
-    groups.join(group, 2, at(1));
-    groups.leave(group, 1, false, at(5));
+    groups.join_group(group, 1, at(1));
+    groups.join_group(group, 2, at(1));
+    groups.leave_group(group, 1, false, at(5));
     assert_eq!(asked(&mut groups, &orders, 5), "1 10.0.0.5 239.1.1.1");
     assert_eq!(asked(&mut groups, &orders, 6), "1 10.0.0.5 239.1.1.1");
     assert_eq!(asked(&mut groups, &orders, 7), "");
     assert_eq!(groups.list_members(at(7)), [(group, 2, 254)]);
-    // Somebody answers.
-    groups.leave(group, 2, false, at(10));
-    groups.join(group, 2, at(11));
+    // A member answers.
+    groups.leave_group(group, 2, false, at(10));
+    groups.join_group(group, 2, at(11));
     asked(&mut groups, &orders, 13);
     assert_eq!(groups.list_members(at(13)), [(group, 2, 258)]);
-    groups.leave(group, 2, true, at(14));
+    groups.leave_group(group, 2, true, at(14));
     assert_eq!((groups.list_members(at(14)), groups.members.len()), (vec![], 0));
-    // Of one that nobody is in nothing is asked.
-    groups.leave(group, 2, false, at(15));
+    // No query is sent for a group without members.
+    groups.leave_group(group, 2, false, at(15));
     assert_eq!(asked(&mut groups, &orders, 16), "");
 }
 
@@ -102,7 +102,7 @@ fn when_ways_have_changed_frames_go_to_all_until_hosts_have_answered() {
     let (mut groups, nobody) = (Groups::default(), Orders::default());
     ask(&mut groups, 3, "10.0.0.1", 0);
     asked(&mut groups, &nobody, 10);
-    groups.rearrange();
+    groups.mark_changed();
     assert_eq!(asked(&mut groups, &nobody, 11), "1 0.0.0.0 all");
     assert_eq!(known(&groups), []);
     assert_eq!(asked(&mut groups, &nobody, 21), "");
@@ -114,13 +114,13 @@ fn there_is_an_end_to_groups_and_to_what_is_asked() {
     let (mut groups, orders) = (Groups::default(), asking("10.0.0.5"));
     let one = |n: u32| GroupKey { vlan: VLAN, group: IpAddr::V4(Ipv4Addr::from(0xef01_0000 + n)) };
     for n in 0..MOST_GROUPS as u32 {
-        assert!(groups.join(one(n), 1, at(0)));
+        assert!(groups.join_group(one(n), 1, at(0)));
     }
-    assert!(!groups.join(one(MOST_GROUPS as u32), 1, at(0)) && groups.view().is_full);
-    assert!(groups.join(one(7), 2, at(0)), "one that is known has room");
+    assert!(!groups.join_group(one(MOST_GROUPS as u32), 1, at(0)) && groups.view().is_full);
+    assert!(groups.join_group(one(7), 2, at(0)), "one that is known has room");
     asked(&mut groups, &orders, 0);
     for n in 0..MOST_GROUPS as u32 {
-        groups.leave(one(n), 1, false, at(1));
+        groups.leave_group(one(n), 1, false, at(1));
     }
     assert_eq!(groups.tick(&orders, at(1)).len(), 256);
     asked(&mut groups, &orders, 3);
@@ -134,15 +134,18 @@ fn what_changes_quickly_is_shown_a_hundred_times_a_second_at_most() {
     let shown = (0..1000).filter(|n| {
         let group = key(VLAN, "239.1.1.1");
         if n % 2 == 0 {
-            assert!(groups.join(group, 1, time(*n)))
+            assert!(groups.join_group(group, 1, time(*n)))
         } else {
-            groups.leave(group, 1, true, time(*n))
+            groups.leave_group(group, 1, true, time(*n))
         }
-        groups.show(time(*n)).is_some()
+        groups.changed_view(time(*n)).is_some()
     });
     assert_eq!(shown.count(), 100);
-    groups.join(key(VLAN, "239.1.1.2"), 1, time(1000));
-    assert!(groups.show(time(1000)).is_some() && groups.show(time(2000)).is_none(), "once is enough");
+    groups.join_group(key(VLAN, "239.1.1.2"), 1, time(1000));
+    assert!(
+        groups.changed_view(time(1000)).is_some() && groups.changed_view(time(2000)).is_none(),
+        "once is enough"
+    );
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn groups_of_the_link_itself_are_not_kept() {
     let mut groups = Groups::default();
     for group in ["224.0.0.251", "ff02::fb", "ff01::1"] {
         let report = artery_wire::membership::Reports::One(Some((group.parse().unwrap(), true)));
-        groups.hear((1, VLAN), Membership::Report(report), false, at(0));
+        groups.snoop_message((1, VLAN), Membership::Report(report), false, at(0));
     }
     assert!(groups.members.is_empty());
     assert!(!is_for_all("239.0.0.1".parse().unwrap()) && !is_for_all("ff05::1".parse().unwrap()));
@@ -184,11 +187,11 @@ proptest! {
         for event in events {
             match event {
                 Event::Join(key, port) => {
-                    prop_assert!(groups.join(key, port, at(now)));
+                    prop_assert!(groups.join_group(key, port, at(now)));
                     model.insert((key, port), now + 260);
                 }
                 Event::Leave(key, port, is_fast) => {
-                    groups.leave(key, port, is_fast, at(now));
+                    groups.leave_group(key, port, is_fast, at(now));
                     if is_fast {
                         model.remove(&(key, port));
                     } else if let Some(until) = model.get_mut(&(key, port)) {

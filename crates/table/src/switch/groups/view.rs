@@ -1,13 +1,13 @@
 //! Groups as frames meet them: never changed, only replaced.
 use super::{GroupKey, Realm, is_for_all};
-use crate::switch::decide::Entered;
-use crate::switch::{Sight, View};
+use crate::switch::decide::Ingress;
+use crate::switch::{FrameView, View};
 use artery_wire::membership::Membership;
 use artery_wire::{EtherType, Ipv4, Ipv6};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// See the module.
+/// Ports by group, as frames are looked up.
 #[derive(Debug, Default)]
 pub struct GroupView {
     pub(super) members: HashMap<GroupKey, Box<[u16]>>,
@@ -17,21 +17,21 @@ pub struct GroupView {
     pub(super) is_full: bool,
 }
 
-/// Who gets a frame that goes to a group.
+/// Ports that get a frame sent to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience<'a> {
-    /// All ports.
+    /// The frame goes to all ports.
     All,
     /// Members of the group, and routers.
     Members(&'a [u16], &'a [u16]),
-    /// Routers, as what hosts say of their groups: others who hear it would keep silent themselves (RFC 4541 section
-    /// 2.1.1).
+    /// Routers only, for reports of hosts: other hosts that receive them would not report themselves
+    /// (RFC 4541 section 2.1.1).
     Routers(&'a [u16]),
 }
 
 impl Audience<'_> {
     /// Whether it is part of it.
-    pub fn has(self, view: &View, port: u16) -> bool {
+    pub fn contains_port(self, view: &View, port: u16) -> bool {
         let (members, routers) = match self {
             Audience::All => return true,
             Audience::Members(members, routers) => (members, routers),
@@ -42,12 +42,12 @@ impl Audience<'_> {
 }
 
 impl GroupView {
-    /// Who gets a frame that goes to a group of Ethernet.
-    pub fn audience(&self, view: &View, sight: &Sight<'_>, entered: &Entered) -> Audience<'_> {
+    /// Ports that get a frame sent to an Ethernet group.
+    pub fn find_audience(&self, view: &View, sight: &FrameView<'_>, entered: &Ingress) -> Audience<'_> {
         if !view.snoops() {
             return Audience::All;
         }
-        let (ether_type, packet) = sight.carried(entered.is_tagged());
+        let (ether_type, packet) = sight.inner_payload(entered.is_tagged());
         let group = match ether_type {
             EtherType::IPV4 => Ipv4::new(packet).ok().map(|header| IpAddr::from(header.dst())),
             EtherType::IPV6 => Ipv6::new(packet).ok().map(|header| IpAddr::from(header.dst())),
@@ -57,7 +57,7 @@ impl GroupView {
         let Some(routers) = self.realms.get(&Realm::of(entered.place.vlan, group)) else {
             return Audience::All;
         };
-        if matches!(Membership::read(ether_type, packet), Ok(Some(Membership::Report(_)))) {
+        if matches!(Membership::parse_packet(ether_type, packet), Ok(Some(Membership::Report(_)))) {
             return Audience::Routers(routers);
         }
         match self.members.get(&GroupKey { vlan: entered.place.vlan, group }) {

@@ -23,8 +23,10 @@ fn it_is_shown_as_ifconfig_shows_it() {
 "
     );
     assert_eq!(lab.switch.show(at(10)), expected);
-    assert_eq!(lab.switch.rules(Some("p0")).unwrap(), format!("block in on p0 src {C}\n"));
-    assert!(lab.switch.rules(Some("p1")).unwrap().is_empty() && lab.switch.rules(Some("p7")).is_err());
+    assert_eq!(lab.switch.show_rules(Some("p0")).unwrap(), format!("block in on p0 src {C}\n"));
+    assert!(
+        lab.switch.show_rules(Some("p1")).unwrap().is_empty() && lab.switch.show_rules(Some("p7")).is_err()
+    );
     lab.tell("down -link1").unwrap();
     assert!(lab.switch.show(at(10)).starts_with("veb0: flags=8802<BROADCAST,SIMPLEX,MULTICAST>\n"));
     lab.tell("vnetid 10 txprio 3 rxprio payload evict ifmaxaddr p0 3 storm p0 broadcast 100").unwrap();
@@ -51,7 +53,7 @@ fn what_would_become_of_a_frame_is_said_step_by_step() {
     };
     let mut said = |question| {
         let turn = lab.reader.turn();
-        lab.switch.explain(&question, at(1), &turn)
+        lab.switch.explain_frame(&question, at(1), &turn)
     };
     assert_eq!(
         said(question(B, EtherType::IPV4)),
@@ -65,7 +67,7 @@ fn what_would_become_of_a_frame_is_said_step_by_step() {
         said(question("01:80:c2:00:00:00", EtherType(0x42)))
             .starts_with("dropped at p0: its destination is one that")
     );
-    assert!(lab.switch.addresses(at(1)).lines().count() == 1, "nothing is learned by asking");
+    assert!(lab.switch.show_addresses(at(1)).lines().count() == 1, "nothing is learned by asking");
 }
 
 #[test]
@@ -81,11 +83,11 @@ fn a_switch_that_is_told_all_commands_of_another_is_the_same() {
     lab.tell("add p1 add p2").unwrap();
     told.iter().for_each(|line| lab.tell(line).unwrap_or_else(|error| panic!("{line}: {error}")));
     let other = Lab::new(5, 0);
-    for command in lab.switch.commands(at(0)) {
-        other.switch.apply(&command, at(0)).unwrap_or_else(|error| panic!("{command}: {error}"));
+    for command in lab.switch.dump_commands(at(0)) {
+        other.switch.apply_command(&command, at(0)).unwrap_or_else(|error| panic!("{command}: {error}"));
     }
     assert_eq!(other.switch.show(at(0)), lab.switch.show(at(0)));
-    assert_eq!(other.switch.commands(at(0)), lab.switch.commands(at(0)));
+    assert_eq!(other.switch.dump_commands(at(0)), lab.switch.dump_commands(at(0)));
     assert!(lab.switch.show(at(0)).contains("p4").eq(&false));
 }
 
@@ -96,10 +98,10 @@ fn a_switch_that_takes_the_place_of_another_knows_its_addresses_by_the_names_of_
     old.learn(B, 1, 2, 6);
     let domain = Domain::new();
     let mut config = Config::new("veb0");
-    ["p2", "p7"].iter().for_each(|name| config.connect(Port::new(*name, Role::Member)).unwrap());
+    ["p2", "p7"].iter().for_each(|name| config.connect_port(Port::new(*name, Role::Member)).unwrap());
     let new = Switch::new(&domain, config).unwrap();
-    new.take_over(&old.switch, at(7));
-    assert_eq!(new.addresses(at(7)), format!("{B} p2 1 flags=0<>\n"));
+    new.adopt_state(&old.switch, at(7));
+    assert_eq!(new.show_addresses(at(7)), format!("{B} p2 1 flags=0<>\n"));
 }
 
 #[test]
@@ -108,15 +110,15 @@ fn another_limit_makes_another_table_with_the_same_addresses() {
     lab.learn(B, 1, 1, 0);
     let buckets = |lab: &mut Lab| {
         let turn = lab.reader.turn();
-        lab.switch.table(&turn).buckets()
+        lab.switch.table(&turn).bucket_count()
     };
     let before = buckets(&mut lab);
-    lab.switch.apply(&Command::MaxAddresses(100_000), at(0)).unwrap();
+    lab.switch.apply_command(&Command::MaxAddresses(100_000), at(0)).unwrap();
     assert!(buckets(&mut lab) > before);
     assert_eq!(lab.ports(0, &plain(B, A)), [1]);
     lab.learn(C, 1, 0, 0);
     lab.tell("maxaddr 100").unwrap();
-    assert_eq!((buckets(&mut lab), lab.switch.addresses(at(0)).lines().count()), (before, 2));
+    assert_eq!((buckets(&mut lab), lab.switch.show_addresses(at(0)).lines().count()), (before, 2));
 }
 
 #[test]
@@ -129,22 +131,23 @@ fn ports_and_tables_come_and_go_while_frames_pass() {
             .map(|seed| {
                 scope.spawn(move || {
                     let (mut reader, mut random, mut decided) = (domain.reader(), Random::new(seed), 0_u64);
-                    let mut ways = Ways::default();
+                    let mut ways = BatchLookup::default();
                     while !done.load(Relaxed) || decided < 1000 {
                         let turn = reader.turn();
                         let (view, table) = (switch.view(&turn), switch.table(&turn));
                         let mut station = || EtherAddr([2, 0, 0, 0, 0, random.below(200) as u8]);
                         let bytes = ether(station(), station()).raw(EtherType::IPV4, [0; 46]).bytes();
                         let port = random.below(4) as u16;
-                        let sight = Sight::new(&bytes).unwrap();
+                        let sight = FrameView::new(&bytes).unwrap();
                         let views = (view, switch.groups(&turn));
-                        let decision = decide(views, port, &sight, |key| table.find(table.place(key)));
+                        let decision =
+                            trace_frame(views, port, &sight, |key| table.find_entry(table.probe_key(key)));
                         let to = decision.targets.iter().filter(|(_, outcome)| outcome.is_ok());
                         assert!(to.clone().all(|(to, _)| *to != port && usize::from(*to) < view.len()));
-                        ways.find((view, table), port, 1_000_000, [&bytes[..]].into_iter());
-                        assert_eq!(ways.each().len(), 1);
+                        ways.lookup_batch((view, table), port, 1_000_000, [&bytes[..]].into_iter());
+                        assert_eq!(ways.targets_mut().len(), 1);
                         if let Some(key) = decision.learns {
-                            switch.learn(key, port, false, at(decided / 100));
+                            switch.learn_address(key, port, false, at(decided / 100));
                         }
                         decided += 1;
                     }
@@ -156,17 +159,18 @@ fn ports_and_tables_come_and_go_while_frames_pass() {
         for n in 0..300 {
             let port = random.below(4);
             lab.tell(&format!("del p{port}")).unwrap();
-            switch.apply(&Command::MaxAddresses([50, 100_000][n % 2]), at(0)).unwrap();
-            switch.sweep(at(n as u64));
+            switch.apply_command(&Command::MaxAddresses([50, 100_000][n % 2]), at(0)).unwrap();
+            switch.sweep_addresses(at(n as u64));
             lab.tell(&format!("add p{port}")).unwrap();
         }
         done.store(true, Relaxed);
         assert!(passed.into_iter().all(|thread| thread.join().unwrap() >= 1000));
     });
-    let learner = held(&switch.learner);
-    let (listed, count, table) = (learner.list(at(0)).len(), learner.count() as usize, learner.shown());
+    let learner = lock_unpoisoned(&switch.learner);
+    let (listed, count, table) =
+        (learner.list_addresses(at(0)).len(), learner.count() as usize, learner.published_table());
     let mut reader = domain.reader();
     let turn = reader.turn();
     let stands = table.read(&turn);
-    assert!(listed <= count && stands.entries(0..stands.buckets()).count() == count);
+    assert!(listed <= count && stands.entries(0..stands.bucket_count()).count() == count);
 }
