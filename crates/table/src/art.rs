@@ -53,7 +53,7 @@
 //!    * It is even: no default changed meanwhile. Take the moment when the slot was read or, if the last
 //!      table was unlinked before, the moment before that. The slot was empty then, the tables above were
 //!      linked, and the defaults were what they are: the answer was right then.
-//!    * It is not even: one update was painting all the while. It paints in one table, where one slot is the
+//!    * It is odd: one update was painting all the while. It paints in one table, where one slot is the
 //!      address's, so on the address's way it stores to one word at most and the rest stays. The reader has
 //!      found this word as it was before or after; the answer was right when it was read.
 //!

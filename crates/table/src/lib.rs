@@ -100,11 +100,11 @@
 //! * *Every answer was right at some instant between the lookup's beginning and its end*, for its address. A
 //!   change reaches one address after another: of two addresses in a prefix, one may be seen changed before
 //!   the other.
-//! [`load_routes`](RouteTable::load_routes) and [`set_policy`](RouteTable::set_policy) change everything by
-//! one store.
+//!   [`load_routes`](RouteTable::load_routes) and [`set_policy`](RouteTable::set_policy) change everything by
+//!   one store.
 //! * *When `insert` or `remove` returns, every lookup that begins sees it.* The answer is the same whichever
 //!   engine forwards, also while one takes another's place. Where a change finds no memory for a bigger FIB,
-//!   ART forwards, slower and right, until the next `load` or `set_policy`.
+//!   ART forwards, slower and right, until the next `load_routes` or `set_policy`.
 //! * *Readers take no lock and never wait.* A lookup begins again only if the writer has changed something
 //!   meanwhile, so a writer that is held up holds up no reader. Nor do readers hold up the writer: it waits
 //!   for no grace period.
