@@ -1,9 +1,10 @@
-//! Measures how late a session follows the kernel while its routes change: how long a route that was deleted is still
-//! forwarded by, and one that was added is not.
+//! Measures how late a session follows the kernel while its routes change: how long a route that was deleted
+//! is still forwarded by, and one that was added is not.
 //!
 //! ```sh
 //! cargo build --release -p artery-adopt --example churn
-//! unshare -n sh -c 'for n in 1 2; do ip link add eth$n type veth peer name end$n; ip link set end$n up; ip link set eth$n up
+//! unshare -n sh -c 'for n in 1 2; do ip link add eth$n type veth peer name end$n
+//!   ip link set end$n up; ip link set eth$n up
 //!   ip addr add 10.0.$n.1/24 dev eth$n; ip neigh add 10.0.$n.2 lladdr 02:00:00:00:00:0$n dev eth$n; done
 //!   sysctl -qw net.ipv4.ip_forward=1; target/release/examples/churn eth1 eth2 700000 20000 networks'
 //! ```
@@ -26,17 +27,16 @@ const LIVE: usize = 50_000;
 const FIRST: u32 = 198 << 24 | 18 << 16;
 /// Of so many hosts one is asked about.
 const SAMPLE: usize = 100;
-/// How long the end is looked at.
+/// How long routes are checked after the last change.
 const REST: Duration = Duration::from_secs(6);
 
-/// Which prefixes change.
+/// Which prefixes the routes that change have.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Hosts one beside the other.
     Hosts,
     /// Hosts far from each other.
     Spread,
-    /// /24s.
     Networks,
 }
 

@@ -1,5 +1,5 @@
-//! Measures the mirror in this network namespace: how long it takes to read all that the kernel has, to look at it again,
-//! and how late it is while routes change.
+//! Measures the mirror in this network namespace: how long it takes to read all that the kernel has, to look
+//! at it again, and how late it is while routes change.
 //!
 //! ```sh
 //! unshare -n sh -c 'ip link add eth1 type veth peer name end1; ip link set end1 up; ip link set eth1 up
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const FIRST: u32 = 198 << 24 | 18 << 16;
 const HOSTS: usize = 1 << 17;
 
-/// When each prefix was changed, and how late that was told.
+/// The time at which each prefix was changed, and the delay until the sink received the change.
 struct Late<'a> {
     changed: &'a Mutex<Vec<Option<Instant>>>,
     lags: Vec<Duration>,

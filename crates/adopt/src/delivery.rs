@@ -6,13 +6,14 @@ use crate::fast::Deliveries;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often counts are to be looked at.
+/// How often the counters are read.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 /// For how long a port must have taken nothing, from before the first frame that it dropped.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How many frames it must have dropped.
 const FEWEST: u64 = 2;
-/// Most frames that are on their way to a driver while counts are read: some batches of 64 for each of many processors.
+/// Limit on frames that are under way to a driver while counters are read: some batches of 64 frames for
+/// each of many processors.
 const MOST_UNDERWAY: u64 = 4096;
 
 /// The counts of ports since each of them took a frame.

@@ -1,9 +1,11 @@
-//! Forwarding in the kernel's hooks, XDP's and tc's: plain IPv4 and IPv6, by a FIB in arrays that the program and this process share.
+//! Forwarding in the kernel's hooks, XDP's and tc's: plain IPv4 and IPv6, by a FIB in arrays that the program
+//! and this process share.
 //!
 //! [`decide_frame`] says what becomes of a frame. Programs are the same once more, for the kernel; a test
-//! runs both on random frames. Whatever is not plain forwarding goes to the kernel untouched, for a [`Reason`] that is
-//! counted: what is for this machine, ARP, ND, multicast, options, what is too big, whose neighbor is not known, and
-//! all that the kernel would answer. So the kernel needs to know nothing, and nothing is lost when the program goes.
+//! runs both on random frames. Whatever is not plain forwarding goes to the kernel untouched, for a
+//! [`Reason`] that is counted: what is for this machine, ARP, ND, multicast, options, what is too big, whose
+//! neighbor is not known, and all that the kernel would answer. So the kernel needs to know nothing, and
+//! nothing is lost when the program goes.
 mod accelerator;
 mod capture;
 mod decide;

@@ -1,7 +1,8 @@
-//! The mirror told to a router of the engine, so that its graph forwards as the kernel would.
+//! Copies the mirror into the tables of an engine router, so that its graph forwards as the kernel would.
 //!
-//! The kernel finds its neighbors and chooses its routes; here they are written into the tables of an IPRouter. What leads
-//! elsewhere than out by a port of the router is a blackhole in them: the programs in front of it send it no such packets.
+//! The kernel finds its neighbors and chooses its routes; here they are written into the tables of an
+//! IPRouter. What leads elsewhere than out by a port of the router is a blackhole in them: the programs in
+//! front of it send it no such packets.
 use crate::kernel::{Family, Link};
 use crate::mirror::{Exclusion, NextHopSet, NextHopSetId, Sink};
 use artery_table::load::AnyPrefix;
@@ -13,13 +14,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// From how many routes of a changed way on all routes are laid out anew, which is faster than one by one.
+/// Limit on the routes of a changed next-hop set that are replaced one by one. With more, all routes are laid
+/// out again, which is faster.
 const MANY: usize = 4096;
 
-/// Does something with the tables of a router, which nobody else changes meanwhile.
+/// Calls a function with the tables of a router. Nothing else changes them meanwhile.
 pub type WithTables = Box<dyn Fn(&mut dyn FnMut(&mut Tables)) + Send>;
 
-/// The mirror, as a router's tables are told it.
+/// A [`Sink`] that writes the mirror's routes into a router's tables.
 pub struct Graph {
     tables: WithTables,
     /// The router's ports by the interfaces that they are.
@@ -48,12 +50,14 @@ impl Graph {
         }
     }
 
-    /// What the tables did not take. From then on they are not what the kernel has, and nothing may be forwarded by them.
+    /// What the tables did not take. From then on they are not what the kernel has, and nothing may
+    /// be forwarded by them.
     pub fn fault(&self) -> Option<&RouterError> {
         self.fault.as_ref()
     }
 
-    /// Does something with the tables; what happens there the router need not be told: its neighbors are told of.
+    /// Changes the tables. The router needn't report neighbor events of that change: the
+    /// mirror has them already.
     fn change_tables(&mut self, mut how: impl FnMut(&mut Tables, Duration) -> Result<(), RouterError>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut done = Ok(());
@@ -66,7 +70,7 @@ impl Graph {
         }
     }
 
-    /// What a route of this way is to the router, and the gateways of it that can't be reached now.
+    /// The router's route for this next-hop set, and those of its gateways that can't be reached now.
     fn route_spec(&self, way: NextHopSetId) -> (RouteSpec, Vec<(PortId, IpAddr)>) {
         let hops = match self.next_hop_sets.get(&way) {
             Some(NextHopSet::Hops(hops)) => hops.as_slice(),
@@ -127,7 +131,7 @@ impl Graph {
         });
     }
 
-    /// Follows a change of a way in the routes of one family.
+    /// Replaces the routes of one family that lead to a changed next-hop set.
     fn update_routes<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, NextHopSetId>, way: NextHopSetId) {
         let changed: Vec<Prefix<A>> =
             routes.iter().filter(|(_, of)| **of == way).map(|(prefix, _)| *prefix).collect();
@@ -148,7 +152,8 @@ impl Graph {
     }
 }
 
-/// Prefixes that any router has for itself, as for loopback and groups, stay as they are: programs send no such packets.
+/// Prefixes that any router has for itself, as for loopback and groups, stay as they are: programs
+/// send no such packets.
 fn unless_own(done: Result<(), RouterError>) -> Result<(), RouterError> {
     match done {
         Err(RouterError::OwnPrefix(_)) => Ok(()),
@@ -238,7 +243,7 @@ impl Sink for Graph {
     }
 }
 
-/// Two that are told the same, the first of them first.
+/// Sends each change to two sinks, the first of them first.
 pub(crate) struct SinkPair<'a>(pub(crate) &'a mut dyn Sink, pub(crate) &'a mut dyn Sink);
 
 impl Sink for SinkPair<'_> {

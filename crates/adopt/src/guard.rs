@@ -1,10 +1,11 @@
-//! What of the user's policy the fast path would go around: filters, translations, shaping, IPsec, settings. Traffic that
-//! any of it may be about stays with the kernel.
+//! What of the user's policy the fast path would go around: filters, translations, shaping, IPsec, settings.
+//! Traffic that any of it may be about stays with the kernel.
 //!
-//! Each [`Blocker`] is found by reading the kernel, changes nothing, and says in one line what it is. What can't be read is
-//! a blocker, too: nothing is forwarded around a policy that nobody could look at. [`BlockerWatch`] tells when to look again.
-//! What is not here: routes and rules, which the mirror judges one by one, and packets that the kernel treats specially
-//! whatever the policy is, which the decision about each packet knows.
+//! Each [`Blocker`] is found by reading the kernel, changes nothing, and says in one line what it is. What
+//! can't be read is a blocker, too: nothing is forwarded around a policy that can't be read.
+//! [`BlockerWatch`] reports when to read again. What is not here: routes and rules, which the mirror
+//! evaluates one by one, and packets that the kernel treats specially whatever the policy is, which the
+//! decision about each packet knows.
 mod hooks;
 mod ipsec;
 mod iptables;
@@ -31,16 +32,17 @@ use std::io;
 /// What is said of chains that translate and have no rules.
 const STAYS_TRANSLATED: &str = ", no rules: connections stay translated";
 
-/// An interface that packets would be forwarded from and to. A VLAN on another interface is a port of its own.
+/// An interface that packets would be forwarded from and to. A VLAN on another interface is a
+/// port of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// The kernel's number for it.
     pub index: u32,
-    /// Its name.
+    /// The interface's name in the kernel.
     pub name: String,
-    /// The interface that it is a VLAN on, whose guards are also about it.
+    /// The interface that it is a VLAN on. Blockers of that interface apply to it, too.
     pub vlan_on: Option<u32>,
-    /// Where this process has a program of its own at it, which is no policy of somebody else's.
+    /// Where this process has a program of its own attached, which isn't part of the user's policy.
     pub own: Option<OwnHook>,
 }
 
@@ -56,15 +58,15 @@ pub enum OwnHook {
 /// Which packets of a port: those that arrive, those that leave, or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
-    /// Those that arrive.
+    /// Packets that arrive at the port.
     In,
-    /// Those that leave.
+    /// Packets that leave by the port.
     Out,
-    /// All.
+    /// Packets in both directions.
     Both,
 }
 
-/// What a guard is about, for who can honour some of them after all.
+/// What a blocker is, so that a caller can honor some kinds itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockerKind {
     /// A chain or flow table of nftables.
@@ -81,7 +83,7 @@ pub enum BlockerKind {
     Queueing,
     /// A BPF program at a port.
     Program,
-    /// An IPsec policy.
+    /// An IPsec policy of the kernel.
     Ipsec,
     /// A port whose frames have no Ethernet header.
     NoEthernet,
@@ -112,12 +114,12 @@ pub struct Blocker {
     pub kind: BlockerKind,
     /// What there is, in one line that names it exactly.
     pub what: String,
-    /// How it is looked at or changed.
+    /// The command that shows or changes it.
     pub remedy: String,
 }
 
 impl Blocker {
-    /// A guard of all traffic.
+    /// A blocker of all traffic.
     fn new(kind: BlockerKind, what: String, remedy: String) -> Blocker {
         Blocker { port: None, family: None, direction: Direction::Both, kind, what, remedy }
     }
@@ -129,7 +131,7 @@ impl Blocker {
     fn at_port(self, port: u32, direction: Direction) -> Blocker {
         Blocker { port: Some(port), direction, ..self }
     }
-    /// A guard in place of those that could not be read.
+    /// A blocker in place of those that could not be read.
     fn unreadable(what: &str, error: &io::Error) -> Blocker {
         let remedy = match error.kind() {
             io::ErrorKind::PermissionDenied => "read with the capability CAP_NET_ADMIN, as root has it",
@@ -146,15 +148,16 @@ impl Blocker {
     pub fn blocks_to(&self, port: &Port, family: Family) -> bool {
         self.direction != Direction::In && self.is_about(port, family)
     }
-    /// Whether what programs of tc send meets it all the same: queueing, and what is where frames leave. Chains of netfilter
-    /// pass over redirected packets there, and what is at a VLAN's interface is not met where frames leave by the one below.
+    /// Whether packets that tc programs send pass through it all the same: queueing, and what is where frames
+    /// leave. Chains of netfilter skip redirected packets there, and what is at a VLAN's interface is skipped
+    /// if frames leave by the interface below.
     pub fn is_met_by_tc(&self, ports: &[Port]) -> bool {
         let is_below = |port: &Port| self.port == Some(port.index) && port.vlan_on.is_none();
         let is_met = matches!(self.kind, BlockerKind::Queueing | BlockerKind::Filter | BlockerKind::Program);
         is_met && self.direction == Direction::Out && ports.iter().any(is_below)
     }
     fn is_about(&self, port: &Port, family: Family) -> bool {
-        // A VLAN has settings of its own. All else meets its packets below it, too.
+        // A VLAN has settings of its own. Everything else applies to its packets below it, too.
         let below = port.vlan_on.filter(|_| self.kind != BlockerKind::Forwarding);
         let is_there = self.port.is_none_or(|one| one == port.index || Some(one) == below);
         is_there && self.family.is_none_or(|one| one == family)
@@ -176,7 +179,7 @@ impl Blocker {
 }
 
 impl fmt::Display for Blocker {
-    /// In one line: what there is, what traffic stays, and how it is looked at or changed.
+    /// In one line: what there is, what traffic stays, and the command that shows or changes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} with the kernel ({})", self.what, self.blocked_traffic(), self.remedy)
     }
@@ -187,7 +190,7 @@ pub fn survey(ports: &[Port]) -> Vec<Blocker> {
     survey_in_steps(ports, || {})
 }
 
-/// The same for who has something to do after each step: some ask other programs, and may take long.
+/// The same, with a call after each step: some steps run other programs, and may take long.
 pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Blocker> {
     let or_unreadable = |what: &str, found: io::Result<Vec<Blocker>>| {
         found.unwrap_or_else(|error| vec![Blocker::unreadable(what, &error)])

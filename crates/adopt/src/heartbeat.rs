@@ -1,8 +1,9 @@
 //! Renews the programs' lease while this process follows the kernel.
 //!
-//! The main loop reports progress; a thread of its own renews the lease, so that a wait in the kernel (for a lock, or for runs
-//! of programs to end) does not stop forwarding. A process that is stopped renews nothing. When it goes on its tables are old,
-//! so that only the main loop may renew a lease that has ended, once it has read all that changed meanwhile.
+//! The main loop reports progress; a thread of its own renews the lease, so that a wait in the kernel (for a
+//! lock, or for runs of programs to end) does not stop forwarding. A process that is stopped renews nothing.
+//! When it goes on its tables are old, so that only the main loop may renew a lease that has ended, once it
+//! has read all that changed meanwhile.
 use artery_device::bpf::Lease;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,8 +58,8 @@ impl Heartbeat {
         self.shared.lock().progressed = Instant::now();
     }
 
-    /// Reports that the main loop has taken a turn. `is_current` says that it has read all that changed, which a lease that has ended
-    /// waits for.
+    /// Reports that the main loop has taken a turn. `is_current` says that it has read all that changed,
+    /// which a lease that has ended waits for.
     pub(crate) fn report_turn(&self, is_current: bool) -> io::Result<()> {
         let mut state = self.shared.lock();
         state.progressed = Instant::now();

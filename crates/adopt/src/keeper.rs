@@ -1,7 +1,8 @@
-//! Keeps neighbors known that only the fast path sends to.
+//! Keeps neighbor entries fresh that only the fast path uses.
 //!
-//! The kernel asks a neighbor again when it has used an entry that is no longer fresh. It does not see what programs send,
-//! so that it is told: as often as it would have sent itself, as far as its states go.
+//! The kernel solicits a neighbor again when it has used an entry that is no longer fresh. It does not see
+//! what programs send, so this refresher reports the use to it, as often as the kernel's own sending would
+//! have shown in its neighbor states.
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -9,12 +10,12 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::IpAddr;
 
-/// Tells the kernel which neighbors are in use.
+/// Reports to the kernel which neighbors are in use.
 #[derive(Debug)]
 pub(crate) struct NeighborRefresher(Socket);
 
 impl NeighborRefresher {
-    /// Opens the way to the kernel of this network namespace.
+    /// Opens a netlink socket to the kernel of this network namespace.
     pub(crate) fn open() -> io::Result<NeighborRefresher> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -23,8 +24,8 @@ impl NeighborRefresher {
         Ok(NeighborRefresher(socket))
     }
 
-    /// Says that packets were sent to neighbors, by interface and address. What the kernel answers to some of them, such as
-    /// that one is gone, it tells the mirror, too.
+    /// Reports that packets were sent to neighbors, by interface and address. The mirror receives what the
+    /// kernel changes because of it, such as that a neighbor is gone.
     pub(crate) fn report_used(
         &mut self,
         neighbors: impl IntoIterator<Item = (u32, IpAddr)>,

@@ -1,4 +1,5 @@
-//! What the kernel says of its links, addresses, routes, next hops, neighbors and rules, by rtnetlink (rtnetlink(7)).
+//! What the kernel says of its links, addresses, routes, next hops, neighbors and
+//! rules, by rtnetlink (rtnetlink(7)).
 //!
 //! Records come from sockets of `artery_device`, and nothing is concluded from them: what forwarded
 //! packets are to do is the mirror's.

@@ -1,8 +1,8 @@
-//! A fast path beside the kernel of the machine, which stays in charge: its addresses, routes and neighbors are
-//! mirrored, what it must keep for itself is found out, and the rest is forwarded.
+//! A fast path beside the kernel of the machine, which stays in charge: its addresses, routes and neighbors
+//! are mirrored, what it must keep for itself is found out, and the rest is forwarded.
 //!
-//! What is not here: elements and packets of the engine. How a packet is forwarded says one function, which the programs
-//! in the kernel's hooks are compared with.
+//! What is not here: elements and packets of the engine. How a packet is forwarded says one function, which
+//! the programs in the kernel's hooks are compared with.
 #![forbid(unsafe_code)]
 
 mod delivery;

@@ -1,12 +1,13 @@
-//! The kernel's tables, mirrored, and what they come to for a packet that is forwarded.
+//! Mirrors the kernel's tables, and resolves them for packets that are forwarded.
 //!
-//! [`Mirror`] is fed with records and tells a [`Sink`] what changes for it; it knows no socket and no clock. [`MirrorDriver`]
-//! feeds it: with all records at the start, with changes as the kernel tells them, and with all records again when some
-//! may have been missed. What is still right is not withdrawn meanwhile.
+//! [`Mirror`] is fed with records and sends a [`Sink`] the changes; it uses no socket and no clock.
+//! [`MirrorDriver`] feeds it: with all records at the start, with changes as the kernel sends them, and with
+//! all records again when some may have been missed. What is still right is not withdrawn meanwhile.
 //!
-//! The mirror may leave packets to the kernel that the kernel forwards; it is not to have any forwarded that the kernel
-//! does not forward, or elsewhere. Two things it follows late: a route that ends by itself is gone when the kernel has cleared it
-//! away, and what the kernel does without a word is found by the next look at everything.
+//! The mirror may leave packets to the kernel that the kernel forwards; it must not forward packets that
+//! the kernel does not forward, or forwards elsewhere. Two things it follows late: a route that ends by
+//! itself is gone when the kernel has cleared it away, and what the kernel does without a notification is
+//! found by the next resync.
 mod driver;
 mod kept;
 mod links;
@@ -42,7 +43,7 @@ use world::KernelState;
 /// RTPROT_KERNEL: a route that the kernel has made.
 const BY_KERNEL: u8 = 2;
 
-/// The kernel's tables.
+/// The kernel's tables, merged into one set of routes for each family.
 #[derive(Debug, Default)]
 pub struct Mirror {
     world: KernelState,
@@ -58,8 +59,8 @@ pub struct Mirror {
     dump: Option<DumpState>,
     /// The family whose routes are compared with what a dump found.
     swept: Option<Family>,
-    /// Whether the kernel ever had a reason to look for the way back to all sources: a rule, a route to the machine itself that it
-    /// has not made, a realm. It doesn't forget the first two either.
+    /// Whether the kernel ever had a reason to look up all sources: a rule, a route to the machine itself
+    /// that it has not made, a realm. It doesn't forget the first two either.
     has_asked: bool,
     needs_resync: bool,
 }
@@ -73,7 +74,7 @@ struct Rules {
 }
 
 impl Mirror {
-    /// Hears of a change.
+    /// Applies a change that the kernel has sent.
     pub fn apply_change(&mut self, news: News, sink: &mut dyn Sink) {
         if let Some(roll) = &mut self.dump {
             roll.mark_touched(&news.record);
@@ -90,7 +91,8 @@ impl Mirror {
         }
     }
 
-    /// Whether something has happened after which the kernel may have changed more than it told, since the last call.
+    /// Whether something has happened since the last call after which the kernel may have changed
+    /// more than it notified.
     pub fn resync_requested(&mut self) -> bool {
         std::mem::take(&mut self.needs_resync)
     }
@@ -105,8 +107,8 @@ impl Mirror {
         self.world.forwards(family, link)
     }
 
-    /// What is demanded of the sources of IPv4 packets, by the interface that they come in by, but for those of which only
-    /// the kernel can tell.
+    /// Reverse-path checks of IPv4 sources, by the interface that packets come in by. Interfaces whose check
+    /// only the kernel can do are left out.
     pub fn reverse_paths(&self) -> BTreeMap<u32, ReversePath> {
         let links = self.world.links.keys();
         links.filter_map(|link| Some((*link, self.reverse_path(*link)?))).collect()
@@ -114,10 +116,10 @@ impl Mirror {
 
     fn reverse_path(&self, link: u32) -> Option<ReversePath> {
         let demanded = self.world.reverse_path(link)?;
-        // With rules or local routes that somebody has made the kernel asks its tables even where nothing is demanded, and
-        // drops what claims to come from the machine.
+        // With rules or local routes that the user made, the kernel looks sources up even where no check is
+        // configured, and drops packets that claim to come from the machine.
         let is_asked = self.has_asked || !plan::is_default(&self.rules4.rules);
-        // The kernel looks for the way back as if the machine itself were to send.
+        // The kernel looks up the source as if the machine itself were to send.
         let is_for_machine = |rule: &Rule| rule.selectors.input.as_deref() == Some("lo");
         if (demanded != ReversePath::Off || is_asked) && self.rules4.rules.iter().any(is_for_machine) {
             return None;
@@ -130,7 +132,7 @@ impl Mirror {
         }
     }
 
-    /// The interfaces.
+    /// The kernel's interfaces that the mirror knows, in this network namespace.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         self.world.links.values()
     }
@@ -145,7 +147,8 @@ impl Mirror {
         self.neighbors.iter().map(|(&(link, address), &mac)| (link, address, mac))
     }
 
-    /// Whether somebody gave the kernel a neighbor, which therefore needs no word of its use, nor may have one.
+    /// Whether a neighbor entry was given to the kernel by a program or a user. Its use needs no report, and
+    /// must not be reported.
     pub fn is_given(&self, link: u32, address: IpAddr) -> bool {
         self.given.contains(&(link, address))
     }
@@ -188,8 +191,8 @@ impl Mirror {
         }
     }
 
-    /// Looks at the rules again where a table has its first prefix, or none any more: a rule that leads to nothing has no
-    /// effect.
+    /// Looks at the rules again where a table has its first prefix, or none any more: a rule that leads to
+    /// nothing has no effect.
     fn review_rules(&mut self, family: Family, table: u32, had: usize, sink: &mut dyn Sink) {
         if (had == 0) != (self.prefixes_of(family, table) == 0) {
             self.plan_lookups(family, sink);
@@ -244,7 +247,7 @@ impl Mirror {
     }
 }
 
-/// Whether a route to the machine itself is somebody's, not what the kernel makes of an address.
+/// Whether the user added this local route. The kernel makes one itself for each address.
 fn is_made_local(route: &Route) -> bool {
     route.table == plan::LOCAL && route.path.kind == RouteKind::Local && route.protocol != BY_KERNEL
 }

@@ -1,8 +1,8 @@
-//! How long it takes until a change that the kernel tells of is heeded.
+//! How long it takes until a change that the kernel notifies of takes effect.
 use std::time::Duration;
 
-/// The durations of turns in which there were changes. One that is told while a turn goes on waits for its end, so it is
-/// heeded within two.
+/// The durations of turns in which there were changes. A change that arrives during a turn waits for its end,
+/// so it takes effect within two turns.
 #[derive(Clone, Debug, Default)]
 pub struct TurnTimes {
     turns: u64,
@@ -50,12 +50,13 @@ impl TurnTimes {
     }
 }
 
-/// How late changes may be heard before all packets are left to the kernel, so that no route that is gone is followed for long.
+/// Limit on the lag of changes. Beyond it all packets are left to the kernel, so that no removed route
+/// is used for long.
 const MOST_LAG: Duration = Duration::from_secs(1);
 /// How late they may be for packets to be forwarded again.
 const LITTLE_LAG: Duration = Duration::from_millis(200);
 
-/// How late changes of the kernel's tables are heard.
+/// Tracks the lag with which changes of the kernel's tables are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
     /// How long those that were read last had waited, or those that wait have at least.

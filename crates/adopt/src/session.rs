@@ -1,4 +1,4 @@
-//! Adopted interfaces: the mirror, the accelerator and the guards at work together.
+//! Adopted interfaces: the mirror, the accelerator and the blockers working together.
 use crate::delivery::{self, DeliveryWatch};
 use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
 use crate::graph::{Graph, SinkPair};
@@ -16,7 +16,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How often the kernel is told of neighbors in use.
+/// How often the session reports to the kernel which neighbors are in use.
 const REFRESH: Duration = Duration::from_secs(1);
 
 /// How long what memory or descriptors were lacking for waits until it is tried again.
@@ -68,7 +68,8 @@ impl From<fast::Error> for Error {
     }
 }
 
-/// Adopted interfaces. When it is dropped, or its process ends however that may be, the kernel forwards alone again.
+/// The adopted interfaces. When the session is dropped, or its process ends in any way, the
+/// kernel forwards alone again.
 pub struct Session {
     ports: Vec<Port>,
     driver: MirrorDriver,
@@ -82,11 +83,11 @@ pub struct Session {
     /// Interfaces with the names of those that are gone which could not be adopted.
     not_adopted: BTreeSet<u32>,
     deliveries: DeliveryWatch,
-    /// When deliveries were looked at last.
+    /// When the delivery counters were last read.
     delivered: Instant,
     /// Those of which nothing left while all were by XDP, if these could not take another path.
     undelivered: BTreeSet<u32>,
-    /// Whether what stands in the way of XDP alone keeps everything with the kernel.
+    /// Whether blockers of XDP alone keep everything in the kernel.
     is_all_kept: bool,
     /// Whether no attempt to have all take another path has failed.
     can_leave_xdp: bool,
@@ -102,7 +103,7 @@ pub struct Session {
     /// When memory or descriptors were lacking last, if that is not over.
     shortage: Option<Instant>,
     needs_resync: bool,
-    /// Of all ports, but for those of a graph.
+    /// Mode of all ports, except those of a graph.
     mode: Mode,
     broken_pair: Option<(String, String)>,
 }
@@ -110,13 +111,13 @@ pub struct Session {
 /// What a turn found.
 #[derive(Debug, Default)]
 pub struct SessionNews {
-    /// Whether other guards keep traffic than before, or other ports are deaf or gone.
+    /// Whether the blockers, or the ports that can't transmit redirected frames, have changed.
     pub guards: bool,
-    /// Whether all of the kernel's tables have been looked at once more.
+    /// Whether all of the kernel's tables have been read once more.
     pub everything: bool,
     /// Whether memory or descriptors are lacking, if that is new.
     pub shortage: Option<Shortage>,
-    /// Whether packets are left to the kernel because its changes are heard too late, if that is new.
+    /// Whether packets are left to the kernel because of the lag of changes, if that is new.
     pub lags: Option<bool>,
     /// Interfaces that were gone and have come back, by name, and whether they were adopted again.
     pub returned: Vec<(String, Result<(), fast::Error>)>,
@@ -138,13 +139,13 @@ pub enum Shortage {
 pub enum DeadPath {
     /// The driver of the interface with this name takes no frame that is redirected to it.
     TakesNothing(String),
-    /// What stands in the way of XDP, and not of tc, leaves no two interfaces between which frames are forwarded.
+    /// Blockers of XDP, but not of tc, leave no two interfaces between which frames are forwarded.
     AllKept,
 }
 
 impl Session {
-    /// Adopts interfaces, each by the mode that is chosen for it. From its return on packets are forwarded.
-    /// Where there is a graph, that is told all that the programs are, and before them.
+    /// Adopts interfaces, each by the mode that is chosen for it. From its return on packets are forwarded. A
+    /// graph receives every change that the programs receive, and before them.
     pub fn open(ports: &[(Port, Mode)], graph: Option<Graph>, now: Instant) -> Result<Session, Error> {
         let kernel = |doing| move |error| Error::Kernel(doing, error);
         let modes = ports;
@@ -197,9 +198,11 @@ impl Session {
         Ok(session)
     }
 
-    /// Does what is to be done, and says until when there is nothing more, unless one of [`files`](Self::files) can be read.
+    /// Does the pending work. Returns how long nothing more is due unless one
+    /// of [`files`](Self::files) becomes readable.
     ///
-    /// What can't be done for want of memory or descriptors is tried again; the kernel forwards meanwhile where that matters.
+    /// What can't be done for want of memory or descriptors is tried again; the kernel forwards
+    /// meanwhile where that matters.
     pub fn poll(&mut self, now: Instant) -> Result<(Duration, SessionNews), Error> {
         let error = match self.try_turn(now) {
             Ok((wait, mut news)) => {
@@ -297,7 +300,8 @@ impl Session {
         &self.blockers
     }
 
-    /// The adopted interfaces whose drivers don't send what programs redirect to them: what leaves there is the kernel's.
+    /// The adopted interfaces whose drivers don't send what programs redirect to them: what leaves
+    /// there is the kernel's.
     pub fn without_redirect(&self) -> impl Iterator<Item = &Port> {
         self.ports.iter().filter(|port| self.without_redirect.contains(&port.index))
     }
@@ -325,7 +329,7 @@ impl Session {
         Some(self.accelerator.port_counters(*number))
     }
 
-    /// The adopted interfaces.
+    /// The adopted interfaces, as the kernel has them now.
     pub fn ports(&self) -> &[Port] {
         &self.ports
     }
@@ -340,7 +344,7 @@ impl Session {
         self.lag
     }
 
-    /// Who forwards.
+    /// The programs and their tables.
     pub fn accelerator(&self) -> &Accelerator {
         &self.accelerator
     }
@@ -350,12 +354,12 @@ impl Session {
         &mut self.accelerator
     }
 
-    /// The kernel's tables.
+    /// The mirror of the kernel's tables.
     pub fn driver(&self) -> &MirrorDriver {
         &self.driver
     }
 
-    /// Looks at all of the kernel's tables, and at all guards, as soon as may be.
+    /// Requests that all tables of the kernel, and all blockers, are read again soon.
     pub fn request_resync(&mut self) {
         self.driver.request_resync();
         self.needs_resync = true;
@@ -368,7 +372,7 @@ impl Session {
         is_new.then_some(self.lag.is_too_long)
     }
 
-    /// Reads the guards and has the accelerator heed them; says whether they are others than before.
+    /// Reads the blockers and applies them to the accelerator; returns whether they differ from before.
     fn update_blockers(&mut self) -> bool {
         // Where VLANs can't be read, nothing about interfaces can, which keeps everything.
         let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
@@ -429,7 +433,8 @@ impl Session {
             returned.push((old.name, adopted));
         }
         if returned.iter().any(|(_, adopted)| adopted.is_ok()) {
-            // Links are told when they change: these, and VLANs on them, were when they were not adopted.
+            // The mirror sends only changes of links: these interfaces, and VLANs on them, were sent
+            // before they were adopted.
             links.iter().for_each(|link| self.accelerator.set_link(link.index, Some(link)));
             self.update_blockers();
             self.numbers.extend(self.accelerator.ports());
@@ -497,8 +502,8 @@ impl Session {
         self.heartbeat.iter().for_each(Heartbeat::report_progress);
     }
 
-    /// Lets programs forward on, by a thread which the first turn starts: who opens a session may give up rights before, which
-    /// threads keep.
+    /// Lets programs forward on, by a thread which the first turn starts: who opens a session may give up
+    /// rights before, which threads keep.
     fn start_heartbeat(&mut self) -> io::Result<()> {
         if self.heartbeat.is_none() {
             self.heartbeat = Some(Heartbeat::start(self.accelerator.lease().clone())?);
@@ -524,7 +529,7 @@ impl Session {
 
     /// The ports whose drivers don't send what programs redirect to them.
     fn find_without_redirect(&self) -> BTreeSet<u32> {
-        // What a program of tc sends goes the way of all packets.
+        // Packets that tc programs send take the normal output path.
         let is_by_xdp = self.is_by_xdp();
         let sends = |port: &&Port| match xdp_features(port.index) {
             Ok(features) => features.sends_redirected,
@@ -551,7 +556,7 @@ impl Session {
     }
 }
 
-/// Whether what stands in the way of XDP, and not of tc, leaves no two ports between which frames are forwarded.
+/// Whether blockers of XDP, but not of tc, leave no two ports between which frames are forwarded.
 fn blocks_all(guards: &[Blocker], ports: &[Port], deaf: &BTreeSet<u32>) -> bool {
     let is_of_xdp = |guard: &&Blocker| guard.kind == guard::BlockerKind::Offload || guard.is_met_by_tc(ports);
     let of_xdp: Vec<&Blocker> = guards.iter().filter(is_of_xdp).collect();

@@ -23,7 +23,7 @@ const STORMS: usize = 40;
 /// Those that packets come and leave by. What leaves by another is the kernel's.
 const ADOPTED: [&str; 4] = ["in0", "eth1", "eth2", "eth3"];
 
-/// Whether what was told is what the kernel does.
+/// Whether the sink's next-hop set is what the kernel does.
 fn is_right(told: Option<&NextHopSet>, kernel: Option<Out>) -> bool {
     match (told, kernel) {
         (None | Some(NextHopSet::Kernel), kernel) => kernel.is_none(),
@@ -34,7 +34,8 @@ fn is_right(told: Option<&NextHopSet>, kernel: Option<Out>) -> bool {
     }
 }
 
-/// Asks for many destinations; returns how many the kernel forwards, how many of them were sent, and what is different.
+/// Asks for many destinations; returns how many the kernel forwards, how many of them were sent,
+/// and what is different.
 fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (usize, usize, Vec<String>) {
     let sources: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "2001:db8:ffff::1".parse().unwrap()];
     let adopted = ADOPTED.map(|name| index_of(&sinks.plain, name));
@@ -51,7 +52,8 @@ fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (us
             }
             let target = sinks.target(question.link, source, destination);
             sent += usize::from(target.is_some());
-            // With a rule more than at the start sources of IPv4 are asked for: where nothing leads back, that is the kernel's.
+            // With a rule more than at the start sources of IPv4 are asked for: where nothing leads back,
+            // that is the kernel's.
             let leads_back = matches!(sinks.plain.lookup(source), Some(NextHopSet::Hops(_)));
             if destination.is_ipv6() || leads_back {
                 wrong.extend(difference(sinks, &said, question, [source, destination], kernel));
@@ -63,7 +65,7 @@ fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (us
     (forwarded, sent, wrong)
 }
 
-/// Follows until nothing is left to hear and to look at, as far as the clock says.
+/// Follows until there is nothing left to read, as far as the clock says.
 fn follow(driver: &mut MirrorDriver, sinks: &mut Sinks) {
     while driver.poll(Instant::now(), sinks).unwrap() == PollOutcome::Again {}
     sinks.accelerator.set_own(driver.mirror().addresses().map(|own| own.address));
@@ -71,8 +73,8 @@ fn follow(driver: &mut MirrorDriver, sinks: &mut Sinks) {
     sinks.accelerator.complete_updates().unwrap();
 }
 
-/// Asks about sources that may be routed back by any interface, or by none: what the kernel drops is not sent. Returns how
-/// many were sent, and what should not have been.
+/// Asks about sources that may be routed back by any interface, or by none: what the kernel drops is not
+/// sent. Returns how many were sent, and what should not have been.
 fn strangers(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (usize, Vec<String>) {
     let (mut sent, mut wrong) = (0, Vec::new());
     for _ in 0..STRANGERS {
@@ -137,7 +139,7 @@ fn routes_that_come_and_go_by_thousands_are_here_what_they_are_in_the_kernel() {
                 follow(&mut driver, &mut sinks);
             }
         });
-        // What the kernel has told is in the socket by now.
+        // All notifications of the kernel are in the socket by now.
         follow(&mut driver, &mut sinks);
         assert_eq!((driver.overruns(), driver.changes() >= 10 * HOSTS as u64), (0, true));
         assert!(driver.lag(Instant::now()).is_some(), "marks are read, too");
@@ -223,8 +225,8 @@ fn next_hops_without_carrier_are_passed_over_where_that_was_set() {
     in_namespace(|| {
         set("ipv4/conf/default/ignore_routes_with_linkdown", "1");
         set("ipv6/conf/default/ignore_routes_with_linkdown", "1");
-        // The kernel does not pass over a gateway of IPv6 that was given to a route of IPv4 while there was no carrier:
-        // it has not noted that. Packets to such a route are lost either way.
+        // The kernel does not skip an IPv6 gateway that was given to an IPv4 route while there was no
+        // carrier: it has not noted that. Packets to such a route are lost either way.
         weather(2, false, "-4 rule add pref 999 lookup 77");
     });
 }
@@ -253,9 +255,9 @@ fn prefixes_by_source() -> Vec<(Prefix<u128>, bool)> {
     routes.map(of_line).collect()
 }
 
-/// What is told of destinations whose routes may be for some sources only, and is not as the kernel says:
-/// where their longest prefix has such a route, all is the kernel's; elsewhere nothing is that the kernel
-/// forwards.
+/// Destinations for which the sink and the kernel differ, where routes may be for some sources only:
+/// if the longest prefix has such a route, everything is left to the kernel; elsewhere nothing that
+/// the kernel forwards is.
 fn differing_by_source(
     storm: &mut Storm,
     question: &Question,
@@ -316,7 +318,7 @@ fn prefixes_with_routes_for_some_sources_and_only_these_stay_with_the_kernel() {
                 assert!(Instant::now() < end, "round {round}: {few:#?}\n{}", storm.commands);
                 std::thread::sleep(Duration::from_millis(20));
             }
-            // Who reads everything anew comes to the same.
+            // A mirror that reads everything from the start has the same result.
             let mut anew = RecordingSink::default();
             let mut other = MirrorDriver::open().unwrap();
             other.load(Instant::now(), &mut anew).unwrap();
@@ -333,8 +335,8 @@ fn prefixes_with_routes_for_some_sources_and_only_these_stay_with_the_kernel() {
     });
 }
 
-/// What of a route counts besides its prefix: how it is made, a destination, and whether the kernel's way is
-/// known; if not, its packets are the kernel's.
+/// What of a route counts besides its prefix: how it is made, a destination, and whether the kernel's next
+/// hops are known; if not, its packets are left to the kernel.
 const ATTRIBUTES: [(&str, &str, bool); 19] = [
     ("route add 198.51.100.0/24 via 10.0.1.2 realm 7", "198.51.100.1", true),
     (
@@ -485,7 +487,7 @@ fn what_an_overrun_lost_is_found_and_no_good_route_is_withdrawn() {
         let mut sink = Steady { good: good.collect(), ..Steady::default() };
         driver.load(Instant::now(), &mut sink).unwrap();
         let question = Question::new(index_of(&sink.plain, "in0"));
-        // Nobody listens meanwhile.
+        // The mirror reads no notifications meanwhile.
         ip(&(routes("add", 22, "via 10.0.2.2")
             + &routes("del", 20, "")
             + &routes("replace", 21, "via 10.0.3.2")

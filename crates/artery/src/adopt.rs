@@ -70,7 +70,8 @@ pub(crate) struct AdoptOptions {
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH")]
     path: Option<Path>,
-    /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock if that is free
+    /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
+    /// if that is free
     #[arg(short = 'u', long, value_name = "PATH", conflicts_with = "dry_run")]
     socket: Option<PathBuf>,
     #[command(flatten)]
@@ -112,7 +113,7 @@ impl Path {
 }
 
 impl Path {
-    /// Who runs programs. Those of the graph are tc's, and send elsewhere.
+    /// What runs the programs. Those of the path "graph" run at tc, and redirect to the graph.
     pub(crate) fn mode(self) -> Mode {
         match self {
             Path::Xdp => Mode::Native,
@@ -121,7 +122,6 @@ impl Path {
         }
     }
 
-    /// In a sentence.
     pub(crate) fn in_words(self) -> &'static str {
         match self {
             Path::Xdp => "by XDP, in its driver",
@@ -154,7 +154,7 @@ struct Findings {
     kept_prefixes: usize,
 }
 
-/// Looks at the machine and says what it found.
+/// Checks the machine and reports what it found.
 pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
     let ports = ports(&options.ports)?;
@@ -198,7 +198,7 @@ fn facts(ports: &[Port]) -> anyhow::Result<Vec<Facts>> {
     ports.iter().map(|port| Facts::find(port.clone(), ports)).collect()
 }
 
-/// What is to be known of ports that go by XDP.
+/// Notes for the user on ports that go by XDP.
 fn notes_on_xdp(ports: &[Facts], path: Path) -> Vec<String> {
     if path != Path::Xdp {
         return Vec::new();
@@ -207,9 +207,9 @@ fn notes_on_xdp(ports: &[Facts], path: Path) -> Vec<String> {
     ports.iter().filter_map(|facts| facts.xdp_note(processors)).collect()
 }
 
-/// Has the kernel's verifier look at the programs of each path that could be taken, and attaches none. A path whose program
-/// it refuses is none; if somebody wants that one, or no other is left, that is an error. Who may not load programs gets a
-/// note instead.
+/// Has the kernel's verifier check the programs of each path that could be taken, and attaches none. A path
+/// whose program the verifier refuses is ruled out; it is an error if the user asked for that path, or no
+/// other is left. Without the right to load programs the result is a note.
 fn verify(ports: &[Port], choice: &mut Choice, options: &AdoptOptions) -> anyhow::Result<Vec<String>> {
     let Some(port) = ports.first() else { return Ok(Vec::new()) };
     let unseen = |error: &dyn std::fmt::Display| {
@@ -231,7 +231,7 @@ fn verify(ports: &[Port], choice: &mut Choice, options: &AdoptOptions) -> anyhow
     Ok(notes)
 }
 
-/// Why the kernel does not take a program, with the last lines of its verifier for who wants them.
+/// Why the kernel does not take a program, with the last lines of the verifier's log if `is_verbose`.
 fn refusal(error: &fast::Error, is_verbose: bool) -> String {
     let lines = error.verifier().iter().filter(|_| is_verbose);
     lines.fold(error.to_string(), |text, line| text + "\n  verifier: " + line)

@@ -24,10 +24,8 @@ read-group, control-timeout, log, allow-replace, sandbox,
 allow-path, stats, json.
 
 SIGHUP has the router read again the file that was applied last. A restart takes the file or the options that it is started by.";
-/// That of `confirm`.
 pub(crate) const CONFIRM_EXAMPLES: &str = "Example:
   artery apply /etc/artery/lan.toml --confirm 60s && ping -c 3 192.0.2.1 && artery confirm";
-/// That of `diff`.
 pub(crate) const DIFF_EXAMPLES: &str = "Example:
   artery diff /etc/artery/lan.toml
 
@@ -92,7 +90,7 @@ pub(crate) fn apply(options: &ApplyOptions) -> anyhow::Result<u8> {
     print_stdout(&format!("{list}{}: applied, {count}{until}\n", options.file.display())).map(|()| 0)
 }
 
-/// Confirms what was applied.
+/// Confirms the change that was applied.
 pub(crate) fn confirm(options: &ConfirmOptions) -> anyhow::Result<u8> {
     Client::connect(&options.reach)?.write_plain(CONFIRM, "")?;
     print_stdout("confirmed\n").map(|()| 0)

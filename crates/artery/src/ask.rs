@@ -1,10 +1,10 @@
-//! Handlers asked for on the command line, read when the run is over.
+//! Handlers named on the command line, read when the run is over.
 use crate::spelling::nearest;
 use crate::voice::{Output, print_stdout};
 use artery_engine::{Finished, Plan};
 
-/// Reads handlers and prints their values; gives the messages of those that failed. One handler prints its value
-/// alone; several, or a pattern that may mean several elements, print their names too.
+/// Reads handlers and prints their values; gives the messages of those that failed. One handler prints its
+/// value alone; several, or a pattern that may mean several elements, print their names too.
 pub(crate) fn print_handlers(finished: &mut Finished, handlers: &[String], voice: Output) -> Vec<String> {
     let plan = finished.plan();
     let several = handlers.len() > 1;
@@ -43,7 +43,7 @@ fn suggestion(plan: &Plan, wanted: &str) -> String {
     }
 }
 
-/// A private handler is none to whoever asks from outside.
+/// A private handler can't be read from outside.
 fn print_one(finished: &mut Finished, plan: &Plan, name: &str, with_name: bool) -> Result<(), String> {
     if plan.is_private(name) {
         return Err(format!("no '{name}' handler"));
@@ -63,8 +63,8 @@ fn print_one(finished: &mut Finished, plan: &Plan, name: &str, with_name: bool) 
     .map_err(|error| format!("{error:#}"))
 }
 
-/// The handlers meant by `E.H`, where E is an element, a pattern of names or a class; and whether it was not simply
-/// an element.
+/// The handlers meant by `E.H`, where E is an element, a pattern of names or a class; and whether it was
+/// not simply an element.
 fn expand(plan: &Plan, wanted: &str) -> Result<(Vec<String>, bool), String> {
     let Some((element, handler)) = wanted.split_once('.') else {
         return Ok((vec![wanted.to_string()], false));

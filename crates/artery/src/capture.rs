@@ -1,5 +1,5 @@
-//! `artery capture`: frames that a running `artery adopt` forwards past the kernel, where the kernel's taps see none, with what was
-//! decided of each.
+//! `artery capture`: frames that a running `artery adopt` forwards past the kernel, where the kernel's taps
+//! see none, with the decision on each.
 mod pcapng;
 
 use crate::adopt::Status;
@@ -82,7 +82,6 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// What was decided.
     fn verdict(&self) -> String {
         match (&self.to, &self.reason) {
             (Some(to), _) => format!("forwarded to {to}"),
@@ -102,7 +101,7 @@ impl Frame {
     }
 }
 
-/// Where frames go.
+/// Where captured frames are written.
 enum Target {
     Lines,
     File(Box<Writer>),
@@ -120,7 +119,7 @@ pub(crate) fn command(options: &CaptureOptions) -> anyhow::Result<u8> {
     client.write_plain("capture", if options.all { "all" } else { "forwarded" }).context("can't capture")?;
     Output::for_terminal().print_info("capturing");
     let taken = capture_frames(options, &mut client, &mut target, &ends);
-    // Whoever is gone copies no more frames.
+    // From here on no frames need to be copied.
     let _ = client.write_plain("capture", "end");
     let (count, lost) = taken?;
     if options.write.is_some() || lost > 0 {
@@ -150,7 +149,7 @@ fn capture_frames(
     let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
     let (mut count, mut lost) = (0, 0);
     loop {
-        // What came before the end is asked for once more.
+        // Frames that arrived before the end are fetched once more.
         let is_over = ends.load(Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let captured: Captured = serde_json::from_str(&client.read("capture")?)
             .context("what it says of frames makes no sense")?;

@@ -1,4 +1,4 @@
-//! Commands that look at a configuration without running it: check, flatten, graph.
+//! Commands that check a configuration without running it: check, flatten, graph.
 use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOptions, map_devices};
 use crate::job::ConfigInput;
 use crate::load::{Loaded, load};
@@ -51,8 +51,8 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The interfaces that frames are to come from or go to and that this machine lacks. A configuration may be for another
-/// machine: each gets an Ethernet address of its own, so that all else can be checked.
+/// Interfaces of the configuration that this machine lacks. A configuration may be for another machine: each
+/// gets an Ethernet address of its own, so that all else can be checked.
 fn stand_in_for_missing(ir: &Ir, mapped: &[(String, String)], names: &mut Names) -> Vec<String> {
     let takes_device = |node: &&Node| ["FromDevice", "ToDevice"].contains(&node.class.as_str());
     let device = |node: &Node| {

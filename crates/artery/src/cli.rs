@@ -168,7 +168,8 @@ shows what there is so far. While packets are followed, all are handled somewhat
         after_long_help = bsd::ifconfig::EXAMPLES
     )]
     Ifconfig(bsd::ifconfig::IfconfigOptions),
-    /// Show, load and change the packet filters of a running router, as BSD's pfctl does, or check a file of rules
+    /// Show, load and change the packet filters of a running router, as BSD's pfctl does, or check
+    /// a file of rules
     #[command(after_long_help = pfctl::EXAMPLES)]
     Pfctl(Box<pfctl::PfctlOptions>),
     /// Have a running router become what a file says, without losing a packet
@@ -323,7 +324,7 @@ pub(crate) fn variable(word: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, value))
 }
 
-/// Tells the router what this machine calls the devices of the configuration.
+/// Sets which devices of this machine the configuration's names mean.
 pub(crate) fn map_devices(devices: &[(String, String)], settings: &mut RouterSettings) {
     for (n, (config, machine)) in devices.iter().enumerate() {
         if let Some((_, other)) =

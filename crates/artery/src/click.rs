@@ -40,7 +40,7 @@ pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
     }
 }
 
-/// What the user wants.
+/// The action that the options select.
 enum Wish {
     Print(String),
     Run(Box<RunJob>),
@@ -66,7 +66,7 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
         control: ControlSettings { tcp: TcpWrites::Open, ..ControlSettings::default() },
         metrics: Vec::new(),
         allow_replace: false,
-        // Scripts written for Click do what they did.
+        // Scripts written for Click work without a sandbox.
         sandbox: Sandbox::default(),
         stats: None,
         json: false,
@@ -96,7 +96,7 @@ fn apply_input(job: &mut RunJob, has_input: &mut bool, given: Given) -> Result<(
     if let Some((name, text)) = crate::cli::variable(&value).filter(|_| given.name.is_empty()) {
         let variables = &mut job.reading.variables;
         match variables.iter().any(|(known, _)| known == name) {
-            // The program goes on with the first value, as Click does.
+            // The program uses the first value, as Click does.
             true => print_stderr(&format!("parameter '{name}' multiply defined\n")),
             false => variables.push((name.to_string(), text.to_string())),
         }
@@ -113,7 +113,7 @@ fn apply_input(job: &mut RunJob, has_input: &mut bool, given: Given) -> Result<(
     Ok(())
 }
 
-/// Any other option.
+/// Applies an option that takes no special treatment.
 fn apply_option(job: &mut RunJob, given: Given) -> Result<(), String> {
     let Given { name, negated, value, .. } = given;
     let text = value.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Commands of the host that a configuration asks for, run once its router forwards.
+//! Commands of the host that a configuration has, run once its router forwards.
 use crate::voice::Output;
 use std::io::{self, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -31,7 +31,7 @@ impl Commands {
         Commands { held: commands.iter().map(hold).collect(), output: voice }
     }
 
-    /// Runs them one after the other, aside; one that fails is said, and the next is run.
+    /// Runs them in order on a thread of their own; one that fails is reported, and the next is run.
     pub(crate) fn run(self) {
         let Commands { held, output: voice } = self;
         if held.is_empty() {

@@ -3,7 +3,6 @@ use crate::cli::DevicesOptions;
 use crate::voice::print_stdout;
 use artery_device::{Interface, InterfaceSurvey, survey};
 
-/// Lists interfaces.
 pub(crate) fn command(options: &DevicesOptions) -> anyhow::Result<u8> {
     let all = survey();
     if let Some(name) = options.names.iter().find(|name| all.iter().all(|one| &one.interface.name != *name)) {

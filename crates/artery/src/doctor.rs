@@ -1,4 +1,5 @@
-//! `artery doctor`: whether this machine can do what Artery offers, and what mends it where it can't. Nothing is changed.
+//! `artery doctor`: whether this machine can do what Artery offers, and what mends it where it
+//! can't. Nothing is changed.
 mod kernel;
 mod port;
 mod process;
@@ -46,7 +47,7 @@ pub(crate) struct DoctorOptions {
     verbose: bool,
 }
 
-/// Looks at the machine, says what it found, and returns the exit status.
+/// Checks the machine, reports what it found, and returns the exit status.
 pub(crate) fn command(options: &DoctorOptions) -> anyhow::Result<u8> {
     let (purpose, ports) = purpose_and_ports(&options.words);
     let ports = match ports {
@@ -75,7 +76,8 @@ fn purpose_and_ports(words: &[String]) -> (Option<Purpose>, &[String]) {
     (purpose, if purpose.is_some() { &words[1..] } else { words })
 }
 
-/// The names, each once. Ends the program if there is no interface of a name; the first may be meant as a command.
+/// The names, each once. Ends the program if an interface does not exist; the first name may be
+/// meant as a command.
 fn existing_ports(names: &[String], may_be_command: bool) -> Vec<String> {
     let mut ports: Vec<String> = Vec::new();
     for (number, name) in names.iter().enumerate() {

@@ -138,7 +138,7 @@ fn superfluous(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What is out of date in `folder`, a line for each file.
+/// Pages that are out of date in `folder`, a line for each.
 fn drift(folder: &Path) -> anyhow::Result<Vec<String>> {
     let mut all = Vec::new();
     for (name, text) in pages() {
@@ -168,7 +168,7 @@ fn check_pages(folder: &Path) -> anyhow::Result<u8> {
 mod tests {
     use super::*;
 
-    /// `UPDATE_EXPECT=1 cargo test -p artery` writes them anew.
+    /// `UPDATE_EXPECT=1 cargo test -p artery` rewrites the pages.
     #[test]
     fn the_pages_in_the_repository_are_those_of_the_elements() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/elements");

@@ -34,11 +34,10 @@ pub(crate) struct ExplainOptions {
     json: bool,
 }
 
-/// Explains it.
 pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(&options.router)?;
     let (came_by, packet) = (&options.came_by, options.packet.join(" "));
-    // What is wrong with the question, the router says best.
+    // The router itself reports mistakes in the query.
     let plain = router.query("explain_json", &format!("{came_by} {packet}"))?;
     // What the host sends passes no service.
     let served = if came_by == "host" { None } else { service::find_service(&mut router, &packet)? };

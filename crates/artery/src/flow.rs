@@ -1,4 +1,5 @@
-//! `artery flow`: flows that a running router's FlowBalancer remembers, shown, taken out, taken in, followed, flushed.
+//! `artery flow`: flows that a running router's FlowBalancer remembers, shown, taken out,
+//! taken in, followed, flushed.
 mod balancer;
 mod chunks;
 mod flush;
@@ -101,7 +102,8 @@ struct ExportOptions {
 
 #[derive(Args)]
 struct FollowOptions {
-    /// Begin with event SEQ; where there are several workers, W:SEQ,W:SEQ; otherwise with the next one to happen
+    /// Begin with event SEQ; where there are several workers, W:SEQ,W:SEQ; otherwise with the
+    /// next one to happen
     #[arg(long, value_name = "SEQ")]
     since: Option<String>,
     /// End after N events
@@ -120,7 +122,6 @@ struct FlushOptions {
     all: Option<String>,
 }
 
-/// Carries it out.
 pub(crate) fn command(options: &FlowOptions) -> anyhow::Result<u8> {
     let mut balancer = Balancer::find(&options.reach)?;
     match &options.action {

@@ -1,6 +1,6 @@
-//! Forged input: each function takes any bytes for something that comes from a user, a file or a
-//! connection, does with it what a command does before it asks a router, and panics when something came of it
-//! that must not. Fuzz targets start here.
+//! Forged input: each function takes any bytes as input from a user, a file or a connection, processes them
+//! as a command does before it connects to a router, and panics on a result that must not occur. Fuzz targets
+//! start here.
 use crate::router::configuration;
 use crate::{bsd, control_socket, flow};
 
@@ -19,7 +19,7 @@ pub fn hostname(bytes: &[u8]) {
     bsd::survive(&String::from_utf8_lossy(bytes));
 }
 
-/// A configuration file of `artery router`. What is printed of it must read as the same.
+/// A configuration file of `artery router`. Its printed form must read as the same.
 pub fn configuration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(candidate) = configuration::parse("fuzz.toml", &text) else { return };

@@ -1,4 +1,4 @@
-//! The IPRouter of a running router, asked and told by commands.
+//! The IPRouter of a running router, as commands read and write it.
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::load::{Reading, load};
@@ -56,7 +56,7 @@ impl IpRouter {
         Ok(IpRouter { client, name, filters: filters.map(|filter| filter.name).collect() })
     }
 
-    /// The packet filters in the same router, which its IPRouter does not ask.
+    /// The packet filters in the same router, which are not part of its IPRouter.
     pub(crate) fn filters(&self) -> &[String] {
         &self.filters
     }
@@ -68,8 +68,8 @@ impl IpRouter {
             .with_context(|| format!("what the router says by {handler} makes no sense"))
     }
 
-    /// What another element of the router says by a handler of copies on all workers, which each say a
-    /// document.
+    /// What another element of the router says by a handler of copies on all workers, which
+    /// each say a document.
     pub(crate) fn query_element(
         &mut self,
         element: &str,
@@ -95,7 +95,7 @@ impl IpRouter {
     }
 }
 
-/// The class that is looked for.
+/// The class of the element.
 const CLASS: &str = "IPRouter";
 /// The class of packet filters around it.
 const FILTER: &str = "PacketFilter";

@@ -1,4 +1,4 @@
-//! What one run consists of, whichever command line asked for it.
+//! What one run consists of, for all commands that start one.
 use crate::control_socket::ControlSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
@@ -38,7 +38,7 @@ impl ConfigInput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortRequest {
     pub(crate) port: u16,
-    /// Whether the ports after it do as well.
+    /// Whether the following ports may be used instead.
     pub(crate) or_next: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct RunJob {
     /// Whether to say how long it took.
     pub(crate) time: bool,
     pub(crate) control: ControlSettings,
-    /// Where metrics are asked for.
+    /// Where metrics are served.
     pub(crate) metrics: Vec<MetricsAddress>,
     pub(crate) allow_replace: bool,
     pub(crate) sandbox: Sandbox,

@@ -1,5 +1,5 @@
-//! The program `artery`: a software router that speaks the Click language. What runs is [`main`]; nothing
-//! else is promised to anybody.
+//! The program `artery`: a software router that speaks the Click language. Only [`main`] is public; nothing
+//! else is a stable interface.
 #![forbid(unsafe_code)]
 
 mod adopt;
@@ -77,7 +77,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
-/// The name and the arguments of the personality `click`, if it is the one that was called.
+/// The program's name and arguments for the personality `click`, if that was called.
 fn click_arguments(args: &[OsString]) -> Option<(&str, &[OsString])> {
     let called = args.first().and_then(|name| Path::new(name).file_name());
     match args.get(1) {

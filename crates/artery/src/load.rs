@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Reading {
     pub(crate) dialect: Dialect,
     pub(crate) variables: Vec<(String, String)>,
-    /// Folders to look for libraries in, joined by colons; an empty one is the configuration's own.
+    /// Folders that are searched for libraries, joined by colons; an empty one is the configuration's own.
     pub(crate) clickpath: Option<String>,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct Loaded {
     pub(crate) ir: Ir,
     pub(crate) processing: Processing,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// Whether the text became a graph, so that what is wrong, if anything, is wrong with the graph.
+    /// Whether the text became a graph: then all mistakes are the graph's.
     pub(crate) compiled: bool,
-    /// What elements say about their arguments and their start, once they were asked.
+    /// The mistakes that elements found in their arguments and at their start.
     pub(crate) problems: Vec<Problem>,
     /// Variables that were given values and that the text does not name.
     unused_variables: Vec<String>,
@@ -63,8 +63,8 @@ impl Loaded {
         self.error_count() > 0
     }
 
-    /// Where an element's problem is: the argument that is meant if it can be told, or else all arguments, or the
-    /// declaration.
+    /// Where an element's problem is: the argument that is meant if that is known, or else all
+    /// arguments, or the declaration.
     pub(crate) fn place(&self, node: &Node, problem: &Problem) -> Span {
         if problem.stage != BuildStage::Configuring {
             return node.span;
@@ -89,7 +89,7 @@ impl Loaded {
     }
 }
 
-/// Where `text` holds `part` by itself, not within a word.
+/// Where `text` holds `part` as a word of its own.
 fn places_in(text: &str, part: &str) -> Vec<usize> {
     if part.is_empty() {
         return Vec::new();
@@ -108,12 +108,12 @@ fn whole_arguments(text: &str, part: &str) -> Vec<usize> {
     places_in(text, part).into_iter().filter(is_whole).collect()
 }
 
-/// No configuration is longer; a file that has no end is not read for ever.
+/// No configuration is longer; reading an endless file stops here.
 const LONGEST: u64 = 256 << 20;
 
 impl ConfigInput {
-    /// The text of the configuration, which needs not be UTF-8 where it does not matter: in comments. The error is
-    /// what the system said, or why this is no configuration.
+    /// The text of the configuration. It needs to be UTF-8 only outside comments. The error is the system's,
+    /// or says why the bytes are not a configuration.
     pub(crate) fn read(&self) -> Result<String, String> {
         self.bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -141,7 +141,7 @@ impl ConfigInput {
     }
 }
 
-/// Why these bytes are no configuration, if that can be told without reading them as one.
+/// Why these bytes are not a configuration, where their beginning or length shows it.
 fn not_text(bytes: &[u8]) -> Option<String> {
     if bytes.starts_with(&[0x1f, 0x8b]) {
         return Some("this is compressed; a configuration is text".to_string());
@@ -191,8 +191,9 @@ fn names_variable(text: &str, name: &str) -> bool {
     text.split('$').skip(1).any(|rest| follows(rest.strip_prefix('{').unwrap_or(rest)))
 }
 
-/// The arguments that are wrong in the elements that exist, although others don't. Where some are missing, sentences
-/// about other elements are left out, since these may be what is missing; they come without a remedy.
+/// The mistakes in arguments of the elements that exist, although other elements don't. Where some are
+/// missing, sentences about other elements are left out, since these may be the missing ones; they
+/// come without a remedy.
 fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
     let (ir, modes) = (&loaded.ir, &loaded.processing);
     let is_sound = |node: &usize| CLASSES.find_class(&ir.nodes[*node].class).is_some();
@@ -225,7 +226,8 @@ fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
     found.into_iter().filter(concerns_one).map(in_whole).collect()
 }
 
-/// The file of `require(library "wanted")` and its text: in the folder of the file that asks, then along the path.
+/// The file of `require(library "wanted")` and its text: searched in the folder of the requiring file,
+/// then along the path.
 fn find_library(clickpath: Option<&str>, from: &str, wanted: &str) -> Option<(String, String)> {
     let candidates = library_candidates(clickpath, from, wanted);
     candidates.into_iter().find_map(|path| {
@@ -287,7 +289,7 @@ mod tests {
             ("Idle -> Queue(CAPACITY many) -> Discard;", "CAPACITY many"),
             ("Idle -> Queue(many) -> Discard;", "many"),
             ("InfiniteSource(LIMIT 12, BURST x, DATA 12) -> Discard;", "BURST x"),
-            // What a variable stands for is not in the text, even where it looks so.
+            // A variable's value is not in the text, even where the text looks like it.
             ("define($n x10); Idle -> Queue($n /* x10x */) -> Discard;", "$n /* x10x */"),
             ("Idle -> CheckIPHeader(1 1, 1 1) -> Discard;", "1 1, 1 1"),
         ] {

@@ -1,4 +1,4 @@
-//! Metrics in the text format of Prometheus, and where they are asked for by HTTP.
+//! Metrics in the text format of Prometheus, and the HTTP server for them.
 mod exposition;
 mod http;
 mod router;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where metrics are asked for.
+/// Where metrics are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MetricsAddress {
     Tcp(SocketAddr),
@@ -33,7 +33,7 @@ impl FromStr for MetricsAddress {
     }
 }
 
-/// Sockets on which metrics are asked for. Nobody is answered before they are served.
+/// Opens the sockets that serve metrics. No client is answered before they are served.
 pub(crate) fn listen(addresses: &[MetricsAddress]) -> anyhow::Result<Listeners> {
     let mut listeners = Listeners::default();
     for address in addresses {

@@ -1,4 +1,4 @@
-//! `artery neighbor`: neighbors of a running router, set and forgotten by hand.
+//! `artery neighbor`: adds, deletes and flushes neighbors of a running router.
 pub(crate) mod bsd;
 
 use crate::cli::values::station;
@@ -58,7 +58,6 @@ struct Change {
     words: Vec<String>,
 }
 
-/// Carries it out.
 pub(crate) fn command(options: &NeighborOptions) -> anyhow::Result<u8> {
     let (Action::Add(change) | Action::Del(change) | Action::Flush(change)) = &options.action;
     let said = read(&change.words).and_then(|said| check(&options.action, said));
@@ -82,7 +81,7 @@ pub(crate) fn command(options: &NeighborOptions) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// What was said of a neighbor.
+/// What the words say about a neighbor.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     address: Option<IpAddr>,
@@ -115,7 +114,7 @@ fn address(word: &str) -> Result<IpAddr, String> {
     word.parse().map_err(|_| format!("'{word}' is no IP address; write it as 10.0.1.9 or 2001:db8::9"))
 }
 
-/// Whether all that the action needs was said, and no more.
+/// Whether the words are all that the action needs, and no more.
 fn check(action: &Action, said: Said) -> Result<Said, String> {
     let is_flush = matches!(action, Action::Flush(_));
     match action {

@@ -64,7 +64,7 @@ fn follow(
     Ok(0)
 }
 
-/// What a router tells of one of its ports.
+/// A router's report of one of its ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Port {
     pub(crate) name: String,
@@ -72,28 +72,28 @@ pub(crate) struct Port {
     address: String,
     pub(crate) received: TrafficCounts,
     pub(crate) sent: TrafficCounts,
-    /// How long what was received had waited; nothing where the router does not say.
+    /// How long received frames had waited; empty where the router does not report it.
     pub(crate) delays: Delays,
     /// `up`, `down` or `absent`; empty where the router does not say.
     pub(crate) state: String,
-    /// What the interface is called now; empty while there is none, or where the router does not say.
+    /// The interface's current name; empty while there is none, or where the router does not report it.
     pub(crate) interface: String,
 }
 
 impl Port {
-    /// The name, with an asterisk behind it if the interface is down or gone, as on BSD.
+    /// The name, followed by an asterisk if the interface is down or gone, as on BSD.
     pub(crate) fn marked_name(&self) -> String {
         let is_down = ["down", "absent"].contains(&self.state.as_str());
         format!("{}{}", self.name, if is_down { "*" } else { "" })
     }
 }
 
-/// What a running router tells of its ports.
+/// The ports of a running router.
 pub(crate) fn ports(client: &mut Client) -> anyhow::Result<Vec<Port>> {
     parse(&client.read("ports")?).context("the router's list of ports makes no sense")
 }
 
-/// Reads a list of ports by the names of its columns, of which there may be more than are known here.
+/// Reads a list of ports by the names of its columns. There may be more columns than are known here.
 pub(crate) fn parse(text: &str) -> Option<Vec<Port>> {
     let mut lines = text.lines();
     let columns: Vec<&str> = lines.next()?.split('\t').collect();
@@ -141,7 +141,7 @@ fn find<'a>(ports: &'a [Port], name: &str) -> anyhow::Result<&'a Port> {
     })
 }
 
-/// Both ways of a port, or the sum of all.
+/// Received and sent traffic of a port, or the sum of all ports.
 type Both = (TrafficCounts, TrafficCounts);
 
 /// One port, row by row.
@@ -173,7 +173,7 @@ impl Watch {
     }
 }
 
-/// What was added; all there is, where a port was closed in between or opened anew.
+/// The increase since `before`; all of `now`, where a port was closed or opened again in between.
 fn grown(now: Both, before: Both) -> Both {
     let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
     let of = |now: TrafficCounts, before: TrafficCounts| TrafficCounts {
@@ -184,7 +184,7 @@ fn grown(now: Both, before: Both) -> Both {
     (of(now.0, before.0), of(now.1, before.1))
 }
 
-/// What is shown of the counters, and how.
+/// Which counters are shown, and in which form.
 #[derive(Clone, Copy)]
 struct Style {
     bytes: bool,
@@ -202,10 +202,12 @@ impl Style {
         format!("{name}  {total}\n{columns}  {columns}\n")
     }
 
-    /// `NAME in … NAME out`, as wide as a row. Names that are longer than BSD's take of the blanks behind them.
+    /// `NAME in … NAME out`, as wide as a row. Names that are longer than BSD's take of
+    /// the blanks behind them.
     fn banner(self, name: &str) -> String {
         let (wide, width, end) = if self.bytes { (7, 20, 16) } else { (5, 14, 21) };
-        // In columns: the name to the right of `wide`, then ` in `, blanks up to where the second name begins.
+        // In columns: the name to the right of `wide`, then ` in `, blanks up to where
+        // the second name begins.
         let within = format!("{:<width$}", format!("{name:>wide$} in "));
         let out = format!("{name:>0$} out ", if self.bytes { 6 } else { 5 });
         format!("{within}{out:<end$}")

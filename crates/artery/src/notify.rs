@@ -1,4 +1,4 @@
-//! What the service manager is told (sd_notify(3)): datagrams to the socket that it names.
+//! Notifications to the service manager (sd_notify(3)): datagrams to the socket that it names.
 use artery_engine::Handle;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-/// The service manager, if one started this program and wants to know.
+/// The service manager, if one started this program and listens.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
@@ -17,10 +17,10 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// The one that the environment names.
+    /// The service manager of the environment's variables.
     pub(crate) fn of_environment() -> Notifier {
         let variable = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
-        // One that can't be reached is no reason not to work: it finds out by itself.
+        // Without a connection the program runs all the same: the manager notices by itself.
         let socket = variable("NOTIFY_SOCKET").and_then(|path| connect(&path).ok());
         let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
         let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -29,28 +29,28 @@ impl Notifier {
         Notifier { watchdog: watchdog.filter(|_| socket.is_some()), socket }
     }
 
-    /// Whether a service manager is told anything.
+    /// Whether a service manager listens.
     pub(crate) fn is_there(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// It works now, or again.
+    /// The service is ready, for the first time or again.
     pub(crate) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// It reads everything again.
+    /// The service reads its configuration again.
     pub(crate) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000));
     }
 
-    /// It ends.
+    /// The service is stopping.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// What it does, in words.
+    /// A line on what the service does.
     pub(crate) fn status(&self, status: &str) {
         self.send(&format!("STATUS={}", one_line(status)));
     }
@@ -69,16 +69,17 @@ impl Notifier {
 
     fn send(&self, text: &str) {
         if let Some((socket, address)) = &self.socket {
-            // Who does not listen any more needs to know nothing.
+            // A manager that does not listen any more needs no message.
             let _ = socket.send_to_addr(text.as_bytes(), address);
         }
     }
 }
 
-/// How soon workers are asked again that did not answer.
+/// How soon workers that did not answer are queried again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// From now on gives signs of life for as long as all workers of a router answer, if the service manager wants them.
+/// From now on sends watchdog messages for as long as all workers of a router answer, if the
+/// service manager requires them.
 pub(crate) fn start_watchdog(handle: Handle) -> io::Result<()> {
     let mut manager = Notifier::of_environment();
     let mut wait = manager.live(Instant::now());

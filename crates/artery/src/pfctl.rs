@@ -45,8 +45,8 @@ pub(crate) struct PfctlOptions {
     /// The packet filter, where there are several; otherwise all of them
     #[arg(long, value_name = "NAME")]
     element: Option<String>,
-    /// Show rules, states, info, Anchors, Sources, Tables, labels, timeouts, memory, Interfaces or all; any beginning will
-    /// do, here and of the words of -F, -T and -x
+    /// Show rules, states, info, Anchors, Sources, Tables, labels, timeouts, memory, Interfaces or all; any
+    /// beginning will do, here and of the words of -F, -T and -x
     #[arg(short = 's', value_name = "WHAT")]
     show: Option<String>,
     /// Forget rules, states, info, Sources, Tables or all, or Reset options to what they are if none is set
@@ -55,13 +55,15 @@ pub(crate) struct PfctlOptions {
     /// End states from a host or network, and given twice, to another; or `label L`, `id ID`, `key KEY`
     #[arg(short = 'k', value_name = "HOST", action = ArgAction::Append)]
     kill: Vec<String>,
-    /// Only the states at this interface, as they are listed, or only this interface: with -s, -F states and -k
+    /// Only the states at this interface, as they are listed, or only this interface: with -s,
+    /// -F states and -k
     #[arg(short = 'i', value_name = "INTERFACE", value_parser = word)]
     interface: Option<String>,
     /// Count from nothing for each rule
     #[arg(short = 'z')]
     clear_rules: bool,
-    /// Set how much is told of the filter's own doings: emerg, alert, crit, err, warning, notice, info or debug
+    /// Set how much is told of the filter's own doings: emerg, alert, crit, err, warning,
+    /// notice, info or debug
     #[arg(short = 'x', value_name = "LEVEL")]
     debug_level: Option<String>,
     /// Keep all states in a file; `-` for standard output
@@ -152,7 +154,7 @@ fn definition(text: &str) -> Result<(String, String), String> {
 }
 
 impl PfctlOptions {
-    /// Whether a running router is asked or told something besides rules.
+    /// Whether the options read or change a running router apart from loading rules.
     fn acts(&self) -> bool {
         let words = [&self.show, &self.flush, &self.table, &self.debug_level, &self.store, &self.take];
         let flags = [self.enable, self.disable, self.clear_rules];
@@ -173,7 +175,7 @@ pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
     let filters = Filters::find(&options.reach, options.element.as_deref());
     let is_named = options.reach.socket() != Some(default_socket());
     let mut filters = match options.parse_only && !acts && !is_named {
-        // Without a router the file is judged for this machine.
+        // Without a router the file is checked for this machine.
         true => filters.ok(),
         false => Some(filters?),
     };
@@ -236,7 +238,7 @@ fn act(
     Ok(status)
 }
 
-/// Ends and forgets what is to be.
+/// Clears, flushes and kills what the options name.
 fn forget(options: &PfctlOptions, scope: Scope<'_>, filters: &mut Filters) -> anyhow::Result<()> {
     let is_quiet = options.output.quiet;
     if options.clear_rules {

@@ -41,7 +41,7 @@ pub(crate) fn command(options: &ReleaseOptions) -> anyhow::Result<u8> {
     Ok(status)
 }
 
-/// Says what was removed, and what is left.
+/// Releases an interface, and reports what was removed and what is left.
 fn release(name: &str) -> Result<String, String> {
     let interface = Interface::find(name).map_err(|error: DeviceError| error.to_string())?;
     let failed = |error| not_removed(name, &error);
@@ -50,7 +50,7 @@ fn release(name: &str) -> Result<String, String> {
     Ok(outcome(name, removed, &owners, linked_programs(interface.index)))
 }
 
-/// Programs at TCX, whoever has put them there; none where this process may not ask.
+/// Programs at TCX, of any owner; 0 where this process may not query them.
 fn linked_programs(interface: u32) -> u32 {
     bpf::tcx_programs(interface, TcxSide::Ingress).map_or(0, |programs| programs.count)
 }

@@ -1,5 +1,5 @@
-//! What SIGHUP does to a running router: log files are opened again, what its configuration was made of is read again, and
-//! what came of that replaces the running configuration. With mistakes the running one stays.
+//! What SIGHUP does to a running router: log files are opened again, what its configuration was made of is
+//! read again, and what came of that replaces the running configuration. With mistakes the running one stays.
 use crate::control_socket::OwnHandlers;
 use crate::job::ConfigInput;
 use crate::notify::Notifier;
@@ -16,18 +16,19 @@ pub(crate) trait ConfigurationSource: Send + Sync {
     /// Reads it again. The errors are all mistakes that were found, a sentence each.
     fn reread(&self) -> Result<Reread, Vec<String>>;
 
-    /// Handlers by which it is asked and told while the router runs, if there are any.
+    /// Handlers that read and change the source while the router runs, if there are any.
     fn handlers(&self, _: &Replacer) -> Option<Arc<dyn OwnHandlers>> {
         None
     }
 }
 
-/// What was read again.
+/// A configuration that was read again.
 pub(crate) struct Reread {
     /// Where the text is from, for messages.
     pub(crate) name: String,
     pub(crate) text: String,
-    /// What users should know of it, such as what stays as it was although files say otherwise: a sentence each.
+    /// What users should know of it, such as what stays as it was although files say
+    /// otherwise: a sentence each.
     pub(crate) warnings: Vec<String>,
     /// Called once the text has replaced the running configuration; dropped if it has not.
     pub(crate) accepted: Box<dyn FnOnce() + Send>,
@@ -52,7 +53,7 @@ impl ConfigurationSource for ConfigInput {
     }
 }
 
-/// Reloads a router on a thread of its own: other signals are not held up meanwhile.
+/// Reloads a router on a thread of its own: other signals are not delayed by it.
 pub(crate) struct Reloader {
     pub(crate) handle: Handle,
     pub(crate) replacer: Replacer,
@@ -61,7 +62,7 @@ pub(crate) struct Reloader {
     pub(crate) voice: Output,
 }
 
-/// Requests reloads.
+/// Requests reloads of a [`Reloader`].
 pub(crate) struct ReloadRequests(SyncSender<()>);
 
 impl ReloadRequests {
@@ -85,7 +86,7 @@ impl Reloader {
         self.reopen_logs();
         let outcome = self.source.reread().map_err(|mistakes| self.voice.format_mistakes(&mistakes));
         let outcome = outcome.and_then(|reread| self.replace(reread));
-        // What could not be replaced because the router ends is no mistake of the configuration.
+        // A replacement that fails because the router ends is not the configuration's mistake.
         if self.handle.has_ended() {
             return;
         }
@@ -103,7 +104,7 @@ impl Reloader {
         }
     }
 
-    /// Puts a text in the place of the running configuration; the error is what is wrong with it.
+    /// Replaces the running configuration by a text; the error has its mistakes.
     fn replace(&self, reread: Reread) -> Result<(), String> {
         let warnings = self.replacer.replace(&reread.name, &reread.text)?;
         self.voice.complain_of(&warnings);

@@ -1,4 +1,4 @@
-//! Putting another configuration in the place of the running one.
+//! Replaces the running configuration by another one.
 use crate::load::{Reading, load};
 use crate::voice::Output;
 use artery_device::Ports;
@@ -53,14 +53,14 @@ impl Replacer {
         self.output
     }
 
-    /// Replaces the configuration by `text`, which messages call `name`. On an error the old one goes on.
+    /// Replaces the configuration by `text`, which messages call `name`. On an error the old one stays.
     pub(crate) fn replace(&self, name: &str, text: &str) -> Result<String, String> {
         let _turn = lock(&self.turn);
         let mut loaded = load(name, text, &self.reading);
         if loaded.has_errors() {
             return Err(self.output.format_faults(&loaded));
         }
-        // What an editor leaves for a moment, or a shell makes of a file that is not there.
+        // An editor may leave the file empty for a moment, and a shell does so for a file that is not there.
         if loaded.ir.nodes.is_empty() {
             return Err(format!("{name}: configuration has no elements\n"));
         }
@@ -81,12 +81,12 @@ impl Replacer {
         if is_replaced { Ok(faults) } else { Err(faults) }
     }
 
-    /// The same with what was written to `hotconfig`.
+    /// The same for a text written to `hotconfig`.
     pub(crate) fn hotconfig(&self, text: &str) -> Result<String, String> {
         self.replace("config", text)
     }
 
-    /// The same for a script, which does not wait for the outcome: that is said on standard error.
+    /// The same for a script, which does not wait for the outcome: it is printed on standard error.
     pub(crate) fn replace_later(&self, text: String) {
         let replacer = self.clone();
         let spawned = std::thread::Builder::new().name("replacer".to_string()).spawn(move || {
@@ -125,7 +125,7 @@ impl Replacer {
         // The next port of that number is another.
         ports.close_unused(|port| monitors.set_monitor(port, Monitor::default()));
         let mut now = lock(&self.closing);
-        // A replacement meanwhile wants all rounds.
+        // A replacement meanwhile needs all rounds.
         if now.is_some_and(|now| now.due == closing.due) {
             *now = closing.next();
         }

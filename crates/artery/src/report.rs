@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 /// The version of the program, which JSON documents have beside that of their schema.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// One element's line.
 struct Row {
     name: String,
     packets: u64,
@@ -86,8 +85,7 @@ fn report_json(plan: &Plan, counts: &[Counts], ran: Duration) -> serde_json::Val
     json!({ "schema_version": 1, "version": crate::report::VERSION, "seconds": ran.as_secs_f64(), "elements": elements })
 }
 
-/// A table of counters that is written to standard error again and again, or a line of JSON where messages
-/// are.
+/// A table of counters that is written to standard error repeatedly, or as a line of JSON among messages.
 pub(crate) struct LiveTable {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -109,7 +107,6 @@ impl LiveTable {
         Ok(LiveTable { stop, thread })
     }
 
-    /// Writes no more.
     pub(crate) fn end(self) {
         drop(self.stop);
         // A table that panicked has nothing left to show.
@@ -121,14 +118,14 @@ impl LiveTable {
 fn log_counters(handle: &Handle, ran: Duration, voice: Output) {
     let plan = handle.plan();
     let Ok(counts) = handle.counts() else { return };
-    // A graph that was just replaced is told of the next time.
+    // The counts of a graph that was just replaced are written the next time.
     if counts.len() == plan.len() {
         let message = format!("counters after {:.3} s", ran.as_secs_f64());
         voice.write_document("counters", &message, report_json(&plan, &counts, ran));
     }
 }
 
-/// What was shown last.
+/// The counters that were shown last.
 struct Screen {
     counts: Vec<Counts>,
     at: Instant,
@@ -183,13 +180,13 @@ impl Stopwatch {
     }
 }
 
-/// User and system time of this process so far; zero where the system does not tell.
+/// User and system time of this process so far; zero where the system does not report it.
 fn processor_time() -> (Duration, Duration) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is the program's name in parentheses, which may hold blanks.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    // The kernel counts in hundredths of a second here, whatever its own clock.
+    // The kernel reports these in hundredths of a second, whatever its own clock.
     (Duration::from_millis(ticks(11) * 10), Duration::from_millis(ticks(12) * 10))
 }
 

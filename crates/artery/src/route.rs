@@ -162,7 +162,7 @@ const MODIFIERS: [&str; 30] = [
     "-bfd",
 ];
 
-/// What stands for the dash of a modifier on its way through clap.
+/// Replaces the dash of a modifier on its way through clap.
 const HIDDEN: char = '\u{1}';
 
 /// The words of a command line, with BSD's modifiers of routes such that clap leaves them alone.
@@ -203,7 +203,6 @@ struct Get {
     json: bool,
 }
 
-/// Carries it out.
 pub(crate) fn command(options: &RouteOptions) -> anyhow::Result<u8> {
     let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
     match &options.action {
@@ -225,7 +224,7 @@ pub(crate) fn command(options: &RouteOptions) -> anyhow::Result<u8> {
 }
 
 impl RouteOptions {
-    /// Adds a route or puts it in the place of another.
+    /// Adds a route, or replaces another one.
     fn change(&self, change: &Change, verb: &'static str, handler: &str) -> anyhow::Result<u8> {
         let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
         let words = revealed(&change.words);
@@ -255,7 +254,6 @@ impl RouteOptions {
         self.say(!self.quiet, &route.said(verb), done)
     }
 
-    /// Deletes a route.
     fn delete(&self, change: &Change) -> anyhow::Result<u8> {
         let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
         let words = revealed(&change.words);
@@ -298,7 +296,7 @@ impl RouteOptions {
         Ok(u8::from(done.is_err()))
     }
 
-    /// Deletes the routes of families that were set by hand.
+    /// Deletes the static routes of families.
     fn flush(&self, reach: &RouterReach, families: &[Family]) -> anyhow::Result<u8> {
         let mut router = IpRouter::find(reach)?;
         for family in families {
@@ -316,7 +314,8 @@ impl RouteOptions {
     }
 }
 
-/// The next hops of the route of exactly this prefix, as the router's handlers take them; None if it has none.
+/// The next hops of the route of exactly this prefix, as the router's handlers take them; None
+/// if it has none.
 fn hops_of(router: &mut IpRouter, prefix: &str) -> anyhow::Result<Option<String>> {
     let page = router.query("routes_json", &format!("{prefix} limit 1"))?;
     let Some(route) = list(&page, "routes").first().filter(|route| route["dst"] == prefix) else {
@@ -341,7 +340,7 @@ fn hop_words(route: &Value, hop: &Value) -> String {
     target + &more.collect::<String>()
 }
 
-/// Routes of a family that were set by hand: prefixes, and where they lead.
+/// Static routes of a family: prefixes, and where they lead.
 fn static_routes(router: &mut IpRouter, family: Family) -> anyhow::Result<Vec<(String, String)>> {
     const PAGE: usize = 10_000;
     let (mut found, mut after) = (Vec::new(), String::new());
@@ -388,7 +387,7 @@ fn written(words: &[String]) -> Result<String, String> {
                 let _ = write!(route.last(word)?, " {word} {number}");
             }
             "by" => route.method = Some(value()?.to_string()),
-            // Another way of iproute2 to say that a way begins, and BSD's words for what can be seen anyway.
+            // iproute2's other word for the beginning of a next hop, and BSD's words that add nothing.
             "nexthop" | "-net" | "-host" | "-inet" | "-inet6" => {}
             _ if end(word).is_some() => route.ways.extend(end(word).map(str::to_string)),
             _ if route.prefix.is_none() => route.prefix = Some(word.to_string()),
@@ -422,7 +421,7 @@ impl Words {
     fn port(&mut self, word: &str) -> Result<(), String> {
         match self.ways.last_mut().filter(|_| self.is_open) {
             Some(way) => {
-                // Between the gateway and what was said of it.
+                // Between the gateway and its attributes.
                 let end = way.find(' ').unwrap_or(way.len());
                 way.insert_str(end, &format!("%{word}"));
             }
@@ -451,7 +450,7 @@ impl Words {
     }
 }
 
-/// The prefix of a route to be deleted, which stands for all of it.
+/// The prefix of a route to be deleted, which identifies it.
 fn deleted(words: &[String]) -> Result<&str, String> {
     match words {
         [prefix] => Ok(prefix),
@@ -474,11 +473,11 @@ fn get_route(get: &Get, is_bsd: bool) -> anyhow::Result<u8> {
         return print_stdout(&bsd_words::got(&document, &ports)).map(|()| 0);
     }
     print_stdout(&looked_up(&document))?;
-    // As with `ip route get`: it is not an error that there are routes to nowhere, but that there is none.
+    // As with `ip route get`: a route that leads nowhere is not an error, but the lack of a route is.
     Ok(u8::from(document["prefix"].is_null()))
 }
 
-/// The address that is asked for; BSD's modifiers say what can be seen.
+/// The address to look up; BSD's modifiers add nothing.
 fn looked_for(words: &[String]) -> Result<IpAddr, String> {
     let is_modifier = |word: &&String| ["-inet", "-inet6", "-host", "-net"].contains(&word.as_str());
     let rest: Vec<&String> = words.iter().filter(|word| !is_modifier(word)).collect();

@@ -67,7 +67,7 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     run(job(&options, text, live.clone()), &early)
 }
 
-/// Tells all mistakes; gives the exit status.
+/// Reports all mistakes; gives the exit status.
 fn nothing_started(mistakes: &[String], voice: Output) -> u8 {
     voice.complain_of(&voice.format_mistakes(mistakes));
     voice.print_error(&format!("{}; nothing was started", counted(mistakes.len())));
@@ -137,7 +137,7 @@ fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> RunJob {
     }
 }
 
-/// A router as it was asked for.
+/// A router as the options describe it.
 #[derive(Debug, Default)]
 struct Plan {
     ports: Vec<Port>,
@@ -156,7 +156,7 @@ struct Plan {
     has_host_routes: bool,
 }
 
-/// The length of packets that a port carries if nothing is said, in bytes.
+/// The default MTU of a port, in bytes.
 const USUAL_MTU: u32 = 1500;
 /// The longest packet that every link of IPv6 must carry (RFC 8200 section 5), in bytes.
 const LEAST_IPV6_MTU: u32 = 1280;
@@ -174,16 +174,16 @@ struct Port {
     settings: PortSettings,
     /// Whose tags the router itself puts in and takes off, if it is a VLAN.
     vlan: Option<Vlan>,
-    /// The name of the host's interface that stands for it, if there is to be one.
+    /// The name of the port's own interface on the host, if it has one.
     host_interface: Option<String>,
 }
 
-/// What the option says of a port besides its addresses.
+/// The settings of a port besides its addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PortSettings {
     /// The longest packet that leaves by it, in bytes.
     mtu: Option<u16>,
-    /// What is demanded of the source of packets that arrive (RFC 3704).
+    /// The reverse path check of arriving packets (RFC 3704).
     rpf: ReversePath,
     /// Whether gateways are believed to be on its link whatever its addresses are.
     onlink: bool,
@@ -259,7 +259,7 @@ enum RouteTarget {
         name: String,
         weight: u32,
     },
-    /// `blackhole`, `unreachable`, `prohibited`.
+    /// One of `blackhole`, `unreachable`, `prohibited`.
     End(&'static str),
 }
 

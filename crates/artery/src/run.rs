@@ -72,7 +72,7 @@ fn run_until_end(job: RunJob, early: &EarlyHangup) -> anyhow::Result<u8> {
     })
 }
 
-/// What a router can be asked by.
+/// The sockets that a router can be queried by.
 #[derive(Default)]
 struct Sockets {
     control: Listeners,
@@ -90,7 +90,7 @@ impl Sockets {
     }
 }
 
-/// Reads and builds everything; none if that failed and the user was told why. Nothing has run then.
+/// Reads and builds everything; None if that failed, after printing why. Nothing has run then.
 fn prepare(job: &RunJob) -> anyhow::Result<Option<Prepared>> {
     let voice = job.voice;
     let text = match job.input.read() {
@@ -224,8 +224,8 @@ fn drive(
     finished
 }
 
-/// Says after what time and why the run has ended. A run without ports and sockets is silent: it has done its
-/// work.
+/// Says after what time and why the run has ended. A run without ports and sockets is silent: it
+/// has done its work.
 fn say_end(handle: &Handle, ran: Duration, is_service: bool, voice: Output) {
     if is_service || voice == Output::Json {
         let why = handle.end_reason().map_or_else(|| "all is done".to_string(), |reason| reason.text);
@@ -254,7 +254,7 @@ fn write_flat(job: &RunJob, flat: &str) -> anyhow::Result<u8> {
     }
 }
 
-/// The exit status that the value of `HANDLER [PARAMETERS]` stands for.
+/// The exit status that the value of `HANDLER [PARAMETERS]` means.
 fn exit_value(finished: &mut Finished, call: &str, voice: Output) -> u8 {
     let (handler, parameters) = args::shift_word(call);
     let value = match finished.read_handler(handler, parameters) {

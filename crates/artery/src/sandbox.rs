@@ -1,13 +1,13 @@
-//! What the process that parses packets may do: nothing that it does not need from then on.
+//! The rights of the process that parses packets: only those that it needs from then on.
 //!
 //! [`enter`] is called when the configuration is read and the sockets are open, before any thread is started
 //! that parses packets. It starts the helper, which does what needs rights later
 //! ([`artery_device::privsep`]), and gives up: all capabilities, new privileges, files (Landlock) and system
 //! calls (seccomp) but those that a router uses. Threads that are started later begin with that.
-//! That is so unless `--no-sandbox` says otherwise; where the machine lacks a part of it, the router says so and
-//! starts, unless `--sandbox` is given.
-//! [`Confined::lock`] is called when the elements are made, before the first packet: from then on no files
-//! but those named so far, and those in folders that were allowed, are opened.
+//! That is so unless `--no-sandbox` says otherwise; where the machine lacks a part of it, the router
+//! says so and starts, unless `--sandbox` is given. [`Confined::lock`] is called when the elements are
+//! made, before the first packet: from then on no files but those named so far, and those in folders
+//! that were allowed, are opened.
 //!
 //! - `paths`: files, by Landlock
 //! - `calls`: system calls, by seccomp
@@ -36,14 +36,16 @@ use std::sync::OnceLock;
 /// Options of a command that starts a router.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SandboxOptions {
-    /// Start only where all rights can be given up before the first packet: capabilities, system calls, files that the
-    /// configuration does not name. Without this option a router that can't give up some of them says so, and starts
+    /// Start only where all rights can be given up before the first packet: capabilities, system calls, files
+    /// that the configuration does not name. Without this option a router that can't give up some of them
+    /// says so, and starts
     #[arg(long)]
     pub(crate) sandbox: bool,
     /// Keep all rights: for benchmarks, and to find out whether the sandbox is to blame
     #[arg(long, hide = true, conflicts_with_all = ["sandbox", "allow_path"])]
     pub(crate) no_sandbox: bool,
-    /// Let a configuration that takes the place of the first use files in this folder, which the first did not name
+    /// Let a configuration that takes the place of the first use files in this folder, which the
+    /// first did not name
     #[arg(long, value_name = "DIR")]
     pub(crate) allow_path: Vec<PathBuf>,
 }
@@ -55,7 +57,7 @@ pub(crate) enum Wanted {
     No,
     /// As far as this machine offers it.
     AsPossible,
-    /// Else nothing starts.
+    /// The router must have all of it to start.
     Whole,
 }
 
@@ -72,7 +74,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// The one that options ask for.
+    /// The sandbox that options request.
     pub(crate) fn new(options: &SandboxOptions) -> Sandbox {
         let wanted = match (options.no_sandbox, options.sandbox) {
             (true, _) => Wanted::No,
@@ -95,7 +97,7 @@ impl Sandbox {
     }
 }
 
-/// What was put in force in this process.
+/// The restrictions that are in force in this process.
 #[derive(Debug)]
 struct InForce {
     /// What Landlock does, in words.
@@ -111,11 +113,11 @@ pub(crate) struct Confined(Option<HelperLife>);
 /// What Landlock does for a router without a helper.
 const WITHOUT_HELPER: &str = "not used: the router was started without capabilities";
 
-/// Gives up the rights of this thread, and so of all that it starts, if the job says so. `removable` are
+/// Gives up the rights of this thread, and so of all that it starts, if the job requests it. `removable` are
 /// files that are removed at the end.
 ///
 /// A router that is started without capabilities has none to give up, and its user's files are its own: it
-/// needs no helper, and only its system calls are restricted, unless the whole sandbox is demanded.
+/// needs no helper, and only its system calls are restricted, unless the whole sandbox is required.
 pub(crate) fn enter(job: &RunJob, ir: &Ir, removable: Vec<PathBuf>) -> anyhow::Result<Option<Confined>> {
     let sandbox = &job.sandbox;
     if sandbox.wanted == Wanted::No || job.quit || ir.nodes.is_empty() {
@@ -196,7 +198,7 @@ impl Policy {
 }
 
 impl Confined {
-    /// From now on no more files become those of the configuration.
+    /// From now on no more files belong to the configuration.
     pub(crate) fn lock(self, voice: Output) -> Option<HelperLife> {
         let locked = privsep::helper().map(|helper| helper.lock());
         if let Some(Err(error)) = locked {
@@ -209,7 +211,7 @@ impl Confined {
 /// Classes whose elements open files that handlers name, while the router runs.
 const SCRIPTS: [&str; 2] = ["Script", "DriverManager"];
 
-/// Words of scripts, each of which may be the name of a file.
+/// Words of scripts, each of which may be a file name.
 fn files_of_scripts(ir: &Ir) -> Vec<(PathBuf, bool)> {
     let scripts = ir.nodes.iter().filter(|node| SCRIPTS.contains(&node.class.as_str()));
     let is_between = |c: char| c.is_whitespace() || ",;()\"'>{}".contains(c);

@@ -1,4 +1,4 @@
-//! `artery show`: what is in a running router, as tables or as JSON.
+//! `artery show`: the state of a running router, as tables or as JSON.
 mod bfd;
 mod fpm;
 mod host_ports;
@@ -123,7 +123,6 @@ struct NeighborsOptions {
     ipv6: bool,
 }
 
-/// Shows it.
 pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
     match &options.what {
         What::Routes(options) => routes::show(options),
@@ -166,7 +165,7 @@ fn show_next_hops(options: &NexthopsOptions) -> anyhow::Result<u8> {
     either(options.plain.json, &document, tables::next_hops)
 }
 
-/// What routes that somebody has set lead to, or that connect a link.
+/// Types of routes that were configured, or that connect a link.
 const ROUTED: [&str; 4] = ["unicast", "blackhole", "unreachable", "prohibit"];
 
 fn show_neighbors(options: &NeighborsOptions) -> anyhow::Result<u8> {

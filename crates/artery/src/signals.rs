@@ -40,7 +40,7 @@ impl EarlyEnd {
         let watch = signals.handle();
         let (confined, is_confined) = sync_channel(1);
         let body = move || {
-            // It is there when the rights of the other threads are given up, and needs none.
+            // The thread exists before the other threads' rights are given up, and needs none.
             let _ = confined.send(drop_capabilities());
             if let Some(signal) = signals.forever().next() {
                 die(voice, signal, "before the router was started");
@@ -58,7 +58,7 @@ impl Drop for EarlyEnd {
     }
 }
 
-/// Says why the process ends, and ends it by the signal, as whoever waits for it expects.
+/// Reports why the process ends, and ends it by the signal, as its parent expects.
 fn die(voice: Output, signal: i32, what: &str) {
     let name = name(signal);
     voice.log_event("ended", &format!("ended: {name} was received {what}"), &[("signal", name)]);
@@ -79,9 +79,10 @@ const ANSWER: Duration = Duration::from_millis(1500);
 const END: Duration = Duration::from_secs(10);
 
 impl Watcher {
-    /// From now on SIGHUP requests a reload. The first SIGINT or SIGTERM asks the router to stop, and to send what it holds
-    /// first; the second ends it at once; `voice` says both, if there is one. A signal that a script of the configuration
-    /// waits for does nothing else. Where a worker does not answer the process ends at once.
+    /// From now on SIGHUP requests a reload. The first SIGINT or SIGTERM asks the router to stop, and to
+    /// send what it holds first; the second ends it at once; `voice` says both, if there is one. A signal
+    /// that a script of the configuration waits for does nothing else. Where a worker does not answer the
+    /// process ends at once.
     pub(crate) fn start(
         handle: Handle,
         reloads: ReloadRequests,
@@ -91,7 +92,7 @@ impl Watcher {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let watch = signals.handle();
         let claimed = handle.resources().get::<ClaimedSignals>();
-        // What was read when it came may be out of date.
+        // The configuration was read before the signal came, and may be out of date.
         if early.has_come() && !claimed.contains(SIGHUP) {
             reloads.request();
         }
@@ -119,7 +120,6 @@ impl Watcher {
         Ok(Watcher { watch, thread, has_finished })
     }
 
-    /// Stops watching.
     pub(crate) fn end(self) {
         self.has_finished.store(true, Relaxed);
         self.watch.close();
@@ -128,12 +128,13 @@ impl Watcher {
     }
 }
 
-/// Ends the process where a worker is stuck, as in a script that loops. Nobody waits for this.
+/// Ends the process where a worker is stuck, as in a script that loops. The check has threads of its own, and
+/// the caller does not wait.
 fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<Output>, signal: i32) {
     let (answer, answered) = sync_channel(1);
     let (asked, has_finished) = (handle.clone(), has_finished.clone());
     let ask = move || {
-        // Who waited may have given up.
+        // The waiting thread may have given up.
         let _ = answer.try_send(asked.is_responsive());
     };
     let wait = move || {
@@ -180,8 +181,8 @@ fn say_end(voice: Option<Output>, signal: i32, is_stopping: bool) {
     voice.log_event("stopping", &what, &[("signal", name)]);
 }
 
-/// A flag that SIGINT, SIGTERM and SIGHUP set from now on, for commands that look at something until they are told to end: they
-/// leave the router and the terminal as these were.
+/// A flag that SIGINT, SIGTERM and SIGHUP set from now on, for commands that watch something until they are
+/// interrupted: they leave the router and the terminal as these were.
 pub(crate) fn end_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -1,4 +1,4 @@
-//! What somebody may have meant who mistyped a name.
+//! Which name was meant by one that was mistyped.
 
 /// Which of `names` is so like `wanted` that it may have been meant.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -51,7 +51,7 @@ pub(crate) fn command(options: &TopOptions) -> anyhow::Result<u8> {
     screen::show(source, before, options.every.every).map(|()| 0)
 }
 
-/// What is shown at some time.
+/// The state at one time.
 enum State {
     Adopt(Box<Status>),
     Router(router::Ports),
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-/// Where what is shown comes from.
+/// The source of the shown states.
 struct Source {
     client: Client,
     /// Whether it is a router of elements.

@@ -1,4 +1,4 @@
-//! `artery trace`: the way of the next packets through a running router.
+//! `artery trace`: the path of the next packets through a running router.
 mod changes;
 mod json;
 mod look;
@@ -14,7 +14,7 @@ use records::Trace;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// From one look at the router to the next.
+/// The pause between two polls of the router.
 const PAUSE: Duration = Duration::from_millis(50);
 /// For how long packets that are still in the router are waited for, once all have been seen.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub(crate) fn command(options: &TraceOptions) -> anyhow::Result<u8> {
     status(options, &trace, end)
 }
 
-/// What is written to the router.
+/// The text that is written to the router's handler.
 fn order(options: &TraceOptions) -> anyhow::Result<String> {
     match &options.from {
         None => Ok(options.count.to_string()),
@@ -47,19 +47,19 @@ fn order(options: &TraceOptions) -> anyhow::Result<String> {
     }
 }
 
-/// Why no more is waited for.
+/// Why following a trace has ended.
 enum End {
     /// All packets were seen to their end, or wait in the router for something else.
     Complete,
     Interrupted,
     TimedOut,
-    /// Nobody reads what is shown.
+    /// The reader of the output is gone.
     Unread,
     /// The trace is no longer ours.
     Lost(String),
 }
 
-/// Looks at the trace again and again, until nothing more is to come.
+/// Polls the trace until nothing more is to come.
 fn follow(
     client: &mut Client,
     options: &TraceOptions,
@@ -85,7 +85,7 @@ fn follow(
         if show.complete(&trace, &now)? == OutputReader::Gone {
             return Ok((now, End::Unread));
         }
-        // A copy may yet come to light: what looks complete must do so twice.
+        // Another copy may yet appear: the trace must look complete twice.
         let is_complete = trace.is_complete() && now.is_complete();
         trace = now;
         if trace.seen == trace.wanted {
@@ -101,7 +101,7 @@ fn read(client: &mut Client) -> anyhow::Result<Trace> {
     Trace::parse(&client.read("trace")?).context("the router's trace makes no sense")
 }
 
-/// The exit status, with a word where not all that was asked for was seen.
+/// The exit status, with a message where fewer packets were seen than requested.
 fn status(options: &TraceOptions, trace: &Trace, end: End) -> anyhow::Result<u8> {
     let seen = format!("{} of {} packets", trace.seen, options.count);
     match end {
@@ -116,14 +116,14 @@ fn status(options: &TraceOptions, trace: &Trace, end: End) -> anyhow::Result<u8>
     }
 }
 
-/// What is printed, and how much of it was.
+/// The printed form, and how much was printed.
 struct Show {
     json: bool,
     shown: usize,
 }
 
 impl Show {
-    /// Prints those packets, in order, that have come to their end and did nothing since.
+    /// Prints those packets, in order, that have ended and had no event since.
     fn complete(&mut self, before: &Trace, now: &Trace) -> anyhow::Result<OutputReader> {
         while let Some(packet) = now.packets.get(self.shown).filter(|_| !self.json) {
             let is_over = packet.is_complete() && before.packets.get(self.shown) == Some(packet);
@@ -138,7 +138,7 @@ impl Show {
         Ok(OutputReader::There)
     }
 
-    /// Prints what was not printed before.
+    /// Prints the packets that were not printed before.
     fn rest(&mut self, trace: &Trace) -> anyhow::Result<()> {
         if self.json {
             return print_stdout(&format!("{:#}\n", json::trace(trace)));

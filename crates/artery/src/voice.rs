@@ -7,7 +7,7 @@ use artery_lang::{Diagnostic, Severity, printable};
 use std::io::{IsTerminal as _, Write as _};
 use std::time::SystemTime;
 
-/// Who speaks.
+/// In which program's form messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     Artery {
@@ -39,12 +39,12 @@ impl From<LogFormat> for Output {
     }
 }
 
-/// Writes to standard output. A reader that went away is no reason to fail.
+/// Writes to standard output. It is not an error that the reader is gone.
 pub(crate) fn print_stdout(text: &str) -> anyhow::Result<()> {
     print_on(text).map(drop)
 }
 
-/// The same for what may go on for long; tells whether anybody still reads it.
+/// The same for output that goes on for long; says whether it still has a reader.
 pub(crate) fn print_on(text: &str) -> anyhow::Result<OutputReader> {
     match Sink::Stdout.write(text) {
         Ok(()) => Ok(OutputReader::There),
@@ -53,7 +53,7 @@ pub(crate) fn print_on(text: &str) -> anyhow::Result<OutputReader> {
     }
 }
 
-/// Who reads standard output.
+/// Whether standard output has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum OutputReader {
@@ -61,7 +61,7 @@ pub(crate) enum OutputReader {
     Gone,
 }
 
-/// Writes to standard error, where nobody could be told that it failed.
+/// Writes to standard error. A failure is ignored, as it can't be reported anywhere.
 pub(crate) fn print_stderr(text: &str) {
     let _ = Sink::Stderr.write(text);
 }
@@ -91,7 +91,7 @@ impl Output {
         }
     }
 
-    /// Mistakes that have no place in a configuration, as what [`complain_of`](Self::complain_of) writes.
+    /// Mistakes without a place in a configuration, formatted for [`complain_of`](Self::complain_of).
     pub(crate) fn format_mistakes(self, mistakes: &[String]) -> String {
         let line_end = if self == Output::Json { "\n\n" } else { "\n" };
         let shown = |mistake: &String| printable(&without_numbers(mistake)).into_owned();
@@ -103,8 +103,7 @@ impl Output {
         self.log_event("message", message, &[]);
     }
 
-    /// A line about what happened: its kind and what it is about, which only programs are told apart from
-    /// the message.
+    /// A line about what happened. Only JSON has the kind of event and the fields beside the message.
     pub(crate) fn log_event(self, event: &str, message: &str, about: EventFields<'_>) {
         match self {
             Output::Artery { .. } => print_stderr(&format!("artery: {}\n", without_numbers(message))),
@@ -113,7 +112,7 @@ impl Output {
         }
     }
 
-    /// A document for programs, whose keys a line of JSON has beside its own.
+    /// A document for programs, whose keys are added to a line of JSON.
     pub(crate) fn write_document(self, event: &str, message: &str, document: serde_json::Value) {
         let mut line = json_line("info", event, message);
         if let (Some(line), serde_json::Value::Object(document)) = (line.as_object_mut(), document) {
@@ -132,7 +131,7 @@ impl Output {
         }
     }
 
-    /// What is printed at the end, a line each.
+    /// The lines that are printed at the end.
     pub(crate) fn print_report(self, text: &str) -> anyhow::Result<()> {
         match self {
             Output::Json => text.lines().for_each(|line| self.log_event("report", line, &[])),
@@ -150,8 +149,8 @@ impl Output {
         }
     }
 
-    /// A warning of a control port that everybody can write to, which Click's voice gives too even where
-    /// its warnings are not wanted.
+    /// A warning of a control port that every user can write to. Click's form prints it even where its
+    /// warnings are switched off.
     pub(crate) fn open_port(self, message: &str) {
         match self {
             Output::Click { .. } => print_stderr(&format!("warning: {message}\n")),
@@ -159,7 +158,7 @@ impl Output {
         }
     }
 
-    /// A remark about what was left out.
+    /// A note about what was left out.
     pub(crate) fn print_note(self, message: &str) {
         match self {
             Output::Json => print_stderr(&json_message("info", "message", message, &[])),
@@ -167,14 +166,14 @@ impl Output {
         }
     }
 
-    /// Writes what [`faults`](Self::faults) gave.
+    /// Writes what [`format_faults`](Self::format_faults) gave.
     pub(crate) fn complain_of(self, faults: &str) {
         match self {
             Output::Json => faults.split("\n\n").filter(|fault| !fault.trim().is_empty()).for_each(|fault| {
                 let level = if fault.starts_with("warning") { "warning" } else { "error" };
                 print_stderr(&json_message(level, "configuration", fault.trim_end(), &[]));
             }),
-            // What is in them of files and names is printable.
+            // The names in them, of files and elements, are printable by now.
             Output::Artery { .. } => complain_styled(faults),
             Output::Click { .. } => print_stderr(faults),
         }
@@ -245,7 +244,7 @@ fn placed(loaded: &Loaded, problem: &Problem) -> Option<Diagnostic> {
     Some(diagnostic)
 }
 
-/// A message without the numbers that the system has for its errors besides their names.
+/// A message without the error numbers that the system adds to its texts.
 fn without_numbers(message: &str) -> String {
     let mut parts = message.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_string();

@@ -19,7 +19,7 @@ A line is the time (RFC 3339), the event's number and what happened: to a neighb
 next hop. Who goes on at the number after the last one (--since) misses nothing: the router keeps the last 10,000, and
 what is gone by then is said.";
 
-/// From one look at the router to the next.
+/// The pause between two polls of the router.
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
@@ -69,7 +69,7 @@ pub(crate) fn command(options: &WatchOptions) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Whether the router counts events from anew, and tells those that it has.
+/// Whether the router numbers its events afresh: its oldest event comes before the one asked for.
 fn is_behind(lately: &Value, asked: u64) -> bool {
     list(lately, "events").first().is_some_and(|event| number(event, "seq") < asked)
 }
@@ -103,7 +103,7 @@ fn lines(lately: &Value, as_json: bool, left: &mut u64) -> Vec<String> {
 
 /// A time since the epoch as RFC 3339 writes it, to the microsecond.
 pub(crate) fn rfc3339(seconds: f64) -> String {
-    // Out of this range are no times of events.
+    // Event times are never outside this range.
     let micros = (seconds.clamp(0.0, 1e10) * 1e6).round() as u64;
     let (year, month, date) = Time(micros * 1000).date();
     let within = micros % 86_400_000_000;

@@ -330,7 +330,7 @@ fn check_of_a_configuration_for_another_machine_notes_what_is_missing_and_checks
         assert!(outcome.err.starts_with("note: ") && outcome.err.ends_with(note), "{file}: {}", outcome.err);
         assert!(outcome.out.contains(elements), "{file}: {}", outcome.out);
     }
-    // What is wrong besides is told, and an interface that nothing takes is none.
+    // Other mistakes are reported as well; an interface that no element opens is not one.
     let text = "FromDevice(absent0) -> EtherEncap(0x0800, absent0:eth, absent1:eth) -> Queue(many) -> ToDevice(absent0);";
     let outcome = artery(&["check", "-e", text]);
     assert_eq!(outcome.status, 1, "{outcome:?}");

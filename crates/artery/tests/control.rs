@@ -1,4 +1,4 @@
-//! Who may do what by the control sockets of a router, and what hostile clients can't do there.
+//! Access by the control sockets of a router, and what hostile clients can't do there.
 #[path = "control/sandbox.rs"]
 mod sandbox;
 
@@ -19,7 +19,7 @@ const BANNER: &str = "Click::ControlSocket/1.3\r\n";
 /// Long enough for any answer, short enough for a test that fails.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A TCP port that nobody listens on.
+/// A TCP port that no process listens on.
 fn free_port() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
@@ -46,7 +46,8 @@ fn said(mut stream: impl Read + Write, request: &[u8]) -> String {
         match stream.read(&mut chunk) {
             Ok(0) => break,
             Ok(count) => said.extend_from_slice(&chunk[..count]),
-            // Reads with a time limit are not restarted after a signal, which other tests of this process get.
+            // Reads with a time limit are not restarted after a signal, which other tests
+            // of this process get.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // The router closed it without reading the rest.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
@@ -85,7 +86,7 @@ fn a_write_by_tcp_needs_the_token_and_a_read_does_not() {
     assert_eq!(reply, format!("{BANNER}{expected}"));
     let reply = said(connect(&port), b"AUTH 0123456789abcdef\nREAD c.name\nWRITE c.reset\n");
     assert_eq!(reply, format!("{BANNER}530 Wrong token\r\n"), "a wrong token ends the connection");
-    // More than whoever may not write is given memory for.
+    // More data than a client without write access is given memory for.
     let reply = said(connect(&port), b"WRITEDATA hotconfig 16000000\nxxx");
     assert!(reply.contains(refused) && reply.lines().count() == 2, "{reply}");
 }
@@ -217,7 +218,7 @@ fn a_group_reads_by_the_unix_socket_and_only_root_and_the_routers_user_write() {
     assert!(write.status == 1 && write.err.contains(why), "{write:?}");
     let other = as_nobody(NOBODY, &["handler", "-u", &socket, "c.name"]);
     assert!(other.status == 1 && other.err.contains("Permission denied"), "{other:?}");
-    // Whatever the file's mode is, who connects is asked for.
+    // The router checks the peer's user, whatever the file's mode is.
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(as_nobody(NOBODY, &["handler", "-u", &socket, "c.reset", "--write"]).err.contains(why));
     assert_eq!(router.call(&["c.reset", "--write"]).status, 0);
@@ -229,7 +230,7 @@ fn idle_connections_end_and_so_does_a_request_that_never_does() {
     let port = free_port();
     let args = ["-p", &port, "--insecure", "--control-timeout", "0.3", "-e", CONFIG];
     let _router = Router::start(&folder.path("s"), &args);
-    // Nothing is said, or lines without a command: the connection ends by itself.
+    // A client that sends nothing, or lines without a command: the connection ends by itself.
     for nothing in [&b""[..], b"\r\n\n\n  \n"] {
         assert_eq!(said(connect(&port), nothing), BANNER, "{nothing:?}");
         let unix = UnixStream::connect(folder.path("s")).unwrap();
@@ -243,7 +244,7 @@ fn idle_and_slow_connections_do_not_keep_others_out() {
     let folder = Folder::new();
     let (router, port, _) = with_token(&folder, &[]);
     let ask = || said(connect(&port), b"READ c.name\nQUIT\n");
-    // Some say nothing, some have begun a request, some do not take in what they asked for.
+    // Some clients send nothing, some have begun a request, some do not read the reply.
     let mut held: Vec<TcpStream> = (0..40).map(|_| connect(&port)).collect();
     for (n, stream) in held.iter_mut().enumerate() {
         let part: &[u8] = [&b""[..], b"READ c.na", b"READ c.name\n"][n % 3];

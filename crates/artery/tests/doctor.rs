@@ -69,7 +69,7 @@ fn root_sees_what_a_virtual_link_gets() {
     let adopted = finding(&json, "adopt@left")["text"].as_str().unwrap();
     assert!(adopted.starts_with("adopt: by tc: ") && adopted.contains("unfinished"), "{adopted}");
     assert!(finding(&json, "driver@left")["text"].as_str().unwrap().starts_with("driver veth, MTU 1500, "));
-    // What it does not need is not looked at.
+    // What the command does not need is not checked.
     assert!(json["findings"].as_array().unwrap().iter().all(|finding| finding["check"] != "packet-sockets"));
 
     host.run("ip link set left down");
@@ -182,7 +182,7 @@ impl Drop for FilterOwner {
     }
 }
 
-/// What [`FilterOwner`] runs; nothing where nobody asks for it.
+/// The process that [`FilterOwner`] runs; it does nothing unless the variable is set.
 #[test]
 #[ignore = "the other process of a test"]
 fn waits_with_a_filter() {

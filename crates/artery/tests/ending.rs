@@ -31,7 +31,7 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Sends SIGTERM; gives what the process said and by which signal it ended.
+/// Sends SIGTERM; gives the process's output and the signal that ended it.
 fn terminate(mut child: Child) -> (String, Option<i32>) {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let began = Instant::now();

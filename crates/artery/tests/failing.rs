@@ -1,4 +1,4 @@
-//! Runs that can't do all they were asked to: what they say, and their exit status.
+//! Runs that can't do all that was requested: their messages and exit status.
 use crate::support::{Folder, artery, artery_heard_by_nobody, artery_into, artery_unheard, closed_pipe};
 
 /// Prints a hundred lines, one a second.
@@ -36,7 +36,7 @@ fn a_run_of_which_nobody_reads_anything_ends_with_the_status_of_a_filter() {
     // As in `artery run … 2>&1 | head -1`.
     let text = "InfiniteSource -> Print -> Discard";
     assert_eq!(artery_heard_by_nobody(&["run", "-e", text]), 141);
-    // Whoever can ask by a socket is somebody.
+    // A control socket keeps the run going: a client can still ask.
     let folder = Folder::new();
     let text = "TimedSource(INTERVAL 1ms) -> Print -> c :: Counter(COUNT_CALL 20 .stop) -> Discard";
     assert_eq!(artery_heard_by_nobody(&["run", "-u", &folder.path("s"), "-e", text]), 0);

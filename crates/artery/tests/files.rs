@@ -1,5 +1,5 @@
-//! Files that the program writes: who can read them, how long they get, and what becomes of a full disk; and
-//! what of files and names reaches a terminal.
+//! Files that the program writes: who can read them, their length limits, and a full disk; and which bytes of
+//! files and names reach a terminal.
 use crate::support::{Folder, Outcome, Router, artery, click};
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::process::Command;
@@ -171,7 +171,7 @@ fn what_files_and_names_hold_reaches_no_terminal_as_a_command() {
         let is_command = |c: char| c.is_control() && c != '\n' && c != '\t';
         assert!(!outcome.err.is_empty() && !outcome.err.contains(is_command), "{outcome:?}");
     }
-    // What is not for a terminal stays as it is.
+    // Output that is not for a terminal stays as it is.
     let printed = artery(&["run", "-e", "Script(print \"\x1b[1m\", stop)"]);
     assert_eq!(printed.out, "\x1b[1m\n");
 }

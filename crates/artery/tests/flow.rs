@@ -1,4 +1,5 @@
-//! `artery flow`: flows of one router go to another, what is malformed is refused whole, and events are followed.
+//! `artery flow`: flows of one router go to another, what is malformed is refused whole,
+//! and events are followed.
 use crate::support::{Folder, Outcome, Router, artery, artery_into, artery_reads, closed_pipe};
 use artery_wire::TcpFlags;
 use artery_wire::build::ip4;
@@ -30,7 +31,7 @@ fn capture(folder: &Folder) -> String {
 
 const MEMBERS: &str = "MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, MEMBER c 10.0.0.3";
 
-/// A router that has met the flows of the capture.
+/// A router that has received the flows of the capture.
 fn full(folder: &Folder) -> Router {
     let config = format!(
         "f :: FromDump({}) -> MarkIPHeader(0) -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, {MEMBERS});
@@ -42,7 +43,7 @@ fn full(folder: &Folder) -> Router {
     router
 }
 
-/// One that plays the second packets of the capture when it is told to.
+/// A balancer that plays the second packets of the capture once its source is activated.
 fn empty(folder: &Folder, members: &str, more: &[&str]) -> Router {
     let config = format!(
         "f :: FromDump({}, ACTIVE false) -> MarkIPHeader(0) -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, {members});

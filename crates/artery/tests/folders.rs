@@ -1,5 +1,5 @@
-//! Folders of BSD's files, as `artery import`, `artery up`, `artery pfctl` and `artery check` read them: the same names,
-//! the same mistakes, the same verdicts.
+//! Folders of BSD's files, as `artery import`, `artery up`, `artery pfctl` and `artery check` read them: the
+//! same names, the same mistakes, the same verdicts.
 use crate::support::{artery, artery_reads};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ fn etc(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// A folder with a switch of two ports and a door of the host, and these rules.
+/// A folder with a switch of two ports and a host port, and these rules.
 fn switch(pf: &str) -> tempfile::TempDir {
     etc(&[
         ("hostname.veb0", "add em0\nadd em1\nadd vport0\nlink1\nup\n"),
@@ -117,7 +117,7 @@ fn the_rules_that_openbsd_installs_are_taken_with_a_warning() {
     let checked = artery_reads(&[&["check"], &devices[..], &["-"]].concat(), &printed.out);
     assert_eq!(checked.status, 0, "{checked:?}");
     assert!(checked.err.contains("pf.conf:5: unknown user _pbuild"), "{}", checked.err);
-    // Where it matters who is meant, somebody must be.
+    // Where the rule needs to know the user, the user must exist.
     for wrong in [
         "pass out proto tcp user _pbuild",
         "block in proto tcp user _pbuild",
@@ -166,7 +166,7 @@ fn a_mistake_hides_none_below_it() {
         ("pass on\nblock bar\npass proto nosuch\nset frob\ntable <x\n", vec![1, 2, 3, 4, 5]),
         // Braces and joined lines belong to the statement that they are in.
         ("pass to { 1.2.3.4,\n  foo bar }\npass \\\n  frob\nblock baz\n", vec![1, 4, 5]),
-        // A brace that nobody closes ends where a statement begins.
+        // A brace that is not closed ends where a statement begins.
         ("pass proto tcp to port { 22 frob\npass\nblock baz\n", vec![1, 3]),
         ("pass to port \"22\nblock baz\n", vec![1, 2]),
         ("anchor x {\n\tpass foo\n\tblock bar\n\tpass\n}\npass baz\n", vec![2, 3, 6]),
@@ -241,7 +241,7 @@ fn folders() -> Vec<tempfile::TempDir> {
     all
 }
 
-/// What is said of the lines of a folder, without what is said of the machine.
+/// The verdicts on the lines of a folder, without messages about the machine.
 fn verdicts(said: &str) -> Vec<&str> {
     let is_of_machine = |line: &&str| {
         line.starts_with("port ") || line.contains(": command: ") || line.starts_with("error: ")

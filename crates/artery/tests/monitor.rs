@@ -44,7 +44,7 @@ struct Row {
 impl Row {
     fn new() -> Option<Row> {
         let (sender, middle, receiver) = (Host::new()?, Host::new()?, Host::new()?);
-        // Kernels send nothing on their own where there is no IPv6.
+        // Without IPv6 the kernels send nothing on their own.
         for host in [&sender, &middle, &receiver] {
             host.call(|| std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap());
         }

@@ -1,4 +1,5 @@
-//! Hosts with default offloads on both sides of a router: frames longer than the MTU, with checksums half made.
+//! Hosts with default offloads on both sides of a router: frames longer than the MTU,
+//! with checksums half made.
 use crate::support::host::{Host, has, wait};
 use crate::support::{Folder, Router};
 use artery_wire::{Ethernet, IpProtocol, Ipv4, checksum};
@@ -20,8 +21,8 @@ const BYTES: usize = 6_000_000;
 /// Longest time that nothing may come in.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Three hosts in a row: a left and a right one, and between them the one that the router runs on, by its interfaces
-/// `left` and `right`.
+/// Three hosts in a row: a left and a right one, and between them the one that the router runs on, by its
+/// interfaces `left` and `right`.
 struct Row {
     left: Host,
     middle: Host,
@@ -453,7 +454,7 @@ fn frames_that_lie_about_themselves_harm_nobody() {
     router.signal(rustix::process::Signal::INT);
     let outcome = router.finish();
     assert_eq!(outcome.status, 0, "{outcome:?}");
-    // Elements have said things about odd packets before.
+    // Elements have printed warnings about malformed packets before.
     let report = &outcome.err[outcome.err.find('{').unwrap()..];
     let report: serde_json::Value = serde_json::from_str(report).unwrap_or_else(|e| panic!("{e}: {report}"));
     let mut elements = report["elements"].as_array().unwrap().iter();

@@ -2,7 +2,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// Calls `artery pfctl` on the machine that tests assume: its status, what it printed, what it told.
+/// Calls `artery pfctl` on the machine that tests assume: its status, standard output and standard error.
 fn pfctl(args: &[&str], input: &str) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
     command.arg("pfctl").args(args).env("ARTERY_PF_FIXTURE", "1");

@@ -1,9 +1,10 @@
-//! `artery pfctl` with a router that runs: its states in parts, in files and at interfaces, counters, levels, files of rules.
+//! `artery pfctl` with a router that runs: its states in parts, in files and at interfaces, counters,
+//! levels, files of rules.
 use crate::support::{Folder, Outcome, Router, artery, artery_reads};
 use artery_wire::build::{ether, ip4};
 use std::collections::BTreeSet;
 
-/// More than are looked at for one question.
+/// More than one query returns.
 const STATES: u16 = 3000;
 
 /// A capture of a datagram from each of some ports to the same service.
@@ -26,7 +27,7 @@ fn capture(folder: &Folder) -> String {
     path
 }
 
-/// A router whose filter has these rules and arguments, and has met the packets of the capture.
+/// A router whose filter has these rules and arguments, and has received the packets of the capture.
 fn full(folder: &Folder, rules: &str, arguments: &str) -> Router {
     let (capture, rules) = (capture(folder), folder.file("pf.conf", rules));
     let config = format!(
@@ -42,7 +43,7 @@ fn full(folder: &Folder, rules: &str, arguments: &str) -> Router {
     panic!("{} packets came", router.read("c.count"));
 }
 
-/// A router of some workers whose filter meets no packets.
+/// A router of some workers whose filter receives no packets.
 fn empty(folder: &Folder, rules: &str, workers: &str) -> Router {
     let rules = folder.file("empty.conf", rules);
     let config = format!("Idle -> pf :: PacketFilter(PORT em0 192.0.2.1/24, FILE {rules}) -> Discard;");
@@ -97,7 +98,7 @@ fn states_of_a_file_are_those_that_were_kept() {
         let second = empty(&folder, "pass tag inside", &workers.to_string());
         let told = format!("{STATES} of {STATES} states loaded\n");
         assert_eq!(done(&second, &["-L", &file]).err, told);
-        // Each worker has all, as nobody knows which of them will see the packets of a state.
+        // Each worker has all states, as the one that will receive a state's packets is not known.
         let listed = done(&second, &["-s", "states"]).out;
         assert_eq!(listed.lines().map(str::to_string).collect::<BTreeSet<_>>(), all);
         assert_eq!(listed.lines().count(), workers * usize::from(STATES));
@@ -427,7 +428,7 @@ fn what_a_filter_refuses_is_told_by_the_lines_of_the_file() {
         (1, [1; 2], 2),
         "{refused:?}"
     );
-    // What a file may say well and no filter loads is told where nothing is loaded as well.
+    // Rules that are valid but that no filter loads are reported even if nothing is loaded.
     let read = pfctl(&router, &["-nf", &file]);
     let told: Vec<&str> =
         read.err.lines().map(|line| line.split(" warning: not supported").next().unwrap()).collect();

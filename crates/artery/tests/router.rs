@@ -129,7 +129,7 @@ fn what_is_printed_is_sound_laid_out_and_runs_on_all_workers() {
         let devices = ["--device", "eth1=lo", "--device", "eth2=lo"];
         let checked = artery_reads(&[&["check", "-j", "2"], &devices[..], &["-"]].concat(), &text);
         assert_eq!(checked.status, 0, "{options:?}: {}", checked.err);
-        // What writes the host's routes is a thread of its own, and is there once.
+        // The thread that writes the host's routes exists once.
         let others = checked.out.replace("worker 0: host_routes\n", "");
         assert!(
             checked.out.contains("every worker: ip, ") && !others.contains("worker 0:"),

@@ -4,8 +4,8 @@ use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-/// Packets to three addresses, told apart by their first two bytes. The arguments of `rt` cover all; what changes is
-/// whether those to 10.1.2.3 leave by output 0 or 1.
+/// Packets to three addresses that differ in their first two bytes. The arguments of `rt` cover all;
+/// what changes is whether those to 10.1.2.3 leave by output 0 or 1.
 const CONFIG: &str = r"
 rt :: IPLookup(10/8 0, 11/8 2);
 InfiniteSource(DATA \<0a010203>) -> sent1 :: Counter -> GetIPAddress(0) -> rt;
@@ -64,8 +64,8 @@ impl Caller {
         String::from_utf8(value).unwrap().parse().unwrap()
     }
 
-    /// Waits until packets have reached a counter. A worker may be kept from running between two reads, but not
-    /// between thousands.
+    /// Waits until packets have reached a counter. A worker may be kept from running between two reads,
+    /// but not between thousands.
     fn see_packets_at(&mut self, counter: &str) {
         let before = self.count(counter);
         assert!((0..10_000).any(|_| self.count(counter) > before), "no packet came to {counter}");
@@ -108,7 +108,7 @@ fn no_packet_is_lost_or_led_astray_while_routes_and_fibs_change() {
         caller.change("rt.set", &format!("10.1/16 10.9.9.{round} 1"));
         caller.change("rt.set", "10.1.2/24 1");
         caller.see_packets_at("moved");
-        // Next hops come and go, so that their numbers soon stand for others.
+        // Next hops are added and removed, so that their numbers are soon reused.
         for n in 0..20 {
             caller.change("rt.add", &format!("11.1.{n}/24 11.9.9.{n} 2"));
             caller.change("rt.set", &format!("10.1.2.3 10.9.8.{n} {}", n % 2));

@@ -1,4 +1,4 @@
-//! Routers that run until they are told to end.
+//! Routers that run until a signal or a client stops them.
 use crate::support::{Folder, Router, artery};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 const FLOOD: &str = "InfiniteSource -> c :: Counter -> d :: Discard;";
 
-/// Packets that `c` has counted, once they are more than `before`. A worker may be kept from running between two
-/// reads, but not between thousands.
+/// Packets that `c` has counted, once they are more than `before`. A worker may be kept from running between
+/// two reads, but not between thousands.
 fn count_beyond(router: &Router, before: u64) -> u64 {
     let mut counts = (0..10_000).map(|_| router.read("c.count").parse::<u64>().unwrap());
     counts.find(|count| *count > before).expect("the router goes on")
@@ -93,7 +93,7 @@ fn more_connections_than_32_are_turned_away() {
     let router = Router::start(&folder.path("s"), &["-e", "Idle -> Discard"]);
     let ask = |_| {
         let mut stream = UnixStream::connect(router.socket()).unwrap();
-        // Whoever is turned away may hear so before it could ask.
+        // A client that is turned away may get the reply before it could send a request.
         let _ = stream.write_all(b"CHECKREAD list\n");
         let mut reply = [0; "Click::ControlSocket/1.3\r\n200".len()];
         stream.read_exact(&mut reply).unwrap();

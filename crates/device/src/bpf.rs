@@ -1,13 +1,15 @@
-//! BPF programs, by bpf(2): loading, attaching, running, maps; and the program that hides frames from the host's own stack.
+//! BPF programs, by bpf(2): loading, attaching, running, maps; and the program that hides frames from
+//! the host's own stack.
 //!
-//! What holds a program at an interface is an [`Attachment`]: a BPF link where the kernel has them for the hook, which it
-//! removes when the last descriptor of it is closed, however the process ends; else a filter of tc (`filter.rs`), which
-//! outlives its process. Programs of filters therefore act only while a [`Lease`] is renewed.
+//! What holds a program at an interface is an [`Attachment`]: a BPF link where the kernel has them for
+//! the hook, which it removes when the last descriptor of it is closed, however the process ends; else a
+//! filter of tc (`filter.rs`), which outlives its process. Programs of filters therefore act only while
+//! a [`Lease`] is renewed.
 //!
-//! Programs are put together by an [`Assembler`]; maps are in `maps.rs`, runs without an interface in `run.rs`, programs of
-//! others in `query.rs`, questions about what the kernel offers in `features.rs`, the programs that hide frames from the host
-//! in `hide.rs`, programs at the kernel's tracepoints in `tracepoint.rs`, and where the kernel's structures have their members
-//! in `btf.rs`.
+//! Programs are put together by an [`Assembler`]; maps are in `maps.rs`, runs without an interface in
+//! `run.rs`, programs of others in `query.rs`, questions about what the kernel offers in `features.rs`, the
+//! programs that hide frames from the host in `hide.rs`, programs at the kernel's tracepoints in
+//! `tracepoint.rs`, and where the kernel's structures have their members in `btf.rs`.
 #[forbid(unsafe_code)]
 mod assembler;
 #[allow(unsafe_code)]
@@ -75,14 +77,15 @@ pub const fn instruction(code: u8, to: u8, from: u8, offset: i16, operand: i32) 
 /// Where a program is attached, and so what it is.
 #[derive(Clone, Copy, Debug)]
 pub enum Hook {
-    /// Where tc's filters for arriving frames are: behind packet sockets, before the host's stack. TCX where the kernel has it
-    /// (Linux 6.6), else cls_bpf.
+    /// Where tc's filters for arriving frames are: behind packet sockets, before the host's stack. TCX where
+    /// the kernel has it (Linux 6.6), else cls_bpf.
     TcIngress,
     /// Before everything, in the driver or where the driver hands frames over, as `flags` say.
     Xdp {
-        /// `XDP_FLAGS_*`.
+        /// The `XDP_FLAGS_*` bits of the attachment.
         flags: u32,
-        /// Whether the program takes frames that lie in several buffers, of which it sees the first (Linux 5.18).
+        /// Whether the program takes frames that lie in several buffers, of which it sees
+        /// the first (Linux 5.18).
         multi_buffer: bool,
     },
 }
@@ -117,9 +120,8 @@ impl Hook {
 /// What the kernel checks a program as.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// `BPF_PROG_TYPE_*`.
     program_type: u32,
-    /// `BPF_F_*` of loading.
+    /// The `BPF_F_*` flags that the program is loaded with.
     flags: u32,
 }
 
@@ -139,13 +141,12 @@ struct Load {
     rest: [u64; 9],
 }
 
-/// BPF_OBJ_NAME_LEN.
+/// Bytes of a program's name (`BPF_OBJ_NAME_LEN`).
 const NAME_BYTES: usize = 16;
-/// What the kernel calls each program of Artery, so that it can be told from those of others
-/// (bpftool-prog(8)).
+/// The name of every program of Artery in the kernel: bpftool-prog(8) lists it.
 const NAME: &[u8; NAME_BYTES] = b"artery\0\0\0\0\0\0\0\0\0\0";
 
-/// For how long a program is given again to a kernel that was disturbed while it looked at it, and after what pause.
+/// How long loading is retried where the verifier was interrupted, and the pause between attempts.
 const LOAD_PATIENCE: Duration = Duration::from_secs(5);
 const LOAD_PAUSE: Duration = Duration::from_millis(5);
 
@@ -158,8 +159,8 @@ fn load_kind(kind: Kind, instructions: &[Instruction]) -> io::Result<OwnedFd> {
     with_locked_memory(|| load_patiently(kind, instructions))
 }
 
-/// Before Linux 5.11 programs and maps count as memory that a process keeps from being swapped out, which has a limit: where
-/// that may be why the kernel refuses one, it is asked again without the limit.
+/// Before Linux 5.11 programs and maps count as locked memory, which has a limit. Where that may be why the
+/// kernel refuses one, it is made again without the limit.
 fn with_locked_memory<T>(make: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match make() {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -177,7 +178,7 @@ fn load_patiently(kind: Kind, instructions: &[Instruction]) -> io::Result<OwnedF
     let start = Instant::now();
     loop {
         match load_with_log(kind, instructions, &mut []) {
-            // The verifier gives up where a signal waits for this thread, and wants to be asked again.
+            // The verifier gives up when a signal is pending for this thread; loading has to be tried again.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && start.elapsed() < LOAD_PATIENCE => {
                 std::thread::sleep(LOAD_PAUSE);
             }
@@ -192,7 +193,8 @@ pub fn takes_multi_buffer() -> bool {
     load(Hook::Xdp { flags: 0, multi_buffer: true }, &pass).is_ok()
 }
 
-/// Loads a program for an interface. What the verifier refuses is told with its last lines, all else as `refused` says.
+/// Loads a program for an interface. A refusal by the verifier is returned with the last lines of its log;
+/// `refused` words every other error.
 pub(crate) fn load_for(
     interface: &Interface,
     doing: &'static str,
@@ -213,7 +215,7 @@ pub(crate) fn load_for(
 /// How many lines of the verifier are kept, which say why it refuses, and at which instruction.
 const VERIFIER_LINES: usize = 12;
 
-/// The last lines of what the verifier said; those before follow the program from its start.
+/// The last lines of the verifier's log; the lines before them trace the program from its start.
 pub fn last_lines(verdict: &str) -> Vec<String> {
     let lines: Vec<&str> = verdict.lines().collect();
     lines[lines.len().saturating_sub(VERIFIER_LINES)..].iter().map(|line| line.to_string()).collect()
@@ -251,7 +253,8 @@ fn load_with_log(kind: Kind, instructions: &[Instruction], log: &mut [u8]) -> io
     unsafe { bpf_descriptor(BPF_PROG_LOAD, &mut argument) }
 }
 
-/// Waits until every run of a program has ended that had begun before, so that what it may have read can be used anew.
+/// Waits until every program run that had begun before has ended, so that what it may have read
+/// can be used again.
 /// An error if the kernel does not offer that (membarrier(2), `MEMBARRIER_CMD_GLOBAL`).
 pub fn wait_for_runs() -> io::Result<()> {
     sys::wait_for_grace_period()
@@ -269,7 +272,8 @@ unsafe fn bpf_descriptor<T>(command: libc::c_int, argument: &mut T) -> io::Resul
     // SAFETY: the caller's promise.
     let result = unsafe { bpf(command, argument) };
     check(result)?;
-    // SAFETY: the kernel has just made it for this call, so it has no other owner; descriptors are below 2^31.
+    // SAFETY: the kernel has just made it for this call, so it has no other owner;
+    // descriptors are below 2^31.
     Ok(unsafe { OwnedFd::from_raw_fd(result as libc::c_int) })
 }
 

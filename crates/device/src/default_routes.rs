@@ -1,9 +1,9 @@
 //! Where the host's default routes lead: what BSD calls the group `egress`.
 use std::fs;
 
-/// The names of the interfaces that the host's default routes of both families lead out by, as the kernel lists them now.
-/// Routes of IPv6 without a gateway are none of them: the kernel has such for what can't be reached. Where there is no
-/// /proc there are none.
+/// The names of the interfaces that the host's default routes of both families lead out by, as the kernel
+/// lists them now. IPv6 routes without a gateway are left out: the kernel has such routes for unreachable
+/// destinations. Without /proc the list is empty.
 pub fn default_route_interfaces() -> Vec<String> {
     let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
     of_texts(&text("/proc/net/route"), &text("/proc/net/ipv6_route"))

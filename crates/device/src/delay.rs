@@ -1,5 +1,4 @@
-//! How long frames wait in receive queues until the router takes them: counts by bounds, for whoever looks,
-//! on any thread.
+//! How long frames wait in receive queues until the router takes them: a histogram that any thread can read.
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,8 +11,8 @@ const COUNTS: usize = DELAY_BOUNDS.len() + 1;
 /// How long the oldest frame of each batch that a port received had waited in the kernel's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// Batches, by the bound of [`DELAY_BOUNDS`] that their delay does not exceed; the last of those beyond
-    /// all bounds.
+    /// Batches, by the bound of [`DELAY_BOUNDS`] that their delay does not exceed; the last of
+    /// those beyond all bounds.
     pub counts: [u64; COUNTS],
     /// The sum of all delays, in microseconds.
     pub sum: u64,
@@ -26,7 +25,7 @@ impl Delays {
     }
 
     /// The least bound, in microseconds, that this part of the delays, from 0 to 1, does not exceed. The
-    /// inner `None` stands for longer ones than all bounds, the outer for no delays.
+    /// inner `None` means longer than all bounds, the outer no delays.
     pub fn quantile(&self, part: f64) -> Option<Option<u64>> {
         let rank = ((self.total() as f64 * part).ceil() as u64).max(1);
         let mut passed = 0;
@@ -48,7 +47,7 @@ impl Add for Delays {
 
 impl Sub for Delays {
     type Output = Delays;
-    /// What came in addition to `earlier`; all there is, where a port was closed in between or opened anew.
+    /// The delays counted since `earlier`. All of them, where a port was closed or opened again in between.
     fn sub(self, earlier: Delays) -> Delays {
         if self.counts.iter().zip(&earlier.counts).any(|(now, before)| now < before) {
             return self;

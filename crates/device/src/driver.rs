@@ -4,7 +4,8 @@ use crate::{DeviceError, Interface, interface};
 use rustix::fd::AsFd;
 use std::path::Path;
 
-/// Drivers of devices that are not the host's own, but whose frames come from other hosts on the same machine.
+/// Drivers of devices that are not the host's own, but whose frames come from other hosts
+/// on the same machine.
 const GUEST_DRIVERS: [&str; 6] = ["virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "vif", "gve"];
 /// Drivers of links without any device.
 const VIRTUAL_DRIVERS: [&str; 12] = [
@@ -13,7 +14,7 @@ const VIRTUAL_DRIVERS: [&str; 12] = [
 ];
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
-/// What is to be known about a driver before its queues are used.
+/// What the router needs to know about a driver before it uses its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DriverFacts {
     /// Its name; empty when it does not say.
@@ -22,7 +23,8 @@ pub(crate) struct DriverFacts {
     pub(crate) queues: u16,
     /// Whether its frames may come with unfinished checksums.
     pub(crate) leaves_offloads: bool,
-    /// Whether it takes VLAN tags off. On a link without a device it is the other end that never puts them in.
+    /// Whether it takes VLAN tags off. On a link without a device it is the other end that
+    /// never puts them in.
     pub(crate) strips_vlan: bool,
     /// What it or the kernel does with frames in their senders' and receivers' stead, by ethtool's names.
     pub(crate) offloads: Vec<&'static str>,
@@ -62,10 +64,11 @@ impl DriverFacts {
     }
 }
 
-/// Whether an interface's driver takes VLAN tags off frames and puts them beside, where XDP does not see them.
+/// Whether an interface's driver takes VLAN tags off frames and puts them beside, where XDP
+/// does not see them.
 ///
 /// # Errors
-/// When there is no socket to ask by.
+/// When no socket for the query can be opened.
 pub fn strips_tags(interface: &Interface) -> Result<bool, DeviceError> {
     DriverFacts::query(interface).map(|facts| facts.strips_vlan)
 }
@@ -73,16 +76,16 @@ pub fn strips_tags(interface: &Interface) -> Result<bool, DeviceError> {
 /// Pairs of queues that receive and send (`ethtool -l`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {
-    /// Those in use.
+    /// Number of pairs in use.
     pub combined: u32,
-    /// Those that there could be.
+    /// The most pairs that the driver can have.
     pub most_combined: u32,
 }
 
 /// The queues of an interface.
 ///
 /// # Errors
-/// When there is no socket to ask by, or the driver does not say.
+/// When no socket for the query can be opened, or the driver does not answer.
 pub fn channels(interface: &Interface) -> Result<Channels, DeviceError> {
     let socket = interface::control_socket(&interface.name)?;
     let answer = sys::query_driver::<36>(socket.as_fd(), &interface.name, EthtoolCommand::Channels);
@@ -136,7 +139,7 @@ mod tests {
             run("ethtool -K left tso off");
             let facts = DriverFacts::query(&Interface::find("left").unwrap()).unwrap();
             assert!(!facts.offloads.contains(&"tso"), "{facts:?}");
-            // The kernel gives a queue per processor at most, unless told otherwise.
+            // By default the kernel makes at most one queue per processor.
             assert!((1..=3).contains(&facts.queues), "{facts:?}");
             run("ip link add five numrxqueues 5 numtxqueues 5 type veth peer name other");
             run("ethtool -L five rx 5 tx 5");

@@ -74,7 +74,7 @@ impl fmt::Display for PcapDamage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum DeviceError {
-    /// There is no interface of this name.
+    /// No interface has this name.
     NoSuchInterface {
         /// The name asked for.
         name: String,
@@ -99,19 +99,19 @@ pub enum DeviceError {
     },
     /// The interface is not up.
     Down {
-        /// The interface.
+        /// Name of the interface.
         name: String,
     },
     /// The interface vanished while it was in use.
     Gone {
-        /// The interface.
+        /// Name of the interface.
         name: String,
     },
     /// The kernel cannot do this.
     NotSupported {
-        /// The interface.
+        /// Name of the interface.
         name: String,
-        /// What was tried.
+        /// What was tried, as in "hiding its frames from the host".
         #[serde(deserialize_with = "words")]
         doing: StaticText,
         /// What to do instead.
@@ -120,7 +120,7 @@ pub enum DeviceError {
     },
     /// The kernel's verifier does not take a program.
     NotVerified {
-        /// The interface.
+        /// Name of the interface.
         name: String,
         /// What the program is for, as in "hiding its frames from the host".
         #[serde(deserialize_with = "words")]
@@ -130,7 +130,7 @@ pub enum DeviceError {
     },
     /// A pcap file is damaged; what precedes the damage was delivered.
     BadFile {
-        /// The file.
+        /// Path of the pcap file.
         path: String,
         /// Byte offset of the damage.
         offset: u64,
@@ -150,25 +150,25 @@ pub enum DeviceError {
     },
     /// Another process takes frames from the interface, or sends by it.
     OwnedByOther {
-        /// The interface.
+        /// Name of the interface.
         name: String,
         /// The command line and the number of the process.
         owner: String,
     },
     /// Half of a port is in use already.
     Taken {
-        /// The port.
+        /// Name of the port.
         name: String,
-        /// Which half.
+        /// Which half of the port.
         half: PortHalf,
         /// Which queue of it.
         queue: u16,
     },
     /// A port has fewer queues.
     NoSuchQueue {
-        /// The port.
+        /// Name of the port.
         name: String,
-        /// Which half.
+        /// Which half of the port.
         half: PortHalf,
         /// The queue that was asked for.
         queue: u16,
@@ -177,7 +177,7 @@ pub enum DeviceError {
     },
     /// A device is open already, with another setting.
     Differs {
-        /// The port.
+        /// Name of the port.
         name: String,
         /// Name of the setting.
         #[serde(deserialize_with = "words")]
@@ -189,18 +189,18 @@ pub enum DeviceError {
     },
     /// Another process has the interface by AF_XDP.
     InUse {
-        /// The interface.
+        /// Name of the interface.
         name: String,
         /// The process; 0 when it did not say.
         pid: u32,
         /// What it is called.
         holder: String,
     },
-    /// Something that is not a router of this kind has what is needed.
+    /// Something other than a router of this kind has the interface.
     Occupied {
-        /// The interface.
+        /// Name of the interface.
         name: String,
-        /// What is there, as in "another XDP program is attached".
+        /// What has it, as in "another XDP program is attached".
         #[serde(deserialize_with = "words")]
         by: StaticText,
         /// What to do about it.
@@ -209,46 +209,46 @@ pub enum DeviceError {
     },
     /// Frames of the link may be longer than what holds them.
     FramesTooLong {
-        /// The interface.
+        /// Name of the interface.
         name: String,
         /// The longest packet that the link carries, without the link header.
         mtu: u32,
-        /// The longest that can be had.
+        /// The longest packet that the receiving memory holds.
         most: u32,
     },
     /// Less memory may be locked than is needed.
     MemoryLimit {
-        /// The interface.
+        /// Name of the interface.
         name: String,
-        /// Bytes needed.
+        /// Bytes of memory to lock.
         bytes: usize,
-        /// Bytes allowed.
+        /// Bytes that may be locked (`RLIMIT_MEMLOCK`).
         limit: u64,
     },
     /// The packet pool has too few frames left to receive into.
     FewFrames {
-        /// The interface.
+        /// Name of the interface.
         name: String,
-        /// Frames that could be had for a queue.
+        /// Frames of the pool that were available for a queue.
         found: u32,
         /// The least that is needed.
         least: u32,
         /// Frames of the whole pool.
         frames: usize,
     },
-    /// What is shared with the kernel was damaged.
+    /// Memory shared with the kernel was damaged.
     Broken {
-        /// The interface.
+        /// Name of the interface.
         name: String,
         /// What makes no sense, as in "the receive ring".
         #[serde(deserialize_with = "words")]
         what: StaticText,
     },
-    /// The system refused something for a reason of its own.
+    /// The system refused something for another reason.
     System {
         /// The interface, device or file.
         name: String,
-        /// What was tried.
+        /// What was tried, as in "opening a packet socket".
         #[serde(deserialize_with = "words")]
         doing: StaticText,
         /// The system's error number.

@@ -4,7 +4,7 @@ use crate::genetlink::query_family;
 use netlink_packet_core::NlasIterator;
 use std::io;
 
-/// linux/ethtool_netlink.h.
+/// Numbers of messages and attributes, from linux/ethtool_netlink.h.
 const FEATURES_GET: u8 = 11;
 const HEADER: u16 = 1;
 const HEADER_INDEX: u16 = 1;
@@ -12,17 +12,16 @@ const ACTIVE: u16 = 4;
 const BITSET_BITS: u16 = 3;
 const BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
-/// `NLA_F_NESTED`.
 const NESTED: u16 = 1 << 15;
 
-/// Features by which a card, or the host behind a virtual card, joins frames of TCP before the kernel sees them. Programs of
-/// XDP take whole frames, so drivers switch them off, and TCP gets slower.
+/// Features by which a card, or the host behind a virtual card, joins frames of TCP before the kernel sees
+/// them. Programs of XDP take whole frames, so drivers switch them off, and TCP gets slower.
 const JOINING: [&str; 2] = ["rx-gro-hw", "rx-lro"];
 
-/// The feature by which frames are joined before the kernel sees them, if one is on.
+/// The name of the offload that joins frames before the kernel sees them, if one is on.
 ///
 /// # Errors
-/// Where the kernel can't be asked, or the interface is gone.
+/// When the kernel can't be queried, or the interface is gone.
 pub fn joining_offload(interface: &Interface) -> io::Result<Option<&'static str>> {
     let on = active_features(interface.index)?;
     Ok(JOINING.into_iter().find(|name| on.iter().any(|feature| feature == name)))

@@ -24,13 +24,13 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     io::read_to_string(open(path)?)
 }
 
-/// Creates a file, or empties one that is there.
+/// Creates a file, or empties an existing one.
 pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
     open_as(path.as_ref(), FileMode::Create)
 }
 
-/// The same for a file that only its owner can read, mode 0600: what passed through the router is nobody's
-/// business but the owner's. The mode of a file that is there stays.
+/// The same for a file that only its owner can read, mode 0600, such as one with captured packets. An
+/// existing file keeps its mode.
 pub fn create_private(path: impl AsRef<Path>) -> io::Result<File> {
     open_as(path.as_ref(), FileMode::CreatePrivate)
 }
@@ -69,7 +69,7 @@ fn open_as(path: &Path, mode: FileMode) -> io::Result<File> {
         return options(mode).open(path);
     };
     match options(mode).open(path) {
-        // The sandbox says so, or the file's mode: the helper can tell.
+        // The refusal is the sandbox's, or that of the file's mode: the helper finds out which.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match own_descriptor(path) {
             Some(descriptor) => descriptor,
             None => helper.open(path, mode),
@@ -78,8 +78,8 @@ fn open_as(path: &Path, mode: FileMode) -> io::Result<File> {
     }
 }
 
-/// A descriptor of this process that a name stands for, as `/dev/stdout` does: for the helper it would stand
-/// for one of the helper's.
+/// A descriptor of this process that a name such as `/dev/stdout` means: in the helper it would mean
+/// one of the helper's.
 fn own_descriptor(path: &Path) -> Option<io::Result<File>> {
     let name = path.to_str()?;
     let number = ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|folder| name.strip_prefix(folder));

@@ -1,5 +1,5 @@
-//! What a kernel would never say. Each function takes any bytes for something that comes from there, does with it what
-//! a port does, and panics when something came of it that must not: fuzz targets start here.
+//! What a kernel would never say. Each function takes any bytes for something that comes from there, does
+//! with it what a port does, and panics when something came of it that must not: fuzz targets start here.
 use crate::offload::{VIRTIO_HEADER, VirtioOffload, describe, longest_segment};
 use crate::{af_packet, genetlink, host_addresses, netdev, rtnetlink, xdp};
 use artery_packet::{Batch, Pool};
@@ -13,8 +13,8 @@ pub(crate) fn pool() -> &'static Pool {
     POOL.with(|pool| *pool)
 }
 
-/// A byte that says whether there is a link header, a virtio-net header, and a frame. What is accepted can be described
-/// to the kernel again, and finished.
+/// A byte that says whether there is a link header, a virtio-net header, and a frame. What is accepted can be
+/// described to the kernel again, and finished.
 pub fn virtio_header(bytes: &[u8]) {
     let Some((&[kind], rest)) = bytes.split_first_chunk() else { return };
     let (header, frame) = rest.split_at(rest.len().min(VIRTIO_HEADER));

@@ -16,7 +16,8 @@ const FAMILY_NAME: u16 = 2;
 /// Without the flags that an attribute's kind may have (linux/netlink.h).
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
-/// Asks a family by its name, with one attribute. A kernel that lacks the family answers [`io::ErrorKind::NotFound`].
+/// Queries a family by its name, with one attribute. A kernel that lacks the family answers
+/// [`io::ErrorKind::NotFound`].
 pub(crate) fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Result<Message> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
@@ -25,8 +26,8 @@ pub(crate) fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> 
     query(&socket, Message::asking(command, kind, value), family)
 }
 
-/// A message of any family. Attributes are not looked into before they are asked for: there are those in others, whose
-/// lengths would have to be checked, too.
+/// A message of any family. Attributes are parsed only on access: they can be nested, and all nested lengths
+/// would have to be checked, too.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     command: u8,
@@ -35,7 +36,7 @@ pub(crate) struct Message {
 
 impl GenlFamily for Message {
     fn family_name() -> &'static str {
-        // Whoever asks gives the number of the family.
+        // The caller sets the family's number.
         ""
     }
     fn command(&self) -> u8 {
@@ -154,7 +155,8 @@ mod tests {
 
     #[test]
     fn the_number_of_a_family_is_found_and_attributes_in_others_are_left_alone() {
-        // Groups to subscribe to, as the controller lists them; the first says to be longer than all there is.
+        // Groups to subscribe to, as the controller lists them; the first says to be longer
+        // than all there is.
         let groups = attribute(7, &[&[0xff, 0xff, 1, 0][..], &attribute(1, &[1, 2, 3, 4])].concat());
         let number = attribute(FAMILY_ID, &[33, 0]);
         let long = attribute(FAMILY_ID, &[33, 0, 0, 0]);

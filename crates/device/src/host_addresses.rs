@@ -12,7 +12,7 @@ use std::net::IpAddr;
 pub struct HostAddress {
     /// The kernel's number of the interface.
     pub index: u32,
-    /// The address.
+    /// The address itself, IPv4 or IPv6.
     pub address: IpAddr,
     /// The length of its prefix.
     pub length: u8,
@@ -46,7 +46,7 @@ pub(crate) fn survive(bytes: &[u8]) {
     let _ = read(bytes, &mut Vec::new());
 }
 
-/// Takes the addresses of an answer, which has several messages; tells whether it was the last.
+/// Collects the addresses of an answer, which has several messages; returns whether it was the last.
 fn read(mut answer: &[u8], found: &mut Vec<HostAddress>) -> io::Result<bool> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     while !answer.is_empty() {

@@ -3,9 +3,9 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
 
-/// The multicast group that hears of links (RTMGRP_LINK of rtnetlink(7)).
+/// The multicast group that links are announced to (RTMGRP_LINK of rtnetlink(7)).
 const LINKS: u32 = 1;
-/// Those that hear of addresses of IPv4 and IPv6 (RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR).
+/// The groups that IPv4 and IPv6 addresses are announced to (RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR).
 const ADDRESSES: u32 = 0x10 | 0x100;
 /// Bytes read of a message: only that there is one matters.
 const ENOUGH: usize = 64;
@@ -15,13 +15,13 @@ const ENOUGH: usize = 64;
 pub struct InterfaceMonitor(Socket);
 
 impl InterfaceMonitor {
-    /// Hears from now on of interfaces that come, go, or are up or down, of their carriers, MTUs and link addresses. Which one
-    /// it was and how, [`Interface::find`](crate::Interface::find) tells.
+    /// Watches interfaces from now on: that they come, go, or are up or down, their carriers, MTUs and link
+    /// addresses. [`Interface::find`](crate::Interface::find) gives an interface's new state.
     pub fn of_links() -> io::Result<InterfaceMonitor> {
         InterfaceMonitor::of(LINKS)
     }
 
-    /// Hears from now on of addresses that come and go. Which there are, [`host_addresses`](crate::host_addresses) tells.
+    /// Watches addresses from now on. [`host_addresses`](crate::host_addresses) lists those that exist.
     pub fn of_addresses() -> io::Result<InterfaceMonitor> {
         InterfaceMonitor::of(ADDRESSES)
     }
@@ -42,7 +42,7 @@ impl InterfaceMonitor {
                 Ok(_) => is_news = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return is_news,
-                // What else it may say, such as that there was too much of it: better to look once too often.
+                // Any other error, such as an overrun: one check too many does no harm.
                 Err(_) => return true,
             }
         }

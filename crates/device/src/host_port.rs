@@ -13,7 +13,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostPortState {
-    /// Its Ethernet address.
+    /// Ethernet address of the host's interface.
     pub mac: [u8; 6],
     /// The longest packet, in bytes from the IP header on.
     pub mtu: u32,
@@ -47,7 +47,7 @@ impl HostPort {
         self.index
     }
 
-    /// Makes the interface, as it was found `now`, what is wanted.
+    /// Brings the interface, found as `now`, to the `wanted` state.
     pub fn apply(&mut self, wanted: &HostPortState, now: &Interface) -> io::Result<()> {
         match (&mut self.keeper, privsep::helper()) {
             (Some(keeper), _) => keeper.apply(wanted, now),
@@ -64,7 +64,8 @@ impl HostPort {
 pub(crate) struct HostPortKeeper {
     netlink: Rtnetlink,
     index: u32,
-    /// What was written last; the kernel says it only together with whether the interface was brought up.
+    /// The carrier that was written last: the kernel reports it only together with whether
+    /// the interface is up.
     carrier: Option<bool>,
     /// The addresses that it got here.
     own: HashSet<(IpAddr, u8)>,
@@ -75,7 +76,7 @@ impl HostPortKeeper {
         Ok(HostPortKeeper { netlink: Rtnetlink::open()?, index, carrier: None, own: HashSet::new() })
     }
 
-    /// Makes the interface, as it was found `now`, what is wanted.
+    /// Brings the interface, found as `now`, to the `wanted` state.
     pub(crate) fn apply(&mut self, wanted: &HostPortState, now: &Interface) -> io::Result<()> {
         let mut attributes = Vec::new();
         if now.mac != Some(wanted.mac) {
@@ -132,7 +133,8 @@ mod tests {
         String::from_utf8(try_run(command).stdout).unwrap()
     }
 
-    /// Waits for what the kernel does a moment after it was asked: it says late that a link has gone or come.
+    /// Waits for what the kernel does shortly after a request: it announces late that a link
+    /// has gone or come.
     fn until(is_so: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while !is_so() {

@@ -40,7 +40,7 @@ pub type RouteByGateway = ((IpAddr, u8), IpAddr);
 /// A change of the host's routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HostRouteChange {
-    /// Adds a route.
+    /// Adds a route by a gateway.
     Add(RouteByGateway),
     /// Deletes a route that was so added.
     Delete(RouteByGateway),
@@ -60,7 +60,7 @@ impl HostRoutes {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Kernels that know neither tell more than was asked for, which is passed over.
+        // Kernels without strict checking send more than was requested; the rest is ignored.
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_cap_ack(true);
         Ok(HostRoutes { socket, index, sequence: 0 })
@@ -189,7 +189,7 @@ impl HostRoutes {
     }
 }
 
-/// A route as the kernel tells of it, if it is one of ours by the interface.
+/// A route of a kernel's message, if it is one of ours by this interface.
 fn own(route: &Route, index: u32) -> Option<RouteByGateway> {
     let [hop] = &route.path.hops[..] else { return None };
     let is_own = route.protocol == HOST_ROUTE_PROTOCOL

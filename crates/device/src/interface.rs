@@ -1,4 +1,4 @@
-//! Network interfaces of the machine: what they are called and what state they are in.
+//! Network interfaces of the machine: their names and their state.
 use crate::privsep::{self, Request};
 use crate::sys::{self, IfreqCommand, IfreqValue};
 use crate::{DeviceError, LinkType};
@@ -6,10 +6,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 
-/// A network interface as it was when asked.
+/// The state of a network interface at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// The name, as `ip link` shows it.
     pub name: String,
     /// The kernel's number for it.
     pub index: u32,
@@ -25,7 +25,8 @@ pub struct Interface {
     pub link_type: Option<LinkType>,
 }
 
-/// The interface and the VLAN (1 to 4094) that a name such as `eth1.10` stands for, as tools name VLAN interfaces.
+/// The parent interface and the VLAN (1 to 4094) of a name such as `eth1.10`, the usual form
+/// of VLAN interfaces' names.
 pub fn split_vlan_name(name: &str) -> Option<(&str, u16)> {
     let (parent, vlan) = name.rsplit_once('.').filter(|(parent, _)| !parent.is_empty())?;
     let id = vlan.parse().ok().filter(|id: &u16| (1..=4094).contains(id) && id.to_string() == vlan)?;
@@ -33,7 +34,7 @@ pub fn split_vlan_name(name: &str) -> Option<(&str, u16)> {
 }
 
 impl Interface {
-    /// Asks for the interface of this name.
+    /// Looks up the interface of this name.
     pub fn find(name: &str) -> Result<Interface, DeviceError> {
         check_name(name)?;
         let socket = control_socket(name)?;
@@ -82,7 +83,7 @@ impl Interface {
     pub fn list() -> Vec<String> {
         sys::interface_names()
     }
-    /// Megabits a second that its link carries now, and whether both ways at once; `None` where nobody knows.
+    /// The link's speed in Mbit/s now, and whether it is full duplex; `None` where the driver does not know.
     pub fn speed(&self) -> Option<(u32, bool)> {
         let socket = control_socket(&self.name).ok()?;
         let answer: [u8; 44] =
@@ -94,7 +95,7 @@ impl Interface {
             megabits != 0 && megabits < u32::from(u16::MAX) << 16 && megabits != u32::from(u16::MAX);
         is_known.then_some((megabits, answer[14] != 0))
     }
-    /// Brings it up.
+    /// Brings the interface up (`ip link set up`).
     pub fn bring_up(&self) -> Result<(), DeviceError> {
         if let Some(helper) = privsep::helper() {
             return helper.request(&self.name, &Request::BringUp { name: self.name.clone() });
@@ -126,7 +127,7 @@ impl Interface {
     }
 }
 
-/// How often an interface may be renamed while it is asked for.
+/// How often an interface may be renamed during the lookup.
 const RENAMES: u32 = 4;
 /// Kind of links that carry IP packets without a header.
 const ARPHRD_RAWIP: u16 = 519;

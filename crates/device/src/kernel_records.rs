@@ -1,5 +1,5 @@
-//! Sockets on which the kernel tells all that it has, and what changes: links, addresses, routes, next-hop
-//! objects, neighbors and rules, by rtnetlink. Records come from here, and nothing is concluded from them.
+//! Sockets for dumps and notifications of the kernel's links, addresses, routes, next-hop objects, neighbors
+//! and rules, by rtnetlink. Only records come from here; conclusions are drawn elsewhere.
 use artery_wire::netlink::{
     Family, HEADER, Message, Messages, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
     News,
@@ -26,22 +26,22 @@ const ALL_GROUPS: [u32; 11] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25, 32];
 /// Those of links, of routes of both families, and of next-hop objects.
 const ROUTE_GROUPS: [u32; 4] = [1, 7, 11, 32];
 
-/// A kind of record that can be asked for as a whole.
+/// A kind of record that can be dumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
-    /// Interfaces.
+    /// Interfaces, as `ip link` lists them.
     Links,
-    /// Settings of interfaces.
+    /// Settings of interfaces (`ip netconf`).
     Settings(Family),
-    /// Addresses.
+    /// Addresses of all interfaces.
     Addresses(Family),
-    /// Next-hop objects.
+    /// Next-hop objects (`ip nexthop`).
     NextHops,
-    /// Rules.
+    /// Routing rules (`ip rule`).
     Rules(Family),
     /// Routes, of all tables.
     Routes(Family),
-    /// Neighbors.
+    /// Neighbors of all interfaces.
     Neighbors(Family),
 }
 
@@ -62,8 +62,7 @@ impl RecordKind {
         RecordKind::Neighbors(Family::V6),
     ];
 
-    /// The request for it: its number, the length of its header, and the family that the header begins
-    /// with.
+    /// The request for it: its number, the length of its header, and the family that the header begins with.
     fn request(self) -> (u16, usize, u8) {
         match self {
             RecordKind::Links => (18, 16, 0),
@@ -80,18 +79,18 @@ impl RecordKind {
 /// How far a dump has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpProgress {
-    /// There is more.
+    /// The kernel may have written more.
     More,
     /// The kernel has not written more yet.
     Waiting,
-    /// That was all.
+    /// The dump is complete.
     Done {
         /// Whether the kernel says that it changed meanwhile, so that something may be missing.
         was_interrupted: bool,
     },
 }
 
-/// A socket on which the kernel tells all records of a part.
+/// A socket on which the kernel dumps all records of a kind.
 #[derive(Debug)]
 pub struct RecordDump {
     socket: Socket,
@@ -101,18 +100,17 @@ pub struct RecordDump {
 }
 
 impl RecordDump {
-    /// Opens the socket.
+    /// Opens the netlink socket; no dump has begun.
     pub fn open() -> io::Result<RecordDump> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // A kernel that does not check requests strictly tells more than was asked for, which is passed
-        // over.
+        // A kernel that does not check requests strictly sends more than was requested; the rest is ignored.
         let _ = socket.set_netlink_get_strict_chk(true);
         Ok(RecordDump { socket, buffer: vec![0; BUFFER], sequence: 0, was_interrupted: false })
     }
 
-    /// Asks for all records of a part.
+    /// Requests all records of a kind.
     pub fn begin(&mut self, part: RecordKind) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         self.was_interrupted = false;
@@ -137,7 +135,7 @@ impl RecordDump {
         for message in Messages(&self.buffer[..len]).filter(|message| message.sequence == self.sequence) {
             self.was_interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
             match message.kind {
-                // The end tells of an error that came up on the way.
+                // The last message carries an error that occurred during the dump.
                 NLMSG_DONE if !is_error(&message) => {
                     return Ok(DumpProgress::Done { was_interrupted: self.was_interrupted });
                 }
@@ -174,13 +172,13 @@ impl AsFd for RecordDump {
 pub enum ReadOutcome {
     /// There may be more.
     More,
-    /// Nothing is left.
+    /// Nothing is left to read.
     Nothing,
     /// The kernel could not keep all that has changed: some of it was lost.
     Overrun,
 }
 
-/// A socket on which the kernel tells what changes, in the order in which it changed.
+/// A socket on which the kernel announces changes, in the order in which they happened.
 #[derive(Debug)]
 pub struct ChangeMonitor {
     socket: Socket,
@@ -189,7 +187,7 @@ pub struct ChangeMonitor {
 }
 
 impl ChangeMonitor {
-    /// Hears of what changes from now on, of which about so many bytes may wait to be read.
+    /// Subscribes to changes from now on. About `backlog` bytes of them may wait to be read.
     pub fn open(backlog: usize) -> io::Result<ChangeMonitor> {
         ChangeMonitor::of_groups(backlog, &ALL_GROUPS)
     }
@@ -217,12 +215,13 @@ impl ChangeMonitor {
         Ok(ChangeMonitor { socket, buffer: vec![0; BUFFER], marks: Marks::open(own).ok() })
     }
 
-    /// Begins to measure how long what the kernel tells now waits to be read, unless that is being measured.
+    /// Begins to measure how long a notification now waits to be read, unless a measurement is running.
     pub fn mark(&mut self) {
         self.marks.iter_mut().for_each(|marks| marks.send(Instant::now()));
     }
 
-    /// How long what was read last had waited, or what is yet to be read has at least; none without the right to measure it.
+    /// How long what was read last had waited, or what is yet to be read has at least; none without the
+    /// right to measure it.
     pub fn lag(&self, now: Instant) -> Option<Duration> {
         self.marks.as_ref()?.lag(now)
     }

@@ -1,10 +1,10 @@
-//! Ports of the machine: what packets enter and leave the router by.
+//! Ports of the machine, by which packets enter and leave the router.
 //!
-//! A port has receive queues ([`RxQueue`]) and transmit queues ([`TxQueue`]), which move packets in batches and
-//! never wait. Here are a pair of ports joined in memory, ports on Linux interfaces (AF_PACKET), TAP and TUN
-//! devices, and pcap files. [`Ports`] is the router's registry: ports outlive the graphs that use them. A [`Prober`]
-//! asks other machines whether they are well, by the host's own sockets. What is not here: elements, and any idea of
-//! what a packet means beyond its link header.
+//! A port has receive queues ([`RxQueue`]) and transmit queues ([`TxQueue`]), which move packets in batches
+//! and never wait. There are pairs of ports joined in memory, ports on Linux interfaces (AF_PACKET, AF_XDP),
+//! TAP and TUN devices, and pcap files. [`Ports`] is the router's registry: ports outlive the graphs that use
+//! them. A [`Prober`] checks the health of other machines by the host's own sockets. Not here: elements, and
+//! the meaning of a packet beyond its link header.
 #![deny(unsafe_code)]
 
 mod af_packet;

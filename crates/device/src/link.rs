@@ -24,9 +24,9 @@ pub(crate) struct Link {
     group: FanoutGroup,
     xdp: Mutex<Option<XdpUse>>,
     report: Mutex<Option<String>>,
-    /// The interface as it was when last looked at.
+    /// The interface's state at the last check.
     last: Mutex<Interface>,
-    /// Its MTU, for those who send.
+    /// Its MTU, for transmit queues to read.
     mtu: Arc<AtomicU32>,
     /// Keeps other processes from using it, once more is done than looking at what arrives.
     claim: Mutex<Option<PortClaim>>,
@@ -165,12 +165,12 @@ impl Link {
         DeviceError::Differs { name, setting: "BUSY_POLL", open: polls(open), asked: polls(asked) }
     }
 
-    /// Opens a receive queue of its own.
+    /// Opens a receive queue of its own socket.
     pub(crate) fn open_rx(&self, settings: &RxSettings, port: u16) -> Result<Box<dyn RxQueue>, DeviceError> {
         Ok(Box::new(AfPacketRx::open(&self.interface, settings, port, &self.group)?))
     }
-    /// Opens a transmit queue: by AF_XDP where that is asked for, or receives, and has a queue of the
-    /// number. Workers beyond its queues send by packet sockets, where the kernel takes turns for them.
+    /// Opens a transmit queue: by AF_XDP where that was requested, or receives, and has a queue of the
+    /// number. Workers beyond its queues send by packet sockets, where the kernel serializes them.
     pub(crate) fn open_tx(
         &self,
         queue: u16,
@@ -204,8 +204,8 @@ impl Link {
         }
     }
 
-    /// Looks at the interface, whatever it is called, and says what has changed for the port since the last
-    /// look, a sentence for each change; `None` if the interface is gone.
+    /// Checks the interface, whatever its name is now, and describes what has changed for the port since the
+    /// last check, a sentence for each change; `None` if the interface is gone.
     pub(crate) fn find_changes(&self, port: &str) -> Option<Vec<String>> {
         let now = Interface::with_index(self.interface.index)?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,7 +219,7 @@ impl Link {
         }
         Some(describe_changes(port, &was, &now))
     }
-    /// The interface as it was when last looked at.
+    /// The interface's state at the last check.
     pub(crate) fn last_seen(&self) -> Interface {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -54,7 +54,8 @@ impl MemoryPort {
             tx,
         }
     }
-    /// Gives this end an Ethernet address, so that frames for other stations are told apart.
+    /// Gives this end an Ethernet address, so that frames for other addresses get
+    /// the packet type `OtherHost`.
     pub fn with_mac(mut self, own: [u8; 6]) -> MemoryPort {
         self.rx.own = OwnAddress::new(Some(own));
         self

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 /// Whether the test may make namespaces; says that it is skipped when not.
 ///
-/// With `ARTERY_RIG=required` in the environment it fails instead: whoever asks for that has the rights.
+/// With `ARTERY_RIG=required` in the environment it fails instead: then the rights must be there.
 pub(crate) fn may_make_namespaces() -> bool {
-    // Asked by trying: root in a container may be forbidden to.
+    // Found out by trying: root in a container may be forbidden to.
     let may = std::thread::spawn(|| sys::enter_new_network_namespace().is_ok()).join().unwrap_or(false);
     let required = std::env::var_os("ARTERY_RIG").is_some_and(|value| value == "required");
     assert!(may || !required, "no network namespace can be made, and ARTERY_RIG=required");
@@ -94,7 +94,8 @@ impl Host {
     pub(crate) fn id(&self) -> i32 {
         self.id
     }
-    /// Lays a cable from the interface `here` of this thread's namespace to `there` at the host, with both ends up.
+    /// Lays a cable from the interface `here` of this thread's namespace to `there` at the host,
+    /// with both ends up.
     pub(crate) fn cable(&self, here: &str, there: &str) {
         run(&format!("ip link add {here} type veth peer name {there} netns {}", self.id));
         run(&format!("ip link set {here} up"));

@@ -6,7 +6,7 @@ use std::io;
 const DEV_GET: u8 = 1;
 const IFINDEX: u16 = 1;
 const XDP_FEATURES: u16 = 3;
-/// `NETDEV_XDP_ACT_*`.
+/// Bits of `NETDEV_XDP_ACT_*` (linux/netdev.h).
 const BASIC: u64 = 1;
 const REDIRECT: u64 = 2;
 const SEND: u64 = 4;
@@ -17,10 +17,11 @@ const SEND_FRAGMENTS: u64 = 64;
 /// What the driver of an interface can do with XDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures {
-    /// It runs programs, and sends on what they redirect: all that forwarding takes where frames arrive.
+    /// It runs programs, and sends frames that they redirect: all that forwarding needs
+    /// on the receiving side.
     pub redirects: bool,
-    /// It sends frames that a program elsewhere redirects to it. Some virtual links do so only after their other end has
-    /// a program, or joins frames (GRO).
+    /// It sends frames that a program elsewhere redirects to it. Some virtual links do so only after their
+    /// other end has a program, or joins frames (GRO).
     pub sends_redirected: bool,
     /// It gives frames to AF_XDP sockets without copying them.
     pub zero_copy: bool,
@@ -46,15 +47,16 @@ pub struct XdpFragments {
     pub sent: bool,
 }
 
-/// What the driver of an interface does with frames in several buffers. Kernels that do not know the question are an error.
+/// What the driver of an interface does with frames in several buffers. Kernels that do not know the
+/// question are an error.
 pub fn xdp_fragments(index: u32) -> io::Result<XdpFragments> {
     let answer = query_family("netdev", DEV_GET, IFINDEX, &index.to_ne_bytes())?;
     let features = answer.value(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
     Ok(XdpFragments { received: features & RECEIVE_FRAGMENTS != 0, sent: features & SEND_FRAGMENTS != 0 })
 }
 
-/// Whether the driver of an interface gives its frames to AF_XDP sockets without copying them. Kernels that do not
-/// know the question are an error.
+/// Whether the driver of an interface gives its frames to AF_XDP sockets without copying them. Kernels that
+/// do not know the question are an error.
 pub(crate) fn has_zero_copy(index: u32) -> io::Result<bool> {
     xdp_features(index).map(|features| features.zero_copy)
 }

@@ -1,8 +1,8 @@
-//! Between the kernel's virtio-net headers and packets' records of what is left to be done.
+//! Conversion between the kernel's virtio-net headers and packets' offload records.
 //!
-//! Hosts hand frames to virtual links with the transport checksum half made and with many segments in one, for a
-//! network card to complete. The kernel describes both in a virtio-net header (virtio 1.2, section 5.1.6), and takes
-//! the same description back with frames that it is given.
+//! Hosts hand frames to virtual links with the transport checksum half made and with many segments in one,
+//! for a network card to complete. The kernel describes both in a virtio-net header (virtio 1.2, section
+//! 5.1.6), and takes the same description back with frames that it is given.
 use artery_packet::{InvalidOffload, Packet, PacketOffload, SegmentKind, Segments};
 use artery_wire::{Ethernet, Ipv4, Ipv6, Tcp, TcpFlags};
 
@@ -26,7 +26,7 @@ pub(crate) struct VirtioOffload {
 }
 
 impl VirtioOffload {
-    /// Reads a virtio-net header; a short one asks for nothing.
+    /// Reads a virtio-net header; a short one leaves nothing to be done.
     pub(crate) fn parse(header: &[u8]) -> VirtioOffload {
         let Some(&[flags, gso, _, _, s0, s1, c0, c1, o0, o1]) = header.first_chunk::<VIRTIO_HEADER>() else {
             return VirtioOffload::default();
@@ -45,8 +45,8 @@ impl VirtioOffload {
         }
     }
 
-    /// Notes on a packet, which is the frame, what is left to be done. A description that does not fit the frame is
-    /// refused.
+    /// Records on a packet, which is the frame, the offloads that are left to be done. A description that
+    /// does not fit the frame is refused.
     #[inline]
     pub(crate) fn apply_to(self, packet: &mut Packet, ethernet: bool) -> Result<(), InvalidOffload> {
         match (self.segments, self.checksum) {
@@ -94,7 +94,7 @@ fn network_header_len(packet: &[u8]) -> Result<usize, InvalidOffload> {
     }
 }
 
-/// The virtio-net header that tells the kernel what is left to be done with a packet.
+/// The virtio-net header that describes a packet's pending offloads to the kernel.
 #[inline]
 pub(crate) fn describe(packet: &Packet) -> Result<[u8; VIRTIO_HEADER], InvalidOffload> {
     match packet.offload() {
@@ -135,8 +135,8 @@ fn tcp_kind(kind: SegmentKind, transport: &[u8]) -> Result<(u8, u16), InvalidOff
     Ok((kind | reduced, tcp.header_len() as u16))
 }
 
-/// The longest segment of a packet with the header of its network, which a link's MTU bounds; `None` for a packet that
-/// is not to be cut.
+/// The longest segment of a packet with the header of its network, which a link's MTU bounds; `None` for a
+/// packet that is not to be cut.
 pub(crate) fn longest_segment(packet: &Packet) -> Option<usize> {
     let segments = packet.offload()?.segments?;
     Some(packet.segment_len(usize::try_from(segments.network).ok()?))

@@ -82,13 +82,13 @@ impl PortClaim {
         }
     }
 
-    /// The interface's number.
+    /// The kernel's index of the interface.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Has a thread accept the connections of processes that ask who owns the interface. The kernel keeps
-    /// some of them waiting until then.
+    /// Has a thread accept the connections of processes that query the interface's owner. The kernel keeps
+    /// some of them pending until then.
     pub fn serve(mut self) -> PortClaim {
         self.start_thread();
         self
@@ -100,12 +100,12 @@ impl PortClaim {
         {
             let is_over = held.is_over.clone();
             let body = move || {
-                // It may be there before the process gives its rights up, and needs none. Without it the threads that parse
-                // packets have none all the same.
+                // It may be there before the process gives its rights up, and needs none. Without it the
+                // threads that parse packets have none all the same.
                 let _ = drop_capabilities();
                 accept_until(&listener, &is_over);
             };
-            // Without a thread the next process can't tell; this one goes on.
+            // Without a thread other processes can't query the owner; this one goes on.
             held.thread = std::thread::Builder::new().name("port-owner".to_string()).spawn(body).ok();
         }
     }
@@ -139,7 +139,8 @@ fn accept_until(listener: &UnixListener, is_over: &AtomicBool) {
     }
 }
 
-/// The name that who owns an interface listens at. By the interface's number, which stays when it is renamed.
+/// The name that the interface's owner listens at. It has the interface's number, which stays
+/// when that is renamed.
 fn name_of(index: u32, is_shared: bool) -> Option<SocketAddr> {
     let kind = if is_shared { "adopted" } else { "port" };
     SocketAddr::from_abstract_name(format!("artery/{kind}/{index}")).ok()
@@ -152,8 +153,8 @@ fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceErro
     owner.map_or(Ok(()), |owner| Err(DeviceError::OwnedByOther { name: name(), owner }))
 }
 
-/// Who owns an interface beside this process: the command line and the process. Only root and this user
-/// count: others must not be able to keep a router from starting.
+/// The owner of an interface besides this process: its command line and process number. Only owners that are
+/// root or this user count: others must not be able to keep a router from starting.
 fn other_owner(name: &SocketAddr) -> Option<String> {
     let socket = connect_to_owner(name)?;
     let owner = socket_peercred(&socket).ok()?;
@@ -166,8 +167,8 @@ fn other_owner(name: &SocketAddr) -> Option<String> {
     Some(format!("{} (pid {pid})", process_name(&command_line)))
 }
 
-/// Connects to whoever listens at a name. Who never accepts can keep a process waiting for ever, and any user
-/// may listen; so this gives up after a second.
+/// Connects to the process that listens at a name. One that never accepts could keep the caller waiting for
+/// ever, and any user may listen; so this gives up after a second.
 fn connect_to_owner(name: &SocketAddr) -> Option<OwnedFd> {
     let address = SocketAddrUnix::new_abstract_name(name.as_abstract_name()?).ok()?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -1,7 +1,7 @@
 //! The router's ports: which are open, with what settings, and who holds which half.
 //!
-//! A port is opened once and outlives the graphs that use it. Elements hold handles to its queues; when a handle is
-//! dropped, its queue goes back to the port for the next graph, with what waits in it.
+//! A port is opened once and outlives the graphs that use it. Elements hold handles to its queues; when a
+//! handle is dropped, its queue goes back to the port for the next graph, with what waits in it.
 mod agreement;
 mod port;
 mod queues;
@@ -18,20 +18,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Which port to open, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortSpec {
-    /// A Linux interface. Who wants one half only leaves the settings of the other to others.
+    /// A Linux interface. A user of one half leaves the settings of the other to others.
     Interface {
-        /// Its name.
+        /// Name of the interface.
         name: String,
-        /// How to receive.
+        /// How to receive; `None` to leave that to others.
         receive: Option<RxSettings>,
-        /// How to send.
+        /// How to send; `None` to leave that to others.
         transmit: Option<TxSettings>,
     },
     /// A TAP or TUN device, which is made.
     Tap(TapSettings),
     /// A port that [`Ports::insert`] put there.
     Memory {
-        /// Its name.
+        /// Name it was inserted under.
         name: String,
     },
 }
@@ -55,18 +55,20 @@ pub struct Ports {
     open: Arc<PortList>,
     /// How interfaces will be received from, by elements that are made and not yet started.
     expected: Mutex<HashMap<String, RxSettings>>,
-    /// Whether the graph is being replaced: a TAP device may then be asked for with other settings.
+    /// Whether the graph is being replaced: a TAP device may then be opened with other settings.
     is_replacing: AtomicBool,
 }
 
 impl Ports {
-    /// Tells how an interface will be received from, so that whoever opens it to send can send likewise.
+    /// Announces how an interface will be received from, so that an element that opens it to send can
+    /// choose the same method.
     pub fn expect(&self, name: &str, settings: RxSettings) {
         lock(&self.expected).insert(name.to_owned(), settings);
     }
-    /// Gives the port that `spec` asks for: the one that is open, or else a new one. Settings that differ from those
-    /// in use are an error; settings of a half that nobody holds are replaced, and so are those of a TAP device once the graph
-    /// is replaced that has it. An absent port is given, too. By AF_XDP, packets will be of `pool`.
+    /// Gives the port that `spec` asks for: the one that is open, or else a new one. Settings that differ
+    /// from those in use are an error. Settings of a half without a queue in use are replaced, and those of a
+    /// TAP device once the graph that has it is replaced. An absent port is given, too. By AF_XDP, packets
+    /// will be of `pool`.
     pub fn open(&self, mut spec: PortSpec, pool: &'static Pool) -> Result<Arc<Port>, DeviceError> {
         if let PortSpec::Interface { name, receive: receive @ None, .. } = &mut spec {
             *receive = lock(&self.expected).get(name).cloned();
@@ -82,7 +84,7 @@ impl Ports {
             None => free_id(&open),
         };
         let port = Arc::new(Port::open(id, spec, pool, &self.open)?);
-        // Not before there is another in its place: who holds it may go on without.
+        // Only once the new port is open: an element that holds the old one may go on without it.
         open.retain(|other| other.asked != port.asked);
         open.push(port.clone());
         Ok(port)
@@ -103,21 +105,22 @@ impl Ports {
     pub fn list(&self) -> Vec<Arc<Port>> {
         lock(&self.open).clone()
     }
-    /// Notes that a graph is made to replace the one that runs. [`Ports::end_replacement`] is to follow.
+    /// Notes that a graph is being made to replace the running one. [`Ports::end_replacement`] must follow.
     pub fn begin_replacement(&self) {
         lock(&self.expected).clear();
         self.is_replacing.store(true, Relaxed);
     }
-    /// Notes that the graph was replaced, or that it was not. What the new one asks of TAP devices that are there is done now;
-    /// gives what could not be.
+    /// Notes that the graph was replaced, or that it was not. What the new graph asks of TAP devices that are
+    /// there is done now; gives the errors of what failed.
     pub fn end_replacement(&self, is_replaced: bool) -> Vec<DeviceError> {
         self.is_replacing.store(false, Relaxed);
         let open = lock(&self.open);
         open.iter().filter_map(|port| port.end_change(is_replaced).err()).collect()
     }
-    /// Closes the ports that nobody refers to any more, and the halves of interfaces that nobody holds, as some time after
-    /// the replacement of a graph: a host has what the router does not receive any more. Tells the numbers of the ports
-    /// that it closes before others can get them.
+    /// Closes the ports that nothing refers to any more, and the halves of interfaces without a queue in
+    /// use. It is called some time after a graph was replaced: the host then gets the frames that the
+    /// router no longer receives. Calls `closes` with the number of each port closed, before another port
+    /// can get that number.
     pub fn close_unused(&self, mut closes: impl FnMut(u16)) {
         let mut open = lock(&self.open);
         open.retain(|port| {
@@ -131,7 +134,7 @@ impl Ports {
     }
 }
 
-/// The least number from 1 that no open port has; 0 stands for no port.
+/// The least number from 1 that no open port has; 0 means no port.
 fn free_id(open: &[Arc<Port>]) -> u16 {
     (1..=u16::MAX).find(|id| open.iter().all(|port| port.id() != *id)).unwrap_or(0)
 }

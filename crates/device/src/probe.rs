@@ -1,8 +1,8 @@
-//! Asking other machines whether they are well: connections, requests and echoes that end by a deadline.
+//! Probes of other machines: connections, requests and echoes that end by a deadline.
 //!
-//! A [`Prober`] has one socket for each probe under way and one epoll set for all of them. It starts no thread and
-//! never waits: whoever owns it watches its file, polls it when that is readable or a deadline has come
-//! ([`Prober::due`]), and tells it the time. Not here: when to ask, and what follows from an answer.
+//! A [`Prober`] has one socket for each pending probe and one epoll set for all of them. It starts no thread
+//! and never waits: its owner watches its file, polls it when that is readable or a deadline has come
+//! ([`Prober::due`]), and passes the time. Not here: when to probe, and what follows from an answer.
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +25,7 @@ use ping::PingProbe;
 pub(crate) use ping::make_raw_socket;
 use tcp::TcpProbe;
 
-/// What is asked of a machine.
+/// What a probe asks of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ProbeKind {
     /// That it takes a TCP connection.
@@ -46,13 +46,14 @@ pub enum ProbeKind {
 /// Sockets taken from the epoll set at once.
 const EVENTS: usize = 64;
 
-/// Sends probes and hears their answers.
+/// Sends probes and receives their answers.
 #[derive(Debug)]
 pub struct Prober {
     epoll: OwnedFd,
-    /// Probes under way by their numbers, which are never used again: an event of a closed socket finds nobody.
+    /// Pending probes by their numbers, which are never used again: an event of a closed
+    /// socket finds no probe.
     probes: BTreeMap<u64, Probe>,
-    /// Results that nobody has taken yet.
+    /// Results that the caller has not taken yet.
     done: VecDeque<(u64, Result<(), ProbeError>)>,
     limit: usize,
     last: u64,
@@ -73,7 +74,7 @@ struct Probe {
     until: Duration,
 }
 
-/// What is said on a probe's socket.
+/// The protocol on a probe's socket.
 #[derive(Debug)]
 enum Talk {
     Tcp(TcpProbe),
@@ -84,15 +85,14 @@ enum Talk {
 /// How far a talk has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// It goes on when the socket is ready for this.
+    /// Goes on when the socket is ready for this.
     Awaits(EventFlags),
     /// It has ended well.
     Passed,
 }
 
 impl Prober {
-    /// So many probes are under way at most, unless it is made with another limit: each takes an open file, of which
-    /// a process may often have 1024.
+    /// The most pending probes by default: each takes an open file, of which a process may often have 1024.
     pub const LIMIT: usize = 512;
 
     /// Makes one without probes.
@@ -112,7 +112,7 @@ impl Prober {
         self.probes.len() + self.done.len()
     }
 
-    /// When to poll at the latest, even if the file is not readable; `None` while there is nothing to hear of.
+    /// When to poll at the latest, even if the file is not readable; `None` without pending probes.
     pub fn due(&self) -> Option<Duration> {
         if !self.done.is_empty() {
             return Some(Duration::ZERO);
@@ -120,9 +120,10 @@ impl Prober {
         self.probes.values().map(|probe| probe.until).min()
     }
 
-    /// Sends a probe whose result [`poll`](Prober::poll) tells under `token`, at the latest `timeout` after `now`.
+    /// Sends a probe whose result [`poll`](Prober::poll) returns with `token`, at the
+    /// latest `timeout` after `now`.
     ///
-    /// An error says that nothing was sent, for a reason that is ours: it tells nothing of the machine.
+    /// An error means that nothing was sent, for a local reason: it says nothing about the machine.
     pub fn start(
         &mut self,
         kind: &ProbeKind,
@@ -146,7 +147,7 @@ impl Prober {
         Ok(())
     }
 
-    /// Forgets the probes of this token: nothing is told of them any more.
+    /// Forgets the probes with this token: their results are not reported.
     pub fn cancel(&mut self, token: u64) {
         let theirs = self.probes.iter().filter(|(_, probe)| probe.token == token);
         let numbers: Vec<u64> = theirs.map(|(number, _)| *number).collect();
@@ -156,11 +157,11 @@ impl Prober {
         self.done.retain(|(done, _)| *done != token);
     }
 
-    /// Hears what has come and returns the tokens of the probes that have ended, with their results; each once, and
-    /// what is left in the iterator at the next call.
+    /// Reads the answers that have come and returns the tokens of the probes that have ended, with their
+    /// results. Each is returned once; what is left in the iterator comes with the next call.
     ///
-    /// An answer that lies there counts, even if nobody looked for it until the deadline was over: a router that was
-    /// busy for long says nothing of others. Whoever has a deadline of their own polls here first.
+    /// An answer that has arrived counts, even if it is read only after the deadline: a router that was busy
+    /// for long must not blame others for it. Callers with a deadline of their own poll here first.
     pub fn poll(&mut self, now: Duration) -> impl Iterator<Item = (u64, Result<(), ProbeError>)> {
         self.hear();
         self.end_overdue(now);
@@ -181,12 +182,12 @@ impl Prober {
         })
     }
 
-    /// Goes on with the probes whose sockets are ready. No socket keeps it here, whatever is sent to it.
+    /// Advances the probes whose sockets are ready. It ends in bounded time, whatever is sent to them.
     fn hear(&mut self) {
         for _ in 0..=self.probes.len() / EVENTS {
             let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
             let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            // An interrupted look is made again at the next call: the file stays readable.
+            // An interrupted wait is repeated at the next call: the file stays readable.
             let count = epoll::wait(&self.epoll, &mut events[..], Some(&at_once)).unwrap_or(0);
             for event in &events[..count] {
                 self.advance(event.data.u64());
@@ -231,13 +232,13 @@ impl Prober {
 
     fn take(&mut self, number: u64) -> Option<Probe> {
         let probe = self.probes.remove(&number)?;
-        // A closed socket leaves the set by itself, but not while a child that was just forked holds it too.
+        // A closed socket leaves the set on its own, except while a child that was just forked holds it too.
         let _ = epoll::delete(&self.epoll, &probe.socket);
         Some(probe)
     }
 }
 
-/// One file for all probes: readable when [`Prober::poll`] has something to hear.
+/// One file for all probes: readable when [`Prober::poll`] has something to read.
 impl AsFd for Prober {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()

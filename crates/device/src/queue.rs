@@ -8,12 +8,13 @@ use std::time::Duration;
 /// What a receive queue has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxCounters {
-    /// Packets given to the router. Those that are lost later, on their way between workers, are not among them.
+    /// Packets given to the router. Those that are lost later, on their way between workers,
+    /// are not among them.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Frames that the kernel dropped because the queue was full, and packets lost on their way to a worker that did
-    /// not fetch them.
+    /// Frames that the kernel dropped because the queue was full, and packets lost because another worker did
+    /// not fetch them from its ring.
     pub ring_full: u64,
     /// Frames dropped because only their beginning had room.
     pub truncated: u64,
@@ -43,18 +44,19 @@ impl RxCounters {
 /// What a transmit queue has counted since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxCounters {
-    /// Packets handed to the device. One that goes down sends them when it is up again, unless it is closed first.
+    /// Packets handed to the device. One that goes down sends them when it is up again, unless
+    /// it is closed first.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
     /// Packets dropped because they are longer than the link carries.
     pub too_long: u64,
-    /// Packets dropped because the device refused them, such as those shorter than a link header. What a device
-    /// gives back as sent without having it counts here too.
+    /// Packets dropped because the device refused them, such as those shorter than a link header. What a
+    /// device gives back as sent without having it counts here too.
     pub refused: u64,
     /// Packets handed to the device unfinished: without checksum, or uncut.
     pub unfinished: u64,
-    /// Times the device could take no more.
+    /// Times the device's queue was full.
     pub full: u64,
 }
 
@@ -62,24 +64,27 @@ pub struct TxCounters {
 pub trait RxQueue: Send {
     /// Appends up to `max` packets to `into` without waiting; returns how many.
     ///
-    /// Each has its packet type, timestamp and receiving port set. When it returns `max` there may be more at
-    /// hand that no descriptor tells of: call it again before waiting on [`RxQueue::fd`]. That an interface went
-    /// down is told once; the queue goes on when it is up again. One that is gone never comes back.
+    /// Each has its packet type, timestamp and receiving port set. When it returns `max`, more may be at hand
+    /// that no descriptor reports: call it again before waiting on [`RxQueue::fd`]. It reports once that an
+    /// interface went down; the queue goes on when it is up again. One that is gone never comes back.
     fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError>;
-    /// What becomes readable when [`RxQueue::receive`] would give something; `None` for a queue that is polled.
+    /// What becomes readable when [`RxQueue::receive`] would give something; `None` for a
+    /// queue that is polled.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
-    /// Whether the queue still belongs to its interface. The kernel may detach it without an error or a wakeup.
+    /// Whether the queue still belongs to its interface. The kernel may detach it without an
+    /// error or a wakeup.
     fn is_attached(&self) -> bool {
         true
     }
     /// What the queue has counted.
     fn counters(&self) -> RxCounters;
-    /// The same without asking the kernel, for whoever looks often: `ring_full` is what the last
-    /// [`RxQueue::counters`] found.
+    /// The same without a system call, for callers that ask often: `ring_full` is what
+    /// the last [`RxQueue::counters`] found.
     fn own_counters(&self) -> RxCounters {
         self.counters()
     }
-    /// Tells other threads what the kernel dropped (`ring_full`), where that can be asked for beside the queue.
+    /// A handle for other threads to what the kernel dropped (`ring_full`), where the kernel counts that
+    /// apart from the queue.
     fn losses(&self) -> Option<Arc<dyn Losses>> {
         None
     }
@@ -89,18 +94,18 @@ pub trait RxQueue: Send {
     fn waited(&self) -> Option<Duration> {
         None
     }
-    /// Says whether packets are received without a look at their bytes, which takes them all for this host's. A queue
-    /// that copies them does so still.
+    /// Sets whether packets are received without parsing: their packet type is then always this host's. A
+    /// queue that copies packets still copies them.
     fn set_blind(&mut self, _blind: bool) {}
 }
 
 /// A queue that packets leave by.
 pub trait TxQueue: Send {
     /// Sends from the front of `batch` without waiting; what could not be sent stays in `batch`, in order.
-    /// Returns how many left it, sent or dropped as [`TxCounters`] tells.
+    /// Returns how many left it, sent or dropped as [`TxCounters`] counts them.
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError>;
-    /// Whether [`TxQueue::transmit`] should be called again soon, be it with an empty batch: to have what waits in the
-    /// queue's ring sent, or to give back to the pool what was.
+    /// Whether [`TxQueue::transmit`] should be called again soon, even with an empty batch: to send what
+    /// waits in the queue's ring, or to give sent packets back to the pool.
     fn unsettled(&self) -> bool {
         false
     }
@@ -110,25 +115,26 @@ pub trait TxQueue: Send {
     fn counters(&self) -> TxCounters;
 }
 
-/// A station's own Ethernet address, as [`destination`] gives those of frames; none has [`NOBODY`]'s.
+/// An interface's own Ethernet address, as [`destination`] gives those of frames. No frame has
+/// [`NOBODY`] as its destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnAddress(u64);
 
-/// No own address.
+/// Means an interface without an address.
 const NOBODY: u64 = u64::MAX;
-/// Everyone's.
+/// The broadcast address, as [`destination`] gives it.
 const BROADCAST: u64 = u64::MAX << 16;
-/// Set in the addresses of groups.
+/// Set in multicast addresses (IEEE 802, the group bit).
 const GROUP: u64 = 1 << 16;
 
 impl OwnAddress {
-    /// The station of this address.
+    /// Takes the interface's address; `None` where the link has none.
     pub(crate) fn new(own: Option<[u8; 6]>) -> OwnAddress {
         OwnAddress(own.map_or(NOBODY, |[a, b, c, d, e, f]| destination([a, b, c, d, e, f, 0, 0])))
     }
 
-    /// To whom an Ethernet frame is addressed, as seen from here. Without an own address every single station is taken
-    /// for it.
+    /// The packet type of an Ethernet frame, as seen from this interface. Without an own address, every
+    /// unicast frame is for this host.
     #[inline]
     pub(crate) fn sees(self, frame: &[u8]) -> PacketType {
         let Some(first) = frame.first_chunk() else { return PacketType::Host };
@@ -148,8 +154,8 @@ impl OwnAddress {
     }
 }
 
-/// The destination that a frame begins with, as the upper bytes of a little-endian word: one load, where comparing
-/// arrays takes one for each byte.
+/// The destination that a frame begins with, as the upper bytes of a little-endian word: one load, where
+/// comparing arrays takes one for each byte.
 #[inline]
 fn destination(first: [u8; 8]) -> u64 {
     u64::from_le_bytes(first) << 16

@@ -1,5 +1,5 @@
-//! Changes of the host by rtnetlink: addresses and routes (several addresses of a family on one interface, which the older
-//! requests can't give it), and filters of tc.
+//! Changes of the host by rtnetlink: addresses and routes (several addresses of a family on one interface,
+//! which the older requests can't give it), and filters of tc.
 use crate::HostRoute;
 use crate::refusal::refusal;
 use netlink_packet_core::{
@@ -15,7 +15,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A socket on which the kernel is asked to change something, and says whether it did.
+/// A socket for requests that change something, each with an acknowledgement.
 #[derive(Debug)]
 pub(crate) struct Rtnetlink(Socket);
 
@@ -27,8 +27,8 @@ impl Rtnetlink {
         Ok(Rtnetlink(socket))
     }
 
-    /// Gives an interface an address, which can be used at once: only who knows that nobody else on the link has it
-    /// asks for that.
+    /// Gives an interface an address that can be used at once, without duplicate address detection: the
+    /// caller knows that no other host on the link has it.
     pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, len: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
@@ -56,7 +56,7 @@ impl Rtnetlink {
         self.change(RouteNetlinkMessage::DelAddress(message), 0)
     }
 
-    /// Adds a route, by a gateway that the interface's own prefixes need not hold.
+    /// Adds a route by a gateway, which may be outside of the interface's own prefixes.
     pub(crate) fn add_route(&mut self, index: u32, route: &HostRoute) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRoute(Rtnetlink::route(index, route));
         self.change(message, NLM_F_CREATE | NLM_F_EXCL)
@@ -89,7 +89,7 @@ impl Rtnetlink {
         message
     }
 
-    /// Asks for a change, and waits until it is made. `flags` are `NLM_F_CREATE` and its like.
+    /// Requests a change, and waits until it is made. `flags` are `NLM_F_CREATE` and its like.
     pub(crate) fn change(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.send(request, NLM_F_ACK | flags)?;
         let (answer, _) = self.0.recv_from_full()?;
@@ -151,7 +151,7 @@ fn broadcast(address: Ipv4Addr, len: u8) -> Option<Ipv4Addr> {
     (len < 31).then(|| (address.to_bits() | hosts).into())
 }
 
-/// What another answer than an acknowledgement holds, which nobody asked for.
+/// An answer that is not an acknowledgement: no request asked for one.
 struct OtherAnswer;
 
 impl NetlinkDeserializable for OtherAnswer {

@@ -6,14 +6,14 @@ use std::str::FromStr;
 /// How to receive from an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RxSettings {
-    /// By which way.
+    /// The kernel interface that frames come by.
     pub method: Method,
-    /// Whether to receive frames for other stations too.
+    /// Whether to receive frames addressed to other MAC addresses too.
     pub promiscuous: bool,
     /// What of that which arrives to hide from the host's own stack, until the port is closed.
     pub hide: Hide,
-    /// Whether to receive also what the host sends by the interface. What the router itself sends is not among it
-    /// if it bypasses the queueing discipline.
+    /// Whether to receive also what the host sends by the interface. What the router itself sends is not
+    /// among it if it bypasses the queueing discipline.
     pub outbound: bool,
     /// Whether packets get the time when the kernel saw them; by AF_XDP, when they were received.
     pub timestamps: bool,
@@ -80,15 +80,15 @@ impl Default for TxSettings {
     }
 }
 
-/// A way to an interface's frames.
+/// How frames get from an interface to the router, and back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// AF_XDP where that copies nothing and takes nothing from the host, else packet sockets.
     #[default]
     Auto,
-    /// Packet sockets.
+    /// Packet sockets (AF_PACKET), with rings.
     Packet,
-    /// AF_XDP.
+    /// AF_XDP sockets, and where their program runs.
     Xdp(Attach),
 }
 
@@ -126,7 +126,7 @@ impl FromStr for Method {
     }
 }
 
-/// The way that [`Method::Auto`] comes to, and why.
+/// The method that [`Method::Auto`] selects, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MethodChoice {
     /// AF_XDP: the driver copies nothing.

@@ -5,7 +5,7 @@ use std::io;
 /// A kind of sockets that frames come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameSocket {
-    /// AF_PACKET.
+    /// AF_PACKET (packet(7)), in all kernels.
     Packet,
     /// AF_XDP (Linux 4.18, `CONFIG_XDP_SOCKETS`).
     Xdp,

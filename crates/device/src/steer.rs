@@ -1,13 +1,14 @@
-//! Dealing the packets of few queues to many workers, each flow to one of them.
+//! Distributes the packets of few queues to many workers, each flow to one of them.
 //!
-//! A card spreads flows over its queues; where it has fewer queues than the router has workers, the workers that own a
-//! queue receive for all and hand over what is not theirs, by a ring for each pair. A flow always goes to the same
-//! worker by the same way, so its packets stay in order. Handing a packet over costs two caches what both touch; a
-//! router is faster with as many queues as workers, and this is for when that can't be had.
+//! A card spreads flows over its queues. Where it has fewer queues than the router has workers, the workers
+//! that own a queue receive for all and hand over packets of other workers by a ring for each pair. A flow
+//! always goes to the same worker by the same ring, so its packets stay in order. Handing a packet over moves
+//! its cache lines between two processors: a router is faster with as many queues as workers, and this is for
+//! cards without that many.
 //!
-//! A packet is counted by the worker that received it, once: as given to the router, or as `ring_full` when the worker
-//! that it is for has not fetched enough. What still waits in rings when a port is closed was counted as given to the
-//! router; it goes back to the pool.
+//! A packet is counted by the worker that received it, once: as given to the router, or as `ring_full` when
+//! the worker that it is for has not fetched enough. What still waits in rings when a port is closed was
+//! counted as given to the router; it goes back to the pool.
 use crate::{DeviceError, RxCounters, RxQueue};
 use artery_packet::{Batch, Packet, Pool};
 use artery_wire::flow_hash;
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, fence};
 
 /// Packets that wait for one worker from one other.
 const RING: usize = 1024;
-/// How often a queue is asked in one call while all it gives is for others.
+/// How often a queue is polled in one call while all its packets are for other workers.
 const ROUNDS: usize = 4;
 
 /// The share of one worker.
@@ -33,28 +34,28 @@ pub(crate) struct WorkerQueue {
     from: Vec<Consumer<Packet>>,
     /// Which of `own` and `from`, in this order, is served first the next time.
     first: usize,
-    /// Which of them, as they are served, gave all they were asked for.
+    /// Which of them, in the order of serving, gave as many packets as were requested.
     full: Vec<bool>,
     waker: Arc<Waker>,
-    /// Whether the bell was asked for, or rung here.
+    /// Whether a wakeup was requested, or signaled here.
     listens: bool,
-    /// Ready when an own queue is or the bell is rung.
+    /// Readable when an own queue is, or the waker is signaled.
     files: OwnedFd,
-    /// What an own queue has received, before it is dealt.
+    /// What an own queue has received, before it is distributed.
     received: Batch,
-    /// An error that was not told yet.
+    /// An error that is yet to be returned.
     pending_error: Option<DeviceError>,
-    /// What was told of each own queue since it last received without error.
+    /// The error last returned for each own queue; `None` once it receives without error.
     reported_errors: Vec<Option<DeviceError>>,
     lost: u64,
     lost_bytes: u64,
 }
 
-/// The way to another worker.
+/// The ring to another worker.
 struct WorkerRing {
     ring: Producer<Packet>,
     waker: Arc<Waker>,
-    /// Whether something was put in since the bell was last looked at.
+    /// Whether a packet was put in since that worker was last woken.
     used: bool,
 }
 
@@ -66,21 +67,22 @@ struct Waker {
 }
 
 impl Waker {
-    /// What it takes to ask to be rung for, in this order. The other way round, a ring for what was taken out by an
-    /// earlier look could take the new wish and be heard: nobody would be rung for, nor woken.
+    /// The steps of a wakeup request, in this order. In the other order, a producer whose packets an earlier
+    /// poll took out could clear the new request, and its signal would be drained here: the next packet would
+    /// then wake no one.
     const ASK: [fn(&Waker); 2] = [Waker::drain_signal, Waker::set_wanted];
 
     fn new() -> Result<Waker, Errno> {
         let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Waker { file, wanted: AtomicBool::new(false) })
     }
-    /// Rings if the worker may be asleep. What was put into its ring before is seen by it then.
+    /// Wakes the worker if it may be asleep. It then sees what was put into its ring before.
     fn wake(&self) {
         if self.claim_wakeup() {
             self.signal();
         }
     }
-    /// Takes the wish to be rung for, if there is one: whoever has it is to sound the bell, however late.
+    /// Takes the wakeup request, if there is one: the caller must then signal, however late.
     fn claim_wakeup(&self) -> bool {
         fence(SeqCst);
         self.wanted.load(Relaxed) && self.wanted.swap(false, SeqCst)
@@ -89,10 +91,11 @@ impl Waker {
         // The only error is a counter at its limit, which wakes just as well.
         let _ = rustix::io::write(&self.file, &1u64.to_ne_bytes());
     }
-    /// Asks to be rung for. What was put into a ring before is to be looked for after this.
+    /// Requests a wakeup. The caller must poll the rings after this: packets may have been put in before.
     ///
-    /// Who took an earlier wish may have sounded the bell since: that is heard first, and what it told of is found by
-    /// the look that follows. Who sounds it even later wakes the worker in vain, but not for ever.
+    /// A producer that claimed an earlier request may have signaled since. That signal is drained
+    /// first, and the poll that follows finds the packets. A signal that comes even later causes
+    /// one wakeup without need.
     fn request_wakeup(&self) {
         Waker::ASK.iter().for_each(|step| step(self));
     }
@@ -100,7 +103,7 @@ impl Waker {
         self.wanted.store(true, SeqCst);
         fence(SeqCst);
     }
-    /// Ends a wish to be rung for; a bell that was rung is silenced.
+    /// Cancels the wakeup request, or drains its signal.
     fn cancel_wakeup(&self) {
         if !self.wanted.swap(false, SeqCst) {
             self.drain_signal();
@@ -111,8 +114,8 @@ impl Waker {
     }
 }
 
-/// Shares queues out among workers. Each gets every so manieth; when there are too few for each to have one, those that
-/// have deal all that comes to all.
+/// Distributes queues among workers: worker w of n gets every n-th queue from w on. When there are too few
+/// queues for each worker to have one, the workers with a queue distribute packets to all.
 pub(crate) fn share_queues(queues: Vec<Box<dyn RxQueue>>, workers: usize) -> Result<Vec<WorkerQueue>, Errno> {
     let owners = queues.len().min(workers);
     let deals = queues.len() < workers;
@@ -161,8 +164,8 @@ impl WorkerQueue {
             lost_bytes: 0,
         }
     }
-    /// Receives from own queues and others' rings until `into` has `limit` packets, sharing the room among them; returns
-    /// whether there may be more.
+    /// Receives from own queues and others' rings until `into` has `limit` packets, sharing the room among
+    /// them; returns whether there may be more.
     fn poll_sources(&mut self, pool: &'static Pool, limit: usize, into: &mut Batch) -> bool {
         let sources = self.full.len();
         self.first = (self.first + 1) % sources.max(1);
@@ -195,7 +198,7 @@ impl WorkerQueue {
             Some(ring) => drain_ring(&mut self.from[ring], max, into),
         }
     }
-    /// Receives by an own queue; returns how many packets came by it, for whomever. An error is kept.
+    /// Receives from an own queue; returns how many packets it gave, for any worker. An error is kept.
     fn receive_own(&mut self, number: usize, pool: &'static Pool, max: usize, into: &mut Batch) -> usize {
         let deals = self.to.iter().any(Option::is_some);
         let to = if deals { &mut self.received } else { &mut *into };
@@ -214,14 +217,15 @@ impl WorkerQueue {
             }
         }
     }
-    /// Keeps an error of a queue, unless it is the one that was last told of it. It may come again with every call.
+    /// Stores an error of a queue to return, unless it is the one last returned for it: it may come
+    /// again with every call.
     fn record_error(&mut self, number: usize, error: DeviceError) {
         if self.pending_error.is_none() && self.reported_errors[number].as_ref() != Some(&error) {
             self.reported_errors[number] = Some(error.clone());
             self.pending_error = Some(error);
         }
     }
-    /// Keeps what is this worker's of the received packets, and hands over the others.
+    /// Keeps the received packets that are this worker's, and hands over the others.
     fn distribute(&mut self, into: &mut Batch) {
         let workers = self.to.len() as u64;
         for packet in self.received.drain() {
@@ -243,7 +247,7 @@ impl WorkerQueue {
             }
         }
     }
-    /// Looks at others' rings once more, having asked to be rung for what comes from now on.
+    /// Polls the other workers' rings once more, after requesting a wakeup for later packets.
     fn prepare_sleep(&mut self, limit: usize, into: &mut Batch) {
         self.listens = true;
         self.waker.request_wakeup();
@@ -251,7 +255,7 @@ impl WorkerQueue {
             drain_ring(ring, limit.saturating_sub(into.len()), into);
         }
     }
-    /// Makes the own files ready: there is more than they tell of.
+    /// Makes the worker's files readable: there are more packets than they show.
     fn wake_self(&mut self) {
         self.listens = true;
         self.waker.signal();
@@ -268,7 +272,8 @@ fn drain_ring(ring: &mut Consumer<Packet>, max: usize, into: &mut Batch) -> usiz
 }
 
 impl RxQueue for WorkerQueue {
-    /// An error of one queue keeps no other from being served; it is told when all were, by a call that gives nothing.
+    /// An error of one queue does not stop the others: it is returned after all were served, by a call
+    /// that gives no packets.
     fn receive(&mut self, pool: &'static Pool, max: usize, into: &mut Batch) -> Result<usize, DeviceError> {
         if max == 0 {
             return Ok(0);
@@ -305,7 +310,7 @@ impl RxQueue for WorkerQueue {
     fn own_counters(&self) -> RxCounters {
         self.sum_counters(|queue| queue.own_counters())
     }
-    /// Flows are told apart by their headers still.
+    /// Packets are distributed by their headers all the same.
     fn set_blind(&mut self, blind: bool) {
         self.own.iter_mut().for_each(|queue| queue.set_blind(blind));
     }

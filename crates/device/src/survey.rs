@@ -12,9 +12,9 @@ pub struct InterfaceSurvey {
     pub driver: String,
     /// Queues that frames come in by.
     pub queues: u16,
-    /// What is done in hosts' stead, by ethtool's short names.
+    /// Offloads of the driver or the kernel, by ethtool's short names.
     pub offloads: Vec<&'static str>,
-    /// Whether the driver gives frames to AF_XDP uncopied; `None` where the kernel can't tell.
+    /// Whether the driver gives frames to AF_XDP uncopied; `None` where the kernel does not report it.
     pub zero_copy: Option<bool>,
     /// What `FromDevice` gets, in words.
     pub shared: String,

@@ -65,8 +65,8 @@ pub(crate) fn request(
     Ok((String::from_utf8_lossy(&request.name[..length]).into_owned(), request.value))
 }
 
-/// Says what senders may leave to be done with packets that come by a queue of a TAP device: the `TUN_F_*`
-/// bits.
+/// Says what senders may leave to be done with packets that come by a queue of a TAP
+/// device: the `TUN_F_*` bits.
 pub(crate) fn set_tun_offloads(fd: BorrowedFd<'_>, offloads: libc::c_uint) -> io::Result<()> {
     let value = libc::c_ulong::from(offloads);
     // SAFETY: the code takes its argument by value.
@@ -187,8 +187,8 @@ fn bind<T>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(address).cast(), len) })
 }
 
-/// Asks the driver of the interface `name`. `answer` begins with the command's number and is as long as the
-/// kernel's structure for it, which must not depend on anything else.
+/// Queries the driver of the interface `name`. `answer` begins with the command's number and is as long as
+/// the kernel's structure for it, which must not depend on anything else.
 pub(crate) fn query_driver<const N: usize>(
     fd: BorrowedFd<'_>,
     name: &str,
@@ -212,11 +212,11 @@ pub(crate) fn query_driver<const N: usize>(
 /// Questions to drivers whose answer has a fixed size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EthtoolCommand {
-    /// `struct ethtool_drvinfo`.
+    /// Driver name: `struct ethtool_drvinfo`.
     Name,
-    /// `struct ethtool_channels`.
+    /// Numbers of queues: `struct ethtool_channels`.
     Channels,
-    /// `struct ethtool_cmd`.
+    /// Speed and duplex: `struct ethtool_cmd`.
     Link,
     /// `struct ethtool_value`, as all that follow: flags.
     Flags,

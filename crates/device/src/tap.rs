@@ -1,8 +1,9 @@
 //! TAP and TUN devices: interfaces of the host whose other end is the router.
 //!
-//! What the host sends by such an interface is received here, what is transmitted here the host receives. A system
-//! call and a copy for each packet. Every packet has a virtio-net header: the host leaves checksums and segments to be
-//! made, and takes packets of which that is left. The device vanishes with the port.
+//! The router receives what the host sends by such an interface, and the host receives what the router
+//! transmits, with a system call and a copy for each packet. Every packet has a virtio-net header: the host
+//! leaves checksums and segmentation to the router, and takes packets with these left to be done. The device
+//! vanishes with the port.
 use crate::interface::{check_name, control_socket};
 use crate::offload::{VIRTIO_HEADER, VirtioOffload, describe};
 use crate::privsep::{self, Request};
@@ -30,7 +31,7 @@ const OFFLOADS: [libc::c_uint; 2] = {
     [tcp | udp4 | udp6, tcp]
 };
 
-/// The longest packet of a device if nothing is said, in bytes.
+/// The longest packet of a device by default, in bytes.
 const DEFAULT_MTU: u32 = 1500;
 
 /// What to make and how to set it up.
@@ -51,8 +52,8 @@ pub struct TapSettings {
     pub queues: u16,
     /// Routes of the host that lead to it.
     pub routes: Vec<HostRoute>,
-    /// Whether it stands for a port of a router, which says what its addresses are: the kernel makes
-    /// none for IPv6.
+    /// Whether it is the host port of a router's port, which has its addresses from the router: the kernel
+    /// makes no IPv6 address for it.
     pub is_host_port: bool,
 }
 
@@ -62,7 +63,7 @@ pub struct TapSettings {
 pub struct HostRoute {
     /// Where to, with the length of the prefix.
     pub to: (IpAddr, u8),
-    /// The router that the host asks for on the device's link.
+    /// Address of the gateway on the device's link; the host resolves it there.
     pub gateway: IpAddr,
     /// Of routes for one prefix the host takes that of the lowest metric.
     pub metric: u32,
@@ -93,7 +94,8 @@ pub(crate) struct TapDevice {
 }
 
 impl TapDevice {
-    /// Makes the device, or takes over one of the name that nobody serves, sets it up and brings it up.
+    /// Makes the device, or takes over an existing one of the name that no process serves; sets it up
+    /// and brings it up.
     pub(crate) fn open(settings: &TapSettings) -> Result<TapDevice, DeviceError> {
         check_name(&settings.name)?;
         let (mut queues, mut name) = (Vec::new(), settings.name.clone());
@@ -111,7 +113,8 @@ impl TapDevice {
         }
         Ok(TapDevice { interface: Interface::find(&name)?, queues, ethernet: settings.ethernet })
     }
-    /// Makes the host's side what `after` says, which was set up as `before` says; kind and queues are the same.
+    /// Makes the host's side what `after` says, which was set up as `before` says; kind and
+    /// queues are the same.
     pub(crate) fn change(&self, before: &TapSettings, after: &TapSettings) -> Result<(), DeviceError> {
         let Some(helper) = privsep::helper() else { return change(&self.interface, before, after) };
         let name = self.interface.name.clone();
@@ -206,7 +209,7 @@ pub(crate) fn make_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd,
     }
 }
 
-/// Asks the kernel for something about an interface; gives the answer.
+/// Queries the kernel about an interface; returns the answer.
 fn ask(
     socket: BorrowedFd<'_>,
     name: &str,
@@ -234,8 +237,8 @@ fn set_mtu(socket: BorrowedFd<'_>, name: &str, mtu: Option<u32>) -> Result<(), D
     ask(socket, name, (IfreqCommand::SetMtu, "setting its MTU"), &mtu.to_ne_bytes()).map(drop)
 }
 
-/// Keeps the kernel from making IPv6 addresses for an interface, by itself or by what routers advertise,
-/// and from asking whether others have those that it gets, which the router does. A kernel without IPv6
+/// Keeps the kernel from making IPv6 addresses for an interface, on its own or from router advertisements,
+/// and from duplicate address detection for its addresses, which the router does. A kernel without IPv6
 /// has no such settings.
 fn leave_addresses_to_router(name: &str) -> Result<(), DeviceError> {
     for (setting, value) in
@@ -307,7 +310,8 @@ impl TapRx {
         if self.spare.is_none() {
             self.spare = pool.alloc_big_packet();
         }
-        // What would lie in `front` has its place in the spare packet too, to be copied there should it be needed.
+        // What would lie in `front` has its place in the spare packet too, to be copied there
+        // should it be needed.
         let spill = self.spare.as_mut().and_then(|spare| {
             spare.truncate(0);
             let whole = spare.append(spare.tailroom()).ok()?;
@@ -334,7 +338,7 @@ impl TapRx {
         }
         Ok(Some(packet))
     }
-    /// The spare packet, with the front of what was read put in its place; `None` when there is none.
+    /// The spare packet with `front` copied to its beginning; `None` without a spare packet.
     fn spilled(&mut self, front: &Packet, len: usize) -> Option<Packet> {
         let mut long = self.spare.take()?;
         long.truncate(len);

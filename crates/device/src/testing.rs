@@ -1,5 +1,5 @@
-//! What tests of ports have in common: frames, queues, patience, cables and hosts at their ends, and processes that
-//! hold a port.
+//! What tests of ports have in common: frames, queues, patience, cables and hosts at their ends, and
+//! processes that hold a port.
 use crate::af_packet::{AfPacketRx, AfPacketTx, FanoutGroup, find};
 use crate::namespace::{Host, run};
 use crate::{RxCounters, RxQueue, RxSettings, TxQueue, TxSettings};
@@ -35,7 +35,7 @@ pub(crate) fn is_ours(frame: &[u8]) -> bool {
     frame[12..14] == [0x88, 0xb5]
 }
 
-/// Waits until a descriptor is readable, at most so many seconds.
+/// Waits at most `seconds` seconds until a descriptor is readable.
 pub(crate) fn is_ready(fd: impl AsFd, seconds: i64) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let timeout = Timespec { tv_sec: seconds, tv_nsec: 0 };
@@ -195,8 +195,8 @@ pub(crate) fn serve(listener: TcpListener) -> usize {
 /// Megabytes that a TCP test moves.
 pub(crate) const MEGABYTES: usize = 32;
 
-/// Has the client send that much to the server while `router` forwards until it is told; returns whether all was sent,
-/// how much arrived, and what the router tells.
+/// Has the client send that much to the server while `router` forwards until its flag is set; returns whether
+/// all was sent, how much arrived, and what `router` returned.
 pub(crate) fn tcp<R: Send>(
     (client, server): &(Host, Host),
     router: impl FnOnce(&AtomicBool) -> R + Send,

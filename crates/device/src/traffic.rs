@@ -1,8 +1,8 @@
-//! What ports have counted, for whoever looks, on any thread, while workers go on.
+//! What ports have counted, readable from any thread while workers go on.
 //!
-//! A queue counts for itself. The port wraps it in one that publishes these counts after every batch: the only place
-//! where it is done, whatever becomes of the packets. A port's counters are the sums of its queues', of those it had
-//! before as well.
+//! A queue has its own counters. The port wraps it in one that publishes these after every batch, and nothing
+//! else does, whatever becomes of the packets. A port's counters are the sums over its queues, also over
+//! those that it had before.
 use crate::delay::{DelayHistogram, Delays};
 use crate::{DeviceError, RxCounters, RxQueue, TxCounters, TxQueue};
 use artery_packet::{Batch, Pool};
@@ -55,11 +55,11 @@ impl TrafficCounts {
     }
 }
 
-/// What the kernel dropped of a queue's frames, asked from any thread.
+/// What the kernel dropped of a queue's frames, readable from any thread.
 pub trait Losses: Send + Sync {
     /// How many so far. Once the queue is closed, how many there were.
     fn read_dropped(&self) -> u64;
-    /// Whether the queue is closed: there will be no more.
+    /// Whether the queue is closed, so that the count is final.
     fn is_final(&self) -> bool;
 }
 
@@ -134,7 +134,7 @@ struct LossCounts {
 }
 
 impl LossCounts {
-    /// Adds a queue, and keeps of closed ones no more than their sum.
+    /// Adds a queue, and keeps only the sum of closed ones.
     fn add(&mut self, losses: Option<Arc<dyn Losses>>) {
         let (closed, open) = self.open.drain(..).partition::<Vec<_>, _>(|losses| losses.is_final());
         self.closed += closed.iter().map(|losses| losses.read_dropped()).sum::<u64>();
@@ -254,7 +254,7 @@ mod tests {
         totals.gauge(0, TrafficCounts::default()).publish(traffic(2, 120, 1));
         totals.gauge(3, TrafficCounts::default()).publish(traffic(5, 300, 0));
         assert_eq!(totals.sum(), traffic(7, 420, 1));
-        // Opened anew, with no counts or with such as nobody has seen.
+        // Opened again: once with no counts before it, once with counts that were published already.
         totals.gauge(0, TrafficCounts::default()).publish(traffic(1, 60, 2));
         totals.gauge(3, traffic(10, 600, 10)).publish(traffic(11, 660, 10));
         assert_eq!(totals.sum(), traffic(9, 540, 3));

@@ -1,7 +1,7 @@
 //! Valgrind's cachegrind: instructions and misses of simulated caches, where the processor counts none.
 //!
-//! What a program costs to start and to end is not asked for: it is counted with N and with 2N packets, and the
-//! difference is what N packets cost.
+//! What a program costs to start and to end is not asked for: it is counted with N and with 2N packets, and
+//! the difference is what N packets cost.
 
 use anyhow::{Context as _, ensure};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 /// One cache: bytes, ways, bytes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// What it holds.
+    /// Size of the cache in bytes.
     pub bytes: usize,
     /// In how many lines of the cache a line of memory can be.
     pub ways: usize,
@@ -27,7 +27,7 @@ pub struct Caches {
     pub name: &'static str,
     /// The first level's, for data.
     pub d1: Cache,
-    /// The last level.
+    /// The last level's, for data and instructions.
     pub last: Cache,
     /// The first level's for instructions, where it is not valgrind's to choose.
     pub i1: Option<Cache>,
@@ -61,7 +61,8 @@ impl Cache {
 }
 
 impl Caches {
-    /// This machine's first level and its second: the third is shared with others. None where the system does not say.
+    /// This machine's first level and its second: the third is shared with others. None where the
+    /// system does not say.
     pub fn here() -> Option<Caches> {
         let of_level = |level: &str, kinds: &[&str]| {
             (0..5).find_map(|index| {
@@ -100,7 +101,7 @@ impl fmt::Display for Cache {
 /// What one packet costs by cachegrind's count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count {
-    /// Instructions.
+    /// Instructions per packet, by cachegrind's count.
     pub instructions: f64,
     /// Misses of the first-level data cache.
     pub d1: f64,
@@ -146,7 +147,7 @@ pub fn finish(command: &mut Command) -> anyhow::Result<Output> {
     Ok(output)
 }
 
-/// The first figure behind `label` in what cachegrind prints, such as `==1== D1  misses:  1,234  ( 1 rd + …)`.
+/// The first figure behind `label` in what cachegrind prints, such as `==1== D1 misses: 1,234 ( 1 rd + …)`.
 fn figure(text: &str, label: &str) -> Option<u64> {
     let mut lines = text.lines().map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
     let rest = lines.find_map(|line| line.strip_prefix(label).map(str::to_owned))?;

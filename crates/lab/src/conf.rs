@@ -2,7 +2,7 @@
 
 /// The configuration that Robert Morris published on 4 May 1999, as printed.
 pub const CLICK_1999: &str = include_str!("../../../conf/1999.click");
-/// A first configuration.
+/// A first configuration, for `artery run`.
 pub const HELLO: &str = include_str!("../../../conf/hello.click");
 /// An IPv4 router between two Ethernets.
 pub const ROUTER: &str = include_str!("../../../conf/router.click");

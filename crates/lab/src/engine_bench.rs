@@ -1,8 +1,8 @@
 //! `artery-bench engine`: what a hop costs, and our rate beside rivals on the same configuration text.
 //!
-//! Rivals run as processes, in turn with ours, on texts that differ in nothing. A process's rate is taken from two
-//! runs with different numbers of packets, so that its start costs nothing. FastClick is looked for in
-//! `$FASTCLICK`, DPDK's testpmd on the path; what is missing is left out and said.
+//! Rivals run as processes, in turn with ours, on texts that differ in nothing. A process's rate is taken
+//! from two runs with different numbers of packets, so that its start costs nothing. FastClick is looked for
+//! in `$FASTCLICK`, DPDK's testpmd on the path; what is missing is left out and said.
 use crate::machine::Machine;
 use crate::program::{artery, checked, tool};
 use crate::results::{Align, Manner, Measurement, Table, json_lines, number};
@@ -264,7 +264,8 @@ impl Contender {
     }
 }
 
-/// Mpps of DPDK's testpmd in macswap mode between two null ports, where it is installed and may have huge pages.
+/// Mpps of DPDK's testpmd in macswap mode between two null ports, where it is installed and
+/// may have huge pages.
 pub(crate) fn macswap_rate() -> Option<f64> {
     let testpmd = tool("dpdk-testpmd")?;
     let pages = HugePages::at_least(256)?;

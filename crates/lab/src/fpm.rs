@@ -17,7 +17,7 @@ const BGP: u8 = 186;
 const READ: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What to do.
+/// What to do, and with what.
 #[derive(Args)]
 pub struct Options {
     /// The stream: FPM messages, one after the other

@@ -27,7 +27,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks around.
+    /// Describes the machine that this process runs on.
     pub fn here() -> Machine {
         let cpuinfo = read("/proc/cpuinfo");
         let load = read("/proc/loadavg");

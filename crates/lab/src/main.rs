@@ -40,7 +40,8 @@ Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Forward in the kernel's hooks: by our tables, by the kernel's, and the kernel alone; frames a second and TCP
+    /// Forward in the kernel's hooks: by our tables, by the kernel's, and the kernel alone; frames
+    /// a second and TCP
     Adopt(adopt::Options),
     /// What a hop costs, and our rate beside rivals on the same configuration text
     Engine(Manner),
@@ -57,7 +58,8 @@ enum Command {
         #[command(subcommand)]
         part: seed1::Part,
     },
-    /// Send as in 2009, by one table for routes and neighbors, by two, with flows and without locks: each claim judged
+    /// Send as in 2009, by one table for routes and neighbors, by two, with flows and without
+    /// locks: each claim judged
     Seed2(seed2::Options),
     /// Carry out one run of seed2 and print its figures
     #[command(name = seed2::SUBCOMMAND, hide = true)]
@@ -73,12 +75,14 @@ enum Command {
     },
     /// Carry out seed0 to seed4 and write one report: every claim judged, and what is missing
     Seeds(seeds::Options),
-    /// What a table of flows costs, as a cache and for its own sake, by number of flows; which flows move with servers
+    /// What a table of flows costs, as a cache and for its own sake, by number of flows; which
+    /// flows move with servers
     Flows(flows::Options),
-    /// What forwarding costs from port to port, in memory: full tables, one destination, changes, neighbors, workers
+    /// What forwarding costs from port to port, in memory: full tables, one
+    /// destination, changes, neighbors, workers
     Forward(forward::Options),
-    /// How long frames take through us, the kernel and testpmd, at parts of what each forwards without loss;
-    /// as root
+    /// How long frames take through us, the kernel and testpmd, at parts of what each forwards
+    /// without loss; as root
     Latency(latency::Options),
     /// Record a stream of routes as FRR's zebra sends them by FPM, or play it and say
     /// when the last one forwards
@@ -90,7 +94,8 @@ enum Command {
     Seed3(Delivery),
     /// Count cache misses as in July 2008: what a packet costs up to each level of monitor mode
     Seed4(Delivery),
-    /// Run every product for an hour under good and hostile traffic, reloads and links that come and go, as root
+    /// Run every product for an hour under good and hostile traffic, reloads and links that come
+    /// and go, as root
     Soak(soak::Options),
     /// Boot stock kernels in virtual machines, as root: run a command there
     #[command(subcommand)]

@@ -1,12 +1,13 @@
 //! What a processor alone can do: count its own cache misses, and forget a line of memory.
 //!
-//! Counters are those of the calling thread, of what it does outside the kernel. Many virtual machines have none.
+//! Counters are those of the calling thread, of what it does outside the kernel. Many
+//! virtual machines have none.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 
-/// `PERF_TYPE_HW_CACHE`.
+/// The kernel's `PERF_TYPE_HW_CACHE` of `perf_event.h`.
 const HARDWARE_CACHE: u32 = 3;
 /// Loads that missed the first level for data: cache 0, operation 0, result 1.
 const D1_LOAD_MISSES: u64 = 1 << 16;
@@ -16,7 +17,7 @@ const LAST_LOAD_MISSES: u64 = 2 | (1 << 16);
 const USER_ONLY: u64 = (1 << 5) | (1 << 6);
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED` and `…_RUNNING`: counters may have to share the processor's.
 const TIMES: u64 = 3;
-/// `PERF_FLAG_FD_CLOEXEC`.
+/// The kernel's `PERF_FLAG_FD_CLOEXEC` of `perf_event.h`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
 /// `perf_event_attr` in its first version, which every kernel takes.
@@ -56,7 +57,7 @@ impl Counters {
         Ok(Counters { d1: open(D1_LOAD_MISSES)?, last: open(LAST_LOAD_MISSES).ok() })
     }
 
-    /// What was counted.
+    /// Reads the counters of this thread.
     pub fn read(&mut self) -> io::Result<Misses> {
         let last = self.last.as_mut().map(value).transpose()?;
         Ok(Misses { d1: value(&mut self.d1)?, last })
@@ -74,7 +75,8 @@ fn open(config: u64) -> io::Result<File> {
         ..Attributes::default()
     };
     let (this_thread, any_processor, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (0, -1, -1);
-    // SAFETY: the kernel reads `size` bytes of the attributes, which is what they have, and keeps no pointer to them.
+    // SAFETY: the kernel reads `size` bytes of the attributes, which is what they have, and keeps
+    // no pointer to them.
     let number = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -87,7 +89,7 @@ fn open(config: u64) -> io::Result<File> {
     };
     let number =
         i32::try_from(number).ok().filter(|number| *number >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the kernel has just made this file for us; nobody else knows its number.
+    // SAFETY: the kernel has just made this file for us; no other code knows its number.
     Ok(unsafe { File::from_raw_fd(number) })
 }
 
@@ -103,13 +105,15 @@ fn scaled(count: u64, enabled: u64, running: u64) -> Option<f64> {
     (running > 0).then(|| count as f64 * (enabled as f64 / running as f64))
 }
 
-/// Makes the processor forget the line of memory in which `values` begin, as it does when a card writes there. Takes
-/// effect with [`fence`]. Where the processor can't be told, nothing happens, and the answer is false.
+/// Evicts from the processor's caches the line of memory in which `values` begin, as a network card's
+/// write does. Takes effect with [`fence`]. On a processor without such an instruction nothing happens,
+/// and the answer is false.
 #[inline]
 pub fn forget<T>(values: &[T]) -> bool {
     #[cfg(target_arch = "x86_64")]
     if let Some(first) = values.first() {
-        // SAFETY: flushing a line changes no byte that the program can see, and the value there is one of a slice.
+        // SAFETY: flushing a line changes no byte that the program can see, and the value there is
+        // one of a slice.
         unsafe { std::arch::x86_64::_mm_clflush(std::ptr::from_ref(first).cast()) };
     }
     cfg!(target_arch = "x86_64") && !values.is_empty()

@@ -73,8 +73,8 @@ impl Checked {
     }
 }
 
-/// Where the program `artery` is: `$ARTERY`, or beside this program, or beside the folder of a test. That there is
-/// none is no reason to skip: it was forgotten to build it.
+/// The path of the program `artery`: `$ARTERY`, or beside this program, or beside the folder of a test. A
+/// missing program fails the test instead of skipping it: somewhere the build of it was forgotten.
 pub fn artery() -> Result<PathBuf, RigError> {
     let this = std::env::current_exe().unwrap_or_default();
     let beside = this.ancestors().skip(1).take(2).map(|folder| folder.join("artery"));

@@ -2,7 +2,7 @@
 use artery_engine::Sink;
 use std::io;
 
-/// Prints a line of results. The error, when nobody reads any more, ends the program without a message.
+/// Prints a line of results. The error of a closed pipe ends the program without a message.
 pub(crate) fn print(line: &str) -> io::Result<()> {
     Sink::Stdout.write(&format!("{line}\n"))
 }
@@ -13,7 +13,7 @@ pub(crate) fn progress(line: &str) {
     let _ = Sink::Stderr.write(&format!("{line}\n"));
 }
 
-/// Whether an error is that nobody reads the results any more.
+/// Whether an error is that of a closed standard output.
 pub fn is_unread(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,5 +1,5 @@
-//! `artery adopt` between two hosts whose router is the kernel: what it forwards, what it leaves to the kernel, and that it
-//! follows what changes.
+//! `artery adopt` between two hosts whose router is the kernel: what it forwards, what it leaves to the
+//! kernel, and that it follows what changes.
 
 use crate::support::SOON;
 use crate::support::adopting::{Net, by_kernel, echoes, forwarded, on_the_net, until};
@@ -168,7 +168,7 @@ fn the_kernel_forwards_alone_when_the_process_is_killed() {
 #[test]
 fn what_tc_sends_meets_what_is_set_up_where_it_leaves() {
     on_the_net("adopt-egress", |net| {
-        // It would be asked for in vain, and what goes to it would be the kernel's.
+        // The kernel would solicit it without an answer, and packets to it would be left to the kernel.
         let mac = net.b.mac("eth0")?;
         let known = ["ip", "neighbor", "replace", FAR[0], "lladdr", &mac, "dev", "eth1", "nud", "permanent"];
         net.r.run(known)?;

@@ -1,4 +1,5 @@
-//! Routing daemons and adopted ports: sessions and adjacencies stay up, and packets follow what the daemons tell the kernel.
+//! Routing daemons and adopted ports: sessions and adjacencies stay up, and packets follow the routes that
+//! the daemons install in the kernel.
 
 use crate::support::SOON;
 use crate::support::adopting::{Fan, by_kernel, until, with_gateways};
@@ -9,9 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What each gateway tells of.
+/// Prefixes that each gateway announces.
 const PREFIXES: [&str; 2] = ["198.18.0.0/16", "2001:db8:ff::/64"];
-/// What only the first one tells of, once it is asked to.
+/// The prefix that only the first one announces, on request.
 const MOVING: &str = "198.18.7.0/24";
 
 /// The router, in the words of BIRD.
@@ -83,7 +84,7 @@ fn ospf_of_frr(interfaces: &[&str], id: &str) -> String {
     format!("{interfaces}router ospf\n ospf router-id {id}\nexit\n")
 }
 
-/// A gateway by BIRD, which also tells of further routes of IPv4 once its protocol `more` is enabled.
+/// A gateway by BIRD, which also announces further IPv4 routes once its protocol `more` is enabled.
 fn gateway_by_bird(host: &Host, number: usize, more: impl Iterator<Item = String>) -> Result<Daemons> {
     let [v4, v6] = PREFIXES;
     let mut config = format!(
@@ -148,7 +149,7 @@ fn full_neighbors(router: &Daemons, is_bird: bool) -> Result<usize> {
     Ok(said.matches("Full").count())
 }
 
-/// Flows of both families, told apart by their destinations.
+/// Flows of both families, which differ in their destinations.
 fn flows(count: u16) -> Vec<(IpAddr, u16)> {
     let v4 = (0..count).map(|number| [198, 18, (number >> 8) as u8, number as u8].into());
     let v6 = (0..count).map(|number| [0x2001, 0xdb8, 0xff, 0, 0, 0, number * 7, number].into());
@@ -165,7 +166,8 @@ fn next_hops(net: &Fan) -> Result<[usize; 2]> {
     Ok([count(PREFIXES[0])?, count(PREFIXES[1])?])
 }
 
-/// Waits until all of these gateways get flows, none of the others does, and the kernel has nothing to forward.
+/// Waits until all of these gateways get flows, none of the others does, and the kernel
+/// has nothing to forward.
 fn until_fast_by(net: &Fan, expected: [bool; 3]) -> Result<()> {
     until(|| {
         let before = by_kernel(&net.r)?;
@@ -178,7 +180,7 @@ fn until_fast_by(net: &Fan, expected: [bool; 3]) -> Result<()> {
     })
 }
 
-/// How long after a change begins the first packet of a stream comes to a gateway.
+/// Time from the start of a change to the arrival of the stream's first packet at a gateway.
 fn moves(net: &Fan, to: &Host, change: impl FnOnce() -> Result<()>) -> Result<Duration> {
     let destination = "198.18.7.1:2000";
     let receiver = to.enter(|| UdpSocket::bind(destination).expect("a port"))?;
@@ -252,7 +254,7 @@ fn packets_follow_frr_whose_peers_are_bird_and_frr() {
     daemons_and_packets_agree("adopt-frr", false);
 }
 
-/// How many routes a peer tells of, and with `ARTERY_LONG=1` in the environment.
+/// Number of routes that a peer announces: usually, and with `ARTERY_LONG=1` in the environment.
 const FEED: u32 = 50_000;
 const FULL_FEED: u32 = 900_000;
 
@@ -296,7 +298,7 @@ fn a_feed_of_bird_comes_and_goes() {
             Ok(by_kernel(&net.r)? == before)
         })?;
         eprintln!("{count} routes: in the kernel after {told:?}, fast after {:?}", start.elapsed());
-        // They are nobody's again.
+        // The routes to them are withdrawn again.
         peer.birdc("disable more")?;
         until_fed(net, 0, is_long)?;
         until(|| {

@@ -1,5 +1,5 @@
-//! `artery adopt --dry-run`: what keeps traffic in the kernel is told in one line each, nothing is touched, and what
-//! tells of changes does.
+//! `artery adopt --dry-run`: it prints one line for each thing that keeps traffic in the kernel, and changes
+//! nothing. The watch reports changes of these things.
 
 use crate::support::SOON;
 use crate::support::adopting::{Net, on_the_net};
@@ -34,7 +34,7 @@ fn kept_in(found: &Value) -> Vec<[String; 4]> {
     found["kept"].as_array().expect("a list").iter().map(one).collect()
 }
 
-/// Skips a test where a program is missing, which a shell would not tell.
+/// Skips a test where a program is missing, which a shell would not report.
 fn needs(host: &Host, programs: &[&str]) -> Result<()> {
     programs.iter().try_for_each(|program| host.run([program, "-V"]).map(drop))
 }
@@ -48,7 +48,7 @@ fn run(host: &Host, lines: &str) -> Result<()> {
         .try_for_each(|line| host.run(["sh", "-c", line]).map(drop))
 }
 
-/// That one thing, set up by some commands and taken away by others, is told in exactly this way.
+/// Asserts that one thing, set up by some commands and removed by others, is reported in exactly this way.
 fn told(net: &Net, set_up: &str, expected: [&str; 4], take_away: &str) -> Result<()> {
     assert_eq!(kept(net)?, <[[String; 4]; 0]>::default(), "before: {set_up}");
     run(&net.r, set_up)?;
@@ -179,7 +179,8 @@ fn filters_and_shaping_of_tc_are_told_by_port_and_side_if_they_are_gone_around()
             ["eth0", "-", "in", "tc: u32 filter at ingress of eth0 (pref 7)"],
             "tc filter delete dev eth0 ingress",
         )?;
-        // What programs of tc send, as these links have them, meets what is where frames leave.
+        // What tc programs send, as these links have them, passes through the filters and
+        // queueing where frames leave.
         run(
             &net.r,
             "tc filter add dev eth0 egress pref 7 protocol ip u32 match u32 0 0 flowid 1:1
@@ -421,7 +422,7 @@ fn shell(line: &str) {
     assert!(status.success(), "{line}");
 }
 
-/// Waits until the guards are as expected, looking only when told to.
+/// Waits until the blockers are as expected. Reads them only when the watch reports a change.
 fn until(watch: &mut BlockerWatch, is_expected: impl Fn(&[Blocker]) -> bool, what: &str) {
     let deadline = Instant::now() + SOON;
     loop {

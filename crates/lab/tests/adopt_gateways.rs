@@ -1,5 +1,5 @@
-//! Adopted ports before several gateways: flows are balanced as the routes say, and gateways that die, change their address
-//! or lose their link are noticed as the kernel would alone.
+//! Adopted ports before several gateways: flows are balanced as the routes say, and gateways that die, change
+//! their address or lose their link are noticed as the kernel would alone.
 
 use crate::support::SOON;
 use crate::support::adopting::{Fan, by_kernel, forwarded, until, with_gateways};
@@ -7,7 +7,7 @@ use artery_lab::rig::{Process, Result, RigError, Skip};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Flows that are told apart by their destinations.
+/// Flows that differ in their destinations.
 fn by_address(count: u16) -> Vec<(IpAddr, u16)> {
     let v4 = (0..count).map(|number| (IpAddr::from([198, 18, (number >> 8) as u8, number as u8]), 2000));
     let v6 =
@@ -15,7 +15,7 @@ fn by_address(count: u16) -> Vec<(IpAddr, u16)> {
     v4.chain(v6).collect()
 }
 
-/// Flows to one destination of each family, told apart by their ports.
+/// Flows to one destination of each family, which differ in their ports.
 fn by_port(count: u16) -> Vec<(IpAddr, u16)> {
     let to: [IpAddr; 2] = [[198, 18, 0, 1].into(), [0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 1].into()];
     to.into_iter().flat_map(|to| (0..count).map(move |number| (to, 2000 + number))).collect()
@@ -68,7 +68,7 @@ fn flows_are_balanced(path: &str) {
         balance(net, &[1, 1, 2])?;
         until(|| Ok(net.send(&addresses)? != each))?;
         is_balanced(&until_fast(net, &addresses)?, &[1, 1, 2], "by weights");
-        // Flows between the same addresses stay together, until they are told apart by ports.
+        // Flows between the same addresses stay together until the kernel hashes ports too.
         let ports = by_port(1500);
         assert!(until_fast(net, &ports)?.contains(&0), "two flows go by three gateways");
         net.r.sysctl("net.ipv4.fib_multipath_hash_policy", "1")?;
@@ -114,7 +114,7 @@ fn flows_go_by_the_gateways_that_are_left_when_links_fail() {
         goes_by([false, true, true])?;
         net.gateways[0].up("eth0")?.route("default", "10.0.1.1")?.route("default", "2001:db8:1::1")?;
         goes_by([true, true, true])?;
-        // Set down: the kernel takes next hops away, and does not tell.
+        // Set down: the kernel removes next hops without a notification.
         net.r.down("eth2")?;
         goes_by([true, false, true])?;
         // Objects go with their interfaces, without a word about the routes.
@@ -173,7 +173,8 @@ fn neighbors_that_only_the_fast_path_uses_are_asked_again() {
         let mut adopted = net.adopt("tc")?;
         until_the_stream_is_fast(net)?;
         let before = by_kernel(&net.r)?;
-        // Requests to its own link address are for an entry that is known; three are more than one change of state.
+        // Requests to its own link address are for an entry that is known; three are more than
+        // one change of state.
         let mac = net.gateways[0].mac("eth0")?;
         let filter = format!("arp[6:2] = 1 and ether dst {mac}");
         net.gateways[0].capture_with("eth0", &["-Q", "in", &filter])?.wait_for(3, 3 * SOON)?;
@@ -198,7 +199,7 @@ fn neighbors_that_somebody_gave_the_kernel_stay_as_they_are() {
             shell(net, &all)?;
             let mut adopted = net.adopt("tc")?;
             until_the_stream_is_fast(net)?;
-            // Longer than it takes to tell the kernel of what was used.
+            // Longer than it takes to report used neighbors to the kernel.
             std::thread::sleep(Duration::from_secs(3));
             until_the_stream_is_fast(net)?;
             let shown = net.r.run(["ip", "-4", "neigh", "show", "dev", "eth1"])?.stdout;
@@ -209,7 +210,7 @@ fn neighbors_that_somebody_gave_the_kernel_stay_as_they_are() {
     });
 }
 
-/// How long until the sender hears that the gateway is dead.
+/// Time until the sender learns that the gateway is dead.
 fn death_is_noticed(net: &Fan, stream: &Process) -> Result<Duration> {
     net.gateways[0].drop_one_in("eth0", 1, "")?;
     let start = Instant::now();
@@ -237,14 +238,14 @@ fn the_link_address_of_a_gateway_is_followed() {
     with_a_stream("adopt-moved", |net, _stream| {
         let mut adopted = net.adopt("tc")?;
         until_the_stream_is_fast(net)?;
-        // Nobody is told of it.
+        // No notification of it is sent.
         net.gateways[0].set_mac("eth0", "02:00:00:00:99:01")?;
         let start = Instant::now();
         let answers = || Ok(net.a.ping_with("198.18.0.1", 1, &["-W", "1"])?.received == 1);
         until(answers)?;
         eprintln!("silently moved: answers after {:?}", start.elapsed());
         until_the_stream_is_fast(net)?;
-        // All are told, as by who takes over an address.
+        // The host announces it to all, as one that takes over an address does.
         net.gateways[0].sysctl("net.ipv4.conf.eth0.arp_notify", "1")?;
         let start = Instant::now();
         net.gateways[0].set_mac("eth0", "02:00:00:00:99:02")?;

@@ -1,4 +1,5 @@
-//! Adopted ports change hands while packets pass: none but a few may be lost, whoever forwards before and after.
+//! Adopted ports change hands while packets pass: only a few may be lost, with any
+//! forwarder before and after.
 
 use crate::support::SOON;
 use crate::support::adopting::{Net, by_kernel, on_the_net, until};
@@ -57,7 +58,7 @@ fn send(socket: &UdpSocket, is_over: &AtomicBool) -> u64 {
     // Whatever is under way arrives before these.
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(20));
-        // Nobody is there any more once one has come.
+        // The receiver stops at the first of these, so that sending may fail.
         let _ = socket.send(&0u64.to_be_bytes());
     }
     sent

@@ -1,5 +1,5 @@
-//! How a running `artery adopt` is operated: its control socket, metrics, log, captures, what it tells a service manager, and
-//! what it may do.
+//! How a running `artery adopt` is operated: its control socket, metrics, log, captures, messages to a
+//! service manager, and rights.
 
 use crate::support::adopting::{Net, on_the_net};
 use crate::support::until;
@@ -60,7 +60,7 @@ fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
         assert!(value(&now(), local) >= value(&after, local) + 1.0);
         assert!(value(&after, "artery_adopt_prefixes{family=\"ipv4\"}") >= 4.0);
 
-        // A filter is told of, and that nothing is forwarded by then.
+        // The page shows a filter, and that nothing is forwarded by then.
         let open = "artery_adopt_accelerated{port=\"eth0\",family=\"ipv4\",direction=\"in\"}";
         assert_eq!(value(&now(), open), 1.0);
         net.r.run([
@@ -243,7 +243,7 @@ fn who_may_not_use_programs_is_refused_in_a_line() {
             [env!("CARGO_BIN_EXE_artery-bench"), "refuse-bpf", error].map(str::to_owned).to_vec()
         };
         for (words, reason) in [
-            // CAP_SYS_ADMIN stands for both.
+            // CAP_SYS_ADMIN includes both.
             (without("-bpf,-perfmon,-sys_admin"), "CAP_BPF"),
             (without("-net_admin"), "CAP_NET_ADMIN"),
             (refused("EPERM"), "CAP_BPF"),
@@ -286,7 +286,7 @@ fn the_units_for_systemd_are_sound() {
     assert!(found.status.success() && !said.contains("artery"), "{said}");
 }
 
-/// What a service manager is told, until a line of it begins so.
+/// Reads the messages to the service manager until a line of one begins so.
 fn told(manager: &std::os::unix::net::UnixDatagram, wanted: &str) -> String {
     let deadline = Instant::now() + SOON;
     loop {

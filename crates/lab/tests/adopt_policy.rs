@@ -1,5 +1,5 @@
-//! Adopted ports never go around what the user has set up: while a stream of packets is forwarded fast, a policy comes,
-//! and nothing passes any more.
+//! Adopted ports never go around what the user has set up: while a stream of packets is forwarded fast, a
+//! policy comes, and nothing passes any more.
 
 use crate::support::adopting::{Net, echoes, on_the_net};
 use crate::support::{SOON, end};
@@ -11,7 +11,8 @@ use std::time::Instant;
 const FREE: &str = "nothing keeps traffic";
 const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
 
-/// What drops packets: how it comes, how it is told, and how it goes.
+/// Policies that drop packets: the command that adds each, its line in the report, and the
+/// command that removes it.
 const POLICIES: [[&str; 3]; 7] = [
     [
         "nft 'table inet filter { chain forward { type filter hook forward priority 0; policy drop; }; }'",
@@ -64,7 +65,8 @@ fn until_more(net: &Net, router: &mut Process) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a text has been said so often. The first takes seconds of work on tables, which others may hold up.
+/// Waits until a text has been said so often. The first takes seconds of work on tables, which
+/// others may hold up.
 fn until_said(router: &mut Process, text: &str, times: usize) {
     let deadline = Instant::now() + 4 * SOON;
     while router.stderr_so_far().matches(text).count() < times {
@@ -99,7 +101,7 @@ fn nothing_passes_once_a_policy_drops(path: &str) {
             until_more(net, &mut router)?;
             net.r.run(["sh", "-c", come])?;
             until_said(&mut router, told, 1);
-            // What was under way arrives while this waits for an answer in vain.
+            // What was under way arrives while this waits for an answer that doesn't come.
             assert_eq!(net.a.ping(FAR[0], 1)?.received, 0, "{come}");
             let before = echoes(&net.b)?;
             assert_eq!(net.a.ping(FAR[0], 2)?.received, 0, "{come}");

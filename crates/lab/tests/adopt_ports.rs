@@ -1,4 +1,4 @@
-//! Ports that can't send, that go, or that nobody adopted: what a running `artery adopt` says of them.
+//! Ports that can't send, that go, or that are not adopted: what a running `artery adopt` logs about them.
 
 use crate::support::adopting::{Net, forwarded, on_the_net};
 use crate::support::{SOON, until};
@@ -41,7 +41,7 @@ fn what_would_leave_by_a_port_that_does_not_send_is_left_to_the_kernel_and_told_
         );
         assert!(state["ports"][0]["kernel"]["deaf"].as_u64() >= Some(15), "{state}");
 
-        // A change elsewhere is no reason to say it again; and one that is mended is told of.
+        // A change elsewhere doesn't repeat the message; a link that is mended is reported.
         net.r.run(["nft", "add table ip f; add chain ip f c { type filter hook forward priority 0; }"])?;
         net.r.run(["nft", "add rule ip f c ip saddr 192.0.2.1 drop"])?;
         adopted.wait_for("nftables", SOON)?;
@@ -99,7 +99,7 @@ fn what_is_lost_after_a_redirect_is_counted() {
         let mut flow =
             net.a.command(["ping", "-q", "-i", "0.002", "-c", "1500", "-W", "1", "10.0.2.2"]).spawn()?;
         std::thread::sleep(Duration::from_millis(700));
-        // For up to a second nobody has noticed that the link does not send any more.
+        // For up to a second it is not noticed that the link does not transmit redirected frames any more.
         net.b.run(["ethtool", "-K", "eth0", "gro", "off"])?;
         adopted.wait_for("eth1: what leaves there stays with the kernel", SOON)?;
         flow.wait(2 * SOON)?;
@@ -143,7 +143,7 @@ fn ports_between_which_xdp_loses_the_probe_are_not_adopted() {
             net.r.command([artery()?]).args(["run", "-e", "FromHost(tap0, 10.0.9.1/24) -> Discard;"]);
         let mut reader = program.spawn()?;
         until(SOON, || Ok(net.r.interfaces()?.contains(&"tap0".to_owned())))?;
-        // A queue of one frame that nobody reads any more.
+        // A queue of one frame whose reader is stopped.
         net.r.run(["ip", "link", "set", "tap0", "txqueuelen", "1", "up"])?;
         reader.signal(Signal::STOP);
         let options = ["adopt", "--path", "xdp", "eth0", "eth1", "tap0", "-u"];
@@ -181,7 +181,7 @@ fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
                 "eth0",
             ])?;
             net.r.route("198.51.100.0/24", "10.0.1.2")?;
-            // As the kernel sends them back, which tells of no better gateway either.
+            // As the kernel sends them back when it sends no redirects either.
             redirects("0")?;
             let sent = ["-Q", "in", "icmp"];
             let of_kernel = net.a.capture_with("eth0", &sent)?;
@@ -199,7 +199,7 @@ fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
             let of_adopt = net.a.capture_with("eth0", &sent)?;
             ping(3)?;
             let seen = of_adopt.wait_for(3, SOON)?;
-            // But for what differs between any two runs of ping: identification, checksums, time.
+            // Except fields that differ between any two runs of ping: identification, checksums, time.
             let fixed = |frame: &[u8]| [&frame[..18], &frame[20..24], &frame[26..36], &frame[58..]].concat();
             for (one, other) in expected.iter().zip(&seen) {
                 assert_eq!(fixed(&one.bytes), fixed(&other.bytes), "{}", of_adopt.text()?);
@@ -345,7 +345,7 @@ fn captures_of_ports_that_are_not_adopted_are_refused_and_all_is_told_as_json() 
     });
 }
 
-/// Kinds of ports: the interface with addresses, and what is to be adopted. One is never adopted.
+/// Kinds of ports: the interface with addresses, and the interfaces to adopt. One is never adopted.
 const KINDS: [(&str, &[&str]); 6] = [
     ("veth0", &["veth0"]),
     ("veth1", &["veth1"]),

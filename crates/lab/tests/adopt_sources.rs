@@ -32,7 +32,7 @@ fn send(net: &Fan, source: &str, destination: &str) -> Result<(usize, u64)> {
     net.a.enter(|| {
         let socket = UdpSocket::bind((source, 0)).expect("an address of this host");
         for _ in 0..COUNT {
-            // What a gateway answered to an earlier one may be told instead.
+            // The socket may report a gateway's answer to an earlier datagram instead.
             let _ = socket.send_to(b"x", (to, 2000));
         }
     })?;
@@ -96,7 +96,7 @@ fn sources_decide(net: &Fan, path: &str, order: [&str; 2]) -> Result<()> {
     let mut adopted = net.adopt(path)?;
     adopted.wait_for(SAID, SOON)?;
     until_as_alone(net, alone, [false, true])?;
-    // The kernel tells routes for some sources apart from the others.
+    // The kernel reports routes for some sources apart from the others.
     net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
     until(|| Ok(rereads(&adopted) == 1))?;
     until_as_alone(net, alone, [false, true])?;

@@ -113,8 +113,8 @@ fn arrived(capture: &Capture) -> BTreeSet<usize> {
     capture.frames().iter().map(|frame| number(&frame.bytes)).collect()
 }
 
-/// What of `pairs` arrives at `b`: all of it has once a datagram that was sent later is there, and
-/// `expected`.
+/// What of `pairs` arrives at `b`: all of it has once a datagram that was sent later
+/// is there, and `expected`.
 fn let_through(net: &Net, expected: &BTreeSet<usize>) -> Result<BTreeSet<usize>> {
     let pairs = pairs();
     let capture = net.b.capture_with("eth0", &["-Q", "in", "udp", "src", "port", &FROM.to_string()])?;
@@ -134,7 +134,7 @@ fn let_through(net: &Net, expected: &BTreeSet<usize>) -> Result<BTreeSet<usize>>
         last.insert(number);
     }
     let wanted: BTreeSet<usize> = expected.union(&last).copied().collect();
-    // What is missing at the end is told by whoever compares.
+    // The caller compares, and reports what is missing at the end.
     let deadline = Instant::now() + SOON;
     while !arrived(&capture).is_superset(&wanted) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));

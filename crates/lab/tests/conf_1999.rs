@@ -19,7 +19,7 @@ fn on_the_segment(label: &str, body: impl FnOnce(&Segment) -> Result<()>) {
     });
 }
 
-/// The IPv4 frames among those captured that go to `station`'s card.
+/// The captured IPv4 frames that go to the card of this host.
 fn sent_to<'a>(frames: &'a [Frame], station: &TestStation) -> Vec<&'a [u8]> {
     let to = |frame: &&[u8]| Ethernet::new(*frame).is_ok_and(|ethernet| ethernet.dst() == station.mac);
     frames.iter().map(|frame| frame.bytes.as_slice()).filter(to).collect()
@@ -80,7 +80,7 @@ fn broken_and_expired_packets_end_at_darkstar() {
 #[test]
 fn a_packet_waits_until_its_neighbor_has_answered() {
     on_the_segment("1999-arp", |segment| {
-        // A router that knows nobody: neither host has sent anything yet.
+        // A router without neighbor entries: neither host has sent anything yet.
         let tsb = segment.tsb.capture_with("eth0", &["arp", "or", "tcp"])?;
         let device = format!("eth0={INTERFACE}");
         let words = ["run", "-e", artery_lab::conf::CLICK_1999, "--device", &device];
@@ -166,7 +166,7 @@ fn in_memory_it_asks_holds_and_forwards_as_the_function_that_does_the_same() {
     let query = |station: &TestStation| arp_request(DARKSTAR.mac, DARKSTAR.ip, station.ip).bytes();
     let wanted = [query(&ZEUS), forwarded(&held), query(&TSB), forwarded(&echo)];
     let mut found: Vec<_> = sent.iter().map(|frame| frame[..frame.len().min(270)].to_vec()).collect();
-    // Bursts keep the order on each way, not across ways.
+    // Bursts keep the order on each path, not across paths.
     found.sort();
     let mut sorted = wanted.to_vec();
     sorted.sort();

@@ -1,11 +1,11 @@
-//! FromDevice, ToDevice, FromHost and ToHost at interfaces of the kernel: frames pass, the host sees what it should,
-//! and neither a vanished interface nor a replaced configuration harms.
+//! FromDevice, ToDevice, FromHost and ToHost at interfaces of the kernel: frames pass, the host sees what it
+//! should, and neither a vanished interface nor a replaced configuration harms.
 
 use crate::support::{FAR, Router, SOON, end_by, start, wire, with_hosts};
 use artery_lab::rig::{Host, Process, Result, RigError, Signal};
 use std::time::Instant;
 
-/// What a router has said, but for the lines that tell by which way it receives, and what ends it.
+/// The router's output, except the lines that name its receive method and the signal that ends it.
 fn besides_ways(said: &str) -> Vec<&str> {
     let is_usual = |line: &str| line.contains("packet sockets with") || line.contains("SIGINT was received");
     said.lines().filter(|line| !is_usual(line)).collect()

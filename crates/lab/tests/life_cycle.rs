@@ -1,5 +1,5 @@
-//! What may happen to an interface while a router uses it, by packet sockets and by AF_XDP: it goes down and up, changes
-//! its MTU or address, has fewer queues than the router workers; and the router is killed.
+//! What may happen to an interface while a router uses it, by packet sockets and by AF_XDP: it goes down and
+//! up, changes its MTU or address, has fewer queues than the router workers; and the router is killed.
 
 use crate::support::{
     FAR, Hosts, METHODS, Router, SOON, assert_confined, end, spawn, until_answered, wire, with_hosts,
@@ -91,7 +91,8 @@ fn two_workers_share_the_only_queue_and_keep_flows_in_order() {
             let text = wire(method).replace("Queue -> ", "");
             let mut router = spawn(&hosts.r, &text, &["--workers", "2"])?;
             until_answered(&hosts.a, FAR, &mut router)?;
-            // Sixteen flows, which both workers get some of. Late is what comes after a later one of its flow.
+            // Sixteen flows, which both workers get some of. Late is what comes after a later
+            // one of its flow.
             let report =
                 Traffic::between(&hosts.a, &hosts.b, FAR).frames(10_000).rate(5000).flows(16).run()?;
             assert_eq!((report.sent, report.received), (10_000, 10_000), "{method}: {report}");

@@ -1,5 +1,5 @@
-//! SIGHUP to a running router: what it was started from is read again while packets pass, of which none is lost; with mistakes
-//! what runs stays. Log files are opened again, and a service manager is told.
+//! SIGHUP to a running router: it reads its configuration again while packets pass, and loses none; with
+//! mistakes the running configuration stays. It reopens log files, and notifies a service manager.
 
 use crate::support::{FAR, SOON, end, until, until_answered, wire, with_hosts};
 use artery_lab::program::artery;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const REPLACED: &str = "the configuration was replaced";
 const STAYS: &str = "the configuration was not replaced; the running one stays";
 
-/// Tells a router to reload, and waits until it has said once more than before what comes of it.
+/// Signals a router to reload, and waits until it has reported the outcome once more than before.
 fn reload(router: &mut Process, outcome: &str) -> Result<()> {
     let count = |router: &Process| router.stderr_so_far().matches(outcome).count();
     let before = count(router);
@@ -26,8 +26,8 @@ fn reload(router: &mut Process, outcome: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends numbered datagrams in four flows, of which nothing but the router can lose any, and reloads it again and again
-/// meanwhile.
+/// Sends numbered datagrams in four flows, of which nothing but the router can lose any, and reloads it
+/// again and again meanwhile.
 fn reload_under_traffic(
     (from, to, address): (&Host, &Host, &str),
     mut reload: impl FnMut() -> Result<()>,
@@ -158,7 +158,8 @@ impl Switch {
             rig.link(host, "eth0", &s, &format!("eth{n}"))?;
             host.address("eth0", &format!("10.0.0.{}/24", n + 1))?;
         }
-        // The kernel takes up to a second to say so of a link that has just come up, and a switch believes the kernel.
+        // The kernel takes up to a second to say so of a link that has just come up, and a
+        // switch believes the kernel.
         let is_up =
             |n| Ok::<_, rig::RigError>(s.run(["ip", "link", "show", n])?.stdout.contains(" state UP "));
         until(SOON, || Ok(is_up("eth0")? && is_up("eth1")? && is_up("eth2")?))?;

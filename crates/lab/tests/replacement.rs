@@ -1,11 +1,11 @@
-//! What becomes of packets that are under way when a router gets another configuration by its control socket, or is
-//! told to end: on real interfaces, to the last datagram.
+//! What becomes of packets that are under way when a router gets another configuration by its control socket,
+//! or is asked to end: on real interfaces, to the last datagram.
 
 use crate::support::{FAR, Hosts, METHODS, Router, end, until_answered, wire, with_hosts};
 use artery_lab::rig::{Result, Traffic, TrafficReport};
 
-/// Numbered datagrams in four flows from `a` to `b`, of which nothing but the router can lose any; at the same time
-/// does something that gets to know whether they are still being sent.
+/// Numbered datagrams in four flows from `a` to `b`, of which nothing but the router can lose any; at the
+/// same time does something that gets to know whether they are still being sent.
 fn stream<T>(
     hosts: &Hosts,
     frames: u64,
@@ -63,8 +63,8 @@ fn another_text_in_which_elements_have_heirs_loses_none_either() {
     });
 }
 
-/// A wire on which datagrams from the left wait in the queue of this name, which so many a second leave. All else,
-/// such as what hosts ask about neighbors, goes another way.
+/// A wire on which datagrams from the left wait in the queue of this name, which so many a second leave. All
+/// else, such as what hosts ask about neighbors, goes another way.
 fn slow_wire(method: &str, queue: &str, rate: u32) -> String {
     format!(
         "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> c :: Classifier(12/0800 23/11, -);
@@ -103,7 +103,8 @@ fn a_router_that_is_told_to_end_sends_what_waits_in_its_queues_first() {
                 // One is sent ahead.
                 router.until("seen.count", 121)?;
                 let waited = router.number("q.length")?;
-                // So fast that all leave in the second that a router has for that, and not before it is told to end.
+                // So fast that all leave in the second that a router has for that, and not before it gets
+                // the signal to end.
                 router.call(&["pace.rate", "300"])?;
                 Ok((waited, end(router.process)?))
             })?;

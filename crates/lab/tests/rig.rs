@@ -1,4 +1,5 @@
-//! The rig as its users see it: topologies that carry traffic, figures that add up, clear errors, nothing left behind.
+//! The rig as its users see it: topologies that carry traffic, figures that add up, clear
+//! errors, nothing left behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -204,7 +205,7 @@ fn traffic_arrives_though_its_address_is_translated_on_the_way() {
 fn duplicates_are_counted_apart() {
     rig::test("duplicates", |rig| {
         let (a, b) = pair(rig)?;
-        // What arrives at eth0 goes on, and once more by way of a link from b to itself.
+        // What arrives at eth0 goes on, and once more through a link from b to itself.
         rig.link(&b, "out", &b, "in")?;
         b.set_mac("in", &b.mac("eth0")?)?;
         let rules = "table netdev t { chain c { type filter hook ingress device \"eth0\" priority 0; \
@@ -424,7 +425,7 @@ fn leftovers_of_a_dead_owner_are_swept_by_the_next_rig() {
         return hold_a_rig();
     }
     rig::test("sweep", |_| {
-        // Above the kernel's limit of 2^22 for process ids: nobody's.
+        // Above the kernel's limit of 2^22 for process ids: no process has it.
         let leftover = "art-1073741824-1-a";
         let made = Command::new("ip").args(["netns", "add", leftover]).status();
         assert!(made.is_ok_and(|status| status.success()));
@@ -445,7 +446,8 @@ struct Owner {
     programs: Vec<String>,
 }
 
-/// In the process to be killed: holds a rig. In the test: starts that process, kills it, and looks what is left.
+/// In the process to be killed: holds a rig. In the test: starts that process, kills it, and
+/// looks what is left.
 fn owner_or_test(test: &str, signal: Signal) {
     if std::env::var_os(OWNER).is_some() {
         return hold_a_rig();

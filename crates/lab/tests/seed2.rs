@@ -18,8 +18,8 @@ fn one_run_prints_its_figures() {
     }
 }
 
-/// Scaling proved by what is written, whatever the number of processors: the table with locks shows that the look finds
-/// what there is.
+/// Scaling proved by what is written, whatever the number of processors: the table with locks shows that the
+/// look finds what there is.
 #[test]
 fn our_packet_path_writes_no_cache_line_that_another_thread_touches_without_flows_or_with() {
     let Some(valgrind) = program::tool("valgrind") else {

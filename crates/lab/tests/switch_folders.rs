@@ -1,5 +1,5 @@
-//! `artery up` from folders of BSD's files between Linux hosts: what is judged is what is done, and what the packet filter of a
-//! switch does with what passes.
+//! `artery up` from folders of BSD's files between Linux hosts: what is judged is what is done, and what the
+//! packet filter of a switch does with what passes.
 
 use crate::support::switching::{Switch, address, folder_with};
 use crate::support::{SOON, end, until};

@@ -37,7 +37,7 @@ impl Running {
         Ok(output.stdout + &output.stderr)
     }
 
-    /// What becomes of a frame, or why nobody says so yet.
+    /// What becomes of a frame, or why the switch can't say yet.
     fn explain(&self, frame: &str) -> Result<String> {
         let said = read_handler(&self.folder.path().join("control"), &format!("veb0.explain {frame}"));
         Ok(said.unwrap_or_else(|error| error.to_string()))
@@ -107,7 +107,7 @@ fn in_a_ring_with_the_kernels_bridge_one_port_is_held_back_and_a_cut_is_healed()
             "add eth0\nadd eth1\nadd eth2\nstp eth0\nedge eth0\nstp eth1\nstp eth2\nup\n",
         )?;
 
-        // The kernel's bridge is the root: of the two ways there one is held back.
+        // The kernel's bridge is the root: one of the two paths to it is blocked.
         let is_settled = |said: &str| {
             count(said, " forwarding role root\n") == 1 && count(said, " blocking role alternate\n") == 1
         };

@@ -1,4 +1,5 @@
-//! `artery up` from the files of the benchmark of 2021 and others, between Linux hosts, and `artery ifconfig` while it runs.
+//! `artery up` from the files of the benchmark of 2021 and others, between Linux hosts, and
+//! `artery ifconfig` while it runs.
 
 use crate::support::switching::{Switch, address, folder_with};
 use crate::support::{SOON, assert_confined, end, until};
@@ -8,8 +9,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are down and have
-/// no addresses; nobody is at the last.
+/// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are
+/// down and have no addresses; eth3 has no host.
 struct Net {
     hosts: [Host; 3],
     s: Host,
@@ -37,7 +38,6 @@ fn seed1() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/seed1")
 }
 
-/// Starts a switch.
 fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Switch> {
     Switch::start(&net.s, &net.hosts[0], etc, options)
 }
@@ -60,7 +60,6 @@ impl Switch {
         Ok(said)
     }
 
-    /// Why it refuses.
     fn refuses(&self, words: &str) -> Result<String> {
         let (status, said) = self.ifconfig(words)?;
         assert_eq!(status, Some(1), "{words}: {said}");
@@ -179,7 +178,7 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
     });
 }
 
-/// A socket of a host that receives what goes to port 5000 of a group.
+/// A socket of a host that receives what goes to port 5000 of a multicast group.
 fn joined(host: &Host, own: &str, group: Ipv4Addr) -> Result<UdpSocket> {
     let own = own.parse().unwrap();
     let join = || -> std::io::Result<UdpSocket> {

@@ -99,9 +99,8 @@
 //!
 //! * *Every answer was right at some instant between the lookup's beginning and its end*, for its address. A
 //!   change reaches one address after another: of two addresses in a prefix, one may be seen changed before
-//!   the other.
-//!   [`load_routes`](RouteTable::load_routes) and [`set_policy`](RouteTable::set_policy) change everything by
-//!   one store.
+//!   the other. [`load_routes`](RouteTable::load_routes) and [`set_policy`](RouteTable::set_policy) change
+//!   everything by one store.
 //! * *When `insert` or `remove` returns, every lookup that begins sees it.* The answer is the same whichever
 //!   engine forwards, also while one takes another's place. Where a change finds no memory for a bigger FIB,
 //!   ART forwards, slower and right, until the next `load_routes` or `set_policy`.

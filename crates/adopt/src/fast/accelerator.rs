@@ -1,4 +1,4 @@
-//! The accelerator: programs at interfaces, and the tables that they look into, in step with what the mirror tells.
+//! The accelerator: programs at interfaces, and the tables that they read, kept in step with the mirror.
 use super::capture::{CaptureRings, Captured};
 use super::decide::{ForwardDecision, ForwardingTables, decide_frame};
 use super::error::{Error, Refusal};
@@ -26,8 +26,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 
-/// Routes that may change before what they led to is used again: programs run on meanwhile, and waiting for them takes
-/// milliseconds.
+/// Routes that may change before next-hop groups that they no longer use are reused. Programs run on
+/// meanwhile, and waiting for their runs to end takes milliseconds.
 const MOST_CHANGES: u32 = 256;
 
 /// Loads a program, and asks the verifier for its reasons if it refuses.
@@ -66,16 +66,16 @@ impl RoutedPort {
     }
 }
 
-/// Who forwards by programs in the kernel's hooks.
+/// Forwards packets by programs in the kernel's hooks.
 ///
-/// Whatever it is told changes the tables at once; what must wait for runs of programs to end waits for
+/// Each change it receives changes the tables at once; what must wait for runs of programs to end waits for
 /// [`complete_updates`](Accelerator::complete_updates), and goes to the kernel meanwhile.
 pub struct Accelerator {
     memory: Memory,
     domain: Arc<Domain>,
     /// Stands for the programs: it never parks, and begins a turn when all runs of before have ended.
     reader: Reader,
-    /// Routes that were told since.
+    /// Route changes since the last wait for runs of programs.
     changes: u32,
     hops: HopTable,
     groups: GroupTable,
@@ -135,15 +135,15 @@ impl Accelerator {
         })
     }
 
-    /// Puts a program at an interface. Nothing is forwarded before the interface is told of as a link, all is settled, and
-    /// the lease is renewed.
+    /// Puts a program at an interface. Nothing is forwarded before the interface is set as a link, all
+    /// updates are complete, and the lease is renewed.
     pub fn adopt(&mut self, link: u32, mode: Mode) -> Result<(), Error> {
         let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
         self.adopt_as(link, mode, port)
     }
 
-    /// The same for an interface that takes the place of one that is gone: it goes on with the counts of that
-    /// number, if nobody else has it now.
+    /// Adopts an interface that takes the place of one that is gone: it continues the counters of that port
+    /// number, unless another interface uses the number now.
     pub fn adopt_again(&mut self, link: u32, mode: Mode, number: u32) -> Result<(), Error> {
         match self.free_ports.contains(&number) {
             true => self.adopt_as(link, mode, number),
@@ -152,7 +152,8 @@ impl Accelerator {
     }
 
     fn adopt_as(&mut self, link: u32, mode: Mode, port: u32) -> Result<(), Error> {
-        // What a killed process left there counts as somebody's filter. Who may not remove it may not attach anything.
+        // A program left there by a killed process would count as a filter of the user's policy. A process
+        // without the right to remove it can't attach a program either.
         let _ = bpf::remove_dead_filters(link);
         let program = self.attach_program(link, port, mode)?;
         self.memory.set_device(port, link).map_err(|error| refusal_error(link, mode, error, Vec::new()))?;
@@ -164,8 +165,8 @@ impl Accelerator {
         Ok(())
     }
 
-    /// Has another hook run the programs of all interfaces, which keep their tables and counts. Those at the old hook leave
-    /// once all are at the new one.
+    /// Has another hook run the programs of all interfaces, which keep their tables and counts. Those at the
+    /// old hook leave once all are at the new one.
     pub fn change_mode(&mut self, mode: Mode) -> Result<(), Error> {
         let attach =
             |(link, attached): (&u32, &AttachedPort)| self.attach_program(*link, attached.port, mode);
@@ -181,9 +182,9 @@ impl Accelerator {
         Ok(())
     }
 
-    /// Tries whether a frame leaves that a program of XDP redirects, between each two interfaces that are up,
-    /// but for those that nothing is sent to; returns the first two, one to come by and one to leave by,
-    /// where the driver takes none. What can't be tried counts as working.
+    /// Tests, for each pair of interfaces that are up, whether a frame that an XDP program redirects leaves.
+    /// Interfaces in `unsent`, which nothing is sent to, are skipped. Returns the first pair (ingress,
+    /// egress) whose driver takes no frame. A pair that can't be tested counts as working.
     pub fn find_broken_pair(&self, unsent: &BTreeSet<u32>) -> Option<(u32, u32)> {
         let Some(Ok(_)) = self.losses else { return None };
         let probe_port = |(link, attached): (&u32, &AttachedPort)| {
@@ -254,13 +255,14 @@ impl Accelerator {
         }
     }
 
-    /// Lets packets of IPv4 leave by an interface that they came by, where the kernel would send no redirect; otherwise they are
-    /// left to it.
+    /// Lets packets of IPv4 leave by an interface that they came by, where the kernel would send no redirect;
+    /// otherwise they are left to it.
     pub fn set_returning(&mut self, link: u32, returns: bool) {
         self.hops.set_returning(&self.memory, link, returns);
     }
 
-    /// Demands this of the sources of IPv4 packets that come by interfaces; those from all others are left to the kernel.
+    /// Demands this of the sources of IPv4 packets that come by interfaces; those from all others are
+    /// left to the kernel.
     pub fn set_reverse_paths(&mut self, reverse_paths: BTreeMap<u32, ReversePath>) {
         if reverse_paths != self.reverse_paths {
             self.reverse_paths = reverse_paths;
@@ -288,8 +290,9 @@ impl Accelerator {
     pub fn complete_updates(&mut self) -> Result<(), Error> {
         self.make_room();
         if self.ipv4.is_stale() || self.ipv6.is_stale() {
-            // What leads to groups that may mean others by now forwards nothing until it is built anew, and programs that look
-            // there have come. Where memory is lacking for either, that is the next call's.
+            // Routes to groups that may have been reused forward nothing until the FIB is rebuilt
+            // and programs that read the new one are attached. If memory is lacking for either, the
+            // next call tries again.
             self.has_old_programs = true;
             self.set_flags();
         }
@@ -313,7 +316,7 @@ impl Accelerator {
         Ok(())
     }
 
-    /// Waits until no program uses what was replaced, so that it can be used anew.
+    /// Waits until no program uses what was replaced, so that it can be reused.
     fn wait_for_runs(&mut self) -> Result<(), Error> {
         bpf::wait_for_runs().map_err(Error::Waiting)?;
         self.hops.commit_changes(&self.memory);
@@ -323,8 +326,8 @@ impl Accelerator {
         Ok(())
     }
 
-    /// Makes room in FIBs that have none left for a route: what programs no longer use is room, too, and to wait for that takes a
-    /// hundredth of the time that a new FIB and new programs take.
+    /// Makes room in FIBs that have none left for a route: what programs no longer use is room, too, and to
+    /// wait for that takes a hundredth of the time that a new FIB and new programs take.
     fn make_room(&mut self) {
         if !self.ipv4.may_fit() && !self.ipv6.may_fit() || self.wait_for_runs().is_err() {
             return;
@@ -339,7 +342,7 @@ impl Accelerator {
         self.set_flags();
     }
 
-    /// What was counted.
+    /// Counters of all ports, read from the arrays that programs write.
     pub fn counters(&self) -> Counters {
         self.memory.counters()
     }
@@ -411,13 +414,13 @@ impl Accelerator {
         self.hops.drain_used(&self.memory)
     }
 
-    /// What becomes of a frame that comes by an adopted interface: what its program does, done here. None where there is no
-    /// such interface.
+    /// What becomes of a frame that comes by an adopted interface: what its program does, done here. None
+    /// where there is no such interface.
     pub fn decide_frame(&mut self, link: u32, frame: &[u8]) -> Option<ForwardDecision> {
         let port = self.attached.get(&link)?.port;
         let (ipv4, ipv6) = (self.ipv4.current.fib.reader(), self.ipv6.current.fib.reader());
         let tables = ForwardingTables { memory: &self.memory, ipv4: &ipv4, ipv6: &ipv6 };
-        // Nothing changes meanwhile: whoever changes something has to borrow all of this.
+        // Nothing changes meanwhile: a change needs a mutable borrow of all of this.
         Some(decide_frame(&tables, &self.domain.reader().turn(), port, frame))
     }
 
@@ -435,7 +438,8 @@ impl Accelerator {
         build_program(&self.memory, &fibs, mode.program_hook(), port, capture, mode.host_port())
     }
 
-    /// Gives each interface its program anew. They are loaded side by side, as the kernel checks each for a tenth of a second.
+    /// Replaces the program of each interface. Programs are loaded in parallel, as the kernel verifies each
+    /// for a tenth of a second.
     fn replace_programs(&self) -> Result<(), Error> {
         let loaded = thread::scope(|scope| {
             let start = |(link, attached): (&u32, &AttachedPort)| {
@@ -462,8 +466,8 @@ impl Accelerator {
         }
     }
 
-    /// Forwards nothing of a family once programs no longer find its routes as they were told: the numbers that they find
-    /// may soon be those of other ways.
+    /// Stops forwarding of a family when programs no longer find its routes as the mirror has them: the group
+    /// numbers that they find may soon belong to other next hops.
     fn follow_right(&mut self, were: bool, are: bool) {
         if were && !are {
             self.set_flags();
@@ -471,8 +475,8 @@ impl Accelerator {
         }
     }
 
-    /// Whether packets of a family that come by an interface, one that was adopted or a VLAN of one, are forwarded where routes
-    /// lead on.
+    /// Whether packets of a family that come by an interface, one that was adopted or a VLAN of one, are
+    /// forwarded where routes lead on.
     pub fn is_forwarding(&self, family: Family, link: u32) -> bool {
         let flags = self.port_flags(link);
         self.members.contains_key(&link) && if family == Family::V6 { flags.ipv6 } else { flags.ipv4 }

@@ -1,8 +1,9 @@
-//! Frames as programs met them, with what they decided, while somebody wants to see them.
+//! Captures frames as programs received them, with what was decided, while a capture is active.
 //!
-//! A program that copies frames takes the place of the plain one for that time, so that nothing is paid at others. Each
-//! processor has a ring of its own, which it overwrites: what was not taken in time is counted as lost. Who takes first sees how
-//! far the rings are filled, then waits until all runs of programs have ended that may have filled them.
+//! A program that copies frames replaces the normal one during a capture, so that capturing costs nothing at
+//! other times. Each processor has a ring of its own, which it overwrites: what was not taken in time is
+//! counted as lost. The reader first reads how far the rings are filled, then waits until all runs of
+//! programs have ended that may have filled them.
 use super::layout::{MOST_PORTS, Reason};
 use super::memory::{NoMemory, SharedArrays};
 use artery_device::bpf;
@@ -22,8 +23,8 @@ pub(super) const HEAD: usize = 64;
 /// Most processors that have rings of their own.
 const MOST_RINGS: usize = 64;
 
-/// Where in a slot's header things are: what was decided, the VLAN, the port (4 bytes each), the time (8 bytes), the length of the frame and
-/// of what is kept of it (4 bytes each).
+/// Where in a slot's header things are: what was decided, the VLAN, the port (4 bytes each), the time (8
+/// bytes), the length of the frame and of what is kept of it (4 bytes each).
 pub(super) const VERDICT: i16 = 0;
 pub(super) const VLAN: i16 = 4;
 pub(super) const PORT: i16 = 8;
@@ -47,7 +48,7 @@ pub enum CaptureVerdict {
 /// A frame, as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
-    /// What was decided.
+    /// What the program decided about the frame.
     pub verdict: CaptureVerdict,
     /// The number of the port that it came by, which for a VLAN's is that of the interface that carries it.
     pub port: u32,
@@ -73,7 +74,6 @@ pub(super) struct CaptureRings {
 }
 
 impl CaptureRings {
-    /// Empty ones.
     pub(super) fn new(has_all: bool) -> Result<CaptureRings, NoMemory> {
         let (arrays, rings) = (SharedArrays::default(), rings());
         Ok(CaptureRings {
@@ -87,7 +87,7 @@ impl CaptureRings {
         })
     }
 
-    /// Takes what is there, in the order of time.
+    /// Removes the captured frames from the rings and returns them in the order of time.
     pub(super) fn drain_frames(&mut self) -> Vec<Captured> {
         let heads: Vec<u64> = (0..self.rings).map(|ring| self.ring_head(ring)).collect();
         if heads == self.taken || bpf::wait_for_runs().is_err() {

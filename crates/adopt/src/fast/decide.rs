@@ -6,13 +6,13 @@ use artery_table::{Fib4FastReader, Fib6Reader, NO_GROUP};
 use artery_wire::checksum;
 use std::sync::atomic::Ordering::Acquire;
 
-/// What a frame meets.
+/// The tables that a frame is decided by.
 pub struct ForwardingTables<'a> {
     /// Ports, groups and hops.
     pub memory: &'a Memory,
-    /// Routes of IPv4.
+    /// IPv4 routes, as the programs read them.
     pub ipv4: &'a Fib4FastReader,
-    /// Routes of IPv6.
+    /// IPv6 routes, as the programs read them.
     pub ipv6: &'a Fib6Reader,
 }
 
@@ -21,7 +21,7 @@ pub struct ForwardingTables<'a> {
 pub enum ForwardDecision {
     /// The kernel gets it as it came.
     Kernel(Reason),
-    /// It is sent.
+    /// The frame is sent by a port.
     Send {
         /// The number of the interface in the map of devices.
         device: u32,
@@ -185,7 +185,7 @@ fn lookup_ipv6(
     Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, length })
 }
 
-/// Whether a packet of this length is all that a frame carries, but for what fills up short ones.
+/// Whether a packet of this length fills the frame, except for the padding of short frames.
 fn is_all(packet: &[u8], length: usize) -> bool {
     length == packet.len() || (length < packet.len() && packet.len() <= FILLED)
 }

@@ -10,13 +10,13 @@ use std::io;
 /// What can go wrong.
 #[derive(Debug)]
 pub enum Error {
-    /// There is no memory to share with programs.
+    /// The memory that is shared with programs can't be allocated.
     Memory(NoMemory),
-    /// There is no FIB.
+    /// The FIB can't be built or changed.
     Fib(FibError),
     /// More interfaces than there is room for.
     TooManyPorts,
-    /// It can't be told when programs have ended.
+    /// The kernel can't report when runs of programs have ended.
     Waiting(io::Error),
     /// The kernel does not take a program, or not at an interface.
     Refused(Box<Refusal>),
@@ -25,7 +25,7 @@ pub enum Error {
 /// Why a program is not at an interface.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The interface's index.
+    /// The kernel's index of the interface.
     pub link: u32,
     /// Who was to run the program.
     pub mode: Mode,

@@ -1,4 +1,4 @@
-//! Next hops: the neighbors that ways lead to, and how to send to each.
+//! Next hops: the neighbors that groups lead to, and how to send to each.
 use super::layout::{Hop, MOST_HOPS, Withheld};
 use super::memory::Memory;
 use super::numbers::IndexPool;
@@ -36,7 +36,7 @@ pub(super) struct HopTable {
     /// Interfaces by which IPv4 leaves also where it came in.
     returning: HashSet<u32>,
     numbers: IndexPool,
-    /// What was unset, and is to be put anew once no run sends by what it was.
+    /// Neighbors whose hop was unset; the hop is written again once no run of a program sends by the old one.
     changed: HashSet<NeighborKey>,
 }
 
@@ -48,13 +48,14 @@ impl HopTable {
             exits: HashMap::new(),
             withheld: HashMap::new(),
             returning: HashSet::new(),
-            // The first is never ready: it is for whom there is no room.
+            // Hop 0 is never ready: neighbors share it when the array is full.
             numbers: IndexPool::new(1, MOST_HOPS as u32),
             changed: HashSet::new(),
         }
     }
 
-    /// The place of a hop, for one more user. Where there is no room it is one that leads to the kernel.
+    /// Returns the index of a hop, for one more user. Without room it is the hop that leaves
+    /// packets to the kernel.
     pub(super) fn acquire_hop(&mut self, memory: &Memory, key: NeighborKey) -> u32 {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.users += 1;
@@ -66,7 +67,7 @@ impl HopTable {
         at
     }
 
-    /// Takes back what [`take`](Self::take) gave.
+    /// Takes back what [`acquire_hop`](Self::acquire_hop) gave.
     pub(super) fn release_hop(&mut self, memory: &Memory, key: NeighborKey) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         entry.users -= 1;
@@ -101,7 +102,8 @@ impl HopTable {
         }
     }
 
-    /// Leaves packets of a family (IPv6 if true) that would go out by an interface to the kernel, or no longer.
+    /// Leaves packets of a family (IPv6 if true) that would go out by an interface to the
+    /// kernel, or no longer.
     pub(super) fn set_withheld(&mut self, memory: &Memory, key: (bool, u32), why: Option<Withheld>) {
         let before = match why {
             Some(why) => self.withheld.insert(key, why),

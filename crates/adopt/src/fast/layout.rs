@@ -1,27 +1,29 @@
-//! What the arrays of the program hold besides the FIBs, word by word. Words are of this machine's byte order, but for
-//! parts of headers, which are as on the wire.
+//! What the arrays of the program hold besides the FIBs, word by word. Words have this machine's byte order,
+//! except parts of headers, which have network byte order.
 use artery_table::router::ReversePath;
 use artery_wire::EtherAddr;
 
 /// Most ports, VLANs of them counted, and one more: see [`ROUTED`].
 pub(super) const MOST_PORTS: usize = 64;
-/// The bit of a group's inputs that says that sources are routed, whatever the way. The others are ports', by their numbers.
+/// The bit of a group's inputs that says that sources are routed, by whatever next hop. The other bits are
+/// ports, by their numbers.
 pub(super) const ROUTED: u32 = MOST_PORTS as u32 - 1;
 /// Most groups of next hops.
 pub(super) const MOST_GROUPS: usize = 1 << 16;
 /// Most members of all groups that have more than one.
 pub(super) const MOST_MEMBERS: usize = 1 << 16;
-/// Most next hops.
+/// Limit on next hops, and the size of their array.
 pub(super) const MOST_HOPS: usize = 1 << 16;
 /// Most processors whose counts are apart; those above share them.
 pub(super) const MOST_PROCESSORS: usize = 256;
 
-/// 32-bit words of a port: address (6 bytes), 2 bytes of zero, [`Flags`], the index of the interface that carries it.
+/// 32-bit words of a port: address (6 bytes), 2 bytes of zero, [`Flags`], the index of the
+/// interface that carries it.
 pub(super) const PORT_WORDS: usize = 4;
 pub(super) const PORT_FLAGS: usize = 2;
 pub(super) const PORT_DEVICE: usize = 3;
-/// 32-bit words of a next hop: link header (12 bytes, destination first), tag (4 bytes, or 0), MTU, device, and port in the
-/// upper half, whether it was used, whether it is ready.
+/// 32-bit words of a next hop: link header (12 bytes, destination first), tag (4 bytes, or 0), MTU, device,
+/// and port in the upper half, whether it was used, whether it is ready.
 pub(super) const HOP_WORDS: usize = 8;
 pub(super) const HOP_TAG: usize = 3;
 pub(super) const HOP_MTU: usize = 4;
@@ -33,16 +35,16 @@ pub(super) const HOP_READY: usize = 7;
 
 /// 64-bit words of a processor's counts.
 pub(super) const COUNT_WORDS: usize = MOST_PORTS * WORDS_OF_PORT;
-/// Words of a port's counts: frames and bytes received, frames and bytes sent, frames lost; from [`REASON_COUNTS`] on
-/// frames that went to the kernel, by [`Reason`].
+/// Words of a port's counts: frames and bytes received, frames and bytes sent, frames lost; from
+/// [`REASON_COUNTS`] on frames that went to the kernel, by [`Reason`].
 pub(super) const WORDS_OF_PORT: usize = 32;
 pub(super) const SENT_COUNT: usize = 2;
 pub(super) const LOST_COUNT: usize = 4;
 pub(super) const REASON_COUNTS: usize = 8;
 const _: () = assert!(REASON_COUNTS + Reason::ALL.len() <= WORDS_OF_PORT);
 
-/// 64-bit words of the losses that the kernel's tracepoints tell of, each by port: the index of the interface or 0, frames that
-/// came by it and were not redirected, frames that its driver did not take.
+/// 64-bit words of the losses that the kernel's tracepoints report, for each port: the index of the interface
+/// or 0, frames that arrived by it and were not redirected, frames that its driver did not take.
 pub(super) const LOSS_DEVICES: usize = 0;
 pub(super) const REDIRECT_ERRORS: usize = MOST_PORTS;
 pub(super) const DROPPED_COUNTS: usize = 2 * MOST_PORTS;
@@ -58,8 +60,8 @@ pub(super) fn own_bit_v4(source: u32) -> usize {
 
 /// The same for IPv6.
 pub(super) fn own_bit_v6(source: u128) -> usize {
-    // The words' places count: networks and hosts are numbered alike, and neither fd00:1::2 and fd00:2::1 nor others of that
-    // kind are to share a bit.
+    // The words' places count: networks and hosts are numbered alike, and neither fd00:1::2 and fd00:2::1 nor
+    // others of that kind are to share a bit.
     let words = [source >> 96, source >> 64, source >> 32, source];
     let mix = |all: u32, word: &u128| (all ^ all >> 15).wrapping_mul(MULTIPLIER) ^ (*word as u32).to_be();
     let [first, rest @ ..] = words;
@@ -71,16 +73,17 @@ fn own_bit(word: u32) -> usize {
     (word.wrapping_mul(MULTIPLIER) >> 16) as usize
 }
 
-/// The kernel's priorities (TC_PRIO_* of linux/pkt_sched.h) by the two bits of IPv4's type of service that ask for little
-/// delay and for throughput, in four bits each: best effort, bulk, interactive, interactive bulk.
+/// The kernel's priorities (TC_PRIO_* of linux/pkt_sched.h) by the two bits of IPv4's type of
+/// service that ask for little delay and for throughput, in four bits each: best effort,
+/// bulk, interactive, interactive bulk.
 pub(super) const PRIORITIES: i32 = 0x4620;
 
 /// What a port may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// IPv4 is forwarded.
+    /// Whether packets of IPv4 are forwarded.
     pub ipv4: bool,
-    /// IPv6 is forwarded.
+    /// Whether packets of IPv6 are forwarded.
     pub ipv6: bool,
     /// Ports of TCP and UDP choose among next hops as well as addresses, for IPv4.
     pub ipv4_ports: bool,
@@ -96,7 +99,8 @@ impl Flags {
     pub(super) const IPV4_PORTS: u32 = 4;
     pub(super) const IPV6_PORTS: u32 = 8;
 
-    /// The way back to a source is looked at, and must have one input, by its number in the bits from `INPUT` on.
+    /// The route back to a source is checked, and must have one input, by its number in the
+    /// bits from `INPUT` on.
     pub(super) const REVERSE_PATH: u32 = 16;
     pub(super) const INPUT: u32 = 8;
 
@@ -134,7 +138,7 @@ const _: () = assert!(MOST_PORTS <= RETURNS as usize);
 /// How to send to a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Its address.
+    /// The neighbor's link-layer address.
     pub destination: EtherAddr,
     /// That of the port.
     pub source: EtherAddr,
@@ -151,7 +155,7 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// Its words, but for those that change.
+    /// The words of a hop, except those that change later.
     pub(super) fn encode_words(&self) -> [u32; HOP_USED] {
         let (to, from) = (self.destination.octets(), self.source.octets());
         let word = |bytes: [u8; 4]| u32::from_ne_bytes(bytes);
@@ -173,7 +177,7 @@ impl Hop {
 /// What the word [`HOP_READY`] of a hop says that is to be used.
 pub(super) const READY: u32 = 1;
 
-/// Why nothing leaves by an interface, whoever the neighbor is.
+/// Why nothing leaves by an interface, for all neighbors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withheld {
     /// By the user's policy.
@@ -216,33 +220,35 @@ pub enum Reason {
     OtherProtocol,
     /// Its VLAN has no port.
     OtherVlan,
-    /// Its headers are cut short, or contradict each other, or more follows than short frames are filled up with.
+    /// Its headers are cut short, or contradict each other, or more follows than short frames
+    /// are filled up with.
     Malformed,
     /// The port does not forward the family, or the one that it would leave by, by the user's policy.
     Policy,
-    /// It has options, or a header that is for routers on its way.
+    /// It has options, or a header for routers on its path.
     Options,
     /// It would have lived no longer.
     Expired,
-    /// Its source is no address to be forwarded from, or may be this machine's.
+    /// The source address may not be forwarded (multicast, loopback and the like), or may be this machine's.
     Source,
-    /// The way back to its source is not what the port demands, or only the kernel knows it.
+    /// The route back to its source is not what the port demands, or only the kernel knows it.
     ReversePath,
-    /// No route.
+    /// No route matches the destination.
     NoRoute,
     /// Its route is the kernel's: to this machine, to a network without a known neighbor, or to nowhere.
     Kernel,
     /// The neighbor's link address is not known, or changing.
     Unresolved,
-    /// It is longer than what the way out carries.
+    /// It is longer than the MTU of the output.
     TooBig,
-    /// It would go out where it came in, and the kernel may tell its sender of a better next hop.
+    /// It would leave by the port where it arrived, and the kernel may send an ICMP redirect.
     SamePort,
     /// The routes changed while it was looked up.
     Changing,
     /// It would leave by an interface whose driver does not send what programs redirect to it.
     NoRedirect,
-    /// This process has not renewed the programs' lease: it hangs, was stopped or killed, and its tables may be old.
+    /// This process has not renewed the programs' lease: it hangs, was stopped or killed, and its
+    /// tables may be old.
     Stale,
     /// The frame lies in several buffers of the driver, of which programs see the first.
     MultiBuffer,
@@ -299,7 +305,8 @@ impl Reason {
 /// What frames carry at least: shorter packets are filled up to that.
 pub(super) const FILLED: usize = 46;
 
-/// What chooses among the members of a group; not a number of high quality, but every bit of the input counts.
+/// What chooses among the members of a group; not a number of high quality, but every bit
+/// of the input counts.
 pub(super) fn mix(hash: u32, word: u32) -> u32 {
     (hash ^ word).wrapping_mul(MULTIPLIER).rotate_left(15)
 }

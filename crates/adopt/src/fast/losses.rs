@@ -2,8 +2,8 @@
 //! nowhere; its tracepoints report them.
 //!
 //! `xdp_redirect_err` passes the interface that a frame came by, where the kernel could not redirect it;
-//! `xdp_devmap_xmit` the interface that frames were to leave by, and how many its driver did not take. Both are of all
-//! network namespaces, so that an interface is known by its namespace and its index.
+//! `xdp_devmap_xmit` the interface that frames were to leave by, and how many its driver did not take. Both
+//! are of all network namespaces, so that an interface is known by its namespace and its index.
 use super::layout::{DROPPED_COUNTS, LOSS_DEVICES, MOST_PORTS, REDIRECT_ERRORS};
 use super::memory::Memory;
 use artery_device::bpf::{Assembler, Btf, Instruction, Label, Operation, Register, Size, Test, Tracepoint};
@@ -25,7 +25,7 @@ pub(super) struct LossCounter {
 
 /// Where the kernel's structures have what is needed of them, in bytes.
 struct Offsets {
-    /// Of `struct net_device`.
+    /// Offset of the interface index in `struct net_device`.
     index: u32,
     namespace: u32,
     /// The namespace's inode number, of `struct net`.
@@ -33,8 +33,8 @@ struct Offsets {
 }
 
 impl LossCounter {
-    /// Begins to count at the ports that [`Memory::set_device`] names. An error says why this kernel does not let that be
-    /// counted; packets are forwarded all the same.
+    /// Begins to count at the ports that [`Memory::set_device`] names. An error says why this kernel does not
+    /// let that be counted; packets are forwarded all the same.
     pub(super) fn start(memory: &Memory) -> io::Result<LossCounter> {
         let btf = Btf::of_kernel()?;
         let offsets = Offsets::from_btf(&btf).ok_or_else(|| lacks_type("struct net_device"))?;
@@ -65,7 +65,7 @@ impl LossCounter {
     }
 }
 
-/// A tracepoint's argument: its name, and its place from Linux 5.6 on, for kernels that don't tell names.
+/// A tracepoint's argument: its name, and its place from Linux 5.6 on, for kernels that don't report names.
 #[derive(Clone, Copy)]
 struct TracepointArgument(&'static str, u32);
 
@@ -103,8 +103,8 @@ fn lacks_type(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("the kernel's types (BTF) don't tell of {what}"))
 }
 
-/// A program that adds to a port's count as many frames as an argument says, or one. `device` is the argument that leads to the
-/// interface.
+/// A program that adds to a port's count as many frames as an argument says, or one. `device` is the argument
+/// that leads to the interface.
 fn counting_program(
     memory: &Memory,
     offsets: &Offsets,
@@ -157,7 +157,8 @@ fn counting_program(
     a.finish().expect("every label is placed, and the program is short")
 }
 
-/// `R1` = what the kernel has `offset` bytes behind `from`; goes to `failed` where it can't be read. Spoils `R2` to `R5`.
+/// `R1` = what the kernel has `offset` bytes behind `from`; goes to `failed` where it can't be read.
+/// Spoils `R2` to `R5`.
 fn read_kernel_memory(a: &mut Assembler, from: Register, offset: u32, size: Size, failed: Label) {
     use Register::*;
     a.set(R3, from);

@@ -15,8 +15,8 @@ const SLACK: usize = 4096;
 /// Bytes of a piece of an array that is too large for one map of the kernel: a power of two.
 pub(super) const PIECE: usize = 2 << 20;
 
-/// Arrays by name, made as they are asked for. Before Linux 5.16 a map's value has at most 4 MiB: there a larger array
-/// consists of pieces, which are one behind the other in this process's memory.
+/// Arrays by name, made as they are asked for. Before Linux 5.16 a map's value has at most 4 MiB: there a
+/// larger array consists of pieces, which are one behind the other in this process's memory.
 #[derive(Debug)]
 pub(super) struct SharedArrays {
     known: Mutex<Vec<(&'static str, Vec<Array>)>>,
@@ -39,7 +39,7 @@ impl SharedArrays {
     /// The number by which programs name an array that is small enough for one map.
     ///
     /// # Panics
-    /// When it was not made, or has pieces.
+    /// Panics when the array was not made, or has pieces.
     pub(super) fn descriptor(&self, name: &str) -> i32 {
         let pieces = self.pieces(name);
         assert_eq!(pieces.len(), 1, "{name} is small enough for one map");
@@ -49,7 +49,7 @@ impl SharedArrays {
     /// The numbers by which programs name the pieces of an array, each of [`PIECE`] bytes, or its only one.
     ///
     /// # Panics
-    /// When it was not made.
+    /// Panics when the array was not made.
     pub(super) fn pieces(&self, name: &str) -> Vec<i32> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known.iter().find(|(known, _)| *known == name);
@@ -84,7 +84,7 @@ impl Storage for SharedArrays {
     }
 }
 
-/// Why there is no memory that a program could share.
+/// The kernel refused memory that programs could share.
 #[derive(Debug)]
 pub struct NoMemory(io::Error);
 
@@ -149,7 +149,8 @@ pub struct Counters {
 /// What was counted at a port, or at a VLAN of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that came by it and were forwarded. Of a frame that is yet to be cut into segments, each segment counts.
+    /// Frames that came by it and were forwarded. Of a frame that is yet to be cut into
+    /// segments, each segment counts.
     pub received: u64,
     /// Their bytes, link headers included.
     pub received_bytes: u64,
@@ -157,12 +158,13 @@ pub struct PortCounters {
     pub sent: u64,
     /// Their bytes, as they came.
     pub sent_bytes: u64,
-    /// Of those received, frames that were lost: the kernel had no room for another link header, or could not redirect them.
+    /// Of those received, frames that were lost: the kernel had no room for another link header, or
+    /// could not redirect them.
     pub lost: u64,
     /// Of those sent, frames that the interface's driver did not take (XDP alone).
     pub dropped: u64,
-    /// Frames that came by it and went to the kernel, by [`Reason`]; those of its VLANs are counted at the interface that
-    /// carries them.
+    /// Frames that came by it and went to the kernel, by [`Reason`]; those of its VLANs are counted at the
+    /// interface that carries them.
     pub kernel: [u64; Reason::ALL.len()],
 }
 
@@ -206,7 +208,8 @@ impl Memory {
         })
     }
 
-    /// Says which interface carries a port, for programs that redirect frames to it, and for those that count losses.
+    /// Says which interface carries a port, for programs that redirect frames to it, and for
+    /// those that count losses.
     pub(super) fn set_device(&self, port: u32, interface: u32) -> io::Result<()> {
         self.losses[LOSS_DEVICES + port as usize].store(u64::from(interface), Release);
         self.devices.insert_interface(port, interface)
@@ -248,8 +251,8 @@ impl Memory {
         byte.store(if is_own { old | mask } else { old & !mask }, Release);
     }
 
-    /// Puts hops into places of their own, which no group leads to yet, or that are unset since all runs that saw another
-    /// have ended.
+    /// Puts hops into places of their own, which no group leads to yet, or that are unset since all runs that
+    /// saw another have ended.
     pub(super) fn write_hop(&self, at: u32, hop: &Hop) {
         let words = &self.hops[at as usize * HOP_WORDS..];
         words.iter().zip(hop.encode_words()).for_each(|(word, new)| word.store(new, Relaxed));
@@ -276,7 +279,8 @@ impl Memory {
         self.groups[group as usize].store(u64::from(count) << 32 | u64::from(first), Release);
     }
 
-    /// Says where sources that a group leads to may come in: by ports, and whether they are routed at all ([`ROUTED`]).
+    /// Says where sources that a group leads to may come in: by ports, and whether they are
+    /// routed at all ([`ROUTED`]).
     pub(super) fn set_inputs(&self, group: u32, inputs: u64) {
         self.inputs[group as usize].store(inputs, Release);
     }

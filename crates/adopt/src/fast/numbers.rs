@@ -1,7 +1,8 @@
 //! Places of arrays that come and go while programs read them.
 
-/// Runs of numbers below a bound, of lengths that are powers of two. What is given back is handed out again only after
-/// [`settle`](Numbers::settle): when no run of a program is left that may have seen it.
+/// Runs of numbers below a bound, of lengths that are powers of two. What is given back is handed out
+/// again only after [`reclaim_waiting`](Self::reclaim_waiting): when no run of a program is left that
+/// may have seen it.
 #[derive(Debug)]
 pub(super) struct IndexPool {
     next: u32,

@@ -23,7 +23,6 @@ const XDP_DROP: i32 = 1;
 pub(super) struct ProbePort {
     /// Its number among the ports.
     pub(super) port: u32,
-    /// The interface's index.
     pub(super) link: u32,
     pub(super) mac: EtherAddr,
 }

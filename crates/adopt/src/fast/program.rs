@@ -1,9 +1,8 @@
 //! The decision as a program of the kernel's BPF machine, one for each port.
 //!
-//! Through all of it `R7` is where the frame begins, `R8` where it ends, and `R9` where its IP header begins; once the next
-//! hop is known `R6` is that. What else must outlive a stage is on the stack.
-//! Places in arrays are cut to the arrays' sizes, which are powers of two, so that the verifier sees that they stay
-//! inside.
+//! Through all of it `R7` is where the frame begins, `R8` where it ends, and `R9` where its IP header begins;
+//! once the next hop is known `R6` is that. What else must outlive a stage is on the stack. Places in arrays
+//! are cut to the arrays' sizes, which are powers of two, so that the verifier sees that they stay inside.
 mod copy;
 mod count;
 mod hop;
@@ -28,10 +27,11 @@ const fn in_network_order(number: u16) -> i32 {
 /// The hook that a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProgramHook {
-    /// Before the kernel has made a frame its own (`struct xdp_md`). Frames must be whole: what their sender left to a
-    /// card, checksums and the cutting into segments, is lost.
+    /// Before the kernel has made a frame its own (`struct xdp_md`). Frames must be whole: what their sender
+    /// left to a card, checksums and the cutting into segments, is lost.
     Xdp,
-    /// When it has (`struct __sk_buff`), before anything else looks at it: what was left to a card still is.
+    /// After the kernel has made a frame its own (`struct __sk_buff`), before any other code sees it: work
+    /// that was left to a card still is.
     Tc,
 }
 
@@ -58,7 +58,6 @@ pub(super) struct Fibs<'a> {
     pub(super) ipv4: &'a SharedArrays,
     /// Bytes that its run lists have room for: a power of two.
     pub(super) list_bytes: u32,
-    /// Of IPv6.
     pub(super) ipv6: &'a SharedArrays,
     /// Bytes that its words have room for: a power of two.
     pub(super) fib6_bytes: u32,
@@ -89,7 +88,7 @@ enum Slot {
     /// Where this processor counts its copies, and the copy that is being made.
     Head = -112,
     Copy = -120,
-    /// The number of the input that the way back to the source must have.
+    /// The number of the input that the route back to the source must have.
     Input = -88,
 }
 
@@ -145,8 +144,8 @@ impl ProgramWriter<'_> {
     }
 }
 
-/// The program for a hook of a port. It makes copies of frames besides if there is room for them. If there is a `door`, the
-/// index of an interface, what would be forwarded goes there, as it came.
+/// The program for a hook of a port. It also copies frames if there is room for copies. With a `door`, the
+/// index of an interface, frames that would be forwarded go there unchanged.
 pub(super) fn build_program(
     memory: &Memory,
     fibs: &Fibs<'_>,

@@ -69,14 +69,14 @@ impl CompiledFib<u128> for Fib6 {
     }
 }
 
-/// Why a FIB can't be had.
+/// The reason why a FIB can't be built or changed.
 #[derive(Debug)]
 pub enum FibError {
     /// The kernel gives no memory to share with programs, or not so much.
     Memory(io::Error),
     /// There are more routes than any FIB holds.
     TooMany,
-    /// There is no memory for a route.
+    /// Memory for a route is lacking.
     Route(CannotInsert),
 }
 
@@ -92,9 +92,10 @@ impl fmt::Display for FibError {
 
 impl std::error::Error for FibError {}
 
-/// Prefixes that a FIB had no room for which are tried once more: when they are more, it is built anew.
+/// Limit on prefixes that had no room in a FIB and are tried once more. With more of them the FIB is rebuilt.
 const MOST_UNFIT: usize = 64;
-/// Bytes up to which a FIB gets twice the room when it is built anew for want of it, so that it isn't soon again.
+/// Size in bytes up to which a FIB that is rebuilt for want of room gets twice the room, so that it
+/// isn't rebuilt again soon.
 const MOST_SPARE: u32 = 64 << 20;
 
 /// A FIB and the arrays that it is in.
@@ -120,11 +121,11 @@ pub(super) struct Routes<A: Address, F> {
     never: Vec<Prefix<A>>,
     spots: BTreeMap<A, NeighborAddress>,
     pub(super) current: Fib<F>,
-    /// Whether the FIB is to be built anew.
+    /// Whether the FIB must be rebuilt.
     is_stale: bool,
     /// The prefixes that it had no room for since it is stale for that.
     unfit: Vec<Prefix<A>>,
-    /// Whether it has no room though nobody uses what was replaced.
+    /// Whether the FIB has no room although no program uses what was replaced.
     is_full: bool,
     is_loading: bool,
     /// Why there is a route missing, after which nothing is right any more.
@@ -133,7 +134,7 @@ pub(super) struct Routes<A: Address, F> {
 
 impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
     pub(super) fn new(domain: &Arc<Domain>) -> Result<Routes<A, F>, FibError> {
-        // No program reads it, so that nobody is waited for before its memory is used again.
+        // No program reads it, so its memory is reused without a wait for readers.
         let mut art = Art::new(&Domain::new(), Strides::fast(), &HugePages).map_err(FibError::Memory)?;
         let never = F::unroutable_prefixes();
         for prefix in &never {
@@ -154,12 +155,12 @@ impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
         })
     }
 
-    /// Whether programs find all routes as they were told.
+    /// Whether programs find all routes as the mirror has them.
     pub(super) fn are_right(&self) -> bool {
         self.lost.is_none() && !self.is_stale
     }
 
-    /// Whether the FIB is to be built anew.
+    /// Whether the FIB must be rebuilt.
     pub(super) fn is_stale(&self) -> bool {
         self.is_stale && !self.is_loading
     }
@@ -176,7 +177,6 @@ impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
         self.review_neighbors(Prefix::ALL, ways);
     }
 
-    /// Follows a route.
     pub(super) fn set_route(&mut self, prefix: Prefix<A>, group: Option<Group>, ways: &GroupTable) {
         if self.never.iter().any(|never| never.covers(prefix)) {
             return;
@@ -191,7 +191,8 @@ impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
         self.review_neighbors(prefix, ways);
     }
 
-    /// Follows a neighbor, which has this group on this interface from now on, or none. Gives the group that it had.
+    /// Follows a neighbor, which has this group on this interface from now on, or none. Gives the
+    /// group that it had.
     pub(super) fn set_neighbor(
         &mut self,
         address: A,
@@ -215,7 +216,7 @@ impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
         before
     }
 
-    /// Looks anew which of the neighbors within a prefix its addresses go to.
+    /// Looks up again which of the neighbors within a prefix its addresses go to.
     pub(super) fn review_neighbors(&mut self, within: Prefix<A>, ways: &GroupTable) {
         if self.is_loading {
             return;
@@ -258,7 +259,8 @@ impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
         }
     }
 
-    /// Whether a FIB that is stale for want of room may take in all routes once readers have let go of what was replaced.
+    /// Whether a FIB that is stale for want of room may take in all routes once readers have let go
+    /// of what was replaced.
     pub(super) fn may_fit(&self) -> bool {
         !self.is_loading && (1..=MOST_UNFIT).contains(&self.unfit.len())
     }
@@ -275,7 +277,7 @@ impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
         self.is_full = self.is_stale;
     }
 
-    /// Builds the FIB anew if it must be, and gives the old one, which programs may still look into.
+    /// Rebuilds the FIB if it is stale, and returns the old one, which programs may still read.
     pub(super) fn rebuild_if_stale(&mut self) -> Result<Option<Fib<F>>, FibError> {
         if let Some(error) = self.lost.take() {
             return Err(FibError::Route(error));

@@ -88,7 +88,7 @@ fn may_copy() -> bool {
 
 const GROUPS: u64 = 40;
 
-/// Three ports, of which the first has VLANs 7 and 8 as ports 3 and 4.
+/// Makes three ports. The first has VLANs 7 and 8, as ports 3 and 4.
 fn ports(memory: &Memory, random: &mut Random) {
     for port in 0..5 {
         let flags = Flags {
@@ -128,7 +128,7 @@ fn hops(memory: &Memory, random: &mut Random) {
             1 | 2 => memory.set_group(group, random.below(150) as u32, 2 + random.below(40) as u32),
             _ => memory.set_group(group, random.below(30) as u32, 1),
         }
-        // Routed, and by some of the five ports; by others, too, which are not looked at.
+        // Routed, and by some of the five ports; by others, too, which are never read.
         let inputs = 1 << layout::ROUTED | random.next();
         memory.set_inputs(group, if random.one_in(4) { 0 } else { inputs });
     }
@@ -142,7 +142,7 @@ impl Rig {
     /// One whose programs copy frames, if there is room for them.
     fn with(seed: u64, capture: Option<CaptureRings>) -> Rig {
         let mut random = Random(seed);
-        // With odd seeds as kernels before 5.16 have it, whose maps are small.
+        // Every second seed runs as on kernels before 5.16, whose maps are small.
         let most = if seed.is_multiple_of(2) { u32::MAX as usize } else { 4 << 20 };
         let memory = Memory::with_arrays(SharedArrays::with_maps_of(most)).unwrap();
         memory.lease.renew_for_good().unwrap();
@@ -292,8 +292,8 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
             let decision = decide_frame(&tables, &reader.turn(), port, &frame);
             let outcome = bpf::run(&rig.programs[0][port as usize], &frame, None, 1).unwrap();
             let is_tagged = frame.get(12..14) == Some(&[0x81, 0]);
-            // Tags of frames that are given to a program of tc are not taken out of them, as they are on their way; and
-            // the kernel refuses to run it on shorter frames.
+            // Tags of frames that are given to a tc program are not taken out of them, as they are on a real
+            // path; and the kernel refuses to run it on shorter frames.
             let is_for_tc = !is_tagged && frame.len() >= 14 + 40;
             let by_tc =
                 is_for_tc.then(|| bpf::run(&rig.programs[1][port as usize], &frame, None, 1).unwrap());
@@ -321,7 +321,8 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
         }
         assert_eq!(rig.memory.counters().kernel(), kernel);
     }
-    // Every way is met, but for those that only a change at the same moment opens, and those that have tests of their own.
+    // Every reason occurs, except those that need a change at the same moment, and those that have
+    // tests of their own.
     let others = [Reason::Changing, Reason::Stale, Reason::MultiBuffer];
     for reason in Reason::ALL.iter().filter(|reason| !others.contains(reason)) {
         assert!(seen.contains_key(&format!("{reason:?}")), "{reason:?} was not met: {seen:?}");

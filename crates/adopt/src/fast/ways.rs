@@ -1,4 +1,4 @@
-//! Ways of the mirror as groups: a word each, which many routes lead to.
+//! Next-hop sets of the mirror as groups: one word each, which many routes lead to.
 use super::hops::{HopTable, NeighborKey};
 use super::layout::{MOST_GROUPS, MOST_MEMBERS, ROUTED};
 use super::memory::Memory;
@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The group of what the kernel keeps.
 pub(super) const KERNEL: Group = MOST_GROUPS as Group - 1;
-/// Groups below are ways; from here on they are neighbors of networks that are at hand.
+/// Groups below this number are next-hop sets; from here on they are neighbors
+/// on directly connected networks.
 const NEIGHBORS: Group = MOST_GROUPS as Group / 2;
-/// About the most members of a group: what shares are rounded to where they sum up to more. Small ones are rounded up, so that
-/// they may be half as many again, which there must be room for.
+/// About the most members of a group: what shares are rounded to where they sum up to more. Small ones are
+/// rounded up, so that they may be half as many again, which there must be room for.
 const MOST_SHARES: u32 = 256;
 
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ struct GroupState {
     links: Vec<u32>,
 }
 
-/// All groups.
+/// Groups by number, with their users.
 #[derive(Debug)]
 pub(super) struct GroupTable {
     states: HashMap<Group, GroupState>,
@@ -47,9 +48,9 @@ impl GroupTable {
         }
     }
 
-    /// The group of a way.
+    /// The group of a next-hop set.
     pub(super) fn group_of(id: NextHopSetId) -> Group {
-        // Beyond that many ways the kernel forwards.
+        // The kernel forwards packets of next-hop sets beyond that number.
         if (1..NEIGHBORS).contains(&id.0) { id.0 } else { KERNEL }
     }
 
@@ -58,7 +59,8 @@ impl GroupTable {
         self.states.get(&group)?.at_hand
     }
 
-    /// Makes a way a group, or its group none. Says whether which interface its destinations are at has changed.
+    /// Builds the group of a next-hop set, or removes it. Returns whether the interface on which its
+    /// destinations are neighbors has changed.
     pub(super) fn set_group(
         &mut self,
         memory: &Memory,
@@ -153,7 +155,7 @@ impl GroupTable {
         }
     }
 
-    /// A group for a neighbor. Where there is no room it is the kernel's.
+    /// Returns a group for a neighbor. Without room it is the group that leaves packets to the kernel.
     pub(super) fn acquire_neighbor(
         &mut self,
         memory: &Memory,
@@ -168,7 +170,7 @@ impl GroupTable {
         group
     }
 
-    /// Takes back what [`take_neighbor`](Self::take_neighbor) gave.
+    /// Takes back what [`acquire_neighbor`](Self::acquire_neighbor) gave.
     pub(super) fn release_neighbor(&mut self, memory: &Memory, hops: &mut HopTable, group: Group) {
         let Some(state) = self.states.remove(&group) else { return };
         memory.set_group(group, 0, 0);

@@ -1,13 +1,14 @@
 //! Hooks of netfilter that belong neither to nftables nor to iptables: BPF programs, modules of others.
 //!
-//! Kernels say what hangs at their hooks since Linux 5.14, if they were built so. Those that do not are believed.
+//! Kernels say what hangs at their hooks since Linux 5.14, if they were built so. Those that
+//! do not are believed.
 use super::netlink::{self, Attributes};
 use super::{Blocker, BlockerKind, Family};
 use std::io;
 
-/// The request for hooks, of the subsystem that tells about them.
+/// The request for hooks, to the subsystem that lists them.
 const GET_HOOKS: u16 = 12 << 8;
-/// `struct nfgenmsg`.
+/// Bytes of `struct nfgenmsg`.
 const FIXED: usize = 4;
 const NUMBER: u16 = 1;
 const FUNCTION: u16 = 4;
@@ -23,8 +24,8 @@ const BPF: u32 = 2;
 const FAMILIES: [(u8, Family); 2] = [(2, Family::V4), (10, Family::V6)];
 const HOOKS: [(u32, &str); 3] = [(0, "prerouting"), (2, "forward"), (4, "postrouting")];
 
-/// Beginnings of functions that change nothing by themselves (tracking and putting fragments together are there for
-/// rules; security modules judge by labels of sockets, which forwarded packets have none of), or that are asked for
+/// Prefixes of functions that change nothing by themselves (tracking and reassembly are there for rules;
+/// security modules decide by labels of sockets, which forwarded packets don't have), or that are read
 /// otherwise (translation, iptables, virtual servers), or are about bridges.
 const KNOWN: [&str; 16] = [
     "nf_conntrack",

@@ -70,7 +70,7 @@ fn read_address(body: &[u8], at: usize, family: Option<Family>) -> io::Result<Ip
     })
 }
 
-/// One guard for each family, which names the first policy.
+/// One blocker for each family, which names the first policy.
 fn of_policies(policies: &[Policy]) -> Vec<Blocker> {
     let one = |family| {
         let of_family = policies.iter().filter(|policy| policy.is_for_forwarded() && policy.family == family);

@@ -1,7 +1,7 @@
-//! Chains of the older iptables that forwarded packets would meet.
+//! Chains of legacy iptables that forwarded packets would pass through.
 //!
-//! The kernel names its tables in a file; what is in them says `iptables-legacy-save`, which changes nothing. Without
-//! that program a table that exists keeps its family's traffic.
+//! The kernel names its tables in a file; `iptables-legacy-save` prints their contents, and changes nothing.
+//! Without that program a table that exists keeps its family's traffic.
 use super::{Blocker, BlockerKind, Family, STAYS_TRANSLATED, count_things, sysctl};
 use std::io;
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ fn run_save(program: &str) -> Result<String, String> {
     }
 }
 
-/// One guard for tables nobody could look into.
+/// Returns one blocker for the tables that can't be read.
 fn unreadable_tables(place: &FamilyNames, tables: &[String], why: &str) -> Vec<Blocker> {
     let what =
         format!("iptables: tables {} exist, and what is in them can't be read ({why})", tables.join(" "));
@@ -93,7 +93,7 @@ struct Chain {
     rules: u32,
 }
 
-/// The guards that rules are. Where connections are known, those keep the translation that they have, whatever rules are left.
+/// The blockers for rules. Known connections keep the translation that they have, whatever rules are left.
 fn of_rules(place: &FamilyNames, text: &str, has_connections: bool) -> Vec<Blocker> {
     let translates = |chain: &Chain| has_connections && chain.table == "nat";
     let in_force = |chain: &Chain| chain.policy != "ACCEPT" || chain.rules > 0 || translates(chain);
@@ -107,7 +107,8 @@ fn of_rules(place: &FamilyNames, text: &str, has_connections: bool) -> Vec<Block
     parse_chains(text).into_iter().filter(in_force).map(guard).collect()
 }
 
-/// Chains that forwarded packets come to, of lines such as `*filter`, `:FORWARD DROP [0:0]`, `-A FORWARD -j ACCEPT`.
+/// Chains that forwarded packets come to, of lines such as `*filter`, `:FORWARD DROP [0:0]`,
+/// `-A FORWARD -j ACCEPT`.
 fn parse_chains(text: &str) -> Vec<Chain> {
     let (mut all, mut table) = (Vec::<Chain>::new(), String::new());
     for line in text.lines() {

@@ -6,7 +6,7 @@ use std::io;
 
 const GET_LINK: u16 = 18;
 const NEW_LINK: u16 = 16;
-/// `struct ifinfomsg`.
+/// Bytes of `struct ifinfomsg`.
 const FIXED: usize = 16;
 const NAME: u16 = 3;
 const MTU: u16 = 4;
@@ -15,7 +15,8 @@ const MASTER: u16 = 10;
 const INFO: u16 = 18;
 const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
-/// IFLA_MACVLAN_MODE, and those of its modes (MACVLAN_MODE_PASSTHRU, MACVLAN_MODE_SOURCE) that share the address.
+/// IFLA_MACVLAN_MODE, and those of its modes (MACVLAN_MODE_PASSTHRU, MACVLAN_MODE_SOURCE)
+/// that share the address.
 const MACVLAN_MODE: u16 = 1;
 const SHARING_MODES: u32 = 8 | 16;
 const LOWER_NAMESPACE: u16 = 37;
@@ -70,7 +71,8 @@ pub(super) fn with_those_below(ports: &[Port]) -> io::Result<Vec<Port>> {
     Ok(ports.iter().cloned().chain(below).collect())
 }
 
-/// Those of some ports that are there, by the names that they have now, and the VLANs on them, which have settings of their own.
+/// Those of some ports that are there, by the names that they have now, and the VLANs on them, which have
+/// settings of their own.
 pub fn with_vlans(ports: &[Port]) -> io::Result<Vec<Port>> {
     Ok(and_vlans(ports, dump_links()?))
 }
@@ -100,8 +102,8 @@ pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     Ok(guards)
 }
 
-/// Ports by which IPv6 may send less than their links take, by a setting or a router's word (RFC 4861 section 4.6.4): what is
-/// longer the kernel answers.
+/// Ports by which IPv6 may send less than their links take, by a setting or a router's word (RFC 4861 section
+/// 4.6.4): what is longer the kernel answers.
 pub(super) fn find_narrow(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     let mut guards = Vec::new();
     for link in dump_links()? {

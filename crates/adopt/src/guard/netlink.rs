@@ -26,7 +26,7 @@ pub(super) struct Message {
     pub(super) body: Vec<u8>,
 }
 
-/// All that the kernel has of a kind. A protocol that it does not have is no answer: nothing.
+/// Returns all objects of a kind that the kernel has. Nothing if the kernel lacks the protocol.
 pub(super) fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
     let Some(socket) = open_socket(protocol)? else { return Ok(Vec::new()) };
     for _ in 0..ATTEMPTS {
@@ -38,8 +38,8 @@ pub(super) fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Me
     Err(io::Error::other("it changes faster than it can be read"))
 }
 
-/// The bodies of all that a subsystem of netfilter has of a kind: none where the kernel does not know the kind, or does not
-/// have the subsystem, which it says as `EINVAL`.
+/// The bodies of all that a subsystem of netfilter has of a kind: none where the kernel does not know the
+/// kind, or does not have the subsystem, which it says as `EINVAL`.
 pub(super) fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     use io::ErrorKind::{InvalidInput, NotFound, Unsupported};
     match dump(NETLINK_NETFILTER, kind, body) {
@@ -67,7 +67,8 @@ fn open_socket(protocol: isize) -> io::Result<Option<Socket>> {
     Ok(Some(socket))
 }
 
-/// Whether an error says that the kernel was built without what was asked for: `EPROTONOSUPPORT`, `EAFNOSUPPORT`.
+/// Whether an error says that the kernel was built without what was
+/// asked for: `EPROTONOSUPPORT`, `EAFNOSUPPORT`.
 pub(super) fn is_missing(error: &io::Error) -> bool {
     let missing = [rustix::io::Errno::PROTONOSUPPORT, rustix::io::Errno::AFNOSUPPORT];
     missing.iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
@@ -105,7 +106,6 @@ pub(super) struct Datagram {
     is_last: bool,
 }
 
-/// Reads a datagram.
 pub(super) fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
     let mut part = Datagram::default();
     while !bytes.is_empty() && !part.is_last {

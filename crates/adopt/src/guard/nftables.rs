@@ -1,4 +1,4 @@
-//! Chains and flow tables of nftables that forwarded packets would meet.
+//! Chains and flow tables of nftables that forwarded packets would pass through.
 use super::netlink::{self, Attributes};
 use super::{Blocker, BlockerKind, Direction, Family, Port, STAYS_TRANSLATED, count_things};
 use std::io;
@@ -29,7 +29,7 @@ const HOOK_DEVICES: u16 = 4;
 const DEVICE_PREFIX: u16 = 2;
 const ACCEPT: u32 = 1;
 
-/// Families of tables.
+/// Families of nftables' tables (`NFPROTO_*`).
 const INET: u8 = 1;
 const IPV4: u8 = 2;
 const ARP: u8 = 3;
@@ -103,7 +103,7 @@ impl Chain {
             hook: hook.big_endian(HOOK_NUMBER).ok_or_else(netlink::nonsense)?,
             devices,
             accepts: attributes.big_endian(CHAIN_POLICY).is_none_or(|policy| policy == ACCEPT),
-            // A chain that does not tell may have some.
+            // A chain without that attribute may have some.
             rules: attributes.big_endian(CHAIN_RULES).unwrap_or(1),
         }))
     }
@@ -176,7 +176,8 @@ struct HookPlace {
     direction: Option<Direction>,
 }
 
-/// Where a hook of a family of chains is; `None` where forwarded packets never come. Bridged and ARP frames are none.
+/// Where a hook of a family of chains is; `None` where forwarded packets never come. Bridged and
+/// ARP frames are none.
 fn place(family: u8, hook: u32) -> Option<HookPlace> {
     let at_device = |name, direction| Some(HookPlace { name, family: None, direction: Some(direction) });
     let inner = match family {

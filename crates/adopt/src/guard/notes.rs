@@ -1,4 +1,4 @@
-//! What keeps no traffic in the kernel, but looks at it, and will see less of it.
+//! Observers that keep no traffic in the kernel, but will see less of it.
 use super::{Port, count_things};
 use std::fs;
 

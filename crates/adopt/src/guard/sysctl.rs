@@ -38,8 +38,8 @@ pub(crate) fn balances_by_ports(family: Family) -> bool {
     matches!(number(&format!("{family}/fib_multipath_hash_policy")), Ok(Some(1)))
 }
 
-/// Whether the kernel tells who sends IPv4 by an interface that it leaves by again that there is a shorter path (ICMP redirect).
-/// What can't be read counts as yes.
+/// Whether the kernel sends ICMP redirects for IPv4 that leaves by the interface where it arrived. What can't
+/// be read counts as yes.
 pub(crate) fn sends_redirects(interface: &str) -> bool {
     let is_off = |name: &str| matches!(number(&format!("ipv4/conf/{name}/send_redirects")), Ok(Some(0)));
     !(is_off("all") && is_off(interface))
@@ -51,7 +51,7 @@ fn sysctl_name(name: &str) -> String {
     if name.contains('.') { format!("net/{name}") } else { format!("net.{}", name.replace('/', ".")) }
 }
 
-/// The guard that a setting is.
+/// The blocker for a setting.
 pub(super) fn guard(kind: BlockerKind, what: &str, name: &str, value: i64, remedy: &str) -> Blocker {
     let name = sysctl_name(name);
     Blocker::new(kind, format!("{what}: {name} = {value}"), format!("changed by: sysctl {name}={remedy}"))
@@ -75,8 +75,8 @@ fn check_forwarding_ipv4(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     Ok(if everywhere { vec![for_all()] } else { off })
 }
 
-/// What others tell the kernel by ICMP changes the way of single destinations, of which it tells nobody: with these settings also
-/// that of packets that it forwards.
+/// ICMP messages (redirects, path MTU) change the kernel's route to single destinations, and the kernel sends
+/// no notification of it. With these settings they also change the route of packets that it forwards.
 fn check_exceptions_ipv4(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     let mut found = Vec::new();
     let use_pmtu = "ipv4/ip_forward_use_pmtu";

@@ -1,4 +1,4 @@
-//! What tc has set up at ports: filters on both ways, and queueing that is more than a queue.
+//! What tc has set up at ports: filters in both directions, and queueing that is more than a queue.
 use super::netlink::{self, Attributes, Message, u32_at};
 use super::{Blocker, BlockerKind, Direction, OwnHook, Port};
 use artery_device::bpf::{self, AttachedPrograms, TcxSide};
@@ -9,7 +9,7 @@ const NEW_QDISC: u16 = 36;
 const GET_QDISC: u16 = 38;
 const NEW_FILTER: u16 = 44;
 const GET_FILTER: u16 = 46;
-/// `struct tcmsg`.
+/// Bytes of `struct tcmsg`.
 const FIXED: usize = 20;
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
@@ -19,7 +19,7 @@ const BPF_NAME: u16 = 7;
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
 
-/// Disciplines that let packets out as they come, or fairly, but in no other way that somebody chose.
+/// Queueing disciplines that send packets in order, or fairly: the user chose no other treatment.
 const PLAIN: [&str; 8] = ["noqueue", "noop", "pfifo", "bfifo", "pfifo_fast", "fq_codel", "fq", "mq"];
 /// Disciplines that queue nothing and are there for filters.
 const FOR_FILTERS: [&str; 2] = ["clsact", "ingress"];
@@ -39,7 +39,7 @@ pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     Ok(guards)
 }
 
-/// Programs at the hooks that tc's filters are at, too, since Linux 6.6; nobody but bpf(2) tells about them.
+/// Programs at the hooks of tc's filters (TCX), since Linux 6.6; only bpf(2) lists them.
 pub(super) fn programs(ports: &[Port]) -> Vec<Blocker> {
     let sides = [(TcxSide::Ingress, Direction::In), (TcxSide::Egress, Direction::Out)];
     let all = ports.iter().flat_map(|port| sides.map(|side| (port, side)));
@@ -77,7 +77,8 @@ fn of_programs(port: &Port, found: io::Result<AttachedPrograms>, direction: Dire
 struct TcObject {
     interface: u32,
     kind: String,
-    /// Of a filter: its handle, which is 0 where the kernel lists a priority; and its priority, in the upper half.
+    /// Of a filter: its handle, which is 0 where the kernel lists a priority; and its priority,
+    /// in the upper half.
     handle: u32,
     info: u32,
     /// The name of a program that is a filter.

@@ -1,7 +1,8 @@
-//! When something that guards are made of may have changed.
+//! Reports when something that blockers are made of may have changed.
 //!
-//! The kernel tells of nftables, tc, interfaces, their forwarding settings and IPsec policies. Of the rest (other settings, offloads,
-//! iptables, virtual servers, BPF programs, hooks of netfilter) it tells nobody: that is compared each second.
+//! The kernel notifies of changes of nftables, tc, interfaces, their forwarding settings and IPsec policies.
+//! Of the rest (other settings, offloads, iptables, virtual servers, BPF programs, hooks of netfilter) it
+//! sends no notification: they are compared each second.
 use super::{Blocker, Port, hooks, iptables, links, offloads, sysctl, traffic_control, virtual_servers};
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_XFRM};
 use netlink_sys::{Socket, SocketAddr};
@@ -17,7 +18,7 @@ const GROUPS: [(isize, &[u32]); 3] =
 const ENOUGH: usize = 64;
 const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Tells that it is time for another [`survey`](super::survey).
+/// Reports that it is time for another [`survey`](super::survey).
 #[derive(Debug)]
 pub struct BlockerWatch {
     sockets: Vec<Socket>,
@@ -27,7 +28,7 @@ pub struct BlockerWatch {
 }
 
 impl BlockerWatch {
-    /// Watches from now on. Whoever opens it before the first survey misses nothing.
+    /// Watches from now on. Open it before the first survey, so that no change is missed.
     pub fn open(ports: &[Port]) -> io::Result<BlockerWatch> {
         let sockets =
             GROUPS.iter().filter_map(|(protocol, groups)| open_socket(*protocol, groups).transpose());
@@ -49,10 +50,12 @@ impl BlockerWatch {
         self.sockets.iter().map(AsFd::as_fd).chain([self.timer.as_fd()])
     }
 
-    /// Watches these ports, as they are from now on. Whoever calls it before each survey of them misses nothing.
+    /// Watches these ports, as they are from now on. Call it before each survey of them, so that
+    /// no change is missed.
     pub fn set_ports(&mut self, ports: &[Port]) {
         self.ports = ports.to_vec();
-        // What was there at the last look may be other than what the survey finds, and the same once more at the next.
+        // What was there at the last look may be other than what the survey finds, and the same once
+        // more at the next.
         self.polled = polled(ports);
     }
 
@@ -64,7 +67,7 @@ impl BlockerWatch {
         told | (is_time && self.poll_settings())
     }
 
-    /// Whether what the kernel tells nobody has changed since the last call.
+    /// Whether anything that the kernel sends no notification of has changed since the last call.
     fn poll_settings(&mut self) -> bool {
         let now = polled(&self.ports);
         let was = std::mem::replace(&mut self.polled, now);
@@ -88,7 +91,7 @@ fn polled(ports: &[Port]) -> Vec<Blocker> {
     guards
 }
 
-/// A socket that hears of some groups; `None` if the kernel does not have the protocol.
+/// A socket that receives notifications of some groups; `None` if the kernel does not have the protocol.
 fn open_socket(protocol: isize, groups: &[u32]) -> io::Result<Option<Socket>> {
     let mut socket = match Socket::new(protocol) {
         Err(error) if super::netlink::is_missing(&error) => return Ok(None),

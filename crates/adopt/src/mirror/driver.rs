@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How often everything is looked at again without a reason.
+/// How often everything is read again without a reason.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How long there is no other look at everything after one, whatever the reason.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Bytes of changes that may wait to be heard.
+/// Limit, in bytes, on changes that wait to be read.
 const BACKLOG: usize = 64 << 20;
-/// How often a part is asked for again that changed while it was told.
+/// How often a part is dumped again that changed while it was dumped.
 const TRIES: u8 = 4;
-/// Datagrams of changes that are heard before a datagram of a dump is read.
+/// Datagrams of changes that are read before a datagram of a dump.
 const AT_ONCE: usize = 256;
 /// Such rounds in a turn, some milliseconds.
 const ROUNDS: usize = 32;
@@ -25,27 +25,27 @@ pub struct MirrorDriver {
     mirror: Mirror,
     follower: ChangeMonitor,
     dump: RecordDump,
-    /// The parts that are still to be asked for; the first is being told if `is_asked`.
+    /// The parts still to be dumped; the dump of the first is under way if `is_asked`.
     parts: VecDeque<RecordKind>,
     is_asked: bool,
-    /// Whether everything is being looked at.
+    /// Whether a resync is under way.
     is_looking: bool,
     tries: u8,
-    /// Whether everything must be looked at again.
+    /// Whether a resync is requested.
     is_wanted: bool,
     last: Option<Instant>,
     changes: u64,
     /// How many of them there were at the begin of the last turn.
     counted: u64,
     overruns: u64,
-    /// When changes were lost which no look at everything has found since, and how many overruns there were when the one that
-    /// goes on began.
+    /// When changes were lost which no look at everything has found since, and how many overruns there were
+    /// when the one that goes on began.
     lost_since: Option<Instant>,
     overruns_before: u64,
     resyncs: u64,
 }
 
-/// What is to be done after a turn.
+/// When the driver needs its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollOutcome {
     /// There is more to do: take another turn.
@@ -60,7 +60,7 @@ impl MirrorDriver {
         MirrorDriver::with_backlog(BACKLOG)
     }
 
-    /// The same, but for how many bytes of changes may wait to be heard.
+    /// Opens a mirror with a limit, in bytes, on changes that wait in the socket.
     pub fn with_backlog(bytes: usize) -> io::Result<MirrorDriver> {
         Ok(MirrorDriver {
             mirror: Mirror::default(),
@@ -97,7 +97,7 @@ impl MirrorDriver {
         done
     }
 
-    /// Hears what has changed, and looks at some more of everything when that is due.
+    /// Reads what has changed, and continues the resync if one is due.
     pub fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<PollOutcome> {
         // A mark is read like a change, so that without changes there are to be no marks.
         if std::mem::replace(&mut self.counted, self.changes) != self.changes {
@@ -125,7 +125,7 @@ impl MirrorDriver {
         self.is_wanted = true;
     }
 
-    /// How many changes the kernel told of.
+    /// Number of changes that the kernel has sent.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -135,19 +135,19 @@ impl MirrorDriver {
         self.overruns
     }
 
-    /// How late changes are heard: how long the last ones waited, or those that wait now have at least. None without the right to
-    /// measure it.
+    /// The lag of changes: how long the last ones waited, or the least time that those waiting now have
+    /// waited. `None` without the right to measure it.
     pub fn lag(&self, now: Instant) -> Option<Duration> {
         let lost = self.lost_since.map(|since| now.saturating_duration_since(since));
         self.follower.lag(now).max(lost)
     }
 
-    /// How often everything was looked at.
+    /// How often everything was read.
     pub fn resyncs(&self) -> u64 {
         self.resyncs
     }
 
-    /// Hears of changes; says whether there may be more.
+    /// Reads and applies changes; returns whether there may be more.
     fn apply_changes(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
         for _ in 0..AT_ONCE {
             let heard = self.follower.read(|news| {
@@ -167,7 +167,7 @@ impl MirrorDriver {
         Ok(true)
     }
 
-    /// How long until everything is to be looked at; nothing while that goes on.
+    /// How long until the next resync is due; zero while one is under way.
     fn time_to_resync(&mut self, now: Instant) -> Duration {
         self.is_wanted |= self.mirror.resync_requested();
         let Some(last) = self.last.filter(|_| !self.is_looking) else { return Duration::ZERO };
@@ -228,7 +228,7 @@ impl MirrorDriver {
     }
 }
 
-/// What to wait for: that there is a change to hear of.
+/// Readable when there is a change to read.
 impl AsFd for MirrorDriver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.follower.as_fd()

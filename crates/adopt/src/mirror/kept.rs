@@ -37,7 +37,7 @@ pub enum RouteCondition {
 }
 
 impl fmt::Display for ExcludedPrefix {
-    /// In one line: what stays, why, and how it is looked at.
+    /// In one line: what stays, why, and the command that shows it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ExcludedPrefix { family, table, prefix: (address, len), condition } = self;
         write!(f, "{family} packets to {address}/{len} stay with the kernel: table {table} has ")?;
@@ -63,8 +63,8 @@ impl Mirror {
         self.v4.conditional_prefixes().chain(self.v6.conditional_prefixes())
     }
 
-    /// How many conditions the routes of these prefixes have: for each prefix its prefixes of sources, or the
-    /// type of service.
+    /// How many conditions the routes of these prefixes have: for each prefix its prefixes of sources, or
+    /// the type of service.
     pub fn route_conditions(&self) -> usize {
         self.v4.count_conditions() + self.v6.count_conditions()
     }

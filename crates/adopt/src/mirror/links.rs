@@ -1,8 +1,8 @@
 //! What becomes of routes when interfaces, their settings and addresses, and next-hop objects change.
 //!
-//! The kernel takes routes of IPv4 away without a word when their interface goes down or loses its last address, and
-//! objects and all that leads to them when their interface goes down or loses its carrier. The mirror does as the kernel
-//! does, and doubts that this was all.
+//! The kernel takes routes of IPv4 away without a word when their interface goes down or loses its last
+//! address, and objects and all that leads to them when their interface goes down or loses its carrier. The
+//! mirror does as the kernel does, and doubts that this was all.
 use super::paths::PathId;
 use super::routes::TableUpdate;
 use super::{Mirror, Sink};
@@ -18,7 +18,7 @@ impl Mirror {
             None => self.world.links.remove(&index),
         };
         if old == new {
-            // A carrier counts for routes a moment after it is told of; this is the second time that it is.
+            // A carrier counts for routes a moment after its notification; this is the second notification.
             self.needs_resync |= self.has_dead_hops(index);
             return;
         }
@@ -29,7 +29,7 @@ impl Mirror {
         self.after_link(index, old.as_ref(), new.as_ref(), sink);
     }
 
-    /// Whether the kernel passes over next hops at an interface, as far as it has told.
+    /// Whether the kernel skips next hops at an interface, by what it has notified so far.
     fn has_dead_hops(&self, index: u32) -> bool {
         let is_dead = |path: &Path| path.hops.iter().any(|hop| hop.link == index && hop.is_dead);
         !self.paths.matching_paths(|_, path| is_dead(path)).is_empty()
@@ -44,7 +44,7 @@ impl Mirror {
         if was(Link::is_up) || new.is_none() {
             self.remove_objects_at(index, sink);
         }
-        // Interfaces that come tell nothing of what was revived with them.
+        // The notification of a new interface doesn't list what came back with it.
         self.needs_resync |= old.is_some();
         self.reevaluate_paths(|_| true, sink);
         for family in [Family::V4, Family::V6] {
@@ -131,7 +131,7 @@ impl Mirror {
             return;
         }
         let (link, family) = (address.link, address.family());
-        // Who replays an old message must not take away what is there.
+        // A replayed old message must not remove an address that is there.
         if !self.addresses.remove(&address) || family == Family::V6 {
             return;
         }
@@ -177,7 +177,7 @@ impl Mirror {
         }
     }
 
-    /// Finds anew what paths of which something holds come to, and chooses anew among their routes.
+    /// Resolves again the paths for which `holds` is true, and selects again among their routes.
     fn reevaluate_paths(&mut self, holds: impl Fn(&Path) -> bool, sink: &mut dyn Sink) {
         let changed = self.paths.reevaluate(&self.world, holds, sink);
         if !changed.is_empty() {
@@ -195,7 +195,8 @@ impl Mirror {
     }
 }
 
-/// Whether a path goes by interfaces of its own. Addresses of the machine stay when their interface goes down.
+/// Whether a path goes by interfaces of its own. Addresses of the machine stay when
+/// their interface goes down.
 fn is_route(path: &Path) -> bool {
     path.kind == RouteKind::Unicast && path.object == 0 && !path.hops.is_empty()
 }

@@ -1,8 +1,8 @@
-//! The tables of a family as one: for each prefix what the kernel, asking table by table, comes to.
+//! Merges the tables of a family into one: for each prefix, the result of the kernel's lookup table by table.
 //!
-//! The kernel looks for the longest prefix in the first table, then in the next, and so on; what is told to the sink is
-//! one table, in which the longest prefix of all decides. So a route is told only where no table before its own has a
-//! prefix that holds it, and a change in a table is one of the prefixes below it in the tables that are asked later.
+//! The kernel looks for the longest prefix in the first table, then in the next, and so on; the sink gets one
+//! table, in which the longest prefix of all decides. So a route is sent only where no earlier table has a
+//! prefix that contains it, and a change in a table changes the prefixes below it in later tables.
 use super::paths::Paths;
 use super::plan::LookupPlan;
 use super::sink::FamilySink;
@@ -23,19 +23,19 @@ pub(super) struct FamilyTables<A: FamilySink> {
     sweep: Option<Sweep<A>>,
 }
 
-/// How far all has been looked at after a dump.
+/// How far the sweep after a dump has come.
 #[derive(Debug)]
 struct Sweep<A: FamilySink> {
     /// The tables that are left.
     tables: Vec<u32>,
-    /// The last key of the last of them that was looked at.
+    /// The last key of that table that was swept.
     after: Option<RouteKey<A>>,
     /// How many dumps may have missed a prefix that is there.
     patience: u8,
     is_doubtful: bool,
 }
 
-/// Prefixes that are looked at in a row, which takes less than a millisecond.
+/// Prefixes that are swept in a row, which takes less than a millisecond.
 const AT_ONCE: usize = if cfg!(test) { 3 } else { 4096 };
 
 impl<A: FamilySink> Default for FamilyTables<A> {
@@ -104,7 +104,7 @@ impl<A: FamilySink> FamilyTables<A> {
         Some(change.before)
     }
 
-    /// Tells anew all that depends on a prefix of a table.
+    /// Sends again all routes that depend on a prefix of a table.
     pub(super) fn propagate(&self, id: u32, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
         let is_it = |level: &super::plan::TableLevel| level.table == id;
         let Some(first) = self.plan.levels.iter().position(is_it) else { return };
@@ -128,12 +128,13 @@ impl<A: FamilySink> FamilyTables<A> {
         }
     }
 
-    /// Tells what becomes of packets to a prefix, and to no longer one.
+    /// Sends the sink the next hops for packets to a prefix, and to no longer one.
     fn notify_route(&self, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
         A::notify(sink, prefix, self.resolve_prefix(prefix, paths));
     }
 
-    /// The way of packets to a prefix and to no longer one; none where that of a shorter prefix is right for them.
+    /// The next hops for packets to a prefix and to no longer one; `None` where those of a shorter prefix
+    /// are right for them.
     fn resolve_prefix(&self, prefix: Prefix<A>, paths: &Paths) -> Option<NextHopSetId> {
         if let Some(kept) = self.plan.excluded.iter().find(|kept| kept.covers(prefix)) {
             return (*kept == prefix).then_some(NextHopSetId::KERNEL);
@@ -174,7 +175,7 @@ impl<A: FamilySink> FamilyTables<A> {
         sink.end_load();
     }
 
-    /// Chooses anew among the routes of all prefixes that have one by these paths.
+    /// Selects again among the routes of all prefixes that have a route by these paths.
     pub(super) fn choose_again(
         &self,
         changed: &HashSet<super::paths::PathId>,
@@ -207,9 +208,8 @@ fn can_be_suppressed(choice: RouteChoice, paths: &Paths) -> bool {
     }
 }
 
-/// What dumps find.
+/// Marks and sweeps: what a dump finds, and what it doesn't.
 impl<A: FamilySink> FamilyTables<A> {
-    /// A dump begins.
     pub(super) fn begin_dump(&mut self) {
         self.stamp = self.stamp.wrapping_add(1);
         self.touched = Some(HashSet::new());
@@ -220,9 +220,9 @@ impl<A: FamilySink> FamilyTables<A> {
         self.touched.as_ref().is_some_and(|touched| !touched.is_empty() && touched.contains(&(table, key)))
     }
 
-    /// Looks at some more keys when a dump is over, and returns those of them that it did not find; none when
-    /// all were looked at. Where something has changed meanwhile the kernel may have passed one over, so that
-    /// it must have been missed twice; then [`end_dump`](Self::end_dump) says that there are such.
+    /// Sweeps some more keys when a dump is over, and returns those of them that it did not find; `None` when
+    /// the sweep is complete. If something has changed meanwhile the kernel may have skipped one, so that it
+    /// must be missing twice; then [`end_dump`](Self::end_dump) returns that there are such keys.
     pub(super) fn sweep_some(&mut self) -> Option<Vec<(u32, RouteKey<A>)>> {
         let stamp = self.stamp;
         let tables = &self.tables;
@@ -254,7 +254,7 @@ impl<A: FamilySink> FamilyTables<A> {
         Some(lost)
     }
 
-    /// A dump is over, and all was looked at: says whether something may be gone that it did not find.
+    /// Ends a dump after its sweep: returns whether something that it did not find may be gone.
     pub(super) fn end_dump(&mut self) -> bool {
         self.touched = None;
         self.sweep.take().is_some_and(|sweep| sweep.is_doubtful)

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// The number of a path.
 pub(super) type PathId = u32;
 
-/// What a path comes to, as far as the choice of a route depends on it.
+/// What a path resolves to, as far as the selection of a route depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// The search ends here.
@@ -26,13 +26,13 @@ struct PathEntry {
     outcome: PathOutcome,
 }
 
-/// Numbers that rest before one is used again: who looks up routes meanwhile may still find it.
+/// Numbers that rest before one is used again: a route lookup meanwhile may still find it.
 const RESTING: usize = 256;
 
 /// The number of each path of a family. All routes are looked up here, so that hashes are quick ones.
 type PathIds = HashMap<Path, PathId, RandomState>;
 
-/// All paths.
+/// Paths by number, each stored once, with their next-hop sets.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     entries: Vec<Option<PathEntry>>,
@@ -104,13 +104,13 @@ impl Paths {
         &self.entry(id).key.1
     }
 
-    /// What a path comes to.
+    /// What a path resolves to.
     #[inline]
     pub(super) fn standing(&self, id: PathId) -> Standing {
         standing_of(&self.entry(id).outcome)
     }
 
-    /// The way of a path that decides.
+    /// The next-hop set of the path that decides.
     #[inline]
     pub(super) fn next_hop_set(&self, id: PathId) -> NextHopSetId {
         if is_always_the_kernels(&self.entry(id).key.1) { NextHopSetId::KERNEL } else { NextHopSetId(id + 1) }
@@ -133,8 +133,8 @@ impl Paths {
         kept.filter(|(_, kept)| holds(kept.key.0, &kept.key.1)).map(|(id, _)| id).collect()
     }
 
-    /// Finds anew what paths of which something holds come to, and tells it; returns those whose routes may have to be
-    /// chosen anew.
+    /// Resolves again the paths for which `holds` is true, and sends what changed to the sink. Returns those
+    /// whose routes may have to be selected again.
     pub(super) fn reevaluate(
         &mut self,
         world: &KernelState,

@@ -1,4 +1,4 @@
-//! A sink that only knows what it was told: for tests, and for who wants to look.
+//! A sink that only records what it received: for tests, and for inspection.
 use super::{Exclusion, NextHopSet, NextHopSetId, Sink};
 use crate::kernel::{Family, Link};
 use artery_table::{Address, Prefix};
@@ -6,10 +6,10 @@ use artery_wire::EtherAddr;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-/// What was told to a sink.
+/// Everything that a sink received.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingSink {
-    /// The ways.
+    /// Next-hop sets by their number.
     pub next_hop_sets: HashMap<NextHopSetId, NextHopSet>,
     /// The routes of IPv4.
     pub v4: BTreeMap<Prefix<u32>, NextHopSetId>,
@@ -17,14 +17,14 @@ pub struct RecordingSink {
     pub v6: BTreeMap<Prefix<u128>, NextHopSetId>,
     /// The neighbors that packets can be sent to.
     pub neighbors: HashMap<(u32, IpAddr), EtherAddr>,
-    /// The interfaces.
+    /// Interfaces by the kernel's index.
     pub links: HashMap<u32, Link>,
     /// Which packets of IPv4 and IPv6 stay with the kernel.
     pub exclusions: [Exclusion; 2],
 }
 
 impl RecordingSink {
-    /// The way of packets to an address; none where no prefix holds it.
+    /// The next hops for an address; `None` where no prefix contains it.
     pub fn lookup(&self, address: IpAddr) -> Option<&NextHopSet> {
         let id = match address {
             IpAddr::V4(address) => lookup_longest(&self.v4, address.to_bits()),
@@ -72,7 +72,7 @@ impl Sink for RecordingSink {
 }
 
 impl RecordingSink {
-    /// A way must be told before a route leads to it.
+    /// Asserts that a next-hop set was received before the first route that leads to it.
     fn assert_known(&self, way: Option<NextHopSetId>) {
         let known = way.is_none_or(|id| id == NextHopSetId::KERNEL || self.next_hop_sets.contains_key(&id));
         assert!(known, "{way:?} was not told");

@@ -1,6 +1,7 @@
-//! In which order the tables of a family are asked about a forwarded packet: what `ip rule` comes to.
+//! The order in which the tables of a family are looked up for a forwarded packet: the effect of `ip rule`.
 //!
-//! Rules that are for all packets give tables in a row. What the others are for stays with the kernel, all of it.
+//! Rules that are for all packets give tables in a row. All packets that other rules match
+//! stay with the kernel.
 use super::Exclusion;
 use crate::kernel::{Family, Link, LinkKind, Rule, RuleAction};
 use artery_table::{Address, Prefix};
@@ -9,7 +10,7 @@ use std::net::IpAddr;
 
 /// The table of the machine's own addresses (RT_TABLE_LOCAL).
 pub(super) const LOCAL: u32 = 255;
-/// What the rules of IPv4 are as long as nobody has changed them: priorities and tables.
+/// The default rules of IPv4: priorities and tables.
 const DEFAULTS4: [(u32, u32); 3] = [(0, LOCAL), (32766, 254), (32767, 253)];
 
 /// A table that is asked.
@@ -38,11 +39,11 @@ impl<A: Address> Default for LookupPlan<A> {
 /// Why packets stay with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExclusionReason {
-    /// Their family.
+    /// The address family whose packets stay.
     pub family: Family,
     /// The rule, as ip-rule(8) writes it.
     pub rule: String,
-    /// Which they are.
+    /// Which packets of the family stay.
     pub packets: ExcludedPackets,
 }
 
@@ -91,8 +92,8 @@ pub(super) fn build_plan<A: Address>(
 ) -> PlanResult<A> {
     let mut made =
         PlanResult { plan: LookupPlan::default(), exclusion: Exclusion::Nothing, reasons: Vec::new() };
-    // Until somebody changes the rules, the kernel keeps `local` and `main` in one trie, where the longest prefix of
-    // both decides; when they are as they were again, it still keeps them apart.
+    // Until the rules are changed for the first time, the kernel keeps `local` and `main` in one trie, where
+    // the longest prefix of both decides. When the rules are restored, it still keeps them apart.
     let may_be_one = is_default(rules);
     let mut next = 0;
     while let Some(rule) = rules.get(next) {
@@ -143,7 +144,7 @@ fn rule_scope(rule: &Rule, links: &[&Link]) -> RuleScope {
     if selectors.is_none() {
         return RuleScope::All;
     }
-    // Forwarded packets are bound to no output, are nobody's but root's, and don't come from the machine itself.
+    // Forwarded packets are bound to no output, belong to root alone, and don't come from the machine itself.
     let is_others = selectors.users.is_some_and(|(first, _)| first > 0);
     if selectors.output.is_some() || is_others || selectors.input.as_deref() == Some("lo") {
         return RuleScope::None;

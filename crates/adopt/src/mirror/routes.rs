@@ -130,7 +130,7 @@ fn preference(number: u8) -> u8 {
     (number & 3) ^ 2
 }
 
-/// IPv4: those of one metric and type of service in the order in which the kernel was told to keep them.
+/// IPv4: routes of one metric and type of service, in the order that the kernel was configured with.
 fn add_ipv4(list: &mut Vec<Candidate>, new: Candidate, manner: Manner, paths: &Paths) {
     let key = |candidate: &Candidate| (u8::MAX - candidate.tos, candidate.priority);
     let wanted = key(&new);
@@ -149,8 +149,8 @@ fn add_ipv4(list: &mut Vec<Candidate>, new: Candidate, manner: Manner, paths: &P
     }
 }
 
-/// IPv6: those of one metric that go by gateways are one route with several next hops, of which a message tells all;
-/// others are put behind those that are there.
+/// IPv6: routes of one metric by gateways are one route with several next hops, which one message lists in
+/// full; others are put behind those that are there.
 fn add_ipv6(
     list: &mut Vec<Candidate>,
     new: Candidate,
@@ -174,7 +174,7 @@ fn add_ipv6(
     }
 }
 
-/// Whether a path of IPv6 is one of those that are told together.
+/// Whether a path of IPv6 is one of those that the kernel sends in one message.
 fn can_join(path: &Path) -> bool {
     let is_gateway = |hop: &RouteHop| hop.gateway.is_some();
     path.kind == RouteKind::Unicast && !path.hops.is_empty() && path.hops.iter().all(is_gateway)

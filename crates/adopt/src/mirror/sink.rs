@@ -1,33 +1,34 @@
-//! What the mirror wants forwarded, as told to who forwards.
+//! What the mirror wants forwarded, and the trait of those that receive it.
 use crate::kernel::{Family, Link};
 use artery_table::{Address, Prefix};
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
 
-/// The number of a way. Many routes lead to one, so that a change of the way is one word to the sink, however many they
-/// are. A number is used again after its way is gone, the one that is free for the longest time first.
+/// The number of a next-hop set. Many routes lead to one, so that its change is one call of the
+/// sink, however many they are. A number is used again after its set is gone: the one that is free
+/// for the longest time first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextHopSetId(pub u32);
 
 impl NextHopSetId {
-    /// Packets are the kernel's. It is the only way that nothing is told of.
+    /// Packets are left to the kernel. A sink is never sent this next-hop set: it is predefined.
     pub const KERNEL: NextHopSetId = NextHopSetId(0);
 }
 
-/// What packets do.
+/// Where packets of a route go: to the kernel, or out by a next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextHopSet {
-    /// They are the kernel's: they are for the machine, or for nobody and the kernel answers, or the way is one that
-    /// only the kernel knows.
+    /// The kernel handles the packets: they are for the machine, or the kernel answers them with an error, or
+    /// only the kernel knows the route.
     Kernel,
     /// They go out by one of these next hops, of which there is at least one.
     Hops(Vec<Hop>),
 }
 
-/// A next hop.
+/// A neighbor, or a whole network, that packets are sent to by one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
-    /// The interface.
+    /// The kernel's index of the interface.
     pub link: u32,
     /// Whose link address they are sent to; where there is none, the destination's own.
     pub gateway: Option<IpAddr>,
@@ -38,21 +39,22 @@ pub struct Hop {
 /// Which packets of a family stay with the kernel whatever the routes say, because of its rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Exclusion {
-    /// None.
+    /// No packets are excluded by rules.
     #[default]
     Nothing,
     /// Those that come in by one of these interfaces.
     From(Vec<u32>),
-    /// All.
+    /// All packets of the family.
     Everything,
 }
 
-/// Who forwards.
+/// Receives the mirror's changes: the accelerator, a graph, or a record for tests.
 pub trait Sink {
-    /// A way is this from now on, or is gone. Told before the first route that leads to it, and after the last.
+    /// Sets or removes (`None`) a next-hop set. Called before the first route that leads to it,
+    /// and after the last.
     fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>);
-    /// Packets to this prefix, and to no longer one, go this way from now on; without a way there is no such prefix,
-    /// and may not have been.
+    /// Packets to this prefix, and to no longer one, use this next-hop set from now on; `None` removes the
+    /// prefix, which may not have been there.
     fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>);
     /// The same for IPv6.
     fn set_route6(&mut self, prefix: Prefix<u128>, way: Option<NextHopSetId>);
@@ -62,13 +64,14 @@ pub trait Sink {
     fn set_link(&mut self, index: u32, link: Option<&Link>);
     /// Which packets stay with the kernel from now on; none did before the first call.
     fn exclude(&mut self, family: Family, keep: &Exclusion);
-    /// Many routes come now: nothing need be forwarded by them before the end. There may be loads within a load.
+    /// Many routes come now: nothing need be forwarded by them before the end. There may be
+    /// loads within a load.
     fn begin_load(&mut self) {}
-    /// That was all.
+    /// Ends a load that [`begin_load`](Self::begin_load) began.
     fn end_load(&mut self) {}
 }
 
-/// An address whose routes can be told to a sink.
+/// An address family whose routes a sink receives.
 pub(crate) trait FamilySink: Address {
     fn notify(sink: &mut dyn Sink, prefix: Prefix<Self>, way: Option<NextHopSetId>);
 }

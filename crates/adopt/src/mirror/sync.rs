@@ -1,8 +1,8 @@
-//! All records of a part, compared with what is known: what the kernel has no more goes, what it has comes, and what is
-//! as it was isn't touched.
+//! All records of a part, compared with what is known: what the kernel no longer has is removed, what is new
+//! is added, and what is unchanged isn't touched.
 //!
-//! Changes go on meanwhile. What has changed since the part was asked for is known better than by the answer, which may
-//! be older or newer: the changes that make it so are still to be heard.
+//! Changes go on meanwhile. What has changed since the part was asked for is known better than by the answer,
+//! which may be older or newer: the changes that make it so have yet to be read.
 use super::{Mirror, Sink};
 use crate::kernel::{Address, Family, Manner, News, Record, RecordKind, Route, Rule};
 use artery_table::Prefix;
@@ -74,8 +74,8 @@ impl Mirror {
         let Some(roll) = &mut self.dump else { return };
         match record {
             Record::Route(route) => {
-                // Those for some sources only, and those for all of the same prefix, are told apart from each
-                // other.
+                // Notifications keep routes for some sources only apart from the other routes
+                // of the same prefix.
                 let key = |route: &Route| (route.table, route.len, route.destination, route.source);
                 if roll.routes.last().is_some_and(|last| key(last) != key(&route)) {
                     self.found_prefix(sink);
@@ -95,7 +95,7 @@ impl Mirror {
         }
     }
 
-    /// Hears of what a dump has found, which is no change meanwhile.
+    /// Applies what a dump has found; it doesn't count as a change meanwhile.
     fn apply_found(&mut self, news: News, sink: &mut dyn Sink) {
         let roll = self.dump.take();
         self.apply_change(news, sink);
@@ -125,9 +125,11 @@ impl Mirror {
         }
     }
 
-    /// Those were all, so that what wasn't among them is gone, if `is_complete`. Says whether to ask again.
+    /// Ends a part: what wasn't among its records is gone, if `is_complete`. Returns whether
+    /// to dump it again.
     ///
-    /// Of routes there may be many: they are looked at by [`sweep_routes`](Self::sweep_routes), as long as it says so.
+    /// There may be many routes: [`sweep_routes`](Self::sweep_routes) sweeps them, as long
+    /// as it returns true.
     pub fn end_part(&mut self, is_complete: bool, sink: &mut dyn Sink) -> bool {
         self.found_prefix(sink);
         let Some(roll) = self.dump.take() else { return false };

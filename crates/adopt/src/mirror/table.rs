@@ -1,8 +1,8 @@
 //! One routing table of the kernel: for each prefix the routes in the order in which it prefers them.
 //!
 //! Routes of IPv6 may be for some sources only (RTA_SRC). They are kept apart from those for all sources,
-//! since neither replaces the other and a dump tells them at different times. Which of both kinds a packet
-//! goes by only the kernel finds.
+//! since neither replaces the other and a dump lists them at different times. Only the kernel can find which
+//! of the two a packet uses.
 use super::paths::{PathId, Paths, Standing};
 use crate::kernel::{Family, Route};
 use artery_table::{Address, Prefix};
@@ -48,7 +48,7 @@ impl<A: Address> RouteKey<A> {
 /// What is done with packets that have no longer prefix in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RouteChoice {
-    /// Their path.
+    /// One path, for every packet.
     Path(PathId),
     /// The search goes on in the next table.
     Throw,
@@ -67,7 +67,7 @@ struct PrefixRoutes {
 }
 
 impl PrefixRoutes {
-    /// None without routes.
+    /// `None` when there are no candidates.
     fn from_candidates(candidates: &[Candidate], stamp: u8) -> Option<PrefixRoutes> {
         let (&first, others) = candidates.split_first()?;
         let others = (!others.is_empty()).then(|| Box::new(others.to_vec()));
@@ -102,7 +102,7 @@ impl PrefixChange {
     }
 }
 
-/// A table.
+/// One routing table of the kernel.
 #[derive(Debug)]
 pub(super) struct Table<A: Address> {
     /// Routes for all sources.
@@ -144,8 +144,8 @@ impl<A: Address> Table<A> {
         entry.map_or(Vec::new(), |entry| entry.iter_candidates().copied().collect())
     }
 
-    /// Gives a key these routes, found by a dump or told since. None if it had just them; then it is noted
-    /// that they were found.
+    /// Sets the routes of a key, found by a dump or notified since. `None` if it had just them; then they
+    /// are marked as found.
     pub(super) fn set_routes(
         &mut self,
         key: RouteKey<A>,

@@ -243,7 +243,7 @@ fn routes_of_one_metric_keep_the_order_they_were_given_in_ipv4() {
 #[test]
 fn prefixes_with_routes_for_some_sources_are_the_kernels_in_whatever_order_they_come() {
     let plain = route(254, "::/0", RouteKind::Unicast, &[hop(1, "fe80::1")]);
-    // By the same gateway, so that nothing but the source tells one from the other.
+    // By the same gateway, so that only the source distinguishes them.
     let from = Route { source: Some(("2001:db8:b::".parse().unwrap(), 64)), ..plain.clone() };
     let other = Route { source: Some(("2001:db8:c::".parse().unwrap(), 64)), ..plain.clone() };
     let below = route(254, "2001:db8::/32", RouteKind::Unicast, &[hop(2, "fe80::2")]);
@@ -254,7 +254,7 @@ fn prefixes_with_routes_for_some_sources_are_the_kernels_in_whatever_order_they_
         let ways = |sink: &RecordingSink| (way(sink, "2001:db9::1"), way(sink, "2001:db8::1"));
         let (kept, longer) = ("kernel".to_string(), "fe80::2%2".to_string());
         assert_eq!(ways(&sink), (kept.clone(), longer.clone()), "{order:?}");
-        // The kernel tells those for some sources first, then what is below, and the plain ones last.
+        // The kernel lists routes for some sources first, then what is below, and those for all sources last.
         mirror.begin_part(crate::kernel::RecordKind::Routes(Family::V6));
         for route in [&from, &other, &below, &plain] {
             mirror.add_found(Record::Route(route.clone()), &mut sink);
@@ -347,7 +347,7 @@ fn a_look_at_everything_withdraws_nothing_that_is_right() {
     struct Deaf;
     impl Sink for Deaf {
         fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
-            // A path is looked for by its contents, and not told again.
+            // Paths are shared by content: an equal one is not sent again.
             panic!("{id:?} {way:?}");
         }
         fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {

@@ -1,4 +1,4 @@
-//! What routes refer to: interfaces, their settings, next-hop objects. And what a path comes to with them.
+//! What routes refer to: interfaces, their settings, next-hop objects. And how a path resolves with them.
 use super::{Hop, NextHopSet};
 use crate::kernel::{Family, Link, NextHopObject, ObjectKind, Path, RouteHop, RouteKind, Settings};
 use artery_table::router::ReversePath;
@@ -8,10 +8,10 @@ use std::collections::HashMap;
 /// The number of what is set for all interfaces (NETCONFA_IFINDEX_ALL).
 const ALL: i32 = -1;
 
-/// What a path comes to.
+/// What a path resolves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathOutcome {
-    /// Packets go this way.
+    /// Packets use these next hops.
     NextHops(NextHopSet),
     /// The search goes on in the next table.
     Throw,
@@ -82,8 +82,8 @@ impl KernelState {
         self.links.get(&link).is_none_or(|link| !link.is_admin_up)
     }
 
-    /// Takes from a path what it says of interfaces that is known better here. What the kernel passes over while its
-    /// interface is up, it does for another reason, which only the next dump tells the end of.
+    /// Removes from a path the states of interfaces that are known better here. If the kernel skips a next
+    /// hop while its interface is up, it has another reason, and only the next dump shows when that ends.
     pub(super) fn without_known_states<'a>(&self, family: Family, path: &'a Path) -> Cow<'a, Path> {
         if !path.hops.iter().any(|hop| hop.is_dead || hop.is_without_carrier) {
             return Cow::Borrowed(path);
@@ -96,7 +96,7 @@ impl KernelState {
         Cow::Owned(path)
     }
 
-    /// What a path comes to.
+    /// Resolves a path with the interfaces and next-hop objects.
     pub(super) fn resolve_path(&self, family: Family, path: &Path) -> PathOutcome {
         match path.kind {
             RouteKind::Throw => PathOutcome::Throw,

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 /// Runs `test` in a fresh network namespace, on a thread of its own.
 ///
-/// Where none can be made, says that the test is skipped; with `ARTERY_RIG=required` in the environment it fails.
+/// Where none can be made, says that the test is skipped; with `ARTERY_RIG=required` in
+/// the environment it fails.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
     let Some(mut keeper) = Keeper::new() else {
         let required = std::env::var_os("ARTERY_RIG").is_some_and(|value| value == "required");
@@ -61,8 +62,8 @@ impl Drop for Keeper {
     }
 }
 
-/// Runs commands of ip(8), one a line, with `-6` before those that do not tell their family; what the kernel refuses, it
-/// refuses.
+/// Runs commands of ip(8), one a line, with `-6` before those that don't name their family. Commands that
+/// the kernel refuses have no effect.
 pub(crate) fn ip(commands: &str) {
     let lines: Vec<&str> = commands.lines().collect();
     for batch in lines.chunk_by(|one, other| one.starts_with("-6 ") == other.starts_with("-6 ")) {

@@ -8,7 +8,7 @@ pub(crate) struct Question {
     pub(crate) link: u32,
 }
 
-/// A way out: interface and gateway.
+/// A next hop: interface and gateway.
 pub(crate) type Out = (u32, Option<IpAddr>);
 
 const RTA_DST: u16 = 1;
@@ -73,7 +73,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     [&len.to_ne_bytes(), &kind.to_ne_bytes(), value].concat()
 }
 
-/// The ways out that an answer names, but for those that the kernel passes over.
+/// The next hops that an answer names, except those that the kernel skips.
 fn outs(answer: &[u8]) -> Vec<Out> {
     // Anything but RTM_NEWROUTE is an error.
     if answer[4..6] != 24u16.to_ne_bytes() || answer[16 + 7] != RTN_UNICAST {

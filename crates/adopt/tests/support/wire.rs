@@ -1,4 +1,5 @@
-//! What leaves on the wire: by the accelerator's own tables, and by what the kernel says of its routes and neighbors.
+//! What leaves on the wire: by the accelerator's own tables, and by what the kernel says of
+//! its routes and neighbors.
 use super::question::{Out, Question};
 use artery_adopt::fast::{Accelerator, ForwardDecision, Mode};
 use artery_adopt::kernel::{Family, Link};
@@ -12,7 +13,7 @@ use std::process::Command;
 /// Where frames go: an interface and a link address, or the kernel.
 pub(crate) type Target = Option<(u32, EtherAddr)>;
 
-/// Flows that are asked about until all ways of a destination were met.
+/// Flows that are tried for a destination until all its next hops were seen.
 const FLOWS: u8 = 128;
 
 /// A plain sink, and one whose tables programs read.
@@ -22,7 +23,6 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    /// Adopts interfaces.
     pub(crate) fn adopt(links: &[u32]) -> Sinks {
         let mut accelerator = Accelerator::new().unwrap();
         // Nothing is forwarded here, only asked about.

@@ -1,4 +1,4 @@
-//! Frames for `artery capture`, which asks for them again and again.
+//! Frames for `artery capture`, which polls for them.
 use crate::capture::{Captured, Frame};
 use artery_adopt::Session;
 use artery_adopt::fast::{self, CaptureVerdict};
@@ -8,10 +8,10 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long nobody may ask for frames before they are copied no more.
+/// How long after the last request for frames they are still copied.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether frames are copied now, and since when nobody has asked for them.
+/// Whether frames are copied now, and when they were last asked for.
 #[derive(Default)]
 pub(super) struct Captures(Option<Instant>);
 
@@ -32,7 +32,7 @@ impl Captures {
         Ok(String::new())
     }
 
-    /// What was copied since the last question.
+    /// The frames copied since the last request.
     pub(super) fn drain_frames(&mut self, session: &mut Session) -> Result<String, String> {
         if self.0.is_none() {
             return Err("nothing is captured; write 'forwarded' or 'all' first".to_string());
@@ -44,7 +44,7 @@ impl Captures {
         serde_json::to_string(&Captured { lost, frames }).map_err(|error| error.to_string())
     }
 
-    /// Ends it where whoever began seems to be gone.
+    /// Ends the capture if its client seems to be gone.
     pub(super) fn expire(&mut self, session: &mut Session, now: Instant) -> Result<(), String> {
         match self.0 {
             Some(asked) if now.saturating_duration_since(asked) > PATIENCE => self.end(session).map(drop),

@@ -1,4 +1,5 @@
-//! By which path the packets of ports go. It is one for all ports: between paths frames would be lost, or left to the kernel.
+//! By which path the packets of ports go. It is one for all ports: between paths frames would be lost, or
+//! left to the kernel.
 use super::Path;
 use super::facts::Facts;
 
@@ -11,7 +12,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Chooses for ports, unless somebody wants a path.
+    /// Chooses a path for the ports; `wanted` is the user's own choice.
     pub(crate) fn of(ports: &[Facts], wanted: Option<Path>) -> Choice {
         if let Some(path) = wanted {
             return Choice { paths: vec![path], obstacle: None };
@@ -28,7 +29,7 @@ impl Choice {
         self.paths[0]
     }
 
-    /// Why a port does not go by XDP, if that was not somebody's wish.
+    /// Why a port does not go by XDP, unless the user has chosen the path.
     pub(crate) fn why(&self, facts: &Facts) -> Option<String> {
         let (port, why) = self.obstacle.as_ref()?;
         let own = || facts.xdp_obstacle();
@@ -37,7 +38,7 @@ impl Choice {
 }
 
 impl Path {
-    /// Whether programs of XDP forward, whoever runs them.
+    /// Whether XDP programs forward, in the driver or in the kernel.
     pub(crate) fn is_xdp(self) -> bool {
         matches!(self, Path::Xdp | Path::XdpGeneric)
     }

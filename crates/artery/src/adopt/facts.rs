@@ -9,7 +9,7 @@ pub(crate) struct Facts {
     pub(crate) port: Port,
     /// Empty when it does not say.
     pub(crate) driver: String,
-    /// `None` where the kernel can't tell.
+    /// `None` where the kernel does not report them.
     pub(crate) features: Option<XdpFeatures>,
     /// Whether it takes VLAN tags off.
     pub(crate) strips_tags: bool,
@@ -54,7 +54,8 @@ impl Facts {
         if self.driver.is_empty() { "its driver" } else { &self.driver }
     }
 
-    /// Whether frames arrive whose checksums nobody has computed, and which nobody has cut: its senders are on this machine.
+    /// Whether frames arrive without checksums, or larger than the MTU: virtual links, with
+    /// senders on this machine.
     pub(crate) fn is_unfinished(&self) -> bool {
         matches!(self.driver.as_str(), "veth" | "tun" | "netkit")
     }
@@ -89,7 +90,7 @@ impl Facts {
         ))
     }
 
-    /// What is to be known about XDP at this port, although nothing speaks against it.
+    /// A note on XDP at this port, where no obstacle is known.
     pub(crate) fn xdp_note(&self, processors: u32) -> Option<String> {
         let (name, driver) = (&self.port.name, self.driver());
         if let Some((lack, remedy)) = self.lacks_queues_for_xdp(processors) {
@@ -105,7 +106,8 @@ impl Facts {
 }
 
 impl Facts {
-    /// That there are too few queues for each processor to have one of its own for what XDP sends, and what gives it one.
+    /// Reports that there are too few queue pairs for XDP to send from each processor by one of its own, and
+    /// how to get more.
     pub(crate) fn lacks_queues_for_xdp(&self, processors: u32) -> Option<(String, String)> {
         let Channels { combined, most_combined } = self.channels.filter(|_| self.driver == "virtio_net")?;
         if most_combined >= combined + processors {

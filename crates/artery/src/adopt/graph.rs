@@ -1,4 +1,4 @@
-//! The path by the engine: a graph made for the ports, in front of which programs choose what it forwards.
+//! The path "graph": a graph made for the ports, and programs in front of it that choose what it forwards.
 use super::facts::Facts;
 use crate::load::{Reading, load};
 use crate::voice::Output;
@@ -26,7 +26,7 @@ struct Place {
 }
 
 impl Engine {
-    /// Starts the graph. Nothing comes to it before programs send it something.
+    /// Starts the graph. It gets no packets before programs redirect some to it.
     pub(super) fn start(ports: &[Facts], voice: Output) -> anyhow::Result<(Engine, Graph)> {
         let places = ports.iter().map(Place::of).collect::<anyhow::Result<Vec<_>>>()?;
         let loaded = load("adopt.click", &configuration(&places), &Reading::default());
@@ -85,8 +85,9 @@ impl Place {
     }
 }
 
-/// The graph: what comes by a port's door is forwarded by the router's tables. What can't be, although it was chosen, met a
-/// change, and is dropped as it would have been on the wire.
+/// The graph: the router's tables forward what arrives by a port's host interface. A packet that they
+/// can't forward, although it was chosen, was overtaken by a change; it is dropped, as it would have
+/// been on the wire.
 fn configuration(places: &[Place]) -> String {
     let mut text = String::from("ip :: IPRouter(");
     for Place { name, mtu, .. } in places {

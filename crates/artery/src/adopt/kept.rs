@@ -1,16 +1,17 @@
-//! What is said of prefixes whose packets stay with the kernel, since their routes depend on more than the
+//! Reports prefixes whose packets stay with the kernel, since their routes depend on more than the
 //! destination.
 use crate::voice::Output;
 use artery_adopt::mirror::{ExcludedPrefix, Mirror};
 
-/// Prefixes that a line is said about. There may be thousands, as from a routing protocol that tells sources.
+/// The most prefixes that get a line each. There may be thousands, as from a routing
+/// protocol with source-specific routes.
 const SAID: usize = 10;
 
 /// Such prefixes, the first of them by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ExcludedPrefixes {
     first: Vec<ExcludedPrefix>,
-    /// What tells cheaply whether others have changed.
+    /// A cheap sign that prefixes beyond the first ones have changed.
     conditions: usize,
     count: usize,
 }
@@ -43,7 +44,7 @@ impl ExcludedPrefixes {
         }
     }
 
-    /// Says what is not as it was said before.
+    /// Reports what has changed since the last report.
     pub(super) fn report_changes(&mut self, mirror: &Mirror, voice: Output) {
         let is_as_before = mirror.route_conditions() == self.conditions;
         if is_as_before && mirror.excluded_prefixes().take(SAID).eq(self.first.iter().cloned()) {

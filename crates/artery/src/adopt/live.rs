@@ -70,7 +70,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         // No thread was started yet, which would keep what it had.
         rights::drop_but(CapabilitySet::empty())?;
     }
-    // Their threads begin with what is left, as all others.
+    // Their threads start with the remaining rights, as all others do.
     let mut claims: Vec<PortClaim> = claims.into_iter().map(PortClaim::serve).collect();
     control.serve(&Control::new(asked.clone(), None, settings.idle)).context("can't answer questions")?;
     let of_this = move || asked.send_request("metrics", None).map_err(|error| error.to_string());
@@ -123,28 +123,29 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     Ok(0)
 }
 
-/// Claims ports before anything is attached to them; another `artery adopt` may have them, to be taken over
-/// from.
+/// Claims ports before anything is attached to them. Another `artery adopt` may hold them; this one
+/// then takes them over.
 fn claim_ports(facts: &[Facts]) -> anyhow::Result<Vec<PortClaim>> {
     let claim = |facts: &Facts| Ok(PortClaim::shared(&Interface::find(&facts.port.name)?)?);
     facts.iter().map(claim).collect()
 }
 
-/// The graph, if it is wanted, and who tells it of the kernel's routes.
+/// The graph, if it is wanted, and what passes the kernel's routes to it.
 fn engine(
     facts: &[Facts],
     path: Option<Wanted>,
     voice: Output,
 ) -> anyhow::Result<(Option<Engine>, Option<Graph>)> {
     let Some(Wanted::Graph) = path else { return Ok((None, None)) };
-    // Its threads begin with what is left, which must do for the sockets that it sends by.
+    // Its threads start with the remaining rights, which must do for the sockets that it sends by.
     rights::drop_but(CapabilitySet::NET_RAW)?;
     let (engine, graph) = Engine::start(facts, voice)?;
     Ok((Some(engine), Some(graph)))
 }
 
-/// Adopts ports by the first path that the kernel takes, and says why not by a better one. Nothing is said to be before it
-/// is: a port that the kernel does not let have a program by tc either stays with it, unless somebody wants that path.
+/// Adopts ports by the first path that the kernel takes, and reports why it does not take a better one. A
+/// port is reported only once it is adopted: one whose tc program the kernel refuses stays with the kernel,
+/// unless the user asked for that path.
 fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
     let mut paths = choice.paths.iter();
@@ -197,13 +198,14 @@ fn flaw_of_xdp(session: &Session) -> Option<String> {
     session.broken_pair().map(untaken).or(said)
 }
 
-/// Says that the kernel did not take a program; programs that read it get the verifier's last lines in any case.
+/// Says that the kernel did not take a program; programs that read it get the verifier's last
+/// lines in any case.
 fn log_refusal(voice: Output, cause: &fast::Error, said: &str) {
     let verifier = cause.verifier().join("\n");
     voice.log_event("refused", said, &[("verifier", &verifier)]);
 }
 
-/// Says by which path the packets of each port go, and what is to be known about it.
+/// Reports the path that each port's packets take, and notes on it.
 fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Choice, voice: Output) {
     for facts in facts {
         let name = &facts.port.name;
@@ -253,7 +255,7 @@ fn say_path(news: &SessionNews, verbose: bool, voice: Output) {
     }
 }
 
-/// What signals ask for.
+/// What signals have requested.
 #[derive(Default)]
 struct Signals {
     stop: Arc<AtomicBool>,
@@ -261,11 +263,11 @@ struct Signals {
 }
 
 impl Signals {
-    /// From now on signals are noted, and wake who waits for questions.
+    /// From now on signals set flags, and wake the thread that waits for requests.
     fn watch(questions: &Questions, early: &EarlyHangup) -> std::io::Result<Signals> {
         let signals = Signals::default();
         for (signal, flag) in [(SIGINT, &signals.stop), (SIGTERM, &signals.stop), (SIGHUP, &signals.reread)] {
-            // What is registered first is done first: who is woken finds the flag.
+            // What is registered first runs first: the thread that is woken finds the flag set.
             signal_hook::flag::register(signal, flag.clone())?;
             signal_hook::low_level::pipe::register(signal, questions.ringer()?)?;
         }
@@ -276,7 +278,8 @@ impl Signals {
     }
 }
 
-/// The control socket. That the usual one is taken is no reason not to forward; that one can't be had which was asked for is.
+/// Opens the control socket. If the default path is in use, adopting goes on without a socket; a path that
+/// the user named must work.
 fn control_sockets(
     path: Option<&Path>,
     settings: &ControlSettings,
@@ -324,7 +327,7 @@ fn summary(session: &Session) -> String {
     format!("forwarding between {}{kept}", names.join(", "))
 }
 
-/// Says which routing rules keep traffic with the kernel, if those are others than were `said`.
+/// Reports which routing rules keep traffic with the kernel, if they differ from those in `said`.
 fn say_rules(session: &Session, said: &mut Vec<mirror::ExclusionReason>, voice: Output) {
     let mirror = session.driver().mirror();
     if mirror.exclusion_reasons().eq(said.iter()) {
@@ -337,7 +340,7 @@ fn say_rules(session: &Session, said: &mut Vec<mirror::ExclusionReason>, voice: 
     }
 }
 
-/// What was said of what keeps traffic with the kernel.
+/// What was last reported: blockers, ports without redirect, and ports that are gone.
 #[derive(Default)]
 struct Said {
     blockers: Option<Vec<Blocker>>,
@@ -346,7 +349,7 @@ struct Said {
 }
 
 impl Said {
-    /// Says what is not as it was said before.
+    /// Reports what has changed since the last report.
     fn renew(&mut self, session: &Session, voice: Output) {
         let gone: Vec<Port> = session.gone().cloned().collect();
         for port in new(&gone, &self.gone) {
@@ -401,7 +404,7 @@ fn say_guards(guards: &[Blocker], is_all: bool, voice: Output) {
     }
 }
 
-/// What was forwarded, and why the rest was not.
+/// A report of what was forwarded, and why the rest was not.
 fn report(session: &Session) -> String {
     let counters = session.accelerator().counters();
     let mut text = String::new();

@@ -60,8 +60,8 @@ fn rates(measured: &Measured, name: &str) -> Option<[f64; 2]> {
     (seconds > 0.0).then(|| [packets.received, packets.passed].map(|packets| packets as f64 / seconds))
 }
 
-/// Which of a port's packets would be accelerated.
-/// `takes` says whether anything is forwarded from it, `sends` whether anything is to it, where no guard keeps it.
+/// Which of a port's packets would be accelerated. `takes` says whether anything is forwarded from it,
+/// `sends` whether anything is to it, where no blocker excludes it.
 pub(super) fn in_words(
     port: &Port,
     family: Family,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
 
-/// What rules and routes come to.
+/// A summary of the kernel's rules and routes.
 #[derive(Default)]
 pub(super) struct Routes {
     pub(super) blockers: Vec<Blocker>,
@@ -30,7 +30,8 @@ pub(super) fn find(ports: &[Port]) -> io::Result<Routes> {
 }
 
 impl Routes {
-    /// A rule for all packets, or for those of some interfaces, is a guard; one for some destinations leaves the others.
+    /// A rule for all packets, or for those of some interfaces, is a blocker; one for some
+    /// destinations excludes only these.
     fn add_reason(&mut self, reason: &ExclusionReason) {
         let guard = |port| Blocker {
             port,
@@ -48,7 +49,8 @@ impl Routes {
     }
 }
 
-/// Prefixes of a family: those that lead to ports only, those that lead elsewhere, and those that are the kernel's.
+/// Prefixes of a family: those that lead to ports only, those that lead elsewhere, and those
+/// that are the kernel's.
 fn count<A>(routes: &BTreeMap<A, NextHopSetId>, told: &RecordingSink, links: &[u32]) -> [usize; 3] {
     let mut counts = [0; 3];
     for way in routes.values() {

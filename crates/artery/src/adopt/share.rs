@@ -1,14 +1,14 @@
 //! What share of the current traffic would be accelerated, by counters that the kernel keeps anyway.
 //!
-//! The kernel counts forwarded packets by family, and received and sent ones by interface. Which of an interface's packets
-//! were forwarded nobody counts: it is taken to be as large a part of each.
+//! The kernel counts forwarded packets by family, and received and sent ones by interface. It does not count
+//! which of an interface's packets were forwarded: each interface is taken to have the same share.
 use anyhow::Context as _;
 use artery_adopt::guard::{Blocker, BlockerKind, Port};
 use artery_adopt::kernel::Family;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Said with every estimate.
+/// Printed with every estimate.
 pub(super) const BASIS: &str = "Estimated: the kernel counts forwarded packets by family, and received and sent ones by interface, but not \
                                 which of an interface's packets it forwarded, nor by which routes.";
 
@@ -21,7 +21,7 @@ const LOOPBACK: &str = "lo";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packets {
     pub(super) received: u64,
-    /// Forwarded, or sent.
+    /// Packets forwarded of a family, or sent by an interface.
     pub(super) passed: u64,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Sample {
     interfaces: BTreeMap<String, Packets>,
 }
 
-/// What was counted from one instant to another.
+/// Packets counted between two instants.
 pub(super) struct Measured {
     pub(super) time: Duration,
     pub(super) ipv4: Packets,
@@ -117,8 +117,8 @@ impl Measured {
         if family == Family::V4 { self.ipv4 } else { self.ipv6 }
     }
 
-    /// The part of the forwarded packets of a family that would be accelerated, from 0 to 1: the least and the most that
-    /// it can be where guards could not be read. `None` if none was forwarded.
+    /// The part of the forwarded packets of a family that would be accelerated, from 0 to 1: the least and
+    /// the most that it can be where blockers could not be read. `None` if none was forwarded.
     pub(super) fn share(&self, family: Family, ports: &[&Port], guards: &[Blocker]) -> Option<(f64, f64)> {
         if self.of(family).passed == 0 {
             return None;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// All of it. Keys stay what they are as long as `schema_version` does; others may come.
+/// The whole document. Keys stay as long as `schema_version` does; others may be added.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) schema_version: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Status {
     pub(crate) kernel_ipv4: u64,
     pub(crate) kernel_ipv6: u64,
     pub(crate) tables: Tables,
-    /// Adopted interfaces that there are no more.
+    /// Adopted interfaces that no longer exist.
     #[serde(default)]
     pub(crate) gone: Vec<String>,
     /// Why losses after a redirect by XDP are not counted, if they aren't.
@@ -36,7 +36,7 @@ pub(crate) struct Status {
     pub(crate) guards: Vec<BlockerStatus>,
     /// Routing rules that do, in words.
     pub(crate) rules: Vec<String>,
-    /// How many prefixes stay with the kernel because of what their routes depend on besides the destination.
+    /// How many prefixes stay with the kernel because their routes depend on more than the destination.
     #[serde(default)]
     pub(crate) kept_prefixes: u64,
     /// The first of them in words, and how many more there are.
@@ -55,7 +55,7 @@ pub(crate) struct PortStatus {
     /// `fast`, `fast-in`, `fast-out` or `kernel`.
     pub(crate) ipv4: String,
     pub(crate) ipv6: String,
-    /// Whether what is forwarded to it stays with the kernel, because its driver would lose it.
+    /// Whether packets forwarded to it stay with the kernel, because its driver would lose redirected ones.
     pub(crate) is_deaf: bool,
     /// Forwarded packets and bytes, past the kernel.
     pub(crate) received: u64,
@@ -69,7 +69,8 @@ pub(crate) struct PortStatus {
     pub(crate) dropped: u64,
     /// Frames that went to the kernel, by reason.
     pub(crate) kernel: BTreeMap<String, u64>,
-    /// What the kernel's own counters of the interface say, as `ip -s link` shows them; none for one that is just gone.
+    /// What the kernel's own counters of the interface say, as `ip -s link` shows them; none for one
+    /// that is just gone.
     pub(crate) interface_received: Option<u64>,
     pub(crate) interface_sent: Option<u64>,
 }
@@ -80,35 +81,34 @@ pub(crate) struct Tables {
     pub(crate) ipv4_prefixes: u64,
     pub(crate) ipv6_prefixes: u64,
     pub(crate) neighbors: u64,
-    /// Different things that packets of routes do.
+    /// Distinct results that routes lead to, such as a set of next hops.
     pub(crate) ways: u64,
-    /// Changes that the kernel told of.
+    /// Changes that the kernel has notified.
     pub(crate) changes: u64,
-    /// How often it had more to say than could be kept.
+    /// How often the kernel dropped notifications because the socket's buffer was full.
     pub(crate) overruns: u64,
-    /// How often everything was looked at.
+    /// How often all tables were read again (resync).
     pub(crate) looks: u64,
-    /// Turns in which changes were heeded, how long they took together and at most, in seconds, and how many took no
-    /// longer than each of `Pace::BOUNDS`.
+    /// Turns in which changes were applied, how long they took together and at most, in seconds, and how many
+    /// took no longer than each of `Pace::BOUNDS`.
     pub(crate) turns: u64,
     pub(crate) turn_seconds: f64,
     pub(crate) longest_turn: f64,
     pub(crate) turns_within: Vec<u64>,
 }
 
-/// A guard.
+/// What keeps packets of a port or a family in the kernel, as a firewall's rules do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BlockerStatus {
     pub(crate) kind: String,
     pub(crate) port: Option<String>,
     pub(crate) family: Option<String>,
     pub(crate) direction: String,
-    /// In one line, with how it is looked at or changed.
+    /// One line, with the command that shows or changes it.
     pub(crate) text: String,
 }
 
 impl Status {
-    /// What holds now.
     pub(super) fn find(session: &Session, began: Instant) -> anyhow::Result<Status> {
         let kernel = Sample::read()?;
         let kept = ExcludedPrefixes::of(session.driver().mirror());
@@ -167,7 +167,7 @@ impl PortStatus {
         let path = session.accelerator().mode(below).map_or("", |mode| Path::from(mode).name());
         let reasons = Reason::ALL.iter().zip(counted.kernel);
         let interface = kernel.of_interface(&port.name);
-        // Besides guards there are rules, and what is demanded of sources.
+        // Besides blockers there are rules, and requirements on sources.
         let is_deaf = session.without_redirect().any(|deaf| deaf.index == below);
         let leads_somewhere = session.without_redirect().count() < session.ports().len();
         let may =
@@ -235,7 +235,7 @@ impl BlockerStatus {
     }
 }
 
-/// `VirtualServers` as `virtual-servers`.
+/// Writes `VirtualServers` as `virtual-servers`.
 fn hyphenated(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
@@ -247,7 +247,7 @@ fn hyphenated(name: &str) -> String {
     text
 }
 
-/// A document for tests: two ports, a VLAN of one, and a guard.
+/// A document for tests: two ports, a VLAN of one, and a blocker.
 #[cfg(test)]
 pub(crate) fn example() -> Status {
     let port = |name: &str, received: u64, sent: u64| PortStatus {

@@ -1,4 +1,4 @@
-//! A folder such as /etc, of which the files are taken that say what a switch is.
+//! A folder such as /etc, and those of its files that describe switches.
 use anyhow::{anyhow, bail};
 use artery_device::system_message;
 use artery_filter::syntax::file_in;
@@ -17,13 +17,13 @@ pub(super) struct Etc {
 }
 
 impl Etc {
-    /// Where a file is that BSD would look for in /etc.
+    /// The path of a file that BSD would have in /etc.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         file_in(&self.folder, name)
     }
 }
 
-/// A hostname.if file.
+/// A file such as /etc/hostname.veb0 (hostname.if(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct File {
     /// The interface; with a star at the end for all whose names begin so.
@@ -51,13 +51,13 @@ const PREFIX: &str = "hostname.";
 /// What an interface is, which its name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// veb(4).
+    /// A switch as in veb(4).
     Veb,
-    /// bridge(4).
+    /// A bridge as in bridge(4).
     Bridge,
-    /// vport(4) or vether(4): the host's own door to a switch.
+    /// vport(4) or vether(4): the host port of a switch.
     HostPort,
-    /// Anything else.
+    /// A link, by any other name.
     Link,
 }
 
@@ -78,7 +78,6 @@ impl Kind {
     }
 }
 
-/// Reads a folder.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Etc> {
     let cant = |error| anyhow!("{}: {}", folder.display(), system_message(&error));
     let mut etc = Etc { folder: folder.to_path_buf(), ..Etc::default() };

@@ -32,7 +32,8 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
     stripped.filter(|line| !line.text.is_empty()).collect()
 }
 
-/// The line up to a number sign that begins a word outside of quotes. Commands keep theirs, as the shell reads it.
+/// The line up to a number sign that begins a word outside of quotes. Commands keep theirs, as
+/// the shell reads it.
 fn without_comment(line: &str) -> String {
     let line = line.trim();
     if line.starts_with('!') {
@@ -94,7 +95,7 @@ pub(super) enum Setting {
     Automatic(String),
 }
 
-/// What the words of a line say of an interface, one behind the other; the error says what is wrong and what helps.
+/// The settings in a line's words, in order; the error says what is wrong and what helps.
 pub(super) fn settings(words: &[String]) -> Result<Vec<Setting>, String> {
     let mut rest = words.iter().map(String::as_str).peekable();
     let mut settings = Vec::new();
@@ -186,7 +187,7 @@ fn length(word: &str, is_v6: bool) -> Option<u8> {
     word.parse().ok().filter(|len| is_number && *len <= longest)
 }
 
-/// The length of `255.255.255.0` or `0xffffff00`; `None` where it is no mask of IPv4.
+/// The prefix length of `255.255.255.0` or `0xffffff00`; `None` for other words.
 pub(crate) fn length_of_mask(word: &str, is_v6: bool) -> Option<u8> {
     let bits = match word.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok()?,

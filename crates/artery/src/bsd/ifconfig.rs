@@ -51,7 +51,7 @@ pub(crate) fn command(options: &IfconfigOptions) -> anyhow::Result<u8> {
         Some((name, words)) => (Some(*name), words),
         None => (None, [].as_slice()),
     };
-    // What is wrong with the words is wrong whether or not a router runs.
+    // Mistakes in the words are reported whether or not a router runs.
     let commands = parse(words).map_err(|error| anyhow!("{}: {error}", name.unwrap_or_default()))?;
     let mut switches = Switches::find(&options.reach)?;
     match name {
@@ -120,7 +120,7 @@ impl Switches {
         Ok(if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" })
     }
 
-    /// Has a switch do what the commands say, and prints what they ask.
+    /// Has a switch carry out the commands, and prints the output of those that show something.
     fn run_commands(&mut self, switch: &str, commands: &[Command]) -> anyhow::Result<()> {
         self.known(switch)?;
         let commands = of_kind(Kind::of(switch), commands).map_err(|why| anyhow!("{switch}: {why}"))?;
@@ -137,8 +137,8 @@ impl Switches {
     }
 }
 
-/// The commands as a switch of this kind means them: what veb(4) has link0 to link2 for, bridge(4) does in any case or
-/// not at all.
+/// The commands as a switch of this kind means them: what veb(4) has link0 to link2 for, bridge(4) does in
+/// any case or not at all.
 fn of_kind(kind: Kind, commands: &[Command]) -> Result<Vec<Command>, &'static str> {
     let mut kept = commands.to_vec();
     if kind == Kind::Bridge {
@@ -164,7 +164,7 @@ fn has_port(shown: &str, name: &str) -> bool {
     shown.lines().any(|line| line.trim_start().split(' ').next() == Some(name) && line.contains(" flags="))
 }
 
-/// What is asked or told at once.
+/// One request to the router: a query or a write.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// A handler, and its parameters.

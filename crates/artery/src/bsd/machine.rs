@@ -36,18 +36,19 @@ impl Taken {
         ports(&self.plan).any(|other| other.name == port.name && other.kind == port.kind)
     }
 
-    /// Has what another plan has: interfaces of these numbers, of which `new` claims are not here yet.
+    /// Takes over another plan, with interfaces of these numbers; `new` are claims that it did not have yet.
     pub(super) fn change(&mut self, plan: Plan, wanted: Vec<u32>, new: Vec<PortClaim>) {
         (self.plan, self.wanted) = (plan, wanted);
         self.claims.extend(new);
     }
 
-    /// Lets go of the interfaces that the plan has no more, once their ports are closed.
+    /// Releases the interfaces that the plan no longer has, once their ports are closed.
     pub(super) fn release(&mut self) {
         self.claims.retain(|claim| self.wanted.contains(&claim.index()));
     }
 
-    /// What files of another plan say newly that a switch does in another way, or not before it is started anew.
+    /// Differences in another plan's files that the running switch approximates, or applies
+    /// only after a restart.
     pub(super) fn warnings(&self, plan: &Plan, runs_commands: bool) -> Vec<String> {
         let notes =
             |plan: &Plan| plan.notes.iter().map(|note| format!("{}: {}", note.file, note.text)).collect();
@@ -89,7 +90,7 @@ fn ports(plan: &Plan) -> impl Iterator<Item = &Port> {
     plan.switches.iter().flat_map(|switch| &switch.ports)
 }
 
-/// Looks for all interfaces but those that were made; adds what the machine lacks to `mistakes`.
+/// Finds all interfaces but those that the program has made; adds what the machine lacks to `mistakes`.
 pub(super) fn find_interfaces<'a>(
     plan: &'a Plan,
     map: &Map,
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!(said.len(), parts.len(), "{said:#?}");
         assert!(said.iter().zip(parts).all(|(line, part)| line.contains(part)), "{said:#?}");
         assert_eq!(taken.warnings(&after, false).len(), parts.len() - 1, "commands that are not run anyway");
-        // What was said once is not said again.
+        // A warning is printed only once.
         let known = Taken::new(after.clone(), Vec::new());
         assert_eq!(known.warnings(&after, true), Vec::<String>::new());
     }

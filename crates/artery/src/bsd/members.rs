@@ -1,10 +1,12 @@
-//! hostname.em0, hostname.vport0: what a line makes of an interface, which depends on what the interface is to a switch.
+//! hostname.em0, hostname.vport0: what a line makes of an interface, which depends on what the interface
+//! is to a switch.
 use super::etc::Kind;
 use super::hostname::{Line, Setting, settings, words};
 use super::plan::{Port, PortKind};
 use super::verdict::Verdict;
 
-/// What a line says of an interface, and what becomes of it. `port` is the port that the interface is, with its switch.
+/// What a line says of an interface, and what becomes of it. `port` is the port that the interface
+/// is, with its switch.
 pub(super) fn judge(name: &str, line: &Line, port: Option<&(String, Port)>) -> (Vec<Setting>, Verdict) {
     let Some((switch, port)) = port else { return (Vec::new(), of_no_port(name)) };
     match words(&line.text).and_then(|words| settings(&words)) {

@@ -7,7 +7,8 @@ use artery_filter::names::InterfaceRecord;
 use artery_filter::syntax::FilterSite;
 use artery_table::switch::command::Command;
 
-/// Judges pf.conf, if there is one. Rules that never apply are refused, or taken with a warning if `is_lenient`.
+/// Checks pf.conf, if there is one. Rules that never apply are refused, or taken with
+/// a warning if `is_lenient`.
 pub(super) fn judge(etc: &Etc, is_lenient: bool, plan: &mut Plan) {
     plan.lines_of_switches = Some(plan.judged.len());
     let Some(text) = &etc.pf else { return };
@@ -50,7 +51,7 @@ fn shows_all(switch: &Switch) -> bool {
     switch.kind == Kind::Bridge || switch.commands.iter().filter_map(set).next_back() == Some(true)
 }
 
-/// Says of a switch that the filter sees little or nothing of it.
+/// A note on a switch whose frames the filter sees few or none of.
 fn unseen(switch: &Switch) -> Option<Note> {
     if shows_all(switch) {
         return None;

@@ -10,26 +10,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// What is to be started, and what becomes of each line.
+/// The switches to start, and the verdict on each line of their files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) switches: Vec<Switch>,
     /// Commands of the host, in the order of the files.
     pub(super) shell: Vec<Shell>,
     pub(super) judged: Vec<Judged>,
-    /// How many of these are not of the packet filter's rules, of which the router warns by itself; all if None.
+    /// How many of these are on lines outside the packet filter's rules; the router itself warns of the
+    /// rules. All if None.
     pub(super) lines_of_switches: Option<usize>,
     pub(super) notes: Vec<Note>,
     /// The packet filter's rules, if there are any.
     pub(super) pf: Option<RulesFile>,
     /// Where packets that rules log are written.
     pub(super) pflog: Option<String>,
-    /// Most bytes of that file, as it was written; empty for what is usual.
+    /// Most bytes of that file, as it was written; empty for the default.
     pub(super) pflog_max: String,
 }
 
 impl Plan {
-    /// How lines are done otherwise than they say, but for what the router itself warns of when it loads its rules.
+    /// How lines are approximated. The router itself warns of rules when it loads them, so they are left out.
     pub(super) fn approximations(&self) -> Vec<String> {
         let own = self.lines_of_switches.unwrap_or(self.judged.len());
         self.judged.iter().take(own).filter_map(Judged::approximation).collect()
@@ -44,7 +45,7 @@ pub(super) struct RulesFile {
     pub(super) etc: Option<String>,
 }
 
-/// A switch.
+/// A switch (veb(4) or bridge(4)), as its file describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Switch {
     pub(super) name: String,
@@ -52,7 +53,7 @@ pub(super) struct Switch {
     pub(super) is_up: bool,
     pub(super) description: Option<String>,
     pub(super) ports: Vec<Port>,
-    /// What is said of it but for its ports, in order.
+    /// Its commands in order, without those that add ports.
     pub(super) commands: Vec<Command>,
 }
 
@@ -111,7 +112,7 @@ pub(super) struct Shell {
     pub(super) text: String,
 }
 
-/// What is wanted of the files.
+/// Options for reading a folder.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wishes {
     /// The switches to start; all if none is named.
@@ -120,13 +121,13 @@ pub(super) struct Wishes {
     pub(super) runs_commands: bool,
     /// Whether rules that never apply are taken with a warning.
     pub(super) is_lenient: bool,
-    /// Where packets that rules log are written, if that is said.
+    /// The file for packets that rules log, if it was given.
     pub(super) pflog: Option<String>,
-    /// Most bytes of that file, as it was written; empty for what is usual.
+    /// Most bytes of that file, as it was written; empty for the default.
     pub(super) pflog_max: String,
 }
 
-/// Reads a folder, and judges each line of it. Whatever says, shows or does what a folder stands for goes by this.
+/// Reads a folder, and checks each line of it. All commands that print, show or run a folder use this plan.
 pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
     let etc = etc::read(folder)?;
     let mut plan = plan(&etc, wishes)?;
@@ -136,7 +137,7 @@ pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-/// Takes texts for files of a switch and of the host's door to it, with a zero character between them.
+/// Takes texts as files of a switch and of its host port, with a zero character between them.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(texts: &str) {
     let (switch, door) = texts.split_once('\0').unwrap_or((texts, ""));
@@ -150,7 +151,7 @@ pub(crate) fn survive(texts: &str) {
     let _ = plan(&etc, &Wishes::default());
 }
 
-/// Judges all files but pf.conf.
+/// Checks all files but pf.conf.
 pub(super) fn plan(etc: &Etc, wishes: &Wishes) -> anyhow::Result<Plan> {
     check(etc, wishes)?;
     let mut plan = Plan::default();
@@ -184,7 +185,7 @@ fn check(etc: &Etc, wishes: &Wishes) -> anyhow::Result<()> {
     bail!("{} has no switch '{missing}'; it has {}", etc.folder.display(), names.join(", "))
 }
 
-/// Why a switch is not started: others are asked for, or another one has the same ports.
+/// Why a switch is not started: only others were named, or another one has the same ports.
 fn left_out(etc: &Etc, wishes: &Wishes, n: usize) -> Option<String> {
     let file = &etc.switches[n];
     let is_wanted = |file: &File| wishes.switches.is_empty() || wishes.switches.contains(&file.interface);
@@ -209,17 +210,17 @@ fn added(file: &File) -> BTreeSet<String> {
     lines(&file.text).iter().flat_map(of_line).collect()
 }
 
-/// A line of a switch that is not started; what is wrong with it is said nevertheless.
+/// The verdict on a line of a switch that is not started; a refusal stays a refusal.
 fn leave_out(judged: Judged, why: &str) -> Judged {
     let verdict = match judged.verdict {
-        // The ports are another's in this case.
+        // Here the ports belong to another switch.
         Verdict::Refused(why) if !why.contains(switch_file::OTHERS) => Verdict::Refused(why),
         _ => Verdict::Approximated(why.to_string()),
     };
     Judged { verdict, ..judged }
 }
 
-/// In what the whole differs where bridge(4) is asked for.
+/// How the switch as a whole differs from bridge(4).
 fn bridge_note(etc: &Etc, file: &File) -> Option<Note> {
     let text = "a bridge is started as a Veb whose packet filter is always on (as by link1), as bridge(4) asks pf about \
                 all IP; its ports have no address of the host, as those of veb(4) have none, and frames are switched on \
@@ -228,7 +229,7 @@ fn bridge_note(etc: &Etc, file: &File) -> Option<Note> {
     (Kind::of(&file.interface) == Kind::Bridge).then(note)
 }
 
-/// Refuses a switch that nothing could come to.
+/// Refuses a switch without ports.
 fn without_ports(etc: &Etc, file: &File, switch: &Switch) -> Option<Judged> {
     let place = Place { file: etc.folder.join(file.name()).display().to_string(), line: 0 };
     let verdict =
@@ -236,7 +237,7 @@ fn without_ports(etc: &Etc, file: &File, switch: &Switch) -> Option<Judged> {
     switch.ports.is_empty().then(|| Judged { place, text: "(the file)".to_string(), verdict })
 }
 
-/// What a switch does that nobody has brought up.
+/// A note on a switch that no line brings up.
 fn down_note(etc: &Etc, file: &File, switch: &Switch) -> Option<Note> {
     let text = format!(
         "no line says 'up': frames are dropped until 'artery ifconfig {} up', as the host sees nothing of what arrives at \
@@ -246,7 +247,7 @@ fn down_note(etc: &Etc, file: &File, switch: &Switch) -> Option<Note> {
     (!switch.is_up).then(|| Note { file: etc.folder.join(file.name()).display().to_string(), text })
 }
 
-/// Judges the file of an interface, and has the ports that it is about do what it says.
+/// Checks the file of an interface, and applies its lines to the ports that it is about.
 fn interface(etc: &Etc, file: &File, wishes: &Wishes, plan: &mut Plan) {
     let has_its_own = |name: &str| etc.interfaces.iter().any(|other| other.interface == name);
     let is_pattern = file.interface.ends_with('*');
@@ -343,7 +344,7 @@ mod tests {
             etc.pf = Some(pf);
             let mut plan = plan(&etc, &Wishes::default()).unwrap();
             crate::bsd::pf::judge(&etc, false, &mut plan);
-            // Also of what is refused all that is left can be written.
+            // Even with refused lines, the rest can be written.
             let text = crate::bsd::text::configuration(&plan, "artery up");
             prop_assert!(text.is_ok(), "{text:?}");
             let loaded = crate::load::load("text", &text.unwrap(), &crate::load::Reading::default());

@@ -1,4 +1,4 @@
-//! Judges the statements of a file of rules, for all commands that start a packet filter with it.
+//! Checks the statements of a file of rules, for all commands that start a packet filter with it.
 use super::hostname::{Line, lines};
 use super::verdict::{Judged, Place, Verdict};
 use crate::pfctl::logs;
@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
 use std::time::Duration;
 
-/// Where packets are written that rules log, if nothing else is said: where pflogd(8) writes them.
+/// The default file for packets that rules log: that of pflogd(8).
 pub(crate) const PFLOG: &str = "/var/log/pflog";
-/// How long that file gets if nothing is said.
+/// The default limit of that file's length.
 pub(crate) const USUAL_LOG_MAX: &str = "1G";
 
-/// What rules are judged for.
+/// The environment and the filter's site that rules are checked for.
 pub(crate) struct Surroundings<'e> {
     /// The interfaces and files that they can refer to.
     pub(crate) environment: Environment<'e>,
@@ -31,15 +31,15 @@ pub(crate) struct Surroundings<'e> {
     pub(crate) is_lenient: bool,
 }
 
-/// A file of rules, judged.
+/// A file of rules, checked.
 pub(crate) struct JudgedRules {
-    /// By line; what is wrong in front of all lines, or in other files, comes last.
+    /// By line; mistakes before all lines, or in other files, come last.
     pub(crate) statements: Vec<Judged>,
     /// Whether packets of a rule are to be logged.
     pub(crate) has_log: bool,
 }
 
-/// Judges the text of a file.
+/// Checks the text of a file.
 pub(crate) fn judge_rules(file: &str, text: &str, surroundings: &Surroundings<'_>) -> JudgedRules {
     let mut found = Findings::of(surroundings, (file, text));
     let mut judged = Vec::new();
@@ -95,7 +95,7 @@ pub(crate) fn interface_record(name: &str, addresses: &[(IpAddr, u8)]) -> Interf
     }
 }
 
-/// Lines that are judged together.
+/// Lines that are checked together.
 struct Statement {
     line: usize,
     /// The first line behind it.
@@ -122,14 +122,14 @@ fn statements(lines: &[Line], broken: &[(usize, usize)]) -> Vec<Statement> {
     all
 }
 
-/// What is wrong, or odd, by file and line.
+/// Mistakes and warnings, by file and line.
 type Wrong = BTreeMap<(String, usize), String>;
 
-/// What is found out about rules and those of the anchors that they load.
+/// Findings about rules and about those of the anchors that they load.
 struct Findings {
     /// Why lines are refused.
     wrong: Wrong,
-    /// Why lines do not do what they say.
+    /// Why lines are only approximated.
     warnings: Wrong,
     /// The first and the last line of each statement of the file that can't be read.
     broken: Vec<(usize, usize)>,
@@ -163,7 +163,7 @@ impl Findings {
         let warnings = all.iter().flat_map(|one| &one.warnings).map(placed);
         let never = all.iter().flat_map(|one| never_matching(&one.ruleset));
         let refusals: Vec<_> = faults.iter().map(placed).chain(unsupported).chain(refused).collect();
-        // What is well written may yet be too much to be loaded.
+        // Rules without a mistake may still be too many to load.
         let unloadable =
             if refusals.is_empty() { unloadable(&all, &environment.interfaces) } else { Vec::new() };
         Findings {
@@ -175,7 +175,7 @@ impl Findings {
         }
     }
 
-    /// What becomes of a statement; what was found out about it is taken out.
+    /// The verdict on a statement; its findings are removed.
     fn statement_verdict(&mut self, file: &str, statement: &Statement) -> Verdict {
         let lines = || statement.line..statement.next;
         let (wrong, odd) = (
@@ -197,7 +197,7 @@ fn placed(fault: &SyntaxError) -> (RulePlace, String) {
     (fault.place.clone(), fault.one_line())
 }
 
-/// Places with what is said of them.
+/// Places in rules, with the text of their findings.
 type Placed = Vec<(RulePlace, String)>;
 
 /// Rules that never apply: those that are a reason to start nothing, and the others.
@@ -234,7 +234,7 @@ fn unloadable(all: &[ParsedText], interfaces: &Interfaces) -> Placed {
     errors.map(|error| (error.place.clone(), error.reason.to_string())).collect()
 }
 
-/// What is wrong, by file and line; what has no file is in the one that is named.
+/// Mistakes by file and line; those without a file are `file`'s.
 fn by_line(file: &str, all: impl Iterator<Item = (RulePlace, String)>) -> Wrong {
     let mut wrong = Wrong::new();
     for (place, why) in all {
@@ -247,7 +247,7 @@ fn by_line(file: &str, all: impl Iterator<Item = (RulePlace, String)>) -> Wrong 
     wrong
 }
 
-/// Takes out what is wrong with some lines of a file.
+/// Removes the mistakes of some lines of a file.
 fn remove_mistake(wrong: &mut Wrong, file: &str, lines: std::ops::Range<usize>) -> Option<String> {
     let keys: Vec<_> = wrong
         .range((file.into(), lines.start)..(file.into(), lines.end))

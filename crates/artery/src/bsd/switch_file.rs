@@ -1,4 +1,4 @@
-//! hostname.veb0 and hostname.bridge0: what each line makes of a switch.
+//! hostname.veb0 and hostname.bridge0: what each line means for a switch.
 use super::etc::{Etc, File, Kind};
 use super::hostname::{Line, lines, words};
 use super::plan::{Port, PortKind, Shell, Switch, shell, shell_verdict};
@@ -21,12 +21,12 @@ pub(super) struct Reader<'a> {
     runs_commands: bool,
     /// Ports of other switches, and whose they are.
     owners: &'a BTreeMap<String, String>,
-    /// What the switch will be, which knows best what can be said of it; none if there is no memory for it.
+    /// The switch that the lines describe, which checks each command; None if memory runs out.
     trial: Option<SpanningSwitch>,
     read: Read,
 }
 
-/// What was read.
+/// What a switch's file was read as.
 pub(super) struct Read {
     pub(super) switch: Switch,
     pub(super) shell: Vec<Shell>,
@@ -53,12 +53,11 @@ impl<'a> Reader<'a> {
         Reader { etc, file, runs_commands, owners, trial: trial(file), read }
     }
 
-    /// Judges all lines.
     pub(super) fn read(mut self) -> Read {
         for line in lines(&self.file.text) {
             let file = self.etc.folder.join(self.file.name()).display().to_string();
             let place = Place { file, line: line.number };
-            // The rules of a file that a line names stand behind it.
+            // The rules of a file that a line names are inserted after it.
             let at = self.read.judged.len();
             let verdict = self.line(&place, &line);
             self.read.judged.insert(at, Judged { place, text: line.text, verdict });
@@ -87,7 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What can be said of any interface, and means something else or nothing for a switch.
+    /// Commands that every interface has, and that mean something else or nothing for a switch.
     fn of_any_interface(&mut self, words: &[&str]) -> Option<Verdict> {
         let name = &self.file.interface;
         Some(match words {
@@ -193,7 +192,7 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    /// What is said of the switch or a port, and done when it starts.
+    /// A property of the switch or a port, set when it starts.
     fn property(&mut self, command: Command) -> Verdict {
         if let Some(port) = command.port().filter(|port| self.read.switch.port(port).is_none()) {
             return self.no_port(port);
@@ -245,7 +244,7 @@ fn trial(file: &File) -> Option<SpanningSwitch> {
         for pair in words.windows(2).filter(|pair| ["add", "addspan"].contains(&pair[0].as_str())) {
             let mut port = switch::Port::new(&pair[1], Role::Detached);
             port.is_vport = Kind::of(&pair[1]) == Kind::HostPort;
-            // What is there twice is refused when it is added.
+            // A port that is listed twice is refused when its line is checked.
             let _ = config.connect_port(port);
         }
     }

@@ -109,7 +109,7 @@ from_{name} :: FromHost({}) -> [{number}] {veb};
     }
 }
 
-/// The arguments of the host's door.
+/// The arguments of a switch's host port.
 fn door(port: &Port) -> Vec<String> {
     let mut arguments = vec![port.name.clone()];
     arguments.extend(port.station.map(|station| format!("ETHER {station}")));

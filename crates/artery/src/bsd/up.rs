@@ -50,8 +50,8 @@ pub(crate) struct UpOptions {
     /// Take this machine's interface MACHINE for what the files call PORT
     #[arg(long, value_name = "PORT=MACHINE", value_delimiter = ',', value_parser = device)]
     map: Vec<(String, String)>,
-    /// Add the packets of rules with 'log' to this file, which tcpdump reads; otherwise to /var/log/pflog, if pf.conf has such
-    /// rules
+    /// Add the packets of rules with 'log' to this file, which tcpdump reads; otherwise to /var/log/pflog, if
+    /// pf.conf has such rules
     #[arg(long, value_name = "FILE")]
     pflog: Option<PathBuf>,
     /// Rename that file to FILE.old, and begin it anew, before it gets longer than SIZE; 0 for no limit
@@ -144,7 +144,7 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     }
 }
 
-/// Reads the files, and judges their lines.
+/// Reads the files, and checks their lines.
 fn read(options: &UpOptions) -> anyhow::Result<Plan> {
     let wishes = Wishes {
         switches: options.switch.clone(),
@@ -186,7 +186,7 @@ impl ConfigurationSource for Files {
     }
 }
 
-/// Lets other routers have the interfaces that are ports no more, once these are closed.
+/// Releases the interfaces that are no longer ports, once these are closed.
 fn release_later(taken: Arc<Mutex<Taken>>) {
     let release = move || {
         std::thread::sleep(2 * SETTLED);
@@ -196,7 +196,7 @@ fn release_later(taken: Arc<Mutex<Taken>>) {
     let _ = std::thread::Builder::new().name("release".to_string()).spawn(release);
 }
 
-/// Says what is wrong; gives the exit status.
+/// Reports mistakes; gives the exit status.
 fn refused(voice: Output, mistakes: &[String], hint: &str) -> u8 {
     voice.complain_of(&voice.format_mistakes(mistakes));
     let s = if mistakes.len() == 1 { "" } else { "s" };
@@ -204,7 +204,7 @@ fn refused(voice: Output, mistakes: &[String], hint: &str) -> u8 {
     1
 }
 
-/// Says what is done otherwise than the files say, and what the user should know before the switch starts.
+/// Warns of approximations, and of what the user should know before the switch starts.
 fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
     let voice = Output::from(options.log);
     plan.approximations().iter().for_each(|how| voice.print_warning(how));

@@ -25,14 +25,14 @@ impl fmt::Display for Place {
 pub(crate) enum Verdict {
     /// It does what it says.
     Honoured,
-    /// Something else is done, which is said.
+    /// The router does something similar, as the text says.
     Approximated(String),
     /// Nothing starts with it; why, and what helps.
     Refused(String),
 }
 
 impl Verdict {
-    /// The one of both that asks for more attention, with what both say.
+    /// The more severe of both verdicts; equally severe ones have their texts joined.
     pub(crate) fn and(self, other: Verdict) -> Verdict {
         use Verdict::{Approximated, Honoured, Refused};
         match (self, other) {
@@ -96,7 +96,7 @@ impl Judged {
     }
 }
 
-/// What is to be known of a file as a whole.
+/// A note on a file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) file: String,

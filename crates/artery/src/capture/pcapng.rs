@@ -1,4 +1,5 @@
-//! Files of the format pcapng (draft-ietf-opsawg-pcapng): a section, its interfaces as they are met, and frames with comments.
+//! Files of the format pcapng (draft-ietf-opsawg-pcapng): a section, its interfaces as they are met,
+//! and frames with comments.
 use anyhow::Context as _;
 use artery_device::create_private;
 use std::io::{self, BufWriter, Write};
@@ -41,18 +42,19 @@ impl Writer {
     fn new(name: String, sink: Box<dyn Write>) -> anyhow::Result<Writer> {
         let mut writer = Writer { name, sink: BufWriter::new(sink), interfaces: Vec::new() };
         let mut body = BYTE_ORDER.to_ne_bytes().to_vec();
-        // Version 1.0, and a length that is not told.
+        // Version 1.0, and no section length (-1).
         body.extend([1u16.to_ne_bytes(), 0u16.to_ne_bytes()].concat());
         body.extend(u64::MAX.to_ne_bytes());
         option(&mut body, PROGRAM, concat!("artery ", env!("CARGO_PKG_VERSION")).as_bytes());
         option(&mut body, END, &[]);
         writer.block(SECTION, &body)?;
-        // Who reads while it is written learns the format at once.
+        // A program that reads along gets the header at once.
         writer.flush()?;
         Ok(writer)
     }
 
-    /// Writes a frame that had `length` bytes, of which `bytes` are known, at a time in nanoseconds since the epoch.
+    /// Writes a frame that had `length` bytes, of which `bytes` are known, at a time in
+    /// nanoseconds since the epoch.
     pub(super) fn write(
         &mut self,
         interface: &str,

@@ -1,4 +1,4 @@
-//! Control sockets on the command line: who may connect to one that is made, and how one is found.
+//! Control sockets on the command line: their access, and how a client finds one.
 use super::values::seconds;
 use crate::control_socket::{ControlSettings, Group, TcpWrites, default_token_file};
 use clap::Args;
@@ -51,8 +51,8 @@ pub(crate) struct Reach {
     /// The router's TCP port on 127.0.0.1
     #[arg(short = 'p', long, value_name = "PORT", conflicts_with = "socket", global = true)]
     pub(crate) port: Option<u16>,
-    /// With --port: the file with the token that allows writes; otherwise $ARTERY_TOKEN_FILE, or where the
-    /// router puts it
+    /// With --port: the file with the token that allows writes; otherwise $ARTERY_TOKEN_FILE, or where
+    /// the router puts it
     #[arg(long, value_name = "FILE", conflicts_with = "socket", global = true)]
     token_file: Option<PathBuf>,
 }
@@ -72,7 +72,7 @@ impl Reach {
     }
 }
 
-/// Where a router is looked for if nothing else is said: `$ARTERY_SOCKET`, or `/run/artery.sock`.
+/// The default path of a router's control socket: `$ARTERY_SOCKET`, or `/run/artery.sock`.
 pub(crate) fn default_socket() -> PathBuf {
     let told = std::env::var_os("ARTERY_SOCKET").filter(|path| !path.is_empty());
     told.map_or("/run/artery.sock".into(), PathBuf::from)

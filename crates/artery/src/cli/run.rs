@@ -1,4 +1,4 @@
-//! What `artery run` can be told.
+//! The options of `artery run`.
 use super::values::{ALWAYS, Period, awake_time, device, number, period, processor, seconds};
 use super::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
 use crate::control_socket::ControlSettings;
@@ -63,7 +63,8 @@ pub(crate) struct RunOptions {
     /// Show the last lines of the kernel's verifier where it refuses a program
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Let `write hotconfig` replace the running configuration by another text, from a script or the control socket
+    /// Let `write hotconfig` replace the running configuration by another text, from a script
+    /// or the control socket
     #[arg(short = 'R', long)]
     allow_replace: bool,
     #[command(flatten)]
@@ -92,7 +93,7 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// What is to be run.
+    /// The job that these options describe.
     pub(crate) fn job(self) -> anyhow::Result<RunJob> {
         self.refuse_stray_value();
         let (input, reading) = self.reading.reading()?;
@@ -137,8 +138,8 @@ impl RunOptions {
         })
     }
 
-    /// Ends the program when a value that belongs to an option stands apart from it, where it would be taken for the
-    /// name of a configuration.
+    /// Ends the program when a value that belongs to an option stands apart from it, where it would be taken
+    /// for the name of a configuration.
     fn refuse_stray_value(&self) {
         let joined = [
             ("--stats", self.stats.is_some()),

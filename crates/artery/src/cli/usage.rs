@@ -1,4 +1,4 @@
-//! What is wrong with the arguments of the program, and how it ends then.
+//! Usage errors, and the end of the program after one.
 use super::Cli;
 use crate::voice::Output;
 use clap::CommandFactory as _;
@@ -20,7 +20,7 @@ pub(crate) fn usage_error(why: &str) -> ! {
     exit_with(called.error(clap::error::ErrorKind::ValueValidation, why))
 }
 
-/// Ends the program with what is wrong with its arguments, as a line of JSON if messages are to be that.
+/// Ends the program with a usage error, as a line of JSON if messages have that form.
 pub(super) fn exit_with(error: clap::Error) -> ! {
     if error.use_stderr() && wants_json(std::env::args_os()) {
         let text = error.to_string();

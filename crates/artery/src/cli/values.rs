@@ -1,4 +1,4 @@
-//! Values on the command line, with what is said of wrong ones.
+//! Parsers of values on the command line, with messages for wrong ones.
 use crate::job::check_processor;
 use artery_elements::FileSize;
 use artery_lang::args;
@@ -17,7 +17,7 @@ pub(crate) fn processor(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "write the number of a processor".to_string()).and_then(check_processor)
 }
 
-/// A time.
+/// Parses a time such as `5`, `0.5` or `200ms`.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let nanos = args::parse_seconds(text);
     nanos.map(Duration::from_nanos).map_err(|_| "write a time, such as 5 (seconds), 0.5 or 200ms".to_string())
@@ -29,7 +29,7 @@ pub(crate) fn file_size(text: &str) -> Result<String, String> {
     size.map(|_| text.to_string()).map_err(|wanted| format!("write {wanted}"))
 }
 
-/// The word for a time without end, which `--awake` without a time stands for.
+/// The word for a time without end; `--awake` without a time means it.
 pub(crate) const ALWAYS: &str = "always";
 
 /// A time to wait awake.
@@ -37,7 +37,7 @@ pub(crate) fn awake_time(text: &str) -> Result<Duration, String> {
     if text == ALWAYS { Ok(Duration::MAX) } else { seconds(text) }
 }
 
-/// An IP address.
+/// Parses an IPv4 or IPv6 address.
 pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| "write an address, such as 10.9.1.2 or 2001:db8::9".to_string())
 }
@@ -59,7 +59,7 @@ pub(crate) fn port(text: &str) -> Result<String, String> {
     }
 }
 
-/// The Ethernet address of a station.
+/// The Ethernet address of a neighbor; not all zeros.
 pub(crate) fn station(text: &str) -> Result<EtherAddr, String> {
     match text.parse() {
         Ok(EtherAddr::ZERO) => Err(format!("{text} is no station's address; write it as 02:00:00:00:00:09")),
@@ -95,10 +95,10 @@ pub(crate) struct Period {
 impl Period {
     const SHORTEST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(86_400);
-    /// Whoever gives so many seconds, and does not say that they are, may mean something else.
+    /// From this on, a time without a unit was perhaps meant in milliseconds.
     const DOUBTFUL: Duration = Duration::from_secs(100);
 
-    /// What to say to somebody who may have meant something else.
+    /// A hint for users who may have meant milliseconds.
     pub(crate) fn unit_hint(self) -> Option<String> {
         let seconds = self.every.as_secs();
         let doubtful = !self.has_unit && self.every >= Period::DOUBTFUL;
@@ -111,7 +111,7 @@ impl Period {
     }
 }
 
-/// See [`Period`].
+/// Parses a [`Period`] from 50 ms to a day.
 pub(crate) fn period(text: &str) -> Result<Period, String> {
     let every = seconds(text)?;
     if !(Period::SHORTEST..=Period::LONGEST).contains(&every) {

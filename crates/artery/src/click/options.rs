@@ -53,7 +53,7 @@ static TABLE: &[Known] = &[
     option("version", 'v', Value::None, false, "print the version and exit"),
 ];
 
-/// All options with what they do, a line each.
+/// All options with their meaning, a line each.
 pub(super) fn listing() -> String {
     let line = |known: &Known| {
         let letter = known.letter.map_or("    ".to_string(), |letter| format!("-{letter}, "));
@@ -67,7 +67,7 @@ pub(super) fn listing() -> String {
     TABLE.iter().filter(|known| !known.doc.is_empty()).map(line).collect()
 }
 
-/// An option that was given; with an empty name, an argument that is none.
+/// An option that was given; an argument that is not an option has an empty name.
 pub(super) struct Given {
     pub(super) name: &'static str,
     pub(super) negated: bool,
@@ -79,7 +79,7 @@ pub(super) struct Given {
 /// Takes a command line apart.
 pub(super) struct Options<'a> {
     rest: std::slice::Iter<'a, String>,
-    /// What is left of a bundle of letters.
+    /// The remaining letters of a bundle.
     bundle: &'a str,
     /// After `--` nothing is an option.
     only_arguments: bool,
@@ -189,7 +189,7 @@ fn find(name: &str) -> Result<(&'static Known, bool), String> {
     }
 }
 
-/// The whole of an option's long name.
+/// An option's complete long name.
 fn spelled(known: &Known, negated: bool) -> String {
     format!("--{}{}", if negated { "no-" } else { "" }, known.name)
 }

@@ -1,4 +1,4 @@
-//! Who may write handlers: by the token of a TCP port, or by the user at the other end of a Unix socket.
+//! Write access to handlers: by the token of a TCP port, or by the user at the other end of a Unix socket.
 use super::codec::reply;
 use crate::job::PortRequest;
 use artery_device::{files, system_message};
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a control connection may ask nothing if nothing is said.
+/// How long a control connection may be idle by default.
 pub(super) const IDLE: Duration = Duration::from_secs(300);
 /// Bytes of a token that is made, before it is written in hexadecimal.
 const RANDOM_BYTES: usize = 32;
 /// Shortest and longest token that is taken from a file, in bytes.
 const TOKEN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// The control sockets that a router is to have, and who may do what there.
+/// The control sockets of a router, and the access that each gives.
 #[derive(Clone, Debug)]
 pub(crate) struct ControlSettings {
     pub(crate) ports: Vec<PortRequest>,
@@ -24,7 +24,7 @@ pub(crate) struct ControlSettings {
     pub(crate) tcp: TcpWrites,
     /// Whose members may connect to the Unix sockets, and read.
     pub(crate) read_group: Option<Group>,
-    /// How long a connection may ask nothing.
+    /// How long a connection may be idle.
     pub(crate) idle: Duration,
 }
 
@@ -35,12 +35,12 @@ impl Default for ControlSettings {
     }
 }
 
-/// Who may write by the TCP ports.
+/// Write access by the TCP ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TcpWrites {
-    /// Who gives the token of this file, or of one in the runtime directory.
+    /// Clients with the token of this file, or of one in the runtime directory.
     Token(Option<PathBuf>),
-    /// Everybody who connects.
+    /// Every client that connects.
     Open,
 }
 
@@ -72,7 +72,7 @@ fn group_id(groups: &str, name: &str) -> Option<u32> {
     line.split(':').nth(2)?.parse().ok()
 }
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// Any local user, or a program that one of them was made to run.
@@ -83,7 +83,7 @@ pub(crate) enum Peer {
     Reader,
 }
 
-/// Allows writing to whoever knows it.
+/// Allows writing to every client that knows it.
 pub(crate) struct Token {
     text: String,
     file: PathBuf,
@@ -123,7 +123,7 @@ impl Token {
         &self.file
     }
 
-    /// Compares all bytes whatever the first ones are, so that the time tells nothing of them.
+    /// Compares all bytes in any case, so that the time does not depend on the first ones.
     fn is(&self, other: &str) -> bool {
         let (own, other) = (self.text.as_bytes(), other.as_bytes());
         let differs = own.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b));
@@ -142,7 +142,7 @@ impl Token {
     }
 }
 
-/// Where the token of a TCP port is if nothing is said; none where no folder is the user's alone.
+/// The default path of a TCP port's token; None where no folder is the user's alone.
 pub(crate) fn default_token_file(port: u16) -> Option<PathBuf> {
     let of_user = || std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     let folder = match rustix::process::geteuid().is_root() {
@@ -162,7 +162,7 @@ fn create(file: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The token of a file that only its owner can read, who is this user or root.
+/// The token in a file that only its owner can read; the owner must be this user or root.
 fn read_private(file: &Path) -> Result<String, String> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
     let non_block = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -223,7 +223,7 @@ impl Access {
         self.may_write
     }
 
-    /// Takes a token; gives the reply, and whether the connection goes on.
+    /// Checks a token; gives the reply, and whether the connection goes on.
     pub(super) fn authenticate(&mut self, given: &str) -> (Vec<u8>, bool) {
         match &self.token {
             _ if self.may_write => (reply(200, &["No token is needed"]), true),

@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Handlers by name, each with whether it is read, written, or both: `r`, `w` or `rw`.
 pub(crate) type Names = &'static [(&'static str, &'static str)];
 
-/// What somebody asks of the thread.
+/// A client's request to the thread.
 pub(crate) struct Question {
-    /// The handler.
+    /// Name of the program's own handler.
     pub(crate) handler: String,
     /// The value of a write.
     pub(crate) value: Option<String>,
@@ -21,13 +21,13 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Answers it; whoever asked may be gone.
+    /// Sends the answer; the client may be gone.
     pub(crate) fn answer(self, answer: Result<String, String>) {
         let _ = self.reply.send(answer);
     }
 }
 
-/// The side of those who ask.
+/// The sending side of requests.
 #[derive(Clone)]
 pub(crate) struct Asked {
     names: Names,
@@ -47,7 +47,7 @@ impl Questions {
     pub(crate) fn new(names: Names) -> io::Result<(Asked, Questions)> {
         let (bell, ringer) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
-        // Who finds the bell ringing already has no need to ring.
+        // A full socket wakes the thread already, so the writer need not wait.
         ringer.set_nonblocking(true)?;
         let ringer = Arc::new(ringer);
         let (sender, questions) = channel();
@@ -60,7 +60,7 @@ impl Questions {
         self.ringer.try_clone()
     }
 
-    /// All that was asked since the last call; the bell is silent then.
+    /// All requests since the last call; clears the wakeup.
     pub(crate) fn drain(&mut self) -> Vec<Question> {
         let mut rung = [0; 64];
         while self.bell.read(&mut rung).is_ok_and(|count| count > 0) {}
@@ -68,7 +68,7 @@ impl Questions {
     }
 }
 
-/// Can be read when something was asked.
+/// Readable when there are requests.
 impl AsFd for Questions {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
@@ -83,7 +83,7 @@ impl Asked {
         let question = Question { handler: handler.to_string(), value: value.map(str::to_string), reply };
         let gone = |_| failed("the program is about to end".to_string());
         self.questions.send(question).map_err(|_| failed("the program is about to end".to_string()))?;
-        // A full bell rings already.
+        // A full socket wakes the thread already.
         let _ = (&*self.bell).write(&[1]);
         answer.recv().map_err(gone)?.map_err(failed)
     }
@@ -110,7 +110,7 @@ impl Asked {
 }
 
 impl Handlers for Asked {
-    /// None takes parameters.
+    /// The program's own handlers take no parameters.
     fn read(&self, handler: &str, _: &str) -> Vec<u8> {
         match canonical(handler) {
             "handlers" => {

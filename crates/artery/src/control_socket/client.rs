@@ -70,7 +70,7 @@ impl Client {
     pub(crate) fn read(&mut self, handler: &str) -> anyhow::Result<String> {
         self.value(handler)?.map_err(|refusal| anyhow!("{}", explained(&mut self.stream, handler, refusal)))
     }
-    /// Writes a handler.
+    /// Writes a handler, and prints its warnings.
     pub(crate) fn write(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
         self.begin_to_tell(handler, value)?;
         match self.outcome()? {
@@ -81,7 +81,7 @@ impl Client {
             Err(refusal) => bail!("{}", explained(&mut self.stream, handler, refusal)),
         }
     }
-    /// The value of a handler that is given parameters. A refusal is what the element says, and no more.
+    /// The value of a handler with parameters. An error has only the element's own text.
     pub(crate) fn query(&mut self, handler: &str, parameters: &str) -> anyhow::Result<String> {
         if parameters.contains(['\r', '\n']) {
             bail!("a line alone can be asked, and there are several: {parameters:?}");
@@ -89,7 +89,7 @@ impl Client {
         let question = format!("{handler} {parameters}");
         self.value(question.trim_end())?.map_err(|refusal| self.bare(handler, refusal))
     }
-    /// Writes a handler. A refusal is what the element says, and no more.
+    /// Writes a handler. An error has only the element's own text.
     pub(crate) fn write_plain(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
         self.begin_to_tell(handler, value)?;
         self.told(handler)
@@ -102,8 +102,8 @@ impl Client {
             Err(refusal) => Err(self.bare(handler, refusal)),
         }
     }
-    /// Begins to write a handler, whose reply is left to [`told`](Self::told). The replies to a few can be
-    /// left, no more than a socket has room for.
+    /// Begins to write a handler; [`told`](Self::told) reads the reply. A few replies can be pending, no more
+    /// than fit in a socket's buffer.
     pub(crate) fn begin_to_tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
         self.refresh()?;
         if !std::mem::replace(&mut self.is_authenticated, true) {
@@ -112,7 +112,7 @@ impl Client {
         self.left += 1;
         request(&mut self.stream, handler, value)
     }
-    /// Takes the next reply that was left.
+    /// Reads the next pending reply.
     pub(crate) fn told(&mut self, handler: &str) -> anyhow::Result<()> {
         match self.outcome()? {
             Ok(_) => Ok(()),
@@ -133,7 +133,7 @@ impl Client {
             _ => anyhow!("{}", explained(&mut self.stream, handler, refusal)),
         }
     }
-    /// Connects again where the router may have ended the connection because nothing was asked for long.
+    /// Connects again where the router may have ended the connection because it was idle.
     fn refresh(&mut self) -> anyhow::Result<()> {
         if self.left == 0 && self.used.elapsed() > REUSED_AFTER {
             *self = Client::connect(&self.reach)?;
@@ -141,14 +141,14 @@ impl Client {
         self.used = Instant::now();
         Ok(())
     }
-    /// Gives the router its token, if one is known. It is given nobody who is only read from.
+    /// Gives the router its token, if one is known. A connection that only reads does not send it.
     fn authenticate(&mut self) -> anyhow::Result<()> {
         let Some((file, is_named)) = self.reach.token_file() else { return Ok(()) };
         let opened = std::fs::File::open(&file).map_err(|error| system_message(&error));
         let token = match opened.and_then(token_in) {
             Ok(token) => token,
             Err(why) if is_named => bail!("{}: {why}", file.display()),
-            // The router says what it wants.
+            // The router's reply says what it needs.
             Err(_) => return Ok(()),
         };
         self.stream.get_mut().write_all(format!("AUTH {token}\r\n").as_bytes()).map_err(lost)?;
@@ -195,13 +195,13 @@ fn hint(reach: &Reach, error: &io::Error) -> &'static str {
     }
 }
 
-/// What the router replied instead of doing what it was asked for.
+/// The router's reply to a request that it refused.
 struct Refusal {
     code: u16,
     text: String,
 }
 
-/// A refusal with what may have been meant, where that can be told.
+/// A refusal, with the name that was perhaps meant where one is close.
 fn explained(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, refusal: Refusal) -> String {
     let (list, wanted) = match (refusal.code, handler.rsplit_once('.')) {
         (NO_ELEMENT, Some((element, _))) => ("list".to_string(), element),
@@ -223,7 +223,7 @@ fn explained(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, refusal: Re
     }
 }
 
-/// The value of a handler, or why there is none.
+/// The value of a handler, or the refusal.
 fn value(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Result<Result<String, Refusal>> {
     stream.get_mut().write_all(format!("READ {handler}\r\n").as_bytes()).map_err(lost)?;
     let (code, lines) = reply(stream)?;
@@ -242,7 +242,7 @@ fn value(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Resu
     Ok(Ok(String::from_utf8_lossy(&value).into_owned()))
 }
 
-/// Asks for a write.
+/// Sends a write request.
 fn request(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) -> anyhow::Result<()> {
     let request = format!("WRITEDATA {handler} {}\r\n{value}", value.len());
     stream.get_mut().write_all(request.as_bytes()).map_err(lost)

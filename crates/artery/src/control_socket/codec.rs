@@ -13,7 +13,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Whoever may not write is given little memory.
+    /// Clients without write access get little memory.
     pub(super) fn of(may_write: bool) -> Limits {
         match may_write {
             true => Limits { line: 1 << 20, data: 16 << 20 },
@@ -32,7 +32,7 @@ pub(super) struct Scanned {
     data: usize,
 }
 
-/// What a client asks for.
+/// A client's request, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     /// A line without words; it has no reply.
@@ -82,8 +82,8 @@ pub(super) enum Parsed {
     Incomplete(Scanned),
 }
 
-/// Takes the first request out of `input`. With `closed` no more bytes will come. `scanned` is what the
-/// last call said of the same request.
+/// Parses the first request in `input`. With `closed` no more bytes will come. `scanned` is the last call's
+/// result for the same request.
 pub(super) fn parse(input: &[u8], closed: bool, limits: Limits, scanned: Scanned) -> Parsed {
     let Some((end, rest)) = first_line(input, closed, scanned.line) else {
         return match input.len() > limits.line {
@@ -108,7 +108,7 @@ pub(super) fn parse(input: &[u8], closed: bool, limits: Limits, scanned: Scanned
     }
 }
 
-/// Where the first line ends, of which `scanned` bytes hold no end, and where the next begins.
+/// Where the first line ends, and where the next begins. The first `scanned` bytes hold no line end.
 fn first_line(input: &[u8], closed: bool, scanned: usize) -> Option<(usize, usize)> {
     match input[scanned..].iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
         // The second byte of CRLF may still be under way; it will then end an empty line, which means
@@ -174,7 +174,7 @@ struct Carried<'a> {
 }
 
 impl Carried<'_> {
-    /// READDATA and WRITEDATA: `VERB handler length`, a line end, and so many bytes.
+    /// READDATA and WRITEDATA: `VERB handler length`, a line end, and `length` bytes.
     fn with_length(&self, verb: &str, words: &[&str]) -> Parsed {
         let [_, handler, length] = words else { return Parsed::Request(wrong_count(), self.start) };
         let Some(length) = length.parse::<usize>().ok() else {
@@ -292,7 +292,7 @@ pub(crate) fn survive(bytes: &[u8]) {
     assert_eq!(in_steps(stream, limits, stream.len()), in_steps(stream, limits, usize::from(*step)));
 }
 
-/// The requests of a stream that comes by so many bytes, to the first after which nothing can be understood.
+/// The requests of a stream that arrives in pieces of `step` bytes, up to the first one with too much data.
 #[cfg(any(test, feature = "fuzz"))]
 fn in_steps(stream: &[u8], limits: Limits, step: usize) -> Vec<Request> {
     let (mut requests, mut begin, mut end, mut scanned) = (Vec::new(), 0, 0, Scanned::default());

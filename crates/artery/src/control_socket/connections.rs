@@ -1,5 +1,5 @@
-//! Connections at work: how many there may be, who makes room for another, and how long reading and writing
-//! may take.
+//! Open connections: how many there may be, which one makes room for another, and how long reading and
+//! writing may take.
 use super::access::Peer;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 /// Most connections at a time of one kind of peer.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a connection must have asked nothing, or taken nothing, to make room for another.
+/// How long a connection must have been idle, or read nothing, to make room for another.
 const LEAST_IDLE: Duration = Duration::from_secs(2);
-/// How long what a client sends is thrown away when its connection is ended, and how often it is read for
-/// that.
+/// How long what a client sends is thrown away when its connection is ended, and how often it
+/// is read for that.
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_READ_IN_VAIN: usize = 256;
 /// How long a program that ends waits for replies that are being sent.
@@ -98,8 +98,8 @@ impl Pool {
         Ok(Connection { stream, peer, number, pool: self.clone() })
     }
 
-    /// Waits until no request is being answered, but not for ever: the client that asked for the end shall
-    /// hear that it comes.
+    /// Waits until no request is being answered, with a limit: the client that requested the end
+    /// shall get its reply.
     pub(super) fn wait(&self) {
         let busy = |entries: &mut Vec<Entry>| entries.iter().any(|entry| entry.phase != Phase::Waiting);
         drop(self.answered.wait_timeout_while(self.entries(), FAREWELL, busy));
@@ -125,7 +125,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Who is at its other end.
+    /// The peer of the connection.
     pub(crate) fn peer(&self) -> Peer {
         self.peer
     }
@@ -135,7 +135,7 @@ impl Connection {
         let mut entries = self.pool.entries();
         let entry = entries.iter_mut().find(|entry| entry.number == self.number);
         let entry = entry.ok_or(ErrorKind::ConnectionAborted)?;
-        // Who sends a request byte by byte waits all the while.
+        // A client that sends a request byte by byte stays in the waiting phase.
         if entry.phase != phase {
             (entry.phase, entry.since) = (phase, Instant::now());
         }
@@ -192,8 +192,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// Ends it from this side: what the client still sends is thrown away for a moment, since closing a
-    /// socket before all was read has TCP throw away what was said last (RFC 1122 section 4.2.2.13).
+    /// Ends it from this side. What the client still sends is read and discarded for a moment: closing a
+    /// socket with unread data has TCP discard what was sent last (RFC 1122 section 4.2.2.13).
     pub(crate) fn end(mut self) {
         self.stream.shut_down(Shutdown::Write);
         let deadline = Instant::now() + LINGER;

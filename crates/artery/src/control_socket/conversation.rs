@@ -1,4 +1,4 @@
-//! What is said on a control connection: requests are taken out of what was read, and answered in order.
+//! The protocol of a control connection: requests are parsed from what was read, and answered in order.
 use super::access::{Access, IDLE, Token};
 use super::codec::{self, GREETING, Limits, Parsed, Request, Scanned, parse};
 use super::connections::Connection;
@@ -24,8 +24,8 @@ pub(crate) struct Control<H> {
 }
 
 impl<H> Control<H> {
-    /// Answers with `handlers`. TCP connections write once they gave the token, if there is one; a
-    /// connection that asks nothing for `idle` ends.
+    /// Answers with `handlers`. TCP connections can write once they gave the token, if there is one; a
+    /// connection that is idle for `idle` ends.
     pub(crate) fn new(handlers: H, token: Option<Arc<Token>>, idle: Duration) -> Control<H> {
         Control { handlers, token, idle }
     }
@@ -72,12 +72,12 @@ impl<H: Handlers> Talker for Control<H> {
     }
 }
 
-/// What was read and is not answered yet.
+/// Bytes that were read and not answered yet.
 struct Input {
     bytes: Vec<u8>,
     /// Where the next request begins.
     at: usize,
-    /// What is known of a request that is not complete.
+    /// The scan of a request that is not complete.
     scanned: Scanned,
     /// When the first bytes of it came.
     begun: Option<Instant>,

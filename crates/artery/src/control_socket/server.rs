@@ -19,7 +19,7 @@ use std::time::Duration;
 const LONGEST_PATH: usize = 107;
 /// Ports that `PORT+` tries.
 const PORTS_TRIED: u16 = 100;
-/// How long telling somebody that there are too many may take.
+/// Time limit for sending a client that there are too many connections.
 const REFUSAL: Duration = Duration::from_millis(100);
 
 /// The sockets a router can be reached by. Those that are files vanish with it.
@@ -33,7 +33,7 @@ pub(crate) struct Listeners {
     pools: Pools,
 }
 
-/// Connections by who is at their other ends, so that none of these can keep the others out.
+/// Connections by their kind of peer, so that one kind can't keep the others out.
 #[derive(Clone, Default)]
 struct Pools {
     tcp: Arc<Pool>,
@@ -56,14 +56,14 @@ impl Drop for Listeners {
         [&self.pools.owner, &self.pools.tcp, &self.pools.reader].into_iter().for_each(|pool| pool.wait());
         self.token.iter().for_each(|token| token.remove());
         for file in &self.files {
-            // A file that someone else removed is gone as well.
+            // If another process has removed the file, that is fine as well.
             let _ = files::remove(file);
         }
     }
 }
 
 impl Listeners {
-    /// Opens control sockets. Nobody is answered before [`Listeners::serve`].
+    /// Opens control sockets. No client is answered before [`Listeners::serve`].
     pub(crate) fn open(settings: &ControlSettings) -> anyhow::Result<Listeners> {
         let mut listeners = Listeners::default();
         for request in &settings.ports {
@@ -87,7 +87,7 @@ impl Listeners {
         self.token.clone()
     }
 
-    /// Says who may write by TCP.
+    /// Reports the write access by TCP.
     pub(crate) fn say_access(&self, voice: Output) {
         for port in self.tcp.iter().filter_map(|listener| listener.local_addr().ok()) {
             let (port, number) = (format!("TCP port {}", port.port()), port.port().to_string());
@@ -104,15 +104,14 @@ impl Listeners {
         }
     }
 
-    /// Opens one on a path besides.
-    /// Members of `readers` may connect, too.
+    /// Opens another one on a path. Members of `readers` may connect, too.
     pub(crate) fn add_unix(&mut self, path: &Path, readers: Option<&Group>) -> anyhow::Result<()> {
         self.unix.push(listen_unix(path, readers)?);
         self.files.push(path.to_path_buf());
         Ok(())
     }
 
-    /// Opens one on an address of TCP besides.
+    /// Opens another one on a TCP address.
     pub(crate) fn add_tcp(&mut self, address: SocketAddr) -> anyhow::Result<()> {
         let listener = TcpListener::bind(address);
         let listener = listener.map_err(|error| {
@@ -133,7 +132,7 @@ impl Listeners {
         self.files.iter().cloned().chain(token).collect()
     }
 
-    /// Whether there are none.
+    /// Whether there are no sockets.
     pub(crate) fn is_empty(&self) -> bool {
         self.tcp.is_empty() && self.unix.is_empty()
     }
@@ -158,7 +157,7 @@ impl Listeners {
     }
 }
 
-/// Who has connected, by the credentials that the kernel noted (SO_PEERCRED, unix(7)).
+/// The peer of a Unix socket, by the credentials that the kernel recorded (SO_PEERCRED, unix(7)).
 fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
     let user = socket_peercred(stream)?.uid;
     match user.is_root() || user == rustix::process::geteuid() {
@@ -167,11 +166,11 @@ fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
     }
 }
 
-/// What is said on connections.
+/// The protocol that is spoken on connections.
 pub(crate) trait Talker: Clone + Send + 'static {
     /// Answers one client until it leaves.
     fn talk(&self, connection: &mut Connection) -> io::Result<()>;
-    /// What one of too many clients is told.
+    /// The reply to a client beyond the limit of connections.
     fn too_many(&self) -> Vec<u8>;
 }
 
@@ -221,7 +220,7 @@ fn admit(path: &Path, group: &Group) -> io::Result<()> {
     Ok(rustix::fs::chmod(path, Mode::from_raw_mode(0o660))?)
 }
 
-/// Removes a socket that nobody listens on any more.
+/// Removes a socket that no process listens on any more.
 fn remove_stale(path: &Path) -> anyhow::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     if !is_socket {
@@ -238,7 +237,7 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Why a socket can't be had, and what helps.
+/// Why a socket can't be opened, and what helps.
 fn refusal(error: &io::Error) -> String {
     let help = match error.kind() {
         io::ErrorKind::PermissionDenied => "; run as root, or name another socket",
@@ -272,14 +271,14 @@ fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Po
     let mut connection = match pools.of(peer).enter(stream, peer) {
         Ok(connection) => connection,
         Err(Refused(mut stream)) => {
-            // Whoever is turned away may be gone already.
+            // A client that is turned away may be gone already.
             let _ =
                 stream.set_patience(None, Some(REFUSAL)).and_then(|()| stream.write_all(&talker.too_many()));
             return;
         }
     };
     let talker = talker.clone();
-    // A connection that breaks concerns nobody but its client, who sees it.
+    // An error on a connection concerns only its client, who sees it.
     let body = move || {
         if talker.talk(&mut connection).is_ok() {
             connection.end();

@@ -6,7 +6,7 @@ use crate::sandbox;
 use artery_engine::{Handle, HandlerError};
 use std::sync::Arc;
 
-/// What HELP says.
+/// The reply to HELP.
 const HELP: &[&str] = &[
     "Commands supported:",
     "READ handler [arg...]   call read handler, return DATA",
@@ -35,13 +35,13 @@ pub(super) enum Answer {
 
 /// Whose handlers are called. Each method gives the reply.
 pub(crate) trait Handlers: Clone + Send + 'static {
-    /// Reads a handler.
+    /// Reads a handler; `parameters` may be empty.
     fn read(&self, handler: &str, parameters: &str) -> Vec<u8>;
-    /// Writes one.
+    /// Writes a handler of an element or the program.
     fn write(&self, handler: &str, value: &str) -> Vec<u8>;
     /// Says whether there is one.
     fn check(&self, handler: &str, write: bool) -> Vec<u8>;
-    /// Makes a call of Click's that is no handler.
+    /// Calls LLRPC (Click's binary call, not a handler).
     fn llrpc(&self, name: &str) -> Vec<u8>;
 }
 
@@ -80,11 +80,11 @@ pub(super) fn answer(handlers: &impl Handlers, request: Request, access: &mut Ac
     })
 }
 
-/// Handlers that are the program's, and no element's. Others are none of them.
+/// Handlers of the program itself. A name that is not one of them gives None.
 pub(crate) trait OwnHandlers: Send + Sync {
-    /// The value of a handler, or why there is none.
+    /// The value of a handler, or why it has none.
     fn read(&self, handler: &str) -> Option<Result<String, String>>;
-    /// Writes a handler; what is to be said of it, or why it was refused.
+    /// Writes a handler; gives the text of the reply, or why the write was refused.
     fn write(&self, handler: &str, value: &str) -> Option<Result<String, String>>;
 }
 
@@ -245,7 +245,7 @@ pub(super) fn write_refusal(handler: &str, error: HandlerError) -> Vec<u8> {
     })
 }
 
-/// The reply to a failed call; `failed` words what the handler itself said.
+/// The reply to a failed call; `failed` words the handler's own error.
 fn refusal(handler: &str, error: HandlerError, failed: impl Fn(&[String]) -> Vec<u8>) -> Vec<u8> {
     match error {
         HandlerError::NoElement(name) => reply(510, &[format!("No element named '{name}'")]),

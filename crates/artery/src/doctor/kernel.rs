@@ -1,4 +1,4 @@
-//! What the kernel of this machine offers. It is asked by trying; a version decides nothing.
+//! What the kernel of this machine offers. It is found out by trying, not from the version.
 use super::process::{AS_ROOT, is_for_want_of_rights, not_tried};
 use super::report::{Finding, Purpose};
 use crate::adopt::LOOPBACK;
@@ -58,7 +58,7 @@ fn kernel() -> Finding {
     Finding::ok("kernel", format!("Linux {release} on {machine}"))
 }
 
-/// Programs at tc's hook hide frames from the host; those of `adopt` are looked at as they are.
+/// Programs at tc's hook hide frames from the host; those of `adopt` are checked as they are.
 fn tc_programs() -> Finding {
     let check = "hiding-frames";
     let finding = match bpf::takes_programs(Hook::TcIngress) {
@@ -118,8 +118,8 @@ fn grace_periods() -> Finding {
     finding.needed_by(Purpose::PROGRAMS)
 }
 
-/// The programs of `adopt`, those that copy frames for `capture`, and those for frames in several buffers, as the kernel's
-/// verifier finds them.
+/// The programs of `adopt`, those that copy frames for `capture`, and those for frames in several buffers, as
+/// the kernel's verifier finds them.
 fn forwarding_programs() -> Vec<Finding> {
     const PLAIN: &str = "adopt-programs";
     let mut accelerator = match Accelerator::new() {
@@ -148,7 +148,7 @@ fn no_tables(check: &'static str, error: &fast::Error) -> Finding {
     finding.needed_by(Purpose::PROGRAMS)
 }
 
-/// Has the verifier look at programs for both hooks.
+/// Has the verifier check programs for both hooks.
 fn verified(check: &'static str, what: &str, accelerator: &Accelerator) -> Finding {
     let [xdp, tc] = [Mode::Native, Mode::Tc].map(|mode| accelerator.verify_program(LOOPBACK, mode).err());
     let (text, error) = match (&xdp, &tc) {

@@ -5,11 +5,12 @@ use artery_adopt::guard::{self, Port};
 use artery_device::{Interface, InterfaceSurvey, LinkType, XdpFragments, survey, xdp_fragments};
 use std::thread;
 
-/// Most bytes of a packet whose frame lies in one buffer, with any driver of a card: a page of 4096 bytes, less what drivers keep
-/// before and behind a frame (256 and 320 bytes) and the Ethernet header with two tags.
+/// Most bytes of a packet whose frame lies in one buffer, with any driver of a card: a page of 4096
+/// bytes, less what drivers keep before and behind a frame (256 and 320 bytes) and the Ethernet
+/// header with two tags.
 const MOST_MTU_OF_A_BUFFER: u32 = 4096 - 256 - 320 - 22;
 
-/// What is found of ports, by their names.
+/// The findings about ports, by their names.
 pub(super) fn findings(names: &[String]) -> anyhow::Result<Vec<Finding>> {
     if names.is_empty() {
         let text = "no Ethernet interface is up, so no port was looked at";
@@ -141,7 +142,7 @@ fn tags(facts: &Facts) -> Option<Finding> {
     facts.port.vlan_on.is_none().then(|| finding.needed_by(&[Purpose::Adopt]))
 }
 
-/// Whether it is better off depends on the traffic, so this is no defect.
+/// The offload helps or harms by the traffic, so the finding is not a defect.
 fn joining(facts: &Facts) -> Option<Finding> {
     let (offload, name) = (facts.joining?, &facts.port.name);
     let text =
@@ -211,7 +212,8 @@ fn mtu(facts: &Facts, mtu: u32, fragments: Option<XdpFragments>, choice: &Choice
     finding.needed_by(&[Purpose::Adopt])
 }
 
-/// By what the commands with an engine receive; what is shared with the host says why, and what would change it.
+/// How commands with an engine would receive; for interfaces shared with the host also why, and
+/// what would change it.
 fn used_by_engines(one: &InterfaceSurvey) -> [Finding; 3] {
     [
         Finding::ok("router", format!("router: {}", one.alone)).needed_by(&[Purpose::Router]),

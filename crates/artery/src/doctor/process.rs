@@ -50,7 +50,8 @@ fn capability_findings() -> Vec<Finding> {
     NEEDED.into_iter().map(one).collect()
 }
 
-/// Whether capabilities contain one, or that which stands for it: before Linux 5.8 there were no CAP_BPF and CAP_PERFMON.
+/// Whether a set contains a capability, or CAP_SYS_ADMIN in its place: before Linux 5.8 there were
+/// no CAP_BPF and CAP_PERFMON.
 fn has(effective: CapabilitySet, capability: CapabilitySet) -> bool {
     let is_of_admin = CapabilitySet::BPF.union(CapabilitySet::PERFMON).contains(capability);
     effective.contains(capability) || is_of_admin && effective.contains(CapabilitySet::SYS_ADMIN)
@@ -142,7 +143,7 @@ fn xdp_sockets() -> Finding {
     finding.needed_by(Purpose::ENGINES)
 }
 
-/// Whether the kernel refused because of who asked.
+/// Whether the kernel refused because this process lacks a right.
 pub(super) fn is_for_want_of_rights(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }

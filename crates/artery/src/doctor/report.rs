@@ -2,7 +2,7 @@
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// A command whose needs are looked at.
+/// A command whose needs are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Adopt,
@@ -22,7 +22,6 @@ impl Purpose {
     /// The commands that have programs forward.
     pub(super) const PROGRAMS: &[Purpose] = &[Purpose::Adopt, Purpose::Capture];
 
-    /// The command's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Purpose::Adopt => "adopt",
@@ -65,15 +64,15 @@ impl Level {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// The name of what was looked at, which stays the same from version to version.
+    /// The name of the check, which stays the same from version to version.
     pub(super) check: &'static str,
     /// The port that it is about; `None` if it is the machine.
     pub(super) port: Option<String>,
     pub(super) level: Level,
-    /// What was found, without a full stop.
+    /// The finding as a sentence, without a full stop.
     pub(super) text: String,
     /// The command, or what else there is to do, that mends it.
     pub(super) remedy: Option<String>,
@@ -113,7 +112,7 @@ impl Finding {
         Finding { purposes, ..self }
     }
 
-    /// `check`, or `check@port`.
+    /// The finding's name in reports: `check`, or `check@port`.
     fn id(&self) -> String {
         self.port.as_ref().map_or_else(|| self.check.to_owned(), |port| format!("{}@{port}", self.check))
     }
@@ -132,7 +131,7 @@ impl Finding {
     }
 }
 
-/// What was found for some commands.
+/// The findings for some commands.
 pub(super) struct Report {
     findings: Vec<Finding>,
     purposes: Vec<Purpose>,
@@ -147,8 +146,8 @@ impl Report {
         Report { findings, purposes: purposes.to_vec(), ports: ports.to_vec() }
     }
 
-    /// The exit status: 0 where all is offered, as far as could be seen, 1 where something can't work, 3 where it is slower
-    /// than it could be.
+    /// The exit status: 0 where all is offered, as far as could be seen, 1 where something can't work, 3
+    /// where it is slower than it could be.
     pub(super) fn status(&self) -> u8 {
         self.worst(&self.purposes).status()
     }

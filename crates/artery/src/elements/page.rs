@@ -174,7 +174,7 @@ fn default(arg: &Arg) -> String {
     }
 }
 
-/// What a page tells of a handler.
+/// A handler's row on a page.
 struct Row {
     name: &'static str,
     access: String,

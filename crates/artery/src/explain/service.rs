@@ -17,7 +17,7 @@ pub(super) struct Served {
 pub(super) fn find_service(router: &mut IpRouter, packet: &str) -> anyhow::Result<Option<Served>> {
     for balancer in router.of_class(BALANCER)? {
         let mut said = router.query_element(&balancer, "explain_json", packet)?;
-        // Each worker remembers flows of its own; all would choose alike for a new one.
+        // Each worker has its own flow table; for a new flow all would choose alike.
         let known = said.iter().position(|said| said["is_known"] == true).unwrap_or(0);
         if !said.is_empty() && said[known]["service"].is_string() {
             return Ok(Some(Served { balancer, said: said.swap_remove(known) }));
@@ -41,13 +41,13 @@ impl Served {
         let mut document = router.query("explain_json", &question)?;
         document["packet"] = plain["packet"].clone();
         if let Some(stages) = document["stages"].as_array_mut() {
-            // It is no part of an IPRouter's packet when it arrives: behind the arrival, which both see.
+            // The IPRouter's stages lack the service: its stage goes behind the arrival, which both have.
             stages.insert(stages.len().min(1), self.service_stage());
         }
         Ok(document)
     }
 
-    /// What the router is asked of the packet behind the balancer; none where no member gets it.
+    /// The query to the router about the packet behind the balancer; None where no member gets it.
     fn router_question(&self, came_by: &str, packet: &str) -> Option<String> {
         let address: IpAddr = text(&self.said, "address").parse().ok()?;
         match self.said["nat"] == true {
@@ -56,8 +56,7 @@ impl Served {
         }
     }
 
-    /// The packet with the member's address in the place of its destination; none of a frame that is given by
-    /// its bytes.
+    /// The packet with the member's address as its destination; None for a frame that is given by its bytes.
     fn translate_destination(&self, address: IpAddr, packet: &str) -> Option<String> {
         let (source, rest) = packet.split_once('>')?;
         let rest = rest.trim_start();
@@ -87,7 +86,7 @@ impl Served {
             "is_known": self.said["is_known"] })
     }
 
-    /// Where it ends at the service, or what comes behind is not known.
+    /// The explanation ends at the service: no member takes the packet, or the stages after it are unknown.
     fn end_at_service(&self, mut plain: Value) -> Value {
         let stage = self.service_stage();
         let is_taken = stage["ok"] == true;

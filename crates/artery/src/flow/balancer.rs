@@ -1,4 +1,4 @@
-//! The FlowBalancer of a running router, asked and told by commands.
+//! The FlowBalancer of a running router, as commands read and write it.
 use super::FlowReach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
@@ -6,8 +6,8 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 const CLASS: &str = "FlowBalancer";
-/// Texts that are under way to a handler at a time: enough that neither side waits for the other, and few enough that
-/// their replies fit in a socket.
+/// Writes of a handler that may be pending at a time: enough that neither side waits for the other, and few
+/// enough that their replies fit in a socket's buffer.
 const AHEAD: usize = 8;
 
 /// A FlowBalancer that runs.
@@ -54,7 +54,8 @@ impl Balancer {
         self.client.write_plain(&format!("{}.{handler}", self.name), text)
     }
 
-    /// Has a handler take one text after the other. The next are under way while one is taken; the first refusal ends it.
+    /// Has a handler take one text after the other. The next are under way while one is taken; the
+    /// first refusal ends it.
     pub(super) fn write_all(
         &mut self,
         handler: &str,

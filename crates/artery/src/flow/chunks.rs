@@ -1,5 +1,5 @@
-//! An export in parts that a router takes one by one, each a whole stream; and the check of a binary export, before the
-//! first of them goes.
+//! An export in parts that a router takes one by one, each a whole stream; and the check of a binary export,
+//! before the first of them goes.
 use artery_elements::flows::{StreamItem, StreamReader, write_header, write_item};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -29,7 +29,7 @@ pub(super) struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// So many flows, as items that name their members.
+    /// A chunk of this many flows, as items that name their members.
     pub(super) fn of(items: Vec<u8>, flows: u64) -> Chunk<'static> {
         Chunk { members: Vec::new(), items: items.into(), flows }
     }
@@ -55,7 +55,7 @@ pub(super) fn check(stream: &[u8]) -> Result<Checked<'_>, String> {
     loop {
         let before = stream.len() - reader.bytes_left();
         let item = reader.next_item().map_err(|wrong| format!("record {record}: {wrong}"))?;
-        // What was passed over does not go to the router if it is much.
+        // Long unknown items that were skipped do not go to the router.
         let start = stream.len() - reader.bytes_left_at_item();
         if start - cutter.from >= BYTES {
             cutter.cut(before, start);
@@ -96,7 +96,7 @@ struct Cutter<'a> {
 struct Named<'a> {
     name: &'a str,
     count: usize,
-    /// The chunk that was told last.
+    /// The last chunk in which the name was written.
     chunk: usize,
 }
 
@@ -190,7 +190,8 @@ pub(super) mod tests {
         (0..3).for_each(|n| write_item(&StreamItem::Member(n, &format!("web{n}")), &mut bytes));
         for n in 0..2000 {
             write_item(&StreamItem::Flow(flow(n + 1, n % 3)), &mut bytes);
-            // The number of a member becomes another's now and then, also within a chunk, and unknown items are long.
+            // The number of a member becomes another's now and then, also within a chunk, and
+            // unknown items are long.
             if n % 100 == 99 {
                 write_item(&StreamItem::Member(n / 100 % 3, &format!("web{n}")), &mut bytes);
             }

@@ -4,7 +4,7 @@ use super::balancer::{Balancer, sum};
 use crate::voice::print_stdout;
 use std::time::Duration;
 
-/// From one look at the router to the next.
+/// The pause between two polls of the router.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Has flows forgotten, and waits for it.

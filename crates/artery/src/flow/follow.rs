@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// From one look at the router to the next, where there was nothing more to see.
+/// The pause between two polls of the router, where there was nothing new.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The next event of each worker.
@@ -39,7 +39,7 @@ pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow
     Ok(0)
 }
 
-/// Where to begin: from now on, or behind what was seen before.
+/// Where to begin: with new events, or after those that were seen before.
 fn begin(balancer: &mut Balancer, since: Option<&str>) -> anyhow::Result<Places> {
     let question = if since.is_none() { "now" } else { "" };
     let now: Places = balancer

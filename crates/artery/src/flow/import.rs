@@ -59,7 +59,7 @@ fn import_checked(balancer: &mut Balancer, checked: &Checked<'_>) -> anyhow::Res
     print_stdout(&report(total, &before, &after)).map(|()| 0)
 }
 
-/// Tells of members that are unknown to the router.
+/// Warns of members that are unknown to the router.
 fn warn_of_strangers(balancer: &mut Balancer, flows: &BTreeMap<String, u64>) -> anyhow::Result<()> {
     let members = balancer.query("members", "")?;
     let known: HashSet<&str> = members.lines().filter_map(|line| line.split(' ').next()).collect();

@@ -1,5 +1,5 @@
-//! Flows as lines of JSON. The first line says what follows, the last one how many flows there were; a file without a first
-//! line, such as one that was filtered or written by hand, needs no last one.
+//! Flows as lines of JSON. The first line describes the export, the last one has the number of flows. A file
+//! without a first line, such as one that was filtered or written by hand, needs no last one.
 use artery_elements::flows::{
     AnyKey, StreamFlow, is_valid_state, protocol_name, protocol_of, state_name, state_of,
 };
@@ -65,18 +65,17 @@ struct Fields<'a> {
     pinned: Option<bool>,
 }
 
-/// A line.
+/// A line of an export.
 #[derive(Debug, PartialEq)]
 pub(super) enum Line<'a> {
-    /// An export begins.
+    /// The first line of an export.
     First,
-    /// An export of so many flows ends.
+    /// The last line of an export, with its number of flows.
     Last(u64),
     /// A flow, and the name of its member.
     Flow(StreamFlow, Cow<'a, str>),
 }
 
-/// Reads a line.
 pub(super) fn read(line: &[u8]) -> Result<Line<'_>, String> {
     let fields: Fields<'_> = serde_json::from_slice(line).map_err(|error| sense(&error))?;
     match &fields {
@@ -90,7 +89,7 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'_>, String> {
     }
 }
 
-/// What is wrong with a line, without its number, which would always be 1.
+/// The mistake in a line, without a line number, which would always be 1.
 fn sense(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
@@ -129,7 +128,7 @@ fn flow(fields: Fields<'_>) -> Result<Line<'_>, String> {
     Ok(Line::Flow(flow, member))
 }
 
-/// A flow of which it is not said is in use.
+/// The state of a flow; without a name it is in use.
 fn state(name: Option<&str>, protocol: IpProtocol) -> Result<FlowState, String> {
     let Some(name) = name else {
         return Ok(match protocol {

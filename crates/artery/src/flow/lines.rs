@@ -1,5 +1,5 @@
-//! An export in lines of JSON, read and checked to its end: blocks of whole lines, on as many threads as there are
-//! processors.
+//! An export in lines of JSON, read and checked to its end: blocks of whole lines, on as many threads
+//! as there are processors.
 use super::chunks::{self, Checked, Chunk};
 use super::json::{self, Line};
 use super::written;
@@ -12,7 +12,7 @@ use std::thread;
 
 /// Bytes of a block, or more if a line is longer.
 const BLOCK: usize = 1 << 20;
-/// Most threads.
+/// The most threads that parse blocks.
 const THREADS: usize = 8;
 
 /// Why there is nothing to import.
@@ -24,7 +24,7 @@ pub(super) enum Unread {
     Wrong(String),
 }
 
-/// Reads lines, which begin with what was read before.
+/// Reads lines from `begin`, which was read before, and then from `more`.
 pub(super) fn read(begin: Vec<u8>, mut more: impl Read) -> Result<Checked<'static>, Unread> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS);
     let (blocks, to_do) = sync_channel::<(usize, Vec<u8>)>(threads);
@@ -63,14 +63,14 @@ fn work(blocks: &Mutex<Receiver<(usize, Vec<u8>)>>, done: Sender<(usize, Part)>)
     loop {
         let next = blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((at, block)) = next else { return };
-        // Who takes them is there until all threads have ended.
+        // The receiver lives until all threads have ended.
         let _ = done.send((at, part(&block)));
     }
 }
 
-/// Whole lines.
+/// Splits the input into blocks of whole lines.
 struct Blocks<R> {
-    /// What was read of the line that the next block begins with.
+    /// The part of the next block's first line that was read already.
     line: Vec<u8>,
     more: R,
     has_ended: bool,
@@ -113,7 +113,7 @@ struct Part {
     wrong: Option<Wrong>,
 }
 
-/// What is wrong with a line, and how many flows come before it.
+/// The mistake in a line, and how many flows come before it.
 struct Wrong {
     line: usize,
     flows: u64,
@@ -194,7 +194,7 @@ struct Members {
 struct InBlock {
     number: u16,
     flows: u64,
-    /// The last chunk that was told of it.
+    /// The last chunk in which the member was written.
     chunk: usize,
 }
 
@@ -219,7 +219,6 @@ impl Members {
         Some(())
     }
 
-    /// Ends the chunk.
     fn close(&mut self, chunks: &mut Vec<Chunk<'static>>) {
         if self.flows > 0 {
             let room = Vec::with_capacity(self.items.len());
@@ -271,7 +270,7 @@ mod tests {
         format!("{{\"protocol\":\"tcp\",\"src\":\"198.51.100.7\",\"sport\":{port},{rest}\n")
     }
 
-    /// What is read of a text, and why it is not; the same whether all of it or each line is a block of its own.
+    /// The flows of a text, or the mistake; the same whether all of it or each line is a block of its own.
     fn outcome(text: &str) -> Result<u64, String> {
         let each = || text.split_inclusive('\n').map(|line| part(line.as_bytes()));
         let all = joined([part(text.as_bytes())].into_iter());

@@ -24,13 +24,13 @@ impl FlowOutput {
         Ok(FlowOutput { into: Box::new(BufWriter::with_capacity(1 << 18, file)), name })
     }
 
-    /// Writes; tells whether anybody still reads it.
+    /// Writes; returns whether the output still has a reader.
     pub(super) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<OutputReader> {
         let done = self.into.write_all(bytes);
         self.outcome(done)
     }
 
-    /// Writes what is left.
+    /// Writes the remaining bytes.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         let done = self.into.flush();
         self.outcome(done).map(drop)

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 /// A walk over the tables of all workers.
 #[derive(Default)]
 struct Walk {
-    /// What to ask for next; none before the first part.
+    /// The next part to request; None before the first part.
     next: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Walk {
     }
 }
 
-/// `WORKER NEXT ITEMS`.
+/// Parses `WORKER NEXT ITEMS`, where NEXT may be `-`.
 fn read_part(line: &str) -> Option<(Part, Option<u64>)> {
     let mut words = line.split(' ');
     let worker = words.next()?.parse().ok()?;
@@ -75,10 +75,9 @@ fn flows_of(part: &Part, mut each: impl FnMut(&StreamFlow, &str) -> bool) -> any
     Ok(())
 }
 
-/// Writes all flows.
 pub(super) fn export(balancer: &mut Balancer, options: &ExportOptions) -> anyhow::Result<u8> {
     let mut walk = Walk::default();
-    // The first part comes before the file is there: what can't be exported leaves no file.
+    // The first part is requested before the file is made: if the export fails at once, no file is left.
     let mut parts = walk.parts(balancer)?;
     let mut output = FlowOutput::open(options.file.as_deref())?;
     let (mut count, mut bytes) = (0, Vec::new());
@@ -115,7 +114,6 @@ pub(super) fn export(balancer: &mut Balancer, options: &ExportOptions) -> anyhow
     Ok(0)
 }
 
-/// Lists flows.
 pub(super) fn show(balancer: &mut Balancer, options: &ShowOptions) -> anyhow::Result<u8> {
     let (mut walk, mut left) = (Walk::default(), options.limit.unwrap_or(u64::MAX));
     let mut text = if options.json { String::new() } else { titles() };
@@ -171,7 +169,7 @@ fn titles() -> String {
     row(["WORKER", "PROTOCOL", "CLIENT", "SERVICE", "MEMBER", "STATE", "IDLE", "PACKETS", "BYTES"])
 }
 
-/// Rows come as flows do, so that nobody knows how wide the widest will be.
+/// Rows are printed as flows arrive, before the widest is known: columns have a fixed width.
 fn row([worker, protocol, client, service, member, state, idle, packets, bytes]: [&str; 9]) -> String {
     format!(
         "{worker:<6}  {protocol:<8}  {client:<21}  {service:<21}  {member:<12}  {state:<19}  {idle:>8}  {packets:>10}  \

@@ -1,6 +1,5 @@
-//! Flows in lines that are written as `artery flow export` writes them, field by field: several times as fast as lines
-//! of JSON at large are read. What is written otherwise is left to [`json::read`](super::json::read), and so is all
-//! that is wrong.
+//! Flows in lines exactly as `artery flow export` writes them, parsed field by field: several times as fast
+//! as general JSON. Lines in any other form, and all mistakes, are left to [`json::read`](super::json::read).
 use super::json::LONGEST;
 use artery_elements::flows::{AnyKey, StreamFlow, is_valid_state, protocol_of, state_of};
 use artery_table::balance::Member;
@@ -11,8 +10,8 @@ use std::time::Duration;
 /// Ticks of a second: the idle time has four places.
 const TICKS: u64 = 10_000;
 
-/// The flow of the line that a text begins with, its member's name, and what comes behind the line; none if the line is
-/// written otherwise.
+/// Parses the flow of a text's first line: the flow, its member's name, and the text after the line. None if
+/// the line is written otherwise.
 pub(super) fn flow(text: &[u8]) -> Option<(StreamFlow, &str, &[u8])> {
     let mut rest = Rest(text);
     let protocol = protocol_of(rest.behind(b"{\"protocol\":\"")?.string()?)?;
@@ -43,7 +42,7 @@ pub(super) fn flow(text: &[u8]) -> Option<(StreamFlow, &str, &[u8])> {
     Some((flow, member, rest.0))
 }
 
-/// What is left of a text.
+/// The rest of a text.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -54,8 +53,8 @@ impl<'a> Rest<'a> {
         Some(self)
     }
 
-    /// Up to the quotation mark, which is passed over. Where one is written otherwise than it is meant, it is not what
-    /// any of the fields can be.
+    /// Up to the quotation mark, which is passed over. Where one is written otherwise than it is meant, it is
+    /// not what any of the fields can be.
     #[inline(always)]
     fn string(&mut self) -> Option<&'a str> {
         let end = self.0.iter().position(|byte| *byte == b'"')?;
@@ -80,7 +79,7 @@ impl<'a> Rest<'a> {
         T::try_from(number).ok().filter(|_| is_plain)
     }
 
-    /// How many digits come first, and what they mean unless they are too many.
+    /// The number of leading digits, and their value unless they are too many.
     #[inline(always)]
     fn digits(&self) -> (usize, u64) {
         let (mut count, mut number) = (0, 0_u64);
@@ -120,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    /// What is read of a line is what is read of it as any JSON. Returns whether it was read at all.
+    /// Checks that a line is read as the general parser reads it. Returns whether it was read at all.
     fn agrees(text: &[u8]) -> bool {
         let line = text.strip_suffix(b"\n").unwrap_or(text);
         match flow(text) {

@@ -4,11 +4,11 @@ use std::fmt::{Display, Write as _};
 /// What a family's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// They only grow, until the program ends.
+    /// Counts that only grow, until the program ends.
     Counter,
-    /// They come and go.
+    /// Values that rise and fall.
     Gauge,
-    /// Counts by bounds.
+    /// Counts of samples by upper bounds.
     Histogram,
 }
 
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Default)]
 pub(crate) struct Exposition(String);
 
-/// The names and values that tell samples of a family apart.
+/// The names and values that identify a sample of a family.
 pub(crate) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Exposition {
@@ -30,7 +30,7 @@ impl Exposition {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// Adds a sample.
+    /// Writes a sample of the family that was begun last.
     pub(crate) fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
         self.0 += name;
         for (n, (label, text)) in labels.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as is needed to ask for metrics: a GET on a connection, which is closed then.
+//! As much of HTTP/1.1 as metrics need: a GET on a connection, which is closed then.
 use crate::control_socket::{Connection, Talker};
 use std::io;
 use std::time::{Duration, Instant};
@@ -52,8 +52,8 @@ impl<M: Fn() -> Result<String, String>> Http<M> {
     }
 }
 
-/// Reads to the empty line at the end of a request; `None` if the client leaves, or takes too long or too
-/// much for it.
+/// Reads to the empty line at the end of a request; `None` if the client leaves, or takes too long or
+/// too much for it.
 fn request(mut read: impl FnMut(&mut [u8]) -> io::Result<Option<usize>>) -> io::Result<Option<Vec<u8>>> {
     let mut request = Vec::new();
     let mut chunk = [0; 1024];

@@ -1,4 +1,5 @@
-//! `artery arp` and `artery ndp`: neighbors of a running router in the words and the layout of OpenBSD's arp(8) and ndp(8).
+//! `artery arp` and `artery ndp`: neighbors of a running router in the words and the layout of
+//! OpenBSD's arp(8) and ndp(8).
 use super::port_of;
 use crate::cli::usage_error;
 use crate::cli::values::station;
@@ -90,7 +91,7 @@ pub(crate) fn command(options: &BsdNeighborOptions, is_ipv6: bool) -> anyhow::Re
     print_stdout(&(header(is_ipv6) + &lines)).map(|()| 0)
 }
 
-/// An address, with the port of its link if one is written behind it.
+/// An address, with the port of its link if the text has one.
 type Named = (IpAddr, Option<String>);
 
 fn named(word: &str, is_ipv6: bool) -> Result<Named, String> {
@@ -236,7 +237,7 @@ const NDP_HOST: usize = 39;
 const LINK: usize = 17;
 const INTERFACE: usize = 7;
 
-/// The first columns. What is too long for one takes of the next.
+/// The first columns. Long values use the space of the next column.
 fn columns(host: usize, [address, link, port]: [&str; 3]) -> String {
     let first = address.len().max(host);
     let second = (host + LINK).saturating_sub(first).max(link.len());

@@ -1,4 +1,4 @@
-//! States and sources that a filter forgets: `pfctl -k` and `-K`.
+//! States and source-tracking entries that a filter deletes: `pfctl -k` and `-K`.
 use super::live::{Filters, Scope, sum};
 use crate::voice::print_stderr;
 use anyhow::{Context as _, bail};
@@ -18,7 +18,7 @@ impl Filters {
         Ok(())
     }
 
-    /// Forgets sources: `-K`.
+    /// Deletes source-tracking entries: `-K`.
     pub(super) fn kill_sources(&mut self, words: &[String], is_quiet: bool) -> anyhow::Result<()> {
         let networks = words.iter().map(|word| networks(word)).collect::<anyhow::Result<Vec<_>>>()?.concat();
         let count = sum(&self.workers(&format!("kill-sources {}", networks.join(" ")))?);
@@ -34,7 +34,7 @@ impl Filters {
 
 /// States that `-k` means.
 struct KillQuestions {
-    /// What the filter is asked, one after the other.
+    /// The queries to the filter, in order.
     questions: Vec<String>,
     /// Of how many ends, as pfctl says it.
     ends: String,

@@ -20,7 +20,7 @@ impl Filters {
     }
 }
 
-/// The interface of a line; None if it is none.
+/// The interface of a line; None for other lines.
 fn record(line: &str) -> Option<InterfaceRecord> {
     let mut words = line.split(' ');
     let (name, kind, groups) = (words.next()?, words.next()?, words.next()?);

@@ -1,4 +1,4 @@
-//! The packet filters of a running router, asked and told in the words of pfctl.
+//! The packet filters of a running router, read and written in the words of pfctl.
 use super::rules_file::{RulesFile, for_filter};
 use super::{PfctlOptions, address_words};
 use crate::cli::Reach;
@@ -30,7 +30,7 @@ const SHOWS: [&str; 13] = [
     "osfp",
     "all",
 ];
-/// What `-F` forgets.
+/// What `-F` can flush.
 const FLUSHES: [&str; 8] = ["rules", "states", "info", "Sources", "Tables", "Reset", "osfp", "all"];
 /// What `-T` does with a table.
 const TABLE_COMMANDS: [&str; 9] =
@@ -45,7 +45,7 @@ pub(super) struct Filters {
     pub(super) names: Vec<String>,
 }
 
-/// The words that ask for how rules could be skipped, and for names of ports; only of rules.
+/// The words that request skip steps of rules, and names of ports; only for rules.
 pub(super) const DEBUGGING: &str = " -g";
 pub(super) const PORT_NAMES: &str = " -P";
 
@@ -89,12 +89,12 @@ pub(super) fn refuse_words(options: &PfctlOptions) -> anyhow::Result<()> {
 }
 
 impl Scope<'_> {
-    /// Its interface as workers are asked for it.
+    /// Its interface in the form of workers' queries.
     pub(super) fn interface_word(&self) -> &str {
         self.interface.unwrap_or("-")
     }
 
-    /// Refuses what can't be limited to an interface.
+    /// Refuses `-i` with what can't be limited to an interface.
     fn refuse_interface(&self, what: &str) -> anyhow::Result<()> {
         match self.interface {
             Some(name) => bail!("{what} can't be limited to {name}: -i is for states and Interfaces"),
@@ -111,7 +111,8 @@ fn source_of(path: &str) -> String {
     if path.is_empty() { "pf.conf".into() } else { format!("anchor {path}") }
 }
 
-/// What a filter says of rules that it was given, by the places that these come from: it names anchors and lines of its own.
+/// A filter's messages about rules that it was given, with the places that the rules come from: the filter
+/// has anchors and line numbers of its own.
 fn with_places(said: &str, parts: &[Part<'_>]) -> String {
     let placed = |line: &str| -> Option<String> {
         let (name, rest) = line.split_once(':')?;
@@ -146,15 +147,15 @@ impl Filters {
         Ok(Filters { client, names })
     }
 
-    /// The folder that the filters mean by /etc, if they were told.
+    /// The folder that stands for /etc in the filters' rules, if one was set.
     pub(super) fn etc(&mut self) -> anyhow::Result<Option<PathBuf>> {
         let answer = self.first("etc")?;
         let told = answer.trim_end_matches('\n');
         Ok(Some(told).filter(|told| !told.is_empty()).map(PathBuf::from))
     }
 
-    /// Loads rules that were read, with those of anchors: a filter takes all or none of them.
-    /// A filter without a log begins `log`, if one is named.
+    /// Loads rules that were read, with those of anchors: a filter takes all or none of them. A filter
+    /// without a log begins `log`, if one is named.
     pub(super) fn load(
         &mut self,
         anchor: &str,
@@ -193,7 +194,7 @@ impl Filters {
         Ok(())
     }
 
-    /// What is said where a filter refuses rules that those before it have taken.
+    /// The message where a filter refuses rules that those before it have taken.
     fn refusal(&self, place: usize) -> String {
         let (before, name) = (self.names[..place].join(", "), &self.names[place]);
         let others = if before.is_empty() { before } else { format!("; {before} took them") };
@@ -285,7 +286,7 @@ impl Filters {
         Ok(answers.concat())
     }
 
-    /// Forgets what `-F` names; of an anchor only what it has.
+    /// Flushes what `-F` names; of an anchor only what it has.
     pub(super) fn flush(&mut self, what: &str, scope: Scope<'_>, is_quiet: bool) -> anyhow::Result<()> {
         let what = named(what, &FLUSHES)?;
         refuse_missing("-F", what)?;
@@ -304,7 +305,7 @@ impl Filters {
         Ok(())
     }
 
-    /// Forgets one thing; gives what pfctl says then.
+    /// Flushes one thing; gives pfctl's message.
     fn flush_one(&mut self, what: &str, scope: Scope<'_>) -> anyhow::Result<String> {
         let anchor = scope.anchor;
         Ok(match what {
@@ -332,7 +333,7 @@ impl Filters {
         Ok(())
     }
 
-    /// Sets how much is told of the filter's own doings: `-x`.
+    /// Sets the filter's log level: `-x`.
     pub(super) fn debug(&mut self, level: &str, is_quiet: bool) -> anyhow::Result<()> {
         let level = named(level, &DEBUG_LEVELS)?;
         let said = self.first(&format!("debug {level}"))?;
@@ -382,7 +383,7 @@ impl Filters {
         Ok(status)
     }
 
-    /// Asks filters, and has their answers taken.
+    /// Queries filters, and passes on their answers.
     fn query(
         &mut self,
         question: &str,
@@ -391,7 +392,7 @@ impl Filters {
         self.all(question)?.iter().try_for_each(|answer| take(answer))
     }
 
-    /// Asks workers for states, part by part, and has the lines of each part taken.
+    /// Queries workers for states, part by part, and passes on the lines of each part.
     pub(super) fn parts(
         &mut self,
         verb: &str,
@@ -423,7 +424,7 @@ impl Filters {
         Ok(count)
     }
 
-    /// What the first filter says; others are told the same.
+    /// The first filter's answer; every other filter gets the same query.
     pub(super) fn first(&mut self, question: &str) -> anyhow::Result<String> {
         Ok(self.all(question)?.into_iter().next().unwrap_or_default())
     }
@@ -442,8 +443,9 @@ impl Filters {
     }
 }
 
-/// What workers say of a part, one after another: where the next part begins, if there is one for any of them, and the
-/// lines of each. Each begins with the place of its next part, 0 for none, and the number of its lines.
+/// What workers say of a part, one after another: where the next part begins, if there is one for any
+/// of them, and the lines of each. Each begins with the place of its next part, 0 for none, and the
+/// number of its lines.
 fn of_workers(mut answer: &str) -> Option<(Option<u32>, Vec<&str>)> {
     let (mut next, mut all) = (None, Vec::new());
     while !answer.is_empty() {
@@ -458,7 +460,7 @@ fn of_workers(mut answer: &str) -> Option<(Option<u32>, Vec<&str>)> {
     Some((next, all))
 }
 
-/// Why there is nothing of a name that OpenBSD's pfctl knows.
+/// Why a name that OpenBSD's pfctl knows shows nothing here.
 fn missing(what: &str) -> Option<&'static str> {
     match what {
         "queue" => Some("nothing is shaped here, so that there are no queues"),

@@ -29,7 +29,7 @@ pub(super) fn environment(
 }
 
 fn read_file(name: &str, etc: Option<&Path>) -> Result<Vec<u8>, String> {
-    // What has no folder is looked for where the command was given.
+    // A name without a folder is looked up in the working directory.
     let etc = etc.filter(|_| name.starts_with('/'));
     let file = etc.map_or_else(|| name.into(), |etc| file_in(etc, name));
     fs::read(file).map_err(|error| artery_device::system_message(&error))

@@ -32,7 +32,8 @@ impl RulesFile {
         self.rulesets().any(logs)
     }
 
-    /// Tells of what is odd, and of what is well said and yet refused wherever it is loaded, if that is not tried now.
+    /// Prints warnings. Unless the rules are loaded now, also names rules that never match, and valid rules
+    /// that no filter would load.
     fn warn(&self, is_loaded: bool) {
         let most = FilterSite::Router { knows_routes: true };
         let all = std::iter::once(&self.main).chain(self.anchors.iter().map(|anchor| &anchor.parsed));
@@ -61,7 +62,7 @@ pub(crate) fn logs(ruleset: &Ruleset) -> bool {
     ruleset.has_rule(&|rule| rule.log.is_some())
 }
 
-/// Reads rules and prints what is asked for; None if there are mistakes, which were told.
+/// Reads rules and prints what is asked for; None if there are mistakes, which it has printed.
 pub(super) fn load(
     options: &PfctlOptions,
     file: &str,
@@ -98,8 +99,8 @@ pub(super) fn load(
     Ok(Some(rules))
 }
 
-/// The lines that a filter is given of rules, each with the place that it comes from. Files of tables are read here, where
-/// their names mean something; and to what states are bound each rule says by itself.
+/// The lines of rules for a filter, each with the place that it comes from. Files of tables are read here,
+/// where their names are valid; each rule itself says what its states are bound to.
 pub(super) fn for_filter<'r>(
     parsed: &'r ParsedText,
     style: &Style<'_>,
@@ -115,7 +116,7 @@ pub(super) fn for_filter<'r>(
     options.chain(tables).chain(text::rule_lines(ruleset, style)).collect()
 }
 
-/// The name that mistakes of a file are told by, and its text.
+/// The file's name in messages, and its text.
 pub(super) fn text_of(file: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if file == "-" {
         let mut text = Vec::new();

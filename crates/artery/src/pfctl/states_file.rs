@@ -15,7 +15,7 @@ use tempfile::Builder;
 const CHUNK: usize = 512;
 
 impl Filters {
-    /// Keeps all states in a file, which is there when it is whole: `-S`.
+    /// Stores all states in a file, which appears only when it is complete: `-S`.
     pub(super) fn store_states(&mut self, file: &str) -> anyhow::Result<()> {
         self.only("-S")?;
         if file == "-" {
@@ -92,7 +92,7 @@ impl Filters {
     }
 }
 
-/// A link could lead to a file that somebody else has chosen.
+/// A link could lead to a file that another user has chosen.
 fn refuse_link(path: &Path) -> anyhow::Result<()> {
     match path.symlink_metadata() {
         Ok(found) if !found.is_file() => {
@@ -102,7 +102,7 @@ fn refuse_link(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The name that a file's mistakes are told by, and what is in it.
+/// The file's name in messages, and its bytes.
 fn bytes_of(file: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if file == "-" {
         let mut bytes = Vec::new();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Routes that are asked for at a time.
+/// Routes that are requested at a time.
 const PAGE: usize = 10_000;
 
 /// Priorities of routes (route(8)); lower ones go first. One that is down has [`DOWN`] added.
@@ -95,7 +95,7 @@ fn table_header(family: Family) -> String {
     )
 }
 
-/// What is known of a port.
+/// Attributes of a port that the table shows.
 #[derive(Default)]
 struct Port {
     link: String,
@@ -142,7 +142,7 @@ impl Ports {
     }
 }
 
-/// `ADDRESS/LENGTH`.
+/// Parses `ADDRESS/LENGTH`; the length is not checked.
 pub(super) fn with_length(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     Some((address.parse().ok()?, length.parse().ok()?))

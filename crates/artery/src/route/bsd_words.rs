@@ -12,7 +12,7 @@ const REFUSED: [(&str, &str); 6] = [
     ("-mpls", "labels of MPLS are not forwarded here"),
     ("-genmask", "routes are not cloned here; leave it out"),
 ];
-/// What says nothing that is not so anyway, or can be seen.
+/// Words that are the default anyway, or follow from the others.
 const IDLE: [&str; 6] = ["-static", "-cloning", "-nocloning", "-lock", "-lockrest", "-inet"];
 
 /// What the words behind `add`, `change` or `delete` say.
@@ -22,7 +22,7 @@ pub(super) struct BsdRoute {
     pub(super) destination: String,
     /// Whether it is a host.
     pub(super) is_host: bool,
-    /// With its length.
+    /// The destination and its length.
     pub(super) prefix: Option<(IpAddr, u8)>,
     pub(super) gateway: Option<String>,
     /// The port that packets leave by.
@@ -95,7 +95,7 @@ impl BsdRoute {
         self.prefix.map_or(String::new(), |(address, length)| format!("{address}/{length}"))
     }
 
-    /// Where it leads, as the router's handlers take it; ports are asked for addresses of ours.
+    /// The route's target, as the router's handlers take it; `ports` gives our own addresses.
     pub(super) fn target(&self, ports: &Ports) -> Result<String, String> {
         if let Some(fate) = self.fate {
             return Ok(fate.to_string());
@@ -162,8 +162,8 @@ fn of_address(own: IpAddr, ports: &Ports) -> Result<String, String> {
     port.ok_or_else(|| format!("no port has the address {own}; 'artery show ports' lists them"))
 }
 
-/// A destination with its length: as written behind a slash, by -netmask or -prefixlen, or else by the numbers that were
-/// written, or by the class of the network.
+/// A destination with its length: as written behind a slash, by -netmask or -prefixlen, or else by the
+/// numbers that were written, or by the class of the network.
 fn prefix(
     word: &str,
     (is_ipv6, is_net): (bool, Option<bool>),

@@ -16,7 +16,7 @@ pub(super) struct Watched {
     settings: SessionSettings,
 }
 
-/// `GATEWAY[%PORT][=INTERVAL[*MULTIPLIER]]`.
+/// Parses the value of `--bfd`: `GATEWAY[%PORT][=INTERVAL[*MULTIPLIER]]`.
 pub(super) fn read(text: &str) -> Result<Watched, String> {
     let option = format!("--bfd {text}");
     let wrong = |why: String| format!("{option}: {why}");
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Result<Watched, String> {
     Ok(Watched { option, address, port, settings })
 }
 
-/// `INTERVAL[*MULTIPLIER]`.
+/// Parses the times, `INTERVAL[*MULTIPLIER]`.
 fn settings(text: &str) -> Result<SessionSettings, String> {
     let (interval, multiplier) =
         text.split_once('*').map_or((text, None), |(interval, multiplier)| (interval, Some(multiplier)));
@@ -49,7 +49,7 @@ fn settings(text: &str) -> Result<SessionSettings, String> {
     SessionSettings::new(interval, multiplier).map_err(|error| error.to_string())
 }
 
-/// Adds what contradicts the router's ports, or is said twice, to `mistakes`.
+/// Adds what contradicts the router's ports, or is given twice, to `mistakes`.
 pub(super) fn judge(plan: &Plan, tables: &Tables, mistakes: &mut Vec<String>) {
     let mut known = Vec::new();
     for watched in &plan.bfd {
@@ -103,7 +103,7 @@ bfd :: BFD(ip{});
     text
 }
 
-/// What packets for the router itself come to.
+/// The input for packets that are addressed to the router itself.
 pub(super) fn entrance(plan: &Plan) -> &'static str {
     if plan.bfd.is_empty() { "ip" } else { "bfd" }
 }

@@ -1,8 +1,8 @@
 //! The configuration of `artery router` as settings: read from a file (TOML) or from the command line,
 //! written as a file, and compared.
 //!
-//! The keys of a file are the long options of the command, which are asked for here and listed nowhere else;
-//! their values are what the options take. What values mean is left to the options.
+//! The keys of a file are the long options of the command, which are read from clap and listed nowhere else;
+//! their values are what the options take. The options parse the values.
 use super::options::RouterOptions;
 use crate::spelling::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -15,10 +15,10 @@ use toml::de::{DeTable, DeValue};
 
 /// Options that are about one call of the program, and no keys of a file.
 const NO_KEYS: [&str; 4] = ["print", "verbose", "no-sandbox", "help"];
-/// Keys that may be options beside a file, if it has not got them: where a process listens, what it writes, and which
-/// files it may use.
+/// Keys that may be options beside a file, if it has not got them: where a process listens, what it writes,
+/// and which files it may use.
 pub(super) const BESIDE_A_FILE: [&str; 4] = ["socket", "log", "sandbox", "allow-path"];
-/// Keys that are looked at when a router starts, and not later.
+/// Keys that are read when a router starts, and not later.
 const AT_START: [&str; 13] = [
     "workers",
     "awake",
@@ -38,9 +38,9 @@ const AT_START: [&str; 13] = [
 /// How a key is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// `true` or `false`.
+    /// A boolean, `true` or `false`.
     Flag,
-    /// One value.
+    /// One string or number.
     One,
     /// One value, or `true` for the usual one.
     OneOrTrue,
@@ -97,7 +97,7 @@ pub(crate) struct Origin {
     places: Vec<(String, String, usize)>,
 }
 
-/// What was read.
+/// A configuration that was read, and the options that it stands for.
 #[derive(Clone)]
 pub(crate) struct Candidate {
     pub(crate) configuration: Configuration,
@@ -106,7 +106,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// The same for a router that runs, whose keys that are looked at at the start stay as they are.
+    /// The same for a running router: keys that are read only at the start keep their values.
     pub(super) fn for_running(self, running: &Configuration) -> Result<Candidate, Vec<String>> {
         let mut mistakes = Vec::new();
         let both = self.configuration.with_start_of(running);
@@ -173,7 +173,7 @@ impl Configuration {
         self.0.iter().find(|setting| setting.key == key)
     }
 
-    /// This configuration with what `running` has of what is looked at at the start only.
+    /// This configuration with the values of `running` for keys that are read only at the start.
     fn with_start_of(&self, running: &Configuration) -> Configuration {
         let names = keys(&command()).into_iter().map(|key| key.name);
         let from = |name: String| match AT_START.contains(&name.as_str()) {
@@ -213,7 +213,7 @@ impl Change {
 fn changes_of(key: &str, from: Option<&Setting>, to: Option<&Setting>) -> Vec<Change> {
     let lines = |setting: Option<&Setting>| setting.map_or(Vec::new(), Setting::lines);
     let (mut gone, mut new) = (lines(from), lines(to));
-    // What stands in a list twice is there twice.
+    // A value that a list has twice counts twice.
     gone.retain(|line| match new.iter().position(|other| other == line) {
         Some(at) => {
             new.remove(at);
@@ -378,7 +378,7 @@ impl Reader<'_> {
     }
 }
 
-/// What is wrong with a key that there is not.
+/// The message for an unknown key.
 fn unknown(keys: &[Key], name: &str, is_table: bool) -> String {
     if is_table {
         return format!(
@@ -408,8 +408,7 @@ fn wants(key: &Key) -> String {
     }
 }
 
-/// What settings say as options, and the settings as the options have them; what is wrong with them is added
-/// to `mistakes`.
+/// What settings say as options, and the settings as the options have them; mistakes are added to `mistakes`.
 fn options(
     settings: &Configuration,
     origin: &Origin,
@@ -459,7 +458,7 @@ fn first_line(error: &clap::Error) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string()
 }
 
-/// What is wrong with several keys together.
+/// The message for keys that conflict.
 fn about_keys(error: &clap::Error) -> String {
     let missing = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::Strings(names)) if error.kind() == ErrorKind::MissingRequiredArgument => {
@@ -496,7 +495,7 @@ impl Origin {
         match place {
             Some((.., line)) => format!("{file}:{line}: {}", as_keys(mistake)),
             None if mistake.contains("--") => format!("{file}: {}", as_keys(mistake)),
-            // It names a file of its own.
+            // The mistake names a file of its own.
             None => mistake.to_string(),
         }
     }
@@ -507,7 +506,7 @@ impl Origin {
     }
 }
 
-/// A sentence with keys in the place of options.
+/// A sentence with keys instead of options.
 fn as_keys(sentence: &str) -> String {
     let names: HashSet<String> = keys(&command()).into_iter().map(|key| key.name).collect();
     let mut text = String::new();

@@ -1,9 +1,9 @@
-//! The host's side of a router: what its interface bears, and what may stand in its way.
+//! The host's side of a router: its interface's addresses, and conflicts with the host.
 use super::{LEAST_IPV6_MTU, Plan, Port};
 use artery_wire::EtherAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// The Ethernet address of the host's interface. Nobody but the router sees it, so that all can be the same.
+/// The Ethernet address of the host's interface. Only the router sees it, so every router can use the same.
 pub(super) const LINK: EtherAddr = EtherAddr([0x02, b'a', b'r', b't', b'r', 0x01]);
 
 /// The host's addresses on its interface: all of the router's.
@@ -11,8 +11,9 @@ pub(super) fn addresses(plan: &Plan) -> impl Iterator<Item = (IpAddr, u8)> + '_ 
     plan.ports.iter().flat_map(|port| port.addresses.iter().copied())
 }
 
-/// The longest packet that all ports take, where that is not the usual one; with IPv6 no less than that needs, as the
-/// router cuts, or refuses with a message, what is too long for a port without IPv6.
+/// The longest packet that all ports take, where it is not the default. With IPv6 it is at least the
+/// minimum of IPv6: the router fragments packets that are too long for a port without IPv6, or answers
+/// with an ICMP error.
 pub(super) fn mtu(plan: &Plan) -> Option<u32> {
     let has_ipv6 = plan.ports.iter().any(Port::has_ipv6);
     let least = if has_ipv6 { LEAST_IPV6_MTU } else { 0 };
@@ -38,7 +39,7 @@ pub(super) fn warnings(plan: &Plan) -> Vec<String> {
 
 /// Whether the host has the address: what it sends there, it sends from there.
 fn is_borne(address: IpAddr) -> bool {
-    // That it can be bound says less: so can any address where there is none yet.
+    // A successful bind would prove less: any address can be bound where there is none yet.
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let asked = || {

@@ -1,4 +1,4 @@
-//! What is wrong with a plan by the rules of the tables that a router would make of it.
+//! Checks a plan by the rules of the tables that a router would make of it.
 use super::{Plan, Port, PortSettings, Route, RouteTarget, Table, bfd};
 use artery_rcu::Domain;
 use artery_table::load::AnyPrefix;
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Neighbors that there is room for while a plan is looked at: its gateways.
+/// Neighbors that a table has room for while a plan is checked: its gateways.
 const NEIGHBORS: usize = 4096;
 
 /// Adds what contradicts itself to `mistakes`.
@@ -51,7 +51,7 @@ fn empty_tables() -> Result<Tables, TableError> {
 /// The names of the ports by which default routes leave that are among the routes of a plan.
 pub(super) fn default_route_ports(plan: &Plan) -> Vec<String> {
     let Ok(mut tables) = empty_tables() else { return Vec::new() };
-    // What is wrong with them is said by `judge`.
+    // Mistakes in them are reported by `judge`.
     let mut mistakes = Vec::new();
     plan.ports.iter().for_each(|port| add_port(&mut tables, port, &mut mistakes));
     plan.routes.iter().for_each(|route| mistakes.extend(add_route(&mut tables, route).err()));
@@ -84,13 +84,13 @@ fn add_port(tables: &mut Tables, port: &Port, mistakes: &mut Vec<String>) {
     }
 }
 
-/// The host's interface is made by the router, and is none of those it takes.
+/// The router makes the host's interface, so that can't be one of its ports.
 fn host_as_port(host: &str, ports: &[Port]) -> Option<String> {
     let both = ports.iter().any(|port| port.name == host);
     both.then(|| format!("--host {host}: {host} is a port; give the host's interface a name of its own"))
 }
 
-/// Interfaces of the host that stand for ports, and have the name of a port or of one another.
+/// Host ports that have the name of a port, or of one another.
 fn shared_host_interfaces(ports: &[Port]) -> Vec<String> {
     let mut known: HashSet<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let mut mistakes = Vec::new();
@@ -107,7 +107,7 @@ fn shared_host_interfaces(ports: &[Port]) -> Vec<String> {
     mistakes
 }
 
-/// Two links with one prefix: nobody could tell by which of them a host is reached.
+/// Reports ports with the same prefix: a host could not be assigned to one of the links.
 fn shared_prefixes(ports: &[Port]) -> Vec<String> {
     let mut known: Vec<(AnyPrefix, &str)> = Vec::new();
     let mut mistakes = Vec::new();
@@ -165,7 +165,7 @@ fn no_such_port(tables: &Tables, name: &str) -> String {
     format!("'{name}' is neither an address nor a port of the router; its ports are {}", names.join(", "))
 }
 
-/// Why there is no file to read.
+/// Why the file can't be read; None if it can.
 fn unreadable(path: &str) -> Option<String> {
     match artery_device::files::open(path).and_then(|file| file.metadata()) {
         Err(error) => Some(artery_device::system_message(&error)),
@@ -173,7 +173,8 @@ fn unreadable(path: &str) -> Option<String> {
     }
 }
 
-/// A file is not read twice: its gateways are tried by a route of their own, and that it can be opened is seen.
+/// A file is not read twice: its gateways are tried by a route of their own, and that it can
+/// be opened is seen.
 fn check_table(tables: &mut Tables, table: &Table, mistakes: &mut Vec<String>) {
     let blame = |why: String| format!("{}: {why}", table.option);
     mistakes.extend(unreadable(&table.file).map(|why| blame(format!("{}: {why}", table.file))));
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
     use clap::{Args as _, FromArgMatches as _};
 
-    /// What is wrong with these options, but for what the machine lacks.
+    /// The mistakes in these options, apart from what the machine lacks.
     fn mistakes(options: &str) -> Vec<String> {
         let command = RouterOptions::augment_args(clap::Command::new("router").disable_help_flag(true));
         let words = std::iter::once("router").chain(options.split(' '));

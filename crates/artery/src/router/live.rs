@@ -113,8 +113,8 @@ fn prepare(
 /// The configuration of a running router.
 struct State {
     candidate: Candidate,
-    /// Names of the host's interfaces, now and before: those of before are there for a while after they
-    /// were changed.
+    /// Names of the host's interfaces, now and before: those of before are there for a while
+    /// after they were changed.
     hosts: HashSet<String>,
     services: Names,
     ports: Vec<HeldPort>,
@@ -126,7 +126,7 @@ struct State {
     applied: u64,
 }
 
-/// What was there before something that is to be confirmed.
+/// The state before a change that is to be confirmed.
 struct Pending {
     before: Candidate,
     number: u64,
@@ -174,7 +174,7 @@ impl State {
         Ok(prepared)
     }
 
-    /// Notes that a router is what was prepared.
+    /// Makes the prepared configuration the router's current one.
     fn accept(&mut self, prepared: Prepared) {
         let Prepared { candidate, hosts, services, devices, taken, .. } = prepared;
         (self.candidate, self.services) = (candidate, services);
@@ -226,7 +226,7 @@ impl Drop for Reloading {
 
 impl ConfigurationSource for Live {
     /// Reads the file again, or the files that options name. Mistakes in files of routes are found by the
-    /// element that reads them; rules are judged as at the start.
+    /// element that reads them; rules are checked as at the start.
     fn reread(&self) -> Result<Reread, Vec<String>> {
         let mut state = lock(&self.0);
         state.busy().map_err(|why| vec![why])?;
@@ -258,7 +258,7 @@ struct ConfigurationHandlers {
 pub(crate) const CONFIGURATION: &str = "router_config";
 /// Written with a line `SECONDS FILE` and what FILE says; undone after the seconds, unless they are 0.
 pub(crate) const APPLY: &str = "router_apply";
-/// Written to confirm what was applied.
+/// Written to confirm the change that was applied.
 pub(crate) const CONFIRM: &str = "router_confirm";
 
 impl OwnHandlers for ConfigurationHandlers {

@@ -3,9 +3,9 @@ use super::{LEAST_IPV6_MTU, Plan, Port, USUAL_MTU};
 use artery_device::{Interface, LinkType, PortClaim};
 use std::collections::HashSet;
 
-/// Takes the ports, and learns what is to be known of them; adds what the machine lacks to `mistakes`. Of
-/// interfaces that the router has already, by their names `held`, it is learnt what may have changed; what is
-/// gone of them, or down, may come back.
+/// Claims the ports' interfaces and reads their MTU; adds what the machine lacks to `mistakes`.
+/// Interfaces that the router has already, by their names `held`, are only read again: one that is gone
+/// or down may come back.
 pub(super) fn claim_interfaces(
     plan: &mut Plan,
     held: &HashSet<String>,
@@ -57,7 +57,7 @@ pub(super) fn check_host(plan: &Plan, made: &HashSet<String>, mistakes: &mut Vec
     }
 }
 
-/// An MTU, if it is not the one that is meant where nothing is said.
+/// An MTU, if it is not the default.
 fn unusual(mtu: u32) -> Option<u32> {
     (mtu != USUAL_MTU).then_some(mtu)
 }
@@ -73,7 +73,8 @@ fn find_interface(port: &Port) -> Result<Interface, String> {
         return Err(format!("{name} has no Ethernet address; give it one with 'ip link set {name} address'"));
     }
     if !found.up {
-        // The way to an interface is chosen, and AF_XDP bound, at the start; an interface that was up may come and go.
+        // The way to an interface is chosen, and AF_XDP bound, at the start; an interface that was up
+        // may come and go.
         let follows = "the router follows what becomes of it later";
         return Err(format!("{name} is down; bring it up with 'ip link set {name} up', {follows}"));
     }

@@ -1,4 +1,4 @@
-//! What `artery router` can be told.
+//! The options of `artery router`.
 use crate::cli::values::{
     ALWAYS, Period, address_with_port, awake_time, file_size, number, period, processor, seconds,
 };
@@ -54,7 +54,8 @@ pub(crate) struct RouterOptions {
     /// A route: where packets for a prefix go
     #[arg(long, value_name = "PREFIX=WAY[,WAY]...")]
     pub(super) route: Vec<String>,
-    /// Routes from a file, as text or an MRT dump; to the gateways those of which it does not say where they lead
+    /// Routes from a file, as text or an MRT dump; to the gateways those of which it does not
+    /// say where they lead
     #[arg(long, value_name = "FILE[=GATEWAY,...]")]
     pub(super) table: Vec<String>,
     /// Listen for FRR's zebra, which sends routes by its module dplane_fpm_nl; at 127.0.0.1:2620
@@ -75,11 +76,12 @@ pub(crate) struct RouterOptions {
     /// A service whose connections servers share, which have its address too; with --nat they need not
     #[arg(long, value_name = "ADDR:PORT[/tcp|/udp]=NAME=ADDR[,NAME=ADDR]...")]
     pub(super) service: Vec<String>,
-    /// How the server of a new connection is chosen: maglev, resilient, hash, xor, least-loaded, per-packet or flowlet
+    /// How the server of a new connection is chosen: maglev, resilient, hash, xor,
+    /// least-loaded, per-packet or flowlet
     #[arg(long, value_name = "METHOD")]
     pub(super) method: Option<String>,
-    /// What servers are asked: tcp, ping, or http with PATH and perhaps the status, then 'every TIME', 'fall N', 'rise N' if you
-    /// like; of one service alone with its ADDR:PORT[/tcp|/udp]= in front
+    /// What servers are asked: tcp, ping, or http with PATH and perhaps the status, then 'every TIME', 'fall
+    /// N', 'rise N' if you like; of one service alone with its ADDR:PORT[/tcp|/udp]= in front
     #[arg(long, value_name = "[SERVICE=]CHECK")]
     pub(super) check: Vec<String>,
     /// Give packets the server's address in the place of the service's, and answers the service's again
@@ -174,7 +176,7 @@ impl RouterOptions {
         self.stats.map(|period| period.every)
     }
 
-    /// What to say to somebody who may have meant another time.
+    /// A hint for users who may have meant another unit.
     pub(super) fn unit_hint(&self) -> Option<String> {
         self.stats.and_then(Period::unit_hint)
     }

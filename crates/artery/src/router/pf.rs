@@ -23,7 +23,7 @@ pub(super) struct Filter {
     log_max: String,
 }
 
-/// The filter that options ask for; what is wrong with them is added to `mistakes`.
+/// The filter that options request; mistakes in them are added to `mistakes`.
 pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -> Option<Filter> {
     let rules = options.pf.as_ref()?.display().to_string();
     if options.workers > 1 {
@@ -37,7 +37,7 @@ pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -
     Some(Filter { rules, log, log_max: options.pflog_max.clone() })
 }
 
-/// Judges the rules for this router, as `artery up` judges those of a folder. Rules that are refused are
+/// Checks the rules for this router, as `artery up` checks those of a folder. Rules that are refused are
 /// added to `mistakes`. The filter itself warns of the others when it loads them.
 pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &mut Vec<String>) {
     let interfaces = rule_interfaces(plan);

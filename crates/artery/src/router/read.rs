@@ -7,7 +7,7 @@ use artery_table::load::{self, AnyPrefix};
 use artery_table::router::ReversePath;
 use std::net::IpAddr;
 
-/// What a text says, or what is wrong with it.
+/// The value of a text, or the mistake in it.
 type Read<T> = Result<T, String>;
 
 /// The plan, as far as it makes sense; what does not is added to `mistakes`.
@@ -66,7 +66,7 @@ fn name_host_interfaces(options: &RouterOptions, ports: &mut [Port], mistakes: &
     }
 }
 
-/// `NAME=ADDR/LEN[,ADDR/LEN]…[,mtu=BYTES][,rpf=off|loose|strict][,onlink][,host-if=NAME]`.
+/// Parses a port, `NAME=ADDR/LEN[,ADDR/LEN]…[,mtu=BYTES][,rpf=off|loose|strict][,onlink][,host-if=NAME]`.
 fn port(text: &str) -> Read<Port> {
     let (name, words) = split("--port", text, "NAME=ADDRESS/LENGTH, as in eth1=10.0.1.1/24")?;
     let option = format!("--port {text}");
@@ -173,7 +173,7 @@ fn address(word: &str) -> Read<(IpAddr, u8)> {
     Ok((address, len))
 }
 
-/// `PREFIX=WAY[,WAY]…`.
+/// Parses a route, `PREFIX=WAY[,WAY]…`.
 fn route(text: &str) -> Read<Route> {
     let (word, ways) = split("--route", text, "PREFIX=GATEWAY, as in 0.0.0.0/0=10.0.2.254")?;
     let option = format!("--route {text}");
@@ -215,7 +215,7 @@ fn way(word: &str) -> Read<RouteTarget> {
     }
 }
 
-/// `FILE[=GATEWAY,…]`.
+/// Parses a table, `FILE[=GATEWAY,…]`.
 fn table(text: &str) -> Read<Table> {
     let (file, gateways) = text.split_once('=').unwrap_or((text, ""));
     let option = format!("--table {text}");
@@ -232,7 +232,7 @@ fn table(text: &str) -> Read<Table> {
     Ok(Table { file: file.to_string(), gateways: gateways.collect::<Read<_>>()?, option: option.clone() })
 }
 
-/// `PORT=ADDR=ETHER`.
+/// Parses a neighbor, `PORT=ADDR=ETHER`.
 fn neighbor(text: &str) -> Read<Neighbor> {
     const WANTS: &str = "PORT=ADDRESS=ETHER, as in eth1=10.0.1.9=02:00:00:00:00:09";
     let (port, rest) = split("--neighbor", text, WANTS)?;

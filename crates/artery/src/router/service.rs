@@ -7,23 +7,23 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-/// A service and who shares it.
+/// A service and its members.
 #[derive(Debug)]
 pub(super) struct Service {
     /// What clients connect to.
     address: IpAddr,
-    /// The address, port and protocol, as FlowBalancer wants them.
+    /// The address, port and protocol, in FlowBalancer's form.
     place: String,
     /// The same as the option says it.
     name: String,
     members: Vec<String>,
-    /// What members are asked, if anything.
+    /// The health check of members, if there is one.
     check: Option<String>,
     /// The name of its element.
     element: String,
 }
 
-/// How services are shared out, as arguments of FlowBalancer; empty where nothing is said.
+/// How connections are spread over members, as arguments of FlowBalancer; empty for the default.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     arguments: Vec<String>,
@@ -33,7 +33,7 @@ pub(super) struct Sharing {
 
 const WANTS: &str = "ADDRESS:PORT[/tcp|/udp]=NAME=ADDRESS[,NAME=ADDRESS]…, as in 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12@3";
 
-/// `ADDRESS[:PORT][/PROTOCOL]=NAME=ADDRESS[:PORT][@WEIGHT],…`.
+/// Parses a service, `ADDRESS[:PORT][/PROTOCOL]=NAME=ADDRESS[:PORT][@WEIGHT],…`.
 pub(super) fn read(text: &str) -> Result<Service, String> {
     let (place, members) = split("--service", text, WANTS)?;
     let wrong = |why: String| format!("--service {text}: {why}");
@@ -83,7 +83,7 @@ fn member(word: &str, service: IpAddr) -> Result<String, String> {
     Ok(if weight == "1" { format!("{name} {place}") } else { text })
 }
 
-/// How services are shared out; what is wrong with it is added to `mistakes`.
+/// How connections are spread over members; mistakes are added to `mistakes`.
 pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sharing {
     let mut arguments = Vec::new();
     if let Some(text) = &options.method {
@@ -102,8 +102,7 @@ pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sh
     Sharing { arguments, is_nat: options.nat }
 }
 
-/// Gives services the checks that are for them alone, and the others the one for all; what is wrong with one is added to
-/// `mistakes`.
+/// Gives services their own checks, and all others the common one; mistakes are added to `mistakes`.
 pub(super) fn set_checks(options: &RouterOptions, services: &mut [Service], mistakes: &mut Vec<String>) {
     let mut for_all = None;
     for text in &options.check {
@@ -144,7 +143,7 @@ fn names_place(word: &str) -> bool {
     address.parse::<SocketAddr>().is_ok() || address.parse::<IpAddr>().is_ok()
 }
 
-/// What is wrong with a check.
+/// The mistake in a check, if there is one.
 fn fault_of_check(options: &RouterOptions, check: &str) -> Option<String> {
     if let Err(why) = check.parse::<Check>() {
         return Some(why.to_string());
@@ -165,8 +164,8 @@ fn strange(text: &str) -> Option<String> {
     comment.or_else(|| text.chars().find(is_strange).map(String::from))
 }
 
-/// Has ports answer for the services whose addresses are in their prefixes: clients on their links ask for these by ARP
-/// or Neighbor Discovery. Addresses of the router's own are answered for anyway.
+/// Has ports answer for the services whose addresses are in their prefixes: clients on their links resolve
+/// these by ARP or Neighbor Discovery. The router answers for its own addresses in any case.
 pub(super) fn place_addresses(plan: &mut Plan) {
     let mut placed = HashSet::new();
     for address in plan.services.iter().map(|service| service.address) {
@@ -198,8 +197,8 @@ fn shares_prefix(own: IpAddr, other: IpAddr, len: u8) -> bool {
 /// Services of a router that runs, with the names of their elements.
 pub(super) type Names = Vec<(String, String)>;
 
-/// Names the elements of services. What is known of flows goes with the name, so that a service keeps it
-/// whatever services come and go before it.
+/// Names the elements of services. A service's flow table goes with its element's name, so a service keeps
+/// its name whatever services are added or removed before it.
 pub(super) fn name_elements(services: &mut [Service], known: &Names) {
     let mut taken: HashSet<String> = HashSet::new();
     for service in &mut *services {
@@ -222,7 +221,7 @@ pub(super) fn names(services: &[Service]) -> Names {
     services.iter().map(|service| (service.name.clone(), service.element.clone())).collect()
 }
 
-/// The elements of services; none if there are none.
+/// The elements of services; empty without services.
 pub(super) fn text(plan: &Plan) -> String {
     let mut text = String::new();
     let router = if plan.sharing.is_nat { "" } else { "ROUTER ip, " };

@@ -1,4 +1,4 @@
-//! A plan as a configuration: what somebody would write by hand, with comments.
+//! A plan as a configuration with comments, as a user would write it.
 use super::{Fpm, Plan, Port, RouteTarget, Vlan, bfd, host, pf, service};
 use anyhow::anyhow;
 use artery_table::router::ReversePath;
@@ -36,10 +36,10 @@ v4 :: IPForward(ip);
 v6 :: IP6Forward(ip);
 ";
 
-/// An interface that is no port itself, but has VLANs that are, and its name in the configuration.
+/// An interface that has VLANs as ports but is not a port itself, and its name in the configuration.
 type Parent<'a> = (&'a str, String);
 
-/// The names of interfaces that are no ports, and of ports, as parts of elements' names, each another.
+/// The names of such interfaces, and of ports, as parts of elements' names, all different.
 fn names(ports: &[Port]) -> (Vec<Parent<'_>>, Vec<String>) {
     let mut taken = HashSet::new();
     let mut name = |n: usize, device: &str| {
@@ -114,16 +114,16 @@ fn way_text(way: &RouteTarget) -> String {
     }
 }
 
-/// Writes what frames of ports go through.
+/// Writes the elements that frames of ports go through.
 struct Writer<'a> {
     plan: &'a Plan,
-    /// By port.
+    /// Names in the configuration, by port number.
     names: &'a [String],
 }
 
 impl Writer<'_> {
-    /// A port that is an interface. Frames with a tag that says a priority and no VLAN are taken as those without a tag
-    /// (IEEE 802.1Q, 6.9).
+    /// A port that is an interface. Frames with a tag that says a priority and no VLAN are taken as those
+    /// without a tag (IEEE 802.1Q, 6.9).
     fn port(&self, n: usize, port: &Port) -> String {
         let (name, device) = (&self.names[n], &port.name);
         if self.plan.filter.is_some() {
@@ -183,7 +183,7 @@ v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> {out}to_{name} :: ToDevice({device});
         pf::inbound_path(self.plan, n) + &service::way(self.plan, n)
     }
 
-    /// An interface that is no port itself.
+    /// An interface that is not a port itself.
     fn parent(&self, device: &str, name: &str) -> String {
         let vlans = self.vlans_of(device);
         format!(
@@ -243,8 +243,8 @@ v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> {out}VLANEncap(VLAN_ID {id}, NATIVE_VLAN
         vlans.iter().enumerate().map(entry).collect()
     }
 
-    /// Neighbor Discovery, and routing protocols of the host, are sent to groups that the interface
-    /// would have to be told of, and drivers pass VLANs that they were not told of only so.
+    /// Neighbor Discovery and routing protocols of the host use multicast groups that the interface would
+    /// have to join. Drivers filter VLANs that they were not configured for. Promiscuous mode lets both pass.
     fn promiscuous(&self, device: &str) -> &'static str {
         let mut ports = self.plan.ports.iter().filter(|port| port.device() == device);
         let has_groups = |port: &Port| port.has_ipv6() || port.host_interface.is_some();
@@ -252,12 +252,12 @@ v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> {out}VLANEncap(VLAN_ID {id}, NATIVE_VLAN
     }
 }
 
-/// What tells VLANs apart, behind what tells that there is a tag.
+/// Classifier patterns that match VLAN IDs, after the pattern that matches a tag.
 fn kinds(vlans: &[(usize, u16)], tag: &str) -> String {
     vlans.iter().map(|(_, id)| format!("{tag}14/{id:04x}%0fff, ")).collect()
 }
 
-/// What the forwarders leave to the router, back at the input of the port that it came by.
+/// The forwarders' exceptions go back to the input of the port that the packet arrived at.
 fn odd(plan: &Plan) -> String {
     let (ports, entrance) = (plan.ports.len(), bfd::entrance(plan));
     let mut text = format!(
@@ -293,7 +293,7 @@ ip[{host_port}] -> to_host :: ToHost({name});
     )
 }
 
-/// The host's interfaces that stand for ports, and what keeps them like these.
+/// The host ports of the router's ports, and what keeps them in step.
 fn host_ports_text(plan: &Plan, names: &[String]) -> String {
     let ports = plan.ports.len();
     let mut text = format!(

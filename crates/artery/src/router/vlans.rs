@@ -2,7 +2,7 @@
 use super::{Plan, Vlan};
 use artery_device::{Interface, split_vlan_name};
 
-/// Finds out which ports are VLANs: those that are called so, as `eth1.10`, and are no interfaces of this machine.
+/// Finds the ports that are VLANs: they have names such as `eth1.10`, and this machine has no such interface.
 pub(super) fn find(plan: &mut Plan) {
     for port in &mut plan.ports {
         let vlan = || split_vlan_name(&port.name).map(|(parent, id)| Vlan { parent: parent.to_string(), id });

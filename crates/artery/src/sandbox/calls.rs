@@ -73,7 +73,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_setitimer,
     libc::SYS_getitimer,
     libc::SYS_times,
-    // Who and where this process is.
+    // The identity of this process.
     libc::SYS_getuid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -204,7 +204,7 @@ pub(super) fn restrict(process: Process) -> anyhow::Result<()> {
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// What refuses calls that are not on the list, and what has the C library call clone(2) instead of
+/// One filter refuses calls that are not on the list; the other makes the C library call clone(2) instead of
 /// clone3(2), whose flags no filter can see.
 fn filters(process: Process) -> anyhow::Result<[BpfProgram; 2]> {
     let refuse = |errno: i32| SeccompAction::Errno(errno.unsigned_abs());

@@ -22,8 +22,8 @@ const PROGRAM: &str = "/proc/self/exe";
 /// How long the end of the helper is waited for; one that is stopped can't end.
 const LONGEST_END: Duration = Duration::from_secs(1);
 
-/// What a helper keeps: for sockets and devices, programs, and files of other users that a configuration
-/// names.
+/// What a helper keeps: for sockets and devices, programs, and files of other users
+/// that a configuration names.
 const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::NET_BIND_SERVICE)
@@ -40,7 +40,7 @@ pub(super) fn spawn(socket: OwnedFd) -> io::Result<u32> {
     Ok(child.id())
 }
 
-/// Ends the helper, and waits a while for it, so that nothing of a router is left once it has ended.
+/// Ends the helper, and waits a while for it, so that nothing of a router is left once that has ended.
 pub(crate) fn end() {
     let Some(helper) = privsep::helper() else { return };
     helper.release();
@@ -76,7 +76,7 @@ fn serve() -> io::Result<()> {
     privsep::serve(socket, || {
         privsep::limit_capabilities(kept(), CapabilitySet::empty())?;
         rustix::thread::set_no_new_privs(true)?;
-        // Where the kernel has no seccomp the router, too, finds that out, and tells.
+        // Where the kernel has no seccomp, the router finds that out, too, and reports it.
         let _ = calls::restrict(calls::Process::Helper);
         Ok(())
     })

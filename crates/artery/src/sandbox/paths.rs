@@ -65,8 +65,8 @@ impl fmt::Display for Restricted {
     }
 }
 
-/// From now on this thread, and those that it starts, open no other files; those in `listed`, if it is given,
-/// are only listed.
+/// From now on this thread, and those that it starts, open no other files; those in `listed`, if it is
+/// given, are only listed.
 pub(super) fn restrict(listed: Option<&Path>) -> anyhow::Result<Restricted> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let mut ruleset = Ruleset::default()

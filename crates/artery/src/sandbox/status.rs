@@ -1,4 +1,4 @@
-//! What is in force, as the kernel says it of each thread.
+//! The restrictions in force, as the kernel reports them for each thread.
 use super::IN_FORCE;
 use artery_device::privsep;
 use serde_json::{Value, json};

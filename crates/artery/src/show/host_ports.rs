@@ -1,4 +1,4 @@
-//! The host's interfaces that stand for ports, and the host's routes, in lines for people.
+//! Host ports and the host's routes, in lines for people.
 use super::table::{Table, numbers, words};
 use crate::ip_router::{list, text};
 use serde_json::Value;

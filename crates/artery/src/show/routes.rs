@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
 
-/// Routes that are asked for at a time.
+/// Routes that are requested at a time.
 const PAGE: usize = 10_000;
 
 #[derive(Args)]
@@ -34,7 +34,7 @@ pub(crate) struct RoutesOptions {
     json: bool,
 }
 
-/// Prints them, as long as somebody reads.
+/// Prints routes until the reader of the output is gone.
 pub(crate) fn show(options: &RoutesOptions) -> anyhow::Result<u8> {
     options.check();
     let mut router = IpRouter::find(&options.router)?;
@@ -100,7 +100,7 @@ impl Form {
                 table.drain_text()
             }
             Form::Json { has_begun, version } => {
-                // Where somebody reads on, `end` follows.
+                // While the output has a reader, `end` follows.
                 let begin = |is_first| if is_first { json_opening(version) + "[" } else { ",".to_string() };
                 let item = |route: &Value| {
                     let before = begin(!std::mem::replace(has_begun, true));
@@ -183,7 +183,7 @@ fn add(table: &mut Table<6>, route: &Value) {
     }
 }
 
-/// Why a route is there; one that was added by hand is gone after a restart.
+/// Where a route comes from; a static one that was added by a command is gone after a restart.
 fn source(route: &Value) -> String {
     let by_hand = if route["by_hand"] == true { " by hand" } else { "" };
     text(route, "source") + by_hand

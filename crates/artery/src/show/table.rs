@@ -26,18 +26,18 @@ pub(crate) fn numbers(title: &'static str) -> Column {
 }
 
 impl<const N: usize> Table<N> {
-    /// One without rows.
+    /// A table without rows.
     pub(crate) fn new(columns: [Column; N]) -> Table<N> {
         Table { columns, rows: Vec::new(), has_header: true }
     }
 
-    /// Adds a row. What is empty in a row that is not all empty is shown as a hyphen.
+    /// Adds a row. Empty cells are shown as a hyphen.
     pub(crate) fn row(&mut self, cells: [String; N]) {
         let shown = cells.map(|cell| if cell.is_empty() { "-".to_string() } else { cell });
         self.add(shown);
     }
 
-    /// Adds a row that goes on with the one above it: what is empty stays so.
+    /// Adds a row that continues the one above it: empty cells stay empty.
     pub(crate) fn more(&mut self, cells: [String; N]) {
         self.add(cells);
     }

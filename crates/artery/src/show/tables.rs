@@ -35,7 +35,7 @@ pub(super) fn neighbors(document: &Value) -> String {
     table.drain_text()
 }
 
-/// Seconds as `1d2h3m4s`, without what is zero in front.
+/// Seconds as `1d2h3m4s`, without leading zero parts.
 pub(crate) fn lasting(seconds: u64) -> String {
     let parts =
         [(seconds / 86_400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
@@ -103,7 +103,7 @@ pub(super) fn ports(document: &Value) -> String {
     table.drain_text()
 }
 
-/// A port's addresses; those that other stations use are marked.
+/// A port's addresses; duplicates on the link are marked.
 fn addresses(port: &Value) -> Vec<String> {
     let duplicates = list(port, "duplicates");
     let own = list(port, "addresses").iter().filter_map(Value::as_str).map(|address| {

@@ -13,7 +13,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Asks a router.
+    /// Reads the counters of a router's ports.
     pub(super) fn of(client: &mut Client) -> anyhow::Result<Ports> {
         Ok(Ports { ports: netstat::ports(client)?, at: Instant::now() })
     }
@@ -39,7 +39,7 @@ fn view(before: &[Port], now: &[Port], seconds: f64) -> View {
     let (mut all_in, mut all_out) = (0.0, 0.0);
     for port in now {
         let was = before.iter().find(|was| was.name == port.name).cloned().unwrap_or_default();
-        // A port that was opened anew counts from 0 again.
+        // The counters of a port that was closed and opened start from 0 again.
         let rate = |now: u64, was: u64| now.checked_sub(was).unwrap_or(now) as f64 / seconds;
         let packets_in = rate(port.received.packets, was.received.packets);
         let packets_out = rate(port.sent.packets, was.sent.packets);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How long it takes at most until a signal is seen.
 const SIGNAL_PAUSE: Duration = Duration::from_millis(100);
 
-/// Shows it until a key or a signal ends it, or who is looked into does.
+/// Shows the screen until a key or a signal ends it, or the observed process ends.
 pub(super) fn show(mut source: Source, before: State, every: Duration) -> anyhow::Result<()> {
     let ended = end_flag()?;
     let mut terminal =
@@ -92,7 +92,7 @@ fn draw_share(frame: &mut Frame<'_>, share: Option<f64>, area: Rect) {
     frame.render_widget(gauge, bar);
 }
 
-/// Lines of which the first stands out.
+/// Lines with the first one highlighted.
 fn titled(lines: &[String]) -> Text<'_> {
     let line = |(n, line): (usize, &'_ String)| {
         let line = Line::from(line.clone());

@@ -1,4 +1,4 @@
-//! What is shown: rates from two states, in tables.
+//! The shown tables: rates from two states.
 use crate::adopt::{PortStatus, Status};
 use crate::show::table::{Table, numbers, words};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ pub(super) struct View {
     pub(super) summary: Vec<String>,
     /// The part of forwarded packets that went past the kernel, from 0 to 1; none if none was forwarded.
     pub(super) share: Option<f64>,
-    /// Ports, titles first.
+    /// Rows of ports, titles first.
     pub(super) ports: Vec<String>,
     /// Why frames were left to the kernel, titles first; the most frequent reason first.
     pub(super) reasons: Vec<String>,

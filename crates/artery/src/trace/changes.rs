@@ -2,7 +2,7 @@
 use super::look::{CHECKSUM, Field, IP_CHECKSUM, fields, is_v6, next_hop};
 use super::records::Snapshot;
 
-/// What differs, one short text each; nothing of what follows from something else that is named.
+/// The differences, one short text each, without those that follow from another one.
 pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let shift = shift(before, after);
     let mut texts = Vec::new();
@@ -22,7 +22,8 @@ pub(super) fn changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     texts
 }
 
-/// How many bytes were put in front of the packet, or negatively were taken from there; as far as can be told.
+/// How many bytes were prepended to the packet, or negatively were removed; the best
+/// guess from both snapshots.
 fn shift(before: &Snapshot, after: &Snapshot) -> Option<i64> {
     let grown = after.length as i64 - before.length as i64;
     let moved = before.network.zip(after.network).map(|(before, after)| after - before);
@@ -71,7 +72,7 @@ fn headers(before: &[Field], after: &[Field]) -> Vec<String> {
     told.map(|(name, old, new)| format!("{name} {old} -> {new}")).collect()
 }
 
-/// That bytes differ of which no header tells.
+/// Reports that bytes differ that belong to no known header.
 fn bytes(before: &Snapshot, after: &Snapshot, shift: Option<i64>) -> Option<String> {
     let pairs = pairs(before, after, shift?);
     let mut differ = pairs.iter().filter(|(_, old, new)| old != new);

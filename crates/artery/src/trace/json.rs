@@ -4,7 +4,6 @@ use super::look::{describe, is_v6, next_hop};
 use super::records::{Event, Record, Snapshot, Trace, TracePath, Traced};
 use serde_json::{Value, json};
 
-/// All of it.
 pub(super) fn trace(trace: &Trace) -> Value {
     json!({
         "schema_version": 1, "version": crate::report::VERSION,

@@ -12,7 +12,7 @@ enum Shape {
     Frame,
     /// A network header is that far into it.
     Network(usize),
-    /// Neither is there.
+    /// Neither kind of header is known to be there.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn next_hop(snapshot: &Snapshot, is_v6: bool) -> IpAddr {
     if is_v6 { Ipv6Addr::from(snapshot.dst).into() } else { Ipv4Addr::new(a, b, c, d).into() }
 }
 
-/// All bytes, zeros for those that were not recorded: headers tell lengths that the bytes must agree with.
+/// All bytes, with zeros for those that were not recorded: lengths in headers must agree with the bytes.
 fn whole(snapshot: &Snapshot) -> Vec<u8> {
     let mut bytes = snapshot.data.clone();
     bytes.resize(snapshot.length.clamp(bytes.len(), 1 << 17), 0);
@@ -144,7 +144,7 @@ fn packet_fields(bytes: &[u8]) -> Vec<Field> {
 
 /// What packets of version 6 alone have.
 const HOP_LIMIT: &str = "hop limit";
-/// Changes with other fields of its header, of which it tells no more.
+/// Its change follows from that of other fields of the header, and is left out beside these.
 pub(super) const IP_CHECKSUM: &str = "ip checksum";
 /// The same for a transport header.
 pub(super) const CHECKSUM: &str = "checksum";

@@ -1,4 +1,5 @@
-//! What the router tells of a trace, read by the names of its columns, of which there may be more than are known here.
+//! The router's records of a trace, read by the names of their columns. There may be more columns than are
+//! known here.
 use std::time::Duration;
 
 /// A trace, as far as it is.
@@ -34,7 +35,7 @@ pub(super) struct Record {
     pub(super) snapshot: Option<Snapshot>,
 }
 
-/// What happened.
+/// What happened to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// An element sent it that has no inputs.
@@ -52,7 +53,7 @@ pub(super) enum Event {
     Drop {
         reason: String,
     },
-    /// It left by a port, which refused so many that it was given with it.
+    /// It was sent by a port; `refused` is how many of its batch the port refused.
     Sent {
         port: String,
         refused: u64,
@@ -60,7 +61,7 @@ pub(super) enum Event {
     Cut,
 }
 
-/// What a packet looked like.
+/// What a packet looked like at a hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot {
     pub(super) length: usize,
@@ -69,7 +70,7 @@ pub(super) struct Snapshot {
     pub(super) paint: u8,
     /// The annotation with its destination or next hop, of either version of IP.
     pub(super) dst: [u8; 16],
-    /// Its first bytes.
+    /// The first bytes of the packet.
     pub(super) data: Vec<u8>,
 }
 
@@ -107,7 +108,7 @@ impl Trace {
     }
 }
 
-/// One line.
+/// One line of the trace, with the titles of its columns.
 struct Row<'a> {
     columns: &'a [&'a str],
     values: Vec<&'a str>,
@@ -181,7 +182,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 pub(super) struct TracePath<'a> {
     pub(super) copy: u8,
     pub(super) records: Vec<&'a Record>,
-    /// How the packet looked that it was made from, when it was.
+    /// The packet that this one was copied from, at that moment.
     pub(super) origin: Option<&'a Snapshot>,
 }
 
@@ -214,7 +215,7 @@ impl Traced {
 }
 
 impl<'a> TracePath<'a> {
-    /// Each record, with what the packet looked like before.
+    /// Each record, with the packet as it was before it.
     pub(super) fn steps(&self) -> impl Iterator<Item = (&'a Record, Option<&'a Snapshot>)> + '_ {
         self.records.iter().scan(self.origin, |last, record| {
             let before = *last;

@@ -4,7 +4,8 @@ use super::look::describe;
 use super::records::{Event, Record, Snapshot, TracePath, Traced};
 use std::time::Duration;
 
-/// A packet: a line with its number, a line for each hop with what changed below it, and its end; then its copies.
+/// A packet: a line with its number, a line for each hop with what changed below it, and its
+/// end; then its copies.
 pub(super) fn packet(packet: &Traced) -> String {
     let Some(first) = packet.records.first() else { return String::new() };
     let mut text = heading(packet.number, first);
@@ -54,7 +55,7 @@ fn steps(way: &TracePath<'_>, width: usize, start: Duration) -> String {
     text
 }
 
-/// Whether a record has no line of its own.
+/// Whether a record gets no line of its own.
 fn is_aside(record: &Record) -> bool {
     record.event.is_end() || matches!(record.event, Event::Copy { .. })
 }

@@ -11,7 +11,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host with a loopback interface; `None`, said on standard error, when none can be made.
+    /// A host with a loopback interface; `None`, with a message on standard error, when none can be made.
     pub fn new() -> Option<Host> {
         // It ends when its input does, so that it never outlives the test.
         let mut unshare = Command::new("unshare");
@@ -90,7 +90,7 @@ impl Drop for Host {
     }
 }
 
-/// The result of a job; its panic goes on here.
+/// The result of a job; a panic in it is resumed here.
 pub fn wait<R>(job: JoinHandle<R>) -> R {
     job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

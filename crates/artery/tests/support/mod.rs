@@ -34,7 +34,7 @@ fn outcome(mut command: Command, input: &str) -> Outcome {
     Outcome { status: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Calls artery.
+/// Calls artery and waits for its end.
 pub fn artery(args: &[&str]) -> Outcome {
     outcome(command("artery", args), "")
 }
@@ -49,7 +49,7 @@ pub fn click(args: &[&str], input: &str) -> Outcome {
     outcome(command("click", args), input)
 }
 
-/// Calls artery with its standard output going to `out`; gives its exit status and what it said.
+/// Calls artery with its standard output going to `out`; gives its exit status and standard error.
 pub fn artery_into(out: impl Into<Stdio>, args: &[&str]) -> Outcome {
     let mut command = command("artery", args);
     let output = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
@@ -57,20 +57,20 @@ pub fn artery_into(out: impl Into<Stdio>, args: &[&str]) -> Outcome {
     Outcome { status: output.status.code().unwrap_or(-1), out: String::new(), err }
 }
 
-/// Calls artery with nobody reading its messages; gives its exit status and what it printed.
+/// Calls artery with its standard error closed; gives its exit status and what it printed.
 pub fn artery_unheard(args: &[&str]) -> Outcome {
     let output = command("artery", args).stderr(closed_pipe()).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     Outcome { status: output.status.code().unwrap_or(-1), out, err: String::new() }
 }
 
-/// Calls artery with nobody reading either its output or its messages; gives its exit status.
+/// Calls artery with standard output and standard error closed; gives its exit status.
 pub fn artery_heard_by_nobody(args: &[&str]) -> i32 {
     let mut command = command("artery", args);
     command.stdout(closed_pipe()).stderr(closed_pipe()).status().unwrap().code().unwrap_or(-1)
 }
 
-/// A pipe that nobody reads any more.
+/// A pipe without a reader.
 pub fn closed_pipe() -> std::io::PipeWriter {
     std::io::pipe().unwrap().1
 }
@@ -150,7 +150,7 @@ impl Router {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let child = self.child.as_ref().unwrap();
         rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
@@ -160,7 +160,7 @@ impl Router {
     pub fn complaint(&mut self) -> String {
         let mut line = Vec::new();
         let err = self.child.as_mut().unwrap().stderr.as_mut().unwrap();
-        // Byte by byte: nothing of the lines that follow may be taken.
+        // Byte by byte: nothing of the lines that follow may be read.
         let mut byte = [0];
         while std::io::Read::read(err, &mut byte).unwrap() == 1 && byte[0] != b'\n' {
             line.push(byte[0]);

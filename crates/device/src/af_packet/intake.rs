@@ -1,4 +1,5 @@
-//! From the kernel's frames to packets: with what their senders left undone noted on them, VLAN tags put back.
+//! From the kernel's frames to packets: with what their senders left undone noted on them,
+//! VLAN tags put back.
 use super::ring::Arrival;
 use crate::RxCounters;
 use crate::offload::{VIRTIO_HEADER, VirtioOffload};
@@ -49,7 +50,7 @@ impl Intake {
         into: &mut Batch,
     ) {
         let Some(mut packet) = pool.alloc_big_packet() else {
-            // What is not read now would be taken for the next one.
+            // Drops this frame from the queue; otherwise it would be taken for the next one.
             let _ = recv(socket, &mut [0; 0][..], RecvFlags::DONTWAIT);
             self.counters.pool_empty += 1;
             return;
@@ -91,8 +92,8 @@ impl Intake {
     }
 }
 
-/// Puts a VLAN tag behind the Ethernet addresses. A frame that has none, and a packet that cannot grow, stay as
-/// they are; the pool's headroom has room for a tag.
+/// Puts a VLAN tag behind the Ethernet addresses. A frame that has none, and a packet that cannot grow, stay
+/// as they are; the pool's headroom has room for a tag.
 fn insert_tag(packet: &mut Packet, tag: [u8; 4]) {
     if packet.len() < 12 || packet.prepend(4).is_err() {
         return;

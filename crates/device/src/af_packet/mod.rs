@@ -2,23 +2,25 @@
 //!
 //! # Receiving
 //!
-//! Through a ring of slots that the kernel fills and this process reads without a system call (TPACKET_V2). The
-//! newer TPACKET_V3 hands over whole blocks, and one that is not full only when its timer fires, which counts in
-//! milliseconds: too late for a ping. Slots are seen at once, and are not what limits the rate: on two shared vCPUs
-//! (AMD Zen 5, Linux 6.18), with veth pairs, a ping through two ports takes 31 µs, and all of the 0.52 million frames
-//! a second that one core can send are forwarded by the other. A slot holds a frame of the interface's MTU. Longer
-//! ones, which senders with segmentation offload produce, the kernel queues beside the ring in the same order, and
-//! they are read by a system call each, which 64 kB are worth.
+//! Through a ring of slots that the kernel fills and this process reads without a system call (TPACKET_V2).
+//! The newer TPACKET_V3 hands over whole blocks, and one that is not full only when its timer fires, which
+//! counts in milliseconds: too late for a ping. Slots are seen at once, and are not what limits the rate: on
+//! two shared vCPUs (AMD Zen 5, Linux 6.18), with veth pairs, a ping through two ports takes 31 µs, and all
+//! of the 0.52 million frames a second that one core can send are forwarded by the other. A slot holds a
+//! frame of the interface's MTU. Longer ones, which senders with segmentation offload produce, the kernel
+//! queues beside the ring in the same order, and they are read by a system call each, which 64 kB are worth.
 //!
-//! Each frame is copied once, into the pool; no slot is held longer than that. The kernel's virtio-net header tells
-//! what the sender left undone, checksums and the cutting of long frames, and that is noted on the packet, which stays
-//! whole: so hosts may keep their default offloads. A VLAN tag that the kernel took off is put back.
+//! Each frame is copied once, into the pool; no slot is held longer than that. The kernel's virtio-net
+//! header tells what the sender left undone, checksums and the cutting of long frames, and that is noted on
+//! the packet, which stays whole: so hosts may keep their default offloads. A VLAN tag that the kernel took
+//! off is put back.
 //!
 //! # Sending
 //!
-//! By `sendmmsg` on a second socket, one copy each (by the kernel), with what is left to be done in a virtio-net header:
-//! the card does it, or the kernel before it, or the host at the other end of a virtual link need not. A frame longer
-//! than the link carries, or with longer segments, is dropped and counted as too long.
+//! By `sendmmsg` on a second socket, one copy each (by the kernel), with what is left to be done in a
+//! virtio-net header: the card does it, or the kernel before it, or the host at the other end of a
+//! virtual link need not. A frame longer than the link carries, or with longer segments, is dropped and
+//! counted as too long.
 #[cfg(any(test, feature = "fuzz"))]
 #[forbid(unsafe_code)]
 pub(crate) mod forged;

@@ -1,8 +1,8 @@
 //! The ring of slots that a packet socket receives into.
 //!
-//! A slot begins with its status word. While that is zero the slot is the kernel's; the kernel fills it, then sets
-//! the word; from then on it is ours until we set it to zero again. Whatever a slot says of its contents is checked
-//! against the slot's length before use.
+//! A slot begins with its status word. While that is zero the slot is the kernel's; the kernel fills it, then
+//! sets the word; from then on it is ours until we set it to zero again. Whatever a slot says of its contents
+//! is checked against the slot's length before use.
 use artery_packet::{PacketType, Time};
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -41,8 +41,8 @@ impl Ring {
     }
     fn status(&self, slot: usize) -> &AtomicU32 {
         assert!(slot < self.slots, "the head stays within the ring");
-        // SAFETY: slot < slots, so its first word lies in the mapping, which lives as long as `self`; it is aligned
-        // as slot sizes are multiples of 16; the kernel and we access it atomically only.
+        // SAFETY: slot < slots, so its first word lies in the mapping, which lives as long as `self`; it is
+        // aligned as slot sizes are multiples of 16; the kernel and we access it atomically only.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(slot * self.slot_size).cast()) }
     }
     /// The oldest slot that the kernel has filled.
@@ -73,8 +73,8 @@ pub(super) struct Slot<'a> {
 impl Slot<'_> {
     fn bytes(&self) -> &[u8] {
         let ring = &*self.ring;
-        // SAFETY: head < slots, so the slot lies in the mapping. Its status said that it is ours: the kernel writes
-        // nothing in it until this Slot, which the slice borrows, is dropped.
+        // SAFETY: head < slots, so the slot lies in the mapping. Its status said that it is ours: the kernel
+        // writes nothing in it until this Slot, which the slice borrows, is dropped.
         unsafe {
             std::slice::from_raw_parts(ring.memory.as_ptr().add(ring.head * ring.slot_size), ring.slot_size)
         }

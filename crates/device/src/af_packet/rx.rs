@@ -20,7 +20,7 @@ const SLOT_LIMIT: usize = 16 << 10;
 const BLOCK: usize = 64 << 10;
 /// Bytes of frames that may wait beside the ring.
 const QUEUE_BYTES: libc::c_int = 16 << 20;
-/// How many times in a row nothing is received before the socket is asked whether something is wrong.
+/// After how many receives in a row without a packet the socket is checked for an error.
 const IDLE: u32 = 64;
 /// Keeps what the host sends out of a group of sockets.
 const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: libc::c_int = 0x4000;
@@ -42,8 +42,8 @@ pub struct AfPacketRx {
 }
 
 impl AfPacketRx {
-    /// Opens a receive queue on `interface`, whose packets are marked with `port`. Of several queues, each gets
-    /// the flows that `group` deals it.
+    /// Opens a receive queue on `interface`, whose packets are marked with `port`. Of several queues, each
+    /// gets the flows that the fanout group `group` sends it.
     pub(crate) fn open(
         interface: &Interface,
         settings: &RxSettings,
@@ -71,7 +71,7 @@ impl AfPacketRx {
         Ok(AfPacketRx { ring, socket, intake, interface, idle, waited: None, dropped, _hidden: hidden })
     }
 
-    /// Asks the socket for an error that the ring cannot show.
+    /// Reads the socket's pending error, which the ring cannot show.
     #[cold]
     fn check(&mut self) -> Result<(), DeviceError> {
         self.idle = 0;
@@ -95,7 +95,7 @@ impl AfPacketRx {
 
 impl Drop for AfPacketRx {
     fn drop(&mut self) {
-        // Who counts the port's losses can't ask later.
+        // The socket closes with this queue, and its losses can't be read later.
         self.dropped.read_dropped();
     }
 }
@@ -104,7 +104,7 @@ impl Drop for AfPacketRx {
 #[derive(Debug)]
 struct Dropped {
     socket: Weak<OwnedFd>,
-    /// As it was when last asked.
+    /// The kernel's count as it was last read.
     count: AtomicU64,
 }
 
@@ -114,7 +114,7 @@ impl Losses for Dropped {
         let ask = |socket: Arc<OwnedFd>| {
             sys::option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, none)
         };
-        // The kernel's count starts over when it is read, so that whoever reads it adds it.
+        // The kernel resets its count when it is read, so each reader adds what it read.
         let fresh =
             self.socket.upgrade().map_or(0, |socket| ask(socket).map_or(0, |s| u64::from(s.tp_drops)));
         self.count.fetch_add(fresh, Relaxed) + fresh
@@ -124,7 +124,8 @@ impl Losses for Dropped {
     }
 }
 
-/// Number and size of slots for frames of the interface's MTU, in as many whole blocks as are asked for.
+/// Number and size of slots for frames of the interface's MTU, in as many whole blocks
+/// as the settings require.
 fn geometry(interface: &Interface, settings: &RxSettings) -> (usize, usize) {
     let frame = interface.mtu as usize + 18 + SLOT_HEADER;
     let slot = frame.next_power_of_two().clamp(2048, SLOT_LIMIT);
@@ -147,7 +148,7 @@ fn set_up(socket: &OwnedFd, settings: &RxSettings, slots: usize, slot_size: usiz
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &ring)
 }
 
-/// Asks for frames of other stations; the kernel forgets it with the socket.
+/// Receives frames addressed to other MAC addresses too; the kernel undoes this when the socket closes.
 fn promiscuous(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: interface.index as libc::c_int,

@@ -253,7 +253,8 @@ fn a_full_ring_and_an_empty_pool_lose_packets_and_count_them() {
             send();
             rest();
         }
-        // A slot may still be filled on another processor while later ones overflow: poll until all were seen.
+        // A slot may still be filled on another processor while later ones overflow: poll
+        // until all were seen.
         let seen = |rx: &AfPacketRx| rx.counters().packets + rx.counters().pool_empty;
         while seen(&rx) < 32 && Instant::now() < end {
             rx.receive(small, 64, &mut got).unwrap();
@@ -342,8 +343,8 @@ fn what_is_hidden_from_the_host_is_received() {
     });
 }
 
-/// A program at an interface that lets everything pass, behind those that are there: of our frames that they leave for the host
-/// it counts those without a tag, and those with one.
+/// A program at an interface that lets everything pass, behind those that are there: of our frames that they
+/// leave for the host it counts those without a tag, and those with one.
 fn count_for_host(interface: &Interface) -> (WordArray<2>, bpf::Attachment) {
     use crate::bpf::{Operation, Register::*, Size, Test};
     let seen = WordArray::<2>::new().unwrap();
@@ -395,7 +396,8 @@ fn where_tagged_frames_are_hidden_the_host_sees_those_without_a_vlan_and_the_rou
             let (seen, _held) = count_for_host(&left);
             let mut tx = packet_tx("right");
             assert_eq!(tx.transmit(&mut batch_of(pool, &frames)), Ok(frames.len()));
-            // All that came before the last one has been counted when that one is received, but perhaps itself not.
+            // All that came before the last one has been counted when that one is received,
+            // but perhaps itself not.
             let got = receive_until(&mut rx, pool, |data| data == frames[5]);
             let ours = got.iter().filter(|packet| frames.iter().any(|frame| frame == packet.data()));
             assert_eq!(ours.count(), frames.len(), "{hide:?}: the router gets all: {got:?}");

@@ -75,7 +75,7 @@ impl AfPacketTx {
         batch.drain_front(1).for_each(drop);
     }
 
-    /// Deals with the frame at the front, which the kernel did not take. Says whether to go on.
+    /// Handles the frame at the front, which the kernel did not take. Returns whether to go on.
     fn not_sent(&mut self, batch: &mut Batch, error: &io::Error) -> Result<bool, DeviceError> {
         match error.raw_os_error() {
             Some(libc::EINTR) => return Ok(true),
@@ -105,8 +105,8 @@ enum UnsendablePacket {
     Malformed,
 }
 
-/// The virtio-net header of a frame, whose segments must not be longer than the link carries: the kernel, which would
-/// cut them, does not look.
+/// The virtio-net header of a frame. Its segments must not be longer than the link carries: the kernel, which
+/// would cut them, does not check that.
 #[cold]
 fn describe_unfinished(packet: &Packet, mtu: u32) -> Result<[u8; VIRTIO_HEADER], UnsendablePacket> {
     if longest_segment(packet).is_some_and(|longest| longest > mtu as usize) {
@@ -158,8 +158,8 @@ impl TxQueue for AfPacketTx {
     }
 }
 
-/// Hands frames from the front of `batch`, one for each of `headers`, to the kernel; returns how many it took, at least
-/// one.
+/// Hands frames from the front of `batch`, one for each of `headers`, to the kernel; returns how many it
+/// took, at least one.
 fn send(socket: &OwnedFd, batch: &Batch, headers: &[[u8; VIRTIO_HEADER]]) -> io::Result<usize> {
     const NOWHERE: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
     let part =
@@ -175,8 +175,8 @@ fn send(socket: &OwnedFd, batch: &Batch, headers: &[[u8; VIRTIO_HEADER]]) -> io:
         message.msg_hdr.msg_iov = parts.as_mut_ptr();
         message.msg_hdr.msg_iovlen = parts.len();
     }
-    // SAFETY: the first `count` messages each have two parts, whose bytes `headers` and `batch` keep alive and
-    // unchanged; the kernel only reads them.
+    // SAFETY: the first `count` messages each have two parts, whose bytes `headers` and `batch` keep alive
+    // and unchanged; the kernel only reads them.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

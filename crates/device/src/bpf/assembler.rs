@@ -1,4 +1,5 @@
-//! Makes programs of the kernel's BPF machine (its instruction-set document, RFC 9669), with labels for jumps.
+//! Makes programs of the kernel's BPF machine (its instruction-set document, RFC 9669),
+//! with labels for jumps.
 use super::{Instruction, instruction};
 use std::fmt;
 
@@ -6,7 +7,7 @@ const LOAD_64: u8 = 0x18;
 const LOAD: u8 = 0x61;
 const STORE: u8 = 0x63;
 const STORE_NUMBER: u8 = 0x62;
-/// Of 64 bits; the operand says what is done, 0 is adding.
+/// Operates on 64 bits. The operand selects the operation; 0 adds.
 const ATOMIC: u8 = 0xdb;
 const TO_BIG_ENDIAN: u8 = 0xdc;
 const JUMP: u8 = 0x05;
@@ -18,8 +19,8 @@ const FROM_REGISTER: u8 = 0x08;
 const MAP_BY_DESCRIPTOR: u8 = 1;
 const VALUE_BY_DESCRIPTOR: u8 = 2;
 
-/// A register. Calls take [`R1`](Register::R1) to `R5`, which they spoil, and answer in `R0`; `R10` is the end of the
-/// stack and can't be changed.
+/// A register. Calls take [`R1`](Register::R1) to `R5`, which they spoil, and answer in `R0`; `R10` is the
+/// end of the stack and can't be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -37,7 +38,7 @@ pub enum Register {
     R10,
 }
 
-/// What an instruction works with besides its first register.
+/// The second operand of an instruction: a register or a number.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand {
     /// What a register holds.
@@ -62,17 +63,17 @@ impl From<i32> for Operand {
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub enum Size {
-    /// 4 bytes.
+    /// A load or store of 4 bytes.
     Word = 0x00,
-    /// 2 bytes.
+    /// A load or store of 2 bytes.
     Half = 0x08,
-    /// 1 byte.
+    /// A load or store of 1 byte.
     Byte = 0x10,
-    /// 8 bytes.
+    /// A load or store of 8 bytes.
     Double = 0x18,
 }
 
-/// What is computed, of 64 bits.
+/// The operation of a 64-bit instruction.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -107,7 +108,7 @@ pub enum Test {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// Why a program can't be made: these are mistakes of who wrote it.
+/// Why a program can't be assembled: a mistake of the code that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAssembled {
     /// A jump leads to a label that was put nowhere.
@@ -158,14 +159,15 @@ impl Assembler {
     pub fn compute_32(&mut self, operation: Operation, to: Register, with: impl Into<Operand>) {
         self.arithmetic(NARROW, operation, to, with.into());
     }
-    /// `to = what`.
+    /// Copies `what` to the register `to`.
     pub fn set(&mut self, to: Register, what: impl Into<Operand>) {
         self.compute(Operation::Move, to, what);
     }
-    /// Converts a number of so many bits (16, 32 or 64) between network order and this machine's.
+    /// Converts a number of `bits` bits (16, 32 or 64) between network order and this machine's.
     pub fn swap(&mut self, to: Register, bits: i32) {
         self.push(instruction(TO_BIG_ENDIAN, to as u8, 0, 0, bits));
-        // Before Linux 6.18 the verifier takes what was swapped for any 64-bit number, so bounds must be shown again.
+        // Before Linux 6.18 the verifier takes what was swapped for any 64-bit number, so bounds
+        // must be shown again.
         match bits {
             16 => self.compute(Operation::And, to, 0xffff),
             32 => self.compute_32(Operation::Move, to, to),
@@ -201,7 +203,7 @@ impl Assembler {
         self.push(instruction(0, 0, 0, 0, 0));
     }
 
-    /// Goes to `label`.
+    /// Continues at `label` in any case.
     pub fn jump(&mut self, label: Label) {
         self.jumps.push((self.program.len(), label));
         self.push(instruction(JUMP, 0, 0, 0, 0));
@@ -224,7 +226,7 @@ impl Assembler {
         self.push(instruction(EXIT, 0, 0, 0, 0));
     }
 
-    /// The program, its jumps led to their labels.
+    /// The program, with each jump's distance to its label filled in.
     pub fn finish(mut self) -> Result<Vec<Instruction>, NotAssembled> {
         for (from, label) in self.jumps {
             let to = self.places[label.0].ok_or(NotAssembled::Unplaced(label))?;

@@ -35,7 +35,7 @@ pub enum Attachment {
 }
 
 impl Attachment {
-    /// Puts another program in the place of this one: no frame meets neither.
+    /// Replaces the attached program by another one: every frame passes one or the other.
     pub fn replace(&self, program: &OwnedFd) -> io::Result<()> {
         match self {
             Attachment::Link(link) => update_link(link, program),
@@ -49,8 +49,8 @@ impl Attachment {
     }
 }
 
-/// Attaches a program to an interface of this thread's network namespace. Where the kernel has no link for tc's hook, a
-/// filter takes its place.
+/// Attaches a program to an interface of this thread's network namespace. Where the kernel has no link for
+/// tc's hook, a filter takes its place.
 pub fn attach(program: &OwnedFd, interface: u32, hook: Hook) -> io::Result<Attachment> {
     match (create_link(program, interface, hook), hook) {
         (Ok(link), _) => Ok(Attachment::Link(link)),

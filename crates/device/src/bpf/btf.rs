@@ -1,8 +1,8 @@
-//! What the kernel says of its own types (BTF, Documentation/bpf/btf.rst of Linux): where structures have their members, and
-//! which arguments tracepoints pass.
+//! The kernel's description of its own types (BTF, Documentation/bpf/btf.rst of Linux): the offsets of
+//! structures' members, and the arguments of tracepoints.
 //!
-//! Libraries for it are under licences that this project does not take (btf-rs), do not know the kinds of types that kernels
-//! have since 6.0 (btf), or keep offsets to themselves (aya-obj).
+//! Libraries for it have licences that this project does not take (btf-rs), lack the kinds of types that
+//! kernels have since 6.0 (btf), or do not make offsets public (aya-obj).
 use std::io;
 
 /// Where the running kernel publishes its types.
@@ -21,7 +21,7 @@ const RESTRICT: u32 = 11;
 const FUNC_PROTO: u32 = 13;
 const TYPE_TAG: u32 = 18;
 
-/// A kernel's types.
+/// The kernel's type information (BTF).
 #[derive(Debug)]
 pub struct Btf {
     /// Where each type begins, by its number; the first is `void`, which has no record.
@@ -46,8 +46,8 @@ struct Type {
 }
 
 impl Btf {
-    /// Those of the running kernel. An error of kind [`io::ErrorKind::NotFound`] where it publishes none
-    /// (`CONFIG_DEBUG_INFO_BTF`).
+    /// Those of the running kernel. An error of kind [`io::ErrorKind::NotFound`] where
+    /// it publishes none (`CONFIG_DEBUG_INFO_BTF`).
     pub fn of_kernel() -> io::Result<Btf> {
         let bytes = std::fs::read(OF_KERNEL)?;
         Btf::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not in BTF's format"))
@@ -75,16 +75,16 @@ impl Btf {
         (at == types.len()).then_some(Btf { places, types, strings })
     }
 
-    /// Bytes from the beginning of a structure to a member, also to one of a structure or union without a name inside it.
-    /// `None` where there is no such structure or member, or it is a field of bits.
+    /// Bytes from the beginning of a structure to a member, also to one of a structure or union without a
+    /// name inside it. `None` where there is no such structure or member, or it is a field of bits.
     pub fn member_offset(&self, structure: &str, member: &str) -> Option<u32> {
         let mut structures =
             self.types_in_order().filter(|found| found.kind == STRUCT && self.is_named(found, structure));
         structures.find_map(|found| self.find_member(&found, member, MOST_NESTED))
     }
 
-    /// The names of a tracepoint's arguments. Older kernels tell how many there are and leave the names empty. `None` where
-    /// there is no such tracepoint.
+    /// The names of a tracepoint's arguments. For older kernels they are empty, but as many as there are
+    /// arguments. `None` where there is no such tracepoint.
     pub fn argument_names(&self, tracepoint: &str) -> Option<Vec<String>> {
         let typedef = format!("btf_trace_{tracepoint}");
         let found =
@@ -203,7 +203,8 @@ mod tests {
         bytes
     }
 
-    /// `struct s { int a; union { int b; }; int c : 3; int d; }`, with fields of bits, and a tracepoint of two arguments.
+    /// `struct s { int a; union { int b; }; int c : 3; int d; }`, with fields of bits, and a
+    /// tracepoint of two arguments.
     fn example() -> Vec<u8> {
         let names = "\0s\0a\0b\0c\0d\0btf_trace_t\0dev\0err\0";
         let at = |name: &str| names.find(&format!("\0{name}\0")).unwrap() as u32 + 1;

@@ -19,8 +19,8 @@ pub fn shares_arrays() -> io::Result<()> {
     Array::new(4096).map(drop)
 }
 
-/// Whether programs and maps count as memory that a process keeps from being swapped out, so that RLIMIT_MEMLOCK limits them
-/// (before Linux 5.11). The limit of this process is 0 meanwhile.
+/// Whether programs and maps count as memory that a process keeps from being swapped out, so that
+/// RLIMIT_MEMLOCK limits them (before Linux 5.11). The limit of this process is 0 meanwhile.
 pub fn counts_locked_memory() -> io::Result<bool> {
     shares_arrays()?;
     let before = getrlimit(Resource::Memlock);

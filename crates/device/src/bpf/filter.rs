@@ -1,7 +1,8 @@
 //! Programs as filters of tc (cls_bpf), for kernels that have no TCX.
 //!
-//! A filter stays when its process is killed. So that others can tell, its name names a Unix socket of the filter's own
-//! (abstract, which belongs to the network namespace and ends with the process): a filter whose socket nobody has is dead.
+//! A filter stays when its process is killed. So that others can tell, its name names a Unix socket of the
+//! filter's own (abstract, which belongs to the network namespace and ends with the process): a filter whose
+//! socket is gone is dead.
 use crate::rtnetlink::Rtnetlink;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -18,11 +19,12 @@ use std::sync::{Mutex, PoisonError};
 pub const FILTER_NAME: &str = "artery-";
 /// What the name of a filter ends with whose queueing discipline was made for it.
 const WITH_QDISC: &str = "-clsact";
-/// Parents: where qdiscs for filters are, and the filters for frames that arrive (`TC_H_CLSACT`, `TC_H_MIN_INGRESS`).
+/// Parents: where qdiscs for filters are, and the filters for frames that arrive (`TC_H_CLSACT`,
+/// `TC_H_MIN_INGRESS`).
 const CLSACT: u32 = 0xffff_fff1;
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
-/// Our filters come first: what they leave to the kernel meets all others.
+/// Our filters come first: frames that they leave to the kernel go on to all others.
 const PRIORITY: u32 = 1;
 const ALL_PROTOCOLS: u16 = libc::ETH_P_ALL as u16;
 /// Handles that are tried until one is free.
@@ -34,9 +36,9 @@ pub struct Filter {
     interface: u32,
     handle: u32,
     name: String,
-    /// Of the interface's network namespace, which need not be that of the thread that drops this.
+    /// A socket in the interface's network namespace, which may not be that of the thread that drops this.
     netlink: Mutex<Rtnetlink>,
-    /// Says that the filter is somebody's.
+    /// Shows other processes that the filter has an owner.
     _owned: UnixDatagram,
 }
 
@@ -73,7 +75,7 @@ impl Filter {
         Ok((handle, name, owned))
     }
 
-    /// Puts another program in the place of the filter's.
+    /// Replaces the filter's program by another one.
     pub(super) fn replace(&self, program: &OwnedFd) -> io::Result<()> {
         let message = filter(self.interface, self.handle, &self.name, program);
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,8 +107,8 @@ fn remove_dead(netlink: &mut Rtnetlink, interface: u32) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// The processes that live and have filters at an interface, each once, by the number that is in the filter's name: a process
-/// in a PID namespace has that namespace's number there.
+/// The processes that live and have filters at an interface, each once, by the number that is in the filter's
+/// name: a process in a PID namespace has that namespace's number there.
 pub fn living_filter_owners(interface: u32) -> io::Result<Vec<u32>> {
     let found = filters(&mut Rtnetlink::open()?, interface, INGRESS)?;
     let living = found.iter().filter_map(name).filter(|name| !is_dead(name));
@@ -121,7 +123,7 @@ fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(FILTER_NAME)?.split('-').next()?.parse().ok()
 }
 
-/// Whether a filter is ours, and nobody has its socket.
+/// Whether a filter is ours, and its owner's socket is gone.
 fn is_dead(name: &str) -> bool {
     let owner = name.strip_suffix(WITH_QDISC).unwrap_or(name);
     let has_no_owner = || {
@@ -212,7 +214,7 @@ fn header(interface: u32, handle: u32, parent: u32) -> TcMessage {
     message
 }
 
-/// Whether an error says that somebody else has the handle.
+/// Whether an error says that another filter has the handle.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EADDRINUSE))
 }

@@ -1,5 +1,5 @@
-//! The program that hides frames from the host's own stack: it drops every frame, or every tagged one, at tc's hook for
-//! arriving frames. Packet sockets see frames before that hook, the stack after it.
+//! The program that hides frames from the host's own stack: it drops every frame, or every tagged one, at
+//! tc's hook for arriving frames. Packet sockets see frames before that hook, the stack after it.
 use super::lease::KeptLease;
 use super::{
     Assembler, Attachment, Hook, Instruction, Lease, Operation, Register::*, Size, Test, attach, load_for,
@@ -13,17 +13,17 @@ use std::sync::Arc;
 const VLAN_PRESENT: i16 = 20;
 const VLAN_TCI: i16 = 24;
 const VLAN_PROTOCOL: i16 = 28;
-/// What programs of tc return: drop the frame, or ask the next program (`TC_ACT_SHOT`, `TC_ACT_UNSPEC`).
+/// Return values of tc programs: drop the frame, or run the next program (`TC_ACT_SHOT`, `TC_ACT_UNSPEC`).
 const DROP: i32 = 2;
 const NEXT: i32 = -1;
 
-/// While it lives, the host's stack does not see what arrives on an interface, or the tagged part of it. Should its process
-/// be stopped or killed, the stack sees it again within [`Lease::TERM`].
+/// While it lives, the host's stack does not see what arrives on an interface, or the tagged part of it.
+/// Should its process be stopped or killed, the stack sees it again within [`Lease::TERM`].
 #[derive(Debug)]
 pub(crate) enum Hidden {
-    /// By this process.
+    /// This process attached the program.
     Here { _attachment: Attachment, _lease: KeptLease },
-    /// By its helper.
+    /// The helper process attached the program.
     ByHelper { _lease: KeptLease, _remote: Arc<RemoteHidden> },
 }
 
@@ -73,8 +73,8 @@ fn hide_by_helper(helper: &Helper, interface: &Interface, only_tagged: bool) -> 
     Ok(Hidden::ByHelper { _lease: lease, _remote: remote })
 }
 
-/// Drops all frames, or those with a tag, except where a tag of type 0x8100 says a priority and no VLAN: the host takes such
-/// frames for untagged ones. The kernel has taken tags out of frames before.
+/// Drops all frames, or those with a tag, except where a tag of type 0x8100 says a priority and no VLAN: the
+/// host takes such frames for untagged ones. The kernel has taken tags out of frames before.
 fn program(lease: &Lease, only_tagged: bool) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let (next, drop) = (a.label(), a.label());

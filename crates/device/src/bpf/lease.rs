@@ -7,19 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The call that tells how often the kernel's clock has ticked (`bpf_jiffies64`, Linux 5.6). Of a 64-bit kernel it is one load,
-/// where the calls that tell the time cost a seventh of a program that forwards.
+/// The helper function that returns how often the kernel's clock has ticked (`bpf_jiffies64`,
+/// Linux 5.6). On a 64-bit kernel it is one load; the functions that return the time cost a
+/// seventh of a program that forwards.
 const TICKS: i32 = 118;
 /// For how long ticks are counted to learn how many a second has: at least two of the slowest clock.
 const CALIBRATION: Duration = Duration::from_millis(25);
 
-/// Until when programs may act. Not renewed, it ends after [`Lease::TERM`], so that a process that hangs, was stopped, or
-/// was killed leaves no program that acts by old tables.
+/// Until when programs may act. Not renewed, it ends after [`Lease::TERM`], so that a process that hangs, was
+/// stopped, or was killed leaves no program that acts by old tables.
 #[derive(Debug)]
 pub struct Lease {
     /// The last tick at which programs act.
     deadline: WordArray<1>,
-    /// A program that leaves the number of the current tick in `now`: nobody else tells a process.
+    /// A program that leaves the number of the current tick in `now`: a process has no other source for it.
     clock: OwnedFd,
     now: WordArray<1>,
     /// A tick and its time, from which the ticks of a second are counted.
@@ -27,7 +28,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// How long a lease lasts that is not renewed: a little shorter at first, while the ticks of a second are not known well.
+    /// How long a lease lasts that is not renewed: a little shorter at first, while the ticks of a second
+    /// are not known well.
     pub const TERM: Duration = Duration::from_secs(1);
     /// How often it is to be renewed.
     pub const RENEWAL: Duration = Duration::from_millis(100);
@@ -52,7 +54,7 @@ impl Lease {
         self.deadline.write([now + term as u64])
     }
 
-    /// Lets programs act without end: for programs that nobody's packets meet.
+    /// Lets programs act without end, where no traffic of others meets them, as in tests and benchmarks.
     pub fn renew_for_good(&self) -> io::Result<()> {
         self.deadline.write([u64::MAX])
     }
@@ -62,7 +64,7 @@ impl Lease {
         Ok(self.tick()? <= self.deadline.read()?[0])
     }
 
-    /// Writes what goes to `expired` where the lease has ended. `R0` to `R5` are spoilt.
+    /// Writes the check that jumps to `expired` when the lease has ended. It overwrites `R0` to `R5`.
     pub fn write_check(&self, a: &mut Assembler, expired: Label) {
         a.call(TICKS);
         a.value(Register::R1, self.deadline.descriptor(), 0);
@@ -102,7 +104,7 @@ impl KeptLease {
         let ended = is_ended.clone();
         let renew_until_ended = move || {
             while !ended.load(Relaxed) {
-                // What can't be renewed ends, and programs leave everything to the kernel.
+                // A lease that can't be renewed ends, and programs leave everything to the kernel.
                 let _ = renew();
                 thread::park_timeout(Lease::RENEWAL);
             }

@@ -113,7 +113,7 @@ impl<const N: usize> WordArray<N> {
         self.exchange(BPF_MAP_LOOKUP_ELEM, &mut words)?;
         Ok(words)
     }
-    /// Sets all words.
+    /// Sets all words of the array.
     pub fn write(&self, mut words: [u64; N]) -> io::Result<()> {
         self.exchange(BPF_MAP_UPDATE_ELEM, &mut words)
     }
@@ -121,18 +121,19 @@ impl<const N: usize> WordArray<N> {
         let key = 0u32;
         let (key, value) = (std::ptr::from_ref(&key) as u64, std::ptr::from_mut(words) as u64);
         let mut argument = MapElement { map: self.0.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
-        // SAFETY: the argument is as long as said; its pointers lead to a key of four bytes and to as many words as
-        // the array was made with.
+        // SAFETY: the argument is as long as said; its pointers lead to a key of four bytes and to as many
+        // words as the array was made with.
         check(unsafe { bpf(command, &mut argument) })
     }
 }
 
-/// Bytes that programs reach directly and that processes map by its descriptor; zero at first, and all of it memory.
+/// Bytes that programs reach directly and that processes map by its descriptor; zero at first, and
+/// all of it memory.
 #[derive(Debug)]
 pub struct Array(OwnedFd);
 
 impl Array {
-    /// Makes so many bytes.
+    /// Makes an array of `bytes` bytes.
     pub fn new(bytes: u32) -> io::Result<Array> {
         new_map(BPF_MAP_TYPE_ARRAY, bytes, 1, BPF_F_MMAPABLE).map(Array)
     }

@@ -5,7 +5,7 @@ use std::io;
 
 const BPF_PROG_GET_FD_BY_ID: libc::c_int = 13;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
-/// Programs of an interface that are looked at; the kernel takes no more (BPF_MPROG_MAX).
+/// The most programs that are queried; the kernel allows no more at an interface (BPF_MPROG_MAX).
 const MOST_PROGRAMS: usize = 64;
 
 const BPF_PROG_QUERY: libc::c_int = 16;
@@ -14,9 +14,9 @@ const BPF_TCX_EGRESS: u32 = 47;
 /// A side of an interface: where frames come in, or go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcxSide {
-    /// Frames that arrive.
+    /// Frames that arrive at the interface.
     Ingress,
-    /// Frames that leave.
+    /// Frames that leave by the interface.
     Egress,
 }
 
@@ -37,7 +37,7 @@ struct Query {
 pub struct AttachedPrograms {
     /// How many there are.
     pub count: u32,
-    /// Those that a process of Artery loaded, as far as this one may ask.
+    /// Those that a process of Artery loaded, as far as this process may query them.
     pub of_artery: u32,
 }
 
@@ -81,8 +81,8 @@ struct Info {
     name: [u8; NAME_BYTES],
 }
 
-/// Whether a process of Artery loaded the program with this number. Not where that can't be asked, which
-/// takes CAP_SYS_ADMIN.
+/// Whether a process of Artery loaded the program with this number. False where it can't be
+/// queried, which takes CAP_SYS_ADMIN.
 pub fn is_of_artery(id: u32) -> bool {
     info(id).is_ok_and(|info| info.name == *NAME)
 }
@@ -103,7 +103,7 @@ fn info(id: u32) -> io::Result<Info> {
     Ok(info)
 }
 
-/// Whether the kernel has TCX hooks (Linux 6.6), as it says when asked what is at the interface.
+/// Whether the kernel has TCX hooks (Linux 6.6), as a query of the interface's programs shows.
 pub fn has_tcx(interface: u32) -> io::Result<bool> {
     match query(interface, TcxSide::Ingress, &mut []) {
         Err(error) if lacks_hook(&error) => Ok(false),

@@ -28,9 +28,9 @@ struct Run {
     padding: u32,
 }
 
-/// Runs an XDP program on a frame, `repeat` times, in groups of `batch` (0: as the kernel likes); what it redirects is
-/// really sent. The program is told that the frame came by `interface`, in the namespace of this thread. A
-/// signal ends it with an error of kind [`io::ErrorKind::Interrupted`].
+/// Runs an XDP program on a frame, `repeat` times, in groups of `batch` (0: as the kernel likes); the kernel
+/// really sends what the program redirects. In the program's context the frame came by `interface`, in the
+/// namespace of this thread. A signal ends the call with an error of kind [`io::ErrorKind::Interrupted`].
 pub fn run_live(
     program: &OwnedFd,
     frame: &[u8],
@@ -61,7 +61,7 @@ fn context(frame: &[u8], interface: Option<u32>) -> [u32; 6] {
     [0, frame.len() as u32, 0, interface.unwrap_or(0), 0, 0]
 }
 
-/// What the kernel is told that it has of a context: nothing where no interface is wanted.
+/// Bytes of context given to the kernel: 0 where no interface is wanted.
 fn context_bytes(interface: Option<u32>, context: &[u32; 6]) -> u32 {
     if interface.is_some() { size_of_val(context) as u32 } else { 0 }
 }
@@ -82,8 +82,8 @@ const HEADROOM: usize = 256;
 
 /// Runs an XDP program on a frame, `repeat` times, and sends nothing.
 ///
-/// Each run begins with what the one before it left: more than one are for programs that leave frames as they are.
-/// `interface` is that which the program is told the frame came by, in the namespace of this thread.
+/// Each run begins with what the one before it left: more than one are for programs that leave frames as they
+/// are. The program's context says that the frame came by `interface`, in the namespace of this thread.
 pub fn run(program: &OwnedFd, frame: &[u8], interface: Option<u32>, repeat: u32) -> io::Result<Outcome> {
     let mut output = vec![0; frame.len() + HEADROOM];
     let mut context = context(frame, interface);
@@ -102,8 +102,8 @@ pub fn run(program: &OwnedFd, frame: &[u8], interface: Option<u32>, repeat: u32)
         },
         ..Run::default()
     };
-    // SAFETY: the argument is as long as said; the input, the output and the context are as long as it says, and only
-    // the latter two are written.
+    // SAFETY: the argument is as long as said; the input, the output and the context are as long as it says,
+    // and only the latter two are written.
     check(unsafe { bpf(BPF_PROG_TEST_RUN, &mut argument) })?;
     output.truncate(argument.bytes_out as usize);
     Ok(Outcome { action: argument.result, frame: output, nanoseconds: argument.duration })

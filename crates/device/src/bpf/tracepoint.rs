@@ -21,12 +21,12 @@ pub struct Tracepoint {
 }
 
 impl Tracepoint {
-    /// Has a program run whenever the kernel passes a tracepoint, whatever the network namespace. `R1` leads to the
-    /// tracepoint's arguments, 8 bytes each;
+    /// Has a program run whenever the kernel passes a tracepoint, whatever the network namespace. `R1`
+    /// leads to the tracepoint's arguments, 8 bytes each;
     /// [`Btf::argument_names`](super::Btf::argument_names) says which is which.
     ///
-    /// An error of kind [`io::ErrorKind::NotFound`] where the kernel has no tracepoint of that name. CAP_BPF and CAP_PERFMON
-    /// are needed.
+    /// An error of kind [`io::ErrorKind::NotFound`] where the kernel has no tracepoint of that name. CAP_BPF
+    /// and CAP_PERFMON are needed.
     pub fn attach(name: &CStr, instructions: &[Instruction]) -> io::Result<Tracepoint> {
         let program = load_kind(Kind { program_type: BPF_PROG_TYPE_RAW_TRACEPOINT, flags: 0 }, instructions)?;
         let mut argument =

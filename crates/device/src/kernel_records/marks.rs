@@ -1,5 +1,5 @@
-//! Measures how long what the kernel tells waits to be read: by messages that this process sends to its own socket, where
-//! they queue up behind what the kernel has told so far.
+//! Measures how long the kernel's notifications wait to be read, by messages that this process sends to its
+//! own socket: they queue up behind the notifications that are already there.
 use super::{HEADER, NLMSG_NOOP};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::io::Errno;

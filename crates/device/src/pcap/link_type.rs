@@ -5,8 +5,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u32);
 
-/// Link types with names, as the ENCAP argument of FromDump and ToDump spells them. The first name of a number is
-/// the one that is printed.
+/// Link types with names, as the ENCAP argument of FromDump and ToDump spells them. The first name of a
+/// number is the one that is printed.
 const NAMES: [(&str, u32); 18] = [
     ("NULL", 0),
     ("IP", 101),
@@ -29,7 +29,7 @@ const NAMES: [(&str, u32); 18] = [
 ];
 
 impl LinkType {
-    /// Ethernet.
+    /// Ethernet frames, without their checksum (`DLT_EN10MB`).
     pub const ETHER: LinkType = LinkType(1);
     /// IP without a link header.
     pub const IP: LinkType = LinkType(101);

@@ -1,7 +1,8 @@
-//! Classic pcap files, read and written by hand.
+//! Classic pcap files, read and written without a library.
 //!
 //! A file is a header of 24 bytes and records, each with a header of 16. Both byte orders are read, times in
-//! micro- and nanoseconds, and the longer record headers of old Linux tcpdumps. pcapng is recognised and refused.
+//! micro- and nanoseconds, and the longer record headers of old Linux tcpdumps. pcapng
+//! is recognised and refused.
 mod link_type;
 mod read;
 #[cfg(test)]
@@ -26,5 +27,5 @@ const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 /// Captured bytes of a record beyond which the file is taken for damaged.
 const MAX_RECORD: u32 = 1 << 20;
-/// What a file without a limit of its own says is its limit, as libpcap does.
+/// The limit that a file without one of its own declares, as libpcap does.
 const WHOLE: u32 = 262_144;

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Bytes read at once: what the kernel has just copied is still in the nearest cache.
 const BUFFER: usize = 1 << 15;
 
-/// What a file says about one packet besides its bytes.
+/// The record header's data on one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// When it was captured.
@@ -29,7 +29,7 @@ pub struct PcapReader {
     looping: bool,
     /// Number of the next record, counting from 1.
     number: u64,
-    /// The next record, when it was looked at and is at hand whole.
+    /// The next record, if it was peeked at and is in the buffer whole.
     peeked: PeekedRecord,
     is_peeked: bool,
 }
@@ -44,8 +44,8 @@ struct Format {
     link_type: LinkType,
 }
 
-/// A record in two whole words. As a struct of smaller fields it was written in pieces and read at once, which made the
-/// processor wait at every packet.
+/// A record in two whole words. As a struct of smaller fields it was written in pieces and read at once,
+/// which made the processor wait at every packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct PeekedRecord {
     time: u64,
@@ -90,7 +90,8 @@ impl PcapReader {
             is_peeked: false,
         })
     }
-    /// Starts over at the end, from memory: what was read is kept. To be said before the first record is read.
+    /// Starts over at the end, from memory: what was read is kept. To be called before the
+    /// first record is read.
     pub fn looping(mut self) -> PcapReader {
         self.looping = true;
         self.input.keeps_all = true;
@@ -109,7 +110,7 @@ impl PcapReader {
         self.format.nano
     }
 
-    /// Looks at the next record without taking it; `None` at the end.
+    /// Peeks at the next record without consuming it; `None` at the end.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<Record>, DeviceError> {
         if !self.is_peeked && !self.find_at_hand() {
@@ -117,7 +118,7 @@ impl PcapReader {
         }
         Ok(self.is_peeked.then(|| self.peeked.record()))
     }
-    /// Looks at the next record when all of it is in the buffer, which it nearly always is.
+    /// Peeks at the next record when all of it is in the buffer, which it nearly always is.
     #[inline]
     fn find_at_hand(&mut self) -> bool {
         let Some((record, _)) = self.at_hand() else { return false };
@@ -133,8 +134,8 @@ impl PcapReader {
         let is_plain = self.format.record_header == RECORD_HEADER && record.captured <= MAX_RECORD;
         rest.get(..record.captured as usize).filter(|_| is_plain).map(|bytes| (record, bytes))
     }
-    /// As [`PcapReader::next_into`] for an empty packet, when the next record is in the buffer as a whole and the
-    /// packet has room for it. `None` says nothing about what comes: ask [`PcapReader::peek`].
+    /// As [`PcapReader::next_into`] for an empty packet, when the next record is in the buffer as a whole and
+    /// the packet has room for it. `None` does not mean the end: call [`PcapReader::peek`].
     #[inline]
     pub fn next_at_hand(&mut self, packet: &mut Packet) -> Option<Record> {
         if self.is_peeked {
@@ -150,7 +151,7 @@ impl PcapReader {
         self.number += 1;
         Some(record)
     }
-    /// Reads the next record's header and sees to it that its bytes are at hand.
+    /// Reads the next record's header, and its bytes into the buffer.
     #[cold]
     fn find_next(&mut self) -> Result<(), DeviceError> {
         if self.looping && self.number > 1 && self.input.fill_to(1)? == 0 {
@@ -185,8 +186,9 @@ impl PcapReader {
         let bytes = self.input.consume(len);
         Ok(Some((record, &bytes[self.format.record_header..])))
     }
-    /// Takes the next record into `packet`, in place of what that held, and sets its timestamp. Bytes for which
-    /// neither its frame nor a free big one has room are cut off; [`PcapReader::peek`] tells what is needed.
+    /// Moves the next record into `packet`, in place of what that held, and sets its timestamp.
+    /// Bytes for which neither its frame nor a free big one has room are cut off;
+    /// [`PcapReader::peek`] gives the length.
     #[inline]
     pub fn next_into(&mut self, packet: &mut Packet) -> Result<Option<Record>, DeviceError> {
         let Some((record, bytes)) = self.next_record()? else { return Ok(None) };
@@ -283,7 +285,7 @@ impl BufferedInput {
     fn damaged(&self, record: u64, damage: PcapDamage) -> DeviceError {
         DeviceError::BadFile { path: self.path.clone(), offset: self.offset(), record, damage }
     }
-    /// Sees to it that `n` bytes are at hand, fewer only at the end of the file; returns how many of them are.
+    /// Fills the buffer to `n` bytes, fewer only at the end of the file; returns how many there are.
     #[inline]
     fn fill_to(&mut self, n: usize) -> Result<usize, DeviceError> {
         if self.unread.len() < n {
@@ -316,7 +318,7 @@ impl BufferedInput {
             self.buffer.resize((needed + 1).max(self.buffer.len() * 2), 0);
         }
     }
-    /// The bytes at `range` of what is unread and at hand.
+    /// The unread bytes in the buffer at `range`.
     #[inline]
     fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[self.unread.clone()][range]
@@ -328,8 +330,8 @@ impl BufferedInput {
         self.unread.start += n;
         &self.buffer[start..start + n]
     }
-    /// Makes all bytes from `offset` on unread again. The buffer has them, since `keep` was set before any was
-    /// discarded.
+    /// Makes all bytes from `offset` on unread again. The buffer has them, since `keeps_all` was set
+    /// before any was discarded.
     fn restart(&mut self, offset: usize) {
         self.unread.start = offset;
     }

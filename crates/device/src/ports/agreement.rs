@@ -1,8 +1,8 @@
-//! Settings of ports that are open, beside those that are asked for.
+//! Compares the settings of open ports with those that are requested.
 use crate::tap::TapDevice;
 use crate::{DeviceError, RxSettings, TapSettings, TxSettings};
 
-/// How a TAP device is set up, and how the graph that is to replace the running one wants it.
+/// How a TAP device is set up, and the settings that the replacing graph requests.
 #[derive(Debug)]
 pub(super) struct TapUse {
     pub(super) now: TapSettings,
@@ -14,7 +14,7 @@ impl TapUse {
         TapUse { now, wanted: None }
     }
 
-    /// Checks that the device is, or can become, what is asked for.
+    /// Checks that the device has the requested settings, or can take them on.
     pub(super) fn agree(
         &mut self,
         asked: &TapSettings,
@@ -35,7 +35,7 @@ impl TapUse {
         }
     }
 
-    /// Does what was wanted, or forgets it.
+    /// Applies the requested change, or drops it.
     pub(super) fn end_change(&mut self, device: &TapDevice, is_replaced: bool) -> Result<(), DeviceError> {
         let Some(wanted) = self.wanted.take().filter(|wanted| is_replaced && *wanted != self.now) else {
             return Ok(());

@@ -1,10 +1,9 @@
-//! One port of the machine: its device, which of its queues are open, and what becomes of the interface
-//! behind it.
+//! One port of the machine: its device, which of its queues are open, and the interface that it follows.
 //!
-//! An interface is followed by its number, whatever it is called. When it is gone - deleted, or moved to
-//! another network namespace - the port is absent: its queues are of no use any more, and those who hold some
-//! ask for others. Once there is an interface of the port's name again which no other port has, that is the
-//! port's.
+//! The port follows its interface by number, whatever its name. When the interface is gone - deleted, or
+//! moved to another network namespace - the port is absent: its queues are of no use any more, and their
+//! holders open others. Once an interface has the port's name again and belongs to no other port, the port
+//! takes it.
 use super::agreement::{TapUse, rx_settings, tx_settings};
 use super::queues::{PortSide, QueueSlot, RxHandle, TxHandle};
 use super::{PortList, PortSpec, lock};
@@ -24,14 +23,15 @@ use std::sync::{Arc, Mutex, Weak};
 /// One port of the machine.
 pub struct Port {
     id: u16,
-    /// The name it was asked for by.
+    /// The name it was opened by.
     pub(super) asked: String,
     /// The same, where the kernel has completed it.
     name: String,
     device: PortDevice,
-    /// Changes when the interface goes, and when there is one again; not even while there is none.
+    /// Incremented when the interface goes, and when there is one again: the lowest bit is set
+    /// while there is none.
     generation: AtomicU32,
-    /// Why the interface of the port's name is not the port's, as it was last said.
+    /// Why the interface of the port's name is not the port's, as last reported.
     refusal: Mutex<Option<DeviceError>>,
     /// All ports of the router.
     siblings: Weak<PortList>,
@@ -134,7 +134,7 @@ impl Port {
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// The interface behind it as it was when last looked at, also one that is gone; `None` in memory.
+    /// The interface's state at the last check, also of one that is gone; `None` in memory.
     pub fn interface(&self) -> Option<Interface> {
         match &self.device {
             PortDevice::Interface(link) => Some(lock(link).last_seen()),
@@ -157,7 +157,7 @@ impl Port {
             PortDevice::Memory => None,
         }
     }
-    /// Its state when last looked at.
+    /// The port's state at the last check.
     pub fn state(&self) -> PortState {
         match self.interface() {
             _ if self.is_absent() => PortState::Absent,
@@ -165,14 +165,14 @@ impl Port {
             _ => PortState::Up,
         }
     }
-    /// The same, but absent also if the interface has gone since the last look: a port that only sends looks
-    /// when it sends.
+    /// The same, but absent also if the interface has gone since the last check: a port that only sends is
+    /// checked when it sends.
     pub fn present_state(&self) -> PortState {
         let is_gone = self.interface().is_some_and(|last| Interface::with_index(last.index).is_none());
         if is_gone { PortState::Absent } else { self.state() }
     }
-    /// How frames of an interface are received, and why so, in a line; `None` before a receive queue was
-    /// taken.
+    /// How frames of an interface are received, and why so, in a line; `None` before a
+    /// receive queue was taken.
     pub fn report(&self) -> Option<String> {
         match &self.device {
             PortDevice::Interface(link) => lock(link).report(),
@@ -189,8 +189,8 @@ impl Port {
     pub fn is_absent(&self) -> bool {
         self.generation() % 2 == 1
     }
-    /// Looks at its interface, and says what has changed since the last look, a sentence for each. A port
-    /// that is absent takes the interface of its name.
+    /// Checks its interface, and describes what has changed since the last check, a sentence for each change.
+    /// A port that is absent takes the interface of its name.
     pub fn follow_interface(&self) -> Vec<String> {
         if self.is_absent() {
             return self.adopt_returned();
@@ -218,10 +218,10 @@ impl Port {
             )
         })
     }
-    /// Takes the interface of the port's name in the place of the one that is gone, if there is one; gives
-    /// a sentence for each thing that has changed.
+    /// Takes another interface with the port's name, if the port's own is gone and there is one; gives a
+    /// sentence for each change.
     fn adopt_returned(&self) -> Vec<String> {
-        // Before anything is locked: who opens a port holds the list.
+        // Before anything is locked: a thread that opens a port holds the list.
         let held = self.indices_of_others();
         let (mut rx, mut tx) = (lock(&self.rx), lock(&self.tx));
         // Another thread may have been faster.
@@ -276,7 +276,7 @@ impl Port {
         said.extend(last.iter().flat_map(|last| describe_changes(name, last, &same(last))));
         said
     }
-    /// Why an interface can't be the port's, unless that was the last thing said.
+    /// Why an interface can't be the port's, unless that was the last report.
     fn describe_refusal(&self, error: DeviceError) -> Option<String> {
         let mut known = lock(&self.refusal);
         let is_news = known.as_ref() != Some(&error);
@@ -334,7 +334,7 @@ impl Port {
             _ => Err(DeviceError::Gone { name: self.name.clone() }),
         }
     }
-    /// Closes the halves of an interface of which nobody holds a queue.
+    /// Closes the halves of an interface of which no queue is in use.
     pub(super) fn close_idle(&self) {
         let PortDevice::Interface(link) = &self.device else { return };
         let is_idle = {
@@ -388,12 +388,12 @@ impl Port {
         DeviceError::NoSuchQueue { name: self.name().to_owned(), half, queue, queues: 0 }
     }
 
-    /// Whether the port can be no more what `spec` asks for: its interface is gone, and something of another
-    /// kind is wanted.
+    /// Whether the port can no longer be what `spec` asks for: its interface is gone, and another kind
+    /// of port is requested.
     pub(super) fn is_succeeded_by(&self, spec: &PortSpec) -> bool {
         self.is_absent() && self.device.kind() != kind_of(spec)
     }
-    /// Does what the graph that runs now asked of a TAP device.
+    /// Applies what the running graph requested of a TAP device.
     pub(super) fn end_change(&self, is_replaced: bool) -> Result<(), DeviceError> {
         match &self.device {
             PortDevice::Tap { device, settings } => lock(settings).end_change(&current(device), is_replaced),
@@ -401,7 +401,7 @@ impl Port {
         }
     }
 
-    /// Checks that this port is what `spec` asks for, and lets it choose what nobody has chosen or holds.
+    /// Checks that this port is what `spec` asks for, and lets it set what is not yet chosen or not in use.
     pub(super) fn agree(&self, spec: &PortSpec, is_replacing: bool) -> Result<(), DeviceError> {
         match (&self.device, spec) {
             (PortDevice::Interface(_), PortSpec::Interface { receive, transmit, .. }) => {

@@ -1,4 +1,4 @@
-//! The queues of a port: which are closed, at hand, or taken, and the handles of who has taken one.
+//! The queues of a port: which are closed, idle, or in use, and the handles of those in use.
 use super::Port;
 use crate::{DeviceError, PortHalf, RxQueue, TxQueue};
 use std::ops::{Deref, DerefMut};
@@ -28,8 +28,7 @@ impl<S: Clone + Default, Q: ?Sized> PortSide<S, Q> {
             self.queues.iter_mut().for_each(|place| *place = QueueSlot::Closed);
         }
     }
-    /// Closes all queues that are at hand, and forgets those that are taken: they are of an interface that is
-    /// gone.
+    /// Closes all idle queues, and drops the record of those in use: their interface is gone.
     pub(super) fn close_all(&mut self) {
         self.queues.iter_mut().for_each(|place| *place = QueueSlot::Closed);
     }
@@ -60,8 +59,8 @@ impl<S: Clone + Default, Q: ?Sized> PortSide<S, Q> {
             }
         }
     }
-    /// Takes a queue back, which is of generation `its` of a port of generation `now`. One of an interface
-    /// that is gone is closed, unless its place is another's already.
+    /// Takes a queue back, which is of generation `its` of a port of generation `now`. A queue of an
+    /// interface that is gone is closed, unless its slot has another queue already.
     pub(super) fn return_queue(&mut self, queue: u16, returned: Box<Q>, (its, now): (u32, u32)) {
         match self.queues.get_mut(usize::from(queue)) {
             Some(place) if its == now => *place = QueueSlot::Here(returned),

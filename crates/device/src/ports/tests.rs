@@ -167,7 +167,7 @@ fn a_port_without_interface_is_absent_and_takes_one_of_its_name() {
         assert!(said[1].contains("MTU is 1400 now, and was 1500"), "{said:?}");
         let second = port.interface().unwrap();
         assert_ne!((first.index, first.mac), (second.index, second.mac));
-        // Queues of the first are of no use, whoever still has one; nobody need give it back.
+        // Queues of the first are of no use to whoever still has one; they need not be given back.
         let again = (port.rx(0).unwrap(), port.tx(0).unwrap());
         drop((rx, tx));
         let taken = |half| Some(DeviceError::Taken { name: "left".into(), half, queue: 0 });

@@ -52,11 +52,11 @@ pub(super) fn hide(interface: &Interface, only_tagged: bool) -> Result<OwnedFd, 
     Ok(theirs)
 }
 
-/// Renews a lease each time that its router asks: one that is stopped does not, and the host sees the frames
-/// again.
+/// Renews a lease each time that its router asks: a stopped router does not, and the host
+/// sees the frames again.
 fn renew_until_closed(channel: &Channel, lease: &Lease) {
     while let Ok(Some(((), _))) = channel.receive::<()>() {
-        // What can't be renewed ends, and programs leave everything to the kernel.
+        // A lease that can't be renewed ends, and programs leave everything to the kernel.
         let _ = lease.renew();
     }
 }
@@ -105,8 +105,8 @@ impl Drop for RemoteRedirect {
     }
 }
 
-/// Attaches the program to an interface, which no other router takes meanwhile, on a thread that serves a
-/// connection.
+/// Attaches the program to an interface, which no other router takes meanwhile, on a thread
+/// that serves a connection.
 pub(super) fn redirect(
     interface: &Interface,
     queues: u32,

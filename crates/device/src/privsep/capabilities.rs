@@ -1,4 +1,4 @@
-//! Giving capabilities up, for good.
+//! Gives up capabilities, for good.
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities,
@@ -10,7 +10,7 @@ pub fn drop_capabilities() -> io::Result<()> {
     limit_capabilities(CapabilitySet::empty(), CapabilitySet::empty())
 }
 
-/// Gives up all but `kept`, and but `lent`, which programs that are called may have besides. Threads that
+/// Gives up all capabilities but `kept`, and `lent`, which child processes may have besides. Threads that
 /// were started before keep theirs.
 pub fn limit_capabilities(kept: CapabilitySet, lent: CapabilitySet) -> io::Result<()> {
     let had = capabilities(None)?;

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
-/// The longest message, in bytes: that which says which files were opened before. The kernel's limit is 208
-/// kB.
+/// The longest message, in bytes: that which says which files were opened before. The kernel's
+/// limit is 208 kB.
 const LONGEST: usize = 160 << 10;
 
 /// One end of a connection.
@@ -26,14 +26,14 @@ impl Channel {
         self.0
     }
 
-    /// Both ends.
+    /// A channel for this process, and the other end's socket.
     pub(super) fn pair() -> io::Result<(Channel, OwnedFd)> {
         let (own, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Channel(own), other))
     }
 
-    /// Sends a message.
+    /// Sends one message, and a descriptor if there is one.
     pub(super) fn send(&self, message: &impl Serialize, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = serde_json::to_vec(message).map_err(io::Error::other)?;
         if bytes.len() > LONGEST {

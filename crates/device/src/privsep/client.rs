@@ -21,7 +21,7 @@ pub struct Helper {
     id: u32,
 }
 
-/// Tells when the helper has ended.
+/// A socket whose other end closes when the helper ends.
 #[derive(Debug)]
 pub struct HelperLife(OwnedFd);
 
@@ -62,8 +62,8 @@ impl Helper {
         self.id
     }
 
-    /// Lets it open no more files than those it has opened so far, and those in the folders that were
-    /// allowed.
+    /// Lets it open no more files than those it has opened so far, and those in the
+    /// folders that were allowed.
     pub fn lock(&self) -> Result<(), DeviceError> {
         self.request("the helper", &Request::Lock)
     }
@@ -101,7 +101,7 @@ impl Helper {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner).shut_down();
     }
 
-    /// Opens a file.
+    /// Has the helper open a file.
     pub(crate) fn open(&self, path: &Path, mode: FileMode) -> io::Result<File> {
         let request = Request::OpenFile { path: std::path::absolute(path)?, mode };
         let (mut answer, mut given) = self.exchange::<Result<FileAnswer, FileRefusal>>(&request)?;

@@ -92,8 +92,8 @@ pub(crate) enum Request {
     RemoveFile {
         path: PathBuf,
     },
-    /// From now on only files are opened that were opened before, or that lie in the folders that were
-    /// allowed.
+    /// From now on only files are opened that were opened before, or that lie in the
+    /// folders that were allowed.
     Lock,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Attached {
     pub(crate) refusal: Option<i32>,
 }
 
-/// What is requested of the program that hands frames to sockets.
+/// Requests about the program that redirects frames to sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum RedirectRequest {
@@ -173,16 +173,16 @@ pub(crate) enum RedirectRequest {
 /// The result of a request that has no other answer than whether it was done.
 pub(crate) type DoneResult = Result<(), DeviceError>;
 
-/// Words of the program's own text, as errors hold them. Those that arrive in a message are kept for good,
-/// each once: they are words of the same program.
+/// Text of the program itself, as errors hold it. Text that arrives in a message is leaked, each once: it is
+/// text of the same program, so there is a limited amount.
 pub(crate) type StaticText = &'static str;
 
-/// Reads [`Words`].
+/// Reads [`StaticText`] from a message.
 pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<StaticText, D::Error> {
     String::deserialize(from).map(intern)
 }
 
-/// Reads [`Words`] that may be missing.
+/// Reads [`StaticText`] that may be missing.
 pub(crate) fn optional_words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StaticText>, D::Error> {
     Option::<String>::deserialize(from).map(|text| text.map(intern))
 }

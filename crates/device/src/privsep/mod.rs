@@ -1,4 +1,4 @@
-//! Privilege separation: what needs rights that the process which parses packets has given up.
+//! Privilege separation: work that needs rights which the packet-parsing process has given up.
 //!
 //! A router starts this program once more, as its helper, before it gives its rights up ([`start`]). Both
 //! talk over a pair of SOCK_SEQPACKET sockets: one request, one answer, at most one descriptor with each
@@ -36,7 +36,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 static HELPER: OnceLock<Helper> = OnceLock::new();
 /// The files that were opened while there was no helper, and whether to write.
 static OPENED: Mutex<Vec<(PathBuf, bool)>> = Mutex::new(Vec::new());
-/// The process that ports are said to belong to, where that is not this one.
+/// The process that is reported as the owner of ports, where that is not this one.
 static OWNER: OnceLock<u32> = OnceLock::new();
 
 /// The helper of this process, if it has one.

@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 /// Most files, and most interfaces, that are kept in mind.
 pub(super) const MOST_FILES: usize = 4096;
 
-/// What a router tells its helper at the start that it will need.
+/// What a router will need, as it declares to its helper at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelperLimits {
@@ -26,14 +26,14 @@ pub struct HelperLimits {
     pub folders: Vec<PathBuf>,
     /// Folders, and what the names of files in them begin with that may be read.
     pub patterns: Vec<(PathBuf, String)>,
-    /// Whether interfaces may become ports that were none when the helper was locked: where the configuration
-    /// can change.
+    /// Whether interfaces may become ports that were none when the helper was locked: where
+    /// the configuration can change.
     pub new_ports: bool,
 }
 
 /// Most bytes of the names of all files in a message.
 const MOST_NAMES: usize = 100_000;
-/// Bytes that a name takes in a message beside its own.
+/// Bytes that a name takes in a message besides its own length.
 const NAME_OVERHEAD: usize = 16;
 
 impl HelperLimits {
@@ -80,13 +80,13 @@ impl FilePolicy {
         }
     }
 
-    /// From now on no more files are named.
+    /// Closes the list of files.
     pub(super) fn lock(&mut self) {
         self.is_locked = true;
     }
 
-    /// How a file may be opened whose full path is given. What is opened before the policy is locked is named
-    /// thereby.
+    /// How a file may be opened whose full path is given. Opening a file before the policy is
+    /// locked also names it.
     pub(super) fn allow(&mut self, path: &Path, mode: FileMode) -> Result<AllowedOpen, FileRefusal> {
         if !self.is_locked {
             self.allow_path(path.to_owned(), mode.is_written());
@@ -120,7 +120,7 @@ impl FilePolicy {
         Ok(std::fs::rename(path, old_name(path))?)
     }
 
-    /// Removes a file that was said to be removable.
+    /// Removes a file that was declared removable.
     pub(super) fn remove(&self, path: &Path) -> Result<(), FileRefusal> {
         match self.removable.iter().any(|known| known == path) {
             true => Ok(std::fs::remove_file(path)?),
@@ -218,8 +218,8 @@ impl InterfacePolicy {
         !self.is_locked || self.new_ports
     }
 
-    /// Whether a queue of a TAP or TUN device may be opened; `existing` is the number of the interface that has
-    /// the name. Once the router takes packets, a device that another program made is never taken.
+    /// Whether a queue of a TAP or TUN device may be opened; `existing` is the number of the interface that
+    /// has the name. Once the router takes packets, a device that another program made is never taken.
     pub(super) fn may_open_tap(&self, name: &str, existing: Option<u32>) -> bool {
         match existing {
             Some(index) => !self.is_locked || self.is_made(index),

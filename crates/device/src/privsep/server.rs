@@ -33,7 +33,7 @@ pub fn serve(socket: OwnedFd, confine: impl FnOnce() -> io::Result<()>) -> io::R
     Server::new(limits).serve(&channel)
 }
 
-/// A helper.
+/// The helper's side of a connection: what it may open, and what it holds.
 pub(super) struct Server {
     files: FilePolicy,
     interfaces: InterfacePolicy,
@@ -221,7 +221,7 @@ fn answer_opened(channel: &Channel, opened: Result<File, FileRefusal>) -> io::Re
 /// Opens a file on a thread of its own, so that other requests need not wait.
 fn open_later(channel: &Channel, opening: AllowedOpen) -> io::Result<()> {
     let (own, theirs) = Channel::pair()?;
-    // Who asked may have ended meanwhile.
+    // The requester may have ended meanwhile.
     let open = move || drop(answer_opened(&own, opening.open()));
     std::thread::Builder::new().name("open".to_owned()).spawn(open)?;
     channel.send(&Ok::<_, FileRefusal>(FileAnswer::Later), Some(theirs.as_fd()))

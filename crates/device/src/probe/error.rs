@@ -18,7 +18,7 @@ pub struct ProbeError {
 pub enum ProbeFailure {
     /// The machine takes no connection there.
     Refused,
-    /// No one knows a way to the machine, or it does not say its link address.
+    /// No route leads to the machine, or it does not answer ARP or Neighbor Discovery.
     Unreachable,
     /// There was no answer in time.
     NoAnswer {
@@ -31,7 +31,7 @@ pub enum ProbeFailure {
     Status(u16),
     /// The answer is not one of HTTP.
     NotHttp,
-    /// The system would not, for a reason that is none of the above and may be ours.
+    /// The system refused for another reason, which may be a local one.
     System(Errno),
 }
 
@@ -40,7 +40,7 @@ pub enum ProbeFailure {
 pub enum NoProbe {
     /// As many are under way as may be.
     TooMany {
-        /// So many may be.
+        /// The most that may be pending.
         limit: usize,
     },
     /// The path does not begin with `/`, or path or host have characters that no request may have.

@@ -1,4 +1,4 @@
-//! A request of HTTP/1.1 (RFC 9112), and as much of its answer as tells the status.
+//! A request of HTTP/1.1 (RFC 9112), and as much of its answer as shows the status.
 use super::tcp::{TcpProbe, hang_up};
 use super::{NoProbe, ProbeFailure, Progress};
 use rustix::event::epoll::EventFlags;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 /// Bytes of an answer in which the status must be.
 const LIMIT: usize = 1024;
 
-/// A request, and what was heard of the answer.
+/// A request, and what was received of the answer.
 #[derive(Debug)]
 pub(super) struct HttpProbe {
     tcp: TcpProbe,
@@ -115,12 +115,12 @@ fn request(to: SocketAddr, path: &str, host: Option<&str>) -> Option<Vec<u8>> {
     Some(head.into_bytes())
 }
 
-/// What the first bytes of an answer tell.
+/// What the first bytes of an answer show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerStatus {
-    /// Not yet enough.
+    /// The status line is incomplete.
     Part,
-    /// This status.
+    /// The server's status code.
     Status(u16),
     /// That it is not HTTP.
     Garbage,

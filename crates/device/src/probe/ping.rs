@@ -14,9 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Length of a request: its header and its mark.
 const LEN: usize = Icmp::<[u8; 0]>::LEN + 8;
-/// An answer of the right length fits, with the longest IPv4 header before it; a longer one is none.
+/// Room for an answer behind the longest IPv4 header, and one byte more: a longer message is not an answer.
 const ROOM: usize = 60 + LEN + 1;
-/// Messages read at once: a raw socket hears all that its peer sends.
+/// Messages read at once: a raw socket receives all that its peer sends.
 const MESSAGES: usize = 32;
 
 /// An echo request and what its answer must have.
@@ -28,7 +28,7 @@ pub(super) struct PingProbe {
     is_sent: bool,
     id: u16,
     seq: u16,
-    /// What is sent along, by which an answer is ours and not that of an earlier request with the same numbers.
+    /// Random payload that tells our answer from that to an earlier request with the same numbers.
     mark: [u8; 8],
 }
 
@@ -111,7 +111,7 @@ impl PingProbe {
         Ok(bytes)
     }
 
-    /// Whether this is the answer to our request, and from whom we asked.
+    /// Whether this is the answer to our request, from the address it was sent to.
     fn is_answer(&self, from: IpAddr, message: &[u8]) -> bool {
         let answer = match self.to {
             SocketAddr::V4(_) => self.echo(message),
@@ -120,7 +120,8 @@ impl PingProbe {
         from == self.to.ip() && answer == Some((self.id, self.seq, self.mark))
     }
 
-    /// Numbers and mark of an echo reply. The kernel has not looked at the checksum of what a raw socket hears.
+    /// Numbers and mark of an echo reply. The kernel does not verify the checksum of what
+    /// a raw socket receives.
     fn echo(&self, message: &[u8]) -> Option<(u16, u16, [u8; 8])> {
         let header = self.is_raw.then(|| Ipv4::new(message)).transpose().ok()?;
         let message = Icmp::new(header.as_ref().map_or(message, Ipv4::payload)).ok()?;
@@ -129,7 +130,7 @@ impl PingProbe {
         is_reply.then_some((message.echo_id(), message.echo_seq(), mark))
     }
 
-    /// Numbers and mark of an echo reply of ICMPv6, whose checksum the kernel has looked at.
+    /// Numbers and mark of an ICMPv6 echo reply, whose checksum the kernel has verified.
     fn echo6(&self, message: &[u8]) -> Option<(u16, u16, [u8; 8])> {
         let message = Icmp6::new(message).ok()?;
         let mark = message.payload().try_into().ok()?;

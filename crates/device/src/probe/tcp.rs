@@ -54,14 +54,16 @@ impl TcpProbe {
         if !self.is_asked {
             self.is_asked = true;
             match connect(socket, &self.to) {
-                // What has become of an interrupted one is told as of one in progress.
+                // An interrupted connect(2) goes on like one in progress, and its result is read the same
+                // way.
                 Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         sockopt::socket_error(socket)??;
         match getpeername(socket) {
-            // On this machine, a socket may be given the very port that it asks for, and then it finds itself there.
+            // A socket that connects to a port of this machine may be given that very port, and then it
+            // connects to itself.
             Ok(peer) if peer == Some(getsockname(socket)?) => Err(ProbeFailure::Refused),
             Ok(_) => Ok(Progress::Passed),
             Err(Errno::NOTCONN) => Ok(Progress::Awaits(EventFlags::OUT)),
@@ -70,8 +72,8 @@ impl TcpProbe {
     }
 }
 
-/// Ends a connection so that its other end reads an orderly end: the kernel sends a reset instead where what has come
-/// is unread when the socket is closed.
+/// Ends a connection so that its other end reads an orderly end: the kernel sends a reset instead where what
+/// has come is unread when the socket is closed.
 pub(super) fn hang_up(socket: &OwnedFd) {
     let _ = shutdown(socket, Shutdown::Write);
     for _ in 0..READS {

@@ -21,7 +21,7 @@ fn listen(address: &str) -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A socket that is bound, and its address: nobody listens there as long as it is held.
+/// A socket that is bound, and its address: nothing listens there as long as the socket is open.
 fn bound(address: &str) -> (OwnedFd, SocketAddr) {
     let address = address.parse().unwrap();
     let socket = tcp::open(address).unwrap();
@@ -122,7 +122,7 @@ fn an_ipv4_address_in_ipv6_clothes_is_one() {
 #[test]
 fn a_connection_that_no_one_takes_ends_at_the_deadline_and_not_before() {
     let (listener, address) = bound("127.0.0.1:0");
-    // With one connection in the queue there is no place for another: the kernel drops what asks for one.
+    // With one connection in the queue the backlog is full: the kernel drops requests for another one.
     rustix::net::listen(&listener, 0).unwrap();
     let _first = TcpStream::connect(address).unwrap();
 
@@ -324,7 +324,7 @@ fn loopback_answers_a_ping() {
     }
 }
 
-/// The rights to sockets for echoes: nobody has them, and this process.
+/// The groups that may open sockets for echoes: none, and that of this process.
 const RIGHTS: [&str; 2] = ["1 0", "0 0"];
 
 #[test]

@@ -228,7 +228,7 @@ fn a_flow_for_another_worker_is_handed_over_without_sleeping_in_between() {
     assert_eq!(shares[1].receive(pool, 2000, &mut batch), Ok(1000));
 }
 
-/// Fails when it is told to.
+/// A queue that fails while its flag is set.
 struct Failing(Box<dyn RxQueue>, Arc<AtomicBool>, Arc<AtomicBool>);
 
 impl RxQueue for Failing {
@@ -301,7 +301,7 @@ fn who_has_no_room_asks_no_queue_and_may_still_be_woken() {
     assert!(is_ready(shares[1].fd().unwrap(), Duration::ZERO));
 }
 
-/// Somebody who hands packets over, one step at a time.
+/// A producer that hands packets over, one step at a time.
 #[derive(Clone, Copy)]
 struct Ringer {
     packets: u32,
@@ -323,7 +323,7 @@ impl Ringer {
     }
 }
 
-/// What a worker does, one step after the other: look, ask to be rung for, look again, and then wait.
+/// What a worker does, one step after the other: poll, request a wakeup, poll again, and then wait.
 struct Listener {
     at: u32,
     got: u32,

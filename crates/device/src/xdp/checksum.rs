@@ -1,11 +1,12 @@
 //! Checksums that a virtual link's sender left to a card that does not exist.
 //!
-//! Hosts hand TCP and UDP frames to virtual links with only the sum of the pseudo-header in the checksum field, and a mark
-//! beside the frame. Redirection by XDP loses the mark, so the field itself must tell: it holds exactly that sum. One
-//! frame in 65,536 that is complete does so too; it is known by its checksum being right.
+//! Hosts hand TCP and UDP frames to virtual links with only the sum of the pseudo-header in the
+//! checksum field, and a mark beside the frame. Redirection by XDP loses the mark, so the field itself
+//! must tell: it holds exactly that sum. One frame in 65,536 that is complete does so too; it is known
+//! by its checksum being right.
 use artery_wire::{Ethernet, IpProtocol, Ipv4, Ipv6, checksum};
 
-/// The most extension headers that are looked through.
+/// The most extension headers that are parsed.
 const EXTENSIONS: usize = 8;
 
 /// Finishes the transport checksum of an Ethernet frame if it was left unfinished; says whether it was.
@@ -26,7 +27,7 @@ fn finish_segment(bytes: &mut [u8], field: usize, pseudo: u16) -> bool {
     if checksum::is_valid(checksum::add(sum, pseudo)) {
         return false;
     }
-    // The field's own part of the sum stands for the pseudo-header.
+    // The field's own contribution to the sum is the pseudo-header's.
     bytes[field..field + 2].copy_from_slice(&checksum::never_zero(!sum).to_be_bytes());
     true
 }
@@ -90,8 +91,8 @@ fn field_of(protocol: IpProtocol) -> Option<usize> {
     }
 }
 
-/// What comes behind options for hops and destinations, and where. Senders finish what they fragment or route by source
-/// themselves.
+/// The protocol after hop-by-hop and destination options, and its offset. Senders complete checksums
+/// themselves in packets that they fragment or source-route.
 fn behind_extensions(packet: &[u8], first: IpProtocol) -> Option<(IpProtocol, usize)> {
     const HOP_BY_HOP: u8 = 0;
     const DESTINATION: u8 = 60;

@@ -1,5 +1,5 @@
-//! The rings of a socket as a kernel would never leave them: indices that go anywhere, and descriptors of frames that
-//! were not lent.
+//! The rings of a socket as a kernel would never leave them: indices that go anywhere, and descriptors of
+//! frames that were not lent.
 use super::checksum;
 use super::rings::{BrokenRing, Consumer, Peer, Producer};
 use super::socket::halves;
@@ -16,7 +16,7 @@ thread_local! {
     static POOL: &'static Pool = Pool::new(FRAMES, 1).expect("there is memory for a few frames");
 }
 
-/// A receiving half without a socket, and a kernel that says what it is told to.
+/// A receiving half without a socket, and the answers that a simulated kernel gives.
 struct Half {
     pool: &'static Pool,
     fill: Producer<1>,
@@ -28,7 +28,8 @@ struct Half {
     indices: (u32, u32),
 }
 
-/// Takes steps until the bytes end, and looks after each that no frame has two owners; in the end none may be missing.
+/// Takes steps until the bytes end, and checks after each that no frame has two owners; in the end
+/// none may be missing.
 pub(crate) fn survive(bytes: &[u8]) {
     let mut half = Half::new();
     let pool = half.pool;

@@ -54,7 +54,7 @@ impl InterfaceLock {
 
 impl Drop for InterfaceLock {
     fn drop(&mut self) {
-        // Still locked: who opened the file meanwhile finds that it is another one.
+        // Still locked: a process that has opened the file meanwhile finds that it was replaced.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,13 +1,13 @@
 //! Ports on Linux interfaces, by AF_XDP.
 //!
-//! A BPF program at the interface hands its frames to sockets, one for each of its queues, before the host's stack sees
-//! them. Frames lie in the packet pool itself, whose region of common frames is registered with every socket: where the
-//! driver supports it nothing is copied between card and packet, and elsewhere the kernel copies once; a packet
-//! that came in by one port leaves by another from the frame it is in.
+//! A BPF program at the interface hands its frames to sockets, one for each of its queues, before the host's
+//! stack sees them. Frames lie in the packet pool itself, whose region of common frames is registered with
+//! every socket: where the driver supports it nothing is copied between card and packet, and elsewhere the
+//! kernel copies once; a packet that came in by one port leaves by another from the frame it is in.
 //!
-//! What arrives is the router's alone, as with frames that are hidden from the host. When the process ends, however it
-//! ends, the kernel takes program and sockets away, and the host has its interface back. `docs/decisions/0012-af-xdp.md`
-//! tells what was measured, and what AF_XDP cannot do.
+//! What arrives is the router's alone, as with frames that are hidden from the host. When the process ends,
+//! however it ends, the kernel takes program and sockets away, and the host has its interface back.
+//! `docs/decisions/0012-af-xdp.md` has the measurements, and what AF_XDP cannot do.
 //!
 //! - `umem`: which frames the kernel holds, and why nothing it says makes a packet of another one
 //! - `rings`: the memory shared with the kernel, whatever it says there
@@ -76,9 +76,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// How to use an interface by AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpSettings {
-    /// Entries of each ring, a power of two. The kernel is lent as many frames for each queue, but all queues of an
-    /// interface together no more than an eighth of the pool, or a batch for each if that is more. A queue for which
-    /// the pool has less than a batch left cannot be opened.
+    /// Entries of each ring, a power of two. The kernel is lent as many frames for each queue, but all queues
+    /// of an interface together no more than an eighth of the pool, or a batch for each if that is more. A
+    /// queue for which the pool has less than a batch left cannot be opened.
     pub ring: u32,
     /// Where the program runs.
     pub attach: Attach,
@@ -99,7 +99,7 @@ impl Default for XdpSettings {
 pub enum Attach {
     /// In the driver if it can, else in the kernel.
     Best,
-    /// In the driver.
+    /// In the driver only.
     Native,
     /// In the kernel, with any driver.
     Generic,
@@ -109,18 +109,18 @@ pub enum Attach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusyPoll {
-    /// For how long one may look for frames.
+    /// For how long a system call may poll for frames.
     pub microseconds: u16,
     /// How many frames it may handle.
     pub budget: u16,
 }
 
-/// Whether an error says that somebody has what is asked for. Another program in the other mode is one that exists.
+/// Whether an error says that the queue or the interface is in use. A program in another mode gives EEXIST.
 fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }
 
-/// Tries what is busy while its last holder may still be ending, with growing pauses.
+/// Retries while the interface is busy, as its last holder may still be ending, with growing pauses.
 fn retry<T>(mut pause: impl FnMut(Duration), mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let (mut waited, mut next) = (Duration::ZERO, Duration::from_millis(1));
     loop {

@@ -21,8 +21,8 @@ const SHORTEST: u32 = 64;
 /// The least frames that the kernel must be lent for a queue: a batch.
 pub(super) const LEAST_LENT: u32 = 64;
 
-/// An interface that is used by AF_XDP. Its frames are the router's, queue by queue, while the queue's receiving half
-/// is open; it is given back to the host when this and all halves are dropped.
+/// An interface that is used by AF_XDP. Its frames are the router's, queue by queue, while the queue's
+/// receiving half is open; it is given back to the host when this and all halves are dropped.
 #[derive(Clone, Debug)]
 pub struct XdpPort {
     opened: Arc<SharedPort>,
@@ -34,7 +34,7 @@ pub(super) struct SharedPort {
     pub(super) sockets: Vec<Socket>,
     pub(super) redirect: RedirectProgram,
     _lock: Option<InterfaceLock>,
-    /// A socket to ask about the interface on, in its network namespace.
+    /// A socket for ioctls on the interface, in its network namespace.
     control: OwnedFd,
     pub(super) interface: Interface,
     /// Its MTU and Ethernet address as they are now.
@@ -105,7 +105,7 @@ impl XdpPort {
         self.opened.mtu.store(now.mtu, Relaxed);
         self.opened.mac.store(number_of(now.mac), Relaxed);
     }
-    /// Whether somebody has a half of a queue, or the port, besides the caller.
+    /// Whether anything besides the caller holds the port or a half of a queue.
     pub(crate) fn is_held(&self) -> bool {
         Arc::strong_count(&self.opened) > 1
     }
@@ -113,7 +113,8 @@ impl XdpPort {
     pub fn interface(&self) -> &Interface {
         &self.opened.interface
     }
-    /// Takes the receiving half of a queue, until it is dropped. From now on the frames of the queue are the router's.
+    /// Takes the receiving half of a queue, until it is dropped. From now on the frames of the
+    /// queue are the router's.
     pub fn rx(&self, queue: u16, settings: &RxSettings) -> Result<XdpRx, DeviceError> {
         let half = self.socket(queue, PortHalf::Receive)?.claim_rx();
         let half = half.ok_or_else(|| self.taken(queue, PortHalf::Receive))?;
@@ -126,7 +127,7 @@ impl XdpPort {
         let half = half.ok_or_else(|| self.taken(queue, PortHalf::Transmit))?;
         Ok(XdpTx::new(self.opened.clone(), queue, half))
     }
-    /// What was got: for one line of the log.
+    /// The settings that are in use, for one line of the log.
     pub fn report(&self) -> XdpReport {
         let opened = &*self.opened;
         XdpReport {
@@ -155,7 +156,7 @@ impl XdpPort {
 }
 
 impl SharedPort {
-    /// What is wrong with the interface, if anything is.
+    /// The interface's error, if it has one.
     pub(super) fn trouble(&self) -> Option<DeviceError> {
         let Ok(name) = rustix::net::netdevice::index_to_name(&self.control, self.interface.index) else {
             return Some(self.gone());
@@ -195,8 +196,8 @@ impl SharedPort {
 
 impl Drop for SharedPort {
     fn drop(&mut self) {
-        // Every receiving half has left the map. A process that was just forked may hold the sockets a moment longer than
-        // this one, so their closing is not what tells that no frame is being copied any more.
+        // Every receiving half has left the map. A process that was just forked may hold the sockets a moment
+        // longer than this one, so their closing is not what tells that no frame is being copied any more.
         // Where the kernel does not offer that, nothing else does.
         let _ = sys::wait_for_grace_period();
     }
@@ -223,7 +224,8 @@ fn check(interface: &Interface) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Asks for frames of other stations; the kernel forgets it with the socket, which receives nothing itself.
+/// Receives frames addressed to other MAC addresses; the kernel undoes this when the socket, which
+/// receives nothing itself, closes.
 fn promiscuous(interface: &Interface) -> Result<OwnedFd, DeviceError> {
     let failed =
         |e: io::Error| DeviceError::from_io(&interface.name, "entering promiscuous mode", CAPABILITY, &e);
@@ -239,10 +241,10 @@ fn promiscuous(interface: &Interface) -> Result<OwnedFd, DeviceError> {
     Ok(socket)
 }
 
-/// How an interface is used: what was asked for may not be what could be had.
+/// How an interface is used, which may differ from the requested settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpReport {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
     /// Its driver; empty when it does not say.
     pub driver: String,
@@ -250,11 +252,11 @@ pub struct XdpReport {
     pub queues: u16,
     /// Whether the driver reads and writes frames without copying.
     pub zero_copy: bool,
-    /// The system's error number for why it does not, if that was asked for.
+    /// The system's error number for why it does not, if zero copy was requested.
     pub zero_copy_refusal: Option<i32>,
     /// Whether the driver runs the program.
     pub native: bool,
-    /// The system's error number for why it does not, if that was asked for.
+    /// The system's error number for why it does not, if the driver's mode was requested.
     pub native_refusal: Option<i32>,
     /// Whether received frames may have unfinished checksums, which are finished.
     pub finishes_checksums: bool,
@@ -263,8 +265,8 @@ pub struct XdpReport {
 }
 
 impl XdpReport {
-    /// Whether the other end of the link may send frames that are too long, since it leaves cutting them to a card. A
-    /// driver that runs the program tells the other end not to.
+    /// Whether the other end of the link may send frames that are too long, since it leaves cutting them to a
+    /// card. A driver that runs the program keeps the other end from that.
     pub fn loses_uncut(&self) -> bool {
         self.finishes_checksums && !self.native
     }

@@ -30,13 +30,13 @@ fn redirect(sockets: i32) -> [Instruction; 6] {
 #[derive(Debug)]
 pub(crate) struct RedirectProgram {
     at: ProgramHolder,
-    /// Whether the driver runs it; else the kernel does, with frames that were made into its own kind before.
+    /// Whether the driver runs it; otherwise the kernel does, on socket buffers made of the frames.
     pub(crate) native: bool,
     /// Why the driver does not, as the error number of its refusal.
     pub(crate) refusal: Option<i32>,
 }
 
-/// Who holds the program, with the lock of its interface.
+/// The router that holds the program, with the lock of its interface.
 #[derive(Debug)]
 enum ProgramHolder {
     Here { sockets: SocketMap, _link: Attachment },
@@ -46,7 +46,8 @@ enum ProgramHolder {
 const LOADING: &str = "loading an XDP program";
 
 impl RedirectProgram {
-    /// Attaches the program to an interface, for `queues` queues. Until a queue is opened its frames go to the host.
+    /// Attaches the program to an interface, for `queues` queues. Until a queue is opened its frames
+    /// go to the host.
     pub(super) fn attach(
         interface: &Interface,
         queues: u32,

@@ -1,7 +1,9 @@
-//! What ports do a second, on veth pairs: `ARTERY_RATES=1 cargo test --release -p artery-device --lib rates -- --nocapture`.
+//! Rates of ports on veth pairs:
+//! `ARTERY_RATES=1 cargo test --release -p artery-device --lib rates -- --nocapture`.
 //!
-//! Not a test of anything: without the variable it measures nothing. Frames come from an XDP program that is run on a
-//! buffer, on a processor of its own, faster than any socket sends; the port at work has another processor.
+//! Not a test: without the variable it measures nothing. Frames come from an XDP program that is run on a
+//! buffer, on a processor of its own, faster than any socket sends; the port under load has another
+//! processor.
 use super::*;
 use crate::namespace::{in_namespace, may_make_namespaces, run};
 use crate::{Interface, PortSpec, Ports, RxQueue, RxSettings, TxQueue, TxSettings, bpf};
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const WARM_UP: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(100);
-/// Rounds, of which the best counts: other work on the machine only takes away.
+/// Rounds; the best one counts, as other work on the machine only slows a round down.
 const ROUNDS: usize = 30;
 
 type Halves = (Box<dyn RxQueue>, Box<dyn TxQueue>);
@@ -28,15 +30,16 @@ fn frame() -> Vec<u8> {
     ether("02:00:00:00:00:01", "02:00:00:00:00:02").ip4(ip4().udp(7, 9).payload([0; 18])).bytes()
 }
 
-/// Sends frames into the interface until told to stop.
+/// Sends frames into the interface until `stop` is set.
 fn generate(interface: u32, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         bpf::send_live(interface, &frame(), 100_000).unwrap();
     }
 }
 
-/// Calls `turn`, which says how many packets it moved, while frames are generated; returns millions a second, of all
-/// the time and of that spent in turns that moved any: what the port could do if there were always some.
+/// Calls `turn`, which says how many packets it moved, while frames are generated; returns millions
+/// a second, of all the time and of that spent in turns that moved any: what the port could do if
+/// there were always some.
 fn rate(turn: &mut dyn FnMut() -> usize) -> [f64; 2] {
     let (start, mut counted, mut busy) = (Instant::now(), 0, Duration::ZERO);
     let (mut from, mut last) = (None, Duration::ZERO);

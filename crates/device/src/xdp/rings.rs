@@ -1,10 +1,10 @@
 //! The four rings of an AF_XDP socket: memory that the kernel shares, and indices that both sides move.
 //!
-//! One side produces entries, the other consumes them; each moves its own index only and reads the other's. Indices
-//! count up and wrap at 2^32; an entry lies at its index modulo the size, which is a power of two. Our own index is
-//! kept here and only ever written to the shared memory. What is read from there (the other index, entries) may be
-//! anything: an index that claims more than there can be breaks the ring for good, entries are for the caller to
-//! check, and no value leads outside the memory.
+//! One side produces entries, the other consumes them; each moves its own index only and reads the other's.
+//! Indices count up and wrap at 2^32; an entry lies at its index modulo the size, which is a power of two.
+//! Our own index is kept here and only ever written to the shared memory. What is read from there (the other
+//! index, entries) may be anything: an index that claims more than there can be breaks the ring for good,
+//! entries are for the caller to check, and no value leads outside the memory.
 use rustix::fd::AsFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Set while the kernel sleeps and wants a system call.
+/// Set while the kernel sleeps and needs a system call.
 const NEEDS_WAKEUP: u32 = libc::XDP_RING_NEED_WAKEUP;
 /// The most entries of a ring.
 pub(super) const LONGEST: u32 = 1 << 20;
 
-/// The other side's index makes no sense: the ring can be used no more.
+/// The other side's index is out of range: the ring can't be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BrokenRing;
 
@@ -68,8 +68,8 @@ pub(super) struct RingLayout {
 }
 
 impl RingLayout {
-    /// Bytes from the beginning to the end of the last of `count` entries of `words` words; `None` for numbers that
-    /// make no sense.
+    /// Bytes from the beginning to the end of the last of `count` entries of `words` words; `None` for
+    /// numbers that make no sense.
     pub(super) fn bytes(&self, count: u32, words: usize) -> Option<usize> {
         let entries = usize::try_from(self.entries).ok()?;
         if !count.is_power_of_two() || count > LONGEST {
@@ -172,7 +172,7 @@ impl<const W: usize> Producer<W> {
     pub(super) fn free(&mut self) -> Result<u32, BrokenRing> {
         Ok(self.ring.size() - self.waiting()?)
     }
-    /// Writes an entry, which the consumer sees when it is published; false when there is no room for one.
+    /// Writes an entry, which the consumer sees when it is published; false when the ring is full.
     ///
     /// # Safety
     /// Where the kernel consumes, the frame that the entry names must be lent to it: no one else touches it
@@ -193,7 +193,7 @@ impl<const W: usize> Producer<W> {
     pub(super) fn publish(&mut self) {
         self.ring.producer().store(self.next, Release);
     }
-    /// Whether the kernel wants a system call before it consumes.
+    /// Whether the kernel needs a system call before it consumes.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
@@ -246,7 +246,7 @@ impl<const W: usize> Consumer<W> {
     }
 }
 
-/// The kernel's side of a ring, for whoever pretends to be the kernel.
+/// The kernel's side of a ring, for tests that simulate the kernel.
 #[cfg(any(test, feature = "fuzz"))]
 pub(super) struct Peer<const W: usize>(Consumer<W>);
 

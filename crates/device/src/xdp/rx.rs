@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// How many times in a row nothing is received before the interface is asked whether something is wrong.
+/// After how many receives in a row without a packet the interface is checked.
 const IDLE: u32 = 256;
 
 /// The receiving half of a queue.
@@ -21,7 +21,7 @@ pub struct XdpRx {
     opened: Arc<SharedPort>,
     queue: u16,
     half: Option<SocketHalf<RxRings>>,
-    /// Storage for frames on their way to the kernel.
+    /// Storage for frames to be lent to the kernel.
     fresh: Batch,
     timestamps: bool,
     /// Held for promiscuous mode.
@@ -32,17 +32,17 @@ pub struct XdpRx {
     idle: u32,
     /// Whether the pool had too few frames when the kernel was last lent some.
     starved: bool,
-    /// Whether it was told that the interface is down.
+    /// Whether `receive` has reported that the interface is down.
     down: bool,
     /// Whether the last descriptor was not the end of its frame.
     in_pieces: bool,
     /// Whether the ring makes no sense any more.
     is_broken: bool,
-    /// Whether nobody is to look at what packets say.
+    /// Whether packets are received without parsing their bytes.
     skip_parsing: bool,
 }
 
-/// What the kernel counts, as it was when last asked, and which of our counters that went to.
+/// The kernel's counts as last read, and which of our counters they were added to.
 #[derive(Clone, Copy, Debug, Default)]
 struct KernelCounts {
     dropped: u64,
@@ -79,7 +79,7 @@ impl XdpRx {
             is_broken: false,
             skip_parsing: false,
         };
-        // What was lost before is not this half's.
+        // Losses from before are not this half's.
         let before = rx.socket().statistics();
         rx.kernel.set(KernelCounts {
             dropped: before.rx_dropped,
@@ -169,7 +169,7 @@ impl XdpRx {
         Ok(waiting)
     }
 
-    /// Completes what was appended to `into` from `start` on.
+    /// Completes the packets that were appended to `into` from `start` on.
     #[inline]
     fn complete(&mut self, start: usize, into: &mut Batch) {
         let opened = &*self.opened;
@@ -191,21 +191,21 @@ impl XdpRx {
         }
     }
 
-    /// Makes the system calls that the kernel wants.
+    /// Makes the system calls that the kernel needs.
     #[inline]
     fn wake(&self, nothing_came: bool) {
         let half = self.half.as_ref().expect("only drop() takes it out");
         if half.rings.fill.needs_wakeup() || (self.opened.busy_poll && nothing_came) {
-            // Whatever this says, the rings and check() will tell.
+            // Whatever this returns, the rings and check() show the state.
             let _ = rustix::net::recv(self.socket().fd(), &mut [0_u8; 0][..], RecvFlags::DONTWAIT);
         }
     }
 
-    /// Asks for what the rings cannot show.
+    /// Checks what the rings cannot show.
     #[cold]
     fn check(&mut self) -> Result<(), DeviceError> {
         self.idle = 0;
-        // Taken off the socket, so that it does not wake the worker for ever. The kernel sets this error when
+        // Reading the error clears it, so that it does not wake the worker for ever. The kernel sets it when
         // it takes the socket off its interface, which may have come back since with the same number.
         let error = sys::option(self.socket().fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0);
         if error.is_ok_and(|error| error == libc::ENETDOWN) {
@@ -224,7 +224,7 @@ impl XdpRx {
         }
     }
 
-    /// Asks the kernel for its counts, and says of each new loss why it was.
+    /// Reads the kernel's counts, and assigns each new loss to its cause.
     fn read_kernel_counts(&self) -> KernelCounts {
         let (now, last) = (self.socket().statistics(), self.kernel.get());
         let empty = now.rx_fill_ring_empty_descs.saturating_sub(last.fill_empty);

@@ -1,8 +1,8 @@
-//! One AF_XDP socket: its memory, its four rings, the queue it is bound to, and the end of all this.
+//! One AF_XDP socket: its memory, its four rings, the queue it is bound to, and how it is closed.
 //!
 //! A frame's address goes into a ring only when its packet is in the ledger of the same half, and a packet
 //! leaves the ledger only by an address that came back by the ring for it, or when the socket is closed.
-//! Nothing else calls what is unsafe about that in `rings.rs` and `umem.rs`.
+//! Nothing else calls the unsafe functions for that in `rings.rs` and `umem.rs`.
 use super::rings::{Consumer, Producer, RingLayout, RingMemory};
 use super::umem::FrameLedger;
 use super::{BusyPoll, CAPABILITY, retry};
@@ -46,13 +46,13 @@ pub(super) struct SocketHalf<R> {
 pub(super) struct Filled {
     /// None if it was not lent, or its data would leave the frame.
     pub(super) packet: Option<Packet>,
-    /// `XDP_PKT_*`.
+    /// The descriptor's `XDP_PKT_*` bits.
     pub(super) options: u32,
 }
 
 impl SocketHalf<RxRings> {
-    /// Lends the kernel a frame to fill; false when it is not of the pool. It is shown by
-    /// [`Producer::publish`].
+    /// Lends the kernel a frame to fill; false when it is not of the pool.
+    /// [`Producer::publish`] shows it to the kernel.
     #[inline]
     pub(super) fn lend(&mut self, packet: Packet) -> bool {
         let Ok(address) = self.lent.lend(packet) else { return false };
@@ -72,8 +72,8 @@ impl SocketHalf<RxRings> {
 }
 
 impl SocketHalf<TxRings> {
-    /// Lends the kernel a frame to send; false when it is not of the pool. It is shown by
-    /// [`Producer::publish`].
+    /// Lends the kernel a frame to send; false when it is not of the pool.
+    /// [`Producer::publish`] shows it to the kernel.
     #[inline]
     pub(super) fn send(&mut self, packet: Packet) -> bool {
         let len = packet.len() as u32;
@@ -81,8 +81,7 @@ impl SocketHalf<TxRings> {
         // SAFETY: as in lend().
         unsafe { self.rings.tx.write([address, word(len)]) }
     }
-    /// Takes back the next of the frames that are available, which were sent; nothing of one that was not
-    /// lent.
+    /// Takes back the next available frame that was sent; the inner `None` is one that was not lent.
     #[inline]
     pub(super) fn reclaim_sent(&mut self) -> Option<Option<Packet>> {
         let [address] = self.rings.done.read()?;
@@ -130,15 +129,15 @@ pub(super) struct SocketPlan {
     pub(super) busy_poll: Option<BusyPoll>,
 }
 
-/// A socket that is bound to a queue. Halves that nobody uses are parked here.
+/// A socket that is bound to a queue. Halves that are not in use are parked here.
 ///
-/// The order of the fields is that of closing: no ring may be mapped when the descriptors are closed, or the socket
-/// would live on; and only when it is closed do the frames that the kernel held go back to the pool.
+/// The order of the fields is that of closing: no ring may be mapped when the descriptors are closed, or the
+/// socket would live on; and only when it is closed do the frames that the kernel held go back to the pool.
 #[derive(Debug)]
 pub(super) struct Socket {
     rings: Mutex<(Option<RxRings>, Option<TxRings>)>,
     fd: OwnedFd,
-    /// The same socket once more: a worker waits for both halves, each by a number of its own.
+    /// A duplicate of the socket's descriptor: a worker waits for each half by a descriptor of its own.
     tx_fd: OwnedFd,
     lent: Mutex<(ParkedLedger, ParkedLedger)>,
     /// Whether the driver reads and writes the frames themselves.
@@ -169,12 +168,12 @@ impl Socket {
         Ok(Socket { rings: Mutex::new(rings), fd, tx_fd, lent, zero_copy, refusal })
     }
 
-    /// Takes the receiving half; `None` when somebody has it.
+    /// Takes the receiving half; `None` when it is in use.
     pub(super) fn claim_rx(&self) -> Option<SocketHalf<RxRings>> {
         let rings = lock(&self.rings).0.take()?;
         Some(SocketHalf { rings, lent: lock(&self.lent).0.0.take()? })
     }
-    /// Takes the sending half; `None` when somebody has it.
+    /// Takes the sending half; `None` when it is in use.
     pub(super) fn claim_tx(&self) -> Option<SocketHalf<TxRings>> {
         let rings = lock(&self.rings).1.take()?;
         Some(SocketHalf { rings, lent: lock(&self.lent).1.0.take()? })
@@ -210,11 +209,12 @@ impl Socket {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in there is moved whole, so no panic leaves it half done.
+    // The halves are moved whole, so no panic leaves them half done.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Registers the pool's common frames with a socket, raising the limit of locked memory if that is what is wrong.
+/// Registers the pool's common frames with a socket, raising the limit of locked memory if that
+/// is what is wrong.
 fn register(interface: &Interface, fd: &OwnedFd, pool: &'static Pool) -> Result<(), DeviceError> {
     let try_it = || sys::register_frames(fd.as_fd(), pool);
     let limited = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::EPERM));

@@ -1,5 +1,5 @@
-//! Ports by AF_XDP on veth pairs: what comes and goes by them. Who holds an interface, what TCP of hosts makes of two of
-//! them, and what whoever maps their rings can do have files of their own.
+//! Ports by AF_XDP on veth pairs: what arrives and leaves by them. The ownership of interfaces, TCP between
+//! hosts across two ports, and overwritten rings have files of their own.
 mod holders;
 mod hosts;
 mod overwritten;
@@ -296,7 +296,8 @@ fn frames_without_room_and_an_empty_pool_are_counted() {
             rx.counters()
         );
         let all: Vec<_> = std::iter::from_fn(|| small.alloc_packet()).collect();
-        // What is lent is filled, and nothing can be lent instead: a quarter of the hundred stays with the kernel.
+        // What is lent is filled, and nothing can be lent instead: a quarter of the hundred
+        // stays with the kernel.
         while rx.counters().pool_empty < 75 && Instant::now() < end {
             send(50);
             rx.receive(small, 64, &mut got).unwrap();
@@ -305,7 +306,7 @@ fn frames_without_room_and_an_empty_pool_are_counted() {
         assert_eq!(counters.packets as usize + all.len(), 800 - 25, "{counters:?}");
         assert!(counters.pool_empty >= 75, "{counters:?}");
         drop((got, all));
-        // Nobody has asked for packets since the pool has some: the kernel still tells when there are any.
+        // No call has asked for packets since the pool has some: the kernel still reports when there are any.
         while is_ready(rx.fd().unwrap(), 0) {
             rx.receive(small, 64, &mut Batch::default()).unwrap();
         }

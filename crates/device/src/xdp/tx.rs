@@ -27,7 +27,7 @@ pub struct XdpTx {
     counters: TxCounters,
     malformed: u64,
     copied: u64,
-    /// Whether the last system call told that the interface takes nothing.
+    /// Whether the last system call showed that the interface takes no frames.
     stuck: bool,
     /// Whether a ring or the interface is gone for good.
     over: bool,
@@ -120,8 +120,8 @@ impl XdpTx {
         self.counters.refused += lost;
         lost as usize
     }
-    /// Copies those of the first `room` packets whose frames the kernel does not know; returns how many are ready, fewer
-    /// when the pool is empty.
+    /// Copies those of the first `room` packets whose frames the kernel does not know; returns how many are
+    /// ready, fewer when the pool is empty.
     #[inline]
     fn prepare(&mut self, batch: &mut Batch, room: usize) -> usize {
         let pool = self.half().lent.pool();
@@ -137,7 +137,7 @@ impl XdpTx {
         room.min(batch.len())
     }
 
-    /// Makes the system calls that the kernel wants to send what is in its ring, as long as each sends some.
+    /// Makes the system calls that the kernel needs to send what is in its ring, as long as each sends some.
     #[inline]
     fn wake(&mut self) -> Result<(), DeviceError> {
         let mut last = u32::MAX;
@@ -219,8 +219,8 @@ impl TxQueue for XdpTx {
         }
         Ok(lost + before - batch.len())
     }
-    /// While the kernel has frames: it may not have sent all for which it was called, and what it has sent is only taken
-    /// back by the next call.
+    /// While the kernel has frames: it may not have sent all for which it was called, and what it has sent is
+    /// only taken back by the next call.
     fn unsettled(&self) -> bool {
         !self.over && self.half.as_ref().is_some_and(|half| half.lent.count() > 0)
     }

@@ -1,9 +1,9 @@
 //! The frames that a socket's kernel side holds, and the kernel's names for them.
 //!
-//! The memory that is registered with a socket (its UMEM) is the region of the pool's common frames, so an address is a
-//! frame's number times its size, plus a place inside the frame. Whoever lends a frame gives up its packet to the
-//! ledger; an address that comes back makes a packet again only if the ledger has it. So no address, whoever wrote
-//! it, makes two packets of one frame or a packet of a frame that somebody else owns.
+//! The memory that is registered with a socket (its UMEM) is the region of the pool's common frames, so an
+//! address is a frame's number times its size, plus a place inside the frame. Whoever lends a frame gives up
+//! its packet to the ledger; an address that comes back makes a packet again only if the ledger has it. So no
+//! address, whoever wrote it, makes two packets of one frame or a packet of a frame that has another owner.
 //!
 //! What the compiler can't see is that the kernel writes to a frame, or reads it, from when its address is
 //! put into a ring until it comes back by another one. So to take a packet out of the ledger is unsafe, and a
@@ -19,7 +19,7 @@ pub(super) struct FrameLedger {
     count: u32,
 }
 
-/// A pool, for which there is no more to print than its size.
+/// A pool, of which `Debug` prints only the size.
 struct Frames(&'static Pool);
 
 impl std::fmt::Debug for Frames {
@@ -65,10 +65,11 @@ impl FrameLedger {
         self.count -= 1;
         Some(packet)
     }
-    /// The same for one whose data is now the `len` bytes at `address`; it stays lent when they leave its frame.
+    /// The same for one whose data is now the `len` bytes at `address`; it stays lent when
+    /// they leave its frame.
     ///
     /// # Safety
-    /// As of [`Ledger::take`].
+    /// As of [`FrameLedger::reclaim`], for this frame.
     #[inline]
     pub(super) unsafe fn reclaim_filled(&mut self, address: u64, len: u32) -> Option<Packet> {
         let start = (address % FRAME as u64) as usize;
@@ -91,7 +92,7 @@ impl FrameLedger {
 }
 
 impl Drop for FrameLedger {
-    /// Whoever drops it without a word doesn't know that the kernel is done, so the frames stay lent.
+    /// A drop without `release` does not know that the kernel is done, so the frames stay lent.
     fn drop(&mut self) {
         self.lent.iter_mut().filter_map(Option::take).for_each(std::mem::forget);
     }

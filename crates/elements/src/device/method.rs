@@ -2,7 +2,7 @@
 use artery_device::{BusyPoll, Method};
 use artery_engine::{Arg, ArgError, Args};
 
-/// What the argument says of itself.
+/// The METHOD argument of elements that open an interface.
 pub(super) const METHOD: Arg = Arg::keyword(
     "METHOD",
     "word",

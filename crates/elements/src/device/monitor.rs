@@ -1,4 +1,4 @@
-//! What ports tell of themselves, and monitor mode where packets come in.
+//! The state and counters that ports report, and monitor mode where packets come in.
 use artery_device::{Port, PortState, Ports, TrafficCounts};
 use artery_engine::{Arg, Batch, Context, DropReason, Level, Monitor, Monitors, Resources, RouterHandler};
 use std::fmt::Write as _;

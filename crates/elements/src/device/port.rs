@@ -7,18 +7,18 @@ use artery_engine::{BATCH, Batch, Context, DropReason, Interest, Level, Monitor,
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How often, and how long apart, a half is asked for that an element of the replaced graph still holds.
+/// How often, and at what interval, a half is requested that an element of the replaced graph still holds.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// When to look again at a device that has not sent all that it took.
+/// When to poll again a device that has not sent all that it took.
 const SETTLE_PAUSE: Duration = Duration::from_millis(1);
-/// How often an interface is looked at for changes.
+/// How often an interface is checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The same while something is wrong with it, such as that it is down.
 const LOOK_OFTEN: Duration = Duration::from_millis(200);
-/// How long apart a port that has no interface is asked whether it has one again.
+/// The interval at which a port without an interface is checked.
 const ABSENT_PAUSE: Duration = Duration::from_millis(100);
-/// When to look again at a device that could take no more and can't tell when it can.
+/// When to poll again a device that was full and has no descriptor to wait on.
 const FULL_PAUSE: Duration = Duration::from_micros(100);
 
 /// Opens a port; one in memory that has the name goes before an interface.
@@ -36,13 +36,13 @@ pub(super) struct PortHalf<Q: ?Sized> {
     queue: u16,
     handle: Option<QueueHandle<Q>>,
     wait: HalfWait,
-    /// When it is asked for again.
+    /// When the half is requested again.
     again: Time,
     /// Whether it was taken late: what its queue counted before is another's.
     is_new: bool,
-    /// Whether an error was said and nothing has gone right since.
+    /// Whether an error was reported and nothing has succeeded since.
     complained: bool,
-    /// When the interface is looked at again.
+    /// When the interface is checked again.
     next_poll: Time,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct PortHalf<Q: ?Sized> {
 enum HalfWait {
     /// Nothing: it is held, or of no use any more.
     Nothing,
-    /// That an element of the graph that is replaced gives it back; it is asked for so many times more.
+    /// For an element of the replaced graph to give it back; so many more attempts are made.
     Predecessor(u32),
     /// That the port has an interface again.
     Interface,
@@ -104,7 +104,7 @@ impl<Q: ?Sized> PortHalf<Q> {
         same
     }
 
-    /// Looks at the interface now and then, and says what has changed there; returns whether it was time to.
+    /// Checks the interface at intervals, and reports what has changed; returns whether the check was due.
     fn poll_interface(&mut self, cx: &mut Context<'_>) -> bool {
         let now = cx.now();
         if now < self.next_poll {
@@ -124,7 +124,8 @@ impl<Q: ?Sized> PortHalf<Q> {
         }
     }
 
-    /// The half. While another graph holds it, or the port has no interface, asks again from time to time.
+    /// The half. While another graph holds it, or the port has no interface, it is
+    /// requested again at intervals.
     fn get(&mut self, cx: &mut Context<'_>) -> Option<&mut QueueHandle<Q>> {
         if self.handle.as_ref().is_some_and(QueueHandle::is_stale) {
             self.wait_for_interface(cx);
@@ -153,7 +154,7 @@ impl<Q: ?Sized> PortHalf<Q> {
         }
     }
 
-    /// Asks again later, or gives up.
+    /// Schedules another attempt, or gives up.
     fn wait_on(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
         match self.wait {
             HalfWait::Nothing => return,
@@ -260,10 +261,10 @@ impl Receiver {
         level
     }
 
-    /// Adds up to `max` packets to `into` and schedules the next look at the device.
+    /// Adds up to `max` packets to `into` and schedules the next poll of the device.
     pub(super) fn receive(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if self.half.poll_interface(cx) {
-            // The kernel is asked for what it lost now and then only.
+            // The kernel's loss counts are read only at intervals.
             if let Some(rx) = &self.half.handle {
                 rx.counters();
             }
@@ -332,7 +333,7 @@ pub(super) struct Sender {
     seen: TxCounters,
     /// Packets that wait for the device, in order.
     pending: Batch,
-    /// When to look again at what the device took and has not sent.
+    /// When to poll again for what the device took and has not sent.
     settles: Time,
     /// Whether the file may be watched; a receiving element may watch the same one.
     watches: bool,

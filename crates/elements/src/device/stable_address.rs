@@ -2,11 +2,11 @@
 //! entries in the neighbor caches of other hosts stay valid.
 use artery_device::Interface;
 
-/// The file that tells this machine from others (machine-id(5)).
+/// The file with this machine's identity (machine-id(5)).
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// An address of local administration for an interface that is to be made. It follows from the interface's
-/// name, the machine's identity, and the address of the first other interface here, which tells apart
+/// A locally administered address for a new interface. It follows from the interface's name, the
+/// machine's identity, and the address of the first other interface here, which differs between
 /// containers and network namespaces.
 pub(super) fn of_interface(name: &str) -> [u8; 6] {
     let identity = std::fs::read_to_string(MACHINE_ID).unwrap_or_default();

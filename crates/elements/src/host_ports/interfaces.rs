@@ -23,7 +23,7 @@ pub(super) struct Interfaces {
     shared: Arc<HostPortsShared>,
     news: [InterfaceMonitor; 2],
     open: HashMap<String, HostPort>,
-    /// What was followed when it was last looked: the router, by its address, and its ports' version.
+    /// The router that was last followed, by its address, and its ports' version.
     seen: Option<(usize, u64)>,
     /// Whether something could not be done, and is to be tried again.
     has_failed: bool,

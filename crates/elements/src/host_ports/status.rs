@@ -4,7 +4,7 @@ use crate::fpm::rib::RouteCounts;
 use crate::router::show_routes::{SCHEMA, Schema, to_json};
 use serde::Serialize;
 
-/// An interface of the host that stands for a port.
+/// The host port of one of the router's ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct InterfaceStatus {
     pub(super) port: String,

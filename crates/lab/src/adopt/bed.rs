@@ -1,4 +1,5 @@
-//! What forwarders stand between: a host that sends, the forwarder's host with a full table, and one that counts.
+//! What forwarders stand between: a host that sends, the forwarder's host with a full table,
+//! and one that counts.
 
 use super::programs::{Frames, KernelLookup, Sink};
 use super::{AdoptForwarder, LOOKUP_ROW};
@@ -31,7 +32,7 @@ const ADDRESSES: [[&str; 3]; 4] = [
 const SOURCES: [&str; 2] = ["198.18.0.2", "2001:2::2"];
 /// The host that counts, which is also the first gateway.
 pub(super) const TARGETS: [&str; 2] = ["198.19.0.2", "2001:2:0:1::2"];
-/// How ip(8) begins to tell of a line that it, or the kernel, refuses.
+/// How ip(8) begins a message about a line that it, or the kernel, refuses.
 const REFUSED_LINE: &str = "Command failed";
 /// How long frames may still arrive after the last was sent.
 const LATEST: Duration = Duration::from_secs(2);
@@ -85,7 +86,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Nobody asks for neighbors while frames come.
+    /// Adds permanent neighbor entries, so that no host solicits a neighbor while frames arrive.
     fn install_neighbors(&self) -> Result<()> {
         let (near, far) = (self.a.mac("eth0")?, self.b.mac("eth0")?);
         let know = |host: &Host, interface: &str, address: &str, mac: &str| {
@@ -170,7 +171,8 @@ impl Bed {
         Ok(adopting)
     }
 
-    /// Sends frames and gives how many arrived in a second; called on the processor that is to do all the work.
+    /// Sends frames and gives how many arrived in a second; called on the processor that is to
+    /// do all the work.
     pub(super) fn rate(&self, running: &Running, frames: &Frames, count: u32) -> anyhow::Result<f64> {
         let sink = running.sink.as_ref().context("somebody counts")?;
         let before = sink.count()?;
@@ -204,7 +206,7 @@ impl Running {
 fn open(mode: Mode) -> anyhow::Result<Session> {
     let port = |name: &str| anyhow::Ok((guard::port(name)?.context("no such interface")?, mode));
     let session = Session::open(&[port("eth0")?, port("eth1")?], None, Instant::now())?;
-    // Nobody takes turns while frames are sent and counted.
+    // The session isn't polled while frames are sent and counted.
     session.accelerator().lease().renew_for_good()?;
     let kept = session.blockers().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     ensure!(kept.is_empty(), "traffic stays with the kernel: {kept}");

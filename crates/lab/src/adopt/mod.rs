@@ -1,10 +1,10 @@
-//! `artery-bench adopt`: forwarding in the kernel's hooks by our tables, beside the kernel's own and beside a program that asks
-//! the kernel's tables.
+//! `artery-bench adopt`: forwarding in the kernel's hooks by our tables, beside the kernel's own and beside a
+//! program that looks up in the kernel's tables.
 //!
-//! The kernel sends frames of 60 bytes from a program (XDP live frames) by a virtual link, which forwarders send on by
-//! another one, behind which a program counts and drops them. One processor does all of that in line, so a figure is what
-//! the whole way takes. Ways take turns in every round. What a program alone takes is found by runs on frames that nobody
-//! sends, from which the same without it is subtracted.
+//! The kernel sends frames of 60 bytes from a program (XDP live frames) by a virtual link, which forwarders
+//! send on by another one, behind which a program counts and drops them. One processor does all of that in
+//! line, so a figure is the cost of the whole path. Forwarders take turns in every round. The cost of a
+//! program alone comes from runs on frames that are not sent, minus the same runs without it.
 
 mod bed;
 pub(crate) mod programs;
@@ -29,7 +29,6 @@ const DESTINATIONS: usize = 1 << 18;
 /// A row that is named in errors, too.
 const LOOKUP_ROW: &str = "XDP with the kernel's lookup";
 
-/// Who forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AdoptForwarder {
     Kernel,
@@ -96,7 +95,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     options.delivery.deliver(&report)
 }
 
-/// Fills the tables of both families, and makes frames for them. In between is measured what is asked of one family alone.
+/// Fills the tables of both families, and makes frames for them. In between is measured what is asked
+/// of one family alone.
 fn loads(options: &Options, plan: &Plan, bed: &Bed, report: &mut Report) -> anyhow::Result<Vec<Load>> {
     let folder = tempfile::tempdir().context("a folder for routes")?;
     let loaded = fib::load(options.table.as_deref())?;
@@ -132,14 +132,14 @@ fn opening(plan: &Plan, bed: &Bed, report: &mut Report) {
     }
 }
 
-/// The prefixes of a table but for those inside the hosts' own networks: such routes would take the gateways away.
+/// The prefixes of a table, except those inside the hosts' own networks: such routes would hide the gateways.
 fn prefixes<A: LoadedFamily>(options: &fib::Options, loaded: &artery_table::load::Routes) -> Vec<Prefix<A>> {
     let is_loaded = |prefix: &Prefix<A>| prefix.len() == 0 || is_far(prefix.first());
     fib::routes::<A>(options, loaded).into_iter().map(|route| route.0).filter(is_loaded).collect()
 }
 
 fn destinations<A: Family>(prefixes: &[Prefix<A>]) -> impl Iterator<Item = A> {
-    // A few are the forwarder's neighbors, or nobody's: more are drawn.
+    // Some of those drawn are the forwarder's neighbors, or belong to no host: therefore more are drawn.
     let drawn = Traffic::Pfx.draw(prefixes, DESTINATIONS + DESTINATIONS / 4, 7);
     drawn.into_iter().filter(|address| is_far(*address)).take(DESTINATIONS)
 }
@@ -159,8 +159,8 @@ fn measure(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyho
     Ok(())
 }
 
-/// Says whether the kernel has flow tables, which the rows are without: they hold flows, of which there are as many here as
-/// destinations.
+/// Says whether the kernel has flow tables, which the rows are without: they hold flows, of which there are
+/// as many here as destinations.
 fn without_flow_tables(bed: &Bed, report: &mut Report) {
     const TABLE: &str =
         "table inet flows { flowtable fast { hook ingress priority 0; devices = { eth0, eth1 }; } }";
@@ -198,7 +198,7 @@ fn in_line(
     let Some(running) = begin(bed, way, report::OPENED, report) else { return Ok(()) };
     for load in loads {
         let _pinned = Pinned::to(0);
-        // Caches and predictors are not to begin with somebody else's.
+        // Warm up caches and predictors, which may hold another forwarder's state.
         let rate = bed
             .rate(&running, &load.frames, plan.frames / 16)
             .and_then(|_| bed.rate(&running, &load.frames, plan.frames))

@@ -1,5 +1,5 @@
-//! Programs of the kernel's BPF machine: who makes frames, who forwards them by the kernel's own lookup, and who counts what
-//! arrives.
+//! Programs of the kernel's BPF machine: one makes frames, one forwards them by the kernel's own lookup, and
+//! one counts what arrives.
 
 use artery_device::bpf::{
     self, Array, Assembler, Attachment, DeviceMap, Hook, Instruction, Label, Operation::*, Register::*, Size,
@@ -20,7 +20,7 @@ const FRAME: usize = 60;
 const BATCH: u32 = 64;
 /// Where the links' headers end.
 const IP: i16 = 14;
-/// Answers of programs.
+/// What XDP programs return (`enum xdp_action`).
 const DROP: i32 = 1;
 const PASS: i32 = 2;
 const TCX_DROP: i32 = 2;
@@ -212,8 +212,8 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Where frames have no descriptions of the kernel's yet, or where they have, for an interface of this thread's
-    /// namespace.
+    /// Where frames have no descriptions of the kernel's yet, or where they have, for an interface
+    /// of this thread's namespace.
     pub(super) fn new(interface: u32, is_by_xdp: bool) -> io::Result<Sink> {
         let count = WordArray::new()?;
         let mut a = Assembler::default();
@@ -228,7 +228,6 @@ impl Sink {
         Ok(Sink { count, _link: bpf::attach(&program, interface, hook)? })
     }
 
-    /// Frames so far.
     pub(super) fn count(&self) -> io::Result<u64> {
         Ok(self.count.read()?[0])
     }

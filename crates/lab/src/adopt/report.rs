@@ -17,7 +17,6 @@ pub(super) fn alone(load: &str) -> String {
     format!("{load}: the program alone")
 }
 
-/// See the module.
 pub(super) struct Report {
     machine: Machine,
     /// Figures by row, who they are of, and unit, in the order of rounds.
@@ -28,7 +27,7 @@ pub(super) struct Report {
 
 /// What was asked for of our program of XDP.
 enum Goal {
-    /// In a row, so many times what somebody else does.
+    /// In a row, at least so many times the rate of another forwarder.
     Times(String, &'static str, f64),
     /// At most so many of a unit.
     AtMost(String, f64, &'static str),

@@ -1,5 +1,6 @@
-//! What the machine can do at best: one load from an array, chosen by the first bits of an address. No table that takes
-//! as many bytes and is hit as evenly can be faster; measured beside the tables, since it changes with the hour.
+//! What the machine can do at best: one load from an array, chosen by the first bits of an address. No
+//! table that takes as many bytes and is hit as evenly can be faster; measured beside the tables, since it
+//! changes with the hour.
 use super::engine::{Reader, chain, each};
 use artery_table::{Address, Group, HugePages, Words};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -14,13 +14,13 @@ type Load<A> = Box<dyn Fn(&Routes<A>) -> anyhow::Result<Box<dyn Engine<A>>>>;
 pub struct Entry<A> {
     /// What it is called in results, and on the command line.
     pub name: &'static str,
-    /// Makes one.
+    /// Loads a table into a new engine.
     pub load: Load<A>,
 }
 
 /// The engines of a family, in the order of results.
 pub trait Catalog: Family {
-    /// All of them.
+    /// All engines of the family, in the order of results.
     fn engines() -> Vec<Entry<Self>>;
 }
 

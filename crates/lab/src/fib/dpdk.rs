@@ -1,4 +1,5 @@
-//! DPDK's tables as contenders: the program of `c/rte_fib.c`, with the same routes and addresses by way of files.
+//! DPDK's tables as contenders: the program of `c/rte_fib.c`, with the same routes and addresses
+//! by way of files.
 //!
 //! No default build needs DPDK; `make bench-dpdk` builds that program where libdpdk is installed.
 use super::engine::Mode;
@@ -39,7 +40,6 @@ pub(super) fn engines(family: u8) -> impl Iterator<Item = Table> {
     names.into_iter().map(|(engine, name)| Table { engine, name })
 }
 
-/// The running program.
 struct Process {
     child: Child,
     commands: ChildStdin,

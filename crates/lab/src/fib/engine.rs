@@ -1,4 +1,4 @@
-//! What is measured: engines that look addresses up, and the three ways of asking them.
+//! What is measured: engines that look up addresses, and the three modes of lookup.
 use artery_table::{Address, Group, Prefix};
 use std::hint::black_box;
 
@@ -14,10 +14,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All modes.
+    /// Every mode, in the order of results.
     pub const ALL: [Mode; 3] = [Mode::Batch, Mode::Independent, Mode::Dependent];
 
-    /// Short name.
+    /// The short name, as in results.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Batch => "batch",
@@ -30,19 +30,20 @@ impl Mode {
 /// Addresses of one call in [`Mode::Batch`], and of one turn in all modes.
 pub const BURST: usize = 64;
 
-/// Looks addresses up.
+/// Looks up addresses in an engine's table.
 pub trait Reader<A: Address> {
     /// Looks up to [`BURST`] addresses up with one call.
     fn batch(&mut self, addresses: &[A], groups: &mut [Group]);
     /// Looks up to [`BURST`] addresses up one by one.
     fn each(&mut self, addresses: &[A], groups: &mut [Group]);
-    /// Looks up to [`BURST`] addresses up, each changed by the last answer masked with `mask`; returns the last.
+    /// Looks up to [`BURST`] addresses up, each changed by the last answer masked with
+    /// `mask`; returns the last.
     fn chain(&mut self, addresses: &[A], last: Group, mask: Group) -> Group;
     /// Says that nothing will be looked up for a while, so that no writer waits for this reader.
     fn rest(&mut self) {}
 
-    /// Looks all addresses up. It is a method of the trait so that every engine has a loop of its own, compiled with
-    /// its lookup.
+    /// Looks all addresses up. It is a method of the trait so that every engine has a loop of its own,
+    /// compiled with its lookup.
     fn pass(&mut self, mode: Mode, addresses: &[A]) {
         let mut groups = [0; BURST];
         let mask = black_box(0);
@@ -54,7 +55,7 @@ pub trait Reader<A: Address> {
                 Mode::Independent => self.each(burst, groups),
                 Mode::Dependent => last = self.chain(burst, last, mask),
             }
-            // Whoever optimises must believe that every answer is read.
+            // The optimizer must assume that every answer is read.
             black_box(groups);
         }
         black_box(last);
@@ -65,15 +66,15 @@ pub trait Reader<A: Address> {
 pub trait Engine<A: Address> {
     /// What it is called in results.
     fn name(&self) -> String;
-    /// Who looks up on this thread.
+    /// The reader for this thread.
     fn reader(&mut self) -> &mut dyn Reader<A>;
-    /// Who looks up on another thread, where engines can do that while routes change.
+    /// A reader for another thread, if the engine allows lookups there while routes change.
     fn reader_elsewhere(&mut self) -> Option<Box<dyn Reader<A> + Send>> {
         None
     }
     /// Adds a route or gives it another group.
     fn announce(&mut self, prefix: Prefix<A>, group: Group);
-    /// Removes a route.
+    /// Removes the route of a prefix from the table.
     fn withdraw(&mut self, prefix: Prefix<A>);
     /// Bytes that lookups may touch.
     fn bytes(&self) -> u64;

@@ -4,7 +4,7 @@ use artery_table::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape};
 
 /// An address family to measure.
 pub trait Family: Shape {
-    /// 4 or 6.
+    /// The version of IP: 4 or 6.
     const NUMBER: u8;
     /// Routes of the synthetic full table.
     const FULL_FEED: usize;

@@ -19,8 +19,8 @@ const GROUPS: u64 = 64;
 /// A route's new group; none to withdraw it.
 type Update<A> = (Prefix<A>, Option<Group>);
 
-/// What every engine with a table has to answer: as the table is, after each of several batches of random updates, and
-/// after all has been undone. The oracle is asked once for all engines.
+/// What every engine with a table has to answer: as the table is, after each of several batches of random
+/// updates, and after all has been undone. The oracle is asked once for all engines.
 pub struct Gate<A> {
     steps: Vec<Step<A>>,
 }

@@ -1,8 +1,9 @@
-//! `artery-bench fib`: every engine for longest-prefix matches, under every model of traffic, asked in every way.
+//! `artery-bench fib`: every engine for longest-prefix matches, under every model of traffic, in
+//! every mode of lookup.
 //!
-//! No engine is timed before it has agreed with the oracle on random and boundary addresses, also after updates.
-//! Engines take turns within a round, so that what disturbs the machine disturbs all; the median of the rounds
-//! counts. Before each trial the caches are flushed, then warmed by the engine's own work.
+//! No engine is timed before it has agreed with the oracle on random and boundary addresses, also after
+//! updates. Engines take turns within a round, so that what disturbs the machine disturbs all; the median of
+//! the rounds counts. Before each trial the caches are flushed, then warmed by the engine's own work.
 
 mod bare;
 mod catalog;
@@ -49,7 +50,8 @@ use timing::{Flusher, Pinned, trial};
 /// What to measure.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Options {
-    /// Routes to load: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
+    /// Routes to load: text or an MRT dump, packed by gzip or not; without, a synthetic table
+    /// of the Internet's shape
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
     /// Only this engine; may come several times
@@ -149,7 +151,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     options.delivery.out.as_deref().map_or(Ok(()), |folder| report.write(folder))
 }
 
-/// Reads the routes of a file, of which there has to be one at least; none where there is no file.
+/// Reads the routes of a file, which must have at least one. `None` if no file is given.
 pub fn load(table: Option<&Path>) -> anyhow::Result<Loaded> {
     let Some(table) = table else { return Ok(Loaded::default()) };
     let loaded = artery_feed::read(table)?;
@@ -178,7 +180,7 @@ pub fn routes<A: LoadedFamily>(options: &Options, loaded: &Loaded) -> Vec<(Prefi
 
 /// A family whose routes a file may hold.
 pub trait LoadedFamily: Catalog {
-    /// Its routes.
+    /// The family's routes among those loaded.
     fn routes(loaded: &Loaded) -> &[(Prefix<Self>, Group)];
 }
 
@@ -233,7 +235,6 @@ fn chosen<T: Copy>(wanted: &[T], all: &[T]) -> Vec<T> {
     if wanted.is_empty() { all.to_vec() } else { wanted.to_vec() }
 }
 
-/// Who takes part.
 enum Contender<A> {
     Here(Box<dyn Engine<A>>),
     Dpdk(dpdk::Contender),
@@ -294,7 +295,7 @@ fn contenders<A: Catalog>(
     Ok(contenders)
 }
 
-/// Times all contenders by turns.
+/// Times all contenders. They alternate within each round.
 fn race<A: Family>(
     options: &Options,
     plan: &Plan,

@@ -25,7 +25,7 @@ impl<A: Family> Oracle<A> {
         self.0.iter().find_map(of_length).unwrap_or(NO_GROUP)
     }
 
-    /// Adds a route.
+    /// Adds a route, or replaces its group.
     pub fn announce(&mut self, prefix: Prefix<A>, group: Group) {
         match self.0.iter_mut().find(|(len, _)| *len == prefix.len()) {
             Some((_, routes)) => {
@@ -38,7 +38,7 @@ impl<A: Family> Oracle<A> {
         }
     }
 
-    /// Removes a route.
+    /// Removes the route of a prefix, if there is one.
     pub fn withdraw(&mut self, prefix: Prefix<A>) {
         if let Some((_, routes)) = self.0.iter_mut().find(|(len, _)| *len == prefix.len()) {
             routes.remove(&prefix.first());

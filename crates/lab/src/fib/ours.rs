@@ -20,14 +20,12 @@ pub trait Lookup<A>: Clone + Send + 'static {
     fn chain(&self, turn: &Turn<'_>, addresses: &[A], last: Group, mask: Group) -> Group;
 }
 
-/// A compiled FIB.
 pub(super) trait Compiled<A: Address>: Sized {
     /// What it is called in results.
     const NAME: &'static str;
     /// What looks up in it.
     type Reader: Lookup<A>;
 
-    /// Compiles a table.
     fn build(domain: &Arc<Domain>, art: &Art<A>) -> Result<Self, BuildError>;
     /// Takes over what has changed.
     fn replace(
@@ -38,7 +36,7 @@ pub(super) trait Compiled<A: Address>: Sized {
     ) -> Result<(), NeedsRebuild>;
     /// What looks up in it.
     fn reader(&self) -> Self::Reader;
-    /// Bytes in use.
+    /// Bytes in use by the compiled FIB.
     fn bytes(&self) -> usize;
 }
 
@@ -137,7 +135,6 @@ pub(super) struct InStep<A: Address, C: Compiled<A>> {
 }
 
 impl<A: Family, C: Compiled<A>> InStep<A, C> {
-    /// Loads a table.
     pub(super) fn load(routes: &Routes<A>, strides: Strides<A>) -> anyhow::Result<InStep<A, C>> {
         let domain = Domain::new();
         let art = Art::build(&domain, strides, &HugePages, routes.iter().copied()).context("building ART")?;
@@ -181,7 +178,7 @@ impl<A: Family, C: Compiled<A>> Engine<A> for InStep<A, C> {
     }
 }
 
-/// ART alone.
+/// ART as an engine, without a compiled FIB.
 pub struct ArtAlone<A: Address> {
     domain: Arc<Domain>,
     art: Art<A>,
@@ -192,7 +189,7 @@ impl<A: Family> ArtAlone<A>
 where
     ArtReader<A>: Lookup<A>,
 {
-    /// Loads a table.
+    /// Loads all routes into a new ART.
     pub fn load(routes: &Routes<A>, strides: Strides<A>) -> anyhow::Result<ArtAlone<A>> {
         let domain = Domain::new();
         let art = Art::build(&domain, strides, &HugePages, routes.iter().copied()).context("building ART")?;

@@ -1,11 +1,12 @@
-//! The radix tree of 4.4BSD, from its description: the baseline that routers of the time were measured against.
+//! The radix tree of 4.4BSD, from its description: the baseline that routers of the
+//! time were measured against.
 //!
-//! A Patricia tree over addresses: inner nodes name the one bit that tells their sides apart, leaves hold an address
-//! and all routes that begin there, longest first. A lookup runs down to a leaf without comparing anything, and only
-//! there learns at which bit the address departs from it. If no route of the leaf is short enough, it goes back up:
-//! an inner node lists the routes below it that are no longer than the bits which all its leaves share, each at the
-//! highest node of which that is true. Keys are numbers in host order here, where BSD compares bytes: that favours
-//! the baseline. Masks with holes, which BSD allows, are left out.
+//! A Patricia tree over addresses: inner nodes name the one bit in which their sides differ, leaves hold an
+//! address and all routes that begin there, longest first. A lookup runs down to a leaf without comparing
+//! anything, and only there learns at which bit the address departs from it. If no route of the leaf is short
+//! enough, it goes back up: an inner node lists the routes below it that are no longer than the bits which
+//! all its leaves share, each at the highest node of which that is true. Keys are numbers in host order here,
+//! where BSD compares bytes: that favours the baseline. Masks with holes, which BSD allows, are left out.
 use artery_table::{Address, Group, NO_GROUP, Prefix};
 
 /// A node: an index of `inner`, or of `leaves` with the highest bit set.
@@ -22,7 +23,7 @@ impl Node {
 }
 
 struct Inner {
-    /// The bit that tells the sides apart, counted from the highest.
+    /// The bit in which the sides differ, counted from the highest.
     bit: u8,
     parent: Node,
     sides: [Node; 2],

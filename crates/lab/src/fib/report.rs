@@ -38,7 +38,6 @@ pub(super) struct Row {
     /// Seconds to load the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     load_s: Option<f64>,
-    /// Which updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     updates: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

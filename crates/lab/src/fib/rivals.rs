@@ -1,4 +1,5 @@
-//! Engines to compare with that are written in Rust: the radix tree of 4.4BSD, and crates that others publish.
+//! Engines to compare with that are written in Rust: the radix tree of 4.4BSD, and
+//! crates that others publish.
 use super::engine::{Engine, Reader, chain, each};
 use super::radix::Radix;
 use artery_table::{Address, Group, NO_GROUP, Prefix};
@@ -58,9 +59,7 @@ pub(super) trait Foreign: Address {
 pub(super) trait Trie<A>: Send {
     /// The group of the longest route that covers an address.
     fn lookup(&self, address: A) -> Group;
-    /// Adds a route.
     fn insert(&mut self, prefix: Prefix<A>, group: Group);
-    /// Removes a route.
     fn remove(&mut self, prefix: Prefix<A>);
     /// Bytes of all nodes.
     fn bytes(&self) -> usize;
@@ -98,7 +97,6 @@ macro_rules! foreign {
 foreign!(u32, Ipv4Addr);
 foreign!(u128, Ipv6Addr);
 
-/// The crate prefix-trie.
 pub(super) struct PrefixTrie<A: Foreign>(A::Trie);
 
 impl<A: Foreign> Default for PrefixTrie<A> {

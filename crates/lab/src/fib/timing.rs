@@ -11,8 +11,8 @@ const SLICE: usize = 1 << 14;
 /// The most time for the pass that warms the caches, in budgets.
 const WARM_UP: u32 = 10;
 
-/// Nanoseconds of a lookup in the long run: all addresses in turn, again and again, until `budget` is used up. A pass
-/// before that has brought into the caches what stays there.
+/// Nanoseconds of a lookup in the long run: all addresses in turn, again and again, until `budget` is used
+/// up. A pass before that has brought into the caches what stays there.
 pub fn trial<A: Address>(reader: &mut dyn Reader<A>, mode: Mode, addresses: &[A], budget: Duration) -> f64 {
     let warm_up = Instant::now();
     for slice in addresses.chunks(SLICE) {
@@ -35,8 +35,8 @@ pub fn trial<A: Address>(reader: &mut dyn Reader<A>, mode: Mode, addresses: &[A]
     nanos / lookups.max(1) as f64
 }
 
-/// How long this thread has had a processor: what others do on it meanwhile does not count, as long as they leave
-/// the caches alone.
+/// How long this thread has had a processor: what others do on it meanwhile does not count, as long as they
+/// leave the caches alone.
 pub fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -73,8 +73,8 @@ pub fn last_level_cache() -> usize {
     (0..5).filter_map(size).max().map_or(32 << 20, |kilobytes| kilobytes << 10)
 }
 
-/// The processors that the program may use. Asked for once, before any thread is pinned: those that a pinned thread
-/// starts may use its processor only.
+/// The processors that the program may use. Asked for once, before any thread is pinned: those that a pinned
+/// thread starts may use its processor only.
 fn processors() -> &'static [usize] {
     static PROCESSORS: OnceLock<Vec<usize>> = OnceLock::new();
     PROCESSORS.get_or_init(|| {

@@ -13,15 +13,15 @@ pub enum Traffic {
     Cov,
     /// Every prefix as likely as any other, then every address in it.
     Pfx,
-    /// 100,000 destinations drawn as those of pfx, of which the n-th comes with a frequency of 1/n.
+    /// 100,000 destinations drawn as those of pfx. The n-th destination has frequency 1/n.
     Zipf,
 }
 
 impl Traffic {
-    /// All models.
+    /// Every model, in the order of results.
     pub const ALL: [Traffic; 4] = [Traffic::Uni, Traffic::Cov, Traffic::Pfx, Traffic::Zipf];
 
-    /// Short name.
+    /// The short name, as in results.
     pub fn name(self) -> &'static str {
         match self {
             Traffic::Uni => "uni",

@@ -52,8 +52,8 @@ const WAIT: u8 = 0;
 const READ: u8 = 1;
 const END: u8 = 2;
 
-/// Measures a reader on another thread, by turns with and without updates on this one; none where the engine has no
-/// such readers.
+/// Measures a reader on another thread, alternately with and without updates on this one. `None` if the
+/// engine has no readers for other threads.
 pub(super) fn together<A: Family>(
     engine: &mut dyn Engine<A>,
     routes: &Routes<A>,
@@ -88,8 +88,8 @@ pub(super) fn together<A: Family>(
                 let rate = churn(engine, routes, pair as u64, |_| !is_done.load(SeqCst));
                 outcome.rates.push(rate);
             } else {
-                // A processor that rests may lend its neighbour clock rate or, where both are threads of one core, all
-                // its units: that is no matter of updates.
+                // An idle processor may give clock rate to its neighbor or, where both are threads of one
+                // core, all its execution units. That has nothing to do with updates, so this one keeps busy.
                 while !is_done.load(SeqCst) {
                     std::hint::spin_loop();
                 }
@@ -125,7 +125,8 @@ fn on_command<A: Family>(
     }
 }
 
-/// An interval that holds the median of what 95 % of such experiments would find, from the order of the figures.
+/// An interval that holds the median of what 95 % of such experiments would find, from the
+/// order of the figures.
 pub(super) fn interval(figures: &[f64]) -> (f64, f64) {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -139,8 +140,8 @@ pub(super) fn interval(figures: &[f64]) -> (f64, f64) {
 /// What happens to one route, in the order in which it is timed.
 pub(super) const KINDS: [&str; 3] = ["add", "change", "withdraw"];
 
-/// Microseconds of adding one route, giving it another group, and withdrawing it, each many times over. The table does
-/// not have the route afterwards.
+/// Microseconds of adding one route, giving it another group, and withdrawing it, each many times over. The
+/// table does not have the route afterwards.
 pub(super) fn single<A: Family>(engine: &mut dyn Engine<A>, prefix: Prefix<A>, times: usize) -> [Summary; 3] {
     let mut micros = KINDS.map(|_| Vec::with_capacity(times));
     engine.withdraw(prefix);
@@ -166,7 +167,8 @@ pub(super) fn restore<A: Family>(engine: &mut dyn Engine<A>, routes: &Routes<A>,
     }
 }
 
-/// The prefixes whose single updates are timed: the default route, and of some lengths that with most routes below.
+/// The prefixes whose single updates are timed: the default route, and of some lengths that
+/// with most routes below.
 pub(super) fn worst<A: Family>(routes: &Routes<A>) -> Vec<(String, Prefix<A>)> {
     let busy = |&len: &u8| busiest(routes, len).map(|prefix| (format!("/{len}"), prefix));
     std::iter::once(("default".into(), Prefix::ALL)).chain(A::BUSY.iter().filter_map(busy)).collect()

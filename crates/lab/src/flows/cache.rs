@@ -1,5 +1,5 @@
-//! A table of flows in front of the FIB, as a cache of its answers: what it does not know, or knew before routes changed,
-//! the FIB is asked for.
+//! A table of flows in front of the FIB, as a cache of its answers: what it does not know, or knew before
+//! routes changed, the FIB is asked for.
 
 use super::feed::Lookups;
 use super::tables::{ACK, BATCH, BUDGET, install, table};
@@ -7,7 +7,6 @@ use super::traffic::Packets;
 use artery_table::flow::{Answer, Flow4, FlowId, FlowLimits, FlowSettings, FlowTable, Scope, Tick};
 use artery_table::{Group, HugePages};
 
-/// See the module.
 pub(super) struct Cache {
     table: FlowTable<Flow4>,
     found: Vec<Option<FlowId>>,
@@ -28,7 +27,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Percent of packets.
+    /// Converts a counter to percent of packets.
     pub(super) fn percent(&self, of: u64) -> f64 {
         100.0 * of as f64 / self.packets.max(1) as f64
     }

@@ -1,5 +1,5 @@
-//! Routes that change while packets come: what it costs that each remembered answer is held against the generation of
-//! routes, and asked for anew.
+//! Routes that change while packets arrive: the cost of comparing each cached answer with the generation of
+//! routes, and of looking it up again.
 
 use super::crossover::{Contender, Who};
 use super::feed::Feed;
@@ -13,7 +13,6 @@ use artery_table::flow::Scope;
 pub(super) const RATES: [u32; 3] = [0, 1000, 10_000];
 const FLOWS: [u32; 2] = [100_000, 1_000_000];
 
-/// What was measured.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) flows: u32,
@@ -21,11 +20,10 @@ pub(super) struct Row {
     pub(super) who: Who,
     /// Nanoseconds a packet, run by run.
     pub(super) nanos: Vec<f64>,
-    /// Percent of packets whose flow's answer had to be asked for anew.
+    /// Percent of packets whose flow's answer had to be looked up again.
     pub(super) renewed: Option<f64>,
 }
 
-/// Measures all rows.
 pub(super) fn measure(plan: &Plan, feed: &mut Feed) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for flows in FLOWS.into_iter().filter(|flows| plan.sizes.contains(flows)) {
@@ -50,8 +48,8 @@ pub(super) fn measure(plan: &Plan, feed: &mut Feed) -> anyhow::Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// Changes routes between slices, in packets' time: what a change itself takes does not count. Afterwards the answers have
-/// to be those of the routes as they are.
+/// Changes routes between slices, in packets' time: what a change itself takes does not count. Afterwards the
+/// answers have to be those of the routes as they are.
 fn run(
     plan: &Plan,
     contender: &mut Contender,

@@ -8,7 +8,6 @@ use crate::results::{Summary, Verdict, number};
 use artery_table::balance::Method;
 use artery_table::flow::Scope;
 
-/// Judges all claims.
 pub(super) fn judge(figures: &Figures) -> Vec<Verdict> {
     vec![
         memory(figures),

@@ -43,7 +43,6 @@ impl Who {
     }
 }
 
-/// What was measured.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) flows: u32,
@@ -55,7 +54,6 @@ pub(super) struct Row {
     pub(super) hits: Option<f64>,
 }
 
-/// Measures all rows.
 pub(super) fn measure(plan: &Plan, feed: &mut Feed) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for flows in plan.sizes {
@@ -116,7 +114,6 @@ impl Contender {
         Ok(Contender { who, scope, cache, slice, groups, begin: Instant::now() })
     }
 
-    /// Who it is.
     pub(super) fn who(&self) -> Who {
         self.who
     }
@@ -140,7 +137,7 @@ impl Contender {
         Ok(())
     }
 
-    /// Nanoseconds a packet.
+    /// Returns nanoseconds for each packet.
     fn run(&mut self, feed: &mut Feed, packets: &Packets, budget: Duration) -> anyhow::Result<f64> {
         self.run_among(feed, packets, budget, |_, _| Ok(()))
     }

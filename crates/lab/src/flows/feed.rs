@@ -11,7 +11,6 @@ use std::sync::Arc;
 /// Groups that routes change to: as many as the feed has at least.
 const GROUPS: u64 = 64;
 
-/// See the module.
 pub(super) struct Feed {
     table: RouteTable<u32>,
     reader: RouteReader<u32>,
@@ -36,7 +35,6 @@ impl Feed {
         Feed::of(fib::routes::<u32>(&options, &fib::load(table)?))
     }
 
-    /// These routes.
     pub(super) fn of(routes: Vec<(Prefix<u32>, Group)>) -> anyhow::Result<Feed> {
         ensure!(!routes.is_empty(), "the file has no routes of IPv4, which this experiment forwards by");
         let domain = Domain::new();
@@ -52,12 +50,12 @@ impl Feed {
         &self.prefixes
     }
 
-    /// Begins a turn.
     pub(super) fn lookups(&mut self) -> Lookups<'_> {
         Lookups { reader: &self.reader, turn: self.turns.turn(), generation: self.generation }
     }
 
-    /// Has a random prefix lead elsewhere, which raises the generation: whoever remembers answers has to ask again.
+    /// Changes the route of a random prefix, which raises the generation: cached answers must
+    /// be looked up again.
     pub(super) fn change(&mut self) -> anyhow::Result<()> {
         let prefix = self.prefixes[self.random.below(self.prefixes.len() as u64) as usize];
         self.table.insert(prefix, 1 + self.random.below(GROUPS) as Group)?;
@@ -78,7 +76,6 @@ impl Lookups<'_> {
 pub(super) mod testing {
     use super::*;
 
-    /// A thousand routes.
     pub(in crate::flows) fn small() -> Feed {
         Feed::of((0..1000).map(|n| (Prefix::of((n + 256) << 16, 16), 1 + n % 64)).collect()).unwrap()
     }

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 const KNOWN: u32 = 100_000;
 /// Strangers for each packet of a known flow.
 const STRANGERS: [usize; 3] = [0, 1, 3];
-/// A flood is measured in so many parts, of which the least counts, each of so many batches of known flows.
+/// A flood is measured in parts, each of so many batches of known flows. The fastest part counts.
 const PARTS: usize = 40;
 const BATCHES: usize = 1320;
 /// How many strangers may be young at a time.
 const YOUNG: [u32; 2] = [1 << 16, 1 << 12];
 
-/// What was measured.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) young: u32,
@@ -24,7 +23,7 @@ pub(super) struct Row {
     /// Nanoseconds of such a packet, and of a stranger if any came: the least of all parts.
     pub(super) known: f64,
     pub(super) stranger: Option<f64>,
-    /// Strangers so far.
+    /// Strangers inserted since the flood began.
     pub(super) so_far: u32,
 }
 
@@ -43,7 +42,6 @@ pub(super) fn measure() -> anyhow::Result<Vec<Row>> {
 struct Flood {
     table: FlowTable<Flow4>,
     random: Random,
-    /// The next stranger.
     stranger: u32,
     keys: Vec<Flow4>,
     found: Vec<Option<FlowId>>,

@@ -1,9 +1,9 @@
 //! `artery-bench flows`: what a table of flows costs, what it is good for, and what it is not.
 //!
-//! As a cache in front of the FIB, by number of flows, beside the bare FIB on a full feed; under routes that change; while
-//! it grows and shrinks; in a flood. How fast flows come and what memory they take, which of them move when servers come
-//! and go, and what a packet costs from port to port in routers that run, beside the bare loop of DPDK. What is promised
-//! of flows is judged by these figures.
+//! As a cache in front of the FIB, by number of flows, beside the bare FIB on a full feed; under routes that
+//! change; while it grows and shrinks; in a flood. How fast flows come and what memory they take, which of
+//! them move when servers come and go, and what a packet costs from port to port in routers that run, beside
+//! the bare loop of DPDK. What is promised of flows is judged by these figures.
 
 mod cache;
 mod churn;

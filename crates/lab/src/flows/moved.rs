@@ -1,5 +1,5 @@
-//! Which flows get another server when one goes and when one comes, by each method alone and with the flow table, and what it
-//! costs to choose.
+//! Which flows get another server when one goes and when one comes, by each method alone and with the flow
+//! table, and what it costs to choose.
 
 use super::plan::Plan;
 use super::tables::{BATCH, Numbered, SYN, at, table};
@@ -13,9 +13,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Numbers of members.
+/// Member counts that are measured.
 pub(super) const MEMBERS: [u32; 4] = [4, 10, 100, 650];
-/// Rounds of which the least counts.
+/// Rounds; the fastest counts.
 const ROUNDS: usize = 5;
 const NOW: Duration = Duration::from_secs(1);
 
@@ -24,8 +24,8 @@ const NOW: Duration = Duration::from_secs(1);
 pub(super) struct Row {
     pub(super) method: Method,
     pub(super) members: u32,
-    /// Percent of the flows of other members that move when one goes, and when one comes, by the method alone. None where
-    /// it is packets that are shared out, or counts that decide.
+    /// Percent of the flows of other members that move when one goes, and when one comes, by the method
+    /// alone. None where it is packets that are shared out, or counts that decide.
     pub(super) alone: Option<[f64; 2]>,
     /// The same with the flow table. None where no flow is remembered.
     pub(super) remembered: Option<[f64; 2]>,
@@ -36,7 +36,6 @@ pub(super) struct Row {
     pub(super) change: f64,
 }
 
-/// Measures all rows.
 pub(super) fn measure(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let mut random = Random::new(1);
     let flows: Vec<Flow> =

@@ -1,7 +1,7 @@
 //! The longest pauses while a table grows to four million flows and forgets them all.
 //!
-//! The same calls are made in each of several runs, and of each the least time counts: what the machine did to one
-//! run, it does not do to the same call of all others; what the call itself does, it does each time.
+//! The same calls are made in each of several runs, and of each the least time counts: what the machine did
+//! to one run, it does not do to the same call of all others; what the call itself does, it does each time.
 
 use super::plan::Plan;
 use super::sizes::resident;
@@ -16,7 +16,7 @@ const FLOWS: u32 = 4_000_000;
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) storage: &'static str,
-    /// A batch: looked for, added, some looked at.
+    /// A batch: looked up, added, some checked for idleness.
     pub(super) batch: Pauses,
     /// The last part of that alone.
     pub(super) maintain: Pauses,

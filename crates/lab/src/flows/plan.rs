@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Numbers of flows.
+    /// Flow counts that are measured.
     pub(super) sizes: &'static [u32],
     /// Runs of each row; the median counts.
     pub(super) rounds: usize,

@@ -10,7 +10,6 @@ use crate::machine::Machine;
 use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 use artery_table::flow::Scope;
 
-/// All figures.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) crossover: Vec<crossover::Row>,
@@ -35,11 +34,10 @@ impl Figures {
     }
 }
 
-/// See the module.
 pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) plan: Plan,
-    /// Of the feed.
+    /// Number of prefixes in the feed.
     pub(super) prefixes: usize,
     pub(super) figures: Figures,
 }

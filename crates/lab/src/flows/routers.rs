@@ -8,7 +8,6 @@ use crate::voice::progress;
 /// Flows of the routers that remember none.
 const STATELESS: [u32; 2] = [100_000, 1_000_000];
 
-/// What was measured.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routers {
     pub(super) rows: Vec<Row>,
@@ -16,7 +15,6 @@ pub(super) struct Routers {
     pub(super) yardstick: Vec<f64>,
 }
 
-/// A router.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) flows: u32,

@@ -18,7 +18,8 @@ pub(super) struct Row {
     pub(super) family: u8,
     pub(super) on_huge_pages: bool,
     pub(super) flows: u32,
-    /// Million flows a second that are looked for, added and proven, table by table; page faults are among it.
+    /// Million flows a second that are looked for, added and proven, table by table; page
+    /// faults are among it.
     pub(super) installs: Vec<f64>,
     /// Bytes of memory that a table takes of the system.
     pub(super) bytes: Vec<f64>,
@@ -37,7 +38,6 @@ impl Row {
     }
 }
 
-/// Measures all rows.
 pub(super) fn measure(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for flows in plan.sizes {

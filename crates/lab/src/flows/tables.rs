@@ -43,7 +43,7 @@ fn port(client: u32) -> u16 {
 
 /// Keys that differ by number alone: of clients of one server.
 pub(super) trait Numbered: FlowKey {
-    /// 4 or 6.
+    /// The version of IP: 4 or 6.
     const FAMILY: u8;
 
     /// The key of a number.
@@ -79,8 +79,8 @@ pub(super) fn table<K: FlowKey>(
     FlowTable::new(limits, settings, Seed::new([7, 9]), storage).context("no memory for a table of flows")
 }
 
-/// Adds flows as a worker does whose packets come in batches: looked for, added, proven by a second packet, and some looked
-/// at whether they are idle. Returns how long a processor took over it.
+/// Adds flows as a worker does whose packets come in batches: looked up, added, proven by a second packet,
+/// and some checked for idleness. Returns how long a processor took over it.
 pub(super) fn install<K: FlowKey>(
     table: &mut FlowTable<K>,
     flows: u32,

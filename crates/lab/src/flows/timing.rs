@@ -1,19 +1,19 @@
-//! Loops that are timed a slice at a time, so that packets are got ready between slices for nothing, and slices in which
-//! the processor did something else are left out.
+//! Loops that are timed a slice at a time, so that packets are got ready between slices for nothing, and
+//! slices in which the processor did something else are left out.
 
 use super::plan::Plan;
 use std::time::{Duration, Instant};
 
-/// Packets between two looks at the clock: few enough that their keys stay in the first-level cache, as headers do that a
-/// card has just delivered.
+/// Packets between two looks at the clock: few enough that their keys stay in the first-level cache, as
+/// headers do that a card has just delivered.
 pub(super) const SLICE: usize = 1024;
 
-/// A slice that takes so many times as long as half of them was interrupted: of two slices that are looked up one takes
-/// three times as long at most, also when all answers have just become old.
+/// A slice that takes so many times as long as half of them was interrupted: of two slices that are looked up
+/// one takes three times as long at most, also when all answers have just become old.
 const INTERRUPTED: u64 = 8;
 
-/// Nanoseconds for each packet of a run: gets a slice ready, which is told how long the others took, and does it, until so
-/// much time was taken.
+/// Returns nanoseconds for each packet of a run. Repeatedly prepares a slice (`prepare` gets the duration of
+/// the slices so far) and runs it, until the budget is used.
 pub(super) fn nanos<S>(
     budget: Duration,
     state: &mut S,

@@ -22,7 +22,6 @@ pub(super) enum Distribution {
 }
 
 impl Distribution {
-    /// Both.
     pub(super) const ALL: [Distribution; 2] = [Distribution::Uniform, Distribution::Zipf];
 
     /// What it is called in results.
@@ -51,16 +50,14 @@ fn scattered(rank: u32, flows: u32) -> u32 {
     (u64::from(rank) * PRIME % u64::from(flows)) as u32
 }
 
-/// See the module.
 pub(super) struct Packets {
-    /// By flow.
+    /// Destination addresses, by flow number.
     destinations: Vec<u32>,
     /// By packet: flow and destination, side by side, so that caches are left to what is measured.
     packets: Vec<(u32, u32)>,
 }
 
 impl Packets {
-    /// Draws them.
     pub(super) fn new(prefixes: &[Prefix<u32>], flows: u32, distribution: Distribution) -> Packets {
         let destinations = Traffic::Pfx.draw(prefixes, flows as usize, SEED);
         let count = (flows as usize).next_power_of_two().clamp(LEAST, MOST);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Frames that go round: a few batches, as of a driver that uses the same ones again and again.
 pub(super) const FRAMES: usize = 4 * BATCH;
-/// Packets that come in them by turns, each with a destination of its own.
+/// Packets that the frames carry in turn, each with its own destination.
 pub(super) const PACKETS: usize = 1 << 18;
 /// Routers that routes lead to.
 pub(super) const NEXT_HOPS: usize = 16;
@@ -110,12 +110,12 @@ impl Case {
         Case { meets, ..Case::of_flows(flows, true) }
     }
 
-    /// A switch between so many stations, half of them on each side.
+    /// A switch between so many hosts, half of them on each side.
     pub(crate) fn of_stations(stations: u32) -> Case {
         Case { stations: Some(stations), ..Case::bare(4) }
     }
 
-    /// The words that a child is told it by.
+    /// The command line that passes the case to a child process.
     pub(super) fn words(&self) -> Vec<String> {
         let mut words = vec!["--family".into(), self.family.to_string()];
         words.extend(["--traffic".into(), name(self.traffic), "--meets".into(), name(self.meets)]);

@@ -1,4 +1,4 @@
-//! Routers as processes of their own: each starts afresh, and runs when it is told to.
+//! Routers as child processes: each starts with fresh state, and runs on request.
 
 use super::case::Case;
 use super::churn::Churn;
@@ -33,7 +33,7 @@ impl Order {
     }
 }
 
-/// Runs a router in this process, for whoever has started it.
+/// Runs a router in this process, for the parent process.
 pub fn serve(case: &Case) -> anyhow::Result<()> {
     let circuit = Circuit::new(case)?;
     if case.limit.is_some() {
@@ -80,7 +80,6 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Lets it run.
     pub(super) fn run(&mut self, order: Order) -> anyhow::Result<Run> {
         self.begin(order)?;
         self.end()

@@ -36,7 +36,6 @@ impl Run {
     }
 }
 
-/// See the module.
 pub(super) struct Circuit {
     case: Case,
     running: Running,
@@ -88,12 +87,11 @@ impl Circuit {
     pub(super) fn case(&self) -> &Case {
         &self.case
     }
-    /// The router.
     pub(super) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Lets packets go round for some time, of which the last four fifths count. Nothing moves afterwards.
+    /// Lets packets circulate for some time and counts in its last four fifths. Nothing moves afterwards.
     pub(super) fn run(&self, time: Duration) -> anyhow::Result<Run> {
         self.set_active(true)?;
         sleep(time / 5);
@@ -125,7 +123,7 @@ impl Circuit {
         read("play0.count")
     }
 
-    /// Makes sure that all packets were forwarded, and those that were looked at as they should be.
+    /// Asserts that all packets were forwarded, and that the sampled ones are as they should be.
     fn check(&self) -> anyhow::Result<()> {
         ensure!(self.sum("odd", "count")? == 0, "packets were not forwarded");
         ensure!(self.sum("play", "wrong")? == 0, "packets came to harm");
@@ -160,7 +158,6 @@ impl Circuit {
         Ok(Look { packets, at, busy: busy(), stages })
     }
 
-    /// Ends the router.
     pub(super) fn end(self) -> anyhow::Result<()> {
         self.handle.end_run();
         self.running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;

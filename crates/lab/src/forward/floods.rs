@@ -1,9 +1,10 @@
-//! What known traffic costs while strangers come: addresses in thousands, addresses that move all the time, attempts at
-//! connections beyond what may have states.
+//! What known traffic costs while unknown senders arrive: addresses in thousands, addresses that move all the
+//! time, attempts at connections beyond what may have states.
 //!
-//! An element is given batches of known frames, whose time counts, and batches of strangers in between, whose time is their
-//! own. The same is done beside it with one that meets no stranger. Every known frame must come out. The element's clock goes
-//! on by the time that all of it takes, so what is bounded by the second meets strangers at the rate at which they come.
+//! An element is given batches of known frames, whose time counts, and batches of strangers in between, whose
+//! time is their own. The same is done beside it with an element that gets no strangers. Every known frame
+//! must come out. The element's clock goes on by the time that all of it takes, so limits per second see
+//! strangers at the rate at which they arrive.
 
 use super::Options;
 use super::report::Report;
@@ -17,7 +18,7 @@ use artery_wire::{EtherAddr, TcpFlags};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Known stations on either side, and flows between them.
+/// Known hosts on either side, and flows between them.
 const KNOWN: u32 = 1000;
 /// Addresses that strangers come with.
 const STRANGERS: u32 = 65_536;
@@ -31,7 +32,7 @@ const STATES: &str = "set limit states 10000\n";
 /// Strangers, by what is wrong with them.
 #[derive(Clone, Copy, PartialEq)]
 enum Strangers {
-    /// Each comes with a new address, and goes to nobody.
+    /// Each frame has a new source address, and a destination address of no host.
     New,
     /// A few come by two ports in turn.
     Moving,
@@ -39,7 +40,7 @@ enum Strangers {
     Connecting,
 }
 
-/// An element, and what comes to it.
+/// An element, and the frames that arrive at it.
 struct Row {
     name: &'static str,
     class: &'static str,
@@ -88,7 +89,6 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Measures all rows.
 pub(super) fn measure(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let parts = if options.quick { 10 } else { 200 };
     for row in rows() {
@@ -169,7 +169,8 @@ impl Stand {
         Ok(spent.as_nanos() as f64 / (BATCHES * BATCH) as f64)
     }
 
-    /// Says how long known frames took, all of which must come out: of a filter where they come in, and then where they leave.
+    /// Says how long known frames took, all of which must come out: of a filter where they come in, and
+    /// then where they leave.
     fn push_known(&mut self, numbers: &[u32]) -> anyhow::Result<Duration> {
         let mut packets: Vec<Packet> = numbers.iter().map(|n| self.bench.packet(known(0, *n))).collect();
         let mut spent = Duration::ZERO;

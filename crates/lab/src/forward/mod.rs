@@ -1,9 +1,9 @@
 //! `artery-bench forward`: what forwarding costs from port to port, in memory, on one processor.
 //!
-//! Frames go round in a router, from the transmit queue of one port to the receive queue of another; an element of its
-//! own makes each of them the next of 262,144 packets, in the time that is measured. Each router is a process of its
-//! own. Those to be compared take turns within a round, with DPDK's testpmd among them, so that what disturbs the
-//! machine disturbs all.
+//! Frames go round in a router, from the transmit queue of one port to the receive queue of another; an
+//! element of its own makes each of them the next of 262,144 packets, in the time that is measured. Each
+//! router is a process of its own. Those to be compared take turns within a round, with DPDK's testpmd among
+//! them, so that what disturbs the machine disturbs all.
 
 mod case;
 mod child;
@@ -45,7 +45,8 @@ pub struct Options {
     /// Only frames through a switch, and nothing but their rate
     #[arg(long, conflicts_with = "traffic")]
     pub stations: bool,
-    /// Only packets of known flows through a packet filter, in a switch and around a router, and nothing but their rate
+    /// Only packets of known flows through a packet filter, in a switch and around a router, and
+    /// nothing but their rate
     #[arg(long, conflicts_with_all = ["traffic", "stations"])]
     pub filter: bool,
     /// Only known traffic through a switch and a packet filter while floods of strangers come

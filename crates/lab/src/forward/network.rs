@@ -89,9 +89,9 @@ fn rules(flows: u32, worker: usize) -> (String, String) {
 /// What is between the elements of a worker.
 #[derive(Default)]
 struct Between {
-    /// Receiving and forwarding.
+    /// Statements between receiving and forwarding.
     before: String,
-    /// Forwarding and sending.
+    /// Statements between forwarding and sending.
     behind: String,
     statements: String,
 }
@@ -122,7 +122,6 @@ pub(super) fn placed(case: &Case) -> String {
     if case.workers > 1 { format!("StaticThreadSched({});\n", places.join(", ")) } else { String::new() }
 }
 
-/// The configuration.
 pub(super) fn text(case: &Case) -> String {
     if let Some(stations) = case.stations {
         return stations::text(case, stations);
@@ -157,7 +156,7 @@ forward{n}[1] {behind}-> send{n} :: ToDevice(out{n});
     text + &placed(case)
 }
 
-/// What is to be made known in the run: handlers, and what to write to them.
+/// Handlers to write in the run, with the values that announce the neighbors.
 pub(super) fn neighbors(case: &Case) -> Vec<(String, String)> {
     if let Some(stations) = case.stations {
         return stations::known(case, stations);
@@ -171,8 +170,8 @@ pub(super) fn neighbors(case: &Case) -> Vec<(String, String)> {
     (0..case.neighbors.unwrap_or(0)).map(line).chain(rules).collect()
 }
 
-/// Changes that do not keep any packet from going round: routes within the table go by another next hop and back,
-/// gateways get the address they have anew.
+/// Changes that keep no packet from circulating: routes within the table change to another next hop and back,
+/// and gateways get the address that they already have.
 pub(super) struct Changes {
     family: u8,
     prefixes: Vec<AnyPrefix>,
@@ -204,7 +203,6 @@ impl Changes {
     }
 }
 
-/// A frame.
 #[derive(Clone)]
 pub(super) struct Frame(pub(super) [u8; FRAME]);
 
@@ -259,7 +257,8 @@ fn draw<A: fib::Family>(routes: &[(Prefix<A>, Group)], count: usize, seed: u64) 
     drawn.into_iter().filter(|address| is_far(*address)).take(count)
 }
 
-/// Whether an address is neither the router's, nor its neighbors', nor nobody's.
+/// Whether an address belongs neither to the router nor to its neighbors, and is an address that
+/// a host may have.
 pub(crate) fn is_far<A: artery_table::Address>(address: A) -> bool {
     let starts = |text: &str| text.parse::<Prefix<A>>().is_ok_and(|prefix| prefix.contains(address));
     const OURS: [&str; 8] = [

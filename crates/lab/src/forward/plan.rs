@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// See the module.
 pub(super) struct Plan {
     pub(super) options: Options,
     /// Runs of every row; the median counts.
     pub(super) rounds: usize,
-    /// Of a run.
+    /// Duration of one run.
     pub(super) time: Duration,
     /// Runs under changes, and as many quiet ones between them.
     pub(super) pairs: usize,
@@ -44,7 +43,8 @@ impl Plan {
         Ok(Plan { options, rounds, time, pairs, counted, folder, tables })
     }
 
-    /// A router of a family with its table, and the number of its routes; none if the file has no such routes.
+    /// A router of a family with its table, and the number of its routes; none if the file
+    /// has no such routes.
     pub(super) fn full(&self, family: u8, traffic: Traffic) -> Option<(Case, usize)> {
         let (table, routes) = self.tables[usize::from(family != 4)].clone()?;
         Some((Case { table: Some(table), traffic, ..self.bare(family) }, routes))

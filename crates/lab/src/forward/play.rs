@@ -1,9 +1,11 @@
-//! An element that stands for the world around the router: it makes every frame that comes in the next of many packets.
+//! An element that simulates the network around the router: it rewrites every arriving frame to the
+//! next of many packets.
 //!
-//! Frames go round in the router; what is in them is new every time. So frames are as warm as those of a driver that
-//! uses them again and again, and packets as different as those of as many flows. A packet is written in the time that
-//! is measured, and what became of the frame's last one is looked at now and then. Only that by which packets differ is
-//! kept of each: whole ones would be fetched from memory, which a driver lets the card do.
+//! Frames go round in the router; what is in them is new every time. So frames are as warm as those of a
+//! driver that uses them again and again, and packets as different as those of as many flows. A packet
+//! is written in the time that is measured, and what became of the frame's last one is sampled. Only
+//! that by which packets differ is kept of each: whole ones would be fetched from memory, which a driver
+//! lets the card do.
 
 use super::network::{FRAME, Frame, was_forwarded};
 use super::stations::was_switched;
@@ -54,7 +56,8 @@ impl<const AT: usize, const N: usize> Series<AT, N> {
         Some(Series { first, differ: packets.iter().map(part).collect::<Option<_>>()? })
     }
 
-    /// Writes the packets from this number on to frames, as many as there are of both. Returns the next one's number.
+    /// Writes the packets from this number on to frames, as many as there are of both. Returns
+    /// the next one's number.
     #[inline]
     fn write(&self, from: usize, frames: &mut IterMut<'_, Packet>) -> usize {
         let rest = self.differ.get(from..).unwrap_or_default();
@@ -69,8 +72,8 @@ impl<const AT: usize, const N: usize> Series<AT, N> {
     }
 }
 
-/// The packets of a worker, by what differs in them: from identification to checksum of UDP, from version to destination,
-/// in both addresses of the link, or in these and all up to the checksum of UDP.
+/// The packets of a worker, by what differs in them: from identification to checksum of UDP, from version to
+/// destination, in both addresses of the link, or in these and all up to the checksum of UDP.
 enum Packets {
     Link(Series<0, 12>),
     LinkAndV4(Series<0, 42>),
@@ -125,7 +128,7 @@ impl Library {
     }
 }
 
-/// A frame of one in so many batches is looked at.
+/// One frame of so many batches is checked.
 const SAMPLE: u64 = 16;
 
 struct Play {

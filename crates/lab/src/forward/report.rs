@@ -6,7 +6,6 @@ use crate::results::{Align, Measurement, Summary, Table, json_lines, number};
 use crate::voice::{print, progress};
 use serde::Serialize;
 
-/// See the module.
 pub(super) struct Report {
     machine: Machine,
     json: bool,
@@ -52,7 +51,6 @@ impl Report {
         self.rates(row, workers, &rates)
     }
 
-    /// Adds anything else.
     pub(super) fn add(&mut self, row: &str, unit: &str, values: &[f64]) -> anyhow::Result<()> {
         let measurement = Measurement::of("forward", row, unit, values).cpu(&self.machine.cpu);
         progress(&format!("{row}: {} {unit}", number(measurement.value)));

@@ -11,10 +11,10 @@ use std::time::Instant;
 /// How often the packets are in the file: so many take longer than a start varies.
 const TIMES: usize = 4;
 
-/// FastClick's program, if somebody says where it is.
+/// FastClick's program, if its location is given.
 pub(super) struct FastClick {
     program: PathBuf,
-    /// What is behind the source.
+    /// The configuration after the source.
     text: String,
     pcap: PathBuf,
     packets: usize,
@@ -46,7 +46,8 @@ rt[0] -> d :: DecIPTTL -> EtherEncap(0x0800, 02:00:00:00:02:01, 02:01:00:00:00:0
         Ok(FastClick { program, text, pcap, packets: TIMES * frames.len(), folder: plan.folder().into() })
     }
 
-    /// Millions of packets a second, replayed from a file; the start is taken from a router that does nothing.
+    /// Millions of packets a second, replayed from a file; the start is taken from a
+    /// router that does nothing.
     pub(super) fn rate(&self) -> anyhow::Result<f64> {
         let FastClick { text, pcap, .. } = self;
         let idle = self.seconds(&format!("Idle{text}DriverManager(stop);\n"))?;

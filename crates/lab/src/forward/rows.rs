@@ -1,4 +1,5 @@
-//! The rows: rates beside the yardstick, under changes, of two workers; what each stage takes; what cachegrind counts.
+//! The rows: rates beside the yardstick, under changes, of two workers; what each stage
+//! takes; what cachegrind counts.
 
 use super::case::{Case, Meets, Traffic};
 use super::child::{Order, Race, Remote, command};
@@ -13,9 +14,9 @@ use crate::program::tool;
 use anyhow::Context as _;
 use std::time::Duration;
 
-/// The yardstick's row.
+/// The row that others are compared with.
 const Y: &str = "y: testpmd macswap on null ports";
-/// Changes a second that nobody should notice.
+/// Changes a second that should not affect the rate.
 const CHURN: Churn = Churn { routes: 10_000, neighbors: 100 };
 
 /// A row of the first kind, and which part of the yardstick it should reach.
@@ -67,8 +68,8 @@ const FLOWS: [u32; 2] = [1000, 100_000];
 /// How long packets come before rates are taken: by then each flow has its states.
 const OPENING: Duration = Duration::from_secs(1);
 
-/// With a packet filter that keeps states: a switch with the rules of May 2021, and a router with a hundred. All flows are
-/// known, and have a state at either port. Each row is beside the same without the filter.
+/// With a packet filter that keeps states: a switch with the rules of May 2021, and a router with a hundred.
+/// All flows are known, and have a state at either port. Each row is beside the same without the filter.
 pub(super) fn filtered(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let cases = |flows: u32| {
         [None, Some(1000)].map(|stations| {

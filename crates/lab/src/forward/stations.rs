@@ -1,8 +1,8 @@
-//! A switch under test as text, and the frames that go round in it.
+//! A switch under test as text, and the frames that circulate in it.
 //!
-//! Half of the stations are where frames come from, and are learned from them; the other half are where frames go, and
-//! are made known before. Each frame is from one and to one, both drawn at random; or it is of one of so many flows, each
-//! of which is between two stations.
+//! Half of the hosts are sources, whose MAC addresses the switch learns from their frames; the other half are
+//! destinations, whose MAC table entries are added before. Each frame has one source and one destination,
+//! both drawn at random; or it belongs to one of so many flows, each of which is between two hosts.
 
 use super::case::{Case, Meets};
 use super::network::{FRAME, Frame, filled, in_random_order, name, placed};
@@ -16,10 +16,10 @@ const RULES: &str = include_str!("../../../../conf/seed1/pf.conf");
 /// From so many flows on more states are wanted than pf allows if nothing is said.
 const MANY: u32 = 20_000;
 const SEED: u64 = 7;
-/// Stations that are made known by one write.
+/// MAC table entries that one write adds.
 const TOGETHER: u32 = 500;
 
-/// A station: the first two bytes say on which side it is.
+/// The MAC address of a host: the first two bytes say on which side it is.
 fn station(side: u8, number: u32) -> EtherAddr {
     let [a, b, c, d] = number.to_be_bytes();
     EtherAddr([2, side, a, b, c, d])
@@ -27,12 +27,11 @@ fn station(side: u8, number: u32) -> EtherAddr {
 const HERE: u8 = 1;
 const THERE: u8 = 2;
 
-/// Stations on each side.
+/// Number of hosts on each side.
 fn of_side(stations: u32) -> u32 {
     (stations / 2).max(1)
 }
 
-/// The configuration.
 pub(super) fn text(case: &Case, stations: u32) -> String {
     let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
     let link1 = if case.meets == Meets::Filter { ", LINK1 true" } else { "" };
@@ -48,7 +47,7 @@ forward{n}[1] -> send{n} :: ToDevice(out{n});\n",
     (0..case.workers).map(switch).collect::<String>() + &placed(case)
 }
 
-/// What is to be made known in the run: handlers, and what to write to them.
+/// Handlers to write in the run, with the values that add MAC table entries.
 pub(super) fn known(case: &Case, stations: u32) -> Vec<(String, String)> {
     let numbers: Vec<u32> = (0..of_side(stations)).collect();
     let words = |worker: usize, numbers: &[u32]| {
@@ -78,7 +77,7 @@ pub(super) fn frames_of(stations: u32, flows: u32, count: usize, worker: usize) 
     let half = of_side(stations);
     let host = |net: u8, number: u32| Ipv4Addr::from_bits(u32::from(net) << 16 | 10 << 24 | number);
     let frame = |flow: u32| {
-        // Each station has flows to others, which have other ports.
+        // Each host has flows to others, which are at other ports.
         let (from, round) = (flow % half, flow / half);
         let to = (from * 7 + round) % half;
         let packet = ip4().src(host(1, from)).dst(host(2, to)).udp(1024 + round as u16, 53).payload([0; 18]);

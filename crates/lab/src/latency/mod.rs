@@ -42,7 +42,6 @@ pub struct Options {
     before: Option<PathBuf>,
 }
 
-/// Who forwards.
 const FORWARDERS: [Forwarder; 6] = [
     Forwarder::Router(Method::Linux),
     Forwarder::RouterAwake,
@@ -122,7 +121,7 @@ impl Options {
     }
 }
 
-/// Who takes a turn in every round.
+/// A forwarder that takes a turn in every round.
 struct Contestant {
     name: &'static str,
     forwarder: Forwarder,

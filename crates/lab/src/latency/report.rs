@@ -15,7 +15,7 @@ pub(super) struct Turn {
     pub(super) idle_ping_ns: u64,
     /// Percent of a processor that it took without load; none for the kernel.
     pub(super) idle_processor: Option<f64>,
-    /// Frames a second.
+    /// Frames per second that arrived under overload.
     pub(super) overload: f64,
     pub(super) loss_free: f64,
     /// Percent lost, and the times of those that arrived, for each of [`LOADS`].
@@ -67,7 +67,6 @@ impl Work {
     }
 }
 
-/// Everything measured.
 pub(super) struct Report {
     machine: Machine,
     rows: Vec<(Work, &'static str, Vec<f64>)>,
@@ -249,7 +248,7 @@ impl Report {
     }
 }
 
-/// A promise.
+/// A goal that the report checks.
 struct Goal {
     claim: &'static str,
     figure: Option<f64>,

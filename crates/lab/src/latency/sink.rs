@@ -1,7 +1,7 @@
 //! Where stamped frames end: a program at the receiver's interface, which counts how long each one took.
 //!
-//! It runs where the kernel hands the frame to the receiver's stack, in the name of whoever sent it there,
-//! and wakes nobody: every frame is counted, and no program's sleep is.
+//! It runs where the kernel hands the frame to the receiver's stack, in the context of the sending program,
+//! and wakes no process: every frame is counted, and no wakeup time is included.
 
 use crate::adopt::programs::shared_words;
 use crate::rig::STAMP;

@@ -12,7 +12,6 @@ struct Ticks {
 }
 
 impl Steal {
-    /// From now on.
     pub(super) fn begin() -> Steal {
         Steal(now())
     }
@@ -29,8 +28,8 @@ fn now() -> Option<Ticks> {
     ticks(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// From proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; what guests use is in the first
-/// two.
+/// From proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; what guests use is
+/// in the first two.
 fn ticks(text: &str) -> Option<Ticks> {
     let line = text.lines().find(|line| line.starts_with("cpu "))?;
     let figures: Vec<u64> = line.split_whitespace().skip(1).map_while(|figure| figure.parse().ok()).collect();

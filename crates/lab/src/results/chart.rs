@@ -3,7 +3,7 @@
 use super::table::number;
 use std::fmt::Write as _;
 
-/// The longest bar.
+/// Width of the longest bar, in SVG units.
 const LENGTH: f64 = 400.0;
 /// Room for a figure behind it.
 const FIGURES: f64 = 110.0;

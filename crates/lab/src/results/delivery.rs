@@ -1,4 +1,5 @@
-//! How much of an experiment is wanted, in which form, and where: options that experiments share, and what obeys them.
+//! How much of an experiment is wanted, in which form, and where: options that experiments share,
+//! and what obeys them.
 use super::{Measurement, Verdict, json_lines};
 use crate::machine::Machine;
 use crate::voice::{print, progress};
@@ -31,7 +32,8 @@ pub struct Delivery {
 /// The same, of an experiment on a full feed.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OnFeed {
-    /// The full feed: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape
+    /// The full feed: text or an MRT dump, packed by gzip or not; without, a synthetic table
+    /// of the Internet's shape
     #[arg(long, value_name = "FILE")]
     pub(crate) table: Option<PathBuf>,
     #[command(flatten)]
@@ -46,12 +48,13 @@ impl Manner {
 }
 
 impl Delivery {
-    /// Prints what is known before the measuring: where nobody reads that, nobody would read the rest.
+    /// Prints the machine before the measurements. If standard output is closed, it fails at once,
+    /// not at the end.
     pub(crate) fn begin(&self, machine: &Machine) -> anyhow::Result<()> {
         if self.manner.json { Ok(()) } else { Ok(print(&format!("{machine}\n"))?) }
     }
 
-    /// Writes the files that are wanted, even if nobody reads on, and prints.
+    /// Writes the requested files, even if standard output is closed, and prints.
     pub(crate) fn deliver(&self, findings: &impl Findings) -> anyhow::Result<()> {
         if let Some(folder) = &self.out {
             write_files(folder, files(findings)?)?;
@@ -69,7 +72,7 @@ pub(crate) trait Findings {
     /// What was found, as Markdown.
     fn text(&self) -> String;
 
-    /// All figures.
+    /// Every figure that was measured.
     fn measurements(&self) -> Vec<Measurement>;
 
     /// The figures as JSON, one a line.
@@ -77,7 +80,7 @@ pub(crate) trait Findings {
         json_lines(&self.measurements())
     }
 
-    /// Claims, each judged.
+    /// The paper's claims, each with its verdict.
     fn verdicts(&self) -> Vec<Verdict> {
         Vec::new()
     }

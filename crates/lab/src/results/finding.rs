@@ -6,9 +6,9 @@ use std::fmt;
 /// Whether a claim holds, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What is claimed.
+    /// The claim, in one sentence.
     pub claim: String,
-    /// Whether it holds.
+    /// Whether the claim holds here.
     pub finding: Finding,
     /// The figures that say so.
     pub why: String,
@@ -20,7 +20,7 @@ impl Verdict {
         Verdict { claim: claim.into(), finding: finding.into(), why: why.into() }
     }
 
-    /// The verdict of what was found, or else why nobody can say.
+    /// The verdict of what was found, or else why the claim was not measured.
     pub fn judged(claim: &str, found: Option<(bool, String)>, missing: &str) -> Verdict {
         match found {
             Some((holds, why)) => Verdict::new(claim, holds, why),
@@ -43,9 +43,9 @@ pub(crate) fn list(verdicts: &[Verdict]) -> String {
 pub enum Finding {
     /// It is so here.
     Holds,
-    /// It is not.
+    /// It is not so here.
     DoesNotHold,
-    /// Nobody can say.
+    /// It was not measured, so it is open.
     NotMeasured,
 }
 

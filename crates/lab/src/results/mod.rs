@@ -28,7 +28,7 @@ pub struct Measurement {
     pub cpu: String,
     /// Threads that did the work.
     pub threads: usize,
-    /// Number of runs.
+    /// Number of runs that `value` summarizes.
     pub reps: usize,
     /// Median of the runs.
     pub value: f64,
@@ -90,9 +90,9 @@ impl Measurement {
 pub struct Summary {
     /// The value in the middle.
     pub median: f64,
-    /// The least.
+    /// The least of all values.
     pub min: f64,
-    /// The greatest.
+    /// The greatest of all values.
     pub max: f64,
     /// Standard deviation from the mean, zero for a single run.
     pub stddev: f64,

@@ -5,9 +5,9 @@ use std::fmt;
 /// On which side the text of a column is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For columns of words.
     Left,
-    /// Figures.
+    /// For columns of figures.
     Right,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Text as it may stand in a cell.
+/// Escapes text for a cell.
 fn cell(text: &str) -> String {
     text.replace('|', r"\|").replace('\n', " ")
 }

@@ -26,7 +26,7 @@ pub struct Frame {
     pub time: Duration,
     /// Its length on the wire.
     pub length: u32,
-    /// Its bytes.
+    /// The captured bytes, from the link header on.
     pub bytes: Vec<u8>,
 }
 

@@ -1,8 +1,9 @@
-//! Removing namespaces and the processes inside: at the end of a rig, at the death of its owner, and leftovers at start.
+//! Removing namespaces and the processes inside: at the end of a rig, at the death of its owner,
+//! and leftovers at start.
 //!
-//! One shell script does all three. A watchdog runs it with a pipe as input whose other end only the owner holds: a
-//! line on the pipe means an orderly end, end of file means that the owner died. The watchdog is a process group of
-//! its own and ignores the signals of a terminal, so it outlives whatever ends the owner.
+//! One shell script does all three. A watchdog runs it with a pipe as input whose other end only the owner
+//! holds: a line on the pipe means an orderly end, end of file means that the owner died. The watchdog is a
+//! process group of its own and ignores the signals of a terminal, so it outlives whatever ends the owner.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,14 +19,16 @@ use super::error::{Result, RigError};
 /// Where `ip netns` keeps its names.
 pub(super) const NAMESPACES: &str = "/run/netns";
 
-/// The environment variable that tells every program on whose host it runs, and the cleanup whom to end.
+/// The environment variable that names the host of each program, by which the cleanup finds
+/// the programs to end.
 pub(super) const MARK: &str = "ARTERY_RIG_HOST";
 
-/// Kills every program of the hosts whose namespaces begin with `$1`, and removes these, once its input says so.
+/// Kills every program of the hosts whose namespaces begin with `$1`, and removes these, once
+/// its input says so.
 ///
-/// A program is known by its mark or by its namespace: the mark also shows one that has yet to enter, the namespace
-/// one that has cleared its environment. After a sudden death the script goes round again, for a program may just
-/// have been starting, or a namespace been made.
+/// A program is known by its mark or by its namespace: the mark also shows one that has yet to enter, the
+/// namespace one that has cleared its environment. After a sudden death the script goes round again, for a
+/// program may just have been starting, or a namespace been made.
 const SCRIPT: &str = r#"
 trap '' INT HUP TERM QUIT PIPE
 programs() {
@@ -51,7 +54,7 @@ while [ $rounds -gt 0 ]; do
 done
 "#;
 
-/// The process that removes a rig's namespaces when told to, or when this process dies.
+/// The process that removes a rig's namespaces on request, or when this process dies.
 pub(super) struct Watchdog {
     child: Child,
 }

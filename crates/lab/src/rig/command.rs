@@ -13,7 +13,7 @@ use super::error::{Failure, Result, RigError, Skip};
 use super::host::Host;
 use super::process::Process;
 
-/// How long a program run to its end may take unless told otherwise.
+/// Time limit of a program that runs to its end, unless the command sets another.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A program and its arguments, to be run on one host.
@@ -30,7 +30,7 @@ pub struct Command {
 /// What a program left behind when it ended.
 #[derive(Debug, Clone, Default)]
 pub struct CommandOutput {
-    /// How it ended; `None` while it still runs.
+    /// The exit status; `None` while the program still runs.
     pub status: Option<ExitStatus>,
     /// What it wrote to standard output; bytes that are not text are replaced.
     pub stdout: String,
@@ -48,13 +48,13 @@ impl Command {
         Command { host: host.clone(), words, variables: vec![], input: vec![], limit: LIMIT, inside }
     }
 
-    /// Adds an argument.
+    /// Adds one argument to the command line.
     pub fn arg(mut self, word: impl AsRef<OsStr>) -> Command {
         self.words.push(word.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments.
+    /// Adds several arguments to the command line.
     pub fn args<W: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = W>) -> Command {
         self.words.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
         self
@@ -112,7 +112,7 @@ impl Command {
             command.args(["netns", "exec", self.host.namespace()]).arg(&path);
         }
         command.args(&self.words[1..]);
-        // Parsed output must not depend on the language of whoever runs the test.
+        // Parsed output must not depend on the language of the user who runs the test.
         command.env("LC_ALL", "C").envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.env(MARK, self.host.namespace());
         command.stdin(if self.input.is_empty() { Stdio::null() } else { Stdio::piped() });

@@ -1,4 +1,4 @@
-//! What can go wrong with a rig, told so that the message alone explains a failed test.
+//! Errors of a rig. The message alone explains a failed test.
 
 use std::fmt;
 use std::io;
@@ -16,14 +16,14 @@ pub enum RigError {
     Skip(Skip),
     /// A name that cannot be a host's or an interface's.
     BadName {
-        /// The name.
+        /// The name that was refused.
         name: String,
         /// What a name must look like.
         rule: &'static str,
     },
     /// A second host of the same name.
     NameTaken {
-        /// The name.
+        /// The name that is taken.
         name: String,
     },
     /// No host of this name in the rig.
@@ -35,7 +35,7 @@ pub enum RigError {
     },
     /// No interface of this name on the host.
     UnknownInterface {
-        /// The host.
+        /// The name of the host.
         host: String,
         /// The interface asked for.
         interface: String,
@@ -44,7 +44,7 @@ pub enum RigError {
     },
     /// Text that is not the address or prefix it should be.
     BadAddress {
-        /// The text.
+        /// The text that was refused.
         text: String,
         /// What was wanted, with an example.
         wanted: &'static str,

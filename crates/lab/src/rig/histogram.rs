@@ -24,9 +24,9 @@ pub struct Histogram {
 /// The figures of a histogram of latencies, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Latency {
-    /// The smallest.
+    /// The smallest latency, in nanoseconds.
     pub min_ns: u64,
-    /// The mean.
+    /// The mean latency, in nanoseconds.
     pub mean_ns: u64,
     /// Half are at most this.
     pub p50_ns: u64,
@@ -34,7 +34,7 @@ pub struct Latency {
     pub p99_ns: u64,
     /// 999 in 1000 are at most this.
     pub p999_ns: u64,
-    /// The largest.
+    /// The largest latency, in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -45,7 +45,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one value.
+    /// Counts one value, in nanoseconds.
     pub fn record(&mut self, value: u64) {
         self.counts[bucket(value)] += 1;
         self.count += 1;

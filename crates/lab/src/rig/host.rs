@@ -48,17 +48,17 @@ pub struct Neighbor {
 /// An interface's counters as the kernel keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counters {
-    /// Frames received.
+    /// Frames received since the interface was created.
     pub rx_packets: u64,
-    /// Bytes received.
+    /// Bytes received since the interface was created.
     pub rx_bytes: u64,
     /// Frames discarded on receipt.
     pub rx_dropped: u64,
     /// Frames received with an error.
     pub rx_errors: u64,
-    /// Frames sent.
+    /// Frames sent since the interface was created.
     pub tx_packets: u64,
-    /// Bytes sent.
+    /// Bytes sent since the interface was created.
     pub tx_bytes: u64,
     /// Frames discarded instead of sent.
     pub tx_dropped: u64,
@@ -94,7 +94,7 @@ impl Place {
     }
 }
 
-/// Running programs.
+/// Runs programs in the host's namespace.
 impl Host {
     /// A program to be run here, with more to be said before it starts.
     pub fn command<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Command {
@@ -111,7 +111,8 @@ impl Host {
         self.command(words).spawn()
     }
 
-    /// Runs `work` on a thread of this process inside the host: sockets made there belong to the host for good.
+    /// Runs `work` on a thread of this process inside the host: sockets made there belong to
+    /// the host for good.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         namespace::enter(self.namespace(), work)
     }
@@ -173,8 +174,8 @@ impl Host {
         self.ip_on(interface, ["link", "set", interface, "address", mac])
     }
 
-    /// Lets the interface's checksums and segmentation be done late, or never (`false`): what a user-space router
-    /// reads is then what would be on a wire.
+    /// Lets the interface's checksums and segmentation be done late, or never (`false`): what a user-space
+    /// router reads is then what would be on a wire.
     pub fn offloads(&self, interface: &str, on: bool) -> Result<&Host> {
         self.check_interface(interface)?;
         let state = if on { "on" } else { "off" };
@@ -185,8 +186,8 @@ impl Host {
         Ok(self)
     }
 
-    /// Makes an interface lose every `n`th arriving frame, starting with the first. `matching` narrows the choice in
-    /// nft's words, such as `meta l4proto udp`; empty means all frames.
+    /// Makes an interface lose every `n`th arriving frame, starting with the first. `matching` narrows the
+    /// choice in nft's words, such as `meta l4proto udp`; empty means all frames.
     pub fn drop_one_in(&self, interface: &str, n: u32, matching: &str) -> Result<&Host> {
         if n == 0 {
             return Err(RigError::BadNumber { rule: "cannot drop one frame in 0".into() });
@@ -201,7 +202,7 @@ impl Host {
     }
 }
 
-/// Questions.
+/// Reads the state of the host's kernel.
 impl Host {
     /// The name within the rig.
     pub fn name(&self) -> &str {
@@ -223,12 +224,12 @@ impl Host {
         Ok(self.link_of(interface)?.address.unwrap_or_default())
     }
 
-    /// An interface's counters.
+    /// Reads the counters of an interface.
     pub fn counters(&self, interface: &str) -> Result<Counters> {
         Ok(self.link_of(interface)?.stats64.map(Counters::from).unwrap_or_default())
     }
 
-    /// The neighbor table.
+    /// Reads the kernel's neighbor table.
     pub fn neighbors(&self) -> Result<Vec<Neighbor>> {
         self.json("a neighbor table in JSON", ["-j", "neigh", "show"])
     }
@@ -271,7 +272,7 @@ impl Host {
         format!("{}/{}", self.shared.label, self.place.name)
     }
 
-    /// A link address that tells host and interface in a capture, and is the same in every run.
+    /// A link address that identifies host and interface in a capture, and is the same in every run.
     pub(super) fn next_mac(&self) -> String {
         let number = self.place.interfaces.fetch_add(1, Ordering::Relaxed);
         let [high, low] = self.place.index.to_be_bytes();

@@ -10,7 +10,7 @@ use super::host::{Host, parse_address};
 /// The summary of a run of iperf3, as the receiver saw it where both ends know.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Throughput {
-    /// Payload that arrived.
+    /// Rate of payload that arrived, in bits per second.
     pub bits_per_second: f64,
     /// Payload that was sent in each second.
     pub seconds: Vec<f64>,
@@ -61,8 +61,8 @@ struct Cpu {
 }
 
 impl Host {
-    /// Measures throughput from here to `server`, reached by `address`. `options` are those of the client, such as
-    /// `["-t", "2"]`, `["-u", "-b", "1G"]` or `["-R"]`.
+    /// Measures throughput from here to `server`, reached by `address`. `options` are those of the client,
+    /// such as `["-t", "2"]`, `["-u", "-b", "1G"]` or `["-R"]`.
     pub fn iperf3(&self, server: &Host, address: &str, options: &[&str]) -> Result<Throughput> {
         // The interface of a link-local address is iperf3's to find.
         parse_address(address.split('%').next().unwrap_or(address))?;

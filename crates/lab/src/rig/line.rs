@@ -14,7 +14,7 @@ use super::{Link, Rig};
 pub struct Line {
     /// The host on the left.
     pub a: Host,
-    /// The router.
+    /// The router between the two.
     pub r: Host,
     /// The host on the right.
     pub b: Host,

@@ -1,13 +1,14 @@
-//! Frames sent by the kernel itself: a BPF program that is run again and again on frames which are really sent.
+//! Frames sent by the kernel itself: a BPF program that is run again and again on frames
+//! which are really sent.
 //!
-//! No socket can load a fast receiver: one core sends 0.7 million frames a second through packet sockets, and four to
-//! five million this way. The program restores the headers of each frame, since the kernel uses the frames again,
-//! changed as receivers left them, and redirects it to an interface, or drops it while no frame is due. So the sender
-//! keeps its processor busy at any rate. A call takes milliseconds to begin and to end: there is one for a whole run,
-//! which a signal ends.
+//! No socket can load a fast receiver: one core sends 0.7 million frames a second through packet sockets, and
+//! four to five million this way. The program restores the headers of each frame, since the kernel uses the
+//! frames again, changed as receivers left them, and redirects it to an interface, or drops it while no frame
+//! is due. So the sender keeps its processor busy at any rate. A call takes milliseconds to begin and to end:
+//! there is one for a whole run, which a signal ends.
 //!
-//! The frames enter the other end of a veth pair only where that has GRO on or an XDP program, and what the kernel
-//! does with them up to the first queue, it does on the processor of the sender.
+//! The frames enter the other end of a veth pair only where that has GRO on or an XDP program, and what the
+//! kernel does with them up to the first queue, it does on the processor of the sender.
 
 use artery_device::bpf::{self, Hook, Instruction, WordArray, instruction};
 use rustix::fd::OwnedFd;
@@ -32,7 +33,6 @@ const LATE_NS: i32 = 50_000;
 /// Where a frame that is stamped says when it was sent: 8 bytes, nanoseconds of the monotonic clock as the
 /// machine has its bytes.
 pub const STAMP: usize = 48;
-/// XDP_DROP.
 const DROP: i32 = 1;
 
 /// A program that sends a frame by an interface, at a rate.
@@ -68,8 +68,8 @@ impl State {
 }
 
 impl LiveFrames {
-    /// Prepares a frame of 60 bytes or more, from its link header on, to be sent by the interface of this number in the
-    /// namespace of this thread.
+    /// Prepares a frame of 60 bytes or more, from its link header on, to be sent by the interface of this
+    /// number in the namespace of this thread.
     pub fn new(interface: u32, frame: &[u8]) -> io::Result<LiveFrames> {
         LiveFrames::of(interface, frame, false)
     }
@@ -91,9 +91,9 @@ impl LiveFrames {
         Ok(LiveFrames { program, state, frame: frame.to_vec() })
     }
 
-    /// Sends the frame so many times a second (none: as fast as can be) for a time, and then waits for a signal.
-    /// Gives how many were sent, and in what time: less if the signal came early. Needs the namespace that it was made
-    /// in.
+    /// Sends the frame so many times a second (none: as fast as can be) for a time, and then waits for a
+    /// signal. Gives how many were sent, and in what time: less if the signal came early. Needs the namespace
+    /// that it was made in.
     pub fn send(&self, rate: Option<f64>, time: Duration) -> io::Result<(u64, Duration)> {
         let interval = rate.map_or(0, |rate| (1e9 * f64::from(1 << FRACTION) / rate) as u64);
         self.state.write(State { interval, time: time.as_nanos() as u64, ..State::default() }.words())?;
@@ -107,8 +107,8 @@ impl LiveFrames {
     }
 }
 
-/// Unless no frame is due: counts it, restores its headers, stamps it if wanted, and redirects it to the
-/// interface.
+/// Unless no frame is due: counts it, restores its headers, stamps it if wanted, and redirects
+/// it to the interface.
 fn program(interface: u32, frame: &[u8], is_stamped: bool, state: i32) -> Vec<Instruction> {
     let words = frame[..RESTORED].chunks_exact(4);
     let words = words.map(|word| i32::from_ne_bytes([word[0], word[1], word[2], word[3]]));

@@ -16,14 +16,17 @@
 //! }
 //! ```
 //!
-//! What a test needs beyond that: [`Host::run`] and [`Host::spawn`] for any program, [`Host::capture`] for what
-//! went over an interface, [`Host::iperf3`] and [`Traffic`] for load, [`Line`] for the topology above ready made.
+//! What a test needs beyond that: [`Host::run`] and [`Host::spawn`] for any program, [`Host::capture`]
+//! for what went over an interface, [`Host::iperf3`] and [`Traffic`] for load, [`Line`] for the
+//! topology above ready made.
 //!
-//! Namespaces are named `art-<pid>-<n>-<host>`, where pid is the process that owns the rig. They go, with every
-//! process inside, when the rig and its last [`Host`] are dropped; when the owner dies, however it dies; and at the
-//! latest when the next rig on this machine is made. The shell script in `cleanup.rs` does all three.
+//! Namespaces are named `art-<pid>-<n>-<host>`, where pid is the process that owns the rig. They go,
+//! with every process inside, when the rig and its last [`Host`] are dropped; when the owner dies,
+//! however it dies; and at the latest when the next rig on this machine is made. The shell script in
+//! `cleanup.rs` does all three.
 //!
-//! Not here: our own program's configuration and knowledge of any element. A router is a host that runs a program.
+//! Not here: our own program's configuration and knowledge of any element. A router is a host
+//! that runs a program.
 
 mod capture;
 mod cleanup;
@@ -85,7 +88,8 @@ struct Shared {
 static RIGS: AtomicU32 = AtomicU32::new(1);
 
 impl Rig {
-    /// Makes an empty rig; `label` names it in messages. Fails with [`RigError::Skip`] where rigs cannot be made.
+    /// Makes an empty rig; `label` names it in messages. Fails with [`RigError::Skip`] where
+    /// rigs cannot be made.
     pub fn new(label: &str) -> Result<Rig> {
         if !rustix::process::geteuid().is_root() {
             return Err(Skip::NeedsRoot.into());
@@ -126,7 +130,8 @@ impl Rig {
         }
     }
 
-    /// Makes a switch: a Linux bridge in a namespace of its own, forwarding at once and without spanning tree.
+    /// Makes a switch: a Linux bridge in a namespace of its own, forwarding at once
+    /// and without spanning tree.
     pub fn switch(&self, name: &str) -> Result<Switch> {
         Switch::create(self.host(name)?)
     }
@@ -162,7 +167,8 @@ impl Rig {
     }
 }
 
-/// Runs a test on a fresh rig: passes when `body` does, panics with its error, and says so when it must be skipped.
+/// Runs a test on a fresh rig: passes when `body` does, panics with its error, and says so when
+/// it must be skipped.
 ///
 /// A missing tool counts as a reason to skip wherever in the body it shows. With `ARTERY_RIG=required` in the
 /// environment a test is skipped for what the kernel lacks only: missing rights and missing tools fail it.
@@ -180,7 +186,7 @@ pub fn test(label: &str, body: impl FnOnce(&Rig) -> Result<()>) {
     }
 }
 
-/// Nobody who asks for the tests can be asked for another kernel.
+/// Whether a test may be skipped even where tests are required: another kernel can't be demanded.
 fn may_skip(reason: &Skip) -> bool {
     let required = std::env::var_os("ARTERY_RIG").is_some_and(|value| value == "required");
     !required || matches!(reason, Skip::KernelLacks(_))

@@ -12,8 +12,8 @@ use super::cleanup::NAMESPACES;
 use super::error::{Result, RigError, Skip};
 use super::host::Host;
 
-/// Kernel variables every host starts with, whatever the machine's own settings are: new namespaces inherit the
-/// IPv4 ones. No duplicate address detection, so that IPv6 addresses can be used at once.
+/// Kernel variables every host starts with, whatever the machine's own settings are: new namespaces inherit
+/// the IPv4 ones. No duplicate address detection, so that IPv6 addresses can be used at once.
 const INITIAL: [(&str, &str); 6] = [
     ("net.ipv6.conf.all.accept_dad", "0"),
     ("net.ipv6.conf.default.accept_dad", "0"),
@@ -37,7 +37,7 @@ pub(super) fn create(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Runs `work` on a thread inside a namespace. Sockets made there stay there, whoever uses them.
+/// Runs `work` on a thread inside a namespace. Sockets made there stay there, whichever thread uses them.
 pub(super) fn enter<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
     let inside = || move_in(namespace).map(|()| work());
     let outcome = thread::scope(|scope| scope.spawn(inside).join());

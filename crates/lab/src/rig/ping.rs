@@ -8,9 +8,9 @@ use super::host::{Host, parse_address};
 /// The summary of a run of ping.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PingReport {
-    /// Requests sent.
+    /// Requests that were sent.
     pub sent: u64,
-    /// Distinct replies received.
+    /// Distinct replies that were received.
     pub received: u64,
     /// Replies received more than once.
     pub duplicates: u64,
@@ -25,13 +25,13 @@ pub struct PingReport {
 /// Round trip times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RoundTrip {
-    /// The shortest.
+    /// The shortest round trip, in milliseconds.
     pub min_ms: f64,
-    /// The mean.
+    /// The mean round trip, in milliseconds.
     pub mean_ms: f64,
-    /// The longest.
+    /// The longest round trip, in milliseconds.
     pub max_ms: f64,
-    /// The mean deviation.
+    /// The mean deviation, in milliseconds.
     pub deviation_ms: f64,
 }
 
@@ -69,7 +69,8 @@ impl RoundTrip {
 }
 
 impl Host {
-    /// Pings an address `count` times, 20 ms apart, each reply within a second. Loss is a figure, not an error.
+    /// Pings an address `count` times, 20 ms apart, each reply within a second. Loss is a
+    /// figure, not an error.
     pub fn ping(&self, address: &str, count: u32) -> Result<PingReport> {
         self.ping_with(address, count, &[])
     }

@@ -49,7 +49,7 @@ impl Process {
         read_along(&written, child.stdout.take(), |streams| &mut streams.stdout);
         read_along(&written, child.stderr.take(), |streams| &mut streams.stderr);
         if let Some(mut pipe) = child.stdin.take() {
-            // A program that stops reading its input is no error here; its output will tell.
+            // A program may stop reading its input; that is not an error. Its output shows it.
             thread::spawn(move || pipe.write_all(&input));
         }
         let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
@@ -64,7 +64,7 @@ impl Process {
         }
     }
 
-    /// The process id.
+    /// The process id, as this process sees it.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -126,7 +126,7 @@ impl Process {
 
     /// Kills the program and its process group at once.
     pub fn kill(&mut self) {
-        // Once reaped, the number may belong to somebody else.
+        // After the process is reaped, its number may belong to another process.
         if self.status.is_none() {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             self.reap();

@@ -7,8 +7,8 @@ use artery_packet::{BATCH, Batch, Pool};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// Frames that wait to be sent, of as many threads as send at a time, each of which keeps some back for itself; big ones for what
-/// is longer than a common frame.
+/// Frames that wait to be sent, of as many threads as send at a time, each of which keeps some back for
+/// itself; big ones for what is longer than a common frame.
 const FRAMES: (usize, usize) = (32 * BATCH, 16);
 
 impl Host {

@@ -13,7 +13,6 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How far ahead of all others a number may be before it is taken for a stray: bounds the memory of a flow.
 const LEAP: u64 = 1 << 24;
 
-/// What was received.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) received: u64,

@@ -14,7 +14,7 @@ const PRIMER_LIMIT: Duration = Duration::from_secs(1);
 const SLEEPABLE_NS: u64 = 200_000;
 const SLEEP_MARGIN_NS: u64 = 80_000;
 
-/// What is to be sent.
+/// Number, length and rate of the datagrams to send.
 pub(super) struct Plan {
     /// Marks the datagrams of this run.
     pub(super) run: u16,
@@ -28,7 +28,6 @@ pub(super) struct Plan {
     pub(super) duration: Option<Duration>,
 }
 
-/// What was sent.
 pub(super) struct Sent {
     pub(super) frames: u64,
     pub(super) refused: u64,
@@ -61,7 +60,8 @@ impl Header {
     }
 }
 
-/// Sends one datagram ahead, so that neighbors are resolved before the count begins, and waits for it a while.
+/// Sends one datagram ahead, so that neighbors are resolved before the count begins, and waits
+/// for it a while.
 pub(super) fn prime(plan: &Plan, socket: &UdpSocket, receiver: &UdpSocket) {
     let mut datagram = vec![0; plan.payload];
     Header { run: plan.run, flow: 0, number: PRIMER, sent_ns: now_ns() }.write(&mut datagram);

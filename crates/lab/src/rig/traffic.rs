@@ -1,8 +1,9 @@
-//! Load of our own from one host to another: UDP datagrams with a number and a time in each, counted on arrival.
+//! Load of our own from one host to another: UDP datagrams with a number and a time in
+//! each, counted on arrival.
 //!
-//! Sender and receiver are threads of this process with sockets in the two hosts, so the datagrams go through both
-//! hosts' stacks as a user's would, and one clock times both ends. Latency is from before the send call to after the
-//! receive call. `sender.rs` keeps the pace, `receiver.rs` the count.
+//! Sender and receiver are threads of this process with sockets in the two hosts, so the datagrams go through
+//! both hosts' stacks as a user's would, and one clock times both ends. Latency is from before the send call
+//! to after the receive call. `sender.rs` keeps the pace, `receiver.rs` the count.
 
 use std::fmt;
 use std::fs;
@@ -58,15 +59,16 @@ pub struct TrafficReport {
     pub sent: u64,
     /// Datagrams the sender's kernel refused, as without a route or with a full queue.
     pub refused: u64,
-    /// Distinct datagrams received.
+    /// Distinct datagrams that were received.
     pub received: u64,
     /// Datagrams sent and never received.
     pub lost: u64,
-    /// Of the lost ones, those dropped by the receiving host's full socket buffer: our receiver's fault alone.
+    /// Of the lost ones, those dropped by the receiving host's full socket buffer:
+    /// our receiver's fault alone.
     pub overrun: u64,
     /// Datagrams received after a later one of their flow.
     pub reordered: u64,
-    /// Datagrams received again.
+    /// Datagrams that were received again.
     pub duplicated: u64,
     /// Datagrams received that are not of this run.
     pub strays: u64,
@@ -81,8 +83,8 @@ pub struct TrafficReport {
 }
 
 impl Traffic {
-    /// Traffic from one host to another: 1000 small frames in one flow, as fast as can be. `address` is where it is
-    /// sent to; that need not be an address of the receiver, if a router on the way translates it.
+    /// Traffic from one host to another: 1000 small frames in one flow, as fast as can be. `address` is where
+    /// it is sent to; that need not be an address of the receiver, if a router on the way translates it.
     pub fn between(from: &Host, to: &Host, address: &str) -> Traffic {
         Traffic {
             from: from.clone(),
@@ -276,7 +278,7 @@ fn bind(address: IpAddr, port: u16) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Tells this run's datagrams from those of any other run still under way.
+/// Distinguishes this run's datagrams from those of any other run still under way.
 fn next_run() -> u16 {
     static RUNS: AtomicU16 = AtomicU16::new(1);
     RUNS.fetch_add(1, Ordering::Relaxed) ^ (std::process::id() as u16).rotate_left(8)

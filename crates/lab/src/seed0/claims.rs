@@ -9,7 +9,6 @@ use crate::results::{Finding, Verdict};
 /// Rates closer than this are the same: machines that others use too are no more exact.
 const SAME: f64 = 1.05;
 
-/// Judges all claims.
 pub(super) fn judge(report: &Report) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     verdicts.push(compare(report, "1. every ART is faster than the radix tree", |of| {

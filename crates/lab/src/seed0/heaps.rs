@@ -1,8 +1,9 @@
 //! Whether a heap of 16 bits can come and go while another processor forwards.
 //!
-//! A writer adds a route that needs such a heap and withdraws it, again and again. A reader on another thread looks up
-//! addresses that a shorter route covers all the time, in the heap and beside it. The writer takes no step before
-//! whole bursts have been looked up since the last, so that every heap is there while the other side forwards.
+//! A writer adds a route that needs such a heap and withdraws it, again and again. A reader on another
+//! thread looks up addresses that a shorter route covers all the time, in the heap and beside it. The writer
+//! takes no step before whole bursts have been looked up since the last, so that every heap is there while
+//! the other side forwards.
 use crate::fib::engine::{BURST, each};
 use crate::fib::timing::pin;
 use artery_rcu::Domain;
@@ -18,7 +19,6 @@ pub(super) struct Heaps {
     pub(super) came_and_went: u64,
     /// Heaps that could not be had.
     pub(super) refused: u64,
-    /// Lookups made meanwhile.
     pub(super) lookups: u64,
     /// Lookups that found the route in such a heap.
     pub(super) inside: u64,
@@ -30,12 +30,13 @@ pub(super) struct Heaps {
 
 /// The network with the route that is always there.
 const NETWORK: u32 = 11 << 24;
-/// Group of the route that is always there.
+/// The route that stays has this group.
 const ALWAYS: Group = 1;
-/// Group of the route that comes and goes.
+/// The route that is added and removed has this group.
 const AT_TIMES: Group = 2;
 
-/// Lets heaps come and go for a while; none on a machine with one processor, where nobody forwards meanwhile.
+/// Allocates and frees heaps for a while. `None` on a machine with one processor, where
+/// no reader forwards meanwhile.
 pub(super) fn measure(processors: usize, budget: Duration) -> anyhow::Result<Option<Heaps>> {
     if processors < 2 {
         return Ok(None);
@@ -93,7 +94,8 @@ fn wait_for_bursts(bursts: &AtomicU64, end: Instant) {
     }
 }
 
-/// Looks up until it is over: in batches and one by one by turns, half of all addresses in the route that comes and goes.
+/// Looks up until the measurement is over: alternately in batches and one by one. Half of the addresses are
+/// in the route that is added and removed.
 fn lookup_until_over(
     domain: &Arc<Domain>,
     reader: &ArtReader<u32>,

@@ -1,9 +1,9 @@
 //! The experiment of June 2016: ART against the radix tree of BSD, for forwarding on one processor.
 //!
-//! It sent 800,000 packets a second to every address of a /24, a /20 and a /16 in turn, through tables that had
-//! little more than a route for 11.0/16 (R1). Its figures exist only as pictures, so there are none to compare with;
-//! what it claims is judged here, on its own table and on a full feed (R3), by lookups in a closed loop and by a
-//! paced stream of packets that one thread forwards.
+//! It sent 800,000 packets a second to every address of a /24, a /20 and a /16 in turn, through tables that
+//! had little more than a route for 11.0/16 (R1). Its figures exist only as pictures, so there are none to
+//! compare with; what it claims is judged here, on its own table and on a full feed (R3), by lookups in a
+//! closed loop and by a paced stream of packets that one thread forwards.
 
 mod claims;
 mod heaps;

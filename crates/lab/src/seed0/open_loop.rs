@@ -56,8 +56,8 @@ pub(super) fn paced(reader: &mut dyn Reader<u32>, addresses: &[u32], rate: f64, 
     })
 }
 
-/// The greatest rate, in packets a second, at which no more than one in a thousand is lost; none where other programs
-/// have the processors too often to tell.
+/// The greatest rate, in packets a second, at which no more than one in a thousand is lost; `None` where
+/// other programs use the processors too often for a result.
 pub(super) fn knee(
     reader: &mut dyn Reader<u32>,
     addresses: &[u32],
@@ -75,7 +75,8 @@ pub(super) fn knee(
     (low > 0.0).then_some(low)
 }
 
-/// How often a rate is tried: when another program has a processor for a moment, packets are lost at any rate.
+/// How often a rate is tried: when another program has a processor for a moment, packets are
+/// lost at any rate.
 const TRIES: usize = 4;
 
 /// Whether a rate was offered, and no more than one packet in a thousand was lost.
@@ -95,7 +96,8 @@ fn generate(mut ring: Producer<Frame>, addresses: &[u32], rate: f64, time: Durat
             return (sent, lost, elapsed);
         }
         let due = (elapsed.as_secs_f64() * rate) as u64 - (sent + lost + skipped);
-        // What a generator did not send while others had its processor is not sent in a heap later: no wire does that.
+        // What a generator did not send while others had its processor is not sent in a heap later:
+        // no wire does that.
         skipped += due.saturating_sub(RING as u64 / 4);
         for _ in 0..due.min(BURST as u64) {
             if let Some(&destination) = destinations.next() {

@@ -36,7 +36,6 @@ pub(super) struct MemoryRow {
     pub(super) writer: u64,
 }
 
-/// Everything measured.
 pub(super) struct Report {
     machine: Machine,
     pub(super) prefixes: usize,

@@ -25,7 +25,6 @@ impl Table {
         Table { name: AS_RUN, routes }
     }
 
-    /// A full feed.
     pub(super) fn full(routes: Vec<(Prefix<u32>, Group)>) -> Table {
         Table { name: FULL, routes }
     }
@@ -58,7 +57,6 @@ impl Table {
     }
 }
 
-/// Where packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destinations {
     /// Every address of a network of so many bits in turn.

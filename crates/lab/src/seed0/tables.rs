@@ -1,7 +1,7 @@
 //! How many tables ART has at each level, and whether that is what the routes need.
 //!
-//! On the full feed of 2026 the numbers are known; it is recognised by a digest of its prefixes. Those of any table
-//! follow from its prefixes.
+//! On the full feed of 2026 the numbers are known; it is recognised by a digest of its prefixes. Those of any
+//! table follow from its prefixes.
 use crate::fib::engine::Engine as _;
 use crate::fib::{ArtAlone, Family, Lookup};
 use anyhow::ensure;
@@ -35,7 +35,8 @@ struct Known {
     tables: &'static [(&'static str, &'static [usize])],
 }
 
-/// The 901,899 prefixes of IPv4 and the 160,147 of IPv6 that the figures of this experiment are told for.
+/// The 901,899 IPv4 prefixes and the 160,147 IPv6 prefixes for which this
+/// experiment's figures were published.
 const KNOWN: [Known; 2] = [
     Known {
         digest: 0xccea_07d3_1c5b_41ce,
@@ -66,7 +67,8 @@ fn digest<A: Address>(routes: &[(Prefix<A>, Group)]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Counts ART's tables for all strides of the experiment, and sees to it that they are as many as there should be.
+/// Counts ART's tables for all strides of the experiment, and sees to it that they are as many
+/// as there should be.
 pub(super) fn levels(routes: &[(Prefix<u32>, Group)]) -> anyhow::Result<Vec<Levels>> {
     let known = known(routes);
     STRIDES.iter().map(|(name, list)| counted(name, &Strides::new(list)?, routes, known)).collect()
@@ -132,7 +134,8 @@ fn compare(
     Ok(())
 }
 
-/// A table is under every prefix that ends at a level's bit and has a longer one below; the first is always there.
+/// A table is under every prefix that ends at a level's bit and has a longer one below; the
+/// first is always there.
 fn needed<A: Address>(routes: &[(Prefix<A>, Group)], offset: u8) -> usize {
     let longer = routes.iter().filter(|(prefix, _)| prefix.len() > offset);
     let under: HashSet<A> = longer.map(|(prefix, _)| prefix.first().network(offset)).collect();

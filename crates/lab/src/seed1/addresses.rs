@@ -15,10 +15,10 @@ struct Entry {
     is_young: bool,
 }
 
-/// See the module. Whoever has it, has it alone: the bridge keeps it behind a mutex.
+/// See the module. The bridge keeps it behind a mutex, so access is exclusive.
 pub(super) struct Addresses {
     chains: Vec<Vec<Entry>>,
-    /// SipHash, keyed anew for each table.
+    /// SipHash, with a new key for each table.
     hasher: RandomState,
     count: usize,
     most: usize,

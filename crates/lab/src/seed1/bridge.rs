@@ -1,10 +1,11 @@
-//! The old bridge(4), as a baseline: whatever arrives goes into one queue, which one thread serves with one big lock.
+//! The old bridge(4), as a baseline: whatever arrives goes into one queue, which one thread serves
+//! with one big lock.
 //!
-//! On OpenBSD 6.9 every frame of every port was put into one queue of 1,024; one soft interrupt took the kernel's lock
-//! for all that it found there, compared each frame with every port's address, learned and looked up under a mutex, and
-//! always asked pf, on the way in and at each port on the way out. All of that is here, and nothing else of the kernel. An
-//! element runs on one worker, so nobody else
-//! wants the locks, as nobody did then: they cost what locks cost.
+//! On OpenBSD 6.9 every frame of every port was put into one queue of 1,024; one soft interrupt took the
+//! kernel's lock for all that it found there, compared each frame with every port's address, learned and
+//! looked up under a mutex, and always asked pf, on the way in and at each port on the way out. All of that
+//! is here, and nothing else of the kernel. An element runs on one worker, so the locks are uncontended, as
+//! they were then: they cost what uncontended locks cost.
 
 use super::addresses::Addresses;
 use artery_elements::switching::{FilterContext, FilterFactories, FilterPoint, FrameFilter, of_file};
@@ -62,7 +63,6 @@ pub(super) struct Bridge {
     ages: Option<Time>,
     name: String,
     filters: Arc<FilterFactories>,
-    /// pf.
     filter: Option<Box<dyn FrameFilter>>,
 }
 
@@ -219,7 +219,7 @@ fn flood(from: usize, packet: Packet, pf: &mut Pf<'_>, cx: &mut Context<'_>) {
     send(packet, last, pf, cx);
 }
 
-/// The lock is let go of before the packet is looked at.
+/// The lock is released before the packet is processed.
 fn next(queue: &Mutex<VecDeque<Waiting>>) -> Option<Waiting> {
     lock(queue).pop_front()
 }
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(sent(&mut bench, 1, &frame(A, B)), [0]);
         assert_eq!(sent(&mut bench, 0, &frame(B, A)), [1]);
         assert_eq!(sent(&mut bench, 0, &frame(ALL, A)), [1, 2]);
-        // To a station of its own port, and to one that has moved.
+        // A frame to a host at its own port, and one to a host that has moved.
         assert_eq!(sent(&mut bench, 0, &frame(A, A)), [] as [usize; 0]);
         assert_eq!(sent(&mut bench, 2, &frame(A, B)), [0]);
         assert_eq!(sent(&mut bench, 0, &frame(B, A)), [2]);

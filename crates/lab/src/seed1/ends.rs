@@ -1,7 +1,9 @@
-//! Hosts behind a switch, as an element: those on one side send data, those on the other acknowledge every second frame.
+//! Hosts behind a switch, as an element: those on one side send data, those on the other
+//! acknowledge every second frame.
 //!
-//! What the switch sends to hosts is sent again by those that it came from, so that frames go round. Copies on two workers
-//! have a direction each, as two ports that are served by two processors; where there is one, it has both.
+//! What the switch sends to hosts is sent again by those that it came from, so that frames go round. Copies
+//! on two workers have a direction each, as two ports that are served by two processors; where there is
+//! one, it has both.
 
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Packet, Read, StartError};
 use artery_packet::BATCH;
@@ -64,7 +66,8 @@ impl Ends {
     }
 }
 
-/// A frame from a host to that of the same number on the other side. It is one of UDP, which needs no handshake.
+/// A frame from a host to that of the same number on the other side. It is one of UDP,
+/// which needs no handshake.
 fn frame(direction: usize, number: u32) -> Vec<u8> {
     let station = |side: usize| {
         let [a, b, c, d] = number.to_be_bytes();

@@ -1,8 +1,8 @@
-//! In memory, where the switch is all there is: what the old bridge forwards on its one thread, beside the new switch on one
-//! worker and on two.
+//! In memory, where the switch is all there is: what the old bridge forwards on its one thread, beside the
+//! new switch on one worker and on two.
 //!
-//! Data goes one way and acknowledgments the other, as in the experiment, between hosts that are an [element](super::ends).
-//! The old bridge always asks pf; the new switch does not, or with link1.
+//! Data goes one way and acknowledgments the other, as in the experiment, between hosts that are an
+//! [element](super::ends). The old bridge always asks pf; the new switch does not, or with link1.
 
 use super::bridge::BRIDGE;
 use super::ends::ENDS;
@@ -76,7 +76,7 @@ fn classes() -> Classes {
 }
 
 impl Memory {
-    /// The words that a child is told it by.
+    /// The command line that passes it to a child process.
     pub(super) fn words(&self) -> Vec<String> {
         let name = self.switch.to_possible_value().map_or(String::new(), |value| value.get_name().into());
         let Memory { hosts, workers, millis, .. } = self;

@@ -1,8 +1,9 @@
-//! The experiment of May 2021: OpenBSD's new switch veb(4) beside the old bridge(4), by iperf3 between two hosts.
+//! The experiment of May 2021: OpenBSD's new switch veb(4) beside the old bridge(4), by
+//! iperf3 between two hosts.
 //!
-//! The files are those that were published. Each way between the hosts has its turn in every round, in fresh
-//! namespaces, by links of 1 Gbit/s as then and by links without a limit; and frames of 60 bytes, which the author
-//! wished for.
+//! The files are those that were published. Each way between the hosts has its turn in every round, in
+//! fresh namespaces, by links of 1 Gbit/s as then and by links without a limit; and frames of 60 bytes,
+//! which the author wished for.
 
 mod addresses;
 mod bridge;
@@ -44,7 +45,7 @@ pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
     delivery.deliver(&report)
 }
 
-/// Each switch of [`IN_MEMORY`] by turns, in a process of its own.
+/// Runs each switch of [`IN_MEMORY`] in turn, in a process of its own.
 fn in_memory(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let (rounds, time) = plan.memory;
     for _ in 0..rounds {

@@ -24,7 +24,6 @@ pub(super) enum Links {
 }
 
 impl Links {
-    /// All of them.
     pub(super) const ALL: [Links; 3] = [Links::Gigabit, Links::Unlimited, Links::Frames];
 
     /// As `tc` wants it.
@@ -64,13 +63,12 @@ impl Figure {
         Figure { received: throughput.bits_per_second / 1e6, steady, busy }
     }
 
-    /// Threads that forwarded.
+    /// Processor use of the threads that forwarded.
     fn busy(&self) -> impl Iterator<Item = f64> {
         self.busy.iter().copied().filter(|part| *part >= IDLE)
     }
 }
 
-/// Everything measured.
 pub(super) struct Report {
     machine: Machine,
     plan: Plan,

@@ -14,7 +14,7 @@ const BRIDGE0: &str = include_str!("../../../../conf/seed1/hostname.bridge0");
 const CNMAC: &str = include_str!("../../../../conf/seed1/hostname.cnmac0");
 pub(super) const PF: &str = include_str!("../../../../conf/seed1/pf.conf");
 
-/// Which interfaces here are those of 2021. Two of them have nobody at their other end, as then.
+/// The interfaces here for those of 2021. Two of them have no host at the other end, as then.
 const MAP: &str = "cnmac0=eth0,cnmac1=eth1,cnmac2=eth2,cnmac3=eth3";
 const PORTS: [&str; 4] = ["eth0", "eth1", "eth2", "eth3"];
 
@@ -48,7 +48,8 @@ pub(super) const ALL: [LinkSetup; 6] = [
     LinkSetup::LinuxBridge,
 ];
 
-/// What was published: megabits a second of the whole run, those of a second in the middle, and the processors.
+/// What was published: megabits a second of the whole run, those of a second in the
+/// middle, and the processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Published {
     pub(super) receiver: f64,
@@ -191,7 +192,7 @@ impl Running {
     }
 }
 
-/// Two ports more, each with nobody at its other end.
+/// Adds two ports, each without a host at the other end.
 fn more_ports(bed: &Bed) -> Result<()> {
     for port in &PORTS[2..] {
         let end = format!("{port}-end");

@@ -1,7 +1,7 @@
 //! P: the split design, where each connected socket keeps its route and its neighbor in its control block.
 //!
-//! What is kept is checked by flags alone: the route must be in the tree, the neighbor's address valid. So a route that
-//! is deleted is noticed with the next packet, and one that is added for a longer prefix is not.
+//! What is kept is checked by flags alone: the route must be in the tree, the neighbor's address valid. So a
+//! route that is deleted is noticed with the next packet, and one that is added for a longer prefix is not.
 
 use super::lltable::Lle;
 use super::lock::Locks;
@@ -63,7 +63,7 @@ impl<'a, L: Locks> Blocks<'a, L> {
         self.find(packet)
     }
 
-    /// Looks up anew unless what is kept only waits for its address.
+    /// Looks up again unless the kept entry only waits for its address.
     #[inline(never)]
     fn find(&mut self, packet: Packet) -> Sent {
         let socket = packet.socket as usize;

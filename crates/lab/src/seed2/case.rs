@@ -153,7 +153,7 @@ impl Stage {
 }
 
 impl Progress {
-    /// Says how far the thread is, and hears what to do.
+    /// Reports how far the thread is, and returns the phase that control has set.
     pub(super) fn report(&self, stage: &Stage, packets: u64, is_warm: bool) -> u8 {
         self.packets.store(packets, Relaxed);
         if is_warm && !self.is_warm.load(Relaxed) {
@@ -218,7 +218,6 @@ fn sum_up(rates: Vec<f64>, parts: &[Part]) -> Run {
     }
 }
 
-/// Room for neighbors.
 fn room(case: &Case) -> usize {
     4096 + case.neighbors as usize
 }

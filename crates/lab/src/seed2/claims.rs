@@ -9,8 +9,8 @@ use super::writes::Writes;
 use crate::results::{Verdict, number};
 
 const DRIVER: u32 = DRIVERS[1];
-/// Stores for a packet by instructions that also load, which are fewer than this: counts are added to once a batch. With one
-/// atomic read-modify-write for a packet there are more.
+/// Stores for a packet by instructions that also load, which are fewer than this: counts are added to once a
+/// batch. With one atomic read-modify-write for a packet there are more.
 const MODIFYING: f64 = 0.5;
 /// Engines that threads are not to hinder each other in.
 const SCALING: [EngineName; 4] = [F, C, E, G];
@@ -298,7 +298,7 @@ impl Judge<'_> {
                     format!("{} {}, {:.1} times", engine.letter(), writes.lines, writes.stores)
                 })
                 .collect();
-            // Where nothing is found for those that have locks, nothing was looked at.
+            // If nothing is found for those that have locks, nothing was measured.
             (
                 ours.iter().all(|writes| writes.lines == 0) && split.lines > 0,
                 format!("such lines, and stores to them for a packet: {}", text.join("; ")),

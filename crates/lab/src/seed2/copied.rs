@@ -1,7 +1,8 @@
 //! C: the split design as its authors wanted it next: a lookup copies what it finds, and counts nothing.
 //!
-//! A number that is odd while a writer is at work guards each table: who has copied looks whether it is still the same, and
-//! begins anew if not. A next hop is 16 bytes. The neighbors of an interface are an array, with a guard of its own.
+//! A sequence counter guards each table: it is not even while a writer is at work. A reader compares it after
+//! the copy and starts over if it changed. A next hop is 16 bytes. The neighbors of an interface are an
+//! array, with a guard of its own.
 
 use super::guard::SeqCounter;
 use super::network::{Control, INTERFACES, Interface, MOST_HELD, Mac, Packet, Sender, Sent, one_by_one};
@@ -113,7 +114,6 @@ struct Writer {
     neighbors: usize,
 }
 
-/// Both tables.
 pub(super) struct Copied {
     guard: SeqCounter,
     tree: TreeReader,
@@ -197,7 +197,7 @@ impl Copied {
     fn delete(&self, prefix: Prefix<u32>) -> bool {
         let mut writer = self.writer();
         let gone = self.guard.change(|| writer.tree.remove(prefix));
-        // Whoever copies it now begins anew before it is used again.
+        // Every reader that copies it now starts over before it is reused.
         writer.free.extend(gone);
         gone.is_some()
     }

@@ -1,4 +1,5 @@
-//! Curves over the number of threads, as an SVG file: one for each engine, with the threads marked that had to share processors.
+//! Curves over the number of threads, as an SVG file: one for each engine, with the threads marked that
+//! had to share processors.
 
 use crate::results::number;
 use std::fmt::Write as _;

@@ -28,7 +28,7 @@ pub(super) const POPULATIONS: [Population; 3] = [
 /// Engines that are measured: what is put in front of the split tables changes nothing of it.
 pub(super) const ENGINES: [EngineName; 4] = [EngineName::L, EngineName::S, EngineName::C, EngineName::E];
 
-/// Milliseconds, once.
+/// Returns milliseconds of one deletion.
 pub(super) fn millis(engine: EngineName, population: Population) -> anyhow::Result<f64> {
     match engine {
         EngineName::L => of::<OfLegacy<Plain>>(population),

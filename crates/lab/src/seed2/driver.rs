@@ -1,6 +1,7 @@
 //! The stub of a driver: a ring of frames that gets link headers, and work of a fixed length for each packet.
 //!
-//! There is one for each thread. What a real driver waits for, locks or a card, is not there; the work stands for it.
+//! There is one for each thread. What a real driver waits for, locks or a card, is not there;
+//! the work simulates it.
 
 use super::network::{Packet, Sent};
 use std::hint::black_box;
@@ -10,14 +11,12 @@ use std::time::Instant;
 const FRAMES: usize = 256;
 const FRAME: usize = 64;
 
-/// See the module.
 pub(super) struct Driver {
     ring: Vec<[u8; FRAME]>,
     next: usize,
     /// Steps of work for a packet.
     steps: u32,
     mixed: u64,
-    /// Packets that left.
     pub(super) out: u64,
     /// Packets that did not.
     pub(super) kept: u64,

@@ -36,7 +36,6 @@ pub enum EngineName {
 }
 
 impl EngineName {
-    /// All of them.
     pub(super) const ALL: [EngineName; 8] = [
         EngineName::L,
         EngineName::S,
@@ -50,7 +49,6 @@ impl EngineName {
     /// Those that are made of locks and counts which can be watched.
     pub(super) const WITH_LOCKS: [EngineName; 5] =
         [EngineName::L, EngineName::S, EngineName::P, EngineName::D, EngineName::F];
-    /// Its letter.
     pub(super) fn letter(self) -> &'static str {
         match self {
             EngineName::L => "L",
@@ -63,7 +61,6 @@ impl EngineName {
             EngineName::G => "G",
         }
     }
-    /// What it is.
     pub(super) fn title(self) -> &'static str {
         match self {
             EngineName::L => "unified table (4.4BSD)",
@@ -84,7 +81,7 @@ impl EngineName {
     pub(super) fn is_crowded(self, threads: usize, processors: usize) -> bool {
         threads * self.each_takes() > processors
     }
-    /// The color of its curves: to be told apart by who sees few colors, too.
+    /// The color of the engine's curves: distinguishable for color-blind readers, too.
     pub(super) fn color(self) -> &'static str {
         match self {
             EngineName::L => "#d55e00",
@@ -99,9 +96,8 @@ impl EngineName {
     }
 }
 
-/// An engine.
 pub(super) trait Engine {
-    /// What threads share.
+    /// Routes and neighbors, shared by all threads.
     type Tables: Control;
     /// What a thread sends by.
     type Sender<'t>: Sender
@@ -181,7 +177,7 @@ impl<L: Locks> Engine for OfFlows<L> {
     fn tables(_: usize) -> anyhow::Result<Split<L>> {
         Ok(Split::new(MOST_ROUTES))
     }
-    /// In 2009 whoever had more destinations than chains had to make the table bigger; here somebody has.
+    /// In 2009 a table with more destinations than chains had to be enlarged by the user; here it has been.
     fn sender(tables: &Split<L>, destinations: usize) -> anyhow::Result<Flowed<'_, L>> {
         Ok(Flowed::new(tables, CHAINS.max(destinations), most_flows(destinations)))
     }

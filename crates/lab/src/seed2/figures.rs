@@ -32,11 +32,11 @@ pub(super) struct Figures {
     pub(super) verified: BTreeMap<EngineName, Verified>,
     /// Million packets a second of one thread, with locks and without.
     pub(super) alone: BTreeMap<EngineName, [Vec<f64>; 2]>,
-    /// By whose caches.
+    /// Cache misses, by the name of the caches.
     pub(super) misses: BTreeMap<(&'static str, Counted), Count>,
     /// Nodes of the tree on the way.
     pub(super) nodes: BTreeMap<Counted, f64>,
-    /// Milliseconds.
+    /// Milliseconds of each deletion.
     pub(super) deletions: Vec<(EngineName, Population, Vec<f64>)>,
     pub(super) writes: BTreeMap<EngineName, Writes>,
     /// Nanoseconds one by one, and in batches.

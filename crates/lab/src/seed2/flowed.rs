@@ -1,8 +1,9 @@
 //! F: the split design with the flow table of 2009 in front, by destinations.
 //!
-//! A hit takes no lock and no reference. A thread cannot be made to run on another's processor here, as the kernel's was to
-//! flush flows of a route that goes: instead each looks at one shared word, which is written when a route is deleted, before
-//! a batch. A route that is added for a longer prefix is not noticed until a flow was idle, as in 2009.
+//! A hit takes no lock and no reference. A thread cannot be made to run on another's processor here, as the
+//! kernel's was to flush flows of a route that goes: instead each looks at one shared word, which is written
+//! when a route is deleted, before a batch. A route that is added for a longer prefix is not noticed until a
+//! flow was idle, as in 2009.
 
 use super::blocks::Kept;
 use super::flows::{FlowKey, Flows};

@@ -1,8 +1,9 @@
-//! The flow table of 2009: chains of entries, a bitmap of the chains that have some, and a cleaner that follows it.
+//! The flow table of 2009: chains of entries, a bitmap of the chains that have some, and a
+//! cleaner that follows it.
 //!
-//! One for each processor, so nothing here is shared. An entry is stamped with the time whenever it is used, and stays
-//! until it was not used for 30 seconds, in both modes; under pressure it is 5. A candidate that is not good any more is
-//! passed over, and freed by the cleaner.
+//! One for each processor, so nothing here is shared. An entry is stamped with the time whenever it is used,
+//! and stays until it was not used for 30 seconds, in both modes; under pressure it is 5. A candidate that is
+//! not good any more is passed over, and freed by the cleaner.
 
 /// What a flow is recognised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ const NIL: u32 = u32::MAX;
 
 struct Entry<T> {
     key: FlowKey,
-    /// Seconds.
+    /// Second of the last use.
     used: u32,
     next: u32,
     /// Its connection has ended.
@@ -131,7 +132,7 @@ impl<T> Flows<T> {
         None
     }
 
-    /// Keeps something for a flow, at the end of its chain; gives it back if there is no room.
+    /// Inserts a value for a flow, at the end of its chain; returns it if the table is full.
     pub(super) fn insert(&mut self, key: FlowKey, value: T, now: u32) -> Result<(), (TooMany, T)> {
         if self.len() >= self.most {
             return Err((TooMany, value));

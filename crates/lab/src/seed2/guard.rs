@@ -1,4 +1,5 @@
-//! A number that says whether something was changed meanwhile: odd while its one writer is at work.
+//! A sequence counter: it shows whether data changed meanwhile, and its lowest bit is set while its one
+//! writer is at work.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};

@@ -1,9 +1,10 @@
 //! L: the unified design of 4.4BSD, with the locks of FreeBSD 7.
 //!
-//! One tree holds prefixes, routes by routers, and an entry for each neighbor, cloned from the prefix it is in. An entry
-//! has a mutex that guards all of it, its count of references too. Who sends looks up the entry of the destination; if
-//! that is a route by a router, its `gwroute` leads to the router's own entry, which has the link address. A reference
-//! keeps an entry, not its link information: to read that the mutex is needed, and where it has gone it is asked for anew.
+//! One tree holds prefixes, routes by routers, and an entry for each neighbor, cloned from the prefix it is
+//! in. An entry has a mutex that guards all of it, its count of references too. A sender looks up the entry
+//! of the destination; if that is a route by a router, its `gwroute` leads to the router's own entry, which
+//! has the link address. A reference keeps an entry, not its link information: to read that the mutex is
+//! needed, and if it is gone, it is resolved again.
 
 use super::lock::{Exclusive, Locks};
 use super::network::{Control, Interface, MOST_HELD, Mac, Packet, Sender, Sent, one_by_one};
@@ -22,7 +23,7 @@ const CLONING: u16 = 8;
 /// It was cloned, and has link information, or has to get it.
 const LLINFO: u16 = 16;
 
-/// How often a packet's way is looked for anew when others change it meanwhile.
+/// How often a packet's route is looked up again when others change it meanwhile.
 const MOST_TRIES: usize = 8;
 
 /// An entry, by number.
@@ -41,7 +42,7 @@ struct Entry {
     prefix: Prefix<u32>,
     flags: u16,
     interface: Interface,
-    /// The router's address.
+    /// Address of the router, for routes by one.
     gateway: u32,
     /// What it was cloned from.
     parent: Option<Id>,
@@ -58,7 +59,6 @@ struct Head {
     free: Vec<Id>,
 }
 
-/// The unified table.
 pub(super) struct Legacy<L: Locks> {
     head: L::Mutex<Head>,
     entries: Box<[L::Mutex<Entry>]>,
@@ -142,7 +142,7 @@ impl<L: Locks> Legacy<L> {
             });
             match id {
                 Ok(id) => Some((id, true)),
-                // No memory, and no way to the neighbor; the reference is the caller's to drop.
+                // The neighbor gets no entry for lack of memory; the caller drops the reference.
                 Err(Full) => Some((parent, false)),
             }
         })?;
@@ -183,7 +183,6 @@ impl<L: Locks> Legacy<L> {
         }
     }
 
-    /// Sends a packet.
     fn output(&self, packet: Packet) -> Sent {
         for _ in 0..MOST_TRIES {
             let Some(id) = self.lookup(packet.destination) else { return Sent::NoRoute };
@@ -244,7 +243,7 @@ impl<L: Locks> Legacy<L> {
         true
     }
 
-    /// Takes an entry out of the tree; whoever does lets go of it later.
+    /// Takes an entry out of the tree; the caller releases it later.
     fn unlink(&self, head: &mut Head, prefix: Prefix<u32>) -> Option<Id> {
         let id = head.tree.remove(prefix)?;
         self.entry(id).with(|entry| {
@@ -255,7 +254,7 @@ impl<L: Locks> Legacy<L> {
         Some(id)
     }
 
-    /// Takes an entry out of the tree, and frees it if nobody refers to it.
+    /// Takes an entry out of the tree, and frees it if it has no references.
     fn delete(&self, prefix: Prefix<u32>) -> bool {
         let id = self.head.with(|head| self.unlink(head, prefix));
         id.inspect(|id| self.release(*id)).is_some()
@@ -331,7 +330,7 @@ impl<L: Locks> Control for Legacy<L> {
         self.replace_entry(Entry { flags: CLONING, interface, ..Entry::at(prefix) })
     }
 
-    /// Walks the whole tree, which nobody can use meanwhile, for the entries that were cloned from the prefix.
+    /// Walks the whole tree, which is locked meanwhile, for the entries that were cloned from the prefix.
     fn disconnect(&self, prefix: Prefix<u32>) -> usize {
         let gone = self.head.with(|head| {
             let Some(parent) = head.tree.get(prefix) else { return Vec::new() };
@@ -412,7 +411,7 @@ mod tests {
         let wanted = |text: &str, is_neighbor| Some(RouteView { prefix: prefix(text), is_neighbor });
         assert_eq!(table.route(ip("8.8.8.8")), wanted("0.0.0.0/0", false));
         assert_eq!(table.head.with(|head| head.tree.prefixes()), 3);
-        // T15: whoever asks for the route of a neighbor gets the clone.
+        // T15: a lookup of the route of a neighbor returns the clone.
         assert_eq!(table.route(ip("10.0.0.5")), wanted("10.0.0.5/32", true));
         assert_eq!(table.head.with(|head| head.tree.prefixes()), 4);
         assert_eq!(table.asked.with(|asked| asked.clone()), [ip("10.0.0.5")]);
@@ -443,7 +442,7 @@ mod tests {
         let table = legacy();
         furnish(&table);
         table.learn(ip("10.0.0.1"), A);
-        // T17: the route is cached by one who does not look it up again.
+        // T17: a caller that caches the route does not look it up again.
         let cached = table.lookup(ip("8.8.8.8")).unwrap();
         assert_eq!(table.check(cached, packet("8.8.8.8", 0)), Some(Sent::Out(0, A)));
         table.free_link(ip("10.0.0.1"));

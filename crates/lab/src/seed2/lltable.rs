@@ -1,7 +1,8 @@
 //! The link layer of the split design: the neighbors of one interface and one address family.
 //!
-//! A table has a lock for readers and writers, and so has each entry. Whoever holds a reference may keep an entry
-//! without any lock: its flags tell whether the link address may still be used, as unlinking takes them away first.
+//! A table has a lock for readers and writers, and so has each entry. A holder of a reference may keep
+//! an entry without any lock: its flags show whether the link address may still be used, as unlinking
+//! takes them away first.
 
 use super::lock::{Locks, Shared};
 use super::network::{MOST_HELD, Mac, Packet};
@@ -11,12 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// The link address may be used. It shares a word with that, so that both are read at once.
 const VALID: u64 = 1 << 48;
-/// Nobody may overwrite it.
+/// The entry is static and must not be overwritten.
 const STATIC: u64 = 1 << 49;
 /// It is out of the table and waits for the last reference.
 const DELETED: u64 = 1 << 50;
 
-/// A neighbor.
 pub(super) struct Lle<L: Locks> {
     word: AtomicU64,
     held: L::Rw<VecDeque<Packet>>,
@@ -153,7 +153,6 @@ impl<L: Locks, K: Key> Lltable<L, K> {
         self.refer(address).learn(mac)
     }
 
-    /// Forgets a neighbor.
     pub(super) fn forget(&self, address: K) -> bool {
         let hash = self.seed.hash(address);
         let gone = self.buckets.write(|buckets| buckets.remove(hash, address));

@@ -1,12 +1,13 @@
-//! The locks and reference counts that baselines are made of, in three kinds: as they are, watched, and none at all.
+//! The locks and reference counts that baselines are made of, in three kinds: as they are, watched,
+//! and none at all.
 //!
-//! A baseline is written once, over [`Locks`]. [`Plain`] is what is timed against others. [`Watched`] counts for each
-//! thread what it locks, and looks at the clock around every 61st operation and whenever it has to wait; what looking costs is
-//! taken off. [`Alone`] has
-//! no locks and cannot be shared, which the compiler sees to: it is the build for one processor.
+//! A baseline is written once, over [`Locks`]. [`Plain`] is what is timed against others. [`Watched`] counts
+//! for each thread what it locks, and looks at the clock around every 61st operation and whenever it has to
+//! wait; what looking costs is taken off. [`Alone`] has no locks and cannot be shared, which the compiler
+//! sees to: it is the build for one processor.
 //!
-//! Locks are those of the standard library: they spin for a while, and then sleep in the kernel. One acquisition and its
-//! release are two atomic read-modify-writes, a reference taken or dropped is one.
+//! Locks are those of the standard library: they spin for a while, and then sleep in the kernel. One
+//! acquisition and its release are two atomic read-modify-writes, a reference taken or dropped is one.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -29,16 +30,16 @@ pub(super) trait Locks: 'static {
 /// What a mutex does.
 pub(super) trait Exclusive<T> {
     fn new(value: T) -> Self;
-    /// Does something while nobody else can.
+    /// Runs `act` with exclusive access.
     fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R;
 }
 
 /// What a lock for readers and writers does.
 pub(super) trait Shared<T> {
     fn new(value: T) -> Self;
-    /// Looks while nobody writes.
+    /// Runs `act` while no writer runs.
     fn read<R>(&self, act: impl FnOnce(&T) -> R) -> R;
-    /// Changes while nobody looks.
+    /// Runs `act` while no other reader or writer runs.
     fn write<R>(&self, act: impl FnOnce(&mut T) -> R) -> R;
 }
 
@@ -78,7 +79,6 @@ impl<T> Shared<T> for RwLock<T> {
     }
 }
 
-/// No locks.
 pub(super) struct Alone;
 
 impl Locks for Alone {
@@ -117,13 +117,13 @@ impl<T> Shared<T> for RefCell<T> {
 /// What a thread did with locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Tally {
-    /// Locks taken.
     pub(super) locks: u64,
     /// Those of them that another thread had at that moment.
     pub(super) contended: u64,
     /// Atomic read-modify-writes, those of locks among them.
     pub(super) rmw: u64,
-    /// Nanoseconds in locks and reference counts: all of waiting, and an estimate from every 61st operation for the rest.
+    /// Nanoseconds in locks and reference counts: all of waiting, and an estimate from every 61st
+    /// operation for the rest.
     pub(super) nanos: f64,
 }
 
@@ -158,11 +158,11 @@ fn count(change: impl FnOnce(&mut Tally)) {
     TALLY.set(tally);
 }
 
-/// The longest that an operation takes by itself: what takes longer lost its processor meanwhile, which has nothing to do with
-/// the lock and would count for 61.
+/// The longest that an operation takes by itself: what takes longer lost its processor meanwhile, which has
+/// nothing to do with the lock and would count for 61.
 const LONGEST: f64 = 5000.0;
 
-/// Does something on locks for which nobody waits, and times it if it is its turn.
+/// Runs an operation on uncontended locks, and times a sample of them.
 #[inline]
 fn watch<R>(operation: impl FnOnce() -> R) -> R {
     let left = UNTIL_TIMED.get() - 1;
@@ -184,8 +184,8 @@ fn timed<R>(act: impl FnOnce() -> R) -> (R, f64) {
     (done, start.elapsed().as_nanos() as f64 - clock_cost())
 }
 
-/// What looking at the clock adds to an operation: a lock of one's own, one at a time between looks, against many in a row.
-/// It is more than two looks by themselves, as the processor does nothing else meanwhile.
+/// What looking at the clock adds to an operation: a lock of one's own, one at a time between looks, against
+/// many in a row. It is more than two looks by themselves, as the processor does nothing else meanwhile.
 fn clock_cost() -> f64 {
     if LOOK.get() < 0.0 {
         let own = Mutex::new(0u32);

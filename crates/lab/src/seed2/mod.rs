@@ -1,9 +1,10 @@
 //! The experiment of 2009 (Li and Macy): routes and neighbors in one table or in two, and what locks cost.
 //!
-//! Threads send small packets as fast as they can, through tables that they share: the unified one of 4.4BSD (L), the split
-//! ones of FreeBSD 8 (S), these with what each socket keeps (P), as a pipeline (D) and with the flow table of 2009 (F), with
-//! lookups that copy (C), our own (E), and these with our own flow table (G). A driver is a stub of known cost. All of them stand on the same locks, tree,
-//! packets and stub, so that they differ in what is told apart. Every claim of the paper is judged.
+//! Threads send small packets as fast as they can, through tables that they share: the unified one of 4.4BSD
+//! (L), the split ones of FreeBSD 8 (S), these with what each socket keeps (P), as a pipeline (D) and with
+//! the flow table of 2009 (F), with lookups that copy (C), our own (E), and these with our own flow table
+//! (G). A driver is a stub of known cost. All of them stand on the same locks, tree, packets and stub, so
+//! that they differ only in what is compared. Every claim of the paper is judged.
 
 mod blocks;
 mod case;
@@ -58,7 +59,8 @@ use std::thread;
 pub struct Options {
     #[command(flatten)]
     delivery: Delivery,
-    /// How long a sample of figures 7 and 9 takes, in milliseconds: 15,000 in 2009, 300 if not said (--quick: 60)
+    /// How long a sample of figures 7 and 9 takes, in milliseconds: 15,000 in 2009, 300 if
+    /// not said (--quick: 60)
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     sample: Option<u64>,
 }

@@ -1,4 +1,5 @@
-//! What all engines agree on: packets, what becomes of them, and the calls by which routes and neighbors change.
+//! What all engines agree on: packets, what becomes of them, and the calls by which
+//! routes and neighbors change.
 
 use super::tree::Full;
 use artery_table::Prefix;
@@ -7,7 +8,6 @@ use std::fmt;
 /// A packet to send, as the layer above hands it over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
-    /// Where it goes.
     pub(super) destination: u32,
     /// The sender's connected socket, by number.
     pub(super) socket: u32,
@@ -22,11 +22,9 @@ impl Mac {
     pub(super) const fn new(neighbor: u8, version: u32) -> Mac {
         Mac(2 << 40 | (neighbor as u64) << 32 | version as u64)
     }
-    /// From its bits.
     pub(super) const fn from_bits(bits: u64) -> Mac {
         Mac(bits & ((1 << 48) - 1))
     }
-    /// Its bits.
     pub(super) const fn bits(self) -> u64 {
         self.0
     }
@@ -88,7 +86,7 @@ pub(super) trait Sender {
     fn tick(&mut self, _seconds: u32) {}
 }
 
-/// For who looks at packets one after the other.
+/// For senders that process packets one after the other.
 #[inline]
 pub(super) fn one_by_one(packets: &[Packet], sent: &mut Vec<Sent>, output: impl FnMut(Packet) -> Sent) {
     sent.clear();
@@ -100,7 +98,7 @@ pub(super) fn one_by_one(packets: &[Packet], sent: &mut Vec<Sent>, output: impl 
 pub(super) mod testing {
     use super::*;
 
-    /// A route as whoever asks for it sees it.
+    /// A route as a caller of the table sees it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct RouteView {
         pub(crate) prefix: Prefix<u32>,
@@ -137,7 +135,7 @@ pub(super) mod testing {
         control.add_route(prefix("0.0.0.0/0"), ip("10.0.0.1")).unwrap();
     }
 
-    /// Whoever keeps packets that wait for a link address keeps the latest, in order.
+    /// An engine that keeps packets which wait for a link address keeps the latest, in order.
     pub(crate) fn holds_the_latest(control: &impl Control, sender: &mut impl Sender) {
         furnish(control);
         for socket in 0..6 {
@@ -147,8 +145,8 @@ pub(super) mod testing {
         assert_eq!(control.learn(ip("10.0.0.1"), A), []);
     }
 
-    /// Every engine, whatever it remembers, follows changes of neighbors with the next packet, and those of routes too as far as
-    /// what is deleted goes.
+    /// Every engine, whatever it remembers, follows changes of neighbors with the next packet, and those of
+    /// routes too as far as what is deleted goes.
     pub(crate) fn follows_changes(control: &impl Control, sender: &mut impl Sender) {
         assert_eq!(one(sender, "10.0.0.9"), Sent::NoRoute);
         furnish(control);

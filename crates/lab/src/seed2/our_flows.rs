@@ -1,10 +1,12 @@
-//! G: our own tables behind our own flow table, by destinations: one for each thread, and right by generation.
+//! G: our own tables behind our own flow table, by destinations: one for each thread,
+//! and right by generation.
 //!
-//! A flow remembers by which port its packets leave and which neighbor is next; the neighbor's link address is read where it
-//! is published, so it is never an old one. The rest is right for the generation in which it was found: control counts one
-//! for each change, and who finds a flow of another generation asks the tables anew. So a better route takes over with the
-//! next batch, which in 2009 it did not. While control is at work, flows are not asked: a neighbor that goes leaves its number
-//! to another one after a grace period, which may be over before the change is.
+//! A flow remembers by which port its packets leave and which neighbor is next; the neighbor's link address
+//! is read where it is published, so it is never an old one. The rest is right for the generation in which it
+//! was found: control counts one for each change, and a flow of another generation is looked up in the tables
+//! again. So a better route takes over with the next batch, which in 2009 it did not. While control is at
+//! work, flows are not asked: a neighbor that goes leaves its number to another one after a grace period,
+//! which may be over before the change is.
 
 use super::guard::SeqCounter;
 use super::network::{Packet, Sender, Sent};
@@ -22,7 +24,8 @@ use std::time::Duration;
 
 /// Half a minute, as in 2009. A hit writes nothing for an eighth of a second.
 const SETTINGS: FlowSettings = FlowSettings { idle: IdleTimes::PAPER, counts: false };
-/// Flows that are looked at between two looks at the clock, which are two thousand packets apart.
+/// Flows that are checked for idleness between two readings of the clock, which are
+/// two thousand packets apart.
 const LOOKED_AT: usize = 64;
 /// Bits of an action that are the neighbor's number; the port is above them.
 const NEIGHBOR: u32 = 24;
@@ -41,7 +44,7 @@ pub(super) struct FlowsOfOurs<'t> {
 }
 
 impl<'t> FlowsOfOurs<'t> {
-    /// With room for so many flows. Nobody attacks here, so all of them may be young.
+    /// Makes a flow table with room for so many flows. Nothing attacks it, so all of them may be young.
     pub(super) fn new(tables: &'t Ours, most: usize) -> anyhow::Result<FlowsOfOurs<'t>> {
         let limits = FlowLimits { flows: most as u32, young: most as u32 };
         let (path, turns) = tables.readers();
@@ -102,7 +105,7 @@ fn key(packet: &Packet) -> Flow4 {
 #[inline]
 fn by(path: &PathReader<u32>, action: u32) -> Option<Sent> {
     let link = path.neighbor_link(NeighborId::new(action & ((1 << NEIGHBOR) - 1)));
-    // Others are for the tables to decide about, which tell control that they are used.
+    // Other flows are decided by the tables, which report to control that they are used.
     link.is_only_ready().then(|| Sent::Out((action >> NEIGHBOR) as u16, mac(link)))
 }
 
@@ -120,7 +123,7 @@ fn remember(
     match (known, action(found)) {
         (Some(id), Some(action)) => _ = flows.update_answer(id, Answer { action, generation }),
         (Some(id), None) => _ = flows.remove(id),
-        // Where there is no room, the next packet asks the tables again.
+        // If the table is full, the next packet is looked up in the tables again.
         (None, Some(action)) => {
             _ = flows.insert(key, Answer { action, generation }, &PacketInfo::default(), now)
         }
@@ -128,7 +131,7 @@ fn remember(
     }
 }
 
-/// What is to be done with packets of a flow, if that can be said in a number.
+/// The action for packets of a flow, if one number can express it.
 fn action(found: &Explained) -> Option<u32> {
     let (Explained { decision, neighbor: Some(neighbor), .. }, PortId(port)) = (found, found.decision.port)
     else {
@@ -144,7 +147,7 @@ mod tests {
     use super::super::network::testing::*;
     use super::*;
 
-    /// Tables with two routers, of which the first has the default route.
+    /// Makes tables with two routers. The first has the default route.
     fn furnished() -> Ours {
         let tables = Ours::new().unwrap();
         furnish(&tables);
@@ -153,7 +156,6 @@ mod tests {
         tables
     }
 
-    /// Hits so far.
     fn hits(sender: &FlowsOfOurs<'_>) -> u64 {
         sender.flows.stats().hits
     }
@@ -193,7 +195,7 @@ mod tests {
         let tables = furnished();
         let mut sender = FlowsOfOurs::new(&tables, 64).unwrap();
         one(&mut sender, "8.8.8.8");
-        // What no change of the tables has told cannot be noticed by who does not ask them.
+        // A change that is not counted as a generation can't be noticed without a lookup in the tables.
         let id = sender.flows.find(&key(&packet("8.8.8.8", 0))).unwrap();
         let answer = sender.flows.get(id).unwrap().answer();
         sender.flows.update_answer(id, Answer { action: answer.action | 1 << NEIGHBOR, ..answer });

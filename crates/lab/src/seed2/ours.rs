@@ -39,7 +39,6 @@ fn own(prefix: Prefix<u32>) -> IpAddr {
 }
 
 impl Ours {
-    /// Tables without routes.
     pub(super) fn new() -> anyhow::Result<Ours> {
         Ours::with(Settings::default())
     }
@@ -139,7 +138,7 @@ impl Control for Ours {
         let [_, _, bytes @ ..] = mac.bits().to_be_bytes();
         self.change(|tables| {
             let Some(port) = port_of(tables, address) else { return };
-            // Where there is no room the neighbor stays unknown, which packets then show.
+            // If the table is full, the neighbor stays unknown, which packets then show.
             let set = tables.set_neighbor(port, numbered(address), EtherAddr(bytes), Kind::Static, NOW);
             if set.is_ok() {
                 self.known().insert(address);

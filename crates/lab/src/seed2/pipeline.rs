@@ -1,5 +1,5 @@
-//! D: the split design as a pipeline. One processor finds routes and hands packets over with their next hops, the
-//! other finds neighbors and feeds the driver; and what a hand-over costs.
+//! D: the split design as a pipeline. One processor finds routes and hands packets over with their next hops,
+//! the other finds neighbors and feeds the driver; and what a hand-over costs.
 
 use super::case::{BATCH, Meter, OVER, Part, Stage};
 use super::driver::Driver;
@@ -12,7 +12,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::atomic::Ordering::*;
 use std::time::Instant;
 
-/// A packet on its way from one processor to the other; without next hop nobody has a route for it.
+/// A packet on its way from one processor to the other; without a next hop it has no route.
 #[derive(Clone, Copy)]
 pub(super) struct Routed(Packet, Option<Hop>);
 
@@ -55,7 +55,7 @@ pub(super) fn route<L: Locks>(
     Part::default()
 }
 
-/// Waits for room; false if nobody will make any.
+/// Waits for room; returns false if the consumer is gone.
 fn hand_over<T: Copy>(to: &mut Producer<T>, batch: &[T], is_over: impl Fn() -> bool) -> bool {
     loop {
         if let Ok(chunk) = to.write_chunk_uninit(batch.len()) {
@@ -106,7 +106,7 @@ pub(super) fn link<L: Locks>(
             reported = count;
             let phase = stage.threads[thread].report(stage, count, count > 0);
             if let Some(mut part) = meter.follow(phase, count) {
-                // Packets were routed before the book was looked at: nobody can tell a stale route.
+                // Packets were routed before the record was read: stale routes can't be detected.
                 part.verified = Verified { stale: 0, ..verified };
                 return part;
             }
@@ -117,7 +117,8 @@ pub(super) fn link<L: Locks>(
     }
 }
 
-/// Nanoseconds from one processor to the other and back, halved; and of a packet of many, handed over by batches.
+/// Nanoseconds from one processor to the other and back, halved; and of a packet of many,
+/// handed over by batches.
 pub(super) fn hand_over_nanos(times: u32) -> (f64, f64) {
     (there_and_back(times), in_batches(u64::from(times) * BATCH as u64))
 }

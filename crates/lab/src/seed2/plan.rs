@@ -10,7 +10,7 @@ pub(super) struct Plan {
     /// Samples of a point of the figures, and milliseconds of each.
     pub(super) samples: usize,
     pub(super) millis: u64,
-    /// Threads that send.
+    /// Numbers of threads that send.
     pub(super) threads: &'static [usize],
     /// Milliseconds of a sample where locks are watched.
     pub(super) watched: u64,
@@ -62,8 +62,8 @@ pub(super) const DRIVERS: [u32; 2] = [0, 100];
 /// Neighbors beside when misses of the trees are counted.
 pub(super) const NEIGHBORS: [u32; 3] = [0, 1000, 64_000];
 
-/// What misses are counted of: every engine in the first workload, those of the third that are about memory, and both trees with
-/// neighbors in them, on the way to a router and to a neighbor.
+/// What misses are counted of: every engine in the first workload, those of the third that are about memory,
+/// and both trees with neighbors in them, on the path to a router and to a neighbor.
 pub(super) fn counted(plan: &Plan) -> Vec<(Case, u64)> {
     let case = Case::new;
     let single = EngineName::ALL.into_iter().filter(|engine| *engine != EngineName::D);

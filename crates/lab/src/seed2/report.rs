@@ -11,7 +11,6 @@ use super::workload::Workload;
 use crate::machine::Machine;
 use crate::results::{Align, Findings, Measurement, Summary, Table, Verdict, list, number};
 
-/// See the module.
 pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) plan: Plan,
@@ -97,7 +96,7 @@ impl Report {
         text
     }
 
-    /// What stands behind a figure of more threads than processors.
+    /// The mark after a figure of more threads than processors.
     fn mark(&self, engine: EngineName, threads: usize) -> &'static str {
         if engine.is_crowded(threads, self.machine.cores) { "*" } else { "" }
     }

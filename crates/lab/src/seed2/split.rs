@@ -1,8 +1,8 @@
 //! S: the split design of FreeBSD 8. Routes know interfaces and routers, nothing of link addresses.
 //!
-//! The tree is read under a lock for readers and writers; an entry still has a mutex that guards its count of references.
-//! What a lookup gives, interface and next hop, goes to the link layer, which keeps neighbors by interface (`lltable.rs`) and
-//! finds the link address alone.
+//! The tree is read under a lock for readers and writers; an entry still has a mutex that guards its count of
+//! references. What a lookup gives, interface and next hop, goes to the link layer, which keeps neighbors by
+//! interface (`lltable.rs`) and finds the link address alone.
 
 use super::lltable::{Lle, Lltable};
 use super::lock::{Exclusive, Locks, Shared};
@@ -43,7 +43,6 @@ struct Head {
     free: Vec<Id>,
 }
 
-/// Both tables.
 pub(super) struct Split<L: Locks> {
     head: L::Rw<Head>,
     entries: Box<[Entry<L>]>,
@@ -250,7 +249,7 @@ mod tests {
             table.learn(ip("10.0.0.0") + host, A);
         }
         assert_eq!(Shared::read(&table.head, |head: &Head| head.tree.prefixes()), 3);
-        // T15: whoever asks for the route of a neighbor gets the prefix.
+        // T15: a lookup of the route of a neighbor returns the prefix.
         let wanted = RouteView { prefix: prefix("10.0.0.0/16"), is_neighbor: false };
         assert_eq!(table.route(ip("10.0.0.5")), Some(wanted));
     }

@@ -1,9 +1,9 @@
 //! A radix tree of IPv4 prefixes in a fixed array of words, as all baselines use it.
 //!
-//! The words are atomic so that the one tree can be read under a mutex, under a lock for readers and writers, or by
-//! readers that look afterwards whether a writer came between; where nobody can come between, that costs nothing. A node
-//! stands for a prefix and tests the bit behind it; inner nodes that no route needs have no value. A lookup runs down and
-//! remembers the last value that it passed.
+//! The words are atomic so that the one tree can be read under a mutex, under a lock for readers and writers,
+//! or by readers that check afterwards whether a writer came between; without a concurrent writer, that costs
+//! nothing. A node represents a prefix and tests the bit after it; inner nodes that no route needs have no
+//! value. A lookup runs down and remembers the last value that it passed.
 
 use artery_table::Prefix;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub(super) const NONE: u32 = u32::MAX;
 /// The node of the prefix that contains all.
 const ROOT: u32 = 0;
-/// A way down has at most a node for each length; a reader that meets a writer could go round for longer.
+/// A descent has at most one node for each length; a reader that runs beside a writer could
+/// otherwise loop for longer.
 const MOST_STEPS: usize = 33;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ struct Node {
     sides: [AtomicU32; 2],
 }
 
-/// For who looks up.
+/// Looks up without write access.
 #[derive(Clone, Debug)]
 pub(super) struct TreeReader(Arc<[Node]>);
 
@@ -107,16 +108,14 @@ impl Tree {
         Tree { reader: TreeReader(nodes), free: (1..count as u32).rev().collect(), prefixes: 0 }
     }
 
-    /// For who looks up without a lock.
+    /// A reader for lookups without a lock.
     pub(super) fn reader(&self) -> TreeReader {
         self.reader.clone()
     }
-    /// See [`TreeReader::lookup`].
     #[inline]
     pub(super) fn lookup(&self, address: u32) -> u32 {
         self.reader.lookup(address)
     }
-    /// See [`TreeReader::find`].
     pub(super) fn find(&self, address: u32) -> Found {
         self.reader.find(address)
     }
@@ -243,7 +242,6 @@ impl Tree {
         None
     }
 
-    /// Visits all prefixes.
     pub(super) fn walk(&self, mut visit: impl FnMut(Prefix<u32>, u32)) {
         let mut stack = vec![ROOT];
         while let Some(at) = stack.pop() {

@@ -70,7 +70,6 @@ pub(super) struct Trace {
 }
 
 impl Workload {
-    /// Its name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Workload::W1 => "W1",
@@ -147,7 +146,8 @@ impl Workload {
 pub(super) struct Book {
     /// The version of each router's link address; older ones are freed.
     versions: [AtomicU32; 3],
-    /// Of each prefix that changes: how often it did, and in the last bit whether it leads to the second router.
+    /// Of each prefix that changes: how often it did, and in the last bit whether it leads
+    /// to the second router.
     routes: Vec<AtomicU32>,
 }
 
@@ -164,15 +164,15 @@ pub(super) struct Before {
 /// What was found out about packets that were sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
-    /// Packets that were looked at.
+    /// Packets that were checked.
     pub packets: u64,
-    /// Those that left with a link address that had been freed before they were looked up, or that nobody has.
+    /// Packets that left with a link address that had been freed before the lookup, or that no neighbor has.
     pub wrong: u64,
     /// Those that took a route which was not the best any more, or not yet, before they were looked up.
     pub stale: u64,
     /// Those that had to wait for a link address.
     pub held: u64,
-    /// Those that nobody had a route for, though there always was one.
+    /// Packets for which no route was found, though there always was one.
     pub lost: u64,
 }
 

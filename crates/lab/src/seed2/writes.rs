@@ -1,8 +1,9 @@
 //! What threads write that others look at: a trace of all loads and stores, by valgrind's lackey.
 //!
-//! Two threads send through the same tables, one after the other, with stores to a mark around. A line that one of them
-//! writes while it sends and that the other one touches while it does would go to and fro between two processors.
-//! That they do not run at once matters as little as how fast they are: the lines are the same.
+//! Two threads send through the same tables, one after the other, with stores to a mark around. A line
+//! that one of them writes while it sends and that the other one touches while it does would go to and
+//! fro between two processors. That they do not run at once matters as little as how fast they are: the
+//! lines are the same.
 
 use super::case::BATCH;
 use super::driver::Driver;
@@ -47,12 +48,13 @@ pub struct Writes {
     pub stores: f64,
     /// All stores for a packet.
     pub all: f64,
-    /// Those of them by an instruction that loads from the same place, as every atomic read-modify-write does.
+    /// Those of them by an instruction that loads from the same place, as
+    /// every atomic read-modify-write does.
     pub modifying: f64,
 }
 
-/// Sends between marks, in this process. Our own tables forward by ART unless they are to be `whole`: the array of a
-/// FIB takes a hundred million stores and loads to lay out.
+/// Sends between marks, in this process. Our own tables forward by ART unless they are to be `whole`: the
+/// array of a FIB takes a hundred million stores and loads to lay out.
 pub fn run_marked(engine: EngineName, whole: bool) -> anyhow::Result<()> {
     match engine {
         EngineName::L => marked::<OfLegacy<Plain>>(),
@@ -99,8 +101,8 @@ where
     })
 }
 
-/// What a thread does. The first time, before it counts, is long enough for the other threads to fall asleep, and makes
-/// known what is kept.
+/// What a thread does. The first time, before it counts, is long enough for the other threads to fall asleep,
+/// and makes known what is kept.
 fn send_between_marks<'t, E: Engine>(
     tables: &'t E::Tables,
     packets: &[Packet],
@@ -258,7 +260,7 @@ mod tests {
         assert_eq!(writes([" L 3000,8\n", " L 3000,8\n"]), Writes { all: 0.0, ..none });
         let both = [" S 3000,8\n", " S 3000,8\n"];
         assert_eq!(writes(both), Writes { lines: 1, stores: 1.0, all: 1.0, modifying: 0.0 });
-        // Whatever is not between marks is nobody's.
+        // Writes outside the marks are not counted.
         assert_eq!(writes([" S 3000,8\n", " L 2000,8\n"]), none);
     }
 }

@@ -19,7 +19,7 @@ const FRAMES: (usize, usize) = (1024, 2);
 pub enum Case {
     /// The first elements of the chain only; none leaves source and sink.
     Prefix(usize),
-    /// The whole configuration.
+    /// Every element of the configuration.
     Graph,
     /// The configuration with a queue that holds more than a batch.
     Roomy,
@@ -29,12 +29,12 @@ pub enum Case {
     Forwarder,
 }
 
-/// One run.
+/// What one run forwarded, and in what time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Packets forwarded.
+    /// Number of packets that were forwarded.
     pub packets: u64,
-    /// Time it took.
+    /// Duration of the run in nanoseconds.
     pub nanoseconds: u64,
 }
 

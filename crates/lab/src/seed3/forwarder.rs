@@ -1,4 +1,5 @@
-//! A forwarder without a graph: the work of the configuration of 1999 in one function, to be measured against.
+//! A forwarder without a graph: the work of the configuration of 1999 in one function,
+//! to be measured against.
 
 use super::frames::{DARKSTAR, TestStation};
 use artery_wire::checksum;
@@ -7,11 +8,11 @@ use std::net::Ipv4Addr;
 const ETHER: usize = 14;
 const IP: usize = 20;
 
-/// Stations, each with the Ethernet header of what is sent there.
+/// Neighbors, each with the Ethernet header of what is sent there.
 pub struct Neighbors(Vec<(Ipv4Addr, [u8; ETHER])>);
 
 impl Neighbors {
-    /// A table of these stations.
+    /// Makes a table of these neighbors.
     pub fn of(stations: &[TestStation]) -> Neighbors {
         let entry = |station: &TestStation| {
             let mut header = [0; ETHER];
@@ -39,8 +40,8 @@ pub enum Verdict {
     Drop,
 }
 
-/// Forwards one frame in place: classifies it, checks its IP header, takes one from its time to live, computes the
-/// checksum anew, and puts on the Ethernet header of its destination.
+/// Forwards one frame in place: classifies it, checks its IP header, takes one from its time to live,
+/// recomputes the checksum, and writes the Ethernet header of its destination.
 #[inline]
 pub fn forward(frame: &mut [u8], neighbors: &Neighbors) -> Verdict {
     let Some((ethernet, packet)) = frame.split_first_chunk_mut::<ETHER>() else { return Verdict::Host };

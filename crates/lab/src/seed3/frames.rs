@@ -7,27 +7,27 @@ use std::net::Ipv4Addr;
 /// One of the three machines.
 #[derive(Clone, Copy, Debug)]
 pub struct TestStation {
-    /// Its name.
+    /// The machine's name in results.
     pub name: &'static str,
-    /// Its address.
+    /// The machine's IPv4 address in 1999.
     pub ip: Ipv4Addr,
-    /// Its network card.
+    /// The MAC address of its network card.
     pub mac: EtherAddr,
 }
 
-/// Sends.
+/// The machine that sends.
 pub const ZEUS: TestStation = TestStation {
     name: "zeus",
     ip: Ipv4Addr::new(18, 26, 4, 97),
     mac: EtherAddr([0x00, 0x00, 0xc0, 0xca, 0x68, 0xef]),
 };
-/// Receives: the-seventh-bridge.
+/// The machine that receives: the-seventh-bridge.
 pub const TSB: TestStation = TestStation {
     name: "tsb",
     ip: Ipv4Addr::new(18, 26, 4, 200),
     mac: EtherAddr([0x00, 0xa0, 0xc9, 0x9c, 0xfd, 0x9c]),
 };
-/// Forwards.
+/// The machine that forwards.
 pub const DARKSTAR: TestStation = TestStation {
     name: "darkstar",
     ip: Ipv4Addr::new(18, 26, 4, 60),

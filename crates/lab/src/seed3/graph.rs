@@ -3,7 +3,7 @@
 use super::frames::{TSB, ZEUS, segment};
 use crate::conf::CLICK_1999;
 
-/// The elements that a forwarded packet meets, in this order, as the configuration spells them.
+/// The elements that a forwarded packet passes through, in this order, as the configuration spells them.
 pub(super) const CHAIN: [(&str, &str); 8] = [
     ("Filter", "Filter(12/0800 30/121a04C8, 12/0800 30/121a0461, 12/0806 20/0001, 12/0806 20/0002, -)"),
     ("Strip", "Strip(14)"),
@@ -35,13 +35,13 @@ const SINK_AT_ONCE: &str = "ScheduleInfo(sent 2);\n";
 pub(super) struct Ends {
     /// Packets that the source makes.
     pub(super) packets: u64,
-    /// Whether packets move one by one, instead of in batches. Even then the ends handle several in a row, as a
-    /// driver does: otherwise the scheduler, which no packet met in 1999, is what would be measured.
+    /// Whether packets move one by one, instead of in batches. Even then the ends handle several in a row, as
+    /// a driver does: otherwise the scheduler, which no packet met in 1999, is what would be measured.
     pub(super) one_by_one: bool,
 }
 
-/// The configuration with a source to be started by its `active` handler, and an element `sent` that takes what
-/// would be sent.
+/// The configuration with a source to be started by its `active` handler, and an element `sent` that takes
+/// what would be sent.
 pub(super) fn in_memory(ends: Ends) -> String {
     let text = replaced(CLICK_1999, "KernelReader(eth0) -> [0]fi;", &ends.source("[0]fi"));
     let text = replaced(&replaced(&text, "KernelWriter(eth0)", ends.sink()), "ToLinux", "Discard");

@@ -1,8 +1,10 @@
-//! The experiment of May 1999: 24,000 packets a second by a configuration, 33,000 by Linux, on the same machine.
+//! The experiment of May 1999: 24,000 packets a second by a configuration, 33,000 by Linux,
+//! on the same machine.
 //!
-//! The configuration runs as printed: over a wire between namespaces (E1), and in memory, one call for each element
-//! and packet (E2) or for each batch (E3), beside a function that does the same without a graph (E4) and beside Linux
-//! (E5). E6 adds what its author had left out. What matters are ratios: the machines of then are gone.
+//! The configuration runs as printed: over a wire between namespaces (E1), and in memory, one call for each
+//! element and packet (E2) or for each batch (E3), beside a function that does the same without a graph
+//! (E4) and beside Linux (E5). E6 adds what its author had left out. What matters are ratios: the machines
+//! of then are gone.
 
 mod case;
 mod child;
@@ -89,8 +91,8 @@ fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(
     plan::cases().map(count).collect()
 }
 
-/// Packets a second over the wire: TCP and a flood, through our program and through Linux, by turns. And a sentence
-/// on what the queue of the configuration dropped.
+/// Packets a second over the wire: TCP and a flood, alternately through our program and through Linux. And a
+/// sentence on what the queue of the configuration dropped.
 fn over_the_wire(plan: &Plan) -> Result<(Runs<&'static str>, String), RigError> {
     let rig = Rig::new("seed3")?;
     let segment = Segment::new(&rig)?;

@@ -35,7 +35,6 @@ const WIRE_MEANING: [&str; 4] = [
     "Linux ip_forward; datagrams as above",
 ];
 
-/// Everything measured.
 pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) plan: Plan,
@@ -221,8 +220,8 @@ impl Report {
         table
     }
 
-    /// What each element of the chain adds, in nanoseconds. Least times are compared: a difference of medians would
-    /// mostly show what else the machine had to do.
+    /// What each element of the chain adds, in nanoseconds. Least times are compared: a difference of medians
+    /// would mostly show what else the machine had to do.
     fn elements(&self, burst: usize) -> Vec<(&'static str, f64)> {
         let up_to = |length| Some(Summary::of(self.memory.get(&(Case::Prefix(length), burst))?).min);
         let difference =

@@ -21,7 +21,7 @@ pub struct Segment {
     pub tsb: Host,
     /// The host that forwards, by the interface it received on.
     pub darkstar: Host,
-    /// What joins them.
+    /// The switch that connects the hosts.
     pub switch: Switch,
 }
 
@@ -64,7 +64,8 @@ impl Segment {
         router.wait(PATIENCE)
     }
 
-    /// Sends TCP with packets of 256 bytes both ways; gives packets forwarded in a second, acknowledgments too.
+    /// Sends TCP with packets of 256 bytes in both directions; returns packets forwarded in
+    /// a second, including acknowledgments.
     pub fn tcp(&self, seconds: u32) -> Result<f64> {
         let before = self.darkstar.counters(INTERFACE)?.tx_packets;
         let (time, size) = (seconds.to_string(), PAYLOAD.to_string());
@@ -92,7 +93,7 @@ fn join(rig: &Rig, switch: &Switch, station: &TestStation, interface: &str) -> R
     let host = rig.host(station.name)?;
     rig.plug(&host, interface, switch)?.mac(&station.mac.to_string())?;
     host.address(interface, &format!("{}/24", station.ip))?;
-    // On one segment a forwarding host would tell the others to do without it, and they would listen.
+    // On one segment a forwarding host would send the others ICMP redirects, and they would follow them.
     for scope in ["all", "default", interface] {
         let variable = |name: &str| format!("net.ipv4.conf.{scope}.{name}");
         host.sysctl(&variable("send_redirects"), "0")?.sysctl(&variable("accept_redirects"), "0")?;

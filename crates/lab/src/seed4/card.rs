@@ -1,8 +1,9 @@
-//! An element that stands for a network card and the inner half of its driver.
+//! An element that models a network card and the inner half of its driver.
 //!
-//! It takes buffers from the pool, has packets in them without writing a byte where it can help it - as a card does
-//! that writes past the processor -, hands them to the router's port, and takes back what the router sends. It runs on
-//! the router's own worker, by turns with it, and takes the time: what passes between two of its runs is the router's.
+//! It takes buffers from the pool, has packets in them without writing a byte where it can help it - as a
+//! card does that writes past the processor -, hands them to the router's port, and takes back what the
+//! router sends. It runs on the router's own worker, alternately with it, and takes the time: what passes
+//! between two of its runs is the router's.
 
 use super::case::{Buffers, Case, Depth};
 use super::graph::{FRAME, TTL, frame, neighbor, was_forwarded};
@@ -34,7 +35,7 @@ pub(super) static CARD: Class = Class {
 pub(super) const PLACES: usize = 1021;
 /// Where the first of them begins.
 const FIRST_PLACE: usize = 128;
-/// How often a frame is used before it is written anew: each time may take a hop.
+/// How often a frame is used before it is rewritten: each use may take one hop.
 const USES: u8 = TTL - 55;
 /// A turn that took longer was another program's, at least in part.
 const DISTURBED: Duration = Duration::from_micros(50);
@@ -60,16 +61,16 @@ impl Deal {
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handed {
-    /// Packets.
+    /// Number of packets handed over.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of all these packets.
     pub bytes: u64,
 }
 
-/// Packets that came back and were looked at.
+/// Packets that came back and were examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Examined {
-    /// All of them.
+    /// Packets that came back and were checked.
     pub packets: u64,
     /// Those that were not as a router must send them.
     pub wrong: u64,
@@ -123,12 +124,13 @@ impl Outcome {
     pub fn nanos_with_card(&self) -> f64 {
         (self.spent.busy + self.spent.card) as f64 / self.spent.packets as f64
     }
-    /// Percent of the time that the router had nothing to do. That of the card counts as such: a real one works beside.
+    /// Percent of the time that the router had nothing to do. That of the card counts as such: a
+    /// real one works beside.
     pub fn idle(&self) -> f64 {
         let Spent { busy, card, idle, .. } = self.spent;
         100.0 * (idle + card) as f64 / (idle + card + busy) as f64
     }
-    /// Packets a second, while nobody else had the processor.
+    /// Packets a second, while no other process had the processor.
     pub fn offered(&self) -> f64 {
         let Spent { busy, card, idle, packets, .. } = self.spent;
         1e9 * packets as f64 / (busy + card + idle) as f64
@@ -194,7 +196,8 @@ impl Job {
 
     /// Does what a card does in a moment; gives how many packets it handed over, and none when all is done.
     fn run(&mut self, pool: &'static Pool) -> Option<u64> {
-        // What was sent is the router's to take back, as by a driver: at other depths it gives packets back itself.
+        // What was sent is the router's to take back, as by a driver: at other depths it
+        // gives packets back itself.
         self.drain_returned(pool);
         let began = Instant::now();
         if let Some(turn) = self.turn.take()
@@ -260,7 +263,7 @@ impl Job {
         if self.case.depth == Depth::Card {
             batch.free_packets();
         } else {
-            // The router has taken all of the last batch, or there is no room, which a port in memory says so.
+            // The router has taken all of the last batch, or the port is full; a port in memory reports that.
             let _ = self.tx.transmit(&mut batch);
         }
         let packets = (before - batch.len()) as u64;
@@ -321,7 +324,8 @@ impl Pace {
         }
         let due = (late.as_nanos() / interval.as_nanos().max(1)) as usize + 1;
         if due > self.burst {
-            // What was not sent while others had the processor is not sent in a heap later: no wire does that.
+            // What was not sent while others had the processor is not sent in a heap later:
+            // no wire does that.
             self.next = Some(now + interval);
             return 1;
         }
@@ -339,7 +343,8 @@ struct Supply {
     free: VecDeque<Packet>,
     /// By common frame: how often it was used since it was written.
     uses: Vec<u8>,
-    /// By big frame: the place of its next packet. Each goes through its places in turn, in whatever order frames come.
+    /// By big frame: the place of its next packet. Each goes through its places in turn, in
+    /// whatever order frames come.
     places: Vec<u16>,
     /// Where the packet in the first big frame begins.
     first: usize,
@@ -453,7 +458,6 @@ impl Counting {
     }
 }
 
-/// The element.
 struct Card {
     deal: Arc<Deal>,
     job: Option<Box<Job>>,
@@ -471,7 +475,7 @@ impl Element for Card {
             }
             None => {
                 let outcome = job.outcome();
-                // Whoever waited may have lost patience.
+                // The waiting side may have given up.
                 let _ = job.report.send(outcome);
                 self.job = None;
                 cx.end_run();

@@ -39,7 +39,8 @@ pub enum Buffers {
     Hot,
     /// The same, but the processor was made to forget the line of the header: `clflush`.
     Flushed,
-    /// So many big ones by turns, and within each another place every time: descriptors stay in the cache, bytes don't.
+    /// So many big ones in turn, and within each another place every time: descriptors stay in
+    /// the cache, bytes don't.
     Cycled(usize),
     /// The one that was freed longest ago, of so many.
     Fifo(usize),
@@ -164,8 +165,8 @@ impl Case {
         run
     }
 
-    /// The card has its job before there is one, and ends the run: a router that polls its port for the next thing to do
-    /// would count as misses what is none of a packet's.
+    /// The card has its job before there is one, and ends the run: a router that polls its port for the next
+    /// thing to do would count as misses what is none of a packet's.
     fn run_in(&self, handle: &Handle) -> anyhow::Result<Run> {
         let ports = handle.resources().get::<Ports>();
         let ((receives, wire_in), (sends, wire_out)) = (memory_pair(PLACES), memory_pair(PLACES));

@@ -10,7 +10,7 @@ const LINE: usize = 16;
 const APART: usize = 4;
 /// Lines of the short walk: few enough for the processor to know all their pages.
 const FEW: usize = 512;
-/// Short walks, of which the middle one counts.
+/// Number of short walks; the median counts.
 const WALKS: usize = 101;
 
 /// Two walks, long and short.
@@ -25,14 +25,14 @@ impl Chase {
         Chase { long: Circle::new(bytes / (4 * LINE), LINE), short: Circle::new(FEW, APART * LINE) }
     }
 
-    /// Nanoseconds of a step of the long walk, which misses every cache that is smaller, and finds the page anew.
+    /// Nanoseconds of a step of the long walk, which misses every smaller cache and the TLB.
     pub(super) fn long(&mut self, steps: u32) -> f64 {
         self.long.walk(steps / 4);
         self.long.walk(steps)
     }
 
-    /// Nanoseconds of a load of a line that the processor was made to forget, of a page that it knows: what a cold
-    /// header is. None where it can't be made to.
+    /// Nanoseconds of a load of a line that the processor was made to forget, of a page that it knows: what a
+    /// cold header is. None where it can't be made to.
     pub(super) fn short(&mut self) -> Option<f64> {
         let mut walks: Vec<f64> = (0..WALKS).map(|_| self.short.forgotten()).collect::<Option<_>>()?;
         walks.sort_by(f64::total_cmp);

@@ -42,7 +42,7 @@ pub(super) fn judge(figures: &Figures) -> Vec<Verdict> {
     ]
 }
 
-/// A claim that must hold whoever counts.
+/// A claim that must hold for every counter of misses.
 fn whoever_counts(
     figures: &Figures,
     claim: &'static str,

@@ -35,10 +35,9 @@ pub(super) enum Order {
     Fifo,
 }
 
-/// Who counted misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum By {
-    /// The processor.
+    /// The counters of the processor.
     Processor,
     /// Cachegrind, for the caches of this name.
     Cachegrind(&'static str),
@@ -72,16 +71,15 @@ pub(super) struct Audit {
     pub(super) runs: usize,
     pub(super) exact: usize,
     pub(super) packets: u64,
-    /// Packets that were looked at behind the router, all as they must be.
+    /// Packets that were examined behind the router, all as they must be.
     pub(super) examined: u64,
 }
 
 /// A depth: an index into [`LADDER`].
 pub(super) type Rung = usize;
-/// The whole way.
+/// The rung that includes the whole path.
 pub(super) const OFF: Rung = LADDER.len() - 1;
 
-/// Everything measured.
 #[derive(Default)]
 pub(super) struct Figures {
     /// Nanoseconds of a packet.
@@ -115,7 +113,7 @@ impl Figures {
     pub(super) fn least(&self, way: CacheState, rung: Rung) -> Option<f64> {
         Some(Summary::of(self.times.get(&(way, rung))?).min)
     }
-    /// The median.
+    /// The median of the times.
     pub(super) fn time(&self, way: CacheState, rung: Rung) -> Option<f64> {
         Some(Summary::of(self.times.get(&(way, rung))?).median)
     }
@@ -129,7 +127,7 @@ impl Figures {
         let runs = if self.miss.is_empty() { &self.far } else { &self.miss };
         (!runs.is_empty()).then(|| Summary::of(runs).median)
     }
-    /// First-level misses.
+    /// Misses of the first-level data cache per packet.
     pub(super) fn d1(&self, by: By, way: CacheState, rung: Rung) -> Option<f64> {
         Some(self.misses.get(&(by, way, LADDER[rung]))?.d1)
     }

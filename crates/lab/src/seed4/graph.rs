@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 /// Bytes of a frame: 18 bytes of UDP's payload, the shortest of Ethernet without its check sequence.
 pub(super) const FRAME: usize = 60;
-/// Hops that a packet has before it: as many times its frame can be used before it is written anew.
+/// Hops that a packet has left at first: its frame can be used as many times before it is rewritten.
 pub(super) const TTL: u8 = 255;
 
 const RIGHT_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 1);
@@ -29,12 +29,11 @@ Idle -> [1] neighbors;
     )
 }
 
-/// The station that packets go to, as ARPQuerier learns it.
+/// The neighbor that packets are sent to, as ARPQuerier learns it.
 pub(super) fn neighbor() -> String {
     format!("{SINK} {SINK_CARD}")
 }
 
-/// What arrives.
 pub(super) fn frame() -> [u8; FRAME] {
     let packet = ip4().src("10.0.1.2").dst(SINK).ttl(TTL).udp(1234, 4321).payload([0; 18]);
     let bytes = ether("02:00:00:00:01:01", "02:00:00:00:01:02").ip4(packet).bytes();

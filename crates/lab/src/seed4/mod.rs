@@ -1,9 +1,9 @@
 //! The experiment of July 2008: cache misses of a packet, and what monitor mode saves.
 //!
-//! A short router forwards from a port in memory to another, with the first of them at every level of monitor mode in
-//! turn: how long a packet takes, how idle the processor is at the two rates of then, and how often it misses. Packets
-//! come cold, as from a card that writes past the processor, and hot. Everything runs on one processor, the card too;
-//! see `card.rs` for what is counted as whose time.
+//! A short router forwards from a port in memory to another, with the first of them at every level of monitor
+//! mode in turn: how long a packet takes, how idle the processor is at the two rates of then, and how often
+//! it misses. Packets come cold, as from a card that writes past the processor, and hot. Everything runs on
+//! one processor, the card too; see `card.rs` for what is counted as whose time.
 
 mod card;
 mod case;
@@ -61,7 +61,8 @@ fn case(depth: &str, buffers: Buffers, packets: u64) -> anyhow::Result<Case> {
     Ok(Case { depth, buffers, packets, burst: BURST, rate: None, prefetch: false, count: false })
 }
 
-/// Times of all depths and ways, of both orders of buffers, and of a miss. They take turns, so that what disturbs disturbs all.
+/// Times of all depths and ways, of both orders of buffers, and of a miss. They take turns, so that
+/// what disturbs disturbs all.
 fn measure_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let mut chase = Chase::new(2 * last_level_cache());
     for round in 1..=plan.rounds {
@@ -193,8 +194,8 @@ fn count_by_cachegrind(plan: &Plan, valgrind: &Path, figures: &mut Figures) -> a
     Ok(())
 }
 
-/// All that is counted, with its caches. Hot packets and orders of buffers: for this machine's caches and the first of
-/// the others.
+/// All that is counted, with its caches. Hot packets and orders of buffers: for this machine's caches and the
+/// first of the others.
 fn simulations(plan: &Plan) -> Vec<(Caches, Task)> {
     let here = Caches::here();
     let mut tasks = Vec::new();

@@ -50,7 +50,7 @@ impl Plan {
     }
 }
 
-/// Bytes of lines that one big frame has for packets by turns.
+/// Bytes of lines that one big frame has for packets in turn.
 const LINES: usize = PLACES * 64;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 128;

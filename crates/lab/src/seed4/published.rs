@@ -2,7 +2,7 @@
 
 /// A line of his figures.
 pub(super) struct Published {
-    /// Kernel.
+    /// Version of the FreeBSD kernel.
     pub(super) system: &'static str,
     /// Interface and thousand packets a second.
     pub(super) load: (&'static str, u32),
@@ -10,7 +10,7 @@ pub(super) struct Published {
     pub(super) mode: &'static str,
     /// The level of monitor mode that is the same.
     pub(super) depth: &'static str,
-    /// Percent.
+    /// Idle time, in percent.
     pub(super) idle: f64,
     /// First-level data cache, by the counters of an AMD K8 (bge0) or K7 (em0).
     pub(super) misses: f64,
@@ -32,7 +32,7 @@ const FULL: (&str, &str) = ("-monitor", "off");
 const MONITOR: (&str, &str) = ("monitor", "l1");
 const EARLY: (&str, &str) = ("+monitor", "l0");
 
-/// All of them.
+/// All seven of his measurements.
 pub(super) const TABLE: [Published; 7] = [
     row(OLD, FULL, 17.0, 19.0),
     row(OLD, MONITOR, 66.0, 8.0),

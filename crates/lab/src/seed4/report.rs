@@ -18,7 +18,6 @@ const MEANING: [&str; LADDER.len()] = [
     "sent and taken back (-monitor)",
 ];
 
-/// Everything measured.
 pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) plan: Plan,

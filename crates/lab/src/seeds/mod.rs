@@ -1,7 +1,8 @@
 //! The five published experiments, one after the other, and one report of them.
 //!
-//! Each runs in a process of its own, as if it had been called by itself, and leaves its files in one folder. What it
-//! could not do, and why, is said; what is left there of an earlier run is removed before, so that nothing old is read.
+//! Each runs in a process of its own, as if it had been called by itself, and leaves its files in one folder.
+//! What it could not do, and why, is said; what is left there of an earlier run is removed before, so that
+//! nothing old is read.
 
 mod html;
 mod report;
@@ -33,7 +34,6 @@ pub struct Options {
     out: PathBuf,
 }
 
-/// A published experiment.
 #[derive(Clone, Copy, Debug)]
 struct Experiment {
     /// Its name, by which it is called, and with which its files begin.
@@ -52,7 +52,8 @@ const EXPERIMENTS: [Experiment; 5] = [
     Experiment { name: "seed4", when: "July 2008", what: "cache misses and monitor mode" },
 ];
 
-/// Runs all, writes the report, and prints its beginning. The error, after that, is that an experiment failed.
+/// Runs all, writes the report, and prints its beginning. The error, after that, is
+/// that an experiment failed.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let machine = Machine::here();
     print(&format!("{machine}\n"))?;

@@ -5,7 +5,6 @@ use crate::machine::Machine;
 use crate::results::{Align, Finding, Table, Verdict};
 use std::time::Duration;
 
-/// All experiments.
 pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) is_quick: bool,
@@ -14,7 +13,6 @@ pub(super) struct Report {
     pub(super) parts: Vec<Part>,
 }
 
-/// One experiment.
 pub(super) struct Part {
     pub(super) experiment: Experiment,
     pub(super) took: Duration,
@@ -32,7 +30,7 @@ pub(super) enum Outcome {
         /// Names of files with its charts.
         charts: Vec<String>,
     },
-    /// It did not, and how it ended.
+    /// It failed; the text gives the exit status or error.
     Failed(String),
 }
 
@@ -50,7 +48,6 @@ impl Part {
 }
 
 impl Report {
-    /// The whole report.
     pub(super) fn markdown(&self) -> String {
         let mut text = self.summary();
         for Part { experiment, outcome, .. } in &self.parts {

@@ -195,7 +195,7 @@ fn exchange(mut stream: TcpStream, count: &AtomicU64, is_over: &AtomicBool) -> i
     Ok(())
 }
 
-/// Says again whatever a client says. Clients that nobody hears of any more are given up.
+/// Echoes whatever a client sends. Gives up clients that fall silent.
 fn serve(listener: &TcpListener) {
     while let Ok((mut stream, _)) = listener.accept() {
         thread::spawn(move || -> io::Result<()> {

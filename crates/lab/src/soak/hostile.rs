@@ -19,20 +19,20 @@ const BURST: u64 = 32;
 enum Kind {
     /// Bits are flipped, the end is missing.
     Malformed,
-    /// Unheard-of stations ask for neighbors, or claim addresses.
+    /// Unknown hosts send ARP requests, or claim addresses.
     Arp,
     Nd,
     /// Tiny, overlapping, too long, or without an end.
     Fragments,
     /// Connections that begin and never go on.
     Syn,
-    /// To and from link addresses that nobody has.
+    /// To and from link addresses that no host has.
     UnknownMac,
     /// From the addresses of others: of hosts, of the router, of no host.
     Forged,
     /// Time to live 1: each asks for an ICMP error.
     Expired,
-    /// Protocols that nobody here speaks.
+    /// Protocols that no host here supports.
     Strange,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Target {
     pub(super) own: (Ipv4Addr, Ipv6Addr),
     /// A host behind it.
     pub(super) far: (Ipv4Addr, Ipv6Addr),
-    /// Who is impersonated.
+    /// MAC and IPv4 address of the impersonated host.
     pub(super) victim: (EtherAddr, Ipv4Addr),
     /// How many neighbors are made up: the tables of kernels are shared by all namespaces of a machine.
     pub(super) neighbors: u32,
@@ -102,7 +102,6 @@ impl Attacker {
         Ok(Attacker { sent, is_over, thread: Some(thread) })
     }
 
-    /// Sends no more.
     pub(super) fn stop(&mut self) {
         self.is_over.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -232,7 +231,7 @@ impl Target {
     }
 }
 
-/// A link address that nobody has.
+/// A link address that no host has.
 fn stranger(n: u32) -> EtherAddr {
     let [a, b, c, d] = n.to_be_bytes();
     EtherAddr([2, 0x66, a, b, c, d])

@@ -1,9 +1,10 @@
-//! `artery-bench soak`: every product of ours runs for an hour between hosts under good and hostile traffic, while its
-//! configuration is read again and replaced, its links go down and up, and its interfaces are deleted and made again.
+//! `artery-bench soak`: every product of ours runs for an hour between hosts under good and hostile traffic,
+//! while its configuration is read again and replaced, its links go down and up, and its interfaces are
+//! deleted and made again.
 //!
-//! Good traffic is numbered. What is lost of it needs a reason, which only a link gives that is down, up to the first
-//! packet of each stream that arrives afterwards. Memory and descriptors must be at the end what they were after the
-//! warm-up, and a process must run until it is told to end, and say why it ends.
+//! Good traffic is numbered. What is lost of it needs a reason, which only a link gives that is down, up to
+//! the first packet of each stream that arrives afterwards. Memory and descriptors must be at the end what
+//! they were after the warm-up, and a process must run until it is asked to end, and log why it ends.
 
 mod good;
 mod hostile;
@@ -29,8 +30,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use usage::{Samples, Usage};
 
-/// How long packets may still be lost after a link came back: neighbors are looked for, and kernels tell of links up to
-/// a second late.
+/// How long packets may still be lost after a link came back: neighbors are resolved, and kernels report
+/// links up to a second late.
 const SETTLING: Duration = Duration::from_millis(1500);
 /// Time between two lines that say how far it is.
 const LINE: Duration = Duration::from_secs(60);
@@ -109,7 +110,6 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Soaks one product.
 fn soak(
     (name, make): (&'static str, Make),
     rates: Rates,
@@ -294,7 +294,7 @@ impl Course {
         }
     }
 
-    /// Tells the process to end, which it does with a clean exit and a reason.
+    /// Signals the process to end, which it does with a clean exit and a reason.
     fn say_end(&mut self, stand: &mut Stand) {
         if !stand.process.is_running() {
             return;

@@ -21,7 +21,7 @@ pub(super) const REPLACED: &str = "the configuration was replaced";
 /// How much traffic there is, in frames a second.
 #[derive(Clone, Copy)]
 pub(super) struct Rates {
-    /// Of each stream.
+    /// Frames a second of each stream.
     pub(super) good: u64,
     pub(super) hostile: u64,
 }
@@ -181,7 +181,8 @@ impl Net {
         self.r.up("eth1").map(drop)
     }
 
-    /// Lets hosts of one network know each other for good: whoever forges ARP there deceives the hosts, not the switch.
+    /// Gives hosts of one network permanent neighbor entries for each other: forged ARP would deceive the
+    /// hosts, not the switch.
     fn pin_neighbors(&self) -> Result<()> {
         for (host, other) in [(&self.a, &self.b), (&self.b, &self.a)].into_iter().filter(|_| !self.is_routed)
         {
@@ -214,13 +215,11 @@ impl Net {
         self.folder.path().join(name)
     }
 
-    /// Writes a file.
     pub(super) fn write(&self, name: &str, text: &str) {
         // A file that is not there shows as soon as it is to be read.
         let _ = fs::write(self.path(name), text);
     }
 
-    /// `artery` on `r`.
     pub(super) fn artery(&self, words: &[&str]) -> Result<Command> {
         Ok(self.r.command([artery()?]).args(words).limit(SOON))
     }

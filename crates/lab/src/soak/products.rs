@@ -49,7 +49,7 @@ fn routed(rig: &Rig, rates: Rates, began: Instant, more: &str, files: &[(&str, &
     })
 }
 
-/// Names of files in a configuration: `@` stands for the net's folder.
+/// File names in a configuration: `@` is replaced by the net's folder.
 fn within(net: &Net, text: &str) -> String {
     text.replace('@', &net.path("").display().to_string())
 }
@@ -225,7 +225,8 @@ fn adopt(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
     })
 }
 
-/// `artery run` with a wire between eth0 and eth1, whose text is replaced while packets pass; strangers come by eth2.
+/// `artery run` with a wire between eth0 and eth1, whose text is replaced while packets pass;
+/// strangers come by eth2.
 fn run(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
     const SHORT: &str =
         "left :: FromDevice(eth0, PROMISC true, SNIFFER false) -> p :: Queue -> ToDevice(eth1);

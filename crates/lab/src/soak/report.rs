@@ -20,7 +20,7 @@ pub(super) struct Outcome {
     pub(super) excused_time: Duration,
     /// Lost while the machine stalled.
     pub(super) stalled: u64,
-    /// Of connections.
+    /// Messages exchanged by TCP connections.
     pub(super) exchanges: u64,
     pub(super) hostile: u64,
     pub(super) reloads: u64,

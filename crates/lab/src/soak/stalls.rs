@@ -1,4 +1,4 @@
-//! Times in which the machine itself did not run programs that were to run: queues overflow then, whoever forwards.
+//! Times in which the machine itself did not run runnable programs: queues overflow then, with any forwarder.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// Watches until [`Stalls::end`].
+    /// Starts a thread that watches until [`Stalls::end`].
     pub(super) fn watch() -> Arc<Stalls> {
         let stalls = Arc::new(Stalls {
             began: Instant::now(),
@@ -39,12 +39,11 @@ impl Stalls {
         stalls
     }
 
-    /// Ends watching.
     pub(super) fn end(&self) {
         self.is_over.store(true, Relaxed);
     }
 
-    /// When times begin.
+    /// The instant that times count from.
     pub(super) fn began(&self) -> Instant {
         self.began
     }

@@ -50,8 +50,8 @@ impl Samples {
         self.0.push((time, usage));
     }
 
-    /// The medians after the warm-up (the fifth to the third tenth of the time) and at the end (the last tenth): a
-    /// single sample may meet a reload, when two configurations are there.
+    /// The medians after the warm-up (the fifth to the third tenth of the time) and at the end (the last
+    /// tenth): a single sample may meet a reload, when two configurations are there.
     pub(super) fn ends(&self, whole: Duration) -> (Usage, Usage) {
         (self.median(whole / 5, whole * 3 / 10), self.median(whole * 9 / 10, Duration::MAX))
     }

@@ -1,7 +1,7 @@
 //! Who carries out a machine's instructions: the processor where kernels boot that way, QEMU otherwise.
 //!
-//! That `/dev/kvm` is there says little: inside some virtual machines it is, and stock kernels do not boot by it. So a
-//! try decides, and what it found is kept until the host boots again.
+//! That `/dev/kvm` is there says little: inside some virtual machines it is, and stock kernels do not boot by
+//! it. So a try decides, and what it found is kept until the host boots again.
 
 use super::cache;
 use std::fs;
@@ -11,9 +11,9 @@ use std::time::Duration;
 /// Who carries out the instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accelerator {
-    /// The processor.
+    /// The processor, by KVM.
     Kvm,
-    /// QEMU itself.
+    /// QEMU itself, without hardware support.
     Emulation,
 }
 

@@ -1,7 +1,7 @@
 //! apt with the machine's own package sources, or with these for another suite of the same distribution.
 //!
-//! No host is written down here: the sources of the machine are copied, with its suite's name replaced. Lists of
-//! another suite are kept in a folder of ours, so that the machine's own stay as they are.
+//! No host is written down here: the sources of the machine are copied, with its suite's name replaced. Lists
+//! of another suite are kept in a folder of ours, so that the machine's own stay as they are.
 
 use super::cache;
 use super::kernel::Package;

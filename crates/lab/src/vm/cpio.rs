@@ -23,7 +23,6 @@ impl Cpio {
         self.entry(name, PROGRAM, content);
     }
 
-    /// Ends the archive.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry(TRAILER, 0, &[]);
         self.bytes
@@ -33,7 +32,8 @@ impl Cpio {
         self.entries += 1;
         let size = u32::try_from(content.len()).expect("no file here has 4 GB");
         let name_size = name.len() as u32 + 1;
-        // inode, mode, uid, gid, links, mtime, size, device (2), special device (2), length of the name, checksum.
+        // inode, mode, uid, gid, links, mtime, size, device (2), special device (2), length
+        // of the name, checksum.
         let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, name_size, 0];
         self.bytes.extend(b"070701");
         fields.iter().for_each(|field| self.bytes.extend(format!("{field:08x}").bytes()));

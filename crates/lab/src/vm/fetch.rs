@@ -49,7 +49,8 @@ pub(super) fn cached_or_fetched(kernel: &Kernel) -> anyhow::Result<Unpacked> {
     }
 }
 
-/// The newest that can be had: what is in the cache is used where it is as new, or where nothing else can be had.
+/// The newest that can be had: what is in the cache is used where it is as new, or where nothing
+/// else can be had.
 pub(super) fn newest(kernel: &Kernel) -> anyhow::Result<Unpacked> {
     let cached = cached(kernel)?;
     match fetch(kernel, cached.as_ref()) {

@@ -45,7 +45,6 @@ impl Folder {
     }
 }
 
-/// What `guest/start.sh` reads.
 fn settings(machine: &Machine, kernel: &Unpacked) -> anyhow::Result<String> {
     let (network, router) = match &machine.network {
         Network::Bare => ("bare", ""),

@@ -1,4 +1,5 @@
-//! The first root file system of a machine: busybox, the modules that the host's files are reached by, a script.
+//! The first root file system of a machine: busybox, the modules that the host's files are
+//! reached by, a script.
 
 use super::cpio::Cpio;
 use super::fetch::Unpacked;

@@ -17,7 +17,7 @@ pub enum Kernel {
 /// A package with a kernel in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
-    /// The package's name.
+    /// The package's name, as apt knows it.
     pub name: String,
     /// What `uname -r` says when it runs.
     pub release: String,
@@ -44,8 +44,8 @@ impl Kernel {
         *self != Kernel::Unstable
     }
 
-    /// Picks the newest of the packages that `apt-cache search` prints. Kernels for real time, for clouds, without a
-    /// signature where there is a signed one, and with debug symbols are left out.
+    /// Picks the newest of the packages that `apt-cache search` prints. Kernels for real time, for clouds,
+    /// without a signature where there is a signed one, and with debug symbols are left out.
     pub fn newest(&self, listing: &str) -> Option<Package> {
         let names = listing.lines().filter_map(|line| line.split(' ').next());
         let fitting = names.filter_map(parse_package).filter(|package| self.admits(&package.release));

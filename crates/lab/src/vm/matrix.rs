@@ -39,7 +39,7 @@ const FORWARDING: [&str; 18] = [
 const QUEUES: [&str; 5] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// What is beside an adopted port.
+/// Tests with something beside an adopted port.
 const BESIDE: [&str; 4] = ["beside-vrf", "beside-bond", "beside-flowtable", "beside-wireguard"];
 /// What runs at every change.
 const SLICE: [&str; 6] = ["programs", "adopt", "vlan", "adopt-kill", "router", "up"];
@@ -47,7 +47,7 @@ const SLICE: [&str; 6] = ["programs", "adopt", "vlan", "adopt-kill", "router", "
 /// How a guest of KVM usually comes: as many queues as processors, all offloads.
 const USUAL_NIC: &str = "virtio-net,queues=2";
 
-/// All of it.
+/// The whole matrix, kernel by kernel.
 pub(super) fn whole() -> Vec<Plan> {
     Kernel::MATRIX.iter().flat_map(of_kernel).collect()
 }

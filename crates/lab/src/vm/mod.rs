@@ -9,10 +9,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A machine has four cards. Two hosts, `a` and `b`, are namespaces inside it, each with `eth0`; `eth1` and `eth2` are
-//! the ports of the router between them, which is the machine itself or a namespace (see `guest/start.sh` for the
-//! addresses). The script runs as root in the folder that the caller is in. What it writes goes to memory and is gone
-//! with the machine.
+//! A machine has four cards. Two hosts, `a` and `b`, are namespaces inside it, each with `eth0`; `eth1` and
+//! `eth2` are the ports of the router between them, which is the machine itself or a namespace (see
+//! `guest/start.sh` for the addresses). The script runs as root in the folder that the caller is in. What it
+//! writes goes to memory and is gone with the machine.
 //!
 //! QEMU runs in a namespace of a [`Rig`](crate::rig::Rig), which ends it however the caller ends.
 //!
@@ -48,9 +48,9 @@ use std::time::Duration;
 pub struct Machine {
     /// The kernel that it boots.
     pub kernel: Kernel,
-    /// Its cards.
+    /// How its network cards are made.
     pub nic: Nic,
-    /// Its processors.
+    /// Number of its virtual processors.
     pub cpus: u32,
     /// Its memory in MiB.
     pub memory: u32,

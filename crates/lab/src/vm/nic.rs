@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// How the network cards of a machine are made. All cards of a machine are of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nic {
-    /// The model.
+    /// The model of the card.
     pub model: Model,
     /// Pairs of queues; more than one with virtio-net on TAPs only.
     pub queues: u32,
@@ -33,7 +33,8 @@ pub enum Model {
 pub enum Wire {
     /// A hub inside QEMU: one queue, whole checksums, no segments.
     Hub,
-    /// Two TAPs with `vnet_hdr` on a bridge, in a namespace of the rig: unfinished checksums and segments pass.
+    /// Two TAPs with `vnet_hdr` on a bridge, in a namespace of the rig: unfinished
+    /// checksums and segments pass.
     Tap,
 }
 

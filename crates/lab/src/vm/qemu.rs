@@ -11,7 +11,8 @@ pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 
 /// Mitigations stay on, for they change what the kernel's verifier asks of programs.
 ///
-/// A machine that waits long for the host's processors would take its timer for broken, and stand still (`no_timer_check`).
+/// A machine that waits long for the host's processors would take its timer for broken,
+/// and stand still (`no_timer_check`).
 const KERNEL_WORDS: &str =
     "console=ttyS0 loglevel=4 panic=-1 nokaslr no_timer_check random.trust_cpu=on net.ifnames=0";
 

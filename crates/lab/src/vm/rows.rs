@@ -51,7 +51,7 @@ impl Row {
         Row { name, verdict: Verdict::Skip, seconds: 0, why: why.into() }
     }
 
-    /// A row of which the machine said nothing.
+    /// A row whose result the machine did not report.
     pub(super) fn missing(name: String, why: &str) -> Row {
         Row { name, verdict: Verdict::Fail, seconds: 0, why: why.into() }
     }
@@ -61,7 +61,8 @@ impl Row {
         format!("{}  {}  ({} s)  {}", self.verdict.word(), self.name, self.seconds, self.why)
     }
 
-    /// Reads what `run_row` of `guest/rows/lib.sh` prints: `row`, name, verdict, seconds and reason between tabs.
+    /// Reads what `run_row` of `guest/rows/lib.sh` prints: `row`, name, verdict, seconds
+    /// and reason between tabs.
     fn read(line: &str, name_of: impl Fn(&str) -> String) -> Option<Row> {
         let fields: Vec<&str> = line.split('\t').collect();
         let ["row", name, verdict, seconds, why] = fields[..] else { return None };

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// What a script left behind.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Its exit status.
+    /// The script's exit status.
     pub status: i32,
     /// What it wrote to standard output.
     pub stdout: String,

@@ -51,7 +51,7 @@ struct Tried {
     rows: Vec<Row>,
     /// What failed rows said.
     details: String,
-    /// Why kernels can't be had; each is asked for once.
+    /// Why kernels are unavailable; each is requested once.
     kernels: BTreeMap<String, Result<String, String>>,
 }
 
@@ -121,7 +121,7 @@ impl Tried {
             .with_context(|| format!("cannot write {}", file.display()))?;
         let failed = self.rows.iter().filter(|row| row.verdict == Verdict::Fail);
         failed.clone().try_for_each(|row| print(&row.line()))?;
-        // Last, so that nobody misses it.
+        // Last, so that it is not overlooked.
         for (name, found) in &self.kernels {
             if let Err(why) = found {
                 print(&format!("SKIPPED: nothing ran on Linux {name}: {why}"))?;

@@ -52,7 +52,7 @@ fn words_of(nic: &Nic, card: u32) -> Vec<String> {
             vec!["-netdev".into(), tap]
         }
     };
-    // Nobody boots from the network, which its firmware would take time to offer.
+    // The guest doesn't boot from the network, which its firmware would take time to offer.
     let mut device = format!("{},netdev=wire{card},mac={},romfile=", nic.model.device(), mac(card));
     if nic.model == Model::VirtioNet {
         if nic.queues > 1 {

@@ -18,7 +18,8 @@ const SLOW_START: Duration = Duration::from_millis(60);
 const SETTLE: Duration = Duration::from_millis(20);
 /// How long frames may still arrive.
 const LATEST: Duration = Duration::from_secs(1);
-/// Generators go before what others run on their processor, or the rate would not be sent; probers go before them.
+/// Generators go before what others run on their processor, or the rate would not be sent;
+/// probers go before them.
 const AT_ONCE: [&str; 3] = ["chrt", "--fifo", "5"];
 const BEFORE_ALL: [&str; 3] = ["chrt", "--fifo", "20"];
 
@@ -111,8 +112,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Sends frames of 60 bytes at a rate (none: as many as can be), and does something else meanwhile. Gives what
-    /// became of the frames.
+    /// Sends frames of 60 bytes at a rate (none: as many as can be), and does something else meanwhile. Gives
+    /// what became of the frames.
     pub(crate) fn load<T>(
         &self,
         rate: Option<f64>,

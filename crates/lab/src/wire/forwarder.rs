@@ -10,12 +10,12 @@ use crate::rig::{Command, Process, Result, RigError, Signal};
 use std::path::Path;
 use std::time::Duration;
 
-/// Both directions of a wire, by a way to the interfaces.
+/// Both directions of a wire, by one METHOD for the interfaces.
 const CABLE: &str = "
 FromDevice(eth0, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> ToDevice(eth1, METHOD $METHOD);
 FromDevice(eth1, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> ToDevice(eth0, METHOD $METHOD);
 ";
-/// For how long a router waits awake that is told to: longer than from one ping to the next.
+/// How long a router polls before it sleeps, if so configured: longer than from one ping to the next.
 const LONG_AWAKE: &str = "100ms";
 /// How long testpmd may take to begin.
 const SLOW_START: Duration = Duration::from_secs(20);
@@ -24,7 +24,6 @@ const PAGES: u64 = 256;
 /// Forwarders go ahead of other programs.
 const AHEAD: [&str; 3] = ["nice", "-n", "-19"];
 
-/// What forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forwarder {
     Bare,
@@ -39,7 +38,7 @@ pub(crate) enum Forwarder {
     Testpmd(Method),
 }
 
-/// The way of a user-space program to an interface.
+/// How a user-space program reaches an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Linux,
@@ -181,7 +180,7 @@ impl Forwarder {
 }
 
 impl Running {
-    /// Whose processor time is the forwarder's; nobody's where it works in the name of whoever sends.
+    /// Where the forwarder's processor time is accounted; `None` where it works in the context of the sender.
     pub(crate) fn account(&self) -> Option<Account> {
         match &self.process {
             Some(process) => Some(Account::Process(process.id())),

@@ -1,7 +1,7 @@
 //! From memory to memory: what the router itself costs, beside testpmd between two null ports.
 //!
-//! Two pairs of ports in memory are joined to a ring by two wires of the graph; the packets in it go round. So each
-//! is received, queued and transmitted again and again, on one processor.
+//! Two pairs of ports in memory are joined to a ring by two wires of the graph; the packets in it go round.
+//! So each is received, queued and transmitted again and again, on one processor.
 
 use super::processor::FORWARDER;
 use crate::engine_bench::macswap_rate;

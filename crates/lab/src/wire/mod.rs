@@ -1,8 +1,8 @@
 //! `artery-bench wire`: forwarders between two hosts, all in one run: frames a second, TCP and UDP, latency.
 //!
-//! Every forwarder has its turn in every round, in fresh namespaces: first iperf3 and idle pings with the interfaces
-//! as they come, then frames from the generator, as many as can be, then the greatest rate without loss, and pings at
-//! half and nine tenths of that. What can't be measured here is said, with the reason.
+//! Every forwarder has its turn in every round, in fresh namespaces: first iperf3 and idle pings with the
+//! interfaces as they come, then frames from the generator, as many as can be, then the greatest rate without
+//! loss, and pings at half and nine tenths of that. What can't be measured here is said, with the reason.
 
 pub(crate) mod bed;
 pub(crate) mod forwarder;
@@ -79,7 +79,6 @@ impl Plan {
     };
 }
 
-/// Time between pings.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 /// Parts of the loss-free rate that pings are sent at, as [`PINGS`] without the idle row.
 const LOADS: [f64; 2] = [0.5, 0.9];
@@ -216,7 +215,8 @@ impl Turn<'_> {
     }
 }
 
-/// Why no rate was found, on a machine that others use: either the frames were lost, or there was no time to send them.
+/// Why no rate was found, on a machine that others use: either the frames were lost, or there was no
+/// time to send them.
 fn not_carried(rate: f64, outcome: &Outcome) -> String {
     let (sent, lost) = (100.0 * outcome.offered() / rate, outcome.loss());
     format!("even of {} frames a second {sent:.1} % were sent and {lost:.2} % of these lost", number(rate))

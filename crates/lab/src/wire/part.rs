@@ -27,7 +27,7 @@ pub(super) const BEGINS: &str = "begins";
 pub(crate) const PORT: u16 = 9;
 /// Frames of the bare loop, common and big, as many as a router has.
 const FRAMES: (usize, usize) = (16384, 1024);
-/// Where the checksum of UDP is in a frame; 0 stands for none.
+/// Position of the UDP checksum in a frame; a checksum of 0 means none.
 const UDP_CHECKSUM: std::ops::Range<usize> = 40..42;
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -72,14 +72,14 @@ pub enum Part {
     },
 }
 
-/// What a generator tells.
+/// The report of a generator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sent {
     pub(super) sent: u64,
     pub(super) seconds: f64,
 }
 
-/// What a prober tells.
+/// The report of a prober.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Replies {
     pub(crate) lost: u64,

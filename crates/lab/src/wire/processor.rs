@@ -15,12 +15,12 @@ pub(crate) const FORWARDER: usize = 1;
 pub(crate) enum Account {
     /// A process, its threads, and what the kernel does in their name.
     Process(u32),
-    /// All that the processor of the forwarder does: for a forwarder that is no process.
+    /// Everything that the forwarder's processor does: for a forwarder that isn't a process.
     Processor,
 }
 
 impl Account {
-    /// Seconds of processor time up to now; 0 where nobody knows.
+    /// Seconds of processor time up to now; 0 where unknown.
     pub(crate) fn seconds(self) -> f64 {
         let ticks = match self {
             Account::Process(id) => {

@@ -33,7 +33,6 @@ pub(super) const PINGS: [[Work; 3]; 3] = [
 /// The name of the yardstick.
 pub(super) const YARDSTICK: &str = "y: testpmd macswap";
 
-/// Everything measured.
 pub(super) struct Report {
     pub(super) machine: Machine,
     /// Figures of several rounds, in the order of the first.
@@ -235,7 +234,6 @@ that others use (a load above 1) say little.
 - *Processor time* is that of the forwarder's process with what the kernel does in its name, the receiver's stack included;
   of *kernel-rps* all that processor 1 does (/proc/stat), other programs included. *kernel* works in the sender's name.";
 
-/// Who runs where.
 fn placement(who: &str) -> String {
     let on = ALL.iter().find(|forwarder| forwarder.name() == who).map_or(FORWARDER, |one| one.processor());
     match who.starts_with("memory") || who == YARDSTICK {
@@ -265,7 +263,8 @@ impl std::fmt::Display for Wanted {
     }
 }
 
-/// What fits a line: the first line of a message, and the one where a program says what was wrong, usually the last.
+/// What fits a line: the first line of a message, and the one where a program says what was
+/// wrong, usually the last.
 fn shortened(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

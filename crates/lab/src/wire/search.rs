@@ -3,7 +3,6 @@
 /// What became of frames that were sent at some rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Outcome {
-    /// Frames sent.
     pub(crate) sent: u64,
     /// Frames that arrived, at most those sent.
     pub(crate) arrived: u64,
@@ -46,8 +45,8 @@ impl Outcome {
     }
 }
 
-/// The greatest rate that is carried, in frames a second; none where even the least that was tried is not. `guess` is
-/// about what is expected.
+/// The greatest rate that is carried, in frames a second; none where even the least that was tried is not.
+/// `guess` is about what is expected.
 pub(crate) fn loss_free<E>(
     guess: f64,
     care: Care,

@@ -32,7 +32,8 @@ fn answers(client: &Host) -> Result<BTreeMap<String, usize>> {
     Ok(counts)
 }
 
-/// A member that is checked so is left out while its server has stopped, or does `instead`, and is back afterwards.
+/// A member that is checked so is left out while its server has stopped, or does `instead`,
+/// and is back afterwards.
 fn is_left_out(label: &str, check: &str, instead: Option<Talk>) {
     rig::test(label, |rig| {
         let net = Plain::new(rig, 3)?;

@@ -19,7 +19,7 @@ fn curl_is_answered_by_all_servers_while_they_come_and_go() {
         ["web1", "web2", "web3", "web4"].iter().try_for_each(|name| seen(name))?;
         balancer.write("add_member", "web5 10.0.2.15")?;
         seen("web5")?;
-        // Whoever is drained first is removed without harm.
+        // A member that is drained first is removed without harm.
         balancer.write("weight", "web1 0")?;
         wait_for_answers(&mut curl, 50)?;
         let at_removal = curl.stdout_so_far().len();

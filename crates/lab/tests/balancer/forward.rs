@@ -1,4 +1,4 @@
-//! The ways on which packets get to servers, and connections that are used on each.
+//! Forwarding methods to servers, and connections that are used with each.
 
 use super::net::{Balancer, Forward, Net, SERVICE, with_net};
 use super::server::echo;
@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 
 const OPEN: usize = 120;
 
-/// Connections are shared out, carry short and long messages, and stay where they are while another server comes, one is
-/// drained, and one ends.
+/// Connections are shared out, carry short and long messages, and stay where they are while another server
+/// comes, one is drained, and one ends.
 fn serves(net: &Net, forward: Forward, variables: &[&str]) -> Result<()> {
     let mut servers = net.serve(forward, echo)?;
     let balancer = Balancer::start(net, variables)?;

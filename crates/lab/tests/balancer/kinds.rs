@@ -36,7 +36,7 @@ impl Answers {
         thread::spawn(move || {
             while !ends.load(Relaxed) {
                 if let Ok((_, from)) = socket.recv_from(&mut [0; 64]) {
-                    // A client that is gone is no fault of the server.
+                    // A client that has gone is not an error of the server.
                     let _ = socket.send_to(&[number], from);
                 }
             }
@@ -148,7 +148,7 @@ fn connections_of_ipv6_stay_with_their_servers_while_another_comes_and_one_is_dr
     rig::test("balancer-ipv6", |rig| {
         let net = Plain::new(rig, 5)?;
         let router = net.router(rig, "r")?.host;
-        // Nobody asks for neighbors here: the router's graph has no element for that.
+        // Static neighbor entries: the router's graph has no element that answers solicitations.
         let neighbor = |host: &Host, address: &str, mac: &str| {
             host.run(["ip", "neigh", "add", address, "lladdr", mac, "dev", "eth0"]).map(drop)
         };

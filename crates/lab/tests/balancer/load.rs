@@ -17,20 +17,20 @@ use std::time::{Duration, Instant};
 const PACE: Duration = Duration::from_millis(20);
 /// After so many more answers a connection is sound.
 const ENOUGH: u64 = 5;
-/// For how long nothing may get better before what isn't sound has stalled: longer than TCP waits to send again what was
-/// lost five times (6.2 s), since others may have the processors.
+/// For how long nothing may get better before what isn't sound has stalled: longer than TCP waits to send
+/// again what was lost five times (6.2 s), since others may have the processors.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server may take to say who it is.
 const SOON: Duration = Duration::from_secs(10);
 /// Lengths of messages: all in a segment, and in several. Every tenth connection has the long ones.
 const LENGTHS: [usize; 2] = [64, 16 * 1024];
 
-/// The connections.
+/// Connections to a service that exchange messages.
 pub(crate) struct Load {
     client: Host,
     service: SocketAddrV4,
     open: Vec<Open>,
-    /// Ports from here on have not been used: a server that never heard of the end of a connection has it still.
+    /// Ports from here on have not been used: a server that missed the end of a connection still has it.
     next_port: Arc<AtomicU16>,
     sender: Option<Sender<Exchange>>,
     thread: Option<JoinHandle<()>>,
@@ -181,16 +181,16 @@ fn connect(port: u16, service: SocketAddrV4) -> TcpStream {
 struct Exchange {
     stream: TcpStream,
     watch: Arc<Watch>,
-    /// Of its messages.
+    /// Bytes of each of its messages.
     length: usize,
-    /// Of this message.
+    /// Bytes of this message that were sent.
     sent: usize,
     received: usize,
     /// When the next message may begin.
     due: Instant,
 }
 
-/// Keeps all connections busy until nobody has any more to add.
+/// Keeps all connections busy until the channel for further ones is closed.
 fn exchange(more: Receiver<Exchange>) {
     let mut all: Vec<Exchange> = Vec::new();
     loop {

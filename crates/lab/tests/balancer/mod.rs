@@ -1,5 +1,5 @@
-//! `artery run conf/balancer.click` between clients and servers that share a service, by TCP as it is: what becomes of
-//! connections that are in use while servers come, go and die.
+//! `artery run conf/balancer.click` between clients and servers that share a service, by TCP as it is: what
+//! becomes of connections that are in use while servers come, go and die.
 
 mod checks;
 mod curl;

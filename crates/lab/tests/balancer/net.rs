@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// The address that clients connect to.
 pub(crate) const SERVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// The network of `conf/balancer.click`: a client at 10.0.1.2, and servers 1 to 5 at 10.0.2.11 to 10.0.2.15, which answer
-/// by the router.
+/// The network of `conf/balancer.click`: a client at 10.0.1.2, and servers 1 to 5 at 10.0.2.11 to 10.0.2.15,
+/// which answer by the router.
 pub(crate) struct Net {
     pub(crate) client: Host,
     pub(crate) router: Host,
@@ -32,7 +32,7 @@ pub(crate) enum Forward {
     Direct,
     /// To the server's own address.
     Nat,
-    /// In a tunnel.
+    /// In a tunnel (IP in IP).
     Tunnel,
 }
 
@@ -85,7 +85,7 @@ impl Net {
             .map(|(number, host)| {
                 if forward != Forward::Nat {
                     host.address("lo", &format!("{SERVICE}/32"))?;
-                    // Nobody but the router is to know that they have it.
+                    // Only the router may know that they have it.
                     host.sysctl("net.ipv4.conf.all.arp_ignore", "1")?
                         .sysctl("net.ipv4.conf.all.arp_announce", "2")?;
                 }
@@ -107,8 +107,8 @@ impl Net {
         Ok(())
     }
 
-    /// Lets all servers unpack what comes in a tunnel from the router. Where the kernel can't, programs do, which are to
-    /// be kept.
+    /// Lets all servers unpack what comes in a tunnel from the router. Where the kernel can't, programs do,
+    /// which are to be kept.
     pub(crate) fn unpack(&self) -> Result<Vec<Process>> {
         let mut programs = Vec::new();
         for (number, host) in (1..).zip(&self.servers) {
@@ -168,7 +168,8 @@ impl Balancer {
         Ok(line.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{name}: {said}")))
     }
 
-    /// Changes the file and tells the program to read it again; waits until a member is there that only the new one has.
+    /// Changes the file and has the program read it again; waits until a member is there that only
+    /// the new one has.
     pub(crate) fn reload(&mut self, text: &str, member: &str) -> Result<()> {
         std::fs::write(self.folder.path().join("balancer.click"), text).unwrap();
         self.process.signal(Signal::HUP);
@@ -189,7 +190,6 @@ impl Balancer {
         Ok(())
     }
 
-    /// Ends it cleanly.
     pub(crate) fn end(self) -> Result<()> {
         crate::support::end(self.process).map(drop)
     }

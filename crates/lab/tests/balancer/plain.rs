@@ -1,5 +1,5 @@
-//! A router that does nothing but balance, in a network of its own: for services of all kinds, and for what needs more than
-//! one router or one interface more.
+//! A router that does nothing but balance, in a network of its own: for services of all kinds, and for what
+//! needs more than one router or one interface more.
 
 use super::net::SERVICE;
 use super::server::{Server, Talk};
@@ -58,7 +58,7 @@ impl Plain {
         Ok(Plain { client, servers: all, left, right })
     }
 
-    /// Gives servers the service's address too, which nobody but routers is to know.
+    /// Gives servers the service's address too, which only routers may know.
     pub(crate) fn have_service(&self) -> Result<()> {
         self.servers.iter().try_for_each(|host| {
             host.address("lo", &format!("{SERVICE}/32"))?.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
@@ -128,7 +128,6 @@ impl Running {
         Ok(command.run()?.stdout)
     }
 
-    /// Takes flows in.
     pub(crate) fn import(&self, flows: &str) -> Result<String> {
         let socket = self.socket();
         let command = self.host.command([artery()?]).args(["flow", "-u", path(&socket), "import"]);

@@ -1,5 +1,5 @@
-//! Clients behind a link of a small MTU: what its router says of answers that are too long must reach the server that sent
-//! them, or that waits for ever (RFC 1191, RFC 7690).
+//! Clients behind a link of a small MTU: what its router says of answers that are too long must reach the
+//! server that sent them, or that waits for ever (RFC 1191, RFC 7690).
 
 use super::net::{Balancer, Forward, SERVICE, with_far_client};
 use super::server::{HELLO, PORT};

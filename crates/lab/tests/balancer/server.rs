@@ -9,10 +9,11 @@ use std::thread;
 
 /// The port of the service.
 pub(crate) const PORT: u16 = 80;
-/// What a server says of itself before it answers anything: its number, and the address that it was reached by.
+/// What a server says of itself before it answers anything: its number, and the address that
+/// it was reached by.
 pub(crate) const HELLO: usize = 5;
 
-/// What a server does with a connection of a client; its number tells which it is.
+/// What a server does with a connection of a client; its number identifies it.
 pub(crate) type Talk = fn(&mut TcpStream, u8) -> io::Result<()>;
 
 /// A server that listens; it ends all its connections when it is dropped, as a process does that is killed.
@@ -29,7 +30,7 @@ impl Server {
         thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
                 clients.lock().unwrap().push(stream.try_clone().unwrap());
-                // A client that ends is no fault of the server.
+                // A client that ends is not an error of the server.
                 thread::spawn(move || talk(&mut stream, number).and_then(|()| stream.shutdown(Both)));
             }
         });
@@ -47,7 +48,7 @@ impl Drop for Server {
     }
 }
 
-/// Says who it is, and then again whatever it is told.
+/// Sends the server's number, then echoes whatever it receives.
 pub(crate) fn echo(stream: &mut TcpStream, number: u8) -> io::Result<()> {
     let IpAddr::V4(own) = stream.local_addr()?.ip() else { return Ok(()) };
     let mut hello = [number; HELLO];

@@ -22,11 +22,11 @@ const SECOND: &str =
     "SERVICE 192.0.2.1:80 tcp, MEMBER web5 10.0.2.15, MEMBER web4 10.0.2.14, MEMBER web3 10.0.2.13,
     MEMBER web2 10.0.2.12, MEMBER web1 10.0.2.11, METHOD xor";
 
-/// Tells the second router of the flows of the first: of those that are there at first by an export, of those to come by
-/// what who follows is told.
+/// Copies the flows of the first router to the second: those that exist at the start by an export, later ones
+/// by the events that a follower receives.
 fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
     let follower = first.follow()?;
-    // What happens is told from when the router has heard that somebody follows.
+    // Events are sent from the moment at which the router has accepted a follower.
     for open in 1.. {
         load.fill(open)?;
         if !follower.stdout_so_far().is_empty() {
@@ -50,7 +50,8 @@ fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
     Ok(())
 }
 
-/// How many connections were harmed when the second router took the place of the first, and how many flows it has then.
+/// How many connections were harmed when the second router took the place of the first, and how many
+/// flows it has then.
 fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
     let net = Plain::new(rig, 5)?;
     let (a, b) = (net.router(rig, "a")?, net.router(rig, "b")?);

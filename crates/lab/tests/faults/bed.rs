@@ -1,4 +1,4 @@
-//! Hosts `a` and `b` at eth0 and eth1 of `r`, nobody at its eth2, and what runs there.
+//! Hosts `a` and `b` at eth0 and eth1 of `r`, no host at its eth2, and the programs that run there.
 
 use crate::support::{SOON, until_answered};
 use artery_lab::program::artery;
@@ -115,8 +115,8 @@ impl Bed {
         Ok(self.r.command([artery()?]).args(words).env("ARTERY_SOCKET", self.path("control")))
     }
 
-    /// What the host's kernel has at `r`: interfaces, what is attached to them, addresses, routes, rules. Kernels
-    /// without TCX keep filters of tc, which do nothing then.
+    /// What the host's kernel has at `r`: interfaces, what is attached to them, addresses, routes, rules.
+    /// Kernels without TCX keep filters of tc, which do nothing then.
     pub fn host_state(&self) -> Result<String> {
         let mut state = String::new();
         let has_tcx = has_tcx();
@@ -185,7 +185,6 @@ impl Line {
     }
 }
 
-/// A moment.
 pub fn pause(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }

@@ -1,8 +1,8 @@
-//! The machine's time of day is set, years forward and back, while a product runs: timers go by a clock that nobody
-//! sets.
+//! The machine's time of day is set, years forward and back, while a product runs: timers use the monotonic
+//! clock, which can't be set.
 //!
-//! A library in front of libc's stands for the machine's clock: that of a test must not be set. The calls that don't go
-//! by libc only take the times of packets.
+//! A preloaded library simulates the machine's clock, since a test must not set the real one. Calls that
+//! bypass libc only read the times of packets.
 
 use super::bed::{ALL, Bed, Product, on_the_bed};
 use crate::support::{SOON, end, until};
@@ -81,7 +81,7 @@ fn routes_of_the_host_are_followed_after_the_time_of_day_was_set() {
         bed.until_forwarded(&mut process)?;
         bed.b.address("lo", "10.9.0.1/32")?.address("lo", "10.8.0.1/32")?;
         for (years, network) in [(10, 9), (-10, 8)] {
-            // A gateway that nobody knows yet.
+            // A gateway without a neighbor entry yet.
             let gateway = format!("10.0.2.{network}");
             bed.b.address("eth0", &format!("{gateway}/24"))?;
             time.set(years * YEAR);

@@ -1,5 +1,5 @@
-//! SIGKILL in each phase: while a product starts, runs, reads its files again, and ends. The host then has what it had
-//! before, and the product starts again, whatever the other one left behind.
+//! SIGKILL in each phase: while a product starts, runs, reads its files again, and ends. The host then has
+//! what it had before, and the product starts again, whatever the other one left behind.
 
 use super::bed::{Bed, Product, on_the_bed, pause};
 use crate::support::{SOON, end, until};
@@ -22,7 +22,8 @@ fn ports_whose_process_is_killed_in_any_phase_are_the_kernels_and_adopted_again(
 }
 
 fn killed_in_each_phase(bed: &Bed) -> Result<()> {
-    // What a first one leaves for good, such as the MTU of a port, is no matter of how the next ones end.
+    // What a first one leaves for good, such as the MTU of a port, has nothing to do with how
+    // the next ones end.
     let began = Instant::now();
     end_of(bed, bed.start()?)?;
     let start = began.elapsed().as_millis() as u64;

@@ -51,7 +51,7 @@ fn stopped(bed: &Bed) -> Result<()> {
     end(process).map(drop)
 }
 
-/// Who is known: neighbors of a router, the MAC table of a switch.
+/// What is known: neighbors of a router, the MAC table of a switch.
 fn known(bed: &Bed) -> Result<Vec<String>> {
     let (words, column): (&[&str], usize) = match bed.product {
         Product::Router => (&["show", "neighbors"], 0),

@@ -1,5 +1,5 @@
-//! Storms of interfaces: others come and go by the hundred, and one port's link goes down and up hundreds of times,
-//! while packets pass between the others.
+//! Storms of interfaces: others come and go by the hundred, and one port's link goes down and up hundreds of
+//! times, while packets pass between the others.
 
 use super::bed::{Bed, Product, on_the_bed};
 use crate::support::{SOON, end, until};

@@ -1,4 +1,4 @@
-//! The router's own addresses: found free, told, and kept when another station takes one.
+//! The router's own addresses: checked for duplicates, announced, and defended when another host claims one.
 
 use super::support::{Router, answered, with_net};
 use artery_lab::rig::{Frame, Result};
@@ -6,7 +6,7 @@ use artery_wire::build::{arp_request, ether, ip4};
 use artery_wire::{Arp, EtherType, Ethernet};
 use std::time::Duration;
 
-/// ARP messages in which a station tells everyone that it has an address.
+/// ARP announcements by which a host claims an address.
 fn told(frames: &[Frame], address: &str) -> usize {
     let tells = |frame: &&Frame| {
         let ethernet = Ethernet::new(&frame.bytes[..]).unwrap();
@@ -47,7 +47,8 @@ fn an_ipv6_address_that_a_host_has_already_is_reported_and_not_used() {
         assert!(found, "{events:?}");
         let shown = router.call(&["show", "ports"])?.stdout;
         assert!(shown.contains("fd00:1::1"), "{shown}");
-        // The router does not answer as what it is not; its other addresses and what goes through it do as ever.
+        // The router does not answer as what it is not; its other addresses and what goes through
+        // it do as ever.
         assert_eq!(net.b().ping_with("fd00:1::1", 2, &["-W", "0.2"])?.received, 0);
         assert_eq!(router.drops("address-unclaimed")?, 2);
         answered(net.b(), "fd00:2::1", 2)?;

@@ -1,5 +1,5 @@
-//! Floods, scans and forged frames, while others talk: these lose next to nothing, the router takes no more memory than
-//! it may, and each flood is counted by name.
+//! Floods, scans and forged frames, while others talk: these lose next to nothing, the router takes no more
+//! memory than it may, and each flood is counted by name.
 
 use super::support::{HOST_LINK, Net, Router, SOON, answered, until_answered, with_net};
 use artery_lab::rig::{Host, Result, Traffic};
@@ -206,7 +206,7 @@ fn a_scan_of_a_big_network_on_link_leaves_room_for_others() {
         is_within("neighbors", router.neighbors_in("10.3.")?, 1..=u64::from(FRAMES));
         let refused = router.drops("neighbor-limit")? + router.drops("neighbor-unresolved")?;
         is_within("refused", refused, 1000..=u64::MAX);
-        // Who is there is found, once there are not too many questions any more.
+        // Hosts that exist are resolved, once there are not too many solicitations any more.
         println!("found after {:?}", until_answered(net.a(), "10.3.0.2")?);
         Ok(())
     });

@@ -118,7 +118,7 @@ fn programs_of_the_routers_host_are_reached_at_its_addresses_and_reach_others() 
 #[test]
 fn a_host_that_could_send_to_another_gateway_itself_is_told_and_heeds_it() {
     with_net("hosts-redirect", 2, |net| {
-        // The other gateway is nobody: it is enough that both know where it would be.
+        // The other gateway doesn't exist: it is enough that both have a neighbor entry for it.
         let (other, far) = ("02:00:00:00:66:09", ["10.9.0.1", "fd09::1"]);
         let router = net.start(&["--route", "10.9.0.0/16=10.0.1.9", "--route", "fd09::/16=fe80::9%eth1"])?;
         let a = net.a();

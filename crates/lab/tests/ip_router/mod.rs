@@ -1,5 +1,5 @@
-//! `artery router` among Linux hosts in namespaces: what they see of it, and what it makes of what they do. Whatever it
-//! sends in these tests is looked at by another parser.
+//! `artery router` among Linux hosts in namespaces: what they see of it, and what it makes of what they do.
+//! Another parser checks everything that it sends in these tests.
 
 mod addresses;
 mod floods;

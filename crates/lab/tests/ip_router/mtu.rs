@@ -31,7 +31,8 @@ fn narrow(net: &Net, mtu: u32, host_knows: bool) -> Result<()> {
 #[test]
 fn tcp_finds_the_mtu_of_the_way_and_goes_through() {
     with_net("mtu-tcp", 2, |net| {
-        // The server offers segments of 1500 bytes, so that only errors tell the sender of less.
+        // The server offers segments of 1500 bytes, so that only ICMP errors report the smaller
+        // MTU to the sender.
         narrow(net, 1400, false)?;
         let router = net.start(&[])?;
         for address in ["10.0.2.2", "fd00:2::2"] {

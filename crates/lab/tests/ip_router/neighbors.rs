@@ -65,7 +65,7 @@ fn hosts_find_the_router_and_the_router_finds_hosts() {
             assert_eq!(found["state"], "REACHABLE", "{found}");
             assert_eq!(mac_of_neighbor(net.a(), own)?, Some(net.r.mac("eth1")?));
         }
-        // Who asks for the router is known from then on; nobody else is answered for.
+        // The router learns a neighbor that solicits it; it answers for no other address.
         let answered_by = |address: &str| {
             net.a().command(["arping", "-c", "2", "-W", "0.1", "-I", "eth0", address]).output()
         };
@@ -109,7 +109,7 @@ fn a_host_that_gets_another_address_is_followed_at_once() {
 fn a_neighbor_that_was_quiet_for_long_is_asked_alone_and_no_packet_waits_for_it() {
     with_net("neighbors-refresh", 2, |net| {
         let router = net.start(&[])?;
-        // It is known from its own question, so that nobody has heard yet whether it is reached.
+        // The entry comes from the host's own solicitation, so its reachability is not confirmed yet.
         answered(net.a(), "fd00:1::1", 1)?;
         assert_eq!(router.neighbor("fd00:1::2")?.unwrap()["state"], "STALE");
         answered(net.b(), "fd00:2::1", 1)?;
@@ -188,7 +188,7 @@ fn what_is_set_by_hand_is_not_overwritten_until_it_is_removed() {
             "eth1",
             "published",
         ])?;
-        // Nobody is there, but the host knows where it would be.
+        // No host is there, but this host has a neighbor entry for it.
         net.a().ping_with("10.0.1.50", 1, &["-W", "0.2"])?;
         assert_eq!(mac_of_neighbor(net.a(), "10.0.1.50")?.as_deref(), Some("02:00:00:00:66:50"));
         router.end()

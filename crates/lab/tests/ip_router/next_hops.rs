@@ -1,5 +1,5 @@
-//! Several next hops for one prefix: flows are shared out, stay where they are, and leave those that die. And IPv4 by a
-//! next hop that speaks IPv6 alone.
+//! Several next hops for one prefix: flows are shared out, stay where they are, and leave those that die. And
+//! IPv4 by a next hop that speaks IPv6 alone.
 
 use super::support::{HOST_LINK, Net, Router, answered, with_net};
 use artery_lab::rig::{Host, Result};
@@ -130,7 +130,7 @@ fn flows_leave_a_next_hop_whose_link_goes_down_and_no_other() {
         let moved = judge_moves(&before, &after, 1);
         announce("whose link went down", time, moved);
         assert!(moved[0] >= 20 && moved[2] >= 20, "{moved:?}");
-        // The link tells it: questions to the neighbor alone would take 8 s (RFC 4861 section 10).
+        // The link reports it: unicast solicitations alone would take 8 s (RFC 4861 section 10).
         assert!(time < Duration::from_secs(5), "{time:?}");
         net.hosts[2].up(HOST_LINK)?;
         router.until_port("eth3", true)?;

@@ -24,7 +24,7 @@ fn a_port_that_goes_down_on_either_side_is_unreachable_until_it_is_up() {
             answered(net.a(), "10.0.1.1", 1)?;
             host.up(interface)?;
             router.until_port("eth2", true)?;
-            // The host has lost its addresses of IPv6, and what led by them.
+            // The host has lost its IPv6 addresses, and the routes by them.
             if host.name() == "b" {
                 host.address(interface, "fd00:2::2/64")?.route("default", "fd00:2::1")?;
                 host.route("default", "10.0.2.1")?;

@@ -1,5 +1,5 @@
-//! A router between hosts: networks to run it in, `artery router` as a process, what it says of itself, and a look at
-//! every frame that it sends.
+//! A router between hosts: networks to run it in, `artery router` as a process, what it says of itself, and a
+//! look at every frame that it sends.
 
 use super::wire;
 use artery_lab::program::artery;
@@ -13,8 +13,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// The interface by which hosts are linked to the router.
 pub(crate) const HOST_LINK: &str = "eth0";
 
-/// Hosts, and the router that each is linked to: host N by interface ethN of `r`, in 10.0.N.0/24 and fd00:N::/64, where
-/// the router is 1 and the host 2. Nothing on the links is left to be finished by hardware.
+/// Hosts, and the router that each is linked to: host N by interface ethN of `r`, in
+/// 10.0.N.0/24 and fd00:N::/64, where the router is 1 and the host 2. Nothing on the links is
+/// left to be finished by hardware.
 pub(crate) struct Net {
     pub(crate) rig: Rig,
     pub(crate) r: Host,
@@ -52,7 +53,8 @@ impl Net {
             .collect()
     }
 
-    /// Starts a router with further options, waits until all its addresses are its own, and looks at all it sends.
+    /// Starts a router with further options, waits until all its addresses are its own, and looks
+    /// at all it sends.
     pub(crate) fn start(&self, options: &[&str]) -> Result<Router> {
         let router = self.start_tentative(options)?;
         router.until_claimed(3 * self.hosts.len())?;
@@ -85,14 +87,13 @@ impl Net {
     }
 }
 
-/// A running router.
 pub(crate) struct Router {
     pub(crate) process: Process,
     host: Host,
     socket: PathBuf,
     /// By host; none where its link was down at the start.
     captures: Vec<Option<Capture>>,
-    /// Holds the socket.
+    /// Holds the control socket; removed on drop.
     _folder: tempfile::TempDir,
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const BOUND: Duration = Duration::from_millis(3 * 50 + 50);
 /// How long anything may take on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What senders hear of a route that has no other gateway, by family.
+/// The errors that senders get for a route without another gateway, by family.
 const NO_WAY: [&str; 2] = ["Destination Net Unreachable", "No route"];
 
 /// A router with routes by both gateways, and by the one that is to fail alone,
@@ -63,7 +63,7 @@ impl Watched {
         Ok(())
     }
 
-    /// When a session was last told to be down, since midnight.
+    /// When a session was last reported as down, since midnight.
     fn went_down(&self, peer: &str) -> Option<Duration> {
         let said = self.events.stdout_so_far();
         let mut events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -221,7 +221,7 @@ fn a_path_whose_bird_is_killed_is_left_and_taken_again() {
 fn a_neighbor_that_is_shut_down_or_was_never_up_keeps_its_routes() {
     with_gateways("command-bfd-admin", |net| {
         let frr = frr(&net.gateways[0], &[["10.0.2.1", "10.0.2.11"]])?;
-        // Nobody speaks BFD at the second gateway.
+        // The second gateway doesn't run BFD.
         let neighbors = ["10.0.2.11", "10.0.2.12"].map(str::to_string);
         let watched = Watched::start(net, 0, 0, &neighbors)?;
         watched.until_up("10.0.2.11")?;

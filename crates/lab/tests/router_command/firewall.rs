@@ -77,7 +77,7 @@ fn clients_reach_the_outside_by_an_address_of_the_router() {
         assert!(!said.contains("warning"), "{said}");
         for (far, outside) in FAR.into_iter().zip(OUTSIDE) {
             assert_eq!(net.a.ping(far, 5)?.received, 5, "{far}");
-            // Who asked is the router, as far as the server can tell.
+            // The server sees the router as the client.
             assert_eq!(ask_tcp(&net.a, far, 80)?, Said::You(outside.parse().unwrap()), "{far}");
             assert_eq!(ask_udp(&net.a, far, 80)?, Said::You(outside.parse().unwrap()), "{far}");
             let tcp = net.a.iperf3(&net.b, far, &["-t", "1"])?;
@@ -284,7 +284,7 @@ fn errors_about_translated_packets_are_translated_back() {
         assert!(long.text.contains("From fd00:2::2") && long.text.contains("mtu"), "{}", long.text);
         let known = net.a.run(["ip", "-6", "route", "get", "fd00:3::2"])?.stdout;
         assert!(known.contains("mtu 1300"), "{known}");
-        // Nobody listens there: the host says so to the address that it sees.
+        // No program listens there: the host replies with an error to the address that it sees.
         for far in FAR {
             assert_eq!(ask_udp(&net.a, far, 81)?, Said::Error(ErrorKind::ConnectionRefused), "{far}");
             let trace = net.a.run(["traceroute", "-n", "-q", "1", "-w", "2", far])?.stdout;
@@ -449,7 +449,7 @@ table inet office {
 }
 ";
 
-/// What hosts at either side hear, by what they ask.
+/// What hosts at either side receive in reply, by what they send.
 fn heard(net: &Net) -> Result<Vec<(String, String)>> {
     let _mirrors = [Mirror::start(&net.a, 80)?, Mirror::start(&net.b, 80)?];
     let mut heard = Vec::new();
@@ -479,7 +479,7 @@ fn hosts_hear_what_they_hear_through_a_kernel_with_the_same_rules() {
         }
         assert!(loaded.succeeded(), "{}", loaded.stderr);
         net.r.run(["nft", "flush", "ruleset"])?;
-        // Linux sends an error a second to each host, if it is not told otherwise.
+        // By default Linux sends one error a second to each host.
         for host in [&net.a, &net.r, &net.b] {
             host.sysctl("net.ipv4.icmp_ratelimit", "0")?.sysctl("net.ipv6.icmp.ratelimit", "0")?;
         }

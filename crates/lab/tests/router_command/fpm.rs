@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const SERVER: &str = "127.0.0.1:2620";
 const BGP: u8 = 186;
 const OSPF: u8 = 188;
-/// RTM_F_OFFLOAD and RTM_F_OFFLOAD_FAILED.
+/// The kernel's flags RTM_F_OFFLOAD and RTM_F_OFFLOAD_FAILED.
 const OFFLOAD: u32 = 0x4000;
 const OFFLOAD_FAILED: u32 = 0x2000_0000;
 
@@ -281,7 +281,7 @@ fn routes_outlive_their_connection_until_the_next_one_does_not_tell_of_them() {
         for address in ["10.9.1.1", "10.9.2.1", "10.9.3.1"] {
             assert_eq!(net.a.ping(address, 1)?.received, 1, "{address}");
         }
-        // All is sent again but for one route. Numbers of objects begin anew: 7 is another gateway now.
+        // All is sent again except one route. Object numbers start over: 7 is another gateway now.
         let mut zebra = Zebra::connect(net)?;
         zebra.send(&[next_hop(NEW_NEXT_HOP, 7, &[next_hop_gateway(ip("10.0.2.3"))])]);
         zebra.put(&[via("10.9.1.0/24", FAR[0])], OFFLOAD);

@@ -14,8 +14,8 @@ pub(crate) const FLOWS: usize = 40;
 const NOTICE: Duration = Duration::from_secs(60);
 const PORT: u16 = 7777;
 
-/// What is behind both gateways, and behind the first alone; the gateways; and the words of ping for a host that is
-/// silent. By family.
+/// Addresses behind both gateways, and behind the first alone; the gateways; and what ping prints for a host
+/// that is silent. By family.
 pub(crate) const SHARED: [&str; 2] = ["10.9.0.1", "fd09::1"];
 pub(crate) const ALONE: [&str; 2] = ["10.8.0.1", "fd08::1"];
 pub(crate) const GATEWAYS: [[&str; 2]; 2] = [["10.0.2.11", "10.0.2.12"], ["fd00:2::11", "fd00:2::12"]];
@@ -51,7 +51,7 @@ pub(crate) fn with_gateways(label: &str, body: impl FnOnce(&Net) -> Result<()>) 
     });
 }
 
-/// Flows from `a` to what is behind both gateways, some datagrams of each a second.
+/// Flows from `a` to the addresses behind both gateways, with several datagrams of each a second.
 pub(crate) struct Flows {
     senders: Vec<UdpSocket>,
     receivers: Vec<UdpSocket>,

@@ -141,7 +141,7 @@ fn a_port_whose_interface_is_made_again_forwards_again_as_what_it_is_now() {
     });
 }
 
-/// Whether a frame tells everybody that 10.0.2.1 is at an Ethernet address.
+/// Whether a frame announces to all that 10.0.2.1 is at an Ethernet address.
 fn is_announcement(frame: &[u8], address: &str) -> bool {
     let sender = frame
         .get(22..28)

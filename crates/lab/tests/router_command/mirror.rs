@@ -1,4 +1,4 @@
-//! Servers that tell whoever asks which address they see, and clients that ask.
+//! Servers that reply with the client address that they see, and clients that ask for it.
 
 use crate::support::SOON;
 use artery_lab::rig::{Host, Result};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How long an answer may take that does come.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What a client hears.
+/// The reply that a client receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     /// The address that the server sees.
@@ -120,7 +120,7 @@ pub(crate) fn ask_tcp(client: &Host, to: &str, port: u16) -> Result<Said> {
     client.enter(|| Said::of(connect(to, port).and_then(|mut stream| read_name(&mut stream))))
 }
 
-/// The same by UDP; an error is one that ICMP tells of.
+/// The same by UDP; an error is one that an ICMP message reports.
 pub(crate) fn ask_udp(client: &Host, to: &str, port: u16) -> Result<Said> {
     let to = SocketAddr::new(to.parse().unwrap(), port);
     client.enter(|| {

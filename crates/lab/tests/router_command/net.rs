@@ -42,7 +42,7 @@ pub(crate) struct Running {
     pub(crate) process: Process,
     pub(crate) host: Host,
     pub(crate) socket: PathBuf,
-    /// Holds the socket.
+    /// Holds the control socket; removed on drop.
     _folder: tempfile::TempDir,
 }
 

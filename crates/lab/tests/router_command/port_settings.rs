@@ -14,7 +14,7 @@ fn a_port_keeps_to_its_mtu_checks_sources_and_has_gateways_outside_its_networks(
         until_answered(&net.a, "10.0.2.2", &mut router.process)?;
         assert_eq!(net.a.ping("10.0.2.2", 2)?.received, 2);
         assert_eq!(net.a.ping("10.9.0.1", 2)?.received, 2, "by the gateway");
-        // 1400 bytes with both headers fit, one more is too long, of which the sender is told.
+        // 1400 bytes with both headers fit. One more is too long, and the sender gets an ICMP error.
         let ping =
             |bytes: &str| net.a.command(["ping", "-c1", "-W2", "-Mdo", "-s", bytes, "10.0.2.2"]).output();
         assert!(ping("1372")?.succeeded());

@@ -1,4 +1,5 @@
-//! Services: connections that servers share, health checks, and what is no connection of theirs.
+//! Services: connections that servers share, health checks, and packets that belong to
+//! no connection of theirs.
 
 use super::net::{FAR, Net, PORTS, Running, on_the_net};
 use crate::support::{SOON, end, until};
@@ -40,8 +41,7 @@ fn connections_to_a_service_reach_its_server_translated_or_as_they_are() {
     });
 }
 
-/// Whether `explain` tells the member of a flow that is new, and of one that is known, and where the packet
-/// goes then.
+/// Whether `explain` names the member of a new flow, and of a known one, and the packet's next step then.
 fn is_explained(router: &Running, is_nat: bool) -> Result<()> {
     let explain =
         |packet: &str, more: &[&str]| router.say(&[&["explain", packet, "--in", "eth0"], more].concat());
@@ -74,7 +74,7 @@ fn is_explained(router: &Running, is_nat: bool) -> Result<()> {
     Ok(())
 }
 
-/// A server of TCP at a port, which tells everybody the address that it was reached by. It ends when it is dropped.
+/// A TCP server at a port, which replies with the address that it was reached by. It ends when it is dropped.
 struct Server(Arc<TcpListener>);
 
 impl Server {
@@ -99,8 +99,8 @@ impl Drop for Server {
     }
 }
 
-/// Which address a client of this one reaches a server by. Each time from another port: a member can't tell
-/// connections to two services from one port.
+/// The address by which a client of this one reaches a server. Each time from another port: a member can't
+/// distinguish connections to two services from one port.
 fn reached(client: &Host, to: &str) -> Result<io::Result<IpAddr>> {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     reached_from(client, NEXT.fetch_add(1, Relaxed), to)
@@ -169,8 +169,8 @@ fn a_direct_connection_from_the_port_of_one_to_the_service_reaches_the_member() 
     });
 }
 
-/// What a datagram to an address comes to: an echo, or the error that an ICMP message reports. It is sent up to three times,
-/// since kernels limit how many ICMP errors they send, for all namespaces together.
+/// The result of a datagram to an address: an echo, or the error that an ICMP message reports. It is sent up
+/// to three times, since kernels limit how many ICMP errors they send, for all namespaces together.
 fn echoed(client: &Host, to: &str) -> Result<io::Result<()>> {
     let to: SocketAddr = to.parse().unwrap();
     client.enter(|| {
@@ -268,8 +268,8 @@ fn with_nat_checks_pass_and_the_servers_own_addresses_stay_reachable() {
     });
 }
 
-/// Connections reach members by the services, and by the members' own addresses; so do datagrams, pings and the errors of
-/// ICMP.
+/// Connections reach members by the services, and by the members' own addresses; so do datagrams, pings and
+/// the errors of ICMP.
 fn serves_and_is_reached_directly(net: &Net) -> Result<()> {
     for _ in 0..40 {
         let web = reached(&net.a, "192.0.2.1:80")?.unwrap().to_string();
@@ -354,7 +354,7 @@ fn a_service_in_the_prefix_of_a_port_is_answered_for_on_its_link() {
                     Ok(known.is_some_and(|neighbor| neighbor.state == ["REACHABLE"]))
                 })?;
             }
-            // On the other link nobody answers for them, and nobody for other addresses of the prefix.
+            // On the other link no host answers for them, and none for other addresses of the prefix.
             for (host, address) in [(&net.b, "10.0.1.100"), (&net.a, "10.0.1.101")] {
                 let asked =
                     host.command(["arping", "-c", "1", "-W", "0.2", "-I", "eth0", address]).output()?;

@@ -7,8 +7,8 @@ use artery_wire::build::{ether, ip4};
 use std::net::UdpSocket;
 use std::time::Duration;
 
-/// Gives a host VLANs of its eth0, each an interface `v` with the number, and addresses in 10.`vlan`.0.0/24 and
-/// fd00:`vlan`::/64. Where the kernel has no VLANs a program does it, which is to be kept.
+/// Gives a host VLANs of its eth0, each an interface `v` with the number, and addresses in 10.`vlan`.0.0/24
+/// and fd00:`vlan`::/64. Where the kernel has no VLANs a program does it, which is to be kept.
 fn add_vlans(host: &Host, vlans: &[u16]) -> Result<Option<Process>> {
     for vlan in vlans {
         let (name, id) = (format!("v{vlan}"), vlan.to_string());

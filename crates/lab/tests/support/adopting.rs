@@ -42,9 +42,11 @@ impl Net {
     }
 }
 
-/// A kernel that forwards from `a` to gateways, each of which takes all of 198.18.0.0/16 and 2001:db8:ff::/64 as its own.
+/// A kernel that forwards from `a` to gateways, each of which takes all of 198.18.0.0/16 and
+/// 2001:db8:ff::/64 as its own.
 ///
-/// `a` is 10.0.0.2 and 2001:db8::2 at eth0 of `r`, the first gateway 10.0.1.2 and 2001:db8:1::2 at eth1, and so on.
+/// `a` is 10.0.0.2 and 2001:db8::2 at eth0 of `r`, the first gateway 10.0.1.2 and 2001:db8:1::2 at
+/// eth1, and so on.
 pub struct Fan {
     pub a: Host,
     pub r: Host,
@@ -95,14 +97,15 @@ impl Fan {
         Ok(adopted)
     }
 
-    /// Sends a datagram to each of these, waits until all have arrived, and gives how many came to each gateway.
+    /// Sends a datagram to each of these, waits until all have arrived, and gives how many
+    /// came to each gateway.
     pub fn send(&self, flows: &[(IpAddr, u16)]) -> Result<Vec<u64>> {
         let before = self.received()?;
         self.a.enter(|| {
             let sockets = ["0.0.0.0:7004", "[::]:7006"].map(|local| UdpSocket::bind(local).unwrap());
             for some in flows.chunks(50) {
                 for flow in some {
-                    // What a gateway answers to an earlier one may be told instead.
+                    // The socket may report a gateway's answer to an earlier datagram instead.
                     let _ = sockets[usize::from(flow.0.is_ipv6())].send_to(b"x", flow);
                 }
                 // Queues of virtual links are short.
@@ -118,7 +121,7 @@ impl Fan {
         Ok(each)
     }
 
-    /// Datagrams that each gateway has received for nobody.
+    /// Datagrams that each gateway has received for a port without listener.
     pub fn received(&self) -> Result<Vec<u64>> {
         let of = |host: &Host| {
             let text = host.run(["cat", "/proc/net/snmp", "/proc/net/snmp6"])?.stdout;

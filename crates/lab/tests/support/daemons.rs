@@ -1,4 +1,5 @@
-//! Routing daemons on hosts of a rig: BIRD, and those of FRR. Each has its files in a folder that goes with it.
+//! Routing daemons on hosts of a rig: BIRD, and those of FRR. Each has its files in a folder
+//! that goes with it.
 use super::SOON;
 use artery_lab::rig::{Host, Process, Result, Skip};
 use std::fs::Permissions;
@@ -63,12 +64,11 @@ impl Daemons {
         Ok(Daemons { host: host.clone(), folder, running })
     }
 
-    /// Kills the daemons, which so tell nobody.
+    /// Kills the daemons, so that they send no goodbye.
     pub fn kill(&mut self) {
         self.running.iter_mut().for_each(Process::kill);
     }
 
-    /// What BIRD answers.
     pub fn birdc(&self, command: &str) -> Result<String> {
         let socket = text(&self.folder.path().join("ctl"));
         let words = command.split(' ');

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub const SOON: Duration = Duration::from_secs(10);
 /// The address of [`Hosts::b`].
 pub const FAR: &str = "10.0.0.2";
-/// The ways to an interface, as METHOD names them.
+/// The methods to reach an interface, as METHOD names them.
 pub const METHODS: [&str; 3] = ["LINUX", "XDP", "XDP_GENERIC"];
 
 /// Hosts at 10.0.0.1 and 10.0.0.2, each linked to `r` by its eth0; `r` has eth0 and eth1, and no addresses.
@@ -27,8 +27,8 @@ pub struct Hosts {
 /// CAP_IPC_LOCK alone, as the kernel writes sets.
 const IPC_LOCK: &str = "0000000000004000";
 
-/// Checks that no thread of a router has a right that it does not need. Where the limit of locked memory can't be
-/// raised it may need to lock more.
+/// Checks that no thread of a router has a right that it does not need. Where the limit of locked memory
+/// can't be raised it may need to lock more.
 pub fn assert_confined(router: &Process) {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", router.id())).expect("limits");
     let locked = limits.lines().find_map(|line| line.strip_prefix("Max locked memory")).expect("a limit");
@@ -106,7 +106,7 @@ pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Resul
     Ok(())
 }
 
-/// Tells a router to end, which it does with a clean exit.
+/// Signals a router to end, which it does with a clean exit.
 pub fn end(router: Process) -> Result<CommandOutput> {
     end_by(router, Signal::TERM)
 }
@@ -125,7 +125,7 @@ pub struct Router {
     pub process: Process,
     host: Host,
     socket: PathBuf,
-    /// Holds the socket.
+    /// Holds the control socket; removed on drop.
     _folder: tempfile::TempDir,
 }
 

@@ -24,7 +24,7 @@ pub struct Switch {
     pub process: Process,
     pub socket: PathBuf,
     host: Host,
-    /// Holds the socket.
+    /// Holds the control socket; removed on drop.
     _folder: TempDir,
 }
 

@@ -1,4 +1,4 @@
-//! Copies of frames for who wants to see them.
+//! Copies frames for a capture.
 use super::super::capture::*;
 use super::super::layout::*;
 use super::receive::buffer;
@@ -90,7 +90,8 @@ fn fill_slot(w: &mut ProgramWriter<'_>, skip: Label) {
     w.a.store(Size::Double, R1, 0, R3);
 }
 
-/// Notes the tag that the kernel has taken out of the frame; `R1` is what it says of the frame, `R5` the slot.
+/// Notes the tag that the kernel has taken out of the frame; `R1` is what it says of the
+/// frame, `R5` the slot.
 fn write_vlan(w: &mut ProgramWriter<'_>) {
     w.a.set(R3, 0);
     if w.at == ProgramHook::Tc {

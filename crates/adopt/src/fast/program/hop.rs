@@ -70,8 +70,8 @@ fn check_hop(w: &mut ProgramWriter<'_>) {
     w.a.place(is_marked);
 }
 
-/// Makes `R1` the length of the longest segment, where the packet is to be cut. Only TCP's headers are known here: a packet of
-/// another protocol is as long as it is.
+/// Makes `R1` the length of the longest segment, where the packet is to be cut. Only TCP's headers are known
+/// here: a packet of another protocol is as long as it is.
 fn find_segment(w: &mut ProgramWriter<'_>) {
     let (done, ipv6, tcp) = (w.a.label(), w.a.label(), w.a.label());
     w.load_slot(R2, Slot::Context);

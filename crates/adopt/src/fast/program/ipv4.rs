@@ -40,7 +40,8 @@ fn check_header(w: &mut ProgramWriter<'_>) {
     w.a.jump_if(AtMost, R1, 1, w.to_kernel(Reason::Expired));
 }
 
-/// Keeps the length of a packet, in `R1`, if it is all that the frame carries, but for what fills up short ones. Spoils `R2`.
+/// Checks that the length of a packet, in `R1`, is all that the frame carries, except for the padding of
+/// short frames. Spoils `R2`.
 pub(super) fn check_length(w: &mut ProgramWriter<'_>, malformed: Label) {
     let (whole, short) = (w.a.label(), w.a.label());
     w.load_slot(R2, Slot::Rest);
@@ -84,7 +85,8 @@ fn check_source(w: &mut ProgramWriter<'_>) {
     check_own(w, R1);
 }
 
-/// Leaves to the kernel what may come from an address of its own, by the words of the address together; spoils `R2` and `R3`.
+/// Leaves to the kernel what may come from an address of its own, by the words of the address together;
+/// spoils `R2` and `R3`.
 pub(super) fn check_own(w: &mut ProgramWriter<'_>, bit: Register) {
     w.a.compute_32(Multiply, bit, MULTIPLIER as i32);
     w.a.compute_32(ShiftRight, bit, 16);
@@ -131,7 +133,7 @@ pub(super) fn mix_ports(w: &mut ProgramWriter<'_>, header: i32, if_not: Label) {
     mix_in(w, R1);
 }
 
-/// `R4` = [`mix`] of `R4` and a word; spoils `R2`.
+/// `R4` = `mix` of `R4` and a word; spoils `R2`.
 pub(super) fn mix_in(w: &mut ProgramWriter<'_>, word: Register) {
     w.a.compute_32(Xor, R4, word);
     w.a.compute_32(Multiply, R4, MULTIPLIER as i32);
@@ -141,7 +143,8 @@ pub(super) fn mix_in(w: &mut ProgramWriter<'_>, word: Register) {
     w.a.compute_32(Or, R4, R2);
 }
 
-/// Where the flags, in `R5`, say so: leaves to the kernel what does not come in where its source is routed back to.
+/// Where the flags, in `R5`, say so: leaves to the kernel what does not come in where its source
+/// is routed back to.
 fn check_reverse_path(w: &mut ProgramWriter<'_>) {
     let (back, done) = (w.a.label(), w.a.label());
     w.a.set(R1, R5);
@@ -164,8 +167,8 @@ fn check_reverse_path(w: &mut ProgramWriter<'_>) {
     w.a.place(done);
 }
 
-/// The lookup that `artery_table::layout` describes for the fast, narrow layout, of an address in the header. Goes to
-/// `found` with the group in `R0`.
+/// The lookup that `artery_table::layout` describes for the fast, narrow layout, of an address in the header.
+/// Goes to `found` with the group in `R0`.
 fn write_lookup(w: &mut ProgramWriter<'_>, address: i16, found: Label) {
     let fib = w.fibs.ipv4;
     w.a.value(R2, fib.descriptor("default"), 0);
@@ -241,8 +244,9 @@ fn to_list(w: &mut ProgramWriter<'_>, place: Register) {
     w.locate_element(w.fibs.ipv4, "lists", place, R3);
 }
 
-/// From `R4`, the first line, to the last of 2^`R5` that does not begin behind the address in `R1`. Without a jump that
-/// depends on an address: there are two ways for each step otherwise, for the verifier and for the processor.
+/// From `R4`, the first line, to the last of 2^`R5` that does not begin behind the address in `R1`. It
+/// has no jump that depends on an address: each step would otherwise have two branches, for the verifier
+/// and for the processor.
 fn find_line(w: &mut ProgramWriter<'_>) {
     for step in (0..5).rev() {
         let skip = w.a.label();

@@ -74,8 +74,8 @@ fn write_hash(w: &mut ProgramWriter<'_>) {
     w.store_slot(Slot::Hash, R4);
 }
 
-/// The lookup that `artery_table::layout` describes for IPv6: the word in `R1`, and the rest of the address in `R2` and
-/// `R3`.
+/// The lookup that `artery_table::layout` describes for IPv6: the word in `R1`, and the rest of the address
+/// in `R2` and `R3`.
 fn write_lookup(w: &mut ProgramWriter<'_>) {
     let fib = w.fibs.ipv6;
     w.a.value(R2, fib.descriptor("default"), 0);
@@ -91,7 +91,8 @@ fn write_lookup(w: &mut ProgramWriter<'_>) {
     load_word(w);
     skip_16_bits(w);
     let (leaf, complete) = (w.a.label(), w.a.label());
-    // Each step is written down: a verifier that meets a loop compares states too seldom, and follows a hundred times as many.
+    // The loop is unrolled: with a loop the verifier compares states too seldom, and follows a
+    // hundred times as many.
     for _ in 0..Fib6::MAX_LOADS {
         let next = w.a.label();
         w.a.set(R4, R1);
@@ -109,8 +110,8 @@ fn write_lookup(w: &mut ProgramWriter<'_>) {
     write_default(w, fib, w.found);
 }
 
-/// Takes the next word from the node that the word in `R1` leads to and goes on at `next`, or is `complete` with a group
-/// in `R0`.
+/// Takes the next word from the node that the word in `R1` leads to and goes on at `next`, or is `complete`
+/// with a group in `R0`.
 fn write_step(w: &mut ProgramWriter<'_>, next: Label, complete: Label) {
     let list = w.a.label();
     // The place in bytes, and the class.

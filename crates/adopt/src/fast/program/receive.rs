@@ -77,7 +77,8 @@ pub(super) fn load_frame(w: &mut ProgramWriter<'_>, context: Register) {
     w.a.load(Size::Word, R8, context, end);
 }
 
-/// Has the kernel put all headers into one piece, if they are not; `R1` is what it says of the frame, before and after.
+/// Has the kernel put all headers into one piece, if they are not; `R1` is what it says of the
+/// frame, before and after.
 fn pull_headers(w: &mut ProgramWriter<'_>) {
     let (is_whole, pull) = (w.a.label(), w.a.label());
     load_frame(w, R1);
@@ -88,7 +89,7 @@ fn pull_headers(w: &mut ProgramWriter<'_>) {
     w.a.jump_if(AtMost, R2, HEADERS, pull);
     w.a.set(R2, HEADERS);
     w.a.place(pull);
-    // If there is no memory for it the headers are too short where they are looked at.
+    // If the kernel has no memory for it, the check of the headers' length fails later.
     w.a.call(SKB_PULL_DATA);
     w.a.place(is_whole);
     w.load_slot(R1, Slot::Context);
@@ -115,7 +116,8 @@ pub(super) fn sees_buffers(w: &ProgramWriter<'_>) -> bool {
     w.at == ProgramHook::Xdp && w.memory.takes_buffers
 }
 
-/// Where a packet is longer than the buffer that the program sees: leaves it to the kernel if its rest is in others.
+/// Where a packet is longer than the buffer that the program sees: leaves it to the kernel if its
+/// rest is in others.
 pub(super) fn check_buffers(w: &mut ProgramWriter<'_>) {
     if sees_buffers(w) {
         w.load_slot(R1, Slot::Context);

@@ -58,7 +58,8 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     count::write_lost(w);
 }
 
-/// Sends the frame as it came to an interface of this program's, behind which somebody else forwards it. That knows no VLANs.
+/// Sends the frame as it came to an interface of this program's, behind which another program forwards it.
+/// That one doesn't handle VLANs.
 fn write_to_door(w: &mut ProgramWriter<'_>, door: u32) {
     w.load_slot(R1, Slot::Tag);
     w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
@@ -72,7 +73,8 @@ fn write_to_door(w: &mut ProgramWriter<'_>, door: u32) {
     w.a.exit();
 }
 
-/// Takes the frame's tag away, and puts the hop's on; both are beside the frame. What follows can't reach the frame.
+/// Takes the frame's tag away, and puts the hop's on; both are beside the frame. What follows
+/// can't reach the frame.
 fn write_tag(w: &mut ProgramWriter<'_>, failed: Label) {
     let (untagged, done) = (w.a.label(), w.a.label());
     w.load_slot(R1, Slot::Tag);
@@ -133,8 +135,9 @@ fn decrement_ttl(w: &mut ProgramWriter<'_>) {
     w.a.compute(Subtract, R1, 1);
     w.a.store(Size::Byte, R9, 7, R1);
     if w.at == ProgramHook::Tc {
-        // A card may have summed up the packet (CHECKSUM_COMPLETE). With IPv4 the header's own sum makes up for the change. The
-        // hop limit is the last byte of a word, of which one is taken. The kernel says if there is no such sum.
+        // A card may have summed up the packet (CHECKSUM_COMPLETE). With IPv4 the header's own sum makes up
+        // for the change. The hop limit is the last byte of a word, of which one is taken. The kernel says if
+        // there is no such sum.
         w.load_slot(R1, Slot::Context);
         w.a.set(R2, !u32::from_ne_bytes([0, 0, 0, 1]) as i32);
         w.a.call(CSUM_UPDATE);
@@ -142,7 +145,8 @@ fn decrement_ttl(w: &mut ProgramWriter<'_>) {
     w.a.place(done);
 }
 
-/// Puts the hop's link header in the place of the frame's, which may have a tag more or less, and goes to `done`.
+/// Puts the hop's link header in the place of the frame's, which may have a tag more or less,
+/// and goes to `done`.
 fn write_link_header(w: &mut ProgramWriter<'_>, done: Label, failed: Label) {
     let (tagged, untag, same) = (w.a.label(), w.a.label(), w.a.label());
     w.load_slot(R1, Slot::Tag);

@@ -1,4 +1,4 @@
-//! The kernel as a list of what it was told: asked for an address, it goes through all of it.
+//! Models the kernel as a list of its notifications: a lookup goes through all of it.
 use super::*;
 use crate::kernel::{NextHopObject, ObjectKind};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub(super) enum Answer {
     Hops(Vec<Hop>),
 }
 
-/// All that the kernel was told.
+/// Everything that the kernel was configured with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evaluator {
     pub(super) links: BTreeMap<u32, Link>,
@@ -79,7 +79,7 @@ impl Evaluator {
         Found::Nothing
     }
 
-    /// All that may decide about an address, for who has to find out why.
+    /// Everything that may decide about an address, for finding out why.
     pub(super) fn told_of(&self, address: IpAddr) -> String {
         let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
         let rules = self.rules.iter().filter(|rule| rule.family == family).map(|rule| format!("\n{rule}"));

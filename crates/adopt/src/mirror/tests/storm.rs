@@ -11,7 +11,7 @@ struct Storm {
     kernel: Evaluator,
     mirror: Mirror,
     sink: RecordingSink,
-    /// Whether the mirror hears of changes.
+    /// Whether the mirror receives changes.
     is_heard: bool,
 }
 
@@ -100,7 +100,8 @@ impl Storm {
         }
         let is_group = id > 4;
         let kind = if is_group { self.random_group() } else { self.random_single() };
-        // The kernel makes no group of a single one, nor the other way round, and none by an interface that is down.
+        // The kernel doesn't turn a single object into a group, nor a group into a single one, and makes none
+        // by an interface that is down.
         if let Some(kind) = kind {
             let object = NextHopObject { id, kind };
             self.kernel.objects.insert(id, object.clone());
@@ -226,7 +227,7 @@ impl Storm {
             RecordKind::Routes(family) => {
                 let mut routes: Vec<Route> =
                     self.kernel.routes.iter().filter(|route| route.family == family).cloned().collect();
-                // Those for some sources only are told before all others.
+                // Routes for some sources only come before all others.
                 routes.sort_by_key(|route| {
                     (
                         route.table,
@@ -311,7 +312,7 @@ fn changes_in_the_middle_of_a_look_are_not_undone() {
         for round in 0..12 {
             (0..40).for_each(|_| storm.step());
             storm.look(1);
-            // What a look that changes were told in the middle of may have passed over, it keeps for the next.
+            // What a resync may have missed because changes arrived during it, the next resync keeps.
             storm.look(0);
             storm.look(0);
             storm.compare(&format!("seed {seed} round {round}"));

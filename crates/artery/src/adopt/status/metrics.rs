@@ -31,7 +31,7 @@ const OF_PORTS: [OfPort; 8] = [
 ];
 
 impl Status {
-    /// All metrics.
+    /// The status as metrics in Prometheus's text format.
     pub(crate) fn metrics(&self) -> String {
         let mut text = Exposition::default();
         text.family("artery_build_info", Kind::Gauge, "The program.");
@@ -144,7 +144,7 @@ impl Tables {
     }
 }
 
-/// How many guards of a kind hold back the same traffic.
+/// How many blockers of a kind exclude the same traffic.
 fn guards(guards: &[BlockerStatus], text: &mut Exposition) {
     let mut counts = BTreeMap::<_, u64>::new();
     for guard in guards {

@@ -1,4 +1,4 @@
-//! Who has an interface, and who has it next.
+//! Which process has an interface, and which has it next.
 use super::*;
 use crate::testing::{hold, is_alone, start_holder, succeeds_alone};
 

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Forwards frames between the two ports until `done`; returns the receive queues' counters and how many packets were
-/// copied.
+/// Forwards frames between the two ports until `done`; returns the receive queues' counters and how
+/// many packets were copied.
 fn forward(attach: Attach, done: &AtomicBool) -> ([RxCounters; 2], u64) {
     let pool = pool();
     let all = RxSettings { promiscuous: true, ..RxSettings::default() };
@@ -27,8 +27,8 @@ fn tcp_with_default_offloads_crosses_two_ports() {
     });
 }
 
-/// Has the client upload through two ports with generic programs; returns what was served, and the client's side's
-/// counters; nothing where no namespaces may be made.
+/// Has the client upload through two ports with generic programs; returns what was served, and the client's
+/// side's counters; nothing where no namespaces may be made.
 fn upload_through_generic_ports(uncut: bool) -> Option<(usize, RxCounters)> {
     let (done, result) = (AtomicBool::new(false), std::sync::Mutex::default());
     in_namespace(|| {
@@ -47,7 +47,7 @@ fn upload_through_generic_ports(uncut: bool) -> Option<(usize, RxCounters)> {
                     .set_write_timeout(Some(Duration::from_millis(if uncut { 300 } else { 10_000 })))
                     .unwrap();
                 let _ = (0..4).try_for_each(|_| stream.write_all(&[0x5a; 1 << 20]));
-                // What is still unsent is not tried for minutes.
+                // Keeps the kernel from retrying unsent data for minutes.
                 rustix::net::sockopt::set_socket_linger(&stream, uncut.then_some(Duration::ZERO)).unwrap();
             });
             uploading.recv_timeout(Duration::from_secs(30)).unwrap();

@@ -1,7 +1,7 @@
-//! What whoever maps a socket's rings can write into them.
+//! What a process that maps a socket's rings can write into them.
 use super::*;
 
-/// Gets at a word of a socket's receive ring, as whoever has its descriptor can.
+/// Maps a socket's receive ring, as any process with its descriptor can.
 fn overwrite(rx: &XdpRx, change: impl FnOnce(&rings::Peer<2>)) {
     let fd = rx.fd().unwrap();
     change(&rings::Peer::map(fd, libc::XDP_PGOFF_RX_RING as u64, offsets(fd).rx, 64));
@@ -13,7 +13,7 @@ fn offsets(socket: BorrowedFd<'_>) -> libc::xdp_mmap_offsets {
     sys::option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none).unwrap()
 }
 
-/// The second word of an entry that says so many bytes.
+/// The second word of an entry with this length.
 fn bytes(len: u32) -> u64 {
     let [a, b, c, d] = len.to_ne_bytes();
     u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
@@ -27,7 +27,8 @@ fn whoever_overwrites_a_ring_breaks_it_and_nothing_else() {
         let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
         let mut rx = port.rx(0, &RxSettings::default()).unwrap();
         let mut got = Batch::default();
-        // What was not lent, what is no frame at all, what leaves its frame, and what goes on.
+        // An address of a frame that was not lent, addresses of no frame, and lengths that pass the end of
+        // the frame.
         let free = pool.alloc_packet().unwrap();
         let not_lent = u64::from(pool.frame_of(&free).unwrap()) * 2048;
         let entries = [(not_lent, 60), (u64::MAX, 60), (4096 * 2048, 60), (256, 2000), (256, u32::MAX)];
