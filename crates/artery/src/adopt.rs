@@ -15,7 +15,7 @@ pub(crate) use choice::Choice;
 pub(crate) use facts::Facts;
 #[cfg(test)]
 pub(crate) use status::example;
-pub(crate) use status::{PortStatus, Status};
+pub(crate) use status::{PortStatus, Status, Tables};
 
 use crate::cli::ControlOptions;
 use crate::cli::values::seconds;

@@ -10,14 +10,17 @@
 //! that were allowed, are opened.
 //!
 //! - `paths`: files, by Landlock
+//! - `adopt`: what `artery adopt` may do, which has no helper
 //! - `calls`: system calls, by seccomp
 //! - `helper`: the process that keeps the rights
 //! - `status`: what is in force, for `artery show security`
+mod adopt;
 mod calls;
 mod helper;
 mod paths;
 mod status;
 
+pub(crate) use adopt::confine_adopt;
 pub(crate) use helper::{end, serve_if_helper, watch};
 pub(crate) use paths::has_landlock;
 pub(crate) use status::document;

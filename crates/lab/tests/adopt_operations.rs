@@ -364,8 +364,13 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
                 let may = if name == "CapEff:" { KEPT } else { LENT };
                 assert_eq!(set(name) & !may, 0, "{name} {status}");
             }
-            // The thread that keeps a port's name needs none.
-            let kept = if status.starts_with("Name:\tport-owner\n") { 0 } else { KEPT };
+            // The thread that keeps a port's name is as old as that, needs no capabilities, and is not restricted else.
+            let is_owner = status.starts_with("Name:\tport-owner\n");
+            for (name, value) in [("NoNewPrivs:", "1"), ("Seccomp:", "2")].into_iter().filter(|_| !is_owner) {
+                let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+                assert_eq!(line.trim(), value, "{name} {status}");
+            }
+            let kept = if is_owner { 0 } else { KEPT };
             assert_eq!((set("CapEff:"), set("CapInh:")), (kept, 0), "{status}");
             threads += 1;
         }
@@ -390,6 +395,46 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
         assert_eq!(net.a.ping_with("192.0.2.1", 10, &["-i", "0.01"])?.received, 10);
         assert!(received(state()?) >= before + 10, "past the kernel");
         adopted.stop(SOON)?;
+        Ok(())
+    });
+}
+
+/// Where no file can be opened, what needs one waits, and the kernel forwards.
+#[test]
+fn without_descriptors_packets_go_on_and_all_is_as_before_when_there_are_some_again() {
+    on_the_net("adopt-descriptors", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        let mut adopted = adopt(net, &socket, &[])?;
+        let id = adopted.id().to_string();
+        let open = std::fs::read_dir(format!("/proc/{id}/fd")).expect("descriptors");
+        let open: Vec<String> =
+            open.flatten().map(|fd| fd.file_name().to_string_lossy().into_owned()).collect();
+        // Those that are open stay so, and there is none left.
+        let most = (0..).find(|fd| !open.contains(&fd.to_string())).expect("a number");
+        net.r.run(["prlimit", "--pid", &id, &format!("--nofile={most}:4096")])?;
+        // More than the first tables hold: twenty networks of many hosts each, which take 256 kB apiece.
+        let host =
+            |n: u32| format!("route add 20.{}.{}.{}/32 via 10.0.2.2\n", n / 400, n % 400 / 100, n % 100 * 2);
+        net.r.command(["ip", "-batch", "-"]).input((0..20 * 400).map(host).collect::<String>()).run()?;
+        net.r.run(["nft", "add table ip f; add chain ip f c { type filter hook forward priority 0; }"])?;
+        adopted.wait_for("this is tried again", SOON)?;
+        assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
+
+        net.r.run(["nft", "delete table ip f"])?;
+        net.r.run(["prlimit", "--pid", &id, "--nofile=1024:4096"])?;
+        adopted.wait_for("suffice again", SOON)?;
+        let received = || -> Result<u64> {
+            let state: serde_json::Value = serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON");
+            Ok(state["ports"][0]["received"].as_u64().unwrap_or(0))
+        };
+        until(SOON, || {
+            let before = received()?;
+            net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?;
+            Ok(received()? >= before + 5)
+        })?;
+        let said = adopted.stop(SOON)?.stderr;
+        assert_eq!(said.matches("this is tried again").count(), 1, "{said}");
         Ok(())
     });
 }

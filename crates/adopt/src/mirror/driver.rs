@@ -35,8 +35,6 @@ pub struct MirrorDriver {
     is_wanted: bool,
     last: Option<Instant>,
     changes: u64,
-    /// How many of them there were at the begin of the last turn.
-    counted: u64,
     overruns: u64,
     /// When changes were lost which no look at everything has found since, and how many overruns there were
     /// when the one that goes on began.
@@ -73,7 +71,6 @@ impl MirrorDriver {
             is_wanted: true,
             last: None,
             changes: 0,
-            counted: 0,
             overruns: 0,
             lost_since: None,
             overruns_before: 0,
@@ -99,10 +96,17 @@ impl MirrorDriver {
 
     /// Reads what has changed, and continues the resync if one is due.
     pub fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<PollOutcome> {
-        // A mark is read like a change, so that without changes there are to be no marks.
-        if std::mem::replace(&mut self.counted, self.changes) != self.changes {
+        let changes = self.changes;
+        let outcome = self.run_rounds(now, sink);
+        // What comes from now on waits for the next turn. A mark is read like a change, so that without changes there are to be no
+        // marks.
+        if self.changes != changes {
             self.follower.mark();
         }
+        outcome
+    }
+
+    fn run_rounds(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<PollOutcome> {
         for _ in 0..ROUNDS {
             let has_more = self.apply_changes(sink)?;
             let due = self.time_to_resync(now);

@@ -11,6 +11,7 @@ use crate::cli::default_socket;
 use crate::control_socket::{Control, ControlSettings, Listeners, Names, Question, Questions};
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
+use crate::sandbox::confine_adopt;
 use crate::signals::EarlyHangup;
 use crate::voice::Output;
 use anyhow::{Context as _, ensure};
@@ -18,7 +19,7 @@ use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::guard::{Blocker, Port};
 use artery_adopt::mirror;
-use artery_adopt::{DeadPath, Session, SessionNews};
+use artery_adopt::{DeadPath, Session, SessionNews, Shortage};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -69,6 +70,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     if engine.is_none() {
         // No thread was started yet, which would keep what it had.
         rights::drop_but(CapabilitySet::empty())?;
+        let lack = confine_adopt(&[control.files(), metrics.files()].concat())?;
+        lack.into_iter().for_each(|lack| voice.print_warning(lack));
     }
     // Their threads start with the remaining rights, as all others do.
     let mut claims: Vec<PortClaim> = claims.into_iter().map(PortClaim::serve).collect();
@@ -91,7 +94,9 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
                 .into_iter()
                 .for_each(|question| answer(&mut session, &mut captures, began, question));
         }
-        captures.expire(&mut session, Instant::now()).map_err(anyhow::Error::msg)?;
+        if let Err(error) = captures.expire(&mut session, Instant::now()) {
+            voice.log_event("note", &format!("programs that copy frames stay for now: {error}"), &[]);
+        }
         if signals.reread.swap(false, Relaxed) {
             manager.reloading();
             voice.log_event("reread", "reading all tables and settings again", &[]);
@@ -104,6 +109,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         kept.report_changes(session.driver().mirror(), voice);
         wait = next;
         say_path(&news, options.verbose, voice);
+        say_lag(&news, voice);
+        say_shortage(&news, voice);
         if news.guards {
             said.renew(&session, voice);
             manager.status(&summary(&session));
@@ -252,6 +259,31 @@ fn say_path(news: &SessionNews, verbose: bool, voice: Output) {
             }
         };
         voice.log_event("path", &said, &[("port", port)]);
+    }
+}
+
+/// Says that all packets are left to the kernel because its changes wait too long, or no longer.
+fn say_lag(news: &SessionNews, voice: Output) {
+    match news.lags {
+        Some(true) => voice.log_event(
+            "behind",
+            "more than a second behind the kernel's changes; all packets stay with the kernel until those are read",
+            &[],
+        ),
+        Some(false) => voice.log_event("caught-up", "caught up with the kernel's changes; forwarding again", &[]),
+        None => {}
+    }
+}
+
+/// Says that memory or descriptors are lacking, or no longer.
+fn say_shortage(news: &SessionNews, voice: Output) {
+    match &news.shortage {
+        Some(Shortage::Of(error)) => {
+            let then = "this is tried again; the kernel forwards what can't be forwarded past it meanwhile";
+            voice.log_event("shortage", &format!("{error}; {then}"), &[]);
+        }
+        Some(Shortage::Over) => voice.log_event("shortage-over", "memory and descriptors suffice again", &[]),
+        None => {}
     }
 }
 

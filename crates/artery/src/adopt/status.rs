@@ -95,6 +95,14 @@ pub(crate) struct Tables {
     pub(crate) turn_seconds: f64,
     pub(crate) longest_turn: f64,
     pub(crate) turns_within: Vec<u64>,
+    /// How late changes are heard, in seconds: how long those that were read last had waited, or those that wait have at least;
+    /// the longest since the start; and whether it is too long, so that all packets are left to the kernel.
+    #[serde(default)]
+    pub(crate) lag: f64,
+    #[serde(default)]
+    pub(crate) longest_lag: f64,
+    #[serde(default)]
+    pub(crate) is_suspended: bool,
 }
 
 /// What keeps packets of a port or a family in the kernel, as a firewall's rules do.
@@ -199,7 +207,7 @@ impl PortStatus {
 
 impl Tables {
     fn of(session: &Session) -> Tables {
-        let (driver, pace) = (session.driver(), session.pace());
+        let (driver, pace, lag) = (session.driver(), session.pace(), session.lag());
         let mirror = driver.mirror();
         Tables {
             ipv4_prefixes: mirror.prefixes(Family::V4) as u64,
@@ -213,6 +221,9 @@ impl Tables {
             turn_seconds: pace.sum().as_secs_f64(),
             longest_turn: pace.longest().as_secs_f64(),
             turns_within: pace.within().to_vec(),
+            lag: lag.now.as_secs_f64(),
+            longest_lag: lag.longest.as_secs_f64(),
+            is_suspended: lag.is_too_long,
         }
     }
 }
@@ -284,6 +295,8 @@ pub(crate) fn example() -> Status {
             turn_seconds: 0.5,
             longest_turn: 0.4,
             turns_within: vec![0, 0, 0, 0, 0, 1, 2, 2],
+            lag: 0.002,
+            longest_lag: 0.4501,
             ..Tables::default()
         },
         guards: vec![BlockerStatus {

@@ -15,6 +15,8 @@ pub(super) enum Process {
     Router,
     /// The one that keeps rights: it opens packet sockets and calls bpf(2), too.
     Helper,
+    /// `artery adopt`: it calls bpf(2), and runs a program that lists rules.
+    Adopt,
 }
 
 /// Calls of both processes, on all machines.
@@ -189,6 +191,12 @@ const ALLOWED_HERE: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[c_long] = &[];
 
+/// What it takes to run a program.
+#[cfg(target_arch = "x86_64")]
+const TO_RUN_PROGRAMS: &[c_long] = &[libc::SYS_execve, libc::SYS_vfork, libc::SYS_pidfd_open];
+#[cfg(not(target_arch = "x86_64"))]
+const TO_RUN_PROGRAMS: &[c_long] = &[libc::SYS_execve, libc::SYS_pidfd_open];
+
 /// Flags of clone(2) that make namespaces.
 const CLONE_NAMESPACES: u64 = 0x7e02_0000;
 /// Requests of terminals that type for their user.
@@ -229,10 +237,15 @@ fn allowed(process: Process) -> anyhow::Result<Rules> {
     let not_input: Vec<_> = TERMINAL_INPUT.iter().map(|request| (1, SeccompCmpOp::Ne, *request)).collect();
     rules.insert(libc::SYS_ioctl, vec![rule(&not_input)?]);
     match process {
-        Process::Router => {
-            let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-            let of = |family: i32| rule(&[(0, SeccompCmpOp::Eq, family.unsigned_abs().into())]);
-            rules.insert(libc::SYS_socket, families.into_iter().map(of).collect::<anyhow::Result<_>>()?);
+        Process::Router => drop(rules.insert(libc::SYS_socket, common_sockets()?)),
+        Process::Adopt => {
+            rules.insert(libc::SYS_socket, common_sockets()?);
+            rules.extend(
+                TO_RUN_PROGRAMS
+                    .iter()
+                    .chain(&[libc::SYS_bpf, libc::SYS_capset])
+                    .map(|call| (*call, Vec::new())),
+            );
         }
         Process::Helper => {
             let more = [libc::SYS_socket, libc::SYS_bpf, libc::SYS_openat2, libc::SYS_setrlimit];
@@ -240,6 +253,13 @@ fn allowed(process: Process) -> anyhow::Result<Rules> {
         }
     }
     Ok(rules)
+}
+
+/// Sockets of Unix, IPv4, IPv6 and netlink.
+fn common_sockets() -> anyhow::Result<Vec<SeccompRule>> {
+    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let of = |family: i32| rule(&[(0, SeccompCmpOp::Eq, family.unsigned_abs().into())]);
+    families.into_iter().map(of).collect()
 }
 
 /// A call passes if all of these arguments (number, comparison, value) are so.

@@ -1,8 +1,8 @@
 //! Files, by Landlock: what the process opens itself. What the configuration names the helper opens.
 use anyhow::Context as _;
 use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
-    RulesetCreatedAttr as _, RulesetStatus,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
 };
 use std::fmt;
 use std::path::Path;
@@ -69,16 +69,25 @@ impl fmt::Display for Restricted {
 /// given, are only listed.
 pub(super) fn restrict(listed: Option<&Path>) -> anyhow::Result<Restricted> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let listed = listed.map(|folder| (folder, AccessFs::ReadDir.into()));
+    restrict_to(READ.iter().map(|path| (Path::new(path), read)).chain(listed))
+}
+
+/// From now on this thread, and those that it starts, use no files but these and what is in these folders, each as
+/// said.
+pub(super) fn restrict_to<'p>(
+    rules: impl IntoIterator<Item = (&'p Path, BitFlags<AccessFs>)>,
+) -> anyhow::Result<Restricted> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V5))
         .and_then(Ruleset::create)
         .context("can't make a Landlock ruleset")?;
-    let readable = READ.iter().map(|path| (Path::new(path), read));
-    let listed = listed.map(|folder| (folder, AccessFs::ReadDir.into()));
-    for (path, access) in readable.chain(listed) {
+    // What can be done with a file; the other rights are those to a folder.
+    let of_files = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Execute;
+    for (path, access) in rules {
         // What does not exist needs no right.
         let Ok(opened) = PathFd::new(path) else { continue };
-        let access = if path.is_dir() { access } else { AccessFs::ReadFile.into() };
+        let access = if path.is_dir() { access } else { access & of_files };
         ruleset = ruleset.add_rule(PathBeneath::new(opened, access)).context("can't add a Landlock rule")?;
     }
     let status = ruleset.restrict_self().context("can't restrict files by Landlock")?;

@@ -1,5 +1,5 @@
 //! The shown tables: rates from two states.
-use crate::adopt::{PortStatus, Status};
+use crate::adopt::{PortStatus, Status, Tables};
 use crate::show::table::{Table, numbers, words};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl View {
         let past = Past::new(before, now);
         let share = past.share();
         View {
-            summary: vec![past.headline(share), tables(now)],
+            summary: vec![past.headline(share), tables(now), lag(now)],
             share,
             ports: past.ports(),
             reasons: past.reasons(),
@@ -164,6 +164,12 @@ fn tables(now: &Status) -> String {
     )
 }
 
+fn lag(now: &Status) -> String {
+    let Tables { lag, longest_lag, is_suspended, .. } = now.tables;
+    let then = if is_suspended { "; meanwhile all packets stay with the kernel" } else { "" };
+    format!("{:.0} ms behind the kernel's changes, {:.0} ms at most{then}", 1e3 * lag, 1e3 * longest_lag)
+}
+
 fn guards(now: &Status) -> Vec<String> {
     let deaf = now.ports.iter().filter(|port| port.is_deaf && port.vlan_on.is_none());
     let deaf = deaf.map(|port| {
@@ -224,6 +230,7 @@ mod tests {
         let expected = "\
 artery adopt 0, up 0:00:12: 10.0M/s forwarded past the kernel, 2500k/s by it: 80.0 % accelerated
 900000 IPv4 and 0 IPv6 prefixes, 0 neighbors; 7 changes, applied within 400.0 ms
+2 ms behind the kernel's changes, 450 ms at most
 
 PORT    PATH  IPV4  IPV6     IN/S  IN BIT/S  OUT/S  OUT BIT/S  KERNEL/S  LOST  IF IN/S  IF OUT/S
 eth0    tc    fast  kernel  10.0M     8000M      0          0         5     0        0         0

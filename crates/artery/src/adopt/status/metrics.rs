@@ -124,6 +124,19 @@ impl Tables {
         }
         let help = "The longest time that it took to heed changes, since the start.";
         text.single("artery_adopt_longest_turn_seconds", Kind::Gauge, help, self.longest_turn);
+        let lags = [
+            ("lag_seconds", "How long changes wait until they are read.", self.lag),
+            (
+                "longest_lag_seconds",
+                "The longest that changes waited until they were read.",
+                self.longest_lag,
+            ),
+        ];
+        for (name, help, value) in lags {
+            text.single(&format!("artery_adopt_{name}"), Kind::Gauge, help, value);
+        }
+        let help = "Whether all packets are left to the kernel, since its changes wait too long.";
+        text.single("artery_adopt_suspended", Kind::Gauge, help, u8::from(self.is_suspended));
         self.turns(text);
     }
 
@@ -189,6 +202,8 @@ mod tests {
             "artery_adopt_kernel_forwarded_total{family=\"ipv6\"} 10",
             "artery_adopt_accelerated{port=\"eth0\",family=\"ipv6\",direction=\"in\"} 0",
             "artery_adopt_guards{kind=\"nftables\",port=\"all\",family=\"ipv6\",direction=\"both\"} 1",
+            "artery_adopt_lag_seconds 0.002",
+            "artery_adopt_suspended 0",
             "artery_adopt_turn_seconds_bucket{le=\"0.1\"} 1",
             "artery_adopt_turn_seconds_bucket{le=\"+Inf\"} 2",
         ] {
