@@ -216,6 +216,7 @@ mod tests {
     use super::*;
     use crate::Interface;
     use crate::namespace::{in_namespace, run, try_run};
+    use std::time::{Duration, Instant};
 
     fn route(to: &str, len: u8, gateway: &str) -> RouteByGateway {
         ((to.parse().unwrap(), len), gateway.parse().unwrap())
@@ -264,11 +265,18 @@ mod tests {
             run("ip link add left type veth peer name right");
             run("ip link set left up");
             run("ip link set right up");
+            // The kernel adds its own address some time after the link is up.
+            let addresses = || String::from_utf8(try_run("ip -6 -o address show dev left").stdout).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !addresses().contains("fe80::") {
+                assert!(Instant::now() < deadline, "the kernel gives the interface no address");
+                std::thread::sleep(Duration::from_millis(5));
+            }
             let routes = HostRoutes::open(Interface::find("left").unwrap().index).unwrap();
             let wanted: Vec<Ipv6Addr> = ["fe80::1:1", "fe80::1:2"].map(|text| text.parse().unwrap()).into();
             for wanted in [&wanted[..], &wanted[1..]] {
                 routes.set_link_local(wanted).unwrap();
-                let shown = String::from_utf8(try_run("ip -6 -o address show dev left").stdout).unwrap();
+                let shown = addresses();
                 assert_eq!(shown.lines().count(), wanted.len(), "{shown}");
                 assert!(wanted.iter().all(|address| shown.contains(&format!(" {address}/64 "))), "{shown}");
             }
