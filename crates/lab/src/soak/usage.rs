@@ -120,7 +120,7 @@ mod tests {
             let more = if second % 10 == 0 { 1000 } else { 0 };
             samples.add(Duration::from_secs(second), usage(second + more, 7));
         }
-        assert_eq!(samples.ends(Duration::from_secs(100)), (usage(26, 7), usage(95, 7)));
+        assert_eq!(samples.ends(Duration::from_secs(100)), (usage(26, 7), usage(96, 7)));
     }
 
     #[test]
