@@ -96,21 +96,23 @@ test: setup lint ## Runs every check that a change must pass.
 
 test-long: setup build ## Tests tables with many more random cases, follows a full feed of BGP, looks for undefined behaviour.
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-table
-	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test e2e adopt_bgp::feed
+	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test e2e -- adopt_bgp::feed faults
 	scripts/sanitize
 
-# What the rows are tried with; the unit tests of artery-adopt have the kernel's verifier take every program.
-VM = ARTERY_ADOPT_TESTS=$$($(CARGO) test -p artery-adopt --lib --no-run --locked --message-format=json \
-    | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1) target/debug/artery-bench vm matrix
+# What the rows are tried with: the programs that `make test` has built (built alone they would have other features, and all be
+# built once more), and the unit tests of artery-adopt, which have the kernel's verifier take every program.
+VM_BUILD = $(CARGO) test --workspace --locked --no-run
+ADOPT_TESTS = sed -n '/"name":"artery_adopt"/s/.*"test":true.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+VM = ARTERY_ADOPT_TESTS=$$($(VM_BUILD) --message-format=json | $(ADOPT_TESTS)) target/debug/artery-bench vm matrix
 
 vm: ## Boots stock kernels in virtual machines and tries what runs there, for hours; ROWS='6.12/e1000e …' is a part of it.
 	@scripts/setup vm
-	$(CARGO) build --locked -p artery -p artery-lab
+	$(VM_BUILD)
 	$(VM) $(ROWS)
 
 vm-slice: ## The part of it that CI runs, on two kernels.
 	@scripts/setup vm
-	$(CARGO) build --locked -p artery -p artery-lab
+	$(VM_BUILD)
 	$(VM) --slice
 
 test-arm: ## Tests the crates for every processor as programs for ARM, by QEMU, where they can be built.

@@ -29,9 +29,11 @@ fn killed_in_each_phase(bed: &Bed) -> Result<()> {
     let start = began.elapsed().as_millis() as u64;
     let before = bed.host_state()?;
     // The kernel takes its time for the programs of adopted ports.
+    let is_long = std::env::var_os("ARTERY_LONG").is_some();
     let (parts, reloads, ends): (u64, &[u64], &[u64]) = match bed.product {
         Product::Adopt => (2, &[10], &[3]),
-        _ => (4, &[0, 10], &[0, 3]),
+        _ if is_long => (8, &[0, 10], &[0, 3]),
+        _ => (2, &[10], &[3]),
     };
     for part in 0..parts {
         let process = bed.command()?.spawn()?;
