@@ -53,7 +53,7 @@ impl TurnTimes {
 /// Limit on the lag of changes. Beyond it all packets are left to the kernel, so that no removed route
 /// is used for long.
 const MOST_LAG: Duration = Duration::from_secs(1);
-/// How late they may be for packets to be forwarded again.
+/// How late they may be to be in time again.
 const LITTLE_LAG: Duration = Duration::from_millis(200);
 
 /// Tracks the lag with which changes of the kernel's tables are read.
@@ -63,7 +63,7 @@ pub struct Lag {
     pub now: Duration,
     /// The longest since the start.
     pub longest: Duration,
-    /// Whether that is too long, so that all packets are left to the kernel.
+    /// Whether that is too long.
     pub is_too_long: bool,
 }
 

@@ -365,10 +365,9 @@ impl Session {
         self.needs_resync = true;
     }
 
-    /// Leaves all packets to the kernel while what is known of its tables is too old. Says so if that is new.
+    /// Follows how late changes of the kernel are read. Says so when that becomes too late, or no longer is.
     fn follow_lag(&mut self) -> Option<bool> {
         let is_new = self.lag.follow(self.driver.lag(Instant::now()).unwrap_or_default());
-        self.accelerator.suspend(self.lag.is_too_long);
         is_new.then_some(self.lag.is_too_long)
     }
 

@@ -95,8 +95,6 @@ pub struct Accelerator {
     loads: u32,
     /// Whether programs look into FIBs that others have taken the place of.
     has_old_programs: bool,
-    /// Whether the kernel forwards alone, since what is known of its tables is too old.
-    is_suspended: bool,
     capture: Option<CaptureRings>,
     /// Counts losses once a port is by XDP, unless the kernel does not let them be counted.
     losses: Option<io::Result<LossCounter>>,
@@ -129,7 +127,6 @@ impl Accelerator {
             own: BTreeSet::new(),
             loads: 0,
             has_old_programs: false,
-            is_suspended: false,
             capture: None,
             losses: None,
         })
@@ -236,13 +233,6 @@ impl Accelerator {
         let has_changed = if from { self.withheld.insert(key) } else { self.withheld.remove(&key) };
         self.hops.set_withheld(&self.memory, key, to);
         if has_changed {
-            self.set_flags();
-        }
-    }
-
-    /// Leaves all packets to the kernel, or no longer.
-    pub fn suspend(&mut self, is_suspended: bool) {
-        if std::mem::replace(&mut self.is_suspended, is_suspended) != is_suspended {
             self.set_flags();
         }
     }
@@ -493,7 +483,6 @@ impl Accelerator {
             !kept
                 && is_right
                 && self.loads == 0
-                && !self.is_suspended
                 && !self.has_old_programs
                 && !self.withheld.contains(&(is_v6, link))
         };

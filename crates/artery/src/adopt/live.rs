@@ -262,15 +262,15 @@ fn say_path(news: &SessionNews, verbose: bool, voice: Output) {
     }
 }
 
-/// Says that all packets are left to the kernel because its changes wait too long, or no longer.
+/// Says that changes of the kernel wait for more than a second until they are read, or no longer.
 fn say_lag(news: &SessionNews, voice: Output) {
     match news.lags {
         Some(true) => voice.log_event(
             "behind",
-            "more than a second behind the kernel's changes; all packets stay with the kernel until those are read",
+            "more than a second behind the kernel's changes: routes that are gone are followed until those are read",
             &[],
         ),
-        Some(false) => voice.log_event("caught-up", "caught up with the kernel's changes; forwarding again", &[]),
+        Some(false) => voice.log_event("caught-up", "caught up with the kernel's changes", &[]),
         None => {}
     }
 }

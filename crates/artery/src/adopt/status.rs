@@ -96,13 +96,13 @@ pub(crate) struct Tables {
     pub(crate) longest_turn: f64,
     pub(crate) turns_within: Vec<u64>,
     /// How late changes are heard, in seconds: how long those that were read last had waited, or those that wait have at least;
-    /// the longest since the start; and whether it is too long, so that all packets are left to the kernel.
+    /// the longest since the start; and whether it is more than a second.
     #[serde(default)]
     pub(crate) lag: f64,
     #[serde(default)]
     pub(crate) longest_lag: f64,
     #[serde(default)]
-    pub(crate) is_suspended: bool,
+    pub(crate) is_late: bool,
 }
 
 /// What keeps packets of a port or a family in the kernel, as a firewall's rules do.
@@ -223,7 +223,7 @@ impl Tables {
             turns_within: pace.within().to_vec(),
             lag: lag.now.as_secs_f64(),
             longest_lag: lag.longest.as_secs_f64(),
-            is_suspended: lag.is_too_long,
+            is_late: lag.is_too_long,
         }
     }
 }

@@ -165,8 +165,8 @@ fn tables(now: &Status) -> String {
 }
 
 fn lag(now: &Status) -> String {
-    let Tables { lag, longest_lag, is_suspended, .. } = now.tables;
-    let then = if is_suspended { "; meanwhile all packets stay with the kernel" } else { "" };
+    let Tables { lag, longest_lag, is_late, .. } = now.tables;
+    let then = if is_late { "; routes that are gone are still followed for that long" } else { "" };
     format!("{:.0} ms behind the kernel's changes, {:.0} ms at most{then}", 1e3 * lag, 1e3 * longest_lag)
 }
 

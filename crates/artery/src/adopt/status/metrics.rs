@@ -135,8 +135,8 @@ impl Tables {
         for (name, help, value) in lags {
             text.single(&format!("artery_adopt_{name}"), Kind::Gauge, help, value);
         }
-        let help = "Whether all packets are left to the kernel, since its changes wait too long.";
-        text.single("artery_adopt_suspended", Kind::Gauge, help, u8::from(self.is_suspended));
+        let help = "Whether changes wait for more than a second until they are read.";
+        text.single("artery_adopt_late", Kind::Gauge, help, u8::from(self.is_late));
         self.turns(text);
     }
 
@@ -203,7 +203,7 @@ mod tests {
             "artery_adopt_accelerated{port=\"eth0\",family=\"ipv6\",direction=\"in\"} 0",
             "artery_adopt_guards{kind=\"nftables\",port=\"all\",family=\"ipv6\",direction=\"both\"} 1",
             "artery_adopt_lag_seconds 0.002",
-            "artery_adopt_suspended 0",
+            "artery_adopt_late 0",
             "artery_adopt_turn_seconds_bucket{le=\"0.1\"} 1",
             "artery_adopt_turn_seconds_bucket{le=\"+Inf\"} 2",
         ] {
