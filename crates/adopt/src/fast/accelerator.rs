@@ -1,8 +1,10 @@
 //! The accelerator: programs at interfaces, and the tables that they read, kept in step with the mirror.
+mod sink;
+
 use super::capture::{CaptureRings, Captured};
 use super::decide::{ForwardDecision, ForwardingTables, decide_frame};
 use super::error::{Error, Refusal};
-use super::hops::{EgressInterface, HopTable, NeighborKey};
+use super::hops::{HopTable, NeighborKey};
 use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
 use super::losses::LossCounter;
 use super::memory::{Counters, Deliveries, Memory, PortCounters};
@@ -12,11 +14,11 @@ use super::program::{Fibs, build_program};
 use super::routes::{Fib, Routes};
 use super::ways::GroupTable;
 use crate::kernel::{Family, Link, LinkKind};
-use crate::mirror::{Exclusion, NextHopSet, NextHopSetId, Sink};
+use crate::mirror::Exclusion;
 use artery_device::bpf::{self, Attachment, Hook, Instruction, Lease};
 use artery_rcu::{Domain, Reader};
 use artery_table::router::ReversePath;
-use artery_table::{Fib4Fast, Fib6, Prefix};
+use artery_table::{Fib4Fast, Fib6};
 use artery_wire::EtherAddr;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -531,96 +533,6 @@ impl Accelerator {
                 self.memory.set_vlan(attached.port, vlan, None);
             }
             self.free_ports.insert(member.port);
-        }
-    }
-}
-
-impl Sink for Accelerator {
-    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
-        if self.groups.set_group(&self.memory, &mut self.hops, id, way) {
-            self.ipv4.review_neighbors(Prefix::ALL, &self.groups);
-            self.ipv6.review_neighbors(Prefix::ALL, &self.groups);
-        }
-    }
-
-    fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
-        self.changes = self.changes.saturating_add(1);
-        let were_right = self.ipv4.are_right();
-        self.ipv4.set_route(prefix, way.map(GroupTable::group_of), &self.groups);
-        self.follow_right(were_right, self.ipv4.are_right());
-    }
-
-    fn set_route6(&mut self, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
-        self.changes = self.changes.saturating_add(1);
-        let were_right = self.ipv6.are_right();
-        self.ipv6.set_route(prefix, way.map(GroupTable::group_of), &self.groups);
-        self.follow_right(were_right, self.ipv6.are_right());
-    }
-
-    fn set_neighbor(&mut self, link: u32, address: IpAddr, mac: Option<EtherAddr>) {
-        let key = (link, address);
-        let was_known = self.hops.set_neighbor(&self.memory, key, mac);
-        if was_known == mac.is_some() {
-            return;
-        }
-        let group = mac.map(|_| self.groups.acquire_neighbor(&self.memory, &mut self.hops, key));
-        let before = match address {
-            IpAddr::V4(address) => self.ipv4.set_neighbor(address.to_bits(), link, group, &self.groups),
-            IpAddr::V6(address) => self.ipv6.set_neighbor(address.to_bits(), link, group, &self.groups),
-        };
-        if let Some(before) = before {
-            self.groups.release_neighbor(&self.memory, &mut self.hops, before);
-        }
-    }
-
-    fn set_link(&mut self, index: u32, link: Option<&Link>) {
-        let Some(link) = link else {
-            self.remove_member(index);
-            return self.remove_attached(index);
-        };
-        let (Some((port, carrier)), Some(mac)) = (self.join_port(link), link.mac) else {
-            return self.remove_member(index);
-        };
-        let is_up = link.is_admin_up && link.has_carrier;
-        let member = RoutedPort { port, carrier, mac, is_up };
-        self.groups.set_port(&self.memory, index, Some(port));
-        self.memory.set_port(port, &member.port_record(index, self.port_flags(index)));
-        self.members.insert(index, member);
-        let device = carrier.map_or(Some(port), |(carrier, vlan)| {
-            let carrier = self.attached.get(&carrier)?.port;
-            self.memory.set_vlan(carrier, vlan, Some(port));
-            Some(carrier)
-        });
-        let exit = device.filter(|_| is_up).map(|device| EgressInterface {
-            mac,
-            mtu: link.mtu,
-            vlan: carrier.map(|(_, vlan)| vlan),
-            device,
-            port,
-        });
-        self.hops.set_exit(&self.memory, index, exit);
-    }
-
-    fn exclude(&mut self, family: Family, keep: &Exclusion) {
-        self.exclusions[usize::from(family == Family::V6)] = keep.clone();
-        self.set_flags();
-    }
-
-    fn begin_load(&mut self) {
-        self.loads += 1;
-        if self.loads == 1 {
-            self.set_flags();
-            self.ipv4.begin_load();
-            self.ipv6.begin_load();
-        }
-    }
-
-    fn end_load(&mut self) {
-        self.loads -= 1;
-        if self.loads == 0 {
-            self.ipv4.end_load(&self.groups);
-            self.ipv6.end_load(&self.groups);
-            self.set_flags();
         }
     }
 }
