@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             wait = session.poll(begin)?.0.min(Duration::from_millis(20));
             worst_turn = worst_turn.max(begin.elapsed());
             let done = is_done.load(Ordering::Acquire);
-            seen.extend_from_slice(&made.lock().expect("nobody panics")[seen.len()..]);
+            seen.extend_from_slice(&made.lock().expect("no holder panics")[seen.len()..]);
             let forwards = |session: &mut Session, host: usize| {
                 let frame = frame(mac.octets(), kind.prefix(host).0);
                 let decided = session.accelerator_mut().decide_frame(ports[0].index, &frame);
@@ -213,7 +213,7 @@ fn change(
             all.push(Change { host, is_added, made: Instant::now() });
         }
         socket.send(&batch, 0).expect("the kernel takes it");
-        made.lock().expect("nobody panics with it").extend(all);
+        made.lock().expect("no holder panics").extend(all);
         let due = Duration::from_secs_f64((added + deleted) as f64 / rate as f64);
         std::thread::sleep(due.saturating_sub(begin.elapsed()));
     }

@@ -38,7 +38,7 @@ impl Sink for Late<'_> {
         self.routes += 1;
         let number = prefix.first().wrapping_sub(FIRST) as usize;
         if prefix.len() == 32 && number < HOSTS {
-            let changed = self.changed.lock().expect("nobody panics with it")[number].take();
+            let changed = self.changed.lock().expect("no holder panics")[number].take();
             self.lags.extend(changed.map(|changed| changed.elapsed()));
         }
     }
@@ -135,7 +135,7 @@ fn change(link: u32, changes: usize, changed: &Mutex<Vec<Option<Instant>>>) {
         let (kind, host) = if number / 500 % 2 == 0 { (24u16, number) } else { (25, number - 500) };
         let host = host % HOSTS;
         let message = message(kind, link, FIRST + host as u32);
-        changed.lock().expect("nobody panics with it")[host] = Some(Instant::now());
+        changed.lock().expect("no holder panics")[host] = Some(Instant::now());
         socket.send(&message, 0).expect("the kernel takes it");
         if number % AT_ONCE == AT_ONCE - 1 {
             let due = PAUSE * (number / AT_ONCE + 1) as u32;

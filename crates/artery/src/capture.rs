@@ -134,7 +134,7 @@ fn refuse_unknown(ports: &[String], client: &mut Client) -> anyhow::Result<()> {
         serde_json::from_str(&client.read("state")?).context("what it says of its ports makes no sense")?;
     let known: Vec<&str> = status.ports.iter().map(|port| port.name.as_str()).collect();
     match ports.iter().find(|port| !known.contains(&port.as_str())) {
-        Some(unknown) => bail!("{unknown} is no adopted port; those are {}", known.join(", ")),
+        Some(unknown) => bail!("{unknown} is not an adopted port; those are {}", known.join(", ")),
         None => Ok(()),
     }
 }

@@ -142,7 +142,7 @@ The first row counts from the opening of the port; each further row says what ca
 and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock."
     )]
     Netstat(NetstatOptions),
-    /// Show the way of the next packets through a running router, and what changed at each hop
+    /// Show the path of the next packets through a running router, and what changed at each hop
     #[command(after_long_help = "Examples:
   artery trace                         the next packet, whichever source it is from
   artery trace 5 --from eth0           the next five that the element 'eth0' sends, or is handed if it has inputs
@@ -501,7 +501,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Cli {
         let file = file.filter(|word| word.ends_with(".click") || std::path::Path::new(word).is_file());
         match file {
             Some(file) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {
-                let why = format!("'{file}' is no command; to run a configuration, write: artery run {file}");
+                let why =
+                    format!("'{file}' is not a command; to run a configuration, write: artery run {file}");
                 usage::exit_with(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, why))
             }
             _ => usage::exit_with(error),

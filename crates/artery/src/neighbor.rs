@@ -111,7 +111,8 @@ fn read(words: &[String]) -> Result<Said, String> {
 }
 
 fn address(word: &str) -> Result<IpAddr, String> {
-    word.parse().map_err(|_| format!("'{word}' is no IP address; write it as 10.0.1.9 or 2001:db8::9"))
+    word.parse()
+        .map_err(|_| format!("'{word}' is not a valid IP address; write it as 10.0.1.9 or 2001:db8::9"))
 }
 
 /// Whether the words are all that the action needs, and no more.
@@ -181,8 +182,8 @@ mod tests {
             assert_eq!(said(text).as_ref(), Ok(&expected), "{text}");
         }
         for (text, wrong) in [
-            ("10.0.1", "'10.0.1' is no IP address"),
-            ("10.0.1.9 2:0", "'2:0' is no Ethernet address"),
+            ("10.0.1", "'10.0.1' is not a valid IP address"),
+            ("10.0.1.9 2:0", "'2:0' is not a valid Ethernet address"),
             ("10.0.1.9 dev", "'dev' is the last word"),
         ] {
             assert!(said(text).unwrap_err().starts_with(wrong), "{text}");

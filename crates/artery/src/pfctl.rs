@@ -62,7 +62,7 @@ pub(crate) struct PfctlOptions {
     /// Count from nothing for each rule
     #[arg(short = 'z')]
     clear_rules: bool,
-    /// Set how much is told of the filter's own doings: emerg, alert, crit, err, warning,
+    /// Set how much is logged of the filter's own work: emerg, alert, crit, err, warning,
     /// notice, info or debug
     #[arg(short = 'x', value_name = "LEVEL")]
     debug_level: Option<String>,
@@ -93,7 +93,7 @@ pub(crate) struct PfctlOptions {
     /// The rules, in the language of pf.conf(5); `-` for standard input. With -T: the addresses
     #[arg(short = 'f', value_name = "FILE")]
     file: Option<String>,
-    /// The folder that rules mean by /etc; otherwise what a running filter means by it, if it was told
+    /// The folder that rules mean by /etc; otherwise what a running filter means by it, if it was set
     #[arg(long, value_name = "DIR")]
     etc: Option<PathBuf>,
     /// Have a filter that has no log yet add the packets of rules with `log` to this file: with -f
@@ -167,9 +167,7 @@ impl PfctlOptions {
 pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
     let acts = options.acts();
     if options.file.is_none() && !acts {
-        bail!(
-            "what is to be done? -f FILE loads rules, -s rules shows them; 'artery help pfctl' lists the rest"
-        );
+        bail!("nothing to do: -f FILE loads rules, -s rules shows them; 'artery help pfctl' lists the rest");
     }
     live::refuse_words(options)?;
     let filters = Filters::find(&options.reach, options.element.as_deref());

@@ -411,7 +411,7 @@ struct Words {
 impl Words {
     fn gateway(&mut self, word: &str) -> Result<(), String> {
         word.split('%').next().and_then(|address| address.parse::<IpAddr>().ok()).ok_or_else(|| {
-            format!("'{word}' is no gateway's address; write it as 10.0.2.254 or 2001:db8::254")
+            format!("'{word}' is not a gateway's address; write it as 10.0.2.254 or 2001:db8::254")
         })?;
         self.ways.push(word.to_string());
         self.is_open = !word.contains('%');
@@ -559,7 +559,7 @@ mod tests {
             ("10/8", "where does 10/8 lead? name a gateway"),
             ("via 10.0.2.254", "which prefix?"),
             ("10/8 via", "'via' is the last word; its value is missing"),
-            ("10/8 via eth2", "'eth2' is no gateway's address"),
+            ("10/8 via eth2", "'eth2' is not a gateway's address"),
             ("10/8 weight 3 dev a", "'weight' belongs behind the gateway"),
             ("10/8 10.0.2.254 metric 3", "'metric' is not understood"),
         ] {

@@ -41,7 +41,7 @@ fn order(options: &TraceOptions) -> anyhow::Result<String> {
     match &options.from {
         None => Ok(options.count.to_string()),
         Some(from) if from.is_empty() || from.contains(char::is_whitespace) => {
-            bail!("'{from}' is no name of an element")
+            bail!("'{from}' is not a name of an element")
         }
         Some(from) => Ok(format!("{} {from}", options.count)),
     }
@@ -79,7 +79,7 @@ fn follow(
         std::thread::sleep(PAUSE);
         let now = match read(client) {
             Ok(now) if now.number == trace.number => now,
-            Ok(_) => return Ok((trace, End::Lost("somebody else has started a trace".to_string()))),
+            Ok(_) => return Ok((trace, End::Lost("another trace has been started".to_string()))),
             Err(error) => return Ok((trace, End::Lost(format!("{error:#}")))),
         };
         if show.complete(&trace, &now)? == OutputReader::Gone {

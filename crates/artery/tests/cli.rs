@@ -464,7 +464,7 @@ fn names_that_are_not_quite_right_are_answered_with_those_that_are() {
     let folder = Folder::new();
     let file = folder.file("r.click", text);
     let outcome = artery(&[&file]);
-    let message = format!("'{file}' is no command; to run a configuration, write: artery run {file}");
+    let message = format!("'{file}' is not a command; to run a configuration, write: artery run {file}");
     assert!(outcome.status == 2 && outcome.err.contains(&message), "{outcome:?}");
     let outcome = artery(&["run", &file, "LIMT"]);
     let message = format!("{file} and LIMT; a variable is written VAR=VALUE");

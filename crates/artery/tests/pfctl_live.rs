@@ -317,7 +317,7 @@ fn rules_ask_for_the_routes_of_a_router() {
     assert!((0..2000).any(|_| has_come(&router)));
     assert_eq!(states(&router).len(), 2000);
     let refused = artery(&["run", "-q", "-e", &config("em7")]);
-    assert!(refused.status == 1 && refused.err.contains("PORT em7 is no port of ip"), "{refused:?}");
+    assert!(refused.status == 1 && refused.err.contains("PORT em7 is not a port of ip"), "{refused:?}");
 }
 
 #[test]
@@ -459,7 +459,7 @@ fn addresses_of_tables_are_resolved_and_what_is_none_says_why() {
         ),
         (
             "nowhere.invalid",
-            "no address found for nowhere.invalid, which is no interface and no host that is known",
+            "no address found for nowhere.invalid, which is not an interface and not a host that is known",
         ),
         ("10.0.0.0/33", "too long a length"),
     ] {

@@ -146,7 +146,7 @@ fn forwarders_of_a_router_that_could_not_be_made_say_so() {
     let checked = artery_reads(&["check", "--device", "eth1=lo", "-"], &text);
     assert_eq!(checked.status, 1, "{checked:?}");
     for expected in
-        ["gateway 10.9.9.9: no port", "names an element that is no IPRouter, or could not be made"]
+        ["gateway 10.9.9.9: no port", "names an element that is not an IPRouter, or could not be made"]
     {
         assert!(checked.err.contains(expected), "{expected}: {}", checked.err);
     }
@@ -210,7 +210,7 @@ fn a_service_has_a_check_of_its_own_or_that_of_all() {
     for (checks, expected) in [
         (&["--check", "192.0.2.9:80=tcp"][..], "there is no --service 192.0.2.9:80; write it as there"),
         (&["--check", "tcp", "--check", "ping"], "another --check is for all services; write SERVICE=CHECK"),
-        (&["--check", "tcp", "--no-host"], "--no-host gives it no way to the servers"),
+        (&["--check", "tcp", "--no-host"], "--no-host gives it no path to the servers"),
     ] {
         let outcome = artery(&[&["router", "--print"], &all[..], checks].concat());
         assert!(outcome.status == 2 && outcome.err.contains(expected), "{expected}: {}", outcome.err);

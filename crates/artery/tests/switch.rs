@@ -145,8 +145,8 @@ fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
     ]);
     let name = text(&folder);
     let expected = [
-        "hostname.veb0:2: 'ad' is no command of a switch; did you mean 'add'?",
-        "hostname.veb0:3: em9 is no port of veb0; write 'add em9' to hostname.veb0, above this line",
+        "hostname.veb0:2: 'ad' is not a command of a switch; did you mean 'add'?",
+        "hostname.veb0:3: em9 is not a port of veb0; write 'add em9' to hostname.veb0, above this line",
         "hostname.veb0:4: cost 70000 is not 1 to 200000000 (stp: 65535)",
         "hostname.veb0:5: vport0 is the host's door, behind which there is no other",
         "hostname.em0:1: em0 is a port of veb0, and a port has no address of the host; write 'add vport0'",
@@ -268,7 +268,7 @@ fn words_for_a_switch_are_wrong_whether_or_not_it_runs() {
     for (words, expected) in [
         (
             &["veb0", "lern", "em0"][..],
-            "artery: veb0: 'lern' is no command of a switch; did you mean 'learn'?\n",
+            "artery: veb0: 'lern' is not a command of a switch; did you mean 'learn'?\n",
         ),
         (
             &["veb0", "maxaddr", "0"],

@@ -105,7 +105,7 @@ fn what_can_not_be_traced_is_refused_with_the_reason() {
         (&["0"] as &[&str], 2, "write a number from 1 to 1000"),
         (&["1001"], 2, "write a number from 1 to 1000"),
         (&["1", "--from", "nosuch"], 1, "trace: no element named 'nosuch'"),
-        (&["1", "--from", "a b"], 1, "'a b' is no name of an element"),
+        (&["1", "--from", "a b"], 1, "'a b' is not a name of an element"),
         (&["2", "--from", "never", "--timeout", "10ms"], 1, "0 of 2 packets came in time"),
     ] {
         let shown = trace(&router, args);

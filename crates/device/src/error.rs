@@ -343,7 +343,7 @@ impl fmt::Display for DeviceError {
             }
             Differs { name, setting, open, asked } => write!(
                 f,
-                "{name}: open already with {setting} {open}, so {setting} {asked} cannot be had; make them agree, or start anew if only the configuration that runs has the other"
+                "{name}: {setting} {asked} conflicts with {setting} {open}, already in use there; use the same value, or restart if only the configuration that runs has the other"
             ),
             InUse { name, pid, holder } => write!(
                 f,
@@ -367,7 +367,7 @@ impl fmt::Display for DeviceError {
             ),
             Broken { name, what } => write!(
                 f,
-                "{name}: {what} was overwritten with nonsense; open the interface anew, and see who maps its socket"
+                "{name}: {what} was overwritten with nonsense; open the interface again, and see who maps its socket"
             ),
             System { name, doing, errno } => {
                 write!(f, "{name}: {doing} failed: {}", system_words(*errno))

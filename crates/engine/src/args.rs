@@ -475,7 +475,7 @@ impl ArgValue for EtherAddr {
         address.ok_or_else(|| match text.strip_suffix(":eth") {
             Some(device) => {
                 format!(
-                    "an Ethernet address, and '{}' is no device of this machine",
+                    "an Ethernet address, and '{}' is not a device of this machine",
                     names.device_name(device)
                 )
             }

@@ -315,7 +315,7 @@ impl Control {
         let unheard = error.kind() == ErrorKind::BrokenPipe && !self.open.load(Acquire);
         if unheard && self.output.is_abandoned() {
             self.unread.store(true, Release);
-            self.record_end("nobody reads what it prints");
+            self.record_end("its output has no reader");
             self.end_run();
         }
     }

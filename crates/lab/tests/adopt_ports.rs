@@ -326,7 +326,7 @@ fn captures_of_ports_that_are_not_adopted_are_refused_and_all_is_told_as_json() 
         let mut adopted = adopt(net, "graph", &socket, &["--log", "json"])?;
         let capture = net.r.command([artery()?]).args(["capture", "--ports", "eth0,eth9", "-u"]).arg(&socket);
         let refused = capture.output()?;
-        let why = "eth9 is no adopted port; those are eth0, eth1";
+        let why = "eth9 is not an adopted port; those are eth0, eth1";
         assert!(refused.code() == Some(1) && refused.stderr.contains(why), "{refused:?}");
         net.r.run(["ip", "link", "set", "eth1", "mtu", "1400"])?;
         until(SOON, || {

@@ -28,7 +28,7 @@ pub(super) fn number(name: &str) -> io::Result<Option<i64>> {
         text => text?,
     };
     let number =
-        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no number"));
+        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a number"));
     number.map(Some)
 }
 

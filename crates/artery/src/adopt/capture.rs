@@ -25,7 +25,7 @@ impl Captures {
             _ => return Err("write 'forwarded', 'all' or 'end'".to_string()),
         };
         if self.0.is_some() {
-            return Err("somebody captures already; one can at a time".to_string());
+            return Err("a capture is running already; there can be only one at a time".to_string());
         }
         session.accelerator_mut().begin_capture(has_all).map_err(|error| error.to_string())?;
         self.0 = Some(Instant::now());

@@ -93,7 +93,7 @@ fn configuration(places: &[Place]) -> String {
     for Place { name, mtu, .. } in places {
         let _ = write!(text, "PORT {name} MTU {mtu} REDIRECTS false ONLINK true, ");
     }
-    text += "NEIGHBORS told);\nf4 :: IPForward(ip);\nf6 :: IP6Forward(ip);\n";
+    text += "NEIGHBORS external);\nf4 :: IPForward(ip);\nf6 :: IP6Forward(ip);\n";
     for (number, Place { name, host_port: door, mtu }) in places.iter().enumerate() {
         let _ = writeln!(
             text,

@@ -346,7 +346,7 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
             Some(wanted) => captures.set(session, wanted),
             None => captures.drain_frames(session),
         },
-        other => Err(format!("nobody answers for '{other}'")),
+        other => Err(format!("there is no handler '{other}'")),
     };
     question.answer(answer);
 }

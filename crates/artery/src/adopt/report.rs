@@ -93,7 +93,7 @@ fn share(findings: &Findings) -> String {
     }
     match is_estimated {
         true => text + BASIS + "\n",
-        false => text + "So there is no share to tell; look again while traffic flows.\n",
+        false => text + "So no share can be shown; try again while traffic flows.\n",
     }
 }
 
@@ -235,8 +235,7 @@ In 2.0 s the kernel forwarded:
         let mut none = Findings { ports: Vec::new(), blockers: Vec::new(), notes: Vec::new(), ..findings() };
         none.measured.as_mut().unwrap().ipv4.passed = 0;
         let text = text(&none);
-        for line in ["No Ethernet interface is up.", "Nothing keeps traffic", "So there is no share to tell"]
-        {
+        for line in ["No Ethernet interface is up.", "Nothing keeps traffic", "So no share can be shown"] {
             assert!(text.contains(line), "{text}");
         }
     }

@@ -130,13 +130,15 @@ fn unknown(word: &str) -> String {
 
 fn mtu(word: &str) -> Result<u32, String> {
     let mtu = word.parse().ok().filter(|mtu| (68..=65535).contains(mtu));
-    mtu.ok_or_else(|| format!("'{word}' is no MTU; it is a number from 68 to 65535, as in 'mtu 1500'"))
+    mtu.ok_or_else(|| {
+        format!("'{word}' is not a valid MTU; it is a number from 68 to 65535, as in 'mtu 1500'")
+    })
 }
 
 fn station(word: &str) -> Result<EtherAddr, String> {
     let station =
         word.parse().ok().filter(|ether: &EtherAddr| !ether.is_group() && *ether != EtherAddr::ZERO);
-    station.ok_or_else(|| format!("'{word}' is no station's address; write it as 02:00:00:00:00:01"))
+    station.ok_or_else(|| format!("'{word}' is not a MAC address; write it as 02:00:00:00:00:01"))
 }
 
 /// The words of a line that are left to be read.
@@ -260,8 +262,8 @@ mod tests {
             ("inet 10.0.0.1 up", "how long is the prefix of 10.0.0.1? write 'inet 192.0.2.1 255.255.255.0'"),
             ("inet 10.0.0.1 255.0.255.0", "'255.0.255.0' is wrong; write 'inet 192.0.2.1 255.255.255.0'"),
             ("inet6 10.0.0.1 24", "'10.0.0.1' is wrong; write 'inet6 2001:db8::1 64'"),
-            ("mtu 3", "'3' is no MTU; it is a number from 68 to 65535, as in 'mtu 1500'"),
-            ("lladdr 1:0:0:0:0:1", "'1:0:0:0:0:1' is no station's address; write it as 02:00:00:00:00:01"),
+            ("mtu 3", "'3' is not a valid MTU; it is a number from 68 to 65535, as in 'mtu 1500'"),
+            ("lladdr 1:0:0:0:0:1", "'1:0:0:0:0:1' is not a MAC address; write it as 02:00:00:00:00:01"),
             (
                 "descripton x",
                 "'descripton' is nothing that is known of an interface; did you mean 'description'?",

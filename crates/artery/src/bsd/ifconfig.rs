@@ -25,7 +25,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery ifconfig veb0 addr                  the addresses that are known
   artery ifconfig veb0 rules em0             the rules of a port
 
-The words are those of ifconfig(8) for veb(4) and bridge(4); of several on a line none is done if one is no command, and
+The words are those of ifconfig(8) for veb(4) and bridge(4); of several on a line none is done if one is not a command, and
 none behind one that the switch refuses. 'rule' takes all that follow it. Our own are: storm IF
 broadcast|multicast|unknown N (frames a second, '-storm IF broadcast' for no limit), ifmaxaddr IF N, evict (a new
 address takes the place of an old one), snoop, querier ADDRESS, groups, mcastrouter and fastleave IF (frames for groups

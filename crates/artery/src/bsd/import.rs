@@ -29,7 +29,7 @@ pub(crate) struct ImportOptions {
     /// Take this switch and those named so as well, and no others
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     switch: Vec<String>,
-    /// Take rules that never apply, as their interface is no port
+    /// Take rules that never apply, as their interface is not a port
     #[arg(long)]
     lenient: bool,
 }

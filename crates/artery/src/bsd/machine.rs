@@ -154,7 +154,7 @@ fn link(port: &Port, machine: &str) -> Result<Interface, String> {
     match is_ethernet {
         true => Ok(found),
         false => {
-            Err(format!("port {name}: {machine} is no Ethernet with an address; take another interface"))
+            Err(format!("port {name}: {machine} is not Ethernet with an address; take another interface"))
         }
     }
 }
@@ -264,7 +264,7 @@ mod tests {
             "{missing}"
         );
         let [loopback] = &mistakes(&["cnmac77"], &[("cnmac77", "lo")])[..] else { panic!() };
-        assert_eq!(loopback, "port cnmac77: lo is no Ethernet with an address; take another interface");
+        assert_eq!(loopback, "port cnmac77: lo is not Ethernet with an address; take another interface");
         let [there] = &mistakes(&["vport0"], &[("vport0", "lo")])[..] else { panic!() };
         assert!(there.ends_with("'--map vport0=NAME' makes it under another name"), "{there}");
     }

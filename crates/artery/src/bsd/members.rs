@@ -41,10 +41,10 @@ pub(super) fn apply(port: &mut Port, settings: &[Setting]) {
 fn of_no_port(name: &str) -> Verdict {
     match Kind::of(name) {
         Kind::HostPort => Verdict::Refused(format!(
-            "{name} is no port of a switch; write 'add {name}' to the file of one, such as hostname.veb0"
+            "{name} is not a port of a switch; write 'add {name}' to the file of one, such as hostname.veb0"
         )),
         _ => Verdict::Approximated(format!(
-            "{name} is no port of a switch that starts, and is left to the host as it is"
+            "{name} is not a port of a switch that starts, and is left to the host as it is"
         )),
     }
 }

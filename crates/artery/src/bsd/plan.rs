@@ -439,7 +439,7 @@ mod tests {
             refused[0].starts_with("etc/hostname.em0:1: em0 is a port of veb0, and a port has no address")
         );
         assert!(
-            refused[1].starts_with("etc/hostname.vport1:1: vport1 is no port of a switch"),
+            refused[1].starts_with("etc/hostname.vport1:1: vport1 is not a port of a switch"),
             "{refused:?}"
         );
         let approximated = plan.judged.iter().filter(|line| line.approximation().is_some());

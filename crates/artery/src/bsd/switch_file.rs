@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
 
     fn no_port(&self, name: &str) -> Verdict {
         Verdict::Refused(format!(
-            "{name} is no port of {0}; write 'add {name}' to hostname.{0}, above this line",
+            "{name} is not a port of {0}; write 'add {name}' to hostname.{0}, above this line",
             self.file.interface
         ))
     }
@@ -361,7 +361,7 @@ mod tests {
             (
                 "veb0",
                 "learn em0",
-                "em0 is no port of veb0; write 'add em0' to hostname.veb0, above this line",
+                "em0 is not a port of veb0; write 'add em0' to hostname.veb0, above this line",
             ),
             ("veb0", "add em0\nadd em0", "em0 is a port of veb0 already; take one of the lines away"),
             (
@@ -371,7 +371,7 @@ mod tests {
             ),
             ("veb0", "add veb1", "veb1 is a switch; only other interfaces can be ports"),
             ("veb0", "destroy", "a file that makes a switch can't end it; take the line away"),
-            ("veb0", "ad em0", "'ad' is no command of a switch; did you mean 'add'?"),
+            ("veb0", "ad em0", "'ad' is not a command of a switch; did you mean 'add'?"),
             ("veb0", "description \"x", "a \" is missing at the end"),
         ] {
             assert_eq!(refused(name, text), expected);

@@ -54,10 +54,10 @@ pub(crate) struct UpOptions {
     /// pf.conf has such rules
     #[arg(long, value_name = "FILE")]
     pflog: Option<PathBuf>,
-    /// Rename that file to FILE.old, and begin it anew, before it gets longer than SIZE; 0 for no limit
+    /// Rename that file to FILE.old, and start a new one, before it gets longer than SIZE; 0 for no limit
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = file_size)]
     pflog_max: String,
-    /// Start though rules never apply, as their interface is no port; each of them is warned of
+    /// Start though rules never apply, as their interface is not a port; each of them is warned of
     #[arg(long)]
     lenient: bool,
     /// Have the shell run the lines that begin with an exclamation mark, in order, once the switch is there

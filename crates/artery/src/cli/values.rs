@@ -62,9 +62,9 @@ pub(crate) fn port(text: &str) -> Result<String, String> {
 /// The Ethernet address of a neighbor; not all zeros.
 pub(crate) fn station(text: &str) -> Result<EtherAddr, String> {
     match text.parse() {
-        Ok(EtherAddr::ZERO) => Err(format!("{text} is no station's address; write it as 02:00:00:00:00:09")),
+        Ok(EtherAddr::ZERO) => Err(format!("{text} is not a MAC address; write it as 02:00:00:00:00:09")),
         Ok(link) => Ok(link),
-        Err(_) => Err(format!("'{text}' is no Ethernet address; write it as 02:00:00:00:00:09")),
+        Err(_) => Err(format!("'{text}' is not a valid Ethernet address; write it as 02:00:00:00:00:09")),
     }
 }
 

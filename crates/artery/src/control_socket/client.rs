@@ -31,7 +31,7 @@ pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {
     let mut client = Client::connect(&options.reach)?;
     let value = options.write.as_ref().or(options.value.as_ref());
     if options.handler.is_empty() || options.handler.contains(char::is_whitespace) {
-        bail!("'{}' is no handler; write ELEMENT.HANDLER", options.handler);
+        bail!("'{}' is not a handler; write ELEMENT.HANDLER", options.handler);
     }
     match value {
         Some(value) => client.write(&options.handler, value).map(|()| 0),
@@ -61,7 +61,7 @@ impl Client {
         let mut version = String::new();
         stream.read_line(&mut version).context("the router does not answer")?;
         if !version.starts_with(GREETING.trim_end_matches(".3\r\n")) {
-            bail!("this is no control socket: it says {:?}", version.trim_end());
+            bail!("this is not a control socket: it says {:?}", version.trim_end());
         }
         let is_authenticated = reach.port.is_none();
         Ok(Client { stream, reach: reach.clone(), is_authenticated, used: Instant::now(), left: 0 })
@@ -190,7 +190,9 @@ fn hint(reach: &Reach, error: &io::Error) -> &'static str {
     let is_other = |path: &Path| path.metadata().is_ok_and(|file| !file.file_type().is_socket());
     match error.kind() {
         io::ErrorKind::PermissionDenied => "ask as root, or as the user that the router runs as",
-        _ if reach.socket().is_some_and(|path| is_other(&path)) => "this is no socket; name a router's by -u",
+        _ if reach.socket().is_some_and(|path| is_other(&path)) => {
+            "this is not a socket; name a router's by -u"
+        }
         _ => "is a router running with -u or -p?",
     }
 }

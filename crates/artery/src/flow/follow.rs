@@ -62,7 +62,7 @@ fn read_since(since: &str, mut now: Places) -> anyhow::Result<Places> {
             None => bail!("there are several workers; say of which, as in --since {}", asked(&now, ",")),
         };
         let (Some(worker), Ok(seq)) = (worker, seq.parse::<u64>()) else {
-            bail!("'{word}' is no number of an event, or WORKER:NUMBER");
+            bail!("'{word}' is not a number of an event, or WORKER:NUMBER");
         };
         match now.get_mut(&worker) {
             Some(next) => *next = seq,

@@ -82,7 +82,7 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'_>, String> {
         Fields { format: Some(format), version, .. } => match (&**format, version) {
             (FORMAT, Some(VERSION)) => Ok(Line::First),
             (FORMAT, Some(other)) => Err(format!("this is of version {other}, and {VERSION} is known here")),
-            _ => Err("this is no export of flows".to_string()),
+            _ => Err("this is not an export of flows".to_string()),
         },
         Fields { flows: Some(flows), src: None, .. } => Ok(Line::Last(*flows)),
         _ => flow(fields),
@@ -107,11 +107,11 @@ fn flow(fields: Fields<'_>) -> Result<Line<'_>, String> {
     let dst = (fields.dst.ok_or_else(|| missing("dst"))?, fields.dport.ok_or_else(|| missing("dport"))?);
     let member = fields.member.ok_or_else(|| missing("member"))?;
     if !artery_table::balance::Member::is_name(&member) {
-        return Err(format!("'{member}' is no name of a member"));
+        return Err(format!("'{member}' is not a name of a member"));
     }
     let idle = fields.idle.unwrap_or(0.0);
     if !(0.0..=LONGEST).contains(&idle) {
-        return Err(format!("idle {idle} is no time from 0 to {LONGEST} seconds"));
+        return Err(format!("idle {idle} is not a time from 0 to {LONGEST} seconds"));
     }
     let version = fields.version.unwrap_or(0);
     let flow = FlowRecord {
@@ -138,7 +138,7 @@ fn state(name: Option<&str>, protocol: IpProtocol) -> Result<FlowState, String> 
         });
     };
     let known = state_of(name).filter(|state| is_valid_state(*state, protocol));
-    known.ok_or_else(|| format!("'{name}' is no state of {}", protocol_name(protocol)))
+    known.ok_or_else(|| format!("'{name}' is not a state of {}", protocol_name(protocol)))
 }
 
 #[cfg(test)]
@@ -178,14 +178,14 @@ mod tests {
             (format!("{FLOW}}}").replace("198.51.100.7", "host"), "invalid IP address syntax"),
             (format!("{FLOW}}}").replace("198.51.100.7", "2001:db8::1"), "there are no flows from"),
             (format!("{FLOW}}}").replace("198.51.100.7", "192.0.2.1"), "there are no flows from"),
-            (format!("{FLOW}}}").replace("\"a\"", "\"a b\""), "'a b' is no name"),
-            (format!("{FLOW},\"idle\":-1}}"), "idle -1 is no time"),
+            (format!("{FLOW}}}").replace("\"a\"", "\"a b\""), "'a b' is not a name"),
+            (format!("{FLOW},\"idle\":-1}}"), "idle -1 is not a time"),
             (format!("{FLOW},\"idle\":1e300}}"), "idle 1"),
             (format!("{FLOW},\"version\":65536}}"), "version 65536 is not"),
-            (format!("{FLOW},\"state\":\"udp-stream\"}}"), "'udp-stream' is no state of tcp"),
+            (format!("{FLOW},\"state\":\"udp-stream\"}}"), "'udp-stream' is not a state of tcp"),
             (format!("{FLOW},\"packets\":1.5}}"), "invalid type: floating point"),
             (format!("{FLOW}}}}}"), "trailing characters"),
-            ("{\"format\":\"other\",\"version\":1}".to_string(), "this is no export"),
+            ("{\"format\":\"other\",\"version\":1}".to_string(), "this is not an export"),
             ("{\"format\":\"artery-flows\",\"version\":2}".to_string(), "this is of version 2"),
         ] {
             let wrong = read(line.as_bytes()).unwrap_err();

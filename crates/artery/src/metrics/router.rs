@@ -25,7 +25,7 @@ pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
     text.single(
         "artery_lost_to_replacement_total",
         Kind::Counter,
-        "Packets that ended because an element had no heir when the configuration was replaced.",
+        "Packets that ended because an element had no successor when the configuration was replaced.",
         handle.lost_to_replacement(),
     );
     Ok(text.into_text())

@@ -90,7 +90,7 @@ fn networks(word: &str) -> anyhow::Result<Vec<String>> {
 
 /// `PROTO A:PORT -> B:PORT`.
 fn key_question(key: &str) -> anyhow::Result<String> {
-    let wanted = || format!("'{key}' is no key; write it as in \"tcp 10.0.0.1:80 <- 10.0.0.101:32123\"");
+    let wanted = || format!("'{key}' is not a key; write it as in \"tcp 10.0.0.1:80 <- 10.0.0.101:32123\"");
     let words: Vec<&str> = key.split_whitespace().collect();
     let [protocol, a, arrow, b] = words[..] else { bail!(wanted()) };
     let protocol = match protocol {

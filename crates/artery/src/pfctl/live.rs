@@ -140,7 +140,7 @@ impl Filters {
         }
         if let Some(element) = element {
             if !names.iter().any(|name| name == element) {
-                bail!("'{element}' is no packet filter; those of this router are {}", names.join(", "));
+                bail!("'{element}' is not a packet filter; those of this router are {}", names.join(", "));
             }
             names.retain(|name| name == element);
         }
@@ -464,7 +464,7 @@ fn of_workers(mut answer: &str) -> Option<(Option<u32>, Vec<&str>)> {
 fn missing(what: &str) -> Option<&'static str> {
     match what {
         "queue" => Some("nothing is shaped here, so that there are no queues"),
-        "osfp" => Some("no system is told by its packets here, so that there are no fingerprints"),
+        "osfp" => Some("systems are not recognized by their packets here, so there are no fingerprints"),
         _ => None,
     }
 }

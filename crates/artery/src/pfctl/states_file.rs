@@ -41,7 +41,7 @@ impl Filters {
         let mut writer = DumpWriter::new(out, self.checksum()?)?;
         self.parts("dump", "", |line| {
             let records =
-                BASE64_STANDARD.decode(line.trim_end()).context("what the router says is no base64")?;
+                BASE64_STANDARD.decode(line.trim_end()).context("what the router says is not base64")?;
             writer.add_records(&records).map_err(|error| match error {
                 AddError::Records(error) => anyhow!("what the router says makes no sense: {error}"),
                 AddError::Write(error) => anyhow!("{}", system_message(&error)),

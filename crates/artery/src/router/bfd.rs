@@ -27,7 +27,9 @@ pub(super) fn read(text: &str) -> Result<Watched, String> {
         None => (gateway, None),
     };
     let address = address.parse().map_err(|_| {
-        wrong(format!("'{gateway}' is no gateway; write --bfd 10.0.2.254 or --bfd fe80::1%eth2=50ms*3"))
+        wrong(format!(
+            "'{gateway}' is not a valid gateway; write --bfd 10.0.2.254 or --bfd fe80::1%eth2=50ms*3"
+        ))
     })?;
     let settings = times.map_or(Ok(SessionSettings::default()), settings).map_err(wrong)?;
     Ok(Watched { option, address, port, settings })
@@ -38,13 +40,13 @@ fn settings(text: &str) -> Result<SessionSettings, String> {
     let (interval, multiplier) =
         text.split_once('*').map_or((text, None), |(interval, multiplier)| (interval, Some(multiplier)));
     let interval = seconds(interval).map_err(|_| {
-        format!("'{interval}' is no interval; write a time such as 50ms or 1s, and perhaps a multiplier as in 50ms*3")
+        format!("'{interval}' is not a valid interval; write a time such as 50ms or 1s, and perhaps a multiplier as in 50ms*3")
     })?;
     let multiplier = match multiplier {
         None => SessionSettings::default().multiplier,
-        Some(text) => text
-            .parse()
-            .map_err(|_| format!("'{text}' is no multiplier; write a number from 1 to 255, as in 50ms*3"))?,
+        Some(text) => text.parse().map_err(|_| {
+            format!("'{text}' is not a valid multiplier; write a number from 1 to 255, as in 50ms*3")
+        })?,
     };
     SessionSettings::new(interval, multiplier).map_err(|error| error.to_string())
 }
@@ -56,7 +58,7 @@ pub(super) fn judge(plan: &Plan, tables: &Tables, mistakes: &mut Vec<String>) {
         let port = watched.port.as_ref().map(|name| {
             tables.find_port(name).ok_or_else(|| {
                 let names: Vec<String> = tables.ports().into_iter().map(|port| port.name).collect();
-                format!("'{name}' is no port of the router; its ports are {}", names.join(", "))
+                format!("'{name}' is not a port of the router; its ports are {}", names.join(", "))
             })
         });
         let found = port.transpose().and_then(|port| {
@@ -128,17 +130,20 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_the_remedy() {
         for (wrong, expected) in [
-            ("", "--bfd : '' is no gateway; write --bfd 10.0.2.254 or --bfd fe80::1%eth2=50ms*3"),
-            ("eth1", "'eth1' is no gateway"),
-            ("10.0.2.9=", "'' is no interval; write a time such as 50ms or 1s"),
-            ("10.0.2.9=fast", "'fast' is no interval"),
+            ("", "--bfd : '' is not a valid gateway; write --bfd 10.0.2.254 or --bfd fe80::1%eth2=50ms*3"),
+            ("eth1", "'eth1' is not a valid gateway"),
+            ("10.0.2.9=", "'' is not a valid interval; write a time such as 50ms or 1s"),
+            ("10.0.2.9=fast", "'fast' is not a valid interval"),
             (
                 "10.0.2.9=10ms",
                 "--bfd 10.0.2.9=10ms: the interval 10ms is out of range; use one from 50ms to 60s",
             ),
             ("10.0.2.9=2m", "the interval 120s is out of range"),
             ("10.0.2.9=50ms*0", "the multiplier is 0; use one from 1 to 255"),
-            ("10.0.2.9=50ms*256", "'256' is no multiplier; write a number from 1 to 255, as in 50ms*3"),
+            (
+                "10.0.2.9=50ms*256",
+                "'256' is not a valid multiplier; write a number from 1 to 255, as in 50ms*3",
+            ),
         ] {
             let error = read(wrong).unwrap_err();
             assert!(error.contains(expected), "{wrong}: {error}");

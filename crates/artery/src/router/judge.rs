@@ -254,7 +254,7 @@ mod tests {
             ),
             ("--bfd 10.0.2.1", "it is the router's own address, on port b"),
             ("--bfd 10.0.2.7%a", "--bfd 10.0.2.7%a: gateway 10.0.2.7"),
-            ("--bfd 10.0.2.7%c", "'c' is no port of the router; its ports are a, b"),
+            ("--bfd 10.0.2.7%c", "'c' is not a port of the router; its ports are a, b"),
             ("--bfd fe80::1", "--bfd fe80::1: gateway fe80::1"),
             ("--bfd 10.0.2.7 --bfd 10.0.2.7%b=50ms", "the gateway is watched already; give each one --bfd"),
             ("--host b", "--host b: b is a port; give the host's interface a name of its own"),

@@ -67,7 +67,9 @@ fn find_interface(port: &Port) -> Result<Interface, String> {
     let name = port.device();
     let found = Interface::find(name).map_err(|error| error.to_string())?;
     if found.link_type != Some(LinkType::ETHER) || (found.mac == Some([0; 6]) && name == "lo") {
-        return Err(format!("{name} is no Ethernet, which alone can be routed here; take another interface"));
+        return Err(format!(
+            "{name} is not Ethernet, which alone can be routed here; take another interface"
+        ));
     }
     if found.mac == Some([0; 6]) {
         return Err(format!("{name} has no Ethernet address; give it one with 'ip link set {name} address'"));

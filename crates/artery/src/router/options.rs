@@ -94,10 +94,10 @@ pub(crate) struct RouterOptions {
     /// otherwise to /var/log/pflog, if there are such rules
     #[arg(long, value_name = "FILE", requires = "pf")]
     pub(super) pflog: Option<PathBuf>,
-    /// Rename that file to FILE.old, and begin it anew, before it gets longer than SIZE; 0 for no limit
+    /// Rename that file to FILE.old, and start a new one, before it gets longer than SIZE; 0 for no limit
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = file_size, requires = "pf")]
     pub(super) pflog_max: String,
-    /// Start though rules never apply, as their interface is no port; each of them is warned of
+    /// Start though rules never apply, as their interface is not a port; each of them is warned of
     #[arg(long, requires = "pf")]
     pub(super) lenient: bool,
     /// The host's interface to the router

@@ -163,7 +163,7 @@ fn address(word: &str) -> Read<(IpAddr, u8)> {
     };
     let address: IpAddr = text
         .parse()
-        .map_err(|_| format!("'{word}' is no address; write it as 10.0.1.1/24 or 2001:db8::1/64"))?;
+        .map_err(|_| format!("'{word}' is not a valid address; write it as 10.0.1.1/24 or 2001:db8::1/64"))?;
     let (usual, longest) = if address.is_ipv4() { (24, 32) } else { (64, 128) };
     let len = len.ok_or_else(|| {
         format!("{word} has no length: write how long the prefix of its network is, as in {word}/{usual}")
@@ -188,7 +188,7 @@ fn route(text: &str) -> Read<Route> {
 /// A prefix; `default` is that of all addresses of the gateway's family.
 fn prefix(word: &str, is_ipv6: bool) -> Read<AnyPrefix> {
     let word = if word == "default" && is_ipv6 { "::/0" } else { word };
-    load::parse_prefix(word).map_err(|why| format!("'{word}' is no prefix: {why}"))
+    load::parse_prefix(word).map_err(|why| format!("'{word}' is not a valid prefix: {why}"))
 }
 
 fn way(word: &str) -> Read<RouteTarget> {
@@ -211,7 +211,7 @@ fn way(word: &str) -> Read<RouteTarget> {
         Err(_) if port.is_none() && !word.is_empty() => {
             Ok(RouteTarget::Port { name: word.to_string(), weight })
         }
-        Err(_) => Err(format!("'{word}' is no gateway; write it as 10.0.2.254 or fe80::1%eth2")),
+        Err(_) => Err(format!("'{word}' is not a valid gateway; write it as 10.0.2.254 or fe80::1%eth2")),
     }
 }
 
@@ -226,7 +226,7 @@ fn table(text: &str) -> Read<Table> {
     }
     let gateway = |word: &str| {
         let parsed = word.parse();
-        parsed.map_err(|_| format!("{option}: '{word}' is no gateway; write it as 10.0.2.254"))
+        parsed.map_err(|_| format!("{option}: '{word}' is not a valid gateway; write it as 10.0.2.254"))
     };
     let gateways = gateways.split(',').filter(|word| !word.is_empty()).map(gateway);
     Ok(Table { file: file.to_string(), gateways: gateways.collect::<Read<_>>()?, option: option.clone() })
@@ -327,7 +327,7 @@ mod tests {
             ),
             (
                 neighbor("eth1=10.0.1.9=0:0:0:0:0:0").map(drop),
-                "--neighbor eth1=10.0.1.9=0:0:0:0:0:0: 0:0:0:0:0:0 is no station's address; write it as 02:00:00:00:00:09",
+                "--neighbor eth1=10.0.1.9=0:0:0:0:0:0: 0:0:0:0:0:0 is not a MAC address; write it as 02:00:00:00:00:09",
             ),
             (
                 host("a b").map(drop),
@@ -335,14 +335,14 @@ mod tests {
             ),
             (
                 table("r.txt=nobody").map(drop),
-                "--table r.txt=nobody: 'nobody' is no gateway; write it as 10.0.2.254",
+                "--table r.txt=nobody: 'nobody' is not a valid gateway; write it as 10.0.2.254",
             ),
         ] {
             assert_eq!(wrong.unwrap_err(), expected);
         }
         let nonsense = route("10.0.0.0.0/8=10.0.0.1").unwrap_err();
         assert!(
-            nonsense.starts_with("--route 10.0.0.0.0/8=10.0.0.1: '10.0.0.0.0/8' is no prefix"),
+            nonsense.starts_with("--route 10.0.0.0.0/8=10.0.0.1: '10.0.0.0.0/8' is not a valid prefix"),
             "{nonsense}"
         );
     }

@@ -44,7 +44,9 @@ pub(super) fn read(text: &str) -> Result<Service, String> {
     let ip = match address.parse::<SocketAddr>() {
         Ok(both) if both.port() > 0 => both.ip(),
         Ok(_) => return Err(wrong(format!("{address}: a port is a number from 1 to 65535"))),
-        Err(_) => address.parse().map_err(|_| wrong(format!("'{address}' is no address; write {WANTS}")))?,
+        Err(_) => address
+            .parse()
+            .map_err(|_| wrong(format!("'{address}' is not a valid address; write {WANTS}")))?,
     };
     let place = format!("{address} {protocol}").trim_end().to_string();
     let name = text.split('=').next().unwrap_or_default().to_string();
@@ -72,7 +74,7 @@ fn all_members(text: &str, service: IpAddr) -> Result<Vec<String>, String> {
 
 /// `NAME=ADDRESS[:PORT][@WEIGHT]`, of the service's family.
 fn member(word: &str, service: IpAddr) -> Result<String, String> {
-    let wants = || format!("'{word}' is no server; write NAME=ADDRESS, as in web1=10.0.2.11");
+    let wants = || format!("'{word}' is not a server; write NAME=ADDRESS, as in web1=10.0.2.11");
     let (name, place) = word.split_once('=').ok_or_else(wants)?;
     let (place, weight) = place.split_once('@').unwrap_or((place, "1"));
     let text = format!("{name} {place} weight {weight}");
@@ -152,7 +154,7 @@ fn fault_of_check(options: &RouterOptions, check: &str) -> Option<String> {
         return Some(format!("'{word}' can't be written in a configuration; ask for another path"));
     }
     options.no_host.then(|| {
-        "health checks are sent by the host, and --no-host gives it no way to the servers; leave out --no-host or --check"
+        "health checks are sent by the host, and --no-host gives it no path to the servers; leave out --no-host or --check"
             .to_string()
     })
 }
@@ -287,8 +289,8 @@ mod tests {
             ("192.0.2.1:80", "write --service ADDRESS:PORT"),
             ("192.0.2.1:80/sctp=a=10.0.2.1", "'sctp' is neither tcp nor udp"),
             ("192.0.2.1:0=a=10.0.2.1", "a port is a number from 1 to 65535"),
-            ("host:80=a=10.0.2.1", "'host:80' is no address"),
-            ("192.0.2.1:80=10.0.2.1", "'10.0.2.1' is no server; write NAME=ADDRESS"),
+            ("host:80=a=10.0.2.1", "'host:80' is not a valid address"),
+            ("192.0.2.1:80=10.0.2.1", "'10.0.2.1' is not a server; write NAME=ADDRESS"),
             ("192.0.2.1:80=a=2001:db8::1", "of the other family"),
             ("192.0.2.1:80=a=10.0.2.1@many", "a=10.0.2.1@many: "),
             (

@@ -276,7 +276,7 @@ fn host_text(plan: &Plan) -> String {
     let host_port = plan.ports.len();
     let Some(name) = &plan.host else {
         return format!(
-            "\n// There is no way to the host.\nIdle -> [{host_port}] ip;\nip[{host_port}] -> Discard;\n"
+            "\n// There is no path to the host.\nIdle -> [{host_port}] ip;\nip[{host_port}] -> Discard;\n"
         );
     };
     let mut arguments = vec![name.clone(), format!("ETHER {}", host::LINK)];

@@ -136,7 +136,9 @@ impl RoutesOptions {
     fn check(&self) {
         let Some(prefix) = &self.prefix else { return };
         if prefix.contains(char::is_whitespace) || prefix.is_empty() {
-            usage_error(&format!("'{prefix}' is no prefix; write it as 10.9.0.0/16 or 2001:db8::/32"));
+            usage_error(&format!(
+                "'{prefix}' is not a valid prefix; write it as 10.9.0.0/16 or 2001:db8::/32"
+            ));
         }
         let is_ipv6 = prefix.contains(':');
         if (self.ipv4 && is_ipv6) || (self.ipv6 && !is_ipv6) {

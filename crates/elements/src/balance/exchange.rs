@@ -242,7 +242,9 @@ pub(super) fn begin_flush(b: &mut FlowBalancer, which: &str, choice: &Choice) ->
         "" => return Err(HandlerError::refused("whose? name a member, or say 'all'")),
         name => {
             let known = || {
-                HandlerError::refused(format!("no flows can be those of '{name}': it is no member, or down"))
+                HandlerError::refused(format!(
+                    "no flows can be those of '{name}': it is not a member, or is down"
+                ))
             };
             Some(choice.find_named(name).ok_or_else(known)?.action())
         }

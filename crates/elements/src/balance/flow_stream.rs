@@ -134,7 +134,7 @@ pub enum StreamError {
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StreamError::Magic => f.write_str("this is no export of flows"),
+            StreamError::Magic => f.write_str("this is not an export of flows"),
             StreamError::Version(version) => {
                 write!(f, "this is of version {version}, and {VERSION} is known here")
             }

@@ -72,7 +72,7 @@ pub(super) static HANDLERS: &[Handler] = &[
     .join(),
     Handler::write(
         "import_flows",
-        "takes some flows in, for `artery flow import`, on all workers: nobody knows yet which will see their packets",
+        "takes some flows in, for `artery flow import`, on all workers, since any of them may see their packets",
         &Write(|b: &mut FlowBalancer, text, cx| {
             with_members(b, cx, |b, choice, cx| exchange::import_flows(b, text, choice, now(cx)))
         }),

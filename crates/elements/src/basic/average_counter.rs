@@ -15,7 +15,7 @@ the latest packet. Packets of the first IGNORE seconds are not counted, nor is t
         Handler::read("byte_count", "bytes", &Read(|c: &mut AverageCounter, _, _| Ok(c.bytes.to_string()))).sum(),
         Handler::read("rate", "packets a second", &Read(|c: &mut AverageCounter, _, _| c.average_rate(c.packets))),
         Handler::read("byte_rate", "bytes a second", &Read(|c: &mut AverageCounter, _, _| c.average_rate(c.bytes))),
-        Handler::write("reset", "starts anew", &Write(|c: &mut AverageCounter, _, _| c.reset_counts())).button(),
+        Handler::write("reset", "starts again from zero", &Write(|c: &mut AverageCounter, _, _| c.reset_counts())).button(),
     ],
     build: |args| {
         let ignore = Duration::from_secs(u64::from(args.read::<u32>("IGNORE")?));

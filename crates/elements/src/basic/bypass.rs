@@ -4,7 +4,7 @@ use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, 
 pub static CLASS: Class = Class {
     name: "Bypass",
     group: "basic",
-    summary: "sends packets a longer way when told",
+    summary: "sends packets a longer way while it is active",
     manual: "
 Passes packets on by output 0 as Null does, until it is made active: then they leave by output 1 (where packets are
 pulled, they come from input 1). What comes back, by input 1 where packets are pushed and through output 1 where they

@@ -18,7 +18,7 @@ by FromDevice or SetTimestamp. Packets whose timestamp lies ahead count as havin
         Handler::read("average_time", "the mean time, in seconds", &Read(|t: &mut TimestampAccum, _, _| {
             Ok(format_significant(t.time.as_secs_f64() / t.packets.max(1) as f64))
         })),
-        Handler::write("reset_counts", "starts anew", &Write(|t: &mut TimestampAccum, _, _| {
+        Handler::write("reset_counts", "starts again from zero", &Write(|t: &mut TimestampAccum, _, _| {
             *t = TimestampAccum::default();
             Ok(())
         }))

@@ -26,7 +26,7 @@ forward itself (`sysctl net.ipv4.ip_forward=0`): the host answers what is meant 
 router forwards the rest. With SNIFFER false a filter at the interface hides what arrives from the host, for as long as
 the router holds the interface, however it ends. What the host should get then has to be handed to it by ToHost. With
 SNIFFER untagged it hides the frames of VLANs only: the host goes on with what comes without a tag, which the router receives
-as well. With PROMISC, frames for other stations are received too.
+as well. With PROMISC, frames for other MAC addresses are received, too.
 
 With FORCE_IP only frames with an IP packet leave by output 0, header marked; others leave by output 1 or are dropped.
 SNAPLEN cuts long frames; what was cut off is counted in the extra length annotation.
@@ -62,7 +62,7 @@ want its frames.",
     processing: "h/h",
     args: &[
         Arg::required("DEVNAME", "interface", "the interface"),
-        Arg::optional("PROMISC", "bool", "false", "whether to receive frames for other stations"),
+        Arg::optional("PROMISC", "bool", "false", "whether to receive frames for other MAC addresses"),
         Arg::optional("SNAPLEN", "bytes", "", "most bytes of a frame to keep; all if not given"),
         Arg::keyword("SNIFFER", "true, false or untagged", "true", "whether the host sees the frames as well, or those without a tag"),
         Arg::keyword("FORCE_IP", "bool", "false", "whether to send IP packets only, with marked headers"),

@@ -7,7 +7,7 @@ pub(super) const METHOD: Arg = Arg::keyword(
     "METHOD",
     "word",
     "AUTO",
-    "way to the interface: AUTO, LINUX, XDP, XDP_NATIVE or XDP_GENERIC",
+    "path to the interface: AUTO, LINUX, XDP, XDP_NATIVE or XDP_GENERIC",
 );
 
 /// Frames that one system call may handle when it does the driver's work.

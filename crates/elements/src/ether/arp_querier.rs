@@ -30,7 +30,7 @@ query is sent, by output 1 if it is connected, else by output 0. Input 1 takes A
 what they say is recorded, and packets that wait for it are sent. Replies end here.
 
 IP and ETH are this host's addresses on the network; one name may stand for both. Packets to 255.255.255.255 and to the
-network's broadcast address go to all stations, packets to multicast groups to the group's Ethernet address (RFC 1112).
+network's broadcast address go to the broadcast address, packets to multicast groups to the group's Ethernet address (RFC 1112).
 Packets without a next hop (0.0.0.0) are dropped.
 
 An address is asked for at most ten times a second, and once in two seconds after ten queries without answer. What is
@@ -48,9 +48,9 @@ ARPQueriers share what they know when TABLE names an ARPTable; then the table's 
         Arg::required("IP", "IP address or network", "this host's address, with its network if that has a broadcast address"),
         Arg::optional("ETH", "Ethernet address", "", "this host's Ethernet address; by default what the name in IP stands for"),
         Arg::keyword("TABLE", "element", "", "an ARPTable to use instead of a table of its own"),
-        Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 is no limit"),
-        Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 is no limit"),
-        Arg::keyword("ENTRY_PACKET_CAPACITY", "packets", "0", "most packets that wait for one address; 0 is no limit"),
+        Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 means no limit"),
+        Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 means no limit"),
+        Arg::keyword("ENTRY_PACKET_CAPACITY", "packets", "0", "most packets that wait for one address; 0 means no limit"),
         Arg::keyword("CAPACITY_SLIM_FACTOR", "number", "2", "one part in so many is dropped when CAPACITY is passed"),
         Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever"),
         Arg::keyword("POLL_TIMEOUT", "time", "60", "how old an answer must be to ask again; 0 is never"),

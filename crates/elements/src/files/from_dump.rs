@@ -65,7 +65,7 @@ that no record begins there turns out later then, and is reported as damage is."
             .and_write(&Write(|f: &mut FromDump, text, cx| f.set_handler("filepos", text, cx))),
         Handler::read("packet_filepos", "place of the last packet sent in the file", &Read(|f: &mut FromDump, _, _| Ok(f.packet_position.to_string()))),
         Handler::write("extend_interval", "moves the end by so much", &Write(|f: &mut FromDump, text, cx| f.set_handler("extend_interval", text, cx))),
-        Handler::write("reset_timing", "starts timing anew", &Write(|f: &mut FromDump, text, cx| f.set_handler("reset_timing", text, cx))).button(),
+        Handler::write("reset_timing", "starts timing again", &Write(|f: &mut FromDump, text, cx| f.set_handler("reset_timing", text, cx))).button(),
     ],
     signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(FromDump::new(args)?)),

@@ -361,7 +361,7 @@ fn handle_table(control: &mut Control, words: &[&str], now: Duration) -> Result<
 fn table_command(verb: &str, addresses: &[&str]) -> Result<Command, HandlerError> {
     let entries = || -> Result<Vec<TableEntry>, HandlerError> {
         parse_entries(&addresses.join("\n"))
-            .map_err(|(_, word)| refused(format!("'{word}' is no address; the table is as it was")))
+            .map_err(|(_, word)| refused(format!("'{word}' is not a valid address; the table is as it was")))
     };
     Ok(match verb {
         "add" => Command::Add(entries()?),

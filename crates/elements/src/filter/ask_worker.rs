@@ -100,7 +100,7 @@ impl WorkerFilter {
     /// Restores states of a dump; returns how many.
     fn restore_states(&mut self, keeps_rules: bool, records: &str) -> Result<String, HandlerError> {
         let records =
-            BASE64_STANDARD.decode(records).map_err(|_| refused("these are no states: no base64"))?;
+            BASE64_STANDARD.decode(records).map_err(|_| refused("these are not states: not base64"))?;
         let (filter, ruling) = self.filter_and_ruling();
         let number = |name: &str| ruling.interfaces.find_interface(name);
         let taken = filter.restore_states(&records, keeps_rules, number, &ruling.compiled);
@@ -133,7 +133,7 @@ impl WorkerFilter {
 }
 
 fn parse_range(from: &str) -> Result<StateRange, HandlerError> {
-    let from = from.parse().map_err(|_| refused(format!("'{from}' is no place to begin at")))?;
+    let from = from.parse().map_err(|_| refused(format!("'{from}' is not a place to begin at")))?;
     Ok(StateRange { from, places: PLACES })
 }
 
@@ -152,14 +152,15 @@ fn parse_kill(words: &[&str]) -> Result<StateSelector, HandlerError> {
         }),
         ["label", label @ ..] => Ok(StateSelector::Label(label.join(" "))),
         ["id", id, rest @ ..] => {
-            let hex =
-                |word: &str| u64::from_str_radix(word, 16).map_err(|_| refused(format!("'{word}' is no id")));
+            let hex = |word: &str| {
+                u64::from_str_radix(word, 16).map_err(|_| refused(format!("'{word}' is not an id")))
+            };
             let creator = rest.first().map(|word| hex(word)).transpose()?;
             Ok(StateSelector::Id { id: hex(id)?, creator: creator.map(|creator| creator as u32) })
         }
         ["key", protocol, a, way, b] => Ok(StateSelector::Key {
             protocol: IpProtocol(
-                protocol.parse().map_err(|_| refused(format!("'{protocol}' is no protocol")))?,
+                protocol.parse().map_err(|_| refused(format!("'{protocol}' is not a protocol")))?,
             ),
             direction: if *way == "in" { Direction::In } else { Direction::Out },
             ends: [parse_endpoint(a)?, parse_endpoint(b)?],
@@ -169,7 +170,7 @@ fn parse_kill(words: &[&str]) -> Result<StateSelector, HandlerError> {
 }
 
 fn parse_network(word: &str) -> Result<(IpAddr, u8), HandlerError> {
-    let wrong = || refused(format!("'{word}' is no address or network"));
+    let wrong = || refused(format!("'{word}' is not a valid address or network"));
     let (address, length) = word.split_once('/').unwrap_or((word, ""));
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
@@ -181,5 +182,5 @@ fn parse_network(word: &str) -> Result<(IpAddr, u8), HandlerError> {
 fn parse_endpoint(word: &str) -> Result<(IpAddr, u16), HandlerError> {
     let found =
         word.rsplit_once(',').and_then(|(address, port)| Some((address.parse().ok()?, port.parse().ok()?)));
-    found.ok_or_else(|| refused(format!("'{word}' is no ADDRESS,PORT")))
+    found.ok_or_else(|| refused(format!("'{word}' is not a valid ADDRESS,PORT")))
 }

@@ -25,7 +25,7 @@ fn parse_port(text: &str) -> Result<InterfaceRecord, ArgError> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or_else(|| ArgError::wrong("PORT wants a name"))?;
     let of_word = |word| {
-        let wrong = || format!("PORT {name}: '{word}' is no ADDRESS/LENGTH, such as 192.0.2.1/24");
+        let wrong = || format!("PORT {name}: '{word}' is not a valid ADDRESS/LENGTH, such as 192.0.2.1/24");
         parse_interface_address(word).ok_or_else(|| ArgError::wrong_at(word, wrong()))
     };
     Ok(interface_record(name, words.map(of_word).collect::<Result<_, _>>()?))

@@ -29,7 +29,8 @@ impl RouterRoutes {
             let found = views.iter().position(|view| view.name == *name);
             let known = || views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>().join(", ");
             found.map(|number| Some(PortId(number as u16))).ok_or_else(|| {
-                let why = format!("PORT {name} is no port of {}, whose ports are {}", router.name(), known());
+                let why =
+                    format!("PORT {name} is not a port of {}, whose ports are {}", router.name(), known());
                 ArgError::wrong_at(name, why)
             })
         };

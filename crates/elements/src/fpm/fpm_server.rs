@@ -30,7 +30,7 @@ gateway without a port is refused where ROUTER has several ports.
 
 One connection feeds ROUTER; others are refused meanwhile. When it ends, its routes stay and are stale. Those that the next
 connection does not send again are removed HOLD after it began, or five seconds after it last sent a stale one, if
-that is later. Bytes that are no FPM end the connection. Routes and connection outlive a replacement of the configuration.",
+that is later. Bytes that are not FPM end the connection. Routes and connection outlive a replacement of the configuration.",
     example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1);
 FPMServer(ip, LISTEN 127.0.0.1:2620, HOLD 60s);
 Idle -> ip -> Discard;",
@@ -65,7 +65,7 @@ impl Fpm {
         let listen = parse_address(&text).ok_or_else(|| ArgError::Invalid {
             arg: "LISTEN",
             value: text.clone(),
-            fault: "is no address".into(),
+            fault: "is not a valid address".into(),
             wants: "an IP address with or without a port, such as 127.0.0.1:2620".into(),
         })?;
         let (hold, host): (Duration, String) = (args.read("HOLD")?, args.read("HOST")?);

@@ -140,7 +140,7 @@ impl Shared {
     }
 }
 
-/// The time as elements have it, which does not follow when somebody sets the machine's time of day.
+/// The time as elements have it, which does not follow when a user sets the machine's time of day.
 pub(crate) fn engine_clock() -> Duration {
     Clock::real().now().since_epoch()
 }

@@ -87,7 +87,7 @@ pub(super) fn process_options(
         .process_options(copy)
         .map_err(OptionsError::Option)?
     {
-        Ipv4::new(&mut *copy).expect("options are no part of what makes a header one").fill_checksum();
+        Ipv4::new(&mut *copy).expect("options are not part of what makes a header one").fill_checksum();
         ip_header::bytes_mut(packet)[..header_len].copy_from_slice(copy);
     }
     Ok(())

@@ -13,7 +13,7 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "puts IP packets together of their fragments",
     manual: "
-Expects IP packets. One that is no fragment passes unchanged. Fragments are kept until all of a packet are there, in
+Expects IP packets. One that is not a fragment passes unchanged. Fragments are kept until all of a packet are there, in
 whatever order they come; the packet leaves by output 0, with the link header and the annotations of its first fragment.
 If fragments are missing for 30 seconds, those that came are given up: the packet as far as it is there from its beginning
 leaves by output 1, or ends as `incomplete` when there is none or when the first fragment is missing.

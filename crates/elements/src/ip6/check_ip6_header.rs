@@ -67,7 +67,9 @@ impl CheckIp6Header {
         let text: Option<String> = args.read("BADADDRS")?;
         let address = |word: &str| {
             let address = word.parse().ok().or_else(|| args.names().lookup_ipv6(word));
-            address.ok_or_else(|| ArgError::wrong_at(word, format!("BADADDRS: '{word}' is no IPv6 address")))
+            address.ok_or_else(|| {
+                ArgError::wrong_at(word, format!("BADADDRS: '{word}' is not a valid IPv6 address"))
+            })
         };
         let bad_sources =
             text.unwrap_or_default().split_whitespace().map(address).collect::<Result<_, _>>()?;
@@ -159,7 +161,10 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        assert_eq!(Bench::config_error(&CLASS, "::1 10.0.0.1"), "BADADDRS: '10.0.0.1' is no IPv6 address");
+        assert_eq!(
+            Bench::config_error(&CLASS, "::1 10.0.0.1"),
+            "BADADDRS: '10.0.0.1' is not a valid IPv6 address"
+        );
     }
 
     #[test]

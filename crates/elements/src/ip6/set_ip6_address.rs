@@ -21,7 +21,7 @@ struct SetIp6Address {
 fn read_address(args: &Args<'_>) -> Result<Ipv6Addr, ArgError> {
     let text: String = args.read("IPADDR")?;
     let address = text.parse().ok().or_else(|| args.names().lookup_ipv6(&text));
-    address.ok_or_else(|| ArgError::wrong_at(&text, format!("IPADDR: '{text}' is no IPv6 address")))
+    address.ok_or_else(|| ArgError::wrong_at(&text, format!("IPADDR: '{text}' is not a valid IPv6 address")))
 }
 
 impl Simple for SetIp6Address {
@@ -47,6 +47,6 @@ mod tests {
     #[test]
     fn the_address_must_be_given_and_be_one() {
         assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
-        assert_eq!(Bench::config_error(&CLASS, "10.0.0.1"), "IPADDR: '10.0.0.1' is no IPv6 address");
+        assert_eq!(Bench::config_error(&CLASS, "10.0.0.1"), "IPADDR: '10.0.0.1' is not a valid IPv6 address");
     }
 }

@@ -238,8 +238,9 @@ fn length_handlers(queues: Vec<String>) -> Vec<String> {
 }
 
 fn parse_probability(text: &str) -> Result<u64, String> {
-    text::parse_fixed(text.trim(), 16)
-        .map_err(|_| format!("'{}' is no probability; MAX_P wants a number from 0 to 1", text.trim()))
+    text::parse_fixed(text.trim(), 16).map_err(|_| {
+        format!("'{}' is not a valid probability; MAX_P wants a number from 0 to 1", text.trim())
+    })
 }
 
 /// A number with fraction bits, in as few decimals as distinguish it.
@@ -448,7 +449,7 @@ mod tests {
             ("5, 70000, 0.5", "MAX_THRESH must be <= 65535"),
             ("5, 4, 0.5", "MIN_THRESH must be <= MAX_THRESH"),
             ("5, 50, 1.5", "MAX_P must be between 0 and 1"),
-            ("5, 50, x", "'x' is no probability; MAX_P wants a number from 0 to 1"),
+            ("5, 50, x", "'x' is not a valid probability; MAX_P wants a number from 0 to 1"),
             ("5, 50, 0.5, STABILITY 17", "STABILITY must be between 0 and 16"),
             ("5, 50", "MAX_P: required argument missing"),
         ] {

@@ -4,7 +4,7 @@ use artery_engine::{Class, SignalKinds};
 pub static CLASS: Class = Class {
     name: "SimpleQueue",
     group: "queue",
-    summary: "holds packets until they are pulled, and tells nobody",
+    summary: "holds packets until they are pulled, without notification",
     manual: "
 Holds packets in order until they are pulled, as Queue does, but tells nobody when it gets empty or full: whoever
 pulls from it keeps trying. It holds up to CAPACITY packets, and when the router runs on several workers, each

@@ -72,7 +72,7 @@ static HANDLERS: &[Handler] = &[
     ),
     Handler::write(
         "admin_down",
-        "`GATEWAY[%PORT] BOOL`: holds a session down, which the neighbor is told, or lets it come up again",
+        "`GATEWAY[%PORT] BOOL`: holds a session down and reports that to the neighbor, or lets it come up again",
         &Write(|bfd: &mut Bfd, text, cx| bfd.set_admin_down(text, cx).map_err(HandlerError::refused)),
     )
     .once(),

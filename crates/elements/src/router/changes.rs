@@ -101,7 +101,7 @@ impl TableChange<'_> {
         let done = router.reorder_guard().make_known(|| tables.set_neighbor(port, address, link, kind, *now));
         done.map_err(|error| match error {
             RouterError::Neighbors(limit) => {
-                format!("neighbor {address}: {limit}; flush those that nobody needs")
+                format!("neighbor {address}: {limit}; flush those that are not needed")
             }
             error => error_text(error),
         })

@@ -45,8 +45,8 @@ impl ParseContext<'_> {
 pub(super) fn build_tables(args: &Args<'_>) -> Result<Tables, ArgError> {
     let is_told = match args.read::<String>("NEIGHBORS")?.as_str() {
         "own" => false,
-        "told" => true,
-        other => return Err(ArgError::wrong(format!("NEIGHBORS is own or told, not '{other}'"))),
+        "external" | "told" => true,
+        other => return Err(ArgError::wrong(format!("NEIGHBORS is own or external, not '{other}'"))),
     };
     // A control plane that supplies neighbors has applied its own forwarding rules before, as Linux
     // does with link-local addresses.
@@ -132,7 +132,8 @@ fn reverse_path(word: &str) -> Result<ReversePath, ParseError> {
 }
 
 fn address_with_length(word: &str) -> Result<(IpAddr, u8), ParseError> {
-    let wrong = || format!("'{word}' is no address with the length of its prefix, such as 10.0.1.1/24");
+    let wrong =
+        || format!("'{word}' is not a valid address with the length of its prefix, such as 10.0.1.1/24");
     let (address, len) = word.split_once('/').ok_or_else(wrong)?;
     Ok((address.parse().map_err(|_| wrong())?, len.parse().map_err(|_| wrong())?))
 }

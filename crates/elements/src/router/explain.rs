@@ -134,7 +134,7 @@ impl ExplanationSteps<'_> {
         self.ends_at = Some(("arrival", reason));
         let text = match reason {
             DropReason::PortDown => "by a port that is gone".to_string(),
-            _ => format!("{} bytes are no frame", self.about.frame.len()),
+            _ => format!("{} bytes are not a frame", self.about.frame.len()),
         };
         self.add_stage("arrival", text);
         RouterVerdict::Discard(reason)
@@ -270,7 +270,7 @@ impl ExplanationSteps<'_> {
         let to = leave.decision.link.address().map(|link| link.to_string()).unwrap_or_default();
         self.add_stage("output", format!("by {port}, from {from} to {to}"));
         if let Some(better) = self.about.redirect_target(leave) {
-            self.add_stage("redirect", format!("its sender is told that {better} is a better first hop"));
+            self.add_stage("redirect", format!("its sender gets a redirect: {better} is a better first hop"));
         }
     }
 
@@ -299,10 +299,10 @@ impl ExplanationSteps<'_> {
         let ExplainedFrame { ingress: came, view, .. } = self.about;
         let Some(port) = came.from.port() else { return "from the host".to_string() };
         let station = match came.to {
-            LinkDestination::Ours => "the port's own station",
-            LinkDestination::All => "all stations",
+            LinkDestination::Ours => "the port's own MAC address",
+            LinkDestination::All => "the broadcast address",
             LinkDestination::Group => "a group",
-            LinkDestination::Other => "another station",
+            LinkDestination::Other => "another MAC address",
         };
         format!("by {}, in a frame to {station}", port_name(view.ports, port))
     }
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(
             stages(&explained),
             [
-                "arrival: by a, in a frame to the port's own station",
+                "arrival: by a, in a frame to the port's own MAC address",
                 "header: IPv4, 28 bytes, for 9 hops",
                 "source: 10.0.1.9; the check of the way back is strict",
                 "route: 0.0.0.0/0 matches 8.8.8.8, static",
@@ -462,7 +462,9 @@ mod tests {
             (&json!("error"), &Value::Null),
             "{silent}"
         );
-        assert!(silent["verdict"]["text"].as_str().unwrap().ends_with("not told: no error about an error."));
+        assert!(
+            silent["verdict"]["text"].as_str().unwrap().ends_with("gets no error: no error about an error.")
+        );
     }
 
     #[test]

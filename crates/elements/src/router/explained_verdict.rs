@@ -66,11 +66,11 @@ impl ExplainedFrame<'_> {
         match self.suppression_reason(told) {
             None => {
                 let (kind, code) = icmp_type_and_code(told);
-                format!("Its sender is told: ICMP type {kind}, code {code}, unless too many were of late.")
+                format!("Its sender gets ICMP type {kind}, code {code}, unless too many were of late.")
             }
-            Some(IcmpSuppressed::Forbidden(why)) => format!("Its sender is not told: {why}."),
+            Some(IcmpSuppressed::Forbidden(why)) => format!("Its sender gets no error: {why}."),
             Some(IcmpSuppressed::NoAddress) => {
-                "Its sender is not told: the router has no address to say it from.".to_string()
+                "Its sender gets no error: the router has no address to say it from.".to_string()
             }
         }
     }

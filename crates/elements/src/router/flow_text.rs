@@ -92,7 +92,7 @@ fn parse_endpoint(word: &str) -> Result<FlowEndpoint, ParseError> {
     match word.parse::<SocketAddr>() {
         Ok(end) => Ok((end.ip(), Some(end.port()))),
         Err(_) => Err(format!(
-            "'{word}' is no address: write 192.0.2.1, 192.0.2.1:53, 2001:db8::1 or [2001:db8::1]:53"
+            "'{word}' is not a valid address: write 192.0.2.1, 192.0.2.1:53, 2001:db8::1 or [2001:db8::1]:53"
         )),
     }
 }
@@ -297,7 +297,7 @@ mod tests {
             ("10.0.0.1", "where to? write "),
             ("10.0.0.1 >", "no destination behind '>'"),
             ("10.0.0.1 to 10.0.0.2", "'to' stands where '>' is expected"),
-            ("10.0.0 > 10.0.0.2", "'10.0.0' is no address: write 192.0.2.1,"),
+            ("10.0.0 > 10.0.0.2", "'10.0.0' is not a valid address: write 192.0.2.1,"),
             ("10.0.0.1 > 2001:db8::1", "10.0.0.1 and 2001:db8::1 are of different families"),
             ("10.0.0.1 > 10.0.0.2 udp", "udp: both ends need a port, as in "),
             ("10.0.0.1:1 > 10.0.0.2", "udp: both ends need a port, as in "),

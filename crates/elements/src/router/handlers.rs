@@ -218,7 +218,7 @@ mod tests {
         let within = read(&mut bench, "routes_json", "10.0.2.0/24");
         assert_eq!(destinations(&within), ["10.0.2.0/24", "10.0.2.0/32", "10.0.2.1/32", "10.0.2.255/32"]);
         for (wrong, why) in [
-            ("7", "'7' is no prefix"),
+            ("7", "'7' is not a valid prefix"),
             ("limit 0", "limit 0: not a number from 1 on"),
             ("after", "'after' is the last word; its value is missing"),
         ] {
@@ -253,7 +253,11 @@ mod tests {
             (&json!("NONE"), &json!("neighbor-unresolved"))
         );
         assert!(
-            bench.read("route_json", "here").unwrap_err().to_string().starts_with("'here' is no IP address")
+            bench
+                .read("route_json", "here")
+                .unwrap_err()
+                .to_string()
+                .starts_with("'here' is not a valid IP address")
         );
     }
 

@@ -17,7 +17,7 @@ FlowBalancer gives it, goes where that leads instead of to its destination: one 
 
 What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
 it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole, that
-are no IPv6, or sent to another station; with hop-by-hop options, no hop left, or an odd source; for the router itself, for
+are not IPv6, or sent to another MAC address; with hop-by-hop options, no hop left, or an odd source; for the router itself, for
 groups, and from or to link-local addresses; without route or without known neighbor; longer than the next hop's MTU, or
 due to leave by the port they came by, unless that has REDIRECTS off or all of the batch are led by their annotation. Other
 extension headers are none of a router's business. Of packets that hosts

@@ -19,7 +19,7 @@ destination annotation, as FlowBalancer gives it, goes where that leads instead 
 
 What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
 it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole or not
-sound, that are no IPv4, or sent to another station; with options, no hop left, or an odd source; for the router itself,
+sound, that are not IPv4, or sent to another MAC address; with options, no hop left, or an odd source; for the router itself,
 for groups and broadcasts; without route or without known neighbor; longer than the next hop's MTU, or due to leave by
 the port they came by, unless that has REDIRECTS off or all of the batch are led by their annotation. Of packets that hosts leave uncut, segments are to be no longer than the MTU. For a moment
 after a neighbor became known all frames leave so, behind those that ROUTER had let wait.

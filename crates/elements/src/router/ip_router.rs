@@ -23,12 +23,12 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "holds the ports, routes and neighbors of a router",
     manual: "
-Holds the ports, routes and neighbors of a router, and deals with all that is more than plain forwarding, which IPForward
-and IP6Forward do by what it holds. Ports are numbered in the order of PORT, from 0. Input I takes whole frames that port I
-received: ARP, and what IPForward and IP6Forward turn aside; everything else would be dealt with right as well, but not as
-fast. Output I leads to port I. The input and the output behind them belong to the host, if there is one. A last input, behind
-the host's, takes frames that elements of the router itself send, as BFD does, each to a neighbor on the link of the port whose
-number is its paint: IPRouter writes the stations.
+Holds the ports, routes and neighbors of a router. It is the router's slow path: IPForward and IP6Forward forward by what it
+holds, and pass all exceptions on to it. Ports are numbered in the order of PORT, from 0. Input I takes whole frames that
+port I received: ARP, and what IPForward and IP6Forward turn aside. It handles all other packets, too, but more slowly.
+Output I leads to port I. The input and the output behind them belong to the host, if there is one. A last input, behind the
+host's, takes frames that elements of the router itself send, as BFD does, each to a neighbor on the link of the port whose
+number is its paint: IPRouter writes the MAC addresses.
 
 PORT is `NAME ADDRESS/LENGTH… [ETHER ADDRESS] [MTU BYTES] [MTU_LIMIT BYTES] [RPF off|loose|strict]
 [PROXY_ARP BOOL] [STATIC_ARP BOOL] [REDIRECTS BOOL] [ONLINK BOOL] [VIP ADDRESS]…`. Without ETHER, NAME is an
@@ -52,23 +52,24 @@ addresses and ports as in 2008, and `per-packet`.
 TABLE is `FILE [GATEWAY…]`: routes from a file, as text or an MRT dump; those of which it does not say where they lead
 are dealt out to the gateways. What ROUTE says goes before that.
 
-Packets are judged in the order of RFC 1812 section 5.2 and RFC 8200: station, header, source, way, options, hops left,
-length. Each that ends is counted under a reason of its own, and its sender told where the standards want it, by the port
-that it sent to; no errors are sent about errors, fragments but the first, and groups. IPv4 source routes and IPv6 routing
-headers are refused. Packets that are too long are cut, or their sender is told the MTU. A packet that leaves by the port
+Packets are checked in the order of RFC 1812 section 5.2 and RFC 8200: MAC address, header, source, route, options, hops
+left, length. Each dropped packet is counted under its own reason. Where the standards require it, its sender gets an ICMP
+error by the port that it sent to; no errors are sent about errors, about fragments other than the first, or about multicast.
+IPv4 source routes and IPv6 routing headers are refused. Packets that are too long are fragmented, or their sender gets the
+MTU in an ICMP error. A packet that leaves by the port
 it came by is forwarded, and its sender redirected. One with a destination annotation, as FlowBalancer gives it, goes where
 that leads instead of to its destination, and its sender is not redirected.
 
-Packets to a neighbor that is not known wait for it: HOLD of them for each neighbor, of which the oldest gives way, and
-HOLD_ALL in all. They go before later ones, which the fast path turns aside meanwhile. If it never answers, their senders are told. Neighbors are found by ARP (RFC 826) and Neighbor Discovery
-(RFC 4861), and those in use are verified by the rules of RFC 4861 section 7.3 for both: one that is silent is noticed within a
-minute. Next hops that are silent are not used where a route has others; else senders are told. The router's own addresses are announced, watched, and
-defended; with ACD or DAD they are not used before it is clear that nobody else has them, and an address that somebody else
-has is not used at all.
+Packets to an unknown neighbor wait for it: up to HOLD for each neighbor, after which the oldest is dropped, and HOLD_ALL in
+all. They are sent before later ones, which the fast path turns aside meanwhile. If the neighbor never answers, their senders
+get ICMP errors. Neighbors are found by ARP (RFC 826) and Neighbor Discovery (RFC 4861), and those in use are verified by the
+rules of RFC 4861 section 7.3 for both: a silent one is noticed within a minute. Silent next hops are not used where a route
+has others; else senders get ICMP errors. The router announces and defends its own addresses. With ACD or DAD they are not
+used before it is clear that no other host has them, and an address that another host has is not used at all.
 
-Echo requests to the router are answered, also in fragments. All else that is for the router goes to HOST, the station of
-the host, whose frames come by the last input: what it asks for by ARP or Neighbor Discovery has the station of the first
-port, and its packets keep their time to live. Without HOST they end as `local`.
+Echo requests to the router are answered, also in fragments. All other packets for the router go to HOST, the MAC address of
+the host, whose frames come by the last input: its ARP requests and neighbor solicitations are answered with the MAC address
+of the first port, and its packets keep their time to live. Without HOST they end as `local`.
 
 With HOST_PORTS each port has an interface of its own on the host, as FromHost with HOST_PORT makes it.
 The outputs behind the host's lead there, that of port 0 first, and the inputs behind the one for the
@@ -97,11 +98,11 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
         Arg::keyword("ROUTE", "prefix, ways", "", "a route; any number of them"),
         Arg::keyword("NEIGHBOR", "port, IP address, Ethernet address", "", "a neighbor; any number of them"),
         Arg::keyword("TABLE", "file, gateways", "", "a file of routes; any number of them"),
-        Arg::keyword("NEIGHBORS", "own or told", "own", "whether neighbors are found on the links, or told of by handlers alone: then nobody is asked, and 169.254.0.0/16 is forwarded as any other prefix"),
-        Arg::keyword("HOST", "Ethernet address", "", "the host's station, for packets to the router that it does not answer itself"),
+        Arg::keyword("NEIGHBORS", "own or external", "own", "whether neighbors are found on the links, or set by handlers alone (external): then the router asks for none, and 169.254.0.0/16 is forwarded as any other prefix"),
+        Arg::keyword("HOST", "Ethernet address", "", "the host's MAC address, for packets to the router that it does not answer itself"),
         Arg::keyword("HOST_PORTS", "bool", "false", "whether each port has an interface of its own on the host"),
-        Arg::keyword("ACD", "bool", "false", "whether IPv4 addresses are used only when nobody else has them (RFC 5227)"),
-        Arg::keyword("DAD", "bool", "true", "whether IPv6 addresses are used only when nobody else has them (RFC 4862)"),
+        Arg::keyword("ACD", "bool", "false", "whether IPv4 addresses are used only when no other host has them (RFC 5227)"),
+        Arg::keyword("DAD", "bool", "true", "whether IPv6 addresses are used only when no other host has them (RFC 4862)"),
         Arg::keyword("HOLD", "packets", "16", "most packets that wait for one neighbor, on each worker"),
         Arg::keyword("HOLD_ALL", "packets", "1024", "most packets that wait for neighbors in all"),
         Arg::keyword("ICMP_RATE", "errors per second", "1000", "most errors, redirects and echo replies in all"),

@@ -45,7 +45,9 @@ fn parse_change(r: &IpRouter, tables: &Tables, text: &str) -> Result<(PortId, Po
         [_, "down"] => PortUpdate::Up(false),
         [_, "mtu", bytes] => {
             let mtu = bytes.parse().ok().filter(|mtu| *mtu >= 68);
-            PortUpdate::Mtu(mtu.ok_or_else(|| format!("'{bytes}' is no MTU: it is from 68 to 65535"))?)
+            PortUpdate::Mtu(
+                mtu.ok_or_else(|| format!("'{bytes}' is not a valid MTU: it is from 68 to 65535"))?,
+            )
         }
         [_, "ether", address] => PortUpdate::Ether(EtherAddr::parse(address, &r.names)?),
         _ => return Err("expected 'PORT up|down|mtu BYTES|ether ADDRESS'".into()),

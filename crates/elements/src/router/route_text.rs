@@ -43,7 +43,7 @@ fn parse_target(tables: &Tables, word: &str) -> Result<Target, ParseError> {
         Ok(gateway) => Ok(via(gateway, None)),
         Err(_) if tables.find_port(word).is_some() => Ok(Target::on_link(port_of(tables, word)?)),
         Err(_) => Err(format!(
-            "'{word}' is no way: name the address of a gateway, a port ({}), or blackhole, unreachable or prohibited",
+            "'{word}' is not a next hop: name the address of a gateway, a port ({}), or blackhole, unreachable or prohibited",
             port_names(tables)
         )),
     }
@@ -74,16 +74,18 @@ fn parse_method(word: &str) -> Result<Selection, ParseError> {
     [Selection::Hash, Selection::RESILIENT, Selection::Xor, Selection::PerPacket]
         .into_iter()
         .find(|selection| selection.name() == word)
-        .ok_or_else(|| format!("'{word}' is no method; they are hash, resilient, xor and per-packet"))
+        .ok_or_else(|| format!("'{word}' is not a method; they are hash, resilient, xor and per-packet"))
 }
 
 pub(super) fn parse_prefix(word: &str) -> Result<AnyPrefix, ParseError> {
     let word = if word == "default" { "0.0.0.0/0" } else { word };
-    load::parse_prefix(word).map_err(|why| format!("'{word}' is no prefix: {why}; write it as 192.0.2.0/24"))
+    load::parse_prefix(word)
+        .map_err(|why| format!("'{word}' is not a valid prefix: {why}; write it as 192.0.2.0/24"))
 }
 
 pub(super) fn parse_ip(word: &str) -> Result<IpAddr, ParseError> {
-    word.parse().map_err(|_| format!("'{word}' is no IP address; write it as 192.0.2.1 or 2001:db8::1"))
+    word.parse()
+        .map_err(|_| format!("'{word}' is not a valid IP address; write it as 192.0.2.1 or 2001:db8::1"))
 }
 
 /// The port of this name.
@@ -129,7 +131,7 @@ mod tests {
             ("", "a route begins with its prefix, such as 192.0.2.0/24"),
             (
                 "10.0.0.0/8 eth9",
-                "'eth9' is no way: name the address of a gateway, a port (a, b), or blackhole, unreachable or prohibited",
+                "'eth9' is not a next hop: name the address of a gateway, a port (a, b), or blackhole, unreachable or prohibited",
             ),
             ("10.0.0.0/8 10.0.2.9%c", "no port is called 'c'; there are: a, b"),
             ("10.0.0.0/8 weight 3", "'weight' belongs behind the way that it is about"),
@@ -139,10 +141,10 @@ mod tests {
                 "10.0.0.0/8 blackhole mtu 9",
                 "mtu belongs behind a gateway or a port: no packet takes the other ways",
             ),
-            ("10.0.0.0/8 b by luck", "'luck' is no method; they are hash, resilient, xor and per-packet"),
+            ("10.0.0.0/8 b by luck", "'luck' is not a method; they are hash, resilient, xor and per-packet"),
         ] {
             assert_eq!(read(text).unwrap_err(), expected, "{text}");
         }
-        assert!(read("10.0.0.0/33 b").unwrap_err().starts_with("'10.0.0.0/33' is no prefix: "));
+        assert!(read("10.0.0.0/33 b").unwrap_err().starts_with("'10.0.0.0/33' is not a valid prefix: "));
     }
 }

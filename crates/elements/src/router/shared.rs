@@ -142,7 +142,7 @@ pub(crate) fn find_router(args: &Args<'_>) -> Result<Arc<SharedRouter>, ArgError
     let found =
         args.find_element(&name).and_then(|element| args.elements().find(|(number, _)| *number == element));
     let fault = match found {
-        Some(_) => "names an element that is no IPRouter, or could not be made",
+        Some(_) => "names an element that is not an IPRouter, or could not be made",
         None => "does not name an element",
     };
     found.and_then(|(_, name)| args.resource::<NamedRouters>().get(name)).ok_or_else(|| ArgError::Invalid {

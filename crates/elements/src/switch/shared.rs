@@ -122,7 +122,7 @@ fn argument_error(argument: &str, text: &str, why: impl Display) -> ArgError {
 fn bridge_addresses(args: &Args<'_>, switch: &str, ports: &[String]) -> Result<Vec<EtherAddr>, ArgError> {
     if let Some(address) = args.read::<Option<EtherAddr>>("ETHER")? {
         return match address.is_group() || address == EtherAddr::ZERO {
-            true => Err(argument_error("ETHER", &address.to_string(), "is no address of a station")),
+            true => Err(argument_error("ETHER", &address.to_string(), "is not the MAC address of a host")),
             false => Ok(vec![address; ports.len()]),
         };
     }
@@ -237,7 +237,7 @@ fn parse_port(config: &mut Config, text: &str) -> Result<(), ArgError> {
             ("detached", _) => port.role = Role::Detached,
             _ if ports::parse_interface_address(word).is_some() => (),
             _ => {
-                let wants = "is no ADDRESS/LENGTH and none of vport, detached, sticky, learn, discover, locked and blocknonip; \
+                let wants = "is not a valid ADDRESS/LENGTH and none of vport, detached, sticky, learn, discover, locked and blocknonip; \
                              IFCONFIG takes all words";
                 return Err(argument_error("PORT", &text, format!("'{word}' {wants}")));
             }

@@ -93,7 +93,7 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
         Arg::keyword("DAMPING", "time", "10s", "in what time an address may move five times; 0 for no limit"),
         Arg::keyword("PF", "filename", "", "the rules of the packet filter, a pf.conf; without it all passes until rules are loaded"),
         Arg::keyword("PFLOG", "filename", "", "where packets of rules with `log` are written"),
-        Arg::keyword("PFLOG_MAX", "bytes", "1G", "most bytes of that file, after which it is renamed to FILE.old and begun anew; 0 for no limit"),
+        Arg::keyword("PFLOG_MAX", "bytes", "1G", "most bytes of that file, after which it is renamed to FILE.old and a new one is started; 0 for no limit"),
         Arg::keyword("PFETC", "folder", "", "what rules mean by /etc where they name files"),
         Arg::keyword("IFCONFIG", "words", "", "what ifconfig would say of the switch, as `\"rule block in on em0\"`; any number of them, done in order"),
     ],
@@ -346,7 +346,7 @@ impl Veb {
         let question = self.parse_question(frame).ok_or_else(|| {
             let wanted =
                 "wanted is IF DST SRC [VID] [TYPE], such as em0 02:00:00:00:00:01 02:00:00:00:00:02 7 0x0806";
-            to_handler_error(format!("'{frame}' is no frame; {wanted}"))
+            to_handler_error(format!("'{frame}' is not a frame; {wanted}"))
         })?;
         Ok(self.shared.switch().explain_frame(&question, now(cx), cx.turn()))
     }

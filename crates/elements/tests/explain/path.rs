@@ -252,7 +252,7 @@ impl Case<'_> {
             "neighbor" => self.neighbor(),
             "error" => self.ended().and_then(|()| self.told()),
             "discard" => self.ended().and_then(|()| self.silent()),
-            other => Err(format!("'{other}' is no verdict")),
+            other => Err(format!("'{other}' is not a verdict")),
         }
     }
 

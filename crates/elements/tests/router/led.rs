@@ -115,7 +115,7 @@ fn what_was_decided_holds_until_anything_changes() {
     led.rig.bench.write("add_route", "30.0.0.0/24 10.0.2.6").unwrap();
     assert_eq!(led.stations(&frames(1..2)), ["02:00:00:00:02:06"], "a better route");
     led.rig.bench.write("add_neighbor", "b 10.0.2.6 2:0:0:0:2:7").unwrap();
-    assert_eq!(led.stations(&frames(1..2)), ["02:00:00:00:02:07"], "another station");
+    assert_eq!(led.stations(&frames(1..2)), ["02:00:00:00:02:07"], "another MAC address");
     led.rig.bench.write("remove_route", "30.0.0.0/24").unwrap();
     assert_eq!(led.stations(&frames(1..2)), ["02:00:00:00:02:05"]);
     led.rig.bench.write("remove_route", "30.0.0.0/8").unwrap();

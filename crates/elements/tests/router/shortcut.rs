@@ -69,7 +69,7 @@ fn by_the_shortcut_what_was_decided_holds_until_routes_neighbors_or_members_chan
     led.rig.bench.write("add_route", "30.0.0.0/24 10.0.2.6").unwrap();
     assert_eq!(led.short_stations(&frames(1..2)), ["02:00:00:00:02:06"], "a better route");
     led.rig.bench.write("add_neighbor", "b 10.0.2.6 2:0:0:0:2:7").unwrap();
-    assert_eq!(led.short_stations(&frames(1..2)), ["02:00:00:00:02:07"], "another station");
+    assert_eq!(led.short_stations(&frames(1..2)), ["02:00:00:00:02:07"], "another MAC address");
     led.rig.bench.write("remove_route", "30.0.0.0/24").unwrap();
     assert_eq!(led.short_stations(&frames(1..2)), ["02:00:00:00:02:05"]);
     led.balancer.write("remove_member", "one").unwrap();

@@ -249,7 +249,7 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
                 "could not parse host specification\nno address found for {word}: write ({word}) to take those that it will have"
             ),
             false => format!(
-                "could not parse host specification\nno address found for {word}, which is no interface and no host that is known"
+                "could not parse host specification\nno address found for {word}, which is not an interface and not a host that is known"
             ),
         });
     }

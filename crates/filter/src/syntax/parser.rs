@@ -317,7 +317,7 @@ impl<'e> Parser<'e> {
     pub(crate) fn eat_key(&mut self, word: &'static str) -> bool {
         debug_assert!(
             super::words::reserved_word(word).is_some(),
-            "{word} must be reserved to be told from names"
+            "{word} must be reserved, to differ from names"
         );
         let is_next = self.peek() == &Token::Key(word);
         if is_next {

@@ -414,7 +414,7 @@ impl Parser<'_> {
     fn warn_useless_antispoof(&mut self, name: &str) {
         let why = match is_interface(name, self.environment) {
             true => "has no address",
-            false => "is no interface here, and no group of some",
+            false => "is not an interface here, nor a group of some",
         };
         let message = format!("antispoof for {name}: {name} {why}, so that this makes no rule");
         let place = self.token_location();

@@ -89,7 +89,10 @@ fn of_rule(rule: &Rule, site: FilterSite) -> impl Iterator<Item = &'static str> 
     let asked = [
         (rule.user.is_some() && !rule.is_of_account_only(), "user: packets have no sockets here"),
         (rule.group.is_some() && !rule.is_of_account_only(), "group: packets have no sockets here"),
-        (rule.source.os.is_some() || rule.destination.os.is_some(), "os: no system is told by its packets"),
+        (
+            rule.source.os.is_some() || rule.destination.os.is_some(),
+            "os: systems are not recognized by their packets",
+        ),
         (
             !knows_routes && asks_routes(rule),
             "no-route and urpf-failed: the filter knows no routes without ROUTER",

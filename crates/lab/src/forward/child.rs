@@ -42,7 +42,7 @@ pub fn serve(case: &Case) -> anyhow::Result<()> {
     say("ready")?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let Some(order) = Order::from_line(&line) else { bail!("'{line}' is no order") };
+        let Some(order) = Order::from_line(&line) else { bail!("'{line}' is not an order") };
         let run = order.churn.during(&circuit, || circuit.run(order.time))?;
         say(&serde_json::to_string(&run)?)?;
     }
@@ -93,7 +93,7 @@ impl Remote {
     /// Waits for the end of its run.
     pub(super) fn end(&mut self) -> anyhow::Result<Run> {
         let answer = self.answer()?;
-        serde_json::from_str(&answer).with_context(|| format!("'{answer}' is no result"))
+        serde_json::from_str(&answer).with_context(|| format!("'{answer}' is not a result"))
     }
     /// Its number of workers.
     pub(super) fn workers(&self) -> usize {

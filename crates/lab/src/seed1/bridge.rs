@@ -76,7 +76,7 @@ enum Verdict {
 
 impl Bridge {
     fn new(args: &mut Args<'_>) -> Result<Bridge, ArgError> {
-        let wrong = |text: &str| ArgError::wrong(format!("STATION {text} is no Ethernet address"));
+        let wrong = |text: &str| ArgError::wrong(format!("STATION {text} is not a valid Ethernet address"));
         let stations = args
             .rest("STATION")
             .iter()

@@ -55,7 +55,8 @@ fn in_memory(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
             let mut command = std::process::Command::new(program::this()?);
             let output = finish(command.args([SUBCOMMAND, "memory"]).args(memory.words()))?;
             let said = String::from_utf8_lossy(&output.stdout);
-            report.add_memory(memory, said.trim().parse().with_context(|| format!("'{said}' is no rate"))?);
+            report
+                .add_memory(memory, said.trim().parse().with_context(|| format!("'{said}' is not a rate"))?);
         }
     }
     Ok(())

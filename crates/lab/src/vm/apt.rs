@@ -135,7 +135,7 @@ fn sources_of(suite: &str) -> anyhow::Result<Sources> {
 
 fn own_suite(os_release: &str) -> anyhow::Result<String> {
     let name = os_release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-    let name = name.context("/etc/os-release has no VERSION_CODENAME: this is no release of Debian")?;
+    let name = name.context("/etc/os-release has no VERSION_CODENAME: this is not a release of Debian")?;
     Ok(name.trim_matches('"').to_owned())
 }
 

@@ -200,7 +200,7 @@ fn what_a_running_router_has_not_is_named_with_a_remedy() {
             (&["show", "routes", "-6", "10/8"], 2, "10/8 is of IPv4, and -6 leaves that out"),
             (&["trace", "--from", "nonsuch"], 1, "no element named 'nonsuch'; 'artery show elements' lists"),
             (&["explain", "10.0.1.2 > 10.0.2.2", "--in", ""], 2, "write the name of a port, or 'host'"),
-            (&["neighbor", "add", "10.0.2.9", "0:0:0:0:0:0"], 2, "0:0:0:0:0:0 is no station's address"),
+            (&["neighbor", "add", "10.0.2.9", "0:0:0:0:0:0"], 2, "0:0:0:0:0:0 is not a MAC address"),
             (&["route", "get", "10/8"], 2, "write an address, such as 10.9.1.2"),
             (&["route", "add", "10/8"], 2, "Usage: artery route add [OPTIONS] PREFIX [via GATEWAY]"),
         ] {
@@ -263,7 +263,7 @@ fn every_mistake_is_named_and_nothing_is_touched() {
             "4 mistakes",
             "10.0.1.1 has no length",
             "a number from 0 to 32",
-            "'nobody%' is no gateway",
+            "'nobody%' is not a valid gateway",
             "--neighbor eth0: write",
         ] {
             assert!(wrong.stderr.contains(expected), "{expected}: {}", wrong.stderr);

@@ -180,7 +180,7 @@ impl Elaborator<'_, '_> {
         }
         if mention.class.is_some() && mention.declared.is_some() {
             let error = Diagnostic::error(format!("class '{name}' used as element name"), span);
-            self.report(error.help("choose a name that is no class"));
+            self.report(error.help("choose a name that is not a class"));
         }
         let class = match (mention.class, mention.declared) {
             (Some(class), _) => class,

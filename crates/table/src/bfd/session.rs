@@ -211,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Takes a packet that was found to be of this session (section 6.8.6, from
+    /// Receives a packet that belongs to this BFD session (section 6.8.6, from
     /// the assignment of bfd.RemoteDiscr on).
     pub fn receive_packet(&mut self, packet: &BfdControl, now: Duration) {
         self.received += 1;

@@ -448,12 +448,12 @@ impl fmt::Display for SwitchError {
             SwitchError::NoPort { name, is_connected: false } => {
                 write!(
                     f,
-                    "{name} is not connected to the switch: name it where that is made, by PORT or in its hostname file, and start anew"
+                    "{name} is not connected to the switch: name it where that is made, by PORT or in its hostname file, and restart"
                 )
             }
             SwitchError::IsPort(name) => write!(f, "{name} is in the switch already"),
             SwitchError::IsSpan(name) => write!(f, "{name} is a span port; `delspan {name}` ends that"),
-            SwitchError::NoSpan(name) => write!(f, "{name} is no span port; `del {name}` takes it out"),
+            SwitchError::NoSpan(name) => write!(f, "{name} is not a span port; `del {name}` takes it out"),
             SwitchError::VportSpan(name) => write!(f, "{name} is a vport, which can't be a span port"),
             SwitchError::TooManyPorts => write!(f, "a switch has at most {MOST_PORTS} ports"),
             SwitchError::TooManyRules(name) => write!(f, "{name} has {MOST_RULES} rules, which is the most"),
@@ -463,7 +463,7 @@ impl fmt::Display for SwitchError {
                 }
                 AddressError::Unknown => write!(f, "{address} is not known"),
                 AddressError::Full => write!(f, "there is no room for {address}; raise maxaddr"),
-                AddressError::NoStation => write!(f, "{address} is no address of a station"),
+                AddressError::NoStation => write!(f, "{address} is not the MAC address of a host"),
             },
             SwitchError::NoMemory => {
                 f.write_str("there is no memory for so many addresses; make maxaddr less")

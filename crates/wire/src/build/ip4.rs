@@ -70,7 +70,7 @@ impl Ip4 {
 
     /// Makes it a fragment whose payload belongs at `offset`, a multiple of 8.
     pub fn fragment(self, offset: usize, more: bool) -> Ip4 {
-        assert!(offset.is_multiple_of(8) && offset < 1 << 16, "{offset} is no fragment offset");
+        assert!(offset.is_multiple_of(8) && offset < 1 << 16, "{offset} is not a fragment offset");
         Ip4 { fragment: (self.fragment.0, more, offset), ..self }
     }
 

@@ -68,7 +68,7 @@ impl Ip6 {
 
     /// Adds a fragment header: what follows belongs at `offset`, a multiple of 8.
     pub fn fragment(mut self, offset: usize, more: bool, id: u32) -> Ip6 {
-        assert!(offset.is_multiple_of(8) && offset < 1 << 16, "{offset} is no fragment offset");
+        assert!(offset.is_multiple_of(8) && offset < 1 << 16, "{offset} is not a fragment offset");
         let field = offset as u16 | u16::from(more);
         let body = [&[0], &field.to_be_bytes()[..], &id.to_be_bytes()].concat();
         self.extensions.push((IpProtocol::FRAGMENT, body));

@@ -115,14 +115,14 @@ impl Tables {
             text.single(&format!("artery_adopt_{name}"), Kind::Gauge, help, value);
         }
         let counters = [
-            ("changes", "Changes that the kernel told of.", self.changes),
+            ("changes", "Changes that the kernel notified.", self.changes),
             ("overruns", "How often the kernel had more changes to tell than it could keep.", self.overruns),
             ("looks", "How often all of the kernel's tables were read.", self.looks),
         ];
         for (name, help, value) in counters {
             text.single(&format!("artery_adopt_{name}_total"), Kind::Counter, help, value);
         }
-        let help = "The longest time that it took to heed changes, since the start.";
+        let help = "The longest time that it took to apply changes, since the start.";
         text.single("artery_adopt_longest_turn_seconds", Kind::Gauge, help, self.longest_turn);
         let lags = [
             ("lag_seconds", "How long changes wait until they are read.", self.lag),

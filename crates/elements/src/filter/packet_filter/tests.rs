@@ -311,7 +311,7 @@ fn what_pfctl_asks_is_answered_and_what_it_may_not_ask_refused() {
 #[test]
 fn ports_and_files_must_make_sense() {
     assert!(Bench::config_error(&CLASS, "").contains("0 ports"));
-    assert!(Bench::config_error(&CLASS, "PORT em0 10.0.0.1").contains("is no ADDRESS/LENGTH"));
+    assert!(Bench::config_error(&CLASS, "PORT em0 10.0.0.1").contains("is not a valid ADDRESS/LENGTH"));
     assert!(
         Bench::config_error(&CLASS, "PORT em0, FILE /nonexistent/pf.conf")
             .contains("can't read /nonexistent/pf.conf")

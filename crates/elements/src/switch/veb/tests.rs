@@ -559,7 +559,7 @@ fn another_switch_with_the_same_ports_is_made_by_the_commands_that_it_gives() {
 fn what_can_not_be_is_refused_with_the_remedy() {
     for (config, said) in [
         ("PORT em0, PORT em0", "em0 is in the switch already"),
-        ("PORT em0 fast", "'fast' is no ADDRESS/LENGTH and none of vport, detached"),
+        ("PORT em0 fast", "'fast' is not a valid ADDRESS/LENGTH and none of vport, detached"),
         ("PORT em0, SPAN em1", "1 inputs and 1 outputs are connected; 2 ports need as many outputs"),
         ("VNETID 4095", "is none of 1 to 4094"),
         ("MAXADDR 0", "is none of 1 to"),

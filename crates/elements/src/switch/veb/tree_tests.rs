@@ -301,5 +301,5 @@ fn what_the_tree_refuses_is_refused_with_its_bounds() {
     let refusal = Bench::config_error(&CLASS, "PORT em0 -stp");
     assert!(refusal.contains("IFCONFIG takes it, as in IFCONFIG \"-stp em0\""), "{refusal}");
     let refusal = Bench::config_error(&CLASS, "ETHER 01:00:00:00:00:01");
-    assert!(refusal.contains("is no address of a station"), "{refusal}");
+    assert!(refusal.contains("is not the MAC address of a host"), "{refusal}");
 }

@@ -169,7 +169,7 @@ impl ListWriter {
         Ok(word)
     }
 
-    /// The runs of a list that is no direct array.
+    /// The runs of a list that is not a direct array.
     pub(super) fn runs(&self, lists: &Lists, word: u64) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for line in self.list_words(lists, word).as_chunks().0 {

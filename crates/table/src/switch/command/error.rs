@@ -65,7 +65,7 @@ impl fmt::Display for CommandError {
             }
             CommandError::Unknown { word, place, meant: None } => write!(f, "'{word}' is no {place}"),
             CommandError::Elsewhere { word, remedy } => {
-                write!(f, "'{word}' is no command of a switch: {remedy}")
+                write!(f, "'{word}' is not a command of a switch: {remedy}")
             }
             CommandError::Missing { command, wants } if command.is_empty() => write!(f, "missing is {wants}"),
             CommandError::Wrong { command, word, wants } if command.is_empty() => {

@@ -117,7 +117,7 @@ fn said_elsewhere(name: &str) -> Option<&'static str> {
         "span" | "mirror" => "'addspan em0' has em0 get copies of all frames, and 'delspan em0' ends that",
         "addif" => "'add em0' puts em0 in the switch",
         "delif" | "delete" => {
-            "'del em0' takes em0 out of the switch, and 'deladdr ADDRESS' forgets a station"
+            "'del em0' takes em0 out of the switch, and 'deladdr ADDRESS' removes a MAC address"
         }
         "vlan" => "'untagged em0 7' and 'tagged em0 8,9' say in which VLANs a port is",
         _ => return None,
@@ -519,7 +519,7 @@ impl<'a> Words<'a> {
 
     /// A MAC address, perhaps followed by a VLAN.
     fn parse_mac_entry(&mut self) -> Result<(EtherAddr, Option<VlanId>), CommandError> {
-        self.parse_value("the address of a station, with @ and a VLAN if you like", AN_ADDRESS, |word| {
+        self.parse_value("a MAC address, with @ and a VLAN if you like", AN_ADDRESS, |word| {
             let (address, vlan) =
                 word.split_once('@').map_or((word, None), |(address, vlan)| (address, Some(vlan)));
             let address: EtherAddr = address.parse().ok()?;

@@ -89,17 +89,17 @@ fn what_is_wrong_is_named_with_the_remedy() {
     for (line, expected) in [
         ("add", "'add' needs the name of an interface, as in 'add em0'"),
         ("up add -link0", "'add -link0': not '-link0', but the name of an interface, as in 'add em0'"),
-        ("lern em0", "'lern' is no command of a switch; did you mean 'learn'?"),
-        ("-discovr em0", "'-discovr' is no command of a switch; did you mean 'discover'?"),
-        ("media", "'media' is no command of a switch"),
+        ("lern em0", "'lern' is not a command of a switch; did you mean 'learn'?"),
+        ("-discovr em0", "'-discovr' is not a command of a switch; did you mean 'discover'?"),
+        ("media", "'media' is not a command of a switch"),
         (
             "inet 10.0.0.1",
-            "'inet' is no command of a switch: a switch has no address; 'add vport0' gives the host a door to it, \
+            "'inet' is not a command of a switch: a switch has no address; 'add vport0' gives the host a door to it, \
              and 'ip address add' that an address",
         ),
         (
             "span em1",
-            "'span' is no command of a switch: 'addspan em0' has em0 get copies of all frames, and 'delspan em0' \
+            "'span' is not a command of a switch: 'addspan em0' has em0 get copies of all frames, and 'delspan em0' \
              ends that",
         ),
         ("maxaddr many", "'maxaddr many': not 'many', but a number from 1 to 4194304, as in 'maxaddr 100'"),
@@ -120,10 +120,10 @@ fn what_is_wrong_is_named_with_the_remedy() {
             "rule pass em0",
             "'rule pass em0': not 'em0', but 'in', 'out' or 'in/out', or at once 'on' and an interface, as in 'rule pass on em0'",
         ),
-        ("rule pass in on em0 scr", "'scr' is no part of a rule; did you mean 'src'?"),
+        ("rule pass in on em0 scr", "'scr' is not a part of a rule; did you mean 'src'?"),
         (
             "rule pass in on em0 spa 10.0.0.1",
-            "'spa' is no part of a rule unless 'arp' or 'rarp' stands before it; did you mean 'arp'?",
+            "'spa' is not a part of a rule unless 'arp' or 'rarp' stands before it; did you mean 'arp'?",
         ),
         ("rule pass in on em0 arp rarp", "'rarp' is said twice; leave one of them out"),
         (
