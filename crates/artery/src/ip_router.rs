@@ -47,7 +47,7 @@ impl IpRouter {
             (Some(wanted), _) if names.contains(&wanted.as_str()) => wanted.clone(),
             (_, []) => bail!("this router has no {class}; 'artery show elements' lists what it has"),
             (Some(wanted), _) => {
-                bail!("'{wanted}' is no {class}; of that class there are: {}", names.join(", "))
+                bail!("'{wanted}' is not of class {class}; those of that class are: {}", names.join(", "))
             }
             (None, [one]) => (*one).to_string(),
             (None, _) => bail!("there are several of class {class}, say which by -e: {}", names.join(", ")),

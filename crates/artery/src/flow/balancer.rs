@@ -27,7 +27,7 @@ impl Balancer {
             (_, []) => bail!("this router has no {CLASS}; 'artery show elements' lists what it has"),
             (Some(wanted), _) if names.contains(&wanted.as_str()) => wanted.clone(),
             (Some(wanted), _) => {
-                bail!("'{wanted}' is no {CLASS}; of that class there are: {}", names.join(", "))
+                bail!("'{wanted}' is not of class {CLASS}; those of that class are: {}", names.join(", "))
             }
             (None, [one]) => (*one).to_string(),
             (None, _) => {

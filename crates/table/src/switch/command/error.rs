@@ -61,9 +61,9 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CommandError::Unknown { word, place, meant: Some(meant) } => {
-                write!(f, "'{word}' is no {place}; did you mean '{meant}'?")
+                write!(f, "'{word}' is not a {place}; did you mean '{meant}'?")
             }
-            CommandError::Unknown { word, place, meant: None } => write!(f, "'{word}' is no {place}"),
+            CommandError::Unknown { word, place, meant: None } => write!(f, "'{word}' is not a {place}"),
             CommandError::Elsewhere { word, remedy } => {
                 write!(f, "'{word}' is not a command of a switch: {remedy}")
             }
