@@ -95,7 +95,7 @@ test: setup lint ## Runs every check that a change must pass.
 	@scripts/skipped
 
 test-long: setup build ## Tests tables with many more random cases, follows a full feed of BGP, looks for undefined behaviour.
-	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-table
+	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lpm -p artery-l3 -p artery-l2 -p artery-flow
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test e2e -- adopt_bgp::feed faults
 	scripts/sanitize
 

@@ -1,6 +1,6 @@
 //! Any frames at any times on the ports of a bridge: read or refused, and the bridge comes to an end with each.
 #![no_main]
-use artery_table::stp::{Action, Bridge, Link, PortSettings, Settings};
+use artery_l2::stp::{Action, Bridge, Link, PortSettings, Settings};
 use artery_wire::{Bpdu, EtherAddr};
 use libfuzzer_sys::fuzz_target;
 use std::time::Duration;

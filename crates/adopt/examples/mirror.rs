@@ -9,7 +9,7 @@
 //! ```
 use artery_adopt::kernel::{Family, Link};
 use artery_adopt::mirror::{Exclusion, MirrorDriver, NextHopSet, NextHopSetId, PollOutcome, Sink};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use artery_wire::EtherAddr;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

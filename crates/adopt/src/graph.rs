@@ -5,10 +5,11 @@
 //! front of it send it no such packets.
 use crate::kernel::{Family, Link};
 use crate::mirror::{Exclusion, NextHopSet, NextHopSetId, Sink};
-use artery_table::load::AnyPrefix;
-use artery_table::neighbor::Kind;
-use artery_table::router::{Ip, RouteSpec, RouterError, Tables, Target};
-use artery_table::{PortId, Prefix};
+use artery_l3::PortId;
+use artery_l3::neighbor::Kind;
+use artery_l3::router::{Ip, RouteSpec, RouterError, Tables, Target};
+use artery_lpm::Prefix;
+use artery_lpm::load::AnyPrefix;
 use artery_wire::EtherAddr;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;

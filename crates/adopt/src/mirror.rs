@@ -30,8 +30,8 @@ pub use plan::{ExcludedPackets, ExclusionReason};
 pub use sink::{Exclusion, Hop, NextHopSet, NextHopSetId, Sink};
 
 use crate::kernel::{Address, Family, Link, Manner, Neighbor, News, Record, Route, RouteKind, Rule};
-use artery_table::Prefix;
-use artery_table::router::ReversePath;
+use artery_l3::router::ReversePath;
+use artery_lpm::Prefix;
 use artery_wire::EtherAddr;
 use merged::FamilyTables;
 use paths::Paths;

@@ -6,7 +6,7 @@ use artery_adopt::kernel::{Family, Link};
 use artery_adopt::mirror::{
     Exclusion, MirrorDriver, NextHopSet, NextHopSetId, PollOutcome, RecordingSink, Sink,
 };
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use artery_wire::EtherAddr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};

@@ -459,7 +459,7 @@ fn addresses_of_tables_are_resolved_and_what_is_none_says_why() {
         ),
         (
             "nowhere.invalid",
-            "no address found for nowhere.invalid, which is not an interface and not a host that is known",
+            "no address found for nowhere.invalid, which is neither an interface nor a known host",
         ),
         ("10.0.0.0/33", "too long a length"),
     ] {

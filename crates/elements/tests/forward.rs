@@ -7,7 +7,7 @@ use artery_engine::{
 };
 use artery_lang::{Ir, Options, Processing, Sources, check, compile};
 use artery_packet::{PacketOffload, SegmentKind, Segments};
-use artery_table::synthetic::Random;
+use artery_wire::Random;
 use artery_wire::TcpFlags;
 use artery_wire::build::{Ip4, Ip6, ether, ip4, ip6};
 use std::sync::{Arc, Mutex};

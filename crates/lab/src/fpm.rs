@@ -1,7 +1,7 @@
 //! Routes by FPM, as FRR's zebra sends them: a stream is recorded once, and played to a router, which answers
 //! each route once it forwards by it.
 use anyhow::{Context as _, ensure};
-use artery_table::{Prefix, synthetic};
+use artery_lpm::{Prefix, synthetic};
 use artery_wire::netlink::build::{NEW_ROUTE, gateway, route};
 use clap::Args;
 use std::io::{Read, Write};

@@ -7,7 +7,7 @@
 use super::layout::{MOST_PORTS, Reason};
 use super::memory::{NoMemory, SharedArrays};
 use artery_device::bpf;
-use artery_table::Words;
+use artery_storage::Words;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
 

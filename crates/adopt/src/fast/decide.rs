@@ -1,8 +1,8 @@
 //! What becomes of a frame: the one decision, in plain code.
 use super::layout::*;
 use super::memory::Memory;
+use artery_lpm::{Fib4FastReader, Fib6Reader, NO_GROUP};
 use artery_rcu::Turn;
-use artery_table::{Fib4FastReader, Fib6Reader, NO_GROUP};
 use artery_wire::checksum;
 use std::sync::atomic::Ordering::Acquire;
 

@@ -1,6 +1,6 @@
 //! What the arrays of the program hold besides the FIBs, word by word. Words have this machine's byte order,
 //! except parts of headers, which have network byte order.
-use artery_table::router::ReversePath;
+use artery_l3::router::ReversePath;
 use artery_wire::EtherAddr;
 
 /// Most ports, VLANs of them counted, and one more: see [`ROUTED`].

@@ -1,7 +1,7 @@
 //! Arrays that programs of the kernel and this process share.
 use super::layout::*;
 use artery_device::bpf::{self, Array, DeviceMap, Lease};
-use artery_table::{Region, Storage, Words};
+use artery_storage::{Region, Storage, Words};
 use rustix::io::Errno;
 use std::fmt;
 use std::io;

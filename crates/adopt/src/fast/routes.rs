@@ -1,11 +1,12 @@
 //! The routes of a family, and the FIB that programs look into.
 use super::memory::SharedArrays;
 use super::ways::{GroupTable, KERNEL};
-use artery_rcu::Domain;
-use artery_table::{
-    Address, Art, BuildError, CannotInsert, Fib4Fast, Fib4Options, Fib6, Group, HugePages, NO_GROUP,
-    NeedsRebuild, Prefix, Runs, Strides,
+use artery_lpm::{
+    Address, Art, BuildError, CannotInsert, Fib4Fast, Fib4Options, Fib6, Group, NO_GROUP, NeedsRebuild,
+    Prefix, Runs, Strides,
 };
+use artery_rcu::Domain;
+use artery_storage::HugePages;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;

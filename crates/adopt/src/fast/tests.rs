@@ -1,9 +1,10 @@
 //! The program and the decision, side by side.
 use super::*;
 use artery_device::bpf::{self, Hook};
+use artery_l3::router::ReversePath;
+use artery_lpm::{Art, Fib4Fast, Fib4FastReader, Fib4Options, Fib6, Fib6Reader, Prefix, Strides};
 use artery_rcu::Domain;
-use artery_table::router::ReversePath;
-use artery_table::{Art, Fib4Fast, Fib4FastReader, Fib4Options, Fib6, Fib6Reader, Pages, Prefix, Strides};
+use artery_storage::Pages;
 use artery_wire::{EtherAddr, checksum};
 use capture::{CaptureRings, SLOTS};
 use layout::{own_bit_v4, own_bit_v6};

@@ -4,7 +4,7 @@ use super::layout::{MOST_GROUPS, MOST_MEMBERS, ROUTED};
 use super::memory::Memory;
 use super::numbers::IndexPool;
 use crate::mirror::{Hop, NextHopSet, NextHopSetId};
-use artery_table::Group;
+use artery_lpm::Group;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -5,7 +5,7 @@ use super::merged::FamilyTables;
 use super::sink::FamilySink;
 use super::table::family;
 use crate::kernel::Family;
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -8,7 +8,7 @@ use super::plan::LookupPlan;
 use super::sink::FamilySink;
 use super::table::{Candidate, RouteChoice, RouteKey, Table};
 use super::{NextHopSetId, Sink};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::collections::{BTreeMap, HashSet};
 
 /// The tables of a family, and in which order they are asked.

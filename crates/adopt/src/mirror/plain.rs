@@ -1,7 +1,7 @@
 //! A sink that only records what it received: for tests, and for inspection.
 use super::{Exclusion, NextHopSet, NextHopSetId, Sink};
 use crate::kernel::{Family, Link};
-use artery_table::{Address, Prefix};
+use artery_lpm::{Address, Prefix};
 use artery_wire::EtherAddr;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -4,7 +4,7 @@
 //! stay with the kernel.
 use super::Exclusion;
 use crate::kernel::{Family, Link, LinkKind, Rule, RuleAction};
-use artery_table::{Address, Prefix};
+use artery_lpm::{Address, Prefix};
 use std::fmt;
 use std::net::IpAddr;
 

@@ -6,7 +6,7 @@ use super::sink::FamilySink;
 use super::table::{Candidate, RouteKey};
 use super::world::KernelState;
 use crate::kernel::{Family, Manner, Path, Route, RouteHop, RouteKind};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 
 /// RTPROT_RA: made by a router's advertisement.
 const ROUTER_ADVERTISEMENT: u8 = 9;

@@ -1,6 +1,6 @@
 //! What the mirror wants forwarded, and the trait of those that receive it.
 use crate::kernel::{Family, Link};
-use artery_table::{Address, Prefix};
+use artery_lpm::{Address, Prefix};
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
 

@@ -5,7 +5,7 @@
 //! which may be older or newer: the changes that make it so have yet to be read.
 use super::{Mirror, Sink};
 use crate::kernel::{Address, Family, Manner, News, Record, RecordKind, Route, Rule};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::collections::HashSet;
 use std::net::IpAddr;
 

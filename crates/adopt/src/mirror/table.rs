@@ -5,7 +5,7 @@
 //! of the two a packet uses.
 use super::paths::{PathId, Paths, Standing};
 use crate::kernel::{Family, Route};
-use artery_table::{Address, Prefix};
+use artery_lpm::{Address, Prefix};
 use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! What routes refer to: interfaces, their settings, next-hop objects. And how a path resolves with them.
 use super::{Hop, NextHopSet};
 use crate::kernel::{Family, Link, NextHopObject, ObjectKind, Path, RouteHop, RouteKind, Settings};
-use artery_table::router::ReversePath;
+use artery_l3::router::ReversePath;
 use std::borrow::Cow;
 use std::collections::HashMap;
 

@@ -4,7 +4,7 @@ use super::question::{Out, Question};
 use artery_adopt::fast::{Accelerator, ForwardDecision, Mode};
 use artery_adopt::kernel::{Family, Link};
 use artery_adopt::mirror::{Exclusion, NextHopSet, NextHopSetId, RecordingSink, Sink};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use artery_wire::{EtherAddr, checksum};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -8,7 +8,7 @@ use artery_adopt::graph::Graph;
 use artery_device::Interface;
 use artery_elements::{CLASSES, ROUTER_HANDLERS, RouterTables};
 use artery_engine::{Router, RouterSettings, Running};
-use artery_table::PortId;
+use artery_l3::PortId;
 use std::fmt::Write as _;
 
 /// A graph at work, and what its ports are reached by.

@@ -8,7 +8,7 @@ use crate::ip_router::elements;
 use crate::voice::print_stdout;
 use anyhow::{anyhow, bail};
 use artery_device::system_message;
-use artery_table::switch::command::{Command, Rule, parse, parse_rule};
+use artery_l2::command::{Command, Rule, parse, parse_rule};
 use clap::Args;
 
 /// The last lines of its help.

@@ -5,7 +5,7 @@ use super::rules::{self, PFLOG, Surroundings, interface_record, rules_environmen
 use super::verdict::Note;
 use artery_filter::names::InterfaceRecord;
 use artery_filter::syntax::FilterSite;
-use artery_table::switch::command::Command;
+use artery_l2::command::Command;
 
 /// Checks pf.conf, if there is one. Rules that never apply are refused, or taken with
 /// a warning if `is_lenient`.

@@ -4,7 +4,7 @@ use super::hostname::{Line, lines, words};
 use super::verdict::{Judged, Note, Place, Verdict};
 use super::{etc, members, pf, switch_file};
 use anyhow::bail;
-use artery_table::switch::command::Command;
+use artery_l2::command::Command;
 use artery_wire::EtherAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -4,10 +4,11 @@ use super::hostname::{Line, lines, words};
 use super::plan::{Port, PortKind, Shell, Switch, shell, shell_verdict};
 use super::verdict::{Judged, Place, Verdict};
 use artery_device::system_message;
+use artery_l2 as switch;
+use artery_l2::command::{Command, Untagged, parse, parse_rule};
+use artery_l2::stp::{Outgoing, SpanningSwitch};
+use artery_l2::{Config, Role};
 use artery_rcu::Domain;
-use artery_table::stp::{Outgoing, SpanningSwitch};
-use artery_table::switch::command::{Command, Untagged, parse, parse_rule};
-use artery_table::switch::{self, Config, Role};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

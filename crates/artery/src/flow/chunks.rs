@@ -143,7 +143,7 @@ impl<'a> Cutter<'a> {
 pub(super) mod tests {
     use super::*;
     use artery_elements::flows::{AnyKey, StreamFlow};
-    use artery_table::flow::{Answer, FlowRecord, FlowState};
+    use artery_flow::{Answer, FlowRecord, FlowState};
     use artery_wire::IpProtocol;
     use std::time::Duration;
 

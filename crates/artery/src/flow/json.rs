@@ -3,7 +3,7 @@
 use artery_elements::flows::{
     AnyKey, StreamFlow, is_valid_state, protocol_name, protocol_of, state_name, state_of,
 };
-use artery_table::flow::{Answer, FlowRecord, FlowState};
+use artery_flow::{Answer, FlowRecord, FlowState};
 use artery_wire::IpProtocol;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -106,7 +106,7 @@ fn flow(fields: Fields<'_>) -> Result<Line<'_>, String> {
     let src = (fields.src.ok_or_else(|| missing("src"))?, fields.sport.ok_or_else(|| missing("sport"))?);
     let dst = (fields.dst.ok_or_else(|| missing("dst"))?, fields.dport.ok_or_else(|| missing("dport"))?);
     let member = fields.member.ok_or_else(|| missing("member"))?;
-    if !artery_table::balance::Member::is_name(&member) {
+    if !artery_flow::balance::Member::is_name(&member) {
         return Err(format!("'{member}' is not a name of a member"));
     }
     let idle = fields.idle.unwrap_or(0.0);

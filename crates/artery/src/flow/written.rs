@@ -2,8 +2,8 @@
 //! as general JSON. Lines in any other form, and all mistakes, are left to [`json::read`](super::json::read).
 use super::json::LONGEST;
 use artery_elements::flows::{AnyKey, StreamFlow, is_valid_state, protocol_of, state_of};
-use artery_table::balance::Member;
-use artery_table::flow::{Answer, FlowRecord};
+use artery_flow::balance::Member;
+use artery_flow::{Answer, FlowRecord};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ impl<'a> Rest<'a> {
 mod tests {
     use super::super::json::{self, Line};
     use super::*;
-    use artery_table::flow::FlowState;
+    use artery_flow::FlowState;
     use artery_wire::IpProtocol;
     use proptest::prelude::*;
     use std::net::{Ipv4Addr, Ipv6Addr};

@@ -2,8 +2,8 @@
 //! with it, and its configuration.
 use super::Plan;
 use crate::cli::values::seconds;
-use artery_table::bfd::SessionSettings;
-use artery_table::router::Tables;
+use artery_l3::bfd::SessionSettings;
+use artery_l3::router::Tables;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 

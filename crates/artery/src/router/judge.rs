@@ -1,10 +1,11 @@
 //! Checks a plan by the rules of the tables that a router would make of it.
 use super::{Plan, Port, PortSettings, Route, RouteTarget, Table, bfd};
+use artery_l3::PortId;
+use artery_l3::next_hop::Selection;
+use artery_l3::router::{self, OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
+use artery_lpm::load::AnyPrefix;
+use artery_lpm::{Prefix, TableError};
 use artery_rcu::Domain;
-use artery_table::load::AnyPrefix;
-use artery_table::next_hop::Selection;
-use artery_table::router::{self, OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
-use artery_table::{PortId, Prefix, TableError};
 use artery_wire::EtherAddr;
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -34,7 +35,7 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
     for neighbor in &plan.neighbors {
         let known = tables.find_port(&neighbor.port);
         let known = known.ok_or_else(|| no_such_port(&tables, &neighbor.port));
-        let kind = artery_table::neighbor::Kind::Static;
+        let kind = artery_l3::neighbor::Kind::Static;
         let set = known.and_then(|port| {
             let set = tables.set_neighbor(port, neighbor.address, neighbor.link, kind, Duration::ZERO);
             set.map_err(|error| error.to_string())

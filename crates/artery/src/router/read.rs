@@ -3,8 +3,8 @@ use super::options::{RouterOptions, split};
 use super::{Fpm, LEAST_IPV6_MTU, Neighbor, Plan, Port, PortSettings, Route, RouteTarget, Table};
 use super::{bfd, pf, service};
 use crate::cli::values::station;
-use artery_table::load::{self, AnyPrefix};
-use artery_table::router::ReversePath;
+use artery_l3::router::ReversePath;
+use artery_lpm::load::{self, AnyPrefix};
 use std::net::IpAddr;
 
 /// The value of a text, or the mistake in it.

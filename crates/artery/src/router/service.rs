@@ -1,8 +1,8 @@
 //! Services that the router shares out among servers, as options say them and as elements.
 use super::options::{RouterOptions, split};
 use super::{Plan, Port};
-use artery_table::Prefix;
-use artery_table::balance::{Check, Member, Method};
+use artery_flow::balance::{Check, Member, Method};
+use artery_lpm::Prefix;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! A plan as a configuration with comments, as a user would write it.
 use super::{Fpm, Plan, Port, RouteTarget, Vlan, bfd, host, pf, service};
 use anyhow::anyhow;
-use artery_table::router::ReversePath;
+use artery_l3::router::ReversePath;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 

@@ -2,7 +2,7 @@
 //!
 //! Errors that end connections or shorten packets (RFC 1191, RFC 8201) are for the sender of the packet. A
 //! sender behind a shared address is found only by the quoted headers (RFC 7690).
-use artery_table::flow::{Flow4, Flow6, FlowKey};
+use artery_flow::{Flow4, Flow6, FlowKey};
 use artery_wire::{Icmp, Icmp6, Icmp6Type, IcmpType, Ip6Headers, IpProtocol, Ipv4, Ipv6};
 use std::net::IpAddr;
 

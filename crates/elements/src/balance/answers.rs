@@ -6,8 +6,8 @@ use super::fragments::{FragmentPart, FragmentTracker};
 use super::known::is_opening;
 use super::nat_flows::NatFlows;
 use super::service::Service;
-use artery_table::balance::Choice;
-use artery_table::flow::{Flow4, Flow6, Scope};
+use artery_flow::balance::Choice;
+use artery_flow::{Flow4, Flow6, Scope};
 use std::time::Duration;
 
 /// Classifies members' answers on one worker; remembers those in fragments.

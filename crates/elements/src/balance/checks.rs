@@ -1,7 +1,7 @@
 //! Runs health checks of members, and tells the balancer which are up. One copy of all workers does.
 use super::shared::SharedBalancer;
 use artery_device::{NoProbe, ProbeError, ProbeKind, Prober};
-use artery_table::balance::{Check, Health, Member, Probe, State, Step};
+use artery_flow::balance::{Check, Health, Member, Probe, State, Step};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};

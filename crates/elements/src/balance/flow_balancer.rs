@@ -19,9 +19,9 @@ use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Interest, Level, Packet, StartError,
     anno,
 };
-use artery_table::balance::{Balancer, Choice, Local, Member, MemberId};
-use artery_table::flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed};
-use artery_table::{HugePages, Pages, Storage};
+use artery_flow::balance::{Balancer, Choice, Local, Member, MemberId};
+use artery_flow::{Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed};
+use artery_storage::{HugePages, Pages, Storage};
 use artery_wire::{Ipv4, Ipv6};
 use std::any::Any;
 use std::net::IpAddr;

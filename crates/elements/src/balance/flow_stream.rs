@@ -2,8 +2,8 @@
 //!
 //! A stream is a header, any number of items, and an end with the number of flows, so a truncated stream is
 //! detected. An item begins with its length, so that a reader can skip unknown kinds.
-use artery_table::balance::Member;
-use artery_table::flow::{Answer, Flow4, Flow6, FlowKey, FlowRecord, FlowState};
+use artery_flow::balance::Member;
+use artery_flow::{Answer, Flow4, Flow6, FlowKey, FlowRecord, FlowState};
 use artery_wire::IpProtocol;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,5 +1,5 @@
 //! What states, protocols and ends of flows are called where people and programs read of them.
-use artery_table::flow::{EndReason, FlowState};
+use artery_flow::{EndReason, FlowState};
 use artery_wire::IpProtocol;
 
 /// The name of a state.

@@ -4,8 +4,8 @@
 //! minute resumes where it was. If it returns later, or if more events occurred than the queue holds, it
 //! learns that events are lost.
 use super::flow_stream::AnyKey;
-use artery_table::balance::{Choice, MemberId};
-use artery_table::flow::{FlowEnd, FlowKey, FlowState, FlowView};
+use artery_flow::balance::{Choice, MemberId};
+use artery_flow::{FlowEnd, FlowKey, FlowState, FlowView};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) enum FlowEventKind {
     /// It was this member's.
     Moved(MemberName),
     /// It ended, and was removed.
-    End { reason: artery_table::flow::EndReason, packets: u64, bytes: u64 },
+    End { reason: artery_flow::EndReason, packets: u64, bytes: u64 },
 }
 
 /// Part of what happened.

@@ -5,7 +5,7 @@
 //! fragments of a datagram leave its sender one after the other, and a fast sender reuses an identification
 //! within seconds (RFC 4963).
 use super::about::KeyFromParts;
-use artery_table::flow::{KeyedPacket, PacketInfo};
+use artery_flow::{KeyedPacket, PacketInfo};
 use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6, Tcp, TcpFlags};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -149,7 +149,7 @@ impl<T: Copy> FragmentTracker<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::flow::{Flow4, Flow6, FlowKey};
+    use artery_flow::{Flow4, Flow6, FlowKey};
     use artery_wire::build::{Ip4, ip4, ip6};
 
     fn first(id: u16) -> Ip4 {

@@ -3,8 +3,8 @@ use super::exchange;
 use super::explain;
 use super::flow_balancer::FlowBalancer;
 use artery_engine::{Context, Handler, HandlerError, Read, Write};
-use artery_table::balance::Choice;
-use artery_table::flow::FlowKey;
+use artery_flow::FlowKey;
+use artery_flow::balance::Choice;
 use std::fmt::Write as _;
 use std::time::Duration;
 

@@ -7,8 +7,8 @@ use super::others::OtherPackets;
 use super::service::Service;
 use super::tally::BalancerCounters;
 use crate::router::flow::xor_flow;
-use artery_table::balance::{Choice, Flow, Local, MemberId};
-use artery_table::flow::{
+use artery_flow::balance::{Choice, Flow, Local, MemberId};
+use artery_flow::{
     Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, KeyedPacket, PacketInfo,
     Pattern, Scope, Seed, Tick,
 };

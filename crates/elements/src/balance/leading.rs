@@ -3,7 +3,7 @@ use super::known::{AssignmentSink, BatchPacket};
 use crate::router::plain::ForwardFamily;
 use crate::router::shortcut::FamilyShortcut;
 use artery_engine::Packet;
-use artery_table::balance::{Choice, MemberId};
+use artery_flow::balance::{Choice, MemberId};
 
 /// The output value of a frame that goes to the forwarders.
 pub(super) const TO_FORWARDER: u16 = u16::MAX;

@@ -3,7 +3,7 @@ use super::known::{BatchPacket, FamilyFlows};
 use crate::ip::ip_header;
 use crate::router::plain::{ForwardFamily, FrameCheck, LINK};
 use artery_engine::{Batch, Packet};
-use artery_table::flow::{Flow4, Flow6};
+use artery_flow::{Flow4, Flow6};
 use artery_wire::EtherType;
 
 /// Records the packets for a service, and reports each in its order. `look` finds a packet.

@@ -13,9 +13,9 @@
 //! service's name. One in 2^37 other packets is mistaken for an answer by chance.
 use super::about::KeyFromParts;
 use super::fragments::FragmentPart;
-use artery_table::balance::Member;
-use artery_table::flow::{Flow4, Flow6, IdleTimes, Scope, Seed};
-use artery_table::{Pages, Words};
+use artery_flow::balance::Member;
+use artery_flow::{Flow4, Flow6, IdleTimes, Scope, Seed};
+use artery_storage::{Pages, Words};
 use artery_wire::IpProtocol;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -126,7 +126,7 @@ pub(super) fn answer_key<K: KeyFromParts>(flow: &K, member: &Member) -> Option<K
 }
 
 #[cold]
-fn first_fragment<K: KeyFromParts>(packet: &[u8]) -> Option<artery_table::flow::KeyedPacket<K>> {
+fn first_fragment<K: KeyFromParts>(packet: &[u8]) -> Option<artery_flow::KeyedPacket<K>> {
     match FragmentPart::parse_fragment(packet)? {
         (_, FragmentPart::First(seen)) => Some(seen),
         (_, FragmentPart::Later) => None,
@@ -166,7 +166,7 @@ fn to_ticks(idle: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::flow::FlowKey as _;
+    use artery_flow::FlowKey as _;
     use std::net::{IpAddr, Ipv4Addr};
 
     const NOW: Duration = Duration::from_secs(1000);

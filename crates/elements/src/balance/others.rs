@@ -3,8 +3,8 @@ use super::about::{KeyFromParts, QuotedHeader};
 use super::fragments::{DatagramKey, FragmentPart, FragmentTracker};
 use super::known::{AssignmentSink, BatchPacket, MemberChooser};
 use super::tally::BalancerCounters;
-use artery_table::balance::MemberId;
-use artery_table::flow::{FlowTable, KeyedPacket, Pattern};
+use artery_flow::balance::MemberId;
+use artery_flow::{FlowTable, KeyedPacket, Pattern};
 use std::time::Duration;
 
 /// Those of a batch, and what one worker remembers of fragments.

@@ -1,5 +1,5 @@
 //! What a balancer's packets are sent to: an address, and perhaps one port and one protocol of it.
-use artery_table::flow::{FlowKey, Pattern};
+use artery_flow::{FlowKey, Pattern};
 use artery_wire::IpProtocol;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

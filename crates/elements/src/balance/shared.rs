@@ -3,8 +3,8 @@
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_engine::{ArgError, Args, HandlerError};
-use artery_table::balance::{Balancer, Check, Member, Members, Method, Probe, Settings};
-use artery_table::flow::Seed;
+use artery_flow::Seed;
+use artery_flow::balance::{Balancer, Check, Member, Members, Method, Probe, Settings};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::str::FromStr;

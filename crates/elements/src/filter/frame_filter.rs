@@ -12,8 +12,8 @@ use artery_filter::facts::{Direction, Interface, Tag};
 use artery_filter::names::InterfaceRecord;
 use artery_filter::states::StateId;
 use artery_filter::syntax::FilterSite;
+use artery_l2 as switch;
 use artery_rcu::Domain;
-use artery_table::switch;
 use std::any::Any;
 use std::sync::Arc;
 

@@ -4,10 +4,10 @@ use crate::router::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args};
 use artery_filter::evaluate::Routes;
 use artery_filter::facts::Interface;
+use artery_l3::PortId;
+use artery_l3::path::Outcome;
+use artery_l3::router::{PortView, Readers};
 use artery_rcu::Turn;
-use artery_table::PortId;
-use artery_table::path::Outcome;
-use artery_table::router::{PortView, Readers};
 use std::net::IpAddr;
 use std::sync::Arc;
 

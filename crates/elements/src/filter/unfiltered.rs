@@ -1,6 +1,6 @@
 //! Frames around a router that are not filtered: those for other Ethernet addresses, and Neighbor Discovery.
 use artery_filter::facts::Direction;
-use artery_table::router::PortView;
+use artery_l3::router::PortView;
 use artery_wire::{EtherType, Ethernet, Icmp6Type, IpProtocol, Ipv6};
 use std::net::Ipv6Addr;
 
@@ -42,8 +42,8 @@ fn ends_here(address: Ipv6Addr, port: &PortView) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use artery_l3::router::{OwnEngines, PortSpec, Settings, Tables};
     use artery_rcu::Domain;
-    use artery_table::router::{OwnEngines, PortSpec, Settings, Tables};
     use artery_wire::build::{ether, ip4, ip6};
 
     const OWN: &str = "02:00:00:00:00:01";

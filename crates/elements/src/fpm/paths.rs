@@ -2,7 +2,7 @@
 use super::next_hops::NextHops;
 use super::reason::RejectReason;
 use super::target::Target;
-use artery_table::router::{Protocol, RouteSpec};
+use artery_l3::router::{Protocol, RouteSpec};
 use artery_wire::netlink::Path;
 use std::collections::HashMap;
 

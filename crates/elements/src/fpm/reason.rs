@@ -1,5 +1,5 @@
 //! Why routes of FPM are not installed, and which messages are passed over.
-use artery_table::router::RouterError;
+use artery_l3::router::RouterError;
 
 /// Why a route is not in the router's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

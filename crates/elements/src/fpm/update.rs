@@ -1,8 +1,8 @@
 //! Parses netlink messages of FPM.
 use super::broken::FpmProtocolError;
 use super::reason::{IgnoredMessage, RejectReason};
-use artery_table::load::AnyPrefix;
-use artery_table::router::Protocol;
+use artery_l3::router::Protocol;
+use artery_lpm::load::AnyPrefix;
 use artery_wire::netlink::{Attributes, Message, NextHopObject, ObjectKind, Path, Record, Route};
 use artery_wire::netlink::{News, RouteKind};
 

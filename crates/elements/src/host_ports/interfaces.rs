@@ -4,7 +4,7 @@
 use super::shared::{FollowedRouter, HostPortsShared};
 use super::status::InterfaceStatus;
 use artery_device::{HostPort, HostPortState, Interface, InterfaceMonitor};
-use artery_table::router::PortView;
+use artery_l3::router::PortView;
 use artery_wire::EtherAddr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd as _;

@@ -12,7 +12,7 @@ use crate::fpm::rib::Rib;
 use crate::fpm::shared::engine_clock;
 use artery_device::Interface;
 use artery_device::kernel_records::{ChangeMonitor, DumpProgress, ReadOutcome, RecordDump, RecordKind};
-use artery_table::load::AnyPrefix;
+use artery_lpm::load::AnyPrefix;
 use artery_wire::netlink::{Family, Manner, News, Path, Record, RouteHop, RouteKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd as _, BorrowedFd};

@@ -2,8 +2,8 @@
 //! that lead by host ports, the one with the lowest metric. How the kernel keeps several for a prefix is
 //! as in `adopt`'s mirror.
 use artery_device::HOST_ROUTE_PROTOCOL;
-use artery_table::load::AnyPrefix;
-use artery_table::router::Protocol;
+use artery_l3::router::Protocol;
+use artery_lpm::load::AnyPrefix;
 use artery_wire::netlink::{Family, Manner, Path, Route, RouteHop, RouteKind};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 use super::wanted::{HostHop, MOST_PREFIXES, Reach, Wanted};
 use crate::router::shared::SharedRouter;
 use artery_device::{HostRouteChange, HostRoutes, Interface, InterfaceMonitor, RouteByGateway};
-use artery_table::PortId;
+use artery_l3::PortId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -1,9 +1,10 @@
 //! Which routes and link-local addresses the host is to have for a router.
 use crate::router::shared::SharedRouter;
 use artery_device::RouteByGateway;
-use artery_table::load::AnyPrefix;
-use artery_table::router::{Ip, Source, Tables};
-use artery_table::{Address as _, Group, PortId, Prefix};
+use artery_l3::PortId;
+use artery_l3::router::{Ip, Source, Tables};
+use artery_lpm::load::AnyPrefix;
+use artery_lpm::{Address as _, Group, Prefix};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -3,8 +3,8 @@ use super::outputs::Unrouted;
 use super::routing::{Hop, RouteEntry, TableLookup, TableWriter};
 use super::table_lookup::{ADD, CTRL, FLUSH, LOOKUP, REMOVE, SET, TABLE, shared_routing};
 use artery_engine::{Arg, ArgError, Args, Class, Element, Handler, HandlerError, Read, Write};
-use artery_table::load::Routes;
-use artery_table::{NO_GROUP, Policy};
+use artery_lpm::load::Routes;
+use artery_lpm::{NO_GROUP, Policy};
 use std::net::IpAddr;
 
 pub static CLASS: Class = Class {

@@ -1,7 +1,7 @@
 //! Next hops by number: the values in a routing table are these numbers.
+use artery_l3::next_hop::Numbers;
+use artery_lpm::Group;
 use artery_rcu::{Domain, Published, Turn};
-use artery_table::Group;
-use artery_table::next_hop::Numbers;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl<H: Hop> NextHops<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::NO_GROUP;
+    use artery_lpm::NO_GROUP;
 
     #[test]
     fn equal_next_hops_share_a_number_while_routes_lead_there() {

@@ -4,8 +4,9 @@ use super::next_hops::{HopReader, NextHops};
 use super::outputs::{self, NONE, Unrouted};
 use super::slots::{SlotOrder, Slots};
 use artery_engine::{Args, Batch, Context, Element, Packet};
+use artery_lpm::{Family, Group, NO_GROUP, Policy, Prefix, RouteReader, RouteTable, TableError};
 use artery_rcu::Turn;
-use artery_table::{Family, Group, HugePages, NO_GROUP, Policy, Prefix, RouteReader, RouteTable, TableError};
+use artery_storage::HugePages;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An address family that packets are routed by.

@@ -1,5 +1,5 @@
 //! The order in which Click lists the routes of a table: that of its slots.
-use artery_table::{Address, Prefix};
+use artery_lpm::{Address, Prefix};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 

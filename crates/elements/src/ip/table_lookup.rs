@@ -6,7 +6,7 @@ use super::routes::{self, NotAdded, RouteCommand, Routes};
 use super::routing::{Hop, Routing, TableLookup, TableWriter};
 use super::slots::SlotOrder;
 use artery_engine::{ArgError, Args, Context, Element, Handler, HandlerError, Read, Write};
-use artery_table::{Policy, Prefix};
+use artery_lpm::{Policy, Prefix};
 use artery_wire::Ipv4Prefix;
 use std::net::Ipv4Addr;
 use std::sync::Arc;

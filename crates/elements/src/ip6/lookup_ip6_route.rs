@@ -3,7 +3,7 @@ use crate::ip::routing::{Hop, Routing, TableLookup, TableWriter};
 use crate::ip::slots::SlotOrder;
 use artery_engine::names::Names;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Handler, HandlerError, Read, Write};
-use artery_table::{Address, Policy, Prefix};
+use artery_lpm::{Address, Policy, Prefix};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn shared_routing(args: &mut Args<'_>) -> Result<Arc<Routing<u128>>, ArgError> {
     if let Some(routing) = args.already_shared::<Routing<u128>>() {
         return Ok(routing);
     }
-    let wrong = |error: artery_table::TableError| ArgError::wrong(error.to_string());
+    let wrong = |error: artery_lpm::TableError| ArgError::wrong(error.to_string());
     let routing = Routing::new(args, Policy::default(), Some(SlotOrder::FirstFree)).map_err(wrong)?;
     let outputs = args.outputs();
     let texts = args.rest("ROUTES").to_vec();

@@ -7,8 +7,8 @@ use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError,
     Time, Write, anno,
 };
-use artery_table::PortId;
-use artery_table::router::PortView;
+use artery_l3::PortId;
+use artery_l3::router::PortView;
 use artery_wire::BfdControl;
 use std::any::Any;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Frames with BFD control packets over a single hop (RFC 5881): recognized, checked and written.
 use super::slow::LINK;
 use artery_engine::DropReason;
-use artery_table::router::PortView;
+use artery_l3::router::PortView;
 use artery_wire::build::{ip4, ip6};
 use artery_wire::{BfdControl, EtherType, Ethernet, Ip6Headers, IpProtocol, Ipv4, Ipv6, Udp, checksum};
 use std::net::IpAddr;

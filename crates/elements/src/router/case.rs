@@ -3,8 +3,8 @@ use super::verdict::{
     EgressPlan, FlowOf, IcmpReply, IngressInfo, LinkDestination, RouterVerdict, TablesView,
 };
 use artery_engine::DropReason;
-use artery_table::path::{Explained, Outcome, PathReader};
-use artery_table::router::{Ip, PortView, ReversePath};
+use artery_l3::path::{Explained, Outcome, PathReader};
+use artery_l3::router::{Ip, PortView, ReversePath};
 use std::net::IpAddr;
 
 /// A packet of a family and everything that its verdict depends on.

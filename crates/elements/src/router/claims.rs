@@ -4,11 +4,12 @@
 //! Claims follow the ports as they are; a change of a port or an address needs no extra call here. The router
 //! does not answer for an address that is still being probed or that another host has, and does not use it as
 //! a source. The address's routes stay, so that packets of other hosts are still forwarded.
-use artery_table::neighbor::claim::{Claim, ClaimEffect, ClaimEvent, ClaimSettings, OwnAddress};
-use artery_table::router::PortView;
-use artery_table::synthetic::Random;
-use artery_table::{PortId, Prefix};
+use artery_l3::PortId;
+use artery_l3::neighbor::claim::{Claim, ClaimEffect, ClaimEvent, ClaimSettings, OwnAddress};
+use artery_l3::router::PortView;
+use artery_lpm::Prefix;
 use artery_wire::EtherAddr;
+use artery_wire::Random;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -105,7 +106,7 @@ impl Claims {
     }
     /// How far the claim of an address is.
     #[cfg(test)]
-    fn state(&self, own: PortAddress) -> Option<artery_table::neighbor::claim::ClaimState> {
+    fn state(&self, own: PortAddress) -> Option<artery_l3::neighbor::claim::ClaimState> {
         self.claims.get(&own).map(Claim::state)
     }
     /// How many addresses may not be used.
@@ -177,7 +178,7 @@ fn port_addresses(id: PortId, port: &PortView) -> impl Iterator<Item = PortAddre
 mod tests {
     use super::super::verdict::testing::{A, B, NOW, small};
     use super::*;
-    use artery_table::neighbor::claim::ClaimState;
+    use artery_l3::neighbor::claim::ClaimState;
 
     fn claims() -> Claims {
         Claims::new(ClaimSettings::arp().without_probes(), ClaimSettings::nd(), 1)

@@ -3,12 +3,12 @@ use super::route_text::{self, parse_ip, port_of};
 use artery_device::{Interface, Ports};
 use artery_engine::names::Names;
 use artery_engine::{ArgError, ArgValue, Args};
-use artery_table::load::Routes;
-use artery_table::neighbor::Kind;
-use artery_table::router::{
+use artery_l3::neighbor::Kind;
+use artery_l3::router::{
     Engines, ExternalEngines, OwnEngines, PortSettings, PortSpec, ReversePath, RouteSpec, Settings, Tables,
 };
-use artery_table::{Group, NO_GROUP, Prefix};
+use artery_lpm::load::Routes;
+use artery_lpm::{Group, NO_GROUP, Prefix};
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -177,7 +177,7 @@ struct Feed {
 }
 
 impl Feed {
-    fn load_routes<A: artery_table::router::Ip>(
+    fn load_routes<A: artery_l3::router::Ip>(
         &self,
         tables: &mut Tables,
         routes: Vec<(Prefix<A>, Group)>,

@@ -3,11 +3,12 @@
 //! Whoever changes the tables records the event while holding them, so events are in the order of the
 //! changes. A reader asks for events from a number on, and learns how many of those were already dropped.
 use super::shared::SharedRouter;
-use artery_table::load::AnyPrefix;
-use artery_table::neighbor::{Action, Happened};
-use artery_table::next_hop::Hop;
-use artery_table::router::{Ip, PortAction, PortView, Tables};
-use artery_table::{Address, PortId};
+use artery_l3::PortId;
+use artery_l3::neighbor::{Action, Happened};
+use artery_l3::next_hop::Hop;
+use artery_l3::router::{Ip, PortAction, PortView, Tables};
+use artery_lpm::Address;
+use artery_lpm::load::AnyPrefix;
 use artery_wire::{BfdDiagnostic, BfdState, EtherAddr};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::net::IpAddr;

@@ -17,9 +17,9 @@ use super::verdict::{
     EgressPlan, IngressInfo, LinkDestination, Origin, RouterVerdict, TablesView, is_forwardable,
 };
 use artery_engine::{Context, DropReason};
-use artery_table::next_hop::Hop;
-use artery_table::path::{Explained, Method, PathReader};
-use artery_table::router::{GroupView, Ip, Tables};
+use artery_l3::next_hop::Hop;
+use artery_l3::path::{Explained, Method, PathReader};
+use artery_l3::router::{GroupView, Ip, Tables};
 use artery_wire::{EtherAddr, EtherType, Ethernet, Ipv4, Ipv6, describe};
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Numbers of flows, by which one of several next hops is chosen.
-use artery_table::path::Method;
+use artery_l3::path::Method;
 use artery_wire::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6, flow_hash};
 use std::net::IpAddr;
 
@@ -70,7 +70,7 @@ fn parse_ports(protocol: IpProtocol, payload: &[u8]) -> [u16; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::path::member_index;
+    use artery_l3::path::member_index;
     use artery_wire::build::{Ip4, ether, ip4, ip6};
 
     fn frame(ip: Ip4) -> Vec<u8> {

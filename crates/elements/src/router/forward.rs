@@ -9,10 +9,10 @@ use super::led::DecisionCache;
 use super::plain::{self, ForwardFamily, FrameCheck};
 use super::shared::{self, SharedRouter};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Level, Packet, anno};
+use artery_l3::PortId;
+use artery_l3::path::{ForwardDecision, Outcome, PathReader};
+use artery_l3::router::{PortView, ReversePath};
 use artery_rcu::{Published, Turn};
-use artery_table::PortId;
-use artery_table::path::{ForwardDecision, Outcome, PathReader};
-use artery_table::router::{PortView, ReversePath};
 use std::sync::Arc;
 
 /// Arguments of the elements.

@@ -8,9 +8,9 @@ use super::verdict::{IngressInfo, Origin};
 use super::waiting::PendingPacket;
 use artery_engine::DropReason;
 use artery_engine::names::Names;
-use artery_table::PortId;
-use artery_table::neighbor::Kind;
-use artery_table::router::{Ip, Tables};
+use artery_l3::PortId;
+use artery_l3::neighbor::Kind;
+use artery_l3::router::{Ip, Tables};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! The queue of each neighbor is bounded, and drops its oldest packet. All workers together share a budget,
 //! and a neighbor without budget can replace only its own packets. So a scan of a large network takes neither
 //! memory nor queues from live neighbors.
-use artery_table::PortId;
+use artery_l3::PortId;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 use super::slow::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{IngressInfo, LinkDestination, NeighborMessage, Origin};
 use artery_engine::{DropReason, Packet};
-use artery_table::PortId;
-use artery_table::router::PortView;
+use artery_l3::PortId;
+use artery_l3::router::PortView;
 use artery_wire::nd::NdMessage;
 use artery_wire::{Arp, EtherType, Ethernet, Ipv4, Ipv6};
 use std::net::IpAddr;

@@ -1,7 +1,8 @@
 //! Messages of the router itself: ICMP errors and echo replies, and their source addresses.
 use super::verdict::IcmpReply;
-use artery_table::router::PortView;
-use artery_table::{PortId, Prefix};
+use artery_l3::PortId;
+use artery_l3::router::PortView;
+use artery_lpm::Prefix;
 use artery_wire::{Forbidden, Icmp6, Icmp6Answer, Icmp6Type, IcmpAnswer, Ip6Headers, IpProtocol, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

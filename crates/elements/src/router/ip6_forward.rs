@@ -1,8 +1,8 @@
 use super::forward::{self, Forward};
 use super::plain::{ForwardFamily, FrameCheck, LINK, write_link};
 use artery_engine::{Class, Packet, anno};
-use artery_table::path::PathReader;
-use artery_table::router::Readers;
+use artery_l3::path::PathReader;
+use artery_l3::router::Readers;
 
 pub static CLASS: Class = Class {
     name: "IP6Forward",

@@ -13,8 +13,8 @@ use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, HandlerError, Interest, Phase,
     StartError,
 };
-use artery_table::PortId;
-use artery_table::neighbor::claim::ClaimSettings;
+use artery_l3::PortId;
+use artery_l3::neighbor::claim::ClaimSettings;
 use std::any::Any;
 use std::sync::Arc;
 

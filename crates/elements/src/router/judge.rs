@@ -4,8 +4,8 @@ use super::slow::LINK;
 use super::verdict::{FlowOf, IcmpReply, IngressInfo, NeighborMessage, Origin, RouterVerdict, TablesView};
 use super::{judge4, judge6};
 use artery_engine::DropReason;
-use artery_table::PortId;
-use artery_table::router::PortView;
+use artery_l3::PortId;
+use artery_l3::router::PortView;
 use artery_wire::{EtherType, Ethernet, Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4};
 use std::net::IpAddr;
 

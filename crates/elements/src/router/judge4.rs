@@ -5,9 +5,9 @@ use super::verdict::{FlowOf, IcmpReply, IngressInfo, Origin, RouterVerdict, Tabl
 use crate::ip::gateway_options::{OptionError, OptionProcessor};
 use crate::ip::ip_header::drop_reason;
 use artery_engine::{DropReason, Time};
-use artery_table::Prefix;
-use artery_table::path::{Explained, Outcome};
-use artery_table::router::PortView;
+use artery_l3::path::{Explained, Outcome};
+use artery_l3::router::PortView;
+use artery_lpm::Prefix;
 use artery_wire::{Icmp, IcmpError, IcmpType, IpProtocol, Ipv4, Ipv4Option, Ipv4Options};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -217,7 +217,7 @@ mod tests {
     use super::super::verdict::testing::{A, B, HOST, Small, small};
     use super::super::verdict::{EgressPlan, LinkDestination};
     use super::*;
-    use artery_table::router::{PortSettings, ReversePath};
+    use artery_l3::router::{PortSettings, ReversePath};
     use artery_wire::build::{Ip4, ip4};
 
     fn base() -> Ip4 {

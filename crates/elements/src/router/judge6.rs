@@ -5,9 +5,9 @@ use super::verdict::{
 };
 use crate::ip::ip_header::drop_reason;
 use artery_engine::DropReason;
-use artery_table::Prefix;
-use artery_table::path::{Explained, Outcome};
-use artery_table::router::PortView;
+use artery_l3::path::{Explained, Outcome};
+use artery_l3::router::PortView;
+use artery_lpm::Prefix;
 use artery_wire::{Icmp6, Icmp6Error, Icmp6Type, Ip6Headers, Ip6Options, IpProtocol, Ipv6};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -244,7 +244,7 @@ mod tests {
     use super::super::verdict::testing::{A, B, Small, small};
     use super::super::verdict::{EgressPlan, LinkDestination};
     use super::*;
-    use artery_table::router::{PortSettings, ReversePath};
+    use artery_l3::router::{PortSettings, ReversePath};
     use artery_wire::build::{Ip6, ip6};
 
     fn base() -> Ip6 {

@@ -8,7 +8,7 @@ use crate::ip::fragments::Fragmenter;
 use crate::ip::gateway_options::OptionProcessor;
 use crate::ip::ip_header;
 use artery_engine::{DropReason, Level, Packet};
-use artery_table::router::PortView;
+use artery_l3::router::PortView;
 use artery_wire::{EtherAddr, Ethernet, Ipv4, Ipv6};
 use std::net::Ipv4Addr;
 

@@ -3,8 +3,8 @@
 use super::icmp;
 use super::plain::{ForwardFamily, LINK};
 use artery_engine::{Packet, anno};
-use artery_table::PortId;
-use artery_table::path::{ForwardDecision, Outcome};
+use artery_l3::PortId;
+use artery_l3::path::{ForwardDecision, Outcome};
 use artery_wire::EtherType;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -48,7 +48,7 @@ impl<A: ForwardFamily> Default for DecisionCache<A> {
 
 impl<A: ForwardFamily> DecisionCache<A> {
     /// Decides about packets that are all redirected, as
-    /// [`PathReader::lookup_path_batch`](artery_table::path::PathReader::lookup_path_batch) does,
+    /// [`PathReader::lookup_path_batch`](artery_l3::path::PathReader::lookup_path_batch) does,
     /// after so many changes. None if the decision about some is not cached: then
     /// decide, and call [`insert_batch`](Self::insert_batch).
     #[inline]

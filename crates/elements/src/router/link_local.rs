@@ -3,8 +3,8 @@
 use super::slow::{LINK, SlowPath, SlowPathContext};
 use super::verdict::IngressInfo;
 use artery_engine::Packet;
-use artery_table::PortId;
-use artery_table::router::PortView;
+use artery_l3::PortId;
+use artery_l3::router::PortView;
 use artery_wire::{IpProtocol, Ipv6};
 use std::net::{IpAddr, Ipv6Addr};
 

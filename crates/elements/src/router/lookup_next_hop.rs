@@ -2,10 +2,10 @@ use super::flow::FlowHasher;
 use super::shared::{self, LINK_ADDRESS};
 use crate::ip::ip_header;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Level, Packet, anno};
+use artery_l3::PortId;
+use artery_l3::path::{ForwardDecision, Method, Outcome};
+use artery_l3::router::{PortView, Readers, ReversePath};
 use artery_rcu::Turn;
-use artery_table::PortId;
-use artery_table::path::{ForwardDecision, Method, Outcome};
-use artery_table::router::{PortView, Readers, ReversePath};
 use artery_wire::{EtherType, Ethernet, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -7,13 +7,14 @@ use super::verdict::{NeighborMessage, TablesView};
 use super::waiting::neighbor_link;
 use crate::ether::arp_frame::arp_frame;
 use artery_engine::{DropReason, Packet};
-use artery_table::neighbor::arp_input::{self, ArpOutcome, ArpPort, ArpReply, ArpSurroundings};
-use artery_table::neighbor::claim::ClaimEffect;
-use artery_table::neighbor::nd_input::{self, NdOutcome, NdPort, NdSurroundings};
-use artery_table::neighbor::{Action, SolicitTarget};
-use artery_table::path::Outcome;
-use artery_table::router::{PortAction, PortView, Tables};
-use artery_table::{PortId, Prefix};
+use artery_l3::PortId;
+use artery_l3::neighbor::arp_input::{self, ArpOutcome, ArpPort, ArpReply, ArpSurroundings};
+use artery_l3::neighbor::claim::ClaimEffect;
+use artery_l3::neighbor::nd_input::{self, NdOutcome, NdPort, NdSurroundings};
+use artery_l3::neighbor::{Action, SolicitTarget};
+use artery_l3::path::Outcome;
+use artery_l3::router::{PortAction, PortView, Tables};
+use artery_lpm::Prefix;
 use artery_wire::nd::{self, LinkEndpoint, NdMessage};
 use artery_wire::{Arp, ArpOperation, EtherAddr, EtherType, Ethernet, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -236,7 +237,7 @@ fn arp_outcome(
     id: PortId,
     port: &PortView,
     tables: &Tables,
-    own: &[artery_table::neighbor::claim::OwnAddress<u32>],
+    own: &[artery_l3::neighbor::claim::OwnAddress<u32>],
     leaves_by: &dyn Fn(Ipv4Addr) -> Option<PortId>,
     now: std::time::Duration,
 ) -> ArpOutcome {
@@ -264,7 +265,7 @@ fn nd_outcome(
     id: PortId,
     port: &PortView,
     tables: &Tables,
-    own: &[artery_table::neighbor::claim::OwnAddress<u128>],
+    own: &[artery_l3::neighbor::claim::OwnAddress<u128>],
     now: std::time::Duration,
 ) -> NdOutcome {
     let published = |address: Ipv6Addr| {

@@ -3,10 +3,10 @@
 //!
 //! What differs between IPv4 and IPv6 is in the files of their elements.
 use artery_engine::Packet;
-use artery_table::Family;
-use artery_table::neighbor::Key;
-use artery_table::path::{ExceptionSources, PathReader};
-use artery_table::router::{PortView, Readers};
+use artery_l3::neighbor::Key;
+use artery_l3::path::{ExceptionSources, PathReader};
+use artery_l3::router::{PortView, Readers};
+use artery_lpm::Family;
 
 /// Bytes of the link header.
 pub(crate) const LINK: usize = 14;

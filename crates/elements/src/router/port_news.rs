@@ -5,8 +5,8 @@
 use super::port_text::PortUpdate;
 use artery_device::{Interface, InterfaceMonitor, Port, PortState, Ports, split_vlan_name};
 use artery_engine::names::Names;
-use artery_table::PortId;
-use artery_table::router::PortView;
+use artery_l3::PortId;
+use artery_l3::router::PortView;
 use artery_wire::EtherAddr;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;

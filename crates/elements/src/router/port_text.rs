@@ -2,8 +2,8 @@
 use super::ip_router::IpRouter;
 use super::route_text::port_of;
 use artery_engine::{ArgValue as _, Context, HandlerError};
-use artery_table::PortId;
-use artery_table::router::{RouterError, Tables};
+use artery_l3::PortId;
+use artery_l3::router::{RouterError, Tables};
 use artery_wire::EtherAddr;
 use std::time::Duration;
 

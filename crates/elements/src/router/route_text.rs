@@ -1,8 +1,8 @@
 //! Routes and neighbors as people write them, in a configuration and to handlers.
-use artery_table::PortId;
-use artery_table::load::{self, AnyPrefix};
-use artery_table::next_hop::Selection;
-use artery_table::router::{RouteSpec, Tables, Target};
+use artery_l3::PortId;
+use artery_l3::next_hop::Selection;
+use artery_l3::router::{RouteSpec, Tables, Target};
+use artery_lpm::load::{self, AnyPrefix};
 use std::net::IpAddr;
 use std::str::SplitWhitespace;
 

@@ -3,8 +3,8 @@
 use super::events::Events;
 use super::order::ReorderGuard;
 use artery_engine::{ArgError, Args, Resources};
-use artery_table::load::AnyPrefix;
-use artery_table::router::{Readers, Tables};
+use artery_l3::router::{Readers, Tables};
+use artery_lpm::load::AnyPrefix;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;

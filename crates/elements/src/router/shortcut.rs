@@ -10,10 +10,10 @@ use super::led::is_cacheable;
 use super::plain::{self, ForwardFamily, FrameCheck};
 use super::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args, Packet};
+use artery_l3::PortId;
+use artery_l3::path::{ForwardDecision, PathReader};
+use artery_l3::router::{PortView, ReversePath};
 use artery_rcu::{Published, Turn};
-use artery_table::PortId;
-use artery_table::path::{ForwardDecision, PathReader};
-use artery_table::router::{PortView, ReversePath};
 use std::sync::Arc;
 
 /// The shortcut of one worker.

@@ -2,8 +2,8 @@
 use super::bfd_peers::{Peer, Peers, local_address};
 use super::shared::SharedRouter;
 use super::show_routes::{port_name, to_json};
-use artery_table::bfd::SessionView;
-use artery_table::router::PortView;
+use artery_l3::bfd::SessionView;
+use artery_l3::router::PortView;
 use artery_wire::BfdState;
 use serde::Serialize;
 use std::net::IpAddr;

@@ -2,10 +2,10 @@
 use super::events::{AddressEvent, Event, NumberedEvent, PortEvent, RecentEvents, RouteEvent};
 use super::shared::SharedRouter;
 use super::show_routes::{SCHEMA, Schema, port_name, to_json};
-use artery_table::PortId;
-use artery_table::load::AnyPrefix;
-use artery_table::neighbor::Happened;
-use artery_table::router::PortView;
+use artery_l3::PortId;
+use artery_l3::neighbor::Happened;
+use artery_l3::router::PortView;
+use artery_lpm::load::AnyPrefix;
 use artery_wire::{BfdDiagnostic, BfdState, EtherAddr};
 use serde::Serialize;
 use std::net::IpAddr;

@@ -9,11 +9,12 @@ use super::ip_router::IpRouter;
 use super::route_text::{parse_ip, parse_prefix};
 use super::shared::{NamedRouters, SharedRouter};
 use artery_engine::{Context, HandlerError, Resources};
-use artery_table::load::AnyPrefix;
-use artery_table::next_hop::Hop;
-use artery_table::path::Outcome;
-use artery_table::router::{GroupView, Ip, MemberView, PortView, RouteView, Source, Tables};
-use artery_table::{Group, PortId, Prefix};
+use artery_l3::PortId;
+use artery_l3::next_hop::Hop;
+use artery_l3::path::Outcome;
+use artery_l3::router::{GroupView, Ip, MemberView, PortView, RouteView, Source, Tables};
+use artery_lpm::load::AnyPrefix;
+use artery_lpm::{Group, Prefix};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -396,8 +397,8 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
 mod tests {
     use super::super::verdict::testing::{NOW, small};
     use super::*;
-    use artery_table::router::{RouteSpec, Target};
-    use artery_table::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape, generate_prefixes};
+    use artery_l3::router::{RouteSpec, Target};
+    use artery_lpm::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape, generate_prefixes};
     use std::time::Instant;
 
     fn load<A: Ip + Shape>(tables: &mut Tables, count: usize) {

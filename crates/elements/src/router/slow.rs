@@ -20,12 +20,12 @@ use super::verdict::{
 };
 use super::waiting::{self, PendingPacket};
 use artery_engine::{Batch, Context, DropReason, Packet, Time, anno};
+use artery_l3::neighbor::Link;
+use artery_l3::neighbor::claim::ClaimEffect;
+use artery_l3::path::{ForwardDecision, Outcome};
+use artery_l3::router::{PortAction, PortView};
+use artery_l3::{PortId, router::Tables};
 use artery_rcu::Turn;
-use artery_table::neighbor::Link;
-use artery_table::neighbor::claim::ClaimEffect;
-use artery_table::path::{ForwardDecision, Outcome};
-use artery_table::router::{PortAction, PortView};
-use artery_table::{PortId, router::Tables};
 use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};

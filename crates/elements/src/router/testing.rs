@@ -1,11 +1,12 @@
 //! A small router for tests: ports `a` and `b` with a gateway each, and routes for every outcome.
 use super::{IngressInfo, RouterVerdict, TablesView};
+use artery_l3::PortId;
+use artery_l3::neighbor::Kind;
+use artery_l3::path::Method;
+use artery_l3::router::{OwnEngines, PortSpec, Readers, RouteSpec, Settings, Tables, Target};
+use artery_lpm::load::AnyPrefix;
 use artery_rcu::{Domain, Reader};
-use artery_table::load::AnyPrefix;
-use artery_table::neighbor::Kind;
-use artery_table::path::Method;
-use artery_table::router::{OwnEngines, PortSpec, Readers, RouteSpec, Settings, Tables, Target};
-use artery_table::{Pages, PortId};
+use artery_storage::Pages;
 use artery_wire::EtherAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 //! for pending packets, failed neighbors, and counters.
 use super::claims::Claims;
 use super::held::{Neighbor, PacketBudget};
-use artery_table::PortId;
-use artery_table::neighbor::{Action, Happened, NeighborEvent};
-use artery_table::router::PortAction;
+use artery_l3::PortId;
+use artery_l3::neighbor::{Action, Happened, NeighborEvent};
+use artery_l3::router::PortAction;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

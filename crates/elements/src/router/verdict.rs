@@ -3,10 +3,10 @@
 //! A verdict follows from the packet's bytes, its ingress, and the router's tables: classifying changes
 //! nothing, sends nothing and counts nothing. So it can be repeated at any time, also to explain it.
 use artery_engine::DropReason;
+use artery_l3::PortId;
+use artery_l3::path::{Explained, ForwardDecision, Method, Outcome, PathReader};
+use artery_l3::router::PortView;
 use artery_rcu::Turn;
-use artery_table::PortId;
-use artery_table::path::{Explained, ForwardDecision, Method, Outcome, PathReader};
-use artery_table::router::PortView;
 use artery_wire::{EtherAddr, Ethernet, Icmp6Error, IcmpError};
 use std::net::IpAddr;
 

@@ -5,8 +5,8 @@ use super::slow::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{EgressPlan, IngressInfo, Origin, RouterVerdict, TablesView};
 use super::{judge4, judge6};
 use artery_engine::{DropReason, Packet};
-use artery_table::neighbor::{Link, Resolution};
-use artery_table::router::Tables;
+use artery_l3::neighbor::{Link, Resolution};
+use artery_l3::router::Tables;
 use std::net::IpAddr;
 use std::time::Duration;
 

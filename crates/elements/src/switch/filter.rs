@@ -1,7 +1,7 @@
 //! The interface between a switch and a packet filter, which tests frames where LINK1 is set, and at vports.
 use artery_engine::{Batch, Context, Packet};
-use artery_table::switch::quick::EXCEPTION;
-use artery_table::switch::{Direction, View};
+use artery_l2::quick::EXCEPTION;
+use artery_l2::{Direction, View};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! The links of a switch's ports: the state of the interfaces behind them.
 use artery_device::{InterfaceMonitor, Port, PortState, Ports};
-use artery_table::stp::Link;
+use artery_l2::stp::Link;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::io;
 use std::sync::Arc;

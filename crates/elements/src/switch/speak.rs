@@ -1,6 +1,6 @@
 //! Frames that a switch sends itself: to other bridges, and to hosts.
 use artery_engine::{Context, DropReason};
-use artery_table::switch::counts::Counts;
+use artery_l2::counts::Counts;
 
 /// Sends frames, each by its port.
 pub(super) fn send_all<F: AsRef<[u8]>>(outgoing: &[(u16, F)], counts: &Counts, cx: &mut Context<'_>) {

@@ -1,6 +1,6 @@
 //! VLAN tags of frames: pushed, popped, rewritten.
 use artery_engine::Packet;
-use artery_table::switch::decide::TagRewrite;
+use artery_l2::decide::TagRewrite;
 use artery_wire::EtherType;
 
 /// Bytes of two addresses, and of a tag behind them.

@@ -13,10 +13,10 @@ use artery_device::Ports;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, HandlerError, Interest, StartError, Time,
 };
-use artery_table::stp::Outgoing;
-use artery_table::switch::Question;
-use artery_table::switch::counts::Counts;
-use artery_table::switch::quick::BatchLookup;
+use artery_l2::Question;
+use artery_l2::counts::Counts;
+use artery_l2::quick::BatchLookup;
+use artery_l2::stp::Outgoing;
 use artery_wire::EtherType;
 use std::any::Any;
 use std::sync::Arc;

@@ -3,13 +3,11 @@ use super::filter::{BLOCKED_IN, BLOCKED_OUT, FilterContext, FilterPoint, FrameFi
 use super::speak::send_all;
 use super::tag;
 use artery_engine::{Batch, Context, DropReason, Packet};
-use artery_table::stp::{Outgoing, SpanningSwitch};
-use artery_table::switch::counts::Counts;
-use artery_table::switch::decide::{
-    self, Cause, Egress, EgressRewrite, FloodKind, Ingress, Stop, TagRewrite,
-};
-use artery_table::switch::quick::{BatchLookup, EXCEPTION, NOT_IP};
-use artery_table::switch::{
+use artery_l2::counts::Counts;
+use artery_l2::decide::{self, Cause, Egress, EgressRewrite, FloodKind, Ingress, Stop, TagRewrite};
+use artery_l2::quick::{BatchLookup, EXCEPTION, NOT_IP};
+use artery_l2::stp::{Outgoing, SpanningSwitch};
+use artery_l2::{
     Audience, Direction, FrameView, GroupView, Learned, MacKey, MacTable, Mark, Switch, View, seconds,
 };
 use artery_wire::membership::Membership;
@@ -259,7 +257,7 @@ impl BatchSwitch<'_> {
     }
 
     /// The MAC table entry of an address, unless it has expired.
-    fn lookup_entry(&self, key: MacKey) -> Option<artery_table::switch::MacEntry> {
+    fn lookup_entry(&self, key: MacKey) -> Option<artery_l2::MacEntry> {
         let entry = self.table.find_entry(self.table.probe_key(key))?;
         (!entry.is_old(seconds(self.now), self.view.timeout())).then_some(entry)
     }

@@ -1,5 +1,5 @@
 //! Random frames: valid ones, and frames with any header field invalid.
-use artery_table::synthetic::Random;
+use artery_wire::Random;
 use artery_wire::build::{Ether, Ip4, Ip6, arp_request, ether, ip4, ip6, neighbor_solicitation};
 use artery_wire::{EtherType, Icmp6Type, IcmpType};
 

@@ -7,7 +7,7 @@ mod frames;
 mod path;
 mod routers;
 
-use artery_table::synthetic::Random;
+use artery_wire::Random;
 use path::Path;
 
 /// Routers, changes to each, and packets after each change: 100,000 packets in all.

@@ -1,7 +1,7 @@
 //! Random routers, and what happens to them.
 use super::frames::{V4, V6, pick};
 use super::path::Path;
-use artery_table::synthetic::Random;
+use artery_wire::Random;
 use artery_wire::build::{arp_reply, neighbor_advertisement};
 use std::time::Duration;
 

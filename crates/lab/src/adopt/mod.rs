@@ -18,7 +18,7 @@ use crate::forward::is_far;
 use crate::machine::Machine;
 use crate::voice::progress;
 use anyhow::Context as _;
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use bed::{Bed, Running, TARGETS, index, refusal};
 use programs::{Frames, KernelLookup};
 use report::Report;
@@ -133,7 +133,7 @@ fn opening(plan: &Plan, bed: &Bed, report: &mut Report) {
 }
 
 /// The prefixes of a table, except those inside the hosts' own networks: such routes would hide the gateways.
-fn prefixes<A: LoadedFamily>(options: &fib::Options, loaded: &artery_table::load::Routes) -> Vec<Prefix<A>> {
+fn prefixes<A: LoadedFamily>(options: &fib::Options, loaded: &artery_lpm::load::Routes) -> Vec<Prefix<A>> {
     let is_loaded = |prefix: &Prefix<A>| prefix.len() == 0 || is_far(prefix.first());
     fib::routes::<A>(options, loaded).into_iter().map(|route| route.0).filter(is_loaded).collect()
 }

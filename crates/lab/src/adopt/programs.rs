@@ -5,7 +5,7 @@ use artery_device::bpf::{
     self, Array, Assembler, Attachment, DeviceMap, Hook, Instruction, Label, Operation::*, Register::*, Size,
     Test::*, WordArray,
 };
-use artery_table::{Region, Storage};
+use artery_storage::{Region, Storage};
 use artery_wire::EtherAddr;
 use artery_wire::build::{ether, ip4, ip6};
 use rustix::fd::OwnedFd;
@@ -52,9 +52,9 @@ impl Storage for Shared {
 pub(crate) fn shared_words(
     name: &'static str,
     count: usize,
-) -> io::Result<(artery_table::Words<AtomicU64>, Array)> {
+) -> io::Result<(artery_storage::Words<AtomicU64>, Array)> {
     let storage = Shared::default();
-    let words = artery_table::Words::new(&storage, name, count)?;
+    let words = artery_storage::Words::new(&storage, name, count)?;
     let array = storage.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((words, array.expect("the words are in it")))
 }

@@ -2,7 +2,8 @@
 //! table that takes as many bytes and is hit as evenly can be faster; measured beside the tables, since it
 //! changes with the hour.
 use super::engine::{Reader, chain, each};
-use artery_table::{Address, Group, HugePages, Words};
+use artery_lpm::{Address, Group};
+use artery_storage::{HugePages, Words};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// An array to load from.

@@ -5,7 +5,7 @@ use super::ours::{ArtAlone, InStep};
 use super::radix::Radix;
 use super::rivals::{PrefixTrie, TreeBitmap};
 use super::updates::Routes;
-use artery_table::{Fib4Fast, Fib4Small, Fib6, Strides};
+use artery_lpm::{Fib4Fast, Fib4Small, Fib6, Strides};
 
 /// Loads a table into a new engine.
 type Load<A> = Box<dyn Fn(&Routes<A>) -> anyhow::Result<Box<dyn Engine<A>>>>;

@@ -1,5 +1,5 @@
 //! What is measured: engines that look up addresses, and the three modes of lookup.
-use artery_table::{Address, Group, Prefix};
+use artery_lpm::{Address, Group, Prefix};
 use std::hint::black_box;
 
 /// How addresses are asked for.

@@ -1,6 +1,6 @@
 //! The two address families, as experiments see them.
-use artery_table::Prefix;
-use artery_table::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape};
+use artery_lpm::Prefix;
+use artery_lpm::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape};
 
 /// An address family to measure.
 pub trait Family: Shape {

@@ -4,8 +4,9 @@ use super::family::Family;
 use super::oracle::{Oracle, probes};
 use super::updates::Routes;
 use anyhow::bail;
-use artery_table::synthetic::Random;
-use artery_table::{Address, Group, Prefix};
+use artery_lpm::synthetic::RandomAddress;
+use artery_lpm::{Address, Group, Prefix};
+use artery_wire::Random;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
     use crate::fib::catalog::Catalog;
     use crate::fib::engine::Reader;
-    use artery_table::synthetic::{generate_prefixes, random_groups};
+    use artery_lpm::synthetic::{generate_prefixes, random_groups};
 
     fn all_agree<A: Catalog>() {
         let routes = random_groups(&generate_prefixes::<A>(3000, 1), 64, 1);

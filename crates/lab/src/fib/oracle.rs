@@ -1,7 +1,8 @@
 //! The judge of all engines: the longest prefix by looking for it at every length, and nothing clever.
 use super::family::Family;
-use artery_table::synthetic::Random;
-use artery_table::{Group, NO_GROUP, Prefix};
+use artery_lpm::synthetic::RandomAddress;
+use artery_lpm::{Group, NO_GROUP, Prefix};
+use artery_wire::Random;
 use std::collections::HashMap;
 
 /// All routes by their length, those of the longest first.
@@ -74,7 +75,7 @@ fn before<A: Family>(address: A) -> Option<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::synthetic::{generate_prefixes, random_groups};
+    use artery_lpm::synthetic::{generate_prefixes, random_groups};
 
     #[test]
     fn the_oracle_agrees_with_a_linear_scan() {

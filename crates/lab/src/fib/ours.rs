@@ -3,11 +3,12 @@ use super::engine::{Engine, Reader, chain, each};
 use super::family::Family;
 use super::updates::Routes;
 use anyhow::Context as _;
-use artery_rcu::{Domain, Turn};
-use artery_table::{
+use artery_lpm::{
     Address, Art, ArtReader, BuildError, Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader,
-    Fib6, Fib6Reader, Group, HugePages, NeedsRebuild, Prefix, Strides,
+    Fib6, Fib6Reader, Group, NeedsRebuild, Prefix, Strides,
 };
+use artery_rcu::{Domain, Turn};
+use artery_storage::HugePages;
 use std::sync::Arc;
 
 /// What looks addresses up under a turn.

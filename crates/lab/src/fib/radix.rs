@@ -7,7 +7,7 @@
 //! enough, it goes back up: an inner node lists the routes below it that are no longer than the bits which
 //! all its leaves share, each at the highest node of which that is true. Keys are numbers in host order here,
 //! where BSD compares bytes: that favours the baseline. Masks with holes, which BSD allows, are left out.
-use artery_table::{Address, Group, NO_GROUP, Prefix};
+use artery_lpm::{Address, Group, NO_GROUP, Prefix};
 
 /// A node: an index of `inner`, or of `leaves` with the highest bit set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -295,7 +295,8 @@ impl<A: Address> Radix<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::synthetic::Random;
+    use artery_lpm::synthetic::RandomAddress;
+    use artery_wire::Random;
     use std::collections::BTreeMap;
 
     fn linear<A: Address>(model: &BTreeMap<Prefix<A>, Group>, address: A) -> Group {

@@ -2,7 +2,7 @@
 //! crates that others publish.
 use super::engine::{Engine, Reader, chain, each};
 use super::radix::Radix;
-use artery_table::{Address, Group, NO_GROUP, Prefix};
+use artery_lpm::{Address, Group, NO_GROUP, Prefix};
 use ip_network_table_deps_treebitmap::IpLookupTable;
 use prefix_trie::PrefixMap;
 use std::net::{Ipv4Addr, Ipv6Addr};

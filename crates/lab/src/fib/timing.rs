@@ -1,6 +1,6 @@
 //! One trial: how long a lookup takes, from caches that hold nothing of the trial before.
 use super::engine::{Mode, Reader};
-use artery_table::Address;
+use artery_lpm::Address;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::black_box;
 use std::sync::OnceLock;

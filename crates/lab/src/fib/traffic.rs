@@ -1,7 +1,8 @@
 //! Destination addresses to look up: four models of traffic.
 use super::family::Family;
-use artery_table::synthetic::Random;
-use artery_table::{Address, Prefix};
+use artery_lpm::synthetic::RandomAddress;
+use artery_lpm::{Address, Prefix};
+use artery_wire::Random;
 use clap::ValueEnum;
 
 /// A model of traffic.

@@ -3,8 +3,8 @@ use super::engine::{Engine, Mode, Reader};
 use super::family::Family;
 use super::timing::{pin, thread_time, trial};
 use crate::results::Summary;
-use artery_table::synthetic::Random;
-use artery_table::{Group, Prefix};
+use artery_lpm::{Group, Prefix};
+use artery_wire::Random;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 

@@ -4,8 +4,9 @@
 use super::feed::Lookups;
 use super::tables::{ACK, BATCH, BUDGET, install, table};
 use super::traffic::Packets;
-use artery_table::flow::{Answer, Flow4, FlowId, FlowLimits, FlowSettings, FlowTable, Scope, Tick};
-use artery_table::{Group, HugePages};
+use artery_flow::{Answer, Flow4, FlowId, FlowLimits, FlowSettings, FlowTable, Scope, Tick};
+use artery_lpm::Group;
+use artery_storage::HugePages;
 
 pub(super) struct Cache {
     table: FlowTable<Flow4>,

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::timing::by_turns;
 use super::traffic::{Distribution, Packets};
 use crate::voice::progress;
-use artery_table::flow::Scope;
+use artery_flow::Scope;
 
 /// Changes in a second of the packets' time.
 pub(super) const RATES: [u32; 3] = [0, 1000, 10_000];

@@ -5,8 +5,8 @@ use super::crossover::{self, Who};
 use super::moved;
 use super::report::Figures;
 use crate::results::{Summary, Verdict, number};
-use artery_table::balance::Method;
-use artery_table::flow::Scope;
+use artery_flow::Scope;
+use artery_flow::balance::Method;
 
 pub(super) fn judge(figures: &Figures) -> Vec<Verdict> {
     vec![

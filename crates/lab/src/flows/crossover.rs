@@ -7,8 +7,8 @@ use super::timing::{SLICE, by_turns, nanos};
 use super::traffic::{Distribution, Packets, Slice};
 use crate::voice::progress;
 use anyhow::ensure;
-use artery_table::Group;
-use artery_table::flow::{Scope, Tick};
+use artery_flow::{Scope, Tick};
+use artery_lpm::Group;
 use std::time::{Duration, Instant};
 
 /// Flows that tables have room for that are not made for all: 4 MB and 64 MB of entries.

@@ -2,9 +2,10 @@
 
 use crate::fib;
 use anyhow::ensure;
+use artery_lpm::{Group, Policy, Prefix, RouteReader, RouteTable};
 use artery_rcu::{Domain, Reader, Turn};
-use artery_table::synthetic::Random;
-use artery_table::{Group, HugePages, Policy, Prefix, RouteReader, RouteTable};
+use artery_storage::HugePages;
+use artery_wire::Random;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

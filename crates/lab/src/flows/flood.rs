@@ -1,9 +1,9 @@
 //! What packets of known flows cost while millions of strangers come, each with one packet.
 
 use super::tables::{ACK, BATCH, BUDGET, Numbered, SYN, at, install, table};
-use artery_table::Pages;
-use artery_table::flow::{Answer, Flow4, FlowId, FlowLimits, FlowSettings, FlowTable};
-use artery_table::synthetic::Random;
+use artery_flow::{Answer, Flow4, FlowId, FlowLimits, FlowSettings, FlowTable};
+use artery_storage::Pages;
+use artery_wire::Random;
 use std::time::{Duration, Instant};
 
 const KNOWN: u32 = 100_000;

@@ -3,11 +3,11 @@
 
 use super::plan::Plan;
 use super::tables::{BATCH, Numbered, SYN, at, table};
+use artery_flow::balance::{Balancer, Choice, Flow, Local, Member, Members, Method, Settings};
+use artery_flow::{Answer, Flow4, FlowLimits, FlowSettings, FlowTable, PacketInfo, Tick};
 use artery_rcu::{Domain, Reader};
-use artery_table::Pages;
-use artery_table::balance::{Balancer, Choice, Flow, Local, Member, Members, Method, Settings};
-use artery_table::flow::{Answer, Flow4, FlowLimits, FlowSettings, FlowTable, PacketInfo, Tick};
-use artery_table::synthetic::Random;
+use artery_storage::Pages;
+use artery_wire::Random;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::sync::Arc;

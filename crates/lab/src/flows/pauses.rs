@@ -6,8 +6,8 @@
 use super::plan::Plan;
 use super::sizes::resident;
 use super::tables::{BATCH, BUDGET, Numbered, SYN, at};
-use artery_table::flow::{Answer, Flow4, FlowLimits, FlowSettings, FlowTable};
-use artery_table::{HugePages, Pages, Storage};
+use artery_flow::{Answer, Flow4, FlowLimits, FlowSettings, FlowTable};
+use artery_storage::{HugePages, Pages, Storage};
 use std::time::Instant;
 
 const FLOWS: u32 = 4_000_000;

@@ -8,7 +8,7 @@ use super::traffic::Distribution;
 use super::{churn, crossover, flood, moved, pauses, sizes};
 use crate::machine::Machine;
 use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
-use artery_table::flow::Scope;
+use artery_flow::Scope;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {

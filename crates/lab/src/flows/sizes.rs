@@ -4,9 +4,9 @@ use super::plan::Plan;
 use super::tables::{ACK, BATCH, Numbered, at, install, table};
 use super::timing::{SLICE, nanos};
 use crate::voice::progress;
-use artery_table::flow::{Flow4, Flow6, FlowId, FlowLimits, FlowSettings, FlowTable};
-use artery_table::synthetic::Random;
-use artery_table::{HugePages, Pages, Storage};
+use artery_flow::{Flow4, Flow6, FlowId, FlowLimits, FlowSettings, FlowTable};
+use artery_storage::{HugePages, Pages, Storage};
+use artery_wire::Random;
 use std::hint::black_box;
 
 /// Flows that may be young in a table that is filled.

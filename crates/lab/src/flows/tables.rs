@@ -2,10 +2,10 @@
 
 use crate::fib::timing::thread_time;
 use anyhow::Context as _;
-use artery_table::Storage;
-use artery_table::flow::{
+use artery_flow::{
     Answer, Flow4, Flow6, FlowKey, FlowLimits, FlowSettings, FlowTable, PacketInfo, Scope, Seed, Tick,
 };
+use artery_storage::Storage;
 use artery_wire::{IpProtocol, TcpFlags};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

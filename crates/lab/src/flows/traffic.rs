@@ -3,9 +3,9 @@
 use super::tables::key;
 use super::timing::SLICE;
 use crate::fib::{Traffic, drawn, running_sums};
-use artery_table::Prefix;
-use artery_table::flow::{Flow4, Scope};
-use artery_table::synthetic::Random;
+use artery_flow::{Flow4, Scope};
+use artery_lpm::Prefix;
+use artery_wire::Random;
 
 /// Packets that come again and again, at least and at most.
 const LEAST: usize = 1 << 20;

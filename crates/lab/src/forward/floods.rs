@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Packet};
 use artery_packet::BATCH;
-use artery_table::synthetic::Random;
+use artery_wire::Random;
 use artery_wire::build::{ether, ip4};
 use artery_wire::{EtherAddr, TcpFlags};
 use std::net::Ipv4Addr;

@@ -6,11 +6,12 @@ use super::case::{Case, Meets, NEXT_HOPS, Traffic};
 use super::stations;
 use crate::fib;
 use anyhow::ensure;
-use artery_table::load::AnyPrefix;
-use artery_table::neighbor::Kind;
-use artery_table::router::{RouteSpec, Tables};
-use artery_table::synthetic::Random;
-use artery_table::{Group, PortId, Prefix};
+use artery_l3::PortId;
+use artery_l3::neighbor::Kind;
+use artery_l3::router::{RouteSpec, Tables};
+use artery_lpm::load::AnyPrefix;
+use artery_lpm::{Group, Prefix};
+use artery_wire::Random;
 use artery_wire::build::{ether, ip4, ip6};
 use artery_wire::{EtherAddr, Ethernet, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -46,7 +47,7 @@ fn station(number: u32) -> EtherAddr {
 }
 
 /// Routes as lines of a file, in which every prefix has one of the next hops.
-pub(super) fn table_text<A: artery_table::Address>(prefixes: &[Prefix<A>], family: u8) -> String {
+pub(super) fn table_text<A: artery_lpm::Address>(prefixes: &[Prefix<A>], family: u8) -> String {
     let mut random = Random::new(SEED);
     let line = |prefix: &Prefix<A>| {
         let hop = gateway(family, random.below(NEXT_HOPS as u64) as usize);
@@ -259,7 +260,7 @@ fn draw<A: fib::Family>(routes: &[(Prefix<A>, Group)], count: usize, seed: u64) 
 
 /// Whether an address belongs neither to the router nor to its neighbors, and is an address that
 /// a host may have.
-pub(crate) fn is_far<A: artery_table::Address>(address: A) -> bool {
+pub(crate) fn is_far<A: artery_lpm::Address>(address: A) -> bool {
     let starts = |text: &str| text.parse::<Prefix<A>>().is_ok_and(|prefix| prefix.contains(address));
     const OURS: [&str; 8] = [
         "0.0.0.0/8",

@@ -4,7 +4,7 @@ use super::case::{Case, Traffic};
 use super::{Options, network};
 use crate::fib;
 use anyhow::Context as _;
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -61,11 +61,11 @@ impl Plan {
     }
 }
 
-fn prefixes<A>(routes: Vec<(Prefix<A>, artery_table::Group)>) -> Vec<Prefix<A>> {
+fn prefixes<A>(routes: Vec<(Prefix<A>, artery_lpm::Group)>) -> Vec<Prefix<A>> {
     routes.into_iter().map(|route| route.0).collect()
 }
 
-fn write<A: artery_table::Address>(
+fn write<A: artery_lpm::Address>(
     prefixes: &[Prefix<A>],
     family: u8,
     folder: &Path,

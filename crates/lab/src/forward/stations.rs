@@ -6,8 +6,8 @@
 
 use super::case::{Case, Meets};
 use super::network::{FRAME, Frame, filled, in_random_order, name, placed};
-use artery_table::synthetic::Random;
 use artery_wire::EtherAddr;
+use artery_wire::Random;
 use artery_wire::build::{ether, ip4};
 use std::net::Ipv4Addr;
 

@@ -28,7 +28,7 @@ const BPF_FUNC_SKB_PULL_DATA: i32 = 39;
 
 /// Ends stamped frames at an interface and counts their times, as long as it lives.
 pub(super) struct StampSink {
-    counts: artery_table::Words<AtomicU64>,
+    counts: artery_storage::Words<AtomicU64>,
     _array: Array,
     _attachment: Attachment,
 }

@@ -6,8 +6,9 @@
 //! the other side forwards.
 use crate::fib::engine::{BURST, each};
 use crate::fib::timing::pin;
+use artery_lpm::{Art, ArtReader, Group, NO_GROUP, Prefix, Strides};
 use artery_rcu::Domain;
-use artery_table::{Art, ArtReader, Group, HugePages, NO_GROUP, Prefix, Strides};
+use artery_storage::HugePages;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::time::{Duration, Instant};

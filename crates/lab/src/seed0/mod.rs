@@ -20,7 +20,7 @@ use crate::fib::{Catalog, Checked, Gate, Options as FibOptions, load as load_fil
 use crate::machine::Machine;
 use crate::voice::progress;
 use anyhow::{Context as _, ensure};
-use artery_table::{Group, Prefix};
+use artery_lpm::{Group, Prefix};
 use open_loop::{Paced, knee, paced};
 use report::{ClosedRow, MemoryRow, OpenRow, Report};
 use scenario::{Scenario, Table};

@@ -1,7 +1,7 @@
 //! Packets at a given pace: a generator on one processor, a ring, and one thread that forwards on another.
 use crate::fib::engine::{BURST, Reader};
 use crate::fib::timing::pin;
-use artery_table::Group;
+use artery_lpm::Group;
 use artery_wire::Ipv4;
 use artery_wire::build::{ether, ip4};
 use rtrb::{Consumer, Producer, RingBuffer};

@@ -1,6 +1,6 @@
 //! Tables and destinations of the experiment.
 use crate::fib::Traffic;
-use artery_table::{Group, Prefix};
+use artery_lpm::{Group, Prefix};
 
 /// A table to forward by.
 pub(super) struct Table {

@@ -5,7 +5,7 @@
 use crate::fib::engine::Engine as _;
 use crate::fib::{ArtAlone, Family, Lookup};
 use anyhow::ensure;
-use artery_table::{Address, ArtReader, Group, Prefix, Strides};
+use artery_lpm::{Address, ArtReader, Group, Prefix, Strides};
 use std::collections::HashSet;
 
 /// ART's tables at each level, for one list of strides.

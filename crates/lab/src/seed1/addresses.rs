@@ -78,7 +78,7 @@ fn place(chain: &[Entry], address: EtherAddr) -> Result<usize, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::synthetic::Random;
+    use artery_wire::Random;
     use std::collections::HashMap;
 
     fn address(n: u64) -> EtherAddr {

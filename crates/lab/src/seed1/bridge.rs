@@ -12,7 +12,7 @@ use artery_elements::switching::{FilterContext, FilterFactories, FilterPoint, Fr
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, StartError, Time,
 };
-use artery_table::switch::Direction;
+use artery_l2::Direction;
 use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

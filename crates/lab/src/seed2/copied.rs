@@ -8,7 +8,7 @@ use super::guard::SeqCounter;
 use super::network::{Control, INTERFACES, Interface, MOST_HELD, Mac, Packet, Sender, Sent, one_by_one};
 use super::split::Hop;
 use super::tree::{Full, NONE, Tree, TreeReader};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -271,7 +271,7 @@ impl Sender for CopiedSender<'_> {
 mod tests {
     use super::super::network::testing::*;
     use super::*;
-    use artery_table::synthetic::Random;
+    use artery_wire::Random;
     use std::sync::atomic::AtomicBool;
 
     #[test]

@@ -243,7 +243,7 @@ impl<T> Flows<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::synthetic::Random;
+    use artery_wire::Random;
     use std::collections::HashMap;
 
     fn to(destination: u32) -> FlowKey {

@@ -9,7 +9,7 @@
 use super::lock::{Exclusive, Locks};
 use super::network::{Control, Interface, MOST_HELD, Mac, Packet, Sender, Sent, one_by_one};
 use super::tree::{Full, NONE, Tree};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::collections::VecDeque;
 
 /// It is in the tree.

@@ -2,7 +2,7 @@
 //! routes and neighbors change.
 
 use super::tree::Full;
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::fmt;
 
 /// A packet to send, as the layer above hands it over.

@@ -11,13 +11,14 @@
 use super::guard::SeqCounter;
 use super::network::{Packet, Sender, Sent};
 use super::ours::{Ours, mac, sent_by};
-use artery_rcu::Reader;
-use artery_table::flow::{
+use artery_flow::{
     Answer, Flow4, FlowId, FlowLimits, FlowSettings, FlowTable, IdleTimes, PacketInfo, Seed, Tick,
 };
-use artery_table::neighbor::NeighborId;
-use artery_table::path::{Explained, PathReader};
-use artery_table::{Pages, PortId};
+use artery_l3::PortId;
+use artery_l3::neighbor::NeighborId;
+use artery_l3::path::{Explained, PathReader};
+use artery_rcu::Reader;
+use artery_storage::Pages;
 use artery_wire::IpProtocol;
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use super::lltable::{Lle, Lltable};
 use super::lock::{Exclusive, Locks, Shared};
 use super::network::{Control, INTERFACES, Interface, Mac, Packet, Sender, Sent, one_by_one};
 use super::tree::{Full, NONE, Tree};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 /// An entry, by number.

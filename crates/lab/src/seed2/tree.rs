@@ -5,7 +5,7 @@
 //! nothing. A node represents a prefix and tests the bit after it; inner nodes that no route needs have no
 //! value. A lookup runs down and remembers the last value that it passed.
 
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -258,7 +258,8 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_table::synthetic::Random;
+    use artery_lpm::synthetic::RandomAddress;
+    use artery_wire::Random;
     use std::collections::BTreeMap;
 
     /// Prefixes that nest and neighbour one another: few values of the bits, all lengths.

@@ -2,8 +2,8 @@
 
 use super::network::{Control, Mac, Packet, Sent};
 use anyhow::anyhow;
-use artery_table::Prefix;
-use artery_table::synthetic::Random;
+use artery_lpm::Prefix;
+use artery_wire::Random;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};

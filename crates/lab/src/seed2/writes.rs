@@ -15,7 +15,7 @@ use super::network::{Control, Mac, Packet, Sender as _};
 use super::workload::{LINK, Workload, link, router};
 use crate::voice::progress;
 use anyhow::{Context as _, anyhow, bail, ensure};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};

@@ -3,7 +3,7 @@
 
 use super::support::{HOST_LINK, Net, Router, SOON, answered, until_answered, with_net};
 use artery_lab::rig::{Host, Result, Traffic};
-use artery_table::synthetic::Random;
+use artery_wire::Random;
 use artery_wire::build::{Ip4, arp_reply, arp_request, ether, ip4, ip6};
 use artery_wire::nd::{self, LinkEndpoint};
 use artery_wire::{EtherAddr, IpProtocol};

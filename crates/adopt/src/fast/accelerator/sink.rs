@@ -3,7 +3,7 @@ use super::super::hops::EgressInterface;
 use super::{Accelerator, GroupTable, RoutedPort};
 use crate::kernel::{Family, Link};
 use crate::mirror::{Exclusion, NextHopSet, NextHopSetId, Sink};
-use artery_table::Prefix;
+use artery_lpm::Prefix;
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
 

@@ -167,7 +167,7 @@ fn check_reverse_path(w: &mut ProgramWriter<'_>) {
     w.a.place(done);
 }
 
-/// The lookup that `artery_table::layout` describes for the fast, narrow layout, of an address in the header.
+/// The lookup that `artery_lpm::layout` describes for the fast, narrow layout, of an address in the header.
 /// Goes to `found` with the group in `R0`.
 fn write_lookup(w: &mut ProgramWriter<'_>, address: i16, found: Label) {
     let fib = w.fibs.ipv4;

@@ -4,7 +4,7 @@ use super::ipv4::{check_length, check_own, mix_in, mix_ports, write_default};
 use super::*;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
-use artery_table::Fib6;
+use artery_lpm::Fib6;
 
 /// Goes to `found` with the group in `R0`.
 pub(super) fn write(w: &mut ProgramWriter<'_>) {
@@ -74,7 +74,7 @@ fn write_hash(w: &mut ProgramWriter<'_>) {
     w.store_slot(Slot::Hash, R4);
 }
 
-/// The lookup that `artery_table::layout` describes for IPv6: the word in `R1`, and the rest of the address
+/// The lookup that `artery_lpm::layout` describes for IPv6: the word in `R1`, and the rest of the address
 /// in `R2` and `R3`.
 fn write_lookup(w: &mut ProgramWriter<'_>) {
     let fib = w.fibs.ipv6;

@@ -2,7 +2,7 @@
 use super::super::filter::{FilterContext, FilterFactories, FilterPoint, FrameFilter};
 use super::*;
 use artery_engine::{Bench, DropReason, Packet, Resources};
-use artery_table::switch::Direction;
+use artery_l2::Direction;
 use artery_wire::build::{arp_request, ether, ip4};
 use artery_wire::{EtherAddr, EtherType, Ethernet, TcpFlags};
 use std::sync::Mutex;

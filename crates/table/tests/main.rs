@@ -1,9 +1,0 @@
-//! The tables from outside: against slow models, by random operations, with readers of their own.
-
-mod art_readers;
-mod balance;
-mod flow;
-mod neighbor;
-mod router;
-mod stp;
-mod table;

@@ -1,0 +1,382 @@
+//! Members as their owner changes them.
+use super::choice::Used;
+use super::places::MemberEndpoints;
+use super::seats::{self, Seat, Seats};
+use super::turns::Turns;
+use super::{BalanceError, Balancer, Choice, Down, Member, MemberId, Method, Settings, maglev};
+use artery_rcu::{Domain, Published};
+use artery_storage::{Buckets, by_weight, slot_shares};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The members of a balancer, for the thread that changes them. Each change is seen by the next batch of
+/// every worker; none waits.
+///
+/// A change that fails changes nothing. `now` is the time since any instant that stays the same.
+pub struct Members {
+    settings: Settings,
+    seats: Seats,
+    resilient: Option<Resilient>,
+    generation: u32,
+    latest: Latest,
+    published: Arc<Published<Choice>>,
+}
+
+fn address_bits(seat: &Seat) -> u128 {
+    match seat.member.address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// What was published last.
+#[derive(Clone, Debug, Default)]
+struct Latest {
+    /// By slot: a place.
+    slots: Vec<u16>,
+    /// By place: 0 for members that take no new flows.
+    weights: Vec<u32>,
+}
+
+/// Buckets, by place, and when they were used.
+struct Resilient {
+    buckets: Buckets,
+    used: Arc<Used>,
+    /// Since when some have more than their share.
+    unfair_since: Option<Duration>,
+}
+
+/// A member, to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberView {
+    /// Number that flows keep for the member.
+    pub id: MemberId,
+    /// Name, address, port and weight.
+    pub member: Arc<Member>,
+    /// Whether its checks pass.
+    pub is_up: bool,
+    /// Whether it takes new flows.
+    pub takes_new: bool,
+    /// How many slots of the table lead to it, if the method has one.
+    pub slots: usize,
+}
+
+/// What became of members by [`Members::replace_members`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replaced {
+    /// Number of members that were added.
+    pub added: usize,
+    /// Number of members that were removed.
+    pub removed: usize,
+    /// So many have another weight now.
+    pub changed: usize,
+}
+
+impl Members {
+    /// None yet, for workers that take turns of `domain`.
+    pub fn new(domain: &Arc<Domain>, settings: Settings) -> Result<Members, BalanceError> {
+        check_size(settings.method, 0)?;
+        let choice = Choice {
+            generation: 0,
+            method: settings.method,
+            slots: Box::default(),
+            ids: Box::default(),
+            weights: Box::default(),
+            members: Box::default(),
+            addresses: Box::default(),
+            by_name: Box::default(),
+            places: MemberEndpoints::default(),
+            used: Arc::default(),
+        };
+        Ok(Members {
+            settings,
+            seats: Seats::default(),
+            resilient: None,
+            generation: 0,
+            latest: Latest::default(),
+            published: Arc::new(Published::new(domain, choice)),
+        })
+    }
+
+    /// The handle by which a worker reads choices.
+    pub fn balancer(&self) -> Balancer {
+        Balancer::new(self.published.clone())
+    }
+
+    /// Adds a member. Fails if its name or address is taken, or if there are too many.
+    pub fn add_member(&mut self, member: Member, now: Duration) -> Result<MemberId, BalanceError> {
+        check_size(self.settings.method, self.seats.len() + 1)?;
+        let id = self.seats.add_member(member, self.settings.starts_up)?;
+        self.publish_choice(now);
+        Ok(id)
+    }
+
+    /// Removes a member. Its flows must be assigned again.
+    pub fn remove(&mut self, name: &str, now: Duration) -> Result<(), BalanceError> {
+        self.seats.remove(name)?;
+        self.publish_choice(now);
+        Ok(())
+    }
+
+    /// Makes these the members. Those of the same name, address and port stay what they are.
+    pub fn replace_members(&mut self, members: Vec<Member>, now: Duration) -> Result<Replaced, BalanceError> {
+        self.check_list(&members)?;
+        let mut replaced = Replaced::default();
+        for name in self.seats_without(&members) {
+            self.seats.remove(&name)?;
+            replaced.removed += 1;
+        }
+        for member in members {
+            if let Ok(seat) = self.seats.get_mut(&member.name) {
+                replaced.changed += usize::from(seat.member.weight != member.weight);
+                seat.member = Arc::new(member);
+            } else {
+                self.seats.add_member(member, self.settings.starts_up)?;
+                replaced.added += 1;
+            }
+        }
+        if replaced != Replaced::default() {
+            self.publish_choice(now);
+        }
+        Ok(replaced)
+    }
+
+    fn check_list(&self, members: &[Member]) -> Result<(), BalanceError> {
+        check_size(self.settings.method, members.len())?;
+        let mut names = BTreeSet::new();
+        for member in members {
+            seats::check_member(member)?;
+            if !names.insert(&member.name) {
+                return Err(BalanceError::Exists(member.name.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names of members that are not among these, or elsewhere.
+    fn seats_without(&self, members: &[Member]) -> Vec<Arc<str>> {
+        let places: BTreeSet<_> = members.iter().map(|to| (&to.name, to.address, to.port)).collect();
+        let goes = |seat: &&Seat| {
+            let Member { name, address, port, .. } = &*seat.member;
+            !places.contains(&(name, *address, *port))
+        };
+        self.seats.iter().filter(goes).map(|seat| seat.member.name.clone()).collect()
+    }
+
+    /// Gives a member another weight; 0 drains it: it keeps its flows and takes no new ones.
+    pub fn set_weight(&mut self, name: &str, weight: u32, now: Duration) -> Result<(), BalanceError> {
+        let seat = self.seats.get_mut(name)?;
+        if seat.member.weight != weight {
+            seat.member = Arc::new(Member { weight, ..(*seat.member).clone() });
+            self.publish_choice(now);
+        }
+        Ok(())
+    }
+
+    /// Says whether a member's checks pass.
+    pub fn set_up(&mut self, name: &str, is_up: bool, now: Duration) -> Result<(), BalanceError> {
+        let seat = self.seats.get_mut(name)?;
+        if seat.is_up != is_up {
+            seat.is_up = is_up;
+            self.publish_choice(now);
+        }
+        Ok(())
+    }
+
+    /// Changes the method. Members keep their health.
+    pub fn update_settings(&mut self, settings: Settings, now: Duration) -> Result<(), BalanceError> {
+        check_size(settings.method, self.seats.len())?;
+        if settings != self.settings {
+            if !matches!(settings.method, Method::Resilient { .. }) {
+                self.resilient = None;
+            }
+            self.settings = settings;
+            self.publish_choice(now);
+        }
+        Ok(())
+    }
+
+    /// Does what is due, and says when to come again: buckets go to members that have too few.
+    pub fn poll(&mut self, now: Duration) -> Option<Duration> {
+        let method = self.settings.method;
+        let Method::Resilient { idle, force, .. } = method else { return None };
+        if self.resilient.as_mut()?.rebalance_buckets(&self.latest.weights, method, now) > 0 {
+            self.publish_choice(now);
+        }
+        let since = self.resilient.as_ref()?.unfair_since?;
+        let look = now.saturating_add((idle / 16).clamp(Duration::from_millis(100), Duration::from_secs(10)));
+        Some(force.map_or(look, |force| look.min(since.saturating_add(force))))
+    }
+
+    /// A member, to be shown.
+    pub fn view_member(&self, name: &str) -> Result<MemberView, BalanceError> {
+        Ok(self.view_of(self.seats.get(name)?, &self.slots_by_place()))
+    }
+
+    /// All members in the order of their names.
+    pub fn view_members(&self) -> impl Iterator<Item = MemberView> {
+        let slots = self.slots_by_place();
+        self.seats.iter().map(move |seat| self.view_of(seat, &slots))
+    }
+
+    fn view_of(&self, seat: &Seat, slots: &[usize]) -> MemberView {
+        let place = seat.id.place();
+        MemberView {
+            id: seat.id,
+            member: seat.member.clone(),
+            is_up: seat.is_up,
+            takes_new: self.latest.weights.get(place).is_some_and(|weight| *weight > 0),
+            slots: slots[place],
+        }
+    }
+
+    fn slots_by_place(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.seats.places().len()];
+        self.latest.slots.iter().for_each(|place| counts[usize::from(*place)] += 1);
+        counts
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.seats.len()
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// How they are chosen.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+    /// The number of the latest choice.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    fn publish_choice(&mut self, now: Duration) {
+        let (weights, fails_open) = self.member_weights();
+        let slots = self.build_slots(&weights, now);
+        let stays = |seat: &Seat| seat.is_up || fails_open || self.settings.down == Down::Stays;
+        let places = self.seats.places();
+        let id =
+            |seat: &Option<Seat>| seat.as_ref().filter(|seat| stays(seat)).map_or(0, |seat| seat.id.action());
+        let reachable = self.seats.iter().filter(|seat| stays(seat));
+        self.generation = self.generation.wrapping_add(1);
+        self.published.publish(Choice {
+            generation: self.generation,
+            method: self.settings.method,
+            slots: slots.clone().into(),
+            ids: places.iter().map(id).collect(),
+            weights: weights.clone().into(),
+            members: places.iter().map(|seat| seat.as_ref().map(|seat| seat.member.clone())).collect(),
+            addresses: places.iter().map(|seat| seat.as_ref().map_or(0, address_bits)).collect(),
+            by_name: self.seats.iter().map(|seat| seat.id.place() as u16).collect(),
+            places: MemberEndpoints::from_members(reachable.map(|seat| &*seat.member)),
+            used: self.resilient.as_ref().map(|resilient| resilient.used.clone()).unwrap_or_default(),
+        });
+        self.latest = Latest { slots, weights };
+    }
+
+    /// Weights by place, 0 for those that take no new flows; and whether those that are down are used since
+    /// no other is left.
+    fn member_weights(&self) -> (Vec<u32>, bool) {
+        let of = |is_fit: &dyn Fn(&Seat) -> bool| -> Vec<u32> {
+            let weight = |seat: &Seat| if is_fit(seat) { seat.member.weight } else { 0 };
+            self.seats.places().iter().map(|seat| seat.as_ref().map_or(0, weight)).collect()
+        };
+        let up = of(&|seat| seat.is_up);
+        let is_any = |weights: &[u32]| weights.iter().any(|weight| *weight > 0);
+        if is_any(&up) || !self.settings.fails_open {
+            return (up, false);
+        }
+        let all = of(&|_| true);
+        let fails_open = is_any(&all);
+        (all, fails_open)
+    }
+
+    /// By slot: a place.
+    fn build_slots(&mut self, weights: &[u32], now: Duration) -> Vec<u16> {
+        let method = self.settings.method;
+        if let Method::Resilient { buckets, .. } = method {
+            return self.build_buckets(buckets as usize, weights, now);
+        }
+        let weight = |seat: &Seat| weights[seat.id.place()];
+        let by_name: Vec<&Seat> = self.seats.iter().filter(|seat| weight(seat) > 0).collect();
+        let named: Vec<(&str, u32)> = by_name.iter().map(|seat| (&*seat.member.name, weight(seat))).collect();
+        let owners = members_by_slot(method, &named);
+        owners.into_iter().map(|member| by_name[usize::from(member)].id.place() as u16).collect()
+    }
+
+    /// The owners of buckets, after those of members that take no new flows were given away.
+    fn build_buckets(&mut self, count: usize, weights: &[u32], now: Duration) -> Vec<u16> {
+        if weights.iter().all(|weight| *weight == 0) {
+            return Vec::new(); // whoever comes back finds the buckets as they were
+        }
+        let resilient = self.resilient.take().filter(|had| had.buckets.owners().len() == count);
+        let mut resilient = resilient.unwrap_or_else(|| Resilient {
+            buckets: Buckets::new(count, weights),
+            used: Arc::new(Used::new(count)),
+            unfair_since: None,
+        });
+        resilient.buckets.fill_vacant(weights);
+        resilient.rebalance_buckets(weights, self.settings.method, now);
+        let owners = resilient.buckets.owners().to_vec();
+        self.resilient = Some(resilient);
+        owners
+    }
+}
+
+impl Resilient {
+    /// Moves buckets that are idle, or all if the time for that has come, to members that have too
+    /// few. Says how many.
+    fn rebalance_buckets(&mut self, weights: &[u32], method: Method, now: Duration) -> usize {
+        let Method::Resilient { idle, force, .. } = method else { return 0 };
+        if weights.iter().all(|weight| *weight == 0) {
+            return 0;
+        }
+        let unfair = |since: Duration| now.saturating_sub(since);
+        let forced = self.unfair_since.zip(force).is_some_and(|(since, force)| unfair(since) >= force);
+        let used = &self.used;
+        let may_move = |bucket| forced || used.is_idle(bucket, idle, now);
+        let moved = self.buckets.balance_where(weights, usize::MAX, may_move);
+        let is_unfair = self.buckets.misplaced_count(weights) > 0;
+        self.unfair_since = is_unfair.then(|| self.unfair_since.unwrap_or(now));
+        moved
+    }
+}
+
+/// By slot: which of the members, which are given in the order of their names with weights that are not 0.
+fn members_by_slot(method: Method, members: &[(&str, u32)]) -> Vec<u16> {
+    let weights: Vec<u32> = members.iter().map(|(_, weight)| *weight).collect();
+    match method {
+        Method::Maglev(slots) => maglev::build_table(members, slots),
+        Method::Hash | Method::Xor => by_weight(&weights),
+        Method::PerPacket | Method::Flowlet { .. } => {
+            let slots = by_weight(&weights).len();
+            let exact: Vec<u32> =
+                slot_shares(&weights, slots).into_iter().map(|share| share as u32).collect();
+            Turns::new(&exact).take(slots).map(|member| member as u16).collect()
+        }
+        Method::Resilient { .. } | Method::LeastLoaded => Vec::new(),
+    }
+}
+
+/// Whether a method can serve this many members.
+fn check_size(method: Method, members: usize) -> Result<(), BalanceError> {
+    match method {
+        Method::Maglev(slots) if members > slots.count() as usize => {
+            Err(BalanceError::TooFewSlots { members, slots: slots.count() })
+        }
+        Method::Resilient { buckets, .. } if !(1..=Method::MOST_BUCKETS).contains(&buckets) => {
+            Err(BalanceError::Buckets(buckets))
+        }
+        Method::Resilient { buckets, .. } if members > buckets as usize => {
+            Err(BalanceError::TooFewSlots { members, slots: buckets })
+        }
+        Method::Flowlet { gap } if gap > Method::LONGEST_GAP => Err(BalanceError::Gap(gap)),
+        _ if members > super::MOST_MEMBERS => Err(BalanceError::TooMany(members)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,3 @@
+//! Spanning trees of whole networks.
+
+mod stp;

@@ -1,0 +1,4 @@
+//! The tables of a router from outside.
+
+mod neighbor;
+mod router;
