@@ -1,12 +1,7 @@
 //! Every element, one file each. To add one: write the file, add its name to the list below.
 #![forbid(unsafe_code)]
 
-mod chance;
-mod value;
-
-mod pattern;
-
-use artery_engine::{Class, Classes, RouterHandler};
+use artery_engine::{Class, Classes};
 
 pub use router::shared::RouterTables;
 
@@ -33,52 +28,13 @@ pub mod forged {
     pub use crate::fpm::session::survive as fpm;
 }
 
+pub use artery_click::ClaimedSignals;
+pub use artery_common::ROUTER_HANDLERS;
 pub use filter::file_size::FileSize;
 pub use filter::log_file::LogFiles;
-pub use script::script::ClaimedSignals;
 
-/// Declares the modules and lists their `CLASS`. In parentheses: modules that several elements
-/// of a group share.
-macro_rules! elements {
-    ($($group:ident $(($($part:ident),*))?: $($module:ident),* $(,)?;)*) => {
-        // Files say `pub static CLASS`, which reads better and which the modules around them restrict.
-        $(#[allow(unreachable_pub)]
-        mod $group { $($(pub(crate) mod $part;)*)? $(pub(crate) mod $module;)* })*
-
-        static ALL: &[&Class] = &[$($(&$group::$module::CLASS,)*)*];
-    };
-}
-
-elements! {
-    basic(handler_call, quota, rate, template, token_bucket):
-        adjust_timestamp, aggregate_counter, aggregate_filter, aggregate_first, aggregate_last, aggregate_length, aggregate_paint, align, average_counter, bandwidth_rated_splitter, bypass,
-        check_length, check_paint, clipboard, counter, discard, error, hash_switch, hub, idle, infinite_source, input_switch, mark_mac_header, message, null, pad, paint,
-        paint_switch, paint_tee, print, pull_null, pull_tee, push_null, random_sample, random_switch, rated_source, rated_splitter, resize,
-        round_robin_switch, set_anno_byte, set_packet_type, set_timestamp, set_timestamp_delta, static_switch, store_data, strip, suppressor, switch, tee, time_filter, time_range,
-        timed_source, timestamp_accum, truncate, unstrip;
-
-    queue(delay, gap, nearby_queues, rated, store):
-        bandwidth_rated_unqueue, bandwidth_shaper, delay_shaper, delay_unqueue, drr_sched, front_drop_queue, link_unqueue, mixed_queue,
-        notifier_queue, prio_sched, pull_switch, queue, rated_unqueue, red, round_robin_sched, shaper, simple_pull_switch, simple_queue,
-        static_pull_switch, stride_sched, time_sorted_sched, timed_sink, unqueue;
-
-    classify: classifier, ip_classifier, ip_filter;
-
-    ether(arp_frame, ether_text, neighbor, neighbor_index, neighbors, own_address, shared_table, vlan_tag):
-        arp_faker, arp_print, arp_querier, arp_responder, arp_table, check_arp_header, drop_broadcasts, ensure_ether, ether_encap, ether_mirror, ether_rewrite,
-        ether_switch, ether_vlan_encap, host_ether_filter, set_vlan_anno, store_ether_address, strip_ether_vlan_header, vlan_decap, vlan_encap;
-
-    ip(address, each, failures, fragments, gateway_options, ip_header, ip_text, linear, name, next_hops, outputs, packet_id, reassembly, route,
-        routes, routing, slots, table_lookup):
-        anonymize_ip_addr, check_icmp_header, check_ip_header, check_ip_header2, check_tcp_header, check_udp_header,
-        dec_ip_ttl, direct_ip_lookup, erase_ip_payload, fix_ip_src, get_ip_address, icmp_error, icmp_ip_encap, icmp_ping_encap, icmp_ping_responder, icmp_ping_source,
-        ip_encap, ip_fragmenter, ip_gw_options, ip_input_combo, ip_lookup, ip_mirror, ip_output_combo, ip_print, ip_reassembler, linear_ip_lookup, mark_ip_ce, mark_ip_header,
-        radix_ip_lookup, range_ip_lookup,
-        set_ip_address, set_ip_checksum, set_ip_dscp, set_ip_ecn, set_rand_ip_address, set_tcp_checksum,
-        set_udp_checksum, static_ip_lookup, store_ip_address, strip_ip_header,
-        strip_to_network_header, udp_ip_encap, unstrip_ip_header;
-
-    ip6: check_ip6_header, dec_ip6_hlim, get_ip6_address, ip6_mirror, ip6_print, lookup_ip6_route, mark_ip6_header, set_ip6_address, set_ip6_dscp;
+artery_common::element_groups! {
+    PRODUCTS;
 
     router(bfd_frames, bfd_peers, case, changes, chosen, claims, config, events, explain, explained_verdict, explanation, flow, flow_text, forward, handlers, heir, held, host_port, icmp,
         judge, judge4, judge6, leave, led, limits, link_local, local, neighbors_io, order, plain, port_names, port_news, port_text, redirect, route_text, shared, show_bfd, show_events,
@@ -93,26 +49,28 @@ elements! {
     balance(about, answers, checks, exchange, explain, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, nat_flows, others, service, shared, tally,
         translate): flow_balancer;
 
-    rewrite(apply, flows, pattern, rewriter, shared_flows): icmp_ping_rewriter, icmp_rewriter, ip_addr_pair_rewriter, ip_addr_rewriter, ip_rewriter, ip_rewriter_patterns, round_robin_ip_mapper,
-        tcp_rewriter, udp_rewriter;
-
     switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
     filter(answers, ask, ask_worker, carried, egress, errands, file_size, frame_filter, header_check, log_complaints, log_file, parse_rules, ports, routes, runs, shared, unfiltered, worker): packet_filter;
-
-    files(network_header, rotation, summary, summary_lines, trace): from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
-
-    device(method, monitor, port, stable_address): from_device, from_host, to_device, to_host;
-
-    script (info): address_info, alignment_info, clicky_info, driver_manager, random_seed, schedule_info, script, static_thread_sched;
 }
 
-#[cfg(test)]
-#[path = "../tests/random/mod.rs"]
-mod random;
+/// Numbers of all classes.
+const COUNT: usize = artery_common::CLASSES.len() + artery_click::CLASSES.len() + PRODUCTS.len();
+
+static ALL: [&Class; COUNT] = {
+    let mut all = [PRODUCTS[0]; COUNT];
+    let (mut at, mut group) = (0, 0);
+    while group < 3 {
+        let classes = [artery_click::CLASSES, PRODUCTS, artery_common::CLASSES][group];
+        let mut n = 0;
+        while n < classes.len() {
+            all[at] = classes[n];
+            (at, n) = (at + 1, n + 1);
+        }
+        group += 1;
+    }
+    all
+};
 
 /// All classes, as the language, the manual and the builder use them.
-pub static CLASSES: Classes = Classes(ALL);
-
-/// Handlers of a router that has these classes, for [`artery_engine::RouterSettings`].
-pub static ROUTER_HANDLERS: &[RouterHandler] = &[device::monitor::PORTS];
+pub static CLASSES: Classes = Classes(&ALL);

@@ -3,6 +3,7 @@
 //! A packet handed to an element is sent, discarded with a reason, or kept by it; nothing else can be
 //! done with one but dropping it silently, which review does not let pass. Nothing here locks or
 //! allocates on a packet's way.
+use crate::class::Classes;
 use crate::events::Interest;
 use crate::graph::{Counts, Graph, Signal};
 use crate::handler::HandlerError;
@@ -269,6 +270,10 @@ impl Context<'_> {
     /// The element's name in the configuration, with that of its compounds.
     pub fn name(&self) -> &str {
         self.graph.plan.name(self.node)
+    }
+    /// All classes that the configuration could use.
+    pub fn classes(&self) -> Classes {
+        self.graph.plan.classes()
     }
     /// The element's number in the configuration.
     pub fn number(&self) -> usize {

@@ -164,10 +164,14 @@ impl Plan {
     pub(crate) fn resources(&self) -> &Resources {
         &self.circumstances.resources
     }
+    /// All classes that configurations can use.
+    pub(crate) fn classes(&self) -> Classes {
+        self.circumstances.classes
+    }
     /// Names of all classes that configurations can use, other names that these have too.
     pub(crate) fn class_names(&self) -> Vec<&'static str> {
         let names = |class: &&'static Class| std::iter::once(class.name).chain(class.aliases.iter().copied());
-        self.circumstances.classes.0.iter().flat_map(names).collect()
+        self.classes().0.iter().flat_map(names).collect()
     }
     /// Sets the text of the configuration, for the handler `config`. Only the first call counts.
     pub fn set_source(&self, text: impl Into<String>) {

@@ -12,9 +12,9 @@ use super::nat_flows::NatFlows;
 use super::shared::SharedBalancer;
 use super::tally::BalancerCounters;
 use super::translate::{PacketEnd, translate_packet};
-use crate::ip::ip_header;
 use crate::router::plain::LINK;
 use crate::router::shortcut::Shortcut;
+use artery_common::ip_header;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Interest, Level, Packet, StartError,
     anno,

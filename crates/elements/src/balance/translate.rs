@@ -3,7 +3,7 @@
 //!
 //! Checksums are updated, not computed (RFC 1624): an invalid one stays invalid, for the receiver to detect.
 use super::about::{HEAD, QuotedHeader};
-use crate::ip::ip_header;
+use artery_common::ip_header;
 use artery_engine::Packet;
 use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6, checksum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

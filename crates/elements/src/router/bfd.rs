@@ -2,7 +2,7 @@ use super::bfd_frames::{Datagram, build_frame};
 use super::bfd_peers::{Outgoing, Peer, Peers, find_peer, local_address, parse_gateway};
 use super::shared::{self, SharedRouter};
 use super::show_bfd;
-use crate::chance::Chance;
+use artery_common::chance::Chance;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError,
     Time, Write, anno,

@@ -303,7 +303,9 @@ mod tests {
         );
         assert_eq!(events["events"][0]["text"], "route 30.0.0.0/8: added");
         assert_eq!((&events["lost"], events["next"].as_u64()), (&json!(0), now.as_u64().map(|now| now + 4)));
-        assert!(bench.read("events_json", "soon").unwrap_err().to_string().contains("not a number of an event"));
+        assert!(
+            bench.read("events_json", "soon").unwrap_err().to_string().contains("not a number of an event")
+        );
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn is_port_address(view: &PortView, address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ether::arp_frame::arp_frame;
+    use artery_common::arp_frame::arp_frame;
     use artery_engine::Bench;
     use artery_wire::nd::{self, LinkEndpoint as NdStation};
     use artery_wire::{ArpOperation, EtherAddr};

@@ -6,7 +6,7 @@ use super::slow::{SlowPath, SlowPathContext, SlowPathSettings};
 use super::together::SharedState;
 use super::verdict::Origin;
 use super::{config, handlers, port_text};
-use crate::chance::Chance;
+use artery_common::chance::Chance;
 use artery_device::Ports;
 use artery_engine::names::Names;
 use artery_engine::{

@@ -2,8 +2,8 @@
 use super::case::{Checked, Classified, PacketContext, RouteErrors, drop_with, reject_with};
 use super::icmp::is_broadcast;
 use super::verdict::{FlowOf, IcmpReply, IngressInfo, Origin, RouterVerdict, TablesView, is_forwardable};
-use crate::ip::gateway_options::{OptionError, OptionProcessor};
-use crate::ip::ip_header::drop_reason;
+use artery_common::gateway_options::{OptionError, OptionProcessor};
+use artery_common::ip_header::drop_reason;
 use artery_engine::{DropReason, Time};
 use artery_l3::path::{Explained, Outcome};
 use artery_l3::router::PortView;

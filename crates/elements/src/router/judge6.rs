@@ -3,7 +3,7 @@ use super::case::{Checked, Classified, PacketContext, RouteErrors, drop_with, re
 use super::verdict::{
     FlowOf, IcmpReply, IngressInfo, NeighborMessage, Origin, RouterVerdict, TablesView, is_forwardable,
 };
-use crate::ip::ip_header::drop_reason;
+use artery_common::ip_header::drop_reason;
 use artery_engine::DropReason;
 use artery_l3::path::{Explained, Outcome};
 use artery_l3::router::PortView;
@@ -432,14 +432,14 @@ mod tests {
     fn any_bytes_have_a_verdict() {
         let (mut small, seed) = (small(), 0x6666);
         println!("seed {seed:#x}");
-        let mut random = crate::ip::ip_header::testing::Random(seed);
+        let mut random = artery_wire::Random::new(seed);
         for _ in 0..20_000 {
             let mut bytes = base().extension(0, [5, 2, 0, 0, 1, 0]).fragment(0, true, 1).bytes();
-            for _ in 0..random.below(6) {
-                let at = random.below(60);
+            for _ in 0..random.index(6) {
+                let at = random.index(60);
                 bytes[at] = random.next() as u8;
             }
-            bytes.truncate(random.below(bytes.len() + 1));
+            bytes.truncate(random.index(bytes.len() + 1));
             small.judge(classify, &bytes, IngressInfo::by_port(A));
         }
     }

@@ -5,8 +5,8 @@ use super::neighbors_io::mac_for_host;
 use super::shared::SharedRouter;
 use super::slow::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{IcmpReply, IngressInfo};
-use crate::ip::icmp_ping_responder;
-use crate::ip::reassembly::{FragmentOutcome, GivenUp, Reassembly};
+use artery_common::echo_reply::answer_echo;
+use artery_common::reassembly::{FragmentOutcome, GivenUp, Reassembly};
 use artery_engine::{DropReason, Packet};
 use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv6};
 use std::net::IpAddr;
@@ -148,7 +148,7 @@ impl SlowPath {
     fn answer_v4(&mut self, mut packet: Packet, came: IngressInfo, job: &mut SlowPathContext<'_, '_>) {
         let header_len = Ipv4::new(&packet.data()[LINK..]).map_or(0, |ip| ip.header_len());
         packet.set_headers(LINK, header_len);
-        match icmp_ping_responder::answer_echo(&mut packet) {
+        match answer_echo(&mut packet) {
             Some(()) => self.send_own(packet, came, job),
             None => job.cx.discard(packet, DropReason::Malformed),
         }

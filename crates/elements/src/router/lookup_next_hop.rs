@@ -1,6 +1,6 @@
 use super::flow::FlowHasher;
 use super::shared::{self, LINK_ADDRESS};
-use crate::ip::ip_header;
+use artery_common::ip_header;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Level, Packet, anno};
 use artery_l3::PortId;
 use artery_l3::path::{ForwardDecision, Method, Outcome};

@@ -5,7 +5,7 @@ use super::order::ReorderGuard;
 use super::slow::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{NeighborMessage, TablesView};
 use super::waiting::neighbor_link;
-use crate::ether::arp_frame::arp_frame;
+use artery_common::arp_frame::arp_frame;
 use artery_engine::{DropReason, Packet};
 use artery_l3::PortId;
 use artery_l3::neighbor::arp_input::{self, ArpOutcome, ArpPort, ArpReply, ArpSurroundings};

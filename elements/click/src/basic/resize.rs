@@ -1,0 +1,94 @@
+use artery_common::value::parse_value;
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
+
+pub static CLASS: Class = Class {
+    name: "Resize",
+    group: "basic",
+    summary: "adds bytes at both ends of packets, or removes some",
+    manual: "
+Makes each packet HEAD bytes longer in front and TAIL bytes longer at the end; the new bytes are zero.
+Negative numbers remove bytes, as far as there are any. A packet for which no frame is long enough is dropped.",
+    example: "Idle -> Resize(-14, 4) -> Discard;",
+    args: &[
+        Arg::optional("HEAD", "bytes", "0", "how many bytes to add in front"),
+        Arg::optional("TAIL", "bytes", "0", "how many bytes to add at the end"),
+    ],
+    handlers: &[
+        Handler::read("head", "HEAD", &Read(|r: &mut Resize, _, _| Ok(r.head.to_string())))
+            .and_write(&Write(|r: &mut Resize, text, _| parse_value(text).map(|head| r.head = head))),
+        Handler::read("tail", "TAIL", &Read(|r: &mut Resize, _, _| Ok(r.tail.to_string())))
+            .and_write(&Write(|r: &mut Resize, text, _| parse_value(text).map(|tail| r.tail = tail))),
+    ],
+    per_worker: true,
+    live: true,
+    build: |args| Ok(Box::new(Resize { head: args.read("HEAD")?, tail: args.read("TAIL")? })),
+    finished: true,
+    ..Class::DEFAULT
+};
+
+struct Resize {
+    head: i32,
+    tail: i32,
+}
+
+impl Resize {
+    fn resize_packet(&self, packet: &mut Packet) -> bool {
+        let amount = self.head.unsigned_abs() as usize;
+        let done = match self.head {
+            0.. => packet.prepend(amount).map(|room| room.fill(0)).is_ok(),
+            _ => packet.strip(amount.min(packet.len())).is_ok(),
+        };
+        let amount = self.tail.unsigned_abs() as usize;
+        done && match self.tail {
+            0.. => packet.append(amount).map(|room| room.fill(0)).is_ok(),
+            _ => packet.trim(amount.min(packet.len())).is_ok(),
+        }
+    }
+}
+
+impl Simple for Resize {
+    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        if self.resize_packet(&mut packet) {
+            return Some(packet);
+        }
+        cx.discard(packet, DropReason::NoRoom);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_engine::Bench;
+
+    #[test]
+    fn bytes_are_removed_as_far_as_there_are_any() {
+        let mut bench = Bench::new(&CLASS, "-1, -2");
+        bench.push(0, b"abcdef");
+        bench.push(0, b"ab");
+        bench.expect(0, b"bcd");
+        bench.expect(0, b"");
+    }
+
+    #[test]
+    fn bytes_of_zero_are_added_at_both_ends() {
+        let mut bench = Bench::new(&CLASS, "2, 3");
+        bench.push(0, b"abc");
+        bench.expect(0, b"\0\0abc\0\0\0");
+    }
+
+    #[test]
+    fn numbers_can_be_changed() {
+        let mut bench = Bench::new(&CLASS, "");
+        bench.write("head", "-1").unwrap();
+        bench.push(0, b"ab");
+        bench.expect(0, b"b");
+        assert_eq!(
+            (bench.read("head", "").unwrap(), bench.read("tail", "").unwrap()),
+            ("-1".into(), "0".into())
+        );
+        bench.write("tail", "1000000").unwrap();
+        bench.push(0, b"ab");
+        bench.expect_dropped(DropReason::NoRoom, 1);
+    }
+}

@@ -1,0 +1,134 @@
+use super::failures::{DETAILS, Failure, Failures, VERBOSE};
+use artery_common::ip_header;
+use artery_engine::{Class, Context, DropReason, Handler, Packet, Read, Simple};
+use artery_wire::{IpProtocol, Ipv4, Udp, checksum};
+
+pub static CLASS: Class = Class {
+    name: "CheckUDPHeader",
+    group: "ip",
+    summary: "checks UDP headers",
+    manual: "
+Expects marked IP packets that carry UDP. Checks the UDP length, and the checksum unless it is zero, which means that
+there is none. Good packets leave by output 0. Others leave by output 1, or are dropped when there is none; the first
+one is reported.",
+    example: "Idle -> CheckIPHeader -> CheckUDPHeader -> Discard;",
+    ports: "1/1-2",
+    processing: "a/ah",
+    args: &[VERBOSE, DETAILS],
+    handlers: &[
+        Handler::read("drops", "bad packets so far", &Read(|c: &mut CheckUdpHeader, _, _| Ok(c.failures.drops().to_string())))
+            .sum(),
+        Handler::read(
+            "drop_details",
+            "bad packets so far, by what was wrong",
+            &Read(|c: &mut CheckUdpHeader, _, _| Ok(c.failures.details_text())),
+        ),
+    ],
+    per_worker: true,
+    build: |args| Ok(Box::new(CheckUdpHeader { failures: Failures::new(args, "UDP header", KINDS)?.without_name() })),
+    ..Class::DEFAULT
+};
+
+/// In the order of the checks.
+const KINDS: &[Failure; 3] = &[
+    ("not UDP", DropReason::Malformed),
+    ("bad packet length", DropReason::Malformed),
+    ("bad UDP checksum", DropReason::BadChecksum),
+];
+const NOT_UDP: usize = 0;
+const LENGTH: usize = 1;
+const CHECKSUM: usize = 2;
+
+struct CheckUdpHeader {
+    failures: Failures<3>,
+}
+
+/// Which check the packet fails.
+fn check_header(packet: &Packet) -> Result<(), usize> {
+    let marked = packet.network().ok_or(NOT_UDP)?;
+    let ip = Ipv4::new(marked).map_err(|_| NOT_UDP)?;
+    if ip.protocol() != IpProtocol::UDP {
+        return Err(NOT_UDP);
+    }
+    let upper = &marked[ip.header_len()..];
+    let udp = Udp::new(upper).map_err(|_| LENGTH)?;
+    let length = usize::from(udp.length());
+    let datagram = upper.get(..length).filter(|_| length >= Udp::<&[u8]>::LEN).ok_or(LENGTH)?;
+    let pseudo = ip_header::pseudo_header_sum(&ip, IpProtocol::UDP, length);
+    if ip_header::needs_checksum(packet, ip.header_len()) {
+        return Ok(());
+    }
+    let right = udp.checksum() == 0 || checksum::is_valid(checksum::add(pseudo, checksum::sum(datagram)));
+    if right { Ok(()) } else { Err(CHECKSUM) }
+}
+
+impl Simple for CheckUdpHeader {
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        match check_header(&packet) {
+            Ok(()) => Some(packet),
+            Err(kind) => {
+                self.failures.fail_packet(kind, packet, cx);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::survives_anything;
+    use artery_engine::Bench;
+    use artery_wire::build::ip4;
+
+    fn push_marked(bench: &mut Bench, bytes: &[u8]) {
+        let mut packet = bench.packet(bytes);
+        ip_header::mark_header(&mut packet, 0, 20);
+        bench.push_packets(0, [packet]);
+    }
+
+    #[track_caller]
+    fn expect_bad(bytes: &[u8], kind: &str) {
+        let mut bench = Bench::new(&CLASS, "");
+        push_marked(&mut bench, bytes);
+        bench.expect(1, bytes);
+        assert!(bench.stderr_text().ends_with(&format!("UDP header check failed: {kind}\n")));
+        assert!(bench.read("drop_details", "").unwrap().contains(&format!("1\t{kind}\n")));
+        assert_eq!(bench.read("drops", "").unwrap(), "1");
+    }
+
+    #[test]
+    fn good_datagrams_pass_unchanged_also_without_checksum() {
+        for payload in [&b""[..], b"odd", b"even"] {
+            let mut bytes = ip4().udp(1, 2).payload(payload).bytes();
+            let mut bench = Bench::new(&CLASS, "");
+            push_marked(&mut bench, &bytes);
+            bench.expect(0, &bytes);
+            bytes[26..28].fill(0);
+            push_marked(&mut bench, &bytes);
+            bench.expect(0, &bytes);
+        }
+    }
+
+    #[test]
+    fn each_mistake_is_named_and_leaves_by_output_1() {
+        let good = ip4().udp(1, 2).payload("data");
+        expect_bad(&ip4().tcp(1, 2).bytes(), "not UDP");
+        expect_bad(&good.bytes()[..31], "bad packet length");
+        let mut bytes = good.bytes();
+        bytes[25] = 7;
+        expect_bad(&bytes, "bad packet length");
+        let mut bytes = good.bytes();
+        bytes[31] ^= 1;
+        expect_bad(&bytes, "bad UDP checksum");
+    }
+
+    #[test]
+    fn an_unmarked_packet_is_not_udp() {
+        let mut bench = Bench::setup(&CLASS, "").outputs(1).build().unwrap();
+        bench.push(0, ip4().udp(1, 2).bytes());
+        bench.expect_dropped(DropReason::Malformed, 1);
+        assert_eq!(bench.stderr_text(), "UDP header check failed: not UDP\n");
+        survives_anything(&CLASS, "VERBOSE true, DETAILS true", 2);
+    }
+}

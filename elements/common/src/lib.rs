@@ -1,0 +1,37 @@
+//! What elements of several crates have in common, and the ports of the machine: FromDevice, ToDevice, FromHost, ToHost.
+#![forbid(unsafe_code)]
+#![allow(missing_docs)] // Public for the crates of elements alone.
+
+pub mod arp_frame;
+pub mod chance;
+pub mod echo_reply;
+pub mod fragments;
+pub mod gateway_options;
+pub mod ip_header;
+pub mod network_header;
+pub mod reassembly;
+pub mod value;
+
+use artery_engine::RouterHandler;
+
+/// Declares the modules of elements and makes a list of their `CLASS`, of the name that is given first. In parentheses: modules that several elements of a group
+/// share.
+#[macro_export]
+macro_rules! element_groups {
+    ($list:ident; $($group:ident $(($($part:ident),*))?: $($module:ident),* $(,)?;)*) => {
+        // Files say `pub static CLASS`, which reads better and which the modules around them restrict.
+        $(#[allow(unreachable_pub)]
+        mod $group { $($(pub(crate) mod $part;)*)? $(pub(crate) mod $module;)* })*
+
+        /// The classes of this crate.
+        pub const $list: &[&artery_engine::Class] = &[$($(&$group::$module::CLASS,)*)*];
+    };
+}
+
+element_groups! {
+    CLASSES;
+    device(method, monitor, port, stable_address): from_device, from_host, to_device, to_host;
+}
+
+/// Handlers of a router that has these classes, for [`artery_engine::RouterSettings`].
+pub static ROUTER_HANDLERS: &[RouterHandler] = &[device::monitor::PORTS];
