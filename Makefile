@@ -52,7 +52,7 @@ deb: package-files cargo-deb ## Makes a Debian package in target/debian.
 
 rpm: package-files cargo-generate-rpm ## Makes an RPM package in target/generate-rpm.
 	rm -rf target/generate-rpm
-	$(TOOLS_PATH) $(CARGO) generate-rpm -p crates/artery --profile $(PACKAGE_PROFILE)
+	$(TOOLS_PATH) $(CARGO) generate-rpm -p programs/artery --profile $(PACKAGE_PROFILE)
 	@ls target/generate-rpm/*.rpm
 
 cargo-deb cargo-generate-rpm:
@@ -119,7 +119,7 @@ test-arm: ## Tests the crates for every processor as programs for ARM, by QEMU, 
 	@scripts/test-arm
 
 lint: ## Formatting, warnings, and links in the documentation.
-	find crates fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
+	find core tables elements programs lab fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
@@ -154,5 +154,5 @@ bench-tables: build-dist ## Measures routing tables, and repeats the experiment 
 
 bench-dpdk: build-dist ## Measures routing tables beside those of DPDK, where libdpdk is installed.
 	@pkg-config --exists libdpdk || { echo "libdpdk is missing (Debian: apt install libdpdk-dev)"; exit 1; }
-	$(CC) -O3 -march=native -o target/dist/rte_fib crates/lab/c/rte_fib.c $$(pkg-config --cflags --libs libdpdk)
+	$(CC) -O3 -march=native -o target/dist/rte_fib lab/c/rte_fib.c $$(pkg-config --cflags --libs libdpdk)
 	$(DIST_BENCH) fib --dpdk target/dist/rte_fib

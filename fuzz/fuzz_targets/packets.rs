@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-#[path = "../../crates/elements/tests/configurations.rs"]
+#[path = "../../elements/products/tests/configurations.rs"]
 mod configurations;
 use configurations::{ELSEWHERE, is_pull, ports};
 

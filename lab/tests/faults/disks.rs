@@ -1,5 +1,5 @@
 //! Disks that are full, and a /run that can only be read. Logs of packets on a full disk are tested in
-//! `crates/artery/tests/files.rs`, captures and prints in `failing.rs` there.
+//! `programs/artery/tests/files.rs`, captures and prints in `failing.rs` there.
 
 use super::bed::{ALL, Bed, Product, on_the_bed};
 use crate::support::{SOON, end};

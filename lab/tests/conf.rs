@@ -26,7 +26,7 @@ fn every_configuration_is_clean_and_its_arguments_are_right() {
 
 #[test]
 fn the_configuration_in_the_readme_is_clean_and_its_arguments_are_right() {
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../README.md");
     let text = readme.split("```click\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let settings = RouterSettings { names: names(text), ..RouterSettings::default() };
     checked("README.md", text, &[]).unwrap().configure(settings).unwrap();
@@ -34,7 +34,7 @@ fn the_configuration_in_the_readme_is_clean_and_its_arguments_are_right() {
 
 #[test]
 fn no_configuration_is_left_out_of_these_tests() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conf");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

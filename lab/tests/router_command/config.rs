@@ -279,7 +279,7 @@ fn the_hosts_interface_changes_with_the_ports() {
 #[test]
 fn the_units_file_is_an_example_that_the_router_takes() {
     on_the_net("config-example", |net| {
-        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/examples/lan.toml");
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/examples/lan.toml");
         let text = std::fs::read_to_string(example).unwrap();
         let files = Files::new();
         let file = files.write("lan.toml", &text.replace("eth2", "eth0"));

@@ -35,7 +35,7 @@ fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
 const MAP: &str = "cnmac0=eth0,cnmac1=eth1,cnmac2=eth2,cnmac3=eth3";
 
 fn seed1() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/seed1")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../conf/seed1")
 }
 
 fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Switch> {

@@ -385,7 +385,7 @@ fn what_is_printed_is_a_configuration_that_filters() {
 
 #[test]
 fn the_example_of_the_documentation_does_what_it_says() {
-    let page = include_str!("../../../../docs/router.md");
+    let page = include_str!("../../../docs/router.md");
     let lines = page.lines().map(str::trim);
     let rules: Vec<&str> = lines
         .clone()

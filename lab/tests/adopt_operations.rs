@@ -272,7 +272,7 @@ fn the_units_for_systemd_are_sound() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     for unit in ["artery-adopt@.service", "artery-up.service"] {
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(unit);
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging").join(unit);
         let text = std::fs::read_to_string(file).expect("the unit");
         // It is to be there for the check, wherever it is installed.
         let text = text.replace("/usr/local/bin/artery", "/bin/true");
