@@ -20,8 +20,8 @@ routes are not reversed. All other packets leave by output 1, or are dropped whe
 
 struct IcmpPingResponder;
 
-/// Turns a request into its reply; any other packet is unchanged.
-pub(crate) fn answer_echo(packet: &mut Packet) -> Option<()> {
+/// Turns a request into its reply with this time to live; any other packet is unchanged.
+pub(crate) fn answer_echo(packet: &mut Packet, ttl: u8) -> Option<()> {
     let ip = ip_header::ip(packet).ok()?;
     let header_len = ip.header_len();
     let asks = |icmp: &Icmp<&[u8]>| icmp.icmp_type() == IcmpType::ECHO_REQUEST;
@@ -29,7 +29,7 @@ pub(crate) fn answer_echo(packet: &mut Packet) -> Option<()> {
     Icmp::new(message).ok().filter(|icmp| ip.protocol() == IpProtocol::ICMP && asks(icmp))?;
 
     let (header, message) = ip_header::bytes_mut(packet).split_at_mut(header_len);
-    turn_around(&mut Ipv4::new(&mut *header).ok()?);
+    turn_around(&mut Ipv4::new(&mut *header).ok()?, ttl);
     make_reply(message)?;
     let dst = Ipv4::new(&*header).ok()?.dst();
     packet.set_dst_ip(dst);
@@ -37,15 +37,15 @@ pub(crate) fn answer_echo(packet: &mut Packet) -> Option<()> {
 }
 
 /// Swaps the addresses, which does not affect the checksum, and updates it for the other fields.
-fn turn_around(ip: &mut Ipv4<&mut [u8]>) {
+fn turn_around(ip: &mut Ipv4<&mut [u8]>, ttl: u8) {
     let (src, dst) = (ip.src(), ip.dst());
     ip.set_src(dst);
     ip.set_dst(src);
     let ttl_word = |ttl: u8, ip: &Ipv4<&mut [u8]>| u16::from_be_bytes([ttl, ip.protocol().0]);
     let sum = checksum::update(ip.checksum(), ip.fragment_field(), 0);
-    let sum = checksum::update(sum, ttl_word(ip.ttl(), ip), ttl_word(u8::MAX, ip));
+    let sum = checksum::update(sum, ttl_word(ip.ttl(), ip), ttl_word(ttl, ip));
     ip.set_fragment_field(0);
-    ip.set_ttl(u8::MAX);
+    ip.set_ttl(ttl);
     ip.set_checksum(sum);
 }
 
@@ -66,7 +66,8 @@ fn make_reply(message: &mut [u8]) -> Option<()> {
 
 impl Simple for IcmpPingResponder {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if answer_echo(&mut packet).is_none() {
+        // As in Click.
+        if answer_echo(&mut packet, u8::MAX).is_none() {
             cx.send_or_discard(1, packet, DropReason::NotForUs);
             return None;
         }

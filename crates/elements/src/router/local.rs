@@ -148,7 +148,7 @@ impl SlowPath {
     fn answer_v4(&mut self, mut packet: Packet, came: IngressInfo, job: &mut SlowPathContext<'_, '_>) {
         let header_len = Ipv4::new(&packet.data()[LINK..]).map_or(0, |ip| ip.header_len());
         packet.set_headers(LINK, header_len);
-        match icmp_ping_responder::answer_echo(&mut packet) {
+        match icmp_ping_responder::answer_echo(&mut packet, icmp::HOP_LIMIT) {
             Some(()) => self.send_own(packet, came, job),
             None => job.cx.discard(packet, DropReason::Malformed),
         }
