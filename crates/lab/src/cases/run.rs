@@ -57,6 +57,9 @@ fn run_case(
     };
     let before = counters(&sides[0])?;
     let mut failures = Vec::new();
+    if update.is_none() {
+        failures.extend(case.unexplained());
+    }
     for round in &case.rounds {
         let came = play(file, case, round, sides, update.is_some())?;
         match &mut update {
@@ -79,7 +82,8 @@ fn run_case(
     for show in &case.shows {
         if let Some(text) = sides[0].show(show)? {
             let (line, command, wanted) = (show.line, &show.command, &show.text);
-            failures.push(format!("line {line}: 'artery show {command}' has no line with '{wanted}':\n{text}"));
+            failures
+                .push(format!("line {line}: 'artery show {command}' has no line with '{wanted}':\n{text}"));
         }
     }
     Ok(failures)

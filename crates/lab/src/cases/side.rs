@@ -61,8 +61,18 @@ impl Side {
         }
         for neighbor in &setup.neighbors {
             let (mac, device) = (compare::mac(&neighbor.mac), neighbor.device.as_str());
-            let words =
-                ["ip", "neigh", "replace", &neighbor.address, "lladdr", &mac, "dev", device, "nud", "permanent"];
+            let words = [
+                "ip",
+                "neigh",
+                "replace",
+                &neighbor.address,
+                "lladdr",
+                &mac,
+                "dev",
+                device,
+                "nud",
+                "permanent",
+            ];
             self.host.run(words)?;
         }
         Ok(())
@@ -189,7 +199,10 @@ impl Side {
         let fence = file.setup.fence.outputs.iter().filter(|expected| expected.who.includes(self.who));
         fence
             .filter(|expected| {
-                !self.outputs.iter().any(|output| compare::is_same(output, expected.port, &expected.frame, file))
+                !self
+                    .outputs
+                    .iter()
+                    .any(|output| compare::is_same(output, expected.port, &expected.frame, file))
             })
             .map(|expected| (expected.port, expected.frame.clone()))
             .collect()
@@ -231,7 +244,8 @@ fn is_address_claim(frame: &[u8]) -> bool {
 }
 
 fn is_icmp6_housekeeping(frame: &[u8]) -> bool {
-    let Some(packet) = frame.strip_prefix(&frame[..12]).and_then(|rest| rest.strip_prefix(&[0x86, 0xdd])) else {
+    let Some(packet) = frame.strip_prefix(&frame[..12]).and_then(|rest| rest.strip_prefix(&[0x86, 0xdd]))
+    else {
         return false;
     };
     let is_multicast = packet.get(24) == Some(&0xff);

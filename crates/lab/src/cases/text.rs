@@ -127,6 +127,19 @@ impl Case {
         !setup.kernel.is_empty() && self.artery_only.is_none()
     }
 
+    /// What is wrong with the reason for a difference: it must stand where there is one, and only there.
+    pub(super) fn unexplained(&self) -> Option<String> {
+        let mut outputs = self.rounds.iter().flat_map(|round| &round.outputs);
+        let message = match (outputs.any(|output| output.who != Who::Both), &self.differs) {
+            (true, None) => {
+                "Artery and the kernel do not send the same; mend what is wrong, or say why with 'differs: REASON'"
+            }
+            (false, Some(_)) => "'differs:' stands here, but no line 'artery out' or 'kernel out'; remove it",
+            _ => return None,
+        };
+        Some(message.to_owned())
+    }
+
     fn inputs(&self) -> impl Iterator<Item = &Input> {
         self.rounds.iter().flat_map(|round| &round.inputs)
     }

@@ -81,11 +81,8 @@ fn open(interface: &str) -> io::Result<(RxHandle, TxHandle)> {
         ..RxSettings::default()
     };
     let transmit = TxSettings { method: Method::Packet, ..TxSettings::default() };
-    let spec = PortSpec::Interface {
-        name: interface.into(),
-        receive: Some(receive),
-        transmit: Some(transmit),
-    };
+    let spec =
+        PortSpec::Interface { name: interface.into(), receive: Some(receive), transmit: Some(transmit) };
     let opened = |error: DeviceError| in_words(error);
     let port = Ports::default().open(spec, pool()?).map_err(opened)?;
     Ok((port.rx(0).map_err(opened)?, port.tx(0).map_err(opened)?))

@@ -2,9 +2,7 @@
 
 use super::layer::Layer;
 use artery_wire::build::{Ip4, Ip6, ether, ip4, ip6};
-use artery_wire::{
-    ArpOperation, EtherType, Icmp6Type, IcmpType, IpProtocol, TcpFlags, VlanTag, checksum,
-};
+use artery_wire::{ArpOperation, EtherType, Icmp6Type, IcmpType, IpProtocol, TcpFlags, VlanTag, checksum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Source and destination of the packet that a transport header is in: part of its checksum.
@@ -46,11 +44,7 @@ fn ethernet(layer: &Layer, inner: &[Layer]) -> Result<Vec<u8>, String> {
 }
 
 fn vlan(layer: &Layer, inner: &[Layer]) -> Result<Vec<u8>, String> {
-    let tag = VlanTag::new(
-        layer.word_number(0)?,
-        layer.number("prio")?.unwrap_or(0),
-        layer.has("dei"),
-    );
+    let tag = VlanTag::new(layer.word_number(0)?, layer.number("prio")?.unwrap_or(0), layer.has("dei"));
     let kind = ether_type(layer, inner)?;
     Ok([&tag.0.to_be_bytes()[..], &kind.to_be_bytes(), &build(inner, None)?].concat())
 }
@@ -202,11 +196,8 @@ fn transport(ends: Ends, of4: impl FnOnce(Ip4) -> Ip4, of6: impl FnOnce(Ip6) -> 
 fn udp(layer: &Layer, inner: &[Layer], ends: Ends) -> Result<Vec<u8>, String> {
     let (src, dst) = (layer.word_number(0)?, layer.word_number(2)?);
     let body = build(inner, None)?;
-    let mut bytes = transport(
-        ends,
-        |ip| ip.udp(src, dst).payload(&body),
-        |ip| ip.udp(src, dst).payload(&body),
-    );
+    let mut bytes =
+        transport(ends, |ip| ip.udp(src, dst).payload(&body), |ip| ip.udp(src, dst).payload(&body));
     if let Some(length) = layer.number::<u16>("length")? {
         bytes[4..6].copy_from_slice(&length.to_be_bytes());
     }

@@ -42,13 +42,7 @@ const KINDS: [Kind; 16] = [
         &["flags", "seq", "ack", "win", "urg", "options", "header", "checksum"],
         &[],
     ),
-    kind(
-        "icmp",
-        "TYPE",
-        1,
-        &["code", "id", "seq", "mtu", "gateway", "pointer", "rest", "checksum"],
-        &[],
-    ),
+    kind("icmp", "TYPE", 1, &["code", "id", "seq", "mtu", "gateway", "pointer", "rest", "checksum"], &[]),
     kind(
         "icmp6",
         "TYPE",

@@ -87,11 +87,13 @@ pub(super) enum Step {
     Differs(String),
     ArteryOnly(String),
     Settle(u64),
+    /// What follows goes in after all that came before, also if nothing came out.
+    Then,
 }
 
 const FORMS: &str = "write 'in p1: PACKET', 'out p2: PACKET', 'artery out p2: PACKET', 'kernel out p2: PACKET', \
      'artery: COMMAND', 'kernel: COMMAND', 'counter: NAME +1', 'show: COMMAND | TEXT', 'differs: REASON', \
-     'artery only: REASON' or 'settle: MILLISECONDS'";
+     'artery only: REASON', 'then:' or 'settle: MILLISECONDS'";
 
 /// Reads a line of a case.
 pub(super) fn parse(number: usize, text: &str, ports: u8) -> Result<Step, String> {
@@ -114,6 +116,7 @@ pub(super) fn parse(number: usize, text: &str, ports: u8) -> Result<Step, String
             let (command, text) = rest.split_once('|').ok_or("write 'show: routes 10.9/16 | blackhole'")?;
             Ok(Step::Show(Show { line: number, command: command.trim().into(), text: text.trim().into() }))
         }
+        ["then"] if rest.is_empty() => Ok(Step::Then),
         ["differs"] => Ok(Step::Differs(rest.to_owned())),
         ["artery", "only"] => Ok(Step::ArteryOnly(rest.to_owned())),
         ["settle"] => rest.parse().map(Step::Settle).map_err(|_| "write 'settle: 4000', in ms".to_owned()),
