@@ -6,6 +6,8 @@ pub mod adopt;
 #[forbid(unsafe_code)]
 pub mod cachegrind;
 #[forbid(unsafe_code)]
+pub mod cases;
+#[forbid(unsafe_code)]
 pub mod conf;
 pub mod engine_bench;
 #[forbid(unsafe_code)]

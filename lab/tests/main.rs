@@ -11,6 +11,7 @@ mod adopt_ports;
 mod adopt_sources;
 mod adopt_special_addresses;
 mod balancer;
+mod cases;
 mod conf;
 mod conf_1999;
 mod device_elements;

@@ -42,6 +42,9 @@ pub struct Ip6Headers<'a> {
     pub named_at: usize,
     /// Options for every router on the way.
     pub hop_by_hop: Option<Ip6Options<'a>>,
+    /// Options for the destination. There are at most two headers of them (RFC 8200 section 4.1); more are not
+    /// read.
+    pub destination: [Option<Ip6Options<'a>>; 2],
     /// The first routing header.
     pub routing: Option<Ip6Routing>,
     /// Which part of a longer packet this is.
@@ -133,6 +136,7 @@ impl<'a> Ip6Headers<'a> {
             offset: Ipv6::<&[u8]>::LEN,
             named_at: FIRST_NEXT_HEADER,
             hop_by_hop: None,
+            destination: [None, None],
             routing: None,
             fragment: None,
         };
@@ -174,7 +178,15 @@ impl<'a> Ip6Headers<'a> {
                 self.record_fragment(header);
                 self.pass_header(&header[..UNIT]);
             }
-            IpProtocol::DESTINATION_OPTIONS | IpProtocol::AUTHENTICATION => {
+            IpProtocol::DESTINATION_OPTIONS => {
+                let header = self.extension_header(packet)?;
+                let options = Ip6Options::new(&header[2..], self.offset + 2);
+                if let Some(free) = self.destination.iter_mut().find(|options| options.is_none()) {
+                    *free = Some(options);
+                }
+                self.pass_header(header);
+            }
+            IpProtocol::AUTHENTICATION => {
                 let header = self.extension_header(packet)?;
                 self.pass_header(header);
             }

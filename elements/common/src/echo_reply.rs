@@ -3,8 +3,8 @@ use crate::ip_header;
 use artery_engine::Packet;
 use artery_wire::{Icmp, IcmpType, IpProtocol, Ipv4, checksum};
 
-/// Turns a request into its reply; any other packet is unchanged.
-pub fn answer_echo(packet: &mut Packet) -> Option<()> {
+/// Turns a request into its reply with this time to live; any other packet is unchanged.
+pub fn answer_echo(packet: &mut Packet, ttl: u8) -> Option<()> {
     let ip = ip_header::ip(packet).ok()?;
     let header_len = ip.header_len();
     let asks = |icmp: &Icmp<&[u8]>| icmp.icmp_type() == IcmpType::ECHO_REQUEST;
@@ -12,7 +12,7 @@ pub fn answer_echo(packet: &mut Packet) -> Option<()> {
     Icmp::new(message).ok().filter(|icmp| ip.protocol() == IpProtocol::ICMP && asks(icmp))?;
 
     let (header, message) = ip_header::bytes_mut(packet).split_at_mut(header_len);
-    turn_around(&mut Ipv4::new(&mut *header).ok()?);
+    turn_around(&mut Ipv4::new(&mut *header).ok()?, ttl);
     make_reply(message)?;
     let dst = Ipv4::new(&*header).ok()?.dst();
     packet.set_dst_ip(dst);
@@ -20,15 +20,15 @@ pub fn answer_echo(packet: &mut Packet) -> Option<()> {
 }
 
 /// Swaps the addresses, which does not affect the checksum, and updates it for the other fields.
-fn turn_around(ip: &mut Ipv4<&mut [u8]>) {
+fn turn_around(ip: &mut Ipv4<&mut [u8]>, ttl: u8) {
     let (src, dst) = (ip.src(), ip.dst());
     ip.set_src(dst);
     ip.set_dst(src);
     let ttl_word = |ttl: u8, ip: &Ipv4<&mut [u8]>| u16::from_be_bytes([ttl, ip.protocol().0]);
     let sum = checksum::update(ip.checksum(), ip.fragment_field(), 0);
-    let sum = checksum::update(sum, ttl_word(ip.ttl(), ip), ttl_word(u8::MAX, ip));
+    let sum = checksum::update(sum, ttl_word(ip.ttl(), ip), ttl_word(ttl, ip));
     ip.set_fragment_field(0);
-    ip.set_ttl(u8::MAX);
+    ip.set_ttl(ttl);
     ip.set_checksum(sum);
 }
 

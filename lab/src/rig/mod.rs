@@ -31,6 +31,7 @@
 mod capture;
 mod cleanup;
 mod command;
+mod endpoint;
 mod error;
 mod histogram;
 mod host;
@@ -54,6 +55,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use capture::{Capture, Frame};
 pub use command::{Command, CommandOutput};
+pub use endpoint::Endpoint;
 pub use error::{Failure, Result, RigError, Skip};
 pub use histogram::{Histogram, Latency};
 pub use host::{Counters, Host, Neighbor};

@@ -78,11 +78,11 @@ fn transmit<F: AsRef<[u8]>>(interface: &str, frames: &[F]) -> io::Result<()> {
     Ok(())
 }
 
-fn in_words(error: DeviceError) -> io::Error {
+pub(super) fn in_words(error: DeviceError) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-fn pool() -> io::Result<&'static Pool> {
+pub(super) fn pool() -> io::Result<&'static Pool> {
     static POOL: OnceLock<Option<&'static Pool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| Pool::new(FRAMES.0, FRAMES.1).ok());
     pool.ok_or_else(|| io::ErrorKind::OutOfMemory.into())

@@ -42,6 +42,8 @@ impl Icmp6Error {
     pub const ERRONEOUS: u8 = 0;
     /// The code of a parameter problem: an option is not known.
     pub const UNKNOWN_OPTION: u8 = 2;
+    /// The code of a next header that is not known.
+    pub const UNKNOWN_NEXT_HEADER: u8 = 1;
 
     /// The destination is unreachable, for the reason that the code gives.
     pub fn unreachable(code: u8) -> Icmp6Error {

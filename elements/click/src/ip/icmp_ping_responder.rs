@@ -21,7 +21,8 @@ struct IcmpPingResponder;
 
 impl Simple for IcmpPingResponder {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if answer_echo(&mut packet).is_none() {
+        // As in Click.
+        if answer_echo(&mut packet, u8::MAX).is_none() {
             cx.send_or_discard(1, packet, DropReason::NotForUs);
             return None;
         }

@@ -6,8 +6,8 @@ use artery_lpm::Prefix;
 use artery_wire::{Forbidden, Icmp6, Icmp6Answer, Icmp6Type, IcmpAnswer, Ip6Headers, IpProtocol, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The time to live of echo replies.
-const HOP_LIMIT: u8 = 64;
+/// The time to live of echo replies, as of the router's other messages (RFC 1122 section 3.2.1.7).
+pub(super) const HOP_LIMIT: u8 = 64;
 const HEADER6: usize = 40;
 const FRAGMENT_HEADER: usize = 8;
 
@@ -131,18 +131,19 @@ pub(crate) fn is_broadcast(ports: &[PortView], address: Ipv4Addr) -> bool {
 }
 
 /// The reply to an ICMPv6 echo request (RFC 4443 section 4.2): only its message, without the extension
-/// headers of the request.
-pub(crate) fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
+/// headers of the request. Its traffic class is that of the request.
+pub(crate) fn echo_reply(packet: &[u8], src: Ipv6Addr) -> Option<Vec<u8>> {
     let ip = Ipv6::new(packet).ok()?;
     let headers = Ip6Headers::parse_packet(packet).ok()?;
     let message = packet.get(headers.offset..HEADER6 + usize::from(ip.payload_length()))?;
     let mut bytes = vec![0; HEADER6];
     bytes.extend(message);
-    write_header6(&mut bytes, ip.dst(), ip.src(), IpProtocol::ICMPV6)?;
+    write_header6(&mut bytes, src, ip.src(), IpProtocol::ICMPV6)?;
+    Ipv6::new(&mut bytes).ok()?.set_traffic_class(ip.traffic_class());
     let mut icmp = Icmp6::new(&mut bytes[HEADER6..]).ok()?;
     icmp.set_icmp_type(Icmp6Type::ECHO_REPLY);
     icmp.set_code(0);
-    icmp.fill_checksum(ip.dst(), ip.src());
+    icmp.fill_checksum(src, ip.src());
     Some(bytes)
 }
 

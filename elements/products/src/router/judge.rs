@@ -1,12 +1,16 @@
 //! Classifies a frame: the checks of both families, and the dispatch to the family of its packet.
 use super::icmp;
 use super::slow::LINK;
-use super::verdict::{FlowOf, IcmpReply, IngressInfo, NeighborMessage, Origin, RouterVerdict, TablesView};
+use super::verdict::{
+    FlowOf, IcmpReply, IngressInfo, LinkDestination, NeighborMessage, Origin, RouterVerdict, TablesView,
+};
 use super::{judge4, judge6};
 use artery_engine::DropReason;
 use artery_l3::PortId;
 use artery_l3::router::PortView;
-use artery_wire::{EtherType, Ethernet, Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4};
+use artery_wire::{
+    EtherType, Ethernet, Icmp6, Icmp6Error, Icmp6Type, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv6,
+};
 use std::net::IpAddr;
 
 /// State of the router that is not in its tables.
@@ -31,6 +35,9 @@ pub(super) fn classify(
     let Ok(ethernet) = Ethernet::new(frame) else { return RouterVerdict::Discard(DropReason::TooShort) };
     let packet = frame.get(LINK..).unwrap_or_default();
     let verdict = match ethernet.ether_type() {
+        EtherType::ARP if came.to == LinkDestination::Other => {
+            RouterVerdict::Discard(DropReason::OtherStation)
+        }
         EtherType::ARP => RouterVerdict::Neighbor(NeighborMessage::Arp),
         EtherType::IPV4 => judge4::classify(packet, longest, came, view, flow),
         EtherType::IPV6 => judge6::classify(packet, longest, came, view, flow),
@@ -42,6 +49,7 @@ pub(super) fn classify(
         {
             RouterVerdict::Discard(DropReason::Unclaimed)
         }
+        RouterVerdict::Host if !own.has_host && is_group_echo(packet) => RouterVerdict::EchoReply,
         // The host does not need packets that it sent itself.
         RouterVerdict::Host
             if !own.has_host || came.from == Origin::Host || is_virtual(packet, view.ports) =>
@@ -52,9 +60,10 @@ pub(super) fn classify(
     }
 }
 
-/// The verdict on a packet for the host of a router without one. The sender of UDP gets port unreachable.
+/// The verdict on a packet for the host of a router without one. The sender of UDP gets port unreachable,
+/// and of protocols other than TCP that the protocol is unknown.
 fn without_host(packet: &[u8], came: IngressInfo) -> RouterVerdict {
-    match port_unreachable_reply(packet).filter(|_| !came.to.is_many()) {
+    match no_listener_reply(packet).filter(|_| !came.to.is_many()) {
         Some(told) => RouterVerdict::Error(told, DropReason::Local),
         None => RouterVerdict::Discard(DropReason::Local),
     }
@@ -73,14 +82,40 @@ fn answers_for(port: &PortView, address: IpAddr) -> bool {
     }
 }
 
-/// The ICMP error for a port without a listener.
-fn port_unreachable_reply(packet: &[u8]) -> Option<IcmpReply> {
+/// Whether it is an echo request to all nodes or all routers of the link (RFC 4291 section 2.7.1). Those to
+/// groups of IPv4 are not answered (RFC 1812 section 4.3.3.6 allows that).
+fn is_group_echo(packet: &[u8]) -> bool {
+    let Ok(ip) = Ipv6::new(packet) else { return false };
+    let is_group = matches!(ip.dst().segments(), [0xff02, 0, 0, 0, 0, 0, 0, 1 | 2]);
+    let Some(headers) = is_group.then(|| Ip6Headers::parse_packet(packet).ok()).flatten() else {
+        return false;
+    };
+    let end = Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length());
+    let message = packet.get(headers.offset..end).filter(|_| headers.protocol == IpProtocol::ICMPV6);
+    message.and_then(|message| Icmp6::new(message).ok()).is_some_and(|icmp| {
+        icmp.icmp_type() == Icmp6Type::ECHO_REQUEST && icmp.checksum_is_valid(ip.src(), ip.dst())
+    })
+}
+
+/// The ICMP error for a port without a listener (RFC 1122 section 4.1.3.1), or for a protocol that nobody
+/// speaks (RFC 1122 section 3.2.2.1, RFC 8200 section 4).
+fn no_listener_reply(packet: &[u8]) -> Option<IcmpReply> {
     if let Ok(ip) = Ipv4::new(packet) {
-        return (ip.protocol() == IpProtocol::UDP)
-            .then(|| IcmpReply::V4(IcmpError::unreachable(IcmpError::PORT)));
+        return match ip.protocol() {
+            IpProtocol::TCP | IpProtocol::ICMP => None,
+            IpProtocol::UDP => Some(IcmpReply::V4(IcmpError::unreachable(IcmpError::PORT))),
+            _ => Some(IcmpReply::V4(IcmpError::unreachable(IcmpError::PROTOCOL))),
+        };
     }
     let headers = Ip6Headers::parse_packet(packet).ok()?;
-    (headers.protocol == IpProtocol::UDP).then(|| IcmpReply::V6(Icmp6Error::unreachable(Icmp6Error::PORT)))
+    match headers.protocol {
+        IpProtocol::TCP | IpProtocol::ICMPV6 | IpProtocol::NO_NEXT_HEADER => None,
+        IpProtocol::UDP => Some(IcmpReply::V6(Icmp6Error::unreachable(Icmp6Error::PORT))),
+        _ => {
+            let named_at = headers.named_at as u32;
+            Some(IcmpReply::V6(Icmp6Error::parameter_problem(Icmp6Error::UNKNOWN_NEXT_HEADER, named_at)))
+        }
+    }
 }
 
 /// Whether a packet is for an address that ports have, and may not use.
@@ -96,7 +131,7 @@ fn is_unclaimed(packet: &[u8], ports: &[PortView], own: LocalState<'_>) -> bool 
     owners.peek().is_some() && !owners.any(|port| (own.is_usable)(port, to))
 }
 
-fn is_own_address(port: &PortView, address: IpAddr) -> bool {
+pub(super) fn is_own_address(port: &PortView, address: IpAddr) -> bool {
     if answers_for(port, address) {
         return true;
     }

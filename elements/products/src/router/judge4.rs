@@ -82,6 +82,7 @@ impl PacketContext<'_, u32> {
             return drop_with(DropReason::OwnSource);
         }
         self.check_route(ip)?;
+        self.check_options(ip)?;
         if ip.is_fragment() {
             let is_icmp = ip.protocol() == IpProtocol::ICMP;
             return Ok(if is_icmp { RouterVerdict::Reassemble } else { RouterVerdict::Host });

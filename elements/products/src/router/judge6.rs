@@ -97,7 +97,7 @@ impl PacketContext<'_, u128> {
         let headers = Ip6Headers::parse_packet(self.packet);
         let headers =
             headers.or_else(|fault| reject_or_drop(Icmp6Error::for_headers(fault), DropReason::Malformed))?;
-        if let Some(options) = &headers.hop_by_hop {
+        for options in headers.hop_by_hop.iter().chain(headers.destination.iter().flatten()) {
             check_options(options, ip)?;
         }
         Ok(headers)
@@ -216,7 +216,7 @@ pub(crate) fn neighbor_failed() -> RouterVerdict {
     RouterVerdict::Error(IcmpReply::V6(told), DropReason::NeighborFailed)
 }
 
-/// Refuses a packet if its hop-by-hop options require that (RFC 8200 section 4.3). Router alerts
+/// Refuses a packet if its options require that (RFC 8200 sections 4.2, 4.3 and 4.6). Router alerts
 /// are ignored (RFC 6398).
 fn check_options(options: &Ip6Options<'_>, ip: &Ipv6<&[u8]>) -> Classified<()> {
     match options.check_options(ip.dst().is_multicast()) {

@@ -1,15 +1,17 @@
 //! Packets for the router itself: echo requests, fragments of such, and the host's.
-use super::icmp;
+use super::icmp::{self, IcmpSource};
+use super::judge::is_own_address;
 use super::leave::write_link;
 use super::neighbors_io::mac_for_host;
 use super::shared::SharedRouter;
 use super::slow::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{IcmpReply, IngressInfo};
 use artery_common::echo_reply::answer_echo;
+use artery_common::gateway_options::OptionProcessor;
 use artery_common::reassembly::{FragmentOutcome, GivenUp, Reassembly};
 use artery_engine::{DropReason, Packet};
 use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv6};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// How long fragments wait for the others (RFC 1122 section 3.3.2, RFC 8200 section 4.5).
@@ -144,18 +146,23 @@ impl SlowPath {
         }
     }
 
-    /// The request itself becomes the reply.
+    /// The request itself becomes the reply, with its options (RFC 1122 section 3.2.2.6).
     fn answer_v4(&mut self, mut packet: Packet, came: IngressInfo, job: &mut SlowPathContext<'_, '_>) {
         let header_len = Ipv4::new(&packet.data()[LINK..]).map_or(0, |ip| ip.header_len());
         packet.set_headers(LINK, header_len);
-        match answer_echo(&mut packet) {
-            Some(()) => self.send_own(packet, came, job),
+        match answer_echo(&mut packet, icmp::HOP_LIMIT) {
+            Some(()) => match record_in_options(&mut packet, header_len, job) {
+                Ok(()) => self.send_own(packet, came, job),
+                Err(reason) => job.cx.discard(packet, reason),
+            },
             None => job.cx.discard(packet, DropReason::Malformed),
         }
     }
 
     fn answer_v6(&mut self, request: &Packet, came: IngressInfo, job: &mut SlowPathContext<'_, '_>) {
-        let Some(reply) = icmp::echo_reply(&request.data()[LINK..]) else { return };
+        let packet = &request.data()[LINK..];
+        let Some(src) = self.echo_source(packet, came, job) else { return };
+        let Some(reply) = icmp::echo_reply(packet, src) else { return };
         let mtu = self.mtu_to(&reply, came, job);
         if reply.len() <= mtu {
             return self.send_reply(&reply, came, job);
@@ -164,6 +171,23 @@ impl SlowPath {
         for fragment in icmp::fragment_ipv6(&reply, mtu, self.ids).unwrap_or_default() {
             self.send_reply(&fragment, came, job);
         }
+    }
+
+    /// The source of the reply to an IPv6 echo request: the address that was asked, unless that is one of
+    /// several nodes (RFC 4443 section 4.2).
+    fn echo_source(
+        &self,
+        request: &[u8],
+        came: IngressInfo,
+        job: &SlowPathContext<'_, '_>,
+    ) -> Option<Ipv6Addr> {
+        let (asking, asked) = Ipv6::new(request).map(|ip| (ip.src(), ip.dst())).ok()?;
+        let ports = job.view().ports;
+        if ports.iter().any(|port| is_own_address(port, asked.into())) {
+            return Some(asked);
+        }
+        let is_usable = |port, address| self.is_usable(port, address);
+        IcmpSource { ports, port: came.from.port(), is_usable: &is_usable }.ipv6_source(asking)
     }
 
     /// How long an IPv6 packet of our own may be.
@@ -206,6 +230,21 @@ impl SlowPath {
             Err(reason) => job.cx.discard(packet, reason),
         }
     }
+}
+
+/// Applies options of an echo reply that record who had it and when.
+fn record_in_options(
+    packet: &mut Packet,
+    header_len: usize,
+    job: &mut SlowPathContext<'_, '_>,
+) -> Result<(), DropReason> {
+    let header = packet.data_mut().get_mut(LINK..LINK + header_len).ok_or(DropReason::Malformed)?;
+    let address = Ipv4::new(&*header).map_err(|_| DropReason::Malformed)?.src();
+    let gateway = OptionProcessor { address, is_own: &|other| other == address, now: job.cx.now() };
+    if header_len > HEADER4 && gateway.process_options(header).map_err(|_| DropReason::BadOption)? {
+        Ipv4::new(header).map_err(|_| DropReason::Malformed)?.fill_checksum();
+    }
+    Ok(())
 }
 
 /// The error for a packet whose fragments did not all come in time; `first` is its first fragment.

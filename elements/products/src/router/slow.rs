@@ -16,7 +16,7 @@ use super::order::ChangeMark;
 use super::shared::SharedRouter;
 use super::together::{Counters, SharedState, lock_mutex};
 use super::verdict::{
-    EgressPlan, IcmpReply, IngressInfo, NeighborMessage, Origin, RouterVerdict, TablesView,
+    EgressPlan, IcmpReply, IngressInfo, LinkDestination, NeighborMessage, Origin, RouterVerdict, TablesView,
 };
 use super::waiting::{self, PendingPacket};
 use artery_engine::{Batch, Context, DropReason, Packet, Time, anno};
@@ -180,6 +180,10 @@ impl SlowPath {
             ..came
         };
         match (kind, from) {
+            // Received only since the port receives all frames, as ports with VLANs do.
+            (Ok(EtherType::ARP), _) if came.to == LinkDestination::Other => {
+                job.cx.discard(packet, DropReason::OtherStation)
+            }
             (Ok(EtherType::ARP), Origin::Port(port)) => {
                 self.receive_message(packet, port, NeighborMessage::Arp, job)
             }

@@ -11,7 +11,7 @@ fn an_echo_request_to_any_address_of_the_router_is_answered() {
     let mut rig = rig();
     for address in ["10.0.1.1", "10.0.2.1"] {
         rig.push4(icmp_echo("10.0.1.9", address, 5, 6).payload([3; 56]));
-        let reply = ip4().src(address).dst("10.0.1.9").ttl(255).icmp_echo_reply(5, 6).payload([3; 56]);
+        let reply = ip4().src(address).dst("10.0.1.9").ttl(64).icmp_echo_reply(5, 6).payload([3; 56]);
         assert_eq!(rig.only(A), ether(PEER, STATION_A).ip4(reply).bytes());
     }
     for address in ["2001:db8:1::1", "2001:db8:2::1"] {
