@@ -150,7 +150,7 @@ bench: build-dist ## Measures the engine; docs/benchmarks.md has the commands of
 
 bench-tables: build-dist ## Measures routing tables, and repeats the experiment of 2016; TABLE=FILE takes a table of yours.
 	$(DIST_BENCH) fib $(if $(TABLE),--table $(TABLE))
-	$(DIST_BENCH) seed0 $(if $(TABLE),--table $(TABLE))
+	$(DIST_BENCH) papers art2016 $(if $(TABLE),--table $(TABLE))
 
 bench-dpdk: build-dist ## Measures routing tables beside those of DPDK, where libdpdk is installed.
 	@pkg-config --exists libdpdk || { echo "libdpdk is missing (Debian: apt install libdpdk-dev)"; exit 1; }

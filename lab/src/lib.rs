@@ -22,6 +22,8 @@ pub mod fpm;
 pub mod latency;
 #[forbid(unsafe_code)]
 pub mod machine;
+#[forbid(unsafe_code)]
+pub mod papers;
 #[allow(unsafe_code)]
 pub mod perf;
 #[forbid(unsafe_code)]
@@ -32,18 +34,6 @@ pub mod refuse;
 pub mod results;
 #[forbid(unsafe_code)]
 pub mod rig;
-#[forbid(unsafe_code)]
-pub mod seed0;
-#[forbid(unsafe_code)]
-pub mod seed1;
-#[forbid(unsafe_code)]
-pub mod seed2;
-#[forbid(unsafe_code)]
-pub mod seed3;
-#[forbid(unsafe_code)]
-pub mod seed4;
-#[forbid(unsafe_code)]
-pub mod seeds;
 #[forbid(unsafe_code)]
 pub mod soak;
 #[forbid(unsafe_code)]

@@ -1,11 +1,9 @@
 //! The program `artery-bench`: the benchmarks and the experiments.
 #![forbid(unsafe_code)]
 
+use artery_lab::papers::{self, Paper, Papers, click1999, freebsd2009, misses2008, veb2021};
 use artery_lab::results::{Delivery, Manner};
-use artery_lab::{
-    adopt, engine_bench, fib, flows, forward, fpm, latency, refuse, seed0, seed1, seed2, seed3, seed4, seeds,
-    soak, vm, voice, wire,
-};
+use artery_lab::{adopt, engine_bench, fib, flows, forward, fpm, latency, refuse, soak, vm, voice, wire};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -26,13 +24,12 @@ const EXAMPLES: &str = "Examples:
   artery-bench forward --quick                 what forwarding costs from port to port, in memory
   artery-bench fpm routes.fpm --record         a stream of 1,000,000 routes as zebra sends them; without --record, play it
   artery-bench latency --quick                 as root: how long frames take through us, the kernel and testpmd
-  artery-bench seed0 --quick                   the experiment of June 2016, in two minutes
-  artery-bench seed1 --quick                   as root: the experiment of 2021, a switch and the bridge before it
-  artery-bench seed2 --quick                   the experiment of 2009: routes and neighbors in one table or two
-  artery-bench seed3 --quick                   the experiment of May 1999, in a minute
-  artery-bench seed3 --out results             the same with care, and figures and charts in files
-  artery-bench seed4 --quick                   the experiment of July 2008: cache misses, in a minute
-  artery-bench seeds --quick                   all five, and one report of them, in a quarter of an hour
+  artery-bench papers --quick                  five published experiments and one report of them, in a quarter of an hour
+  artery-bench papers art2016 --quick          the experiment of June 2016, in two minutes
+  artery-bench papers veb2021 --quick          as root: the experiment of 2021, a switch and the bridge before it
+  artery-bench papers freebsd2009 --quick      the experiment of 2009: routes and neighbors in one table or two
+  artery-bench papers click1999 --out results  the experiment of May 1999, with figures and charts in files
+  artery-bench papers misses2008 --quick       the experiment of July 2008: cache misses, in a minute
   artery-bench soak --quick                    as root: ten minutes of good and hostile traffic, reloads and flaps
   artery-bench wire --quick                    as root: frames, TCP and pings through us, the kernel and testpmd
 
@@ -47,34 +44,30 @@ enum Command {
     Engine(Manner),
     /// How fast routing tables look up and change, and what memory they take: ours, and others' beside them
     Fib(fib::Options),
-    /// Look up and forward as in June 2016: ART against the radix tree of BSD, and each claim of then judged
-    Seed0(seed0::Options),
-    /// Switch as in May 2021: veb, with pf and without, and the old bridge, by iperf3 between two hosts
-    Seed1(Delivery),
-    /// Carry out one part of seed1 in a host of its own
-    #[command(name = seed1::SUBCOMMAND, hide = true)]
-    Seed1Part {
+    /// Carry out one part of veb2021 in a host of its own
+    #[command(name = veb2021::SUBCOMMAND, hide = true)]
+    Veb2021Part {
         /// Which part
         #[command(subcommand)]
-        part: seed1::Part,
+        part: veb2021::Part,
     },
-    /// Send as in 2009, by one table for routes and neighbors, by two, with flows and without
-    /// locks: each claim judged
-    Seed2(seed2::Options),
-    /// Carry out one run of seed2 and print its figures
-    #[command(name = seed2::SUBCOMMAND, hide = true)]
-    Seed2Run(seed2::Case),
+    /// Carry out one run of freebsd2009 and print its figures
+    #[command(name = freebsd2009::SUBCOMMAND, hide = true)]
+    Freebsd2009Run(freebsd2009::Case),
     /// Send by two threads in turn, for who traces what they write
-    #[command(name = seed2::WRITES, hide = true)]
-    Seed2Writes {
+    #[command(name = freebsd2009::WRITES, hide = true)]
+    Freebsd2009Writes {
         /// Who looks up
-        engine: seed2::EngineName,
+        engine: freebsd2009::EngineName,
         /// By the FIB, which takes long to lay out
         #[arg(long)]
         whole: bool,
     },
-    /// Carry out seed0 to seed4 and write one report: every claim judged, and what is missing
-    Seeds(seeds::Options),
+    /// Redo five published experiments: one of them, or all and write one report
+    Papers(Papers),
+    /// Earlier names of the experiments
+    #[command(flatten)]
+    Seeds(Seeds),
     /// What a table of flows costs, as a cache and for its own sake, by number of flows; which
     /// flows move with servers
     Flows(flows::Options),
@@ -90,10 +83,6 @@ enum Command {
     /// Run one router for forward, by orders on standard input
     #[command(name = forward::SUBCOMMAND, hide = true)]
     ForwardRun(forward::Case),
-    /// Forward as in May 1999, 24,000 packets a second then: the same configuration, other engines beside it
-    Seed3(Delivery),
-    /// Count cache misses as in July 2008: what a packet costs up to each level of monitor mode
-    Seed4(Delivery),
     /// Run every product for an hour under good and hostile traffic, reloads and links that come
     /// and go, as root
     Soak(soak::Options),
@@ -109,11 +98,11 @@ enum Command {
         #[command(subcommand)]
         part: wire::Part,
     },
-    /// Carry out one run of seed3 and print its figures
-    #[command(name = seed3::SUBCOMMAND, hide = true)]
-    Seed3Run {
+    /// Carry out one run of click1999 and print its figures
+    #[command(name = click1999::SUBCOMMAND, hide = true)]
+    Click1999Run {
         /// What to run
-        case: seed3::Case,
+        case: click1999::Case,
         /// How many packets to forward
         #[arg(long)]
         packets: u64,
@@ -124,9 +113,39 @@ enum Command {
     /// Run a program whose calls of bpf(2) the kernel refuses
     #[command(name = refuse::SUBCOMMAND, hide = true)]
     RefuseBpf(refuse::Refused),
-    /// Carry out one run of seed4 and print its figures
-    #[command(name = seed4::SUBCOMMAND, hide = true)]
-    Seed4Run(seed4::Case),
+    /// Carry out one run of misses2008 and print its figures
+    #[command(name = misses2008::SUBCOMMAND, hide = true)]
+    Misses2008Run(misses2008::Case),
+}
+
+/// What experiments were called before; the names still work.
+#[derive(Subcommand)]
+enum Seeds {
+    #[command(hide = true)]
+    Seed0(papers::art2016::Options),
+    #[command(hide = true)]
+    Seed1(Delivery),
+    #[command(hide = true)]
+    Seed2(freebsd2009::Options),
+    #[command(hide = true)]
+    Seed3(Delivery),
+    #[command(hide = true)]
+    Seed4(Delivery),
+    #[command(hide = true)]
+    Seeds(papers::Options),
+}
+
+impl Seeds {
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Seeds::Seed0(options) => Paper::Art2016(options).run(),
+            Seeds::Seed1(delivery) => Paper::Veb2021(delivery).run(),
+            Seeds::Seed2(options) => Paper::Freebsd2009(options).run(),
+            Seeds::Seed3(delivery) => Paper::Click1999(delivery).run(),
+            Seeds::Seed4(delivery) => Paper::Misses2008(delivery).run(),
+            Seeds::Seeds(options) => papers::run(&options),
+        }
+    }
 }
 
 /// The status that a shell reports of a filter whose reader went away.
@@ -155,20 +174,16 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fpm(options) => fpm::run(&options),
         Command::Latency(options) => latency::run(&options),
         Command::ForwardRun(case) => forward::serve(&case),
-        Command::Seed0(options) => seed0::run(&options),
-        Command::Seed1(delivery) => seed1::run(&delivery),
-        Command::Seed1Part { part } => seed1::run_part(&part),
-        Command::Seed2(options) => seed2::run(&options),
-        Command::Seed2Run(case) => seed2::run_one(&case),
-        Command::Seed2Writes { engine, whole } => seed2::run_marked(engine, whole),
-        Command::Seed3(delivery) => seed3::run(&delivery),
-        Command::Seed4(delivery) => seed4::run(&delivery),
-        Command::Seed4Run(case) => seed4::run_one(&case),
-        Command::Seeds(options) => seeds::run(&options),
+        Command::Veb2021Part { part } => veb2021::run_part(&part),
+        Command::Freebsd2009Run(case) => freebsd2009::run_one(&case),
+        Command::Freebsd2009Writes { engine, whole } => freebsd2009::run_marked(engine, whole),
+        Command::Misses2008Run(case) => misses2008::run_one(&case),
+        Command::Papers(papers) => papers.run(),
+        Command::Seeds(seeds) => seeds.run(),
         Command::Soak(options) => soak::run(&options),
         Command::Wire(options) => wire::run(&options),
         Command::WirePart { part } => wire::run_part(&part),
-        Command::Seed3Run { case, packets, burst } => seed3::run_one(case, packets, burst),
+        Command::Click1999Run { case, packets, burst } => click1999::run_one(case, packets, burst),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@ use artery_device::{PcapOptions, PcapReader, PcapWriter};
 use artery_engine::{RouterSettings, Time};
 use artery_lab::program::{artery, checked};
 use artery_lab::rig::{self, Frame, Result, Rig};
-use artery_lab::seed3::{self, DARKSTAR, INTERFACE, Neighbors, Segment, TSB, TestStation, Verdict, ZEUS};
+use artery_lab::papers::click1999::{self, DARKSTAR, INTERFACE, Neighbors, Segment, TSB, TestStation, Verdict, ZEUS};
 use artery_wire::build::{arp_request, ether, icmp_echo};
 use artery_wire::{Ethernet, Ipv4};
 use std::time::Duration;
@@ -46,10 +46,10 @@ fn a_forwarded_packet_has_one_hop_less_a_right_checksum_and_new_addresses() {
     on_the_segment("1999-packet", |segment| {
         let router = segment.start_router(&[])?;
         let capture = segment.tsb.capture_with("eth0", &["-Q", "in", "ip"])?;
-        segment.zeus.transmit("eth0", &[seed3::segment(&ZEUS, &TSB, 64)])?;
+        segment.zeus.transmit("eth0", &[click1999::segment(&ZEUS, &TSB, 64)])?;
         let frames = capture.wait_for(1, SOON)?;
-        let mut wanted = seed3::segment(&ZEUS, &TSB, 64);
-        assert_eq!(seed3::forward(&mut wanted, &Neighbors::of(&[TSB])), Verdict::Send);
+        let mut wanted = click1999::segment(&ZEUS, &TSB, 64);
+        assert_eq!(click1999::forward(&mut wanted, &Neighbors::of(&[TSB])), Verdict::Send);
         assert_eq!(frames[0].bytes, wanted);
         let ethernet = Ethernet::new(frames[0].bytes.as_slice()).unwrap();
         assert_eq!((ethernet.dst(), ethernet.src()), (TSB.mac, DARKSTAR.mac));
@@ -64,9 +64,9 @@ fn broken_and_expired_packets_end_at_darkstar() {
     on_the_segment("1999-drops", |segment| {
         let router = segment.start_router(&["--stats=60"])?;
         let capture = segment.tsb.capture_with("eth0", &["-Q", "in", "tcp"])?;
-        let mut broken = seed3::segment(&ZEUS, &TSB, 64);
+        let mut broken = click1999::segment(&ZEUS, &TSB, 64);
         broken[24] ^= 1;
-        let (expired, good) = (seed3::segment(&ZEUS, &TSB, 1), seed3::segment(&ZEUS, &TSB, 2));
+        let (expired, good) = (click1999::segment(&ZEUS, &TSB, 1), click1999::segment(&ZEUS, &TSB, 2));
         segment.zeus.transmit("eth0", &[broken, expired, good])?;
         let frames = capture.wait_for(1, SOON)?;
         assert_eq!(frames.len(), 1, "only the good one arrives");
@@ -86,7 +86,7 @@ fn a_packet_waits_until_its_neighbor_has_answered() {
         let words = ["run", "-e", artery_lab::conf::CLICK_1999, "--device", &device];
         let mut router = segment.darkstar.command([artery()?]).args(words).spawn()?;
         // It says nothing when it starts, so packets are sent until one is there.
-        let held = seed3::segment(&ZEUS, &TSB, 64);
+        let held = click1999::segment(&ZEUS, &TSB, 64);
         let arrived = (0..50).any(|_| {
             let sent = segment.zeus.transmit("eth0", std::slice::from_ref(&held));
             sent.is_ok() && tsb.wait_for(3, Duration::from_millis(100)).is_ok()
@@ -98,7 +98,7 @@ fn a_packet_waits_until_its_neighbor_has_answered() {
         let query = arp_request(DARKSTAR.mac, DARKSTAR.ip, TSB.ip).bytes();
         assert_eq!(frames[0].bytes[..query.len()], query, "{}", tsb.text()?);
         let mut forwarded = held;
-        assert_eq!(seed3::forward(&mut forwarded, &Neighbors::of(&[TSB])), Verdict::Send);
+        assert_eq!(click1999::forward(&mut forwarded, &Neighbors::of(&[TSB])), Verdict::Send);
         assert_eq!(sent_to(&frames, &TSB).first(), Some(&forwarded.as_slice()), "{}", tsb.text()?);
         assert!(!router.stop(SOON)?.stderr.contains("panicked"));
         Ok(())
@@ -129,7 +129,7 @@ fn routed(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     writer.flush().unwrap();
     drop(writer);
     let read = format!("FromDump({}, STOP true)", path("in"));
-    let text = seed3::with_ends(&read, &format!("ToDump({})", path("out")), "Discard");
+    let text = click1999::with_ends(&read, &format!("ToDump({})", path("out")), "Discard");
     // The driver gives the queue time to run empty.
     let text = text + "DriverManager(wait_stop, wait_time 0.05)";
     let settings = RouterSettings { simulated: Some(Time::ZERO), ..RouterSettings::default() };
@@ -144,10 +144,10 @@ fn in_memory_it_asks_holds_and_forwards_as_the_function_that_does_the_same() {
         artery_wire::build::arp_reply(station.mac, station.ip, DARKSTAR.mac, DARKSTAR.ip).bytes()
     };
     let echo = ether(DARKSTAR.mac, ZEUS.mac).ip4(icmp_echo(ZEUS.ip, TSB.ip, 1, 1)).bytes();
-    let mut broken = seed3::segment(&ZEUS, &TSB, 64);
+    let mut broken = click1999::segment(&ZEUS, &TSB, 64);
     broken[24] ^= 1;
-    let held = seed3::segment(&TSB, &ZEUS, 64);
-    let to_host = seed3::segment(&ZEUS, &DARKSTAR, 64);
+    let held = click1999::segment(&TSB, &ZEUS, 64);
+    let to_host = click1999::segment(&ZEUS, &DARKSTAR, 64);
     let frames = [
         held.clone(),
         reply(&ZEUS),
@@ -155,11 +155,11 @@ fn in_memory_it_asks_holds_and_forwards_as_the_function_that_does_the_same() {
         broken,
         echo.clone(),
         to_host,
-        seed3::segment(&ZEUS, &TSB, 1),
+        click1999::segment(&ZEUS, &TSB, 1),
     ];
     let forwarded = |frame: &Vec<u8>| {
         let mut frame = frame.clone();
-        assert_eq!(seed3::forward(&mut frame, &Neighbors::of(&[ZEUS, TSB])), Verdict::Send);
+        assert_eq!(click1999::forward(&mut frame, &Neighbors::of(&[ZEUS, TSB])), Verdict::Send);
         frame
     };
     let sent = routed(&frames);

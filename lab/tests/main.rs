@@ -26,7 +26,7 @@ mod replacement;
 mod rig;
 mod router;
 mod router_command;
-mod seed2;
+mod freebsd2009;
 mod soak;
 mod support;
 mod switch_folders;

@@ -16,7 +16,7 @@ fn help_shows_examples_and_what_there_is() {
     let output = bench(&["--help"]);
     let help = text(&output.stdout);
     assert!(output.status.success());
-    for wanted in ["artery-bench adopt", "seed3 --quick", "Exit status"] {
+    for wanted in ["artery-bench adopt", "papers click1999", "Exit status"] {
         assert!(help.contains(wanted), "{wanted}: {help}");
     }
 }
@@ -24,7 +24,7 @@ fn help_shows_examples_and_what_there_is() {
 #[test]
 fn one_run_prints_its_figures() {
     for case in ["forwarder", "graph", "prefix-3"] {
-        let output = bench(&["seed3-run", case, "--packets", "5000", "--burst", "64"]);
+        let output = bench(&["click1999-run", case, "--packets", "5000", "--burst", "64"]);
         let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         assert!(run["packets"].as_u64() > Some(4900) && run["nanoseconds"].as_u64() > Some(0), "{run}");
     }
@@ -33,21 +33,22 @@ fn one_run_prints_its_figures() {
 #[test]
 fn one_run_of_2008_counts_all_packets_at_the_port() {
     for (depth, returned) in [("l0", 0), ("l3", 0), ("off", 5000)] {
-        let output = bench(&["seed4-run", depth, "flushed", "--packets", "5000", "--prefetch", "--count"]);
+        let output =
+            bench(&["misses2008-run", depth, "flushed", "--packets", "5000", "--prefetch", "--count"]);
         let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         assert_eq!(run["received"], serde_json::json!([5000, 300_000]), "{run}");
         assert_eq!(run["card"]["returned"], returned, "{run}");
         let misses = &run["card"]["misses"];
         assert!(misses["Ok"]["d1"].is_number() || misses["Err"].is_string(), "{misses}");
     }
-    let output = bench(&["seed4-run", "l7", "hot", "--packets", "1"]);
+    let output = bench(&["misses2008-run", "l7", "hot", "--packets", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("'card', 'off', 'l0'"), "{}", text(&output.stderr));
 }
 
 #[test]
 fn wrong_usage_has_status_2_and_says_what_would_be_right() {
-    let output = bench(&["seed3-run", "prefix-99", "--packets", "1", "--burst", "1"]);
+    let output = bench(&["click1999-run", "prefix-99", "--packets", "1", "--burst", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("prefix-0 to prefix-8"), "{}", text(&output.stderr));
     assert_eq!(bench(&["nonsense"]).status.code(), Some(2));
@@ -55,7 +56,10 @@ fn wrong_usage_has_status_2_and_says_what_would_be_right() {
 
 #[test]
 fn an_experiment_that_nobody_reads_ends_quietly_with_the_status_of_a_filter() {
-    for words in [&["seed3", "--quick"][..], &["seed3-run", "graph", "--packets", "10", "--burst", "1"]] {
+    for words in [
+        &["papers", "click1999", "--quick"][..],
+        &["click1999-run", "graph", "--packets", "10", "--burst", "1"],
+    ] {
         let (_, unread) = std::io::pipe().unwrap();
         let mut bench = Command::new(env!("CARGO_BIN_EXE_artery-bench"));
         let output =
@@ -88,14 +92,14 @@ fn lookups_want_engines_that_exist_routes_in_the_file_and_a_round() {
 fn the_experiment_of_2016_wants_routes_of_ipv4() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "2001:db8::/32\n").unwrap();
-    let output = bench(&["seed0", "--quick", "--table", file.path().to_str().unwrap()]);
+    let output = bench(&["papers", "art2016", "--quick", "--table", file.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("no routes of IPv4"), "{}", text(&output.stderr));
 }
 
 #[test]
 fn the_help_of_every_experiment_is_plain_text() {
-    for command in ["engine", "fib", "flows", "seed0", "seed2", "seed3", "seed4", "wire"] {
+    for command in ["engine", "fib", "flows", "papers", "seed0", "seed4", "wire"] {
         let help = text(&bench(&[command, "--help"]).stdout);
         assert!(help.contains("Usage") && !help.contains('`'), "{help}");
     }

@@ -34,8 +34,8 @@ fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
 /// What the files call the ports, and what `s` does.
 const MAP: &str = "cnmac0=eth0,cnmac1=eth1,cnmac2=eth2,cnmac3=eth3";
 
-fn seed1() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../conf/seed1")
+fn veb2021() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../conf/veb2021")
 }
 
 fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Switch> {
@@ -73,10 +73,10 @@ fn answers(net: &Net, from: usize, to: usize) -> Result<u64> {
 
 #[test]
 fn the_files_of_the_benchmark_switch_between_hosts_and_ifconfig_shows_their_addresses() {
-    on_the_net("up-seed1", |net| {
+    on_the_net("up-veb2021", |net| {
         for (switch, workers) in [("veb0", "1"), ("veb0", "2"), ("bridge0", "1")] {
             let options = ["--map", MAP, "--switch", switch, "--workers", workers];
-            let running = start(net, &seed1(), &options)?;
+            let running = start(net, &veb2021(), &options)?;
             for (from, to) in [(0, 1), (1, 2), (2, 0)] {
                 assert_eq!(answers(net, from, to)?, 2, "{switch}: {from} to {to}");
             }
@@ -100,7 +100,7 @@ fn the_files_of_the_benchmark_switch_between_hosts_and_ifconfig_shows_their_addr
 #[test]
 fn a_switch_is_changed_while_frames_pass() {
     on_the_net("up-ifconfig", |net| {
-        let running = start(net, &seed1(), &["--map", MAP])?;
+        let running = start(net, &veb2021(), &["--map", MAP])?;
         running.says("veb0 protected cnmac0 1 protected cnmac1 1")?;
         assert_eq!((answers(net, 0, 1)?, answers(net, 0, 2)?), (0, 2), "ports of a group don't talk");
         running.says("veb0 -protected cnmac0")?;
@@ -252,12 +252,12 @@ fn two_switches_of_one_router_are_apart_and_a_port_goes_and_comes() {
 #[test]
 fn interfaces_that_others_have_or_that_are_missing_are_refused() {
     on_the_net("up-refusals", |net| {
-        let running = start(net, &seed1(), &["--map", MAP])?;
-        let second = net.s.command([artery()?]).args(["up", "--map", MAP, "--etc"]).arg(seed1());
+        let running = start(net, &veb2021(), &["--map", MAP])?;
+        let second = net.s.command([artery()?]).args(["up", "--map", MAP, "--etc"]).arg(veb2021());
         let second = second.env("ARTERY_SOCKET", running.socket.with_extension("second")).output()?;
         assert_eq!(second.code(), Some(1), "{}", second.stderr);
         assert!(second.stderr.contains("another router has eth0 as its port"), "{}", second.stderr);
-        let missing = net.s.command([artery()?]).args(["up", "--etc"]).arg(seed1()).output()?;
+        let missing = net.s.command([artery()?]).args(["up", "--etc"]).arg(veb2021()).output()?;
         assert_eq!(missing.code(), Some(1), "{}", missing.stderr);
         let expected =
             "cnmac3: no such interface; there are lo, eth0, eth1, eth2, eth3; '--map cnmac3=NAME' says";

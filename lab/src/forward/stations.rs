@@ -12,7 +12,7 @@ use artery_wire::build::{ether, ip4};
 use std::net::Ipv4Addr;
 
 /// The rules of May 2021: a state for each connection.
-const RULES: &str = include_str!("../../../conf/seed1/pf.conf");
+const RULES: &str = include_str!("../../../conf/veb2021/pf.conf");
 /// From so many flows on more states are wanted than pf allows if nothing is said.
 const MANY: u32 = 20_000;
 const SEED: u64 = 7;

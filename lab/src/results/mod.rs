@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// One measured quantity: the median of several runs, and how far they were apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Which experiment, such as `seed3`.
+    /// Which experiment, such as `click1999`.
     pub experiment: String,
     /// What was measured, such as `E2`.
     pub engine: String,
@@ -136,9 +136,10 @@ mod tests {
 
     #[test]
     fn json_lines_read_back_as_written() {
-        let one =
-            Measurement::of("seed3", "E2", "packets/s", &[1.5, 2.5]).param("burst", 1).notes("a \"note\"");
-        let two = Measurement::of("seed3", "E4", "ns", &[3.0]).cpu("AMD EPYC").threads(2);
+        let one = Measurement::of("click1999", "E2", "packets/s", &[1.5, 2.5])
+            .param("burst", 1)
+            .notes("a \"note\"");
+        let two = Measurement::of("click1999", "E4", "ns", &[3.0]).cpu("AMD EPYC").threads(2);
         let text = json_lines(&[one.clone(), two.clone()]).unwrap();
         let read: Vec<Measurement> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read, [one, two]);

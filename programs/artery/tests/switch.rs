@@ -3,8 +3,8 @@ use crate::support::{artery, artery_reads};
 use std::path::Path;
 
 /// The files of the benchmark of 2021.
-fn seed1() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/seed1").display().to_string()
+fn veb2021() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/veb2021").display().to_string()
 }
 
 /// A folder with these files.
@@ -24,7 +24,7 @@ const FOUR: &str = "add cnmac0\nadd cnmac1\nadd cnmac2\nadd cnmac3\nup\n";
 
 #[test]
 fn the_files_of_the_benchmark_are_those_that_were_printed() {
-    let file = |name: &str| std::fs::read_to_string(Path::new(&seed1()).join(name)).unwrap();
+    let file = |name: &str| std::fs::read_to_string(Path::new(&veb2021()).join(name)).unwrap();
     assert_eq!((file("hostname.veb0").as_str(), file("hostname.bridge0").as_str()), (FOUR, FOUR));
     for port in 0..4 {
         assert_eq!(file(&format!("hostname.cnmac{port}")), "up\n");
@@ -35,7 +35,7 @@ fn the_files_of_the_benchmark_are_those_that_were_printed() {
 #[test]
 fn each_line_of_the_benchmark_is_honoured_for_the_switch_that_starts() {
     for switch in ["veb0", "bridge0"] {
-        let outcome = artery(&["import", "--explain", "--json", "--switch", switch, &seed1()]);
+        let outcome = artery(&["import", "--explain", "--json", "--switch", switch, &veb2021()]);
         assert_eq!((outcome.status, outcome.err.as_str()), (0, ""), "{outcome:?}");
         let said: serde_json::Value = serde_json::from_str(&outcome.out).unwrap();
         for line in said["lines"].as_array().unwrap() {
@@ -67,17 +67,17 @@ veb0 [0] -> to_cnmac0 :: ToDevice(cnmac0);
 
 #[test]
 fn the_benchmark_is_a_switch_of_four_ports() {
-    let outcome = artery(&["up", "--etc", &seed1(), "--print"]);
+    let outcome = artery(&["up", "--etc", &veb2021(), "--print"]);
     assert_eq!((outcome.status, outcome.err.as_str()), (0, ""), "{outcome:?}");
     let (_, text) = outcome.out.split_once('\n').unwrap();
-    assert!(text.starts_with(&PRINTED.replace("DIR", &seed1())), "{text}");
+    assert!(text.starts_with(&PRINTED.replace("DIR", &veb2021())), "{text}");
     // With a star in its name one file does for all.
     let starred = etc(&[("hostname.veb0", FOUR), ("hostname.cnmac*", "up")]);
     let other = artery(&["up", "--etc", &self::text(&starred), "--print"]);
-    let without_rules = text.replace(&format!(",\n    PF \"{0}/pf.conf\",\n    PFETC \"{0}\"", seed1()), "");
+    let without_rules = text.replace(&format!(",\n    PF \"{0}/pf.conf\",\n    PFETC \"{0}\"", veb2021()), "");
     assert_eq!(other.out.split_once('\n').unwrap().1, without_rules);
-    assert_eq!(artery(&["import", &seed1()]).out.split_once('\n').unwrap().1, text);
-    let bridge = artery(&["up", "--etc", &seed1(), "--print", "--switch", "bridge0"]);
+    assert_eq!(artery(&["import", &veb2021()]).out.split_once('\n').unwrap().1, text);
+    let bridge = artery(&["up", "--etc", &veb2021(), "--print", "--switch", "bridge0"]);
     assert!(bridge.out.contains("bridge0 :: Veb(\n    PORT cnmac0,") && bridge.out.contains("LINK1 true"));
 }
 
@@ -247,7 +247,7 @@ fn what_rules_log_has_a_file_and_files_of_etc_are_those_of_the_folder() {
 
 #[test]
 fn what_the_machine_lacks_is_said_and_nothing_starts() {
-    let outcome = artery(&["up", "--etc", &seed1(), "--map", "cnmac0=nonsuch0,cnmac1=nonsuch0,em0=lo"]);
+    let outcome = artery(&["up", "--etc", &veb2021(), "--map", "cnmac0=nonsuch0,cnmac1=nonsuch0,em0=lo"]);
     assert_eq!((outcome.status, outcome.out.as_str()), (1, ""), "{outcome:?}");
     for expected in [
         "error: --map em0=lo: no port is called em0; the ports are cnmac0, cnmac1, cnmac2, cnmac3\n",
@@ -258,7 +258,7 @@ fn what_the_machine_lacks_is_said_and_nothing_starts() {
     ] {
         assert!(outcome.err.contains(expected), "{expected}: {}", outcome.err);
     }
-    let dry = artery(&["up", "--etc", &seed1(), "--dry-run"]);
+    let dry = artery(&["up", "--etc", &veb2021(), "--dry-run"]);
     assert_eq!(dry.status, 1, "{dry:?}");
     assert!(dry.out.contains("hostname.veb0:1: honoured: add cnmac0\n"), "{}", dry.out);
 }
@@ -291,6 +291,6 @@ fn a_folder_without_a_switch_is_refused() {
     let folder = etc(&[("pf.conf", "pass")]);
     let outcome = artery(&["up", "--etc", &text(&folder)]);
     assert!(outcome.status == 1 && outcome.err.contains("there is no hostname.veb0 here"), "{outcome:?}");
-    let outcome = artery(&["up", "--etc", &seed1(), "--switch", "veb1"]);
+    let outcome = artery(&["up", "--etc", &veb2021(), "--switch", "veb1"]);
     assert!(outcome.err.ends_with("has no switch 'veb1'; it has veb0, bridge0\n"), "{outcome:?}");
 }

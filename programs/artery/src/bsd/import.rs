@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
-  artery import --explain conf/seed1
+  artery import --explain conf/veb2021
   artery import --explain --json /mnt/openbsd/etc
   artery import /mnt/openbsd/etc > switch.click
 

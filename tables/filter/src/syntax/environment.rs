@@ -71,10 +71,10 @@ mod tests {
 
     #[test]
     fn files_of_etc_are_in_the_folder_that_stands_for_it() {
-        let of = |name| file_in(Path::new("conf/seed1"), name).display().to_string();
+        let of = |name| file_in(Path::new("conf/veb2021"), name).display().to_string();
         let found = ["/etc/spam", "/etc/pf/spam", "spam", "/var/db/spam", "/etcetera"].map(of);
         let expected =
-            ["conf/seed1/spam", "conf/seed1/pf/spam", "conf/seed1/spam", "/var/db/spam", "/etcetera"];
+            ["conf/veb2021/spam", "conf/veb2021/pf/spam", "conf/veb2021/spam", "/var/db/spam", "/etcetera"];
         assert_eq!(found, expected);
     }
 }

@@ -22,7 +22,7 @@ const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
 
 impl Findings for Report {
-    const NAME: &'static str = "seed2";
+    const NAME: &'static str = "freebsd2009";
 
     fn text(&self) -> String {
         let mut text = format!(
@@ -78,7 +78,7 @@ impl Findings for Report {
             ("9-bare", self.rate_curves(&EngineName::ALL, DRIVERS[0])),
             ("10", self.locked_curves(&[L, S, F, G])),
         ];
-        figures.map(|(number, svg)| (format!("seed2-figure{number}.svg"), svg)).into()
+        figures.map(|(number, svg)| (format!("freebsd2009-figure{number}.svg"), svg)).into()
     }
 }
 
@@ -313,7 +313,7 @@ impl Report {
     }
 
     fn of(&self, engine: EngineName, unit: &str, runs: &[f64]) -> Measurement {
-        Measurement::of("seed2", engine.letter(), unit, runs).cpu(&self.machine.cpu)
+        Measurement::of("freebsd2009", engine.letter(), unit, runs).cpu(&self.machine.cpu)
     }
 
     fn at(&self, measurement: Measurement, point: &Point) -> Measurement {

@@ -4,21 +4,71 @@
 //! What it could not do, and why, is said; what is left there of an earlier run is removed before, so that
 //! nothing old is read.
 
+pub mod art2016;
+pub mod click1999;
+pub mod freebsd2009;
 mod html;
+pub mod misses2008;
 mod report;
+pub mod veb2021;
 
 use crate::machine::Machine;
 use crate::program;
-use crate::results::{Verdict, write_files};
+use crate::results::{Delivery, Verdict, write_files};
 use crate::rig::Rig;
 use crate::voice::{print, progress};
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, Subcommand};
 use report::{Outcome, Part, Report};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
+
+/// One experiment, or all of them.
+#[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Papers {
+    #[command(flatten)]
+    all: Options,
+    #[command(subcommand)]
+    paper: Option<Paper>,
+}
+
+/// The experiments.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Paper {
+    /// Look up and forward as in June 2016: ART against the radix tree of BSD
+    Art2016(art2016::Options),
+    /// Switch as in May 2021: veb, with pf and without, and the old bridge, by iperf3 between two hosts
+    Veb2021(Delivery),
+    /// Send as in 2009, by one table for routes and neighbors, by two, with flows and without locks
+    Freebsd2009(freebsd2009::Options),
+    /// Forward as in May 1999, 24,000 packets a second then: the same configuration, other engines beside it
+    Click1999(Delivery),
+    /// Count cache misses as in July 2008: what a packet costs up to each level of monitor mode
+    Misses2008(Delivery),
+}
+
+impl Papers {
+    /// Runs what was asked for.
+    pub fn run(&self) -> anyhow::Result<()> {
+        self.paper.as_ref().map_or_else(|| run(&self.all), Paper::run)
+    }
+}
+
+impl Paper {
+    /// Runs one experiment.
+    pub fn run(&self) -> anyhow::Result<()> {
+        match self {
+            Paper::Art2016(options) => art2016::run(options),
+            Paper::Veb2021(delivery) => veb2021::run(delivery),
+            Paper::Freebsd2009(options) => freebsd2009::run(options),
+            Paper::Click1999(delivery) => click1999::run(delivery),
+            Paper::Misses2008(delivery) => misses2008::run(delivery),
+        }
+    }
+}
 
 /// How much is measured, on what, and where it goes.
 #[derive(Args, Clone, Debug)]
@@ -26,11 +76,11 @@ pub struct Options {
     /// Fewer and shorter runs: a quarter of an hour for all
     #[arg(long)]
     quick: bool,
-    /// The full feed of seed0: text or an MRT dump, packed by gzip or not; without, a synthetic table
+    /// The full feed of art2016: text or an MRT dump, packed by gzip or not; without, a synthetic table
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
     /// Where the report, figures and charts go; files of experiments that are there are replaced
-    #[arg(long, value_name = "DIR", default_value = "artery-seeds")]
+    #[arg(long, value_name = "DIR", default_value = "artery-papers")]
     out: PathBuf,
 }
 
@@ -45,11 +95,11 @@ struct Experiment {
 }
 
 const EXPERIMENTS: [Experiment; 5] = [
-    Experiment { name: "seed0", when: "June 2016", what: "ART and the radix tree of BSD" },
-    Experiment { name: "seed1", when: "May 2021", what: "veb and the bridge before it" },
-    Experiment { name: "seed2", when: "2009", what: "routes and neighbors in one table or two" },
-    Experiment { name: "seed3", when: "May 1999", what: "a configuration that forwards" },
-    Experiment { name: "seed4", when: "July 2008", what: "cache misses and monitor mode" },
+    Experiment { name: "art2016", when: "June 2016", what: "ART and the radix tree of BSD" },
+    Experiment { name: "veb2021", when: "May 2021", what: "veb and the bridge before it" },
+    Experiment { name: "freebsd2009", when: "2009", what: "routes and neighbors in one table or two" },
+    Experiment { name: "click1999", when: "May 1999", what: "a configuration that forwards" },
+    Experiment { name: "misses2008", when: "July 2008", what: "cache misses and monitor mode" },
 ];
 
 /// Runs all, writes the report, and prints its beginning. The error, after that, is
@@ -63,14 +113,14 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let report = Report { machine, is_quick: options.quick, without_rig: without_rig(), parts };
     let markdown = report.markdown();
     let page = html::page(&markdown, &charts(&options.out)?);
-    write_files(&options.out, vec![("seeds.md".into(), markdown), ("seeds.html".into(), page)])?;
+    write_files(&options.out, vec![("papers.md".into(), markdown), ("papers.html".into(), page)])?;
     print(&report.summary())?;
     report.failure().map_or(Ok(()), |failed| Err(anyhow::anyhow!("{failed}")))
 }
 
 /// Why nothing can be measured between namespaces, if so.
 fn without_rig() -> Option<String> {
-    Rig::new("seeds").err().map(|reason| reason.to_string())
+    Rig::new("papers").err().map(|reason| reason.to_string())
 }
 
 /// Runs one experiment to its end, and reads what it wrote.
@@ -81,9 +131,9 @@ fn carry_out(experiment: Experiment, options: &Options) -> anyhow::Result<Part> 
         fs::remove_file(&old).with_context(|| format!("can't remove {}", old.display()))?;
     }
     let mut command = Command::new(program::this()?);
-    command.arg(name).arg("--out").arg(&options.out).stdin(Stdio::null()).stdout(Stdio::null());
+    command.args(["papers", name]).arg("--out").arg(&options.out).stdin(Stdio::null()).stdout(Stdio::null());
     command.args(options.quick.then_some("--quick"));
-    if let Some(table) = options.table.as_ref().filter(|_| name == "seed0") {
+    if let Some(table) = options.table.as_ref().filter(|_| name == "art2016") {
         command.arg("--table").arg(table);
     }
     let start = Instant::now();
@@ -144,22 +194,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let verdict = Verdict::new("it \"works\"", Finding::Holds, "1.5 times");
         let files = [
-            ("seed1.md", "# One\n".to_string()),
-            ("seed1.claims.jsonl", json_lines(std::slice::from_ref(&verdict)).unwrap()),
-            ("seed1-b.svg", "<svg/>".to_string()),
-            ("seed1-a.svg", "<svg/>".to_string()),
-            ("seed10.svg", String::new()),
-            ("my-seed1.svg", String::new()),
+            ("veb2021.md", "# One\n".to_string()),
+            ("veb2021.claims.jsonl", json_lines(std::slice::from_ref(&verdict)).unwrap()),
+            ("veb2021-b.svg", "<svg/>".to_string()),
+            ("veb2021-a.svg", "<svg/>".to_string()),
+            ("veb20210.svg", String::new()),
+            ("my-veb2021.svg", String::new()),
         ];
         for (name, text) in &files {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let Outcome::Done { text, verdicts, charts } = read(folder.path(), "seed1").unwrap() else {
+        let Outcome::Done { text, verdicts, charts } = read(folder.path(), "veb2021").unwrap() else {
             panic!()
         };
         assert_eq!((text.as_str(), verdicts), ("# One\n", vec![verdict]));
-        assert_eq!(charts, ["seed1-a.svg", "seed1-b.svg"]);
-        let missing = read(folder.path(), "seed2").unwrap_err().to_string();
-        assert!(missing.starts_with("can't read ") && missing.contains("seed2."), "{missing}");
+        assert_eq!(charts, ["veb2021-a.svg", "veb2021-b.svg"]);
+        let missing = read(folder.path(), "freebsd2009").unwrap_err().to_string();
+        assert!(missing.starts_with("can't read ") && missing.contains("freebsd2009."), "{missing}");
     }
 }

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::mpsc;
 
 /// The subcommand that sends between marks.
-pub const SUBCOMMAND: &str = "seed2-writes";
+pub const SUBCOMMAND: &str = "freebsd2009-writes";
 
 /// It is stored to before and after each thread's part.
 #[repr(align(64))]

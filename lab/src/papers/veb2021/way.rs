@@ -10,9 +10,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// The files of 2021, as printed: what its author wrote about `bridge0` and the others, and pf's.
-const BRIDGE0: &str = include_str!("../../../conf/seed1/hostname.bridge0");
-const CNMAC: &str = include_str!("../../../conf/seed1/hostname.cnmac0");
-pub(super) const PF: &str = include_str!("../../../conf/seed1/pf.conf");
+const BRIDGE0: &str = include_str!("../../../../conf/veb2021/hostname.bridge0");
+const CNMAC: &str = include_str!("../../../../conf/veb2021/hostname.cnmac0");
+pub(super) const PF: &str = include_str!("../../../../conf/veb2021/pf.conf");
 
 /// The interfaces here for those of 2021. Two of them have no host at the other end, as then.
 const MAP: &str = "cnmac0=eth0,cnmac1=eth1,cnmac2=eth2,cnmac3=eth3";

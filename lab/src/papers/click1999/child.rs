@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The subcommand that carries out one run.
-pub const SUBCOMMAND: &str = "seed3-run";
+pub const SUBCOMMAND: &str = "click1999-run";
 
 /// Carries out one run in a child.
 pub(super) fn run(case: Case, packets: u64, burst: usize) -> anyhow::Result<Run> {

@@ -167,7 +167,7 @@ mod tests {
             Verdict::new("it is green", Finding::NotMeasured, "nobody looked"),
         ];
         let text = "# Seed 0\n\n## Part\n\n```\n# no heading\n```\n".to_string();
-        let done = Outcome::Done { text, verdicts, charts: vec!["seed0-a.svg".into()] };
+        let done = Outcome::Done { text, verdicts, charts: vec!["art2016-a.svg".into()] };
         let took = Duration::from_secs(90);
         let parts = vec![
             Part { experiment: EXPERIMENTS[0], took, outcome: done },
@@ -184,24 +184,27 @@ mod tests {
     #[test]
     fn claims_are_counted_and_what_is_missing_is_said() {
         let summary = report().summary();
-        let row = summary.lines().find(|line| line.starts_with("| seed0 ")).unwrap();
+        let row = summary.lines().find(|line| line.starts_with("| art2016 ")).unwrap();
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         assert_eq!(cells[4..8], ["1", "1", "1", "1.5"]);
         for line in [
-            "- seed1 failed (exit status: 1); what it said is above",
+            "- veb2021 failed (exit status: 1); what it said is above",
             "- everything between network namespaces: we are not root",
-            "- seed0, \"it is green\": nobody looked",
+            "- art2016, \"it is green\": nobody looked",
         ] {
             assert!(summary.lines().any(|found| found == line), "{line} in {summary}");
         }
-        assert_eq!(report().failure().unwrap(), "seed1 failed (exit status: 1); what it said is above");
+        assert_eq!(report().failure().unwrap(), "veb2021 failed (exit status: 1); what it said is above");
     }
 
     #[test]
     fn reports_of_experiments_follow_with_their_charts_one_level_lower() {
         let markdown = report().markdown();
         let own = markdown.split_once("---\n\n## Seed 0\n").unwrap().1;
-        assert_eq!(own, "\n### Part\n\n```\n# no heading\n```\n\n![seed0-a.svg of seed0](seed0-a.svg)\n");
+        assert_eq!(
+            own,
+            "\n### Part\n\n```\n# no heading\n```\n\n![art2016-a.svg of art2016](art2016-a.svg)\n"
+        );
     }
 
     #[test]

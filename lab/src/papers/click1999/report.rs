@@ -66,7 +66,7 @@ pub(super) struct Ratios {
 }
 
 impl Findings for Report {
-    const NAME: &'static str = "seed3";
+    const NAME: &'static str = "click1999";
 
     fn text(&self) -> String {
         let mut text = format!("# Seed 3: forwarding as in May 1999\n\n{}.\n", self.machine);
@@ -101,7 +101,7 @@ impl Findings for Report {
 
     fn measurements(&self) -> Vec<Measurement> {
         let of = |engine: &str, unit: &str, runs: &[f64]| {
-            Measurement::of("seed3", engine, unit, runs).cpu(&self.machine.cpu)
+            Measurement::of("click1999", engine, unit, runs).cpu(&self.machine.cpu)
         };
         let with_case = |measurement: Measurement, case: &Case, burst: &usize| {
             measurement.param("case", case).param("burst", burst).param("packet_bytes", 256)
@@ -130,9 +130,9 @@ impl Findings for Report {
 
     fn charts(&self) -> Vec<(String, String)> {
         let charts = [
-            ("seed3-memory.svg", self.memory_chart()),
-            ("seed3-elements.svg", self.elements_chart()),
-            ("seed3-wire.svg", self.wire_chart()),
+            ("click1999-memory.svg", self.memory_chart()),
+            ("click1999-elements.svg", self.elements_chart()),
+            ("click1999-wire.svg", self.wire_chart()),
         ];
         // Of what was not measured there is none.
         let drawn = charts.into_iter().filter(|(_, svg)| !svg.is_empty());
@@ -331,7 +331,7 @@ fn engine(case: Case, burst: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed3::plan::cases;
+    use crate::papers::click1999::plan::cases;
 
     fn report() -> Report {
         let memory = cases().map(|(case, burst)| {
@@ -378,7 +378,7 @@ mod tests {
             let measurement: Measurement = serde_json::from_str(line).unwrap();
             assert_eq!(
                 (measurement.experiment.as_str(), measurement.cpu.as_str()),
-                ("seed3", report.machine.cpu.as_str())
+                ("click1999", report.machine.cpu.as_str())
             );
         }
     }

@@ -178,7 +178,7 @@ impl Case {
         };
         let (report, outcome) = mpsc::channel();
         handle.resources().get::<Deal>().post(Job::new(*self, wire_in.tx, wire_out.rx, report));
-        checked_with(classes(), "seed4", &graph::router(level), &[])?.replace(handle)?;
+        checked_with(classes(), "misses2008", &graph::router(level), &[])?.replace(handle)?;
         let card = outcome.recv_timeout(PATIENCE).context("the card did not hand over all packets")?;
         let traffic = received.received();
         Ok(Run { card, received: (traffic.packets, traffic.bytes) })
@@ -188,7 +188,7 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed4::Spent;
+    use crate::papers::misses2008::Spent;
 
     fn case(depth: &str, buffers: Buffers) -> Case {
         Case {

@@ -1,7 +1,7 @@
 //! Runs of the experiment of 2009, as the program carries them out.
 
 use artery_lab::program;
-use artery_lab::seed2::{EngineName, shared_writes};
+use artery_lab::papers::freebsd2009::{EngineName, shared_writes};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_artery-bench");
 #[test]
 fn one_run_prints_its_figures() {
     for engine in ["l", "s", "p", "d", "f", "c", "e", "g"] {
-        let words = ["seed2-run", engine, "w1", "--threads", "2", "--millis", "20", "--samples", "2"];
+        let words = ["freebsd2009-run", engine, "w1", "--threads", "2", "--millis", "20", "--samples", "2"];
         let output = Command::new(PROGRAM).args(words).output().unwrap();
         let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         assert!(run["rates"].as_array().is_some_and(|rates| rates.len() == 2), "{run}");

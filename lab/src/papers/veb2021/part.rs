@@ -11,7 +11,7 @@ use clap::Subcommand;
 use std::sync::OnceLock;
 
 /// The hidden subcommand that carries out a part.
-pub const SUBCOMMAND: &str = "seed1-part";
+pub const SUBCOMMAND: &str = "veb2021-part";
 /// What the bridge says when it begins.
 pub(super) const BEGINS: &str = "begins";
 

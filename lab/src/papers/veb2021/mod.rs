@@ -38,7 +38,7 @@ pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
     delivery.begin(&machine)?;
     let mut report = Report::new(machine, plan);
     in_memory(&plan, &mut report)?;
-    match Rig::new("seed1") {
+    match Rig::new("veb2021") {
         Ok(_) => over_the_wire(&plan, &mut report),
         Err(error) => report.skip("everything over the wire", &error.to_string()),
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The subcommand that carries out one run.
-pub const SUBCOMMAND: &str = "seed4-run";
+pub const SUBCOMMAND: &str = "misses2008-run";
 
 /// Carries out one run in a child. One in which a packet came to harm is an error, not a figure.
 pub(super) fn run(case: &Case) -> anyhow::Result<Run> {
@@ -41,13 +41,13 @@ fn command(program: &Path, case: &Case, packets: u64) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed4::case::Buffers;
+    use crate::papers::misses2008::case::Buffers;
     use artery_engine::Monitor;
 
     #[test]
     fn everything_chosen_is_said_to_the_child() {
         let case = Case {
-            depth: crate::seed4::Depth::Router(Monitor(None)),
+            depth: crate::papers::misses2008::Depth::Router(Monitor(None)),
             buffers: Buffers::Cycled(64),
             packets: 10,
             burst: 8,
@@ -57,7 +57,7 @@ mod tests {
         };
         let words = command(Path::new("x"), &case, 20);
         let words: Vec<_> = words.get_args().map(|word| word.to_str().unwrap()).collect();
-        let wanted = "seed4-run off cycled:64 --packets 20 --burst 8 --rate 1000 --prefetch --count";
+        let wanted = "misses2008-run off cycled:64 --packets 20 --burst 8 --rate 1000 --prefetch --count";
         assert_eq!(words.join(" "), wanted);
     }
 }

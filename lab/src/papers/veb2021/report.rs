@@ -219,7 +219,7 @@ impl Report {
 }
 
 impl Findings for Report {
-    const NAME: &'static str = "seed1";
+    const NAME: &'static str = "veb2021";
 
     fn text(&self) -> String {
         let Plan { rounds, seconds, .. } = self.plan;
@@ -300,27 +300,30 @@ impl Findings for Report {
         let tcp = self.tcp.iter().map(|((links, way), figures)| {
             let runs: Vec<f64> = figures.iter().map(|figure| figure.received).collect();
             let busy: Vec<String> = figures[0].busy().map(number).collect();
-            Measurement::of("seed1", way.name(), "Mbit/s", &runs)
+            Measurement::of("veb2021", way.name(), "Mbit/s", &runs)
                 .param("links", links)
                 .param("threads_percent", busy.join(" "))
                 .threads(busy.len().max(1))
         });
         let frames = self.frames.iter().map(|(way, runs)| {
-            Measurement::of("seed1", way.name(), "Mpps", runs)
+            Measurement::of("veb2021", way.name(), "Mpps", runs)
                 .param("links", Links::Unlimited)
                 .param("frame", 60)
         });
         let wire = tcp.chain(frames).map(|one| one.notes("veth pairs in namespaces"));
         let memory = self.memory.iter().map(|(memory, runs)| {
-            let one = Measurement::of("seed1", &memory.to_string(), "Mpps of data", runs);
+            let one = Measurement::of("veb2021", &memory.to_string(), "Mpps of data", runs);
             one.param("hosts", memory.hosts).threads(memory.workers.into()).notes("in memory")
         });
         wire.chain(memory).map(|one| one.cpu(&self.machine.cpu)).collect()
     }
 
     fn charts(&self) -> Vec<(String, String)> {
-        let names =
-            Links::ALL.into_iter().zip(["seed1-gigabit.svg", "seed1-unlimited.svg", "seed1-frames.svg"]);
+        let names = Links::ALL.into_iter().zip([
+            "veb2021-gigabit.svg",
+            "veb2021-unlimited.svg",
+            "veb2021-frames.svg",
+        ]);
         let measured =
             names.into_iter().filter(|(links, _)| ALL.iter().any(|way| self.median(*links, *way).is_some()));
         measured.map(|(links, name)| (name.to_string(), self.chart(links))).collect()

@@ -94,7 +94,7 @@ fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(
 /// Packets a second over the wire: TCP and a flood, alternately through our program and through Linux. And a
 /// sentence on what the queue of the configuration dropped.
 fn over_the_wire(plan: &Plan) -> Result<(Runs<&'static str>, String), RigError> {
-    let rig = Rig::new("seed3")?;
+    let rig = Rig::new("click1999")?;
     let segment = Segment::new(&rig)?;
     segment.as_in_1999()?;
     let tcp = || segment.tcp(plan.seconds);

@@ -26,7 +26,7 @@ pub(super) struct Report {
 }
 
 impl Findings for Report {
-    const NAME: &'static str = "seed4";
+    const NAME: &'static str = "misses2008";
 
     fn text(&self) -> String {
         let Plan { rounds, packets, paced, .. } = self.plan;
@@ -57,7 +57,7 @@ impl Findings for Report {
 
     fn measurements(&self) -> Vec<Measurement> {
         let of = |engine: &str, unit: &str, runs: &[f64]| {
-            let measurement = Measurement::of("seed4", engine, unit, runs).cpu(&self.machine.cpu);
+            let measurement = Measurement::of("misses2008", engine, unit, runs).cpu(&self.machine.cpu);
             measurement.param("burst", BURST).param("frame_bytes", 60)
         };
         let mut all = Vec::new();
@@ -108,7 +108,8 @@ impl Findings for Report {
     }
 
     fn charts(&self) -> Vec<(String, String)> {
-        let charts = [("seed4-times.svg", self.times_chart()), ("seed4-misses.svg", self.misses_chart())];
+        let charts =
+            [("misses2008-times.svg", self.times_chart()), ("misses2008-misses.svg", self.misses_chart())];
         charts.map(|(name, chart)| (name.to_string(), chart.svg())).to_vec()
     }
 }
@@ -453,7 +454,7 @@ mod tests {
         let read: Vec<Measurement> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         // Times, misses of two levels by two counters, idle time and rate, one order of buffers, two chases.
         assert_eq!(read.len(), 6 + 24 + 12 + 1 + 2);
-        assert!(read.iter().all(|one| one.experiment == "seed4" && one.params["burst"] == "32"));
+        assert!(read.iter().all(|one| one.experiment == "misses2008" && one.params["burst"] == "32"));
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn fifo_times(figures: &Figures) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed4::figures::Misses;
+    use crate::papers::misses2008::figures::Misses;
 
     const K8: By = By::Cachegrind("k8");
 

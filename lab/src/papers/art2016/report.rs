@@ -52,7 +52,7 @@ pub(super) struct Report {
 }
 
 impl Findings for Report {
-    const NAME: &'static str = "seed0";
+    const NAME: &'static str = "art2016";
 
     fn text(&self) -> String {
         let mut text = format!(
@@ -81,7 +81,7 @@ impl Findings for Report {
 
     fn measurements(&self) -> Vec<Measurement> {
         let of = |engine: &str, unit: &str, runs: &[f64]| {
-            Measurement::of("seed0", engine, unit, runs).cpu(&self.machine.cpu)
+            Measurement::of("art2016", engine, unit, runs).cpu(&self.machine.cpu)
         };
         let at = |m: Measurement, scenario: Scenario| {
             m.param("table", scenario.table).param("destinations", scenario.destinations.name())
@@ -122,9 +122,9 @@ impl Findings for Report {
     fn charts(&self) -> Vec<(String, String)> {
         let mut charts: Vec<_> = (0..)
             .zip(self.scenarios())
-            .map(|(n, scenario)| (format!("seed0-{n}.svg"), self.chart(scenario).svg()))
+            .map(|(n, scenario)| (format!("art2016-{n}.svg"), self.chart(scenario).svg()))
             .collect();
-        charts.push(("seed0-memory.svg".to_string(), self.memory_chart().svg()));
+        charts.push(("art2016-memory.svg".to_string(), self.memory_chart().svg()));
         charts
     }
 }

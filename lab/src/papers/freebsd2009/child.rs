@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The subcommand that carries out one run.
-pub const SUBCOMMAND: &str = "seed2-run";
+pub const SUBCOMMAND: &str = "freebsd2009-run";
 
 /// Carries out one run in a child.
 pub(super) fn run(case: &Case) -> anyhow::Result<Run> {
@@ -48,7 +48,7 @@ fn command(program: &Path, case: &Case) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed2::{EngineName, LockKind, Workload};
+    use crate::papers::freebsd2009::{EngineName, LockKind, Workload};
 
     #[test]
     fn everything_chosen_is_said_to_the_child() {
@@ -64,7 +64,7 @@ mod tests {
         };
         let words = command(Path::new("x"), &case);
         let words: Vec<_> = words.get_args().map(|word| word.to_str().unwrap()).collect();
-        let wanted = "seed2-run f near --threads 3 --driver 100 --millis 7 --samples 5 --neighbors 9 \
+        let wanted = "freebsd2009-run f near --threads 3 --driver 100 --millis 7 --samples 5 --neighbors 9 \
                       --locks watched --packets 11";
         assert_eq!(words.join(" "), wanted);
     }
