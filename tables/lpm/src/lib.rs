@@ -72,29 +72,6 @@
 //! (AVX-512, AVX2, or none) is chosen at run time. [`Art`], [`Fib4Fast`], [`Fib4Small`] and [`Fib6`] can also
 //! be had alone; a FIB is built from whatever implements [`Runs`]. A group is 1 to [`Art::MAX_GROUP`].
 //!
-//! # A router
-//!
-//! [`router::Tables`] put such tables together with what groups stand for ([`next_hop`]) and with neighbors
-//! ([`neighbor`]), and [`path`] is what a worker asks: where does a packet to this address go?
-//!
-//! # Flows
-//!
-//! A [`flow::FlowTable`] remembers for each of up to 134 million flows what was decided for it, one cache
-//! line a flow, in the hands of one worker: found a batch at a time, forgotten when idle, grown and shrunk
-//! without a pause, and proof against floods of flows that are never used.
-//!
-//! # Servers
-//!
-//! [`balance`] shares flows out among servers that come and go, and says which flows keep theirs.
-//!
-//! # Spanning tree
-//!
-//! [`stp`] says which ports of a bridge forward (IEEE 802.1D-2004), as a pure machine.
-//!
-//! # Paths to neighbors
-//!
-//! [`bfd`] says whether the path to a neighbor is up (RFC 5880, RFC 5881), as a pure machine.
-//!
 //! # What is guaranteed
 //!
 //! * *Every answer was right at some instant between the lookup's beginning and its end*, for its address. A
@@ -122,11 +99,11 @@
 //!
 //! # What is not here, on purpose
 //!
-//! In a [`RouteTable`]: next hops, gateways and interfaces (a group is a number; [`router`] is what knows
-//! them), and best-path choice between routes of one prefix (the last insert wins). Anywhere: a second writer
-//! (put the table behind a mutex of your own; readers don't meet it), persistence, and feature flags. Tables
-//! in files are read by the crate `artery-feed`, text by [`load`]; [`synthetic`] makes tables of the
-//! Internet's shape for tests. C programs have `artery-table-c`.
+//! In a [`RouteTable`]: next hops, gateways and interfaces (a group is a number; the crate `artery-l3` knows
+//! what it stands for), and best-path choice between routes of one prefix (the last insert wins). Anywhere: a
+//! second writer (put the table behind a mutex of your own; readers don't meet it), persistence, and feature
+//! flags. Tables in files are read by the crate `artery-feed`, text by [`load`]; [`synthetic`] makes tables of
+//! the Internet's shape for tests. C programs have `artery-table-c`.
 #![deny(unsafe_code)]
 
 #[forbid(unsafe_code)]
