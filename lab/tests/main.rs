@@ -5,6 +5,7 @@ mod adopt_bgp;
 mod adopt_dry_run;
 mod adopt_gateways;
 mod adopt_handover;
+mod adopt_multi_buffer;
 mod adopt_operations;
 mod adopt_policy;
 mod adopt_ports;

@@ -45,7 +45,7 @@ pub use maps::{Array, DeviceMap, WordArray};
 pub use query::{AttachedPrograms, TcxSide, has_tcx, is_of_artery, tcx_programs};
 #[cfg(test)]
 pub(crate) use run::send_live;
-pub use run::{Outcome, run, run_live};
+pub use run::{FIRST_BUFFER, Outcome, run, run_live, run_multi_buffer};
 pub use tracepoint::Tracepoint;
 
 use crate::{DeviceError, Interface, sys};

@@ -98,7 +98,7 @@ pub use host_port::{HostPort, HostPortState};
 pub use host_routes::{HOST_ROUTE_METRIC, HOST_ROUTE_PROTOCOL, HostRouteChange, HostRoutes, RouteByGateway};
 pub use interface::{Interface, split_vlan_name};
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
-pub use netdev::{XdpFeatures, XdpFragments, xdp_features, xdp_fragments};
+pub use netdev::{XdpFeatures, xdp_features};
 pub use owner::PortClaim;
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Port, PortSpec, PortState, Ports, QueueHandle, RxHandle, TxHandle};

@@ -25,6 +25,10 @@ pub struct XdpFeatures {
     pub sends_redirected: bool,
     /// It gives frames to AF_XDP sockets without copying them.
     pub zero_copy: bool,
+    /// It gives frames that lie in several buffers, as those of a large MTU do, to programs.
+    pub receives_multi_buffer: bool,
+    /// It sends such frames that a program elsewhere redirects to it.
+    pub sends_multi_buffer: bool,
 }
 
 /// What the driver of an interface can do with XDP. Kernels that do not know the question are an error.
@@ -35,24 +39,13 @@ pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
 fn said_features(answer: &Message) -> XdpFeatures {
     let features = answer.value(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
     let has = |wanted: u64| features & wanted == wanted;
-    XdpFeatures { redirects: has(BASIC | REDIRECT), sends_redirected: has(SEND), zero_copy: has(ZERO_COPY) }
-}
-
-/// Which frames that lie in several buffers, as those of a large MTU do, a driver takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct XdpFragments {
-    /// It gives such frames to programs.
-    pub received: bool,
-    /// It sends such frames that a program elsewhere redirects to it.
-    pub sent: bool,
-}
-
-/// What the driver of an interface does with frames in several buffers. Kernels that do not know the
-/// question are an error.
-pub fn xdp_fragments(index: u32) -> io::Result<XdpFragments> {
-    let answer = query_family("netdev", DEV_GET, IFINDEX, &index.to_ne_bytes())?;
-    let features = answer.value(XDP_FEATURES).map_or(0, u64::from_ne_bytes);
-    Ok(XdpFragments { received: features & RECEIVE_FRAGMENTS != 0, sent: features & SEND_FRAGMENTS != 0 })
+    XdpFeatures {
+        redirects: has(BASIC | REDIRECT),
+        sends_redirected: has(SEND),
+        zero_copy: has(ZERO_COPY),
+        receives_multi_buffer: has(RECEIVE_FRAGMENTS),
+        sends_multi_buffer: has(SEND | SEND_FRAGMENTS),
+    }
 }
 
 /// Whether the driver of an interface gives its frames to AF_XDP sockets without copying them. Kernels that
@@ -92,10 +85,14 @@ mod tests {
 
     #[test]
     fn an_answer_has_the_features_whose_bits_are_all_set() {
-        let features = attribute(XDP_FEATURES, &(ZERO_COPY | 1).to_ne_bytes());
-        let said = said_features(&read(&answer(&[&features])).unwrap());
+        let said = |bits: u64| {
+            let features = attribute(XDP_FEATURES, &bits.to_ne_bytes());
+            said_features(&read(&answer(&[&features])).unwrap())
+        };
         let expected = XdpFeatures { zero_copy: true, ..XdpFeatures::default() };
-        assert_eq!(said, expected, "one of two is not enough");
+        assert_eq!(said(ZERO_COPY | 1 | SEND_FRAGMENTS), expected, "one of two is not enough");
+        let expected = XdpFeatures { sends_redirected: true, sends_multi_buffer: true, ..expected };
+        assert_eq!(said(ZERO_COPY | SEND | SEND_FRAGMENTS), expected);
         assert_eq!(said_features(&read(&answer(&[])).unwrap()), XdpFeatures::default());
     }
 }

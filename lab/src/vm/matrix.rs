@@ -15,11 +15,12 @@ pub(super) struct Plan {
 /// Every program past the kernel's verifier. It needs no card, so once for each kernel is enough.
 const PROGRAMS: [&str; 1] = ["programs"];
 /// What everybody does with a card.
-const FORWARDING: [&str; 18] = [
+const FORWARDING: [&str; 19] = [
     "adopt",
     "adopt-xdp",
     "adopt-tc",
     "adopt-jumbo",
+    "adopt-multi-buffer",
     "adopt-returns",
     "vlan",
     "vlan-xdp",
@@ -36,7 +37,7 @@ const FORWARDING: [&str; 18] = [
     "up-reload",
 ];
 /// What the number of queues and the offloads may change.
-const QUEUES: [&str; 5] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-kill", "router"];
+const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
 /// Tests with something beside an adopted port.

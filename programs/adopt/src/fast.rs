@@ -25,7 +25,7 @@ mod ways;
 
 pub use accelerator::Accelerator;
 pub use capture::{CaptureVerdict, Captured};
-pub use decide::{ForwardDecision, ForwardingTables, decide_frame};
+pub use decide::{ForwardDecision, ForwardingTables, decide_frame, decide_multi_buffer};
 pub(crate) use error::is_shortage;
 pub use error::{Error, Refusal};
 pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod delivery;
+mod drivers;
 pub mod fast;
 pub mod graph;
 pub mod guard;
@@ -16,5 +17,6 @@ pub mod mirror;
 mod pace;
 mod session;
 
+pub use drivers::MOST_MTU_OF_A_BUFFER;
 pub use pace::{Lag, TurnTimes};
 pub use session::{DeadPath, Error, Session, SessionNews, Shortage};

@@ -1,5 +1,6 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
 use crate::delivery::{self, DeliveryWatch};
+use crate::drivers::{DriverSurvey, MOST_MTU_OF_A_BUFFER};
 use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
 use crate::graph::{Graph, SinkPair};
 use crate::guard::{self, Blocker, BlockerWatch, OwnHook, Port};
@@ -8,7 +9,6 @@ use crate::keeper::NeighborRefresher;
 use crate::kernel::{Family, Link, LinkKind};
 use crate::mirror::{MirrorDriver, PollOutcome, Sink as _};
 use crate::pace::{Lag, TurnTimes};
-use artery_device::xdp_features;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ pub struct Session {
     keeper: NeighborRefresher,
     watch: BlockerWatch,
     blockers: Vec<Blocker>,
-    without_redirect: BTreeSet<u32>,
+    drivers: DriverSurvey,
     gone: BTreeSet<u32>,
     /// Interfaces with the names of those that are gone which could not be adopted.
     not_adopted: BTreeSet<u32>,
@@ -159,7 +159,7 @@ impl Session {
             keeper: NeighborRefresher::open().map_err(kernel("opening a socket for neighbors"))?,
             watch: BlockerWatch::open(&ports).map_err(kernel("watching filters and settings"))?,
             blockers: Vec::new(),
-            without_redirect: BTreeSet::new(),
+            drivers: DriverSurvey::default(),
             gone: BTreeSet::new(),
             not_adopted: BTreeSet::new(),
             deliveries: DeliveryWatch::default(),
@@ -231,7 +231,7 @@ impl Session {
         let is_unread = self.blockers.iter().any(|guard| guard.kind == guard::BlockerKind::Unreadable);
         if self.watch.has_changed()
             || is_doubtful
-            || is_time && (is_unread || self.find_without_redirect() != self.without_redirect)
+            || is_time && (is_unread || self.survey_drivers() != self.drivers)
         {
             news.guards = self.update_blockers();
         }
@@ -303,7 +303,23 @@ impl Session {
     /// The adopted interfaces whose drivers don't send what programs redirect to them: what leaves
     /// there is the kernel's.
     pub fn without_redirect(&self) -> impl Iterator<Item = &Port> {
-        self.ports.iter().filter(|port| self.without_redirect.contains(&port.index))
+        self.ports.iter().filter(|port| self.drivers.without_redirect.contains(&port.index))
+    }
+
+    /// The adopted interfaces whose frames may be too long for one buffer, and whose drivers don't send such frames
+    /// that programs redirect to them: those that would leave there are the kernel's.
+    pub fn without_multi_buffer(&self) -> impl Iterator<Item = &Port> {
+        let mirror = self.driver.mirror();
+        let is_long = |port: &Port| {
+            mirror.links().any(|link| link.index == port.index && link.mtu > MOST_MTU_OF_A_BUFFER)
+        };
+        let keeps = |port: &&Port| {
+            self.is_by_xdp()
+                && !self.gone.contains(&port.index)
+                && !self.drivers.without_redirect.contains(&port.index)
+                && !self.drivers.multi_buffer.contains(&port.vlan_on.unwrap_or(port.index))
+        };
+        self.ports.iter().filter(keeps).filter(move |port| is_long(port))
     }
 
     /// The adopted interfaces that there are no more.
@@ -388,8 +404,10 @@ impl Session {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
         guards.sort();
-        let deaf = self.find_without_redirect();
-        self.is_all_kept = self.is_by_xdp() && blocks_all(&guards, &ports, &deaf);
+        let drivers = self.survey_drivers();
+        let deaf = &drivers.without_redirect;
+        self.is_all_kept = self.is_by_xdp() && blocks_all(&guards, &ports, deaf);
+        self.accelerator.set_multi_buffer(drivers.multi_buffer.clone());
         for port in &ports {
             for family in [Family::V4, Family::V6] {
                 let from = guards.iter().any(|guard| guard.blocks_from(port, family));
@@ -401,8 +419,8 @@ impl Session {
                 self.accelerator.set_withheld(family, port.index, from, to);
             }
         }
-        let is_news = has_gone || guards != self.blockers || deaf != self.without_redirect;
-        (self.blockers, self.without_redirect) = (guards, deaf);
+        let is_news = has_gone || guards != self.blockers || drivers != self.drivers;
+        (self.blockers, self.drivers) = (guards, drivers);
         is_news
     }
 
@@ -491,7 +509,7 @@ impl Session {
     }
 
     fn find_broken_pair(&self) -> Option<(String, String)> {
-        let (from, to) = self.accelerator.find_broken_pair(&self.without_redirect)?;
+        let (from, to) = self.accelerator.find_broken_pair(&self.drivers.without_redirect)?;
         let name = |index| Some(self.ports.iter().find(|port| port.index == index)?.name.clone());
         Some((name(from)?, name(to)?))
     }
@@ -526,18 +544,13 @@ impl Session {
         }
     }
 
-    /// The ports whose drivers don't send what programs redirect to them.
-    fn find_without_redirect(&self) -> BTreeSet<u32> {
-        // Packets that tc programs send take the normal output path.
-        let is_by_xdp = self.is_by_xdp();
-        let sends = |port: &&Port| match xdp_features(port.index) {
-            Ok(features) => features.sends_redirected,
-            // A kernel that can't be asked: a driver that runs programs usually sends, too.
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        };
+    /// What the drivers of the ports send of what XDP redirects to them.
+    fn survey_drivers(&self) -> DriverSurvey {
+        if !self.is_by_xdp() {
+            return DriverSurvey::default();
+        }
         let here = self.ports.iter().filter(|port| !self.gone.contains(&port.index));
-        let is_deaf = |port: &&Port| self.undelivered.contains(&port.index) || !sends(port);
-        here.filter(|port| is_by_xdp && is_deaf(port)).map(|port| port.index).collect()
+        DriverSurvey::of(here.map(|port| port.index), &self.undelivered)
     }
 
     fn is_by_xdp(&self) -> bool {

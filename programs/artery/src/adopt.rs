@@ -12,7 +12,7 @@ mod share;
 mod status;
 
 pub(crate) use choice::Choice;
-pub(crate) use facts::Facts;
+pub(crate) use facts::{Facts, MultiBuffer};
 #[cfg(test)]
 pub(crate) use status::example;
 pub(crate) use status::{PortStatus, Status, Tables};
@@ -204,7 +204,8 @@ fn notes_on_xdp(ports: &[Facts], path: Path) -> Vec<String> {
         return Vec::new();
     }
     let processors = std::thread::available_parallelism().map_or(1, |number| number.get() as u32);
-    ports.iter().filter_map(|facts| facts.xdp_note(processors)).collect()
+    let notes = |facts: &Facts| [facts.xdp_note(processors), facts.multi_buffer_note()];
+    ports.iter().flat_map(notes).flatten().collect()
 }
 
 /// Has the kernel's verifier check the programs of each path that could be taken, and attaches none. A path

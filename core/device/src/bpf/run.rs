@@ -85,9 +85,27 @@ const HEADROOM: usize = 256;
 /// Each run begins with what the one before it left: more than one are for programs that leave frames as they
 /// are. The program's context says that the frame came by `interface`, in the namespace of this thread.
 pub fn run(program: &OwnedFd, frame: &[u8], interface: Option<u32>, repeat: u32) -> io::Result<Outcome> {
+    run_in(program, frame, interface.map(|_| context(frame, interface)), repeat)
+}
+
+/// The same, once, with `first` bytes of the frame in the first of several buffers (Linux 6.18). Otherwise as
+/// many as fit into [`FIRST_BUFFER`] are.
+pub fn run_multi_buffer(program: &OwnedFd, frame: &[u8], first: usize) -> io::Result<Outcome> {
+    run_in(program, frame, Some(context(&frame[..first], None)), 1)
+}
+
+/// Most bytes of a frame that the kernel has in the first buffer when it runs a program on a frame that no
+/// interface got: a page, less the room before and behind the frame.
+pub const FIRST_BUFFER: usize = 4096 - 256 - 320;
+
+fn run_in(
+    program: &OwnedFd,
+    frame: &[u8],
+    mut context: Option<[u32; 6]>,
+    repeat: u32,
+) -> io::Result<Outcome> {
     let mut output = vec![0; frame.len() + HEADROOM];
-    let mut context = context(frame, interface);
-    let context_bytes = context_bytes(interface, &context);
+    let context_bytes = context.as_ref().map_or(0, |context| size_of_val(context) as u32);
     let mut argument = Run {
         program: program.as_raw_fd() as u32,
         bytes_in: frame.len() as u32,
@@ -96,8 +114,8 @@ pub fn run(program: &OwnedFd, frame: &[u8], interface: Option<u32>, repeat: u32)
         output: output.as_mut_ptr() as u64,
         repeat,
         context_sizes: [context_bytes, context_bytes],
-        contexts: match interface {
-            Some(_) => [context.as_ptr() as u64, context.as_mut_ptr() as u64],
+        contexts: match &mut context {
+            Some(context) => [context.as_ptr() as u64, context.as_mut_ptr() as u64],
             None => [0; 2],
         },
         ..Run::default()

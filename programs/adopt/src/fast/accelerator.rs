@@ -90,6 +90,8 @@ pub struct Accelerator {
     /// Interfaces whose packets of a family the user's policy leaves to the kernel.
     withheld: BTreeSet<(bool, u32)>,
     by_ports: [bool; 2],
+    /// Interfaces whose drivers transmit multi-buffer frames that XDP redirects to them.
+    multi_buffer: BTreeSet<u32>,
     /// What interfaces demand of sources; IPv4 from others is left to the kernel.
     reverse_paths: BTreeMap<u32, ReversePath>,
     own: BTreeSet<IpAddr>,
@@ -126,6 +128,7 @@ impl Accelerator {
             exclusions: [Exclusion::Nothing, Exclusion::Nothing],
             withheld: BTreeSet::new(),
             by_ports: [false; 2],
+            multi_buffer: BTreeSet::new(),
             own: BTreeSet::new(),
             loads: 0,
             has_old_programs: false,
@@ -243,6 +246,15 @@ impl Accelerator {
     pub fn balance_by_ports(&mut self, family: Family, by_ports: bool) {
         let place = &mut self.by_ports[usize::from(family == Family::V6)];
         if std::mem::replace(place, by_ports) != by_ports {
+            self.set_flags();
+        }
+    }
+
+    /// Lets multi-buffer frames leave by these interfaces, whose drivers transmit them, and by VLANs on them. Those
+    /// that would leave by others are left to the kernel.
+    pub fn set_multi_buffer(&mut self, links: BTreeSet<u32>) {
+        if links != self.multi_buffer {
+            self.multi_buffer = links;
             self.set_flags();
         }
     }
@@ -490,12 +502,14 @@ impl Accelerator {
         };
         let [ipv4_ports, ipv6_ports] = self.by_ports;
         let reverse_path = self.reverse_paths.get(&link).copied();
+        let carrier = self.members.get(&link).and_then(|member| member.carrier);
         Flags {
             ipv4: may(false) && reverse_path.is_some(),
             ipv6: may(true),
             ipv4_ports,
             ipv6_ports,
             reverse_path: reverse_path.unwrap_or_default(),
+            multi_buffer: self.multi_buffer.contains(&carrier.map_or(link, |(carrier, _)| carrier)),
         }
     }
 

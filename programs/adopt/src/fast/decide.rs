@@ -42,25 +42,47 @@ struct ReceivedFrame {
     flags: u32,
     /// Where the IP header begins.
     network: usize,
+    /// Bytes of the frame that are in the first buffer.
+    first: usize,
 }
 
 /// What is asked of a packet's addresses.
 struct PacketKey {
     group: u32,
     hash: u32,
-    /// Bytes of the packet, headers included.
-    length: usize,
+    size: PacketSize,
 }
 
-/// Says what becomes of a frame that came by a port.
+/// How long a packet is, and where it lies.
+#[derive(Clone, Copy)]
+struct PacketSize {
+    /// Bytes, headers included.
+    length: usize,
+    /// Whether it lies in several buffers.
+    is_multi_buffer: bool,
+}
+
+/// Says what becomes of a frame that came by a port, in one buffer.
 pub fn decide_frame(
     tables: &ForwardingTables<'_>,
     turn: &Turn<'_>,
     port: u32,
     frame: &[u8],
 ) -> ForwardDecision {
+    decide_multi_buffer(tables, turn, port, frame, frame.len())
+}
+
+/// The same for a frame of which the driver has `first` bytes in the first of several buffers. Programs
+/// see only those.
+pub fn decide_multi_buffer(
+    tables: &ForwardingTables<'_>,
+    turn: &Turn<'_>,
+    port: u32,
+    frame: &[u8],
+    first: usize,
+) -> ForwardDecision {
     let kernel = ForwardDecision::Kernel;
-    let (received, ether_type) = match parse_frame(tables.memory, port, frame) {
+    let (received, ether_type) = match parse_frame(tables.memory, port, frame, first) {
         Ok(received) => received,
         Err(reason) => return kernel(reason),
     };
@@ -80,13 +102,18 @@ pub fn decide_frame(
 }
 
 /// Looks at the link header.
-fn parse_frame(memory: &Memory, port: u32, frame: &[u8]) -> Result<(ReceivedFrame, u16), Reason> {
+fn parse_frame(
+    memory: &Memory,
+    port: u32,
+    frame: &[u8],
+    first: usize,
+) -> Result<(ReceivedFrame, u16), Reason> {
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-    if frame.len() < ETHERNET + IPV4 {
-        return Err(Reason::Malformed);
+    if first < ETHERNET + IPV4 {
+        return Err(cut_short(frame, first));
     }
     let (port, network, ether_type) = match word(12) {
-        0x8100 if frame.len() < ETHERNET + TAG + IPV4 => return Err(Reason::Malformed),
+        0x8100 if first < ETHERNET + TAG + IPV4 => return Err(cut_short(frame, first)),
         0x8100 => {
             let vlan = usize::from(word(14) & 0xfff);
             match memory.vlans[(port as usize) << 12 | vlan].load(Acquire) {
@@ -102,7 +129,12 @@ fn parse_frame(memory: &Memory, port: u32, frame: &[u8]) -> Result<(ReceivedFram
         return Err(Reason::OtherAddress);
     }
     let flags = record[PORT_FLAGS].load(Acquire);
-    Ok((ReceivedFrame { port, flags, network }, ether_type))
+    Ok((ReceivedFrame { port, flags, network, first }, ether_type))
+}
+
+/// Why a frame goes to the kernel whose first buffer has not all headers.
+fn cut_short(frame: &[u8], first: usize) -> Reason {
+    if frame.len() > first { Reason::MultiBuffer } else { Reason::Malformed }
 }
 
 fn lookup_ipv4(
@@ -122,7 +154,11 @@ fn lookup_ipv4(
         _ => return Err(Reason::Malformed),
     }
     let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-    if length < IPV4 || !is_all(packet, length) || checksum::sum(&packet[..IPV4]) != 0xffff {
+    if length < IPV4 {
+        return Err(Reason::Malformed);
+    }
+    let size = check_size(received, frame, length)?;
+    if checksum::sum(&packet[..IPV4]) != 0xffff {
         return Err(Reason::Malformed);
     }
     if packet[8] <= 1 {
@@ -145,7 +181,7 @@ fn lookup_ipv4(
             return Err(Reason::ReversePath);
         }
     }
-    Ok(PacketKey { group: tables.ipv4.lookup(turn, destination), hash, length })
+    Ok(PacketKey { group: tables.ipv4.lookup(turn, destination), hash, size })
 }
 
 fn lookup_ipv6(
@@ -158,15 +194,16 @@ fn lookup_ipv6(
     if received.flags & Flags::IPV6 == 0 {
         return Err(Reason::Policy);
     }
-    if packet.len() < IPV6 || packet[0] >> 4 != 6 {
+    if received.first < received.network + IPV6 {
+        return Err(cut_short(frame, received.first));
+    }
+    if packet[0] >> 4 != 6 {
         return Err(Reason::Malformed);
     }
     let word = |at: usize| u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
     let address = |at: usize| (0..4).fold(0, |address, n| address << 32 | u128::from(word(at + 4 * n)));
     let length = IPV6 + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
-    if !is_all(packet, length) {
-        return Err(Reason::Malformed);
-    }
+    let size = check_size(received, frame, length)?;
     if packet[6] == 0 {
         return Err(Reason::Options);
     }
@@ -182,12 +219,24 @@ fn lookup_ipv6(
     if received.flags & Flags::IPV6_PORTS != 0 && [6, 17].contains(&packet[6]) && packet.len() >= IPV6 + 4 {
         hash = mix(hash, read_native(packet, IPV6));
     }
-    Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, length })
+    Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, size })
 }
 
-/// Whether a packet of this length fills the frame, except for the padding of short frames.
-fn is_all(packet: &[u8], length: usize) -> bool {
-    length == packet.len() || (length < packet.len() && packet.len() <= FILLED)
+/// Checks that a packet of this length fills the frame, except for the padding of short frames.
+fn check_size(received: &ReceivedFrame, frame: &[u8], length: usize) -> Result<PacketSize, Reason> {
+    let (seen, all) = (received.first - received.network, frame.len() - received.network);
+    let is_padded = length < seen && seen <= FILLED;
+    if is_padded || length == seen && length <= SURELY_IN_ONE_BUFFER {
+        return Ok(PacketSize { length, is_multi_buffer: false });
+    }
+    if length != all {
+        return Err(Reason::Malformed);
+    }
+    let is_multi_buffer = seen < all;
+    if is_multi_buffer && seen < FIRST_BUFFER {
+        return Err(Reason::MultiBuffer);
+    }
+    Ok(PacketSize { length, is_multi_buffer })
 }
 
 /// Four bytes as this machine reads them: what chooses among hops needs no order of the network's.
@@ -220,8 +269,13 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
     if hop[HOP_READY] != READY {
         return Err(Withheld::from_state(hop[HOP_READY]).map_or(Reason::Unresolved, Withheld::reason));
     }
-    if packet.length > hop[HOP_MTU] as usize {
+    if packet.size.length > hop[HOP_MTU] as usize {
         return Err(Reason::TooBig);
+    }
+    let to = (hop[HOP_PORTS] >> 16) as usize % MOST_PORTS;
+    let flags = memory.ports[to * PORT_WORDS + PORT_FLAGS].load(Acquire);
+    if packet.size.is_multi_buffer && flags & Flags::MULTI_BUFFER == 0 {
+        return Err(Reason::MultiBuffer);
     }
     if hop[HOP_PORTS] >> 16 == from {
         return Err(Reason::SamePort);

@@ -91,6 +91,8 @@ pub struct Flags {
     pub ipv6_ports: bool,
     /// What is demanded of sources of IPv4.
     pub reverse_path: ReversePath,
+    /// Multi-buffer frames may leave by it: its driver transmits those that XDP redirects to it.
+    pub multi_buffer: bool,
 }
 
 impl Flags {
@@ -98,6 +100,7 @@ impl Flags {
     pub(super) const IPV6: u32 = 2;
     pub(super) const IPV4_PORTS: u32 = 4;
     pub(super) const IPV6_PORTS: u32 = 8;
+    pub(super) const MULTI_BUFFER: u32 = 32;
 
     /// The route back to a source is checked, and must have one input, by its number in the
     /// bits from `INPUT` on.
@@ -117,6 +120,7 @@ impl Flags {
             | bit(self.ipv6, Flags::IPV6)
             | bit(self.ipv4_ports, Flags::IPV4_PORTS)
             | bit(self.ipv6_ports, Flags::IPV6_PORTS)
+            | bit(self.multi_buffer, Flags::MULTI_BUFFER)
     }
 }
 
@@ -134,6 +138,15 @@ pub struct PortRecord {
 /// Stands beside the port's number in a hop by which packets may leave where they came in.
 pub(super) const RETURNS: u32 = 1 << 15;
 const _: () = assert!(MOST_PORTS <= RETURNS as usize);
+
+/// Programs add this to the length of a packet in a multi-buffer frame, so that it is above every MTU: one
+/// comparison does for frames in one buffer, and others are looked at behind it.
+pub(super) const MULTI_BUFFER: u32 = 1 << 30;
+/// What of a packet must be in the first buffer: an IPv6 header and the start of what follows.
+pub(super) const FIRST_BUFFER: usize = 40 + 20;
+/// Longer packets may come with bytes behind them that are in another buffer. Drivers fill the first
+/// buffer with at least as many.
+pub(super) const SURELY_IN_ONE_BUFFER: usize = 1500;
 
 /// How to send to a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +181,7 @@ impl Hop {
             word([to[4], to[5], from[0], from[1]]),
             word([from[2], from[3], from[4], from[5]]),
             word(tag),
-            self.mtu,
+            self.mtu.min(MULTI_BUFFER - 1),
             (self.port | if self.returns { RETURNS } else { 0 }) << 16 | self.device,
         ]
     }
@@ -250,7 +263,8 @@ pub enum Reason {
     /// This process has not renewed the programs' lease: it hangs, was stopped or killed, and its
     /// tables may be old.
     Stale,
-    /// The frame lies in several buffers of the driver, of which programs see the first.
+    /// The frame lies in several buffers of the driver, and its headers are not all in the first, or the driver
+    /// of the port that it would leave by does not transmit such frames.
     MultiBuffer,
 }
 

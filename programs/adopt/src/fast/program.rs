@@ -83,8 +83,10 @@ enum Slot {
     List = -64,
     /// What the kernel says of the frame.
     Context = -72,
-    /// Bytes from where the IP header begins to the end of the frame.
+    /// By tc, bytes from where the IP header begins to the end of the frame.
     Rest = -80,
+    /// The flags of the port, across a call.
+    Flags = -96,
     /// Where this processor counts its copies, and the copy that is being made.
     Head = -112,
     Copy = -120,
@@ -105,6 +107,13 @@ struct ProgramWriter<'a> {
     to_kernel: Vec<Label>,
     /// Where a packet's group, in `R0`, is known.
     found: Label,
+    /// Where frames go whose headers are not all there.
+    cut_short: Label,
+    /// Where packets go that are longer than the MTU of the hop, or in a multi-buffer frame: `R1` is the
+    /// length, `R2` the MTU.
+    too_long: Label,
+    /// Where a frame that is forwarded has been counted.
+    counted: Label,
 }
 
 impl ProgramWriter<'_> {
@@ -157,7 +166,21 @@ pub(super) fn build_program(
     let mut a = Assembler::default();
     let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
     let found = a.label();
-    let mut w = ProgramWriter { a, memory, fibs, at, port, capture, host_port: door, to_kernel, found };
+    let [cut_short, too_long, counted] = [a.label(), a.label(), a.label()];
+    let mut w = ProgramWriter {
+        a,
+        memory,
+        fibs,
+        at,
+        port,
+        capture,
+        host_port: door,
+        to_kernel,
+        found,
+        cut_short,
+        too_long,
+        counted,
+    };
     let (ipv4, ipv6) = (w.a.label(), w.a.label());
     receive::write(&mut w, ipv4, ipv6);
     w.a.place(ipv4);
@@ -167,6 +190,8 @@ pub(super) fn build_program(
     w.a.place(found);
     hop::write(&mut w);
     send::write(&mut w);
+    hop::write_too_long(&mut w);
+    receive::write_cut_short(&mut w);
     count::write_kernel(&mut w);
     w.a.finish().expect("every label is placed, and the program is short")
 }

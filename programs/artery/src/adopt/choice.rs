@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn all_ports_go_by_xdp_or_none_does() {
-        let all = XdpFeatures { redirects: true, sends_redirected: true, zero_copy: false };
+        let all = XdpFeatures { redirects: true, sends_redirected: true, ..XdpFeatures::default() };
         let (good, bad) = (example(1, "eth0", Some(all)), example(2, "eth1", Some(XdpFeatures::default())));
         let choice = Choice::of(std::slice::from_ref(&good), None);
         assert_eq!((choice.paths.as_slice(), choice.why(&good)), (&[Path::Xdp, Path::Tc][..], None));

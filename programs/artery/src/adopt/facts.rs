@@ -1,4 +1,5 @@
 //! What a port is, and what its driver can do.
+use artery_adopt::MOST_MTU_OF_A_BUFFER;
 use artery_adopt::guard::Port;
 use artery_device::{
     Channels, Interface, XdpFeatures, channels, joining_offload, strips_tags, survey, xdp_features,
@@ -15,6 +16,7 @@ pub(crate) struct Facts {
     pub(crate) strips_tags: bool,
     /// The offload by which it joins frames before the kernel sees them, if one is on.
     pub(crate) joining: Option<&'static str>,
+    pub(crate) mtu: u32,
     /// `None` where the driver does not say.
     pub(crate) channels: Option<Channels>,
     /// The port that it is a VLAN on, if that is adopted, too: its program forwards for the VLAN.
@@ -28,9 +30,10 @@ impl Facts {
         let index = port.vlan_on.unwrap_or(port.index);
         let carrier = others.iter().find(|other| port.vlan_on == Some(other.index));
         let interface = Interface::find(&carrier.unwrap_or(&port).name)?;
-        let driver = survey().into_iter().find(|one| one.interface.index == index).map(|one| one.driver);
+        let surveyed = survey().into_iter().find(|one| one.interface.index == index);
         Ok(Facts {
-            driver: driver.unwrap_or_default(),
+            mtu: surveyed.as_ref().map_or(0, |one| one.interface.mtu),
+            driver: surveyed.map(|one| one.driver).unwrap_or_default(),
             features: xdp_features(index).ok(),
             strips_tags: strips_tags(&interface)?,
             joining: joining_offload(&interface).ok().flatten(),
@@ -105,7 +108,57 @@ impl Facts {
     }
 }
 
+/// What becomes by XDP of frames that lie in several buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MultiBuffer {
+    /// No frame of the port is as long.
+    Never,
+    /// They are forwarded.
+    Forwarded,
+    /// The driver runs no programs for such frames, and may refuse any.
+    NotReceived,
+    /// Those that would leave there stay with the kernel: the driver does not send them.
+    NotSent,
+    /// The driver sends redirected frames only while it has a program, or the kernel does not report what it does.
+    Unknown,
+}
+
 impl Facts {
+    /// What becomes by XDP of frames that lie in several buffers.
+    pub(crate) fn multi_buffer(&self) -> MultiBuffer {
+        match self.features {
+            _ if self.mtu <= MOST_MTU_OF_A_BUFFER => MultiBuffer::Never,
+            None => MultiBuffer::Unknown,
+            Some(features) if !features.receives_multi_buffer => MultiBuffer::NotReceived,
+            Some(features) if features.sends_multi_buffer => MultiBuffer::Forwarded,
+            Some(features) if features.sends_redirected => MultiBuffer::NotSent,
+            Some(_) => MultiBuffer::Unknown,
+        }
+    }
+
+    /// A note on that, where they are not forwarded or it is not known.
+    pub(crate) fn multi_buffer_note(&self) -> Option<String> {
+        let (name, mtu, driver) = (&self.port.name, self.mtu, self.driver());
+        let what = match self.multi_buffer() {
+            MultiBuffer::Never | MultiBuffer::Forwarded => return None,
+            MultiBuffer::NotReceived => {
+                format!("{driver} does not give frames in several buffers to XDP, and may refuse programs")
+            }
+            MultiBuffer::NotSent => format!(
+                "{driver} does not send frames in several buffers that XDP redirects: those that leave there stay with the \
+                 kernel"
+            ),
+            MultiBuffer::Unknown if self.features.is_none() => format!(
+                "frames in several buffers that leave there stay with the kernel, for this kernel does not report whether \
+                 {driver} sends them, as Linux 6.3 does"
+            ),
+            MultiBuffer::Unknown => format!(
+                "only with a program at the port does {driver} report whether it sends frames in several buffers"
+            ),
+        };
+        Some(format!("{name}: MTU {mtu}: {what}"))
+    }
+
     /// Reports that there are too few queue pairs for XDP to send from each processor by one of its own, and
     /// how to get more.
     pub(crate) fn lacks_queues_for_xdp(&self, processors: u32) -> Option<(String, String)> {
@@ -135,6 +188,7 @@ pub(crate) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> 
         features,
         strips_tags: false,
         joining: None,
+        mtu: 1500,
         channels: None,
         carrier: None,
     }
@@ -146,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_speaks_against_xdp_is_named_with_its_remedy() {
-        let all = XdpFeatures { redirects: true, sends_redirected: true, zero_copy: false };
+        let all = XdpFeatures { redirects: true, sends_redirected: true, ..XdpFeatures::default() };
         let ice = |features| example(1, "eth0", features);
         assert_eq!((ice(Some(all)).xdp(), ice(Some(all)).xdp_obstacle()), ("native", None));
         assert_eq!((ice(None).xdp(), ice(None).xdp_obstacle()), ("?", None));
@@ -173,8 +227,29 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_of_frames_in_several_buffers_is_told_where_there_are_any() {
+        let all = XdpFeatures {
+            redirects: true,
+            sends_redirected: true,
+            receives_multi_buffer: true,
+            sends_multi_buffer: true,
+            zero_copy: false,
+        };
+        let at = |features, mtu| Facts { mtu, ..example(1, "eth0", features) };
+        let of = |features| at(features, 9000).multi_buffer();
+        assert_eq!(at(None, 1500).multi_buffer(), MultiBuffer::Never);
+        assert_eq!((of(Some(all)), of(None)), (MultiBuffer::Forwarded, MultiBuffer::Unknown));
+        assert_eq!(of(Some(XdpFeatures { sends_multi_buffer: false, ..all })), MultiBuffer::NotSent);
+        assert_eq!(of(Some(XdpFeatures { receives_multi_buffer: false, ..all })), MultiBuffer::NotReceived);
+        let yet = XdpFeatures { sends_redirected: false, sends_multi_buffer: false, ..all };
+        assert_eq!(of(Some(yet)), MultiBuffer::Unknown, "virtio_net says so only with a program");
+        assert_eq!(at(Some(all), 9000).multi_buffer_note(), None);
+        assert!(at(Some(yet), 9000).multi_buffer_note().unwrap().starts_with("eth0: MTU 9000: only with"));
+    }
+
+    #[test]
     fn too_few_queues_are_told_with_the_command_that_makes_room() {
-        let all = XdpFeatures { redirects: true, sends_redirected: true, zero_copy: false };
+        let all = XdpFeatures { redirects: true, sends_redirected: true, ..XdpFeatures::default() };
         let virtio = |combined, most_combined| Facts {
             driver: "virtio_net".to_owned(),
             channels: Some(Channels { combined, most_combined }),

@@ -372,11 +372,13 @@ fn say_rules(session: &Session, said: &mut Vec<mirror::ExclusionReason>, voice: 
     }
 }
 
-/// What was last reported: blockers, ports without redirect, and ports that are gone.
+/// What was last reported: blockers, ports without redirect, or without multi-buffer frames, and ports that are
+/// gone.
 #[derive(Default)]
 struct Said {
     blockers: Option<Vec<Blocker>>,
     without_redirect: Vec<Port>,
+    without_multi_buffer: Vec<Port>,
     gone: Vec<Port>,
 }
 
@@ -412,11 +414,25 @@ impl Said {
             );
             voice.log_event("hearing", &said, &[("port", &port.name)]);
         }
+        let without_multi_buffer: Vec<Port> = session.without_multi_buffer().cloned().collect();
+        for port in new(&without_multi_buffer, &self.without_multi_buffer) {
+            let said = format!(
+                "{}: multi-buffer frames that leave there stay with the kernel: its driver does not send those that XDP \
+                 redirects, or the kernel does not report that it does (Linux 6.3 does); '--path tc' forwards them",
+                port.name
+            );
+            voice.log_event("multi-buffer", &said, &[("port", &port.name)]);
+        }
         let is_as_before = deaf.is_empty() == self.without_redirect.is_empty();
         if !is_as_before || self.blockers.as_deref() != Some(session.blockers()) {
             say_guards(session.blockers(), deaf.is_empty(), voice);
         }
-        *self = Said { blockers: Some(session.blockers().to_vec()), without_redirect: deaf, gone };
+        *self = Said {
+            blockers: Some(session.blockers().to_vec()),
+            without_redirect: deaf,
+            without_multi_buffer,
+            gone,
+        };
     }
 }
 

@@ -180,7 +180,12 @@ mod tests {
     use std::time::Duration;
 
     fn findings() -> Findings {
-        let features = XdpFeatures { redirects: true, sends_redirected: true, zero_copy: true };
+        let features = XdpFeatures {
+            redirects: true,
+            sends_redirected: true,
+            zero_copy: true,
+            ..XdpFeatures::default()
+        };
         let counted = |received, passed| Packets { received, passed };
         let ports = vec![
             facts::example(2, "eth0", Some(features)),

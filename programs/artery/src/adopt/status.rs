@@ -57,6 +57,10 @@ pub(crate) struct PortStatus {
     pub(crate) ipv6: String,
     /// Whether packets forwarded to it stay with the kernel, because its driver would lose redirected ones.
     pub(crate) is_deaf: bool,
+    /// Whether multi-buffer frames forwarded to it stay with the kernel, though its MTU allows them, because its driver
+    /// does not transmit redirected ones.
+    #[serde(default)]
+    pub(crate) keeps_multi_buffer: bool,
     /// Forwarded packets and bytes, past the kernel.
     pub(crate) received: u64,
     pub(crate) received_bytes: u64,
@@ -187,6 +191,7 @@ impl PortStatus {
             ipv4: in_words(port, Family::V4, session.blockers(), may(Family::V4)).to_string(),
             ipv6: in_words(port, Family::V6, session.blockers(), may(Family::V6)).to_string(),
             is_deaf,
+            keeps_multi_buffer: session.without_multi_buffer().any(|keeps| keeps.index == below),
             received: counted.received,
             received_bytes: counted.received_bytes,
             sent: counted.sent,

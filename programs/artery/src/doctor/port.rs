@@ -1,14 +1,10 @@
 //! What each port can do, and by what each command would use it.
 use super::report::{Finding, Purpose};
-use crate::adopt::{Choice, Facts};
+use crate::adopt::{Choice, Facts, MultiBuffer};
+use artery_adopt::MOST_MTU_OF_A_BUFFER;
 use artery_adopt::guard::{self, Port};
-use artery_device::{Interface, InterfaceSurvey, LinkType, XdpFragments, survey, xdp_fragments};
+use artery_device::{Interface, InterfaceSurvey, LinkType, survey};
 use std::thread;
-
-/// Most bytes of a packet whose frame lies in one buffer, with any driver of a card: a page of 4096
-/// bytes, less what drivers keep before and behind a frame (256 and 320 bytes) and the Ethernet
-/// header with two tags.
-const MOST_MTU_OF_A_BUFFER: u32 = 4096 - 256 - 320 - 22;
 
 /// The findings about ports, by their names.
 pub(super) fn findings(names: &[String]) -> anyhow::Result<Vec<Finding>> {
@@ -51,7 +47,7 @@ fn of_port(one: &InterfaceSurvey, facts: Option<&Facts>, choice: &Choice, proces
             findings.extend(tags(facts));
             findings.extend(joining(facts));
             findings.push(queues(one, facts, choice, processors));
-            findings.push(mtu(facts, one.interface.mtu, xdp_fragments(facts.port.index).ok(), choice));
+            findings.push(mtu(facts, choice));
         }
     }
     findings.extend(used_by_engines(one));
@@ -179,34 +175,49 @@ fn queues(one: &InterfaceSurvey, facts: &Facts, choice: &Choice, processors: u32
     }
 }
 
-fn mtu(facts: &Facts, mtu: u32, fragments: Option<XdpFragments>, choice: &Choice) -> Finding {
+fn mtu(facts: &Facts, choice: &Choice) -> Finding {
     let check = "mtu";
-    let name = &facts.port.name;
-    let lower = format!("ip link set dev {name} mtu {MOST_MTU_OF_A_BUFFER}, or --path tc");
-    let finding = match fragments {
-        _ if mtu <= MOST_MTU_OF_A_BUFFER => {
-            Finding::ok(check, format!("MTU {mtu}: each frame lies in one buffer"))
-        }
+    let (name, mtu) = (&facts.port.name, facts.mtu);
+    let remedy = format!("ip link set dev {name} mtu {MOST_MTU_OF_A_BUFFER}, or --path tc");
+    let text = |what: &str| format!("MTU {mtu}: {what}");
+    let finding = match facts.multi_buffer() {
+        MultiBuffer::Never => Finding::ok(check, text("each frame lies in one buffer")),
         _ if !choice.best().is_xdp() => {
-            Finding::ok(check, format!("MTU {mtu}: frames lie in several buffers, which tc takes"))
+            Finding::ok(check, text("frames lie in several buffers, which tc takes"))
         }
-        Some(XdpFragments { received: true, sent: true }) => Finding::ok(
+        MultiBuffer::Forwarded => Finding::ok(
             check,
-            format!("MTU {mtu}: frames lie in several buffers, which the driver gives to XDP"),
-        ),
-        Some(_) => Finding::slow(
-            check,
-            format!(
-                "MTU {mtu}: frames lie in several buffers, which the driver does not give to XDP or does not send"
+            text(
+                "frames lie in several buffers, which the driver gives to XDP, and sends where XDP redirects them",
             ),
-            lower,
         ),
-        None => Finding::unknown(
+        MultiBuffer::NotReceived => Finding::slow(
             check,
-            format!(
-                "MTU {mtu}: frames lie in several buffers; only attaching shows whether the driver gives them to XDP"
+            text("frames lie in several buffers, which the driver does not give to XDP"),
+            remedy,
+        ),
+        MultiBuffer::NotSent => Finding::slow(
+            check,
+            text(
+                "frames lie in several buffers, which the driver does not send where XDP redirects them: those stay with \
+                 the kernel",
             ),
-            lower,
+            remedy,
+        ),
+        MultiBuffer::Unknown if facts.features.is_none() => Finding::unknown(
+            check,
+            text(
+                "frames lie in several buffers; those that leave there by XDP stay with the kernel, which does not \
+                 report whether the driver sends them (Linux 6.3 does)",
+            ),
+            remedy,
+        ),
+        MultiBuffer::Unknown => Finding::unknown(
+            check,
+            text(
+                "frames lie in several buffers; only with a program at the port does the driver report whether it sends them",
+            ),
+            format!("artery adopt --path xdp {name} reports it"),
         ),
     };
     finding.needed_by(&[Purpose::Adopt])

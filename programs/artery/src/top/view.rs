@@ -175,12 +175,20 @@ fn guards(now: &Status) -> Vec<String> {
     let deaf = deaf.map(|port| {
         format!("{}: what leaves there stays with the kernel, for its driver would lose it", port.name)
     });
+    let multi_buffer = now.ports.iter().filter(|port| port.keeps_multi_buffer && port.vlan_on.is_none());
+    let multi_buffer = multi_buffer.map(|port| {
+        format!(
+            "{}: multi-buffer frames that leave there stay with the kernel, for its driver would lose them",
+            port.name
+        )
+    });
     let gone = now.gone.iter().map(|name| format!("{name}: the interface is gone"));
     let uncounted =
         now.uncounted_losses.iter().map(|why| format!("LOST lacks frames lost after a redirect: {why}"));
     let guards = now.guards.iter().map(|guard| guard.text.clone());
     let routing = now.rules.iter().chain(&now.prefixes).cloned();
-    let all: Vec<String> = gone.chain(uncounted).chain(deaf).chain(guards).chain(routing).collect();
+    let all: Vec<String> =
+        gone.chain(uncounted).chain(deaf).chain(multi_buffer).chain(guards).chain(routing).collect();
     match all.is_empty() {
         true => vec!["Nothing keeps traffic between these ports in the kernel.".to_string()],
         false => std::iter::once("Kept with the kernel:".to_string())

@@ -148,6 +148,85 @@ row_adopt_jumbo() {
     pass "$(paths); no ping of 8,900 bytes is lost, of short ones $share; TCP $ours Mbit/s"
 }
 
+# carry NAME: sends datagrams of many sizes between a and b, in a VLAN, too, and keeps what arrives in NAME.a and NAME.b, without
+# what differs each time: the identification, the source port, and checksums of those.
+carry() {
+    for host in a b; do
+        ip netns exec $host tcpdump --immediate-mode -U -n -s 0 -Q in -i eth0 -w $work/$1.$host.pcap \
+            '(udp and dst port 7002) or (vlan and udp and dst port 7002)' 2>$work/tcpdump.$host &
+        echo $! >$work/tcpdump.$host.pid
+        until grep -q 'listening on' $work/tcpdump.$host; do sleep 0.1; done
+    done
+    for size in 40 1472 1473 3400 3470 3471 5000 8900; do
+        head -c $size /proc/self/exe >$work/payload
+        for far in 10.0.2.2 2001:db8:2::2 10.0.10.2 2001:db8:10::2; do
+            ip netns exec a bash -c "cat $work/payload >/dev/udp/$far/7002"
+        done
+        for near in 10.0.1.2 2001:db8:1::2; do
+            ip netns exec b bash -c "cat $work/payload >/dev/udp/$near/7002"
+        done
+    done
+    sleep 1
+    for host in a b; do
+        kill "$(cat $work/tcpdump.$host.pid)"
+        wait "$(cat $work/tcpdump.$host.pid)" || true
+        tcpdump -r $work/$1.$host.pcap -n -t -e -v -x 2>/dev/null |
+            sed -e 's/ id [0-9]*,//' -e 's/\.[0-9]* > / > /' -e '/0x00[012]0:/d' >$work/$1.$host
+    done
+}
+
+# Packets of up to 9,000 bytes by XDP, whose frames lie in several buffers: byte by byte what the kernel sends.
+row_adopt_multi_buffer() {
+    for host in a b; do
+        ip -n $host link set eth0 mtu 9000
+        ip netns exec $host ethtool -K eth0 tx off >/dev/null
+    done
+    for port in eth1 eth2; do ip link set $port mtu 9000; done
+    add_vlan
+    # What b sends goes by the VLAN.
+    all_answer a 5 10.0.2.2 2001:db8:2::2 10.0.10.2 2001:db8:10::2
+    carry kernel
+    start adopt adopt --path xdp eth1 eth2
+    end=$(($(date +%s) + 90))
+    until grep -q "$started" $work/adopt.log; do
+        if ! lives adopt; then
+            case $(uname -r) in
+            5.* | 6.[0-2].*) skip "this kernel's driver has no XDP for such frames: $(tail -n 1 $work/adopt.log)" ;;
+            *) fail "refused: $(tail -n 1 $work/adopt.log)" ;;
+            esac
+        fi
+        [ "$(date +%s)" -lt $end ] || fail "neither a success nor a refusal in 90 s"
+        sleep 0.2
+    done
+    passes_the_kernel 100
+    before4=$(ipv4_by_kernel)
+    before6=$(ipv6_by_kernel)
+    carry adopted
+    by_kernel=$(($(ipv4_by_kernel) + $(ipv6_by_kernel) - before4 - before6))
+    for host in a b; do
+        cmp $work/kernel.$host $work/adopted.$host || fail "what $host gets differs from what the kernel sends"
+        frames=$(grep -c 'UDP' $work/adopted.$host)
+        [ $host = b ] && wanted=32 || wanted=16
+        [ $frames = $wanted ] || fail "$host gets $frames of $wanted datagrams"
+    done
+    kept=$(artery handler state | jq '[.ports[].kernel["multi-buffer"]] | add')
+    [ $((by_kernel + kept)) -le 4 ] || fail "$by_kernel of 48 packets by the kernel, $kept as multi-buffer frames"
+    for far in 10.0.2.2 2001:db8:2::2; do
+        got=$(answers a $far 100 -s 8900)
+        [ "$got" = 100 ] || fail "${got:-0} of 100 pings of 8,900 bytes to $far are answered"
+    done
+    # Longer packets than the next link takes are answered by the kernel.
+    ip link set eth2.10 mtu 5000
+    sleep 1
+    for far in 10.0.10.2 2001:db8:10::2; do
+        ip netns exec a ping -c 2 -W 1 -M do -s 8000 $far >$work/long.log 2>&1 || true
+        grep -q -e 'mtu *[=:] *5000' $work/long.log || fail "no answer to a packet that is too long: $(tail -n 3 $work/long.log)"
+    done
+    ours=$(mbits a b 10.0.2.2)
+    [ $ours -gt 0 ] || fail "TCP carries nothing"
+    pass "$(paths); 48 datagrams of up to 8,928 bytes as by the kernel, $by_kernel by it; TCP $ours Mbit/s"
+}
+
 # A port whose card is taken out and put in again.
 row_adopt_returns() {
     start_adopt eth1 eth2
@@ -196,8 +275,8 @@ locked_down() {
 row_adopt_integrity() { locked_down integrity; }
 row_adopt_confidentiality() { locked_down confidentiality; }
 
-# A VLAN by 8021q on one of the ports is a port, too.
-vlan() {
+# A VLAN by 8021q on one of the ports, by which b sends.
+add_vlan() {
     ip link add link eth2 name eth2.10 type vlan id 10
     ip link set eth2.10 up
     ip address add 10.0.10.1/24 dev eth2.10
@@ -208,6 +287,11 @@ vlan() {
     ip -n b address add 2001:db8:10::2/64 dev eth0.10
     ip -n b route replace default via 10.0.10.1
     ip -n b route replace default via 2001:db8:10::1
+}
+
+# It is a port, too.
+vlan() {
+    add_vlan
     all_answer a 20 10.0.10.2 2001:db8:10::2
     start_adopt "$@" eth1 eth2 eth2.10
     passes_the_kernel 100 10.0.10.2 2001:db8:10::2

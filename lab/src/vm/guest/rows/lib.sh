@@ -93,7 +93,10 @@ restore_line() {
     ip address replace 2001:db8:1::1/64 dev eth1
     ip address replace 10.0.2.1/24 dev eth2
     ip address replace 2001:db8:2::1/64 dev eth2
-    for host in a b; do ip -n $host link set eth0 mtu 1500; done
+    for host in a b; do
+        ip -n $host link set eth0 mtu 1500
+        [ ! -e $work/tcpdump.a ] || ip netns exec $host ethtool -K eth0 tx on >/dev/null 2>&1
+    done
     ip -n a address del 10.0.3.2/24 dev eth0 2>/dev/null
     ip -n b address del 10.0.3.3/24 dev eth0 2>/dev/null
     ip -n b address del 10.0.2.3/24 dev eth0 2>/dev/null

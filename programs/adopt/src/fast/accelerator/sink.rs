@@ -56,8 +56,10 @@ impl Sink for Accelerator {
         let is_up = link.is_admin_up && link.has_carrier;
         let member = RoutedPort { port, carrier, mac, is_up };
         self.groups.set_port(&self.memory, index, Some(port));
-        self.memory.set_port(port, &member.port_record(index, self.port_flags(index)));
         self.members.insert(index, member);
+        // What it may do depends on the interface that carries it.
+        let record = self.members[&index].port_record(index, self.port_flags(index));
+        self.memory.set_port(port, &record);
         let device = carrier.map_or(Some(port), |(carrier, vlan)| {
             let carrier = self.attached.get(&carrier)?.port;
             self.memory.set_vlan(carrier, vlan, Some(port));

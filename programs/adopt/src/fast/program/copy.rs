@@ -1,7 +1,7 @@
 //! Copies frames for a capture.
 use super::super::capture::*;
 use super::super::layout::*;
-use super::receive::buffer;
+use super::receive::{XDP_GET_BUFF_LEN, buffer};
 use super::*;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
@@ -65,6 +65,12 @@ fn fill_slot(w: &mut ProgramWriter<'_>, skip: Label) {
     w.load_slot(R1, Slot::Context);
     write_vlan(w);
     match w.at {
+        ProgramHook::Xdp if receive::sees_buffers(w) => {
+            w.a.call(XDP_GET_BUFF_LEN);
+            w.a.set(R4, R0);
+            w.load_slot(R5, Slot::Copy);
+            w.load_slot(R1, Slot::Context);
+        }
         ProgramHook::Xdp => {
             w.a.load(Size::Word, R4, R1, 4);
             w.a.load(Size::Word, R3, R1, 0);

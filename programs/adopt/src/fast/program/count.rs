@@ -28,6 +28,23 @@ pub(super) fn write_forwarded(w: &mut ProgramWriter<'_>) {
     to_counts(w);
     w.a.set(R5, R1);
     measure_frame(w);
+    add_forwarded(w);
+}
+
+/// The same for a multi-buffer frame, whose packet is all that it carries.
+pub(super) fn write_forwarded_multi_buffer(w: &mut ProgramWriter<'_>) {
+    to_counts(w);
+    w.a.set(R5, R1);
+    w.a.set(R4, R9);
+    w.a.compute(Subtract, R4, R7);
+    w.load_slot(R1, Slot::Length);
+    w.a.compute(Add, R4, R1);
+    w.a.set(R0, 1);
+    add_forwarded(w);
+}
+
+/// Adds `R0` frames of `R4` bytes to the counts in `R5` of both ports.
+fn add_forwarded(w: &mut ProgramWriter<'_>) {
     w.a.set(R1, R5);
     w.load_slot(R2, Slot::Port);
     add_to_port(w, 0);

@@ -57,7 +57,12 @@ fn check_hop(w: &mut ProgramWriter<'_>) {
         find_segment(w);
     }
     w.a.load(Size::Word, R2, R6, 4 * HOP_MTU as i16);
-    w.a.jump_if(Above, R1, R2, w.to_kernel(Reason::TooBig));
+    w.a.jump_if(Above, R1, R2, w.too_long);
+    check_port(w);
+}
+
+/// Leaves to the kernel what would leave where it came in, and marks the hop as used.
+fn check_port(w: &mut ProgramWriter<'_>) {
     w.load_slot(R1, Slot::Port);
     w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
     w.a.compute(ShiftRight, R2, 16);
@@ -68,6 +73,33 @@ fn check_hop(w: &mut ProgramWriter<'_>) {
     w.a.jump_if(NotEqual, R1, 0, is_marked);
     w.a.store(Size::Word, R6, 4 * HOP_USED as i16, 1);
     w.a.place(is_marked);
+}
+
+/// Packets that are longer than the MTU go to the kernel. What remains are multi-buffer frames, which go out
+/// if they are not longer, and the driver there transmits them.
+pub(super) fn write_too_long(w: &mut ProgramWriter<'_>) {
+    w.a.place(w.too_long);
+    let too_big = w.to_kernel(Reason::TooBig);
+    if !receive::sees_buffers(w) {
+        return w.a.jump(too_big);
+    }
+    w.a.jump_if(Below, R1, MULTI_BUFFER as i32, too_big);
+    w.a.compute(Subtract, R1, MULTI_BUFFER as i32);
+    w.a.jump_if(Above, R1, R2, too_big);
+    w.store_slot(Slot::Length, R1);
+    w.a.load(Size::Word, R1, R6, 4 * HOP_PORTS as i16);
+    w.a.compute(ShiftRight, R1, 16);
+    w.a.compute(And, R1, MOST_PORTS as i32 - 1);
+    w.a.compute(ShiftLeft, R1, 4);
+    w.a.value(R2, w.memory.arrays.descriptor("ports"), 0);
+    w.a.compute(Add, R2, R1);
+    w.a.load(Size::Word, R1, R2, 4 * PORT_FLAGS as i16);
+    w.a.compute(And, R1, Flags::MULTI_BUFFER as i32);
+    w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::MultiBuffer));
+    check_port(w);
+    send::check_lease(w);
+    count::write_forwarded_multi_buffer(w);
+    w.a.jump(w.counted);
 }
 
 /// Makes `R1` the length of the longest segment, where the packet is to be cut. Only TCP's headers are known

@@ -34,25 +34,10 @@ fn check_header(w: &mut ProgramWriter<'_>) {
     w.a.load(Size::Half, R1, R9, 2);
     w.a.swap(R1, 16);
     w.a.jump_if(Below, R1, 20, malformed);
-    check_length(w, malformed);
+    receive::check_length(w);
     check_sum(w);
     w.a.load(Size::Byte, R1, R9, 8);
     w.a.jump_if(AtMost, R1, 1, w.to_kernel(Reason::Expired));
-}
-
-/// Checks that the length of a packet, in `R1`, is all that the frame carries, except for the padding of
-/// short frames. Spoils `R2`.
-pub(super) fn check_length(w: &mut ProgramWriter<'_>, malformed: Label) {
-    let (whole, short) = (w.a.label(), w.a.label());
-    w.load_slot(R2, Slot::Rest);
-    w.a.jump_if(Equal, R1, R2, whole);
-    w.a.jump_if(AtMost, R1, R2, short);
-    receive::check_buffers(w);
-    w.a.jump(malformed);
-    w.a.place(short);
-    w.a.jump_if(Above, R2, FILLED as i32, malformed);
-    w.a.place(whole);
-    w.store_slot(Slot::Length, R1);
 }
 
 /// The sum of all 16-bit words is that of all 32-bit words, of 35 bits, folded to 33, 18, 17 and 16.

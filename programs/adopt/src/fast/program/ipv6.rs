@@ -1,6 +1,6 @@
 //! IPv6: is it to be forwarded, and by which group?
 use super::super::layout::*;
-use super::ipv4::{check_length, check_own, mix_in, mix_ports, write_default};
+use super::ipv4::{check_own, mix_in, mix_ports, write_default};
 use super::*;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
@@ -22,14 +22,14 @@ fn check_header(w: &mut ProgramWriter<'_>) {
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Policy));
     w.a.set(R1, R9);
     w.a.compute(Add, R1, 40);
-    w.a.jump_if(Above, R1, R8, malformed);
+    w.a.jump_if(Above, R1, R8, w.cut_short);
     w.a.load(Size::Byte, R1, R9, 0);
     w.a.compute(ShiftRight, R1, 4);
     w.a.jump_if(NotEqual, R1, 6, malformed);
     w.a.load(Size::Half, R1, R9, 4);
     w.a.swap(R1, 16);
     w.a.compute(Add, R1, 40);
-    check_length(w, malformed);
+    receive::check_length(w);
     w.a.load(Size::Byte, R1, R9, 6);
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Options));
     w.a.load(Size::Byte, R1, R9, 7);

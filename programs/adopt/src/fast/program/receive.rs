@@ -22,7 +22,7 @@ pub(super) mod buffer {
 }
 
 const SKB_PULL_DATA: i32 = 39;
-const XDP_GET_BUFF_LEN: i32 = 188;
+pub(super) const XDP_GET_BUFF_LEN: i32 = 188;
 
 /// Goes to `ipv4` or `ipv6`, with `R1` the flags of the port.
 pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
@@ -33,7 +33,7 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
     load_frame(w, R1);
     w.a.set(R1, R7);
     w.a.compute(Add, R1, SHORTEST);
-    w.a.jump_if(Above, R1, R8, w.to_kernel(Reason::Malformed));
+    w.a.jump_if(Above, R1, R8, w.cut_short);
     let (tagged, meet) = (w.a.label(), w.a.label());
     match w.at {
         ProgramHook::Xdp => {
@@ -60,7 +60,9 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
 
     w.a.place(meet);
     check_address(w);
-    store_length(w);
+    if w.at == ProgramHook::Tc {
+        store_rest(w);
+    }
     w.a.load(Size::Word, R1, R2, 4 * PORT_FLAGS as i16);
     w.a.jump_if(Equal, R5, in_network_order(0x0800), ipv4);
     w.a.jump_if(Equal, R5, in_network_order(0x86dd), ipv6);
@@ -95,20 +97,46 @@ fn pull_headers(w: &mut ProgramWriter<'_>) {
     w.load_slot(R1, Slot::Context);
 }
 
-/// Bytes from the IP header to the end of the frame.
-fn store_length(w: &mut ProgramWriter<'_>) {
+/// Keeps how many bytes there are from the IP header to the end of the frame.
+fn store_rest(w: &mut ProgramWriter<'_>) {
+    w.load_slot(R1, Slot::Context);
+    w.a.load(Size::Word, R1, R1, buffer::LENGTH);
+    w.a.compute(Subtract, R1, 14);
+    w.store_slot(Slot::Rest, R1);
+}
+
+/// `R2` = bytes from the IP header to the end of the frame, or of its first buffer.
+fn load_rest(w: &mut ProgramWriter<'_>) {
     match w.at {
         ProgramHook::Xdp => {
-            w.a.set(R1, R8);
-            w.a.compute(Subtract, R1, R9);
+            w.a.set(R2, R8);
+            w.a.compute(Subtract, R2, R9);
         }
-        ProgramHook::Tc => {
-            w.load_slot(R1, Slot::Context);
-            w.a.load(Size::Word, R1, R1, buffer::LENGTH);
-            w.a.compute(Subtract, R1, 14);
-        }
+        ProgramHook::Tc => w.load_slot(R2, Slot::Rest),
     }
-    w.store_slot(Slot::Rest, R1);
+}
+
+/// Checks that the length of a packet, in `R1`, is all that the frame carries, except for the padding of
+/// short frames, and keeps it. `R5` stays.
+pub(super) fn check_length(w: &mut ProgramWriter<'_>) {
+    let malformed = w.to_kernel(Reason::Malformed);
+    let [whole, short, long, done] = [w.a.label(), w.a.label(), w.a.label(), w.a.label()];
+    load_rest(w);
+    w.a.jump_if(Equal, R1, R2, whole);
+    w.a.jump_if(AtMost, R1, R2, short);
+    w.a.place(long);
+    match sees_buffers(w) {
+        true => check_buffers(w, done),
+        false => w.a.jump(malformed),
+    }
+    w.a.place(short);
+    w.a.jump_if(Above, R2, FILLED as i32, malformed);
+    w.a.place(whole);
+    if sees_buffers(w) {
+        w.a.jump_if(Above, R1, SURELY_IN_ONE_BUFFER as i32, long);
+    }
+    w.store_slot(Slot::Length, R1);
+    w.a.place(done);
 }
 
 /// Whether the program may be given frames that lie in several buffers.
@@ -116,9 +144,30 @@ pub(super) fn sees_buffers(w: &ProgramWriter<'_>) -> bool {
     w.at == ProgramHook::Xdp && w.memory.takes_buffers
 }
 
-/// Where a packet is longer than the buffer that the program sees: leaves it to the kernel if its
-/// rest is in others.
-pub(super) fn check_buffers(w: &mut ProgramWriter<'_>) {
+/// The same for a packet that may lie in several buffers: its length is compared with all of them. Goes to
+/// `done`, where it is kept with [`MULTI_BUFFER`] added to it if it does.
+fn check_buffers(w: &mut ProgramWriter<'_>, done: Label) {
+    w.store_slot(Slot::Length, R1);
+    w.store_slot(Slot::Flags, R5);
+    w.load_slot(R1, Slot::Context);
+    w.a.call(XDP_GET_BUFF_LEN);
+    w.load_slot(R5, Slot::Flags);
+    w.load_slot(R1, Slot::Length);
+    w.a.set(R3, R9);
+    w.a.compute(Subtract, R3, R7);
+    w.a.compute(Subtract, R0, R3);
+    w.a.jump_if(NotEqual, R0, R1, w.to_kernel(Reason::Malformed));
+    load_rest(w);
+    w.a.jump_if(Equal, R1, R2, done);
+    w.a.jump_if(Below, R2, FIRST_BUFFER as i32, w.to_kernel(Reason::MultiBuffer));
+    w.a.compute(Add, R1, MULTI_BUFFER as i32);
+    w.store_slot(Slot::Length, R1);
+    w.a.jump(done);
+}
+
+/// Frames whose headers are not all there go to the kernel, which has those in other buffers, too.
+pub(super) fn write_cut_short(w: &mut ProgramWriter<'_>) {
+    w.a.place(w.cut_short);
     if sees_buffers(w) {
         w.load_slot(R1, Slot::Context);
         w.a.call(XDP_GET_BUFF_LEN);
@@ -126,6 +175,7 @@ pub(super) fn check_buffers(w: &mut ProgramWriter<'_>) {
         w.a.compute(Subtract, R1, R7);
         w.a.jump_if(Above, R0, R1, w.to_kernel(Reason::MultiBuffer));
     }
+    w.a.jump(w.to_kernel(Reason::Malformed));
 }
 
 /// Finds the port of the VLAN: `R2` its record, `R5` what the tag stands before.
@@ -137,7 +187,7 @@ fn write_tagged(w: &mut ProgramWriter<'_>) {
             w.a.compute(Add, R9, 14 + TAG);
             w.a.set(R1, R7);
             w.a.compute(Add, R1, SHORTEST + TAG);
-            w.a.jump_if(Above, R1, R8, w.to_kernel(Reason::Malformed));
+            w.a.jump_if(Above, R1, R8, w.cut_short);
             w.a.load(Size::Half, R3, R7, 14);
             w.a.swap(R3, 16);
             w.a.load(Size::Half, R5, R7, 16);

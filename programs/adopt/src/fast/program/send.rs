@@ -16,12 +16,12 @@ const LINK_HEADER: i16 = 12;
 
 /// Sends the packet by the hop in `R6`.
 pub(super) fn write(w: &mut ProgramWriter<'_>) {
-    let stale = w.to_kernel(Reason::Stale);
-    w.memory.lease.write_check(&mut w.a, stale);
+    check_lease(w);
     if let Some(door) = w.host_port {
         return write_to_door(w, door);
     }
     count::write_forwarded(w);
+    w.a.place(w.counted);
     copy::write_forwarded(w);
     decrement_ttl(w);
     let failed = w.a.label();
@@ -56,6 +56,12 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     w.a.exit();
     w.a.place(failed);
     count::write_lost(w);
+}
+
+/// Leaves frames to the kernel once the lease has ended.
+pub(super) fn check_lease(w: &mut ProgramWriter<'_>) {
+    let stale = w.to_kernel(Reason::Stale);
+    w.memory.lease.write_check(&mut w.a, stale);
 }
 
 /// Sends the frame as it came to an interface of this program's, behind which another program forwards it.
