@@ -149,7 +149,7 @@ row_adopt_jumbo() {
 }
 
 # carry NAME: sends datagrams of many sizes between a and b, in a VLAN, too, and keeps what arrives in NAME.a and NAME.b, without
-# what differs each time: the identification, the source port, and checksums of those.
+# what differs each time: the identification, the flow label, the source port, and checksums of those.
 carry() {
     for host in a b; do
         ip netns exec $host tcpdump --immediate-mode -U -n -s 0 -Q in -i eth0 -w $work/$1.$host.pcap \
@@ -171,7 +171,7 @@ carry() {
         kill "$(cat $work/tcpdump.$host.pid)"
         wait "$(cat $work/tcpdump.$host.pid)" || true
         tcpdump -r $work/$1.$host.pcap -n -t -e -v -x 2>/dev/null |
-            sed -e 's/ id [0-9]*,//' -e 's/\.[0-9]* > / > /' -e '/0x00[012]0:/d' >$work/$1.$host
+            sed -e 's/ id [0-9]*,//' -e 's/flowlabel 0x[0-9a-f]*, //' -e 's/\.[0-9]* > / > /' -e '/0x00[012]0:/d' >$work/$1.$host
     done
 }
 
