@@ -55,7 +55,8 @@ fn run_all(subject: &str) {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(path) = { waiting.lock().unwrap().next() } {
-                    failures.lock().unwrap().extend(run_one(&path));
+                    let failed = run_one(&path);
+                    failures.lock().unwrap().extend(failed);
                 }
             });
         }

@@ -233,8 +233,16 @@ impl Side {
 /// Whether a frame is what a router sends by itself at its start and from time to time: probes and
 /// announcements of its addresses (RFC 5227, RFC 4862), its memberships of groups, solicitations of routers.
 fn is_housekeeping(frame: &[u8]) -> bool {
+    let frame = &without_tag(frame)[..];
     let is_own = (1..=packet::MOST_PORTS).any(|port| frame.get(6..12) == Some(&router_mac(port).0[..]));
     is_own && (is_address_claim(frame) || is_icmp6_housekeeping(frame))
+}
+
+/// A frame without its first tag.
+fn without_tag(frame: &[u8]) -> Vec<u8> {
+    let is_tagged = frame.get(12..14) == Some(&[0x81, 0]);
+    let rest = frame.get(if is_tagged { 16 } else { 12 }..).unwrap_or_default();
+    [frame.get(..12).unwrap_or_default(), rest].concat()
 }
 
 fn is_address_claim(frame: &[u8]) -> bool {

@@ -5,6 +5,7 @@ mod step;
 
 use super::packet::UsualHeader;
 use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use step::Input;
@@ -114,11 +115,15 @@ impl CaseFile {
         (self.cases.len(), differential)
     }
 
-    /// The addresses of Artery's own ports, as `artery:` names them.
+    /// The addresses of Artery's own ports and of its services, as `artery:` names them.
     pub(super) fn own_addresses(&self) -> Vec<String> {
         let words = self.setup.artery.iter().flat_map(|line| line.text.split_whitespace());
         let parts = words.flat_map(|word| word.split(['=', ',']));
-        parts.filter_map(|part| Some(part.split_once('/')?.0.to_owned())).collect()
+        let address = |text: &str| match text.parse::<SocketAddr>() {
+            Ok(service) => service.ip().to_string(),
+            Err(_) => text.to_owned(),
+        };
+        parts.filter_map(|part| Some(address(part.split_once('/')?.0))).collect()
     }
 }
 

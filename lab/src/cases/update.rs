@@ -36,8 +36,8 @@ impl Update {
     /// Writes the file, if something in it is other than it was.
     pub(super) fn write(mut self, file: &CaseFile) {
         let mut lines = file.lines.clone();
-        // From the end, so that the numbers of earlier lines stay.
-        self.changes.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+        // From the end, so that the numbers of earlier lines stay: a counter before outputs that begin there.
+        self.changes.sort_by_key(|(range, _)| std::cmp::Reverse((range.start, range.end)));
         for (range, new) in self.changes {
             let kept = lines[range.clone()].iter().filter(|line| is_kept(line)).cloned();
             let new: Vec<String> = kept.chain(new).collect();
@@ -53,5 +53,5 @@ impl Update {
 /// Whether a line between outputs is none, such as a comment.
 fn is_kept(line: &str) -> bool {
     let first = line.trim_start();
-    !["out ", "artery out ", "kernel out ", "counter:"].iter().any(|word| first.starts_with(word))
+    !["out ", "artery out ", "kernel out "].iter().any(|word| first.starts_with(word))
 }

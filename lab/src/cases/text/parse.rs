@@ -204,3 +204,70 @@ fn check(setup: &Setup, cases: &[Case], mistakes: &mut Vec<Found>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CaseFile, Who};
+    use std::path::Path;
+
+    const SETUP: &str = "artery: router --port p1=10.0.1.1/24\n    --no-host\nfence:\n    \
+         in p1: ip 1.1.1.1 > 2.2.2.2 proto 1\n    out p1: ip 1.1.1.1 > 2.2.2.2 proto 1\n";
+
+    fn parse(text: &str) -> Result<CaseFile, Vec<String>> {
+        let parsed = CaseFile::parse(Path::new("a.test"), &format!("{SETUP}{text}"));
+        parsed.map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn what_goes_in_after_what_came_out_is_another_round() {
+        let packet = "ip 1.1.1.1 > 2.2.2.2 proto 1";
+        let file = parse(&format!(
+            "case: two rounds\n    in p1: {packet}\n    # A comment.\n    out p2: {packet}\n    \
+             artery out p2: {packet}\n    in p1: {packet}\n    then:\n    in p1: {packet}\n"
+        ))
+        .unwrap();
+        let rounds = &file.cases[0].rounds;
+        let sizes: Vec<(usize, usize)> =
+            rounds.iter().map(|round| (round.inputs.len(), round.outputs.len())).collect();
+        assert_eq!(sizes, [(1, 2), (1, 0), (1, 0)]);
+        assert_eq!(rounds[0].output_lines, 7..10);
+        assert_eq!(rounds[0].outputs[1].who, Who::Artery);
+        assert!(file.cases[0].unexplained().unwrap().contains("say why with 'differs: REASON'"));
+        assert_eq!(file.setup.artery.unwrap().text, "router --port p1=10.0.1.1/24 --no-host");
+    }
+
+    #[test]
+    fn all_mistakes_are_found_with_their_lines_and_what_to_do() {
+        let text = "ports: 9\nlink: p1\ncase: nothing\ncase: wrong\n    in p3: ip 1.1.1.1 > 2.2.2.2\n    \
+             out p1: ip 1.1.1.1\n    counter: drops\n    go: there\n";
+        let mistakes = parse(text).unwrap_err();
+        let expected = [
+            "a.test:6: write 'ports: 2', of at most 8",
+            "a.test:7: unknown heading 'link: p1'; headings are artery: COMMAND",
+            "a.test:8: the case does nothing; write 'in p1: PACKET'",
+            "a.test:9: the case does nothing",
+            "a.test:10: 'p3' is not a port; ports are p1 to p2",
+            "a.test:11: write ip SOURCE > DESTINATION",
+            "a.test:12: write 'counter: ttl-expired +1'",
+            "a.test:13: unknown line 'go:'; write 'in p1: PACKET'",
+        ];
+        assert_eq!(mistakes.len(), expected.len(), "{mistakes:#?}");
+        for (mistake, expected) in mistakes.iter().zip(expected) {
+            assert!(mistake.starts_with(expected), "{mistake}: {expected}");
+        }
+    }
+
+    #[test]
+    fn a_case_uses_ports_that_the_fence_has() {
+        let mistakes = parse("case: elsewhere\n    in p2: ip 1.1.1.1 > 2.2.2.2 proto 1\n").unwrap_err();
+        assert!(mistakes[0].contains("a packet goes in at p2, where the fence has none"), "{mistakes:?}");
+    }
+
+    #[test]
+    fn files_keep_their_lines_without_the_indentation() {
+        let file = parse(
+            "file pf.conf:\n    # Rules.\n    block\n      pass\n\ncase: one\n    in p1: ip 1.1.1.1 > 2.2.2.2 proto 1\n",
+        );
+        assert_eq!(file.unwrap().setup.files, [("pf.conf".into(), "# Rules.\nblock\n  pass\n".into())]);
+    }
+}

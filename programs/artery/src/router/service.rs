@@ -249,6 +249,36 @@ pub(super) fn way(plan: &Plan, n: usize) -> String {
     plan.services.iter().map(|service| format!("[{n}] {} [{n}] -> ", service.element)).collect()
 }
 
+/// The services whose packets are translated.
+fn translated(plan: &Plan) -> &[Service] {
+    if plan.sharing.is_nat { &plan.services } else { &[] }
+}
+
+/// Takes the router's own ICMP errors for port `n` through services that translate: they quote packets as
+/// these are behind a service, and their senders know them as they were before.
+pub(super) fn errors(plan: &Plan, n: usize, name: &str) -> String {
+    let way: Vec<String> = translated(plan)
+        .iter()
+        .map(|service| format!("[{at}] {}", service.element, at = plan.ports.len() + n))
+        .collect();
+    if way.is_empty() {
+        return String::new();
+    }
+    format!(
+        "ip[{n}] -> sent_{name} :: Classifier(12/0800 23/01, 12/86dd 20/3a, -);\n\
+         sent_{name}[0], sent_{name}[1] -> {};\n",
+        way.join(&format!(" [{}] -> ", plan.ports.len() + n))
+    )
+}
+
+/// The outputs by which packets of the slow path leave by port `n`.
+pub(super) fn own_packets(plan: &Plan, n: usize, name: &str) -> String {
+    match translated(plan).last() {
+        Some(last) => format!("sent_{name}[2], {}[{}]", last.element, plan.ports.len() + n),
+        None => format!("ip[{n}]"),
+    }
+}
+
 /// Where frames of port `n` that come by another way enter it, if there are services.
 pub(super) fn entry(plan: &Plan, n: usize) -> Option<String> {
     plan.services.first().map(|service| format!("[{n}] {}", service.element))

@@ -142,8 +142,10 @@ in_{name}[2] -> tags_{name} :: Classifier(14/0000%0fff, {kinds}-);
 in_{name}[3] -> [{n}] ip;
 tags_{name}[0] -> VLANDecap(false) -> {again};
 {entries}tags_{name}[{rest}] -> [{n}] ip;
-v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> to_{name} :: ToDevice({device});
+{errors}v4[{n}], v6[{n}], {own}{shortcuts} -> to_{name} :: ToDevice({device});
 ",
+            errors = service::errors(self.plan, n, name),
+            own = service::own_packets(self.plan, n, name),
             promiscuous = self.promiscuous(device),
             kinds = kinds(&vlans, ""),
             entries = self.entries(name, 1, &vlans),
@@ -166,8 +168,10 @@ in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> [{n}] ip;
 tags_{name}[0] -> VLANDecap(false) -> tagged_{name};
 {entries}tags_{name}[{rest}] -> [{n}] ip;
-v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> {out}to_{name} :: ToDevice({device});
+{errors}v4[{n}], v6[{n}], {own}{shortcuts} -> {out}to_{name} :: ToDevice({device});
 ",
+            errors = service::errors(self.plan, n, name),
+            own = service::own_packets(self.plan, n, name),
             promiscuous = self.promiscuous(device),
             kinds = kinds(&vlans, ""),
             way = self.way(n),
@@ -212,11 +216,13 @@ to_{name} :: ToDevice({device});
 in_{name}[0] -> [{n}] v4;
 in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> [{n}] ip;
-v4[{n}], v6[{n}], ip[{n}]{shortcuts} -> {out}VLANEncap(VLAN_ID {id}, NATIVE_VLAN -1) -> to_{parent};
+{errors}v4[{n}], v6[{n}], {own}{shortcuts} -> {out}VLANEncap(VLAN_ID {id}, NATIVE_VLAN -1) -> to_{parent};
 ",
             port.name,
             vlan.parent,
             id = vlan.id,
+            errors = service::errors(self.plan, n, name),
+            own = service::own_packets(self.plan, n, name),
             shortcuts = service::shortcuts(self.plan, n),
             out = pf::outbound_path(self.plan, n),
             parent = as_port.or(as_parent).map_or("", String::as_str),

@@ -20,7 +20,7 @@
 //! Rust are never mixed in size.
 //!
 //! A thread sanitizer doesn't see into assembly, nor does Miri run it. For both (`--cfg atomic_loads`) the
-//! [`twin`] takes its place, whose loads are atomics; a test compares the two.
+//! `twin` takes its place, whose loads are atomics; a test compares the two.
 
 use std::arch::x86_64::{__m256i, __m512i, __mmask16, __mmask32};
 use std::sync::atomic::Ordering::Acquire;
