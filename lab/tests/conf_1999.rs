@@ -2,9 +2,11 @@
 
 use artery_device::{PcapOptions, PcapReader, PcapWriter};
 use artery_engine::{RouterSettings, Time};
+use artery_lab::papers::click1999::{
+    self, DARKSTAR, INTERFACE, Neighbors, Segment, TSB, TestStation, Verdict, ZEUS,
+};
 use artery_lab::program::{artery, checked};
 use artery_lab::rig::{self, Frame, Result, Rig};
-use artery_lab::papers::click1999::{self, DARKSTAR, INTERFACE, Neighbors, Segment, TSB, TestStation, Verdict, ZEUS};
 use artery_wire::build::{arp_request, ether, icmp_echo};
 use artery_wire::{Ethernet, Ipv4};
 use std::time::Duration;

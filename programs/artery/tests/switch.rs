@@ -74,7 +74,8 @@ fn the_benchmark_is_a_switch_of_four_ports() {
     // With a star in its name one file does for all.
     let starred = etc(&[("hostname.veb0", FOUR), ("hostname.cnmac*", "up")]);
     let other = artery(&["up", "--etc", &self::text(&starred), "--print"]);
-    let without_rules = text.replace(&format!(",\n    PF \"{0}/pf.conf\",\n    PFETC \"{0}\"", veb2021()), "");
+    let without_rules =
+        text.replace(&format!(",\n    PF \"{0}/pf.conf\",\n    PFETC \"{0}\"", veb2021()), "");
     assert_eq!(other.out.split_once('\n').unwrap().1, without_rules);
     assert_eq!(artery(&["import", &veb2021()]).out.split_once('\n').unwrap().1, text);
     let bridge = artery(&["up", "--etc", &veb2021(), "--print", "--switch", "bridge0"]);

@@ -188,6 +188,9 @@ mod assembly {
     }
 
     /// The first four words.
+    ///
+    /// # Safety
+    /// A caller without AVX2 among its target features must know that the machine has it.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub fn peek_four(words: &[AtomicU64; 5]) -> __m256i {
