@@ -131,8 +131,8 @@ enum Seeds {
     Seed3(Delivery),
     #[command(hide = true)]
     Seed4(Delivery),
-    #[command(hide = true)]
-    Seeds(papers::Options),
+    #[command(name = "seeds", hide = true)]
+    All(papers::Options),
 }
 
 impl Seeds {
@@ -143,7 +143,7 @@ impl Seeds {
             Seeds::Seed2(options) => Paper::Freebsd2009(options).run(),
             Seeds::Seed3(delivery) => Paper::Click1999(delivery).run(),
             Seeds::Seed4(delivery) => Paper::Misses2008(delivery).run(),
-            Seeds::Seeds(options) => papers::run(&options),
+            Seeds::All(options) => papers::run(&options),
         }
     }
 }
