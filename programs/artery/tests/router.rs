@@ -167,10 +167,15 @@ fn frames_of_all_ports_go_through_every_service() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let text = printed(&[&ports[..], &services[..2], &["--nat"]].concat());
-    assert!(
-        text.contains("FlowBalancer(FRAMES true, SERVICE") && text.contains("ip [1] -> to_eth2"),
-        "{text}"
-    );
+    for expected in [
+        "FlowBalancer(FRAMES true, SERVICE",
+        // The router's own ICMP errors are translated, too; all else that it sends is not.
+        "ip [1] -> sent_eth2 :: Classifier(12/0800 23/01, 12/86dd 20/3a, -);",
+        "sent_eth2 [0], sent_eth2 [1] -> [3] service1;",
+        "sent_eth2 [2], service1 [3] -> to_eth2",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
 }
 
 #[test]
