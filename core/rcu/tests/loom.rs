@@ -50,7 +50,7 @@ fn a_value_is_not_freed_while_a_waking_reader_reads_it() {
             })
         };
         table.publish(Canary::new(2));
-        domain.collect();
+        domain.run_deferred();
         worker.join().unwrap();
     });
 }
@@ -74,7 +74,7 @@ fn a_value_is_not_freed_while_a_turning_reader_reads_it() {
             })
         };
         table.publish(Canary::new(2));
-        domain.collect();
+        domain.run_deferred();
         worker.join().unwrap();
     });
 }
@@ -94,7 +94,7 @@ fn a_reader_that_parks_and_wakes_is_waited_for() {
             })
         };
         table.publish(Canary::new(2));
-        domain.collect();
+        domain.run_deferred();
         worker.join().unwrap();
     });
 }
