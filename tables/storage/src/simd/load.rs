@@ -211,6 +211,7 @@ mod assembly {
 /// The same loads by atomics, with the same promises: of their bounds each access is checked.
 #[cfg(any(test, miri, atomic_loads))]
 #[cfg_attr(not(any(miri, atomic_loads)), allow(unreachable_pub))]
+#[allow(missing_docs)] // Each does what its namesake in `assembly` does.
 mod twin {
     use super::{__m256i, __m512i, __mmask16, __mmask32, Acquire, AtomicU32, AtomicU64, Cell};
     use std::arch::x86_64::{
