@@ -166,7 +166,7 @@ mod tests {
             Verdict::new("it is small", false, "30 MB"),
             Verdict::new("it is green", Finding::NotMeasured, "nobody looked"),
         ];
-        let text = "# Seed 0\n\n## Part\n\n```\n# no heading\n```\n".to_string();
+        let text = "# art2016\n\n## Part\n\n```\n# no heading\n```\n".to_string();
         let done = Outcome::Done { text, verdicts, charts: vec!["art2016-a.svg".into()] };
         let took = Duration::from_secs(90);
         let parts = vec![
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn reports_of_experiments_follow_with_their_charts_one_level_lower() {
         let markdown = report().markdown();
-        let own = markdown.split_once("---\n\n## Seed 0\n").unwrap().1;
+        let own = markdown.split_once("---\n\n## art2016\n").unwrap().1;
         assert_eq!(
             own,
             "\n### Part\n\n```\n# no heading\n```\n\n![art2016-a.svg of art2016](art2016-a.svg)\n"

@@ -44,9 +44,9 @@ tags_eth2 [1] -> [1] ip;
 v4 [1], v6 [1], ip [1] -> to_eth2 :: ToDevice(eth2);
 
 // What is not plain goes to the input of the port that it came by, whose number is its paint.
-v4 [2], v6 [2] -> odd :: PaintSwitch;
-odd [0] -> [0] ip;
-odd [1] -> [1] ip;
+v4 [2], v6 [2] -> exceptions :: PaintSwitch;
+exceptions [0] -> [0] ip;
+exceptions [1] -> [1] ip;
 
 // The host, by an interface of its own that bears the router's addresses.
 from_host :: FromHost(artery0,

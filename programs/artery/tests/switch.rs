@@ -149,7 +149,7 @@ fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
         "hostname.veb0:2: 'ad' is not a command of a switch; did you mean 'add'?",
         "hostname.veb0:3: em9 is not a port of veb0; write 'add em9' to hostname.veb0, above this line",
         "hostname.veb0:4: cost 70000 is not 1 to 200000000 (stp: 65535)",
-        "hostname.veb0:5: vport0 is the host's door, behind which there is no other",
+        "hostname.veb0:5: vport0 is the host's port, which has no other behind it",
         "hostname.em0:1: em0 is a port of veb0, and a port has no address of the host; write 'add vport0'",
     ];
     for call in [&["up", "--etc", &name][..], &["up", "--etc", &name, "--print"], &["import", &name]] {

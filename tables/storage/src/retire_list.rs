@@ -74,27 +74,27 @@ mod tests {
     #[test]
     fn nothing_leaves_before_the_turns_that_could_see_it_have_ended() {
         let domain = Domain::new();
-        let mut limbo = RetireList::new(&domain);
+        let mut retired = RetireList::new(&domain);
         let mut reader = domain.reader();
         let turn = reader.turn();
-        (0..TOGETHER).for_each(|n| limbo.retire(n));
-        limbo.reclaim_ready(|n| panic!("{n} left"));
-        assert_eq!(limbo.len(), TOGETHER);
+        (0..TOGETHER).for_each(|n| retired.retire(n));
+        retired.reclaim_ready(|n| panic!("{n} left"));
+        assert_eq!(retired.len(), TOGETHER);
         let _ = turn;
         reader.turn();
         let mut left = Vec::new();
-        limbo.reclaim_ready(|n| left.push(n));
+        retired.reclaim_ready(|n| left.push(n));
         assert_eq!(left, (0..TOGETHER).collect::<Vec<_>>());
-        assert!(limbo.is_empty());
+        assert!(retired.is_empty());
     }
 
     #[test]
     fn who_waits_gets_everything() {
         let domain = Domain::new();
-        let mut limbo = RetireList::new(&domain);
-        limbo.retire("one");
+        let mut retired = RetireList::new(&domain);
+        retired.retire("one");
         let mut left = Vec::new();
-        limbo.reclaim_all(|thing| left.push(thing));
+        retired.reclaim_all(|thing| left.push(thing));
         assert_eq!(left, ["one"]);
     }
 }

@@ -18,7 +18,7 @@ The beginning is START, or START_DELAY after the router starts, or START_AFTER a
 end END, END_DELAY after the router starts, END_AFTER after the first packet's timestamp, or INTERVAL after the
 beginning. When the first packet comes from behind the end, the handler END_CALL is written, in whose value `$t` stands
 for the packet's timestamp; with STOP the router is asked to stop instead. The handler may move the end: then the
-packet is judged anew, and the next one behind the new end makes another call.",
+packet is tested again, and the next one behind the new end makes another call.",
     example: "FromDump(trace.pcap) -> TimeFilter(START_AFTER 1, INTERVAL 10, STOP true) -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

@@ -20,7 +20,7 @@ pub static CLASS: Class = Class {
     manual: "
 Reads FILENAME (`-` is standard input), or the text DATA, and makes a packet of each line. A line `!data` names the
 columns, as ToIPSummaryDump writes them and explains them; FIELDS names them where no such line does. Columns that are
-`-` or left out at the end say nothing. Other lines that begin with `!` or `#` are passed over, but for these:
+`-` or left out at the end say nothing. Other lines that begin with `!` or `#` are passed over, except for these:
 `!proto` names the IP protocol of packets whose lines don't, and `!flowid SRC SPORT DST DPORT [PROTO]` their addresses
 and ports; so do PROTO and FLOWID.
 

@@ -25,7 +25,7 @@ out. Packets have an IP header, which is marked, a destination annotation, and t
 
 Replies go to the input, if there is one, as marked IP packets. Each is counted and dropped, as are all other packets, which
 are not counted. The times until they came, by their timestamps as far as they have one, make the statistics that `summary` prints in the
-manner of ping, as the element does when the run ends. With VERBOSE each reply is told with a line. With MIRROR a reply
+manner of ping, as the element does when the run ends. With VERBOSE each reply is printed as a line. With MIRROR a reply
 becomes the next request at once, with the same data, whatever the LIMIT.",
     example: "s :: ICMPPingSource(10.0.0.1, 10.0.0.2, LIMIT 5) -> ICMPPingResponder -> s;",
     ports: "0-1/1",

@@ -9,7 +9,7 @@ pub static CLASS: Class = Class {
     manual: "
 Each argument is the name of an element, or of a compound for all inside it, and the number of a worker, from 0. What
 is connected without a queue between runs together, so one element is enough to place a path. Worker -1 leaves the
-choice to the router. What nobody placed runs on worker 0, or on all workers if every element of its path can.",
+choice to the router. What is not placed runs on worker 0, or on all workers if every element of its path can.",
     example: "i :: InfiniteSource -> Discard;\nStaticThreadSched(i 0);",
     ports: "0/0",
     args: &[Arg::rest("ELEMENT", "name and worker", "an element or compound, and the worker it runs on")],

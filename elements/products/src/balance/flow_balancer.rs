@@ -50,8 +50,8 @@ reach members: let no port that leads to clients have a smaller MTU than members
 
 With ROUTER, the IPRouter that frames are on their way through, plain frames of a service take a shortcut: each is checked
 and rewritten as IPForward or IP6Forward does it, in the pass that finds its member, and leaves at once, by output N + P for
-port P of ROUTER where N inputs are connected. Input I takes frames of its port I then. All that these two would turn aside
-goes on to them by output I as before, led by annotation, and so do frames to members behind several next hops, frames that
+port P of ROUTER where N inputs are connected. Input I takes frames of its port I then. All that is an exception for these
+two goes on to them by output I as before, with a destination annotation, and so do frames to members behind several next hops, frames that
 came by a port with RPF, and for a moment after a neighbor became known all. Frames of a port that is monitored (see
 FromDevice) end here at l3 where they would take the shortcut. There is none with `nat`.
 

@@ -34,8 +34,8 @@ leaves, and which spare a search. `route-to` sets the destination annotation, wh
 a network card was to finish pass whole, unless rules may change addresses or more of packets.
 
 Packets of rules with `log` are added to LOG, as pflog(4) shows them; tcpdump reads it. A thread of its own writes them: of each worker
-1024 may wait, and more are lost and counted. The file has mode 0600 if it is new. A file that can't be written, as on a full disk,
-is told of once a minute with what was lost. Files that rules name are looked for in ETC if they are in /etc or have no folder.
+1024 may wait, and more are lost and counted. The file has mode 0600 if it is new. When the file can't be written, as on a full
+disk, a message says so once a minute, with what was lost. Files that rules name are looked for in ETC if they are in /etc or have no folder.
 ROUTER is the IPRouter that the filter is around, whose ports have the names of PORT. `no-route` and `urpf-failed` go by its
 routes; without it rules that say so are refused. The group `egress` is the ports of its default routes,
 and is updated within 100 ms of a change. Two kinds of frames are not filtered around a router: frames for other Ethernet

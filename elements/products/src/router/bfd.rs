@@ -36,11 +36,11 @@ longer interval of both ends counts. After so many intervals as MULTIPLIER witho
 down. It is up again once the session is, which begins with packets a second apart.
 
 A session that was never up says nothing about the path, and so does a neighbor that is administratively down. Packets that are
-authenticated are refused. There is no echo function, and no demand mode of the router's own; that of a neighbor is
-respected.
+authenticated are refused. The echo function is not supported, nor does the router ask for demand mode; that of a neighbor
+is respected.
 
-An element that takes the place of another goes on with its sessions, if ports have the same names. Neighbors are told of
-other intervals.",
+An element that takes the place of another goes on with its sessions, if ports have the same names. It sends
+neighbors its own intervals.",
     example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2,
     ROUTE 0.0.0.0/0 10.0.2.254 10.0.2.253);
 bfd :: BFD(ip, SESSION 10.0.2.254 INTERVAL 50ms, SESSION 10.0.2.253 INTERVAL 100ms MULTIPLIER 5);

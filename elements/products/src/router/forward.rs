@@ -73,13 +73,13 @@ impl<A: ForwardFamily> Forward<A> {
 }
 
 impl<A: ForwardFamily> BatchState<A> {
-    fn new(path: PathReader<A>, odd: u16) -> BatchState<A> {
+    fn new(path: PathReader<A>, exception: u16) -> BatchState<A> {
         let (outputs, places, addresses, decisions) = Default::default();
         let (flows, led) = (FlowHasher::default(), DecisionCache::default());
         BatchState {
             path,
             flows,
-            exception_output: odd,
+            exception_output: exception,
             outputs,
             frame_indexes: places,
             addresses,
@@ -95,12 +95,12 @@ impl<A: ForwardFamily> BatchState<A> {
         self.addresses.resize(batch.len(), A::ZERO);
         self.outputs.resize(batch.len(), self.exception_output);
         self.frame_indexes.clear();
-        let (odd, mut are_plain, mut are_led) = (self.exception_output, true, true);
+        let (exception, mut are_plain, mut are_led) = (self.exception_output, true, true);
         for ((packet, output), to) in batch.iter().zip(&mut self.outputs).zip(&mut self.addresses) {
             let (address, is_plain) = A::check_header(packet.data(), gate);
             *to = effective_destination(packet, address);
             let is_led = *to != address;
-            *output = odd | (FAST_PATH * u16::from(is_plain));
+            *output = exception | (FAST_PATH * u16::from(is_plain));
             are_plain &= is_plain;
             are_led &= is_led;
         }

@@ -76,8 +76,8 @@ pub(super) static HANDLERS: &[Handler] = &[
     .once(),
     Handler::write(
         "add_neighbor",
-        "`PORT ADDRESS ETHER [published|temporary]`: sets a neighbor's link address for good; published, others are \
-         told it, too; temporary, as if the neighbor had just said it",
+        "`PORT ADDRESS ETHER [published|temporary]`: sets a neighbor's link address for good; published, other hosts \
+         get it as an answer, too; temporary, as if the neighbor had just said it",
         &Write(|r: &mut IpRouter, text, cx| change_tables(r, cx, |change| change.add_neighbor(text))),
     )
     .once(),

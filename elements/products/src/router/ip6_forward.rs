@@ -15,13 +15,16 @@ router received, output I leads to port I. A forwarded frame has its hop limit d
 next hop and of the port, and no padding; nothing else of it changes. A packet with an IPv6 destination annotation, as
 FlowBalancer gives it, goes where that leads instead of to its destination: one that came out of an IPv4 tunnel must have none.
 
-What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
-it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole, that
-are not IPv6, or sent to another MAC address; with hop-by-hop options, no hop left, or an odd source; for the router itself, for
-groups, and from or to link-local addresses; without route or without known neighbor; longer than the next hop's MTU, or
-due to leave by the port they came by, unless that has REDIRECTS off or all of the batch are led by their annotation. Other
-extension headers are none of a router's business. Of packets that hosts
-leave uncut, segments are to be no longer than the MTU.
+Exceptions leave unchanged by the last output, behind those of the ports, with the number of the port that received them
+as paint annotation. It leads to the same input of ROUTER, the slow path. Exceptions are:
+- frames that are truncated, not IPv6, or sent to another MAC address
+- packets with hop-by-hop options, with no hop left, or from a source address that no packet may have; other extension
+  headers are not looked at
+- packets for the router itself, to multicast addresses, and from or to link-local addresses
+- packets without a route, or whose neighbor is not known
+- packets longer than the next hop's MTU; of packets that hosts leave uncut, each segment has to fit
+- packets that would leave by the port they came by, unless that has REDIRECTS off, or the whole batch has destination
+  annotations
 
 Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
 decided and done.",
@@ -29,7 +32,7 @@ decided and done.",
 f6 :: IP6Forward(ip);
 Idle -> f6; Idle -> [1] f6;
 f6[0] -> Discard; f6[1] -> Discard;
-f6[2] -> odd :: PaintSwitch; odd[0] -> ip; odd[1] -> [1] ip;
+f6[2] -> slow :: PaintSwitch; slow[0] -> ip; slow[1] -> [1] ip;
 ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     ports: "-/-",
     processing: "h/h",

@@ -17,12 +17,16 @@ received, output I leads to port I. A forwarded frame has its time-to-live decre
 1624), the link addresses of its next hop and of the port, and no padding; nothing else of it changes. A packet with a
 destination annotation, as FlowBalancer gives it, goes where that leads instead of to its destination.
 
-What is not plain forwarding leaves by the output behind the ports', unchanged, with the number of the port that received
-it as paint annotation. It belongs to the same input of ROUTER, which knows what to do: frames that are not whole or not
-sound, that are not IPv4, or sent to another MAC address; with options, no hop left, or an odd source; for the router itself,
-for groups and broadcasts; without route or without known neighbor; longer than the next hop's MTU, or due to leave by
-the port they came by, unless that has REDIRECTS off or all of the batch are led by their annotation. Of packets that hosts leave uncut, segments are to be no longer than the MTU. For a moment
-after a neighbor became known all frames leave so, behind those that ROUTER had let wait.
+Exceptions leave unchanged by the last output, behind those of the ports, with the number of the port that received them
+as paint annotation. It leads to the same input of ROUTER, the slow path. Exceptions are:
+- frames that are truncated, damaged, not IPv4, or sent to another MAC address
+- packets with options, with no hop left, or from a source address that no packet may have
+- packets for the router itself, and to multicast and broadcast addresses
+- packets without a route, or whose neighbor is not known
+- packets longer than the next hop's MTU; of packets that hosts leave uncut, each segment has to fit
+- packets that would leave by the port they came by, unless that has REDIRECTS off, or the whole batch has destination
+  annotations
+- all frames for a moment after a neighbor became known, so that they stay behind those that ROUTER had queued
 
 Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
 decided and done.",
@@ -30,7 +34,7 @@ decided and done.",
 f4 :: IPForward(ip);
 Idle -> f4; Idle -> [1] f4;
 f4[0] -> Discard; f4[1] -> Discard;
-f4[2] -> odd :: PaintSwitch; odd[0] -> ip; odd[1] -> [1] ip;
+f4[2] -> slow :: PaintSwitch; slow[0] -> ip; slow[1] -> [1] ip;
 ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     ports: "-/-",
     processing: "h/h",

@@ -89,7 +89,7 @@ same if their names are.",
 f4 :: IPForward(ip);
 Idle -> f4; Idle -> [1] f4;
 f4[0] -> Discard; f4[1] -> Discard;
-f4[2] -> odd :: PaintSwitch; odd[0] -> ip; odd[1] -> [1] ip;
+f4[2] -> slow :: PaintSwitch; slow[0] -> ip; slow[1] -> [1] ip;
 ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     ports: "-/-",
     processing: "h/h",

@@ -41,7 +41,7 @@ What can be said of ports and of the switch are the words of ifconfig(8) for veb
 handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [ADDRESS/LENGTH…] [vport]
 [detached] [sticky] [FLAG…]`. Its addresses are what rules mean by its name, until the host has an interface of that name: then they
 mean what that has, `(NAME)` also what it gets later. A `vport` is the
-host's own door to the switch, such as a FromHost with its ToHost: filters see `in` and `out` reversed there. Its addresses are announced
+host's own port of the switch, such as a FromHost with its ToHost: filters see `in` and `out` reversed there. Its addresses are announced
 at the start, so that others learn where they are now. A `detached`
 port becomes part of the switch when `add` names it; addresses that were learned at a `sticky` one don't move until they are
 forgotten. FLAG is `learn`, `discover`, `locked`, `blocknonip` or one of those
@@ -63,7 +63,7 @@ that its ports are called after; else by one that is made of its own name. Links
 gets no frames.
 
 With `snoop` frames for groups of IP go to their members and to routers only, by what these say by IGMP and MLD (RFC 4541), where
-somebody asks hosts for their groups: a router that is heard, or the switch itself with `querier ADDRESS`. Until hosts have had 10 s to
+hosts are asked for their groups: a router that is heard, or the switch itself with `querier ADDRESS`. Until hosts have had 10 s to
 answer, and for groups of the link itself (224.0.0.0/24, ff02::/16), frames go to all. A port that says `mcastrouter` gets all groups; one
 that says `fastleave` is left as soon as one host behind it leaves. One that says `nobroadcast` or `nomulticast` gets no broadcasts, or no
 groups that it isn't known to want; by one that says `hairpin` frames may leave that came by it.
@@ -88,7 +88,7 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
         Arg::keyword("LINK2", "bool", "false", "accepted; IPsec is not looked into"),
         Arg::keyword("RESERVED", "hex digits", "", "reserved addresses that are forwarded, as `0e`; any number of them"),
         Arg::keyword("ETHER", "EtherAddress", "", "by which the spanning tree knows it; the lowest of its ports' if not given"),
-        Arg::keyword("EVICT", "bool", "false", "whether a new address takes the place of an old one when there is no room"),
+        Arg::keyword("EVICT", "bool", "false", "whether a new address takes the place of an old one when the table is full"),
         Arg::keyword("LEARN_RATE", "addresses", "0", "most new addresses and moves a second; 0 for no limit"),
         Arg::keyword("DAMPING", "time", "10s", "in what time an address may move five times; 0 for no limit"),
         Arg::keyword("PF", "filename", "", "the rules of the packet filter, a pf.conf; without it all passes until rules are loaded"),

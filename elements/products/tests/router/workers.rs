@@ -96,7 +96,7 @@ impl Rig {
              f4 :: IPForward(ip);
              FromWire({test}, 0) -> ca :: Classifier(12/0800, -); ca[0] -> f4; ca[1] -> ip;
              FromWire({test}, 1) -> cb :: Classifier(12/0800, -); cb[0] -> [1] f4; cb[1] -> [1] ip;
-             f4[2] -> odd :: PaintSwitch; odd[0] -> ip; odd[1] -> [1] ip;
+             f4[2] -> slow :: PaintSwitch; slow[0] -> ip; slow[1] -> [1] ip;
              a :: ToWire({test}, 0); f4[0] -> a; ip[0] -> a;
              b :: ToWire({test}, 1); f4[1] -> b; ip[1] -> b;"
         );

@@ -56,7 +56,7 @@ impl Findings for Report {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "# Seed 0: ART against the radix tree of BSD\n\n{}.\nMedians of {} runs; the full feed has {} prefixes. The \
+            "# art2016: ART against the radix tree of BSD\n\n{}.\nMedians of {} runs; the full feed has {} prefixes. The \
              experiment of 2016 published pictures, no figures.\n",
             self.machine, self.repetitions, self.prefixes
         );

@@ -69,7 +69,7 @@ impl Findings for Report {
     const NAME: &'static str = "click1999";
 
     fn text(&self) -> String {
-        let mut text = format!("# Seed 3: forwarding as in May 1999\n\n{}.\n", self.machine);
+        let mut text = format!("# click1999: forwarding as in May 1999\n\n{}.\n", self.machine);
         let Plan { packets, repetitions, seconds, wire_repetitions, .. } = self.plan;
         text += &format!(
             "Medians. Rounds in memory: {repetitions}, of {} packets for each row; over a wire: {wire_repetitions}, of \

@@ -26,7 +26,7 @@ impl Findings for Report {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "# Seed 2: routes and neighbors in one table or two\n\n{}.\nMeans of {} samples of {} ms. Before it is measured, every \
+            "# freebsd2009: routes and neighbors in one table or two\n\n{}.\nMeans of {} samples of {} ms. Before it is measured, every \
              engine has to find the right link address for every packet.\n",
             self.machine, self.plan.samples, self.plan.millis
         );

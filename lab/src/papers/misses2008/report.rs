@@ -31,7 +31,7 @@ impl Findings for Report {
     fn text(&self) -> String {
         let Plan { rounds, packets, paced, .. } = self.plan;
         let mut text = format!(
-            "# Seed 4: monitor mode and cache misses, as in July 2008\n\n{}.\n\nFrames of 60 bytes, one flow; batches of {BURST}. \
+            "# misses2008: monitor mode and cache misses, as in July 2008\n\n{}.\n\nFrames of 60 bytes, one flow; batches of {BURST}. \
              Medians of {rounds} rounds of {} packets, and of {} ms at each rate. One processor runs the router and, by \
              turns with it, what stands for a network card; the card's time is not in ns/packet and counts as idle, but to take back what was sent is the router's. Idle: \
              looks for packets that found none, in percent of the time. Turns longer than 50 µs were another program's and \

@@ -224,7 +224,7 @@ impl Findings for Report {
     fn text(&self) -> String {
         let Plan { rounds, seconds, .. } = self.plan;
         let mut text = format!(
-            "# Seed 1: veb and bridge as in May 2021\n\n{}.\n{}; TCP by iperf3 for {seconds} s, default \
+            "# veb2021: veb and bridge as in May 2021\n\n{}.\n{}; TCP by iperf3 for {seconds} s, default \
              offloads. *2021* is an EdgeRouter 4 with OpenBSD 6.9 between two hosts by Ethernet of 1 Gbit/s.\n\n",
             self.machine,
             how_often(rounds),

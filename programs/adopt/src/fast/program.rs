@@ -153,7 +153,7 @@ impl ProgramWriter<'_> {
     }
 }
 
-/// The program for a hook of a port. It also copies frames if there is room for copies. With a `door`, the
+/// The program for a hook of a port. It also copies frames if there is room for copies. With a `host_port`, the
 /// index of an interface, frames that would be forwarded go there unchanged.
 pub(super) fn build_program(
     memory: &Memory,
@@ -161,7 +161,7 @@ pub(super) fn build_program(
     at: ProgramHook,
     port: u32,
     capture: Option<&CaptureRings>,
-    door: Option<u32>,
+    host_port: Option<u32>,
 ) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
@@ -174,7 +174,7 @@ pub(super) fn build_program(
         at,
         port,
         capture,
-        host_port: door,
+        host_port,
         to_kernel,
         found,
         cut_short,

@@ -48,9 +48,9 @@ impl Engine {
         let numbers =
             ports.iter().enumerate().map(|(number, facts)| (facts.port.index, PortId(number as u16)));
         let graph = Graph::new(numbers.collect(), Box::new(move |act| act(&mut tables.lock())));
-        let doors = places.iter().map(|place| Ok(Interface::find(&place.host_port)?.index));
-        let doors = doors.collect::<anyhow::Result<Vec<_>>>()?;
-        Ok((Engine { running, host_ports: doors }, graph))
+        let host_ports = places.iter().map(|place| Ok(Interface::find(&place.host_port)?.index));
+        let host_ports = host_ports.collect::<anyhow::Result<Vec<_>>>()?;
+        Ok((Engine { running, host_ports }, graph))
     }
 
     /// How a port's program sends to the graph, by the number of the port.
@@ -80,8 +80,8 @@ impl Place {
         );
         let mtu = Interface::find(&name)?.mtu;
         // Another process may have one for the port, and be about to hand over.
-        let door = format!("art{}-{:x}", facts.port.index, std::process::id());
-        Ok(Place { name, host_port: door, mtu })
+        let host_port = format!("art{}-{:x}", facts.port.index, std::process::id());
+        Ok(Place { name, host_port, mtu })
     }
 }
 
@@ -94,10 +94,10 @@ fn configuration(places: &[Place]) -> String {
         let _ = write!(text, "PORT {name} MTU {mtu} REDIRECTS false ONLINK true, ");
     }
     text += "NEIGHBORS external);\nf4 :: IPForward(ip);\nf6 :: IP6Forward(ip);\n";
-    for (number, Place { name, host_port: door, mtu }) in places.iter().enumerate() {
+    for (number, Place { name, host_port, mtu }) in places.iter().enumerate() {
         let _ = writeln!(
             text,
-            "FromHost({door}, MTU {mtu}) -> kind{number} :: Classifier(12/0800, 12/86dd, -);\n\
+            "FromHost({host_port}, MTU {mtu}) -> kind{number} :: Classifier(12/0800, 12/86dd, -);\n\
              kind{number}[0] -> [{number}] f4;\nkind{number}[1] -> [{number}] f6;\nkind{number}[2] -> Discard;\n\
              f4[{number}], f6[{number}] -> ToDevice({name});\nIdle -> [{number}] ip;\nip[{number}] -> Discard;"
         );

@@ -106,7 +106,7 @@ pub(super) fn find_interfaces<'a>(
         let machine = map.machine(&port.name);
         match port.kind {
             PortKind::HostPort if taken.has(port) => {}
-            PortKind::HostPort => mistakes.extend(door(port, machine)),
+            PortKind::HostPort => mistakes.extend(find_host_port_mistake(port, machine)),
             PortKind::Link | PortKind::Span => match link(port, machine) {
                 Ok(interface) => ports.push((port, interface)),
                 // It is absent, or has another name: the running switch follows it.
@@ -160,7 +160,7 @@ fn link(port: &Port, machine: &str) -> Result<Interface, String> {
 }
 
 /// What stands in the way of an interface that is to be made.
-fn door(port: &Port, machine: &str) -> Option<String> {
+fn find_host_port_mistake(port: &Port, machine: &str) -> Option<String> {
     let name = &port.name;
     Interface::find(machine).ok()?;
     let what = format!("port {name}: there is an interface {machine}; does another switch run?");

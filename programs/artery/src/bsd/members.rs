@@ -14,7 +14,7 @@ pub(super) fn judge(name: &str, line: &Line, port: Option<&(String, Port)>) -> (
         Ok(settings) => {
             let verdict = settings.iter().fold(Verdict::Honoured, |all, setting| {
                 all.and(match port.kind {
-                    PortKind::HostPort => of_door(&port.name, setting),
+                    PortKind::HostPort => host_port_verdict(&port.name, setting),
                     PortKind::Link | PortKind::Span => of_link(port, switch, setting),
                 })
             });
@@ -49,7 +49,7 @@ fn of_no_port(name: &str) -> Verdict {
     }
 }
 
-fn of_door(name: &str, setting: &Setting) -> Verdict {
+fn host_port_verdict(name: &str, setting: &Setting) -> Verdict {
     match setting {
         Setting::Down => Verdict::Approximated(format!(
             "{name} is up from the start; 'ip link set {name} down' takes it down"

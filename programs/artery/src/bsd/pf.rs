@@ -56,12 +56,12 @@ fn unseen(switch: &Switch) -> Option<Note> {
     if shows_all(switch) {
         return None;
     }
-    let doors =
+    let host_ports =
         switch.ports.iter().filter(|port| port.kind == PortKind::HostPort).map(|port| port.name.as_str());
-    let doors: Vec<&str> = doors.collect();
-    let sees = match doors.is_empty() {
+    let host_ports: Vec<&str> = host_ports.collect();
+    let sees = match host_ports.is_empty() {
         true => "nothing".to_string(),
-        false => format!("nothing but what passes {}", doors.join(", ")),
+        false => format!("nothing but what passes {}", host_ports.join(", ")),
     };
     let name = &switch.name;
     let text = format!(
@@ -98,8 +98,12 @@ mod tests {
         assert_eq!(plan.notes.len(), 1);
         assert!(plan.notes[0].text.starts_with("the packet filter sees nothing of what veb0 switches"));
         assert!(judged("add em0 up\nlink1", "pass").notes.is_empty());
-        let door = judged("add vport0 up\nlink1\n-link1", "pass");
-        assert!(door.notes[0].text.contains("nothing but what passes vport0 of"), "{:?}", door.notes);
+        let host_port = judged("add vport0 up\nlink1\n-link1", "pass");
+        assert!(
+            host_port.notes[0].text.contains("nothing but what passes vport0 of"),
+            "{:?}",
+            host_port.notes
+        );
     }
 
     #[test]

@@ -97,8 +97,8 @@ impl<'a> Reader<'a> {
             }
             ["-description" | "-descr"] => Verdict::Honoured,
             ["inet" | "inet6" | "dhcp" | "autoconf", ..] => Verdict::Refused(format!(
-                "a switch has no address; give the host a door to it by 'add vport0' in hostname.{name}, and the address \
-                 to the door in hostname.vport0"
+                "a switch has no address; give the host a port of it by 'add vport0' in hostname.{name}, and that port \
+                 the address in hostname.vport0"
             )),
             ["mtu", ..] => Verdict::Refused(format!(
                 "{name} has no MTU, as each port carries what its link carries; say it in the files of the ports"
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         }
         if kind == PortKind::Span && Kind::of(&name) == Kind::HostPort {
             return Verdict::Refused(format!(
-                "{name} is a door of the host, and can't be a span port; name an interface of the machine"
+                "{name} is the host's port, and can't be a span port; name an interface of the machine"
             ));
         }
         if Kind::of(&name).is_switch() {
@@ -257,15 +257,15 @@ impl Switch {
     fn set_passed_through(&mut self, name: &str, is_passed_through: bool) -> Result<(), String> {
         let Some(port) = self.ports.iter_mut().find(|port| port.name == name) else { return Ok(()) };
         let takes_none = || format!("{name} takes no frames that could be the host's; name a port by 'add'");
-        let is_door = || {
+        let is_host_port = || {
             format!(
-                "{name} is the host's door, behind which there is no other; '-untagged {name}' drops what comes there without \
+                "{name} is the host's port, which has no other behind it; '-untagged {name}' drops what comes there without \
                  a tag"
             )
         };
         match port.kind {
             PortKind::Span if is_passed_through => return Err(takes_none()),
-            PortKind::HostPort if is_passed_through => return Err(is_door()),
+            PortKind::HostPort if is_passed_through => return Err(is_host_port()),
             PortKind::Link | PortKind::Span | PortKind::HostPort => {
                 port.is_passed_through = is_passed_through
             }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn doors_and_span_ports_are_told_from_links() {
+    fn host_ports_and_span_ports_differ_from_links() {
         let read = read("veb0", "add vport0\nadd vether1\naddspan em0");
         let kinds: Vec<PortKind> = read.switch.ports.iter().map(|port| port.kind).collect();
         assert_eq!(kinds, [PortKind::HostPort, PortKind::HostPort, PortKind::Span]);
@@ -368,7 +368,7 @@ mod tests {
             (
                 "veb0",
                 "addspan vport0",
-                "vport0 is a door of the host, and can't be a span port; name an interface of the machine",
+                "vport0 is the host's port, and can't be a span port; name an interface of the machine",
             ),
             ("veb0", "add veb1", "veb1 is a switch; only other interfaces can be ports"),
             ("veb0", "destroy", "a file that makes a switch can't end it; take the line away"),
@@ -378,7 +378,7 @@ mod tests {
             assert_eq!(refused(name, text), expected);
         }
         assert!(
-            refused("veb0", "inet 10.0.0.1/24").starts_with("a switch has no address; give the host a door")
+            refused("veb0", "inet 10.0.0.1/24").starts_with("a switch has no address; give the host a port")
         );
         assert!(refused("bridge0", "link0").starts_with("link0 of bridge(4) drops IP multicast"));
         assert!(refused("veb0", "rulefile nowhere").ends_with("No such file or directory"));

@@ -104,13 +104,13 @@ Idle -> [{number}] {veb};
 from_{name} :: FromHost({}) -> [{number}] {veb};
 {veb}[{number}] -> to_{name} :: ToHost({device});
 ",
-            door(port).join(", ")
+            host_port_arguments(port).join(", ")
         ),
     }
 }
 
 /// The arguments of a switch's host port.
-fn door(port: &Port) -> Vec<String> {
+fn host_port_arguments(port: &Port) -> Vec<String> {
     let mut arguments = vec![port.name.clone()];
     arguments.extend(port.station.map(|station| format!("ETHER {station}")));
     arguments.extend(port.mtu.map(|mtu| format!("MTU {mtu}")));

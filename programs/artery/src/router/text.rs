@@ -23,7 +23,7 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
         text += &port.vlan.as_ref().map_or(String::new(), |vlan| writer.vlan(n, port, vlan, &parents));
     }
     text += &bfd::text(plan);
-    text += &odd(plan);
+    text += &exceptions(plan);
     text += &if plan.has_host_ports() { host_ports_text(plan, &names) } else { host_text(plan) };
     text += &fpm_text(plan);
     // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.
@@ -264,16 +264,16 @@ fn kinds(vlans: &[(usize, u16)], tag: &str) -> String {
 }
 
 /// The forwarders' exceptions go back to the input of the port that the packet arrived at.
-fn odd(plan: &Plan) -> String {
+fn exceptions(plan: &Plan) -> String {
     let (ports, entrance) = (plan.ports.len(), bfd::entrance(plan));
     let mut text = format!(
         "
 // What is not plain goes to the input of the port that it came by, whose number is its paint.
-v4[{ports}], v6[{ports}] -> odd :: PaintSwitch;
+v4[{ports}], v6[{ports}] -> exceptions :: PaintSwitch;
 "
     );
     for n in 0..ports {
-        let _ = writeln!(text, "odd[{n}] -> [{n}] {entrance};");
+        let _ = writeln!(text, "exceptions[{n}] -> [{n}] {entrance};");
     }
     text
 }

@@ -94,7 +94,7 @@ fn what_is_wrong_is_named_with_the_remedy() {
         ("media", "'media' is not a command of a switch"),
         (
             "inet 10.0.0.1",
-            "'inet' is not a command of a switch: a switch has no address; 'add vport0' gives the host a door to it, \
+            "'inet' is not a command of a switch: a switch has no address; 'add vport0' gives the host a port of it, \
              and 'ip address add' that an address",
         ),
         (

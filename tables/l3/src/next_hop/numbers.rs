@@ -15,7 +15,7 @@ pub struct Numbers<T> {
     /// way may still ask.
     things: Vec<Option<(T, u32)>>,
     free: Vec<Group>,
-    limbo: RetireList<Group>,
+    retired: RetireList<Group>,
 }
 
 impl<T: Clone + Eq + Hash> Numbers<T> {
@@ -25,7 +25,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
             numbers: HashMap::new(),
             things: vec![None],
             free: Vec::new(),
-            limbo: RetireList::new(domain),
+            retired: RetireList::new(domain),
         }
     }
 
@@ -34,7 +34,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
         let (number, is_new) = match self.numbers.entry(thing) {
             Entry::Occupied(entry) => (*entry.get(), false),
             Entry::Vacant(entry) => {
-                self.limbo.reclaim_ready(|number| self.free.push(number));
+                self.retired.reclaim_ready(|number| self.free.push(number));
                 let number = self.free.pop().unwrap_or_else(|| {
                     self.things.push(None);
                     (self.things.len() - 1) as Group
@@ -66,7 +66,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
             return false;
         }
         self.numbers.remove(thing);
-        self.limbo.retire(number);
+        self.retired.retire(number);
         true
     }
 

@@ -226,7 +226,7 @@ pub(super) struct Space {
     capacity: usize,
     /// Free heaps by stride; all their words are zero.
     free: Vec<Vec<u32>>,
-    limbo: RetireList<Freed>,
+    retired: RetireList<Freed>,
     /// Words lost between heaps of different sizes.
     gaps: usize,
 }
@@ -253,14 +253,14 @@ impl Space {
             used: heaps.levels()[0].words(),
             capacity,
             free,
-            limbo: RetireList::new(&heaps.domain),
+            retired: RetireList::new(&heaps.domain),
             gaps: 0,
         }
     }
 
     /// A heap of zeros for a table of this level; none when the array is used up.
     pub(super) fn alloc_heap<A: Address>(&mut self, heaps: &Heaps<A>, level: Level) -> Option<usize> {
-        if self.free[usize::from(level.stride)].is_empty() && !self.limbo.is_empty() {
+        if self.free[usize::from(level.stride)].is_empty() && !self.retired.is_empty() {
             self.collect_retired(heaps);
         }
         match self.free[usize::from(level.stride)].pop() {
@@ -276,9 +276,9 @@ impl Space {
 
     /// Takes back a heap that new turns can't reach; `is_full` if more than its default is left in it.
     pub(super) fn retire_heap(&mut self, heap: usize, level: Level, is_full: bool) {
-        self.limbo.retire(Freed { heap: heap as u32, stride: level.stride, is_full });
+        self.retired.retire(Freed { heap: heap as u32, stride: level.stride, is_full });
         if level.stride >= BIG {
-            self.limbo.close_batch();
+            self.retired.close_batch();
         }
     }
 
@@ -290,7 +290,7 @@ impl Space {
     /// Bytes of the lists kept here.
     pub(super) fn side_bytes(&self) -> usize {
         let lists: usize = self.free.iter().map(Vec::capacity).sum();
-        lists * size_of::<u32>() + self.limbo.len() * size_of::<Freed>()
+        lists * size_of::<u32>() + self.retired.len() * size_of::<Freed>()
     }
 
     /// Bytes lost between heaps of different sizes.
@@ -301,7 +301,7 @@ impl Space {
     /// Cleans the heaps whose grace period is over.
     fn collect_retired<A: Address>(&mut self, heaps: &Heaps<A>) {
         let free = &mut self.free;
-        self.limbo.reclaim_ready(|freed| {
+        self.retired.reclaim_ready(|freed| {
             let (heap, words) = (freed.heap as usize, 2 << freed.stride);
             let left = if freed.is_full { words } else { DEFAULT + 1 };
             heaps.words()[heap..heap + left].iter().for_each(|word| word.store(0, Relaxed));

@@ -14,7 +14,7 @@ pub(crate) struct Blocks {
     touched: u32,
     capacity: u32,
     free: BTreeMap<u32, Vec<u32>>,
-    limbo: RetireList<Block>,
+    retired: RetireList<Block>,
 }
 
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ impl Blocks {
     pub(crate) fn new(domain: &Arc<Domain>, first: usize, capacity: usize) -> Blocks {
         let capacity = capacity.try_into().unwrap_or(u32::MAX);
         let touched = first.try_into().unwrap_or(capacity);
-        Blocks { touched, capacity, free: BTreeMap::new(), limbo: RetireList::new(domain) }
+        Blocks { touched, capacity, free: BTreeMap::new(), retired: RetireList::new(domain) }
     }
 
     /// The first unit of a block of `size`, which is at least 1; None if the array is full.
@@ -42,7 +42,7 @@ impl Blocks {
 
     /// Takes back a block that new turns can't reach.
     pub(crate) fn free_block(&mut self, start: u32, size: u32) {
-        self.limbo.retire(Block { start, size });
+        self.retired.retire(Block { start, size });
     }
 
     /// Takes back a block that no reader has ever seen.
@@ -61,7 +61,7 @@ impl Blocks {
 
     fn reclaim_blocks(&mut self) {
         let free = &mut self.free;
-        self.limbo.reclaim_ready(|block| free.entry(block.size).or_default().push(block.start));
+        self.retired.reclaim_ready(|block| free.entry(block.size).or_default().push(block.start));
     }
 
     fn extend_end(&mut self, size: u32) -> Option<u32> {

@@ -17,8 +17,8 @@ const LINK_HEADER: i16 = 12;
 /// Sends the packet by the hop in `R6`.
 pub(super) fn write(w: &mut ProgramWriter<'_>) {
     check_lease(w);
-    if let Some(door) = w.host_port {
-        return write_to_door(w, door);
+    if let Some(host_port) = w.host_port {
+        return write_to_host_port(w, host_port);
     }
     count::write_forwarded(w);
     w.a.place(w.counted);
@@ -66,14 +66,14 @@ pub(super) fn check_lease(w: &mut ProgramWriter<'_>) {
 
 /// Sends the frame as it came to an interface of this program's, behind which another program forwards it.
 /// That one doesn't handle VLANs.
-fn write_to_door(w: &mut ProgramWriter<'_>, door: u32) {
+fn write_to_host_port(w: &mut ProgramWriter<'_>, host_port: u32) {
     w.load_slot(R1, Slot::Tag);
     w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
     w.a.load(Size::Word, R1, R6, 4 * HOP_TAG as i16);
     w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
     count::write_forwarded(w);
     copy::write_forwarded(w);
-    w.a.set(R1, door as i32);
+    w.a.set(R1, host_port as i32);
     w.a.set(R2, 0);
     w.a.call(REDIRECT);
     w.a.exit();

@@ -20,23 +20,23 @@ pub(super) struct Blocks {
     /// Words before this one have been handed out at least once.
     end: usize,
     capacity: usize,
-    /// Words in use or in limbo.
+    /// Words in use or retired.
     held: usize,
-    limbo: RetireList<Block>,
+    retired: RetireList<Block>,
 }
 
 impl Blocks {
     /// All words from `start` to `capacity` are free.
     pub(super) fn new(domain: &Arc<Domain>, start: usize, capacity: usize) -> Blocks {
         let capacity = capacity.min(MAX_WORDS);
-        Blocks { free: Default::default(), end: start, capacity, held: 0, limbo: RetireList::new(domain) }
+        Blocks { free: Default::default(), end: start, capacity, held: 0, retired: RetireList::new(domain) }
     }
 
     /// A block of 2^class words, with whatever it held before; None if the array is full.
     pub(super) fn alloc_block(&mut self, class: u8) -> Option<usize> {
-        let Blocks { free, limbo, .. } = self;
+        let Blocks { free, retired, .. } = self;
         if free[usize::from(class)].is_empty() {
-            limbo.reclaim_ready(|block| free[usize::from(block.class)].push(block.at));
+            retired.reclaim_ready(|block| free[usize::from(block.class)].push(block.at));
         }
         let at = match self.free[usize::from(class)].pop() {
             Some(at) => at as usize,
@@ -49,7 +49,7 @@ impl Blocks {
     /// Takes back a block that new turns can't reach.
     pub(super) fn free_block(&mut self, at: usize, class: u8) {
         self.held -= 1 << class;
-        self.limbo.retire(Block { at: at as u32, class });
+        self.retired.retire(Block { at: at as u32, class });
     }
 
     pub(super) fn held_words(&self) -> usize {
