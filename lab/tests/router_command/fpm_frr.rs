@@ -55,7 +55,7 @@ fn routes_of_frr(label: &str, groups: bool) {
         until_source(&router, "10.9.1.0/24", Some(&[FAR[0]]))?;
         until_source(&router, "fd09:1::/48", Some(&[FAR[1]]))?;
         for address in ["10.9.1.1", "fd09:1::1"] {
-            assert_eq!(net.a.ping(address, 3)?.received, 3, "{address}");
+            router.assert_pings(&net.a, address)?;
         }
         // Several gateways, added one by one; replaced; removed.
         let two = ["configure", "ip route 10.9.2.0/24 10.0.2.2", "ip route 10.9.2.0/24 10.0.1.2"];
@@ -63,7 +63,7 @@ fn routes_of_frr(label: &str, groups: bool) {
         until_source(&router, "10.9.2.0/24", Some(&[NEAR[0], FAR[0]]))?;
         frr.vtysh(&["configure", "no ip route 10.9.2.0/24 10.0.1.2"])?;
         until_source(&router, "10.9.2.0/24", Some(&[FAR[0]]))?;
-        assert_eq!(net.a.ping("10.9.2.1", 3)?.received, 3);
+        router.assert_pings(&net.a, "10.9.2.1")?;
         frr.vtysh(&["configure", "ip route 10.9.2.0/24 10.0.2.3", "no ip route 10.9.2.0/24 10.0.2.2"])?;
         until_source(&router, "10.9.2.0/24", Some(&["10.0.2.3"]))?;
         frr.vtysh(&["configure", "no ip route 10.9.2.0/24 10.0.2.3", "ip route 10.9.3.0/24 blackhole"])?;
@@ -79,14 +79,14 @@ fn routes_of_frr(label: &str, groups: bool) {
         // FRR ends, and comes back without one of its routes.
         drop(frr);
         router.process.wait_for("kept as stale", SOON)?;
-        assert_eq!(net.a.ping("10.9.1.1", 3)?.received, 3);
+        router.assert_pings(&net.a, "10.9.1.1")?;
         // What it left in the kernel it would read there, and send again.
         net.r.run(["ip", "route", "del", "10.9.1.0/24"])?;
         let _frr = self::frr(net, groups, &statics[1..])?;
         router.process.wait_for("removed: not sent again by the peer", RECONNECT)?;
         until_source(&router, "10.9.1.0/24", None)?;
         until_source(&router, "fd09:1::/48", Some(&[FAR[1]]))?;
-        assert_eq!(net.a.ping("fd09:1::1", 3)?.received, 3);
+        router.assert_pings(&net.a, "fd09:1::1")?;
         Ok(())
     });
 }

@@ -95,6 +95,16 @@ impl Running {
         Ok(document)
     }
 
+    /// All of a few pings from a host are answered, else what was dropped is shown.
+    #[track_caller]
+    pub(crate) fn assert_pings(&self, from: &Host, address: &str) -> Result<()> {
+        let report = from.ping(address, 3)?;
+        if report.received != 3 {
+            panic!("{}\n{}{}", report.text, self.say(&["show", "drops"])?, self.say(&["show", "neighbors"])?);
+        }
+        Ok(())
+    }
+
     /// What a command is refused with.
     pub(crate) fn refused(&self, words: &[&str], status: i32) -> Result<String> {
         let output = self.call(words)?;
