@@ -1,6 +1,6 @@
 //! Hosts `a` and `b` at eth0 and eth1 of `r`, no host at its eth2, and the programs that run there.
 
-use crate::support::{SOON, until_answered};
+use crate::support::{SOON, until, until_answered};
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Command, Host, Process, Result, Rig, RigError};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -135,6 +135,17 @@ impl Bed {
             }
             state += &self.r.command(words).output()?.stdout;
         }
+        Ok(state)
+    }
+
+    /// The same, once addresses are known to be unique and nothing changes any more.
+    pub fn settled_state(&self) -> Result<String> {
+        let mut state = self.host_state()?;
+        until(SOON, || {
+            std::thread::sleep(Duration::from_millis(200));
+            let earlier = std::mem::replace(&mut state, self.host_state()?);
+            Ok(earlier == state && !state.contains("tentative"))
+        })?;
         Ok(state)
     }
 

@@ -17,7 +17,7 @@ fn without_a_run_that_can_be_written_a_router_says_what_to_do_and_one_with_its_o
     for product in ALL {
         on_the_bed("disks-run", product, |bed| {
             let words = bed.words()?;
-            let before = bed.host_state()?;
+            let before = bed.settled_state()?;
             let without: Vec<String> = words[..words.len() - 2].to_vec();
             if product != Product::Adopt {
                 let mut refused = where_mounted(bed, MOUNT, &without).spawn()?;

@@ -27,7 +27,7 @@ fn killed_in_each_phase(bed: &Bed) -> Result<()> {
     let began = Instant::now();
     end_of(bed, bed.start()?)?;
     let start = began.elapsed().as_millis() as u64;
-    let before = bed.host_state()?;
+    let before = bed.settled_state()?;
     // The kernel takes its time for the programs of adopted ports.
     let is_long = std::env::var_os("ARTERY_LONG").is_some();
     let (parts, reloads, ends): (u64, &[u64], &[u64]) = match bed.product {

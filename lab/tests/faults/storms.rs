@@ -29,7 +29,7 @@ fn stormed(bed: &Bed, flaps: u32) -> Result<()> {
     let share = if std::env::var_os("ARTERY_LONG").is_some() { 1 } else { 5 };
     let process = bed.start()?;
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", process.id())).expect("a process").count();
-    let before = (descriptors(), bed.host_state()?);
+    let before = (descriptors(), bed.settled_state()?);
     let batch: String = (0..STRANGERS / share)
         .map(|n| {
             format!(

@@ -86,6 +86,7 @@ pub fn start(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
 }
 
 /// Waits until something is so.
+#[track_caller]
 pub fn until(limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + limit;
     while !is_so()? {
