@@ -398,7 +398,10 @@ impl<K: FlowKey> FlowTable<K> {
     fn make_room(&mut self, new: Status) -> Result<(), Full> {
         let is_young = new.has_flags(YOUNG);
         if is_young {
-            self.pass_over();
+            if let Some((id, _)) = self.young.peek(8) {
+                self.entries.prefetch(id);
+            }
+            self.pass_over(2);
         }
         let is_full = self.ids.taken_count() >= self.limits.flows;
         let is_crowded = is_young && self.young_count >= self.limits.young;
@@ -461,13 +464,10 @@ impl<K: FlowKey> FlowTable<K> {
         self.elsewhere.push(id);
     }
 
-    /// Drops from the queue of young flows those at its front that are young no more, a few at a time.
+    /// Drops from the queue of young flows those at its front that are young no more, up to `most` of them.
     #[inline]
-    fn pass_over(&mut self) {
-        if let Some((id, _)) = self.young.peek(8) {
-            self.entries.prefetch(id);
-        }
-        for _ in 0..2 {
+    fn pass_over(&mut self, most: usize) {
+        for _ in 0..most {
             match self.young.peek(0) {
                 Some((id, version)) if !self.is_still_young(id, version) => self.young.pop(),
                 _ => break,

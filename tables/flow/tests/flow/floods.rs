@@ -70,6 +70,20 @@ fn an_entry_that_became_anothers_is_not_taken_for_the_young_one_it_was() {
 }
 
 #[test]
+fn a_flood_that_has_ended_hides_no_young_flow_that_could_make_room() {
+    let mut table = table::<Flow4>(1000, 400);
+    (0..300).for_each(|n| assert!(table.insert(&tcp(n), answer(n), &SYN, at(0)).is_ok()));
+    go_round(&mut table, at(1000));
+    assert_eq!(table.len(), 0);
+    table.set_limits(FlowLimits { flows: 2, young: 2 });
+    attempt(&mut table, 1000, at(1000));
+    assert!(establish(&mut table, 1001, at(1000)).is_ok());
+    attempt(&mut table, 1002, at(1000));
+    let known: Vec<u32> = (1000..1003).filter(|n| table.find(&tcp(*n)).is_some()).collect();
+    assert_eq!((known, table.stats().refused_full), (vec![1001, 1002], 0));
+}
+
+#[test]
 fn lowered_limits_hold_at_once_for_new_flows_and_soon_for_young_ones() {
     let mut table = table::<Flow4>(1000, 500);
     (0..300).for_each(|n| assert!(establish(&mut table, n, at(0)).is_ok()));

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Room for young flows, twice what may be young: so that the queue of those is never full of others.
+/// Room for young flows: their queue has twice that, more than the operations of a run, so that it is never full.
 const YOUNG_ROOM: u32 = 400;
 
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ struct Known {
     packets: u64,
     bytes: u64,
     is_young: bool,
+    /// Its place among all that were young when they came.
+    came: Option<usize>,
     seen: u64,
     /// Where no packet of it was seen: its place among all that were imported, and the version of its record.
     imported: Option<(usize, u16)>,
@@ -65,6 +67,9 @@ struct Model {
     /// Of flows that were imported, also such that were seen or have gone since, until that is found out.
     imported: VecDeque<usize>,
     imports: usize,
+    /// The same of flows that were young when they came.
+    young: VecDeque<usize>,
+    youngs: usize,
 }
 
 /// Numbers below 300 are TCP.
@@ -137,19 +142,53 @@ impl Model {
         self.known.iter().filter(|known| known.is_young).count()
     }
 
+    fn still_young(&self, came: usize) -> Option<usize> {
+        self.known.iter().position(|known| known.is_young && known.came == Some(came))
+    }
+
+    /// Takes those at the front of the queue that are young no more out of it, `most` of them.
+    fn pass_over(&mut self, most: usize) {
+        for _ in 0..most {
+            match self.young.front() {
+                Some(&came) if self.still_young(came).is_none() => self.young.pop_front(),
+                _ => break,
+            };
+        }
+    }
+
+    fn displace_young(&mut self) -> bool {
+        for _ in 0..64 {
+            let Some(came) = self.young.pop_front() else { return false };
+            if let Some(place) = self.still_young(came) {
+                self.known.remove(place);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn push_young(&mut self) -> usize {
+        self.young.push_back(self.youngs);
+        self.youngs += 1;
+        self.youngs - 1
+    }
+
     /// Makes room for a young flow as the rules say; says whether there is any.
     fn make_room(&mut self) -> bool {
+        self.pass_over(2);
         let is_full = self.known.len() >= self.limits.flows as usize;
         let is_crowded = self.young() >= self.limits.young as usize;
         if !is_full && !is_crowded {
             return true;
         }
-        let oldest = self.known.iter().position(|known| known.is_young);
-        oldest.map(|place| self.known.remove(place)).is_some() || !is_crowded && self.displace_imported()
+        self.displace_young() || !is_crowded && self.displace_imported()
     }
 
     /// The same for a flow that is imported.
     fn make_room_for_import(&mut self, is_young: bool) -> bool {
+        if is_young {
+            self.pass_over(2);
+        }
         let is_full = self.known.len() >= self.limits.flows as usize;
         let is_crowded = is_young && self.young() >= self.limits.young as usize;
         !is_crowded && (!is_full || self.displace_imported())
@@ -204,12 +243,15 @@ impl Model {
         let imported = Some((self.imports, record.version));
         self.imports += 1;
         let FlowRecord { key: n, state, packets, bytes, is_young, .. } = *record;
-        self.known.push(Known { n, id, state, packets, bytes, is_young, seen: now, imported });
+        let came = is_young.then(|| self.push_young());
+        self.known.push(Known { n, id, state, packets, bytes, is_young, came, seen: now, imported });
     }
 
     fn insert(&mut self, n: u32, id: FlowId, sight: &PacketInfo, now: u64) {
         let (state, bytes) = (FlowState::of_first(sight), sight.bytes.into());
-        self.known.push(Known { n, id, state, packets: 1, bytes, is_young: true, seen: now, imported: None });
+        let came = Some(self.push_young());
+        let (packets, is_young, seen, imported) = (1, true, now, None);
+        self.known.push(Known { n, id, state, packets, bytes, is_young, came, seen, imported });
     }
 }
 
@@ -245,7 +287,8 @@ impl<K: Numbered> Pair<K> {
     fn new() -> Pair<K> {
         let table = table(1000, YOUNG_ROOM);
         let (limits, idle) = (table.limits(), table.settings().idle);
-        let model = Model { known: Vec::new(), limits, idle, imported: VecDeque::new(), imports: 0 };
+        let (imported, young) = (VecDeque::new(), VecDeque::new());
+        let model = Model { known: Vec::new(), limits, idle, imported, imports: 0, young, youngs: 0 };
         // Not far from where ticks wrap.
         Pair { table, model, now: 429_490 }
     }
@@ -286,6 +329,7 @@ impl<K: Numbered> Pair<K> {
                 let tick = self.tick();
                 let forgotten = self.table.maintain_flows(tick, budget);
                 self.follow(forgotten);
+                self.model.pass_over(16);
             }
             Op::GoRound => self.go_round(),
             Op::Limit { flows, young } => {
@@ -376,6 +420,7 @@ impl<K: Numbered> Pair<K> {
         let now = self.now;
         self.model.known.iter_mut().for_each(|known| known.seen = known.seen.min(now));
         self.follow(forgotten);
+        self.model.pass_over(usize::MAX);
         let idle = self.model.known.iter().find(|known| self.model.is_idle(known, now));
         assert!(idle.is_none(), "{idle:?} is kept at {now}");
         assert!(self.model.young() <= self.model.limits.young as usize);
