@@ -76,8 +76,8 @@ fn router_by_frr(net: &Fan) -> Result<Daemons> {
 fn ospf_of_frr(interfaces: &[&str], id: &str) -> String {
     let of = |interface: &&str| {
         format!(
-            "interface {interface}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf hello-interval 1\n ip ospf \
-             dead-interval 4\nexit\n"
+            "interface {interface}\n ip ospf area 0\n ip ospf network point-to-point\
+             \n ip ospf hello-interval 1\n ip ospf dead-interval 4\nexit\n"
         )
     };
     let interfaces: String = interfaces.iter().map(of).collect();

@@ -67,10 +67,13 @@ fn another_text_in_which_elements_have_heirs_loses_none_either() {
 /// else, such as what hosts ask about neighbors, goes another way.
 fn slow_wire(method: &str, queue: &str, rate: u32) -> String {
     format!(
-        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> c :: Classifier(12/0800 23/11, -);
-        c[0] -> seen :: Counter -> {queue} :: Queue(5000) -> pace :: Shaper({rate}) -> [0] order :: RoundRobinSched;
+        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> c :: Classifier(12/0800 \
+         23/11, -);
+        c[0] -> seen :: Counter -> {queue} :: Queue(5000) -> pace :: Shaper({rate}) -> [0] order :: \
+         RoundRobinSched;
         c[1] -> rest :: Queue -> [1] order -> right_out :: ToDevice(eth1);
-        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> back :: Queue -> left_out :: ToDevice(eth0);"
+        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> back :: Queue -> left_out \
+         :: ToDevice(eth0);"
     )
 }
 

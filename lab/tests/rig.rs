@@ -340,8 +340,9 @@ fn a_failed_command_says_who_ran_what_and_what_it_said() {
         let a = rig.host("a")?;
         let error = a.run(["sh", "-c", "echo some output; echo some trouble >&2; exit 4"]).unwrap_err();
         let message = error.to_string();
-        let expected = "failing/a: `sh -c 'echo some output; echo some trouble >&2; exit 4'` ended with exit status 4\n\
-                        --- stdout\nsome output\n--- stderr\nsome trouble";
+        let expected = "failing/a: `sh -c 'echo some output; echo some trouble >&2; exit 4'` ended with exit \
+            status 4\n\
+            --- stdout\nsome output\n--- stderr\nsome trouble";
         assert_eq!(message, expected);
         assert_eq!(a.command(["sh", "-c", "exit 4"]).output()?.code(), Some(4));
         let missing = a.run(["no-such-program"]);

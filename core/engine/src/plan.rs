@@ -313,7 +313,8 @@ impl Plan {
             if let Some((other, worker)) = wishes.iter().find(|(_, worker)| home != Home::Worker(*worker)) {
                 let (first, at) = wishes[0];
                 complaints.push(format!(
-                    "'{}' wants worker {at} and '{}' worker {worker}, but they are connected; both run on worker {at}",
+                    "'{}' wants worker {at} and '{}' worker {worker}, but they are connected; both run on \
+                     worker {at}",
                     self.name(first),
                     self.name(*other),
                 ));

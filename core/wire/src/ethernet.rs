@@ -40,7 +40,8 @@ fields! {
     Ethernet {
         dst / set_dst: EtherAddr = 0, "the destination address";
         src / set_src: EtherAddr = 6, "the source address";
-        ether_type / set_ether_type: EtherType = TYPE, "what follows the addresses: a VLAN tag, or the payload's type";
+        ether_type / set_ether_type: EtherType = TYPE, "what follows the addresses: a VLAN tag, or the \
+            payload's type";
     }
 }
 

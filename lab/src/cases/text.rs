@@ -137,7 +137,8 @@ impl Case {
         let mut outputs = self.rounds.iter().flat_map(|round| &round.outputs);
         let message = match (outputs.any(|output| output.who != Who::Both), &self.differs) {
             (true, None) => {
-                "Artery and the kernel do not send the same; mend what is wrong, or say why with 'differs: REASON'"
+                "Artery and the kernel do not send the same; mend what is wrong, or say why with 'differs: \
+                 REASON'"
             }
             (false, Some(_)) => "'differs:' stands here, but no line 'artery out' or 'kernel out'; remove it",
             _ => return None,

@@ -199,7 +199,8 @@ fn weather(seed: u64, crosses: bool, first: &str) {
         strange.iter_mut().zip(more).for_each(|(all, more)| *all += more);
     }
     eprintln!(
-        "seed {seed}: {forwarded} forwarded, {sent} sent, {strange:?} of strangers, {late} comparisons came too early, {} looks at everything",
+        "seed {seed}: {forwarded} forwarded, {sent} sent, {strange:?} of strangers, {late} comparisons came \
+         too early, {} looks at everything",
         driver.resyncs()
     );
     // Otherwise there was nothing to see.
@@ -351,12 +352,14 @@ const ATTRIBUTES: [(&str, &str, bool); 19] = [
         true,
     ),
     (
-        "-6 route add 2001:db8:51::/48 via 2001:db8:1::2 pref low\n-6 route append 2001:db8:51::/48 dev eth2 pref high",
+        "-6 route add 2001:db8:51::/48 via 2001:db8:1::2 pref low\n\
+         -6 route append 2001:db8:51::/48 dev eth2 pref high",
         "2001:db8:51::1",
         true,
     ),
     (
-        "-6 route add 2001:db8:52::/48 dev eth1 pref high\n-6 route append 2001:db8:52::/48 dev eth2 pref low",
+        "-6 route add 2001:db8:52::/48 dev eth1 pref high\n\
+         -6 route append 2001:db8:52::/48 dev eth2 pref low",
         "2001:db8:52::1",
         true,
     ),
@@ -371,7 +374,8 @@ const ATTRIBUTES: [(&str, &str, bool); 19] = [
     ),
     ("-6 route add anycast 2001:db8:58::1/128 dev eth1", "2001:db8:58::1", false),
     (
-        "-6 route add 2001:db8:59::/48 from 2001:db8:ffff::/64 via 2001:db8:1::2 table 100\n-6 rule add pref 90 lookup 100",
+        "-6 route add 2001:db8:59::/48 from 2001:db8:ffff::/64 via 2001:db8:1::2 table 100\n\
+         -6 rule add pref 90 lookup 100",
         "2001:db8:59::1",
         false,
     ),

@@ -28,8 +28,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery flow follow                                  a line of JSON for each event, until SIGINT
   artery flow flush --member web1                     its next packets choose members anew
 
-A flow's member is told by name and its idle time as seconds until now, so that another machine understands both.
-docs/flow.md describes the forms. Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+A flow's member is told by name and its idle time as seconds until now, so that another machine understands
+both. docs/flow.md describes the forms. Without -u and -p the router is the one at $ARTERY_SOCKET, or else at
+/run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct FlowOptions {

@@ -29,12 +29,12 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery pfctl -k 192.0.2.7                end the states of a host
   artery pfctl -S states.pf                keep all states in a file, which -L states.pf takes to another router
 
-Rules are printed as OpenBSD's pfctl prints them, and read as what is printed. The optimiser of rules is left out: -o is
-accepted, and rules stay as they are. With ARTERY_PF_FIXTURE=1 in the environment interfaces and names are those that
-tests assume, instead of this machine's.
+Rules are printed as OpenBSD's pfctl prints them, and read as what is printed. The optimiser of rules is left
+out: -o is accepted, and rules stay as they are. With ARTERY_PF_FIXTURE=1 in the environment interfaces and
+names are those that tests assume, instead of this machine's.
 
-Rules name the interfaces of the running router, with their addresses there. If none runs, -n takes this machine's.
-Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.
+Rules name the interfaces of the running router, with their addresses there. If none runs, -n takes this
+machine's. Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.
 
 Exit status: 0 success, 1 mistakes in the rules, or what was asked for is not so.";
 

@@ -331,7 +331,8 @@ fn check_of_a_configuration_for_another_machine_notes_what_is_missing_and_checks
         assert!(outcome.out.contains(elements), "{file}: {}", outcome.out);
     }
     // Other mistakes are reported as well; an interface that no element opens is not one.
-    let text = "FromDevice(absent0) -> EtherEncap(0x0800, absent0:eth, absent1:eth) -> Queue(many) -> ToDevice(absent0);";
+    let text = "FromDevice(absent0) -> EtherEncap(0x0800, absent0:eth, absent1:eth) -> Queue(many) -> \
+        ToDevice(absent0);";
     let outcome = artery(&["check", "-e", text]);
     assert_eq!(outcome.status, 1, "{outcome:?}");
     assert!(outcome.err.contains("note: config: this machine has no interface absent0;"), "{}", outcome.err);

@@ -171,7 +171,8 @@ fn what_comes_uncut_by_packet_sockets_leaves_cut_by_af_xdp() {
     let text = "
         FromDevice(left, SNIFFER false, PROMISC true, METHOD LINUX) -> from_left :: Counter -> Queue
             -> ToDevice(right, METHOD XDP_GENERIC);
-        FromDevice(right, SNIFFER false, PROMISC true, METHOD XDP_GENERIC) -> Queue -> ToDevice(left, METHOD LINUX);";
+        FromDevice(right, SNIFFER false, PROMISC true, METHOD XDP_GENERIC) -> Queue -> ToDevice(left, METHOD \
+        LINUX);";
     let router = row.start(&["-e", text]);
     row.tcp("10.0.0.2:7000");
     row.expect_right_checksums();
@@ -184,7 +185,8 @@ fn tcp_over_ipv6_is_routed() {
     let Some(row) = Row::new(1500) else { return };
     let text = "
         elementclass Side { $device, $mac, $neighbor |
-            FromDevice($device, SNIFFER false, PROMISC true) -> Classifier(12/86dd) -> Strip(14) -> GetIP6Address(24) -> output;
+            FromDevice($device, SNIFFER false, PROMISC true) -> Classifier(12/86dd) -> Strip(14) -> \
+        GetIP6Address(24) -> output;
             input -> EtherEncap(0x86dd, $mac, $neighbor) -> Queue -> ToDevice($device); }
         routes :: LookupIP6Route(fd01::/64 0, fd02::/64 1);
         routes[0] -> l :: Side(left, 02:00:00:00:01:01, 02:00:00:00:01:02) -> routes;

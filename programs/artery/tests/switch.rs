@@ -140,7 +140,8 @@ fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
     let folder = etc(&[
         (
             "hostname.veb0",
-            "add em0\nad em1\nlearn em9\nproto stp ifcost em0 70000\nadd vport0 untagged vport0 passthrough\n!echo 1\nup",
+            "add em0\nad em1\nlearn em9\nproto stp ifcost em0 70000\nadd vport0 untagged vport0 passthrough\n\
+             !echo 1\nup",
         ),
         ("hostname.em0", "inet 10.0.0.1 255.255.255.0"),
     ]);
@@ -176,7 +177,8 @@ fn what_comes_without_a_tag_is_the_hosts_where_a_port_says_so_at_last() {
     let folder = etc(&[
         (
             "hostname.veb0",
-            "add em0\nadd em1\nuntagged em0 passthrough tagged em0 10\nuntagged em1 passthrough\nuntagged em1 10\nup",
+            "add em0\nadd em1\nuntagged em0 passthrough tagged em0 10\nuntagged em1 passthrough\n\
+             untagged em1 10\nup",
         ),
         ("hostname.em0", "inet 10.0.0.1 255.255.255.0\nup"),
     ]);

@@ -448,7 +448,8 @@ impl fmt::Display for SwitchError {
             SwitchError::NoPort { name, is_connected: false } => {
                 write!(
                     f,
-                    "{name} is not connected to the switch: name it where that is made, by PORT or in its hostname file, and restart"
+                    "{name} is not connected to the switch: name it where that is made, by PORT or in its \
+                     hostname file, and restart"
                 )
             }
             SwitchError::IsPort(name) => write!(f, "{name} is in the switch already"),
@@ -470,7 +471,8 @@ impl fmt::Display for SwitchError {
             }
             SwitchError::NotHere(word) => write!(
                 f,
-                "'{word}' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes with its router"
+                "'{word}' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes \
+                 with its router"
             ),
             SwitchError::NoSpanningTree => f.write_str("this switch takes part in no spanning tree"),
             SwitchError::Tree(why) => why.fmt(f),

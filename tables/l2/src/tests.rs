@@ -415,11 +415,13 @@ fn copies_are_made_of_what_is_dropped_later_too_and_span_ports_take_nothing() {
         ("learn p3", "p3 is not in the switch; `add p3` puts it in"),
         (
             "add p9",
-            "p9 is not connected to the switch: name it where that is made, by PORT or in its hostname file, and restart",
+            "p9 is not connected to the switch: name it where that is made, by PORT or in its hostname file, \
+             and restart",
         ),
         (
             "destroy",
-            "'destroy' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes with its router",
+            "'destroy' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes \
+             with its router",
         ),
         ("stp p0", "this switch takes part in no spanning tree"),
     ] {

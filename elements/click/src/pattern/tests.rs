@@ -120,18 +120,20 @@ fn a_filter_of_a_thousand_rules_is_compiled_and_right() {
 
 /// Words of the language and others.
 fn word() -> impl Strategy<Value = String> {
-    let words = "( ) [ ] ! not and && or || ? : src dst ip ether tcp udp icmp transp host net port proto type opt win \
-                 ttl tos frag unfrag ect ce 0:2 4 80 65536 10.0.0.1 10.0.0.0/8 mask 255.0.0.0 == != < > <= >= & echo \
-                 syn www 1:2:3:4:5:6 gate true false any - $ é";
+    let words = "( ) [ ] ! not and && or || ? : src dst ip ether tcp udp icmp transp host net port proto \
+        type opt win ttl tos frag unfrag ect ce 0:2 4 80 65536 10.0.0.1 10.0.0.0/8 mask 255.0.0.0 \
+        == != < > <= >= & echo syn www 1:2:3:4:5:6 gate true false any - $ é";
     prop::sample::select(words.split_whitespace().map(str::to_string).collect::<Vec<_>>())
 }
 
 /// Expressions that are right.
 fn pattern() -> impl Strategy<Value = String> {
-    let tests = "tcp|udp|icmp|ip proto != 6|src host 10.0.0.1|host != 10.0.0.2|dst net 10.0.0.0/8|src and dst port 1|\
-                 port 1 or 2|tcp port > 5|src udp port <= 2|port & 3 == 1|syn|tcp opt ack|icmp type echo|\
-                 icmp type != 8|ip frag|unfrag|ip ttl < 64|ip len >= 28|ip tos & 3 != 0|ip ect|ip ce|ip id 1|\
-                 ip[0:2] 0x4500|transp[2:2] > 1|tcp[13] & 2 != 0|ip vers 4|ip hl > 5|true|false|ip dscp 1|tcp win 0";
+    let tests = "tcp|udp|icmp|ip proto != 6|src host 10.0.0.1|host != 10.0.0.2|dst net 10.0.0.0/8|src and \
+        dst port 1|\
+        port 1 or 2|tcp port > 5|src udp port <= 2|port & 3 == 1|syn|tcp opt ack|icmp type echo|\
+        icmp type != 8|ip frag|unfrag|ip ttl < 64|ip len >= 28|ip tos & 3 != 0|ip ect|ip ce|ip id 1|\
+        ip[0:2] 0x4500|transp[2:2] > 1|tcp[13] & 2 != 0|ip vers 4|ip hl > 5|true|false|ip dscp \
+        1|tcp win 0";
     let tests = prop::sample::select(tests.split('|').map(|t| t.trim().to_string()).collect::<Vec<_>>());
     tests.prop_recursive(3, 12, 2, |inner| {
         prop_oneof![

@@ -23,15 +23,20 @@ use std::time::Duration;
 macro_rules! arguments {
     ($($own:expr),* $(,)?) => {
         &[
-            artery_engine::Arg::rest("INPUTSPEC", "drop, pass, keep, pattern or mapper", "what to do with packets of an input"),
+            artery_engine::Arg::rest("INPUTSPEC", "drop, pass, keep, pattern or mapper", "what to do with \
+                packets of an input"),
             $($own,)*
             artery_engine::Arg::keyword("TIMEOUT", "seconds", "", "how long flows live on without packets"),
-            artery_engine::Arg::keyword("GUARANTEE", "seconds", "5", "how long they live on even when there are too many"),
-            artery_engine::Arg::keyword("CAPACITY", "flows", "65536", "how many flows there may be; memory is taken for all of them"),
+            artery_engine::Arg::keyword("GUARANTEE", "seconds", "5", "how long they live on even when there \
+                are too many"),
+            artery_engine::Arg::keyword("CAPACITY", "flows", "65536", "how many flows there may be; memory \
+                is taken for all of them"),
             artery_engine::Arg::keyword("MAPPING_CAPACITY", "flows", "", "the same"),
-            artery_engine::Arg::keyword("REAP_INTERVAL", "seconds", "900", "how often to look for flows that have ended"),
+            artery_engine::Arg::keyword("REAP_INTERVAL", "seconds", "900", "how often to look for flows that \
+                have ended"),
             artery_engine::Arg::keyword("REAP_TIME", "seconds", "", "older name of REAP_INTERVAL"),
-            artery_engine::Arg::keyword("REPLY_ANNO", "annotation", "", "an annotation that replies get from the first packet"),
+            artery_engine::Arg::keyword("REPLY_ANNO", "annotation", "", "an annotation that replies get from \
+                the first packet"),
         ]
     };
 }

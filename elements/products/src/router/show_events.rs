@@ -51,7 +51,10 @@ pub(super) fn events_json(router: &SharedRouter, text: &str) -> Result<String, S
         "" => Some(0),
         "now" => None,
         number => Some(number.parse().map_err(|_| {
-            format!("'{number}' is not a number of an event; take 'next' of the last answer, 'now', or nothing for all")
+            format!(
+                "'{number}' is not a number of an event; take 'next' of the last answer, 'now', or \
+                 nothing for all"
+            )
         })?),
     };
     let ports = router.lock_tables().ports();

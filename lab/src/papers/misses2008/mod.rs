@@ -125,10 +125,10 @@ fn count_misses(plan: &Plan, figures: &mut Figures) -> anyhow::Result<Vec<String
     };
     count_by_cachegrind(plan, &valgrind, figures)?;
     let remark = format!(
-        "{refusal}, so misses were counted by valgrind's cachegrind, as (misses of 2N packets - misses of N) / N, loads \
-         and stores. Valgrind has no AVX-512: it is the AVX2 path that is counted. It has no prefetch either, neither the \
-         program's nor the hardware's. Addresses are the same in every run: in caches of two ways, such as k8's, another \
-         layout would have a few misses more or less."
+        "{refusal}, so misses were counted by valgrind's cachegrind, as (misses of 2N packets - misses of N) \
+         / N, loads and stores. Valgrind has no AVX-512: it is the AVX2 path that is counted. It has no \
+         prefetch either, neither the program's nor the hardware's. Addresses are the same in every run: in \
+         caches of two ways, such as k8's, another layout would have a few misses more or less."
     );
     Ok(vec![remark])
 }

@@ -30,14 +30,15 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery up --etc /mnt/openbsd/etc --print > switch.click   to go on from there
 
 Read are hostname.veb0, hostname.bridge0 and their like, the files of their ports such as hostname.em0 and
-hostname.vport0, and pf.conf. A file whose name ends with a star, as hostname.em*, is for all ports whose names begin so
-and that have no file of their own. Ports are interfaces of the machine, which sees nothing of what arrives there; vport0
-and its like are made, and are the host's own ports of the switch. Where two switches have the same ports the first
-starts, unless --switch names the other.
+hostname.vport0, and pf.conf. A file whose name ends with a star, as hostname.em*, is for all ports whose
+names begin so and that have no file of their own. Ports are interfaces of the machine, which sees nothing of
+what arrives there; vport0 and its like are made, and are the host's own ports of the switch. Where two
+switches have the same ports the first starts, unless --switch names the other.
 
-Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain' shows all.
-Meanwhile 'artery ifconfig' looks into the switch and changes it. SIGHUP has the files read again, and the log of packets
-opened again; states and learned addresses stay. With a mistake in a file all stays as it is.";
+Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain'
+shows all. Meanwhile 'artery ifconfig' looks into the switch and changes it. SIGHUP has the files read again,
+and the log of packets opened again; states and learned addresses stay. With a mistake in a file all stays as
+it is.";
 
 #[derive(Args)]
 pub(crate) struct UpOptions {

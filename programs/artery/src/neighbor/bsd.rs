@@ -18,8 +18,8 @@ pub(crate) const ARP_EXAMPLES: &str = "Examples:
   artery arp -d 10.0.1.9
   artery arp -ad                                   forget all that were not set by hand
 
-Flags are l for the router's own addresses and p for published ones. Without -u and -p the router is the one at
-$ARTERY_SOCKET, or else at /run/artery.sock.";
+Flags are l for the router's own addresses and p for published ones. Without -u and -p the router is the one
+at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 /// The last lines of ndp's help.
 pub(crate) const NDP_EXAMPLES: &str = "Examples:
@@ -28,9 +28,9 @@ pub(crate) const NDP_EXAMPLES: &str = "Examples:
   artery ndp -d fe80::9%eth1
   artery ndp -c                                    forget all that were not set by hand
 
-S is N for none, I for incomplete, R for reachable, S for stale, D for delay and P for probe; flags are l for the router's
-own addresses, R for routers and p for published ones, and then the probes that were sent. Without -u and -p the router is
-the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+S is N for none, I for incomplete, R for reachable, S for stale, D for delay and P for probe; flags are l for
+the router's own addresses, R for routers and p for published ones, and then the probes that were sent.
+Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 /// What both commands take.
 #[derive(Args)]

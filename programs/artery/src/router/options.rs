@@ -25,21 +25,23 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery router /etc/artery/lan.toml         a file with the options as keys
 
 A FILE has the long options as keys (TOML): those that can be given several times have lists of texts, as in
-port = [\"eth1=10.0.1.1/24\", \"eth2=10.0.2.1/24\"]; those without a value are true or false. 'artery show config' prints
-the file that makes the running router, and 'artery apply FILE' has it become what the file says without losing a packet.
+port = [\"eth1=10.0.1.1/24\", \"eth2=10.0.2.1/24\"]; those without a value are true or false. 'artery show
+config' prints the file that makes the running router, and 'artery apply FILE' has it become what the file
+says without losing a packet.
 
-The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface instead,
-artery0, that bears the router's addresses: so sshd and other programs of the host are reached by them. The ports keep
-no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor', 'watch' and 'explain' look into the
-router and change it. SIGHUP has FILE and the files of --table and --pf read again; with a mistake the router
-stays as it is.
+The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface
+instead, artery0, that bears the router's addresses: so sshd and other programs of the host are reached by
+them. The ports keep no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor',
+'watch' and 'explain' look into the router and change it. SIGHUP has FILE and the files of --table and --pf
+read again; with a mistake the router stays as it is.
 
-The mtu of a port is that of its interface otherwise; with rpf=loose packets from where no route leads are dropped, with
-rpf=strict those from where no route leads by this port, too (RFC 3704); with onlink gateways by it need not be in its
-networks; host-if is the name of the port's interface on the host, with --host-ports.
+The mtu of a port is that of its interface otherwise; with rpf=loose packets from where no route leads are
+dropped, with rpf=strict those from where no route leads by this port, too (RFC 3704); with onlink gateways by
+it need not be in its networks; host-if is the name of the port's interface on the host, with --host-ports.
 
-A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several as in
-10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or prohibited.";
+A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several
+as in 10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or
+prohibited.";
 
 #[derive(Args, Clone)]
 pub(crate) struct RouterOptions {

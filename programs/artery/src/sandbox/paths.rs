@@ -49,8 +49,8 @@ impl Restricted {
     /// The warning where the kernel has none.
     pub(super) fn lack(self) -> Option<&'static str> {
         (self == Restricted::Not).then_some(
-            "this kernel has no Landlock (Linux 5.13, lsm=landlock), which keeps a router from other files than \
-             its own",
+            "this kernel has no Landlock (Linux 5.13, lsm=landlock), which keeps a router from other files \
+             than its own",
         )
     }
 }

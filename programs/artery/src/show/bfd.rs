@@ -95,9 +95,12 @@ mod tests {
               "packets_in": 7, "packets_out": 9 },
         ]});
         let expected = "\
-PEER       PORT  STATE  REMOTE  PATH  DIAGNOSTIC                      SENDS EVERY  DETECTION  UPTIME  FLAPS    IN   OUT
-10.0.2.11  eth1  up     up      up    -                                      50ms      150ms    1m2s      0  1200  1300
-fe80::9    eth2  down   down    down  control detection time expired       1000ms          -       -      1     7     9
+            PEER       PORT  STATE  REMOTE  PATH  DIAGNOSTIC                      SENDS EVERY  DETECTION  \
+            UPTIME  FLAPS    IN   OUT
+10.0.2.11  eth1  up     up      up    -                                      50ms      150ms    1m2s      0  \
+            1200  1300
+fe80::9    eth2  down   down    down  control detection time expired       1000ms          -       -      \
+            1     7     9
 ";
         assert_eq!(table(&document), expected);
     }

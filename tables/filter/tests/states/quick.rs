@@ -83,12 +83,15 @@ proptest! {
 }
 
 /// Rules for packets between two interfaces.
-pub(super) const CROSSING: &str = "pass\nblock in on em1\npass in on em1 proto udp from 7.7.7.8 keep state (udp.multiple 3)\n\
-                        pass in on em0 proto tcp to port 81 modulate state\nblock out on em1 proto udp to 7.7.7.7 port 81\n\
-                        pass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
+pub(super) const CROSSING: &str = "pass\nblock in on em1\npass in on em1 proto udp from 7.7.7.8 keep state \
+    (udp.multiple 3)\n\
+    pass in on em0 proto tcp to port 81 modulate state\n\
+    block out on em1 proto udp to 7.7.7.7 port 81\n\
+    pass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
 
 /// The same without times of their own, with which the fast path is not taken.
-pub(super) const CROSSING_QUICKLY: &str = "pass\nblock in on em1\npass in on em0 proto tcp to port 81 modulate state\npass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
+pub(super) const CROSSING_QUICKLY: &str = "pass\nblock in on em1\npass in on em0 proto tcp to port 81 \
+    modulate state\npass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]

@@ -336,7 +336,8 @@ fn without_link1_a_filter_sees_what_passes_a_vport_and_nothing_else() {
 fn a_vport_is_the_hosts_interface_to_rules_and_their_answers_go_to_who_asked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pf.conf");
-    let rules = "block return in on vport0\nblock out on vport0\npass in on vport0 proto tcp to port 22\nblock on em0\n";
+    let rules = "block return in on vport0\nblock out on vport0\npass in on vport0 proto tcp to port 22\n\
+        block on em0\n";
     std::fs::write(&file, rules).unwrap();
     let pf = format!("PF \"{}\"", file.display());
     let mut bench = of("PORT em0, PORT vport0 vport, PORT em2", 3, 3, &pf);
@@ -519,7 +520,8 @@ fn without_arguments_there_is_a_port_for_each_output() {
     assert_eq!(
         said,
         format!(
-            "taken in at p0, in VLAN 1\n{B} is learned, if there is room\nits destination is at p1\nleaves by p1\n"
+            "taken in at p0, in VLAN 1\n{B} is learned, if there is room\nits destination is at p1\n\
+             leaves by p1\n"
         )
     );
     for wrong in
