@@ -181,7 +181,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_an_accessor_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..40), tagged: bool) {
+        fn no_bytes_make_an_accessor_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..40),
+            tagged: bool,
+        ) {
             if tagged && bytes.len() >= 20 {
                 bytes[12..14].copy_from_slice(&[0x88, 0xa8]);
                 bytes[16..18].copy_from_slice(&[0x81, 0x00]);

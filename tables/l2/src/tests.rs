@@ -494,7 +494,10 @@ proptest! {
             let mac = key.address();
             match step {
                 0 => {
-                    let told = lab.switch.apply_command(&Command::Static { port: format!("p{port}"), address: mac, vlan: None }, at(now));
+                    let told = lab.switch.apply_command(
+                        &Command::Static { port: format!("p{port}"), address: mac, vlan: None },
+                        at(now),
+                    );
                     let was = model.get(&address).copied();
                     let has_room = model.len() < most as usize || was.is_some();
                     prop_assert_eq!(told.is_ok(), has_room && was.is_none_or(|was| !was.1));
@@ -505,7 +508,8 @@ proptest! {
                     }
                 }
                 1 => {
-                    let told = lab.switch.apply_command(&Command::DelAddress { address: mac, vlan: None }, at(now));
+                    let told =
+                        lab.switch.apply_command(&Command::DelAddress { address: mac, vlan: None }, at(now));
                     prop_assert_eq!(told.is_ok(), model.remove(&address).is_some());
                 }
                 2 => {
@@ -515,7 +519,10 @@ proptest! {
                 _ => {
                     let learned = lab.switch.learn_address(key, port, false, at(now));
                     match (learned, model.get(&address).copied()) {
-                        (Learned::New, None) => prop_assert!(model.insert(address, (port, false, now)).is_none() && model.len() <= most as usize),
+                        (Learned::New, None) => prop_assert!(
+                            model.insert(address, (port, false, now)).is_none()
+                                && model.len() <= most as usize
+                        ),
                         (Learned::Full, None) => prop_assert_eq!(model.len(), most as usize),
                         (Learned::Known, Some((at, is_static, _))) => {
                             prop_assert_eq!(at, port);

@@ -63,14 +63,24 @@ proptest! {
                     Base::Network => &packet[1][..len(1)],
                     Base::Transport => &packet[2][..len(2)],
                 };
-                let expected = exprs.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
-                prop_assert_eq!(program.match_packet(at).output(), expected, "{}\n{}", cut, program.listing());
+                let expected =
+                    exprs.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
+                prop_assert_eq!(
+                    program.match_packet(at).output(),
+                    expected,
+                    "{}\n{}",
+                    cut,
+                    program.listing()
+                );
             }
         }
     }
 
     #[test]
-    fn many_values_of_one_word_are_searched_and_found(values in prop::collection::vec(0..64u16, 2..40), len in 0..5usize) {
+    fn many_values_of_one_word_are_searched_and_found(
+        values in prop::collection::vec(0..64u16, 2..40),
+        len in 0..5usize,
+    ) {
         let patterns = values.iter().enumerate();
         let equal = |value: u16| Expr::from(Test::equal(Base::Data, 0, u32::from(value) << 16, 0xffff_0000));
         let program = Program::new(patterns.map(|(n, value)| (equal(*value), Some(n))));
@@ -87,16 +97,27 @@ proptest! {
     }
 
     #[test]
-    fn patterns_in_words_decide_as_they_say_at_every_length(words in prop::collection::vec(pattern(), 1..5), seed: u64) {
+    fn patterns_in_words_decide_as_they_say_at_every_length(
+        words in prop::collection::vec(pattern(), 1..5),
+        seed: u64,
+    ) {
         let patterns: Vec<_> = words.iter().enumerate().map(|(n, text)| (expr(text), Some(n))).collect();
         let program = Program::new(patterns.clone());
-            for bytes in packets(seed) {
+        for bytes in packets(seed) {
             for len in 0..=bytes.len() {
                 let packet = pool().packet_from(&bytes[..len]).unwrap();
                 let headers = Headers::from_packet(&packet);
                 let at = |base| headers.from(base);
-                let expected = patterns.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
-                prop_assert_eq!(program.match_packet(at).output(), expected, "{} of {:?} by {:?}", len, bytes, words);
+                let expected =
+                    patterns.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
+                prop_assert_eq!(
+                    program.match_packet(at).output(),
+                    expected,
+                    "{} of {:?} by {:?}",
+                    len,
+                    bytes,
+                    words
+                );
             }
         }
     }

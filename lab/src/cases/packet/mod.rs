@@ -201,13 +201,17 @@ mod tests {
     proptest! {
         #[test]
         fn every_frame_has_a_text_that_makes_it_again(
-            bytes in prop::collection::vec(any::<u8>(), 1..80), kind in 0_usize..6, changed in any::<(u8, u8)>(),
+            bytes in prop::collection::vec(any::<u8>(), 1..80),
+            kind in 0_usize..6,
+            changed in any::<(u8, u8)>(),
         ) {
             let mut frame = match kind {
                 0 => ethernet().ip4(ip4().udp(1, 2).payload(&bytes)).bytes(),
                 1 => ethernet().ip6(ip6().extension(0, [5, 2, 0, 0, 1, 0]).tcp(1, 2).payload(&bytes)).bytes(),
                 2 => neighbor_solicitation(USUAL.src, "fd00::1", "fd00::2").bytes(),
-                3 => ethernet().ip4(ip4().icmp(artery_wire::IcmpType::UNREACHABLE, 1, [0; 4]).payload(&bytes)).bytes(),
+                3 => ethernet()
+                    .ip4(ip4().icmp(artery_wire::IcmpType::UNREACHABLE, 1, [0; 4]).payload(&bytes))
+                    .bytes(),
                 4 => arp_request(USUAL.src, "10.0.0.1", "10.0.0.2").bytes(),
                 _ => bytes,
             };

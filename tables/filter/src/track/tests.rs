@@ -151,7 +151,9 @@ proptest! {
             // Both numbers stand for their distances only as long as these fit; nor may an end seem
             // not to have sent.
             let fits = |one: i64, other: i64| (one - other).abs() < 1 << 30;
-            prop_assume!(fits(ends[0].high, ends[0].low.unwrap()) && fits(ends[1].high, ends[1].low.unwrap()));
+            prop_assume!(
+                fits(ends[0].high, ends[0].low.unwrap()) && fits(ends[1].high, ends[1].low.unwrap())
+            );
             prop_assume!(low as u32 != 0 && other_low as u32 != 0 && sent.ack as u32 != 0);
             let mut plainly = peers;
             let is_plain = flags & 7 == 0 && track_plainly(&mut plainly, is_reply, &sent.segment());

@@ -208,11 +208,14 @@ proptest! {
                     model.retain(|(_, of), _| *of != port);
                 }
             }
-            let expected: Vec<_> = model.iter().map(|((key, port), until)| (*key, *port, until - now)).collect();
+            let expected: Vec<_> =
+                model.iter().map(|((key, port), until)| (*key, *port, until - now)).collect();
             prop_assert_eq!(groups.list_members(at(now)), expected);
             let view = groups.view();
             for (key, ports) in &view.members {
-                prop_assert!(!ports.is_empty() && ports.iter().all(|port| model.contains_key(&(*key, *port))));
+                prop_assert!(
+                    !ports.is_empty() && ports.iter().all(|port| model.contains_key(&(*key, *port)))
+                );
             }
         }
     }

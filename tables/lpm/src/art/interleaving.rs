@@ -273,10 +273,13 @@ proptest! {
         let script = Script::new("8/8/8/8", ADDRESS, &setup, &changes);
         for steps in schedules {
             let mut done = 0;
-            let schedule: Vec<usize> = steps.iter().map(|step| {
-                done = (done + step.saturating_sub(1)).min(script.stores.len());
-                done
-            }).collect();
+            let schedule: Vec<usize> = steps
+                .iter()
+                .map(|step| {
+                    done = (done + step.saturating_sub(1)).min(script.stores.len());
+                    done
+                })
+                .collect();
             script.lookup_scheduled(&schedule, is_batch);
         }
     }
