@@ -63,7 +63,13 @@ pub(crate) struct AdoptOptions {
     #[arg(long)]
     dry_run: bool,
     /// Count packets for this long; 0 for not at all
-    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = seconds, requires = "dry_run")]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        default_value = "2s",
+        value_parser = seconds,
+        requires = "dry_run"
+    )]
     time: Duration,
     /// Print JSON
     #[arg(long, requires = "dry_run")]

@@ -28,7 +28,13 @@ use values::{device, number, seconds, wait};
 
 /// A software router in user space that speaks the Click language.
 #[derive(Parser)]
-#[command(name = "artery", version, disable_help_subcommand = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(
+    name = "artery",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_help = EXAMPLES
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -428,7 +434,10 @@ pub(crate) struct NetstatOptions {
     #[arg(short = 'i')]
     pub(crate) list: bool,
     /// Routes instead of ports
-    #[arg(short = 'r', conflicts_with_all = ["interface", "list", "bytes", "human", "interval", "count", "wait"])]
+    #[arg(
+        short = 'r',
+        conflicts_with_all = ["interface", "list", "bytes", "human", "interval", "count", "wait"]
+    )]
     pub(crate) routes: bool,
     /// Routes of this family only: inet or inet6
     #[arg(short = 'f', value_name = "FAMILY", requires = "routes", value_parser = ["inet", "inet6"])]

@@ -578,8 +578,10 @@ mod tests {
     fn a_looked_up_route_says_where_it_leads() {
         let document = serde_json::json!({ "dst": "10.9.1.2", "prefix": "10.9.0.0/16", "source": "static",
             "outcome": "forward", "type": "unicast", "method": "hash",
-            "next_hops": [{ "gateway": "10.0.2.7", "state": "up" }, { "gateway": "10.0.2.8", "state": "down" }],
-            "chosen": { "next_hop": "10.0.2.7", "port": "eth2", "lladdr": "02:00:00:00:00:07", "state": "REACHABLE", "mtu": 1500 } });
+            "next_hops": [{ "gateway": "10.0.2.7", "state": "up" },
+                { "gateway": "10.0.2.8", "state": "down" }],
+            "chosen": { "next_hop": "10.0.2.7", "port": "eth2", "lladdr": "02:00:00:00:00:07",
+                "state": "REACHABLE", "mtu": 1500 } });
         let expected = "\
 10.9.1.2 matches 10.9.0.0/16 (static)
   one of 2 next hops, by hash: 10.0.2.7 (up), 10.0.2.8 (down)

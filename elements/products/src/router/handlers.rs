@@ -248,7 +248,8 @@ mod tests {
         let (mut bench, _) = router();
         let route = read(&mut bench, "route_json", "8.8.8.8");
         assert_eq!((&route["prefix"], &route["outcome"]), (&json!("0.0.0.0/0"), &json!("forward")));
-        let chosen = json!({ "next_hop": "10.0.2.254", "port": "b", "lladdr": "02:00:00:00:02:54", "state": "PERMANENT", "mtu": 9000 });
+        let chosen = json!({ "next_hop": "10.0.2.254", "port": "b", "lladdr": "02:00:00:00:02:54",
+            "state": "PERMANENT", "mtu": 9000 });
         assert_eq!(route["chosen"]["next_hop"], chosen["next_hop"]);
         assert_eq!(route["chosen"]["port"], "b");
         assert_eq!(read(&mut bench, "route_json", "10.0.1.1")["outcome"], "local");

@@ -166,7 +166,8 @@ fn traffic(measured: &Measured, findings: &Findings) -> Value {
             "share_most": share.map(|(_, most)| most),
         })
     };
-    json!({ "seconds": measured.time.as_secs_f64(), "ipv4": of(Family::V4), "ipv6": of(Family::V6), "basis": BASIS })
+    json!({ "seconds": measured.time.as_secs_f64(), "ipv4": of(Family::V4), "ipv6": of(Family::V6),
+        "basis": BASIS })
 }
 
 #[cfg(test)]

@@ -75,10 +75,24 @@ pub(crate) struct UpOptions {
     workers: u16,
     /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
     /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = ALWAYS,
+        value_parser = awake_time
+    )]
     awake: Option<Duration>,
     /// Bind workers to processors, the first to processor N
-    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
+    #[arg(
+        short = 'a',
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = processor
+    )]
     affinity: Option<usize>,
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
@@ -100,7 +114,14 @@ pub(crate) struct UpOptions {
     #[command(flatten)]
     sandbox: SandboxOptions,
     /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = period
+    )]
     stats: Option<Period>,
     /// Write the report at the end as JSON
     #[arg(long)]

@@ -272,7 +272,8 @@ mod tests {
 
     #[test]
     fn neighbors_stand_in_the_columns_of_arp() {
-        let ports = json!({ "ports": [{ "name": "em0", "lladdr": "02:00:00:00:00:01", "addresses": ["10.0.1.1/24", "2001:db8::1/64"],
+        let ports = json!({ "ports": [{ "name": "em0", "lladdr": "02:00:00:00:00:01",
+            "addresses": ["10.0.1.1/24", "2001:db8::1/64"],
             "link_local": "fe80::1" }] });
         let own = own(&ports, "", false);
         assert_eq!(own.len(), 1);

@@ -62,7 +62,13 @@ pub(crate) struct RouterOptions {
     pub(super) table: Vec<String>,
     /// Listen for FRR's zebra, which sends routes by its module dplane_fpm_nl; at 127.0.0.1:2620
     /// if no address is given
-    #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, default_missing_value = "127.0.0.1:2620", value_parser = address_with_port::<2620>)]
+    #[arg(
+        long,
+        value_name = "ADDR[:PORT]",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:2620",
+        value_parser = address_with_port::<2620>
+    )]
     pub(super) fpm: Option<SocketAddr>,
     /// How long routes of an FPM connection that has ended stay after the next one began, if it
     /// does not send them again
@@ -108,7 +114,13 @@ pub(crate) struct RouterOptions {
     /// Give the host an interface for each port in the place of artery0, called PREFIX and the port's
     /// name, hp-eth1 if nothing is said: FRR's and BIRD's OSPF, BGP and BFD run on them, and the router
     /// forwards by the routes that they put into the host's main table
-    #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "hp-", conflicts_with_all = ["host", "no_host"])]
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        num_args = 0..=1,
+        default_missing_value = "hp-",
+        conflicts_with_all = ["host", "no_host"]
+    )]
     pub(super) host_ports: Option<String>,
     /// Leave the host out: the router answers pings, and nothing else is at its addresses
     #[arg(long, conflicts_with = "host")]
@@ -124,10 +136,24 @@ pub(crate) struct RouterOptions {
     pub(super) workers: u16,
     /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
     /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = ALWAYS,
+        value_parser = awake_time
+    )]
     pub(super) awake: Option<Duration>,
     /// Bind workers to processors, the first to processor N
-    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
+    #[arg(
+        short = 'a',
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = processor
+    )]
     pub(super) affinity: Option<usize>,
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
@@ -149,7 +175,14 @@ pub(crate) struct RouterOptions {
     #[command(flatten)]
     pub(super) sandbox: SandboxOptions,
     /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = period
+    )]
     stats: Option<Period>,
     /// Write the report at the end as JSON
     #[arg(long)]
