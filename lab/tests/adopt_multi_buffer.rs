@@ -1,5 +1,5 @@
-//! Packets of up to 9,000 bytes: XDP forwards frames that lie in several buffers of a driver as the kernel does, byte by byte,
-//! and leaves them to the kernel where the driver of the other port does not send them.
+//! Packets of up to 9,000 bytes: XDP forwards frames that lie in several buffers of a driver as the kernel
+//! does, byte by byte, and leaves them to the kernel where the driver of the other port does not send them.
 
 use crate::support::adopting::{Net, by_kernel, on_the_net};
 use crate::support::{SOON, until};

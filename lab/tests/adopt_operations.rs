@@ -364,7 +364,8 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
                 let may = if name == "CapEff:" { KEPT } else { LENT };
                 assert_eq!(set(name) & !may, 0, "{name} {status}");
             }
-            // The thread that keeps a port's name is as old as that, needs no capabilities, and is not restricted else.
+            // The thread that keeps a port's name is as old as that, needs no capabilities, and is not
+            // restricted else.
             let is_owner = status.starts_with("Name:\tport-owner\n");
             for (name, value) in [("NoNewPrivs:", "1"), ("Seccomp:", "2")].into_iter().filter(|_| !is_owner) {
                 let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");

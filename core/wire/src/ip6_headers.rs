@@ -42,8 +42,8 @@ pub struct Ip6Headers<'a> {
     pub named_at: usize,
     /// Options for every router on the way.
     pub hop_by_hop: Option<Ip6Options<'a>>,
-    /// Options for the destination. There are at most two headers of them (RFC 8200 section 4.1); more are not
-    /// read.
+    /// Options for the destination. There are at most two headers of them (RFC 8200 section 4.1); more are
+    /// not read.
     pub destination: [Option<Ip6Options<'a>>; 2],
     /// The first routing header.
     pub routing: Option<Ip6Routing>,

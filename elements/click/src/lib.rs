@@ -1,5 +1,5 @@
-//! The elements that Click has, one file each, by Click's names. To add one: write the file, add its name to the list
-//! below.
+//! The elements that Click has, one file each, by Click's names. To add one: write the file, add its name to
+//! the list below.
 #![forbid(unsafe_code)]
 
 mod pattern;

@@ -2,8 +2,8 @@
 //! process, another language. This module has no code.
 //!
 //! Callers that build [`Fib4Fast`](crate::Fib4Fast), [`Fib4Small`](crate::Fib4Small) or [`Fib6`](crate::Fib6)
-//! with a [`Storage`](artery_storage::Storage) of their own get the arrays where they want them, each asked for by
-//! name. A FIB keeps its arrays as long as it lives; one that is rebuilt asks for new ones. A
+//! with a [`Storage`](artery_storage::Storage) of their own get the arrays where they want them, each asked
+//! for by name. A FIB keeps its arrays as long as it lives; one that is rebuilt asks for new ones. A
 //! [`RouteTable`](crate::RouteTable) rebuilds it when routes or a policy are set, when it changes the layout,
 //! and when a FIB has no more room, and says nothing of it to readers outside: give those a FIB that you keep
 //! in step yourself, from the runs of an [`Art`](crate::Art).

@@ -102,8 +102,8 @@
 //! In a [`RouteTable`]: next hops, gateways and interfaces (a group is a number; the crate `artery-l3` knows
 //! what it stands for), and best-path choice between routes of one prefix (the last insert wins). Anywhere: a
 //! second writer (put the table behind a mutex of your own; readers don't meet it), persistence, and feature
-//! flags. Tables in files are read by the crate `artery-feed`, text by [`load`]; [`synthetic`] makes tables of
-//! the Internet's shape for tests. C programs have `artery-table-c`.
+//! flags. Tables in files are read by the crate `artery-feed`, text by [`load`]; [`synthetic`] makes tables
+//! of the Internet's shape for tests. C programs have `artery-table-c`.
 #![deny(unsafe_code)]
 
 #[forbid(unsafe_code)]

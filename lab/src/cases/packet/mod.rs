@@ -1,7 +1,7 @@
 //! Frames as text: `ip 10.0.1.2 > 10.0.2.2 ttl 9 / udp 1000 > 2000 / 20 bytes`.
 //!
-//! A frame is a row of layers. Fields that are not written have their usual values: lengths and checksums that
-//! are right, a time to live of 64. [`describe`] is exact: its text always makes the same bytes again.
+//! A frame is a row of layers. Fields that are not written have their usual values: lengths and checksums
+//! that are right, a time to live of 64. [`describe`] is exact: its text always makes the same bytes again.
 
 mod build;
 mod dissect;

@@ -120,7 +120,8 @@ pub(crate) enum MultiBuffer {
     NotReceived,
     /// Those that would leave there stay with the kernel: the driver does not send them.
     NotSent,
-    /// The driver sends redirected frames only while it has a program, or the kernel does not report what it does.
+    /// The driver sends redirected frames only while it has a program, or the kernel does not report what it
+    /// does.
     Unknown,
 }
 
