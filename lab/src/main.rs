@@ -18,20 +18,20 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   artery-bench adopt --quick                   as root: forwarding beside the kernel, and the kernel beside it
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
-  artery-bench fib --quick                     lookups a second of every routing table, on a synthetic full table
+  artery-bench fib --quick                     lookups a second of every routing table, with a synthetic feed
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
-  artery-bench flows --quick                   what a table of flows costs, and which flows move when servers change
+  artery-bench flows --quick                   the cost of a flow table; which flows move when servers change
   artery-bench forward --quick                 what forwarding costs from port to port, in memory
-  artery-bench fpm routes.fpm --record         a stream of 1,000,000 routes as zebra sends them; without --record, play it
-  artery-bench latency --quick                 as root: how long frames take through us, the kernel and testpmd
-  artery-bench papers --quick                  five published experiments and one report of them, in a quarter of an hour
+  artery-bench fpm routes.fpm --record         1,000,000 routes as zebra sends them; without --record, play it
+  artery-bench latency --quick                 as root: latency of Artery, the kernel and testpmd
+  artery-bench papers --quick                  five published experiments in one report, in 15 minutes
   artery-bench papers art2016 --quick          the experiment of June 2016, in two minutes
-  artery-bench papers veb2021 --quick          as root: the experiment of 2021, a switch and the bridge before it
-  artery-bench papers freebsd2009 --quick      the experiment of 2009: routes and neighbors in one table or two
+  artery-bench papers veb2021 --quick          as root: the experiment of 2021, veb(4) and the bridge before
+  artery-bench papers freebsd2009 --quick      the experiment of 2009: routes and neighbors, one table or two
   artery-bench papers click1999 --out results  the experiment of May 1999, with figures and charts in files
   artery-bench papers misses2008 --quick       the experiment of July 2008: cache misses, in a minute
-  artery-bench soak --quick                    as root: ten minutes of good and hostile traffic, reloads and flaps
-  artery-bench wire --quick                    as root: frames, TCP and pings through us, the kernel and testpmd
+  artery-bench soak --quick                    as root: good and hostile traffic, reloads, flaps; ten minutes
+  artery-bench wire --quick                    as root: frames, TCP and pings: Artery, the kernel and testpmd
 
 Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
 

@@ -156,7 +156,16 @@ proptest! {
 
     #[test]
     fn random_tokens_never_panic(
-        tokens in prop::collection::vec(prop_oneof![ Just("->"), Just("=>"), Just("::"), Just("||"), Just("..."), Just("["), Just("]"), Just("{"), Just("}"), Just("("), Just(")"), Just(","), Just(";"), Just("$a"), Just("|"), Just("a"), Just("Null"), Just("0"), Just("3"), Just("-"), Just("elementclass"), Just("require"), Just("define"), Just("\n#"), Just("/*"), Just("'"), Just("input"), Just("output"), Just("X"), Just("é")], 0..40),
+        tokens in prop::collection::vec(
+            prop_oneof![
+                Just("->"), Just("=>"), Just("::"), Just("||"), Just("..."), Just("["), Just("]"), Just("{"),
+                Just("}"), Just("("), Just(")"), Just(","), Just(";"), Just("$a"), Just("|"), Just("a"),
+                Just("Null"), Just("0"), Just("3"), Just("-"), Just("elementclass"), Just("require"),
+                Just("define"), Just("\n#"), Just("/*"), Just("'"), Just("input"), Just("output"), Just("X"),
+                Just("é"),
+            ],
+            0..40,
+        ),
     ) {
         survives(tokens.join(" ").as_bytes());
     }

@@ -358,7 +358,10 @@ mod tests {
         #[test]
         fn any_headers_lead_somewhere_in_the_packet(
             first in prop::sample::select(&[0_u8, 43, 44, 51, 60, 17][..]),
-            mut body in prop::collection::vec(prop::sample::select(&[0_u8, 1, 2, 43, 44, 51, 60, 17][..]), 0..120),
+            mut body in prop::collection::vec(
+                prop::sample::select(&[0_u8, 1, 2, 43, 44, 51, 60, 17][..]),
+                0..120,
+            ),
             cut in 0_usize..40,
         ) {
             body.truncate(body.len().saturating_sub(cut));

@@ -23,7 +23,10 @@ fn solicited(frames: &[Frame], address: &str) -> Vec<EtherAddr> {
         let ethernet = Ethernet::new(&frame.bytes[..]).unwrap();
         let message = (ethernet.ether_type() == EtherType::IPV6)
             .then(|| NdMessage::parse_packet(&frame.bytes[14..]).ok());
-        matches!(message.flatten(), Some(NdMessage::NeighborSolicitation(asked)) if asked.target().to_string() == address)
+        match message.flatten() {
+            Some(NdMessage::NeighborSolicitation(asked)) => asked.target().to_string() == address,
+            _ => false,
+        }
     };
     frames.iter().filter(asks).map(|frame| Ethernet::new(&frame.bytes[..]).unwrap().dst()).collect()
 }

@@ -153,7 +153,7 @@ Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/arter
     /// Show the path of the next packets through a running router, and what changed at each hop
     #[command(after_long_help = "Examples:
   artery trace                         the next packet, whichever source it is from
-  artery trace 5 --from eth0           the next five that the element 'eth0' sends, or is handed if it has inputs
+  artery trace 5 --from eth0           the next five that the element 'eth0' sends or, with inputs, receives
   artery trace 100 --timeout 10s --json > ways.json
 
 Each hop is a line: the output that the packet left by and the input it came to, the element and its class,

@@ -68,7 +68,7 @@ enum Action {
     /// Print a line of JSON for each event: flows that come, are proven, change, move and end
     #[command(after_long_help = "Examples:
   artery flow follow | head
-  artery flow follow --since 0:1876543219876543        go on behind the last event that was seen of worker 0")]
+  artery flow follow --since 0:1876543219876543        go on after this event of worker 0")]
     Follow(FollowOptions),
     /// Forget flows, all or those of a member
     #[command(after_long_help = "Examples:\n  artery flow flush all\n  artery flow flush --member web1")]

@@ -27,7 +27,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery pfctl -s states                   what is remembered of connections
   artery pfctl -t friends -T add 192.0.2.7 change a table
   artery pfctl -k 192.0.2.7                end the states of a host
-  artery pfctl -S states.pf                keep all states in a file, which -L states.pf takes to another router
+  artery pfctl -S states.pf                save all states in a file; -L loads it into another router
 
 Rules are printed as OpenBSD's pfctl prints them, and read as what is printed. The optimiser of rules is left
 out: -o is accepted, and rules stay as they are. With ARTERY_PF_FIXTURE=1 in the environment interfaces and

@@ -186,8 +186,10 @@ fn show_security(options: &ElementsOptions) -> anyhow::Result<u8> {
 
 fn show_elements(options: &ElementsOptions) -> anyhow::Result<u8> {
     let elements = elements(&mut Client::connect(&options.reach)?)?;
-    let element = |one: &crate::ip_router::Element| json!({ "name": one.name, "class": one.class,
-        "configuration": one.config });
+    let element = |one: &crate::ip_router::Element| {
+        json!({ "name": one.name, "class": one.class,
+            "configuration": one.config })
+    };
     let elements: Vec<Value> = elements.iter().map(element).collect();
     either(
         options.json,

@@ -441,9 +441,8 @@ mod tests {
         let mut fragments = Fragments::default();
         assert_eq!(add(&mut fragments, &part(8, false)), ReassemblyOutcome::Waiting);
         let expected = ip6().extension(60, [1, 4, 0, 0, 0, 0]).raw(253, [9; 16]).bytes();
-        assert!(
-            matches!(add(&mut fragments, &part(0, true)), ReassemblyOutcome::Whole(joined) if joined.bytes == expected)
-        );
+        let outcome = add(&mut fragments, &part(0, true));
+        assert!(matches!(outcome, ReassemblyOutcome::Whole(joined) if joined.bytes == expected));
         assert!(fragments.is_empty());
     }
 

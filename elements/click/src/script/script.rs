@@ -32,7 +32,8 @@ Each argument is an instruction. They run one after the other.
 | `set VAR TEXT` | sets a variable |
 | `init VAR TEXT` | sets it once, when the script starts |
 | `export VAR [TEXT]` | the same, and the variable can be read as a handler |
-| `print [>FILE] TEXT or HANDLER` | prints text, or a handler's value when it begins with a letter, `_` or `@`; `>>FILE` appends |
+| `print [>FILE] TEXT or HANDLER` | prints text, or a handler's value if it begins with a letter, `_` or `@` |
+| `print >>FILE …` | the same, at the end of the file |
 | `printn …` | prints without a line's end |
 | `save HANDLER FILE`, `append HANDLER FILE` | writes a handler's value to a file |
 | `read HANDLER [ARGS]` | says name and value on standard error |

@@ -229,8 +229,7 @@ pub(super) fn progress_json(b: &FlowBalancer, worker: usize) -> String {
     let FlowExchange { imported: taken, flush, flushed } = &b.exchange;
     let line = json!({
         "worker": worker, "new": taken.new, "newer": taken.newer, "known": taken.known,
-            "no_room": taken.no_room,
-        "no_member": taken.no_member, "no_service": taken.no_service,
+        "no_room": taken.no_room, "no_member": taken.no_member, "no_service": taken.no_service,
         "flushing": flush.is_some(), "flushed": flushed, "next_event": b.events.next_number(),
     });
     format!("{line}\n")

@@ -278,9 +278,8 @@ mod tests {
         let leave = leaves(verdict(&mut small(), &base()));
         assert_eq!((leave.decision.port, leave.next_hop), (B, "2001:db8:2::fe".parse().unwrap()));
         let waiting = verdict(&mut small(), &base().dst("2001:db8:2::77"));
-        assert!(
-            matches!(waiting, RouterVerdict::Hold(leave) if leave.next_hop == "2001:db8:2::77".parse::<IpAddr>().unwrap())
-        );
+        let unknown: IpAddr = "2001:db8:2::77".parse().unwrap();
+        assert!(matches!(waiting, RouterVerdict::Hold(leave) if leave.next_hop == unknown));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::time::Duration;
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
   artery up --etc conf/veb2021 --map cnmac0=eth1,cnmac1=eth2,cnmac2=eth3,cnmac3=eth4
-  artery up --etc conf/veb2021 --switch bridge0 --dry-run     what would be done, line by line, and what the machine lacks
+  artery up --etc conf/veb2021 --switch bridge0 --dry-run     the plan, and what the machine lacks
   artery up --etc /mnt/openbsd/etc --print > switch.click   to go on from there
 
 Read are hostname.veb0, hostname.bridge0 and their like, the files of their ports such as hostname.em0 and

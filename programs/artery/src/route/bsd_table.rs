@@ -320,8 +320,9 @@ mod tests {
 
     #[test]
     fn routes_stand_in_the_columns_of_netstat() {
-        let hop = |gateway: &str, state: &str| json!({ "gateway": gateway, "port": "em0", "weight": 1,
-            "state": state });
+        let hop = |gateway: &str, state: &str| {
+            json!({ "gateway": gateway, "port": "em0", "weight": 1, "state": state })
+        };
         let on_link = json!([{ "port": "em1", "weight": 1, "state": "up" }]);
         let routes = [
             json!({ "dst": "0.0.0.0/0", "source": "static", "type": "unicast",

@@ -14,12 +14,15 @@ use std::time::Duration;
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
   artery router --port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24 --route 0.0.0.0/0=10.0.2.254
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7@3,10.0.2.8 --workers 2
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7,10.0.2.8 --bfd 10.0.2.7=50ms --bfd 10.0.2.8=50ms
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --workers 2 \\
+      --route default=10.0.2.7@3,10.0.2.8
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 \\
+      --route default=10.0.2.7,10.0.2.8 --bfd 10.0.2.7=50ms --bfd 10.0.2.8=50ms
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --table routes.txt.gz=10.0.2.7,10.0.2.8
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm                      routes from FRR's zebra
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --host-ports               OSPF, BGP and BFD by FRR or BIRD
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat \\
+      --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm            routes from FRR's zebra
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --host-ports     OSPF, BGP, BFD by FRR or BIRD
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7 --pf pf.conf
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --print > router.click     to go on from there
   artery router /etc/artery/lan.toml         a file with the options as keys

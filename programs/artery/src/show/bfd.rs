@@ -89,8 +89,7 @@ mod tests {
         let document = json!({ "sessions": [
             { "peer": "10.0.2.11", "port": "eth1", "state": "up", "remote_state": "up", "path": "up",
               "diagnostic": "no diagnostic", "tx_interval_ms": 50.0, "detection_time_ms": 150.0,
-                  "uptime_s": 62,
-              "flaps": 0, "packets_in": 1200, "packets_out": 1300 },
+              "uptime_s": 62, "flaps": 0, "packets_in": 1200, "packets_out": 1300 },
             { "peer": "fe80::9", "port": "eth2", "state": "down", "remote_state": "down", "path": "down",
               "diagnostic": "control detection time expired", "tx_interval_ms": 1000.0, "flaps": 1,
               "packets_in": 7, "packets_out": 9 },

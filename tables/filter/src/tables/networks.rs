@@ -281,7 +281,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_longest_network_decides_after_any_changes(
-            changes in proptest::collection::vec( proptest::collection::vec((any::<u8>(), 0u8..=32, any::<bool>(), any::<bool>()), 1..160), 1..12, ),
+            changes in proptest::collection::vec(
+                proptest::collection::vec((any::<u8>(), 0u8..=32, any::<bool>(), any::<bool>()), 1..160),
+                1..12,
+            ),
             counts: bool,
         ) {
             let mut networks = Networks::<u32>::default();

@@ -131,7 +131,15 @@ fn offset() -> impl Strategy<Value = i64> {
 }
 
 fn flags() -> impl Strategy<Value = u8> {
-    prop_oneof![12 => Just(16_u8), 2 => Just(24), 2 => Just(17), 1 => Just(4), 1 => Just(20), 1 => Just(2), 1 => Just(0)]
+    prop_oneof![
+        12 => Just(16_u8),
+        2 => Just(24),
+        2 => Just(17),
+        1 => Just(4),
+        1 => Just(20),
+        1 => Just(2),
+        1 => Just(0),
+    ]
 }
 
 proptest! {
@@ -141,7 +149,17 @@ proptest! {
         at in [(1_i64 << 40)..(1 << 41), (1_i64 << 40)..(1 << 41)],
         scales in [prop::option::of(0_u8..16), prop::option::of(0_u8..16)],
         windows in [0_i64..65_536, 0_i64..65_536],
-        segments in prop::collection::vec((any::<bool>(), flags(), offset(), offset(), 0_i64..65_536, prop_oneof![Just(0_i64), 0..3000_i64]), 1..60),
+        segments in prop::collection::vec(
+            (
+                any::<bool>(),
+                flags(),
+                offset(),
+                offset(),
+                0_i64..65_536,
+                prop_oneof![Just(0_i64), 0..3000_i64],
+            ),
+            1..60,
+        ),
     ) {
         let (mut peers, mut ends) = handshake(at, scales, windows);
         for (is_reply, flags, seq, ack, window, payload) in segments {

@@ -40,7 +40,14 @@ impl Sent {
 }
 
 pub(super) fn sent() -> impl Strategy<Value = Sent> {
-    let flags = prop_oneof![8 => Just(0x10_u8), 2 => Just(2), 2 => Just(0x12), 1 => Just(0x11), 1 => Just(4), 1 => Just(0x18)];
+    let flags = prop_oneof![
+        8 => Just(0x10_u8),
+        2 => Just(2),
+        2 => Just(0x12),
+        1 => Just(0x11),
+        1 => Just(4),
+        1 => Just(0x18),
+    ];
     let number = || prop_oneof![6 => 1000..1010_u32, 1 => any::<u32>(), 2 => 1000..6000_u32];
     let after = prop_oneof![9 => 0..50_u16, 1 => 0..40_000_u16];
     (7..10_u8, 80..82_u16, any::<bool>(), any::<bool>(), flags, number(), number(), 0..20_usize, after)

@@ -209,7 +209,14 @@ proptest! {
 
     #[test]
     fn checks_are_read_as_they_are_written(
-        probe in prop_oneof![ Just(Probe::Tcp), Just(Probe::Ping), ("/[!-~]{0,20}", 100..600u16, 0..100u16) .prop_map(|(path, first, more)| Probe::Http { path, status: (first, (first + more).min(599)) }), ],
+        probe in prop_oneof![
+            Just(Probe::Tcp),
+            Just(Probe::Ping),
+            ("/[!-~]{0,20}", 100..600u16, 0..100u16).prop_map(|(path, first, more)| Probe::Http {
+                path,
+                status: (first, (first + more).min(599)),
+            }),
+        ],
         every in time(),
         timeout in time(),
         fall in 1..u16::MAX,

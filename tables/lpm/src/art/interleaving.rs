@@ -260,7 +260,9 @@ fn nearby_prefix() -> impl Strategy<Value = Prefix<u32>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("ARTERY_LONG").is_some() { 5000 } else { 40 }))]
+    #![proptest_config(ProptestConfig::with_cases(
+        if std::env::var_os("ARTERY_LONG").is_some() { 5000 } else { 40 }
+    ))]
 
     #[test]
     fn any_updates_leave_any_lookup_right(
