@@ -144,7 +144,7 @@ fn rivals(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
         None => report.add_note("FastClick left out: set $FASTCLICK to its click program"),
     }
     if tool("dpdk-testpmd").is_none() {
-        report.add_note("DPDK's testpmd left out: not installed, so there is no y");
+        report.add_note("DPDK's testpmd left out: not installed, so column y is empty");
     }
     for work in works(folder.path())? {
         let mut rates = vec![Vec::new(); contenders.len()];

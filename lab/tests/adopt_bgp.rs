@@ -291,13 +291,13 @@ fn a_feed_of_bird_comes_and_goes() {
         let some: Vec<(IpAddr, u16)> =
             (0..1000).map(|number| (fed(number * (count / 1000)).1, 2000)).collect();
         until_fed(net, count, is_long)?;
-        let told = start.elapsed();
+        let known = start.elapsed();
         until(|| {
             let before = by_kernel(&net.r)?;
             net.send(&some)?;
             Ok(by_kernel(&net.r)? == before)
         })?;
-        eprintln!("{count} routes: in the kernel after {told:?}, fast after {:?}", start.elapsed());
+        eprintln!("{count} routes: in the kernel after {known:?}, fast after {:?}", start.elapsed());
         // The routes to them are withdrawn again.
         peer.birdc("disable more")?;
         until_fed(net, 0, is_long)?;

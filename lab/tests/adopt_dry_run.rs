@@ -428,7 +428,7 @@ fn shell(line: &str) {
 fn until(watch: &mut BlockerWatch, is_expected: impl Fn(&[Blocker]) -> bool, what: &str) {
     let deadline = Instant::now() + SOON;
     loop {
-        assert!(Instant::now() < deadline, "nobody tells of: {what}");
+        assert!(Instant::now() < deadline, "not reported: {what}");
         let files: Vec<_> = watch.files().collect();
         let mut files: Vec<_> = files.iter().map(|file| PollFd::new(file, PollFlags::IN)).collect();
         poll(&mut files, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();

@@ -87,7 +87,7 @@ fn carry(flow: &Flow<'_>) -> Result<Vec<Vec<u8>>> {
     Ok(frames.into_iter().map(|Frame { bytes, .. }| without_number(bytes)).collect())
 }
 
-/// A frame as it is but for the number that the sender gives each packet of IPv4, and the header's checksum,
+/// A frame without the number that the sender gives each packet of IPv4 and without the header's checksum,
 /// which must be right.
 fn without_number(mut frame: Vec<u8>) -> Vec<u8> {
     let network = if frame[12..14] == [0x81, 0] { 18 } else { 14 };

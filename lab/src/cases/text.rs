@@ -67,7 +67,7 @@ pub(super) struct Case {
     pub(super) differs: Option<String>,
     /// Why the kernel is left out.
     pub(super) artery_only: Option<String>,
-    /// For how long packets may still come when expectations are written anew.
+    /// For how long packets may still come when expectations are updated.
     pub(super) settle_ms: u64,
     pub(super) rounds: Vec<Round>,
     pub(super) counters: Vec<Counter>,

@@ -46,13 +46,13 @@ pub struct Case {
     /// Packets go to so many neighbors on one link instead of to routes
     #[arg(long)]
     pub neighbors: Option<u32>,
-    /// Packets are of so many flows to a service, instead of to routes; through a switch, between stations
+    /// Packets are of so many flows to a service, instead of to routes; through a switch, between hosts
     #[arg(long)]
     pub flows: Option<u32>,
     /// What these meet
     #[arg(long, value_enum, default_value_t = Meets::Balancer)]
     pub meets: Meets,
-    /// Frames go between so many stations through a switch, instead of packets through a router
+    /// Frames go between so many hosts through a switch, instead of packets through a router
     #[arg(long)]
     pub stations: Option<u32>,
     /// The balancer remembers no flow

@@ -127,7 +127,7 @@ fn generate(
     time: Duration,
 ) -> anyhow::Result<()> {
     pin(ENDS);
-    let index = fs::read_to_string("/sys/class/net/eth0/ifindex").context("there is no eth0")?;
+    let index = fs::read_to_string("/sys/class/net/eth0/ifindex").context("no interface eth0")?;
     let frames = make(index.trim().parse()?, frame).context("can't have the kernel send frames")?;
     told_to_end()?;
     print(BEGINS)?;

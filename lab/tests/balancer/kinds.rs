@@ -60,7 +60,7 @@ fn asked(socket: &UdpSocket) -> u8 {
             return answer[0];
         }
     }
-    panic!("nobody answers {socket:?}");
+    panic!("no answer to {socket:?}");
 }
 
 #[test]

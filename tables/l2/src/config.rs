@@ -463,11 +463,11 @@ impl fmt::Display for SwitchError {
                     write!(f, "{address} is known already; `deladdr {address}` forgets it")
                 }
                 AddressError::Unknown => write!(f, "{address} is not known"),
-                AddressError::Full => write!(f, "there is no room for {address}; raise maxaddr"),
+                AddressError::Full => write!(f, "the MAC table has no room for {address}; raise maxaddr"),
                 AddressError::NoStation => write!(f, "{address} is not the MAC address of a host"),
             },
             SwitchError::NoMemory => {
-                f.write_str("there is no memory for so many addresses; make maxaddr less")
+                f.write_str("cannot allocate memory for so many addresses; lower maxaddr")
             }
             SwitchError::NotHere(word) => write!(
                 f,

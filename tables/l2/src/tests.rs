@@ -212,9 +212,9 @@ fn an_address_that_moves_too_often_is_not_believed_for_a_while() {
     assert!(!moves[5..].contains(&Learned::Moved) && moves.contains(&Learned::Damped), "{moves:?}");
     assert_eq!(lab.learn(B, 1, 2, 11), Learned::Damped);
     assert_eq!(lab.learn(B, 1, 2, 23), Learned::Moved, "until it was quiet");
-    let told = lab.switch.show_moves(at(23));
-    assert_eq!(told.lines().filter(|line| !line.ends_with("damped")).count(), 6, "{told}");
-    assert!(told.lines().last().unwrap().ends_with("p2"), "{told}");
+    let moves = lab.switch.show_moves(at(23));
+    assert_eq!(moves.lines().filter(|line| !line.ends_with("damped")).count(), 6, "{moves}");
+    assert!(moves.lines().last().unwrap().ends_with("p2"), "{moves}");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn tags_come_and_go_as_ports_want_them() {
         assert_eq!(lab.why(port, &frame), Some(Cause::Vlan));
     }
     for (port, outer) in [(1, 7), (1, 0), (0, 0)] {
-        assert_eq!(lab.why(port, &double(outer, 9)), Some(Cause::DoubleTag), "nobody hops into another VLAN");
+        assert_eq!(lab.why(port, &double(outer, 9)), Some(Cause::DoubleTag), "no hopping into another VLAN");
     }
     lab.tell("-untagged p0").unwrap();
     assert_eq!(lab.why(0, &plain(all, A)), Some(Cause::Vlan));

@@ -217,7 +217,7 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
     in_namespace(|| {
         let (pool, host) = (pool(), neighbor());
         let port = open("left", &settings(Attach::Best), pool);
-        assert!(is_answered(&host), "nobody receives, so the host does");
+        assert!(is_answered(&host), "no receiver is open, so the host gets them");
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
         assert!(!host.pings("10.1.0.1"), "now the router does");
         let arp_or_ip = |data: &[u8]| matches!(data[12..14], [8, 0 | 6]);
@@ -331,7 +331,7 @@ fn an_interface_that_goes_down_or_vanishes_is_told_once() {
         run("ip link set left down");
         let down = DeviceError::Down { name: "left".into() };
         assert_eq!(first_error(), Some(down.clone()));
-        assert_eq!(first_error(), None, "it is told once");
+        assert_eq!(first_error(), None, "it is reported once");
         assert_eq!(tx.transmit(&mut batch()), Err(down.clone()));
         let mut waiting = batch();
         assert_eq!((tx.transmit(&mut waiting), waiting.len()), (Err(down), 1));

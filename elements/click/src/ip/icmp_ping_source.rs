@@ -286,8 +286,8 @@ impl PingSource {
             let Reply { src, ttl, sequence, data } = reply;
             let length = data.len();
             let time = micros.map(|micros| format!(" time={} ms", format_millis(micros))).unwrap_or_default();
-            let told = format!("{length} bytes from {src}: icmp_seq={sequence} ttl={ttl}{time}");
-            cx.print_message(&format!("{} :: ICMPPingSource: {told}", cx.name()));
+            let line = format!("{length} bytes from {src}: icmp_seq={sequence} ttl={ttl}{time}");
+            cx.print_message(&format!("{} :: ICMPPingSource: {line}", cx.name()));
         }
     }
     /// Makes the next request from a reply.

@@ -8,7 +8,7 @@ pub static CLASS: Class = Class {
     group: "rewrite",
     summary: "rewrites addresses and identifiers of ICMP echo requests and replies",
     manual: "
-Expects ICMP echo requests and replies with marked headers. A flow is told by both addresses and the
+Expects ICMP echo requests and replies with marked headers. A flow is identified by both addresses and the
 identifier, which takes the place of the source's port. Other packets, later fragments, and replies to no
 request of a flow pass where the argument of their input is `pass`, and are dropped elsewhere.
 

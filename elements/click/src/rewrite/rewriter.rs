@@ -380,7 +380,7 @@ impl Rewriter {
 }
 
 fn no_memory(capacity: u32) -> String {
-    format!("there is no memory for {capacity} flows; CAPACITY says how many")
+    format!("cannot allocate memory for {capacity} flows; lower CAPACITY")
 }
 
 /// Parses the rule for an input's packets.

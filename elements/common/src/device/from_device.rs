@@ -33,7 +33,7 @@ With FORCE_IP only frames with an IP packet leave by output 0, header marked; ot
 dropped. SNAPLEN cuts long frames; what was cut off is counted in the extra length annotation.
 
 Hosts leave work to network cards: the checksums of TCP and UDP, and cutting what they send into segments.
-Such frames cross the router whole, up to 64 kB long, with right headers but for that checksum, and leave so
+Such frames cross the router whole, up to 64 kB long, with right headers except that checksum, and leave so
 by interfaces that can take them. Where they can't go on so - before elements that encapsulate or cut packets,
 such as UDPIPEncap, in pcap files, with SNAPLEN - they are finished first. Hosts can keep their default
 offloads.

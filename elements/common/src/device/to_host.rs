@@ -18,7 +18,7 @@ The host takes those whose Ethernet destination is the device's, and those that 
 the device.
 
 Without DEVNAME, frames end here and are counted as handed to the host. That is all there is to do where
-FromDevice leaves the host its view of the interface, as it does unless told otherwise: the host has seen the
+FromDevice leaves the host its view of the interface, as it does by default: the host has seen the
 frame already, has taken it if it was meant for it, and a second copy would be processed twice. So
 `FromDevice(eth0) -> … -> ToHost` works as it did when the router lived in the kernel and the host saw only
 what ToHost gave it: pings of the host's address and ARP are answered by the host. What is forwarded reaches

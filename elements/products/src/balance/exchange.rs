@@ -507,7 +507,7 @@ mod tests {
         let mut bench = bench("");
         open(&mut bench, 1..11);
         let idle = bench.read("flow_events", "").unwrap();
-        assert!(idle.contains("\"next\":0"), "nobody follows yet: {idle}");
+        assert!(idle.contains("\"next\":0"), "no follower yet: {idle}");
         let begin: Value = serde_json::from_str(&bench.read("flow_events", "now").unwrap()).unwrap();
         let first = begin["next"].as_u64().unwrap();
         open(&mut bench, 21..22);

@@ -127,7 +127,7 @@ impl PacketFilter {
             return Err(ArgError::wrong(why));
         }
         let half = WorkerFilter::new(&shared, args.copy_index().0)
-            .map_err(|error| ArgError::wrong(format!("there is no memory for states: {error}")))?;
+            .map_err(|error| ArgError::wrong(format!("cannot allocate memory for states: {error}")))?;
         let has_file = args.read::<Option<String>>("FILE")?.is_some();
         let half = half.with_routes(routes);
         Ok(PacketFilter { half, ports, has_file, keys: Vec::new(), answers: Vec::new() })

@@ -189,7 +189,7 @@ impl Bfd {
             let mut peers = self.peers.lock();
             let peer = peers.iter_mut().find(|peer| (peer.port, peer.address) == (port, address));
             let peer =
-                peer.ok_or_else(|| format!("there is no session with {word}; 'artery show bfd' lists them"))?;
+                peer.ok_or_else(|| format!("no BFD session with {word}; 'artery show bfd' lists them"))?;
             peer.session.set_admin_down(is_down, cx.now().since_epoch());
         }
         self.poll_sessions(cx);

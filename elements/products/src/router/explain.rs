@@ -298,13 +298,13 @@ impl ExplanationSteps<'_> {
     fn describe_arrival(&self) -> String {
         let ExplainedFrame { ingress: came, view, .. } = self.about;
         let Some(port) = came.from.port() else { return "from the host".to_string() };
-        let station = match came.to {
+        let destination = match came.to {
             LinkDestination::Ours => "the port's own MAC address",
             LinkDestination::All => "the broadcast address",
             LinkDestination::Group => "a group",
             LinkDestination::Other => "another MAC address",
         };
-        format!("by {}, in a frame to {station}", port_name(view.ports, port))
+        format!("by {}, in a frame to {destination}", port_name(view.ports, port))
     }
 }
 

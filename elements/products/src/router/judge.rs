@@ -97,8 +97,8 @@ fn is_group_echo(packet: &[u8]) -> bool {
     })
 }
 
-/// The ICMP error for a port without a listener (RFC 1122 section 4.1.3.1), or for a protocol that nobody
-/// speaks (RFC 1122 section 3.2.2.1, RFC 8200 section 4).
+/// The ICMP error for a port without a listener (RFC 1122 section 4.1.3.1), or for a protocol without a
+/// handler (RFC 1122 section 3.2.2.1, RFC 8200 section 4).
 fn no_listener_reply(packet: &[u8]) -> Option<IcmpReply> {
     if let Ok(ip) = Ipv4::new(packet) {
         return match ip.protocol() {

@@ -121,7 +121,7 @@ fn own_address(about: EventSubject, what: AddressEvent) -> EventText {
     };
     let lladdr = station.map(|link| link.to_string());
     let detail = match &lladdr {
-        Some(station) => format!("{}, {station} uses it", what.name()),
+        Some(lladdr) => format!("{}, {lladdr} uses it", what.name()),
         None => what.name().to_string(),
     };
     EventText { kind: "address", what: what.name(), about: EventSubject { lladdr, ..about }, detail }

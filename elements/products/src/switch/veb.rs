@@ -231,7 +231,7 @@ impl Veb {
     fn own_filter(&self, cx: &mut Context<'_>) -> Result<SwitchFilter, StartError> {
         let half = WorkerFilter::new(&self.rules, self.copy);
         let half = half.map_err(|error| {
-            StartError::new(format!("there is no memory for the packet filter's states: {error}"))
+            StartError::new(format!("cannot allocate memory for the packet filter's states: {error}"))
         })?;
         half.start_filter(cx);
         Ok(SwitchFilter::new(half))

@@ -320,8 +320,8 @@ fn senders_hear_of_a_neighbor_that_falls_silent_and_packets_go_on_when_it_answer
         })
     };
     // Its use is seen within a second; 5 s until it is asked, three questions to it and three to all.
-    let told = (1..60).find(|_| send(&mut rig)).unwrap();
-    assert!((11..=14).contains(&told), "{told} s");
+    let seconds = (1..60).find(|_| send(&mut rig)).unwrap();
+    assert!((11..=14).contains(&seconds), "{seconds} s");
     rig.take_all();
     let asked = (1..10).find(|_| {
         send(&mut rig);

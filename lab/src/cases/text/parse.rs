@@ -8,7 +8,7 @@ use std::path::Path;
 /// A mistake: its line from 1, and what is wrong.
 type Found = (usize, String);
 
-/// How long late packets are waited for when expectations are written anew, in ms.
+/// How long late packets are waited for when expectations are updated, in ms.
 const SETTLE_MS: u64 = 100;
 
 /// A heading of a file with its indented lines, such as `kernel:` or `case: NAME`.

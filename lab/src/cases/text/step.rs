@@ -10,7 +10,7 @@ pub(in crate::cases) struct Round {
     pub(in crate::cases) commands: Vec<Command>,
     pub(in crate::cases) inputs: Vec<Input>,
     pub(in crate::cases) outputs: Vec<Expected>,
-    /// Where the lines of outputs are, counted from 0: they are written anew by UPDATE_EXPECT.
+    /// Where the lines of outputs are, counted from 0: UPDATE_EXPECT replaces them.
     pub(in crate::cases) output_lines: Range<usize>,
 }
 

@@ -357,7 +357,7 @@ impl Case {
     pub fn run(&self) -> anyhow::Result<Run> {
         ensure!((1..=64).contains(&self.threads), "1 to 64 threads can send");
         ensure!(self.samples > 0 && self.millis > 0, "there must be a sample, and it takes time");
-        ensure!(self.neighbors < 1 << 16, "there is no room for so many neighbors in a /16");
+        ensure!(self.neighbors < 1 << 16, "a /16 has no room for so many neighbors");
         ensure!(self.workload != Workload::Near || self.neighbors > 0, "there must be neighbors to send to");
         if let Some(packets) = self.packets {
             return self.run_counted(packets);

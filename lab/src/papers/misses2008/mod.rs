@@ -118,7 +118,7 @@ fn count_misses(plan: &Plan, figures: &mut Figures) -> anyhow::Result<Vec<String
             let who = "the processor's own counters (perf events), of the worker's thread outside the kernel";
             return Ok(vec![format!("Misses were counted by {who}; loads alone.")]);
         }
-        Err(error) => format!("The processor's counters can't be had here (perf_event_open: {error})"),
+        Err(error) => format!("The processor's counters are not available here (perf_event_open: {error})"),
     };
     let Some(valgrind) = program::tool("valgrind") else {
         return Ok(vec![format!("not measured: misses. {refusal}, and valgrind is not installed.")]);

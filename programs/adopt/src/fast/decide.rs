@@ -72,7 +72,7 @@ pub fn decide_frame(
     decide_multi_buffer(tables, turn, port, frame, frame.len())
 }
 
-/// The same for a frame of which the driver has `first` bytes in the first of several buffers. Programs
+/// The same for a frame in several buffers, the first of which has `first` bytes. Programs
 /// see only those.
 pub fn decide_multi_buffer(
     tables: &ForwardingTables<'_>,

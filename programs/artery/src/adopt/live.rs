@@ -347,7 +347,7 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
             Some(wanted) => captures.set(session, wanted),
             None => captures.drain_frames(session),
         },
-        other => Err(format!("there is no handler '{other}'")),
+        other => Err(format!("no handler named '{other}'")),
     };
     question.answer(answer);
 }

@@ -203,7 +203,7 @@ mod tests {
                 what: "tc: qdisc tbf".into(),
                 remedy: "shown by: tc qdisc show dev eth1".into(),
             }],
-            notes: vec!["Somebody listens.".into()],
+            notes: vec!["A program listens.".into()],
             kept_prefixes: 0,
             measured: Some(Measured {
                 time: Duration::from_secs(2),

@@ -184,7 +184,7 @@ impl RunOptions {
             |word: &&String| args::parse_seconds(word).is_ok() && !std::path::Path::new(word).exists();
         if let Some(word) = self.reading.words.iter().find(is_value) {
             usage_error(&format!(
-                "there is no file '{word}'; a value is joined to its option: {option}={word}"
+                "file '{word}' does not exist; a value is joined to its option: {option}={word}"
             ));
         }
     }

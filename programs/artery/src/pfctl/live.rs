@@ -280,7 +280,7 @@ impl Filters {
         if !wanted.is_empty() && answers.iter().all(String::is_empty) {
             let all = self.all("interfaces ")?.concat();
             bail!(
-                "there is no interface {wanted}; there are {}",
+                "no interface named {wanted}; the router has {}",
                 all.split_whitespace().collect::<Vec<_>>().join(", ")
             );
         }

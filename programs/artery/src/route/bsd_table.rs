@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn routes_stand_in_the_columns_of_netstat() {
         let hop = |gateway: &str, state: &str| {
-            json!({ "gateway": gateway, "port": "em0", "weight": 1, "state": state })
+            json!({ "gateway": gateway, "port": "em0",
+                "weight": 1, "state": state })
         };
         let on_link = json!([{ "port": "em1", "weight": 1, "state": "up" }]);
         let routes = [

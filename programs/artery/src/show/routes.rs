@@ -224,7 +224,8 @@ mod tests {
     #[test]
     fn routes_stand_in_a_table_with_a_row_for_each_next_hop() {
         let hop = |gateway: &str, weight: u32, state: &str| {
-            json!({ "gateway": gateway, "port": "eth2", "weight": weight, "state": state })
+            json!({ "gateway": gateway, "port": "eth2",
+                "weight": weight, "state": state })
         };
         let routes = [
             json!({ "dst": "0.0.0.0/0", "source": "static", "type": "unicast", "method": "hash",

@@ -150,7 +150,7 @@ fn sources_stick_to_addresses_of_each_pool_of_the_rules_that_hold() {
     );
     let came = world.comes(inside(1, 1));
     let Some(std::net::IpAddr::V4(gateway)) = world.filter.route_to().gateway else {
-        panic!("it is not led")
+        panic!("it is not assigned")
     };
     let first = [Ipv4::new(&came[..]).unwrap().dst(), gateway].map(|address| address.octets()[0]);
     assert_eq!(first, [10, 192]);

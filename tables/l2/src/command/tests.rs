@@ -172,7 +172,7 @@ fn station() -> impl Strategy<Value = EtherAddr> {
         .prop_map(|EtherAddr([a, rest @ ..])| {
             EtherAddr([a & 0xfe, rest[0], rest[1], rest[2], rest[3], rest[4]])
         })
-        .prop_filter("a station", is_station)
+        .prop_filter("a unicast address", is_station)
 }
 
 fn vlan() -> impl Strategy<Value = VlanId> {

@@ -43,7 +43,7 @@ fn known(groups: &Groups) -> Vec<(u16, bool)> {
 fn members_are_known_once_all_had_the_time_to_answer_and_as_long_as_somebody_asks() {
     let (mut groups, nobody) = (Groups::default(), Orders::default());
     ask(&mut groups, 3, "0.0.0.0", 0);
-    assert!(groups.realms.is_empty(), "who has no address is no router");
+    assert!(groups.realms.is_empty(), "a sender without an address is not a router");
     ask(&mut groups, 3, "10.0.0.1", 0);
     for (seconds, is_known) in [(0, false), (9, false), (10, true), (255, false), (256, false)] {
         assert_eq!(asked(&mut groups, &nobody, seconds), "");

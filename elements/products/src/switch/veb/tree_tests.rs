@@ -149,7 +149,7 @@ fn a_cut_is_healed_and_addresses_are_forgotten() {
     }
     net.pass(Duration::from_secs(1));
     assert_eq!(net.held(), Vec::<String>::new());
-    assert_eq!(net.send(0, &frame(B, A)), [1, 2], "nobody knows where it is now");
+    assert_eq!(net.send(0, &frame(B, A)), [1, 2], "its entry was flushed");
     assert_eq!(net.send(1, &frame(A, B)), [0], "by the other way");
     assert_eq!(net.send(0, &frame(B, A)), [1]);
 }
