@@ -47,7 +47,7 @@ enum Command {
     /// Carry out one part of veb2021 in a host of its own
     #[command(name = veb2021::SUBCOMMAND, hide = true)]
     Veb2021Part {
-        /// Which part
+        /// The part that runs in this host
         #[command(subcommand)]
         part: veb2021::Part,
     },
@@ -57,7 +57,7 @@ enum Command {
     /// Send by two threads in turn, for who traces what they write
     #[command(name = freebsd2009::WRITES, hide = true)]
     Freebsd2009Writes {
-        /// Who looks up
+        /// The engine that looks up next hops
         engine: freebsd2009::EngineName,
         /// By the FIB, which takes long to lay out
         #[arg(long)]
@@ -94,14 +94,14 @@ enum Command {
     /// Carry out one part of wire in a host of its own
     #[command(name = wire::SUBCOMMAND, hide = true)]
     WirePart {
-        /// Which part
+        /// The part that runs in this host
         #[command(subcommand)]
         part: wire::Part,
     },
     /// Carry out one run of click1999 and print its figures
     #[command(name = click1999::SUBCOMMAND, hide = true)]
     Click1999Run {
-        /// What to run
+        /// The engine and its input
         case: click1999::Case,
         /// How many packets to forward
         #[arg(long)]

@@ -297,8 +297,8 @@ impl Plan {
         }
     }
 
-    /// Decides where every element runs, when all wishes are known. Returns a sentence for each wish that
-    /// contradicts another.
+    /// Decides where every element runs, when all wishes are known. Returns a sentence for each
+    /// wish that contradicts another.
     pub fn assign_workers(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         for part in self.connected_parts() {

@@ -53,7 +53,7 @@ pub(super) struct Neighbor {
 /// A line of a file that is read later.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// From 1.
+    /// The number in its file, from 1.
     pub(super) number: usize,
     pub(super) text: String,
 }
@@ -151,7 +151,7 @@ impl Case {
     }
 }
 
-/// Reads `p3`.
+/// Reads a port such as `p3`.
 fn port(word: &str, ports: u8) -> Result<u8, String> {
     let number = word.strip_prefix('p').and_then(|number| number.parse().ok());
     match number {

@@ -34,7 +34,7 @@ Status 0: the router is what the file says; 1: it differs, or something is wrong
 
 #[derive(Args)]
 pub(crate) struct ApplyOptions {
-    /// The file
+    /// The file with the options of the router (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Undo it after TIME, such as 60s, unless 'artery confirm' is run before
@@ -52,7 +52,7 @@ pub(crate) struct ConfirmOptions {
 
 #[derive(Args)]
 pub(crate) struct DiffOptions {
-    /// The file
+    /// The file with the options of the router (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]

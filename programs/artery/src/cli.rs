@@ -231,7 +231,7 @@ slower.")]
     /// Print completions for a shell
     #[command(after_long_help = "Example:\n  artery completions bash > /etc/bash_completion.d/artery")]
     Completions {
-        /// The shell
+        /// The shell that will read them
         shell: clap_complete::Shell,
     },
     /// Write the manual pages of all commands
@@ -246,14 +246,14 @@ slower.")]
     /// Run the measurements, a program of its own beside this one
     #[command(disable_help_flag = true, after_long_help = "Example:\n  artery bench --help")]
     Bench {
-        /// Arguments of artery-bench
+        /// Arguments passed to artery-bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Behave as the program click, with its options and messages
     #[command(disable_help_flag = true, after_long_help = "Example:\n  artery click -qo- router.click")]
     Click {
-        /// Options of click
+        /// Options and arguments of click
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -371,7 +371,7 @@ pub(crate) struct FmtOptions {
     /// Change nothing; name the files that would change
     #[arg(long, conflicts_with = "in_place")]
     pub(crate) check: bool,
-    /// Change the files
+    /// Rewrite the files in place
     #[arg(short = 'i', long)]
     pub(crate) in_place: bool,
 }
@@ -394,7 +394,7 @@ pub(crate) struct GraphOptions {
 /// Languages that graphs are drawn in.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum GraphFormat {
-    /// Graphviz
+    /// The language of Graphviz
     Dot,
 }
 

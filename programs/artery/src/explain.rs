@@ -24,7 +24,7 @@ which a note says.";
 pub(crate) struct ExplainOptions {
     #[command(flatten)]
     router: RouterReach,
-    /// The packet
+    /// The packet, as text or as a frame in hexadecimal
     #[arg(required = true, value_name = "PACKET")]
     packet: Vec<String>,
     /// The port that it comes by, or 'host'

@@ -118,7 +118,7 @@ struct FlushOptions {
     /// The flows of this member
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
-    /// All flows
+    /// Flush the flows of all members
     #[arg(value_name = "all", value_parser = ["all"])]
     all: Option<String>,
 }

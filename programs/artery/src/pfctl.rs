@@ -87,7 +87,7 @@ pub(crate) struct PfctlOptions {
     /// Turn the filter off: all packets pass
     #[arg(short = 'd')]
     disable: bool,
-    /// Addresses for -T
+    /// Addresses for the command of -T
     #[arg(value_name = "ADDRESS", requires = "table")]
     addresses: Vec<String>,
     /// The rules, in the language of pf.conf(5); `-` for standard input. With -T: the addresses

@@ -21,7 +21,7 @@ Exit status: 0 nothing of a dead process is left, 1 error, 2 wrong usage.";
 
 #[derive(Args)]
 pub(crate) struct ReleaseOptions {
-    /// The ports
+    /// The interfaces to release
     #[arg(value_name = "PORT", required = true)]
     ports: Vec<String>,
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub enum Workload {
     /// A thousand destinations behind one default router
     W1,
-    /// A thousand neighbors
+    /// A thousand destinations that are neighbors
     W2,
     /// A million destinations behind four routers
     W3,

@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 pub(super) enum Switch {
     /// The old bridge, with pf
     Bridge,
-    /// The new switch
+    /// The new switch, veb(4)
     Veb,
     /// The new switch, with pf
     VebLink1,
 }
 
-/// What to measure.
+/// The switch to measure, and its frames.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Memory {
     /// What frames go through

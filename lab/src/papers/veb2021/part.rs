@@ -23,7 +23,7 @@ pub enum Part {
         /// The rules of its packet filter
         #[arg(long, value_name = "FILE")]
         pf: String,
-        /// Its ports
+        /// The interfaces that become its ports
         #[arg(required = true)]
         ports: Vec<String>,
     },

@@ -114,14 +114,14 @@ impl Facts {
 pub(crate) enum MultiBuffer {
     /// No frame of the port is as long.
     Never,
-    /// They are forwarded.
+    /// XDP forwards them.
     Forwarded,
     /// The driver runs no programs for such frames, and may refuse any.
     NotReceived,
     /// Those that would leave there stay with the kernel: the driver does not send them.
     NotSent,
-    /// The driver sends redirected frames only while it has a program, or the kernel does not report what it
-    /// does.
+    /// The driver sends redirected frames only while it has a program, or the kernel does not report
+    /// what the driver does.
     Unknown,
 }
 

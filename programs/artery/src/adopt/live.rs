@@ -373,8 +373,8 @@ fn say_rules(session: &Session, said: &mut Vec<mirror::ExclusionReason>, voice: 
     }
 }
 
-/// What was last reported: blockers, ports without redirect, or without multi-buffer frames, and ports that
-/// are gone.
+/// What was last reported: blockers, ports without redirect, or without multi-buffer frames, and
+/// ports that are gone.
 #[derive(Default)]
 struct Said {
     blockers: Option<Vec<Blocker>>,

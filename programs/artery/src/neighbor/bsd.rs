@@ -37,7 +37,7 @@ Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/arter
 pub(crate) struct BsdNeighborOptions {
     #[command(flatten)]
     router: RouterReach,
-    /// All
+    /// All neighbors, instead of one
     #[arg(short = 'a')]
     all: bool,
     /// Accepted: numbers are never given names
@@ -55,7 +55,7 @@ pub(crate) struct BsdNeighborOptions {
     /// Those of this port only
     #[arg(short = 'i', value_name = "PORT")]
     interface: Option<String>,
-    /// The neighbor
+    /// The address of the neighbor; with -s also its Ethernet address
     #[arg(value_name = "WORD")]
     words: Vec<String>,
 }
