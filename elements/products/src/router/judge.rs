@@ -64,7 +64,7 @@ pub(super) fn classify(
 /// and of protocols other than TCP that the protocol is unknown.
 fn without_host(packet: &[u8], came: IngressInfo) -> RouterVerdict {
     match no_listener_reply(packet).filter(|_| !came.to.is_many()) {
-        Some(told) => RouterVerdict::Error(told, DropReason::Local),
+        Some(reply) => RouterVerdict::Error(reply, DropReason::Local),
         None => RouterVerdict::Discard(DropReason::Local),
     }
 }
