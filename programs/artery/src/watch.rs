@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn events_are_lines_and_losses_are_said() {
         let event = |seq: u64| {
-            json!({ "seq": seq, "time": 0.25, "kind": "port", "what": "up", "text": "port \
-                eth1: up" })
+            json!({ "seq": seq, "time": 0.25, "kind": "port",
+                "what": "up", "text": "port eth1: up" })
         };
         let lately = json!({ "schema_version": 1, "next": 9, "lost": 4, "events": [event(7), event(8)] });
         let mut left = 5;

@@ -106,8 +106,8 @@ fn older_dialects_are_told_what_is_written_now_which_is_taken() {
     }
     let (_, _, err) = pfctl(&["-nf", "-"], "altq on em0 cbq bandwidth 10Mb queue { std }\n");
     assert!(err.ends_with(
-        "\n    older pf: write 'queue NAME on IF bandwidth RATE', and 'queue NAME parent \
-         NAME bandwidth RATE default'\n"
+        "\n    older pf: write 'queue NAME on IF bandwidth RATE', and 'queue NAME parent NAME bandwidth RATE \
+         default'\n"
     ));
     // What is meant as a macro stays one.
     assert_eq!(pfctl(&["-nf", "-"], "nat = \"em0\"\npass on $nat\n").0, 0);

@@ -153,8 +153,8 @@ impl Map {
     fn find_rewriter(&mut self, shared: &SharedFlows, outputs: usize) -> Result<(), StartError> {
         let seen = shared.find_shared(&self.name).ok_or_else(|| {
             StartError::new(not_a_rewriter(&self.name)).with_help(
-                "MAPS wants IPRewriter, TCPRewriter, UDPRewriter, ICMPPingRewriter, \
-                 IPAddrRewriter or IPAddrPairRewriter elements",
+                "MAPS wants IPRewriter, TCPRewriter, UDPRewriter, ICMPPingRewriter, IPAddrRewriter or \
+                 IPAddrPairRewriter elements",
             )
         })?;
         if let Some(offset) = self.offset.filter(|offset| offset.saturating_add(seen.outputs) > outputs) {

@@ -108,8 +108,8 @@ b -> Discard; b[1] -> Discard;",
             "CHECK",
             "check",
             "",
-            "what is asked of members, such as `tcp`, `http /health 200 every \
-             5s` or `ping fall 2`; nothing if not given",
+            "what is asked of members, such as `tcp`, `http /health 200 every 5s` or `ping fall 2`; nothing \
+             if not given",
         ),
         Arg::keyword("STATE", "bool", "true", "whether flows are remembered"),
         Arg::keyword("SEED", "number", "0", "of the hash that members are chosen by"),

@@ -59,8 +59,8 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
             "LOG_MAX",
             "bytes",
             "1G",
-            "most bytes of that file, after which it is renamed to \
-             FILE.old and a new one is started; 0 for no limit",
+            "most bytes of that file, after which it is renamed to FILE.old and a new one is started; 0 for \
+             no limit",
         ),
         Arg::keyword("ROUTER", "element", "", "the IPRouter that it is around, whose routes rules mean"),
         Arg::keyword("ETC", "folder", "", "what rules mean by /etc where they name files"),

@@ -144,8 +144,8 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
             "MESSAGE_RATE",
             "messages per second",
             "10000",
-            "most ARP and ND messages that are \
-             looked at, and as many of those from known neighbors, and of those that packets wait for",
+            "most ARP and ND messages that are looked at, and as many of those from known neighbors, and of \
+             those that packets wait for",
         ),
     ],
     handlers: handlers::HANDLERS,

@@ -136,16 +136,16 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
             "PFLOG_MAX",
             "bytes",
             "1G",
-            "most bytes of that file, after which it is renamed to \
-             FILE.old and a new one is started; 0 for no limit",
+            "most bytes of that file, after which it is renamed to FILE.old and a new one is started; 0 for \
+             no limit",
         ),
         Arg::keyword("PFETC", "folder", "", "what rules mean by /etc where they name files"),
         Arg::keyword(
             "IFCONFIG",
             "words",
             "",
-            "what ifconfig would say of the switch, as `\"rule block in on \
-             em0\"`; any number of them, done in order",
+            "what ifconfig would say of the switch, as `\"rule block in on em0\"`; any number of them, done \
+             in order",
         ),
     ],
     handlers: HANDLERS,

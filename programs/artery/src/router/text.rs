@@ -98,8 +98,7 @@ fn router(plan: &Plan) -> String {
     }
     let comment = "// Ports, routes and neighbors. It does all but plain forwarding: it asks for neighbors \
         and answers\n\
-        // them, answers pings, tells senders of packets that can't go on, and puts fragments \
-        together.";
+        // them, answers pings, tells senders of packets that can't go on, and puts fragments together.";
     format!("{comment}\nip :: IPRouter(\n    {});\n", arguments.join(",\n    "))
 }
 
