@@ -227,7 +227,7 @@ eth1            ice          generic  tc          fast-in   fast               0
 
 What stays with the kernel:
   tc: qdisc tbf: IPv4 that leaves there stays with the kernel (shown by: tc qdisc show dev eth1)
-note: Somebody listens.
+note: A program listens.
 
 In 2.0 s the kernel forwarded:
   100 of 110 IPv4 packets, of which about 25 % would be accelerated
