@@ -488,7 +488,7 @@ fn words_that_say_nothing_are_refused_before_a_router_is_looked_for() {
     let folder = Folder::new();
     let refused = pfctl(&empty(&folder, "pass", "1"), &["-i", "em7", "-s", "Interfaces"]);
     assert!(
-        refused.status == 1 && refused.err.contains("no interface em7; there are lo0, em0"),
+        refused.status == 1 && refused.err.contains("no interface named em7; the router has lo0, em0"),
         "{refused:?}"
     );
 }
