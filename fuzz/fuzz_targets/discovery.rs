@@ -1,5 +1,5 @@
-//! Any bytes as a message of neighbor discovery, with a right checksum and without: read or refused, and what is read is
-//! in the bytes.
+//! Any bytes as a message of neighbor discovery, with a right checksum and without: read or refused, and what
+//! is read is in the bytes.
 #![no_main]
 use artery_wire::nd::{LinkEndpoint, NdMessage, NdOptions, redirect};
 use artery_wire::{EtherAddr, Icmp6, IpProtocol, Ipv6};

@@ -1,5 +1,5 @@
-//! Any bytes as a packet that an error is about, behind any headers and options: the error has right lengths and checksums
-//! and quotes the packet; fragments fit their MTU and make the packet again.
+//! Any bytes as a packet that an error is about, behind any headers and options: the error has right lengths
+//! and checksums and quotes the packet; fragments fit their MTU and make the packet again.
 #![no_main]
 use artery_wire::{
     Icmp, Icmp6, Icmp6Error, Icmp6Type, IcmpError, IcmpType, Ip6Headers, Ipv4, Ipv4Assembly, Ipv4Fragments,

@@ -10,7 +10,8 @@ const ROUTER: &str =
 
 thread_local! {
     static ROUTERS: (Bench, Arc<Resources>) = {
-        let (class, resources) = (CLASSES.find_class("IPRouter").expect("it is a class"), Arc::new(Resources::default()));
+        let class = CLASSES.find_class("IPRouter").expect("it is a class");
+        let resources = Arc::new(Resources::default());
         let setup = Bench::setup(class, ROUTER).inputs(2).outputs(2).resources(resources.clone());
         (setup.build().unwrap_or_else(|errors| panic!("{errors:?}")), resources)
     };

@@ -1,4 +1,5 @@
-//! Any packets, with any header offsets and any work left undone, through an element of any class that needs no device and no file.
+//! Any packets, with any header offsets and any work left undone, through an element of any class that needs
+//! no device and no file.
 #![no_main]
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Class, Packet};
@@ -69,7 +70,8 @@ impl Subject {
         self.turn();
     }
 
-    /// A packet whose headers are where the prefix says, or with no header marked when it has the top bit set.
+    /// A packet whose headers are where the prefix says, or with no header marked when the top bit
+    /// of the prefix is set.
     fn packet(&self, prefix: &[u8; PREFIX], bytes: &[u8]) -> Packet {
         let mut packet = self.bench.packet(bytes);
         let at = |byte: u8| (byte < 128).then_some(usize::from(byte));
@@ -97,7 +99,7 @@ impl Subject {
     }
 }
 
-/// A record of what is left to be done. One that no device would accept is among them: it must be survived, too.
+/// A record of what is left to be done. Some would be accepted by no device: these must be survived, too.
 fn unfinished(network: u8, transport: u8, left: u8, size: u8) -> PacketOffload {
     let kind = [SegmentKind::Tcp4, SegmentKind::Tcp6, SegmentKind::Udp][usize::from(left >> 1) % 3];
     let network = i8::from_ne_bytes([network]).into();

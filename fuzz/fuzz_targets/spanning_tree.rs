@@ -1,4 +1,5 @@
-//! Any frames at any times on the ports of a bridge: read or refused, and the bridge comes to an end with each.
+//! Any frames at any times on the ports of a bridge: read or refused, and the bridge comes to an end with
+//! each.
 #![no_main]
 use artery_l2::stp::{Action, Bridge, Link, PortSettings, Settings};
 use artery_wire::{Bpdu, EtherAddr};

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 const ROUTER: &str = "PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1,
     PORT b 10.0.2.1/24 2001:db8:2::1/64 ETHER 2:0:0:0:0:2, HOST 2:0:0:0:9:9,
-    NEIGHBOR a 10.0.1.9 2:0:0:0:1:9, NEIGHBOR b 10.0.2.254 2:0:0:0:2:fe, NEIGHBOR b 2001:db8:2::fe 2:0:0:0:2:fe,
+    NEIGHBOR a 10.0.1.9 2:0:0:0:1:9, NEIGHBOR b 10.0.2.254 2:0:0:0:2:fe, NEIGHBOR b 2001:db8:2::fe \
+    2:0:0:0:2:fe,
     NEIGHBOR b 10.0.2.5 2:0:0:0:2:5,
-    ROUTE 20.0.0.0/8 10.0.2.254, ROUTE 21.0.0.0/8 blackhole, ROUTE 22.0.0.0/8 unreachable, ROUTE 26.0.0.0/8 10.0.2.77,
+    ROUTE 20.0.0.0/8 10.0.2.254, ROUTE 21.0.0.0/8 blackhole, ROUTE 22.0.0.0/8 unreachable, ROUTE 26.0.0.0/8 \
+    10.0.2.77,
     ROUTE 2001:db8:20::/48 2001:db8:2::fe, ROUTE 2001:db8:22::/48 unreachable, DAD false";
 const BALANCER: &str =
     "FRAMES true, SERVICE 20.0.0.1:80 tcp, SERVICE 20.0.0.2 udp, MEMBER a 10.0.2.5, MEMBER b 10.0.2.6";

@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn figures_are_read_from_what_cachegrind_prints() {
         let text = "==7== Cachegrind\n==7== I   refs:      1,234,567\n==7== D   refs:  5\n\
-                    ==7== D1  misses:       89,012  (80,000 rd + 9,012 wr)\n==7== LLd misses:  1 (1 rd + 0 wr)\n";
+            ==7== D1  misses:       89,012  (80,000 rd + 9,012 wr)\n\
+            ==7== LLd misses:  1 (1 rd + 0 wr)\n";
         assert_eq!((figure(text, "I refs:"), figure(text, "D1 misses:")), (Some(1_234_567), Some(89_012)));
         assert_eq!((figure(text, "LLd misses:"), figure(text, "LL misses:")), (Some(1), None));
     }

@@ -144,7 +144,7 @@ fn rivals(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
         None => report.add_note("FastClick left out: set $FASTCLICK to its click program"),
     }
     if tool("dpdk-testpmd").is_none() {
-        report.add_note("DPDK's testpmd left out: not installed, so there is no y");
+        report.add_note("DPDK's testpmd left out: not installed, so column y is empty");
     }
     for work in works(folder.path())? {
         let mut rates = vec![Vec::new(); contenders.len()];
@@ -198,7 +198,8 @@ const REPLAYED: u64 = 1_000_000;
 fn short_router(source: &str) -> String {
     let way = |n: usize| {
         format!(
-            "rt[{n}] -> d{n} :: DecIPTTL -> EtherEncap(0x0800, 1:1:1:1:1:{n}, 2:2:2:2:2:{n}) -> Discard; d{n}[1] -> Discard;\n"
+            "rt[{n}] -> d{n} :: DecIPTTL -> EtherEncap(0x0800, 1:1:1:1:1:{n}, 2:2:2:2:2:{n}) -> Discard; \
+             d{n}[1] -> Discard;\n"
         )
     };
     format!(
@@ -332,7 +333,8 @@ fn two_workers(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
     let packets = effort.packets / 2;
     let chain = |name: &str| {
         format!(
-            "{name} :: InfiniteSource(LENGTH 60, LIMIT {packets}) -> Counter -> Strip(14) -> Unstrip(14) -> Paint(1) -> Discard;\n"
+            "{name} :: InfiniteSource(LENGTH 60, LIMIT {packets}) -> Counter -> Strip(14) -> Unstrip(14) -> \
+             Paint(1) -> Discard;\n"
         )
     };
     let wait = "DriverManager(wait);";

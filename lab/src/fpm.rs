@@ -87,7 +87,8 @@ fn play(options: &Options) -> anyhow::Result<()> {
     let (answers, sent) = (answers?, sent?);
     let took = begin.elapsed().as_secs_f64();
     println!(
-        "{count} routes: written in {:.2} s, answered in {took:.2} s ({:.0} a second), {} installed, {} refused",
+        "{count} routes: written in {:.2} s, answered in {took:.2} s ({:.0} a second), {} installed, {} \
+         refused",
         sent.as_secs_f64(),
         count as f64 / took,
         answers.installed,

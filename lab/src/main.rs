@@ -18,20 +18,20 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   artery-bench adopt --quick                   as root: forwarding beside the kernel, and the kernel beside it
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
-  artery-bench fib --quick                     lookups a second of every routing table, on a synthetic full table
+  artery-bench fib --quick                     lookups a second of every routing table, with a synthetic feed
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
-  artery-bench flows --quick                   what a table of flows costs, and which flows move when servers change
+  artery-bench flows --quick                   the cost of a flow table; which flows move when servers change
   artery-bench forward --quick                 what forwarding costs from port to port, in memory
-  artery-bench fpm routes.fpm --record         a stream of 1,000,000 routes as zebra sends them; without --record, play it
-  artery-bench latency --quick                 as root: how long frames take through us, the kernel and testpmd
-  artery-bench papers --quick                  five published experiments and one report of them, in a quarter of an hour
+  artery-bench fpm routes.fpm --record         1,000,000 routes as zebra sends them; without --record, play it
+  artery-bench latency --quick                 as root: latency of Artery, the kernel and testpmd
+  artery-bench papers --quick                  five published experiments in one report, in 15 minutes
   artery-bench papers art2016 --quick          the experiment of June 2016, in two minutes
-  artery-bench papers veb2021 --quick          as root: the experiment of 2021, a switch and the bridge before it
-  artery-bench papers freebsd2009 --quick      the experiment of 2009: routes and neighbors in one table or two
+  artery-bench papers veb2021 --quick          as root: the experiment of 2021, veb(4) and the bridge before
+  artery-bench papers freebsd2009 --quick      the experiment of 2009: routes and neighbors, one table or two
   artery-bench papers click1999 --out results  the experiment of May 1999, with figures and charts in files
   artery-bench papers misses2008 --quick       the experiment of July 2008: cache misses, in a minute
-  artery-bench soak --quick                    as root: ten minutes of good and hostile traffic, reloads and flaps
-  artery-bench wire --quick                    as root: frames, TCP and pings through us, the kernel and testpmd
+  artery-bench soak --quick                    as root: good and hostile traffic, reloads, flaps; ten minutes
+  artery-bench wire --quick                    as root: frames, TCP and pings: Artery, the kernel and testpmd
 
 Exit status: 0 everything worked, 1 something did not, 2 wrong usage.";
 
@@ -47,7 +47,7 @@ enum Command {
     /// Carry out one part of veb2021 in a host of its own
     #[command(name = veb2021::SUBCOMMAND, hide = true)]
     Veb2021Part {
-        /// Which part
+        /// The part that runs in this host
         #[command(subcommand)]
         part: veb2021::Part,
     },
@@ -57,7 +57,7 @@ enum Command {
     /// Send by two threads in turn, for who traces what they write
     #[command(name = freebsd2009::WRITES, hide = true)]
     Freebsd2009Writes {
-        /// Who looks up
+        /// The engine that looks up next hops
         engine: freebsd2009::EngineName,
         /// By the FIB, which takes long to lay out
         #[arg(long)]
@@ -94,14 +94,14 @@ enum Command {
     /// Carry out one part of wire in a host of its own
     #[command(name = wire::SUBCOMMAND, hide = true)]
     WirePart {
-        /// Which part
+        /// The part that runs in this host
         #[command(subcommand)]
         part: wire::Part,
     },
     /// Carry out one run of click1999 and print its figures
     #[command(name = click1999::SUBCOMMAND, hide = true)]
     Click1999Run {
-        /// What to run
+        /// The engine and its input
         case: click1999::Case,
         /// How many packets to forward
         #[arg(long)]

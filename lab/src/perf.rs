@@ -163,6 +163,6 @@ mod tests {
         assert_eq!(forget(&bytes), cfg!(target_arch = "x86_64"));
         fence();
         assert_eq!(bytes, [7; 200]);
-        assert!(!forget::<u8>(&[]), "there is no line to forget");
+        assert!(!forget::<u8>(&[]), "nothing to evict");
     }
 }

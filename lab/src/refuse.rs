@@ -30,7 +30,7 @@ pub fn run(refused: &Refused) -> anyhow::Result<()> {
         [(libc::SYS_bpf, Vec::new())].into(),
         SeccompAction::Allow,
         SeccompAction::Errno(number as u32),
-        std::env::consts::ARCH.try_into().context("there are no filters for this processor")?,
+        std::env::consts::ARCH.try_into().context("seccomp filters do not support this processor")?,
     )?;
     apply_filter(&BpfProgram::try_from(filter)?)?;
     let (program, arguments) = refused.command.split_first().context("which program?")?;

@@ -177,7 +177,7 @@ fn what_tc_sends_meets_what_is_set_up_where_it_leaves() {
             until(|| Ok(net.a.ping_with(FAR[0], 1, &["-W", "1"])?.received == expected))?;
             let before = by_kernel(&net.r)?;
             assert_eq!(net.a.ping_with(FAR[0], 5, &[])?.received, 5 * expected);
-            assert_eq!(by_kernel(&net.r)?, before, "what comes to the port is never the kernel's");
+            assert_eq!(by_kernel(&net.r)?, before, "the kernel gets no frames of the port");
             Ok(())
         };
         passes(1)?;

@@ -76,8 +76,8 @@ fn router_by_frr(net: &Fan) -> Result<Daemons> {
 fn ospf_of_frr(interfaces: &[&str], id: &str) -> String {
     let of = |interface: &&str| {
         format!(
-            "interface {interface}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf hello-interval 1\n ip ospf \
-             dead-interval 4\nexit\n"
+            "interface {interface}\n ip ospf area 0\n ip ospf network point-to-point\
+             \n ip ospf hello-interval 1\n ip ospf dead-interval 4\nexit\n"
         )
     };
     let interfaces: String = interfaces.iter().map(of).collect();
@@ -291,13 +291,13 @@ fn a_feed_of_bird_comes_and_goes() {
         let some: Vec<(IpAddr, u16)> =
             (0..1000).map(|number| (fed(number * (count / 1000)).1, 2000)).collect();
         until_fed(net, count, is_long)?;
-        let told = start.elapsed();
+        let known = start.elapsed();
         until(|| {
             let before = by_kernel(&net.r)?;
             net.send(&some)?;
             Ok(by_kernel(&net.r)? == before)
         })?;
-        eprintln!("{count} routes: in the kernel after {told:?}, fast after {:?}", start.elapsed());
+        eprintln!("{count} routes: in the kernel after {known:?}, fast after {:?}", start.elapsed());
         // The routes to them are withdrawn again.
         peer.birdc("disable more")?;
         until_fed(net, 0, is_long)?;

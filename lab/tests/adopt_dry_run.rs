@@ -109,8 +109,8 @@ fn chains_of_nftables_are_told_unless_they_are_empty_and_accept() {
                 "-",
                 "IPv4",
                 "both",
-                "nftables: table ip nat, chain post (type nat, hook postrouting, policy accept, no rules: connections stay \
-                 translated)",
+                "nftables: table ip nat, chain post (type nat, hook postrouting, policy accept, no rules: \
+                 connections stay translated)",
             ],
             "nft delete table ip nat",
         )?;
@@ -215,7 +215,8 @@ fn ipsec_policies_are_told_by_family() {
         )?;
         told(
             net,
-            "ip xfrm policy add src fd00:1::/64 dst fd00:2::/64 dir out tmpl src fd00::1 dst fd00::2 proto esp mode tunnel",
+            "ip xfrm policy add src fd00:1::/64 dst fd00:2::/64 dir out tmpl src fd00::1 dst fd00::2 proto \
+             esp mode tunnel",
             ["-", "IPv6", "both", "IPsec: 1 policy: out fd00:1::/64 -> fd00:2::/64"],
             "ip xfrm policy flush",
         )?;
@@ -355,7 +356,8 @@ fn state(host: &Host) -> Result<String> {
         "ip rule; ip route show table all; ip -6 route show table all",
         "ip xfrm policy; nft list ruleset; cat /proc/net/ip_tables_names /proc/net/ip6_tables_names",
         "tc qdisc show; tc filter show dev eth0 ingress; tc filter show dev eth0 egress",
-        "cat /proc/sys/net/ipv4/conf/*/forwarding /proc/sys/net/ipv4/conf/*/rp_filter /proc/sys/net/ipv6/conf/*/forwarding",
+        "cat /proc/sys/net/ipv4/conf/*/forwarding /proc/sys/net/ipv4/conf/*/rp_filter \
+         /proc/sys/net/ipv6/conf/*/forwarding",
     ];
     commands.iter().map(|command| Ok(host.run(["sh", "-c", command])?.stdout)).collect()
 }
@@ -426,7 +428,7 @@ fn shell(line: &str) {
 fn until(watch: &mut BlockerWatch, is_expected: impl Fn(&[Blocker]) -> bool, what: &str) {
     let deadline = Instant::now() + SOON;
     loop {
-        assert!(Instant::now() < deadline, "nobody tells of: {what}");
+        assert!(Instant::now() < deadline, "not reported: {what}");
         let files: Vec<_> = watch.files().collect();
         let mut files: Vec<_> = files.iter().map(|file| PollFd::new(file, PollFlags::IN)).collect();
         poll(&mut files, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();

@@ -250,7 +250,7 @@ fn the_link_address_of_a_gateway_is_followed() {
         let start = Instant::now();
         net.gateways[0].set_mac("eth0", "02:00:00:00:99:02")?;
         until(answers)?;
-        eprintln!("moved and told: answers after {:?}", start.elapsed());
+        eprintln!("moved and announced: answers after {:?}", start.elapsed());
         until_the_stream_is_fast(net)?;
         adopted.stop(SOON)?;
         Ok(())

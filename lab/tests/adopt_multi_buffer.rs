@@ -1,5 +1,5 @@
-//! Packets of up to 9,000 bytes: XDP forwards frames that lie in several buffers of a driver as the kernel does, byte by byte,
-//! and leaves them to the kernel where the driver of the other port does not send them.
+//! Packets of up to 9,000 bytes: XDP forwards frames that lie in several buffers of a driver as the kernel
+//! does, byte by byte, and leaves them to the kernel where the driver of the other port does not send them.
 
 use crate::support::adopting::{Net, by_kernel, on_the_net};
 use crate::support::{SOON, until};
@@ -87,7 +87,7 @@ fn carry(flow: &Flow<'_>) -> Result<Vec<Vec<u8>>> {
     Ok(frames.into_iter().map(|Frame { bytes, .. }| without_number(bytes)).collect())
 }
 
-/// A frame as it is but for the number that the sender gives each packet of IPv4, and the header's checksum,
+/// A frame without the number that the sender gives each packet of IPv4 and without the header's checksum,
 /// which must be right.
 fn without_number(mut frame: Vec<u8>) -> Vec<u8> {
     let network = if frame[12..14] == [0x81, 0] { 18 } else { 14 };

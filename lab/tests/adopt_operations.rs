@@ -28,7 +28,7 @@ fn ask(net: &Net, socket: &Path, handler: &str) -> Result<String> {
 
 /// The answer to a request for metrics.
 fn get(mut stream: impl std::io::Read + std::io::Write) -> String {
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: r\r\n\r\n").expect("somebody listens");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: r\r\n\r\n").expect("the server listens");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
     text
@@ -290,7 +290,7 @@ fn the_units_for_systemd_are_sound() {
 fn told(manager: &std::os::unix::net::UnixDatagram, wanted: &str) -> String {
     let deadline = Instant::now() + SOON;
     loop {
-        assert!(Instant::now() < deadline, "{wanted} was not told within {SOON:?}");
+        assert!(Instant::now() < deadline, "{wanted} was not sent within {SOON:?}");
         let mut text = [0; 1024];
         let Ok(length) = manager.recv(&mut text) else { continue };
         let text = String::from_utf8_lossy(&text[..length]).into_owned();
@@ -364,7 +364,8 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
                 let may = if name == "CapEff:" { KEPT } else { LENT };
                 assert_eq!(set(name) & !may, 0, "{name} {status}");
             }
-            // The thread that keeps a port's name is as old as that, needs no capabilities, and is not restricted else.
+            // The thread that keeps a port's name is as old as that, needs no capabilities, and is not
+            // restricted else.
             let is_owner = status.starts_with("Name:\tport-owner\n");
             for (name, value) in [("NoNewPrivs:", "1"), ("Seccomp:", "2")].into_iter().filter(|_| !is_owner) {
                 let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");

@@ -20,17 +20,20 @@ const POLICIES: [[&str; 3]; 7] = [
         "nft delete table inet filter",
     ],
     [
-        "nft 'table netdev early { chain in { type filter hook ingress device eth0 priority 0; policy drop; }; }'",
+        "nft 'table netdev early { chain in { type filter hook ingress device eth0 priority 0; policy drop; \
+         }; }'",
         "nftables: table netdev early, chain in (hook ingress, policy drop)",
         "nft delete table netdev early",
     ],
     [
-        "nft 'table netdev late { chain out { type filter hook egress device eth1 priority 0; policy drop; }; }'",
+        "nft 'table netdev late { chain out { type filter hook egress device eth1 priority 0; policy drop; \
+         }; }'",
         "nftables: table netdev late, chain out (hook egress, policy drop)",
         "nft delete table netdev late",
     ],
     [
-        "nft 'table inet raw { chain first { type filter hook prerouting priority -300; meta l4proto { icmp, ipv6-icmp } drop; }; }'",
+        "nft 'table inet raw { chain first { type filter hook prerouting priority -300; meta l4proto { icmp, \
+         ipv6-icmp } drop; }; }'",
         "nftables: table inet raw, chain first (hook prerouting, policy accept, 1 rule)",
         "nft delete table inet raw",
     ],

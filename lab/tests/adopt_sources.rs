@@ -16,7 +16,8 @@ const COUNT: u64 = 20;
 const FROM: &str = "default from 2001:db8:b::/64 via 2001:db8:2::2";
 const PLAIN: &str = "default via 2001:db8:1::2";
 const BELOW: &str = "2001:db8:ff:0:1::/80 via 2001:db8:1::2";
-const SAID: &str = "IPv6 packets to ::/0 stay with the kernel: table 254 has a route there for packets from 2001:db8:b::/64 only";
+const SAID: &str = "IPv6 packets to ::/0 stay with the kernel: table 254 has a route there for packets from \
+    2001:db8:b::/64 only";
 
 fn route(net: &Fan, verb: &str, route: &str) -> Result<()> {
     let words = route.split(' ');

@@ -1,8 +1,8 @@
-//! Routers, switches, filters and balancers as text, each with the same packets through the kernel where it can
-//! do the same: `lab/cases/*.test`. `docs/testing.md` says how cases are written.
+//! Routers, switches, filters and balancers as text, each with the same packets through the kernel where it
+//! can do the same: `lab/cases/*.test`. `docs/testing.md` says how cases are written.
 //!
-//! `CASES=router-icmp` runs the files of that beginning alone. `UPDATE_EXPECT=1` writes what comes out into the
-//! files. Files with `long:` need `ARTERY_LONG=1`, or to be named.
+//! `CASES=router-icmp` runs the files of that beginning alone. `UPDATE_EXPECT=1` writes what comes out into
+//! the files. Files with `long:` need `ARTERY_LONG=1`, or to be named.
 
 use artery_lab::cases::{CaseFile, Outcome, run_file};
 use artery_lab::rig::RigError;

@@ -38,7 +38,7 @@ fn hosts_ping_and_talk_tcp_through_darkstar_with_their_usual_offloads() {
         let tcp = segment.zeus.iperf3(&segment.tsb, &TSB.ip.to_string(), &["-t", "2"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
         segment.stop_router(router)?;
-        assert_eq!(segment.zeus.ping(&TSB.ip.to_string(), 1)?.received, 0, "nobody else forwards");
+        assert_eq!(segment.zeus.ping(&TSB.ip.to_string(), 1)?.received, 0, "no other host forwards");
         Ok(())
     });
 }

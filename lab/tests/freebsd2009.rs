@@ -34,9 +34,6 @@ fn our_packet_path_writes_no_cache_line_that_another_thread_touches_without_flow
         let ours = writes(engine);
         assert!(ours.all > 1.0, "the driver writes frames: {engine:?} {ours:?}");
         assert_eq!((ours.lines, ours.stores), (0, 0.0), "{engine:?} {ours:?}");
-        assert!(
-            ours.modifying < 0.5,
-            "there is no atomic read-modify-write for a packet: {engine:?} {ours:?}"
-        );
+        assert!(ours.modifying < 0.5, "a packet without an atomic read-modify-write: {engine:?} {ours:?}");
     }
 }

@@ -355,7 +355,7 @@ impl Manager {
     fn told(&self, wanted: &str) -> String {
         let deadline = Instant::now() + SOON;
         loop {
-            assert!(Instant::now() < deadline, "{wanted} was not told within {SOON:?}");
+            assert!(Instant::now() < deadline, "{wanted} was not sent within {SOON:?}");
             let mut text = [0; 1024];
             let Ok(length) = self.socket.recv(&mut text) else { continue };
             let text = String::from_utf8_lossy(&text[..length]).into_owned();

@@ -67,10 +67,13 @@ fn another_text_in_which_elements_have_heirs_loses_none_either() {
 /// else, such as what hosts ask about neighbors, goes another way.
 fn slow_wire(method: &str, queue: &str, rate: u32) -> String {
     format!(
-        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> c :: Classifier(12/0800 23/11, -);
-        c[0] -> seen :: Counter -> {queue} :: Queue(5000) -> pace :: Shaper({rate}) -> [0] order :: RoundRobinSched;
+        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> c :: Classifier(12/0800 \
+         23/11, -);
+        c[0] -> seen :: Counter -> {queue} :: Queue(5000) -> pace :: Shaper({rate}) -> [0] order :: \
+         RoundRobinSched;
         c[1] -> rest :: Queue -> [1] order -> right_out :: ToDevice(eth1);
-        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> back :: Queue -> left_out :: ToDevice(eth0);"
+        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> back :: Queue -> left_out \
+         :: ToDevice(eth0);"
     )
 }
 
@@ -82,7 +85,11 @@ fn what_is_lost_with_a_queue_that_has_no_heir_is_what_is_said_to_be_replaced() {
             until_answered(&hosts.a, FAR, &mut router.process)?;
             let (report, replaced) = stream(hosts, 1000, 1000, |_| {
                 router.until("q.length", 100)?;
-                assert_eq!(router.replace(&slow_wire(method, "q", 500))?, 0, "{method}: it goes to its heir");
+                assert_eq!(
+                    router.replace(&slow_wire(method, "q", 500))?,
+                    0,
+                    "{method}: it goes to its successor"
+                );
                 router.replace(&slow_wire(method, "other", 500))
             })?;
             assert!(replaced >= 100, "{method}: {replaced}");

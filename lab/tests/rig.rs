@@ -285,7 +285,7 @@ fn a_socket_made_inside_a_host_stays_there() {
         let (a, b) = pair(rig)?;
         let receiver = b.enter(|| UdpSocket::bind("10.0.0.2:7000"))?.expect("the address is b's");
         assert!(a.enter(|| UdpSocket::bind("10.0.0.2:7000"))?.is_err(), "the address is not a's");
-        receiver.set_read_timeout(Some(SOON)).expect("a timeout is no favour");
+        receiver.set_read_timeout(Some(SOON)).expect("timeouts can be set");
         a.enter(|| UdpSocket::bind("0.0.0.0:0")?.send_to(b"hello", "10.0.0.2:7000"))?
             .expect("b is one link away");
         let mut bytes = [0; 16];
@@ -340,8 +340,9 @@ fn a_failed_command_says_who_ran_what_and_what_it_said() {
         let a = rig.host("a")?;
         let error = a.run(["sh", "-c", "echo some output; echo some trouble >&2; exit 4"]).unwrap_err();
         let message = error.to_string();
-        let expected = "failing/a: `sh -c 'echo some output; echo some trouble >&2; exit 4'` ended with exit status 4\n\
-                        --- stdout\nsome output\n--- stderr\nsome trouble";
+        let expected = "failing/a: `sh -c 'echo some output; echo some trouble >&2; exit 4'` ended with exit \
+            status 4\n\
+            --- stdout\nsome output\n--- stderr\nsome trouble";
         assert_eq!(message, expected);
         assert_eq!(a.command(["sh", "-c", "exit 4"]).output()?.code(), Some(4));
         let missing = a.run(["no-such-program"]);
@@ -485,7 +486,7 @@ impl Owner {
             .map(str::to_owned)
             .collect::<Vec<_>>()
             .into_iter();
-        Owner { child, prefix: words.next().expect("a prefix is told"), programs: words.collect() }
+        Owner { child, prefix: words.next().expect("a prefix is printed"), programs: words.collect() }
     }
 
     fn end(&mut self, signal: Signal) {

@@ -11,13 +11,13 @@ fn router_and_switch_pass_a_soak_of_some_seconds() {
         let output =
             Command::new(env!("CARGO_BIN_EXE_artery-bench")).args(soak).env("ARTERY", artery()?).output();
         let output = output.expect("artery-bench runs");
-        let [said, told] =
+        let [said, errors] =
             [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         // A machine that is too busy for an hour may do for these seconds.
-        let is_busy = told.contains("the machine ran no programs for");
-        assert!(output.status.success() || is_busy, "{said}{told}");
+        let is_busy = errors.contains("the machine ran no programs for");
+        assert!(output.status.success() || is_busy, "{said}{errors}");
         let rows = said.lines().filter(|line| line.ends_with("| passed  |"));
-        assert_eq!(rows.count(), 2, "{said}{told}");
+        assert_eq!(rows.count(), 2, "{said}{errors}");
         Ok(())
     });
 }

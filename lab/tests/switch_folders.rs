@@ -118,8 +118,9 @@ fn rules_for_the_internet_side_are_not_taken_for_done() {
 #[test]
 fn openbsds_own_rules_filter_what_passes() {
     on_the_net("folders-openbsd", |net| {
-        let rules = "set skip on lo\nblock return\npass\nblock return in on ! lo0 proto tcp to port 6000:6010\n\
-                     block return out log proto {tcp udp} user _pbuild\n";
+        let rules = "set skip on lo\nblock return\npass\n\
+            block return in on ! lo0 proto tcp to port 6000:6010\n\
+            block return out log proto {tcp udp} user _pbuild\n";
         let folder = etc(&[("hostname.veb0", LINK1), ("pf.conf", rules)]);
         let log = folder.path().join("pflog").display().to_string();
         let running = start(net, folder.path(), &["--pflog", &log])?;

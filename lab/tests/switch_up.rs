@@ -117,7 +117,7 @@ fn a_switch_is_changed_while_frames_pass() {
         running.says("veb0 rule block in on cnmac0 arp")?;
         assert_eq!(running.says("veb0 rules cnmac0")?, "block in on cnmac0 arp\n");
         net.hosts[0].run(["ip", "neigh", "flush", "all"])?;
-        assert_eq!(answers(net, 0, 1)?, 0, "nobody is asked for");
+        assert_eq!(answers(net, 0, 1)?, 0, "no group is asked for");
         running.says("veb0 flushrule cnmac0")?;
         assert_eq!(answers(net, 0, 1)?, 2);
 
@@ -178,7 +178,7 @@ fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
     });
 }
 
-/// A socket of a host that receives what goes to port 5000 of a multicast group.
+/// A socket of a host that receives datagrams to port 5000 of a multicast group.
 fn joined(host: &Host, own: &str, group: Ipv4Addr) -> Result<UdpSocket> {
     let own = own.parse().unwrap();
     let join = || -> std::io::Result<UdpSocket> {
@@ -207,7 +207,7 @@ fn frames_for_a_group_reach_the_hosts_that_joined_it() {
         let reaches = || -> Result<[bool; 2]> {
             let count = || [&at_member, &at_other].map(|capture| capture.frames().len());
             let before = count();
-            sender.send_to(b"data", (GROUP, 5000)).expect("there is a way to the group");
+            sender.send_to(b"data", (GROUP, 5000)).expect("the group has a route");
             std::thread::sleep(Duration::from_millis(100));
             Ok(std::array::from_fn(|n| count()[n] > before[n]))
         };

@@ -335,7 +335,8 @@ impl fmt::Display for DeviceError {
             Taken { name, half, queue } => {
                 write!(
                     f,
-                    "{name}: {half} queue {queue} is in use already; an interface is read, and written, by one element"
+                    "{name}: {half} queue {queue} is in use already; an interface is read, and written, by \
+                     one element"
                 )
             }
             NoSuchQueue { name, half, queue, queues } => {
@@ -343,11 +344,13 @@ impl fmt::Display for DeviceError {
             }
             Differs { name, setting, open, asked } => write!(
                 f,
-                "{name}: {setting} {asked} conflicts with {setting} {open}, already in use there; use the same value, or restart if only the configuration that runs has the other"
+                "{name}: {setting} {asked} conflicts with {setting} {open}, already in use there; use the \
+                 same value, or restart if only the configuration that runs has the other"
             ),
             InUse { name, pid, holder } => write!(
                 f,
-                "{name}: in use by AF_XDP of process {pid} ({holder}); stop it, or open the interface with METHOD LINUX"
+                "{name}: in use by AF_XDP of process {pid} ({holder}); stop it, or open the interface with \
+                 METHOD LINUX"
             ),
             Occupied { name, by, remedy } => write!(f, "{name}: {by}; {remedy}"),
             FramesTooLong { name, mtu, most } => write!(
@@ -357,17 +360,19 @@ impl fmt::Display for DeviceError {
             ),
             MemoryLimit { name, bytes, limit } => write!(
                 f,
-                "{name}: AF_XDP must lock {bytes} bytes of packet memory, and {limit} are allowed; raise the limit \
-                 ('ulimit -l', LimitMEMLOCK=), give the program CAP_IPC_LOCK, or use fewer frames"
+                "{name}: AF_XDP must lock {bytes} bytes of packet memory, and {limit} are allowed; raise the \
+                 limit ('ulimit -l', LimitMEMLOCK=), give the program CAP_IPC_LOCK, or use fewer frames"
             ),
             FewFrames { name, found, least, frames } => write!(
                 f,
-                "{name}: of the packet pool's {frames} frames {found} are left for a queue, and AF_XDP must have {least}; \
-                 use METHOD LINUX for some interfaces, fewer queues ('ethtool -L'), or a bigger pool ('--frames')"
+                "{name}: of the packet pool's {frames} frames {found} are left for a queue, and AF_XDP must \
+                 have {least}; use METHOD LINUX for some interfaces, fewer queues ('ethtool -L'), or a \
+                 bigger pool ('--frames')"
             ),
             Broken { name, what } => write!(
                 f,
-                "{name}: {what} was overwritten with nonsense; open the interface again, and see who maps its socket"
+                "{name}: {what} was overwritten with nonsense; open the interface again, and see who maps \
+                 its socket"
             ),
             System { name, doing, errno } => {
                 write!(f, "{name}: {doing} failed: {}", system_words(*errno))

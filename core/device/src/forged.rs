@@ -91,7 +91,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_header_fits_its_frame_or_is_refused(
-            mut frame in vec(any::<u8>(), 0..200), header: [u8; VIRTIO_HEADER], kind: u8, version in 4u8..7,
+            mut frame in vec(any::<u8>(), 0..200),
+            header: [u8; VIRTIO_HEADER],
+            kind: u8,
+            version in 4u8..7,
         ) {
             if let Some(first) = frame.get_mut(if kind & 1 == 1 { 14 } else { 0 }) {
                 *first = version << 4 | 5;
@@ -105,12 +108,16 @@ mod tests {
         }
 
         #[test]
-        fn an_answer_of_any_bytes_is_read_or_refused(bytes in prop_oneof![near_answer(), vec(any::<u8>(), 0..200)]) {
+        fn an_answer_of_any_bytes_is_read_or_refused(
+            bytes in prop_oneof![near_answer(), vec(any::<u8>(), 0..200)],
+        ) {
             netlink(&bytes);
         }
 
         #[test]
-        fn no_index_and_no_descriptor_gives_a_frame_two_owners(bytes in vec(any::<u8>(), 0..60 * xdp::forged::STEP)) {
+        fn no_index_and_no_descriptor_gives_a_frame_two_owners(
+            bytes in vec(any::<u8>(), 0..60 * xdp::forged::STEP),
+        ) {
             rings(&bytes);
         }
     }

@@ -173,7 +173,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_description_that_fits_comes_back_as_it_went(payload in 2usize..4000, size in 1u16..1500, v6: bool) {
+        fn a_description_that_fits_comes_back_as_it_went(
+            payload in 2usize..4000,
+            size in 1u16..1500,
+            v6: bool,
+        ) {
             let frame = if v6 {
                 let ip = ip6().tcp(1, 2).payload(vec![7; payload]);
                 ether("02:00:00:00:00:01", "02:00:00:00:00:02").ip6(ip).bytes()

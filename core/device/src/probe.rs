@@ -214,7 +214,8 @@ impl Prober {
     fn end_overdue(&mut self, now: Duration) {
         let mut overdue = Vec::new();
         for (number, probe) in &mut self.probes {
-            probe.until = probe.until.min(now.saturating_add(probe.timeout)); // a clock that was put back makes no one wait longer
+            // A clock that was set back makes no probe wait longer.
+            probe.until = probe.until.min(now.saturating_add(probe.timeout));
             if probe.until <= now {
                 overdue.push((*number, probe.timeout));
             }

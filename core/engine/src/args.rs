@@ -373,8 +373,10 @@ macro_rules! integers {
         }
     )*};
 }
-integers! { u8, text::parse_unsigned; u16, text::parse_unsigned; u32, text::parse_unsigned; u64, text::parse_unsigned; usize, text::parse_unsigned;
-i32, text::parse_signed; i64, text::parse_signed }
+integers! {
+    u8, text::parse_unsigned; u16, text::parse_unsigned; u32, text::parse_unsigned; u64, text::parse_unsigned;
+    usize, text::parse_unsigned; i32, text::parse_signed; i64, text::parse_signed
+}
 
 /// Distinguishes numbers out of range from text that is not a number of this kind.
 fn integer_fault(text: &str, least: i128, most: i128) -> String {

@@ -3,7 +3,9 @@
 //! ```
 //! # use artery_engine::*;
 //! # struct Null;
-//! # impl Simple for Null { fn process(&mut self, p: Packet, _: &mut Context<'_>) -> Option<Packet> { Some(p) } }
+//! # impl Simple for Null {
+//! #     fn process(&mut self, p: Packet, _: &mut Context<'_>) -> Option<Packet> { Some(p) }
+//! # }
 //! # static CLASS: Class = Class { name: "Null", build: |_| Ok(Box::new(Null)), ..Class::DEFAULT };
 //! let mut bench = Bench::new(&CLASS, "");
 //! bench.push(0, b"a packet");

@@ -5,10 +5,20 @@
 //! ```
 //! # use artery_engine::{Handler, Read, Write, HandlerError, Simple, Context, Packet};
 //! # struct Counter { packets: u64 }
-//! # impl Simple for Counter { fn process(&mut self, p: Packet, _: &mut Context<'_>) -> Option<Packet> { Some(p) } }
+//! # impl Simple for Counter {
+//! #     fn process(&mut self, p: Packet, _: &mut Context<'_>) -> Option<Packet> { Some(p) }
+//! # }
 //! static HANDLERS: &[Handler] = &[
-//!     Handler::read("count", "packets seen so far", &Read(|c: &mut Counter, _, _| Ok(c.packets.to_string()))).sum(),
-//!     Handler::write("reset", "sets the counts to zero", &Write(|c: &mut Counter, _, _| { c.packets = 0; Ok(()) })),
+//!     Handler::read(
+//!         "count",
+//!         "packets seen so far",
+//!         &Read(|c: &mut Counter, _, _| Ok(c.packets.to_string())),
+//!     )
+//!     .sum(),
+//!     Handler::write("reset", "sets the counts to zero", &Write(|c: &mut Counter, _, _| {
+//!         c.packets = 0;
+//!         Ok(())
+//!     })),
 //! ];
 //! ```
 use crate::context::Context;

@@ -36,9 +36,9 @@ pub(crate) enum IdlePolicy {
 }
 
 impl IdlePolicy {
-    /// The policy of a worker that has not waited yet; `told` is the configured time to stay awake, if any.
-    pub(crate) fn new(told: Option<Duration>) -> IdlePolicy {
-        told.map_or(IdlePolicy::Learned { expected: LONGEST, silent: Duration::ZERO }, IdlePolicy::Told)
+    /// The policy of a worker that has not waited yet; `awake` is the configured time to stay awake, if any.
+    pub(crate) fn new(awake: Option<Duration>) -> IdlePolicy {
+        awake.map_or(IdlePolicy::Learned { expected: LONGEST, silent: Duration::ZERO }, IdlePolicy::Told)
     }
     /// For how long to wait awake, where the next timer goes off in `timer`. For a long time only where a
     /// packet or a timer may end the wait: commands are not worth a processor.
@@ -143,7 +143,7 @@ mod tests {
         assert!(patience.goes_on(SHARED) && !patience.goes_on(2 * SHARED));
         assert_eq!(patience.awake_time(false, None), Duration::ZERO);
         assert_eq!(learned(patience, [5; 40]).awake_time(false, None), AWAKE);
-        assert!(IdlePolicy::new(Some(AWAKE)).goes_on(Duration::MAX), "who was told to waits on");
+        assert!(IdlePolicy::new(Some(AWAKE)).goes_on(Duration::MAX), "as configured");
         assert!(patience.should_yield(AWAKE) && !patience.should_yield(Duration::ZERO));
         assert!(!IdlePolicy::new(Some(AWAKE)).should_yield(AWAKE));
     }
@@ -162,6 +162,6 @@ mod tests {
             AWAKE_ALONE,
             "calls between workers are short waits too"
         );
-        assert_eq!(after([60; 80]).awake_time(true, None), Duration::ZERO, "it would be in vain");
+        assert_eq!(after([60; 80]).awake_time(true, None), Duration::ZERO, "no packet would come");
     }
 }

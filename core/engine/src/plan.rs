@@ -297,8 +297,8 @@ impl Plan {
         }
     }
 
-    /// Decides where every element runs, when all wishes are known. Returns a sentence for each wish that
-    /// contradicts another.
+    /// Decides where every element runs, when all wishes are known. Returns a sentence for each
+    /// wish that contradicts another.
     pub fn assign_workers(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         for part in self.connected_parts() {
@@ -313,7 +313,8 @@ impl Plan {
             if let Some((other, worker)) = wishes.iter().find(|(_, worker)| home != Home::Worker(*worker)) {
                 let (first, at) = wishes[0];
                 complaints.push(format!(
-                    "'{}' wants worker {at} and '{}' worker {worker}, but they are connected; both run on worker {at}",
+                    "'{}' wants worker {at} and '{}' worker {worker}, but they are connected; both run on \
+                     worker {at}",
                     self.name(first),
                     self.name(*other),
                 ));

@@ -37,8 +37,8 @@ impl Sink {
         }
         Ok(())
     }
-    /// Whether the reader of standard output is gone, which shows before anything is written; never of the
-    /// other kinds.
+    /// Whether the reader of standard output is gone, which shows before anything is written. False for
+    /// other kinds of sinks.
     pub(crate) fn is_abandoned(&self) -> bool {
         let Sink::Stdout = self else { return false };
         let out = std::io::stdout();

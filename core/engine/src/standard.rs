@@ -92,8 +92,8 @@ impl Plan {
     pub(crate) fn unwritable_global(&self, name: String) -> HandlerError {
         match name.as_str() {
             "timewarp" if !self.is_simulated() => HandlerError::refused(
-                "time passes as fast as it does for the devices and the kernel, whose packets bear its time; start \
-                 with --simtime for time that jumps to what happens next",
+                "time passes as fast as it does for the devices and the kernel, whose packets bear its time; \
+                 start with --simtime for time that jumps to what happens next",
             ),
             _ => HandlerError::NotWritable(name),
         }

@@ -31,7 +31,8 @@ fn packets_sent_in_a_pull_come_after_it_in_order() {
 
 #[test]
 fn every_packet_is_accounted_for() {
-    let text = "n :: Numbers(1000, STOP true) -> b :: Both; b[0] -> q :: Store(10) -> Take(false) -> Sink; b[1] -> g :: Greedy";
+    let text = "n :: Numbers(1000, STOP true) -> b :: Both; b[0] -> q :: Store(10) -> Take(false) -> Sink; \
+        b[1] -> g :: Greedy";
     let (finished, _) = run(text, burst(64));
     let (plan, counts) = (finished.plan(), finished.counts());
     let of = |name| &counts[plan.find_node(name, "").unwrap()];

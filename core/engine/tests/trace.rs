@@ -166,7 +166,8 @@ fn a_packet_is_followed_from_worker_to_worker() {
 #[test]
 fn packets_that_a_ring_to_another_worker_has_no_room_for_end_where_they_were_sent() {
     // Worker 0 takes nothing in until worker 1 has sent twice what the ring holds.
-    let text = "Place(p, 1); Arm(\"1000 n\"); Stuck(0); p :: Pass; m :: Numbers(1024) -> [0] p; n :: Numbers(1000) -> [1] p;
+    let text = "Place(p, 1); Arm(\"1000 n\"); Stuck(0); p :: Pass; m :: Numbers(1024) -> [0] p; \
+        n :: Numbers(1000) -> [1] p;
         p -> q :: Store(10) -> Take(false) -> Sink; Tick(1ms, 1)";
     let router = build(text, &RouterSettings { workers: 2, ..settings() }).start();
     let handle = router.handle();

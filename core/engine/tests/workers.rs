@@ -66,7 +66,8 @@ fn packets_cross_from_worker_to_worker_at_a_queue() {
 
 #[test]
 fn packets_between_workers_when_the_run_ends_are_counted() {
-    let text = "n :: Numbers(3000, STOP true) -> q :: Store(100000) -> t :: Take -> s :: Sink; Place(s, 1); Place(n, 0)";
+    let text = "n :: Numbers(3000, STOP true) -> q :: Store(100000) -> t :: Take -> s :: Sink; Place(s, 1); \
+        Place(n, 0)";
     for _ in 0..50 {
         let (finished, _) = run(text, workers(2));
         let counts = finished.counts();
@@ -215,8 +216,10 @@ fn what_one_replacement_cost_is_not_counted_again_by_the_next() {
 fn a_replacement_that_is_wrong_leaves_the_old_graph_running() {
     let running = build("Numbers(5) -> s :: Sink", &settings()).start();
     let handle = running.handle();
-    let (ir, processing) = ir("Numbers(x) -> s :: Sink; Store(many) -> Take -> Sink; Numbers(1) -> Store(2, 3) -> Take -> Sink; Numbers(0) -> Pass -> t :: Sink; Numbers() -> Sink"
-        .replace("Store(many) -> Take -> Sink;", "").as_str());
+    let (ir, processing) = ir("Numbers(x) -> s :: Sink; Store(many) -> Take -> Sink; \
+        Numbers(1) -> Store(2, 3) -> Take -> Sink; Numbers(0) -> Pass -> t :: Sink; Numbers() -> Sink"
+        .replace("Store(many) -> Take -> Sink;", "")
+        .as_str());
     let problems = handle.replace_graph(&ir, &processing).unwrap_err();
     let messages: Vec<_> = problems.iter().map(|p| p.message.as_str()).collect();
     assert_eq!(messages, ["LIMIT: invalid number", "too many arguments", "LIMIT: required argument missing"]);

@@ -186,13 +186,15 @@ impl<'a> Checker<'a> {
         let declaration = self.declaration_text(wire.from.0);
         let (message, help) = if wire.inside {
             let message = format!(
-                "agnostic '{declaration}' in mixed context: {to_word} input {to_port}, {from_word} output {from_port}"
+                "agnostic '{declaration}' in mixed context: {to_word} input {to_port}, {from_word} output \
+                 {from_port}"
             );
             (message, "put a Queue before it if its output is pull, an Unqueue if its output is push")
         } else {
             let other = self.declaration_text(wire.to.0);
             let message = format!(
-                "'{declaration}' {from_word} output {from_port} connected to '{other}' {to_word} input {to_port}"
+                "'{declaration}' {from_word} output {from_port} connected to '{other}' {to_word} input \
+                 {to_port}"
             );
             let help = match from {
                 Mode::Push => "put a Queue between them to turn push into pull",

@@ -223,7 +223,7 @@ mod tests {
         let (sources, file) = sources("a\nb\n");
         let span = Span::new(file, 2, 3);
         assert_eq!(Diagnostic::error("bad", span).click_style(&sources), "r.click:2: bad");
-        assert_eq!(Diagnostic::warning("odd", span).click_style(&sources), "r.click:2: warning: odd");
+        assert_eq!(Diagnostic::warning("unusual", span).click_style(&sources), "r.click:2: warning: unusual");
         let two = Diagnostic::error("bad", span).related(Span::new(file, 0, 1), "here");
         assert_eq!(two.click_style(&sources), "r.click:2: bad\nr.click:1: here");
         assert_eq!(Diagnostic::error("a\nb", span).click_style(&sources), "r.click:2: a\nr.click:2: b");

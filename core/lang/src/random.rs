@@ -65,8 +65,9 @@ fn statement() -> impl Strategy<Value = (String, String)> {
     })
 }
 
-const PREFIX: &str = "elementclass Nil Null;\nelementclass F { -> Nil -> || $a | define($p q) -> Null($a$p) -> Nil -> }\n\
-                      define($v 'w')\n";
+const PREFIX: &str = "elementclass Nil Null;\nelementclass F { -> Nil -> || $a | define($p q) -> Null($a$p) \
+    -> Nil -> }\n\
+    define($v 'w')\n";
 
 fn program() -> impl Strategy<Value = String> {
     let separator = (space(), prop_oneof![Just(";"), Just(";\n")]);
@@ -117,8 +118,13 @@ fn survives(bytes: &[u8]) {
 fn every_prefix_of_a_program_is_read_without_panic() {
     let samples = [
         include_str!("elaborate/tests/kbm-1999.click").to_string(),
-        format!("{PREFIX}# 3 \"f\"\ni :: Idle(\"\\<28>\", '$v', ${{v[0]}}) [0,1-3,] => [] {{ [0] -> F -> [0] || ... }} -> (a; b)é"),
-        "elementclass C { $a, K $k, __REST__ $r | input [1] -> Null; || ... } require(library x) C(1, K 2) -> \r# x".to_string(),
+        format!(
+            "{PREFIX}# 3 \"f\"\ni :: Idle(\"\\<28>\", '$v', ${{v[0]}}) [0,1-3,] => [] {{ [0] -> F -> [0] \
+             || ... }} -> (a; b)é"
+        ),
+        "elementclass C { $a, K $k, __REST__ $r | input [1] -> Null; \
+         || ... } require(library x) C(1, K 2) -> \r# x"
+            .to_string(),
     ];
     for sample in samples {
         for end in 0..=sample.len() {
@@ -149,11 +155,18 @@ proptest! {
     }
 
     #[test]
-    fn random_tokens_never_panic(tokens in prop::collection::vec(prop_oneof![
-        Just("->"), Just("=>"), Just("::"), Just("||"), Just("..."), Just("["), Just("]"), Just("{"), Just("}"),
-        Just("("), Just(")"), Just(","), Just(";"), Just("$a"), Just("|"), Just("a"), Just("Null"), Just("0"), Just("3"),
-        Just("-"), Just("elementclass"), Just("require"), Just("define"), Just("\n#"), Just("/*"), Just("'"), Just("input"),
-        Just("output"), Just("X"), Just("é")], 0..40)) {
+    fn random_tokens_never_panic(
+        tokens in prop::collection::vec(
+            prop_oneof![
+                Just("->"), Just("=>"), Just("::"), Just("||"), Just("..."), Just("["), Just("]"), Just("{"),
+                Just("}"), Just("("), Just(")"), Just(","), Just(";"), Just("$a"), Just("|"), Just("a"),
+                Just("Null"), Just("0"), Just("3"), Just("-"), Just("elementclass"), Just("require"),
+                Just("define"), Just("\n#"), Just("/*"), Just("'"), Just("input"), Just("output"), Just("X"),
+                Just("é"),
+            ],
+            0..40,
+        ),
+    ) {
         survives(tokens.join(" ").as_bytes());
     }
 

@@ -131,7 +131,7 @@ pub(crate) struct FrameClass {
     /// for an unmoved one.
     top: AtomicU64,
 }
-// SAFETY: what lies behind the pointers is reached only by the owner of a descriptor; the stack is atomic.
+// SAFETY: the memory behind the pointers is reached only by the owner of a descriptor; the stack is atomic.
 unsafe impl Send for FrameClass {}
 // SAFETY: as above.
 unsafe impl Sync for FrameClass {}

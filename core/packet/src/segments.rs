@@ -348,7 +348,9 @@ mod tests {
 
         #[test]
         fn segments_are_what_a_sender_without_offloads_sends(
-            v6: bool, tcp: bool, vlan: bool,
+            v6: bool,
+            tcp: bool,
+            vlan: bool,
             payload in proptest::collection::vec(any::<u8>(), 1..5000),
             size in 100u16..1500,
         ) {
@@ -374,10 +376,13 @@ mod tests {
         #[test]
         fn no_bytes_and_record_panic(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
-            network in -20isize..120, header in prop_oneof![Just(20isize), Just(40), 0isize..100],
+            network in -20isize..120,
+            header in prop_oneof![Just(20isize), Just(40), 0isize..100],
             kind in prop_oneof![Just(SegmentKind::Tcp4), Just(SegmentKind::Tcp6), Just(SegmentKind::Udp)],
-            size in prop_oneof![0u16..3, any::<u16>()], checksum in prop_oneof![Just(16u16), Just(6), any::<u16>()],
-            version in 4u8..7, single: bool,
+            size in prop_oneof![0u16..3, any::<u16>()],
+            checksum in prop_oneof![Just(16u16), Just(6), any::<u16>()],
+            version in 4u8..7,
+            single: bool,
         ) {
             if let Some(first) = usize::try_from(network).ok().and_then(|at| bytes.get_mut(at)) {
                 *first = version << 4 | 5;
@@ -385,7 +390,9 @@ mod tests {
             let pool = POOL.with(|pool| *pool);
             let segments = (!single).then_some(Segments { network, kind, size });
             let mut packet = pool.packet_from(&bytes).unwrap();
-            prop_assume!(packet.set_offload(PacketOffload { transport: network + header, checksum, segments }).is_ok());
+            prop_assume!(
+                packet.set_offload(PacketOffload { transport: network + header, checksum, segments }).is_ok()
+            );
             prop_assert!(packet.segment_len(0) <= bytes.len());
             let _ = packet.verify_segments();
             let mut batch = Batch::default();

@@ -41,7 +41,8 @@ proptest! {
     fn a_packet_does_what_a_vector_would(ops in prop::collection::vec(op(), 1..60)) {
         let pool = Pool::new(8, 4).unwrap();
         let mut packet = pool.packet_from(b"start").unwrap();
-        let mut model = Model { bytes: b"start".to_vec(), network: None, annotations: [0; ANNOTATION_SIZE], stamp: 0 };
+        let mut model =
+            Model { bytes: b"start".to_vec(), network: None, annotations: [0; ANNOTATION_SIZE], stamp: 0 };
         for op in ops {
             match op {
                 Op::Strip(n) => {
@@ -55,7 +56,9 @@ proptest! {
                 Op::Trim(n) => {
                     let legal = n <= model.bytes.len();
                     prop_assert_eq!(packet.trim(n).is_ok(), legal);
-                    if legal { model.bytes.truncate(model.bytes.len() - n); }
+                    if legal {
+                        model.bytes.truncate(model.bytes.len() - n);
+                    }
                 }
                 Op::Prepend(byte, n) => {
                     packet.prepend(n).unwrap().fill(byte);
@@ -95,7 +98,9 @@ proptest! {
             }
             if let Some(network) = packet.network() {
                 let at = packet.network_offset().unwrap();
-                if at >= 0 { prop_assert_eq!(network, &model.bytes[at as usize..]); }
+                if at >= 0 {
+                    prop_assert_eq!(network, &model.bytes[at as usize..]);
+                }
             }
         }
     }

@@ -67,7 +67,7 @@ impl<T> fmt::Debug for Published<T> {
 }
 
 /// A value that new turns cannot reach. A raw pointer until it is dropped: a `Box` would claim to be the only
-/// way to the value while turns under way still read it.
+/// pointer to the value while turns under way still read it.
 struct Unlinked<T>(*mut T);
 
 // SAFETY: it owns its T, as a Box does.

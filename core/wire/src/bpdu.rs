@@ -234,7 +234,9 @@ impl Bpdu {
         let bytes = clear_header(bytes, len)?;
         (bytes[TYPE], bytes[VERSION]) = (kind, version);
         match self {
-            Bpdu::Configuration(told) | Bpdu::Rapid(told) => write_configuration(bytes, told),
+            Bpdu::Configuration(configuration) | Bpdu::Rapid(configuration) => {
+                write_configuration(bytes, configuration)
+            }
             Bpdu::Notification => {}
         }
         Ok(len)
@@ -242,8 +244,12 @@ impl Bpdu {
 }
 
 /// A rapid BPDU that names no role is to be taken for one of the old protocol (9.2.9).
-fn rapid_if_role_is_said(told: Configuration) -> Bpdu {
-    if told.flags.role() == BpduRole::Unknown { Bpdu::Configuration(told) } else { Bpdu::Rapid(told) }
+fn rapid_if_role_is_said(configuration: Configuration) -> Bpdu {
+    if configuration.flags.role() == BpduRole::Unknown {
+        Bpdu::Configuration(configuration)
+    } else {
+        Bpdu::Rapid(configuration)
+    }
 }
 
 fn parse_configuration(bytes: &[u8], len: usize) -> Result<Configuration, Malformed> {
@@ -262,16 +268,16 @@ fn parse_configuration(bytes: &[u8], len: usize) -> Result<Configuration, Malfor
     })
 }
 
-fn write_configuration(bytes: &mut [u8], told: &Configuration) {
-    bytes[FLAGS] = told.flags.0;
-    write_bridge(bytes, ROOT, told.root);
-    write_u32(bytes, COST, told.cost);
-    write_bridge(bytes, BRIDGE, told.bridge);
-    write_u16(bytes, PORT, told.port);
-    write_u16(bytes, MESSAGE_AGE, told.message_age.0);
-    write_u16(bytes, MAX_AGE, told.max_age.0);
-    write_u16(bytes, HELLO_TIME, told.hello_time.0);
-    write_u16(bytes, FORWARD_DELAY, told.forward_delay.0);
+fn write_configuration(bytes: &mut [u8], configuration: &Configuration) {
+    bytes[FLAGS] = configuration.flags.0;
+    write_bridge(bytes, ROOT, configuration.root);
+    write_u32(bytes, COST, configuration.cost);
+    write_bridge(bytes, BRIDGE, configuration.bridge);
+    write_u16(bytes, PORT, configuration.port);
+    write_u16(bytes, MESSAGE_AGE, configuration.message_age.0);
+    write_u16(bytes, MAX_AGE, configuration.max_age.0);
+    write_u16(bytes, HELLO_TIME, configuration.hello_time.0);
+    write_u16(bytes, FORWARD_DELAY, configuration.forward_delay.0);
 }
 
 fn bridge_at(bytes: &[u8], at: usize) -> BridgeId {
@@ -290,7 +296,7 @@ mod tests {
 
     const FROM: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 9]);
 
-    fn told() -> Configuration {
+    fn configuration() -> Configuration {
         Configuration {
             flags: BpduFlags::default()
                 .with(BpduFlags::PROPOSAL, true)
@@ -309,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_laid_out_as_the_standard_has_it() {
-        let frame = Bpdu::Rapid(told()).build_frame(FROM);
+        let frame = Bpdu::Rapid(configuration()).build_frame(FROM);
         assert_eq!(frame[..6], [0x01, 0x80, 0xc2, 0, 0, 0]);
         assert_eq!(frame[6..12], FROM.0);
         assert_eq!(frame[12..17], [0, 39, 0x42, 0x42, 0x03]);
@@ -323,7 +329,7 @@ mod tests {
 
     #[test]
     fn the_old_kinds_are_shorter() {
-        let frame = Bpdu::Configuration(told()).build_frame(FROM);
+        let frame = Bpdu::Configuration(configuration()).build_frame(FROM);
         assert_eq!(frame[12..21], [0, 38, 0x42, 0x42, 0x03, 0, 0, 0, 0]);
         let frame = Bpdu::Notification.build_frame(FROM);
         assert_eq!(frame[12..21], [0, 7, 0x42, 0x42, 0x03, 0, 0, 0, 0x80]);
@@ -332,9 +338,11 @@ mod tests {
 
     #[test]
     fn a_frame_cut_short_is_refused_at_every_length() {
-        for (bpdu, len) in
-            [(Bpdu::Rapid(told()), 53), (Bpdu::Configuration(told()), 52), (Bpdu::Notification, 21)]
-        {
+        for (bpdu, len) in [
+            (Bpdu::Rapid(configuration()), 53),
+            (Bpdu::Configuration(configuration()), 52),
+            (Bpdu::Notification, 21),
+        ] {
             let frame = bpdu.build_frame(FROM);
             for cut in 0..len {
                 Bpdu::in_frame(&frame[..cut]).expect_err("the BPDU is not whole");
@@ -351,7 +359,7 @@ mod tests {
 
     #[test]
     fn other_protocols_are_refused() {
-        let frame = Bpdu::Rapid(told()).build_frame(FROM);
+        let frame = Bpdu::Rapid(configuration()).build_frame(FROM);
         for (at, value, why) in [
             (12, 0x08, Malformed::Protocol),
             (14, 0xaa, Malformed::Protocol),
@@ -369,14 +377,15 @@ mod tests {
 
     #[test]
     fn later_versions_are_read_as_far_as_they_are_known() {
-        let mut frame = Bpdu::Rapid(told()).build_frame(FROM);
+        let mut frame = Bpdu::Rapid(configuration()).build_frame(FROM);
         frame[19] = 3;
-        assert_eq!(Bpdu::in_frame(&frame), Ok(Bpdu::Rapid(told())));
+        assert_eq!(Bpdu::in_frame(&frame), Ok(Bpdu::Rapid(configuration())));
     }
 
     #[test]
     fn a_rapid_message_without_a_role_counts_as_an_old_one() {
-        let quiet = Configuration { flags: told().flags.with_role(BpduRole::Unknown), ..told() };
+        let quiet =
+            Configuration { flags: configuration().flags.with_role(BpduRole::Unknown), ..configuration() };
         let frame = Bpdu::Rapid(quiet).build_frame(FROM);
         assert_eq!(Bpdu::in_frame(&frame), Ok(Bpdu::Configuration(quiet)));
     }
@@ -410,9 +419,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(told in any_configuration(), rapid: bool) {
-            let is_said = told.flags.role() != BpduRole::Unknown;
-            let bpdu = if rapid && is_said { Bpdu::Rapid(told) } else { Bpdu::Configuration(told) };
+        fn what_is_written_is_read_back(configuration in any_configuration(), rapid: bool) {
+            let is_said = configuration.flags.role() != BpduRole::Unknown;
+            let is_rapid = rapid && is_said;
+            let bpdu = if is_rapid { Bpdu::Rapid(configuration) } else { Bpdu::Configuration(configuration) };
             prop_assert_eq!(Bpdu::in_frame(&bpdu.build_frame(FROM)), Ok(bpdu));
         }
 

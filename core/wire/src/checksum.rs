@@ -216,7 +216,10 @@ mod tests {
         }
 
         #[test]
-        fn parts_of_even_length_add_up(bytes in prop::collection::vec(any::<u8>(), 0..100), cut in 0_usize..50) {
+        fn parts_of_even_length_add_up(
+            bytes in prop::collection::vec(any::<u8>(), 0..100),
+            cut in 0_usize..50,
+        ) {
             let (one, other) = bytes.split_at((cut * 2).min(bytes.len() & !1));
             prop_assert_eq!(add(sum(one), sum(other)), slow_sum(&bytes));
         }
@@ -224,7 +227,11 @@ mod tests {
         /// Zero apart, whose two forms only a sum over more than zeroes can tell: the field at 0
         /// stays as it is.
         #[test]
-        fn an_update_is_a_computation_anew(mut bytes in prop::collection::vec(any::<u8>(), 12..40), new: u32, first in 1_u8..) {
+        fn an_update_is_a_computation_anew(
+            mut bytes in prop::collection::vec(any::<u8>(), 12..40),
+            new: u32,
+            first in 1_u8..,
+        ) {
             bytes[0] = first;
             let before = checksum(&bytes);
             let old = u32::from_be_bytes(bytes[4..8].try_into().unwrap());
@@ -240,15 +247,26 @@ mod tests {
         fn a_pseudo_header_sums_like_its_bytes(src: [u8; 4], dst: [u8; 4], protocol: u8, length: u16) {
             let mut bytes = [&src[..], &dst[..], &[0, protocol]].concat();
             bytes.extend(length.to_be_bytes());
-            prop_assert_eq!(pseudo_v4(src.into(), dst.into(), IpProtocol(protocol), length), slow_sum(&bytes));
+            prop_assert_eq!(
+                pseudo_v4(src.into(), dst.into(), IpProtocol(protocol), length),
+                slow_sum(&bytes)
+            );
         }
 
         #[test]
-        fn an_ipv6_pseudo_header_sums_like_its_bytes(src: [u8; 16], dst: [u8; 16], protocol: u8, length: u32) {
+        fn an_ipv6_pseudo_header_sums_like_its_bytes(
+            src: [u8; 16],
+            dst: [u8; 16],
+            protocol: u8,
+            length: u32,
+        ) {
             let mut bytes = [&src[..], &dst[..]].concat();
             bytes.extend(length.to_be_bytes());
             bytes.extend([0, 0, 0, protocol]);
-            prop_assert_eq!(pseudo_v6(src.into(), dst.into(), IpProtocol(protocol), length), slow_sum(&bytes));
+            prop_assert_eq!(
+                pseudo_v6(src.into(), dst.into(), IpProtocol(protocol), length),
+                slow_sum(&bytes)
+            );
         }
 
         #[test]

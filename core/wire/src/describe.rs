@@ -391,7 +391,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_described(mut bytes in prop::collection::vec(any::<u8>(), 0..90), ether_type in 0_usize..4) {
+        fn any_bytes_are_described(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..90),
+            ether_type in 0_usize..4,
+        ) {
             let types = [EtherType::IPV4, EtherType::IPV6, EtherType::ARP, EtherType::VLAN];
             if let Some(field) = bytes.get_mut(12..14) {
                 field.copy_from_slice(&types[ether_type].0.to_be_bytes());

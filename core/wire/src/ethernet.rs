@@ -40,7 +40,8 @@ fields! {
     Ethernet {
         dst / set_dst: EtherAddr = 0, "the destination address";
         src / set_src: EtherAddr = 6, "the source address";
-        ether_type / set_ether_type: EtherType = TYPE, "what follows the addresses: a VLAN tag, or the payload's type";
+        ether_type / set_ether_type: EtherType = TYPE, "what follows the addresses: a VLAN tag, or the \
+            payload's type";
     }
 }
 
@@ -180,7 +181,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_an_accessor_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..40), tagged: bool) {
+        fn no_bytes_make_an_accessor_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..40),
+            tagged: bool,
+        ) {
             if tagged && bytes.len() >= 20 {
                 bytes[12..14].copy_from_slice(&[0x88, 0xa8]);
                 bytes[16..18].copy_from_slice(&[0x81, 0x00]);

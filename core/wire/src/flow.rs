@@ -77,7 +77,14 @@ mod tests {
             let make = |[a, b]: [u32; 2], [p, q]: [u16; 2], tag: bool| {
                 let ether = if tag { ether().vlan(7) } else { ether() };
                 if v6 {
-                    ether.ip6(ip6().src(format!("2001:db8::{a:x}").as_str()).dst(format!("fd00::{b:x}").as_str()).udp(p, q)).bytes()
+                    ether
+                        .ip6(
+                            ip6()
+                                .src(format!("2001:db8::{a:x}").as_str())
+                                .dst(format!("fd00::{b:x}").as_str())
+                                .udp(p, q),
+                        )
+                        .bytes()
                 } else {
                     ether.ip4(ip4().src(text(a).as_str()).dst(text(b).as_str()).tcp(p, q)).bytes()
                 }

@@ -48,7 +48,8 @@ fields! {
         icmp_type / set_icmp_type: IcmpType = 0, "the type";
         code / set_code: u8 = 1, "the code, whose meaning depends on the type";
         checksum / set_checksum: u16 = 2, "the checksum";
-        rest / set_rest: [u8; 4] = 4, "the second word: gateway, pointer, next-hop MTU, or the echo's two numbers";
+        rest / set_rest: [u8; 4] = 4, "the second word: gateway, pointer, next-hop MTU, or the echo's two \
+            numbers";
         echo_id / set_echo_id: u16 = 4, "the identifier of an echo request or reply";
         echo_seq / set_echo_seq: u16 = 6, "the sequence number of an echo request or reply";
     }

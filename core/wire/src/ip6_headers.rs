@@ -42,8 +42,8 @@ pub struct Ip6Headers<'a> {
     pub named_at: usize,
     /// Options for every router on the way.
     pub hop_by_hop: Option<Ip6Options<'a>>,
-    /// Options for the destination. There are at most two headers of them (RFC 8200 section 4.1); more are not
-    /// read.
+    /// Options for the destination. There are at most two headers of them (RFC 8200 section 4.1); more are
+    /// not read.
     pub destination: [Option<Ip6Options<'a>>; 2],
     /// The first routing header.
     pub routing: Option<Ip6Routing>,
@@ -358,7 +358,10 @@ mod tests {
         #[test]
         fn any_headers_lead_somewhere_in_the_packet(
             first in prop::sample::select(&[0_u8, 43, 44, 51, 60, 17][..]),
-            mut body in prop::collection::vec(prop::sample::select(&[0_u8, 1, 2, 43, 44, 51, 60, 17][..]), 0..120),
+            mut body in prop::collection::vec(
+                prop::sample::select(&[0_u8, 1, 2, 43, 44, 51, 60, 17][..]),
+                0..120,
+            ),
             cut in 0_usize..40,
         ) {
             body.truncate(body.len().saturating_sub(cut));

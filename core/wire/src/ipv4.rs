@@ -272,7 +272,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_decremented_header_is_the_one_built_with_the_lower_ttl(
-            src: [u8; 4], dst: [u8; 4], id: u16, tos: u8, protocol: u8, ttl in 1_u8..,
+            src: [u8; 4],
+            dst: [u8; 4],
+            id: u16,
+            tos: u8,
+            protocol: u8,
+            ttl in 1_u8..,
         ) {
             let packet = ip4().src(src).dst(dst).id(id).tos(tos).raw(protocol, b"x");
             let mut bytes = packet.clone().ttl(ttl).bytes();
@@ -281,7 +286,10 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_an_accessor_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..70), first: u8) {
+        fn no_bytes_make_an_accessor_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..70),
+            first: u8,
+        ) {
             if let Some(byte) = bytes.first_mut() {
                 *byte = 0x40 | first & 0xf;
             }

@@ -214,12 +214,15 @@ mod tests {
     proptest! {
         #[test]
         fn fragments_in_any_order_some_twice_make_the_packet(
-            payload in prop::collection::vec(any::<u8>(), 0..3000), mtu in 68_usize..900,
+            payload in prop::collection::vec(any::<u8>(), 0..3000),
+            mtu in 68_usize..900,
             order in prop::collection::vec(any::<prop::sample::Index>(), 0..90),
         ) {
             let packet = ip4().id(7).options([131, 3, 4]).raw(17, &payload).bytes();
-            let fragments: Vec<_> =
-                Ipv4Fragments::split_packet(&packet, mtu).unwrap().map(|fragment| fragment.to_bytes()).collect();
+            let fragments: Vec<_> = Ipv4Fragments::split_packet(&packet, mtu)
+                .unwrap()
+                .map(|fragment| fragment.to_bytes())
+                .collect();
             let mut assembly = Ipv4Assembly::default();
             let mut missing: Vec<_> = (0..fragments.len()).collect();
             let drawn = order.iter().map(|index| index.index(fragments.len())).collect::<Vec<_>>();

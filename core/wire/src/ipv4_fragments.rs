@@ -193,8 +193,12 @@ mod tests {
     proptest! {
         #[test]
         fn fragments_in_order_make_the_packet(
-            len in 0_usize..5000, mtu in 68_usize..2000, from in 0_usize..4000, more: bool,
-            options in prop::collection::vec(Just(1_u8), 0..40), padding in 0_usize..30,
+            len in 0_usize..5000,
+            mtu in 68_usize..2000,
+            from in 0_usize..4000,
+            more: bool,
+            options in prop::collection::vec(Just(1_u8), 0..40),
+            padding in 0_usize..30,
         ) {
             let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let packet = ip4().id(77).options(options).fragment(from * 8, more).raw(17, &payload).bytes();
@@ -215,7 +219,11 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_split_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), words: u8, mtu in 0_usize..200) {
+        fn any_bytes_are_split_or_refused(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+            words: u8,
+            mtu in 0_usize..200,
+        ) {
             let len = bytes.len() as u16;
             if let Some(fixed) = bytes.first_chunk_mut::<4>() {
                 fixed[0] = 0x40 | words & 0xf;

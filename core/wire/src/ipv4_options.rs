@@ -191,7 +191,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_to_their_end(
-            bytes in prop::collection::vec(prop::sample::select(&[0_u8, 1, 2, 3, 4, 7, 8, 11, 131, 137][..]), 0..60),
+            bytes in prop::collection::vec(
+                prop::sample::select(&[0_u8, 1, 2, 3, 4, 7, 8, 11, 131, 137][..]),
+                0..60,
+            ),
         ) {
             let options: Vec<_> = Ipv4Options::new(&bytes).collect();
             prop_assert!(options.iter().rev().skip(1).all(Result::is_ok));

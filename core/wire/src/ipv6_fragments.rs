@@ -130,14 +130,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fragments_in_order_make_the_packet(len in 0_usize..5000, mtu in 56_usize..2000, padding in 0_usize..30) {
+        fn fragments_in_order_make_the_packet(
+            len in 0_usize..5000,
+            mtu in 56_usize..2000,
+            padding in 0_usize..30,
+        ) {
             let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let packet = ip6().udp(1, 2).payload(payload).bytes();
             let fragments = split(&[&packet[..], &vec![0xee; padding]].concat(), 40, mtu).unwrap();
             let mut joined = Vec::new();
             for (n, bytes) in fragments.iter().enumerate() {
                 prop_assert!(bytes.len() <= mtu);
-                prop_assert_eq!(usize::from(Ipv6::new(&bytes[..]).unwrap().payload_length()), bytes.len() - 40);
+                prop_assert_eq!(
+                    usize::from(Ipv6::new(&bytes[..]).unwrap().payload_length()),
+                    bytes.len() - 40
+                );
                 prop_assert_eq!((bytes[6], bytes[40]), (44, 17));
                 let field = u16::from_be_bytes([bytes[42], bytes[43]]);
                 prop_assert_eq!(usize::from(field & !7), joined.len());
@@ -150,7 +157,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_split_or_refused(
-            mut bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0_usize..210, mtu in 0_usize..200,
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+            at in 0_usize..210,
+            mtu in 0_usize..200,
         ) {
             let len = bytes.len().saturating_sub(40) as u16;
             if let Some(fixed) = bytes.first_chunk_mut::<6>() {

@@ -383,7 +383,10 @@ mod tests {
         }
 
         #[test]
-        fn no_report_makes_it_panic(message in prop::collection::vec(any::<u8>(), 4..80), kind in 0..4_usize) {
+        fn no_report_makes_it_panic(
+            message in prop::collection::vec(any::<u8>(), 4..80),
+            kind in 0..4_usize,
+        ) {
             let mut message = message;
             message[0] = [0x11, 0x16, 0x17, 0x22][kind];
             let _ = said4(&message);

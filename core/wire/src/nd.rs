@@ -241,7 +241,8 @@ impl<T: AsRef<[u8]>> RouterAdvertisement<T> {
 
 fields! {
     Redirect {
-        target / set_target: Ipv6Addr = TARGET, "the better first hop, or the destination if it is on the link";
+        target / set_target: Ipv6Addr = TARGET, "the better first hop, or the destination if it is on the \
+            link";
         destination / set_destination: Ipv6Addr = 24, "the address whose packets should go there";
     }
 }

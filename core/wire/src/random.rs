@@ -1,4 +1,4 @@
-//! Random numbers for tests, jitter and choices that nobody attacks.
+//! Random numbers for tests, jitter and choices that need no secrecy.
 
 /// A stream of numbers that look random and depend on the seed alone.
 #[derive(Clone, Debug)]

@@ -53,7 +53,8 @@ proptest! {
     fn udp_is_read_as_it_was_built(src: [u8; 4], dst: [u8; 4], ports: (u16, u16), payload in any_payload()) {
         let bytes = ip4().src(src).dst(dst).udp(ports.0, ports.1).payload(&payload).bytes();
         let packet = PacketHeaders::from_ip_slice(&bytes).unwrap();
-        let (Some(NetHeaders::Ipv4(ip, _)), Some(TransportHeader::Udp(udp))) = (packet.net, packet.transport) else {
+        let (Some(NetHeaders::Ipv4(ip, _)), Some(TransportHeader::Udp(udp))) = (packet.net, packet.transport)
+        else {
             panic!("not UDP on IPv4");
         };
         prop_assert_eq!((udp.source_port, udp.destination_port), ports);
@@ -64,13 +65,18 @@ proptest! {
 
     #[test]
     fn udp_on_ipv6_is_read_as_it_was_built(
-        addrs: ([u8; 16], [u8; 16]), class: u8, label in 0_u32..1 << 20, hops: u8, payload in any_payload(),
+        addrs: ([u8; 16], [u8; 16]),
+        class: u8,
+        label in 0_u32..1 << 20,
+        hops: u8,
+        payload in any_payload(),
     ) {
         let packet = ip6().src(addrs.0).dst(addrs.1).traffic_class(class).flow_label(label).hop_limit(hops);
         let bytes = packet.udp(1234, 53).payload(&payload).bytes();
         assert_same_ipv6(&Ipv6::new(&bytes).unwrap(), &Ipv6HeaderSlice::from_slice(&bytes).unwrap())?;
         let packet = PacketHeaders::from_ip_slice(&bytes).unwrap();
-        let (Some(NetHeaders::Ipv6(ip, _)), Some(TransportHeader::Udp(udp))) = (packet.net, packet.transport) else {
+        let (Some(NetHeaders::Ipv6(ip, _)), Some(TransportHeader::Udp(udp))) = (packet.net, packet.transport)
+        else {
             panic!("not UDP on IPv6");
         };
         prop_assert_eq!((ip.source, ip.destination, ip.hop_limit), (addrs.0, addrs.1, hops));
@@ -81,7 +87,12 @@ proptest! {
 
     #[test]
     fn tcp_is_read_as_it_was_built(
-        ports: (u16, u16), seq: u32, ack: u32, flags: u8, window: u16, payload in any_payload(),
+        ports: (u16, u16),
+        seq: u32,
+        ack: u32,
+        flags: u8,
+        window: u16,
+        payload in any_payload(),
     ) {
         let packet = ip4().tcp(ports.0, ports.1).seq(seq).ack(ack).flags(TcpFlags(flags)).window(window);
         let bytes = packet.payload(&payload).bytes();
@@ -116,14 +127,19 @@ proptest! {
         let theirs = PacketHeaders::from_ethernet_slice(&bytes).unwrap();
         let Some(LinkHeader::Ethernet2(header)) = theirs.link else { panic!("not Ethernet") };
         prop_assert_eq!((header.destination, header.source), (dst, src));
-        let ids: Vec<u16> = theirs.link_exts.iter().map(|tag| match tag {
-            LinkExtHeader::Vlan(vlan) => vlan.vlan_id.value(),
-            LinkExtHeader::Macsec(_) => panic!("no MACsec was built"),
-        }).collect();
+        let ids: Vec<u16> = theirs
+            .link_exts
+            .iter()
+            .map(|tag| match tag {
+                LinkExtHeader::Vlan(vlan) => vlan.vlan_id.value(),
+                LinkExtHeader::Macsec(_) => panic!("no MACsec was built"),
+            })
+            .collect();
         prop_assert_eq!(&ids, &tags);
         prop_assert!(matches!(theirs.transport, Some(TransportHeader::Udp(_))));
         let ours = Ethernet::new(&bytes).unwrap();
-        let read: Vec<u16> = [ours.vlan(), ours.inner_vlan()].into_iter().flatten().map(|tag| tag.id()).collect();
+        let read: Vec<u16> =
+            [ours.vlan(), ours.inner_vlan()].into_iter().flatten().map(|tag| tag.id()).collect();
         prop_assert_eq!((read, ours.payload_type()), (tags, EtherType::IPV4));
     }
 
@@ -155,7 +171,9 @@ proptest! {
     }
 
     #[test]
-    fn both_take_the_same_bytes_for_tcp(bytes in mutated(ip4().tcp(1, 2).payload([0; 50]).bytes()[20..].to_vec())) {
+    fn both_take_the_same_bytes_for_tcp(
+        bytes in mutated(ip4().tcp(1, 2).payload([0; 50]).bytes()[20..].to_vec()),
+    ) {
         match (Tcp::new(&bytes), TcpHeaderSlice::from_slice(&bytes)) {
             (Ok(ours), Ok(theirs)) => assert_same_tcp(&ours, &theirs)?,
             (ours, theirs) => prop_assert_eq!(ours.is_ok(), theirs.is_ok()),
@@ -163,7 +181,9 @@ proptest! {
     }
 
     #[test]
-    fn both_take_the_same_bytes_for_udp(bytes in mutated(ip4().udp(1, 2).payload("x").bytes()[20..].to_vec())) {
+    fn both_take_the_same_bytes_for_udp(
+        bytes in mutated(ip4().udp(1, 2).payload("x").bytes()[20..].to_vec()),
+    ) {
         match (Udp::new(&bytes), UdpHeaderSlice::from_slice(&bytes)) {
             (Ok(ours), Ok(theirs)) => {
                 prop_assert_eq!(ours.src_port(), theirs.source_port());

@@ -47,7 +47,12 @@ fn links(options: NdpOptionsIterator<'_>) -> Vec<(u8, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn echo_is_read_as_it_was_built(id: u16, seq: u16, addrs: ([u8; 16], [u8; 16]), payload in vec(any::<u8>(), 0..100)) {
+    fn echo_is_read_as_it_was_built(
+        id: u16,
+        seq: u16,
+        addrs: ([u8; 16], [u8; 16]),
+        payload in vec(any::<u8>(), 0..100),
+    ) {
         let bytes = ip6().src(addrs.0).dst(addrs.1).icmp_echo(id, seq).payload(&payload).bytes();
         let theirs = Icmpv6Slice::from_slice(&bytes[40..]).unwrap();
         let Icmpv6Type::EchoRequest(echo) = theirs.icmp_type() else { panic!("not an echo request") };
@@ -59,7 +64,11 @@ proptest! {
     }
 
     #[test]
-    fn both_say_the_same_of_a_checksum(bytes in vec(any::<u8>(), 8..60), addrs: ([u8; 16], [u8; 16]), right: bool) {
+    fn both_say_the_same_of_a_checksum(
+        bytes in vec(any::<u8>(), 8..60),
+        addrs: ([u8; 16], [u8; 16]),
+        right: bool,
+    ) {
         let mut bytes = bytes;
         let (src, dst) = (Ipv6Addr::from(addrs.0), Ipv6Addr::from(addrs.1));
         if right {
@@ -71,11 +80,17 @@ proptest! {
     }
 
     #[test]
-    fn a_solicitation_is_read_as_it_was_built(from in any_station(), target: [u8; 16], known: Option<[u8; 6]>) {
+    fn a_solicitation_is_read_as_it_was_built(
+        from in any_station(),
+        target: [u8; 16],
+        known: Option<[u8; 6]>,
+    ) {
         let target = Ipv6Addr::from(target);
         let frame = nd::neighbor_solicitation(from, target, known.map(EtherAddr));
         let (ether, ip, icmp) = read_frame(&frame);
-        let Ok(Icmpv6PayloadSlice::NeighborSolicitation(message)) = icmp.payload_slice() else { panic!("other") };
+        let Ok(Icmpv6PayloadSlice::NeighborSolicitation(message)) = icmp.payload_slice() else {
+            panic!("other")
+        };
         prop_assert_eq!(message.target_address(), target);
         let told = if from.ip.is_unspecified() { vec![] } else { vec![(1, from.ether.0.to_vec())] };
         prop_assert_eq!(links(message.options_iterator()), told);
@@ -86,15 +101,21 @@ proptest! {
 
     #[test]
     fn an_advertisement_is_read_as_it_was_built(
-        from in any_station(), to in any_station(), target in any_station(), flags: (bool, bool, bool),
+        from in any_station(),
+        to in any_station(),
+        target in any_station(),
+        flags: (bool, bool, bool),
     ) {
         let (router, solicited, overrides) = flags;
-        let frame = nd::neighbor_advertisement(from, to, target, AdvertisementFlags { router, solicited, overrides });
+        let frame =
+            nd::neighbor_advertisement(from, to, target, AdvertisementFlags { router, solicited, overrides });
         let (ether, ip, icmp) = read_frame(&frame);
         prop_assert_eq!((ether, ip), (to.ether, to.ip));
         let Icmpv6Type::NeighborAdvertisement(header) = icmp.icmp_type() else { panic!("other") };
         prop_assert_eq!((header.router, header.solicited, header.r#override), flags);
-        let Ok(Icmpv6PayloadSlice::NeighborAdvertisement(message)) = icmp.payload_slice() else { panic!("other") };
+        let Ok(Icmpv6PayloadSlice::NeighborAdvertisement(message)) = icmp.payload_slice() else {
+            panic!("other")
+        };
         prop_assert_eq!(message.target_address(), target.ip);
         prop_assert_eq!(links(message.options_iterator()), [(2, target.ether.0.to_vec())]);
     }
@@ -108,12 +129,17 @@ proptest! {
         let told = nd::unsolicited_advertisement(from, router, overrides);
         let (ether, ip, icmp) = read_frame(&told);
         prop_assert_eq!((ether.to_string(), ip), ("33:33:00:00:00:01".into(), nd::ALL_NODES));
-        prop_assert!(matches!(icmp.icmp_type(), Icmpv6Type::NeighborAdvertisement(flags) if !flags.solicited));
+        prop_assert!(
+            matches!(icmp.icmp_type(), Icmpv6Type::NeighborAdvertisement(flags) if !flags.solicited)
+        );
     }
 
     #[test]
     fn a_redirect_is_read_as_it_was_built(
-        from in any_station(), to in any_station(), target in any_station(), len in 0_usize..1500,
+        from in any_station(),
+        to in any_station(),
+        target in any_station(),
+        len in 0_usize..1500,
     ) {
         let packet = ip6().udp(1, 2).payload(vec![7; len]).bytes();
         let frame = nd::redirect(from, to, target.ip, Some(target.ether), &packet).unwrap();
@@ -140,8 +166,14 @@ proptest! {
                 }
                 (NdOption::Mtu(ours), NdpOptionSlice::Mtu(theirs)) => prop_assert_eq!(ours, theirs.mtu()),
                 (NdOption::Prefix(ours), NdpOptionSlice::PrefixInformation(theirs)) => {
-                    prop_assert_eq!((ours.prefix.octets(), ours.len), (theirs.prefix(), theirs.prefix_length()));
-                    prop_assert_eq!((ours.on_link, ours.autonomous), (theirs.on_link(), theirs.autonomous_address_configuration()));
+                    prop_assert_eq!(
+                        (ours.prefix.octets(), ours.len),
+                        (theirs.prefix(), theirs.prefix_length())
+                    );
+                    prop_assert_eq!(
+                        (ours.on_link, ours.autonomous),
+                        (theirs.on_link(), theirs.autonomous_address_configuration())
+                    );
                 }
                 (NdOption::Redirected(ours), NdpOptionSlice::RedirectedHeader(theirs)) => {
                     prop_assert_eq!(ours, theirs.redirected_packet());
@@ -174,7 +206,13 @@ proptest! {
     }
 
     #[test]
-    fn icmp_errors_are_read_as_they_were_made(mtu: u16, tos: u8, len in 0_usize..1500, pointer: u8, gateway: [u8; 4]) {
+    fn icmp_errors_are_read_as_they_were_made(
+        mtu: u16,
+        tos: u8,
+        len in 0_usize..1500,
+        pointer: u8,
+        gateway: [u8; 4],
+    ) {
         let cause = ip4().tos(tos).udp(1, 2).payload(vec![7; len]).bytes();
         let router = LinkEndpoint { ether: EtherAddr([2; 6]), ip: Ipv4Addr::new(10, 0, 0, 254) };
         for error in [
@@ -189,8 +227,14 @@ proptest! {
             let Some(TransportSlice::Icmpv4(icmp)) = packet.transport else { panic!("not ICMP") };
             let ip = Ipv4HeaderSlice::from_slice(&frame[14..]).unwrap();
             prop_assert_eq!(ip.header_checksum(), ip.to_header().calc_header_checksum());
-            prop_assert_eq!((ip.source_addr(), ip.destination_addr()), (router.ip, Ipv4Addr::new(10, 0, 0, 1)));
-            prop_assert_eq!((icmp.type_u8(), icmp.code_u8(), icmp.bytes5to8()), (error.icmp_type.0, error.code, error.rest));
+            prop_assert_eq!(
+                (ip.source_addr(), ip.destination_addr()),
+                (router.ip, Ipv4Addr::new(10, 0, 0, 1))
+            );
+            prop_assert_eq!(
+                (icmp.type_u8(), icmp.code_u8(), icmp.bytes5to8()),
+                (error.icmp_type.0, error.code, error.rest)
+            );
             let theirs = Icmpv4Slice::from_slice(icmp.slice()).unwrap();
             prop_assert_eq!(theirs.checksum(), theirs.icmp_type().calc_checksum(icmp.payload()));
             prop_assert_eq!(icmp.payload(), &cause[..cause.len().min(548)]);
@@ -198,7 +242,12 @@ proptest! {
     }
 
     #[test]
-    fn icmpv6_errors_are_read_as_they_were_made(mtu: u32, len in 0_usize..1500, code in 0_u8..7, pointer: u32) {
+    fn icmpv6_errors_are_read_as_they_were_made(
+        mtu: u32,
+        len in 0_usize..1500,
+        code in 0_u8..7,
+        pointer: u32,
+    ) {
         let cause = ip6().udp(1, 2).payload(vec![7; len]).bytes();
         let router = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xff);
         for error in [
@@ -210,7 +259,10 @@ proptest! {
             let made = error.answer_to(&cause, false).unwrap().build_packet(&cause, router);
             let ip = Ipv6HeaderSlice::from_slice(&made).unwrap();
             prop_assert_eq!(usize::from(ip.payload_length()), made.len() - 40);
-            prop_assert_eq!((ip.source_addr(), ip.destination_addr()), (router, Ipv6::new(&cause).unwrap().src()));
+            prop_assert_eq!(
+                (ip.source_addr(), ip.destination_addr()),
+                (router, Ipv6::new(&cause).unwrap().src())
+            );
             let icmp = Icmpv6Slice::from_slice(&made[40..]).unwrap();
             prop_assert!(icmp.is_checksum_valid(ip.source(), ip.destination()));
             let known = !matches!(icmp.icmp_type(), Icmpv6Type::Unknown { .. });

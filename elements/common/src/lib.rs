@@ -1,4 +1,5 @@
-//! What elements of several crates have in common, and the ports of the machine: FromDevice, ToDevice, FromHost, ToHost.
+//! What elements of several crates have in common, and the ports of the machine: FromDevice, ToDevice,
+//! FromHost, ToHost.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // Public for the crates of elements alone.
 
@@ -14,8 +15,8 @@ pub mod value;
 
 use artery_engine::RouterHandler;
 
-/// Declares the modules of elements and makes a list of their `CLASS`, of the name that is given first. In parentheses: modules that several elements of a group
-/// share.
+/// Declares the modules of elements and makes a list of their `CLASS`, of the name that is given first. In
+/// parentheses: modules that several elements of a group share.
 #[macro_export]
 macro_rules! element_groups {
     ($list:ident; $($group:ident $(($($part:ident),*))?: $($module:ident),* $(,)?;)*) => {

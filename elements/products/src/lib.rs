@@ -36,22 +36,34 @@ pub use filter::log_file::LogFiles;
 artery_common::element_groups! {
     PRODUCTS;
 
-    router(bfd_frames, bfd_peers, case, changes, chosen, claims, config, events, explain, explained_verdict, explanation, flow, flow_text, forward, handlers, heir, held, host_port, icmp,
-        judge, judge4, judge6, leave, led, limits, link_local, local, neighbors_io, order, plain, port_names, port_news, port_text, redirect, route_text, shared, show_bfd, show_events,
-        shortcut, show_ports, show_routes, slow, together, verdict, waiting): bfd, ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
+    router(
+        bfd_frames, bfd_peers, case, changes, chosen, claims, config, events, explain, explained_verdict,
+        explanation, flow, flow_text, forward, handlers, heir, held, host_port, icmp, judge, judge4, judge6,
+        leave, led, limits, link_local, local, neighbors_io, order, plain, port_names, port_news, port_text,
+        redirect, route_text, shared, show_bfd, show_events, shortcut, show_ports, show_routes, slow,
+        together, verdict, waiting
+    ): bfd, ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
-    fpm(answers, broken, frames, next_hops, paths, reason, rib, server, session, shared, status, target, update): fpm_server;
+    fpm(
+        answers, broken, frames, next_hops, paths, reason, rib, server, session, shared, status, target,
+        update
+    ): fpm_server;
 
     host_routes(follower, wanted): host_routes;
 
     host_ports(interfaces, kernel_routes, kernel_table, log_lines, shared, status, threads): host_ports;
 
-    balance(about, answers, checks, exchange, explain, flow_stream, flow_words, follow, fragments, handlers, known, leading, look, nat_flows, others, service, shared, tally,
-        translate): flow_balancer;
+    balance(
+        about, answers, checks, exchange, explain, flow_stream, flow_words, follow, fragments, handlers,
+        known, leading, look, nat_flows, others, service, shared, tally, translate
+    ): flow_balancer;
 
     switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
-    filter(answers, ask, ask_worker, carried, egress, errands, file_size, frame_filter, header_check, log_complaints, log_file, parse_rules, ports, routes, runs, shared, unfiltered, worker): packet_filter;
+    filter(
+        answers, ask, ask_worker, carried, egress, errands, file_size, frame_filter, header_check,
+        log_complaints, log_file, parse_rules, ports, routes, runs, shared, unfiltered, worker
+    ): packet_filter;
 }
 
 /// Numbers of all classes.

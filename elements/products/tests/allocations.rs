@@ -50,12 +50,14 @@ fn allocations(text: &str, burst: usize) -> u64 {
     ALLOCATIONS.load(Relaxed) - before
 }
 
-const FRAME: &str = "\\<00 01 02 03 04 05  00 01 02 03 04 06  08 00  45 00 00 1c 00 00 40 00 40 11 26 cf 0a 00 00 01 0a 00 00 02
+const FRAME: &str = "\\<00 01 02 03 04 05  00 01 02 03 04 06  08 00  45 00 00 1c 00 00 40 00 40 11 26 cf 0a \
+    00 00 01 0a 00 00 02
     00 01 00 02 00 08 00 00>";
 
 const ROUTER: &str = "InfiniteSource(DATA FRAME, LIMIT LIMIT, STOP true)
     -> c :: Classifier(12/0806, 12/0800, -) -> Discard; c[2] -> Discard;
-    c[1] -> Paint(3) -> Strip(14) -> ch :: CheckIPHeader(CHECKSUM false) -> rt :: LinearIPLookup(10.0.0.0/24 0, 0.0.0.0/0 1);
+    c[1] -> Paint(3) -> Strip(14) -> ch :: CheckIPHeader(CHECKSUM false) -> rt :: LinearIPLookup(10.0.0.0/24 \
+    0, 0.0.0.0/0 1);
     rt[0] -> d :: DecIPTTL -> SetIPChecksum -> arp :: ARPQuerier(10.0.0.1, 0:1:2:3:4:5) -> t :: Tee
         -> q :: Queue(200) -> u :: Unqueue -> k :: Counter -> Discard;
     t[1] -> ps :: PaintSwitch -> Discard; ps[1] -> Discard; ps[2] -> Discard; ps[3] -> Null -> Discard;

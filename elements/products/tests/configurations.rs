@@ -61,10 +61,8 @@ pub(crate) const CONFIGURATIONS: &[(&str, &[&str])] = &[
     ("IPRewriter", &["pattern 1.0.0.1 1024-65535# - - 0 1, pass 1", "keep 0 1, pattern - - 2.0.0.2 80 0 1"]),
     (
         "IPRouter",
-        &[
-            "PORT a 10.0.0.2/8 2001:db8::2/64 ETHER 02:00:00:00:00:02, PORT b 20.0.0.1/8 ETHER 02:00:00:00:00:03, \
-           ROUTE 0.0.0.0/0 20.0.0.9, HOST 02:00:00:00:00:09, DAD false",
-        ],
+        &["PORT a 10.0.0.2/8 2001:db8::2/64 ETHER 02:00:00:00:00:02, PORT b 20.0.0.1/8 ETHER \
+            02:00:00:00:00:03, ROUTE 0.0.0.0/0 20.0.0.9, HOST 02:00:00:00:00:09, DAD false"],
     ),
     ("LinearIPLookup", &["10.0.0.0/8 0, 0/0 10.0.0.9 2"]),
     ("MarkIPHeader", &["", "14"]),

@@ -424,8 +424,10 @@ fn ip6_forward_makes_of_frames_what_the_chain_of_small_elements_makes_of_them() 
 
 /// Services and members with every kind of adjacency: known neighbors on all ports, routes, several next
 /// hops, an unknown neighbor, and none. Some services have the address of a member.
-const SHARING4: &str = "SERVICE 20.0.0.1, SERVICE 10.0.1.2, SERVICE 10.0.0.7:53, MEMBER a 10.0.1.2, MEMBER b 10.0.2.2,
-    MEMBER c 10.0.0.7, MEMBER d 20.0.9.9, MEMBER e 20.1.0.9, MEMBER f 20.2.0.9, MEMBER g 20.5.0.1, MEMBER h 20.3.0.1";
+const SHARING4: &str =
+    "SERVICE 20.0.0.1, SERVICE 10.0.1.2, SERVICE 10.0.0.7:53, MEMBER a 10.0.1.2, MEMBER b 10.0.2.2,
+    MEMBER c 10.0.0.7, MEMBER d 20.0.9.9, MEMBER e 20.1.0.9, MEMBER f 20.2.0.9, MEMBER g 20.5.0.1, MEMBER h \
+     20.3.0.1";
 const SHARING6: &str =
     "SERVICE 2400::1, SERVICE 2001:db8:1::2, SERVICE [2001:db8:0::7]:53, MEMBER a 2001:db8:1::2,
     MEMBER b 2001:db8:2::2, MEMBER c 2001:db8:0::7, MEMBER d 2400::99, MEMBER e 2400:1::9, MEMBER f 2400:2::9,

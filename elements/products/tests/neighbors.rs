@@ -43,9 +43,11 @@ fn what_one_querier_hears_the_other_knows() {
 /// Two workers send to neighbors that never answer.
 const WAITING: &str = "
     neighbors :: ARPTable(CAPACITY 0);
-    a :: RatedSource(RATE 5000) -> SetIPAddress(10.0.0.9) -> left :: ARPQuerier(10.0.0.1, 2:0:0:0:0:1, TABLE neighbors)
+    a :: RatedSource(RATE 5000) -> SetIPAddress(10.0.0.9) -> left :: ARPQuerier(10.0.0.1, 2:0:0:0:0:1, TABLE \
+    neighbors)
         -> Discard;
-    b :: RatedSource(RATE 5000) -> SetIPAddress(10.0.0.8) -> right :: ARPQuerier(10.0.0.2, 2:0:0:0:0:2, TABLE neighbors)
+    b :: RatedSource(RATE 5000) -> SetIPAddress(10.0.0.8) -> right :: ARPQuerier(10.0.0.2, 2:0:0:0:0:2, \
+    TABLE neighbors)
         -> Discard;
     Idle -> [1] left; Idle -> [1] right;
     StaticThreadSched(a 0, b 1)";

@@ -24,7 +24,8 @@ fn a_source_fills_a_queue_without_overflowing_it() {
     for burst in [1, 16, 64] {
         for capacity in [1, 10, 1000] {
             let text = format!(
-                "InfiniteSource(LIMIT 5000, STOP true) -> q :: Queue({capacity}) -> Unqueue -> c :: Counter -> Discard;"
+                "InfiniteSource(LIMIT 5000, STOP true) -> q :: Queue({capacity}) -> Unqueue -> c :: Counter \
+                 -> Discard;"
             );
             let (mut router, said) = run(&text, RouterSettings { burst, ..RouterSettings::default() });
             assert_eq!(
@@ -67,7 +68,9 @@ fn a_shaper_lets_time_pass_and_its_puller_sleep() {
 
 #[test]
 fn delays_and_rates_hold_in_simulated_time() {
-    let text = "TimedSource(INTERVAL 0.1, LIMIT 50) -> Queue -> DelayShaper(2) -> Unqueue -> a :: Counter -> Discard;
+    let text =
+        "TimedSource(INTERVAL 0.1, LIMIT 50) -> Queue -> DelayShaper(2) -> Unqueue -> a :: Counter -> \
+         Discard;
                 InfiniteSource(LIMIT 1000) -> Queue -> RatedUnqueue(100) -> b :: Counter -> Discard;
                 TimedSource(INTERVAL 2, LIMIT 1, STOP true) -> Discard;";
     let (mut router, _) = run(text, simulated());

@@ -43,7 +43,8 @@ fn without_a_driver_a_stop_ends_the_router() {
 #[test]
 fn handlers_of_other_elements_are_read_and_written() {
     let config = "InfiniteSource(LIMIT 5) -> c :: Counter -> Discard;
-        Script(wait 1s, print \"$(c.count) $(c.byte_count)\", write c.reset, print $?, print c.count, read c.class, stop)";
+        Script(wait 1s, print \"$(c.count) $(c.byte_count)\", write c.reset, print $?, print c.count, read \
+        c.class, stop)";
     assert_eq!(run(config), ("5 345\n0\n0\n".to_string(), "c.class:\nCounter\n".to_string()));
 }
 
@@ -59,13 +60,15 @@ fn a_passive_script_makes_a_handler_of_handlers() {
 fn exported_variables_and_proxies_are_handlers_to_others() {
     let config = "v :: Script(TYPE PASSIVE, export speed 7);
         p :: Script(TYPE PROXY, returnq \"$0 $1 $write\");
-        Script(print v.speed, print $(p.any thing), write p.any x, print $?, print $(readable v.speed v.none), stop)";
+        Script(print v.speed, print $(p.any thing), write p.any x, print $?, print $(readable v.speed \
+        v.none), stop)";
     assert_eq!(run(config).0, "7\nany thing false\n0\nfalse\n");
 }
 
 #[test]
 fn names_are_looked_up_from_the_compound_outwards() {
-    let config = "elementclass C { c :: Counter; input -> c -> output; s :: Script(TYPE PASSIVE, return $(c.count)/$(d.count)) }
+    let config = "elementclass C { c :: Counter; input -> c -> output; \
+        s :: Script(TYPE PASSIVE, return $(c.count)/$(d.count)) }
         InfiniteSource(LIMIT 2) -> x :: C -> d :: Counter -> Discard;
         Script(wait 1, print $(x/s.run), stop)";
     prints(config, "2/2\n");
@@ -73,7 +76,8 @@ fn names_are_looked_up_from_the_compound_outwards() {
 
 #[test]
 fn a_packet_script_sorts_packets() {
-    let config = "InfiniteSource(LIMIT 4) -> s :: Script(TYPE PACKET, init n 0, set n $(add $n 1), return $(mod $n 2));
+    let config = "InfiniteSource(LIMIT 4) -> s :: Script(TYPE PACKET, init n 0, set n $(add $n 1), return \
+        $(mod $n 2));
         s[0] -> even :: Counter -> Discard; s[1] -> odd :: Counter -> Discard;
         DriverManager(pause, print $(even.count)$(odd.count))";
     prints(config, "22\n");
@@ -113,7 +117,8 @@ fn a_random_seed_makes_what_elements_choose_repeatable() {
 
 #[test]
 fn parameters_are_refused_where_a_handler_takes_none() {
-    let config = "Idle -> c :: Counter -> Discard; Script(read c.count 3, read c.class x, print list x, print \"$(list x)\", stop)";
+    let config = "Idle -> c :: Counter -> Discard; Script(read c.count 3, read c.class x, print list x, \
+        print \"$(list x)\", stop)";
     let said = "While executing 'Script@4 :: Script':\n  \
                 read handler 'c.count' does not take parameters\n  \
                 read handler 'c.class' does not take parameters\n  \

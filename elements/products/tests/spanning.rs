@@ -26,8 +26,8 @@ fn printed(text: &str) -> String {
 
 #[test]
 fn a_ring_in_one_router_converges_within_a_second_with_one_port_held_back() {
-    let script = "Script(wait 0.95, print $(a.show), print $(b.show), print $(c.show), wait 1s, print $(got_b.count), \
-                  print $(got_c.count), stop)";
+    let script = "Script(wait 0.95, print $(a.show), print $(b.show), print $(c.show), wait 1s, print \
+        $(got_b.count), print $(got_c.count), stop)";
     let said = printed(&format!("{RING}{script}"));
     let of = |what: &str| said.lines().filter(|line| line.contains(what)).count();
     assert_eq!(

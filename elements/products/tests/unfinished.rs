@@ -43,10 +43,12 @@ const FURTHER: &[(&str, &[&str])] = &[
     (
         "IPRouter",
         &[
-            "PORT a 192.168.0.1/24 ETHER 02:00:00:00:00:01, PORT b 192.168.1.1/24 2001:db8:b::1/64 ETHER 02:00:00:00:00:03,
+            "PORT a 192.168.0.1/24 ETHER 02:00:00:00:00:01, PORT b 192.168.1.1/24 2001:db8:b::1/64 ETHER \
+             02:00:00:00:00:03,
             NEIGHBOR b 192.168.1.9 02:00:00:00:00:09, NEIGHBOR b 2001:db8:b::9 02:00:00:00:00:09,
             ROUTE 0.0.0.0/0 192.168.1.9, ROUTE ::/0 2001:db8:b::9, ICMP_RATE 0, DAD false",
-            "PORT a 192.168.0.1/24 ETHER 02:00:00:00:00:01, PORT b 192.168.1.1/24 ETHER 02:00:00:00:00:03 MTU 600,
+            "PORT a 192.168.0.1/24 ETHER 02:00:00:00:00:01, PORT b 192.168.1.1/24 ETHER 02:00:00:00:00:03 \
+             MTU 600,
             NEIGHBOR b 192.168.1.9 02:00:00:00:00:09, ROUTE 0.0.0.0/0 192.168.1.9, ICMP_RATE 0, DAD false",
         ],
     ),
@@ -398,7 +400,8 @@ impl Element for LongSource {
 fn pulled(rest: &str) -> (u64, u64) {
     let classes: &[&Class] = Vec::leak([CLASSES.0, &[&LONG_SOURCE]].concat());
     let text = format!(
-        "LongSource -> Queue -> [0] cut :: Truncate(100000); cut -> {rest} c :: Counter -> Discard; DriverManager(wait 2s)"
+        "LongSource -> Queue -> [0] cut :: Truncate(100000); cut -> {rest} c :: Counter -> Discard; \
+         DriverManager(wait 2s)"
     );
     let mut sources = Sources::default();
     let file = sources.add_file("test", &text);

@@ -174,7 +174,7 @@ impl Bed {
     /// Sends frames and gives how many arrived in a second; called on the processor that is to
     /// do all the work.
     pub(super) fn rate(&self, running: &Running, frames: &Frames, count: u32) -> anyhow::Result<f64> {
-        let sink = running.sink.as_ref().context("somebody counts")?;
+        let sink = running.sink.as_ref().context("no sink counts")?;
         let before = sink.count()?;
         let (sent, time) = self.a.enter(|| {
             let interface = index("eth0")?;
@@ -210,8 +210,8 @@ fn open(mode: Mode) -> anyhow::Result<Session> {
     session.accelerator().lease().renew_for_good()?;
     let kept = session.blockers().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     ensure!(kept.is_empty(), "traffic stays with the kernel: {kept}");
-    let deaf = session.without_redirect().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
-    ensure!(deaf.is_empty(), "{deaf}: the other end neither joins frames nor has a program");
+    let refusing = session.without_redirect().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
+    ensure!(refusing.is_empty(), "{refusing}: the other end neither joins frames nor has a program");
     Ok(session)
 }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// The hosts' ends take what any router sends; a router's MTU is its own.
 const HOST_MTU: u32 = 9000;
 
-/// What the kernel is told before the commands of a file: it forwards, and limits no ICMP messages, as their
+/// Settings of the kernel before the commands of a file: it forwards, and limits no ICMP messages, as their
 /// number in a second would depend on the machine. Flow labels of its own messages are left out.
 const KERNEL_SETTINGS: [(&str, &str); 6] = [
     ("net.ipv4.ip_forward", "1"),

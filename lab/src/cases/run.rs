@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// What became of a file.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Cases that passed.
+    /// Names of the cases that passed.
     pub passed: Vec<String>,
     /// What is wrong, each with the file, the line and what to do.
     pub failures: Vec<String>,

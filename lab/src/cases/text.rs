@@ -53,7 +53,7 @@ pub(super) struct Neighbor {
 /// A line of a file that is read later.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// From 1.
+    /// The number in its file, from 1.
     pub(super) number: usize,
     pub(super) text: String,
 }
@@ -67,7 +67,7 @@ pub(super) struct Case {
     pub(super) differs: Option<String>,
     /// Why the kernel is left out.
     pub(super) artery_only: Option<String>,
-    /// For how long packets may still come when expectations are written anew.
+    /// For how long packets may still come when expectations are updated.
     pub(super) settle_ms: u64,
     pub(super) rounds: Vec<Round>,
     pub(super) counters: Vec<Counter>,
@@ -137,7 +137,8 @@ impl Case {
         let mut outputs = self.rounds.iter().flat_map(|round| &round.outputs);
         let message = match (outputs.any(|output| output.who != Who::Both), &self.differs) {
             (true, None) => {
-                "Artery and the kernel do not send the same; mend what is wrong, or say why with 'differs: REASON'"
+                "Artery and the kernel do not send the same; mend what is wrong, or say why with 'differs: \
+                 REASON'"
             }
             (false, Some(_)) => "'differs:' stands here, but no line 'artery out' or 'kernel out'; remove it",
             _ => return None,
@@ -150,7 +151,7 @@ impl Case {
     }
 }
 
-/// Reads `p3`.
+/// Reads a port such as `p3`.
 fn port(word: &str, ports: u8) -> Result<u8, String> {
     let number = word.strip_prefix('p').and_then(|number| number.parse().ok());
     match number {

@@ -1,4 +1,4 @@
-//! Expectations written anew: what came out of both sides takes the place of the lines `out` of a file.
+//! Updated expectations: what came out of both sides takes the place of the lines `out` of a file.
 
 use super::compare::beyond;
 use super::text::{CaseFile, Counter, Round, Who};

@@ -60,8 +60,9 @@ impl fmt::Display for Checked {
         let Checked { engines, batches, updates, addresses } = self;
         write!(
             f,
-            "{engines} loaded engines agreed with the oracle on {addresses} random and boundary addresses in all, as loaded \
-             and after each of {batches} batches of updates ({updates} in all), the last of which undid the others"
+            "{engines} loaded engines agreed with the oracle on {addresses} random and boundary addresses in \
+             all, as loaded and after each of {batches} batches of updates ({updates} in all), the last of \
+             which undid the others"
         )
     }
 }

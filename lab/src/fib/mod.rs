@@ -47,7 +47,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use timing::{Flusher, Pinned, trial};
 
-/// What to measure.
+/// Which tables to measure, and with what.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Options {
     /// Routes to load: text or an MRT dump, packed by gzip or not; without, a synthetic table
@@ -69,7 +69,7 @@ pub struct Options {
     /// Rounds; the median counts
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub rounds: Option<usize>,
-    /// Leave out updates
+    /// Measure lookups, and no updates
     #[arg(long)]
     pub lookups_only: bool,
     /// 16 next-hop groups, mostly the same within a network, instead of 64 at random

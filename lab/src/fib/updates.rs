@@ -221,7 +221,7 @@ mod tests {
             "diary".into()
         }
         fn reader(&mut self) -> &mut dyn Reader<u32> {
-            unreachable!("nobody looks up")
+            unreachable!("no lookups here")
         }
         fn announce(&mut self, prefix: Prefix<u32>, group: Group) {
             self.0.push(("announce", prefix, group));

@@ -52,7 +52,8 @@ impl Findings for Report {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "# Flows\n\n{}.\nMedians of {} runs, least and greatest in parentheses; the feed has {} prefixes.\n",
+            "# Flows\n\n{}.\nMedians of {} runs, least and greatest in parentheses; the feed has {} \
+             prefixes.\n",
             self.machine, self.plan.rounds, self.prefixes
         );
         if self.machine.is_busy() {
@@ -122,25 +123,30 @@ impl Report {
             (
                 "A cache in front of the FIB: ns a packet, and percent of packets whose flow the table knew",
                 self.cache_table(),
-                "Packets go to random addresses in random prefixes, by flow, in batches of 64. Keys and addresses are at hand, so the \
-                 table is spared the reading of ports; it is on huge pages and counts no packets. Answers are compared with the FIB's \
-                 before anything is timed. A table that is full of flows in use takes no new ones.",
+                "Packets go to random addresses in random prefixes, by flow, in batches of 64. Keys and \
+                 addresses are at hand, so the table is spared the reading of ports; it is on huge pages and \
+                 counts no packets. Answers are compared with the FIB's before anything is timed. A table \
+                 that is full of flows in use takes no new ones.",
             ),
             (
-                "Routes that change: ns a packet, and percent of packets whose flow's answer was asked for anew",
+                "Routes that change: ns a packet, and percent of packets whose flow's answer was asked for \
+                 anew",
                 self.churn_table(),
-                "Changes in a second of the packets' time, each of which raises the generation; what a change itself takes is left out.",
+                "Changes in a second of the packets' time, each of which raises the generation; what a \
+                 change itself takes is left out.",
             ),
             (
                 "Tables by size",
                 self.size_table(),
-                "Flows that come are looked for, added and proven by a second packet, in batches of 64, page faults among it.",
+                "Flows that come are looked for, added and proven by a second packet, in batches of 64, page \
+                 faults among it.",
             ),
             (
                 "Pauses while 4 million flows come and are forgotten: the longest three, in us",
                 self.pause_table(),
-                "A batch is 64 flows that come, looked for, added, and the maintenance behind it. Of each call the least of several equal \
-                 runs counts: the machine itself stops any thread now and then.",
+                "A batch is 64 flows that come, looked for, added, and the maintenance behind it. Of each \
+                 call the least of several equal runs counts: the machine itself stops any thread now and \
+                 then.",
             ),
             (
                 "Floods: ns a packet of 100,000 known flows while strangers come, and ns a stranger",
@@ -150,12 +156,15 @@ impl Report {
             (
                 "Members that go and come: percent of the flows of other members that move",
                 self.moved_table(),
-                "One goes, then another comes, to whom one flow in so many has to move for fair shares. Where packets are shared out, or counts decide, a method by itself keeps no flow.",
+                "One goes, then another comes, to whom one flow in so many has to move for fair shares. \
+                 Where packets are shared out, or counts decide, a method by itself keeps no flow.",
             ),
             (
-                "From port to port: a balancer before 16 servers, in Mpps and as part of the bare loop of the same round",
+                "From port to port: a balancer before 16 servers, in Mpps and as part of the bare loop of \
+                 the same round",
                 self.router_table(),
-                "A process for each router, as artery-bench forward has them; in the first round, which does not count, flows come.",
+                "A process for each router, as artery-bench forward has them; in the first round, which does \
+                 not count, flows come.",
             ),
         ]
     }

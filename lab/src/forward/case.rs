@@ -11,7 +11,7 @@ pub(super) const PACKETS: usize = 1 << 18;
 /// Routers that routes lead to.
 pub(super) const NEXT_HOPS: usize = 16;
 
-/// Where packets go.
+/// The destinations of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Traffic {
     /// Each to a random address of a random prefix
@@ -27,17 +27,17 @@ pub enum Meets {
     Balancer,
     /// A packet filter, where they come in and where they leave
     Filter,
-    /// Nothing
+    /// Nothing but the router
     Nothing,
 }
 
-/// What to run.
+/// One run: a forwarder, its traffic and its size.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// 4 or 6
+    /// Address family, 4 or 6
     #[arg(long, default_value_t = 4)]
     pub family: u8,
-    /// Where packets go
+    /// The destinations of packets
     #[arg(long, value_enum, default_value_t = Traffic::Random)]
     pub traffic: Traffic,
     /// Routes with next hops, as text
@@ -46,13 +46,13 @@ pub struct Case {
     /// Packets go to so many neighbors on one link instead of to routes
     #[arg(long)]
     pub neighbors: Option<u32>,
-    /// Packets are of so many flows to a service, instead of to routes; through a switch, between stations
+    /// Packets are of so many flows to a service, instead of to routes; through a switch, between hosts
     #[arg(long)]
     pub flows: Option<u32>,
-    /// What these meet
+    /// What packets of flows pass on their way
     #[arg(long, value_enum, default_value_t = Meets::Balancer)]
     pub meets: Meets,
-    /// Frames go between so many stations through a switch, instead of packets through a router
+    /// Frames go between so many hosts through a switch, instead of packets through a router
     #[arg(long)]
     pub stations: Option<u32>,
     /// The balancer remembers no flow

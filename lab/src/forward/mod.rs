@@ -30,7 +30,7 @@ use plan::Plan;
 use report::Report;
 use std::path::PathBuf;
 
-/// What to measure.
+/// Which rows to measure, and how.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Routes: text or an MRT dump, packed by gzip or not; without, a synthetic table of the Internet's shape

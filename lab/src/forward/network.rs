@@ -71,7 +71,8 @@ fn balancer(case: &Case, flows: u32) -> String {
     let members: String = (0..SERVERS).map(|n| format!(", MEMBER server{n} {}", gateway(4, n))).collect();
     let (state, most) = (!case.stateless, flows.max(1 << 16));
     format!(
-        "FlowBalancer(SERVICE {SERVICE} udp{members}, FRAMES true, ROUTER ip, STATE {state}, FLOWS {}, YOUNG {most}, RESERVE {flows})",
+        "FlowBalancer(SERVICE {SERVICE} udp{members}, FRAMES true, ROUTER ip, STATE {state}, FLOWS {}, YOUNG \
+         {most}, RESERVE {flows})",
         2 * most
     )
 }

@@ -41,7 +41,8 @@ impl FastClick {
         super::network::write_pcap(&pcap, &frames, TIMES)?;
         let text = format!(
             " -> Strip(14) -> CheckIPHeader -> rt :: DirectIPLookup(198.18.0.1/32 0{routes});
-rt[0] -> d :: DecIPTTL -> EtherEncap(0x0800, 02:00:00:00:02:01, 02:01:00:00:00:01) -> Discard; d[1] -> Discard;\n"
+rt[0] -> d :: DecIPTTL -> EtherEncap(0x0800, 02:00:00:00:02:01, 02:01:00:00:00:01) -> Discard; \
+             d[1] -> Discard;\n"
         );
         Ok(FastClick { program, text, pcap, packets: TIMES * frames.len(), folder: plan.folder().into() })
     }

@@ -26,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use steal::Steal;
 
-/// What to measure.
+/// Which forwarders to measure, and how.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Options {
     #[command(flatten)]

@@ -301,12 +301,13 @@ impl Findings for Report {
 }
 
 const EXPLAINED: &str = "\
-Medians of rounds in which the forwarders took turns, each in fresh namespaces joined by veth pairs, placed as by
-`artery-bench wire`: the generator on processor 0, the forwarder on processor 1.
+Medians of rounds in which the forwarders took turns, each in fresh namespaces joined by veth pairs, placed as
+by `artery-bench wire`: the generator on processor 0, the forwarder on processor 1.
 
-- *Stream*: frames of 60 bytes of one flow at an even pace. Each says when the kernel sent it; a BPF program at the
-  receiver's interface counts its time, one way, in steps of 1 µs. No program has to be woken for that.
-- *Load* is a part of the forwarder's own loss-free rate, found by halving in the same turn: at most 0.1 % lost.
+- *Stream*: frames of 60 bytes of one flow at an even pace. Each says when the kernel sent it; a BPF program
+  at the receiver's interface counts its time, one way, in steps of 1 µs. No program has to be woken for that.
+- *Load* is a part of the forwarder's own loss-free rate, found by halving in the same turn: at most 0.1 %
+  lost.
 - *Ping*: median of round trips through the idle forwarder, one each millisecond, with the prober's own sleep.
 - *Idle*: processor time of the forwarder's process in a second without packets.";
 

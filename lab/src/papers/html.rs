@@ -16,8 +16,9 @@ pub(super) fn page(markdown: &str, charts: &[(String, String)]) -> String {
     let mut body = String::new();
     html::push_html(&mut body, with_charts(Parser::new_ext(markdown, Options::ENABLE_TABLES), charts));
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width\">\n<title>Artery: experiments</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>Artery: experiments</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n\
          {body}</body>\n</html>\n"
     )
 }

@@ -35,7 +35,7 @@ pub struct Papers {
     paper: Option<Paper>,
 }
 
-/// The experiments.
+/// The published experiments that are repeated here.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Paper {
     /// Look up and forward as in June 2016: ART against the radix tree of BSD
@@ -58,7 +58,7 @@ impl Papers {
 }
 
 impl Paper {
-    /// Runs one experiment.
+    /// Runs one experiment and prints its report.
     pub fn run(&self) -> anyhow::Result<()> {
         match self {
             Paper::Art2016(options) => art2016::run(options),

@@ -164,7 +164,7 @@ mod tests {
         let verdicts = vec![
             Verdict::new("it is fast", true, "2.0 times"),
             Verdict::new("it is small", false, "30 MB"),
-            Verdict::new("it is green", Finding::NotMeasured, "nobody looked"),
+            Verdict::new("it is green", Finding::NotMeasured, "not looked at"),
         ];
         let text = "# art2016\n\n## Part\n\n```\n# no heading\n```\n".to_string();
         let done = Outcome::Done { text, verdicts, charts: vec!["art2016-a.svg".into()] };
@@ -190,7 +190,7 @@ mod tests {
         for line in [
             "- veb2021 failed (exit status: 1); what it said is above",
             "- everything between network namespaces: we are not root",
-            "- art2016, \"it is green\": nobody looked",
+            "- art2016, \"it is green\": not looked at",
         ] {
             assert!(summary.lines().any(|found| found == line), "{line} in {summary}");
         }

@@ -128,7 +128,8 @@ impl Bar {
             let (above, below) = (middle - 4.0, middle + 4.0);
             let _ = writeln!(
                 svg,
-                "<path class=\"range\" d=\"M{from:.1} {above}V{below}M{from:.1} {middle}H{to:.1}M{to:.1} {above}V{below}\"/>"
+                "<path class=\"range\" d=\"M{from:.1} {above}V{below}M{from:.1} {middle}H{to:.1}M{to:.1} \
+                 {above}V{below}\"/>"
             );
         }
         let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{text}\">{}</text>", end + 8.0, number(self.value));

@@ -101,7 +101,7 @@ pub struct Summary {
 impl Summary {
     /// Sums up figures, one at least.
     pub fn of(runs: &[f64]) -> Summary {
-        assert!(!runs.is_empty(), "there is no median of nothing");
+        assert!(!runs.is_empty(), "a median needs values");
         let mut sorted = runs.to_vec();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();

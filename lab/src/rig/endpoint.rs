@@ -1,4 +1,5 @@
-//! An end of a link that is this process: it sends frames of any bytes and gets all that come, past any stack.
+//! An end of a link that is this process: it sends frames of any bytes and gets all that come, past any
+//! stack.
 
 use super::error::{Result, RigError};
 use super::host::Host;

@@ -151,19 +151,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_those_of_the_sorted_values(mut values in prop::collection::vec(any::<u32>(), 1..300), share in 0.0..1.0f64) {
+        fn quantiles_are_those_of_the_sorted_values(
+            mut values in prop::collection::vec(any::<u32>(), 1..300),
+            share in 0.0..1.0f64,
+        ) {
             let mut histogram = Histogram::default();
             values.iter().for_each(|value| histogram.record(u64::from(*value)));
             values.sort_unstable();
             let rank = ((values.len() as f64 * share).ceil() as usize).max(1);
             let exact = f64::from(values[rank - 1]);
             let told = histogram.quantile(share) as f64;
-            prop_assert!(told >= exact && told <= exact * (1.0 + 1.0 / STEPS as f64), "{} for {}", told, exact);
+            prop_assert!(
+                told >= exact && told <= exact * (1.0 + 1.0 / STEPS as f64),
+                "{} for {}",
+                told,
+                exact
+            );
         }
 
         #[test]
-        fn merging_is_recording_both(left in prop::collection::vec(any::<u64>(), 0..50), right in prop::collection::vec(any::<u64>(), 0..50)) {
-            let (mut parts, mut whole, mut other) = (Histogram::default(), Histogram::default(), Histogram::default());
+        fn merging_is_recording_both(
+            left in prop::collection::vec(any::<u64>(), 0..50),
+            right in prop::collection::vec(any::<u64>(), 0..50),
+        ) {
+            let (mut parts, mut whole, mut other) =
+                (Histogram::default(), Histogram::default(), Histogram::default());
             left.iter().for_each(|value| parts.record(*value));
             right.iter().for_each(|value| other.record(*value));
             left.iter().chain(&right).for_each(|value| whole.record(*value));

@@ -194,8 +194,8 @@ impl Host {
         }
         self.check_interface(interface)?;
         let rules = format!(
-            "table netdev rig-{interface} {{ chain in {{ type filter hook ingress device \"{interface}\" priority 0; \
-             {matching} numgen inc mod {n} 0 drop; }}; }}"
+            "table netdev rig-{interface} {{ chain in {{ type filter hook ingress device \"{interface}\" \
+             priority 0; {matching} numgen inc mod {n} 0 drop; }}; }}"
         );
         self.command(["nft", "-f", "-"]).input(rules).run()?;
         Ok(self)

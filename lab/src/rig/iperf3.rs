@@ -102,7 +102,8 @@ mod tests {
     fn tcp_has_retransmits_and_udp_has_loss() {
         let cpu = r#""cpu_utilization_percent":{"host_total":44.0,"remote_total":21.5}"#;
         let tcp = format!(
-            r#"{{"intervals":[{{"sum":{{"bits_per_second":18.0}}}}],"end":{{"sum_sent":{{"bits_per_second":20.0,"retransmits":7}},
+            r#"{{"intervals":[{{"sum":{{"bits_per_second":18.0}}}}],
+               "end":{{"sum_sent":{{"bits_per_second":20.0,"retransmits":7}},
                "sum_received":{{"bits_per_second":19.0}},{cpu}}}}}"#
         );
         let tcp = parse(&tcp).unwrap();

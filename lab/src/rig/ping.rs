@@ -97,8 +97,9 @@ mod tests {
 
     #[test]
     fn a_summary_is_read_with_errors_duplicates_and_times() {
-        let text = "\n3 packets transmitted, 2 received, +1 duplicates, +4 errors, 33.3333% packet loss, time 29ms\n\
-                    rtt min/avg/max/mdev = 0.024/0.128/0.317/0.133 ms, pipe 2\n";
+        let text = "\n3 packets transmitted, 2 received, +1 duplicates, +4 errors, 33.3333% packet loss, \
+            time 29ms\n\
+            rtt min/avg/max/mdev = 0.024/0.128/0.317/0.133 ms, pipe 2\n";
         let report = PingReport::parse(text).unwrap();
         assert_eq!((report.sent, report.received, report.duplicates, report.errors), (3, 2, 1, 4));
         assert_eq!(report.lost(), 1);

@@ -238,8 +238,8 @@ impl fmt::Display for TrafficReport {
         let percent = 100.0 * self.lost as f64 / self.sent.max(1) as f64;
         writeln!(
             f,
-            "received {}: {:.0} per second, lost {} ({percent:.3} %, {} in the receiver), reordered {}, duplicated {}, \
-             strays {}",
+            "received {}: {:.0} per second, lost {} ({percent:.3} %, {} in the receiver), reordered {}, \
+             duplicated {}, strays {}",
             self.received,
             self.received_per_second,
             self.lost,

@@ -244,7 +244,8 @@ impl Course {
         }
         let usage = Usage::of(stand.process.id());
         format!(
-            "{} after {} s: {received} good packets received, {lost} lost without a reason, {} kB, {} descriptors",
+            "{} after {} s: {received} good packets received, {lost} lost without a reason, {} kB, {} \
+             descriptors",
             self.name,
             self.began.elapsed().as_secs(),
             usage.resident,

@@ -23,8 +23,8 @@ pub(super) const ALL: [(&str, Make); 6] = [
     ("run", run),
 ];
 
-const PORTS: &str = "port = [\n    \"eth0=10.0.1.1/24,fd00:1::1/64\",\n    \"eth1=10.0.2.1/24,fd00:2::1/64\",\n    \
-                     \"eth2=10.3.0.1/16,fd00:3::1/64\",\n]\n";
+const PORTS: &str = "port = [\n    \"eth0=10.0.1.1/24,fd00:1::1/64\",\n    \"eth1=10.0.2.1/24,fd00:2::1/64\",\
+    \n    \"eth2=10.3.0.1/16,fd00:3::1/64\",\n]\n";
 
 /// `artery router` from a file with ports and these lines besides.
 fn routed(rig: &Rig, rates: Rates, began: Instant, more: &str, files: &[(&str, &str)]) -> Result<Stand> {
@@ -87,7 +87,8 @@ fn connections(net: &Net) -> Result<Vec<Connection>> {
 fn filter(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
     // Attackers fill what is theirs.
     const RULES: &str = "set limit states 20000\ntable <spam> persist\nblock quick from <spam>\npass\n\
-                         pass in on eth2 keep state (max 4000)\nblock in quick on eth2 proto tcp to any port 7001\n";
+        pass in on eth2 keep state (max 4000)\n\
+        block in quick on eth2 proto tcp to any port 7001\n";
     const PF: &str = "pf = \"@pf.conf\"\n";
     let mut stand = routed(rig, rates, began, PF, &[("pf.conf", RULES)])?;
     let rules =

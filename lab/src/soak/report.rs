@@ -57,7 +57,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
         "reloads",
         "replacements",
         "flaps",
-        "made anew",
+        "recreated",
         "RSS kB first",
         "RSS kB last",
         "fds first",

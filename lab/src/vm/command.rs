@@ -29,10 +29,10 @@ pub struct Run {
     kernel: Kernel,
     /// virtio-net, e1000e or vmxnet3, then any of ,queues=N ,offloads=on|off ,wire=tap|hub
     nic: Nic,
-    /// Processors
+    /// Processors of the virtual machine
     #[arg(long, default_value_t = 2)]
     cpus: u32,
-    /// Memory in MiB
+    /// Memory of the virtual machine, in MiB
     #[arg(long, default_value_t = 1024)]
     memory: u32,
     /// Leave the cards eth0 to eth3 as they come up: no hosts, no addresses

@@ -68,8 +68,9 @@ fn words_of(nic: &Nic, card: u32) -> Vec<String> {
 }
 
 /// Properties of virtio-net without which neither side may leave anything to the other.
-const NO_OFFLOADS: &str = ",csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off,\
-                           host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off";
+const NO_OFFLOADS: &str = ",csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,\
+    guest_ufo=off,\
+    host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off";
 
 /// The address of a card; `guest/start.sh` names cards by it.
 fn mac(card: u32) -> String {

@@ -12,8 +12,10 @@ use std::time::Duration;
 
 /// Both directions of a wire, by one METHOD for the interfaces.
 const CABLE: &str = "
-FromDevice(eth0, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> ToDevice(eth1, METHOD $METHOD);
-FromDevice(eth1, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> ToDevice(eth0, METHOD $METHOD);
+FromDevice(eth0, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> ToDevice(eth1, METHOD \
+    $METHOD);
+FromDevice(eth1, PROMISC true, SNIFFER false, METHOD $METHOD) -> Queue(1024) -> ToDevice(eth0, METHOD \
+    $METHOD);
 ";
 /// How long a router polls before it sleeps, if so configured: longer than from one ping to the next.
 const LONG_AWAKE: &str = "100ms";

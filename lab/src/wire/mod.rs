@@ -27,7 +27,7 @@ use report::{LOSS_FREE, MEMORY, OVERLOAD, PINGS, Report, TCP, TCP_TIME, UDP, UDP
 use search::{Care, Outcome, loss_free};
 use std::time::{Duration, Instant};
 
-/// What to measure.
+/// Which forwarders to measure, and how.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Options {
     #[command(flatten)]

@@ -49,7 +49,7 @@ pub enum Part {
         /// Frames a second; as many as can be if not given
         #[arg(long)]
         rate: Option<f64>,
-        /// For how long
+        /// How long to send, in milliseconds
         #[arg(long)]
         milliseconds: u64,
         /// Let each frame say when it was sent, and have no checksum of UDP
@@ -60,13 +60,13 @@ pub enum Part {
     Bare,
     /// Ping a host and print how long replies took
     Ping {
-        /// Whom to ping
+        /// The address to ping
         #[arg(long)]
         target: Ipv4Addr,
-        /// How often
+        /// Number of echo requests
         #[arg(long)]
         count: u16,
-        /// How far apart
+        /// Microseconds between echo requests
         #[arg(long)]
         microseconds: u64,
     },
@@ -127,7 +127,7 @@ fn generate(
     time: Duration,
 ) -> anyhow::Result<()> {
     pin(ENDS);
-    let index = fs::read_to_string("/sys/class/net/eth0/ifindex").context("there is no eth0")?;
+    let index = fs::read_to_string("/sys/class/net/eth0/ifindex").context("no interface eth0")?;
     let frames = make(index.trim().parse()?, frame).context("can't have the kernel send frames")?;
     told_to_end()?;
     print(BEGINS)?;

@@ -222,17 +222,20 @@ impl Report {
 }
 
 const EXPLAINED: &str = "\
-Medians of rounds in which the forwarders took turns, each in fresh namespaces joined by veth pairs. Figures of a machine
-that others use (a load above 1) say little.
+Medians of rounds in which the forwarders took turns, each in fresh namespaces joined by veth pairs. Figures
+of a machine that others use (a load above 1) say little.
 
-- *Generator*, processor 0: the kernel sends frames of 60 bytes, of one flow, from a BPF program (XDP live frames), before
-  everything else there (SCHED_FIFO). It also does what the kernel does with them up to the forwarder's queue.
+- *Generator*, processor 0: the kernel sends frames of 60 bytes, of one flow, from a BPF program (XDP live
+  frames), before everything else there (SCHED_FIFO). It also does what the kernel does with them up to the
+  forwarder's queue.
 - *Forwarder*, processor 1, nice -19. *kernel* has none: it forwards in line, on processor 0.
 - *Sink*: the receiving veth counts, an nftables rule drops, on the processor that sent last.
-- *iperf3*, both ends on processor 0, default offloads. *ping*, processor 0, before the generator; a reply is the kernel's.
+- *iperf3*, both ends on processor 0, default offloads. *ping*, processor 0, before the generator; a reply is
+  the kernel's.
 - *Loss-free* is the greatest rate with at most 0.1 % lost, found by halving; percentages of load are of it.
-- *Processor time* is that of the forwarder's process with what the kernel does in its name, the receiver's stack included;
-  of *kernel-rps* all that processor 1 does (/proc/stat), other programs included. *kernel* works in the sender's name.";
+- *Processor time* is that of the forwarder's process with what the kernel does in its name, the receiver's
+  stack included; of *kernel-rps* all that processor 1 does (/proc/stat), other programs included. *kernel*
+  works in the sender's name.";
 
 fn placement(who: &str) -> String {
     let on = ALL.iter().find(|forwarder| forwarder.name() == who).map_or(FORWARDER, |one| one.processor());

@@ -60,7 +60,7 @@ fn asked(socket: &UdpSocket) -> u8 {
             return answer[0];
         }
     }
-    panic!("nobody answers {socket:?}");
+    panic!("no answer to {socket:?}");
 }
 
 #[test]
@@ -110,7 +110,8 @@ fn graph6(client: &str, servers: &[String]) -> String {
     let mut text = format!(
         "balancer :: FlowBalancer(SERVICE [{SERVICE6}]:80 tcp, {});
         left :: Queue(1024) -> ToDevice(eth0); right :: Queue(1024) -> ToDevice(eth1);
-        FromDevice(eth0, SNIFFER false) -> c0 :: Classifier(12/86dd, -) -> Strip(14) -> CheckIP6Header -> balancer;
+        FromDevice(eth0, SNIFFER false) -> c0 :: Classifier(12/86dd, -) -> Strip(14) -> CheckIP6Header -> \
+         balancer;
         FromDevice(eth1, SNIFFER false) -> c1 :: Classifier(12/86dd, -) -> Strip(14) -> CheckIP6Header
             -> EtherEncap(0x86dd, eth0:eth, {client}) -> left;
         c0[1] -> Discard; c1[1] -> Discard; balancer[1] -> Discard;

@@ -98,7 +98,7 @@ fn with_a_table_of_flows_no_connection_of_a_living_server_is_harmed_whatever_the
             assert_eq!(costs.living.map(|(harmed, _)| harmed), [0; 4], "{method}");
             for event in [2, 3] {
                 let (harmed, all) = costs.gone[event];
-                assert!(harmed == all && all > 0, "{method}: nobody is left with a server that is gone");
+                assert!(harmed == all && all > 0, "{method}: all flows leave the server that is gone");
             }
         }
         Ok(())

@@ -46,7 +46,7 @@ fn downloads(label: &str, forward: Forward, variables: &[&str]) {
             read.unwrap_or_else(|error| panic!("web{server} of {shares:?} does not get through: {error}"));
             assert!(all.iter().all(|byte| byte == server));
         }
-        assert!(errors_sent(&net.client)? >= 4, "each server has to be told once");
+        assert!(errors_sent(&net.client)? >= 4, "each server needs an ICMP error");
         assert!(balancer.count("errors-balanced")? >= 4);
         balancer.end()
     });

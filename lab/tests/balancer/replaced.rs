@@ -15,7 +15,8 @@ fn a_router_that_reads_its_file_again_keeps_every_connection() {
         // Others come first, by another method, and one is new: only the flows can show which
         // member has which connection.
         let members = "MEMBER web1 $WEB1, MEMBER web2 $WEB2, MEMBER web3 $WEB3, MEMBER web4 $WEB4";
-        let others = "MEMBER web5 10.0.2.15, MEMBER web4 $WEB4, MEMBER web3 $WEB3, MEMBER web2 $WEB2, MEMBER web1 $WEB1";
+        let others = "MEMBER web5 10.0.2.15, MEMBER web4 $WEB4, MEMBER web3 $WEB3, MEMBER web2 $WEB2, MEMBER \
+            web1 $WEB1";
         let text = BALANCER.replace(members, others).replace("METHOD $METHOD", "METHOD xor");
         assert!(text.contains(others));
         balancer.reload(&text, "web5")?;

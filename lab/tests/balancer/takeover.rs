@@ -42,7 +42,7 @@ fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
         let is_proven = |line: &&str| line.contains("\"event\":\"proven\"");
         told.lines().filter(is_proven).map(|line| format!("{line}\n")).collect::<String>()
     };
-    wait_until(&follower, "that the last flow is told", || {
+    wait_until(&follower, "that the last flow is sent", || {
         Ok(proven(&follower.stdout_so_far()).contains(&last))
     })?;
     let said = second.import(&proven(&follower.stdout_so_far()))?;

@@ -67,7 +67,7 @@ fn an_ipv4_address_is_used_only_after_probes_if_that_is_asked_for() {
         router.until(|router| {
             Ok(router.events("address", "claimed")?.iter().any(|event| event["dst"] == "10.0.2.1"))
         })?;
-        assert_eq!(told(&router.sent_to(0), "10.0.1.1"), 0, "what is not ours is never told");
+        assert_eq!(told(&router.sent_to(0), "10.0.1.1"), 0, "addresses of others are never announced");
         answered(net.b(), "10.0.2.1", 2)?;
         router.end()
     });

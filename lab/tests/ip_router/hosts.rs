@@ -90,7 +90,7 @@ fn routes_are_added_and_removed_while_hosts_talk() {
     with_net("hosts-routes", 2, |net| {
         let router = net.start(&[])?;
         net.b().address("lo", "10.9.0.1/32")?;
-        assert!(net.a().ping("10.9.0.1", 1)?.errors > 0, "nobody knows it yet");
+        assert!(net.a().ping("10.9.0.1", 1)?.errors > 0, "not resolved yet");
         router.call(&["route", "add", "10.9.0.0/16", "via", "10.0.2.2"])?;
         answered(net.a(), "10.9.0.1", 3)?;
         let refusal = router.refusal(&["route", "add", "10.9.0.0/16", "via", "10.0.2.3"])?;

@@ -23,7 +23,10 @@ fn solicited(frames: &[Frame], address: &str) -> Vec<EtherAddr> {
         let ethernet = Ethernet::new(&frame.bytes[..]).unwrap();
         let message = (ethernet.ether_type() == EtherType::IPV6)
             .then(|| NdMessage::parse_packet(&frame.bytes[14..]).ok());
-        matches!(message.flatten(), Some(NdMessage::NeighborSolicitation(asked)) if asked.target().to_string() == address)
+        match message.flatten() {
+            Some(NdMessage::NeighborSolicitation(asked)) => asked.target().to_string() == address,
+            _ => false,
+        }
     };
     frames.iter().filter(asks).map(|frame| Ethernet::new(&frame.bytes[..]).unwrap().dst()).collect()
 }
@@ -170,7 +173,7 @@ fn what_is_set_by_hand_is_not_overwritten_until_it_is_removed() {
         let router = net.start(&["--neighbor", "eth1=10.0.1.2=02:00:00:00:66:66"])?;
         let lost =
             |net: &Net| -> Result<u64> { Ok(net.b().ping_with("10.0.1.2", 2, &["-W", "0.2"])?.lost()) };
-        assert_eq!(lost(net)?, 2, "frames go to a station that is not there");
+        assert_eq!(lost(net)?, 2, "frames go to a MAC address that is gone");
         net.a().run(["arping", "-c", "1", "-I", "eth0", "10.0.1.1"])?;
         assert_eq!(lost(net)?, 2);
         let refused = router.events("neighbor", "refused")?;

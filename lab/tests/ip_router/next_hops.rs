@@ -204,7 +204,7 @@ fn ipv4_goes_by_a_next_hop_that_speaks_ipv6_alone() {
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
         let got = router.call(&["route", "get", "10.9.0.1"])?.stdout;
         assert!(got.contains(&link_local(b)?), "{got}");
-        assert_eq!(router.port("eth2")?["arp"]["neighbor-questions"], 0, "nobody is asked by ARP");
+        assert_eq!(router.port("eth2")?["arp"]["neighbor-questions"], 0, "no ARP request");
         router.end()
     });
 }

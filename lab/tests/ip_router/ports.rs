@@ -33,8 +33,8 @@ fn a_port_that_goes_down_on_either_side_is_unreachable_until_it_is_up() {
             until_answered(net.a(), "fd00:2::2")?;
         }
         for what in ["down", "up"] {
-            let told = router.events("port", what)?;
-            assert_eq!(told.iter().filter(|event| event["port"] == "eth2").count(), 2, "{told:?}");
+            let events = router.events("port", what)?;
+            assert_eq!(events.iter().filter(|event| event["port"] == "eth2").count(), 2, "{events:?}");
         }
         assert!(router.drops("port-down")? >= 8);
         router.end()

@@ -162,8 +162,10 @@ fn frr(host: &Host, sessions: &[[&str; 2]]) -> Result<Daemons> {
 fn bird(host: &Host) -> Result<Daemons> {
     Daemons::bird(
         host,
-        "router id 10.0.2.12;\nprotocol device { }\nprotocol bfd {\n interface \"eth0\" { interval 50 ms; multiplier 3; };\n \
-         neighbor 10.0.2.1 dev \"eth0\" local 10.0.2.12;\n neighbor fd00:2::1 dev \"eth0\" local fd00:2::12;\n}\n",
+        "router id 10.0.2.12;\nprotocol device { }\nprotocol bfd {\
+         \n interface \"eth0\" { interval 50 ms; multiplier 3; };\
+         \n neighbor 10.0.2.1 dev \"eth0\" local 10.0.2.12;\
+         \n neighbor fd00:2::1 dev \"eth0\" local fd00:2::12;\n}\n",
     )
 }
 

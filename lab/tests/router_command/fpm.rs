@@ -118,7 +118,7 @@ fn routes_of_fpm_forward_are_replaced_and_removed_and_each_is_answered() {
     on_the_net("fpm-routes", |net| {
         let router = start(net, &[])?;
         let mut zebra = Zebra::connect(net)?;
-        assert_eq!(net.a.ping("10.9.1.1", 1)?.received, 0, "there is no route");
+        assert_eq!(net.a.ping("10.9.1.1", 1)?.received, 0, "no route");
         zebra.put(&[via("10.9.1.0/24", FAR[0]), via("fd09:1::/48", FAR[1])], OFFLOAD);
         for address in ["10.9.1.1", "fd09:1::1"] {
             assert_eq!(net.a.ping(address, 3)?.received, 3, "{address}");

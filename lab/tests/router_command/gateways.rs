@@ -134,7 +134,7 @@ fn dies_and_comes_back(net: &Net, family: usize, comeback: Duration) -> Result<(
         flows.send();
     }
     let mut left = None;
-    let told = loop {
+    let refused = loop {
         flows.send();
         if flows.shares()[1] == FLOWS {
             left.get_or_insert(died.elapsed());
@@ -147,7 +147,7 @@ fn dies_and_comes_back(net: &Net, family: usize, comeback: Duration) -> Result<(
         assert!(died.elapsed() < NOTICE, "{:?}: {}", left, state_of(&router, GATEWAYS[family][0])?);
     };
     let left = left.unwrap_or_else(|| panic!("the gateway keeps its flows: {:?}", flows.shares()));
-    println!("family {family}: flows have left after {left:?}, senders are told after {told:?}");
+    println!("family {family}: flows have left after {left:?}, senders get errors after {refused:?}");
     assert_eq!(state_of(&router, GATEWAYS[family][0])?, "FAILED");
     assert_ne!(state_of(&router, GATEWAYS[family][1])?, "FAILED");
     flows.send();

@@ -86,7 +86,7 @@ fn routes_and_neighbors_are_shown_and_changed_while_packets_flow() {
     on_the_net("command-change", |net| {
         let router = Running::start(net, &[])?;
         net.b.address("lo", "10.9.1.1/32")?;
-        assert_eq!(net.a.ping("10.9.1.1", 1)?.received, 0, "there is no route");
+        assert_eq!(net.a.ping("10.9.1.1", 1)?.received, 0, "no route");
         router.say(&["route", "add", "10.9/16", "via", FAR[0]])?;
         assert_eq!(net.a.ping("10.9.1.1", 3)?.received, 3);
         let refusal = router.refused(&["route", "add", "10.9.0.0/16", "10.0.2.7"], 1)?;

@@ -18,10 +18,10 @@ fn a_port_keeps_to_its_mtu_checks_sources_and_has_gateways_outside_its_networks(
         let ping =
             |bytes: &str| net.a.command(["ping", "-c1", "-W2", "-Mdo", "-s", bytes, "10.0.2.2"]).output();
         assert!(ping("1372")?.succeeded());
-        let told = ping("1373")?;
+        let outcome = ping("1373")?;
         assert!(
-            !told.succeeded() && format!("{}{}", told.stdout, told.stderr).contains("mtu = 1400"),
-            "{told:?}"
+            !outcome.succeeded() && format!("{}{}", outcome.stdout, outcome.stderr).contains("mtu = 1400"),
+            "{outcome:?}"
         );
         // The interface's MTU counts where it is smaller, and never lifts the port's.
         let known = |bytes: u64| {

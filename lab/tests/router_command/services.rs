@@ -307,8 +307,8 @@ fn checks_without_the_hosts_interface_are_refused_with_the_remedy() {
         let options = ["--no-host", "--check", "tcp", "--service", "192.0.2.1:80/tcp=web1=10.0.2.2"];
         let refused = net.r.command([artery()?]).arg("router").args(PORTS).args(options).output()?;
         assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
-        let expected = "--check 'tcp': health checks are sent by the host, and --no-host gives it no path to the servers; \
-                        leave out --no-host or --check";
+        let expected = "--check 'tcp': health checks are sent by the host, and --no-host gives it no path to \
+            the servers; leave out --no-host or --check";
         assert!(refused.stderr.contains(expected), "{}", refused.stderr);
         Ok(())
     });

@@ -35,7 +35,8 @@ fn tagger(host: &Host, vlans: &[u16]) -> Result<Process> {
     for (output, vlan) in vlans.iter().enumerate() {
         config += &format!(
             "tags[{output}] -> VLANDecap -> ToHost(v{vlan});
-            FromHost(v{vlan}, ETHER 02:00:00:00:{output:02x}:{:02x}, ADDRESS 10.{vlan}.0.2/24, ADDRESS fd00:{vlan}::2/64)
+            FromHost(v{vlan}, ETHER 02:00:00:00:{output:02x}:{:02x}, ADDRESS 10.{vlan}.0.2/24, ADDRESS \
+             fd00:{vlan}::2/64)
                 -> VLANEncap(VLAN_ID {vlan}, NATIVE_VLAN -1) -> out;",
             vlan % 256
         );

@@ -67,8 +67,10 @@ pub fn with_hosts(label: &str, body: impl FnOnce(&Hosts) -> Result<()>) {
 /// A configuration by which all that arrives on one side leaves by the other.
 pub fn wire(method: &str) -> String {
     format!(
-        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> right_out :: ToDevice(eth1);
-        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> left_out :: ToDevice(eth0);"
+        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> right_out :: \
+         ToDevice(eth1);
+        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> left_out :: \
+         ToDevice(eth0);"
     )
 }
 

@@ -84,12 +84,12 @@ fn seconds(since: Instant) -> f64 {
 fn resync_late(driver: &mut MirrorDriver, sink: &mut Late<'_>) -> std::io::Result<()> {
     // There is a pause between two looks, whatever the reason.
     std::thread::sleep(Duration::from_secs(1));
-    let (begin, told, looks) = (Instant::now(), sink.routes, driver.resyncs());
+    let (begin, before, looks) = (Instant::now(), sink.routes, driver.resyncs());
     driver.request_resync();
     while driver.resyncs() == looks {
         driver.poll(Instant::now(), sink)?;
     }
-    println!("looked at again in {:.3} s, {} routes told", seconds(begin), sink.routes - told);
+    println!("resync in {:.3} s, {} routes", seconds(begin), sink.routes - before);
     Ok(())
 }
 
@@ -162,7 +162,7 @@ fn report(lags: &mut [Duration], changes: usize, during: &str) {
     let at = |share: f64| lags.get(((lags.len() as f64 * share) as usize).min(lags.len().saturating_sub(1)));
     let (half, most, last) = (at(0.5), at(0.99), lags.last());
     println!(
-        "with {during}: {} of {changes} told; late by {half:?} (half), {most:?} (99 %), {last:?} (all)",
+        "with {during}: {} of {changes} received; late by {half:?} (half), {most:?} (99 %), {last:?} (all)",
         lags.len()
     );
 }

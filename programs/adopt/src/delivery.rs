@@ -12,7 +12,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How many frames it must have dropped.
 const FEWEST: u64 = 2;
-/// Limit on frames that are under way to a driver while counters are read: some batches of 64 frames for
+/// Limit on frames in flight to a driver while counters are read: some batches of 64 frames for
 /// each of many processors.
 const MOST_UNDERWAY: u64 = 4096;
 

@@ -22,14 +22,17 @@ const MANY: usize = 4096;
 /// Calls a function with the tables of a router. Nothing else changes them meanwhile.
 pub type WithTables = Box<dyn Fn(&mut dyn FnMut(&mut Tables)) + Send>;
 
+/// Routes of a family, with the next-hop set of each.
+type Routes<A> = BTreeMap<Prefix<A>, NextHopSetId>;
+
 /// A [`Sink`] that writes the mirror's routes into a router's tables.
 pub struct Graph {
     tables: WithTables,
     /// The router's ports by the interfaces that they are.
     ports: BTreeMap<u32, PortId>,
     next_hop_sets: HashMap<NextHopSetId, NextHopSet>,
-    ipv4: BTreeMap<Prefix<u32>, NextHopSetId>,
-    ipv6: BTreeMap<Prefix<u128>, NextHopSetId>,
+    ipv4: Routes<u32>,
+    ipv6: Routes<u128>,
     neighbors: HashSet<(u32, IpAddr)>,
     /// Loads that have begun, one within another.
     loads: u32,
@@ -109,7 +112,7 @@ impl Graph {
     }
 
     /// Lays out all routes of a family.
-    fn load_routes<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, NextHopSetId>) {
+    fn load_routes<A: Ip>(&mut self, routes: &Routes<A>) {
         let mut numbers: HashMap<NextHopSetId, usize> = HashMap::new();
         let mut specs = Vec::new();
         let mut dead = Vec::new();
@@ -133,7 +136,7 @@ impl Graph {
     }
 
     /// Replaces the routes of one family that lead to a changed next-hop set.
-    fn update_routes<A: Ip>(&mut self, routes: &BTreeMap<Prefix<A>, NextHopSetId>, way: NextHopSetId) {
+    fn update_routes<A: Ip>(&mut self, routes: &Routes<A>, way: NextHopSetId) {
         let changed: Vec<Prefix<A>> =
             routes.iter().filter(|(_, of)| **of == way).map(|(prefix, _)| *prefix).collect();
         if changed.len() >= MANY {
@@ -143,10 +146,7 @@ impl Graph {
     }
 
     /// Does something with the routes of both families, beside the rest.
-    fn with_routes(
-        &mut self,
-        act: impl FnOnce(&mut Graph, &BTreeMap<Prefix<u32>, NextHopSetId>, &BTreeMap<Prefix<u128>, NextHopSetId>),
-    ) {
+    fn with_routes(&mut self, act: impl FnOnce(&mut Graph, &Routes<u32>, &Routes<u128>)) {
         let (ipv4, ipv6) = (std::mem::take(&mut self.ipv4), std::mem::take(&mut self.ipv6));
         act(self, &ipv4, &ipv6);
         (self.ipv4, self.ipv6) = (ipv4, ipv6);

@@ -306,8 +306,8 @@ impl Session {
         self.ports.iter().filter(|port| self.drivers.without_redirect.contains(&port.index))
     }
 
-    /// The adopted interfaces whose frames may be too long for one buffer, and whose drivers don't send such frames
-    /// that programs redirect to them: those that would leave there are the kernel's.
+    /// The adopted interfaces whose frames may be too long for one buffer, and whose drivers don't send such
+    /// frames that programs redirect to them: those that would leave there are the kernel's.
     pub fn without_multi_buffer(&self) -> impl Iterator<Item = &Port> {
         let mirror = self.driver.mirror();
         let is_long = |port: &Port| {

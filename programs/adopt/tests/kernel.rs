@@ -45,10 +45,10 @@ fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (us
         for destination in [IpAddr::from(storm.address4()), IpAddr::from(storm.address6())] {
             let source = sources[usize::from(destination.is_ipv6())];
             let kernel = question.ask(source, destination);
-            let told = sinks.plain.lookup(destination);
+            let ours = sinks.plain.lookup(destination);
             forwarded += usize::from(kernel.is_some());
-            if !is_right(told, kernel) {
-                wrong.push(format!("{destination}: told {told:?}, the kernel {kernel:?}"));
+            if !is_right(ours, kernel) {
+                wrong.push(format!("{destination}: the mirror {ours:?}, the kernel {kernel:?}"));
             }
             let target = sinks.target(question.link, source, destination);
             sent += usize::from(target.is_some());
@@ -199,7 +199,8 @@ fn weather(seed: u64, crosses: bool, first: &str) {
         strange.iter_mut().zip(more).for_each(|(all, more)| *all += more);
     }
     eprintln!(
-        "seed {seed}: {forwarded} forwarded, {sent} sent, {strange:?} of strangers, {late} comparisons came too early, {} looks at everything",
+        "seed {seed}: {forwarded} forwarded, {sent} sent, {strange:?} of strangers, {late} comparisons came \
+         too early, {} looks at everything",
         driver.resyncs()
     );
     // Otherwise there was nothing to see.
@@ -267,15 +268,15 @@ fn differing_by_source(
         let is_by_source =
             covering.clone().any(|(prefix, is_by_source)| *is_by_source && Some(prefix.len()) == longest);
         kept += usize::from(is_by_source);
-        let told = plain.lookup(destination.into());
+        let ours = plain.lookup(destination.into());
         for source in SOURCES {
             let kernel = question.ask(source.parse().unwrap(), destination.into());
             let is_right = match is_by_source {
-                true => told == Some(&NextHopSet::Kernel),
-                false => is_right(told, kernel),
+                true => ours == Some(&NextHopSet::Kernel),
+                false => is_right(ours, kernel),
             };
             if !is_right {
-                wrong.push(format!("{source} to {destination}: told {told:?}, the kernel {kernel:?}"));
+                wrong.push(format!("{source} to {destination}: the mirror {ours:?}, the kernel {kernel:?}"));
             }
         }
     }
@@ -351,12 +352,14 @@ const ATTRIBUTES: [(&str, &str, bool); 19] = [
         true,
     ),
     (
-        "-6 route add 2001:db8:51::/48 via 2001:db8:1::2 pref low\n-6 route append 2001:db8:51::/48 dev eth2 pref high",
+        "-6 route add 2001:db8:51::/48 via 2001:db8:1::2 pref low\n\
+         -6 route append 2001:db8:51::/48 dev eth2 pref high",
         "2001:db8:51::1",
         true,
     ),
     (
-        "-6 route add 2001:db8:52::/48 dev eth1 pref high\n-6 route append 2001:db8:52::/48 dev eth2 pref low",
+        "-6 route add 2001:db8:52::/48 dev eth1 pref high\n\
+         -6 route append 2001:db8:52::/48 dev eth2 pref low",
         "2001:db8:52::1",
         true,
     ),
@@ -371,7 +374,8 @@ const ATTRIBUTES: [(&str, &str, bool); 19] = [
     ),
     ("-6 route add anycast 2001:db8:58::1/128 dev eth1", "2001:db8:58::1", false),
     (
-        "-6 route add 2001:db8:59::/48 from 2001:db8:ffff::/64 via 2001:db8:1::2 table 100\n-6 rule add pref 90 lookup 100",
+        "-6 route add 2001:db8:59::/48 from 2001:db8:ffff::/64 via 2001:db8:1::2 table 100\n\
+         -6 rule add pref 90 lookup 100",
         "2001:db8:59::1",
         false,
     ),
@@ -389,12 +393,12 @@ fn what_else_a_route_has_is_honoured_or_left_to_the_kernel() {
             let mut sinks = RecordingSink::default();
             MirrorDriver::open().unwrap().load(Instant::now(), &mut sinks).unwrap();
             let question = Question::new(index_of(&sinks, "in0"));
-            let (told, kernel) = (sinks.lookup(destination), question.ask(source, destination));
+            let (ours, kernel) = (sinks.lookup(destination), question.ask(source, destination));
             match is_known {
                 true => {
-                    assert!(kernel.is_some() && is_right(told, kernel), "{commands}: {told:?}, {kernel:?}")
+                    assert!(kernel.is_some() && is_right(ours, kernel), "{commands}: {ours:?}, {kernel:?}")
                 }
-                false => assert_eq!(told, Some(&NextHopSet::Kernel), "{commands}: the kernel {kernel:?}"),
+                false => assert_eq!(ours, Some(&NextHopSet::Kernel), "{commands}: the kernel {kernel:?}"),
             }
         }
     });

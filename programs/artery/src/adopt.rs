@@ -43,15 +43,16 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery adopt --dry-run --path tc     what would be if all were adopted by tc
   artery adopt --dry-run --for 10s --json
 
-Packets of IPv4 and IPv6 that the kernel would only forward are forwarded before it sees them, by its own routes,
-neighbors and addresses, which are followed as they change. All else goes to the kernel as before: what is for the
-machine, what it must answer or ask for, and all that its filters and policies are about. When the program ends, however
-that may be, the kernel forwards alone again.
+Packets of IPv4 and IPv6 that the kernel would only forward are forwarded before it sees them, by its own
+routes, neighbors and addresses, which are followed as they change. All else goes to the kernel as before:
+what is for the machine, what it must answer or ask for, and all that its filters and policies are about. When
+the program ends, however that may be, the kernel forwards alone again.
 
-With --dry-run nothing is changed. For each port it says by which path its packets would go, and for each family whether they would; then, line by line,
-what keeps the others in the kernel: forwarding switched off, chains of nftables and iptables, filters and queueing of
-tc, BPF programs, IPsec policies, bridges and VRFs. The share of the current traffic is estimated from the kernel's
-counters. Who is not root is told what could not be read.";
+With --dry-run nothing is changed. For each port it says by which path its packets would go, and for each
+family whether they would; then, line by line, what keeps the others in the kernel: forwarding switched off,
+chains of nftables and iptables, filters and queueing of tc, BPF programs, IPsec policies, bridges and VRFs.
+The share of the current traffic is estimated from the kernel's counters. Who is not root is told what could
+not be read.";
 
 #[derive(Args)]
 pub(crate) struct AdoptOptions {
@@ -62,7 +63,13 @@ pub(crate) struct AdoptOptions {
     #[arg(long)]
     dry_run: bool,
     /// Count packets for this long; 0 for not at all
-    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = seconds, requires = "dry_run")]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        default_value = "2s",
+        value_parser = seconds,
+        requires = "dry_run"
+    )]
     time: Duration,
     /// Print JSON
     #[arg(long, requires = "dry_run")]

@@ -16,14 +16,15 @@ pub(crate) const APPLY_EXAMPLES: &str = "Examples:
   artery apply /etc/artery/lan.toml
   artery apply /etc/artery/lan.toml --confirm 60s     undone after a minute, unless 'artery confirm' is run
 
-The file is that of 'artery router FILE'; a router that was started by options takes one, too. All of it is checked before
-anything changes; with a mistake the router stays as it is. Ports, addresses, routes, services, rules and the host's
-interface change without losing a packet. Routes that 'artery route add' added stay, unless the file has their prefix.
-What a router looks at when it starts stays as it is, and is told: workers, awake, affinity, socket, metrics,
-read-group, control-timeout, log, allow-replace, sandbox,
-allow-path, stats, json.
+The file is that of 'artery router FILE'; a router that was started by options takes one, too. All of it is
+checked before anything changes; with a mistake the router stays as it is. Ports, addresses, routes, services,
+rules and the host's interface change without losing a packet. Routes that 'artery route add' added stay,
+unless the file has their prefix. What a router looks at when it starts stays as it is, and is told: workers,
+awake, affinity, socket, metrics, read-group, control-timeout, log, allow-replace, sandbox, allow-path, stats,
+json.
 
-SIGHUP has the router read again the file that was applied last. A restart takes the file or the options that it is started by.";
+SIGHUP has the router read again the file that was applied last. A restart takes the file or the options that
+it is started by.";
 pub(crate) const CONFIRM_EXAMPLES: &str = "Example:
   artery apply /etc/artery/lan.toml --confirm 60s && ping -c 3 192.0.2.1 && artery confirm";
 pub(crate) const DIFF_EXAMPLES: &str = "Example:
@@ -33,7 +34,7 @@ Status 0: the router is what the file says; 1: it differs, or something is wrong
 
 #[derive(Args)]
 pub(crate) struct ApplyOptions {
-    /// The file
+    /// The file with the options of the router (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Undo it after TIME, such as 60s, unless 'artery confirm' is run before
@@ -51,7 +52,7 @@ pub(crate) struct ConfirmOptions {
 
 #[derive(Args)]
 pub(crate) struct DiffOptions {
-    /// The file
+    /// The file with the options of the router (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -130,7 +131,10 @@ pub(crate) fn running_configuration(reach: &Reach) -> anyhow::Result<String> {
     client.query(CONFIGURATION, "").map_err(|error| {
         let text = error.to_string();
         match text.contains("No handler named") {
-            true => anyhow!("this router was not started by 'artery router', and has no such file; 'artery handler config' reads its configuration"),
+            true => anyhow!(
+                "this router was not started by 'artery router', and has no such file; 'artery \
+                 handler config' reads its configuration"
+            ),
             false => error,
         }
     })

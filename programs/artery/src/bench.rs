@@ -10,7 +10,8 @@ pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<u8> {
     let program = here.with_file_name("artery-bench");
     if !program.exists() {
         bail!(
-            "{} is missing; 'make build' makes it beside target/release/artery, and 'make install' puts both in place",
+            "{} is missing; 'make build' makes it beside target/release/artery, and 'make install' puts both \
+             in place",
             program.display()
         );
     }

@@ -27,10 +27,10 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery capture -w - | wireshark -k -i -
   artery capture --all                          those that are left to the kernel, too, and why
 
-Frames are shown as they came, up to 1984 bytes of each, of which a packet that is yet to be cut into segments may have
-more. In a file the interface is the one that a frame came by, and what was decided of it is its comment. While frames are
-captured another program forwards, which copies each; without it nothing is slower. Frames that come faster than they
-are read are forwarded and not shown: their number is said at the end.";
+Frames are shown as they came, up to 1984 bytes of each, of which a packet that is yet to be cut into segments
+may have more. In a file the interface is the one that a frame came by, and what was decided of it is its
+comment. While frames are captured another program forwards, which copies each; without it nothing is slower.
+Frames that come faster than they are read are forwarded and not shown: their number is said at the end.";
 
 /// From one question to the next.
 const PAUSE: Duration = Duration::from_millis(50);

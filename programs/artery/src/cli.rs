@@ -28,7 +28,13 @@ use values::{device, number, seconds, wait};
 
 /// A software router in user space that speaks the Click language.
 #[derive(Parser)]
-#[command(name = "artery", version, disable_help_subcommand = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(
+    name = "artery",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_help = EXAMPLES
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -53,9 +59,9 @@ pub(crate) enum Command {
   artery run -e 'FromDump(in.pcap, STOP true) -> c :: Counter -> Discard' -h c.count
   artery run router.click -u /run/artery.sock -R     then: artery handler -u /run/artery.sock list
 
-The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may delay; the second ends it. SIGHUP has the
-file read again: what it says then replaces the running configuration, and no packet is lost. With a mistake in it the
-running one stays. A signal that a Script waits for is left to that."
+The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may delay; the second ends it.
+SIGHUP has the file read again: what it says then replaces the running configuration, and no packet is lost.
+With a mistake in it the running one stays. A signal that a Script waits for is left to that."
     )]
     Run(Box<RunOptions>),
     /// Show every mistake of a configuration, and where its parts would run
@@ -98,12 +104,13 @@ running one stays. A signal that a Script waits for is left to that."
   artery devices eth0
   artery devices --json
 
-An interface is used by AF_XDP, whose frames its driver puts into the router's memory, or by packet sockets; the
-argument METHOD of FromDevice overrides what is said here.")]
+An interface is used by AF_XDP, whose frames its driver puts into the router's memory, or by packet sockets;
+the argument METHOD of FromDevice overrides what is said here.")]
     Devices(DevicesOptions),
     /// Forward between ports beside the kernel, by its routes; or say what could be
     #[command(
-        override_usage = "artery adopt [--path PATH] PORT PORT...\n       artery adopt --dry-run [--path PATH] [--for TIME] [--json] [PORT]...",
+        override_usage = "artery adopt [--path PATH] PORT PORT...\
+            \n       artery adopt --dry-run [--path PATH] [--for TIME] [--json] [PORT]...",
         after_long_help = adopt::EXAMPLES
     )]
     Adopt(adopt::AdoptOptions),
@@ -131,27 +138,29 @@ argument METHOD of FromDevice overrides what is said here.")]
     /// Show what goes through the ports of a running router, as BSD's netstat does
     #[command(
         disable_help_flag = true,
-        override_usage = "artery netstat [-I PORT] [-b] [-h] [-w WAIT [-c COUNT] | WAIT]\n       artery netstat -i [-b] [-h]\n       artery netstat -r [-n] [-f inet|inet6]",
+        override_usage = "artery netstat [-I PORT] [-b] [-h] [-w WAIT [-c COUNT] | WAIT]\
+            \n       artery netstat -i [-b] [-h]\n       artery netstat -r [-n] [-f inet|inet6]",
         after_long_help = "Examples:
   artery netstat -I eth0 1           packets in and out, and of all ports, each second
   artery netstat -I eth0 -b -h 1     bytes, with units
   artery netstat -i                  all ports and their counters
   artery netstat -rn                 routes, as on BSD
 
-The first row counts from the opening of the port; each further row says what came since the row before. Without -u
-and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock."
+The first row counts from the opening of the port; each further row says what came since the row before.
+Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock."
     )]
     Netstat(NetstatOptions),
     /// Show the path of the next packets through a running router, and what changed at each hop
     #[command(after_long_help = "Examples:
   artery trace                         the next packet, whichever source it is from
-  artery trace 5 --from eth0           the next five that the element 'eth0' sends, or is handed if it has inputs
+  artery trace 5 --from eth0           the next five that the element 'eth0' sends or, with inputs, receives
   artery trace 100 --timeout 10s --json > ways.json
 
-Each hop is a line: the output that the packet left by and the input it came to, the element and its class, and what the
-packet is; below it stands what that element changed. The last line says how the packet ended: '-> PORT', 'dropped:
-REASON', or 'still in ELEMENT' where it waits. Copies, fragments and segments follow with ways of their own. SIGINT
-shows what there is so far. While packets are followed, all are handled somewhat slower.")]
+Each hop is a line: the output that the packet left by and the input it came to, the element and its class,
+and what the packet is; below it stands what that element changed. The last line says how the packet ended:
+'-> PORT', 'dropped: REASON', or 'still in ELEMENT' where it waits. Copies, fragments and segments follow with
+ways of their own. SIGINT shows what there is so far. While packets are followed, all are handled somewhat
+slower.")]
     Trace(TraceOptions),
     /// Run an IP router, or print its configuration: ports, addresses, routes and neighbors in one command
     #[command(disable_help_flag = true, after_long_help = router::options::EXAMPLES)]
@@ -192,13 +201,15 @@ shows what there is so far. While packets are followed, all are handled somewhat
     Neighbor(neighbor::NeighborOptions),
     /// Show or change the neighbors of IPv4 of a running router, as BSD's arp does
     #[command(
-        override_usage = "artery arp [-n] -a [-i PORT] | ADDRESS\n       artery arp -d ADDRESS | -ad\n       artery arp -s ADDRESS ETHER [temp|permanent] [pub]",
+        override_usage = "artery arp [-n] -a [-i PORT] | ADDRESS\n       artery arp -d ADDRESS | -ad\
+            \n       artery arp -s ADDRESS ETHER [temp|permanent] [pub]",
         after_long_help = neighbor::bsd::ARP_EXAMPLES
     )]
     Arp(neighbor::bsd::BsdNeighborOptions),
     /// Show or change the neighbors of IPv6 of a running router, as BSD's ndp does
     #[command(
-        override_usage = "artery ndp [-n] -a [-i PORT] | ADDRESS\n       artery ndp -d ADDRESS | -c\n       artery ndp -s ADDRESS ETHER [temp|permanent] [pub]",
+        override_usage = "artery ndp [-n] -a [-i PORT] | ADDRESS\n       artery ndp -d ADDRESS | -c\
+            \n       artery ndp -s ADDRESS ETHER [temp|permanent] [pub]",
         after_long_help = neighbor::bsd::NDP_EXAMPLES
     )]
     Ndp(neighbor::bsd::BsdNeighborOptions),
@@ -220,7 +231,7 @@ shows what there is so far. While packets are followed, all are handled somewhat
     /// Print completions for a shell
     #[command(after_long_help = "Example:\n  artery completions bash > /etc/bash_completion.d/artery")]
     Completions {
-        /// The shell
+        /// The shell that will read them
         shell: clap_complete::Shell,
     },
     /// Write the manual pages of all commands
@@ -235,14 +246,14 @@ shows what there is so far. While packets are followed, all are handled somewhat
     /// Run the measurements, a program of its own beside this one
     #[command(disable_help_flag = true, after_long_help = "Example:\n  artery bench --help")]
     Bench {
-        /// Arguments of artery-bench
+        /// Arguments passed to artery-bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Behave as the program click, with its options and messages
     #[command(disable_help_flag = true, after_long_help = "Example:\n  artery click -qo- router.click")]
     Click {
-        /// Options of click
+        /// Options and arguments of click
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -300,7 +311,8 @@ impl ReadingOptions {
             } else if let Some(other) = input.replace(ConfigInput::from_word(word)) {
                 let other = if let ConfigInput::Text(_) = other { "-e".to_string() } else { other.name() };
                 usage_error(&format!(
-                    "router configuration specified twice: {other} and {word}; a variable is written VAR=VALUE"
+                    "router configuration specified twice: {other} and {word}; a variable is written \
+                     VAR=VALUE"
                 ));
             }
         }
@@ -359,7 +371,7 @@ pub(crate) struct FmtOptions {
     /// Change nothing; name the files that would change
     #[arg(long, conflicts_with = "in_place")]
     pub(crate) check: bool,
-    /// Change the files
+    /// Rewrite the files in place
     #[arg(short = 'i', long)]
     pub(crate) in_place: bool,
 }
@@ -382,7 +394,7 @@ pub(crate) struct GraphOptions {
 /// Languages that graphs are drawn in.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum GraphFormat {
-    /// Graphviz
+    /// The language of Graphviz
     Dot,
 }
 
@@ -422,7 +434,10 @@ pub(crate) struct NetstatOptions {
     #[arg(short = 'i')]
     pub(crate) list: bool,
     /// Routes instead of ports
-    #[arg(short = 'r', conflicts_with_all = ["interface", "list", "bytes", "human", "interval", "count", "wait"])]
+    #[arg(
+        short = 'r',
+        conflicts_with_all = ["interface", "list", "bytes", "human", "interval", "count", "wait"]
+    )]
     pub(crate) routes: bool,
     /// Routes of this family only: inet or inet6
     #[arg(short = 'f', value_name = "FAMILY", requires = "routes", value_parser = ["inet", "inet6"])]

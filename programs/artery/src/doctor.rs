@@ -28,11 +28,11 @@ Each finding is a line: its level, its name, and what was found. Below it stands
   broken   a command that needs it can't work
   unknown  this process could not see it; 'sudo artery doctor' sees more
 
-Programs are given to the kernel's verifier and attached nowhere. What keeps traffic in the kernel (filters, bridges, queueing) is
-another question: 'artery adopt --dry-run' answers it.
+Programs are given to the kernel's verifier and attached nowhere. What keeps traffic in the kernel (filters,
+bridges, queueing) is another question: 'artery adopt --dry-run' answers it.
 
-Exit status: 0 all is offered, 1 what was asked for can't work, 2 wrong usage, 3 it works, but slower than it could. What
-could not be seen does not change it.";
+Exit status: 0 all is offered, 1 what was asked for can't work, 2 wrong usage, 3 it works, but slower than it
+could. What could not be seen does not change it.";
 
 #[derive(Args)]
 pub(crate) struct DoctorOptions {

@@ -175,7 +175,7 @@ mod tests {
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             write_pages(&folder).unwrap();
         }
-        assert_eq!(drift(&folder).unwrap(), [""; 0], "UPDATE_EXPECT=1 cargo test -p artery writes them anew");
+        assert_eq!(drift(&folder).unwrap(), [""; 0], "UPDATE_EXPECT=1 cargo test -p artery updates them");
     }
 
     #[test]

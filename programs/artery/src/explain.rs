@@ -14,16 +14,17 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery explain \"10.1.2.3 > 10.0.2.9 icmp ttl 1 len 1500 df\" --in eth1
   artery explain \"10.0.1.1 > 10.0.2.9\" --in host
 
-A packet is ADDRESS[:PORT] > ADDRESS[:PORT], then 'udp', 'tcp', 'icmp' or 'proto N', 'ttl N', 'len N' and 'df', as far as
-it matters; or 'frame' and its bytes in hexadecimal. Each line is a step on its way; the last one says what becomes of it,
-in the words of 'artery show drops'. Of a packet for a service it says which member gets it. Nothing is sent, counted or changed.
-A packet filter around the router (--pf) is not asked, which a note says.";
+A packet is ADDRESS[:PORT] > ADDRESS[:PORT], then 'udp', 'tcp', 'icmp' or 'proto N', 'ttl N', 'len N' and
+'df', as far as it matters; or 'frame' and its bytes in hexadecimal. Each line is a step on its way; the last
+one says what becomes of it, in the words of 'artery show drops'. Of a packet for a service it says which
+member gets it. Nothing is sent, counted or changed. A packet filter around the router (--pf) is not asked,
+which a note says.";
 
 #[derive(Args)]
 pub(crate) struct ExplainOptions {
     #[command(flatten)]
     router: RouterReach,
-    /// The packet
+    /// The packet, as text or as a frame in hexadecimal
     #[arg(required = true, value_name = "PACKET")]
     packet: Vec<String>,
     /// The port that it comes by, or 'host'

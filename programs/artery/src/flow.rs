@@ -28,8 +28,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery flow follow                                  a line of JSON for each event, until SIGINT
   artery flow flush --member web1                     its next packets choose members anew
 
-A flow's member is told by name and its idle time as seconds until now, so that another machine understands both.
-docs/flow.md describes the forms. Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+A flow's member is told by name and its idle time as seconds until now, so that another machine understands
+both. docs/flow.md describes the forms. Without -u and -p the router is the one at $ARTERY_SOCKET, or else at
+/run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct FlowOptions {
@@ -67,7 +68,7 @@ enum Action {
     /// Print a line of JSON for each event: flows that come, are proven, change, move and end
     #[command(after_long_help = "Examples:
   artery flow follow | head
-  artery flow follow --since 0:1876543219876543        go on behind the last event that was seen of worker 0")]
+  artery flow follow --since 0:1876543219876543        go on after this event of worker 0")]
     Follow(FollowOptions),
     /// Forget flows, all or those of a member
     #[command(after_long_help = "Examples:\n  artery flow flush all\n  artery flow flush --member web1")]
@@ -117,7 +118,7 @@ struct FlushOptions {
     /// The flows of this member
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
-    /// All flows
+    /// Flush the flows of all members
     #[arg(value_name = "all", value_parser = ["all"])]
     all: Option<String>,
 }

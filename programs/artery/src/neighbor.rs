@@ -17,8 +17,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery neighbor flush                                       all that were not set by hand
   artery neighbor flush dev eth1
 
-A change counts for the next packet. 'artery show neighbors' lists them. Without -u and -p the router is the one at
-$ARTERY_SOCKET, or else at /run/artery.sock.";
+A change counts for the next packet. 'artery show neighbors' lists them. Without -u and -p the router is the
+one at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct NeighborOptions {
@@ -30,7 +30,8 @@ pub(crate) struct NeighborOptions {
 enum Action {
     /// Set the Ethernet address of a neighbor, for good unless 'temporary' is said
     #[command(
-        override_usage = "artery neighbor add [OPTIONS] ADDRESS [lladdr] ETHER [dev PORT] [published|temporary]",
+        override_usage = "artery neighbor add [OPTIONS] ADDRESS [lladdr] ETHER [dev PORT] \
+            [published|temporary]",
         after_long_help = "Example:\n  artery neighbor add 10.0.1.9 lladdr 02:00:00:00:00:09 dev eth1"
     )]
     Add(Change),

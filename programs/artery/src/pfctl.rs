@@ -27,14 +27,14 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery pfctl -s states                   what is remembered of connections
   artery pfctl -t friends -T add 192.0.2.7 change a table
   artery pfctl -k 192.0.2.7                end the states of a host
-  artery pfctl -S states.pf                keep all states in a file, which -L states.pf takes to another router
+  artery pfctl -S states.pf                save all states in a file; -L loads it into another router
 
-Rules are printed as OpenBSD's pfctl prints them, and read as what is printed. The optimiser of rules is left out: -o is
-accepted, and rules stay as they are. With ARTERY_PF_FIXTURE=1 in the environment interfaces and names are those that
-tests assume, instead of this machine's.
+Rules are printed as OpenBSD's pfctl prints them, and read as what is printed. The optimiser of rules is left
+out: -o is accepted, and rules stay as they are. With ARTERY_PF_FIXTURE=1 in the environment interfaces and
+names are those that tests assume, instead of this machine's.
 
-Rules name the interfaces of the running router, with their addresses there. If none runs, -n takes this machine's.
-Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.
+Rules name the interfaces of the running router, with their addresses there. If none runs, -n takes this
+machine's. Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.
 
 Exit status: 0 success, 1 mistakes in the rules, or what was asked for is not so.";
 
@@ -87,7 +87,7 @@ pub(crate) struct PfctlOptions {
     /// Turn the filter off: all packets pass
     #[arg(short = 'd')]
     disable: bool,
-    /// Addresses for -T
+    /// Addresses for the command of -T
     #[arg(value_name = "ADDRESS", requires = "table")]
     addresses: Vec<String>,
     /// The rules, in the language of pf.conf(5); `-` for standard input. With -T: the addresses

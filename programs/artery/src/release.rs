@@ -11,17 +11,17 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery release eth0
   artery release eth0 eth1
 
-Where the kernel has links for BPF programs, it removes programs when their process ends, however it ends. Kernels without
-TCX have filters of tc (cls_bpf) instead, which outlive a process that was killed. They do no harm, because they leave
-all frames to the kernel once their process does not renew its lease; the next 'artery adopt', 'router' or 'up' at the port removes
-them. This command removes them at once, with the qdisc clsact if it was made for them. Filters whose process lives,
-and those of others, stay.
+Where the kernel has links for BPF programs, it removes programs when their process ends, however it ends.
+Kernels without TCX have filters of tc (cls_bpf) instead, which outlive a process that was killed. They do no
+harm, because they leave all frames to the kernel once their process does not renew its lease; the next
+'artery adopt', 'router' or 'up' at the port removes them. This command removes them at once, with the qdisc
+clsact if it was made for them. Filters whose process lives, and those of others, stay.
 
 Exit status: 0 nothing of a dead process is left, 1 error, 2 wrong usage.";
 
 #[derive(Args)]
 pub(crate) struct ReleaseOptions {
-    /// The ports
+    /// The interfaces to release
     #[arg(value_name = "PORT", required = true)]
     ports: Vec<String>,
 }

@@ -82,7 +82,8 @@ fn report_json(plan: &Plan, counts: &[Counts], ran: Duration) -> serde_json::Val
         })
     };
     let elements: Vec<_> = counts.iter().enumerate().map(element).collect();
-    json!({ "schema_version": 1, "version": crate::report::VERSION, "seconds": ran.as_secs_f64(), "elements": elements })
+    json!({ "schema_version": 1, "version": crate::report::VERSION, "seconds": ran.as_secs_f64(),
+        "elements": elements })
 }
 
 /// A table of counters that is written to standard error repeatedly, or as a line of JSON among messages.

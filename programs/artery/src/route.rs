@@ -27,12 +27,12 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery route -n get -inet 10.9.1.2
   artery route flush -inet6
 
-BSD's modifiers are -inet, -inet6, -net, -host, -netmask, -prefixlen, -gateway, -iface, -ifp, -ifa, -mpath, -mtu,
--blackhole, -reject, -priority 8, -static, -lock and -T 0. With one of them 'add', 'change' and 'delete' say what they
-did, and 'get' prints, as BSD's route does.
+BSD's modifiers are -inet, -inet6, -net, -host, -netmask, -prefixlen, -gateway, -iface, -ifp, -ifa, -mpath,
+-mtu, -blackhole, -reject, -priority 8, -static, -lock and -T 0. With one of them 'add', 'change' and 'delete'
+say what they did, and 'get' prints, as BSD's route does.
 
-A route is changed for all packets at once, and none is lost over it. Without -u and -p the router is the one at
-$ARTERY_SOCKET, or else at /run/artery.sock.";
+A route is changed for all packets at once, and none is lost over it. Without -u and -p the router is the one
+at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct RouteOptions {
@@ -59,7 +59,9 @@ pub(crate) struct RouteOptions {
 enum Action {
     /// Add a route for a prefix that has none
     #[command(
-        override_usage = "artery route add [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route add [OPTIONS] blackhole|unreachable|prohibited PREFIX\n       artery route add [OPTIONS] [MODIFIER]... DESTINATION GATEWAY [MASK]",
+        override_usage = "artery route add [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\
+            \n       artery route add [OPTIONS] blackhole|unreachable|prohibited PREFIX\
+            \n       artery route add [OPTIONS] [MODIFIER]... DESTINATION GATEWAY [MASK]",
         after_long_help = "Example:\n  artery route add 10.9.0.0/16 via 10.0.2.254"
     )]
     Add(Change),
@@ -72,13 +74,15 @@ enum Action {
     Del(Change),
     /// Replace the route of a prefix; with BSD's modifiers only one that is there
     #[command(
-        override_usage = "artery route change [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route change [OPTIONS] [MODIFIER]... DESTINATION GATEWAY [MASK]",
+        override_usage = "artery route change [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\
+            \n       artery route change [OPTIONS] [MODIFIER]... DESTINATION GATEWAY [MASK]",
         after_long_help = "Example:\n  artery route change -net 10/8 10.0.2.8"
     )]
     Change(Change),
     /// Add a route, or replace that of its prefix
     #[command(
-        override_usage = "artery route replace [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu N]...\n       artery route replace [OPTIONS] blackhole|unreachable|prohibited PREFIX",
+        override_usage = "artery route replace [OPTIONS] PREFIX [via GATEWAY] [dev PORT] [weight N] [mtu \
+            N]...\n       artery route replace [OPTIONS] blackhole|unreachable|prohibited PREFIX",
         after_long_help = "Example:\n  artery route replace 10/8 via 10.0.2.8"
     )]
     Replace(Change),
@@ -439,8 +443,8 @@ impl Words {
         let prefix = self.prefix.ok_or("which prefix? write it as 10.9.0.0/16, 10.9/16 or default")?;
         if self.ways.is_empty() {
             return Err(format!(
-                "where does {prefix} lead? name a gateway ('via 10.0.2.254'), a port ('dev eth2'), or blackhole, \
-                 unreachable or prohibited"
+                "where does {prefix} lead? name a gateway ('via 10.0.2.254'), a port ('dev eth2'), or \
+                 blackhole, unreachable or prohibited"
             ));
         }
         let is_ipv6 = self.ways[0].contains(':');
@@ -574,8 +578,10 @@ mod tests {
     fn a_looked_up_route_says_where_it_leads() {
         let document = serde_json::json!({ "dst": "10.9.1.2", "prefix": "10.9.0.0/16", "source": "static",
             "outcome": "forward", "type": "unicast", "method": "hash",
-            "next_hops": [{ "gateway": "10.0.2.7", "state": "up" }, { "gateway": "10.0.2.8", "state": "down" }],
-            "chosen": { "next_hop": "10.0.2.7", "port": "eth2", "lladdr": "02:00:00:00:00:07", "state": "REACHABLE", "mtu": 1500 } });
+            "next_hops": [{ "gateway": "10.0.2.7", "state": "up" },
+                { "gateway": "10.0.2.8", "state": "down" }],
+            "chosen": { "next_hop": "10.0.2.7", "port": "eth2", "lladdr": "02:00:00:00:00:07",
+                "state": "REACHABLE", "mtu": 1500 } });
         let expected = "\
 10.9.1.2 matches 10.9.0.0/16 (static)
   one of 2 next hops, by hash: 10.0.2.7 (up), 10.0.2.8 (down)

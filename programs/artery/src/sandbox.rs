@@ -163,7 +163,7 @@ fn start_helper(limits: HelperLimits) -> anyhow::Result<HelperLife> {
     // The limit of locked memory, which AF_XDP counts against, can't be raised later.
     let unlimited = Rlimit { current: None, maximum: None };
     let _ = setrlimit(Resource::Memlock, unlimited);
-    privsep::start(limits, helper::spawn).context("there is no sandbox: can't start its helper process")
+    privsep::start(limits, helper::spawn).context("can't start the helper process of the sandbox")
 }
 
 fn restrict_files(sandbox: &Sandbox, policy: Policy) -> anyhow::Result<String> {

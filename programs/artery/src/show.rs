@@ -27,8 +27,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery show bfd                        sessions with the gateways of --bfd
   artery show drops                      why packets ended, the most frequent reason first
 
-JSON has a 'schema_version'; as long as it is the same, keys stay what they are, and others may come. Without -u and -p
-the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+JSON has a 'schema_version'; as long as it is the same, keys stay what they are, and others may come. Without
+-u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct ShowOptions {
@@ -42,7 +42,8 @@ enum What {
     #[command(visible_alias = "route", after_long_help = "Example:\n  artery show routes 10/8 --dev eth2")]
     Routes(routes::RoutesOptions),
     /// Who is on the links of the ports, and how it is known
-    #[command(visible_aliases = ["neighbor", "arp"], after_long_help = "Example:\n  artery show neighbors --dev eth1")]
+    #[command(visible_aliases = ["neighbor", "arp"], after_long_help = "Example:\n  artery show neighbors \
+        --dev eth1")]
     Neighbors(NeighborsOptions),
     /// Groups of next hops, what leads there, and how they share packets
     #[command(after_long_help = "Example:\n  artery show nexthops --json")]
@@ -185,7 +186,10 @@ fn show_security(options: &ElementsOptions) -> anyhow::Result<u8> {
 
 fn show_elements(options: &ElementsOptions) -> anyhow::Result<u8> {
     let elements = elements(&mut Client::connect(&options.reach)?)?;
-    let element = |one: &crate::ip_router::Element| json!({ "name": one.name, "class": one.class, "configuration": one.config });
+    let element = |one: &crate::ip_router::Element| {
+        json!({ "name": one.name, "class": one.class,
+            "configuration": one.config })
+    };
     let elements: Vec<Value> = elements.iter().map(element).collect();
     either(
         options.json,

@@ -20,13 +20,15 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery top --every 5
   artery top --once                    rates of one second as plain text, and the end
 
-Rates are packets and bits per second. IN and OUT are what was forwarded past the kernel; KERNEL is what came by a port and
-was left to it, for the reasons below. IF IN and IF OUT are the kernel's own counters of the interface, as 'ip -s link'
-shows them: whether they hold what went past the kernel depends on the path and the driver.
+Rates are packets and bits per second. IN and OUT are what was forwarded past the kernel; KERNEL is what came
+by a port and was left to it, for the reasons below. IF IN and IF OUT are the kernel's own counters of the
+interface, as 'ip -s link' shows them: whether they hold what went past the kernel depends on the path and the
+driver.
 
-Of a router (artery run, artery router, artery up) each port is shown. WAIT P50 and WAIT P99: so long at most the oldest
-frame of a received batch had waited in the kernel's queue, in half and in 99 of 100 batches; packet sockets only. Without -u and -p the program
-is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+Of a router (artery run, artery router, artery up) each port is shown. WAIT P50 and WAIT P99: so long at most
+the oldest frame of a received batch had waited in the kernel's queue, in half and in 99 of 100 batches;
+packet sockets only. Without -u and -p the program is the one at $ARTERY_SOCKET, or else at
+/run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct TopOptions {

@@ -23,7 +23,7 @@ pub(crate) enum Output {
 /// In what form messages are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people
+    /// A line of text, for people
     #[default]
     Text,
     /// A JSON object a line: time, level, event and message

@@ -15,9 +15,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery watch --since 0 --count 20    from the oldest event that is kept
   artery watch --json > events.json    a line of JSON each
 
-A line is the time (RFC 3339), the event's number and what happened: to a neighbor, an address, a route, a port or a
-next hop. Who goes on at the number after the last one (--since) misses nothing: the router keeps the last 10,000, and
-what is gone by then is said.";
+A line is the time (RFC 3339), the event's number and what happened: to a neighbor, an address, a route, a
+port or a next hop. Who goes on at the number after the last one (--since) misses nothing: the router keeps
+the last 10,000, and what is gone by then is said.";
 
 /// The pause between two polls of the router.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -131,7 +131,10 @@ mod tests {
 
     #[test]
     fn events_are_lines_and_losses_are_said() {
-        let event = |seq: u64| json!({ "seq": seq, "time": 0.25, "kind": "port", "what": "up", "text": "port eth1: up" });
+        let event = |seq: u64| {
+            json!({ "seq": seq, "time": 0.25, "kind": "port",
+                "what": "up", "text": "port eth1: up" })
+        };
         let lately = json!({ "schema_version": 1, "next": 9, "lost": 4, "events": [event(7), event(8)] });
         let mut left = 5;
         let said = lines(&lately, false, &mut left);

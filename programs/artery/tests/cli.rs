@@ -331,7 +331,8 @@ fn check_of_a_configuration_for_another_machine_notes_what_is_missing_and_checks
         assert!(outcome.out.contains(elements), "{file}: {}", outcome.out);
     }
     // Other mistakes are reported as well; an interface that no element opens is not one.
-    let text = "FromDevice(absent0) -> EtherEncap(0x0800, absent0:eth, absent1:eth) -> Queue(many) -> ToDevice(absent0);";
+    let text = "FromDevice(absent0) -> EtherEncap(0x0800, absent0:eth, absent1:eth) -> Queue(many) -> \
+        ToDevice(absent0);";
     let outcome = artery(&["check", "-e", text]);
     assert_eq!(outcome.status, 1, "{outcome:?}");
     assert!(outcome.err.contains("note: config: this machine has no interface absent0;"), "{}", outcome.err);
@@ -343,8 +344,8 @@ fn check_of_a_configuration_for_another_machine_notes_what_is_missing_and_checks
 fn check_takes_addresses_from_the_devices_it_is_told_of() {
     let text = "Idle -> ARPResponder(10.0.0.1 absent0:eth) -> Discard";
     assert_eq!(artery(&["check", "-e", text]).status, 1);
-    let told = artery(&["check", "--device", "absent0=lo", "-e", text]);
-    assert_eq!(told.status, 0, "{told:?}");
+    let outcome = artery(&["check", "--device", "absent0=lo", "-e", text]);
+    assert_eq!(outcome.status, 0, "{outcome:?}");
     let wrong = artery(&["check", "--device", "absent0=absent1", "-e", text]);
     assert!(wrong.err.contains("of 'absent0', which is to be 'absent1' here: name a device"), "{wrong:?}");
 }
@@ -377,8 +378,8 @@ fn addresses_are_those_of_the_devices_in_the_network_namespace_of_the_process() 
         // /sys still shows the devices of the namespace it was mounted in.
         std::process::Command::new("unshare").args(["-rn", "sh", "-ec", script]).output().unwrap()
     };
-    let told = inside(&format!("{make}; {check}"));
-    assert!(told.status.success(), "{told:?}");
+    let outcome = inside(&format!("{make}; {check}"));
+    assert!(outcome.status.success(), "{outcome:?}");
     assert_eq!(inside(&check).status.code(), Some(1));
 }
 
@@ -399,7 +400,7 @@ fn a_period_has_units_and_wrong_ones_are_refused_with_a_remedy() {
     assert!(outcome.status == 0 && outcome.err.starts_with(doubt), "{outcome:?}");
     for args in [&["run", "--stats", "100", "-e", "Idle"] as &[&str], &["run", "--stats", "100"]] {
         let outcome = artery(args);
-        let joined = "there is no file '100'; a value is joined to its option: --stats=100";
+        let joined = "file '100' does not exist; a value is joined to its option: --stats=100";
         assert!(outcome.status == 2 && outcome.err.contains(joined), "{outcome:?}");
     }
 }

@@ -24,7 +24,8 @@ fn wrong_arguments_are_reported_under_the_element() {
     assert_eq!(outcome.status, 1);
     assert_eq!(
         outcome.err,
-        "config:2: While configuring 'a :: Counter':\n  too many arguments\nRouter could not be initialized!\n"
+        "config:2: While configuring 'a :: Counter':\n  too many arguments\n\
+         Router could not be initialized!\n"
     );
 }
 

@@ -199,7 +199,7 @@ fn token_files_that_others_can_read_are_refused_before_anything_starts() {
 #[test]
 fn a_group_reads_by_the_unix_socket_and_only_root_and_the_routers_user_write() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can be somebody else");
+        eprintln!("skipped: only root can change its user");
         return;
     }
     const GROUP: u32 = 4242;

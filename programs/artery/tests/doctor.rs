@@ -133,7 +133,7 @@ fn who_is_not_root_is_told_what_was_not_seen() {
         assert_eq!(finding(&json, check)["remedy"], "sudo artery doctor");
     }
     assert_eq!(level(&json, "link@left"), "ok");
-    assert_ne!(outcome.status, 1, "what was not seen is no defect: {json:#}");
+    assert_ne!(outcome.status, 1, "an unknown finding is not a defect: {json:#}");
     assert_eq!(outcome.status, status_of_levels(&json));
 }
 

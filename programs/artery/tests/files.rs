@@ -18,8 +18,8 @@ fn mode(path: &str) -> u32 {
 fn logging(folder: &Folder, log: &str, more: &str, limit: u32) -> String {
     let rules = folder.file("pf.conf", "block log all\n");
     format!(
-        "InfiniteSource(DATA {FRAME}, LIMIT {limit}, STOP false) -> pf :: PacketFilter(PORT eth0 10.0.0.9/24, \
-         FILE {rules}, LOG {log}{more}); pf[0] -> Discard;"
+        "InfiniteSource(DATA {FRAME}, LIMIT {limit}, STOP false) -> pf :: PacketFilter(PORT eth0 \
+         10.0.0.9/24, FILE {rules}, LOG {log}{more}); pf[0] -> Discard;"
     )
 }
 
@@ -28,7 +28,8 @@ fn captures_and_logs_of_packets_are_for_their_owner_alone() {
     let folder = Folder::new();
     let at = |name: &str| folder.path(name);
     let text = format!(
-        "InfiniteSource(DATA {PACKET}, LIMIT 3, STOP true) -> MarkIPHeader -> IPPrint(OUTFILE {}) -> ToDump({}, ENCAP IP)
+        "InfiniteSource(DATA {PACKET}, LIMIT 3, STOP true) -> MarkIPHeader -> IPPrint(OUTFILE {}) -> \
+         ToDump({}, ENCAP IP)
              -> ToIPSummaryDump({}) -> Discard;",
         at("printed"),
         at("dump"),
@@ -101,7 +102,8 @@ fn a_full_disk_is_told_once_with_what_was_lost_and_packets_go_on() {
 #[test]
 fn prints_to_a_full_disk_end_in_an_error() {
     let text = format!(
-        "InfiniteSource(DATA {PACKET}, LIMIT 5000, STOP true) -> MarkIPHeader -> p :: IPPrint(OUTFILE /dev/full) -> c :: Counter -> Discard;"
+        "InfiniteSource(DATA {PACKET}, LIMIT 5000, STOP true) -> MarkIPHeader -> p :: IPPrint(OUTFILE \
+         /dev/full) -> c :: Counter -> Discard;"
     );
     let outcome = artery(&["run", "-e", &text, "-h", "c.count"]);
     assert_eq!((outcome.status, outcome.out.as_str()), (1, "5000\n"), "{outcome:?}");
@@ -113,7 +115,8 @@ fn a_state_dump_is_private_complete_and_follows_no_link() {
     let folder = Folder::new();
     let rules = folder.file("pf.conf", "pass\n");
     let text = format!(
-        "InfiniteSource(DATA {FRAME}, LIMIT 1, STOP false) -> pf :: PacketFilter(PORT eth0 10.0.0.9/24, FILE {rules}); pf[0] -> Discard;"
+        "InfiniteSource(DATA {FRAME}, LIMIT 1, STOP false) -> pf :: PacketFilter(PORT eth0 10.0.0.9/24, FILE \
+         {rules}); pf[0] -> Discard;"
     );
     let socket = folder.path("s");
     let _router = Router::start(&socket, &["-e", &text]);

@@ -48,7 +48,8 @@ fn pfctl(options: &[&str], file: &str) -> (Option<i32>, String, String) {
 #[test]
 fn names_have_the_same_numbers_whoever_reads_them() {
     let rules = "pass in on em0 proto tcp to port { smtps spamd www }\n\
-                 pass in on em0 proto udp to port { dhcpv6-client dhcpv6-server }\npass proto { ospf gre icmp6 }\n";
+        pass in on em0 proto udp to port { dhcpv6-client dhcpv6-server }\n\
+        pass proto { ospf gre icmp6 }\n";
     let folder = switch(rules);
     let explained = artery(&["import", "--explain", &text(&folder)]);
     assert_eq!(explained.status, 0, "{explained:?}");
@@ -105,7 +106,8 @@ fn the_rules_that_openbsd_installs_are_taken_with_a_warning() {
     let folder = switch(OPENBSD);
     let explained = artery(&["import", "--explain", &text(&folder)]);
     assert_eq!(explained.status, 0, "{explained:?}");
-    let expected = "pf.conf:5: approximated: block return out log proto {tcp udp} user _pbuild\n    unknown user _pbuild";
+    let expected = "pf.conf:5: approximated: block return out log proto {tcp udp} user _pbuild\
+        \n    unknown user _pbuild";
     assert!(explained.out.contains(expected), "{}", explained.out);
     let (status, out, err) = pfctl(&["-nvf"], &format!("{}/pf.conf", text(&folder)));
     assert_eq!(status, Some(0), "{err}");
@@ -195,7 +197,8 @@ fn folders() -> Vec<tempfile::TempDir> {
         "pass\n",
         OPENBSD,
         "block in on egress\npass out on egress inet from em0:network nat-to (egress)\n",
-        "match out on egress inet from !(egress:network) to any nat-to (egress:0)\nblock in quick from urpf-failed\n",
+        "match out on egress inet from !(egress:network) to any nat-to (egress:0)\n\
+         block in quick from urpf-failed\n",
         "ext = \"egress\"\nblock in on $ext\npass out on $ext\n",
         "antispoof quick for { em0 em9 }\n",
         "antispoof for (em9)\n",

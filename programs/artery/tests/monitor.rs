@@ -15,7 +15,8 @@ const GENERATOR: &str = "
     InfiniteSource(LENGTH 548, LIMIT 100, STOP true) -> udp;
     InfiniteSource(LENGTH 1472, LIMIT 100, STOP true) -> udp;
     udp -> EtherEncap(0x0800, $FROM, $TO) -> Queue(64) -> out :: ToDevice(eth0);
-    DriverManager(wait_stop, wait_stop, wait_stop, label more, wait 1ms, goto more $(lt $(out.count) 300), stop);";
+    DriverManager(wait_stop, wait_stop, wait_stop, label more, wait 1ms, goto more $(lt $(out.count) 300), \
+    stop);";
 
 /// Forwards with all points at which packets can end, and counts what passes between them.
 const ROUTER: &str = "

@@ -171,7 +171,8 @@ fn what_comes_uncut_by_packet_sockets_leaves_cut_by_af_xdp() {
     let text = "
         FromDevice(left, SNIFFER false, PROMISC true, METHOD LINUX) -> from_left :: Counter -> Queue
             -> ToDevice(right, METHOD XDP_GENERIC);
-        FromDevice(right, SNIFFER false, PROMISC true, METHOD XDP_GENERIC) -> Queue -> ToDevice(left, METHOD LINUX);";
+        FromDevice(right, SNIFFER false, PROMISC true, METHOD XDP_GENERIC) -> Queue -> ToDevice(left, METHOD \
+        LINUX);";
     let router = row.start(&["-e", text]);
     row.tcp("10.0.0.2:7000");
     row.expect_right_checksums();
@@ -184,7 +185,8 @@ fn tcp_over_ipv6_is_routed() {
     let Some(row) = Row::new(1500) else { return };
     let text = "
         elementclass Side { $device, $mac, $neighbor |
-            FromDevice($device, SNIFFER false, PROMISC true) -> Classifier(12/86dd) -> Strip(14) -> GetIP6Address(24) -> output;
+            FromDevice($device, SNIFFER false, PROMISC true) -> Classifier(12/86dd) -> Strip(14) -> \
+        GetIP6Address(24) -> output;
             input -> EtherEncap(0x86dd, $mac, $neighbor) -> Queue -> ToDevice($device); }
         routes :: LookupIP6Route(fd01::/64 0, fd02::/64 1);
         routes[0] -> l :: Side(left, 02:00:00:00:01:01, 02:00:00:00:01:02) -> routes;
@@ -405,14 +407,17 @@ def ip4(protocol, upper, claimed=None, options=b''):
         bytes([10, 0, 1, 2]), bytes([10, 0, 2, 2])) + options
     return h[:10] + struct.pack('!H', 0xffff - total(h)) + h[12:] + upper
 def tcp(n): return struct.pack('!HHIIBBHHH', 9, 9, 1, 1, 0x50, 0x10, 99, 0, 0) + b'x' * n
-def udp(n, claimed=None): return struct.pack('!HHHH', 9, 9, 8 + n if claimed is None else claimed, 0) + b'x' * n
+def udp(n, claimed=None):
+    return struct.pack('!HHHH', 9, 9, 8 + n if claimed is None else claimed, 0) + b'x' * n
 def ip6(next, upper): return struct.pack('!IHBB', 6 << 28, len(upper), next, 64) + b'\xfd' * 32 + upper
 tags = [b'', b'\x81\0\0\x07', b'\x81\0\0\x07\x81\0\0\x08', b'\x88\xa8\0\x07\x81\0\0\x08', b'\x81\0']
 bodies = [(b'\x08\0', ip4(6, tcp(n))) for n in (0, 1, 100, 3000, 40000, 65400)]
 bodies += [(b'\x08\0', ip4(17, udp(n))) for n in (0, 1, 100, 3000, 60000)]
-bodies += [(b'\x08\0', ip4(17, udp(3000, 7))), (b'\x08\0', ip4(6, tcp(3000), 40)), (b'\x08\0', ip4(6, tcp(50), 9999))]
+bodies += [(b'\x08\0', ip4(17, udp(3000, 7))), (b'\x08\0', ip4(6, tcp(3000), 40))]
+bodies += [(b'\x08\0', ip4(6, tcp(50), 9999))]
 bodies += [(b'\x08\0', ip4(47, b'\0\0\x08\0' + ip4(6, tcp(3000)))), (b'\x08\0', ip4(4, ip4(6, tcp(3000))))]
-bodies += [(b'\x08\0', ip4(6, tcp(3000), None, b'\x01' * 12)), (b'\x08\0', b'E'), (b'\x08\0', b''), (b'\x08\0', b'\xff' * 90)]
+bodies += [(b'\x08\0', ip4(6, tcp(3000), None, b'\x01' * 12))]
+bodies += [(b'\x08\0', b'E'), (b'\x08\0', b''), (b'\x08\0', b'\xff' * 90)]
 bodies += [(b'\x86\xdd', ip6(6, tcp(3000))), (b'\x86\xdd', ip6(0, b'\x06\0' + b'\0' * 6 + tcp(3000)))]
 bodies += [(b'\x08\x06', b'\0' * 28), (b'\x88\xb5', b'z' * 1400)]
 sent = {}
@@ -431,8 +436,9 @@ for to in (b'\xff' * 6, b'\x02\0\0\0\x01\x01'):
                 offset = 6 if kind == 5 else 16
                 send(1, kind, start + 20, 1000, start, offset, frame)
             for n in range(4):
-                send(random.choice((0, 1, 1, 2)), random.choice((0, 1, 4, 5, 0x85)), random.choice((0, 14, 54, 66, 9000)),
-                    random.choice((0, 1, 8, 500, 1448, 65535)), random.choice((0, 13, 14, 34, 38, 54, len(frame) - 2)),
+                send(random.choice((0, 1, 1, 2)), random.choice((0, 1, 4, 5, 0x85)),
+                    random.choice((0, 14, 54, 66, 9000)), random.choice((0, 1, 8, 500, 1448, 65535)),
+                    random.choice((0, 13, 14, 34, 38, 54, len(frame) - 2)),
                     random.choice((0, 2, 6, 16, 17, 40000)), frame)
 print(sent)
 ";

@@ -66,17 +66,20 @@ fn older_dialects_are_told_what_is_written_now_which_is_taken() {
     for (older, told, now) in [
         (
             "nat on em0 from 10.0.0.0/8 to any -> 192.0.2.1",
-            "at 'on'\n    older pf: write 'match out on IF from SOURCE to DESTINATION nat-to ADDRESS', and a rule that passes it",
+            "at 'on'\n    older pf: write 'match out on IF from SOURCE to DESTINATION nat-to ADDRESS', and a \
+             rule that passes it",
             "match out on em0 from 10.0.0.0/8 to any nat-to 192.0.2.1",
         ),
         (
             "rdr pass on em0 proto tcp to any port 80 -> 10.0.0.5",
-            "at 'pass'\n    older pf: write 'match in on IF to ADDRESS port PORT rdr-to ADDRESS', and a rule that passes it; 'pass in ...' for 'rdr pass'",
+            "at 'pass'\n    older pf: write 'match in on IF to ADDRESS port PORT rdr-to ADDRESS', and a rule \
+             that passes it; 'pass in ...' for 'rdr pass'",
             "pass in on em0 proto tcp to any port 80 rdr-to 10.0.0.5",
         ),
         (
             "binat on em0 from 10.0.0.1 to any -> 192.0.2.1",
-            "at 'on'\n    older pf: write 'match on IF from ADDRESS to any binat-to ADDRESS', and a rule that passes it",
+            "at 'on'\n    older pf: write 'match on IF from ADDRESS to any binat-to ADDRESS', and a rule \
+             that passes it",
             "match on em0 from 10.0.0.1 to any binat-to 192.0.2.1",
         ),
         (
@@ -91,7 +94,8 @@ fn older_dialects_are_told_what_is_written_now_which_is_taken() {
         ),
         (
             "scrub in all",
-            "at 'scrub'\n    older pf: write 'match in all scrub (no-df)', with the options in parentheses; fragments are put together by 'set reassemble'",
+            "at 'scrub'\n    older pf: write 'match in all scrub (no-df)', with the options in parentheses; \
+             fragments are put together by 'set reassemble'",
             "match in all scrub (no-df)",
         ),
     ] {
@@ -101,7 +105,10 @@ fn older_dialects_are_told_what_is_written_now_which_is_taken() {
         assert_eq!((status, err.contains("syntax error")), (0, false), "{now}: {err}");
     }
     let (_, _, err) = pfctl(&["-nf", "-"], "altq on em0 cbq bandwidth 10Mb queue { std }\n");
-    assert!(err.ends_with("\n    older pf: write 'queue NAME on IF bandwidth RATE', and 'queue NAME parent NAME bandwidth RATE default'\n"));
+    assert!(err.ends_with(
+        "\n    older pf: write 'queue NAME on IF bandwidth RATE', and 'queue NAME parent NAME bandwidth RATE \
+         default'\n"
+    ));
     // What is meant as a macro stays one.
     assert_eq!(pfctl(&["-nf", "-"], "nat = \"em0\"\npass on $nat\n").0, 0);
 }

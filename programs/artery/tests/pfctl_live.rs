@@ -31,7 +31,8 @@ fn capture(folder: &Folder) -> String {
 fn full(folder: &Folder, rules: &str, arguments: &str) -> Router {
     let (capture, rules) = (capture(folder), folder.file("pf.conf", rules));
     let config = format!(
-        "f :: FromDump({capture}) -> c :: Counter -> pf :: PacketFilter(PORT em0 192.0.2.1/24, FILE {rules}{arguments});
+        "f :: FromDump({capture}) -> c :: Counter -> pf :: PacketFilter(PORT em0 192.0.2.1/24, FILE \
+         {rules}{arguments});
          pf[0], pf[1] -> Discard; Idle -> [1] pf;"
     );
     let router = Router::start(&folder.path("full"), &["-e", &config]);
@@ -227,10 +228,11 @@ fn what_is_asked_of_an_anchor_is_asked_of_no_other() {
     let listed = |args: &[&str]| done(&router, args).out;
     assert_eq!(listed(&["-s", "Anchors"]), "  bar\n  foo\n");
     assert_eq!(listed(&["-v", "-s", "Anchors"]), "  bar\n  bar/one\n  bar/one/deep\n  bar/two\n  foo\n");
-    let deep = "anchor \"foo\" all {\n  block drop in proto tcp from any to any port = 22 label \"inner\"\n}\n\
-                anchor \"bar/*\" all {\n  anchor \"one\" all {\n    anchor \"deep\" all {\n      \
-                pass out quick all flags S/SA\n    }\n  }\n  anchor \"two\" all {\n    match in all\n  }\n}\n\
-                pass all flags S/SA label \"main\"\n";
+    let deep = "anchor \"foo\" all {\n  block drop in proto tcp from any to any port = 22 label \"inner\"\n\
+        }\n\
+        anchor \"bar/*\" all {\n  anchor \"one\" all {\n    anchor \"deep\" all {\n      \
+        pass out quick all flags S/SA\n    }\n  }\n  anchor \"two\" all {\n    match in all\n  }\n}\n\
+        pass all flags S/SA label \"main\"\n";
     assert_eq!(listed(&["-a", "*", "-s", "rules"]), deep);
     assert_eq!(listed(&["-a", "bar/two/*", "-s", "rules"]), "match in all\n");
     assert_eq!(
@@ -309,7 +311,8 @@ fn rules_ask_for_the_routes_of_a_router() {
         format!(
             "ip :: IPRouter(PORT em0 192.0.2.1/24 ETHER 2:0:0:0:0:1, ROUTE 192.0.2.8/29 blackhole);
              Idle -> ip -> Discard; ip[1] -> Discard;
-             f :: FromDump({capture}) -> c :: Counter -> pf :: PacketFilter(PORT {port}, ROUTER ip, FILE {rules}) -> Discard;"
+             f :: FromDump({capture}) -> c :: Counter -> pf :: PacketFilter(PORT {port}, ROUTER ip, FILE \
+             {rules}) -> Discard;"
         )
     };
     let router = Router::start(&folder.path("routes"), &["-e", &config("em0")]);
@@ -398,7 +401,8 @@ anchor out {
     let shown = done(&router, &["-gvvsr"]).out;
     let nothing = "  [ Evaluations: 0         Packets: 0         Bytes: 0           States: 0     ]\n";
     let queue = "  [ queue: qname= qid=0 pqname= pqid=0 ]\n";
-    let first = "@0 block drop in on em0 proto tcp from <t:2> to any\n  [ Skip steps: i=2 d=2 r=end f=end da=end sp=end dp=end ]\n";
+    let first = "@0 block drop in on em0 proto tcp from <t:2> to any\
+        \n  [ Skip steps: i=2 d=2 r=end f=end da=end sp=end dp=end ]\n";
     assert!(shown.starts_with(&format!("{first}{queue}{nothing}@1 block")), "{shown}");
     assert!(shown.contains("@0 pass from <inner:1> to any no state\n"), "{shown}");
     assert!(shown.contains(" nat-to 192.0.2.0/24\n"), "{shown}");
@@ -414,7 +418,8 @@ fn what_a_filter_refuses_is_told_by_the_lines_of_the_file() {
     let router = empty(&folder, "pass", "1");
     let inner = folder.file("inner.conf", "pass\n\npass proto tcp user root\n");
     let rules = format!(
-        "# a comment\nset skip on lo0\npass in proto {{ tcp udp }} divert-to 127.0.0.1 port 99\n\nanchor \"a\" {{\n\
+        "# a comment\nset skip on lo0\npass in proto {{ tcp udp }} divert-to 127.0.0.1 port 99\n\n\
+         anchor \"a\" {{\n\
          block\npass proto tcp group daemon\n}}\nanchor spam\nload anchor spam from \"{inner}\"\n"
     );
     let file = folder.file("outer.conf", &rules);
@@ -455,7 +460,8 @@ fn addresses_of_tables_are_resolved_and_what_is_none_says_why() {
     for (wrong, why) in [
         (
             "1.2.3",
-            "an address of IPv4 has four numbers, unless a length follows, as in 10.1/16; the table is as it was",
+            "an address of IPv4 has four numbers, unless a length follows, as in 10.1/16; the table is as it \
+             was",
         ),
         (
             "nowhere.invalid",
@@ -482,7 +488,7 @@ fn words_that_say_nothing_are_refused_before_a_router_is_looked_for() {
     let folder = Folder::new();
     let refused = pfctl(&empty(&folder, "pass", "1"), &["-i", "em7", "-s", "Interfaces"]);
     assert!(
-        refused.status == 1 && refused.err.contains("no interface em7; there are lo0, em0"),
+        refused.status == 1 && refused.err.contains("no interface named em7; the router has lo0, em0"),
         "{refused:?}"
     );
 }

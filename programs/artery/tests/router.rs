@@ -9,7 +9,8 @@ fn readme() -> Vec<&'static str> {
 }
 
 const EXPECTED: &str = "\
-// artery router --port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24 --route 0.0.0.0/0=10.0.2.254
+    // artery router --port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24 --route \
+    0.0.0.0/0=10.0.2.254
 
 // Ports, routes and neighbors. It does all but plain forwarding: it asks for neighbors and answers
 // them, answers pings, tells senders of packets that can't go on, and puts fragments together.
@@ -24,7 +25,8 @@ v4 :: IPForward(ip);
 v6 :: IP6Forward(ip);
 
 // Port 0, eth1. The host does not see what arrives here.
-from_eth1 :: FromDevice(eth1, SNIFFER false, PROMISC true) -> in_eth1 :: Classifier(12/0800, 12/86dd, 12/8100, -);
+from_eth1 :: FromDevice(eth1, SNIFFER false, PROMISC true) -> in_eth1 :: Classifier(12/0800, 12/86dd, \
+    12/8100, -);
 in_eth1 [0] -> [0] v4;
 in_eth1 [1] -> [0] v6;
 in_eth1 [2] -> tags_eth1 :: Classifier(14/0000%0fff, -);
@@ -159,8 +161,10 @@ fn frames_of_all_ports_go_through_every_service() {
     let services = ["--service", "192.0.2.1:80/tcp=a=10.0.2.11", "--service", "192.0.2.2=b=10.0.2.12@2"];
     let text = printed(&[&ports[..], &services].concat());
     for expected in [
-        "service1 :: FlowBalancer(FRAMES true, ROUTER ip, SERVICE 192.0.2.1:80 tcp,\n    MEMBER a 10.0.2.11);",
-        "service2 :: FlowBalancer(FRAMES true, ROUTER ip, SERVICE 192.0.2.2,\n    MEMBER b 10.0.2.12 weight 2);",
+        "service1 :: FlowBalancer(FRAMES true, ROUTER ip, SERVICE 192.0.2.1:80 tcp,\
+         \n    MEMBER a 10.0.2.11);",
+        "service2 :: FlowBalancer(FRAMES true, ROUTER ip, SERVICE 192.0.2.2,\
+         \n    MEMBER b 10.0.2.12 weight 2);",
         "-> [1] service1 [1] -> [1] service2 [1] -> in_eth2",
         "v4 [1], v6 [1], ip [1], service1 [3], service2 [3] -> to_eth2",
     ] {

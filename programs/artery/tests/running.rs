@@ -338,7 +338,8 @@ fn sighup_before_the_router_runs_does_not_end_it_and_standard_input_is_not_read_
 
 #[test]
 fn a_router_that_is_told_to_end_sends_what_it_holds_and_takes_in_nothing_more() {
-    let text = "src :: InfiniteSource(LIMIT 400, STOP false) -> q :: Queue(500) -> RatedUnqueue(1000) -> c :: Counter
+    let text = "src :: InfiniteSource(LIMIT 400, STOP false) -> q :: Queue(500) -> RatedUnqueue(1000) -> c \
+        :: Counter
         -> Discard; RatedSource(RATE 100) -> late :: Counter -> Discard;";
     for (signals, drained) in [(&[Signal::TERM][..], true), (&[Signal::TERM, Signal::INT], false)] {
         let folder = Folder::new();

@@ -140,7 +140,8 @@ fn a_line_that_cant_be_done_is_named_with_its_file_and_nothing_starts() {
     let folder = etc(&[
         (
             "hostname.veb0",
-            "add em0\nad em1\nlearn em9\nproto stp ifcost em0 70000\nadd vport0 untagged vport0 passthrough\n!echo 1\nup",
+            "add em0\nad em1\nlearn em9\nproto stp ifcost em0 70000\nadd vport0 untagged vport0 passthrough\n\
+             !echo 1\nup",
         ),
         ("hostname.em0", "inet 10.0.0.1 255.255.255.0"),
     ]);
@@ -176,7 +177,8 @@ fn what_comes_without_a_tag_is_the_hosts_where_a_port_says_so_at_last() {
     let folder = etc(&[
         (
             "hostname.veb0",
-            "add em0\nadd em1\nuntagged em0 passthrough tagged em0 10\nuntagged em1 passthrough\nuntagged em1 10\nup",
+            "add em0\nadd em1\nuntagged em0 passthrough tagged em0 10\nuntagged em1 passthrough\n\
+             untagged em1 10\nup",
         ),
         ("hostname.em0", "inet 10.0.0.1 255.255.255.0\nup"),
     ]);
@@ -291,7 +293,7 @@ fn words_for_a_switch_are_wrong_whether_or_not_it_runs() {
 fn a_folder_without_a_switch_is_refused() {
     let folder = etc(&[("pf.conf", "pass")]);
     let outcome = artery(&["up", "--etc", &text(&folder)]);
-    assert!(outcome.status == 1 && outcome.err.contains("there is no hostname.veb0 here"), "{outcome:?}");
+    assert!(outcome.status == 1 && outcome.err.contains("neither hostname.veb0 nor"), "{outcome:?}");
     let outcome = artery(&["up", "--etc", &veb2021(), "--switch", "veb1"]);
     assert!(outcome.err.ends_with("has no switch 'veb1'; it has veb0, bridge0\n"), "{outcome:?}");
 }

@@ -51,7 +51,8 @@ impl fmt::Display for MrtError {
             }
             MrtError::Damaged(why) => write!(f, "{why}; fetch the file again"),
             MrtError::NoPeers => f.write_str(
-                "no list of peers (PEER_INDEX_TABLE) comes before it; fetch the file again, from its beginning",
+                "no list of peers (PEER_INDEX_TABLE) comes before it; fetch the file again, from its \
+                 beginning",
             ),
             MrtError::NotAPeer { index, peers } => {
                 write!(f, "an entry is of peer {index}, counted from 0, of {peers}; fetch the file again")

@@ -131,7 +131,7 @@ fn compiled(rules: u64, shape: fn(u64) -> String, tables: &mut Tables) -> Compil
         &interfaces(),
         Duration::ZERO,
     )
-    .expect("nothing odd")
+    .expect("valid values")
 }
 
 /// How long one more address in a small table takes, whose rules follow.

@@ -441,9 +441,8 @@ mod tests {
         let mut fragments = Fragments::default();
         assert_eq!(add(&mut fragments, &part(8, false)), ReassemblyOutcome::Waiting);
         let expected = ip6().extension(60, [1, 4, 0, 0, 0, 0]).raw(253, [9; 16]).bytes();
-        assert!(
-            matches!(add(&mut fragments, &part(0, true)), ReassemblyOutcome::Whole(joined) if joined.bytes == expected)
-        );
+        let outcome = add(&mut fragments, &part(0, true));
+        assert!(matches!(outcome, ReassemblyOutcome::Whole(joined) if joined.bytes == expected));
         assert!(fragments.is_empty());
     }
 
@@ -486,11 +485,13 @@ mod tests {
     proptest! {
         #[test]
         fn fragments_in_any_order_make_the_packet(
-            payload in prop::collection::vec(any::<u8>(), 0..3000), mtu in 68_usize..900,
+            payload in prop::collection::vec(any::<u8>(), 0..3000),
+            mtu in 68_usize..900,
             order in prop::collection::vec(any::<u16>(), 90),
         ) {
             let packet = ip4().id(7).options([131, 3, 4]).raw(253, &payload).bytes();
-            let mut parts: Vec<_> = Ipv4Fragments::split_packet(&packet, mtu).unwrap().map(|part| part.to_bytes()).collect();
+            let mut parts: Vec<_> =
+                Ipv4Fragments::split_packet(&packet, mtu).unwrap().map(|part| part.to_bytes()).collect();
             prop_assume!(parts.len() > 1);
             let mut keys = order.into_iter();
             parts.sort_by_cached_key(|_| keys.next());
@@ -498,7 +499,10 @@ mod tests {
             let (last, before) = parts.split_last().unwrap();
             let seen = |bytes: &[u8]| dissect_packet(bytes).unwrap();
             for part in before {
-                prop_assert_eq!(fragments.add_fragment(part, &seen(part), 0, 1000), ReassemblyOutcome::Waiting);
+                prop_assert_eq!(
+                    fragments.add_fragment(part, &seen(part), 0, 1000),
+                    ReassemblyOutcome::Waiting
+                );
             }
             let whole = fragments.add_fragment(last, &seen(last), 0, 1000);
             let is_packet = matches!(whole, ReassemblyOutcome::Whole(joined) if joined.bytes == packet);

@@ -235,7 +235,7 @@ mod tests {
         let of_link = InterfaceAddress { address: "fe80::1".parse().unwrap(), length: 64, peer: None };
         record.addresses.push(of_link);
         record.leave_out_automatic_addresses();
-        assert_eq!(record.addresses.len(), 4, "it has an address of IPv6 that somebody gave it");
+        assert_eq!(record.addresses.len(), 4, "it has an address of IPv6 added by hand");
         record.addresses.remove(2);
         record.leave_out_automatic_addresses();
         assert_eq!(record.addresses.iter().filter(|one| one.address.is_ipv6()).count(), 0);

@@ -254,12 +254,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ipv6_is_rewritten_as_if_it_had_been_built_so(a: u128, b: u128, p: u16, q: u16, payload: Vec<u8>, tcp: bool) {
+        fn ipv6_is_rewritten_as_if_it_had_been_built_so(
+            a: u128,
+            b: u128,
+            p: u16,
+            q: u16,
+            payload: Vec<u8>,
+            tcp: bool,
+        ) {
             let packet = |packet: artery_wire::build::Ip6, p, q| match tcp {
                 true => packet.tcp(p, q).payload(&payload).bytes(),
                 false => packet.udp(p, q).payload(&payload).bytes(),
             };
-            let expected = packet(ip6().src(std::net::Ipv6Addr::from(a)).dst(std::net::Ipv6Addr::from(b)), p, q);
+            let expected =
+                packet(ip6().src(std::net::Ipv6Addr::from(a)).dst(std::net::Ipv6Addr::from(b)), p, q);
             let mut bytes = packet(ip6(), 1, 2);
             let mut seen = dissect_packet(&bytes).unwrap();
             rewrite_ends(&mut bytes, &mut seen, FiveTuple { addresses: [a, b], ports: [p, q] });

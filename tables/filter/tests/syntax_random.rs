@@ -401,7 +401,10 @@ proptest! {
         let text = queues() + &rules(&made, &Style::for_reading(&names));
         let parsed = parse("stdin", text.as_bytes(), &Environment::fixture(), &ParseSettings::default());
         let mut parsed = parsed.map_err(|faults| {
-            TestCaseError::fail(format!("{text}{}", faults.iter().map(|fault| format!("{fault}\n")).collect::<String>()))
+            TestCaseError::fail(format!(
+                "{text}{}",
+                faults.iter().map(|fault| format!("{fault}\n")).collect::<String>()
+            ))
         })?;
         without_places(&mut made);
         without_places(&mut parsed.ruleset);
@@ -420,7 +423,9 @@ proptest! {
             match kind {
                 0 => text[place] = byte,
                 1 => text.insert(place, byte),
-                2 => { text.remove(place); }
+                2 => {
+                    text.remove(place);
+                }
                 _ => text.insert(place, b"{}()<>!=\"\\$#,/\n"[usize::from(byte) % 15]),
             }
             if text.is_empty() {

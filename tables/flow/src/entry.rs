@@ -176,7 +176,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_field_is_read_as_it_was_set(words: [u64; 5], action: u32, generation: u32, seen: u32, flags: u8, version: u16) {
+        fn every_field_is_read_as_it_was_set(
+            words: [u64; 5],
+            action: u32,
+            generation: u32,
+            seen: u32,
+            flags: u8,
+            version: u16,
+        ) {
             let line = Line::default();
             let (four, six) = (Flow4::from_words(|n| words[n]), Flow6::from_words(|n| words[n]));
             let state = FlowState::ALL[usize::from(flags % 8)];
@@ -190,8 +197,13 @@ mod tests {
             prop_assert_eq!(load_counts::<Flow6>(&line), [words[0] >> 40, words[1] >> 30]);
             set_key(&line, &four);
             set_counts::<Flow4>(&line, [words[2], words[3]]);
-            prop_assert_eq!((load_key::<Flow4>(&line), load_counts::<Flow4>(&line)), (four, [words[2], words[3]]));
-            prop_assert!(has_key(&line, &four) && !has_key(&line, &Flow4::from_words(|n| words[n] ^ n as u64)));
+            prop_assert_eq!(
+                (load_key::<Flow4>(&line), load_counts::<Flow4>(&line)),
+                (four, [words[2], words[3]])
+            );
+            prop_assert!(
+                has_key(&line, &four) && !has_key(&line, &Flow4::from_words(|n| words[n] ^ n as u64))
+            );
         }
     }
 

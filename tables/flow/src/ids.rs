@@ -117,7 +117,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_lowest_free_number_is_given_out(choices in prop::collection::vec(any::<u32>(), 1..3000), grow in 1..8_u32) {
+        fn the_lowest_free_number_is_given_out(
+            choices in prop::collection::vec(any::<u32>(), 1..3000),
+            grow in 1..8_u32,
+        ) {
             let (mut ids, mut model) = (Ids::new(1000), BTreeSet::new());
             for choice in choices {
                 if model.len() < 1000 && (choice % 8 < grow || model.is_empty()) {

@@ -448,7 +448,8 @@ impl fmt::Display for SwitchError {
             SwitchError::NoPort { name, is_connected: false } => {
                 write!(
                     f,
-                    "{name} is not connected to the switch: name it where that is made, by PORT or in its hostname file, and restart"
+                    "{name} is not connected to the switch: name it where that is made, by PORT or in its \
+                     hostname file, and restart"
                 )
             }
             SwitchError::IsPort(name) => write!(f, "{name} is in the switch already"),
@@ -462,15 +463,16 @@ impl fmt::Display for SwitchError {
                     write!(f, "{address} is known already; `deladdr {address}` forgets it")
                 }
                 AddressError::Unknown => write!(f, "{address} is not known"),
-                AddressError::Full => write!(f, "there is no room for {address}; raise maxaddr"),
+                AddressError::Full => write!(f, "the MAC table has no room for {address}; raise maxaddr"),
                 AddressError::NoStation => write!(f, "{address} is not the MAC address of a host"),
             },
             SwitchError::NoMemory => {
-                f.write_str("there is no memory for so many addresses; make maxaddr less")
+                f.write_str("cannot allocate memory for so many addresses; lower maxaddr")
             }
             SwitchError::NotHere(word) => write!(
                 f,
-                "'{word}' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes with its router"
+                "'{word}' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes \
+                 with its router"
             ),
             SwitchError::NoSpanningTree => f.write_str("this switch takes part in no spanning tree"),
             SwitchError::Tree(why) => why.fmt(f),

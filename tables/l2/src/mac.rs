@@ -266,7 +266,7 @@ impl MacTable {
         let is_enough = |bits: &u32| entries * 5 <= 16 << bits;
         let bits = (LEAST_BITS..).find(is_enough).unwrap_or(LEAST_BITS);
         let storage: &dyn Storage = if bits >= HUGE_BITS { &HugePages } else { &Pages };
-        let lines = Words::new(storage, "stations", 1 << bits)?;
+        let lines = Words::new(storage, "mac-table", 1 << bits)?;
         Ok(MacTable { lines, bits, mask: (1 << bits) - 1, mix: Mix::new(seed), simd: Simd::detect_best() })
     }
 

@@ -212,9 +212,9 @@ fn an_address_that_moves_too_often_is_not_believed_for_a_while() {
     assert!(!moves[5..].contains(&Learned::Moved) && moves.contains(&Learned::Damped), "{moves:?}");
     assert_eq!(lab.learn(B, 1, 2, 11), Learned::Damped);
     assert_eq!(lab.learn(B, 1, 2, 23), Learned::Moved, "until it was quiet");
-    let told = lab.switch.show_moves(at(23));
-    assert_eq!(told.lines().filter(|line| !line.ends_with("damped")).count(), 6, "{told}");
-    assert!(told.lines().last().unwrap().ends_with("p2"), "{told}");
+    let moves = lab.switch.show_moves(at(23));
+    assert_eq!(moves.lines().filter(|line| !line.ends_with("damped")).count(), 6, "{moves}");
+    assert!(moves.lines().last().unwrap().ends_with("p2"), "{moves}");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn tags_come_and_go_as_ports_want_them() {
         assert_eq!(lab.why(port, &frame), Some(Cause::Vlan));
     }
     for (port, outer) in [(1, 7), (1, 0), (0, 0)] {
-        assert_eq!(lab.why(port, &double(outer, 9)), Some(Cause::DoubleTag), "nobody hops into another VLAN");
+        assert_eq!(lab.why(port, &double(outer, 9)), Some(Cause::DoubleTag), "no hopping into another VLAN");
     }
     lab.tell("-untagged p0").unwrap();
     assert_eq!(lab.why(0, &plain(all, A)), Some(Cause::Vlan));
@@ -415,11 +415,13 @@ fn copies_are_made_of_what_is_dropped_later_too_and_span_ports_take_nothing() {
         ("learn p3", "p3 is not in the switch; `add p3` puts it in"),
         (
             "add p9",
-            "p9 is not connected to the switch: name it where that is made, by PORT or in its hostname file, and restart",
+            "p9 is not connected to the switch: name it where that is made, by PORT or in its hostname file, \
+             and restart",
         ),
         (
             "destroy",
-            "'destroy' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes with its router",
+            "'destroy' is not for the switch itself: artery ifconfig reads a rulefile, and a switch goes \
+             with its router",
         ),
         ("stp p0", "this switch takes part in no spanning tree"),
     ] {
@@ -492,7 +494,10 @@ proptest! {
             let mac = key.address();
             match step {
                 0 => {
-                    let told = lab.switch.apply_command(&Command::Static { port: format!("p{port}"), address: mac, vlan: None }, at(now));
+                    let told = lab.switch.apply_command(
+                        &Command::Static { port: format!("p{port}"), address: mac, vlan: None },
+                        at(now),
+                    );
                     let was = model.get(&address).copied();
                     let has_room = model.len() < most as usize || was.is_some();
                     prop_assert_eq!(told.is_ok(), has_room && was.is_none_or(|was| !was.1));
@@ -503,7 +508,8 @@ proptest! {
                     }
                 }
                 1 => {
-                    let told = lab.switch.apply_command(&Command::DelAddress { address: mac, vlan: None }, at(now));
+                    let told =
+                        lab.switch.apply_command(&Command::DelAddress { address: mac, vlan: None }, at(now));
                     prop_assert_eq!(told.is_ok(), model.remove(&address).is_some());
                 }
                 2 => {
@@ -513,7 +519,10 @@ proptest! {
                 _ => {
                     let learned = lab.switch.learn_address(key, port, false, at(now));
                     match (learned, model.get(&address).copied()) {
-                        (Learned::New, None) => prop_assert!(model.insert(address, (port, false, now)).is_none() && model.len() <= most as usize),
+                        (Learned::New, None) => prop_assert!(
+                            model.insert(address, (port, false, now)).is_none()
+                                && model.len() <= most as usize
+                        ),
                         (Learned::Full, None) => prop_assert_eq!(model.len(), most as usize),
                         (Learned::Known, Some((at, is_static, _))) => {
                             prop_assert_eq!(at, port);

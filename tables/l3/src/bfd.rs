@@ -79,7 +79,8 @@ impl fmt::Display for SettingsError {
         match self {
             SettingsError::Interval(interval) => write!(
                 f,
-                "the interval {interval:?} is out of range; use one from {LEAST_INTERVAL:?} to {MOST_INTERVAL:?}"
+                "the interval {interval:?} is out of range; use one from {LEAST_INTERVAL:?} to \
+                 {MOST_INTERVAL:?}"
             ),
             SettingsError::Multiplier => f.write_str("the multiplier is 0; use one from 1 to 255"),
         }

@@ -2,8 +2,8 @@
 //! process, another language. This module has no code.
 //!
 //! Callers that build [`Fib4Fast`](crate::Fib4Fast), [`Fib4Small`](crate::Fib4Small) or [`Fib6`](crate::Fib6)
-//! with a [`Storage`](artery_storage::Storage) of their own get the arrays where they want them, each asked for by
-//! name. A FIB keeps its arrays as long as it lives; one that is rebuilt asks for new ones. A
+//! with a [`Storage`](artery_storage::Storage) of their own get the arrays where they want them, each asked
+//! for by name. A FIB keeps its arrays as long as it lives; one that is rebuilt asks for new ones. A
 //! [`RouteTable`](crate::RouteTable) rebuilds it when routes or a policy are set, when it changes the layout,
 //! and when a FIB has no more room, and says nothing of it to readers outside: give those a FIB that you keep
 //! in step yourself, from the runs of an [`Art`](crate::Art).
@@ -25,10 +25,16 @@
 //! | `blocks` | fast | 2^16 | 64 | 512 KiB |
 //! | `palette` | fast | 256 | 32 | 1 KiB |
 //! | `roots` | small | 2^19 | 64 | 4 MiB |
-//! | `leaves` | small | [`leaves`](crate::Fib4Options::leaves), at least 2^16, rounded up to a multiple of 4 | 16 | 48 MiB by default, used from the front |
-//! | `lists` | fast, small | 8 for each of [`list_lines`](crate::Fib4Options::list_lines) | 64 | 128 MiB by default, used from the front |
-//! | `fib6-words` | IPv6 | as [`Fib6::build`](crate::Fib6::build) gets as capacity, up to 2^26 | 32 | 16 MiB and more by default, used from the front |
+//! | `leaves` | small | [`leaves`], at least 2^16, rounded up to a multiple of 4 | 16 | 48 MiB by default |
+//! | `lists` | fast, small | 8 for each of [`list_lines`] | 64 | 128 MiB by default |
+//! | `fib6-words` | IPv6 | the capacity of [`Fib6::build`], up to 2^26 | 32 | 16 MiB and more by default |
 //! | `default` | all | 8, of which only the first is used | 64 | 64 |
+//!
+//! `leaves`, `lists` and `fib6-words` are used from the front.
+//!
+//! [`leaves`]: crate::Fib4Options::leaves
+//! [`list_lines`]: crate::Fib4Options::list_lines
+//! [`Fib6::build`]: crate::Fib6::build
 //!
 //! # `default`
 //!
@@ -36,7 +42,7 @@
 //! |---|---|
 //! | 0 to 31 | group of the default route, 0 without one |
 //! | 32 to 62 | number of changes of this word, modulo 2^31 |
-//! | 63 | mark: in the narrow fast layout, every code in use is the number of its group. Means nothing elsewhere |
+//! | 63 | mark, only in the narrow fast layout: every code in use is the number of its group |
 //!
 //! A lookup loads this word, then everything else, then this word again, and restarts when it differs.
 //! Without that it could put an old default in the place of a 0 that is newer, and answer what was right at
@@ -84,7 +90,7 @@
 //!
 //! | bits | where bit 0 is 0 |
 //! |---|---|
-//! | 1 to 31 | bit *n* is 1 where addresses of the /19's *n*th /24, counted from 0, go another way than those before it |
+//! | 1 to 31 | bit *n* is 1 where the /19's *n*th /24, from 0, has another group than the one before |
 //! | 32 to 63 | place in `leaves` of the group of the first /24; those of the following runs come after it |
 //!
 //! A leaf is a group up to 65,535, or 0 for the default's. The first 65,536 leaves are their own numbers and
@@ -185,7 +191,7 @@
 //!
 //! | layout | most loads in a row of which each needs what the one before it said |
 //! |---|--:|
-//! | fast, narrow | 2: cell and `palette`, or word of `blocks` (whose place does not depend on the cell) and list |
+//! | fast, narrow | 2: cell and `palette`, or word of `blocks` (its place does not need the cell) and list |
 //! | fast, wide | 1: cell; or 2: word of `blocks` and list |
 //! | small | 2: word and leaf, or word and list |
 //! | IPv6 | [`Fib6::MAX_LOADS`](crate::Fib6::MAX_LOADS) |

@@ -52,11 +52,11 @@
 //! ART takes, which holds the routes in any case, comes on top. A FIB's memory is counted when it is
 //! compiled, and estimated by the number of routes while they come and go.
 //!
-//! | policy | what forwards | bytes a prefix, and what ART takes beside it | lookups: uni, pfx, zipf | take it for |
+//! | policy | what forwards | bytes a prefix + those of ART | lookups: uni, pfx, zipf | take it for |
 //! |---|---|--:|--:|---|
-//! | `fast` | a byte for each /24 ([`Fib4Fast`]); 17 MB at least | 19.5 + 23 | 13, 18, 17 | most lookups a second |
-//! | `small` | a word for each /19 ([`Fib4Small`]); 4 MB at least | 7.2 + 23 | 10, 9, 8 | small or many tables, caches that others need |
-//! | `art` | ART, strides 16/8/8 ([`Art`]) | 69 | 1, 1, 1 | most updates a second: three times those of `fast` |
+//! | `fast` | a byte a /24 ([`Fib4Fast`]); 17 MB at least | 19.5 + 23 | 13, 18, 17 | most lookups a second |
+//! | `small` | a word a /19 ([`Fib4Small`]); 4 MB at least | 7.2 + 23 | 10, 9, 8 | small or many tables |
+//! | `art` | ART, strides 16/8/8 ([`Art`]) | 69 | 1, 1, 1 | most updates a second: 3 times those of `fast` |
 //! | `art:8/4/4/4/4/4/4` | ART with strides of your choice | 23 | 0.6, 0.6, 0.6 | least memory in all |
 //! | IPv6: `fast`, `small` | arrays and lists ([`Fib6`]) | 16 + 74 | 1.6, 15, 11 | nearly everything |
 //! | IPv6: `art` | ART, strides 16/8/…/8 | 446 | 1, 1, 1 | most updates a second |
@@ -102,8 +102,8 @@
 //! In a [`RouteTable`]: next hops, gateways and interfaces (a group is a number; the crate `artery-l3` knows
 //! what it stands for), and best-path choice between routes of one prefix (the last insert wins). Anywhere: a
 //! second writer (put the table behind a mutex of your own; readers don't meet it), persistence, and feature
-//! flags. Tables in files are read by the crate `artery-feed`, text by [`load`]; [`synthetic`] makes tables of
-//! the Internet's shape for tests. C programs have `artery-table-c`.
+//! flags. Tables in files are read by the crate `artery-feed`, text by [`load`]; [`synthetic`] makes tables
+//! of the Internet's shape for tests. C programs have `artery-table-c`.
 #![deny(unsafe_code)]
 
 #[forbid(unsafe_code)]

@@ -54,7 +54,10 @@ pub enum NotAPolicy {
 impl fmt::Display for NotAPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotAPolicy::Form => f.write_str("a policy is auto, auto:BYTES (such as auto:32M), fast, small, art, or art:STRIDES (such as art:16/8/8)"),
+            NotAPolicy::Form => f.write_str(
+                "a policy is auto, auto:BYTES (such as auto:32M), fast, small, art, or art:STRIDES (such as \
+                 art:16/8/8)",
+            ),
             NotAPolicy::Strides(reason) => write!(f, "policy art: {reason}"),
         }
     }

@@ -143,7 +143,7 @@ fn auto_takes_what_the_routes_fit_into() {
     for (host, group) in hosts(600..610) {
         table.insert(host, group).unwrap();
     }
-    assert_eq!(storage.0.load(Relaxed), 1, "compiled in vain again");
+    assert_eq!(storage.0.load(Relaxed), 1, "not compiled again");
     for (host, _) in hosts(0..500) {
         table.remove(host);
     }

@@ -262,9 +262,11 @@ mod tests {
     proptest! {
         #[test]
         fn shares_add_up_and_are_close_to_the_weights(
-            weights in prop::collection::vec(0u32..1_000_000, 1..100), slots in 100usize..1024,
+            weights in prop::collection::vec(0u32..1_000_000, 1..100),
+            slots in 100usize..1024,
         ) {
-            let (shares, sum) = (slot_shares(&weights, slots), weights.iter().map(|w| f64::from(*w)).sum::<f64>());
+            let (shares, sum) =
+                (slot_shares(&weights, slots), weights.iter().map(|w| f64::from(*w)).sum::<f64>());
             if sum > 0.0 {
                 prop_assert_eq!(shares.iter().sum::<usize>(), slots);
             }
@@ -278,7 +280,8 @@ mod tests {
 
         #[test]
         fn each_slot_that_is_over_or_missing_is_whose_part_is_farthest(
-            weights in prop::collection::vec(prop_oneof![0u32..5, any::<u32>()], 1..20), slots in 1usize..64,
+            weights in prop::collection::vec(prop_oneof![0u32..5, any::<u32>()], 1..20),
+            slots in 1usize..64,
         ) {
             let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
             let part = |at: usize| u64::from(weights[at]) * slots as u64;

@@ -2,7 +2,7 @@
 //!
 //! | what | for |
 //! |---|---|
-//! | [`Storage`], [`Region`], [`Words`] | arrays of words on pages of the heap, huge pages, or in a mapped file |
+//! | [`Storage`], [`Region`], [`Words`] | arrays of words: on the heap, on huge pages, or in a mapped file |
 //! | [`RetireList`] | what was unlinked and may still be read for a while |
 //! | [`TagIndex`] | from a hash to the entries that may have its key |
 //! | [`Buckets`] | flows shared out among members by weight |

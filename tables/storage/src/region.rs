@@ -67,7 +67,7 @@ pub struct Region {
     is_own: bool,
 }
 
-// SAFETY: a region is plain memory that belongs to nobody's thread; access goes through atomics.
+// SAFETY: a region is plain memory that belongs to no thread; access goes through atomics.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -105,8 +105,8 @@ impl Region {
         region.is_own = false;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
         for (number, file) in files.iter().enumerate() {
-            // SAFETY: the piece lies within the region, which nobody has seen yet: `bytes` is the sum of all
-            // pieces. What others write there is read through atomics whose every bit pattern is legal.
+            // SAFETY: the piece lies within the region, which no thread has seen yet: `bytes` is the sum of
+            // all pieces. What others write there is read through atomics whose every bit pattern is legal.
             unsafe {
                 let place = region.start.add(number * piece);
                 mmap(place.as_ptr().cast(), piece, access, flags, file, 0)?;

@@ -47,7 +47,7 @@ pub struct Simd(Level);
 /// The kinds of vector code. Only detection makes a [`Simd`] that asks for more than plain code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// No vector instructions.
+    /// Plain code without vector instructions.
     Scalar,
     /// AVX2, POPCNT, BMI1 and BMI2.
     Avx2,

@@ -178,9 +178,9 @@ impl TagIndex {
         bucket
     }
 
-    /// The entry in a bucket that may be the one of a hash: [`NO_ENTRY`], or [`BEYOND_LINE`] if it could only be in
-    /// an overflow line, which is asked for then. `soon` is called with the candidate, and of a second one
-    /// if there are more.
+    /// The entry in a bucket that may be the one of a hash: [`NO_ENTRY`], or [`BEYOND_LINE`] if it could only
+    /// be in an overflow line, which is asked for then. `soon` is called with the candidate, and of a second
+    /// one if there are more.
     #[inline(always)]
     pub fn candidate(&self, hash: u64, bucket: u32, soon: impl Fn(u32)) -> u32 {
         let line = self.line(bucket);

@@ -303,7 +303,7 @@ fn a_hidden_interface_is_deaf_until_its_holder_is_killed() {
         let host = neighbor();
         assert!(is_answered(&host), "the host answers at first");
         let mut holder = start_holder(a_hidden_interface_is_deaf_until_its_holder_is_killed);
-        assert!(!host.pings("10.1.0.1"), "it is deaf");
+        assert!(!host.pings("10.1.0.1"), "the host gets no frames");
         holder.kill().unwrap();
         holder.wait().unwrap();
         assert!(is_answered(&host), "it answers again when the holder was killed");
@@ -320,11 +320,11 @@ fn an_interface_of_many_queues_is_hidden_while_one_is_left() {
         let open = |_| AfPacketRx::open(&interface, &settings, 1, &group).unwrap();
         let mut queues: Vec<_> = (0..80).map(open).collect();
         queues.truncate(1);
-        assert!(!host.pings("10.1.0.1"), "it is deaf");
+        assert!(!host.pings("10.1.0.1"), "the host gets no frames");
         queues.clear();
         assert!(is_answered(&host), "it answers again when all are closed");
         queues.extend((0..2).map(open));
-        assert!(!host.pings("10.1.0.1"), "it is deaf again");
+        assert!(!host.pings("10.1.0.1"), "the host gets no frames again");
     });
 }
 

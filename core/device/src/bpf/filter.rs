@@ -295,7 +295,10 @@ pub(super) mod tests {
             assert_eq!((names(left).len(), remove_dead_filters(left).unwrap()), (1, 0));
             drop(living);
             assert_eq!((names(left).len(), living_filter_owners(left).unwrap().len()), (0, 0));
-            assert!(!filters(&mut netlink, left, INGRESS).unwrap().is_empty(), "somebody else's stays");
+            assert!(
+                !filters(&mut netlink, left, INGRESS).unwrap().is_empty(),
+                "the filter of another program stays"
+            );
             let error = Filter::add(&pass(), 9999).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{error}");
         });

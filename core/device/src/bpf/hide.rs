@@ -102,8 +102,8 @@ fn refused(interface: &Interface, error: &io::Error) -> DeviceError {
     match error.raw_os_error() {
         Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOENT) => DeviceError::NotSupported {
             name: name.clone(),
-            doing: "hiding frames from the host (SNIFFER false), which needs BPF programs at tc's ingress hook (TCX, or \
-                    clsact with cls_bpf)",
+            doing: "hiding frames from the host (SNIFFER false), which needs BPF programs at tc's ingress \
+                hook (TCX, or clsact with cls_bpf)",
             instead: "remove the host's addresses from the interface ('ip address flush') and give them to a \
                       TAP device that the router serves",
         },

@@ -51,7 +51,7 @@ pub fn run_live(
         ..Run::default()
     };
     // SAFETY: the argument is as long as said; its pointers lead to as many bytes as it says, which the
-    // kernel only reads: there is no place for a context to be written. What it writes into
+    // kernel only reads: the argument has no buffer for a context. What it writes into
     // the argument itself is integers.
     check(unsafe { bpf(BPF_PROG_TEST_RUN, &mut argument) })
 }

@@ -84,10 +84,10 @@ mod tests {
         }
         let sent = follower.marks.as_ref().unwrap().sent.unwrap();
         let after = |seconds| sent + Duration::from_secs(seconds);
-        assert_eq!(follower.lag(after(7)), Some(Duration::from_secs(7)), "nobody has read");
+        assert_eq!(follower.lag(after(7)), Some(Duration::from_secs(7)), "not read yet");
         while follower.read(|_| ()).unwrap() != ReadOutcome::Nothing {}
         let (waited, read) = follower.marks.as_ref().unwrap().last.unwrap();
         assert_eq!(follower.lag(read), Some(waited));
-        assert_eq!(follower.lag(read + VALID), Some(Duration::ZERO), "nothing was told since");
+        assert_eq!(follower.lag(read + VALID), Some(Duration::ZERO), "nothing was reported since");
     }
 }

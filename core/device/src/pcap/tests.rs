@@ -101,7 +101,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read_back(options in options(), packets in proptest::collection::vec(packet(), 0..12)) {
+    fn what_is_written_is_read_back(
+        options in options(),
+        packets in proptest::collection::vec(packet(), 0..12),
+    ) {
         let bytes = file_of(options, &packets);
         for bytes in [swapped(&bytes), bytes] {
             let reader = open(&bytes).unwrap();
@@ -111,7 +114,10 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), header in any::<bool>()) {
+    fn random_bytes_never_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..400),
+        header in any::<bool>(),
+    ) {
         let mut file = if header { file_of(PcapOptions::default(), &[]) } else { vec![] };
         file.extend(&bytes);
         if let Ok(reader) = open(&file) {

@@ -104,9 +104,7 @@ fn one_interface_has_one_port_and_one_set_of_settings() {
         let (name, open, asked) = ("lo".into(), "false".into(), "true".into());
         assert_eq!(error, DeviceError::Differs { name, setting: "PROMISC", open, asked });
         drop(handle);
-        ports
-            .open(interface("lo", promiscuous.clone()), pool())
-            .expect("a half that nobody holds may change");
+        ports.open(interface("lo", promiscuous.clone()), pool()).expect("a free half may change");
         let port = Ports::default();
         let bare = PortSpec::Interface { name: "lo".into(), receive: None, transmit: None };
         let _default = port.open(bare, pool()).unwrap().rx(0).unwrap();
@@ -326,6 +324,6 @@ fn af_xdp_in_use_one_way_is_not_had_in_another_and_is_given_back_when_unused() {
         drop(rx);
         ports.close_unused(|_| {});
         assert!(!program());
-        port.tx(0).expect("nobody uses it otherwise any more");
+        port.tx(0).expect("no other use is left");
     });
 }

@@ -154,8 +154,8 @@ fn refused(path: &Path, refusal: FileRefusal) -> io::Error {
         FileRefusal::Outside => io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "the router may only use files that its configuration named when it started; to allow others, \
-                 start it with --allow-path {}",
+                "the router may only use files that its configuration named when it started; to allow \
+                 others, start it with --allow-path {}",
                 path.parent()
                     .filter(|folder| !folder.as_os_str().is_empty())
                     .unwrap_or(Path::new("."))

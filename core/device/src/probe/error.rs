@@ -93,7 +93,8 @@ impl fmt::Display for NoProbe {
             NoProbe::TooMany { limit } => write!(f, "{limit} probes are under way, which is the limit"),
             NoProbe::BadRequest => f.write_str("path or host can't be in a request of HTTP"),
             NoProbe::PingNotPermitted => f.write_str(
-                "may not ping; allow it with CAP_NET_RAW or 'sysctl net.ipv4.ping_group_range=\"0 2147483647\"'",
+                "may not ping; allow it with CAP_NET_RAW or 'sysctl net.ipv4.ping_group_range=\"0 \
+                 2147483647\"'",
             ),
             NoProbe::System(error) => write!(f, "no probe can be sent: {error}"),
         }

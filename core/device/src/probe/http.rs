@@ -110,7 +110,8 @@ fn request(to: SocketAddr, path: &str, host: Option<&str>) -> Option<Vec<u8>> {
         return None;
     }
     let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: artery\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: artery\r\nAccept: */*\r\nConnection: close\r\n\
+         \r\n"
     );
     Some(head.into_bytes())
 }
@@ -170,7 +171,8 @@ mod tests {
     fn a_request_names_path_and_host_and_asks_to_close() {
         assert_eq!(
             request_of("10.0.0.1:8080", "/up?x=1", None).unwrap(),
-            "GET /up?x=1 HTTP/1.1\r\nHost: 10.0.0.1:8080\r\nUser-Agent: artery\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+            "GET /up?x=1 HTTP/1.1\r\nHost: 10.0.0.1:8080\r\nUser-Agent: artery\r\nAccept: */*\r\n\
+             Connection: close\r\n\r\n"
         );
         assert!(
             request_of("[fe80::1%3]:80", "/", None).unwrap().contains("\r\nHost: [fe80::1]:80\r\n"),
@@ -230,7 +232,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic_and_more_of_them_change_no_verdict(
-            start in prop_oneof![Just(""), Just("HTTP/1.1 "), Just("HTTP/1.1 100 \r\n\r\n"), Just("HTTP/1.1 503 ")],
+            start in prop_oneof![Just(""), Just("HTTP/1.1 "), Just("HTTP/1.1 100 \r\n\r\n"), Just("HTTP/1.1 \
+                503 ")],
             bytes in prop::collection::vec(any::<u8>(), 0..40),
             more in prop::collection::vec(any::<u8>(), 0..40),
         ) {

@@ -134,7 +134,7 @@ fn a_connection_that_no_one_takes_ends_at_the_deadline_and_not_before() {
     let ended: Vec<_> = prober.poll(START + SECOND / 2).collect();
     let error = ended[0].1.as_ref().unwrap_err();
     assert_eq!((ended.len(), error.to_string()), (1, format!("{address}: no answer within 0.5 s")));
-    assert_eq!(prober.poll(START + SECOND).count(), 0, "each is told once");
+    assert_eq!(prober.poll(START + SECOND).count(), 0, "each is reported once");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_server_that_says_nothing_keeps_nobody_awake_and_ends_at_the_deadline() {
     prober.start(&http(), address, 1, START, SECOND).unwrap();
     let mut server = listener.accept().unwrap().0;
     assert_eq!(poll(&mut prober, START), [], "the request is sent at the latest now");
-    assert!(!is_readable(&prober, Duration::ZERO), "that there is room to write is no news");
+    assert!(!is_readable(&prober, Duration::ZERO), "room to write is not an event");
     for part in ["H", "TTP/1.1", " 2"] {
         server.write_all(part.as_bytes()).unwrap();
         assert!(is_readable(&prober, 20 * SECOND));
@@ -254,7 +254,7 @@ fn there_are_as_many_probes_as_may_be_and_a_place_is_free_when_a_result_is_taken
     assert_eq!(hear(&mut prober, 1), [(2, Err(ProbeFailure::Refused))]);
     prober.start(&http(), silent, 4, START, SECOND).unwrap();
     let tokens: Vec<u64> = prober.poll(START + SECOND).map(|(token, _)| token).collect();
-    assert_eq!(tokens, [1, 4], "what was not sent is never told of");
+    assert_eq!(tokens, [1, 4], "unsent ones are never reported");
 }
 
 #[test]

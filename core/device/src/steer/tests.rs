@@ -263,7 +263,7 @@ fn a_queue_that_fails_keeps_no_other_from_being_served_and_is_told_once() {
         assert_eq!(share.receive(pool, 4, &mut batch), Err(gone.clone()));
         assert!(is_ready(share.fd().unwrap(), Duration::ZERO), "for nothing was looked for");
         assert_eq!(share.receive(pool, 4, &mut batch), Ok(1));
-        assert_eq!(share.receive(pool, 4, &mut batch), Ok(0), "it was told");
+        assert_eq!(share.receive(pool, 4, &mut batch), Ok(0), "it was reported");
         assert!(!is_ready(share.fd().unwrap(), Duration::ZERO));
         fails.store(false, SeqCst);
         send(&mut bad_tx, pool, 1, 1);

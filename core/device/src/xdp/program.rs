@@ -114,7 +114,8 @@ fn refused(interface: &Interface, doing: &'static str, error: &io::Error) -> Dev
         Some(libc::EBUSY | libc::EEXIST) => DeviceError::Occupied {
             name,
             by: "another XDP program is attached to it",
-            remedy: "see whose it is with 'bpftool net' and remove it ('ip link set DEV xdp off'), or use METHOD LINUX",
+            remedy: "see whose it is with 'bpftool net' and remove it ('ip link set DEV xdp off'), or use \
+                METHOD LINUX",
         },
         Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
             DeviceError::NotSupported { name, doing, instead: "use METHOD LINUX" }

@@ -408,7 +408,10 @@ mod tests {
                         seen = shown;
                     }
                     Step::Read => {
-                        prop_assert_eq!(consumer.read().map(|[value]| value), written.front().copied().filter(|_| seen > 0));
+                        prop_assert_eq!(
+                            consumer.read().map(|[value]| value),
+                            written.front().copied().filter(|_| seen > 0)
+                        );
                         if seen > 0 {
                             written.pop_front();
                             (seen, shown, read) = (seen - 1, shown - 1, read + 1);
@@ -424,7 +427,8 @@ mod tests {
 
         #[test]
         fn a_hostile_peer_breaks_the_ring_and_nothing_else(
-            peer in proptest::collection::vec((any::<u32>(), 0u32..12, any::<bool>()), 1..40), start: u32
+            peer in proptest::collection::vec((any::<u32>(), 0u32..12, any::<bool>()), 1..40),
+            start: u32,
         ) {
             let (mut producer, mut consumer) = late::<2>(8, start);
             let (producer_index, consumer_index) = (producer.ring.consumer, consumer.ring.producer);
@@ -459,7 +463,8 @@ mod tests {
 
         #[test]
         fn a_layout_that_leaves_the_memory_or_overlaps_is_refused(
-            [producer, consumer, flags, entries] in layout(), count in prop_oneof![0u32..40, Just(4), Just(8)],
+            [producer, consumer, flags, entries] in layout(),
+            count in prop_oneof![0u32..40, Just(4), Just(8)],
         ) {
             let layout = RingLayout { producer, consumer, flags, entries };
             let memory = Arc::new(RingMemory::anonymous(256));

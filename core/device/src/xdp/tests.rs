@@ -217,7 +217,7 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
     in_namespace(|| {
         let (pool, host) = (pool(), neighbor());
         let port = open("left", &settings(Attach::Best), pool);
-        assert!(is_answered(&host), "nobody receives, so the host does");
+        assert!(is_answered(&host), "no receiver is open, so the host gets them");
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
         assert!(!host.pings("10.1.0.1"), "now the router does");
         let arp_or_ip = |data: &[u8]| matches!(data[12..14], [8, 0 | 6]);
@@ -245,9 +245,8 @@ fn a_half_that_is_closed_leaves_the_other_at_work_and_frames_to_the_host() {
 fn each_queue_has_a_socket_and_all_their_frames_come() {
     in_namespace(|| {
         let (pool, host) = (pool(), Host::new());
-        run(
-            "ip link add left numrxqueues 2 numtxqueues 2 type veth peer name right numrxqueues 2 numtxqueues 2",
-        );
+        run("ip link add left numrxqueues 2 numtxqueues 2 type veth peer name right numrxqueues 2 \
+            numtxqueues 2");
         run("ethtool -L left rx 2 tx 2");
         run("ethtool -L right rx 2 tx 2");
         bring_up();
@@ -332,7 +331,7 @@ fn an_interface_that_goes_down_or_vanishes_is_told_once() {
         run("ip link set left down");
         let down = DeviceError::Down { name: "left".into() };
         assert_eq!(first_error(), Some(down.clone()));
-        assert_eq!(first_error(), None, "it is told once");
+        assert_eq!(first_error(), None, "it is reported once");
         assert_eq!(tx.transmit(&mut batch()), Err(down.clone()));
         let mut waiting = batch();
         assert_eq!((tx.transmit(&mut waiting), waiting.len()), (Err(down), 1));
@@ -395,8 +394,8 @@ fn a_queue_is_not_opened_when_there_is_too_little_to_receive_into() {
         let error = port.rx(0, &RxSettings::default()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "left: of the packet pool's 400 frames 50 are left for a queue, and AF_XDP must have 64; use METHOD \
-             LINUX for some interfaces, fewer queues ('ethtool -L'), or a bigger pool ('--frames')"
+            "left: of the packet pool's 400 frames 50 are left for a queue, and AF_XDP must have 64; use \
+             METHOD LINUX for some interfaces, fewer queues ('ethtool -L'), or a bigger pool ('--frames')"
         );
         taken.truncate(336);
         let mut rx = port.rx(0, &RxSettings::default()).unwrap();
@@ -429,12 +428,13 @@ fn the_report_tells_what_was_got_and_why_not_more() {
         let pool = pool();
         assert_eq!(
             open("left", &settings(Attach::Best), pool).report().to_string(),
-            "left: AF_XDP on 1 queue of veth, copying (Operation not supported), in the driver; finishes checksums"
+            "left: AF_XDP on 1 queue of veth, copying (Operation not supported), in the driver; finishes \
+             checksums"
         );
         assert_eq!(
             open("left", &settings(Attach::Generic), pool).report().to_string(),
-            "left: AF_XDP on 1 queue of veth, copying, in the kernel (generic XDP); finishes checksums; loses what \
-             senders leave uncut until 'ethtool -K DEV tso off gso off' at their ends"
+            "left: AF_XDP on 1 queue of veth, copying, in the kernel (generic XDP); finishes checksums; \
+             loses what senders leave uncut until 'ethtool -K DEV tso off gso off' at their ends"
         );
         run("ip link set lo mtu 1500");
         let report = open("lo", &settings(Attach::Best), pool).report();

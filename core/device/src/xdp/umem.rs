@@ -141,7 +141,8 @@ mod tests {
                     Step::Take(address) => {
                         let expected = model.remove(&(address / 2048)).map(|()| address / 2048);
                         // SAFETY: no kernel shares these frames.
-                        let got = unsafe { ledger.reclaim(address) }.map(|packet| u64::from(pool.frame_of(&packet).unwrap()));
+                        let got = unsafe { ledger.reclaim(address) }
+                            .map(|packet| u64::from(pool.frame_of(&packet).unwrap()));
                         prop_assert_eq!(got, expected);
                     }
                     Step::Fill(address, len) => {

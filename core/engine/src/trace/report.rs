@@ -3,7 +3,8 @@ use super::session::{TraceState, Traced};
 use super::{TraceEvent, TraceRecord};
 use std::fmt::Write as _;
 
-const COLUMNS: &str = "packet\tcopy\ttime\tworker\tevent\telement\tclass\tport\tdetail\tlength\tin_port\tnetwork\tpaint\tdst\tdata";
+const COLUMNS: &str = "packet\tcopy\ttime\tworker\tevent\telement\tclass\tport\tdetail\t\
+    length\tin_port\tnetwork\tpaint\tdst\tdata";
 
 /// Writes it out. Packets are numbered from 1.
 pub(super) fn write_report(state: &TraceState, packets: &[Traced]) -> String {

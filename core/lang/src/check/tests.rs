@@ -94,7 +94,8 @@ fn five_different_mistakes_are_five_messages() {
             "syntax error near '=>'",
             "unknown element class 'Diskard'",
             "'Discard@6 :: Discard' has no input 1",
-            "'InfiniteSource@7 :: InfiniteSource' push output 0 connected to 'ToDevice@8 :: ToDevice' pull input 0",
+            "'InfiniteSource@7 :: InfiniteSource' push output 0 connected to 'ToDevice@8 :: ToDevice' pull \
+             input 0",
         ]
     );
 }

@@ -11,8 +11,8 @@ impl Elaborator<'_, '_> {
         match closest_name(name, self.classes.class_names().iter().map(String::as_str)) {
             Some(similar) => format!("did you mean `{similar}`?"),
             None => format!(
-                "`artery elements` lists the classes there are; define others with `elementclass {name} {{ … }}`, or \
-                 require the library that does"
+                "`artery elements` lists the classes there are; define others with `elementclass {name} {{ … \
+                 }}`, or require the library that does"
             ),
         }
     }

@@ -34,7 +34,8 @@ fn a_taken_anonymous_name_is_counted_up() {
 fn an_alias_keeps_the_used_word_in_the_name_and_has_the_real_class() {
     assert_eq!(
         flat("elementclass Nil Null; Idle -> Nil -> DecTTL -> Discard"),
-        "Idle@1 :: Idle; Nil@2 :: Null; DecTTL@3 :: DecIPTTL; Discard@4 :: Discard; Idle@1 -> Nil@2 -> DecTTL@3 -> Discard@4;"
+        "Idle@1 :: Idle; Nil@2 :: Null; DecTTL@3 :: DecIPTTL; Discard@4 :: Discard; \
+         Idle@1 -> Nil@2 -> DecTTL@3 -> Discard@4;"
     );
 }
 
@@ -298,7 +299,8 @@ fn scope_is_lexical() {
 
 #[test]
 fn a_later_class_shadows_and_earlier_uses_keep_theirs() {
-    let text = "elementclass A { Idle -> Discard } elementclass B { A } elementclass A { Idle -> Null -> Discard } B; A";
+    let text = "elementclass A { Idle -> Discard } elementclass B { A } elementclass A { Idle -> Null -> \
+        Discard } B; A";
     assert_eq!(
         names(text),
         ["B@1/A@1/Idle@1", "B@1/A@1/Discard@2", "A@2/Idle@1", "A@2/Null@2", "A@2/Discard@3"]

@@ -31,7 +31,8 @@ fn compounds_keep_to_one_line_or_many() {
     );
     formats(
         "elementclass X {$a|\n->Null->; Idle->\nDiscard||->\n}\n(a;\nb)",
-        "elementclass X { $a |\n    -> Null ->;\n    Idle -> Discard;\n||\n    ->;\n}\n(\n    a;\n    b;\n);\n",
+        "elementclass X { $a |\n    -> Null ->;\n    Idle -> Discard;\n||\n    ->;\n}\n(\n    a;\n    b;\n\
+         );\n",
     );
 }
 

@@ -14,8 +14,8 @@ use artery_wire::checksum;
 pub struct PacketOffload {
     /// Where the transport header starts; the checksum covers all from there to the end.
     pub transport: isize,
-    /// Where in the transport header the checksum is. It holds the sum of the pseudo-header, not
-    /// complemented.
+    /// Where in the transport header the checksum is. It holds the uncomplemented sum of the
+    /// pseudo-header.
     pub checksum: u16,
     /// The segments to be cut, if the packet is not a single one.
     pub segments: Option<Segments>,

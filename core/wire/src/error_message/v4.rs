@@ -377,8 +377,13 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_have_a_sound_answer_or_none(
-            mut bytes in prop::collection::vec(prop::sample::select(&[0_u8, 1, 3, 4, 8, 11, 131, 137][..]), 0..90),
-            words in 4_u8..16, kind: u8, word: [u8; 4],
+            mut bytes in prop::collection::vec(
+                prop::sample::select(&[0_u8, 1, 3, 4, 8, 11, 131, 137][..]),
+                0..90,
+            ),
+            words in 4_u8..16,
+            kind: u8,
+            word: [u8; 4],
         ) {
             if let Some(first) = bytes.first_mut() {
                 *first = 0x40 | words;

@@ -266,7 +266,10 @@ mod tests {
         #[test]
         fn any_bytes_have_a_sound_answer_or_none(
             next in prop::sample::select(&[0_u8, 43, 44, 51, 58, 60][..]),
-            body in prop::collection::vec(0_u8..64, 0..1300), cut in 0_usize..60, kind in 1_u8..5, rest in 0_u32..100,
+            body in prop::collection::vec(0_u8..64, 0..1300),
+            cut in 0_usize..60,
+            kind in 1_u8..5,
+            rest in 0_u32..100,
         ) {
             let mut bytes = ip6().raw(next, &body).bytes();
             bytes.truncate(bytes.len() - cut.min(bytes.len()));

@@ -9,8 +9,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "moves packets' timestamps",
     manual: "
-Adds TIME, which may be negative, to the timestamp of each packet that has one; with ALL of others, too. With FIRST it is
-the annotation FIRST_TIMESTAMP instead. No time gets before 1970.",
+Adds TIME, which may be negative, to the timestamp of each packet that has one; with ALL of others, too. With
+FIRST it is the annotation FIRST_TIMESTAMP instead. No time gets before 1970.",
     example: "Idle -> AdjustTimestamp(-3600) -> Discard;",
     args: &[
         Arg::optional("TIME", "seconds", "0", "what to add"),

@@ -15,17 +15,18 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "counts packets or bytes by aggregate annotation",
     manual: "
-Counts the packets of each value of the AGGREGATE annotation, or with BYTES their bytes; a packet that stands for
-several counts as these, and bytes that the extra length annotation tells of count, too. Handlers write the counts to
-files.
+Counts the packets of each value of the AGGREGATE annotation, or with BYTES their bytes; a packet that stands
+for several counts as these, and bytes that the extra length annotation tells of count, too. Handlers write
+the counts to files.
 
-While the counter is frozen, or for packets of input 1, aggregates that have not been seen are not counted; such packets
-leave by output 1, when there is one, all others by output 0.
+While the counter is frozen, or for packets of input 1, aggregates that have not been seen are not counted;
+such packets leave by output 1, when there is one, all others by output 0.
 
 AGGREGATE_CALL is `N HANDLER [VALUE]`: a handler to write when a packet of one more than N aggregates comes;
-AGGREGATE_FREEZE and AGGREGATE_STOP freeze or stop instead. COUNT_CALL, COUNT_FREEZE and COUNT_STOP are the same for
-the sum of all counts, when it reaches N.",
-    example: "InfiniteSource(LIMIT 10) -> a :: AggregateCounter -> Discard;\nDriverManager(wait, write a.write_text_file -);",
+AGGREGATE_FREEZE and AGGREGATE_STOP freeze or stop instead. COUNT_CALL, COUNT_FREEZE and COUNT_STOP are the
+same for the sum of all counts, when it reaches N.",
+    example: "InfiniteSource(LIMIT 10) -> a :: AggregateCounter -> Discard;\n\
+        DriverManager(wait, write a.write_text_file -);",
     ports: "1-2/1-2",
     args: &[
         Arg::keyword("BYTES", "bool", "false", "whether to count bytes"),
@@ -36,44 +37,111 @@ the sum of all counts, when it reaches N.",
         Arg::keyword("COUNT_FREEZE", "number", "", "freezes at this count"),
         Arg::keyword("AGGREGATE_STOP", "number", "", "stops the router at so many aggregates"),
         Arg::keyword("COUNT_STOP", "number", "", "stops the router at this count"),
-        Arg::keyword("AGGREGATE_CALL", "number and handler call", "", "handler to write at so many aggregates"),
+        Arg::keyword(
+            "AGGREGATE_CALL",
+            "number and handler call",
+            "",
+            "handler to write at so many aggregates",
+        ),
         Arg::keyword("COUNT_CALL", "number and handler call", "", "handler to write at this count"),
         Arg::keyword("BANNER", "text", "", "a line in front of files"),
     ],
     handlers: &[
-        Handler::write("write_text_file", "writes a line `AGGREGATE COUNT` for each", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Text, cx))),
-        Handler::write("write_ascii_file", "the same", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Text, cx))),
-        Handler::write("write_file", "writes aggregates and counts in four bytes each", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Binary, cx))),
-        Handler::write("write_ip_file", "writes aggregates as IP addresses", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Addresses, cx))),
-        Handler::write("write_pdf_file", "writes shares instead of counts", &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Shares, cx))),
-        Handler::read("freeze", "whether it is frozen", &Read(|a: &mut AggregateCounter, _, _| Ok(a.frozen.to_string())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, _| parse_value(text).map(|frozen| a.frozen = frozen))),
-        Handler::read("active", "whether it counts", &Read(|a: &mut AggregateCounter, _, _| Ok(a.active.to_string())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, _| parse_value(text).map(|active| a.active = active))),
+        Handler::write(
+            "write_text_file",
+            "writes a line `AGGREGATE COUNT` for each",
+            &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Text, cx)),
+        ),
+        Handler::write(
+            "write_ascii_file",
+            "the same",
+            &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Text, cx)),
+        ),
+        Handler::write(
+            "write_file",
+            "writes aggregates and counts in four bytes each",
+            &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Binary, cx)),
+        ),
+        Handler::write(
+            "write_ip_file",
+            "writes aggregates as IP addresses",
+            &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Addresses, cx)),
+        ),
+        Handler::write(
+            "write_pdf_file",
+            "writes shares instead of counts",
+            &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Shares, cx)),
+        ),
+        Handler::read(
+            "freeze",
+            "whether it is frozen",
+            &Read(|a: &mut AggregateCounter, _, _| Ok(a.frozen.to_string())),
+        )
+        .and_write(&Write(|a: &mut AggregateCounter, text, _| {
+            parse_value(text).map(|frozen| a.frozen = frozen)
+        })),
+        Handler::read(
+            "active",
+            "whether it counts",
+            &Read(|a: &mut AggregateCounter, _, _| Ok(a.active.to_string())),
+        )
+        .and_write(&Write(|a: &mut AggregateCounter, text, _| {
+            parse_value(text).map(|active| a.active = active)
+        })),
         Handler::write("stop", "stops counting, and the router", &Write(AggregateCounter::stop_all)).button(),
-        Handler::write("reaggregate_counts", "counts the counts", &Write(|a: &mut AggregateCounter, _, _| {
-            a.reaggregate();
-            Ok(())
-        })),
-        Handler::write("counts_pdf", "the same", &Write(|a: &mut AggregateCounter, _, _| {
-            a.reaggregate();
-            Ok(())
-        })),
+        Handler::write(
+            "reaggregate_counts",
+            "counts the counts",
+            &Write(|a: &mut AggregateCounter, _, _| {
+                a.reaggregate();
+                Ok(())
+            }),
+        ),
+        Handler::write(
+            "counts_pdf",
+            "the same",
+            &Write(|a: &mut AggregateCounter, _, _| {
+                a.reaggregate();
+                Ok(())
+            }),
+        ),
         Handler::read("banner", "BANNER", &Read(|a: &mut AggregateCounter, _, _| Ok(a.banner.clone())))
             .and_write(&Write(|a: &mut AggregateCounter, text, _| {
                 a.banner = text.to_string();
                 Ok(())
             })),
-        Handler::write("clear", "forgets all counts", &Write(|a: &mut AggregateCounter, _, _| {
-            (a.total, _) = (0, a.counts.clear());
-            Ok(())
+        Handler::write(
+            "clear",
+            "forgets all counts",
+            &Write(|a: &mut AggregateCounter, _, _| {
+                (a.total, _) = (0, a.counts.clear());
+                Ok(())
+            }),
+        ),
+        Handler::read(
+            "aggregate_call",
+            "AGGREGATE_CALL while it is to come",
+            &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_aggregates.to_text())),
+        )
+        .and_write(&Write(|a: &mut AggregateCounter, text, cx| {
+            a.at_aggregates.set_call("aggregate_call", text, cx)
         })),
-        Handler::read("aggregate_call", "AGGREGATE_CALL while it is to come", &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_aggregates.to_text())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, cx| a.at_aggregates.set_call("aggregate_call", text, cx))),
-        Handler::read("count_call", "COUNT_CALL while it is to come", &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_count.to_text())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, cx| a.at_count.set_call("count_call", text, cx))),
-        Handler::read("count", "the sum of all counts", &Read(|a: &mut AggregateCounter, _, _| Ok(a.total.to_string()))),
-        Handler::read("nagg", "how many aggregates were seen", &Read(|a: &mut AggregateCounter, _, _| Ok(a.counts.len().to_string()))),
+        Handler::read(
+            "count_call",
+            "COUNT_CALL while it is to come",
+            &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_count.to_text())),
+        )
+        .and_write(&Write(|a: &mut AggregateCounter, text, cx| a.at_count.set_call("count_call", text, cx))),
+        Handler::read(
+            "count",
+            "the sum of all counts",
+            &Read(|a: &mut AggregateCounter, _, _| Ok(a.total.to_string())),
+        ),
+        Handler::read(
+            "nagg",
+            "how many aggregates were seen",
+            &Read(|a: &mut AggregateCounter, _, _| Ok(a.counts.len().to_string())),
+        ),
     ],
     build: |args| Ok(Box::new(AggregateCounter::new(args)?)),
     finished: true,

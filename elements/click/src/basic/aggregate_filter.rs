@@ -7,10 +7,10 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sorts packets by aggregate annotation",
     manual: "
-Each argument is an action and the values of the AGGREGATE annotation that it is for: numbers, or spans such as `5-10`, or
-`all` or `-` for all values that no argument names. The action is the number of an output, `allow` for output 0, or `drop` or
-`deny`. Where arguments contradict each other the first one counts. Packets that no argument is for are dropped; so are
-those whose output is not there.",
+Each argument is an action and the values of the AGGREGATE annotation that it is for: numbers, or spans such
+as `5-10`, or `all` or `-` for all values that no argument names. The action is the number of an output,
+`allow` for output 0, or `drop` or `deny`. Where arguments contradict each other the first one counts. Packets
+that no argument is for are dropped; so are those whose output is not there.",
     example: "Idle -> f :: AggregateFilter(0 1-10 15, 1 11-14, drop all) -> Discard;\nf[1] -> Discard;",
     ports: "1/-",
     processing: "h/h",

@@ -10,13 +10,15 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "lets the first packet of each aggregate pass",
     manual: "
-The first packet with a value of the AGGREGATE annotation leaves by output 0; those that follow with the same value leave by
-output 1, or are dropped when there is none.
+The first packet with a value of the AGGREGATE annotation leaves by output 0; those that follow with the same
+value leave by output 1, or are dropped when there is none.
 
-NOTIFIER names an element that says when an aggregate is over, so that its number means another one. No class here
-does that yet; values are remembered until the router stops, also after a replacement of the configuration.
+NOTIFIER names an element that says when an aggregate is over, so that its number means another one. No class
+here does that yet; values are remembered until the router stops, also after a replacement of the
+configuration.
 
-At most 458752 values are remembered. All packets with further ones leave by output 0, and `unremembered` counts them.",
+At most 458752 values are remembered. All packets with further ones leave by output 0, and `unremembered`
+counts them.",
     example: "InfiniteSource(LIMIT 10) -> AggregateLength -> AggregateFirst -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

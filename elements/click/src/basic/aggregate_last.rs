@@ -10,16 +10,18 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "keeps the last packet of each aggregate",
     manual: "
-Keeps a packet for each value of the AGGREGATE annotation until the next one with the same value comes: then the older one
-leaves by output 1, or is dropped when there is none. When the handler `clear` is written, all that are kept leave by
-output 0, ordered by aggregate; with STOP_AFTER_CLEAR the router is asked to stop then.
+Keeps a packet for each value of the AGGREGATE annotation until the next one with the same value comes: then
+the older one leaves by output 1, or is dropped when there is none. When the handler `clear` is written, all
+that are kept leave by output 0, ordered by aggregate; with STOP_AFTER_CLEAR the router is asked to stop then.
 
-A packet that is kept tells of those before it: its annotation EXTRA_PACKETS counts them, EXTRA_LENGTH their bytes, and
-FIRST_TIMESTAMP is the timestamp of the first.
+A packet that is kept tells of those before it: its annotation EXTRA_PACKETS counts them, EXTRA_LENGTH their
+bytes, and FIRST_TIMESTAMP is the timestamp of the first.
 
-As many packets as there are aggregates are kept, so that a configuration with many of them needs many packets.
+As many packets as there are aggregates are kept, so that a configuration with many of them needs many
+packets.
 
-NOTIFIER names an element that says when an aggregate is over, so that its packet may leave. No class here does that yet.",
+NOTIFIER names an element that says when an aggregate is over, so that its packet may leave. No class here
+does that yet.",
     example: "FromDump(trace.pcap, FORCE_IP true) -> AggregateLength -> l :: AggregateLast -> Discard;\n\
               DriverManager(wait, write l.clear);",
     ports: "1/1-2",

@@ -6,9 +6,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sets the aggregate annotation to packets' length",
     manual: "
-Sets the AGGREGATE annotation of every packet to its length, to which bytes that the extra length annotation tells of
-are added. With IP the length counts from the network header on; packets without one leave by output 1 then, or are
-dropped when there is none.",
+Sets the AGGREGATE annotation of every packet to its length, to which bytes that the extra length annotation
+tells of are added. With IP the length counts from the network header on; packets without one leave by output
+1 then, or are dropped when there is none.",
     example: "InfiniteSource(LIMIT 10) -> AggregateLength -> AggregateCounter -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

@@ -5,8 +5,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sets the aggregate annotation to packets' paint",
     manual: "
-Sets the AGGREGATE annotation of every packet to the lowest BITS bits of its PAINT annotation. With INCREMENTAL it makes
-room for them by moving what the annotation holds up by BITS bits, so that several elements together name an aggregate.",
+Sets the AGGREGATE annotation of every packet to the lowest BITS bits of its PAINT annotation. With
+INCREMENTAL it makes room for them by moving what the annotation holds up by BITS bits, so that several
+elements together name an aggregate.",
     example: "InfiniteSource(LIMIT 10) -> Paint(3) -> AggregatePaint -> AggregateCounter -> Discard;",
     args: &[
         Arg::optional("BITS", "1 to 8", "8", "how many bits of the color count"),

@@ -5,9 +5,10 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "passes packets on, aligned as every element here needs them",
     manual: "
-Passes packets on unchanged. In Click it moves data to an address that is OFFSET bytes behind a multiple of MODULUS,
-for elements that read words of several bytes at once. Elements here read headers wherever they lie, so that nothing need
-be moved; the class is there for configurations that name it, and its arguments are checked.",
+Passes packets on unchanged. In Click it moves data to an address that is OFFSET bytes behind a multiple of
+MODULUS, for elements that read words of several bytes at once. Elements here read headers wherever they lie,
+so that nothing need be moved; the class is there for configurations that name it, and its arguments are
+checked.",
     example: "Idle -> Align(4, 0) -> Discard;",
     args: &[
         Arg::required("MODULUS", "2, 4 or 8", "what addresses would be a multiple of"),

@@ -6,16 +6,31 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "measures average packet rates",
     manual: "
-Passes packets on unchanged and counts them and their bytes. Rates are averages over the time between the first and
-the latest packet. Packets of the first IGNORE seconds are not counted, nor is that time.",
+Passes packets on unchanged and counts them and their bytes. Rates are averages over the time between the
+first and the latest packet. Packets of the first IGNORE seconds are not counted, nor is that time.",
     example: "InfiniteSource(LIMIT 10) -> AverageCounter -> Discard;",
     args: &[Arg::optional("IGNORE", "seconds", "0", "how long not to count at first")],
     handlers: &[
-        Handler::read("count", "packets", &Read(|c: &mut AverageCounter, _, _| Ok(c.packets.to_string()))).sum(),
-        Handler::read("byte_count", "bytes", &Read(|c: &mut AverageCounter, _, _| Ok(c.bytes.to_string()))).sum(),
-        Handler::read("rate", "packets a second", &Read(|c: &mut AverageCounter, _, _| c.average_rate(c.packets))),
-        Handler::read("byte_rate", "bytes a second", &Read(|c: &mut AverageCounter, _, _| c.average_rate(c.bytes))),
-        Handler::write("reset", "starts again from zero", &Write(|c: &mut AverageCounter, _, _| c.reset_counts())).button(),
+        Handler::read("count", "packets", &Read(|c: &mut AverageCounter, _, _| Ok(c.packets.to_string())))
+            .sum(),
+        Handler::read("byte_count", "bytes", &Read(|c: &mut AverageCounter, _, _| Ok(c.bytes.to_string())))
+            .sum(),
+        Handler::read(
+            "rate",
+            "packets a second",
+            &Read(|c: &mut AverageCounter, _, _| c.average_rate(c.packets)),
+        ),
+        Handler::read(
+            "byte_rate",
+            "bytes a second",
+            &Read(|c: &mut AverageCounter, _, _| c.average_rate(c.bytes)),
+        ),
+        Handler::write(
+            "reset",
+            "starts again from zero",
+            &Write(|c: &mut AverageCounter, _, _| c.reset_counts()),
+        )
+        .button(),
     ],
     build: |args| {
         let ignore = Duration::from_secs(u64::from(args.read::<u32>("IGNORE")?));

@@ -6,8 +6,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends packets above a given bandwidth elsewhere",
     manual: "
-Sends packets of up to RATE by output 0, and what goes beyond that by output 1, or drops it when there is none. After a
-pause as many bytes may pass at once as came in BURST_DURATION at the rate, or BURST_BYTES, besides 128 kB.",
+Sends packets of up to RATE by output 0, and what goes beyond that by output 1, or drops it when there is
+none. After a pause as many bytes may pass at once as came in BURST_DURATION at the rate, or BURST_BYTES,
+besides 128 kB.",
     example: "InfiniteSource(LIMIT 100) -> s :: BandwidthRatedSplitter(1Mbps) -> Discard;\ns[1] -> Discard;",
     ports: "1/1-2",
     processing: "h/h",

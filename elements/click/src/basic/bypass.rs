@@ -6,9 +6,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends packets a longer way while it is active",
     manual: "
-Passes packets on by output 0 as Null does, until it is made active: then they leave by output 1 (where packets are
-pulled, they come from input 1). What comes back, by input 1 where packets are pushed and through output 1 where they
-are pulled, continues on the straight way. The `active` handler turns it on and off.
+Passes packets on by output 0 as Null does, until it is made active: then they leave by output 1 (where
+packets are pulled, they come from input 1). What comes back, by input 1 where packets are pushed and through
+output 1 where they are pulled, continues on the straight way. The `active` handler turns it on and off.
 
 INLINE is accepted for Click's sake and changes nothing: passing through costs about a nanosecond.",
     example: "Idle -> b :: Bypass -> Discard;\nb[1] -> Print(debug) -> [1]b;",

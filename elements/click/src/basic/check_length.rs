@@ -7,13 +7,18 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "turns long packets aside",
     manual: "
-Packets of at most LENGTH bytes leave by output 0. Longer ones leave by output 1, or are dropped when there is none.",
+Packets of at most LENGTH bytes leave by output 0. Longer ones leave by output 1, or are dropped when there is
+none.",
     example: "Idle -> c :: CheckLength(1500) -> Discard;\nc[1] -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[Arg::required("LENGTH", "bytes", "most bytes that a packet may have")],
-    handlers: &[Handler::read("length", "LENGTH", &Read(|c: &mut CheckLength, _, _| Ok(c.length.to_string())))
-        .and_write(&Write(|c: &mut CheckLength, text, _| parse_value(text).map(|length| c.length = length)))],
+    handlers: &[Handler::read(
+        "length",
+        "LENGTH",
+        &Read(|c: &mut CheckLength, _, _| Ok(c.length.to_string())),
+    )
+    .and_write(&Write(|c: &mut CheckLength, text, _| parse_value(text).map(|length| c.length = length)))],
     per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(CheckLength { length: args.read("LENGTH")? })),

@@ -6,8 +6,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "lets packets of one color pass",
     manual: "
-Packets whose PAINT annotation, or another one-byte annotation, is COLOR leave by output 0. All others leave by output
-1, or are dropped when there is none.",
+Packets whose PAINT annotation, or another one-byte annotation, is COLOR leave by output 0. All others leave
+by output 1, or are dropped when there is none.",
     example: "Idle -> Paint(3) -> c :: CheckPaint(3) -> Discard;\nc[1] -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

@@ -6,9 +6,10 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "copies bytes from one packet to others",
     manual: "
-Remembers the bytes of RANGES of the packet that last passed from input 0 to output 0, and writes them into packets that
-pass from input 1 to output 1, in the same places. A range is `OFFSET/LENGTH`. Before the first packet has passed input
-0 the bytes are zero. A packet that is too short for all ranges is neither read nor changed.",
+Remembers the bytes of RANGES of the packet that last passed from input 0 to output 0, and writes them into
+packets that pass from input 1 to output 1, in the same places. A range is `OFFSET/LENGTH`. Before the first
+packet has passed input 0 the bytes are zero. A packet that is too short for all ranges is neither read nor
+changed.",
     example: "Idle -> c :: Clipboard(12/4) -> Discard;\nIdle -> [1]c[1] -> Discard;",
     ports: "2/2",
     flow: "#/#",

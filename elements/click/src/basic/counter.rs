@@ -11,15 +11,20 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "counts packets and bytes",
     manual: "
-Passes packets on unchanged, counts them and their bytes, and measures their recent rate: an average over milliseconds
-in which each weighs a sixteenth.
+Passes packets on unchanged, counts them and their bytes, and measures their recent rate: an average over
+milliseconds in which each weighs a sixteenth.
 
-COUNT_CALL is `N HANDLER [VALUE]`: when the Nth packet comes, VALUE is written to HANDLER, before the packet leaves.
-BYTE_COUNT_CALL is the same for the first packet with which there are N bytes or more. Either happens once until the
-counts are set to zero. Copies on several workers count for themselves until they call.",
+COUNT_CALL is `N HANDLER [VALUE]`: when the Nth packet comes, VALUE is written to HANDLER, before the packet
+leaves. BYTE_COUNT_CALL is the same for the first packet with which there are N bytes or more. Either happens
+once until the counts are set to zero. Copies on several workers count for themselves until they call.",
     example: "InfiniteSource(LIMIT 10) -> c :: Counter(COUNT_CALL 10 stop) -> Discard;",
     args: &[
-        Arg::keyword("COUNT_CALL", "number and handler call", "", "how many packets, the handler to write, its value"),
+        Arg::keyword(
+            "COUNT_CALL",
+            "number and handler call",
+            "",
+            "how many packets, the handler to write, its value",
+        ),
         Arg::keyword("BYTE_COUNT_CALL", "number and handler call", "", "the same for bytes"),
     ],
     handlers: &[

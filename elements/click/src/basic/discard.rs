@@ -9,18 +9,28 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "drops all packets",
     manual: "
-Discards every packet it gets. Where packets are pulled, it pulls by itself, up to BURST each time it is scheduled,
-and sleeps while upstream has nothing.",
+Discards every packet it gets. Where packets are pulled, it pulls by itself, up to BURST each time it is
+scheduled, and sleeps while upstream has nothing.",
     example: "InfiniteSource(LIMIT 10) -> Discard;",
     ports: "1/0",
     args: &[
         Arg::keyword("ACTIVE", "bool", "true", "whether to pull; only where packets are pulled"),
-        Arg::keyword("BURST", "packets", "", "most packets to pull at a time, 0 for no limit; the router's burst"),
+        Arg::keyword(
+            "BURST",
+            "packets",
+            "",
+            "most packets to pull at a time, 0 for no limit; the router's burst",
+        ),
     ],
     handlers: &[
-        Handler::read("count", "packets discarded", &Read(|d: &mut Discard, _, _| Ok(d.count.to_string()))).sum(),
-        Handler::write("reset_counts", "sets the count to zero", &Write(|d: &mut Discard, _, _| d.reset_counts()))
-            .button(),
+        Handler::read("count", "packets discarded", &Read(|d: &mut Discard, _, _| Ok(d.count.to_string())))
+            .sum(),
+        Handler::write(
+            "reset_counts",
+            "sets the count to zero",
+            &Write(|d: &mut Discard, _, _| d.reset_counts()),
+        )
+        .button(),
         Handler::read("active", "whether to pull", &Read(|d: &mut Discard, _, _| Ok(d.active.to_string())))
             .and_write(&Write(Discard::set_active)),
     ],

@@ -5,8 +5,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "keeps the router from starting",
     manual: "
-A router with this element does not start. It takes any arguments and any connections, and may stand in for an element that
-a configuration needs and this program does not have.",
+A router with this element does not start. It takes any arguments and any connections, and may stand in for an
+element that a configuration needs and this program does not have.",
     example: "Idle -> Error(not written yet) -> Discard;",
     ports: "-/-",
     flow: "x/y",

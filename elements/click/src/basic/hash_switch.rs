@@ -5,11 +5,12 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "chooses the output by a hash of some of a packet's bytes",
     manual: "
-Chooses a packet's output by a hash of the LENGTH bytes from OFFSET on, so that packets which agree in these bytes leave
-by the same output. Packets that are too short to have them leave by output 0.
+Chooses a packet's output by a hash of the LENGTH bytes from OFFSET on, so that packets which agree in these
+bytes leave by the same output. Packets that are too short to have them leave by output 0.
 
-The hash is the sum of the bytes. With 2, 4 or 8 outputs its bits, shifted by four places and combined with those not
-shifted by exclusive or, name the output; with another number of them the remainder of a division does.",
+The hash is the sum of the bytes. With 2, 4 or 8 outputs its bits, shifted by four places and combined with
+those not shifted by exclusive or, name the output; with another number of them the remainder of a division
+does.",
     example: "Idle -> CheckIPHeader -> s :: HashSwitch(16, 4) -> Discard;\ns[1] -> Discard;",
     ports: "1/1-",
     processing: "h/h",

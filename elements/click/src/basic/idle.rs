@@ -6,9 +6,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends nothing and discards what it gets",
     manual: "
-Never sends a packet by any output. What arrives at an input is discarded; inputs that could pull do not. Use it
-where a port must be connected and nothing shall happen. Whoever pulls from it is told that nothing will ever come,
-and sleeps.",
+Never sends a packet by any output. What arrives at an input is discarded; inputs that could pull do not. Use
+it where a port must be connected and nothing shall happen. An element that pulls from it learns that nothing
+will ever come, and sleeps.",
     example: "Idle -> Discard;",
     ports: "-/-",
     processing: "a/a",

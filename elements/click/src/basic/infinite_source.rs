@@ -12,10 +12,10 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends packets as fast as they are taken",
     manual: "
-Sends packets made of DATA: by push, BURST of them each time it is scheduled, and no faster than a Queue behind it
-has room; by pull, one for each asked for. After LIMIT packets it stops; with STOP it then asks the router to stop,
-or writes END_CALL. Without BURST, it sends as many at a time as packets travel together, which is one when the
-router runs with a burst of one.",
+Sends packets made of DATA: by push, BURST of them each time it is scheduled, and no faster than a Queue
+behind it has room; by pull, one for each asked for. After LIMIT packets it stops; with STOP it then asks the
+router to stop, or writes END_CALL. Without BURST, it sends as many at a time as packets travel together,
+which is one when the router runs with a burst of one.",
     example: "InfiniteSource(DATA \\<0800>, LIMIT 10, STOP true) -> Queue -> Discard;",
     ports: "0/1",
     args: &[

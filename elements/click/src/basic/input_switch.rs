@@ -8,8 +8,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "lets packets of one input pass, which a handler chooses",
     manual: "
-Passes on packets that arrive on input INPUT and discards those of the others. The `switch` handler changes it at run
-time. While INPUT is negative, or not connected, every packet is discarded.",
+Passes on packets that arrive on input INPUT and discards those of the others. The `switch` handler changes it
+at run time. While INPUT is negative, or not connected, every packet is discarded.",
     example: "Idle -> s :: InputSwitch(1) -> Discard;\nIdle -> [1]s;",
     ports: "-/1",
     processing: "h/h",

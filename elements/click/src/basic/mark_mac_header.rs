@@ -5,7 +5,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "marks where the link header is",
     manual: "
-Marks the link header OFFSET bytes into each packet. With LENGTH, the network header is marked that many bytes behind.",
+Marks the link header OFFSET bytes into each packet. With LENGTH, the network header is marked that many bytes
+behind.",
     example: "Idle -> MarkMACHeader(0, 14) -> Discard;",
     args: &[
         Arg::optional("OFFSET", "bytes", "0", "where the link header begins"),

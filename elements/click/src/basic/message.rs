@@ -6,7 +6,8 @@ pub static CLASS: Class = Class {
     summary: "prints a message when the router starts",
     manual: "
 Prints MESSAGE on standard error when the router starts. With TYPE WARNING it is a warning of the
-configuration, with its place; with TYPE ERROR it is an error, and the router does not start. A configuration can tell its users something with it.",
+configuration, with its place; with TYPE ERROR it is an error, and the router does not start. A configuration
+can tell its users something with it.",
     example: "Message(\"port 0 is the inside\");",
     ports: "0/0",
     args: &[

@@ -4,7 +4,8 @@ pub static CLASS: Class = Class {
     name: "Null",
     group: "basic",
     summary: "passes packets on unchanged",
-    manual: "Passes packets on unchanged, by push or by pull. Good for measuring what an element costs at least.",
+    manual: "Passes packets on unchanged, by push or by pull. Good for measuring what an element costs at \
+        least.",
     example: "Idle -> Null -> Discard;",
     per_worker: true,
     build: |_| Ok(Box::new(Null)),

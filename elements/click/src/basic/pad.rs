@@ -5,9 +5,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "makes packets longer",
     manual: "
-Appends zeros to each packet until it has LENGTH bytes, or without LENGTH as many as the extra length annotation counts:
-what FromDump or FromIPSummaryDump know to be missing. The annotation is zero afterwards. A packet for which no frame is
-long enough is dropped.",
+Appends zeros to each packet until it has LENGTH bytes, or without LENGTH as many as the extra length
+annotation counts: what FromDump or FromIPSummaryDump know to be missing. The annotation is zero afterwards. A
+packet for which no frame is long enough is dropped.",
     example: "Idle -> Pad(60) -> Discard;",
     args: &[
         Arg::optional("LENGTH", "bytes", "0", "how long packets shall be; 0 to go by the annotation"),

@@ -5,8 +5,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends packets by the output that their paint names",
     manual: "
-Sends a packet by the output whose number is its PAINT annotation, or another one-byte annotation. A packet painted
-255 leaves in copies by every output. One whose output is not connected is dropped.",
+Sends a packet by the output whose number is its PAINT annotation, or another one-byte annotation. A packet
+painted 255 leaves in copies by every output. One whose output is not connected is dropped.",
     example: "Idle -> Paint(1) -> s :: PaintSwitch -> Discard;\ns[1] -> Discard;",
     ports: "1/-",
     processing: "h/h",

@@ -6,8 +6,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends copies of packets of one color by output 1",
     manual: "
-Every packet leaves by output 0. When its PAINT annotation, or another one-byte annotation, is COLOR, a copy leaves
-by output 1. A router uses it to find packets that leave by the port they came from, about which it sends a redirect.",
+Every packet leaves by output 0. When its PAINT annotation, or another one-byte annotation, is COLOR, a copy
+leaves by output 1. A router uses it to find packets that leave by the port they came from, about which it
+sends a redirect.",
     example: "Idle -> Paint(1) -> t :: PaintTee(1) -> Discard;\nt[1] -> Discard;",
     ports: "1/2",
     processing: "a/ah",

@@ -9,9 +9,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "prints packets' contents",
     manual: "
-Prints one line for each packet on standard error: LABEL, then with TIMESTAMP its timestamp, its length, with HEADROOM
-the bytes free before and after it, with PRINTANNO its annotation area, and up to MAXLENGTH bytes of data. Packets
-pass unchanged.",
+Prints one line for each packet on standard error: LABEL, then with TIMESTAMP its timestamp, its length, with
+HEADROOM the bytes free before and after it, with PRINTANNO its annotation area, and up to MAXLENGTH bytes of
+data. Packets pass unchanged.",
     example: "InfiniteSource(LIMIT 3) -> Print(source, CONTENTS ASCII) -> Discard;",
     args: &[
         Arg::optional("LABEL", "text", "", "what each line starts with"),
@@ -25,8 +25,12 @@ pass unchanged.",
         Arg::keyword("HEADROOM", "bool", "false", "whether to print headroom and tailroom"),
         Arg::keyword("CPU", "bool", "false", "whether to print the number of the worker"),
     ],
-    handlers: &[Handler::read("active", "whether to print", &Read(|p: &mut Print, _, _| Ok(p.active.to_string())))
-        .and_write(&Write(|p: &mut Print, text, _| parse_value(text).map(|active| p.active = active)))],
+    handlers: &[Handler::read(
+        "active",
+        "whether to print",
+        &Read(|p: &mut Print, _, _| Ok(p.active.to_string())),
+    )
+    .and_write(&Write(|p: &mut Print, text, _| parse_value(text).map(|active| p.active = active)))],
     per_worker: true,
     live: true,
     build: |args| Ok(Box::new(Print::new(args)?)),

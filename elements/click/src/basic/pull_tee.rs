@@ -6,8 +6,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "pushes copies of the packets that are pulled through it",
     manual: "
-Output 0 is pulled from. A copy of every packet that is pulled through leaves by push by each of the other outputs.
-N, when given, must be the number of outputs in use.",
+Output 0 is pulled from. A copy of every packet that is pulled through leaves by push by each of the other
+outputs. N, when given, must be the number of outputs in use.",
     example: "Idle -> Queue -> t :: PullTee -> Discard;\nt[1] -> Discard;",
     ports: "1/1-",
     processing: "l/lh",

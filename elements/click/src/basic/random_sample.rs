@@ -12,8 +12,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "lets packets pass with some probability",
     manual: "
-Lets every packet pass with probability P, also given as SAMPLE, or as its complement DROP. The others leave by output
-1, or are dropped when there is none. While it is not ACTIVE all pass.",
+Lets every packet pass with probability P, also given as SAMPLE, or as its complement DROP. The others leave
+by output 1, or are dropped when there is none. While it is not ACTIVE all pass.",
     example: "Idle -> s :: RandomSample(0.1) -> Discard;\ns[1] -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
@@ -24,13 +24,28 @@ Lets every packet pass with probability P, also given as SAMPLE, or as its compl
         Arg::keyword("ACTIVE", "bool", "true", "whether to sample; otherwise all pass"),
     ],
     handlers: &[
-        Handler::read("sampling_prob", "probability that a packet passes", &Read(|s: &mut Sample, _, _| Ok(s.pass.to_decimal())))
-            .and_write(&Write(|s: &mut Sample, text, _| parse_probability(text).map(|p| s.pass = p))),
-        Handler::read("drop_prob", "probability that it does not", &Read(|s: &mut Sample, _, _| Ok(s.pass.complement().to_decimal())))
-            .and_write(&Write(|s: &mut Sample, text, _| parse_probability(text).map(|p| s.pass = p.complement()))),
+        Handler::read(
+            "sampling_prob",
+            "probability that a packet passes",
+            &Read(|s: &mut Sample, _, _| Ok(s.pass.to_decimal())),
+        )
+        .and_write(&Write(|s: &mut Sample, text, _| parse_probability(text).map(|p| s.pass = p))),
+        Handler::read(
+            "drop_prob",
+            "probability that it does not",
+            &Read(|s: &mut Sample, _, _| Ok(s.pass.complement().to_decimal())),
+        )
+        .and_write(&Write(|s: &mut Sample, text, _| {
+            parse_probability(text).map(|p| s.pass = p.complement())
+        })),
         Handler::read("active", "whether to sample", &Read(|s: &mut Sample, _, _| Ok(s.active.to_string())))
             .and_write(&Write(|s: &mut Sample, text, _| parse_value(text).map(|active| s.active = active))),
-        Handler::read("drops", "packets that did not pass", &Read(|s: &mut Sample, _, _| Ok(s.drops.to_string()))).sum(),
+        Handler::read(
+            "drops",
+            "packets that did not pass",
+            &Read(|s: &mut Sample, _, _| Ok(s.drops.to_string())),
+        )
+        .sum(),
         Handler::read("config", "the arguments as they are now", &Read(Sample::config)),
     ],
     per_worker: true,

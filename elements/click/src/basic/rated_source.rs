@@ -11,8 +11,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends packets at a given rate",
     manual: "
-Sends packets made of DATA, RATE a second and LIMIT in all; with STOP it then asks the router to stop. BANDWIDTH sets
-the rate by the length of the packets. Where packets are pulled, it gives no more than the rate allows.",
+Sends packets made of DATA, RATE a second and LIMIT in all; with STOP it then asks the router to stop.
+BANDWIDTH sets the rate by the length of the packets. Where packets are pulled, it gives no more than the rate
+allows.",
     example: "RatedSource(DATA \\<0800>, RATE 10, LIMIT 100) -> Discard;",
     ports: "0/1",
     args: &[
@@ -34,7 +35,8 @@ the rate by the length of the packets. Where packets are pulled, it gives no mor
         Handler::read("datasize", "older name of length", &READ_LENGTH).and_write(&WRITE_LENGTH),
         Handler::read("rate", "RATE", &Read(|s: &mut Source, _, _| Ok(s.tokens.rate().to_string())))
             .and_write(&Write(Source::set_rate)),
-        Handler::read("limit", "LIMIT, or -1", &Read(Source::limit_text)).and_write(&Write(Source::set_limit)),
+        Handler::read("limit", "LIMIT, or -1", &Read(Source::limit_text))
+            .and_write(&Write(Source::set_limit)),
         Handler::read("active", "ACTIVE", &Read(|s: &mut Source, _, _| Ok(s.active.to_string())))
             .and_write(&Write(Source::set_active)),
     ],

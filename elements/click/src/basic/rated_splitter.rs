@@ -13,8 +13,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends packets above a given rate elsewhere",
     manual: "
-Sends up to RATE packets a second by output 0, and what goes beyond that by output 1, or drops it when there is none.
-After a pause as many may pass at once as came in BURST_DURATION at the rate, or BURST_SIZE.",
+Sends up to RATE packets a second by output 0, and what goes beyond that by output 1, or drops it when there
+is none. After a pause as many may pass at once as came in BURST_DURATION at the rate, or BURST_SIZE.",
     example: "InfiniteSource(LIMIT 100) -> s :: RatedSplitter(10) -> Discard;\ns[1] -> Discard;",
     ports: "1/1-2",
     processing: "h/h",

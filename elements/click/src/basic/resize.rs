@@ -7,7 +7,8 @@ pub static CLASS: Class = Class {
     summary: "adds bytes at both ends of packets, or removes some",
     manual: "
 Makes each packet HEAD bytes longer in front and TAIL bytes longer at the end; the new bytes are zero.
-Negative numbers remove bytes, as far as there are any. A packet for which no frame is long enough is dropped.",
+Negative numbers remove bytes, as far as there are any. A packet for which no frame is long enough is
+dropped.",
     example: "Idle -> Resize(-14, 4) -> Discard;",
     args: &[
         Arg::optional("HEAD", "bytes", "0", "how many bytes to add in front"),

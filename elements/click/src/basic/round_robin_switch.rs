@@ -4,7 +4,8 @@ pub static CLASS: Class = Class {
     name: "RoundRobinSwitch",
     group: "basic",
     summary: "sends packets by its outputs in turn",
-    manual: "Sends the first packet by output 0, the next by output 1, and so on, and starts over after the last.",
+    manual: "Sends the first packet by output 0, the next by output 1, and so on, and starts over after the \
+        last.",
     example: "Idle -> s :: RoundRobinSwitch -> Discard;\ns[1] -> Discard;",
     ports: "1/1-",
     processing: "h/h",

@@ -6,15 +6,19 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sets one byte of packets' annotations",
     manual: "
-Sets the annotation byte ANNO of every packet to VALUE. It is an older way to write `Paint(VALUE, ANNO)`, which new
-configurations should use.",
+Sets the annotation byte ANNO of every packet to VALUE. It is an older way to write `Paint(VALUE, ANNO)`,
+which new configurations should use.",
     example: "Idle -> SetAnnoByte(PAINT, 3) -> Discard;",
     args: &[
         Arg::required("ANNO", "annotation", "which byte to set, by name or offset"),
         Arg::required("VALUE", "0 to 255", "what to set it to"),
     ],
     handlers: &[
-        Handler::read("anno", "the offset of ANNO", &Read(|s: &mut SetAnnoByte, _, _| Ok(s.at.offset.to_string()))),
+        Handler::read(
+            "anno",
+            "the offset of ANNO",
+            &Read(|s: &mut SetAnnoByte, _, _| Ok(s.at.offset.to_string())),
+        ),
         Handler::read("value", "VALUE", &Read(|s: &mut SetAnnoByte, _, _| Ok(s.value.to_string())))
             .and_write(&Write(|s: &mut SetAnnoByte, text, _| parse_value(text).map(|byte| s.value = byte))),
     ],

@@ -6,9 +6,9 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sets to whom the link layer addressed packets",
     manual: "
-Sets the packet type annotation of every packet to TYPE: `HOST` for packets to this host, `BROADCAST` and `MULTICAST`,
-`OTHERHOST` for packets to others, `OUTGOING` for those that leave. FromDevice and HostEtherFilter set it by the
-destination address; DropBroadcasts, ICMPError and others look at it.",
+Sets the packet type annotation of every packet to TYPE: `HOST` for packets to this host, `BROADCAST` and
+`MULTICAST`, `OTHERHOST` for packets to others, `OUTGOING` for those that leave. FromDevice and
+HostEtherFilter set it by the destination address; DropBroadcasts, ICMPError and others look at it.",
     example: "Idle -> SetPacketType(HOST) -> Discard;",
     args: &[Arg::required("TYPE", "HOST, BROADCAST, MULTICAST, OTHERHOST or OUTGOING", "the type")],
     per_worker: true,

@@ -6,8 +6,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sets packets' timestamp",
     manual: "
-Sets the timestamp of every packet to TIMESTAMP, or without it to the time at which the packet gets here: for packets
-that travel together, the same time. With FIRST it sets the FIRST_TIMESTAMP annotation instead.",
+Sets the timestamp of every packet to TIMESTAMP, or without it to the time at which the packet gets here: for
+packets that travel together, the same time. With FIRST it sets the FIRST_TIMESTAMP annotation instead.",
     example: "Idle -> SetTimestamp -> Discard;",
     args: &[
         Arg::optional("TIMESTAMP", "seconds", "", "the time to set; now if not given"),
@@ -17,7 +17,9 @@ that travel together, the same time. With FIRST it sets the FIRST_TIMESTAMP anno
     per_worker: true,
     build: |args| {
         if args.read("DELTA")? {
-            return Err(ArgError::wrong("SetTimestamp(DELTA) is deprecated, use SetTimestampDelta(TYPE FIRST)"));
+            return Err(ArgError::wrong(
+                "SetTimestamp(DELTA) is deprecated, use SetTimestampDelta(TYPE FIRST)",
+            ));
         }
         let time = args.read::<Option<Duration>>("TIMESTAMP")?.map(|since| Time::ZERO + since);
         Ok(Box::new(SetTimestamp { time, first: args.read("FIRST")? }))

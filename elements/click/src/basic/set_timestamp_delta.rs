@@ -5,16 +5,25 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "makes packets' timestamps differences",
     manual: "
-Makes the timestamp of each packet that has one the time since another moment: with TYPE RANGE since the timestamp of
-the first packet that came, with FIRST since the annotation FIRST_TIMESTAMP; with NOW, the time from it until now.",
+Makes the timestamp of each packet that has one the time since another moment: with TYPE RANGE since the
+timestamp of the first packet that came, with FIRST since the annotation FIRST_TIMESTAMP; with NOW, the time
+from it until now.",
     example: "Idle -> SetTimestampDelta -> Print(TIMESTAMP true) -> Discard;",
     args: &[Arg::keyword("TYPE", "RANGE, NOW or FIRST", "RANGE", "which difference")],
     handlers: &[
-        Handler::read("first", "the first packet's timestamp", &Read(|s: &mut SetTimestampDelta, _, _| Ok(format!("{}\n", s.first)))),
-        Handler::write("reset", "lets the next packet be the first", &Write(|s: &mut SetTimestampDelta, _, _| {
-            s.first = Time::ZERO;
-            Ok(())
-        }))
+        Handler::read(
+            "first",
+            "the first packet's timestamp",
+            &Read(|s: &mut SetTimestampDelta, _, _| Ok(format!("{}\n", s.first))),
+        ),
+        Handler::write(
+            "reset",
+            "lets the next packet be the first",
+            &Write(|s: &mut SetTimestampDelta, _, _| {
+                s.first = Time::ZERO;
+                Ok(())
+            }),
+        )
         .button(),
     ],
     build: |args| {

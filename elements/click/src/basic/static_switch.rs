@@ -6,8 +6,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends all packets by one output, chosen once",
     manual: "
-Sends every packet by output OUTPUT, as Switch does, and has no handler that could change it. A negative OUTPUT, or
-one that is not connected, discards every packet.",
+Sends every packet by output OUTPUT, as Switch does, and has no handler that could change it. A negative
+OUTPUT, or one that is not connected, discards every packet.",
     example: "Idle -> s :: StaticSwitch(1) -> Discard;\ns[1] -> Discard;",
     ports: "1/-",
     processing: "h/h",

@@ -5,8 +5,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "writes bytes into packets",
     manual: "
-Writes DATA over the bytes of every packet from OFFSET on. Packets keep their length: what would lie behind a packet's
-end is not written, and one that ends before OFFSET stays as it is. No checksum is corrected.",
+Writes DATA over the bytes of every packet from OFFSET on. Packets keep their length: what would lie behind a
+packet's end is not written, and one that ends before OFFSET stays as it is. No checksum is corrected.",
     example: "Idle -> StoreData(12, \\<0800>) -> Discard;",
     args: &[
         Arg::required("OFFSET", "bytes", "where to write"),

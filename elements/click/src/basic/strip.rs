@@ -5,8 +5,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "removes bytes from the front of packets",
     manual: "
-Removes the first LENGTH bytes of every packet, for example a link header. They stay in the frame, so that Unstrip can
-bring them back. A packet that is shorter is dropped.",
+Removes the first LENGTH bytes of every packet, for example a link header. They stay in the frame, so that
+Unstrip can bring them back. A packet that is shorter is dropped.",
     example: "Idle -> Strip(14) -> Discard;",
     args: &[Arg::required("LENGTH", "bytes", "how many bytes to remove")],
     per_worker: true,

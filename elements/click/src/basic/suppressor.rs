@@ -6,24 +6,32 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "passes packets from each input to its output unless a handler forbids it",
     manual: "
-Packets of input N leave by output N. While the handler `activeN` is false, packets that are pushed to input N are dropped,
-and whoever pulls from output N gets nothing. `reset` makes all inputs active again, as they are at first.",
+Packets of input N leave by output N. While the handler `activeN` is false, packets that are pushed to input N
+are dropped, and whoever pulls from output N gets nothing. `reset` makes all inputs active again, as they are
+at first.",
     example: "Idle -> s :: Suppressor -> Discard;\nIdle -> [1]s[1] -> Discard;",
     ports: "-/=",
     flow: "#/#",
-    handlers: &[Handler::write("reset", "makes all inputs active", &Write(|s: &mut Suppressor, _, _| {
-        s.active.fill(true);
-        Ok(())
-    }))
+    handlers: &[Handler::write(
+        "reset",
+        "makes all inputs active",
+        &Write(|s: &mut Suppressor, _, _| {
+            s.active.fill(true);
+            Ok(())
+        }),
+    )
     .button()],
     own_handlers: Some(
         &const {
-            Handler::read("activeN", "whether packets of input N pass", &Read(|s: &mut Suppressor, name, _| {
-                s.active_flag(name).map(|active| active.to_string())
-            }))
+            Handler::read(
+                "activeN",
+                "whether packets of input N pass",
+                &Read(|s: &mut Suppressor, name, _| s.active_flag(name).map(|active| active.to_string())),
+            )
             .and_write(&Write(|s: &mut Suppressor, name_and_value, _| {
                 let (name, text) = name_and_value.split_once(' ').unwrap_or((name_and_value, ""));
-                *s.active_flag(name)? = parse_value(text).map_err(|_| HandlerError::refused("type mismatch"))?;
+                *s.active_flag(name)? =
+                    parse_value(text).map_err(|_| HandlerError::refused("type mismatch"))?;
                 Ok(())
             }))
         },

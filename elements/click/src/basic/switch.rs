@@ -8,8 +8,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends all packets by one output, which a handler chooses",
     manual: "
-Sends every packet by output OUTPUT. The `switch` handler changes it at run time. A negative OUTPUT discards every
-packet.",
+Sends every packet by output OUTPUT. The `switch` handler changes it at run time. A negative OUTPUT discards
+every packet.",
     example: "Idle -> s :: Switch(1) -> Discard;\ns[1] -> Discard;",
     ports: "1/-",
     processing: "h/h",

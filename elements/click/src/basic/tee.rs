@@ -5,8 +5,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends a copy of every packet by each output",
     manual: "
-Sends a copy of every packet by each output; the packet itself leaves by the last one. Copies have frames of their
-own, so that each way may change its packet. N, when given, must be the number of outputs in use.",
+Sends a copy of every packet by each output; the packet itself leaves by the last one. Copies have frames of
+their own, so that each way may change its packet. N, when given, must be the number of outputs in use.",
     example: "Idle -> t :: Tee -> Discard;\nt[1] -> Discard;",
     ports: "1/1-",
     processing: "h/h",

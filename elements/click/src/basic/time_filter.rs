@@ -11,14 +11,15 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "lets packets of a span of time pass",
     manual: "
-Packets whose timestamp lies between a beginning, included, and an end, excluded, leave by output 0; others by output 1,
-or they are dropped when there is none.
+Packets whose timestamp lies between a beginning, included, and an end, excluded, leave by output 0; others by
+output 1, or they are dropped when there is none.
 
-The beginning is START, or START_DELAY after the router starts, or START_AFTER after the first packet's timestamp; the
-end END, END_DELAY after the router starts, END_AFTER after the first packet's timestamp, or INTERVAL after the
-beginning. When the first packet comes from behind the end, the handler END_CALL is written, in whose value `$t` stands
-for the packet's timestamp; with STOP the router is asked to stop instead. The handler may move the end: then the
-packet is tested again, and the next one behind the new end makes another call.",
+The beginning is START, or START_DELAY after the router starts, or START_AFTER after the first packet's
+timestamp; the end END, END_DELAY after the router starts, END_AFTER after the first packet's timestamp, or
+INTERVAL after the beginning. When the first packet comes from behind the end, the handler END_CALL is
+written, in whose value `$t` stands for the packet's timestamp; with STOP the router is asked to stop instead.
+The handler may move the end: then the packet is tested again, and the next one behind the new end makes
+another call.",
     example: "FromDump(trace.pcap) -> TimeFilter(START_AFTER 1, INTERVAL 10, STOP true) -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
@@ -34,8 +35,12 @@ packet is tested again, and the next one behind the new end makes another call."
         Arg::keyword("END_CALL", "handler call", "", "handler to write at the end"),
     ],
     handlers: &[
-        Handler::read("start", "when it begins", &Read(|t: &mut TimeFilter, _, _| Ok(t.first.time.to_string())))
-            .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_start(parse_time(text)?))),
+        Handler::read(
+            "start",
+            "when it begins",
+            &Read(|t: &mut TimeFilter, _, _| Ok(t.first.time.to_string())),
+        )
+        .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_start(parse_time(text)?))),
         Handler::read("end", "when it ends", &Read(|t: &mut TimeFilter, _, _| Ok(t.last.time.to_string())))
             .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_end(Time::ZERO + parse_time(text)?))),
         Handler::read("interval", "time from the beginning to the end", &Read(TimeFilter::interval_text))

@@ -5,24 +5,45 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "notes the earliest and the latest timestamp of packets",
     manual: "
-Passes packets on unchanged and notes the span that their timestamps lie in. With SIMPLE they are taken to come in order, so
-that the latest packet ends it.",
-    example: "InfiniteSource(LIMIT 10) -> SetTimestamp -> t :: TimeRange -> Discard;\nDriverManager(wait, print t.range);",
+Passes packets on unchanged and notes the span that their timestamps lie in. With SIMPLE they are taken to
+come in order, so that the latest packet ends it.",
+    example: "InfiniteSource(LIMIT 10) -> SetTimestamp -> t :: TimeRange -> Discard;\n\
+        DriverManager(wait, print t.range);",
     args: &[Arg::keyword("SIMPLE", "bool", "false", "whether timestamps never go back")],
     handlers: &[
-        Handler::read("first", "the earliest timestamp", &Read(|t: &mut TimeRange, _, _| Ok(t.first.to_string()))),
-        Handler::read("last", "the latest timestamp", &Read(|t: &mut TimeRange, _, _| Ok(t.last.to_string()))),
-        Handler::read("range", "both", &Read(|t: &mut TimeRange, _, _| Ok(format!("{} {}", t.first, t.last)))),
-        Handler::read("interval", "the time between them, in seconds", &Read(|t: &mut TimeRange, _, _| {
-            Ok((Time::ZERO + t.last.since(t.first)).to_string())
-        })),
-        Handler::write("reset", "forgets both", &Write(|t: &mut TimeRange, _, _| {
-            (t.first, t.last) = (Time::ZERO, Time::ZERO);
-            Ok(())
-        }))
+        Handler::read(
+            "first",
+            "the earliest timestamp",
+            &Read(|t: &mut TimeRange, _, _| Ok(t.first.to_string())),
+        ),
+        Handler::read(
+            "last",
+            "the latest timestamp",
+            &Read(|t: &mut TimeRange, _, _| Ok(t.last.to_string())),
+        ),
+        Handler::read(
+            "range",
+            "both",
+            &Read(|t: &mut TimeRange, _, _| Ok(format!("{} {}", t.first, t.last))),
+        ),
+        Handler::read(
+            "interval",
+            "the time between them, in seconds",
+            &Read(|t: &mut TimeRange, _, _| Ok((Time::ZERO + t.last.since(t.first)).to_string())),
+        ),
+        Handler::write(
+            "reset",
+            "forgets both",
+            &Write(|t: &mut TimeRange, _, _| {
+                (t.first, t.last) = (Time::ZERO, Time::ZERO);
+                Ok(())
+            }),
+        )
         .button(),
     ],
-    build: |args| Ok(Box::new(TimeRange { simple: args.read("SIMPLE")?, first: Time::ZERO, last: Time::ZERO })),
+    build: |args| {
+        Ok(Box::new(TimeRange { simple: args.read("SIMPLE")?, first: Time::ZERO, last: Time::ZERO }))
+    },
     ..Class::DEFAULT
 };
 

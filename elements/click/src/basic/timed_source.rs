@@ -11,8 +11,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "sends a packet at regular intervals",
     manual: "
-Sends a packet made of DATA every INTERVAL, the first one after the first interval, and LIMIT in all; with STOP it
-asks the router to stop one interval after the last.",
+Sends a packet made of DATA every INTERVAL, the first one after the first interval, and LIMIT in all; with
+STOP it asks the router to stop one interval after the last.",
     example: "TimedSource(INTERVAL 0.333) -> Discard;",
     ports: "0/1",
     processing: "h/h",
@@ -29,8 +29,12 @@ asks the router to stop one interval after the last.",
         Handler::write("reset", "sends another LIMIT packets", &Write(Source::reset_counts)).button(),
         Handler::read("data", "DATA", &Read(|s: &mut Source, _, _| Ok(s.template.data_text())))
             .and_write(&Write(|s: &mut Source, text, _| s.template.set_data(text.as_bytes()))),
-        Handler::read("headroom", "HEADROOM", &Read(|s: &mut Source, _, _| Ok(s.template.headroom().to_string())))
-            .and_write(&Write(|s: &mut Source, text, _| s.template.set_headroom(parse_value(text)?))),
+        Handler::read(
+            "headroom",
+            "HEADROOM",
+            &Read(|s: &mut Source, _, _| Ok(s.template.headroom().to_string())),
+        )
+        .and_write(&Write(|s: &mut Source, text, _| s.template.set_headroom(parse_value(text)?))),
         Handler::read("interval", "INTERVAL", &Read(|s: &mut Source, _, _| Ok(format_interval(s.interval))))
             .and_write(&Write(Source::set_interval)),
         Handler::read("limit", "LIMIT, or -1", &Read(Source::limit_text))

@@ -7,21 +7,33 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "adds up how long packets have been on their way",
     manual: "
-Passes packets on unchanged, and adds up the times since their timestamps: how long they took from where the timestamp was set,
-by FromDevice or SetTimestamp. Packets whose timestamp lies ahead count as having taken no time.",
-    example: "InfiniteSource(LIMIT 10) -> SetTimestamp -> Queue -> Unqueue -> t :: TimestampAccum -> Discard;",
+Passes packets on unchanged, and adds up the times since their timestamps: how long they took from where the
+timestamp was set, by FromDevice or SetTimestamp. Packets whose timestamp lies ahead count as having taken no
+time.",
+    example: "InfiniteSource(LIMIT 10) -> SetTimestamp -> Queue -> Unqueue -> t :: TimestampAccum -> \
+        Discard;",
     handlers: &[
         Handler::read("count", "packets", &Read(|t: &mut TimestampAccum, _, _| Ok(t.packets.to_string()))),
-        Handler::read("time", "the sum of all times, in seconds", &Read(|t: &mut TimestampAccum, _, _| {
-            Ok(format_significant(t.time.as_secs_f64()))
-        })),
-        Handler::read("average_time", "the mean time, in seconds", &Read(|t: &mut TimestampAccum, _, _| {
-            Ok(format_significant(t.time.as_secs_f64() / t.packets.max(1) as f64))
-        })),
-        Handler::write("reset_counts", "starts again from zero", &Write(|t: &mut TimestampAccum, _, _| {
-            *t = TimestampAccum::default();
-            Ok(())
-        }))
+        Handler::read(
+            "time",
+            "the sum of all times, in seconds",
+            &Read(|t: &mut TimestampAccum, _, _| Ok(format_significant(t.time.as_secs_f64()))),
+        ),
+        Handler::read(
+            "average_time",
+            "the mean time, in seconds",
+            &Read(|t: &mut TimestampAccum, _, _| {
+                Ok(format_significant(t.time.as_secs_f64() / t.packets.max(1) as f64))
+            }),
+        ),
+        Handler::write(
+            "reset_counts",
+            "starts again from zero",
+            &Write(|t: &mut TimestampAccum, _, _| {
+                *t = TimestampAccum::default();
+                Ok(())
+            }),
+        )
         .button(),
     ],
     build: |_| Ok(Box::new(TimestampAccum::default())),

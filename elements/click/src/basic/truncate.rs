@@ -6,8 +6,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "cuts packets to a length",
     manual: "
-Removes bytes from the end of every packet that is longer than LENGTH. Unless EXTRA_LENGTH is false, it adds their
-number to the EXTRA_LENGTH annotation, from which tools know how long the packet was.",
+Removes bytes from the end of every packet that is longer than LENGTH. Unless EXTRA_LENGTH is false, it adds
+their number to the EXTRA_LENGTH annotation, from which tools know how long the packet was.",
     example: "Idle -> Truncate(64) -> Discard;",
     args: &[
         Arg::required("LENGTH", "bytes", "most bytes to leave"),

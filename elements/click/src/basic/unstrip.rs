@@ -5,8 +5,8 @@ pub static CLASS: Class = Class {
     group: "basic",
     summary: "puts bytes back in front of packets",
     manual: "
-Adds LENGTH bytes in front of every packet: those that Strip removed, if nothing has been written there since, and
-otherwise whatever the frame holds. A packet for which no frame is big enough is dropped.",
+Adds LENGTH bytes in front of every packet: those that Strip removed, if nothing has been written there since,
+and otherwise whatever the frame holds. A packet for which no frame is big enough is dropped.",
     example: "Idle -> Strip(14) -> Unstrip(14) -> Discard;",
     args: &[Arg::required("LENGTH", "bytes", "how many bytes to add")],
     per_worker: true,

@@ -9,14 +9,14 @@ pub static CLASS: Class = Class {
     manual: "
 Sends each packet by the output of the first pattern that it matches; a packet that matches none is dropped.
 
-A pattern is a list of clauses that must all hold, each `offset/value` or `offset/value%mask`: the bytes from the
-decimal offset on have the hexadecimal value, as far as the mask's bits are one. `?` as a digit matches any. `!` before
-a clause negates it. A packet that is too short for a clause does not match it. The pattern `-` matches everything.
-Offsets count from the start of the packet's data.
+A pattern is a list of clauses that must all hold, each `offset/value` or `offset/value%mask`: the bytes from
+the decimal offset on have the hexadecimal value, as far as the mask's bits are one. `?` as a digit matches
+any. `!` before a clause negates it. A packet that is too short for a clause does not match it. The pattern
+`-` matches everything. Offsets count from the start of the packet's data.
 
-There are as many patterns as outputs. More specific patterns come first; an output that no packet can reach is
-reported. All patterns together are compiled into one program that looks at no word twice where it can be avoided;
-the handler `program` lists it.
+There are as many patterns as outputs. More specific patterns come first; an output that no packet can reach
+is reported. All patterns together are compiled into one program that looks at no word twice where it can be
+avoided; the handler `program` lists it.
 
 IPClassifier and IPFilter have a friendlier language for IP packets.",
     example: "Idle -> c :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
@@ -136,8 +136,8 @@ mod tests {
         assert_eq!(
             refuses("-, 12/0, 12/08, 13"),
             format!(
-                "{need} 4 patterns and 2 connected outputs: connect [2] and [3]; pattern 1: value has less than 2 \
-                 hex digits at '0'; pattern 3: expected '/' at the end"
+                "{need} 4 patterns and 2 connected outputs: connect [2] and [3]; pattern 1: value has less \
+                 than 2 hex digits at '0'; pattern 3: expected '/' at the end"
             )
         );
         assert_eq!(refuses("-, 12/080"), "pattern 1: value has odd number of hex digits at '080'");

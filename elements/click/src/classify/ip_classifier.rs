@@ -9,9 +9,9 @@ pub static CLASS: Class = Class {
     group: "classify",
     summary: "classifies IP packets by contents, in words",
     manual: "
-Sends each packet by the output of the first pattern that it matches; a packet that matches none is dropped. There are
-as many patterns as outputs. Expects IPv4 packets, data starting at the IP header or the header marked by an earlier
-element.
+Sends each packet by the output of the first pattern that it matches; a packet that matches none is dropped.
+There are as many patterns as outputs. Expects IPv4 packets, data starting at the IP header or the header
+marked by an earlier element.
 
 A pattern is made of these tests:
 
@@ -25,17 +25,19 @@ A pattern is made of these tests:
 - `tcp opt FLAG`, or the flag alone: `syn fin ack rst psh urg`
 - `tcp win NUMBER`
 - `icmp type TYPE`, a number or a name
-- `ip[POS:LEN] VALUE`, `transp[POS:LEN] VALUE`, `tcp[POS:LEN] VALUE` and so on: 1 to 4 bytes of a header, within an
-  aligned word
+- `ip[POS:LEN] VALUE`, `transp[POS:LEN] VALUE`, `tcp[POS:LEN] VALUE` and so on: 1 to 4 bytes of a header,
+  within an aligned word
 - `[DIR] ether host ADDR`: the link header must be marked
 - `true`, `false`
 
-They are joined by `and` (`&&`, or nothing), `or` (`||`), `not` (`!`), `? :` and parentheses. `and` binds closer than
-`or`. Before a value may stand `& MASK` and one of `== != < > <= >=`; addresses can only be equal or not. `src port !=
-5` is true of packets with a source port that is not 5; `not src port 5` also of those that have no port. Tests of the
-transport header are true of first fragments only. What one test says about direction, protocol and field holds for a
-bare value that follows: `src port 80 or 81`. The patterns `-`, `any` and `all` match every packet.",
-    example: "Idle -> CheckIPHeader -> c :: IPClassifier(10.0.0.0/24 and syn, dst tcp port 8000 or 8080, tcp, -);
+They are joined by `and` (`&&`, or nothing), `or` (`||`), `not` (`!`), `? :` and parentheses. `and` binds
+closer than `or`. Before a value may stand `& MASK` and one of `== != < > <= >=`; addresses can only be equal
+or not. `src port != 5` is true of packets with a source port that is not 5; `not src port 5` also of those
+that have no port. Tests of the transport header are true of first fragments only. What one test says about
+direction, protocol and field holds for a bare value that follows: `src port 80 or 81`. The patterns `-`,
+`any` and `all` match every packet.",
+    example: "\
+Idle -> CheckIPHeader -> c :: IPClassifier(10.0.0.0/24 and syn, dst tcp port 8000 or 8080, tcp, -);
 c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
     ports: "1/-",
     processing: "h/h",

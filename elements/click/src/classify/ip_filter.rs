@@ -7,12 +7,13 @@ pub static CLASS: Class = Class {
     group: "classify",
     summary: "filters IP packets by contents",
     manual: "
-Each argument is an action and a pattern. A packet is treated as the first pattern that it matches says; one that
-matches none is dropped. An action is the number of an output; `allow`, which is `0`; or `drop` or `deny`. Patterns are
-those of IPClassifier: use whichever class is more convenient.
+Each argument is an action and a pattern. A packet is treated as the first pattern that it matches says; one
+that matches none is dropped. An action is the number of an output; `allow`, which is `0`; or `drop` or
+`deny`. Patterns are those of IPClassifier: use whichever class is more convenient.
 
 Expects IPv4 packets, data starting at the IP header or the header marked by an earlier element.",
-    example: "Idle -> CheckIPHeader -> IPFilter(deny src net 10.0.0.0/8, allow tcp && dst port 80, drop all) -> Discard;",
+    example: "Idle -> CheckIPHeader -> IPFilter(deny src net 10.0.0.0/8, allow tcp && dst port 80, drop all) \
+        -> Discard;",
     ports: "1/-",
     processing: "h/h",
     args: &[Arg::rest("RULE", "action and pattern", "what to do with packets that look like this")],

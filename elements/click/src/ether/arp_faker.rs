@@ -8,8 +8,9 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "sends an ARP reply now and then",
     manual: "
-Sends, one second after the start and then every ten seconds, an ARP reply to DSTIP at DSTETH which says that SRCIP has
-Ethernet address SRCETH, with its Ethernet header. ARPResponder, which answers when asked, is usually the better choice.",
+Sends, one second after the start and then every ten seconds, an ARP reply to DSTIP at DSTETH which says that
+SRCIP has Ethernet address SRCETH, with its Ethernet header. ARPResponder, which answers when asked, is
+usually the better choice.",
     example: "ARPFaker(18.26.4.1, 0:e0:2b:b:1a:0, 18.26.4.99, 00:a0:c9:9c:fd:9c) -> Discard;",
     ports: "0/1",
     processing: "h/h",

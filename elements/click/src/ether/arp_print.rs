@@ -14,8 +14,8 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "prints ARP messages in the manner of tcpdump",
     manual: "
-Expects ARP messages whose network header an earlier element has marked, prints a line for each, with LABEL in front,
-and passes it on unchanged. Packets in which no network header is marked pass in silence.",
+Expects ARP messages whose network header an earlier element has marked, prints a line for each, with LABEL in
+front, and passes it on unchanged. Packets in which no network header is marked pass in silence.",
     example: "Idle -> ARPPrint(in, ETHER true) -> Discard;",
     args: &[
         Arg::optional("LABEL", "text", "", "what lines begin with"),

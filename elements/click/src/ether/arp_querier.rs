@@ -24,38 +24,68 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "puts IP packets into Ethernet frames for neighbors found by ARP",
     manual: "
-Input 0 takes IP packets; their destination address annotation is the next hop, whose Ethernet address is wanted. When
-it is known, the packet leaves by output 0 behind a 14-byte Ethernet header. Otherwise the packet is kept and an ARP
-query is sent, by output 1 if it is connected, else by output 0. Input 1 takes ARP replies with their Ethernet header;
-what they say is recorded, and packets that wait for it are sent. Replies end here.
+Input 0 takes IP packets; their destination address annotation is the next hop, whose Ethernet address is
+wanted. When it is known, the packet leaves by output 0 behind a 14-byte Ethernet header. Otherwise the packet
+is kept and an ARP query is sent, by output 1 if it is connected, else by output 0. Input 1 takes ARP replies
+with their Ethernet header; what they say is recorded, and packets that wait for it are sent. Replies end
+here.
 
-IP and ETH are this host's addresses on the network; one name may stand for both. Packets to 255.255.255.255 and to the
-network's broadcast address go to the broadcast address, packets to multicast groups to the group's Ethernet address (RFC 1112).
-Packets without a next hop (0.0.0.0) are dropped.
+IP and ETH are this host's addresses on the network; one name may stand for both. Packets to 255.255.255.255
+and to the network's broadcast address go to the broadcast address, packets to multicast groups to the group's
+Ethernet address (RFC 1112). Packets without a next hop (0.0.0.0) are dropped.
 
-An address is asked for at most ten times a second, and once in two seconds after ten queries without answer. What is
-known expires after TIMEOUT. From POLL_TIMEOUT on, while packets are still sent there, the neighbor itself is asked
-again; packets keep flowing meanwhile.
+An address is asked for at most ten times a second, and once in two seconds after ten queries without answer.
+What is known expires after TIMEOUT. From POLL_TIMEOUT on, while packets are still sent there, the neighbor
+itself is asked again; packets keep flowing meanwhile.
 
 When more than CAPACITY packets wait, those that wait for the oldest entries are dropped, half of all. Several
-ARPQueriers share what they know when TABLE names an ARPTable; then the table's limits apply. On several workers up to
-128 packets of each may wait beyond CAPACITY.",
+ARPQueriers share what they know when TABLE names an ARPTable; then the table's limits apply. On several
+workers up to 128 packets of each may wait beyond CAPACITY.",
     example: "Idle -> q :: ARPQuerier(10.0.0.1/24, 02:00:00:00:00:01) -> Discard;\nIdle -> [1] q;",
     ports: "2/1-2",
     processing: "h/h",
     flow: "xy/x",
     args: &[
-        Arg::required("IP", "IP address or network", "this host's address, with its network if that has a broadcast address"),
-        Arg::optional("ETH", "Ethernet address", "", "this host's Ethernet address; by default what the name in IP stands for"),
+        Arg::required(
+            "IP",
+            "IP address or network",
+            "this host's address, with its network if that has a broadcast address",
+        ),
+        Arg::optional(
+            "ETH",
+            "Ethernet address",
+            "",
+            "this host's Ethernet address; by default what the name in IP stands for",
+        ),
         Arg::keyword("TABLE", "element", "", "an ARPTable to use instead of a table of its own"),
         Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 means no limit"),
         Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 means no limit"),
-        Arg::keyword("ENTRY_PACKET_CAPACITY", "packets", "0", "most packets that wait for one address; 0 means no limit"),
-        Arg::keyword("CAPACITY_SLIM_FACTOR", "number", "2", "one part in so many is dropped when CAPACITY is passed"),
+        Arg::keyword(
+            "ENTRY_PACKET_CAPACITY",
+            "packets",
+            "0",
+            "most packets that wait for one address; 0 means no limit",
+        ),
+        Arg::keyword(
+            "CAPACITY_SLIM_FACTOR",
+            "number",
+            "2",
+            "one part in so many is dropped when CAPACITY is passed",
+        ),
         Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever"),
         Arg::keyword("POLL_TIMEOUT", "time", "60", "how old an answer must be to ask again; 0 is never"),
-        Arg::keyword("BROADCAST", "IP address", "", "the network's broadcast address; by default the last of IP's network"),
-        Arg::keyword("BROADCAST_POLL", "bool", "false", "whether to ask everyone again, not the neighbor alone"),
+        Arg::keyword(
+            "BROADCAST",
+            "IP address",
+            "",
+            "the network's broadcast address; by default the last of IP's network",
+        ),
+        Arg::keyword(
+            "BROADCAST_POLL",
+            "bool",
+            "false",
+            "whether to ask everyone again, not the neighbor alone",
+        ),
     ],
     handlers: HANDLERS,
     per_worker: true,

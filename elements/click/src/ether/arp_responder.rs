@@ -15,18 +15,23 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "answers ARP requests",
     manual: "
-Takes ARP requests with their Ethernet header. A request for an address in one of the networks is answered: the reply,
-which says that the network's ETH has the address, leaves by output 0. Everything else leaves by output 1, or is dropped
-when there is none. It answers for its own host as well as, given a network, for all hosts behind it (proxy ARP).
+Takes ARP requests with their Ethernet header. A request for an address in one of the networks is answered:
+the reply, which says that the network's ETH has the address, leaves by output 0. Everything else leaves by
+output 1, or is dropped when there is none. It answers for its own host as well as, given a network, for all
+hosts behind it (proxy ARP).
 
-Each argument is one or more addresses or networks and an Ethernet address; a name that stands for both will do. The
-longest network that contains an address decides.
+Each argument is one or more addresses or networks and an Ethernet address; a name that stands for both will
+do. The longest network that contains an address decides.
 
 Replies keep the VLAN annotation and the port of the request.",
     example: "Idle -> ARPResponder(18.26.4.24 18.26.7.0/24 00:00:C0:AE:67:EF) -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
-    args: &[Arg::rest("ENTRY", "IP/MASK [IP/MASK…] ETH", "addresses, and the Ethernet address to answer with")],
+    args: &[Arg::rest(
+        "ENTRY",
+        "IP/MASK [IP/MASK…] ETH",
+        "addresses, and the Ethernet address to answer with",
+    )],
     handlers: &[
         Handler::read(
             "table",
@@ -48,7 +53,11 @@ Replies keep the VLAN annotation and the port of the request.",
                 Ok(())
             }),
         ),
-        Handler::write("remove", "`IP/MASK`: removes a network", &Write(|r: &mut ArpResponder, text, _| r.remove_entry(text))),
+        Handler::write(
+            "remove",
+            "`IP/MASK`: removes a network",
+            &Write(|r: &mut ArpResponder, text, _| r.remove_entry(text)),
+        ),
     ],
     per_worker: true,
     live: true,
@@ -137,8 +146,8 @@ fn parse_entries(text: &str, names: &Names) -> Result<Vec<(Ipv4Prefix, EtherAddr
             let here = names.device_name(name);
             let called = if here == name { String::new() } else { format!(", which is to be '{here}' here") };
             return Err(format!(
-                "no Ethernet address is known of '{name}'{called}: name a device of this machine that has one, or say \
-                 AddressInfo({name} ETH)"
+                "no Ethernet address is known of '{name}'{called}: name a device of this machine that has \
+                 one, or say AddressInfo({name} ETH)"
             ));
         } else {
             return Err(format!("expected IP/MASK ETH at '{word}'"));
@@ -260,8 +269,8 @@ mod tests {
         for (config, message) in [
             (
                 "10.0.0.1 eth9:eth",
-                "argument 0: no Ethernet address is known of 'eth9': name a device of this machine that has one, or say \
-                 AddressInfo(eth9 ETH)",
+                "argument 0: no Ethernet address is known of 'eth9': name a device of this machine that has \
+                 one, or say AddressInfo(eth9 ETH)",
             ),
             ("10.0.0.1 x 2:0:0:0:0:1", "argument 0: expected IP/MASK ETH at 'x'"),
             ("10.0.0.1 2:0:0:0:0:1, 10.0.0.2", "argument 1: missing ETH"),

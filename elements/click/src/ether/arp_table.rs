@@ -12,8 +12,8 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "holds what several ARPQueriers know",
     manual: "
-Has no ports. ARPQueriers whose TABLE argument names it keep their addresses, and packets that wait for one, here
-instead of each in a table of its own; its limits apply to all of them together.",
+Has no ports. ARPQueriers whose TABLE argument names it keep their addresses, and packets that wait for one,
+here instead of each in a table of its own; its limits apply to all of them together.",
     example: "neighbors :: ARPTable(TIMEOUT 60);
 Idle -> q :: ARPQuerier(10.0.0.1, 02:00:00:00:00:01, TABLE neighbors) -> Discard;
 Idle -> [1] q;",
@@ -21,8 +21,18 @@ Idle -> [1] q;",
     args: &[
         Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 means no limit"),
         Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 means no limit"),
-        Arg::keyword("ENTRY_PACKET_CAPACITY", "packets", "0", "most packets that wait for one address; 0 means no limit"),
-        Arg::keyword("CAPACITY_SLIM_FACTOR", "number", "2", "one part in so many is dropped when CAPACITY is passed"),
+        Arg::keyword(
+            "ENTRY_PACKET_CAPACITY",
+            "packets",
+            "0",
+            "most packets that wait for one address; 0 means no limit",
+        ),
+        Arg::keyword(
+            "CAPACITY_SLIM_FACTOR",
+            "number",
+            "2",
+            "one part in so many is dropped when CAPACITY is passed",
+        ),
         Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever"),
     ],
     handlers: &[
@@ -34,10 +44,20 @@ Idle -> [1] q;",
         Handler::read(
             "drops",
             "packets dropped while they waited",
-            &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.with_table(cx, |_| t.table.drop_count()).to_string())),
+            &Read(|t: &mut ArpTableElement, _, cx| {
+                Ok(t.table.with_table(cx, |_| t.table.drop_count()).to_string())
+            }),
         ),
-        Handler::read("count", "addresses", &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.count_text(cx)))),
-        Handler::read("length", "packets that wait", &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.length_text(cx)))),
+        Handler::read(
+            "count",
+            "addresses",
+            &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.count_text(cx))),
+        ),
+        Handler::read(
+            "length",
+            "packets that wait",
+            &Read(|t: &mut ArpTableElement, _, cx| Ok(t.table.length_text(cx))),
+        ),
         Handler::write(
             "insert",
             "`IP ETH`: records an address",

@@ -7,17 +7,22 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "checks ARP headers and marks where they are",
     manual: "
-Expects packets with an ARP header OFFSET bytes in. Checks that the packet holds the addresses that the header tells of, that
-hardware addresses have 6 bytes on Ethernet, and protocol addresses 4 bytes with IPv4, 16 with IPv6. Good packets leave by
-output 0 with their network header marked at the ARP header, and the transport header behind its addresses. Others leave
-by output 1, or are dropped when there is none; the first one is reported.",
+Expects packets with an ARP header OFFSET bytes in. Checks that the packet holds the addresses that the header
+tells of, that hardware addresses have 6 bytes on Ethernet, and protocol addresses 4 bytes with IPv4, 16 with
+IPv6. Good packets leave by output 0 with their network header marked at the ARP header, and the transport
+header behind its addresses. Others leave by output 1, or are dropped when there is none; the first one is
+reported.",
     example: "Idle -> Strip(14) -> CheckARPHeader -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[Arg::optional("OFFSET", "bytes", "0", "where the ARP header begins"), VERBOSE, DETAILS],
     handlers: &[
-        Handler::read("drops", "bad packets so far", &Read(|c: &mut CheckArpHeader, _, _| Ok(c.failures.drops().to_string())))
-            .sum(),
+        Handler::read(
+            "drops",
+            "bad packets so far",
+            &Read(|c: &mut CheckArpHeader, _, _| Ok(c.failures.drops().to_string())),
+        )
+        .sum(),
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
@@ -27,7 +32,10 @@ by output 1, or are dropped when there is none; the first one is reported.",
     per_worker: true,
     build: |args| {
         let offset = args.read::<u32>("OFFSET")? as usize;
-        Ok(Box::new(CheckArpHeader { offset, failures: Failures::new(args, "ARP header", KINDS)?.without_name() }))
+        Ok(Box::new(CheckArpHeader {
+            offset,
+            failures: Failures::new(args, "ARP header", KINDS)?.without_name(),
+        }))
     },
     ..Class::DEFAULT
 };

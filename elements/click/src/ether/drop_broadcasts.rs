@@ -5,9 +5,9 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "drops packets that came as link-level broadcasts or multicasts",
     manual: "
-Packets whose type annotation, which FromDevice and HostEtherFilter set, says that they were broadcast or multicast on
-the link leave by output 1, or are dropped when there is none: an IP router must not forward them. All others pass. The first one is told of by a
-message.",
+Packets whose type annotation, which FromDevice and HostEtherFilter set, says that they were broadcast or
+multicast on the link leave by output 1, or are dropped when there is none: an IP router must not forward
+them. All others pass. A message reports the first one.",
     example: "Idle -> DropBroadcasts -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

@@ -6,10 +6,10 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "gives IP packets an Ethernet header unless they have one",
     manual: "
-Expects marked IP packets. Those with an Ethernet header in front pass unchanged. Where one was stripped, and is still marked
-as the packet's link-level header, it is put back. All others lose what is in front of the IP header and get an Ethernet
-header of ETHERTYPE, SRC and DST. Packets in which no network header is marked, or one that lies in front of their data, pass
-unchanged.",
+Expects marked IP packets. Those with an Ethernet header in front pass unchanged. Where one was stripped, and
+is still marked as the packet's link-level header, it is put back. All others lose what is in front of the IP
+header and get an Ethernet header of ETHERTYPE, SRC and DST. Packets in which no network header is marked, or
+one that lies in front of their data, pass unchanged.",
     example: "FromDump(trace.pcap, FORCE_IP true) -> EnsureEther -> ToDump(ether.pcap);",
     args: &[
         Arg::optional("ETHERTYPE", "Ethernet type", "0x0800", "type of the header that is added"),

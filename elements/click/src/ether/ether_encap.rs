@@ -9,8 +9,8 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "puts an Ethernet header in front of packets",
     manual: "
-Puts a 14-byte Ethernet header with the given addresses and type in front of each packet. ETHERTYPE is a number such as
-0x0800. For IP packets, ARPQuerier finds the destination by itself.",
+Puts a 14-byte Ethernet header with the given addresses and type in front of each packet. ETHERTYPE is a
+number such as 0x0800. For IP packets, ARPQuerier finds the destination by itself.",
     example: "Idle -> EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2) -> Discard;",
     args: &[
         Arg::required("ETHERTYPE", "number", "type of what the frame carries"),
@@ -18,22 +18,30 @@ Puts a 14-byte Ethernet header with the given addresses and type in front of eac
         Arg::required("DST", "Ethernet address", "destination address"),
     ],
     handlers: &[
-        Handler::read("src", "source address", &Read(|e: &mut EtherEncap, _, _| Ok(format_dashed(e.src)))).and_write(
-            &Write(|e: &mut EtherEncap, text, _| {
+        Handler::read("src", "source address", &Read(|e: &mut EtherEncap, _, _| Ok(format_dashed(e.src))))
+            .and_write(&Write(|e: &mut EtherEncap, text, _| {
                 e.src = parse_value(text)?;
                 e.build_header();
                 Ok(())
-            }),
-        ).sets_argument("SRC"),
-        Handler::read("dst", "destination address", &Read(|e: &mut EtherEncap, _, _| Ok(format_dashed(e.dst)))).and_write(
-            &Write(|e: &mut EtherEncap, text, _| {
-                e.dst = parse_value(text)?;
-                e.build_header();
-                Ok(())
-            }),
-        ).sets_argument("DST"),
-        Handler::read("ethertype", "type of what the frame carries", &READ_TYPE).and_write(&WRITE_TYPE).sets_argument("ETHERTYPE"),
-        Handler::read("etht", "older name of ethertype", &READ_TYPE).and_write(&WRITE_TYPE).sets_argument("ETHERTYPE"),
+            }))
+            .sets_argument("SRC"),
+        Handler::read(
+            "dst",
+            "destination address",
+            &Read(|e: &mut EtherEncap, _, _| Ok(format_dashed(e.dst))),
+        )
+        .and_write(&Write(|e: &mut EtherEncap, text, _| {
+            e.dst = parse_value(text)?;
+            e.build_header();
+            Ok(())
+        }))
+        .sets_argument("DST"),
+        Handler::read("ethertype", "type of what the frame carries", &READ_TYPE)
+            .and_write(&WRITE_TYPE)
+            .sets_argument("ETHERTYPE"),
+        Handler::read("etht", "older name of ethertype", &READ_TYPE)
+            .and_write(&WRITE_TYPE)
+            .sets_argument("ETHERTYPE"),
     ],
     per_worker: true,
     live: true,

@@ -5,7 +5,8 @@ pub static CLASS: Class = Class {
     name: "EtherMirror",
     group: "ether",
     summary: "swaps source and destination of Ethernet frames",
-    manual: "Swaps source and destination address of each Ethernet frame, so that it goes back to where it came from.",
+    manual: "Swaps source and destination address of each Ethernet frame, so that it goes back to where it \
+        came from.",
     example: "Idle -> EtherMirror -> Discard;",
     per_worker: true,
     build: |_| Ok(Box::new(EtherMirror)),

@@ -8,18 +8,29 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "replaces both addresses of Ethernet frames",
     manual: "
-Sets source and destination address of each frame; its type stays. Useful where a link has only one possible next hop.
-The frame starts at the link header that an earlier element marked, if it is still in the data, else at the data.",
+Sets source and destination address of each frame; its type stays. Useful where a link has only one possible
+next hop. The frame starts at the link header that an earlier element marked, if it is still in the data, else
+at the data.",
     example: "Idle -> EtherRewrite(1:1:1:1:1:1, 2:2:2:2:2:2) -> Discard;",
     args: &[
         Arg::required("SRC", "Ethernet address", "new source address"),
         Arg::required("DST", "Ethernet address", "new destination address"),
     ],
     handlers: &[
-        Handler::read("src", "new source address", &Read(|e: &mut EtherRewrite, _, _| Ok(format_dashed(e.src))))
-            .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|src| e.src = src))).sets_argument("SRC"),
-        Handler::read("dst", "new destination address", &Read(|e: &mut EtherRewrite, _, _| Ok(format_dashed(e.dst))))
-            .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|dst| e.dst = dst))).sets_argument("DST"),
+        Handler::read(
+            "src",
+            "new source address",
+            &Read(|e: &mut EtherRewrite, _, _| Ok(format_dashed(e.src))),
+        )
+        .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|src| e.src = src)))
+        .sets_argument("SRC"),
+        Handler::read(
+            "dst",
+            "new destination address",
+            &Read(|e: &mut EtherRewrite, _, _| Ok(format_dashed(e.dst))),
+        )
+        .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|dst| e.dst = dst)))
+        .sets_argument("DST"),
     ],
     per_worker: true,
     live: true,

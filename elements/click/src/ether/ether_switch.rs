@@ -16,17 +16,18 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "switches Ethernet frames among its ports",
     manual: "
-Input N and output N together are a port. Learns at which port each source address is, and sends a frame for an address
-that it knows by that port; one that came by the very port is dropped. Frames for groups and for addresses that are not
-known leave, or copies of them, by every port but the one they came by. What was learned is forgotten when nothing was heard
-from an address for TIMEOUT seconds, by packets' timestamps, or by the clock where they have none. With a TIMEOUT of 0
-nothing is learned, and all frames are copied. Frames shorter than an Ethernet header are dropped.
+Input N and output N together are a port. Learns at which port each source address is, and sends a frame for
+an address that it knows by that port; one that came by the very port is dropped. Frames for groups and for
+addresses that are not known leave, or copies of them, by every port but the one they came by. What was
+learned is forgotten when nothing was heard from an address for TIMEOUT seconds, by packets' timestamps, or by
+the clock where they have none. With a TIMEOUT of 0 nothing is learned, and all frames are copied. Frames
+shorter than an Ethernet header are dropped.
 
-At most 8192 addresses are known at a time. While all are in use further ones are not learned, and `unlearned` counts their
-frames.
+At most 8192 addresses are known at a time. While all are in use further ones are not learned, and `unlearned`
+counts their frames.
 
-It is for configurations written for Click. Veb is a switch with VLANs, rules, spanning trees, and the work of all
-workers.",
+It is for configurations written for Click. Veb is a switch with VLANs, rules, spanning trees, and the work of
+all workers.",
     example: "Idle -> s :: EtherSwitch -> Discard;\nIdle -> [1]s[1] -> Discard;",
     ports: "2-/=",
     processing: "h/h",
@@ -34,8 +35,12 @@ workers.",
     args: &[Arg::keyword("TIMEOUT", "seconds", "300", "how long an address is known; 0 to learn none")],
     handlers: &[
         Handler::read("table", "a line `ADDRESS PORT` for each address", &Read(EtherSwitch::table_text)),
-        Handler::read("timeout", "TIMEOUT", &Read(|s: &mut EtherSwitch, _, _| Ok(s.timeout.as_secs_f64().to_string())))
-            .and_write(&Write(EtherSwitch::set_timeout)),
+        Handler::read(
+            "timeout",
+            "TIMEOUT",
+            &Read(|s: &mut EtherSwitch, _, _| Ok(s.timeout.as_secs_f64().to_string())),
+        )
+        .and_write(&Write(EtherSwitch::set_timeout)),
         Handler::read(
             "unlearned",
             "frames whose source found no room in the table",

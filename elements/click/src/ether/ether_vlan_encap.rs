@@ -10,9 +10,9 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "puts a tagged Ethernet header in front of packets",
     manual: "
-Puts an Ethernet header with the given addresses, a VLAN's tag and the type ETHERTYPE in front of each packet. The tag is
-VLAN_TCI, or made of VLAN_ID and VLAN_PCP; with `ANNO` it is the VLAN annotation. Packets of VLAN NATIVE_VLAN get a header
-without tag; -1 means that all get one.",
+Puts an Ethernet header with the given addresses, a VLAN's tag and the type ETHERTYPE in front of each packet.
+The tag is VLAN_TCI, or made of VLAN_ID and VLAN_PCP; with `ANNO` it is the VLAN annotation. Packets of VLAN
+NATIVE_VLAN get a header without tag; -1 means that all get one.",
     example: "Idle -> EtherVLANEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2, VLAN_ID 5) -> Discard;",
     args: &[
         Arg::required("ETHERTYPE", "number", "type of what the frame carries"),
@@ -25,12 +25,26 @@ without tag; -1 means that all get one.",
     ],
     handlers: &[
         Handler::read("config", "the arguments", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.config()))),
-        Handler::read("src", "source address", &Read(|e: &mut EtherVlanEncap, _, _| Ok(format_dashed(e.src))))
-            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|src| e.src = src))),
-        Handler::read("dst", "destination address", &Read(|e: &mut EtherVlanEncap, _, _| Ok(format_dashed(e.dst))))
-            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
-        Handler::read("ethertype", "type of what the frame carries", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.ether_type.to_string())))
-            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|ether_type| e.ether_type = ether_type))),
+        Handler::read(
+            "src",
+            "source address",
+            &Read(|e: &mut EtherVlanEncap, _, _| Ok(format_dashed(e.src))),
+        )
+        .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|src| e.src = src))),
+        Handler::read(
+            "dst",
+            "destination address",
+            &Read(|e: &mut EtherVlanEncap, _, _| Ok(format_dashed(e.dst))),
+        )
+        .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
+        Handler::read(
+            "ethertype",
+            "type of what the frame carries",
+            &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.ether_type.to_string())),
+        )
+        .and_write(&Write(|e: &mut EtherVlanEncap, text, _| {
+            parse_value(text).map(|ether_type| e.ether_type = ether_type)
+        })),
         Handler::read("vlan_tci", "VLAN_TCI", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.tag.tci())))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_tci(text))),
         Handler::read("vlan_id", "VLAN_ID", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.tag.id())))

@@ -10,10 +10,10 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "drops Ethernet frames for other hosts",
     manual: "
-Does what the hardware of a network card with address ETHER does. Marks each frame as addressed to this host, to all
-(broadcast), to a group or to another host, by its destination address. Frames for other hosts, unless DROP_OTHER is
-false, and frames from ETHER, if DROP_OWN is true, leave by output 1, or are dropped when there is none. All others
-leave by output 0.",
+Does what the hardware of a network card with address ETHER does. Marks each frame as addressed to this host,
+to all (broadcast), to a group or to another host, by its destination address. Frames for other hosts, unless
+DROP_OTHER is false, and frames from ETHER, if DROP_OWN is true, leave by output 1, or are dropped when there
+is none. All others leave by output 0.",
     example: "Idle -> HostEtherFilter(02:00:00:00:00:01) -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

@@ -120,7 +120,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_added_and_not_removed_is_found(changes in prop::collection::vec((any::<bool>(), 0..200u16), 1..400)) {
+        fn what_was_added_and_not_removed_is_found(
+            changes in prop::collection::vec((any::<bool>(), 0..200u16), 1..400),
+        ) {
             let domain = Domain::new();
             let (mut writer, index) = IndexWriter::new(&domain);
             let (mut reader, mut here) = (domain.reader(), BTreeSet::new());

@@ -7,7 +7,8 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "sets the VLAN annotation",
     manual: "
-Sets the VLAN annotation of each packet to VLAN_TCI, or to what VLAN_ID and VLAN_PCP make. VLANEncap can make it a tag.",
+Sets the VLAN annotation of each packet to VLAN_TCI, or to what VLAN_ID and VLAN_PCP make. VLANEncap can make
+it a tag.",
     example: "Idle -> SetVLANAnno(VLAN_ID 5) -> VLANEncap(ANNO) -> Discard;",
     args: &[
         Arg::optional("VLAN_TCI", "number", "", "the tag"),
@@ -15,9 +16,11 @@ Sets the VLAN annotation of each packet to VLAN_TCI, or to what VLAN_ID and VLAN
         Arg::keyword("VLAN_ID", "0 to 4095", "0", "its VLAN"),
     ],
     handlers: &[
-        Handler::read("config", "the arguments", &Read(|s: &mut SetVlanAnno, _, _| {
-            Ok(format!("VLAN_ID {}, VLAN_PCP {}", s.0.id(), s.0.pcp()))
-        })),
+        Handler::read(
+            "config",
+            "the arguments",
+            &Read(|s: &mut SetVlanAnno, _, _| Ok(format!("VLAN_ID {}, VLAN_PCP {}", s.0.id(), s.0.pcp()))),
+        ),
         Handler::read("vlan_tci", "VLAN_TCI", &Read(|s: &mut SetVlanAnno, _, _| Ok(s.0.tci())))
             .and_write(&Write(|s: &mut SetVlanAnno, text, _| s.0.set_tci(text))),
         Handler::read("vlan_id", "VLAN_ID", &Read(|s: &mut SetVlanAnno, _, _| Ok(s.0.id())))

@@ -12,9 +12,9 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "writes an Ethernet address into packets",
     manual: "
-Writes the address ADDR, or with ANNO what the six bytes of this annotation hold, into every packet, OFFSET bytes in.
-OFFSET may be `dst` for 0 or `src` for 6, which is where an Ethernet header has its addresses. Packets too short for
-that leave by output 1, or are dropped when there is none.",
+Writes the address ADDR, or with ANNO what the six bytes of this annotation hold, into every packet, OFFSET
+bytes in. OFFSET may be `dst` for 0 or `src` for 6, which is where an Ethernet header has its addresses.
+Packets too short for that leave by output 1, or are dropped when there is none.",
     example: "Idle -> StoreEtherAddress(02:00:00:00:00:01, src) -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
@@ -23,8 +23,12 @@ that leave by output 1, or are dropped when there is none.",
         Arg::optional("OFFSET", "bytes, src or dst", "", "where to write; alone, it is the first argument"),
         Arg::keyword("ANNO", "annotation", "", "writes this annotation instead of an address"),
     ],
-    handlers: &[Handler::read("addr", "ADDR", &Read(|s: &mut StoreEtherAddress, _, _| Ok(format_dashed(s.address))))
-        .and_write(&Write(|s: &mut StoreEtherAddress, text, _| parse_value(text).map(|to| s.address = to)))],
+    handlers: &[Handler::read(
+        "addr",
+        "ADDR",
+        &Read(|s: &mut StoreEtherAddress, _, _| Ok(format_dashed(s.address))),
+    )
+    .and_write(&Write(|s: &mut StoreEtherAddress, text, _| parse_value(text).map(|to| s.address = to)))],
     per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(StoreEtherAddress::new(args)?)),

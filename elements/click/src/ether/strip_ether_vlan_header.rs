@@ -7,9 +7,9 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "strips an Ethernet header, tagged or not",
     manual: "
-A frame of type 0x8100 (802.1Q) loses its 18-byte header; the tag goes to the VLAN annotation. Of any other frame the
-VLAN annotation becomes NATIVE_VLAN, and its 14-byte header is stripped. If NATIVE_VLAN is negative, such frames
-leave by output 1, or are dropped when there is none.",
+A frame of type 0x8100 (802.1Q) loses its 18-byte header; the tag goes to the VLAN annotation. Of any other
+frame the VLAN annotation becomes NATIVE_VLAN, and its 14-byte header is stripped. If NATIVE_VLAN is negative,
+such frames leave by output 1, or are dropped when there is none.",
     example: "Idle -> StripEtherVLANHeader -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

@@ -5,15 +5,17 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "removes VLAN tags from Ethernet frames",
     manual: "
-Removes the tag of each frame that has one, which then begins with a plain Ethernet header; others stay as they are. With
-ANNO the VLAN annotation becomes the tag, or zero.",
+Removes the tag of each frame that has one, which then begins with a plain Ethernet header; others stay as
+they are. With ANNO the VLAN annotation becomes the tag, or zero.",
     example: "Idle -> VLANDecap -> Discard;",
     args: &[
         Arg::optional("ANNO", "bool", "true", "whether to set the VLAN annotation"),
         Arg::keyword("ETHERTYPE", "number", "0x8100", "the type that says that a tag follows"),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(VlanDecap { annotates: args.read("ANNO")?, ether_type: args.read("ETHERTYPE")? })),
+    build: |args| {
+        Ok(Box::new(VlanDecap { annotates: args.read("ANNO")?, ether_type: args.read("ETHERTYPE")? }))
+    },
     finished: true,
     ..Class::DEFAULT
 };

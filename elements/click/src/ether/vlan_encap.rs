@@ -7,8 +7,9 @@ pub static CLASS: Class = Class {
     group: "ether",
     summary: "tags Ethernet frames with a VLAN",
     manual: "
-Inserts a tag into each frame, behind its addresses. The tag is VLAN_TCI, or made of VLAN_ID and VLAN_PCP; with `ANNO` it
-is the VLAN annotation. Frames of VLAN NATIVE_VLAN stay as they are; -1 means that all are tagged.",
+Inserts a tag into each frame, behind its addresses. The tag is VLAN_TCI, or made of VLAN_ID and VLAN_PCP;
+with `ANNO` it is the VLAN annotation. Frames of VLAN NATIVE_VLAN stay as they are; -1 means that all are
+tagged.",
     example: "Idle -> VLANEncap(VLAN_ID 5) -> Discard;",
     args: &[
         Arg::optional("VLAN_TCI", "number, or ANNO", "", "the tag"),
@@ -27,11 +28,19 @@ is the VLAN annotation. Frames of VLAN NATIVE_VLAN stay as they are; -1 means th
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_pcp(text))),
         Handler::read("native_vlan", "NATIVE_VLAN", &Read(|e: &mut VlanEncap, _, _| Ok(e.tag.native())))
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_native(text))),
-        Handler::read("ethertype", "ETHERTYPE", &Read(|e: &mut VlanEncap, _, _| Ok(format!("0x{:04x}", e.ether_type))))
-            .and_write(&Write(|e: &mut VlanEncap, text, _| parse_value(text).map(|ether_type| e.ether_type = ether_type))),
+        Handler::read(
+            "ethertype",
+            "ETHERTYPE",
+            &Read(|e: &mut VlanEncap, _, _| Ok(format!("0x{:04x}", e.ether_type))),
+        )
+        .and_write(&Write(|e: &mut VlanEncap, text, _| {
+            parse_value(text).map(|ether_type| e.ether_type = ether_type)
+        })),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(VlanEncap { tag: VlanTagSpec::with_native(args)?, ether_type: args.read("ETHERTYPE")? })),
+    build: |args| {
+        Ok(Box::new(VlanEncap { tag: VlanTagSpec::with_native(args)?, ether_type: args.read("ETHERTYPE")? }))
+    },
     finished: true,
     ..Class::DEFAULT
 };

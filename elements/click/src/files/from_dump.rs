@@ -17,19 +17,20 @@ pub static CLASS: Class = Class {
     group: "files",
     summary: "sends the packets of a pcap file",
     manual: "
-Reads a file as tcpdump, ToDump and others write it (classic pcap, either byte order, micro- or nanoseconds; `-` is
-standard input) and sends its packets with their timestamps. With TIMING they leave in the pace in which they were
-captured. The part of the file from START or START_AFTER to END, END_AFTER or INTERVAL is sent, and of that the share
-SAMPLE. With STOP the router is asked to stop at the end; END_CALL is a handler to write instead.
+Reads a file as tcpdump, ToDump and others write it (classic pcap, either byte order, micro- or nanoseconds;
+`-` is standard input) and sends its packets with their timestamps. With TIMING they leave in the pace in
+which they were captured. The part of the file from START or START_AFTER to END, END_AFTER or INTERVAL is
+sent, and of that the share SAMPLE. With STOP the router is asked to stop at the end; END_CALL is a handler to
+write instead.
 
-With FORCE_IP only IP packets leave by output 0, their header marked and their destination annotation set; others
-leave by output 1 or are dropped. Bytes that were on the wire and not in the file are counted in the extra length
-annotation. When a damaged file has been sent up to the damage, that is reported with its place, and the run
-counts as failed: the program's exit status is 1.
+With FORCE_IP only IP packets leave by output 0, their header marked and their destination annotation set;
+others leave by output 1 or are dropped. Bytes that were on the wire and not in the file are counted in the
+extra length annotation. When a damaged file has been sent up to the damage, that is reported with its place,
+and the run counts as failed: the program's exit status is 1.
 
-LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Files that gzip packed are read, too;
-places are those in the unpacked file. `filepos` goes to a place far behind bit by bit, so that packets elsewhere don't wait;
-that no record begins there turns out later then, and is reported as damage is.",
+LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Files that gzip packed are read,
+too; places are those in the unpacked file. `filepos` goes to a place far behind bit by bit, so that packets
+elsewhere don't wait; that no record begins there turns out later then, and is reported as damage is.",
     example: "FromDump(trace.pcap, STOP true) -> CheckIPHeader(14) -> Discard;",
     ports: "0/1-2",
     processing: "a/ah",
@@ -52,21 +53,49 @@ that no record begins there turns out later then, and is reported as damage is."
     ],
     handlers: &[
         Handler::read("count", "packets sent", &Read(|f: &mut FromDump, _, _| Ok(f.count.to_string()))),
-        Handler::write("reset_counts", "sets count to zero", &Write(FromDump::reset_counts))
-            .button(),
+        Handler::write("reset_counts", "sets count to zero", &Write(FromDump::reset_counts)).button(),
         Handler::read("active", "ACTIVE", &Read(|f: &mut FromDump, _, _| Ok(f.active.to_string())))
             .and_write(&Write(|f: &mut FromDump, text, cx| f.set_handler("active", text, cx))),
-        Handler::write("stop", "stops sending, and the router", &Write(|f: &mut FromDump, text, cx| f.set_handler("stop", text, cx)))
-            .button(),
-        Handler::read("sampling_prob", "SAMPLE as it is applied", &Read(|f: &mut FromDump, _, _| Ok(f.probability_text()))),
+        Handler::write(
+            "stop",
+            "stops sending, and the router",
+            &Write(|f: &mut FromDump, text, cx| f.set_handler("stop", text, cx)),
+        )
+        .button(),
+        Handler::read(
+            "sampling_prob",
+            "SAMPLE as it is applied",
+            &Read(|f: &mut FromDump, _, _| Ok(f.probability_text())),
+        ),
         Handler::read("encap", "the file's link type", &Read(|f: &mut FromDump, _, _| Ok(f.encap_name()))),
         Handler::read("filename", "FILENAME", &Read(|f: &mut FromDump, _, _| Ok(f.file_name()))),
-        Handler::read("filesize", "the file's length in bytes, `-` if unknown", &Read(|f: &mut FromDump, _, _| Ok(f.size_text()))),
-        Handler::read("filepos", "place of the next record in the file", &Read(|f: &mut FromDump, _, _| Ok(f.position_text())))
-            .and_write(&Write(|f: &mut FromDump, text, cx| f.set_handler("filepos", text, cx))),
-        Handler::read("packet_filepos", "place of the last packet sent in the file", &Read(|f: &mut FromDump, _, _| Ok(f.packet_position.to_string()))),
-        Handler::write("extend_interval", "moves the end by so much", &Write(|f: &mut FromDump, text, cx| f.set_handler("extend_interval", text, cx))),
-        Handler::write("reset_timing", "starts timing again", &Write(|f: &mut FromDump, text, cx| f.set_handler("reset_timing", text, cx))).button(),
+        Handler::read(
+            "filesize",
+            "the file's length in bytes, `-` if unknown",
+            &Read(|f: &mut FromDump, _, _| Ok(f.size_text())),
+        ),
+        Handler::read(
+            "filepos",
+            "place of the next record in the file",
+            &Read(|f: &mut FromDump, _, _| Ok(f.position_text())),
+        )
+        .and_write(&Write(|f: &mut FromDump, text, cx| f.set_handler("filepos", text, cx))),
+        Handler::read(
+            "packet_filepos",
+            "place of the last packet sent in the file",
+            &Read(|f: &mut FromDump, _, _| Ok(f.packet_position.to_string())),
+        ),
+        Handler::write(
+            "extend_interval",
+            "moves the end by so much",
+            &Write(|f: &mut FromDump, text, cx| f.set_handler("extend_interval", text, cx)),
+        ),
+        Handler::write(
+            "reset_timing",
+            "starts timing again",
+            &Write(|f: &mut FromDump, text, cx| f.set_handler("reset_timing", text, cx)),
+        )
+        .button(),
     ],
     signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(FromDump::new(args)?)),

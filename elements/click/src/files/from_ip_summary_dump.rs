@@ -18,20 +18,22 @@ pub static CLASS: Class = Class {
     group: "files",
     summary: "makes packets of lines of text that describe them",
     manual: "
-Reads FILENAME (`-` is standard input), or the text DATA, and makes a packet of each line. A line `!data` names the
-columns, as ToIPSummaryDump writes them and explains them; FIELDS names them where no such line does. Columns that are
-`-` or left out at the end say nothing. Other lines that begin with `!` or `#` are passed over, except for these:
-`!proto` names the IP protocol of packets whose lines don't, and `!flowid SRC SPORT DST DPORT [PROTO]` their addresses
-and ports; so do PROTO and FLOWID.
+Reads FILENAME (`-` is standard input), or the text DATA, and makes a packet of each line. A line `!data`
+names the columns, as ToIPSummaryDump writes them and explains them; FIELDS names them where no such line
+does. Columns that are `-` or left out at the end say nothing. Other lines that begin with `!` or `#` are
+passed over, except for these: `!proto` names the IP protocol of packets whose lines don't, and
+`!flowid SRC SPORT DST DPORT [PROTO]` their addresses and ports; so do PROTO and FLOWID.
 
-Headers are made as fields need them. Bytes that nothing tells of are zero, and lengths are filled in; checksums only
-with CHECKSUM, which also lengthens packets to what their IP header says. What a packet is longer than it has bytes is
-in its extra length annotation. Packets with an IP header have their headers marked and their destination annotation
-set.
+Headers are made as fields need them. Bytes that nothing tells of are zero, and lengths are filled in;
+checksums only with CHECKSUM, which also lengthens packets to what their IP header says. What a packet is
+longer than it has bytes is in its extra length annotation. Packets with an IP header have their headers
+marked and their destination annotation set.
 
-With TIMING packets leave in the pace of their timestamps, with MULTIPACKET a line makes as many packets as its column
-`count` says. SAMPLE is the share of packets to send. With STOP the router is asked to stop at the end.",
-    example: "FromIPSummaryDump(DATA \"!data src dst sport\n10.0.0.1 10.0.0.2 80\", STOP true) -> IPPrint -> Discard;",
+With TIMING packets leave in the pace of their timestamps, with MULTIPACKET a line makes as many packets as
+its column `count` says. SAMPLE is the share of packets to send. With STOP the router is asked to stop at the
+end.",
+    example: "FromIPSummaryDump(DATA \"!data src dst sport\n\
+        10.0.0.1 10.0.0.2 80\", STOP true) -> IPPrint -> Discard;",
     ports: "0/1",
     args: &[
         Arg::optional("FILENAME", "filename", "", "the file, `-` for standard input"),
@@ -47,20 +49,50 @@ With TIMING packets leave in the pace of their timestamps, with MULTIPACKET a li
         Arg::keyword("CONTENTS", "names", "", "the same"),
         Arg::keyword("DEFAULT_FIELDS", "names", "", "the same"),
         Arg::keyword("DEFAULT_CONTENTS", "names", "", "the same"),
-        Arg::keyword("FLOWID", "addresses and ports", "", "`SRC SPORT DST DPORT [PROTO]` of packets whose line does not say"),
+        Arg::keyword(
+            "FLOWID",
+            "addresses and ports",
+            "",
+            "`SRC SPORT DST DPORT [PROTO]` of packets whose line does not say",
+        ),
         Arg::keyword("DEFAULT_FLOWID", "addresses and ports", "", "the same"),
-        Arg::keyword("ALLOW_NONEXISTENT", "bool", "false", "whether a file that is not there counts as empty"),
+        Arg::keyword(
+            "ALLOW_NONEXISTENT",
+            "bool",
+            "false",
+            "whether a file that is not there counts as empty",
+        ),
         Arg::keyword("DATA", "text", "", "what to read instead of a file"),
     ],
     handlers: &[
-        Handler::read("sampling_prob", "SAMPLE as it is applied", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.probability_text()))),
+        Handler::read(
+            "sampling_prob",
+            "SAMPLE as it is applied",
+            &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.probability_text())),
+        ),
         Handler::read("active", "ACTIVE", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.active.to_string())))
             .and_write(&Write(FromIpSummaryDump::set_active)),
-        Handler::read("encap", "what packets begin with", &Read(|_: &mut FromIpSummaryDump, _, _| Ok("IP".into()))),
+        Handler::read(
+            "encap",
+            "what packets begin with",
+            &Read(|_: &mut FromIpSummaryDump, _, _| Ok("IP".into())),
+        ),
         Handler::write("stop", "stops sending, and the router", &Write(FromIpSummaryDump::stop_all)).button(),
-        Handler::read("filename", "FILENAME", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.name().into()))),
-        Handler::read("filesize", "the file's length in bytes, `-` if unknown", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.size_text()))),
-        Handler::read("filepos", "place of the next line in the file", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.position().to_string()))),
+        Handler::read(
+            "filename",
+            "FILENAME",
+            &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.name().into())),
+        ),
+        Handler::read(
+            "filesize",
+            "the file's length in bytes, `-` if unknown",
+            &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.size_text())),
+        ),
+        Handler::read(
+            "filepos",
+            "place of the next line in the file",
+            &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.position().to_string())),
+        ),
     ],
     signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(FromIpSummaryDump::new(args)?)),

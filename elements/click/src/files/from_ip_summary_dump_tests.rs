@@ -124,7 +124,8 @@ fn mistakes_are_named() {
     let config = "DATA \"1.2.3.4\"";
     let mut bench = Bench::setup(&CLASS, config).inputs(0).build().unwrap();
     bench.run();
-    let expected = "<data>:0: warning: missing banner line; is this an IP summary dump?\n<data>:1: no '!data' provided\n";
+    let expected = "<data>:0: warning: missing banner line; is this an IP summary dump?\n\
+        <data>:1: no '!data' provided\n";
     assert_eq!(bench.stderr_text(), expected);
 }
 

@@ -12,14 +12,14 @@ pub static CLASS: Class = Class {
     group: "files",
     summary: "writes packets to a pcap file",
     manual: "
-Writes packets to a file that tcpdump and FromDump read; `-` is standard output. At most SNAPLEN bytes of each are
-written, with its timestamp, or the time if it has none. ENCAP says with what packets begin, such as ETHER or IP;
-USE_ENCAP_FROM asks elements that have an `encap` handler, which must agree. With an output the packets go on,
-unchanged; else they end here. When writing fails, that is said once, packets are counted and not written from then
-on, and the run counts as failed: the program's exit status is 1.
+Writes packets to a file that tcpdump and FromDump read; `-` is standard output. At most SNAPLEN bytes of each
+are written, with its timestamp, or the time if it has none. ENCAP says with what packets begin, such as ETHER
+or IP; USE_ENCAP_FROM asks elements that have an `encap` handler, which must agree. With an output the packets
+go on, unchanged; else they end here. When writing fails, that is said once, packets are counted and not
+written from then on, and the run counts as failed: the program's exit status is 1.
 
-A ToDump that takes the place of another of the same name and arguments goes on in its file; if that was renamed
-meanwhile, as by a log rotation, it begins a new one.",
+A ToDump that takes the place of another of the same name and arguments goes on in its file; if that was
+renamed meanwhile, as by a log rotation, it begins a new one.",
     example: "InfiniteSource(LIMIT 3, STOP true) -> ToDump(out.pcap, ENCAP IP);",
     ports: "1/0-1",
     args: &[
@@ -34,7 +34,11 @@ meanwhile, as by a log rotation, it begins a new one.",
     handlers: &[
         Handler::read("count", "packets written", &Read(|t: &mut ToDump, _, _| Ok(t.count.to_string()))),
         Handler::write("reset_counts", "sets counts to zero", &Write(ToDump::reset_counts)).button(),
-        Handler::read("failed", "packets that could not be written", &Read(|t: &mut ToDump, _, _| Ok(t.failed.to_string()))),
+        Handler::read(
+            "failed",
+            "packets that could not be written",
+            &Read(|t: &mut ToDump, _, _| Ok(t.failed.to_string())),
+        ),
         Handler::read("filename", "FILENAME", &Read(|t: &mut ToDump, _, _| Ok(t.file_name()))),
     ],
     // After the elements whose `encap` handler it reads.

@@ -16,33 +16,35 @@ pub static CLASS: Class = Class {
     group: "files",
     summary: "writes a line of text about each packet to a file",
     manual: "
-Writes a line for each packet to FILENAME, or to standard output if that is `-`: the columns that FIELDS names, with
-blanks between, and `-` where a column does not apply. FromIPSummaryDump reads such files. With an output the packets go
-on, else they end here. The lines in front of the first packet say what the columns are; HEADER leaves them out. Bytes
-that the extra length annotation counts belong to the packet. One that takes the place of another of the same name, FILENAME and
-FIELDS goes on in its file; if that was renamed meanwhile, as by a log rotation, it begins a new one.
+Writes a line for each packet to FILENAME, or to standard output if that is `-`: the columns that FIELDS
+names, with blanks between, and `-` where a column does not apply. FromIPSummaryDump reads such files. With an
+output the packets go on, else they end here. The lines in front of the first packet say what the columns are;
+HEADER leaves them out. Bytes that the extra length annotation counts belong to the packet. One that takes the
+place of another of the same name, FILENAME and FIELDS goes on in its file; if that was renamed meanwhile, as
+by a log rotation, it begins a new one.
 
-Fields of annotations: `timestamp`, `ts_sec`, `ts_usec`, `ts_usec1` (all in microseconds), `first_timestamp`, `count`
-(packets that this one stands for), `paint` or `link`, `direction` (`>` for paint 0, `<` for 1), `aggregate`,
-`wire_len`. Of the Ethernet header: `eth_src`, `eth_dst`, `eth_type`.
+Fields of annotations: `timestamp`, `ts_sec`, `ts_usec`, `ts_usec1` (all in microseconds), `first_timestamp`,
+`count` (packets that this one stands for), `paint` or `link`, `direction` (`>` for paint 0, `<` for 1),
+`aggregate`, `wire_len`. Of the Ethernet header: `eth_src`, `eth_dst`, `eth_type`.
 
-Of the IP header, which must be marked: `ip_src`, `ip_dst`, `ip_len`, `ip_proto` (`T`, `U`, `I` or a number), `ip_id`,
-`ip_tos`, `ip_dscp`, `ip_ecn` (`no`, `ect1`, `ect2`, `ce`), `ip_ttl`, `ip_hl`, `ip_sum`, `ip_frag` (`F` first fragment,
-`f` later one, `!` not to be fragmented, `.` other), `ip_fragoff` (in bytes; `+` more fragments, `!` not to be
-fragmented), `ip_opt`, `ip_capture_len`.
+Of the IP header, which must be marked: `ip_src`, `ip_dst`, `ip_len`, `ip_proto` (`T`, `U`, `I` or a number),
+`ip_id`, `ip_tos`, `ip_dscp`, `ip_ecn` (`no`, `ect1`, `ect2`, `ce`), `ip_ttl`, `ip_hl`, `ip_sum`, `ip_frag`
+(`F` first fragment, `f` later one, `!` not to be fragmented, `.` other), `ip_fragoff` (in bytes; `+` more
+fragments, `!` not to be fragmented), `ip_opt`, `ip_capture_len`.
 
-Behind it: `sport`, `dport`, `tcp_seq`, `tcp_ack`, `tcp_off`, `tcp_flags` (letters of FSRPAUECN), `tcp_window`,
-`tcp_urp`, `tcp_opt`, `tcp_ntopt` (without timestamps), `tcp_sack`, `udp_len`, `icmp_type`, `icmp_code`,
-`icmp_type_name`, `icmp_code_name`, `icmp_flowid`, `icmp_seq`, `icmp_nextmtu`, `payload` (quoted), `payload_len`,
-`payload_md5` and `payload_md5_hex` (its digest in 22 letters, or in hexadecimal digits).
-The prefix `ip_` may be left out where that is clear.
+Behind it: `sport`, `dport`, `tcp_seq`, `tcp_ack`, `tcp_off`, `tcp_flags` (letters of FSRPAUECN),
+`tcp_window`, `tcp_urp`, `tcp_opt`, `tcp_ntopt` (without timestamps), `tcp_sack`, `udp_len`, `icmp_type`,
+`icmp_code`, `icmp_type_name`, `icmp_code_name`, `icmp_flowid`, `icmp_seq`, `icmp_nextmtu`, `payload`
+(quoted), `payload_len`, `payload_md5` and `payload_md5_hex` (its digest in 22 letters, or in hexadecimal
+digits). The prefix `ip_` may be left out where that is clear.
 
-Options are written as in `rr{10.0.0.1}+5`, `ssrr{1.0.0.1^1.0.0.3}`, `ts.ip{1.0.0.1=5}+2`, `mss1400;wscale10;sackok`,
-`sack95-98`, `ts66:38`; others as `98=0:5`; `?` if one of them is malformed.
+Options are written as in `rr{10.0.0.1}+5`, `ssrr{1.0.0.1^1.0.0.3}`, `ts.ip{1.0.0.1=5}+2`,
+`mss1400;wscale10;sackok`, `sack95-98`, `ts66:38`; others as `98=0:5`; `?` if one of them is malformed.
 
-With BAD_PACKETS a line `!bad`, which says what is wrong, precedes that of a packet with a bad header. With MULTIPACKET
-a packet that stands for several has as many lines.",
-    example: "FromIPSummaryDump(DATA \"!data src dst\n10.0.0.1 10.0.0.2\", STOP true) -> ToIPSummaryDump(-, FIELDS src dst);",
+With BAD_PACKETS a line `!bad`, which says what is wrong, precedes that of a packet with a bad header. With
+MULTIPACKET a packet that stands for several has as many lines.",
+    example: "FromIPSummaryDump(DATA \"!data src dst\n\
+        10.0.0.1 10.0.0.2\", STOP true) -> ToIPSummaryDump(-, FIELDS src dst);",
     ports: "1/0-1",
     processing: "a/h",
     args: &[
@@ -53,17 +55,32 @@ a packet that stands for several has as many lines.",
         Arg::keyword("VERBOSE", "bool", "false", "whether to name the machine and the time in front"),
         Arg::keyword("HEADER", "bool", "true", "whether to say in front what the columns are"),
         Arg::keyword("BANNER", "text", "", "who makes the file, to be written in front"),
-        Arg::keyword("MULTIPACKET", "bool", "false", "whether to write a line for each packet that one stands for"),
+        Arg::keyword(
+            "MULTIPACKET",
+            "bool",
+            "false",
+            "whether to write a line for each packet that one stands for",
+        ),
         Arg::keyword("BAD_PACKETS", "bool", "false", "whether to tell what is wrong with packets"),
-        Arg::keyword("CAREFUL_TRUNC", "bool", "true", "whether an IP length beyond the packet's end is wrong"),
+        Arg::keyword(
+            "CAREFUL_TRUNC",
+            "bool",
+            "true",
+            "whether an IP length beyond the packet's end is wrong",
+        ),
         Arg::keyword("EXTRA_LENGTH", "bool", "true", "whether the extra length annotation counts"),
         Arg::keyword("BINARY", "bool", "false", "binary files are not written: must be false"),
     ],
     handlers: &[
-        Handler::write("flush", "writes out what is kept back", &Write(|t: &mut ToIpSummaryDump, _, cx| {
-            t.flush_output(cx);
-            Ok(())
-        })).button(),
+        Handler::write(
+            "flush",
+            "writes out what is kept back",
+            &Write(|t: &mut ToIpSummaryDump, _, cx| {
+                t.flush_output(cx);
+                Ok(())
+            }),
+        )
+        .button(),
         Handler::read("failed", "packets that could not be written", &Read(ToIpSummaryDump::failed_text)),
     ],
     build: |args| Ok(Box::new(ToIpSummaryDump::new(args)?)),
@@ -344,7 +361,8 @@ mod tests {
     #[test]
     fn columns_tell_of_annotations_and_headers() {
         let tcp = ip4().src("1.2.3.4").dst("5.6.7.8").ttl(9).tcp(80, 81).payload(b"a\"b").bytes();
-        let all = "timestamp ts_usec direction paint count ip_src dst proto len ip_ttl ip_hl sport dport payload payload_len";
+        let all = "timestamp ts_usec direction paint count ip_src dst proto len ip_ttl ip_hl sport dport \
+            payload payload_len";
         let line = "5.000020 20 < 1 1 1.2.3.4 5.6.7.8 T 43 9 20 80 81 \"a\\\"b\" 3\n";
         assert_eq!(printed(all, &tcp), line);
         assert_eq!(printed("tcp_opt tcp_flags ip_opt ip_frag ip_fragoff", &tcp).split(' ').next(), Some("."));

@@ -15,18 +15,21 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "replaces addresses so that prefixes stay together",
     manual: "
-Expects marked IP packets, and replaces source and destination by other addresses: the same one for the same address until the
-router stops, also after a replacement of the configuration, and such that two addresses that agree in their first bits still
-agree in just as many. 0.0.0.0 and 255.255.255.255 stay. The header's checksum is corrected; those of TCP and UDP, which tell of
-the old addresses, are not. In the packet that an ICMP error quotes both addresses are replaced, too, and its header's checksum
-is corrected, by which that of the message stays right.
+Expects marked IP packets, and replaces source and destination by other addresses: the same one for the same
+address until the router stops, also after a replacement of the configuration, and such that two addresses
+that agree in their first bits still agree in just as many. 0.0.0.0 and 255.255.255.255 stay. The header's
+checksum is corrected; those of TCP and UDP, which tell of the old addresses, are not. In the packet that an
+ICMP error quotes both addresses are replaced, too, and its header's checksum is corrected, by which that of
+the message stays right.
 
-CLASS N keeps the first N bits as far as they are ones, so that with 4 an address of class A, B, C or D stays in its class; 99 means
+CLASS N keeps the first N bits as far as they are ones, so that with 4 an address of class A, B, C or D stays
+in its class; 99 means
 32. PRESERVE_8 keeps the first byte of addresses that begin with one of these numbers. SEED is accepted and
 has no effect; RandomSeed makes the mapping repeatable.
 
-Packets that are no marked IPv4 packets leave by output 1, or are dropped when there is none. So do ICMP errors, and fragments of
-ICMP messages, that may hold a part of a quoted packet's addresses and not all of both, for those would tell.",
+Packets that are no marked IPv4 packets leave by output 1, or are dropped when there is none. So do ICMP
+errors, and fragments of ICMP messages, that may hold a part of a quoted packet's addresses and not all of
+both, for those would tell.",
     example: "FromDump(trace.pcap, FORCE_IP true) -> AnonymizeIPAddr(CLASS 4) -> ToDump(anonymous.pcap);",
     ports: "1/1-2",
     processing: "a/ah",

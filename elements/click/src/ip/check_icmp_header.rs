@@ -7,15 +7,20 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "checks ICMP headers",
     manual: "
-Expects marked IP packets that carry ICMP. Checks that the message is as long as its type asks for, and its checksum.
-Good packets leave by output 0. Others leave by output 1, or are dropped when there is none; the first one is reported.",
+Expects marked IP packets that carry ICMP. Checks that the message is as long as its type asks for, and its
+checksum. Good packets leave by output 0. Others leave by output 1, or are dropped when there is none; the
+first one is reported.",
     example: "Idle -> CheckIPHeader -> CheckICMPHeader -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[VERBOSE, DETAILS],
     handlers: &[
-        Handler::read("drops", "bad packets so far", &Read(|c: &mut CheckIcmpHeader, _, _| Ok(c.failures.drops().to_string())))
-            .sum(),
+        Handler::read(
+            "drops",
+            "bad packets so far",
+            &Read(|c: &mut CheckIcmpHeader, _, _| Ok(c.failures.drops().to_string())),
+        )
+        .sum(),
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
@@ -23,7 +28,11 @@ Good packets leave by output 0. Others leave by output 1, or are dropped when th
         ),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(CheckIcmpHeader { failures: Failures::new(args, "ICMP header", KINDS)?.with_class("CheckICMPHeader") })),
+    build: |args| {
+        Ok(Box::new(CheckIcmpHeader {
+            failures: Failures::new(args, "ICMP header", KINDS)?.with_class("CheckICMPHeader"),
+        }))
+    },
     ..Class::DEFAULT
 };
 

@@ -16,13 +16,14 @@ pub static CLASS: Class = Class {
     summary: "checks IPv4 headers and marks where they are",
     manual: "
 Expects packets with an IPv4 header `OFFSET` bytes in. Checks length, version, header length, total length and
-checksum, and the source address when `INTERFACES` or `BADSRC` is given. Good packets leave by output 0 with their
-network and transport header marked, their destination annotation set to the destination address, and bytes beyond the
-total length (Ethernet padding) cut off. Others leave by output 1, or are dropped when there is none; the first one is
-reported.
+checksum, and the source address when `INTERFACES` or `BADSRC` is given. Good packets leave by output 0 with
+their network and transport header marked, their destination annotation set to the destination address, and
+bytes beyond the total length (Ethernet padding) cut off. Others leave by output 1, or are dropped when there
+is none; the first one is reported.
 
-`INTERFACES` names this router's addresses with their prefixes. A packet from one of their broadcast addresses, from
-0.0.0.0 or from 255.255.255.255 is bad (RFC 1812 section 5.3.7) unless it is sent to one of the router's addresses.
+`INTERFACES` names this router's addresses with their prefixes. A packet from one of their broadcast
+addresses, from 0.0.0.0 or from 255.255.255.255 is bad (RFC 1812 section 5.3.7) unless it is sent to one of
+the router's addresses.
 
 The older form `CheckIPHeader(ADDRESSES)` is understood: bad sources, besides 0.0.0.0 and 255.255.255.255.",
     example: "Idle -> Strip(14) -> CheckIPHeader(INTERFACES 18.26.4.9/24 18.32.9.44/28) -> Discard;",

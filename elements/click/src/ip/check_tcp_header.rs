@@ -8,16 +8,20 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "checks TCP headers",
     manual: "
-Expects marked IP packets that carry TCP. Checks the TCP header length, and the checksum over the length that the IP
-header says. Good packets leave by output 0. Others leave by output 1, or are dropped when there is none; the first one
-is reported.",
+Expects marked IP packets that carry TCP. Checks the TCP header length, and the checksum over the length that
+the IP header says. Good packets leave by output 0. Others leave by output 1, or are dropped when there is
+none; the first one is reported.",
     example: "Idle -> CheckIPHeader -> CheckTCPHeader -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[VERBOSE, DETAILS],
     handlers: &[
-        Handler::read("drops", "bad packets so far", &Read(|c: &mut CheckTcpHeader, _, _| Ok(c.failures.drops().to_string())))
-            .sum(),
+        Handler::read(
+            "drops",
+            "bad packets so far",
+            &Read(|c: &mut CheckTcpHeader, _, _| Ok(c.failures.drops().to_string())),
+        )
+        .sum(),
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
@@ -25,7 +29,11 @@ is reported.",
         ),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(CheckTcpHeader { failures: Failures::new(args, "TCP header", KINDS)?.with_class("CheckTCPHeader") })),
+    build: |args| {
+        Ok(Box::new(CheckTcpHeader {
+            failures: Failures::new(args, "TCP header", KINDS)?.with_class("CheckTCPHeader"),
+        }))
+    },
     ..Class::DEFAULT
 };
 

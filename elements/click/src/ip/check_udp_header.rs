@@ -8,16 +8,20 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "checks UDP headers",
     manual: "
-Expects marked IP packets that carry UDP. Checks the UDP length, and the checksum unless it is zero, which means that
-there is none. Good packets leave by output 0. Others leave by output 1, or are dropped when there is none; the first
-one is reported.",
+Expects marked IP packets that carry UDP. Checks the UDP length, and the checksum unless it is zero, which
+means that there is none. Good packets leave by output 0. Others leave by output 1, or are dropped when there
+is none; the first one is reported.",
     example: "Idle -> CheckIPHeader -> CheckUDPHeader -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[VERBOSE, DETAILS],
     handlers: &[
-        Handler::read("drops", "bad packets so far", &Read(|c: &mut CheckUdpHeader, _, _| Ok(c.failures.drops().to_string())))
-            .sum(),
+        Handler::read(
+            "drops",
+            "bad packets so far",
+            &Read(|c: &mut CheckUdpHeader, _, _| Ok(c.failures.drops().to_string())),
+        )
+        .sum(),
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
@@ -25,7 +29,9 @@ one is reported.",
         ),
     ],
     per_worker: true,
-    build: |args| Ok(Box::new(CheckUdpHeader { failures: Failures::new(args, "UDP header", KINDS)?.without_name() })),
+    build: |args| {
+        Ok(Box::new(CheckUdpHeader { failures: Failures::new(args, "UDP header", KINDS)?.without_name() }))
+    },
     ..Class::DEFAULT
 };
 

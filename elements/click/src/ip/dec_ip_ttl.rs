@@ -10,9 +10,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "decrements the IP time-to-live and turns expired packets aside",
     manual: "
-Expects IPv4 packets, data starting at the IP header or the header marked by an earlier element. A packet whose
-time-to-live is 1 or less leaves by output 1, unchanged, or is dropped when there is none. All others leave by output
-0 with their checksum updated incrementally (RFC 1624).",
+Expects IPv4 packets, data starting at the IP header or the header marked by an earlier element. A packet
+whose time-to-live is 1 or less leaves by output 1, unchanged, or is dropped when there is none. All others
+leave by output 0 with their checksum updated incrementally (RFC 1624).",
     example: "Idle -> CheckIPHeader -> dt :: DecIPTTL -> Discard;\ndt[1] -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
@@ -21,13 +21,18 @@ time-to-live is 1 or less leaves by output 1, unchanged, or is dropped when ther
         Arg::keyword("MULTICAST", "bool", "true", "whether to decrement multicast packets too"),
     ],
     handlers: &[
-        Handler::read("drops", "expired packets", &Read(|d: &mut DecIpTtl, _, _| Ok(d.expired.to_string()))).sum(),
+        Handler::read("drops", "expired packets", &Read(|d: &mut DecIpTtl, _, _| Ok(d.expired.to_string())))
+            .sum(),
         Handler::read("active", "ACTIVE", &Read(|d: &mut DecIpTtl, _, _| Ok(d.active.to_string())))
             .and_write(&Write(|d: &mut DecIpTtl, text, _| parse_value(text).map(|active| d.active = active))),
     ],
     per_worker: true,
     build: |args| {
-        Ok(Box::new(DecIpTtl { active: args.read("ACTIVE")?, multicast: args.read("MULTICAST")?, expired: 0 }))
+        Ok(Box::new(DecIpTtl {
+            active: args.read("ACTIVE")?,
+            multicast: args.read("MULTICAST")?,
+            expired: 0,
+        }))
     },
     ..Class::DEFAULT
 };

@@ -8,9 +8,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "overwrites what TCP and UDP packets carry",
     manual: "
-Expects IP packets. What follows the TCP or UDP header becomes zeros, and so does that header's checksum; the packet keeps its
-length. Later fragments, which have no such header, become zeros behind the IP header. ICMP packets pass unchanged. Packets
-of other protocols are dropped, and so are those without a whole IP header.",
+Expects IP packets. What follows the TCP or UDP header becomes zeros, and so does that header's checksum; the
+packet keeps its length. Later fragments, which have no such header, become zeros behind the IP header. ICMP
+packets pass unchanged. Packets of other protocols are dropped, and so are those without a whole IP header.",
     example: "Idle -> CheckIPHeader -> EraseIPPayload -> Discard;",
     per_worker: true,
     finished: true,

@@ -7,9 +7,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "sets the source address where the annotation asks for it",
     manual: "
-Expects marked IP packets. A packet whose fix-source annotation is set gets the source address `IPADDR` and a new header
-checksum, and loses the annotation. ICMPError sets it, because an error must come from the address of the interface that
-it leaves by. All other packets pass unchanged.",
+Expects marked IP packets. A packet whose fix-source annotation is set gets the source address `IPADDR` and a
+new header checksum, and loses the annotation. ICMPError sets it, because an error must come from the address
+of the interface that it leaves by. All other packets pass unchanged.",
     example: "Idle -> FixIPSrc(18.26.4.24) -> Discard;",
     args: &[Arg::required("IPADDR", "IP address", "the address of the interface downstream")],
     per_worker: true,

@@ -7,10 +7,10 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "copies an address from the packet to its destination annotation",
     manual: "
-Copies the 4 bytes at `OFFSET` into the destination annotation, or into `ANNO`. `OFFSET` is usually 16, the place of
-the destination in an IP header. `IP src` or `IP dst` names a field of the marked IP header instead. Elements that
-need to know where a packet goes, such as ARPQuerier and the routing tables, read the annotation. Packets too short to
-hold the address are dropped.",
+Copies the 4 bytes at `OFFSET` into the destination annotation, or into `ANNO`. `OFFSET` is usually 16, the
+place of the destination in an IP header. `IP src` or `IP dst` names a field of the marked IP header instead.
+Elements that need to know where a packet goes, such as ARPQuerier and the routing tables, read the
+annotation. Packets too short to hold the address are dropped.",
     example: "Idle -> GetIPAddress(16) -> Discard;",
     args: &[
         Arg::optional("OFFSET", "bytes", "", "where the address is"),

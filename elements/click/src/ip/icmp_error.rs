@@ -16,49 +16,57 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "makes ICMP errors of packets",
     manual: "
-Expects marked IP packets, and makes of each an ICMP error about it, from `SRC` to the packet's sender, which quotes as
-much of the packet as `MTU` leaves room for. Sets the destination annotation and, unless `SET_FIX_ANNO` is false, the
-fix-source annotation, by which FixIPSrc puts in the address of the interface that the error leaves by. Its output
-belongs where packets from a device go: to the routing table.
+Expects marked IP packets, and makes of each an ICMP error about it, from `SRC` to the packet's sender, which
+quotes as much of the packet as `MTU` leaves room for. Sets the destination annotation and, unless
+`SET_FIX_ANNO` is false, the fix-source annotation, by which FixIPSrc puts in the address of the interface
+that the error leaves by. Its output belongs where packets from a device go: to the routing table.
 
-`TYPE` and `CODE` are numbers or names: `unreachable` (`net`, `host`, `protocol`, `port`, `needfrag`, …), `sourcequench`,
-`redirect` (`net`, `host`, …), `timeexceeded` (`transit`, `reassembly`), `parameterproblem` (`erroratptr`, `missingopt`,
-`length`). A redirect names the destination annotation as gateway; `needfrag` tells `PMTU`; `erroratptr` points where the
-parameter-problem annotation says, which IPGWOptions sets. A source route of the packet is reversed.
+`TYPE` and `CODE` are numbers or names: `unreachable` (`net`, `host`, `protocol`, `port`, `needfrag`, …),
+`sourcequench`, `redirect` (`net`, `host`, …), `timeexceeded` (`transit`, `reassembly`), `parameterproblem`
+(`erroratptr`, `missingopt`, `length`). A redirect names the destination annotation as gateway; `needfrag`
+tells `PMTU`; `erroratptr` points where the parameter-problem annotation says, which IPGWOptions sets. A
+source route of the packet is reversed.
 
-No error is made about an ICMP error, a fragment but the first, a link-level broadcast or multicast, a packet to a
-broadcast or multicast address or one of `BADADDRS`, or a packet from no host's address (RFC 1812 section 4.3.2.7): these
-are dropped. Rates are limited by an element after it, such as RatedSplitter.",
+No error is made about an ICMP error, a fragment but the first, a link-level broadcast or multicast, a packet
+to a broadcast or multicast address or one of `BADADDRS`, or a packet from no host's address (RFC 1812 section
+4.3.2.7): these are dropped. Rates are limited by an element after it, such as RatedSplitter.",
     example: "Idle -> CheckIPHeader -> dt :: DecIPTTL -> Discard;
 dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> Discard;",
     args: &[
         Arg::required("SRC", "IP address", "source of the errors"),
         Arg::required("TYPE", "ICMP type", "what the errors are"),
         Arg::optional("CODE", "ICMP code", "0", "which errors of that type"),
-        Arg::optional("BADADDRS", "IP addresses", "", "addresses that no error is about, such as the networks' broadcasts"),
+        Arg::optional(
+            "BADADDRS",
+            "IP addresses",
+            "",
+            "addresses that no error is about, such as the networks' broadcasts",
+        ),
         Arg::keyword("MTU", "bytes", "576", "longest error"),
         Arg::keyword("PMTU", "bytes", "0", "next-hop MTU that needfrag tells"),
         Arg::keyword("SET_FIX_ANNO", "bool", "true", "whether to set the fix-source annotation"),
         Arg::keyword("USE_FIX_ANNO", "bool", "", "the same, as Click's manual calls it"),
     ],
     handlers: &[
-        Handler::read("src", "source of the errors", &Read(|e: &mut IcmpError, _, _| Ok(e.src.to_string()))).and_write(
-            &Write(|e: &mut IcmpError, text, _| {
+        Handler::read("src", "source of the errors", &Read(|e: &mut IcmpError, _, _| Ok(e.src.to_string())))
+            .and_write(&Write(|e: &mut IcmpError, text, _| {
                 e.src = parse_value(text)?;
                 Ok(())
-            }),
-        ),
-        Handler::read("mtu", "longest error", &Read(|e: &mut IcmpError, _, _| Ok(e.mtu.to_string()))).and_write(
-            &Write(|e: &mut IcmpError, text, _| {
+            })),
+        Handler::read("mtu", "longest error", &Read(|e: &mut IcmpError, _, _| Ok(e.mtu.to_string())))
+            .and_write(&Write(|e: &mut IcmpError, text, _| {
                 e.mtu = parse_value::<u16>(text)?.into();
                 Ok(())
-            }),
-        ),
-        Handler::read("pmtu", "MTU that needfrag tells", &Read(|e: &mut IcmpError, _, _| Ok(e.path_mtu.to_string())))
-            .and_write(&Write(|e: &mut IcmpError, text, _| {
-                e.path_mtu = parse_value(text)?;
-                Ok(())
             })),
+        Handler::read(
+            "pmtu",
+            "MTU that needfrag tells",
+            &Read(|e: &mut IcmpError, _, _| Ok(e.path_mtu.to_string())),
+        )
+        .and_write(&Write(|e: &mut IcmpError, text, _| {
+            e.path_mtu = parse_value(text)?;
+            Ok(())
+        })),
     ],
     per_worker: true,
     live: true,

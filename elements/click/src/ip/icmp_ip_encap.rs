@@ -10,10 +10,10 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "puts ICMP and IP headers in front of packets",
     manual: "
-Puts an ICMP header of TYPE and CODE, and an IP header from SRC to DST, in front of each packet, marks the IP header, and
-sets the destination annotation. Echoes, timestamps and information requests and replies have IDENTIFIER and a sequence
-number, which begins at 1 and grows by one with each packet, as the IP identification does; 0 is left out. A packet that
-the headers would make longer than 65535 bytes is dropped.",
+Puts an ICMP header of TYPE and CODE, and an IP header from SRC to DST, in front of each packet, marks the IP
+header, and sets the destination annotation. Echoes, timestamps and information requests and replies have
+IDENTIFIER and a sequence number, which begins at 1 and grows by one with each packet, as the IP
+identification does; 0 is left out. A packet that the headers would make longer than 65535 bytes is dropped.",
     example: "InfiniteSource(LIMIT 5) -> ICMPIPEncap(10.0.0.1, 10.0.0.2, echo) -> Discard;",
     args: &[
         Arg::required("SRC", "IP address", "source address"),
@@ -25,8 +25,12 @@ the headers would make longer than 65535 bytes is dropped.",
     handlers: &[
         Handler::read("src", "the source address", &Read(|e: &mut IcmpIpEncap, _, _| Ok(e.src.to_string())))
             .and_write(&Write(|e: &mut IcmpIpEncap, text, _| parse_value(text).map(|src| e.src = src))),
-        Handler::read("dst", "the destination address", &Read(|e: &mut IcmpIpEncap, _, _| Ok(e.dst.to_string())))
-            .and_write(&Write(|e: &mut IcmpIpEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
+        Handler::read(
+            "dst",
+            "the destination address",
+            &Read(|e: &mut IcmpIpEncap, _, _| Ok(e.dst.to_string())),
+        )
+        .and_write(&Write(|e: &mut IcmpIpEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
     ],
     build: |args| Ok(Box::new(IcmpIpEncap::new(args)?)),
     finished: true,

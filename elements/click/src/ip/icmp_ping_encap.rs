@@ -9,9 +9,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "makes ICMP echo requests of packets",
     manual: "
-Puts an ICMP echo request and an IP header, from `SRC` to `DST`, in front of each packet, marks the IP header, and sets the
-destination annotation. Sequence number and IP identification begin at 1 and grow by one with each packet; 0 is left out.
-A packet that the headers would make longer than 65535 bytes is dropped.",
+Puts an ICMP echo request and an IP header, from `SRC` to `DST`, in front of each packet, marks the IP header,
+and sets the destination annotation. Sequence number and IP identification begin at 1 and grow by one with
+each packet; 0 is left out. A packet that the headers would make longer than 65535 bytes is dropped.",
     example: "InfiniteSource(LIMIT 5) -> ICMPPingEncap(10.0.0.1, 10.0.0.2, IDENTIFIER 7) -> Discard;",
     args: &[
         Arg::required("SRC", "IP address", "source address"),
@@ -19,16 +19,24 @@ A packet that the headers would make longer than 65535 bytes is dropped.",
         Arg::keyword("IDENTIFIER", "0 to 65535", "0", "the echo's identifier"),
     ],
     handlers: &[
-        Handler::read("src", "the source address", &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.src.to_string())))
-            .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-                e.request.src = parse_value(text)?;
-                Ok(())
-            })),
-        Handler::read("dst", "the destination address", &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.dst.to_string())))
-            .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-                e.request.dst = parse_value(text)?;
-                Ok(())
-            })),
+        Handler::read(
+            "src",
+            "the source address",
+            &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.src.to_string())),
+        )
+        .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
+            e.request.src = parse_value(text)?;
+            Ok(())
+        })),
+        Handler::read(
+            "dst",
+            "the destination address",
+            &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.dst.to_string())),
+        )
+        .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
+            e.request.dst = parse_value(text)?;
+            Ok(())
+        })),
     ],
     build: |args| {
         let (src, dst, identifier) = (args.read("SRC")?, args.read("DST")?, args.read("IDENTIFIER")?);

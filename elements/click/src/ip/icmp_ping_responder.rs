@@ -6,9 +6,10 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "answers ICMP echo requests",
     manual: "
-Expects marked IP packets. An ICMP echo request becomes its reply and leaves by output 0: addresses swapped, time to live
-255, fragment bits cleared, destination annotation set, paint cleared, and the time of now as its timestamp. Source
-routes are not reversed. All other packets leave by output 1, or are dropped when there is none.",
+Expects marked IP packets. An ICMP echo request becomes its reply and leaves by output 0: addresses swapped,
+time to live 255, fragment bits cleared, destination annotation set, paint cleared, and the time of now as its
+timestamp. Source routes are not reversed. All other packets leave by output 1, or are dropped when there is
+none.",
     example: "Idle -> CheckIPHeader -> ICMPPingResponder -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

@@ -18,15 +18,17 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "sends ICMP echo requests and tells of replies",
     manual: "
-Sends an ICMP echo request from SRC to DST every INTERVAL, the first one after the first interval, and LIMIT in all; with
-STOP it asks the router to stop one interval after the last. Where packets are pulled from it, each pull makes requests, and
-INTERVAL does not matter. Sequence number and IP identification begin at 1 and grow by one with each request; 0 is left
-out. Packets have an IP header, which is marked, a destination annotation, and the time as their timestamp.
+Sends an ICMP echo request from SRC to DST every INTERVAL, the first one after the first interval, and LIMIT
+in all; with STOP it asks the router to stop one interval after the last. Where packets are pulled from it,
+each pull makes requests, and INTERVAL does not matter. Sequence number and IP identification begin at 1 and
+grow by one with each request; 0 is left out. Packets have an IP header, which is marked, a destination
+annotation, and the time as their timestamp.
 
-Replies go to the input, if there is one, as marked IP packets. Each is counted and dropped, as are all other packets, which
-are not counted. The times until they came, by their timestamps as far as they have one, make the statistics that `summary` prints in the
-manner of ping, as the element does when the run ends. With VERBOSE each reply is printed as a line. With MIRROR a reply
-becomes the next request at once, with the same data, whatever the LIMIT.",
+Replies go to the input, if there is one, as marked IP packets. Each is counted and dropped, as are all other
+packets, which are not counted. The times until they came, by their timestamps as far as they have one, make
+the statistics that `summary` prints in the manner of ping, as the element does when the run ends. With
+VERBOSE each reply is printed as a line. With MIRROR a reply becomes the next request at once, with the same
+data, whatever the LIMIT.",
     example: "s :: ICMPPingSource(10.0.0.1, 10.0.0.2, LIMIT 5) -> ICMPPingResponder -> s;",
     ports: "0-1/1",
     processing: "h/a",
@@ -46,17 +48,37 @@ becomes the next request at once, with the same data, whatever the LIMIT.",
         Handler::read("active", "ACTIVE", &Read(|s: &mut PingSource, _, _| Ok(s.active.to_string())))
             .and_write(&Write(PingSource::set_active)),
         Handler::read("src", "SRC", &Read(|s: &mut PingSource, _, _| Ok(s.request.src.to_string())))
-            .and_write(&Write(|s: &mut PingSource, text, _| parse_value(text).map(|src| s.request.src = src))),
+            .and_write(&Write(|s: &mut PingSource, text, _| {
+                parse_value(text).map(|src| s.request.src = src)
+            })),
         Handler::read("dst", "DST", &Read(|s: &mut PingSource, _, _| Ok(s.request.dst.to_string())))
-            .and_write(&Write(|s: &mut PingSource, text, _| parse_value(text).map(|dst| s.request.dst = dst))),
+            .and_write(&Write(|s: &mut PingSource, text, _| {
+                parse_value(text).map(|dst| s.request.dst = dst)
+            })),
         Handler::read("count", "requests sent", &Read(|s: &mut PingSource, _, _| Ok(s.count.to_string()))),
         Handler::write("limit", "LIMIT", &Write(PingSource::set_limit)),
         Handler::write("interval", "INTERVAL", &Write(PingSource::set_interval)),
         Handler::write("reset_counts", "starts again from zero", &Write(PingSource::reset)).button(),
-        Handler::read("summary", "requests, replies and their times", &Read(|s: &mut PingSource, _, _| Ok(s.summary_text()))),
-        Handler::read("rtt_min", "shortest time until a reply came", &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.least)))),
-        Handler::read("rtt_avg", "mean time until a reply came", &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.mean())))),
-        Handler::read("rtt_max", "longest time until a reply came", &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.most)))),
+        Handler::read(
+            "summary",
+            "requests, replies and their times",
+            &Read(|s: &mut PingSource, _, _| Ok(s.summary_text())),
+        ),
+        Handler::read(
+            "rtt_min",
+            "shortest time until a reply came",
+            &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.least))),
+        ),
+        Handler::read(
+            "rtt_avg",
+            "mean time until a reply came",
+            &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.mean()))),
+        ),
+        Handler::read(
+            "rtt_max",
+            "longest time until a reply came",
+            &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.most))),
+        ),
     ],
     build: |args| Ok(Box::new(PingSource::new(args)?)),
     finished: true,
@@ -264,8 +286,8 @@ impl PingSource {
             let Reply { src, ttl, sequence, data } = reply;
             let length = data.len();
             let time = micros.map(|micros| format!(" time={} ms", format_millis(micros))).unwrap_or_default();
-            let told = format!("{length} bytes from {src}: icmp_seq={sequence} ttl={ttl}{time}");
-            cx.print_message(&format!("{} :: ICMPPingSource: {told}", cx.name()));
+            let line = format!("{length} bytes from {src}: icmp_seq={sequence} ttl={ttl}{time}");
+            cx.print_message(&format!("{} :: ICMPPingSource: {line}", cx.name()));
         }
     }
     /// Makes the next request from a reply.

@@ -13,10 +13,10 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "puts an IP header in front of packets",
     manual: "
-Puts an IP header with protocol `PROTO`, source `SRC` and destination `DST` in front of each packet, marks it, and sets
-the destination annotation. `DST_ANNO` as `DST` takes the destination from the annotation. The type of service is either
-`TOS`, or made of `DSCP` and one of `ECT` (`true`, or `2` for the other code point) and `CE`. A packet that the header
-would make longer than 65535 bytes is dropped.",
+Puts an IP header with protocol `PROTO`, source `SRC` and destination `DST` in front of each packet, marks it,
+and sets the destination annotation. `DST_ANNO` as `DST` takes the destination from the annotation. The type
+of service is either `TOS`, or made of `DSCP` and one of `ECT` (`true`, or `2` for the other code point) and
+`CE`. A packet that the header would make longer than 65535 bytes is dropped.",
     example: "Idle -> IPEncap(ipip, 18.26.4.24, 140.247.60.147) -> Discard;",
     args: &[
         Arg::required("PROTO", "IP protocol", "what the packets are, by name or number"),
@@ -30,18 +30,18 @@ would make longer than 65535 bytes is dropped.",
         Arg::keyword("DF", "bool", "false", "whether the packet must not be fragmented"),
     ],
     handlers: &[
-        Handler::read("src", "the source address", &Read(|e: &mut IpEncap, _, _| Ok(e.src.to_string()))).and_write(
-            &Write(|e: &mut IpEncap, text, _| {
+        Handler::read("src", "the source address", &Read(|e: &mut IpEncap, _, _| Ok(e.src.to_string())))
+            .and_write(&Write(|e: &mut IpEncap, text, _| {
                 e.src = parse_value(text)?;
                 Ok(())
-            }),
-        ).sets_argument("SRC"),
-        Handler::read("dst", "the destination", &Read(|e: &mut IpEncap, _, _| Ok(e.dst.to_string()))).and_write(
-            &Write(|e: &mut IpEncap, text, _| {
+            }))
+            .sets_argument("SRC"),
+        Handler::read("dst", "the destination", &Read(|e: &mut IpEncap, _, _| Ok(e.dst.to_string())))
+            .and_write(&Write(|e: &mut IpEncap, text, _| {
                 e.dst = parse_value(text)?;
                 Ok(())
-            }),
-        ).sets_argument("DST"),
+            }))
+            .sets_argument("DST"),
     ],
     per_worker: true,
     finished: true,

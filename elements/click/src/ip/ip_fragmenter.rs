@@ -10,12 +10,14 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "splits IP packets that are longer than the MTU",
     manual: "
-Expects IP packets. One that is no longer than `MTU` passes unchanged. A longer one is split into fragments, which leave by
-output 0 in order, each with all annotations. One that must not be split (DF), or whose header leaves no room for 8
-bytes, leaves by output 1, or is dropped when there is none; the first five are reported, or with `VERBOSE` all. With
-`HONOR_DF` false a packet with DF is split all the same, under a new identification.
+Expects IP packets. One that is no longer than `MTU` passes unchanged. A longer one is split into fragments,
+which leave by output 0 in order, each with all annotations. One that must not be split (DF), or whose header
+leaves no room for 8 bytes, leaves by output 1, or is dropped when there is none; the first five are reported,
+or with `VERBOSE` all. With `HONOR_DF` false a packet with DF is split all the same, under a new
+identification.
 
-What precedes the IP header stays with the first fragment only: strip it before. The fragments after the first are copies.",
+What precedes the IP header stays with the first fragment only: strip it before. The fragments after the first
+are copies.",
     example: "Idle -> CheckIPHeader -> fr :: IPFragmenter(1024) -> Discard;
 fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag, PMTU 1024) -> Discard;",
     ports: "1/1-2",
@@ -27,12 +29,18 @@ fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag, PMTU 1024) -> Discard;",
         Arg::keyword("HEADROOM", "bytes", "28", "least room for headers in front of the fragments"),
     ],
     handlers: &[
-        Handler::read("drops", "packets that could not be split", &Read(|f: &mut IpFragmenter, _, _| {
-            Ok(f.drops.to_string())
-        }))
+        Handler::read(
+            "drops",
+            "packets that could not be split",
+            &Read(|f: &mut IpFragmenter, _, _| Ok(f.drops.to_string())),
+        )
         .sum(),
-        Handler::read("fragments", "fragments made", &Read(|f: &mut IpFragmenter, _, _| Ok(f.fragments.to_string())))
-            .sum(),
+        Handler::read(
+            "fragments",
+            "fragments made",
+            &Read(|f: &mut IpFragmenter, _, _| Ok(f.fragments.to_string())),
+        )
+        .sum(),
     ],
     per_worker: true,
     build: |args| Ok(Box::new(IpFragmenter::new(args)?)),

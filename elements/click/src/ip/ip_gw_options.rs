@@ -12,13 +12,15 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "does what IP options ask of every router",
     manual: "
-Expects IP packets, on their way out by the interface that has the address `MYADDR` (RFC 1812 section 4.2.2.2). Records
-that address in a Record Route option, and address, time or both in a Timestamp option, as far as there is room;
-`OTHERADDRS` are the router's other addresses, which a Timestamp option may ask for by name. The header checksum is
-computed again when the header changed. Other options, source routes among them, are left alone.
+Expects IP packets, on their way out by the interface that has the address `MYADDR` (RFC 1812 section
+4.2.2.2). Records that address in a Record Route option, and address, time or both in a Timestamp option, as
+far as there is room; `OTHERADDRS` are the router's other addresses, which a Timestamp option may ask for by
+name. The header checksum is computed again when the header changed. Other options, source routes among them,
+are left alone.
 
-A packet with an option that makes no sense leaves by output 1, or is dropped when there is none, as it came, with the
-place of the mistake in its parameter-problem annotation: ICMPError(..., parameterproblem) reports it.",
+A packet with an option that makes no sense leaves by output 1, or is dropped when there is none, as it came,
+with the place of the mistake in its parameter-problem annotation: ICMPError(..., parameterproblem) reports
+it.",
     example: "Idle -> CheckIPHeader -> gw :: IPGWOptions(18.26.4.24) -> Discard;
 gw[1] -> ICMPError(18.26.4.24, parameterproblem) -> Discard;",
     ports: "1/1-2",

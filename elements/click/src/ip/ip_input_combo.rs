@@ -10,9 +10,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "does what IP packets need where they come in, in one element",
     manual: "
-Does for each Ethernet frame what `Paint(COLOR) -> Strip(14) -> CheckIPHeader(BADADDRS) -> GetIPAddress(16)` does: good
-packets leave painted, without their link header, with their IP header marked and cut to the IP length, and their destination
-annotation set. Others are dropped; the first one is reported.
+Does for each Ethernet frame what `Paint(COLOR) -> Strip(14) -> CheckIPHeader(BADADDRS) -> GetIPAddress(16)`
+does: good packets leave painted, without their link header, with their IP header marked and cut to the IP
+length, and their destination annotation set. Others are dropped; the first one is reported.
 
 INTERFACES, BADSRC and GOODDST mean what they mean to CheckIPHeader, and so does BADADDRS, its older list.",
     example: "Idle -> IPInputCombo(1, INTERFACES 18.26.4.9/24) -> Discard;",
@@ -23,7 +23,12 @@ INTERFACES, BADSRC and GOODDST mean what they mean to CheckIPHeader, and so does
         BADSRC,
         GOODDST,
     ],
-    handlers: &[Handler::read("drops", "bad packets so far", &Read(|c: &mut IpInputCombo, _, _| Ok(c.drops.to_string()))).sum()],
+    handlers: &[Handler::read(
+        "drops",
+        "bad packets so far",
+        &Read(|c: &mut IpInputCombo, _, _| Ok(c.drops.to_string())),
+    )
+    .sum()],
     per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(IpInputCombo::new(args)?)),

@@ -12,30 +12,33 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "routes by destination, with a table of any size and a FIB of your choice",
     manual: "
-Looks up the destination annotation of each packet, which CheckIPHeader or GetIPAddress sets, in a table of routes. The
-longest prefix wins. The packet leaves by the output of its route, with the gateway, if the route has one, as its new
-destination annotation. A packet without route is dropped; the first five are reported.
+Looks up the destination annotation of each packet, which CheckIPHeader or GetIPAddress sets, in a table of
+routes. The longest prefix wins. The packet leaves by the output of its route, with the gateway, if the route
+has one, as its new destination annotation. A packet without route is dropped; the first five are reported.
 
-Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix the first
-counts. `TABLE` names a file with more: a line for each, `PREFIX`, `PREFIX NEXT-HOP` or `PREFIX NUMBER`, or a BGP table in
-MRT format (RFC 6396), also packed by gzip. Routes with a next hop leave by the output of the argument that covers it; a number
-counts outputs from 1; a bare prefix means the first output. Arguments come before the file where both have a prefix. IPv6
-routes in the file are passed over. A damaged file is refused with the place of the damage.
+Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix
+the first counts. `TABLE` names a file with more: a line for each, `PREFIX`, `PREFIX NEXT-HOP` or
+`PREFIX NUMBER`, or a BGP table in MRT format (RFC 6396), also packed by gzip. Routes with a next hop leave by
+the output of the argument that covers it; a number counts outputs from 1; a bare prefix means the first
+output. Arguments come before the file where both have a prefix. IPv6 routes in the file are passed over. A
+damaged file is refused with the place of the damage.
 
-`FIB` says how packets are looked up: `fast`, most packets a second, 17 MB and more; `small`, 4 MB and more; `auto`, `fast`
-from 65,536 routes on and `small` for fewer; `art`, without a compiled table, with strides of your choice: numbers of bits
-from 1 to 24 that sum up to 32 (`art:16/8/8`). `auto` takes a budget for the compiled table (`auto:20M`): where `fast` would
-pass it, `small`, and where `small` would, `art`. Handler `fib` says which it is and changes it while packets flow, as
-others change routes.
+`FIB` says how packets are looked up: `fast`, most packets a second, 17 MB and more; `small`, 4 MB and more;
+`auto`, `fast` from 65,536 routes on and `small` for fewer; `art`, without a compiled table, with strides of
+your choice: numbers of bits from 1 to 24 that sum up to 32 (`art:16/8/8`). `auto` takes a budget for the
+compiled table (`auto:20M`): where `fast` would pass it, `small`, and where `small` would, `art`. Handler
+`fib` says which it is and changes it while packets flow, as others change routes.
 
-`ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does all or none.
-`lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.
+`ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does
+all or none. `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.
 
-`load FILE` reads a table again, or another. A file that is missing or damaged is refused like one in `TABLE`, and the old
-routes stay. The first worker does this and forwards nothing meanwhile, up to a second for a million lines of text and longer
-for a big MRT dump; the others forward by the old routes until the new ones are there. Beyond 1 s the caller hears that the
-worker did not answer, but the file is read to its end all the same: `count` then tells.",
-    example: "Idle -> GetIPAddress(16) -> rt :: IPLookup(18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1, FIB auto);
+`load FILE` reads a table again, or another. A file that is missing or damaged is refused like one in `TABLE`,
+and the old routes stay. The first worker does this and forwards nothing meanwhile, up to a second for a
+million lines of text and longer for a big MRT dump; the others forward by the old routes until the new ones
+are there. Beyond 1 s the caller hears that the worker did not answer, but the file is read to its end all the
+same: `count` then tells.",
+    example: "\
+Idle -> GetIPAddress(16) -> rt :: IPLookup(18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1, FIB auto);
 rt[0] -> Discard;
 rt[1] -> Discard;",
     ports: "1/-",
@@ -53,19 +56,31 @@ rt[1] -> Discard;",
         REMOVE,
         CTRL,
         FLUSH,
-        Handler::write("load", "reads a file as TABLE does; its routes and the arguments replace all routes, at once", &Write(
-            |l: &mut TableLookup<u32>, text, cx| load_routes(&mut l.routing.lock_writer(), text.trim(), cx.outputs()),
-        ))
+        Handler::write(
+            "load",
+            "reads a file as TABLE does; its routes and the arguments replace all routes, at once",
+            &Write(|l: &mut TableLookup<u32>, text, cx| {
+                load_routes(&mut l.routing.lock_writer(), text.trim(), cx.outputs())
+            }),
+        )
         .once(),
-        Handler::read("count", "number of routes", &Read(|l: &mut TableLookup<u32>, _, _| {
-            Ok(l.routing.lock_writer().table.len().to_string())
-        })),
-        Handler::read("fib", "FIB, and what it comes to now", &Read(|l: &mut TableLookup<u32>, _, _| Ok(fib_text(&l.routing.lock_writer()))))
-            .and_write(&Write(|l: &mut TableLookup<u32>, text, _| set_fib(&mut l.routing.lock_writer(), text)))
-            .once(),
-        Handler::read("memory", "bytes by what they are for", &Read(|l: &mut TableLookup<u32>, _, _| {
-            Ok(memory_text(&l.routing.lock_writer()))
-        })),
+        Handler::read(
+            "count",
+            "number of routes",
+            &Read(|l: &mut TableLookup<u32>, _, _| Ok(l.routing.lock_writer().table.len().to_string())),
+        ),
+        Handler::read(
+            "fib",
+            "FIB, and what it comes to now",
+            &Read(|l: &mut TableLookup<u32>, _, _| Ok(fib_text(&l.routing.lock_writer()))),
+        )
+        .and_write(&Write(|l: &mut TableLookup<u32>, text, _| set_fib(&mut l.routing.lock_writer(), text)))
+        .once(),
+        Handler::read(
+            "memory",
+            "bytes by what they are for",
+            &Read(|l: &mut TableLookup<u32>, _, _| Ok(memory_text(&l.routing.lock_writer()))),
+        ),
     ],
     per_worker: true,
     build: build_element,

@@ -8,10 +8,10 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "swaps source and destination",
     manual: "
-Expects IP packets and swaps their source and destination addresses. Where a TCP or UDP header follows, which a fragment
-but the first doesn't have, ports are swapped, too, and with TCP the sequence and acknowledgement numbers. Checksums
-stay right by that. The destination annotation becomes the new destination, unless DST_ANNO is false. Packets without
-a whole IP header are dropped.",
+Expects IP packets and swaps their source and destination addresses. Where a TCP or UDP header follows, which
+a fragment but the first doesn't have, ports are swapped, too, and with TCP the sequence and acknowledgement
+numbers. Checksums stay right by that. The destination annotation becomes the new destination, unless DST_ANNO
+is false. Packets without a whole IP header are dropped.",
     example: "Idle -> CheckIPHeader -> IPMirror -> Discard;",
     args: &[Arg::optional("DST_ANNO", "bool", "true", "whether to set the destination annotation")],
     per_worker: true,

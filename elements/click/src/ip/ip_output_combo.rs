@@ -16,10 +16,11 @@ DropBroadcasts -> p :: PaintTee(COLOR) -> g :: IPGWOptions(IPADDR) -> FixIPSrc(I
                -> d :: DecIPTTL -> l :: CheckLength(MTU);
 ```
 
-Packets that may leave do so by output 0, copies of those with paint COLOR, about which a redirect is sent, by output 1. Those
-with bad options leave by output 2, those whose time-to-live ran out by output 3, and those longer than MTU by output 4, for
-an IPFragmenter. What came as a broadcast is dropped.",
-    example: "Idle -> c :: IPOutputCombo(1, 18.26.4.24, 1500) -> Discard;\nc[1] -> Discard; c[2] -> Discard; c[3] -> Discard; c[4] -> Discard;",
+Packets that may leave do so by output 0, copies of those with paint COLOR, about which a redirect is sent, by
+output 1. Those with bad options leave by output 2, those whose time-to-live ran out by output 3, and those
+longer than MTU by output 4, for an IPFragmenter. What came as a broadcast is dropped.",
+    example: "Idle -> c :: IPOutputCombo(1, 18.26.4.24, 1500) -> Discard;\n\
+        c[1] -> Discard; c[2] -> Discard; c[3] -> Discard; c[4] -> Discard;",
     ports: "1/5",
     processing: "h/h",
     args: &[

@@ -16,11 +16,11 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "prints IP packets in the manner of tcpdump",
     manual: "
-Expects marked IP packets, prints a line for each, with `LABEL` in front, and passes it on unchanged. Packets in which no
-network header is marked pass in silence.
+Expects marked IP packets, prints a line for each, with `LABEL` in front, and passes it on unchanged. Packets
+in which no network header is marked pass in silence.
 
-`CONTENTS` prints the packet's bytes below the line, `PAYLOAD` those after the transport header: `HEX` or `ASCII`, up to
-`MAXLENGTH` bytes, or all with -1.",
+`CONTENTS` prints the packet's bytes below the line, `PAYLOAD` those after the transport header: `HEX` or
+`ASCII`, up to `MAXLENGTH` bytes, or all with -1.",
     example: "Idle -> CheckIPHeader -> IPPrint(in, TTL true, CONTENTS HEX) -> Discard;",
     args: &[
         Arg::optional("LABEL", "text", "", "what lines begin with"),
@@ -40,9 +40,11 @@ network header is marked pass in silence.
         Arg::keyword("OUTFILE", "file name", "", "where to print, instead of standard error"),
         Arg::keyword("CHANNEL", "word", "", "the name of a chatter channel; all go to standard error"),
     ],
-    handlers: &[Handler::read("active", "whether packets are printed", &Read(|p: &mut IpPrint, _, _| {
-        Ok(p.active.to_string())
-    }))
+    handlers: &[Handler::read(
+        "active",
+        "whether packets are printed",
+        &Read(|p: &mut IpPrint, _, _| Ok(p.active.to_string())),
+    )
     .and_write(&Write(|p: &mut IpPrint, text, _| {
         p.active = parse_value(text)?;
         Ok(())
@@ -365,7 +367,8 @@ mod tests {
         let bytes = ip4().raw(200, [0x61; 30]).bytes();
         let sum = format!("{:02x}{:02x}", bytes[10], bytes[11]);
         let hex = format!(
-            "10.0.0.1 > 10.0.0.2: ip-proto-200\n  45000032 00000000 40c8{sum} 0a000001 0a000002 61616161\n  61616161 61616161"
+            "10.0.0.1 > 10.0.0.2: ip-proto-200\n  45000032 00000000 40c8{sum} 0a000001 0a000002 61616161\
+             \n  61616161 61616161"
         );
         expect("CONTENTS HEX, NBYTES 32", &bytes, &hex);
         expect("CONTENTS ASCII, MAXLENGTH 0", &udp().bytes(), line);

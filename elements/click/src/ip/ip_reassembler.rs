@@ -13,24 +13,33 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "puts IP packets together of their fragments",
     manual: "
-Expects IP packets. One that is not a fragment passes unchanged. Fragments are kept until all of a packet are there, in
-whatever order they come; the packet leaves by output 0, with the link header and the annotations of its first fragment.
-If fragments are missing for 30 seconds, those that came are given up: the packet as far as it is there from its beginning
-leaves by output 1, or ends as `incomplete` when there is none or when the first fragment is missing.
+Expects IP packets. One that is not a fragment passes unchanged. Fragments are kept until all of a packet are
+there, in whatever order they come; the packet leaves by output 0, with the link header and the annotations of
+its first fragment. If fragments are missing for 30 seconds, those that came are given up: the packet as far
+as it is there from its beginning leaves by output 1, or ends as `incomplete` when there is none or when the
+first fragment is missing.
 
-Fragments that overlap, that are of odd length, or that disagree about the end make no packet: all of it end as
-`bad-fragment`. When fragments take more than HIMEM bytes, the oldest are given up until a quarter of that is free.",
+Fragments that overlap, that are of odd length, or that disagree about the end make no packet: all of it end
+as `bad-fragment`. When fragments take more than HIMEM bytes, the oldest are given up until a quarter of that
+is free.",
     example: "Idle -> CheckIPHeader -> ra :: IPReassembler -> Discard;
 ra[1] -> ICMPError(18.26.4.24, timeexceeded, reassembly) -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[
         Arg::keyword("HIMEM", "bytes", "262144", "most memory for fragments"),
-        Arg::keyword("MAX_MTU_ANNO", "annotation offset", "", "two bytes of annotation for the length of a packet's longest fragment"),
+        Arg::keyword(
+            "MAX_MTU_ANNO",
+            "annotation offset",
+            "",
+            "two bytes of annotation for the length of a packet's longest fragment",
+        ),
     ],
-    handlers: &[Handler::read("reassembled", "packets put together", &Read(|r: &mut IpReassembler, _, _| {
-        Ok(r.reassembled.to_string())
-    }))
+    handlers: &[Handler::read(
+        "reassembled",
+        "packets put together",
+        &Read(|r: &mut IpReassembler, _, _| Ok(r.reassembled.to_string())),
+    )
     .sum()],
     finished: true,
     build: |args| Ok(Box::new(IpReassembler::new(args)?)),

@@ -8,16 +8,18 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "routes by destination, with a small table",
     manual: "
-Looks up the destination annotation of each packet, which CheckIPHeader or GetIPAddress sets, in a table of routes. The
-longest prefix wins. The packet leaves by the output of its route, with the gateway, if the route has one, as its new
-destination annotation. A packet without route is dropped; the first five are reported.
+Looks up the destination annotation of each packet, which CheckIPHeader or GetIPAddress sets, in a table of
+routes. The longest prefix wins. The packet leaves by the output of its route, with the gateway, if the route
+has one, as its new destination annotation. A packet without route is dropped; the first five are reported.
 
-Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix the first
-counts. A lookup may look at every route, eight at a time: right for tens of routes. IPLookup is for more.
+Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix
+the first counts. A lookup may look at every route, eight at a time: right for tens of routes. IPLookup is for
+more.
 
-`ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does all or none.
-`lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",
-    example: "Idle -> GetIPAddress(16) -> rt :: LinearIPLookup(18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1);
+`ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does
+all or none. `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",
+    example: "\
+Idle -> GetIPAddress(16) -> rt :: LinearIPLookup(18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1);
 rt[0] -> Discard;
 rt[1] -> Discard;",
     ports: "1/-",
@@ -26,22 +28,40 @@ rt[1] -> Discard;",
     handlers: &[
         TABLE,
         LOOKUP,
-        Handler::write("add", "adds a route, unless its prefix has one", &Write(|l: &mut LinearIpLookup, text, cx| {
-            routes::run_command(&mut l.table, RouteCommand::Add, text, cx.outputs()).map(drop)
-        })),
-        Handler::write("set", "adds or replaces a route", &Write(|l: &mut LinearIpLookup, text, cx| {
-            routes::run_command(&mut l.table, RouteCommand::Set, text, cx.outputs()).map(drop)
-        })),
-        Handler::write("remove", "removes a route", &Write(|l: &mut LinearIpLookup, text, cx| {
-            routes::run_command(&mut l.table, RouteCommand::Remove, text, cx.outputs()).map(drop)
-        })),
-        Handler::write("ctrl", "does several commands, all or none", &Write(|l: &mut LinearIpLookup, text, cx| {
-            routes::run_all(&mut l.table, text, cx.outputs())
-        })),
-        Handler::write("flush", "removes all routes", &Write(|l: &mut LinearIpLookup, _, _| {
-            l.table.clear();
-            Ok(())
-        }))
+        Handler::write(
+            "add",
+            "adds a route, unless its prefix has one",
+            &Write(|l: &mut LinearIpLookup, text, cx| {
+                routes::run_command(&mut l.table, RouteCommand::Add, text, cx.outputs()).map(drop)
+            }),
+        ),
+        Handler::write(
+            "set",
+            "adds or replaces a route",
+            &Write(|l: &mut LinearIpLookup, text, cx| {
+                routes::run_command(&mut l.table, RouteCommand::Set, text, cx.outputs()).map(drop)
+            }),
+        ),
+        Handler::write(
+            "remove",
+            "removes a route",
+            &Write(|l: &mut LinearIpLookup, text, cx| {
+                routes::run_command(&mut l.table, RouteCommand::Remove, text, cx.outputs()).map(drop)
+            }),
+        ),
+        Handler::write(
+            "ctrl",
+            "does several commands, all or none",
+            &Write(|l: &mut LinearIpLookup, text, cx| routes::run_all(&mut l.table, text, cx.outputs())),
+        ),
+        Handler::write(
+            "flush",
+            "removes all routes",
+            &Write(|l: &mut LinearIpLookup, _, _| {
+                l.table.clear();
+                Ok(())
+            }),
+        )
         .button(),
     ],
     per_worker: true,

@@ -6,8 +6,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "marks IP packets as having experienced congestion",
     manual: "
-Expects IP packets and sets their ECN field to Congestion Experienced (RFC 3168), correcting the header checksum. A
-packet whose ECN field is zero does not understand the mark and is dropped, unless `FORCE` is true.",
+Expects IP packets and sets their ECN field to Congestion Experienced (RFC 3168), correcting the header
+checksum. A packet whose ECN field is zero does not understand the mark and is dropped, unless `FORCE` is
+true.",
     example: "Idle -> CheckIPHeader -> MarkIPCE -> Discard;",
     args: &[Arg::optional("FORCE", "bool", "false", "whether to mark packets that do not understand it")],
     handlers: &[Handler::read(

@@ -6,8 +6,8 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "marks where the IP header is",
     manual: "
-Marks packets as IP packets whose header starts `OFFSET` bytes in. Checks nothing and changes neither length nor
-destination annotation: CheckIPHeader does. A packet that ends before its header passes unmarked.",
+Marks packets as IP packets whose header starts `OFFSET` bytes in. Checks nothing and changes neither length
+nor destination annotation: CheckIPHeader does. A packet that ends before its header passes unmarked.",
     example: "Idle -> MarkIPHeader(14) -> Discard;",
     args: &[Arg::optional("OFFSET", "bytes", "0", "where the IP header begins")],
     per_worker: true,

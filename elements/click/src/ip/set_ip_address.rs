@@ -6,7 +6,8 @@ pub static CLASS: Class = Class {
     name: "SetIPAddress",
     group: "ip",
     summary: "sets the destination annotation to a fixed address",
-    manual: "Sets the destination annotation, or `ANNO`, of every packet to `IPADDR`. The packet's bytes stay as they are.",
+    manual: "Sets the destination annotation, or `ANNO`, of every packet to `IPADDR`. The packet's bytes \
+        stay as they are.",
     example: "Idle -> SetIPAddress(10.0.0.1) -> Discard;",
     args: &[
         Arg::required("IPADDR", "IP address", "the address"),

@@ -7,9 +7,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "computes the IP header checksum",
     manual: "
-Expects IP packets, marked or with the header at the start of data. Computes the header checksum and sets it. Rarely
-needed: elements that change a header correct its checksum. Packets whose header is not whole are dropped; the first one
-is reported.",
+Expects IP packets, marked or with the header at the start of data. Computes the header checksum and sets it.
+Rarely needed: elements that change a header correct its checksum. Packets whose header is not whole are
+dropped; the first one is reported.",
     example: "Idle -> StoreIPAddress(10.0.0.1, 12) -> SetIPChecksum -> Discard;",
     handlers: &[Handler::read(
         "drops",

@@ -10,15 +10,20 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "sets the differentiated services code point",
     manual: "
-Expects IP packets and sets the upper six bits of their type of service to `DSCP`, correcting the header checksum. Packets
-without a whole IP header are dropped.",
+Expects IP packets and sets the upper six bits of their type of service to `DSCP`, correcting the header
+checksum. Packets without a whole IP header are dropped.",
     example: "Idle -> CheckIPHeader -> SetIPDSCP(46) -> Discard;",
     args: &[Arg::required("DSCP", "0 to 63", "the code point")],
-    handlers: &[Handler::read("dscp", "the code point", &Read(|s: &mut SetIpDscp, _, _| Ok((s.tos >> 2).to_string())))
-        .and_write(&Write(|s: &mut SetIpDscp, text, _| {
-            s.tos = tos_bits(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
-            Ok(())
-        })).sets_argument("DSCP")],
+    handlers: &[Handler::read(
+        "dscp",
+        "the code point",
+        &Read(|s: &mut SetIpDscp, _, _| Ok((s.tos >> 2).to_string())),
+    )
+    .and_write(&Write(|s: &mut SetIpDscp, text, _| {
+        s.tos = tos_bits(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
+        Ok(())
+    }))
+    .sets_argument("DSCP")],
     per_worker: true,
     live: true,
     build: |args| {

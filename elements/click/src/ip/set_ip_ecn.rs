@@ -10,9 +10,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "sets the bits of explicit congestion notification",
     manual: "
-Expects IP packets and sets the lower two bits of their type of service (RFC 3168), correcting the header checksum. ECN is
-0 to 3, or a word: `no` or `-` for 0, `ect1` or `ECT(1)` for 1, `ect2` or `ECT(0)` for 2, `ce` or `CE` for 3. Packets
-without a whole IP header are dropped.",
+Expects IP packets and sets the lower two bits of their type of service (RFC 3168), correcting the header
+checksum. ECN is 0 to 3, or a word: `no` or `-` for 0, `ect1` or `ECT(1)` for 1, `ect2` or `ECT(0)` for 2,
+`ce` or `CE` for 3. Packets without a whole IP header are dropped.",
     example: "Idle -> CheckIPHeader -> SetIPECN(ce) -> Discard;",
     args: &[Arg::required("ECN", "0 to 3, no, ect1, ect2 or ce", "the bits")],
     handlers: &[Handler::read("ecn", "the bits", &Read(|s: &mut SetIpEcn, _, _| Ok(s.given.clone())))

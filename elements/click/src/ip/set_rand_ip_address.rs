@@ -10,8 +10,8 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "sets the destination annotation to a random address",
     manual: "
-Sets the destination annotation of each packet to a random address of `PREFIX`. With `LIMIT`, at most that many
-different addresses are drawn, once, and each packet gets one of them.",
+Sets the destination annotation of each packet to a random address of `PREFIX`. With `LIMIT`, at most that
+many different addresses are drawn, once, and each packet gets one of them.",
     example: "Idle -> SetRandIPAddress(10.0.0.0/8, 1000) -> Discard;",
     args: &[
         Arg::required("PREFIX", "prefix", "the addresses to choose from"),

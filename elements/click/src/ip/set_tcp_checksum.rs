@@ -7,9 +7,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "computes TCP checksums",
     manual: "
-Expects TCP packets, computes their TCP checksum over the length that the IP header says, and sets it. With `FIXOFF` a
-TCP header length that is too small or too big is put right first. Packets too short for a TCP header, or shorter than
-the IP header says, are dropped and reported.",
+Expects TCP packets, computes their TCP checksum over the length that the IP header says, and sets it. With
+`FIXOFF` a TCP header length that is too small or too big is put right first. Packets too short for a TCP
+header, or shorter than the IP header says, are dropped and reported.",
     example: "Idle -> CheckIPHeader -> SetTCPChecksum -> Discard;",
     args: &[Arg::optional("FIXOFF", "bool", "false", "whether to put wrong header lengths right")],
     per_worker: true,

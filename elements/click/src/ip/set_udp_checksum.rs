@@ -9,8 +9,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "computes UDP checksums",
     manual: "
-Expects UDP packets (the protocol is not looked at), computes their UDP checksum and sets it. A fragment, or a packet
-shorter than its UDP length, leaves by output 1, or is dropped when there is none; the first one dropped is reported.",
+Expects UDP packets (the protocol is not looked at), computes their UDP checksum and sets it. A fragment, or a
+packet shorter than its UDP length, leaves by output 1, or is dropped when there is none; the first one
+dropped is reported.",
     example: "Idle -> CheckIPHeader -> SetUDPChecksum -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

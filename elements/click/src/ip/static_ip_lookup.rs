@@ -5,7 +5,8 @@ pub static CLASS: Class = Class {
     name: "StaticIPLookup",
     group: "ip",
     summary: "routes by destination, with a small table that never changes",
-    manual: "Does what LinearIPLookup does, but its routes cannot be changed while it runs. IPLookup is for more than tens of routes.",
+    manual: "Does what LinearIPLookup does, but its routes cannot be changed while it runs. IPLookup is for \
+        more than tens of routes.",
     example: "Idle -> GetIPAddress(16) -> rt :: StaticIPLookup(18.26.4.24/32 0, 0/0 18.26.4.1 1);
 rt[0] -> Discard;
 rt[1] -> Discard;",

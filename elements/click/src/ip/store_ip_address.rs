@@ -8,12 +8,12 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "stores an address in the packet",
     manual: "
-`StoreIPAddress(OFFSET)` writes the destination annotation into the packet at `OFFSET`; when the annotation is zero,
-the packet stays as it is. `StoreIPAddress(ADDR, OFFSET)` writes the address `ADDR`, which may be zero.
+`StoreIPAddress(OFFSET)` writes the destination annotation into the packet at `OFFSET`; when the annotation is
+zero, the packet stays as it is. `StoreIPAddress(ADDR, OFFSET)` writes the address `ADDR`, which may be zero.
 
-`OFFSET` is a number of bytes, or `src` or `dst`: then the packet must be an IP packet, the field of its header is
-written, and the checksums of the IP header and of TCP or UDP are corrected. With a number no checksum is touched;
-SetIPChecksum, SetTCPChecksum and SetUDPChecksum do that.
+`OFFSET` is a number of bytes, or `src` or `dst`: then the packet must be an IP packet, the field of its
+header is written, and the checksums of the IP header and of TCP or UDP are corrected. With a number no
+checksum is touched; SetIPChecksum, SetTCPChecksum and SetUDPChecksum do that.
 
 A packet too short for the address leaves by output 1, or is dropped when there is none.",
     example: "Idle -> StoreIPAddress(10.0.0.1, src) -> Discard;",

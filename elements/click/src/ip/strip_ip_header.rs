@@ -8,9 +8,9 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "strips the outermost IP header",
     manual: "
-Expects marked IP packets and strips everything before the transport header. The marks stay, so that UnstripIPHeader can
-undo it; a packet in a packet needs a CheckIPHeader or MarkIPHeader after this. Packets that end before their transport
-header, or whose header is marked nowhere, are dropped.",
+Expects marked IP packets and strips everything before the transport header. The marks stay, so that
+UnstripIPHeader can undo it; a packet in a packet needs a CheckIPHeader or MarkIPHeader after this. Packets
+that end before their transport header, or whose header is marked nowhere, are dropped.",
     example: "Idle -> CheckIPHeader -> StripIPHeader -> CheckIPHeader -> Discard;",
     per_worker: true,
     build: |_| Ok(Box::new(StripIpHeader)),

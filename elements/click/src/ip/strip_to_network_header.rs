@@ -7,8 +7,8 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "strips everything before the network header",
     manual: "
-Makes packets start at their marked network header: strips what precedes it, or puts it back when it was stripped. A
-packet in which none is marked passes unchanged; one that ends before its header is dropped.",
+Makes packets start at their marked network header: strips what precedes it, or puts it back when it was
+stripped. A packet in which none is marked passes unchanged; one that ends before its header is dropped.",
     example: "Idle -> CheckIPHeader(14) -> StripToNetworkHeader -> Discard;",
     per_worker: true,
     build: |_| Ok(Box::new(StripToNetworkHeader)),

@@ -13,9 +13,10 @@ pub static CLASS: Class = Class {
     group: "ip",
     summary: "puts UDP and IP headers in front of packets",
     manual: "
-Puts a UDP and an IP header in front of each packet, from `SRC` and `SPORT` to `DST` and `DPORT`, marks the IP header,
-and sets the destination annotation. `DST_ANNO` as `DST` takes the destination from the annotation. The UDP checksum is
-computed unless `CHECKSUM` is false. A packet that the headers would make longer than 65535 bytes is dropped.",
+Puts a UDP and an IP header in front of each packet, from `SRC` and `SPORT` to `DST` and `DPORT`, marks the IP
+header, and sets the destination annotation. `DST_ANNO` as `DST` takes the destination from the annotation.
+The UDP checksum is computed unless `CHECKSUM` is false. A packet that the headers would make longer than
+65535 bytes is dropped.",
     example: "Idle -> UDPIPEncap(1.0.0.1, 1234, 2.0.0.2, 1234) -> Discard;",
     args: &[
         Arg::required("SRC", "IP address", "source address"),
@@ -29,22 +30,38 @@ computed unless `CHECKSUM` is false. A packet that the headers would make longer
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
                 u.src = parse_value(text)?;
                 Ok(())
-            })).sets_argument("SRC"),
-        Handler::read("sport", "the source port", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.src_port.to_string())))
-            .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.src_port = parse_value::<UdpPort>(text)?.0;
-                Ok(())
-            })).sets_argument("SPORT"),
-        Handler::read("dst", "the destination address", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst.to_string())))
-            .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.dst = parse_value(text)?;
-                Ok(())
-            })).sets_argument("DST"),
-        Handler::read("dport", "the destination port", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst_port.to_string())))
-            .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.dst_port = parse_value::<UdpPort>(text)?.0;
-                Ok(())
-            })).sets_argument("DPORT"),
+            }))
+            .sets_argument("SRC"),
+        Handler::read(
+            "sport",
+            "the source port",
+            &Read(|u: &mut UdpIpEncap, _, _| Ok(u.src_port.to_string())),
+        )
+        .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
+            u.src_port = parse_value::<UdpPort>(text)?.0;
+            Ok(())
+        }))
+        .sets_argument("SPORT"),
+        Handler::read(
+            "dst",
+            "the destination address",
+            &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst.to_string())),
+        )
+        .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
+            u.dst = parse_value(text)?;
+            Ok(())
+        }))
+        .sets_argument("DST"),
+        Handler::read(
+            "dport",
+            "the destination port",
+            &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst_port.to_string())),
+        )
+        .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
+            u.dst_port = parse_value::<UdpPort>(text)?.0;
+            Ok(())
+        }))
+        .sets_argument("DPORT"),
     ],
     per_worker: true,
     finished: true,

@@ -11,10 +11,10 @@ pub static CLASS: Class = Class {
     group: "ip6",
     summary: "checks IPv6 headers and marks where they are",
     manual: "
-Expects packets with an IPv6 header `OFFSET` bytes in. Checks length, version and payload length, and that the source is
-none of `BADADDRS`. Good packets leave by output 0 with their network header marked, their destination annotation set to
-the destination address, and bytes beyond the payload (Ethernet padding) cut off. Others leave by output 1, or are
-dropped when there is none; the first one is reported.",
+Expects packets with an IPv6 header `OFFSET` bytes in. Checks length, version and payload length, and that the
+source is none of `BADADDRS`. Good packets leave by output 0 with their network header marked, their
+destination annotation set to the destination address, and bytes beyond the payload (Ethernet padding) cut
+off. Others leave by output 1, or are dropped when there is none; the first one is reported.",
     example: "Idle -> Strip(14) -> CheckIP6Header(::) -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",

@@ -8,12 +8,18 @@ pub static CLASS: Class = Class {
     group: "ip6",
     summary: "decrements the IPv6 hop limit and turns expired packets aside",
     manual: "
-Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element. A packet whose hop limit
-is 1 or less leaves by output 1, unchanged, or is dropped when there is none. All others leave by output 0.",
+Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element. A packet
+whose hop limit is 1 or less leaves by output 1, unchanged, or is dropped when there is none. All others leave
+by output 0.",
     example: "Idle -> CheckIP6Header -> dh :: DecIP6HLIM -> Discard;\ndh[1] -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
-    handlers: &[Handler::read("drops", "expired packets", &Read(|d: &mut DecIp6Hlim, _, _| Ok(d.expired.to_string()))).sum()],
+    handlers: &[Handler::read(
+        "drops",
+        "expired packets",
+        &Read(|d: &mut DecIp6Hlim, _, _| Ok(d.expired.to_string())),
+    )
+    .sum()],
     per_worker: true,
     build: |_| Ok(Box::new(DecIp6Hlim::default())),
     ..Class::DEFAULT

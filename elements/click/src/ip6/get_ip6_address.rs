@@ -6,8 +6,9 @@ pub static CLASS: Class = Class {
     summary: "copies an address from the packet to its IPv6 destination annotation",
     manual: "
 Copies the 16 bytes at `OFFSET` into the IPv6 destination annotation. `OFFSET` is usually 24, the place of the
-destination in an IPv6 header that begins the packet, or 38 behind an Ethernet header. Elements that need to know where
-a packet goes, such as LookupIP6Route, read the annotation. Packets too short to hold the address are dropped.",
+destination in an IPv6 header that begins the packet, or 38 behind an Ethernet header. Elements that need to
+know where a packet goes, such as LookupIP6Route, read the annotation. Packets too short to hold the address
+are dropped.",
     example: "Idle -> GetIP6Address(24) -> Discard;",
     args: &[Arg::required("OFFSET", "bytes", "where the address is")],
     per_worker: true,

@@ -8,9 +8,10 @@ pub static CLASS: Class = Class {
     group: "ip6",
     summary: "swaps source and destination of IPv6 packets",
     manual: "
-Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element, and swaps their source and
-destination addresses. Where a TCP or UDP header follows the IPv6 header at once, its ports are swapped, too. Checksums stay
-right by that. Annotations stay as they are. Packets without a whole IPv6 header are dropped.",
+Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element, and swaps
+their source and destination addresses. Where a TCP or UDP header follows the IPv6 header at once, its ports
+are swapped, too. Checksums stay right by that. Annotations stay as they are. Packets without a whole IPv6
+header are dropped.",
     example: "Idle -> CheckIP6Header -> IP6Mirror -> Discard;",
     per_worker: true,
     finished: true,

@@ -7,9 +7,9 @@ pub static CLASS: Class = Class {
     group: "ip6",
     summary: "prints the headers of IPv6 packets",
     manual: "
-Expects marked IPv6 packets, prints a line for each on standard error, with LABEL in front, and passes it on unchanged:
-addresses, payload length, next header and hop limit. With CONTENTS the packet's first NBYTES bytes follow on lines of 24.
-Packets without a whole IPv6 header pass in silence.",
+Expects marked IPv6 packets, prints a line for each on standard error, with LABEL in front, and passes it on
+unchanged: addresses, payload length, next header and hop limit. With CONTENTS the packet's first NBYTES bytes
+follow on lines of 24. Packets without a whole IPv6 header pass in silence.",
     example: "Idle -> CheckIP6Header -> IP6Print(in) -> Discard;",
     args: &[
         Arg::optional("LABEL", "text", "", "what lines begin with"),

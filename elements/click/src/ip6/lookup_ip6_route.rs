@@ -12,15 +12,15 @@ pub static CLASS: Class = Class {
     group: "ip6",
     summary: "routes by IPv6 destination, with a table of any size",
     manual: "
-Looks up the IPv6 destination annotation of each packet, which GetIP6Address sets, in a table of routes. The longest
-prefix wins. The packet leaves by the output of its route, with the gateway, if the route has one, as its new
-destination annotation. A packet without route is dropped; the first five are reported.
+Looks up the IPv6 destination annotation of each packet, which GetIP6Address sets, in a table of routes. The
+longest prefix wins. The packet leaves by the output of its route, with the gateway, if the route has one, as
+its new destination annotation. A packet without route is dropped; the first five are reported.
 
-Each argument is a route `ADDR/LENGTH [GATEWAY] OUTPUT`; gateway `::` or `::0` stands for none. Of two routes for one
-prefix the last counts.
+Each argument is a route `ADDR/LENGTH [GATEWAY] OUTPUT`; gateway `::` or `::0` stands for none. Of two routes
+for one prefix the last counts.
 
-`add ROUTE` adds or replaces a route, `remove ADDR/LENGTH` removes one if it is there, and `ctrl` takes either as a command
-with its word before it. `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",
+`add ROUTE` adds or replaces a route, `remove ADDR/LENGTH` removes one if it is there, and `ctrl` takes either
+as a command with its word before it. `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads.",
     example: "Idle -> GetIP6Address(24) -> rt :: LookupIP6Route(2001:db8:1::/48 0, ::/0 2001:db8::1 1);
 rt[0] -> Discard;
 rt[1] -> Discard;",
@@ -28,12 +28,31 @@ rt[1] -> Discard;",
     processing: "h/h",
     args: &[Arg::rest("ROUTES", "ADDR/LENGTH [GATEWAY] OUTPUT", "the routes")],
     handlers: &[
-        Handler::read("table", "all routes, one a line", &Read(|l: &mut Lookup, _, _| Ok(format_table(&l.routing.lock_writer())))),
-        Handler::read("lookup", "output and gateway for an address", &Read(|l: &mut Lookup, address, _| lookup_text(l, address)))
-            .parameters(),
-        Handler::write("add", "adds or replaces a route", &Write(|l: &mut Lookup, text, cx| add_route(l, text, cx))).once(),
-        Handler::write("remove", "removes a route", &Write(|l: &mut Lookup, text, _| remove_route(l, text))).once(),
-        Handler::write("ctrl", "adds or removes a route", &Write(|l: &mut Lookup, text, cx| handle_control(l, text, cx))).once(),
+        Handler::read(
+            "table",
+            "all routes, one a line",
+            &Read(|l: &mut Lookup, _, _| Ok(format_table(&l.routing.lock_writer()))),
+        ),
+        Handler::read(
+            "lookup",
+            "output and gateway for an address",
+            &Read(|l: &mut Lookup, address, _| lookup_text(l, address)),
+        )
+        .parameters(),
+        Handler::write(
+            "add",
+            "adds or replaces a route",
+            &Write(|l: &mut Lookup, text, cx| add_route(l, text, cx)),
+        )
+        .once(),
+        Handler::write("remove", "removes a route", &Write(|l: &mut Lookup, text, _| remove_route(l, text)))
+            .once(),
+        Handler::write(
+            "ctrl",
+            "adds or removes a route",
+            &Write(|l: &mut Lookup, text, cx| handle_control(l, text, cx)),
+        )
+        .once(),
     ],
     per_worker: true,
     build: |args| {

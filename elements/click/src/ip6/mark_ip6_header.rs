@@ -7,8 +7,9 @@ pub static CLASS: Class = Class {
     group: "ip6",
     summary: "marks where the IPv6 header is",
     manual: "
-Marks packets as IPv6 packets whose header starts `OFFSET` bytes in and is 40 bytes long. Checks nothing and changes neither
-length nor destination annotation: CheckIP6Header does. A packet that ends before its header passes unmarked.",
+Marks packets as IPv6 packets whose header starts `OFFSET` bytes in and is 40 bytes long. Checks nothing and
+changes neither length nor destination annotation: CheckIP6Header does. A packet that ends before its header
+passes unmarked.",
     example: "Idle -> MarkIP6Header(14) -> Discard;",
     args: &[Arg::optional("OFFSET", "bytes", "0", "where the IPv6 header begins")],
     per_worker: true,

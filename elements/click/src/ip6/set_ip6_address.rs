@@ -5,7 +5,8 @@ pub static CLASS: Class = Class {
     name: "SetIP6Address",
     group: "ip6",
     summary: "sets the IPv6 destination annotation to a fixed address",
-    manual: "Sets the IPv6 destination annotation of every packet to `IPADDR`. The packet's bytes stay as they are.",
+    manual: "Sets the IPv6 destination annotation of every packet to `IPADDR`. The packet's bytes stay as \
+        they are.",
     example: "Idle -> SetIP6Address(2001:db8::1) -> Discard;",
     args: &[Arg::required("IPADDR", "IPv6 address", "the address")],
     per_worker: true,

@@ -11,15 +11,20 @@ pub static CLASS: Class = Class {
     group: "ip6",
     summary: "sets the differentiated services code point of IPv6 packets",
     manual: "
-Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element, and sets the upper six bits
-of their traffic class to `DSCP`. Packets without a whole IPv6 header are dropped.",
+Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element, and sets the
+upper six bits of their traffic class to `DSCP`. Packets without a whole IPv6 header are dropped.",
     example: "Idle -> CheckIP6Header -> SetIP6DSCP(46) -> Discard;",
     args: &[Arg::required("DSCP", "0 to 63", "the code point")],
-    handlers: &[Handler::read("dscp", "the code point", &Read(|s: &mut SetIp6Dscp, _, _| Ok((s.class >> 2).to_string())))
-        .and_write(&Write(|s: &mut SetIp6Dscp, text, _| {
-            s.class = dscp_to_class(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
-            Ok(())
-        })).sets_argument("DSCP")],
+    handlers: &[Handler::read(
+        "dscp",
+        "the code point",
+        &Read(|s: &mut SetIp6Dscp, _, _| Ok((s.class >> 2).to_string())),
+    )
+    .and_write(&Write(|s: &mut SetIp6Dscp, text, _| {
+        s.class = dscp_to_class(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
+        Ok(())
+    }))
+    .sets_argument("DSCP")],
     per_worker: true,
     live: true,
     build: |args| {

@@ -36,8 +36,8 @@ pub(crate) fn pattern_count_error(element: &str, patterns: usize, outputs: usize
     };
     let s = |n| if n == 1 { "" } else { "s" };
     Some(format!(
-        "need {outputs} arguments, one per output port; {element} has {patterns} pattern{} and {outputs} connected \
-         output{}: {remedy}",
+        "need {outputs} arguments, one per output port; {element} has {patterns} pattern{} and {outputs} \
+         connected output{}: {remedy}",
         s(patterns),
         s(outputs)
     ))

@@ -63,14 +63,24 @@ proptest! {
                     Base::Network => &packet[1][..len(1)],
                     Base::Transport => &packet[2][..len(2)],
                 };
-                let expected = exprs.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
-                prop_assert_eq!(program.match_packet(at).output(), expected, "{}\n{}", cut, program.listing());
+                let expected =
+                    exprs.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
+                prop_assert_eq!(
+                    program.match_packet(at).output(),
+                    expected,
+                    "{}\n{}",
+                    cut,
+                    program.listing()
+                );
             }
         }
     }
 
     #[test]
-    fn many_values_of_one_word_are_searched_and_found(values in prop::collection::vec(0..64u16, 2..40), len in 0..5usize) {
+    fn many_values_of_one_word_are_searched_and_found(
+        values in prop::collection::vec(0..64u16, 2..40),
+        len in 0..5usize,
+    ) {
         let patterns = values.iter().enumerate();
         let equal = |value: u16| Expr::from(Test::equal(Base::Data, 0, u32::from(value) << 16, 0xffff_0000));
         let program = Program::new(patterns.map(|(n, value)| (equal(*value), Some(n))));
@@ -87,16 +97,27 @@ proptest! {
     }
 
     #[test]
-    fn patterns_in_words_decide_as_they_say_at_every_length(words in prop::collection::vec(pattern(), 1..5), seed: u64) {
+    fn patterns_in_words_decide_as_they_say_at_every_length(
+        words in prop::collection::vec(pattern(), 1..5),
+        seed: u64,
+    ) {
         let patterns: Vec<_> = words.iter().enumerate().map(|(n, text)| (expr(text), Some(n))).collect();
         let program = Program::new(patterns.clone());
-            for bytes in packets(seed) {
+        for bytes in packets(seed) {
             for len in 0..=bytes.len() {
                 let packet = pool().packet_from(&bytes[..len]).unwrap();
                 let headers = Headers::from_packet(&packet);
                 let at = |base| headers.from(base);
-                let expected = patterns.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
-                prop_assert_eq!(program.match_packet(at).output(), expected, "{} of {:?} by {:?}", len, bytes, words);
+                let expected =
+                    patterns.iter().find(|(expr, _)| expr.matches(&at)).and_then(|(_, output)| *output);
+                prop_assert_eq!(
+                    program.match_packet(at).output(),
+                    expected,
+                    "{} of {:?} by {:?}",
+                    len,
+                    bytes,
+                    words
+                );
             }
         }
     }
@@ -120,18 +141,20 @@ fn a_filter_of_a_thousand_rules_is_compiled_and_right() {
 
 /// Words of the language and others.
 fn word() -> impl Strategy<Value = String> {
-    let words = "( ) [ ] ! not and && or || ? : src dst ip ether tcp udp icmp transp host net port proto type opt win \
-                 ttl tos frag unfrag ect ce 0:2 4 80 65536 10.0.0.1 10.0.0.0/8 mask 255.0.0.0 == != < > <= >= & echo \
-                 syn www 1:2:3:4:5:6 gate true false any - $ é";
+    let words = "( ) [ ] ! not and && or || ? : src dst ip ether tcp udp icmp transp host net port proto \
+        type opt win ttl tos frag unfrag ect ce 0:2 4 80 65536 10.0.0.1 10.0.0.0/8 mask 255.0.0.0 \
+        == != < > <= >= & echo syn www 1:2:3:4:5:6 gate true false any - $ é";
     prop::sample::select(words.split_whitespace().map(str::to_string).collect::<Vec<_>>())
 }
 
 /// Expressions that are right.
 fn pattern() -> impl Strategy<Value = String> {
-    let tests = "tcp|udp|icmp|ip proto != 6|src host 10.0.0.1|host != 10.0.0.2|dst net 10.0.0.0/8|src and dst port 1|\
-                 port 1 or 2|tcp port > 5|src udp port <= 2|port & 3 == 1|syn|tcp opt ack|icmp type echo|\
-                 icmp type != 8|ip frag|unfrag|ip ttl < 64|ip len >= 28|ip tos & 3 != 0|ip ect|ip ce|ip id 1|\
-                 ip[0:2] 0x4500|transp[2:2] > 1|tcp[13] & 2 != 0|ip vers 4|ip hl > 5|true|false|ip dscp 1|tcp win 0";
+    let tests = "tcp|udp|icmp|ip proto != 6|src host 10.0.0.1|host != 10.0.0.2|dst net 10.0.0.0/8|src and \
+        dst port 1|\
+        port 1 or 2|tcp port > 5|src udp port <= 2|port & 3 == 1|syn|tcp opt ack|icmp type echo|\
+        icmp type != 8|ip frag|unfrag|ip ttl < 64|ip len >= 28|ip tos & 3 != 0|ip ect|ip ce|ip id 1|\
+        ip[0:2] 0x4500|transp[2:2] > 1|tcp[13] & 2 != 0|ip vers 4|ip hl > 5|true|false|ip dscp \
+        1|tcp win 0";
     let tests = prop::sample::select(tests.split('|').map(|t| t.trim().to_string()).collect::<Vec<_>>());
     tests.prop_recursive(3, 12, 2, |inner| {
         prop_oneof![

@@ -6,8 +6,9 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls packets at a given bandwidth and pushes them on",
     manual: "
-Pulls packets and pushes them on, RATE bytes a second. After a pause it may catch up on what it could have moved in
-BURST_DURATION, or on BURST_BYTES, and on one long packet more. It sleeps while upstream has nothing.",
+Pulls packets and pushes them on, RATE bytes a second. After a pause it may catch up on what it could have
+moved in BURST_DURATION, or on BURST_BYTES, and on one long packet more. It sleeps while upstream has
+nothing.",
     example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthRatedUnqueue(384 kbps) -> Discard;",
     processing: "l/h",
     args: &[

@@ -9,8 +9,9 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "lets packets be pulled after a delay",
     manual: "
-Lets a packet be pulled DELAY after its timestamp, which is set to the present when there is none, and afterwards says
-when the packet left. It holds one packet; the others wait upstream. Whoever pulls sleeps until the next may go.",
+Lets a packet be pulled DELAY after its timestamp, which is set to the present when there is none, and
+afterwards says when the packet left. It holds one packet; the others wait upstream. Whoever pulls sleeps
+until the next may go.",
     example: "RatedSource -> SetTimestamp -> Queue -> DelayShaper(0.1) -> Unqueue -> Discard;",
     processing: "l/l",
     args: &[Arg::required("DELAY", "seconds", "how long packets wait")],

@@ -7,8 +7,8 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls packets and pushes them on after a delay",
     manual: "
-Pulls packets from upstream and pushes each one on DELAY after its timestamp, which is set to the present when there
-is none, and afterwards says when the packet left. It holds one packet; the others wait upstream.",
+Pulls packets from upstream and pushes each one on DELAY after its timestamp, which is set to the present when
+there is none, and afterwards says when the packet left. It holds one packet; the others wait upstream.",
     example: "RatedSource -> SetTimestamp -> Queue -> DelayUnqueue(0.1) -> Discard;",
     processing: "l/h",
     args: &[Arg::required("DELAY", "seconds", "how long packets wait")],

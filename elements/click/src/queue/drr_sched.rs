@@ -8,10 +8,10 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls from its inputs so that each gets as many bytes as the others",
     manual: "
-Gives whoever pulls packets of its inputs by deficit round robin (Shreedhar and Varghese, 1995): each input in turn may send
-500 bytes more than before, as long as it has packets, and sends those that it has saved enough bytes for. So inputs with long
-packets get no more than those with short ones; RoundRobinSched counts packets. It holds one packet of each input that has
-not saved enough.",
+Gives whoever pulls packets of its inputs by deficit round robin (Shreedhar and Varghese, 1995): each input in
+turn may send 500 bytes more than before, as long as it has packets, and sends those that it has saved enough
+bytes for. So inputs with long packets get no more than those with short ones; RoundRobinSched counts packets.
+It holds one packet of each input that has not saved enough.",
     example: "Idle -> Queue -> s :: DRRSched -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "-/1",
     processing: "l/l",

@@ -6,9 +6,9 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "holds packets until they are pulled, and drops the oldest when full",
     manual: "
-Holds packets in order until they are pulled. When one arrives and there is no room, the one that has waited longest
-makes room for it: it leaves by output 1, or is dropped when there is none. It holds up to CAPACITY packets, and when
-the router runs on several workers, each worker's copy holds its share of them.",
+Holds packets in order until they are pulled. When one arrives and the queue is full, the one that has waited
+longest makes room for it: it leaves by output 1, or is dropped when there is none. It holds up to CAPACITY
+packets, and when the router runs on several workers, each worker's copy holds its share of them.",
     example: "InfiniteSource(LIMIT 10) -> FrontDropQueue(200) -> Discard;",
     ports: "1/1-2",
     processing: "h/lh",

@@ -13,12 +13,12 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "delays packets as a link would",
     manual: "
-Pulls packets and pushes them on as if they had gone over a link of latency LATENCY and bandwidth BANDWIDTH: each one LATENCY and
-the time that its bytes take after it was pulled, or that time after the one before it. Bytes that the extra length annotation tells
-of count. A packet's timestamp afterwards says when it left.
+Pulls packets and pushes them on as if they had gone over a link of latency LATENCY and bandwidth BANDWIDTH:
+each one LATENCY and the time that its bytes take after it was pulled, or that time after the one before it.
+Bytes that the extra length annotation tells of count. A packet's timestamp afterwards says when it left.
 
-It holds the packets that are on the link and pulls no more while the link's beginning is in use: the others wait upstream, in a
-Queue. Changing a value loses what is on the link.",
+It holds the packets that are on the link and pulls no more while the link's beginning is in use: the others
+wait upstream, in a Queue. Changing a value loses what is on the link.",
     example: "RatedSource -> Queue -> LinkUnqueue(10ms, 384kbps) -> Discard;",
     processing: "l/h",
     args: &[
@@ -26,16 +26,32 @@ Queue. Changing a value loses what is on the link.",
         Arg::required("BANDWIDTH", "bandwidth", "how many bytes get onto the link a second; at least 100"),
     ],
     handlers: &[
-        Handler::read("latency", "LATENCY", &Read(|l: &mut LinkUnqueue, _, _| Ok(format_interval(l.latency))))
-            .and_write(&Write(LinkUnqueue::set_latency)),
-        Handler::read("bandwidth", "BANDWIDTH, in bytes a second", &Read(|l: &mut LinkUnqueue, _, _| Ok(l.bandwidth.to_string())))
-            .and_write(&Write(LinkUnqueue::set_bandwidth)),
-        Handler::read("size", "packets on the link", &Read(|l: &mut LinkUnqueue, _, _| Ok(l.held.len().to_string()))),
-        Handler::write("reset", "drops the packets on the link", &Write(|l: &mut LinkUnqueue, _, cx| {
-            l.clear(DropReason::Discarded, cx);
-            cx.schedule();
-            Ok(())
-        }))
+        Handler::read(
+            "latency",
+            "LATENCY",
+            &Read(|l: &mut LinkUnqueue, _, _| Ok(format_interval(l.latency))),
+        )
+        .and_write(&Write(LinkUnqueue::set_latency)),
+        Handler::read(
+            "bandwidth",
+            "BANDWIDTH, in bytes a second",
+            &Read(|l: &mut LinkUnqueue, _, _| Ok(l.bandwidth.to_string())),
+        )
+        .and_write(&Write(LinkUnqueue::set_bandwidth)),
+        Handler::read(
+            "size",
+            "packets on the link",
+            &Read(|l: &mut LinkUnqueue, _, _| Ok(l.held.len().to_string())),
+        ),
+        Handler::write(
+            "reset",
+            "drops the packets on the link",
+            &Write(|l: &mut LinkUnqueue, _, cx| {
+                l.clear(DropReason::Discarded, cx);
+                cx.schedule();
+                Ok(())
+            }),
+        )
         .button(),
     ],
     build: |args| Ok(Box::new(LinkUnqueue::new(args)?)),

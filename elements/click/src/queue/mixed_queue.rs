@@ -6,10 +6,10 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "holds packets, those of input 1 last in, first out",
     manual: "
-Holds packets until they are pulled. Those of input 0 queue up at the end; one that finds no room leaves by output 1,
-or is dropped when there is none. Those of input 1 go to the front; when there is no room, the packet at the end is
-dropped in the same way. It holds up to CAPACITY packets, and when the router runs on several workers, each worker's
-copy holds its share of them.",
+Holds packets until they are pulled. Those of input 0 queue up at the end; one that finds no room leaves by
+output 1, or is dropped when there is none. Those of input 1 go to the front; when the queue is full, the
+packet at the end is dropped in the same way. It holds up to CAPACITY packets, and when the router runs on
+several workers, each worker's copy holds its share of them.",
     example: "Idle -> q :: MixedQueue(200) -> Discard;\nIdle -> [1]q;",
     ports: "2/1-2",
     processing: "h/lh",

@@ -6,9 +6,10 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "holds packets until they are pulled, and tells only who pulls",
     manual: "
-Holds packets in order until they are pulled. Whoever pulls sleeps while it is empty, as with Queue; sources do not
-learn that it is full. It holds up to CAPACITY packets, and when the router runs on several workers, each worker's
-copy holds its share of them. A packet that finds no room leaves by output 1, or is dropped when there is none.",
+Holds packets in order until they are pulled. Whoever pulls sleeps while it is empty, as with Queue; sources
+do not learn that it is full. It holds up to CAPACITY packets, and when the router runs on several workers,
+each worker's copy holds its share of them. A packet that finds no room leaves by output 1, or is dropped when
+there is none.",
     example: "InfiniteSource(LIMIT 10) -> NotifierQueue(200) -> Discard;",
     ports: "1/1-2",
     processing: "h/lh",

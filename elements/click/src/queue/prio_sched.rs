@@ -6,8 +6,8 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls from the first input that has packets",
     manual: "
-Gives whoever pulls packets from input 0 while it has some, else from input 1, and so on. Inputs with low numbers can
-starve the others.",
+Gives whoever pulls packets from input 0 while it has some, else from input 1, and so on. Inputs with low
+numbers can starve the others.",
     example: "Idle -> Queue -> s :: PrioSched -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "-/1",
     processing: "l/l",

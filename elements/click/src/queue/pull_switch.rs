@@ -9,8 +9,8 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls from one input, which a handler chooses",
     manual: "
-Gives whoever pulls what comes from input INPUT. The `switch` handler changes it at run time. While INPUT is negative,
-or not connected, nothing can be pulled.",
+Gives whoever pulls what comes from input INPUT. The `switch` handler changes it at run time. While INPUT is
+negative, or not connected, nothing can be pulled.",
     example: "Idle -> Queue -> s :: PullSwitch(1) -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "-/1",
     processing: "l/l",

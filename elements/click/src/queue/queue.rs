@@ -7,9 +7,10 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "holds packets until they are pulled, first in, first out",
     manual: "
-Holds packets in order until they are pulled. It holds up to CAPACITY packets, and when the router runs on several
-workers, each worker's copy holds its share of them. A packet that finds no room leaves by output 1, or is dropped
-when there is none. Whoever pulls sleeps while the queue is empty; sources that can wait sleep while it is full.",
+Holds packets in order until they are pulled. It holds up to CAPACITY packets, and when the router runs on
+several workers, each worker's copy holds its share of them. A packet that finds no room leaves by output 1,
+or is dropped when there is none. Whoever pulls sleeps while the queue is empty; sources that can wait sleep
+while it is full.",
     example: "InfiniteSource(LIMIT 10) -> Queue(200) -> Discard;",
     ports: "1/1-2",
     processing: "h/lh",

@@ -87,7 +87,8 @@ impl Rated {
     fn calls_text(&mut self, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         let Rated { runs, empty_runs, pushes, failed_pulls, .. } = self;
         Ok(format!(
-            "{runs} calls to run_task()\n{empty_runs} empty runs\n{pushes} pushes\n{failed_pulls} failed pulls\n"
+            "{runs} calls to run_task()\n{empty_runs} empty runs\n{pushes} pushes\n\
+             {failed_pulls} failed pulls\n"
         ))
     }
 

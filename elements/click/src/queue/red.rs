@@ -14,18 +14,20 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "drops packets by Random Early Detection",
     manual: "
-Drops packets before queues overflow, so that senders slow down one by one (Floyd and Jacobson, 1993). It keeps a running
-average of how many packets the queues hold together. Up to MIN_THRESH nothing is dropped; from there to MAX_THRESH the
-probability grows from 0 to MAX_P, and from there to twice MAX_THRESH on to 1. Above, all packets are dropped. With GENTLE
-false this begins above MAX_THRESH. Dropped packets leave by output 1 if there is one.
+Drops packets before queues overflow, so that senders slow down one by one (Floyd and Jacobson, 1993). It
+keeps a running average of how many packets the queues hold together. Up to MIN_THRESH nothing is dropped;
+from there to MAX_THRESH the probability grows from 0 to MAX_P, and from there to twice MAX_THRESH on to 1.
+Above, all packets are dropped. With GENTLE false this begins above MAX_THRESH. Dropped packets leave by
+output 1 if there is one.
 
-The queues are QUEUES, or else the nearest ones: downstream where packets are pushed through the element, upstream where they
-are pulled. They are asked for their lengths once for each batch; packets of the batch that passed before are counted in.
-Where queues belong to other workers, that takes a call to each of them, so RED and its queues belong on one.
+The queues are QUEUES, or else the nearest ones: downstream where packets are pushed through the element,
+upstream where they are pulled. They are asked for their lengths once for each batch; packets of the batch
+that passed before are counted in. Where queues belong to other workers, that takes a call to each of them, so
+RED and its queues belong on one.
 
-STABILITY says how slowly the average follows: each packet moves it by one part in 2 to the power of STABILITY, which is
--log2 of the parameter that is called w_q. With 0 the length itself counts. While the queues are empty, each 20 ms count
-like a packet.",
+STABILITY says how slowly the average follows: each packet moves it by one part in 2 to the power of
+STABILITY, which is -log2 of the parameter that is called w_q. With 0 the length itself counts. While the
+queues are empty, each 20 ms count like a packet.",
     example: "Idle -> RED(5, 50, 0.02) -> Queue(200) -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
@@ -39,24 +41,43 @@ like a packet.",
     ],
     handlers: &[
         Handler::read("min_thresh", "MIN_THRESH", &Read(|r: &mut Red, _, _| Ok(r.rule.min.to_string())))
-            .and_write(&Write(|r: &mut Red, text, _| r.set_parameters(|rule| parse_value(text).map(|min| rule.min = min))))
+            .and_write(&Write(|r: &mut Red, text, _| {
+                r.set_parameters(|rule| parse_value(text).map(|min| rule.min = min))
+            }))
             .sets_argument("MIN_THRESH"),
         Handler::read("max_thresh", "MAX_THRESH", &Read(|r: &mut Red, _, _| Ok(r.rule.max.to_string())))
-            .and_write(&Write(|r: &mut Red, text, _| r.set_parameters(|rule| parse_value(text).map(|max| rule.max = max))))
+            .and_write(&Write(|r: &mut Red, text, _| {
+                r.set_parameters(|rule| parse_value(text).map(|max| rule.max = max))
+            }))
             .sets_argument("MAX_THRESH"),
         Handler::read("max_p", "MAX_P", &Read(|r: &mut Red, _, _| Ok(format_decimal(r.rule.max_p, 16))))
             .and_write(&Write(|r: &mut Red, text, _| {
-                r.set_parameters(|rule| parse_probability(text).map(|max_p| rule.max_p = max_p).map_err(HandlerError::refused))
+                r.set_parameters(|rule| {
+                    parse_probability(text).map(|max_p| rule.max_p = max_p).map_err(HandlerError::refused)
+                })
             }))
             .sets_argument("MAX_P"),
         Handler::read("drops", "packets dropped", &Read(|r: &mut Red, _, _| Ok(r.drops.to_string()))),
         Handler::read("queues", "the queues, one a line", &Read(|r: &mut Red, _, _| Ok(r.list_queues()))),
-        Handler::read("avg_queue_size", "the average", &Read(|r: &mut Red, _, _| Ok(format_decimal(r.state.average, SCALE)))),
-        Handler::read("stats", "present and average length of the queues, and drops", &Read(|r: &mut Red, _, cx| Ok(r.stats_text(cx)))),
-        Handler::write("reset_counts", "sets drops to zero", &Write(|r: &mut Red, _, _| {
-            r.drops = 0;
-            Ok(())
-        })).button(),
+        Handler::read(
+            "avg_queue_size",
+            "the average",
+            &Read(|r: &mut Red, _, _| Ok(format_decimal(r.state.average, SCALE))),
+        ),
+        Handler::read(
+            "stats",
+            "present and average length of the queues, and drops",
+            &Read(|r: &mut Red, _, cx| Ok(r.stats_text(cx))),
+        ),
+        Handler::write(
+            "reset_counts",
+            "sets drops to zero",
+            &Write(|r: &mut Red, _, _| {
+                r.drops = 0;
+                Ok(())
+            }),
+        )
+        .button(),
     ],
     live: true,
     build: |args| Ok(Box::new(Red::new(args)?)),
@@ -279,7 +300,8 @@ impl Element for Red {
             self.lengths = length_handlers(nearby_queues::find_nearest(cx));
         }
         if self.lengths.is_empty() {
-            let help = "connect a queue behind it, or in front of it where packets are pulled, or name one by QUEUES";
+            let help = "connect a queue behind it, or in front of it where packets are pulled, or name one \
+                by QUEUES";
             return Err(StartError::new("no nearby Queues").with_help(help));
         }
         Ok(())
@@ -393,8 +415,10 @@ mod tests {
 
     #[test]
     fn a_queue_downstream_stays_below_the_end_in_batches_too() {
-        let text = "InfiniteSource(LIMIT 1000, STOP true) -> red :: RED(5, 10, 0.5, STABILITY 0, GENTLE false)
-                    -> Counter -> q :: Queue(1000) -> Unqueue(ACTIVE false) -> Discard; red[1] -> out :: Counter -> Discard;";
+        let text =
+            "InfiniteSource(LIMIT 1000, STOP true) -> red :: RED(5, 10, 0.5, STABILITY 0, GENTLE false)
+                    -> Counter -> q :: Queue(1000) -> Unqueue(ACTIVE false) -> Discard; \
+             red[1] -> out :: Counter -> Discard;";
         let mut router = run(text).unwrap();
         let (length, drops) = (number(&mut router, "q.length"), number(&mut router, "red.drops"));
         assert_eq!((length, length + drops, number(&mut router, "out.count")), (11, 1000, drops));
@@ -405,8 +429,10 @@ mod tests {
 
     #[test]
     fn pulled_packets_look_at_queues_upstream() {
-        let text = "InfiniteSource(LIMIT 100) -> q :: Queue(1000) -> Null -> red :: RED(5, 10, 1, STABILITY 0) -> u :: Unqueue(ACTIVE false)
-                    -> c :: Counter -> Discard; DriverManager(wait_time 1, write u.active true, wait_time 1, stop)";
+        let text = "InfiniteSource(LIMIT 100) -> q :: Queue(1000) -> Null -> red :: RED(5, 10, 1, STABILITY \
+            0) -> u :: Unqueue(ACTIVE false)
+                    -> c :: Counter -> Discard; \
+            DriverManager(wait_time 1, write u.active true, wait_time 1, stop)";
         let mut router = run(text).unwrap();
         let (passed, drops) = (number(&mut router, "c.count"), number(&mut router, "red.drops"));
         assert_eq!(passed + drops, 100);
@@ -417,11 +443,13 @@ mod tests {
 
     #[test]
     fn the_nearest_queues_on_all_ways_are_found() {
-        let text = "Idle -> red :: RED(5, 50, 0.02) -> s :: Switch -> a :: Queue -> Unqueue -> far :: Queue -> Discard;
+        let text = "Idle -> red :: RED(5, 50, 0.02) -> s :: Switch -> a :: Queue -> Unqueue -> far :: Queue \
+            -> Discard;
                     s[1] -> Null -> b :: SimpleQueue -> Discard; s[2] -> Discard;
                     red[1] -> other :: Queue -> Discard; DriverManager(stop)";
         assert_eq!(run(text).unwrap().read_handler("red.queues", "").unwrap(), "a\nb\n");
-        let named = "q :: Queue; Idle -> q -> Discard; Idle -> red :: RED(5, 50, 0.02, QUEUES q) -> Discard; DriverManager(stop)";
+        let named = "q :: Queue; Idle -> q -> Discard; Idle -> red :: RED(5, 50, 0.02, QUEUES q) -> Discard; \
+            DriverManager(stop)";
         assert_eq!(run(named).unwrap().read_handler("red.queues", "").unwrap(), "q\n");
         let refused = |text: &str| run(text).err().unwrap();
         assert_eq!(refused("Idle -> RED(5, 50, 0.02) -> Discard;"), "no nearby Queues");

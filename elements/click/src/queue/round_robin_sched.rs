@@ -6,8 +6,8 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls from its inputs in turn",
     manual: "
-Gives whoever pulls a packet from its first input, then one from the next, and so on; inputs that have nothing are
-skipped. Asked for many packets at once, it takes an equal share from every input before it starts over.",
+Gives whoever pulls a packet from its first input, then one from the next, and so on; inputs that have nothing
+are skipped. Asked for many packets at once, it takes an equal share from every input before it starts over.",
     example: "Idle -> Queue -> s :: RoundRobinSched -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "1-/1",
     processing: "l/l",

@@ -9,8 +9,8 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "lets packets be pulled at a given rate",
     manual: "
-Lets RATE packets a second be pulled through output 0. Through output 1, when it is connected, packets can be pulled
-that exceed the rate. Without it, whoever pulls sleeps until the next packet may go.",
+Lets RATE packets a second be pulled through output 0. Through output 1, when it is connected, packets can be
+pulled that exceed the rate. Without it, whoever pulls sleeps until the next packet may go.",
     example: "InfiniteSource(LIMIT 10) -> Queue -> Shaper(100) -> Unqueue -> Discard;",
     ports: "1/1-2",
     processing: "l/l",

@@ -6,10 +6,10 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "holds packets until they are pulled, without notification",
     manual: "
-Holds packets in order until they are pulled, as Queue does, but sends no signal when it gets empty or full: what
-pulls from it keeps trying. It holds up to CAPACITY packets, and when the router runs on several workers, each
-worker's copy holds its share of them. A packet that finds no room leaves by output 1, or is dropped when there is
-none.",
+Holds packets in order until they are pulled, as Queue does, but sends no signal when it gets empty or full:
+what pulls from it keeps trying. It holds up to CAPACITY packets, and when the router runs on several workers,
+each worker's copy holds its share of them. A packet that finds no room leaves by output 1, or is dropped when
+there is none.",
     example: "RatedSource -> SimpleQueue(200) -> Discard;",
     ports: "1/1-2",
     processing: "h/lh",

@@ -5,8 +5,8 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls from one input, chosen once",
     manual: "
-Gives whoever pulls what comes from input INPUT, as PullSwitch does, and has no handler that could change it. When
-INPUT is negative or not connected, nothing can be pulled.",
+Gives whoever pulls what comes from input INPUT, as PullSwitch does, and has no handler that could change it.
+When INPUT is negative or not connected, nothing can be pulled.",
     example: "Idle -> Queue -> s :: StaticPullSwitch(1) -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "-/1",
     processing: "l/l",
@@ -14,7 +14,9 @@ INPUT is negative or not connected, nothing can be pulled.",
     per_worker: true,
     build: |args| {
         let input: i32 = args.read("INPUT")?;
-        Ok(Box::new(StaticPullSwitch { input: usize::try_from(input).ok().filter(|input| *input < args.inputs()) }))
+        Ok(Box::new(StaticPullSwitch {
+            input: usize::try_from(input).ok().filter(|input| *input < args.inputs()),
+        }))
     },
     ..Class::DEFAULT
 };

@@ -8,9 +8,9 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls from its inputs in proportion to their tickets",
     manual: "
-Takes one argument for each input: its tickets. An input with twice the tickets of another is pulled from twice as
-often while both have packets; one without tickets is never pulled from. Handlers `tickets0`, `tickets1` and so on
-change the tickets of the first eight inputs.",
+Takes one argument for each input: its tickets. An input with twice the tickets of another is pulled from
+twice as often while both have packets; one without tickets is never pulled from. Handlers `tickets0`,
+`tickets1` and so on change the tickets of the first eight inputs.",
     example: "Idle -> Queue -> s :: StrideSched(10, 20) -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "1-/1",
     processing: "l/l",

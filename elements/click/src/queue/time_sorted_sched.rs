@@ -10,9 +10,9 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls packets in the order of their timestamps",
     manual: "
-Gives whoever pulls the packet with the earliest timestamp, out of up to BUFFER packets of each input that it holds; of
-equal ones that which it held first. So streams that are sorted become one that is. With STOP it asks the router to stop
-when no input has any more.",
+Gives whoever pulls the packet with the earliest timestamp, out of up to BUFFER packets of each input that it
+holds; of equal ones that which it held first. So streams that are sorted become one that is. With STOP it
+asks the router to stop when no input has any more.",
     example: "t :: TimeSortedSched(STOP true) -> Discard;\nFromDump(a.pcap) -> t; FromDump(b.pcap) -> [1]t;",
     ports: "-/1",
     processing: "l/l",

@@ -10,9 +10,9 @@ pub static CLASS: Class = Class {
     group: "queue",
     summary: "pulls packets and pushes them on",
     manual: "
-Pulls packets from upstream and pushes them on, up to BURST each time it is scheduled, and LIMIT in all. It sleeps
-while upstream has nothing. A negative BURST takes all there are. Without BURST, it takes as many at a time as travel
-together.",
+Pulls packets from upstream and pushes them on, up to BURST each time it is scheduled, and LIMIT in all. It
+sleeps while upstream has nothing. A negative BURST takes all there are. Without BURST, it takes as many at a
+time as travel together.",
     example: "InfiniteSource(LIMIT 10) -> Queue -> Unqueue -> Discard;",
     processing: "l/h",
     args: &[

@@ -46,7 +46,7 @@ pub(super) struct Flows {
 
 impl Flows {
     /// An empty table with memory reserved for `capacity` flows, so that adding one allocates nothing. An
-    /// error if there is no memory for them.
+    /// error if memory for them is lacking.
     pub(super) fn new(capacity: usize) -> Result<Flows, TryReserveError> {
         let (slots, free, places, oldest) = Default::default();
         let mut flows = Flows { slots, free, places, oldest, capacity };

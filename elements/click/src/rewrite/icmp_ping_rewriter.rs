@@ -8,29 +8,34 @@ pub static CLASS: Class = Class {
     group: "rewrite",
     summary: "rewrites addresses and identifiers of ICMP echo requests and replies",
     manual: "
-Expects ICMP echo requests and replies with marked headers. A flow is told by both addresses and the identifier, which
-takes the place of the source's port. Other packets, later fragments, and replies to no request of a flow pass where the
-argument of their input is `pass`, and are dropped elsewhere.
+Expects ICMP echo requests and replies with marked headers. A flow is identified by both addresses and the
+identifier, which takes the place of the source's port. Other packets, later fragments, and replies to no
+request of a flow pass where the argument of their input is `pass`, and are dropped elsewhere.
 
 Each input has an argument that says what becomes of its requests that belong to no flow yet:
 
 - `drop`: they are dropped.
 - `pass OUTPUT`: they leave by OUTPUT, unchanged.
 - `keep FOUTPUT ROUTPUT`: they begin a flow that keeps its addresses and identifier.
-- `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`: they begin a flow that gets others. `-` keeps one. SPORT stands for the
-  identifier and may be a range: an identifier in it that fits stays, else one is chosen by chance, after `1024-65535?`
-  always, after `1024-65535#` in turn. DPORT does not matter.
+- `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`: they begin a flow that gets others. `-` keeps one. SPORT
+  stands for the identifier and may be a range: an identifier in it that fits stays, else one is chosen by
+  chance, after `1024-65535?` always, after `1024-65535#` in turn. DPORT does not matter.
 - `pattern NAME FOUTPUT ROUTPUT`: the same, by a pattern that IPRewriterPatterns names.
 - the name of a RoundRobinIPMapper: they begin a flow by one of its patterns.
 
-Requests of a flow leave rewritten by its FOUTPUT, replies, with addresses and identifier restored, by its ROUTPUT;
-whichever input they come from. Checksums are adapted. ICMPRewriter does the same for errors.",
-    example: "Idle -> rw :: ICMPPingRewriter(pattern 1.0.0.1 1024-65535# - - 0 1, drop) -> Discard;\nIdle -> [1]rw[1] -> Discard;",
+Requests of a flow leave rewritten by its FOUTPUT, replies, with addresses and identifier restored, by its
+ROUTPUT; whichever input they come from. Checksums are adapted. ICMPRewriter does the same for errors.",
+    example: "Idle -> rw :: ICMPPingRewriter(pattern 1.0.0.1 1024-65535# - - 0 1, drop) -> Discard;\n\
+        Idle -> [1]rw[1] -> Discard;",
     ports: "1-/1-",
     processing: "h/h",
     args: arguments![Arg::keyword("DST_ANNO", "bool", "true", "whether to set the destination annotation")],
     handlers: handlers![
-        Handler::read("table", "the flows, a line for each direction: `(SRC, DST, IDENTIFIER)`", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read(
+            "table",
+            "the flows, a line for each direction: `(SRC, DST, IDENTIFIER)`",
+            &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))
+        ),
         Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
     ],
     own_handlers: Some(&PATTERN_N),

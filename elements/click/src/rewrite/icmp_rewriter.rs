@@ -15,19 +15,21 @@ pub static CLASS: Class = Class {
     group: "rewrite",
     summary: "rewrites ICMP errors about packets of other rewriters",
     manual: "
-Expects ICMP packets with marked headers. An error (destination unreachable, time exceeded, parameter problem, source quench,
-redirect) quotes the packet that it is about. When a rewriter of MAPS has rewritten that packet, the error is made one about
-the packet as it was: the quoted packet gets its old addresses, ports or identifier, the error goes to the old source if it
-went to the new one, and all checksums are adapted. Rewriters are asked in their order, and keep their flows as they are:
-an error does not make one live on.
+Expects ICMP packets with marked headers. An error (destination unreachable, time exceeded, parameter problem,
+source quench, redirect) quotes the packet that it is about. When a rewriter of MAPS has rewritten that
+packet, the error is made one about the packet as it was: the quoted packet gets its old addresses, ports or
+identifier, the error goes to the old source if it went to the new one, and all checksums are adapted.
+Rewriters are asked in their order, and keep their flows as they are: an error does not make one live on.
 
-Errors that belong to a flow leave by output 0; where MAPS says `NAME:OFFSET`, by the output that many after the one by
-which the rewriter sends replies to the quoted packet. Other errors and other ICMP packets leave by output 1 if there are two
-outputs and no offsets, and are dropped otherwise. Packets that are not ICMP are dropped.
+Errors that belong to a flow leave by output 0; where MAPS says `NAME:OFFSET`, by the output that many after
+the one by which the rewriter sends replies to the quoted packet. Other errors and other ICMP packets leave by
+output 1 if there are two outputs and no offsets, and are dropped otherwise. Packets that are not ICMP are
+dropped.
 
-MAPS may name IPRewriter, TCPRewriter, UDPRewriter, ICMPPingRewriter, IPAddrRewriter and IPAddrPairRewriter elements. They
-should run on this element's worker, or each waits while the other looks at flows.",
-    example: "Idle -> rw :: IPRewriter(pattern 1.0.0.1 1024-65535# - - 0 1) -> Discard;\nrw[1] -> Discard;\nIdle -> ICMPRewriter(rw) -> Discard;",
+MAPS may name IPRewriter, TCPRewriter, UDPRewriter, ICMPPingRewriter, IPAddrRewriter and IPAddrPairRewriter
+elements. They should run on this element's worker, or each waits while the other looks at flows.",
+    example: "Idle -> rw :: IPRewriter(pattern 1.0.0.1 1024-65535# - - 0 1) -> Discard;\nrw[1] -> Discard;\n\
+        Idle -> ICMPRewriter(rw) -> Discard;",
     ports: "1/1-",
     processing: "h/h",
     args: ARGS,
@@ -150,8 +152,10 @@ impl Map {
     /// Finds the rewriter among those of the router.
     fn find_rewriter(&mut self, shared: &SharedFlows, outputs: usize) -> Result<(), StartError> {
         let seen = shared.find_shared(&self.name).ok_or_else(|| {
-            StartError::new(not_a_rewriter(&self.name))
-                .with_help("MAPS wants IPRewriter, TCPRewriter, UDPRewriter, ICMPPingRewriter, IPAddrRewriter or IPAddrPairRewriter elements")
+            StartError::new(not_a_rewriter(&self.name)).with_help(
+                "MAPS wants IPRewriter, TCPRewriter, UDPRewriter, ICMPPingRewriter, IPAddrRewriter or \
+                 IPAddrPairRewriter elements",
+            )
         })?;
         if let Some(offset) = self.offset.filter(|offset| offset.saturating_add(seen.outputs) > outputs) {
             let (name, noun) = (&self.name, if outputs == 1 { "output" } else { "outputs" });
@@ -484,9 +488,11 @@ mod tests {
         let about = error(11, PUBLIC, &udp(PUBLIC, 5000, OUTSIDE, 53));
         let text = format!(
             "Idle -> ICMPRewriter(c/rw) -> Discard;
-             c :: {{ RatedSource(DATA \\<{}>, LIMIT 1) -> CheckIPHeader -> rw :: IPRewriter({NAT}) -> Discard; rw[1] -> Discard; }};
+             c :: {{ RatedSource(DATA \\<{}>, LIMIT 1) -> CheckIPHeader -> rw :: IPRewriter({NAT}) -> \
+             Discard; rw[1] -> Discard; }};
              e :: RatedSource(DATA \\<{}>, LIMIT 1, ACTIVE false) -> CheckIPHeader -> er :: ICMPRewriter(c/rw)
-               -> CheckIPHeader -> IPFilter(allow icmp type 11 and dst host {INSIDE}) -> c2 :: Counter -> Discard;
+               -> CheckIPHeader -> IPFilter(allow icmp type 11 and dst host {INSIDE}) -> c2 :: Counter -> \
+             Discard;
              DriverManager(wait_time 1, write e.active true, wait_time 1, stop)",
             bytes(&udp(INSIDE, 1111, OUTSIDE, 53)),
             bytes(&about)

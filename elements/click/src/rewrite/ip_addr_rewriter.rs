@@ -8,8 +8,8 @@ pub static CLASS: Class = Class {
     group: "rewrite",
     summary: "rewrites source addresses, and destinations of replies",
     manual: "
-Expects IP packets with a marked header. A packet belongs to the flow of its source, or is a reply to that of its
-destination. Replies have their destination annotation set.
+Expects IP packets with a marked header. A packet belongs to the flow of its source, or is a reply to that of
+its destination. Replies have their destination annotation set.
 
 Each input has an argument that says what becomes of its packets that belong to no flow yet:
 
@@ -21,14 +21,19 @@ Each input has an argument that says what becomes of its packets that belong to 
 - `pattern NAME FOUTPUT ROUTPUT`: the same, by a pattern that IPRewriterPatterns names.
 - the name of a RoundRobinIPMapper: they begin a flow by one of its patterns.
 
-Packets of a flow leave rewritten by its FOUTPUT, replies, with their ends restored, by its ROUTPUT; whichever input they
-come from. Checksums are adapted.",
-    example: "Idle -> rw :: IPAddrRewriter(pattern 1.0.0.0/24 - 0 1, drop) -> Discard;\nIdle -> [1]rw[1] -> Discard;",
+Packets of a flow leave rewritten by its FOUTPUT, replies, with their ends restored, by its ROUTPUT; whichever
+input they come from. Checksums are adapted.",
+    example: "Idle -> rw :: IPAddrRewriter(pattern 1.0.0.0/24 - 0 1, drop) -> Discard;\n\
+        Idle -> [1]rw[1] -> Discard;",
     ports: "1-/1-",
     processing: "h/h",
     args: arguments![],
     handlers: handlers![
-        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read(
+            "table",
+            "the flows, a line for each direction",
+            &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))
+        ),
         Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
     ],
     own_handlers: Some(&PATTERN_N),

@@ -8,10 +8,11 @@ pub static CLASS: Class = Class {
     group: "rewrite",
     summary: "gives names to patterns of rewriters",
     manual: "
-Each argument is a name and a pattern: `NAME SADDR SPORT DADDR DPORT`, or `NAME SADDR DADDR`. IPRewriter and its kin can use
-the name instead of the pattern, and share among each other which ports or addresses of it are used in turn. Names are
-known in the compound element that they are given in, and inside it.",
-    example: "IPRewriterPatterns(out 1.0.0.1 1024-65535# - -);\nIdle -> rw :: IPRewriter(pattern out 0 1) -> Discard;\nrw[1] -> Discard;",
+Each argument is a name and a pattern: `NAME SADDR SPORT DADDR DPORT`, or `NAME SADDR DADDR`. IPRewriter and
+its kin can use the name instead of the pattern, and share among each other which ports or addresses of it are
+used in turn. Names are known in the compound element that they are given in, and inside it.",
+    example: "IPRewriterPatterns(out 1.0.0.1 1024-65535# - -);\n\
+        Idle -> rw :: IPRewriter(pattern out 0 1) -> Discard;\nrw[1] -> Discard;",
     ports: "0/0",
     args: &[Arg::rest("NAME", "name and pattern", "a name, and the pattern it stands for")],
     phase: Phase::Info,

@@ -23,15 +23,20 @@ use std::time::Duration;
 macro_rules! arguments {
     ($($own:expr),* $(,)?) => {
         &[
-            artery_engine::Arg::rest("INPUTSPEC", "drop, pass, keep, pattern or mapper", "what to do with packets of an input"),
+            artery_engine::Arg::rest("INPUTSPEC", "drop, pass, keep, pattern or mapper", "what to do with \
+                packets of an input"),
             $($own,)*
             artery_engine::Arg::keyword("TIMEOUT", "seconds", "", "how long flows live on without packets"),
-            artery_engine::Arg::keyword("GUARANTEE", "seconds", "5", "how long they live on even when there are too many"),
-            artery_engine::Arg::keyword("CAPACITY", "flows", "65536", "how many flows there may be; memory is taken for all of them"),
+            artery_engine::Arg::keyword("GUARANTEE", "seconds", "5", "how long they live on even when there \
+                are too many"),
+            artery_engine::Arg::keyword("CAPACITY", "flows", "65536", "how many flows there may be; memory \
+                is taken for all of them"),
             artery_engine::Arg::keyword("MAPPING_CAPACITY", "flows", "", "the same"),
-            artery_engine::Arg::keyword("REAP_INTERVAL", "seconds", "900", "how often to look for flows that have ended"),
+            artery_engine::Arg::keyword("REAP_INTERVAL", "seconds", "900", "how often to look for flows that \
+                have ended"),
             artery_engine::Arg::keyword("REAP_TIME", "seconds", "", "older name of REAP_INTERVAL"),
-            artery_engine::Arg::keyword("REPLY_ANNO", "annotation", "", "an annotation that replies get from the first packet"),
+            artery_engine::Arg::keyword("REPLY_ANNO", "annotation", "", "an annotation that replies get from \
+                the first packet"),
         ]
     };
 }
@@ -42,14 +47,43 @@ macro_rules! handlers {
     ($($own:expr),* $(,)?) => {
         &[
             $($own,)*
-            artery_engine::Handler::read("nmappings", "how many flows there are", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len()))),
-            artery_engine::Handler::read("mapping_failures", "how many flows found no room", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.failures_text()))),
-            artery_engine::Handler::read("patterns", "what is done with packets of each input", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.patterns_text()))),
-            artery_engine::Handler::read("size", "how many flows there are", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len()))),
-            artery_engine::Handler::read("table_size", "how many flows there are", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len()))),
-            artery_engine::Handler::read("capacity", "CAPACITY", &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.capacity_text())))
-                .and_write(&artery_engine::Write(Rewriter::set_capacity)),
-            artery_engine::Handler::write("clear", "forgets all flows", &artery_engine::Write(Rewriter::clear)).button(),
+            artery_engine::Handler::read(
+                "nmappings",
+                "how many flows there are",
+                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len())),
+            ),
+            artery_engine::Handler::read(
+                "mapping_failures",
+                "how many flows found no room",
+                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.failures_text())),
+            ),
+            artery_engine::Handler::read(
+                "patterns",
+                "what is done with packets of each input",
+                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.patterns_text())),
+            ),
+            artery_engine::Handler::read(
+                "size",
+                "how many flows there are",
+                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len())),
+            ),
+            artery_engine::Handler::read(
+                "table_size",
+                "how many flows there are",
+                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len())),
+            ),
+            artery_engine::Handler::read(
+                "capacity",
+                "CAPACITY",
+                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.capacity_text())),
+            )
+            .and_write(&artery_engine::Write(Rewriter::set_capacity)),
+            artery_engine::Handler::write(
+                "clear",
+                "forgets all flows",
+                &artery_engine::Write(Rewriter::clear),
+            )
+            .button(),
         ]
     };
 }
@@ -346,7 +380,7 @@ impl Rewriter {
 }
 
 fn no_memory(capacity: u32) -> String {
-    format!("there is no memory for {capacity} flows; CAPACITY says how many")
+    format!("cannot allocate memory for {capacity} flows; lower CAPACITY")
 }
 
 /// Parses the rule for an input's packets.

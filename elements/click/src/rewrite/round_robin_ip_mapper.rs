@@ -9,10 +9,11 @@ pub static CLASS: Class = Class {
     group: "rewrite",
     summary: "gives flows of rewriters one of several patterns in turn",
     manual: "
-Each argument is a pattern and two outputs: `SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`, or `NAME FOUTPUT ROUTPUT` with a
-name of IPRewriterPatterns. A rewriter whose argument names this element gives each new flow the next one of them that has
-room. FlowBalancer shares flows out by better ways.",
-    example: "map :: RoundRobinIPMapper(- - 1.0.0.1 - 0 1, - - 1.0.0.2 - 0 1);\nIdle -> rw :: IPRewriter(map) -> Discard;\nrw[1] -> Discard;",
+Each argument is a pattern and two outputs: `SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`, or
+`NAME FOUTPUT ROUTPUT` with a name of IPRewriterPatterns. A rewriter whose argument names this element gives
+each new flow the next one of them that has room. FlowBalancer shares flows out by better ways.",
+    example: "map :: RoundRobinIPMapper(- - 1.0.0.1 - 0 1, - - 1.0.0.2 - 0 1);\n\
+        Idle -> rw :: IPRewriter(map) -> Discard;\nrw[1] -> Discard;",
     ports: "0/0",
     args: &[Arg::rest("PATTERN", "pattern and outputs", "a pattern, and the outputs of packets and replies")],
     // After the patterns that it names, before the rewriters that name it.
@@ -28,7 +29,8 @@ room. FlowBalancer shares flows out by better ways.",
         if rules.is_empty() {
             return Err(ArgError::wrong("no patterns given"));
         }
-        args.resource::<NamedPatterns>().define_mapper(args.name(), Mapper { rules, next: AtomicU32::new(0) });
+        args.resource::<NamedPatterns>()
+            .define_mapper(args.name(), Mapper { rules, next: AtomicU32::new(0) });
         Ok(Box::new(Info))
     },
     ..Class::DEFAULT

@@ -8,35 +8,51 @@ pub static CLASS: Class = Class {
     group: "rewrite",
     summary: "rewrites addresses and ports of TCP packets",
     manual: "
-Expects TCP packets with marked headers. Others, and later fragments, pass where the argument of their input is `pass`,
-and are dropped elsewhere.
+Expects TCP packets with marked headers. Others, and later fragments, pass where the argument of their input
+is `pass`, and are dropped elsewhere.
 
 Each input has an argument that says what becomes of its packets that belong to no flow yet:
 
 - `drop`: they are dropped.
 - `pass OUTPUT`: they leave by OUTPUT, unchanged.
 - `keep FOUTPUT ROUTPUT`: they begin a flow that keeps its addresses and ports.
-- `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`: they begin a flow that gets others. `-` keeps one. SPORT may be a range: a
-  port in it that fits stays, else one is chosen by chance, after `1024-65535?` always, after `1024-65535#` in turn.
+- `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`: they begin a flow that gets others. `-` keeps one. SPORT
+  may be a range: a port in it that fits stays, else one is chosen by chance, after `1024-65535?` always,
+  after `1024-65535#` in turn.
 - `pattern NAME FOUTPUT ROUTPUT`: the same, by a pattern that IPRewriterPatterns names.
 - the name of a RoundRobinIPMapper: they begin a flow by one of its patterns.
 
-Packets of a flow leave rewritten by its FOUTPUT, replies, with their ends restored, by its ROUTPUT; whichever input they
-come from. Checksums are adapted.",
-    example: "Idle -> rw :: TCPRewriter(pattern 1.0.0.1 1024-65535 - - 0 1, drop) -> Discard;\nIdle -> [1]rw[1] -> Discard;",
+Packets of a flow leave rewritten by its FOUTPUT, replies, with their ends restored, by its ROUTPUT; whichever
+input they come from. Checksums are adapted.",
+    example: "Idle -> rw :: TCPRewriter(pattern 1.0.0.1 1024-65535 - - 0 1, drop) -> Discard;\n\
+        Idle -> [1]rw[1] -> Discard;",
     ports: "1-/1-",
     processing: "h/h",
     args: arguments![
         Arg::keyword("DST_ANNO", "bool", "true", "whether to set the destination annotation"),
-        Arg::keyword("TCP_TIMEOUT", "seconds", "86400", "how long connections live on that have data in both directions"),
+        Arg::keyword(
+            "TCP_TIMEOUT",
+            "seconds",
+            "86400",
+            "how long connections live on that have data in both directions"
+        ),
         Arg::keyword("TCP_NODATA_TIMEOUT", "seconds", "300", "how long others live on"),
         Arg::keyword("TCP_DONE_TIMEOUT", "seconds", "240", "how long connections live on that are closed"),
         Arg::keyword("TCP_GUARANTEE", "seconds", "", "GUARANTEE of connections"),
     ],
     handlers: handlers![
-        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read(
+            "table",
+            "the flows, a line for each direction",
+            &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))
+        ),
         Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
-        Handler::read("lookup", "what packets with the ends `SADDR SPORT DADDR DPORT` become", &Read(|r: &mut Rewriter, call, _| r.lookup_text(call))).parameters(),
+        Handler::read(
+            "lookup",
+            "what packets with the ends `SADDR SPORT DADDR DPORT` become",
+            &Read(|r: &mut Rewriter, call, _| r.lookup_text(call))
+        )
+        .parameters(),
     ],
     own_handlers: Some(&PATTERN_N),
     build: |args| {

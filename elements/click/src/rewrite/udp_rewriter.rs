@@ -8,33 +8,44 @@ pub static CLASS: Class = Class {
     group: "rewrite",
     summary: "rewrites addresses and ports of UDP and TCP packets",
     manual: "
-Expects TCP and UDP packets with marked headers. Both share one table; IPRewriter keeps them apart. Others, and later
-fragments, pass where the argument of their input is `pass`, and are dropped elsewhere.
+Expects TCP and UDP packets with marked headers. Both share one table; IPRewriter keeps them apart. Others,
+and later fragments, pass where the argument of their input is `pass`, and are dropped elsewhere.
 
 Each input has an argument that says what becomes of its packets that belong to no flow yet:
 
 - `drop`: they are dropped.
 - `pass OUTPUT`: they leave by OUTPUT, unchanged.
 - `keep FOUTPUT ROUTPUT`: they begin a flow that keeps its addresses and ports.
-- `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`: they begin a flow that gets others. `-` keeps one. SPORT may be a range: a
-  port in it that fits stays, else one is chosen by chance, after `1024-65535?` always, after `1024-65535#` in turn.
+- `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`: they begin a flow that gets others. `-` keeps one. SPORT
+  may be a range: a port in it that fits stays, else one is chosen by chance, after `1024-65535?` always,
+  after `1024-65535#` in turn.
 - `pattern NAME FOUTPUT ROUTPUT`: the same, by a pattern that IPRewriterPatterns names.
 - the name of a RoundRobinIPMapper: they begin a flow by one of its patterns.
 
-Packets of a flow leave rewritten by its FOUTPUT, replies, with their ends restored, by its ROUTPUT; whichever input they
-come from. Checksums are adapted.",
-    example: "Idle -> rw :: UDPRewriter(pattern 1.0.0.1 1024-65535 - - 0 1, drop) -> Discard;\nIdle -> [1]rw[1] -> Discard;",
+Packets of a flow leave rewritten by its FOUTPUT, replies, with their ends restored, by its ROUTPUT; whichever
+input they come from. Checksums are adapted.",
+    example: "Idle -> rw :: UDPRewriter(pattern 1.0.0.1 1024-65535 - - 0 1, drop) -> Discard;\n\
+        Idle -> [1]rw[1] -> Discard;",
     ports: "1-/1-",
     processing: "h/h",
     args: arguments![
         Arg::keyword("DST_ANNO", "bool", "true", "whether to set the destination annotation"),
         Arg::keyword("UDP_TIMEOUT", "seconds", "300", "how long UDP flows live on without packets"),
-        Arg::keyword("UDP_STREAMING_TIMEOUT", "seconds", "", "how long those live on that have replies, after three packets"),
+        Arg::keyword(
+            "UDP_STREAMING_TIMEOUT",
+            "seconds",
+            "",
+            "how long those live on that have replies, after three packets"
+        ),
         Arg::keyword("UDP_GUARANTEE", "seconds", "", "GUARANTEE of UDP flows"),
         Arg::keyword("STREAMING_TIMEOUT", "seconds", "", "the same as UDP_STREAMING_TIMEOUT"),
     ],
     handlers: handlers![
-        Handler::read("table", "the flows, a line for each direction", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
+        Handler::read(
+            "table",
+            "the flows, a line for each direction",
+            &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))
+        ),
         Handler::read("mappings", "the same", &Read(|r: &mut Rewriter, _, cx| Ok(r.table_text(0, cx.now())))),
     ],
     own_handlers: Some(&PATTERN_N),

@@ -10,13 +10,15 @@ pub static CLASS: Class = Class {
     group: "script",
     summary: "gives names to addresses",
     manual: "
-Each argument is a name and what it stands for: IP addresses, networks such as 10.0.0.1/24, Ethernet addresses, IPv6
-addresses. Wherever an address is wanted the name can be used instead. `NAME:ip`, `NAME:ipnet`, `NAME:eth` and
-`NAME:ip6` say which is meant; `NAME:bcast` is the broadcast address of its network and `NAME:gw` the network's first
-address. An Ethernet address that nobody named is looked up among the devices of this machine.
+Each argument is a name and what it stands for: IP addresses, networks such as 10.0.0.1/24, Ethernet
+addresses, IPv6 addresses. Wherever an address is wanted the name can be used instead. `NAME:ip`,
+`NAME:ipnet`, `NAME:eth` and `NAME:ip6` say which is meant; `NAME:bcast` is the broadcast address of its
+network and `NAME:gw` the network's first address. A name without a declared Ethernet address is looked up
+among the devices of this machine.
 
 Names that are given inside a compound element are known there and in compounds inside it.",
-    example: "AddressInfo(here 10.0.0.1/24 00:50:ba:85:84:a9, far 10.9.0.1);\nIdle -> IPEncap(udp, here, far) -> Discard;",
+    example: "AddressInfo(here 10.0.0.1/24 00:50:ba:85:84:a9, far 10.9.0.1);\n\
+        Idle -> IPEncap(udp, here, far) -> Discard;",
     ports: "0/0",
     args: &[Arg::rest("NAME", "name and addresses", "a name, and the addresses it stands for")],
     phase: Phase::Info,

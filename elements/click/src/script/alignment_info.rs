@@ -7,9 +7,9 @@ pub static CLASS: Class = Class {
     group: "script",
     summary: "states how packets are aligned in memory; accepted and of no effect",
     manual: "
-Each argument is an element's name and pairs of modulus and offset, one an input. Click's align tool writes this
-element for machines that can't read words at any address. Headers are read at any address here, so it is checked and
-otherwise without effect.",
+Each argument is an element's name and pairs of modulus and offset, one an input. Click's align tool writes
+this element for machines that can't read words at any address. Headers are read at any address here, so it is
+checked and otherwise without effect.",
     example: "n :: Idle -> Discard;\nAlignmentInfo(n 4 2);",
     ports: "0/0",
     args: &[Arg::rest("ELEMENT", "name and numbers", "an element, and modulus and offset for each input")],

@@ -6,14 +6,11 @@ pub static CLASS: Class = Class {
     group: "script",
     summary: "holds styles for Click's graphical front end; accepted and of no effect",
     manual: "
-Its arguments say how Clicky, the program that draws configurations of Click, is to draw this one. They are neither read
-nor checked.",
+Its arguments say how Clicky, the program that draws configurations of Click, is to draw this one. They are
+neither read nor checked.",
     example: "ClickyInfo(STYLE #q { color: red });\nIdle -> q :: Queue -> Discard;",
     ports: "0/0",
-    args: &[
-        Arg::rest("INFO", "text", "anything"),
-        Arg::keyword("STYLE", "text", "", "a style sheet"),
-    ],
+    args: &[Arg::rest("INFO", "text", "anything"), Arg::keyword("STYLE", "text", "", "a style sheet")],
     phase: Phase::Info,
     build: |_| Ok(Box::new(Info)),
     ..Class::DEFAULT

@@ -6,13 +6,13 @@ pub static CLASS: Class = Class {
     group: "script",
     summary: "decides what happens when something asks the router to stop",
     manual: "
-A Script whose TYPE is DRIVER. Its instructions run at once, up to the first that waits. Each request to stop, such as
-an interrupt, a `stop` instruction, or an element with STOP true, is a step: `pause` and `wait` without time go on, a
-`wait TIME` is cut short. The router ends when the script does. Without instructions it ends at the first request, as
-it does without a DriverManager.
+A Script whose TYPE is DRIVER. Its instructions run at once, up to the first that waits. Each request to stop,
+such as an interrupt, a `stop` instruction, or an element with STOP true, is a step: `pause` and `wait`
+without time go on, a `wait TIME` is cut short. The router ends when the script does. Without instructions it
+ends at the first request, as it does without a DriverManager.
 
-When nothing in the router can happen any more, because no task is scheduled, no timer set and no file watched, that
-counts as a request to stop. A router has one driver at most.",
+When nothing in the router can happen any more, because no task is scheduled, no timer set and no file
+watched, that counts as a request to stop. A router has one driver at most.",
     example: "InfiniteSource(LIMIT 5) -> c :: Counter -> Discard;\nDriverManager(wait, print c.count, stop);",
     ports: "0/0",
     processing: "a/a",

@@ -8,14 +8,16 @@ pub static CLASS: Class = Class {
     group: "script",
     summary: "makes random choices repeatable",
     manual: "
-Starts the router's random numbers at the sequence that belongs to SEED; without one, at an unpredictable place, as
-every router starts. Scripts draw from them, and elements that choose at random, such as RandomSample, take the seed of
-their own numbers from them when they are made; so a seed that is written later reaches scripts alone.",
+Starts the router's random numbers at the sequence that belongs to SEED; without one, at an unpredictable
+place, as every router starts. Scripts draw from them, and elements that choose at random, such as
+RandomSample, take the seed of their own numbers from them when they are made; so a seed that is written later
+reaches scripts alone.",
     example: "RandomSeed(1);\nScript(print $(random 10), stop);",
     ports: "0/0",
     args: &[Arg::optional("SEED", "number", "", "which sequence; unpredictable if not given")],
     handlers: &[Handler::read("seed", "the seed, empty when unpredictable", &Read(RandomSeed::read_seed))
-        .and_write(&Write(RandomSeed::write_seed)).sets_argument("SEED")],
+        .and_write(&Write(RandomSeed::write_seed))
+        .sets_argument("SEED")],
     phase: Phase::Info,
     build: |args| {
         let seed = args.read("SEED")?;

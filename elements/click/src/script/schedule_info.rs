@@ -7,9 +7,9 @@ pub static CLASS: Class = Class {
     group: "script",
     summary: "says how often tasks run, compared with others",
     manual: "
-Each argument is an element's name and a number: an element with 2 runs four times as often as one with 0.5. Those
-that nobody mentions have 1. The name of a compound element scales all elements inside it. Inside a compound, names
-are those of its elements.",
+Each argument is an element's name and a number: an element with 2 runs four times as often as one with 0.5.
+Elements that are not listed have 1. The name of a compound element scales all elements inside it. Inside a
+compound, names are those of its elements.",
     example: "i :: InfiniteSource -> Discard; j :: InfiniteSource -> Discard;\nScheduleInfo(i 2, j 0.5);",
     ports: "0/0",
     args: &[Arg::rest("ELEMENT", "name and number", "an element or compound, and its share of turns")],

@@ -32,7 +32,8 @@ Each argument is an instruction. They run one after the other.
 | `set VAR TEXT` | sets a variable |
 | `init VAR TEXT` | sets it once, when the script starts |
 | `export VAR [TEXT]` | the same, and the variable can be read as a handler |
-| `print [>FILE] TEXT or HANDLER` | prints text, or a handler's value when it begins with a letter, `_` or `@`; `>>FILE` appends |
+| `print [>FILE] TEXT or HANDLER` | prints text, or a handler's value if it begins with a letter, `_` or `@` |
+| `print >>FILE …` | the same, at the end of the file |
 | `printn …` | prints without a line's end |
 | `save HANDLER FILE`, `append HANDLER FILE` | writes a handler's value to a file |
 | `read HANDLER [ARGS]` | says name and value on standard error |
@@ -43,17 +44,17 @@ Each argument is an instruction. They run one after the other.
 | `end`, `exit`, `stop`, `error [TEXT]` | ends the script; `stop` asks the router to stop |
 | `return [VALUE]` | ends it with a value |
 
-`setq`, `initq`, `exportq`, `returnq` and `errorq` unquote their text, `printq`, `printnq`, `readq` and `writeq` the
-handler's parameters. In all texts `$var`, `${var}`, `${var-default}` and `$(HANDLER ARGS)` are replaced. Handlers
-without an element's name are this script's own, such as `add`, or else the router's, such as `stop`. `$?` is the
-status of the last write, `$$` the process, `$args`, `$#`, `$1` … what `run` was called with. A script that jumps 1000
-times without waiting is given up.
+`setq`, `initq`, `exportq`, `returnq` and `errorq` unquote their text, `printq`, `printnq`, `readq` and
+`writeq` the handler's parameters. In all texts `$var`, `${var}`, `${var-default}` and `$(HANDLER ARGS)` are
+replaced. Handlers without an element's name are this script's own, such as `add`, or else the router's, such
+as `stop`. `$?` is the status of the last write, `$$` the process, `$args`, `$#`, `$1` … what `run` was called
+with. A script that jumps 1000 times without waiting is given up.
 
-TYPE says when it runs: ACTIVE, at once (the default without ports); PASSIVE, when its `run` handler is called; PROXY,
-when any handler is called, whose name is `$0` and which was written to if `$write`; PACKET, for each packet (the
-default with ports), which came by `$input` and leaves by the output that is returned, by output 0 at the script's end,
-or is dropped by `exit`; DRIVER, at once and as the one that gets a step for each request to stop, and decides;
-`SIGNAL NAMES…`, when the process gets one of these signals.
+TYPE says when it runs: ACTIVE, at once (the default without ports); PASSIVE, when its `run` handler is
+called; PROXY, when any handler is called, whose name is `$0` and which was written to if `$write`; PACKET,
+for each packet (the default with ports), which came by `$input` and leaves by the output that is returned, by
+output 0 at the script's end, or is dropped by `exit`; DRIVER, at once and as the one that gets a step for
+each request to stop, and decides; `SIGNAL NAMES…`, when the process gets one of these signals.
 
 A script can't be called while it is calling another element: that call fails.",
     example: "Script(set x 0, label again, print $x, set x $(add $x 1), goto again $(lt $x 5), stop);",

@@ -7,16 +7,18 @@ pub static CLASS: Class = Class {
     group: "script",
     summary: "says on which worker elements run",
     manual: "
-Each argument is the name of an element, or of a compound for all inside it, and the number of a worker, from 0. What
-is connected without a queue between runs together, so one element is enough to place a path. Worker -1 leaves the
-choice to the router. What is not placed runs on worker 0, or on all workers if every element of its path can.",
+Each argument is the name of an element, or of a compound for all inside it, and the number of a worker,
+from 0. What is connected without a queue between runs together, so one element is enough to place a path.
+Worker -1 leaves the choice to the router. What is not placed runs on worker 0, or on all workers if every
+element of its path can.",
     example: "i :: InfiniteSource -> Discard;\nStaticThreadSched(i 0);",
     ports: "0/0",
     args: &[Arg::rest("ELEMENT", "name and worker", "an element or compound, and the worker it runs on")],
     phase: Phase::Info,
     build: |args| {
         for text in args.rest("ELEMENT").to_vec() {
-            let (name, thread) = parse_pair(&text).ok_or_else(|| ArgError::wrong("expected 'ELEMENT THREAD'"))?;
+            let (name, thread) =
+                parse_pair(&text).ok_or_else(|| ArgError::wrong("expected 'ELEMENT THREAD'"))?;
             let wrong = || ArgError::wrong(format!("'{thread}' is not the number of a worker"));
             let thread = args::parse_signed(&thread).map_err(|_| wrong())?;
             place_elements(args, &name, thread).map_err(|why| ArgError::wrong_at(&text, why))?;

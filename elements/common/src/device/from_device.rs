@@ -17,46 +17,49 @@ pub static CLASS: Class = Class {
     group: "device",
     summary: "receives frames from a network interface",
     manual: "
-Sends the frames that arrive at an interface, link header and all, with the kernel's timestamps and the packet type
-(for this host, for another, broadcast, multicast, outgoing). What the router itself sends by the interface is not
-received.
+Sends the frames that arrive at an interface, link header and all, with the kernel's timestamps and the packet
+type (for this host, for another, broadcast, multicast, outgoing). What the router itself sends by the
+interface is not received.
 
-The host's own stack sees the same frames, as with a sniffer. That is right for most routers on a host that does not
-forward itself (`sysctl net.ipv4.ip_forward=0`): the host answers what is meant for it, ignores the rest, and the
-router forwards the rest. With SNIFFER false a filter at the interface hides what arrives from the host, for as long as
-the router holds the interface, however it ends. What the host should get then has to be handed to it by ToHost. With
-SNIFFER untagged it hides the frames of VLANs only: the host goes on with what comes without a tag, which the router receives
-as well. With PROMISC, frames for other MAC addresses are received, too.
+The host's own stack sees the same frames, as with a sniffer. That is right for most routers on a host that
+does not forward itself (`sysctl net.ipv4.ip_forward=0`): the host answers what is meant for it, ignores the
+rest, and the router forwards the rest. With SNIFFER false a filter at the interface hides what arrives from
+the host, for as long as the router holds the interface, however it ends. What the host should get then has to
+be handed to it by ToHost. With SNIFFER untagged it hides the frames of VLANs only: the host goes on with what
+comes without a tag, which the router receives as well. With PROMISC, frames for other MAC addresses are
+received, too.
 
-With FORCE_IP only frames with an IP packet leave by output 0, header marked; others leave by output 1 or are dropped.
-SNAPLEN cuts long frames; what was cut off is counted in the extra length annotation.
+With FORCE_IP only frames with an IP packet leave by output 0, header marked; others leave by output 1 or are
+dropped. SNAPLEN cuts long frames; what was cut off is counted in the extra length annotation.
 
-Hosts leave work to network cards: the checksums of TCP and UDP, and cutting what they send into segments. Such frames
-cross the router whole, up to 64 kB long, with right headers but for that checksum, and leave so by interfaces that can
-take them. Where they can't go on so - before elements that encapsulate or cut packets, such as UDPIPEncap, in pcap
-files, with SNAPLEN - they are finished first. Hosts can keep their default offloads.
+Hosts leave work to network cards: the checksums of TCP and UDP, and cutting what they send into segments.
+Such frames cross the router whole, up to 64 kB long, with right headers except that checksum, and leave so
+by interfaces that can take them. Where they can't go on so - before elements that encapsulate or cut packets,
+such as UDPIPEncap, in pcap files, with SNAPLEN - they are finished first. Hosts can keep their default
+offloads.
 
-METHOD says by which way. XDP is AF_XDP: frames lie in the router's own memory, where the driver can do that uncopied,
-and what arrives is the router's alone, as with SNIFFER false. The driver runs the program that hands frames over
-(XDP_NATIVE), or the kernel (XDP_GENERIC). LINUX is packet sockets, whose frames can stay uncut. AUTO takes AF_XDP where
-the driver copies nothing, and SNIFFER is false and OUTBOUND too; else packet sockets. One line at the start says which,
-and why.
+METHOD says by which way. XDP is AF_XDP: frames lie in the router's own memory, where the driver can do that
+uncopied, and what arrives is the router's alone, as with SNIFFER false. The driver runs the program that
+hands frames over (XDP_NATIVE), or the kernel (XDP_GENERIC). LINUX is packet sockets, whose frames can stay
+uncut. AUTO takes AF_XDP where the driver copies nothing, and SNIFFER is false and OUTBOUND too; else packet
+sockets. One line at the start says which, and why.
 
-MONITOR, and the handler `monitor` in the run, let received frames end on their way, to see what the way up to there
-costs: at l0 out of the receive queue, at l1 once their EtherType was read, at l2 once CheckIPHeader has checked them, at
-l3 once a route was looked up, at l4 when nothing is left but to transmit; `off` lets them go all the way. They are
-counted as monitored drops where they end. The port counts all alike: `port` reads what went through it since it was
-opened, all queues and graphs together.
+MONITOR, and the handler `monitor` in the run, let received frames end on their way, to see what the way up to
+there costs: at l0 out of the receive queue, at l1 once their EtherType was read, at l2 once CheckIPHeader has
+checked them, at l3 once a route was looked up, at l4 when nothing is left but to transmit; `off` lets them go
+all the way. They are counted as monitored drops where they end. The port counts all alike: `port` reads what
+went through it since it was opened, all queues and graphs together.
 
 An interface that is renamed is used on. When it vanishes, that is said once, and the element receives
 nothing until there is an interface DEVNAME again, which it uses from then on. On several workers, each
 receives a share of the flows. The command line can give DEVNAME another interface.
 
-An interface has one owner: a process that receives with SNIFFER false or untagged, or by AF_XDP, or that sends by the
-interface, keeps other processes of Artery from doing so. With SNIFFER true any number of processes can receive.
+An interface has one owner: a process that receives with SNIFFER false or untagged, or by AF_XDP, or that
+sends by the interface, keeps other processes of Artery from doing so. With SNIFFER true any number of
+processes can receive.
 
-Unlike in Click, an interface is read by one FromDevice and written by one ToDevice: use Tee where two parts of a router
-want its frames.",
+Unlike in Click, an interface is read by one FromDevice and written by one ToDevice: use Tee where two parts
+of a router want its frames.",
     example: "FromDevice(eth0) -> Queue -> ToDevice(eth1);",
     ports: "0/1-2",
     processing: "h/h",
@@ -64,29 +67,59 @@ want its frames.",
         Arg::required("DEVNAME", "interface", "the interface"),
         Arg::optional("PROMISC", "bool", "false", "whether to receive frames for other MAC addresses"),
         Arg::optional("SNAPLEN", "bytes", "", "most bytes of a frame to keep; all if not given"),
-        Arg::keyword("SNIFFER", "true, false or untagged", "true", "whether the host sees the frames as well, or those without a tag"),
+        Arg::keyword(
+            "SNIFFER",
+            "true, false or untagged",
+            "true",
+            "whether the host sees the frames as well, or those without a tag",
+        ),
         Arg::keyword("FORCE_IP", "bool", "false", "whether to send IP packets only, with marked headers"),
         Arg::keyword("OUTBOUND", "bool", "false", "whether to receive what the host sends, too"),
         Arg::keyword("TIMESTAMP", "bool", "true", "whether to set timestamps"),
-        Arg::keyword("BURST", "packets", "", "most packets in one run; the router's burst, or what a queue behind has room for, if not given"),
+        Arg::keyword(
+            "BURST",
+            "packets",
+            "",
+            "most packets in one run; the router's burst, or what a queue behind has room for, if not given",
+        ),
         Arg::keyword("ACTIVE", "bool", "true", "whether to receive"),
         MONITOR,
         METHOD,
         Arg::keyword("CAPTURE", "word", "AUTO", "older name of METHOD"),
-        Arg::keyword("BUSY_POLL", "microseconds", "0", "with XDP: how long a look for frames may do the driver's work"),
+        Arg::keyword(
+            "BUSY_POLL",
+            "microseconds",
+            "0",
+            "with XDP: how long a look for frames may do the driver's work",
+        ),
         Arg::keyword("HEADROOM", "bytes", "28", "accepted; there always is more"),
         Arg::keyword("BPF_FILTER", "text", "", "refused: use IPClassifier"),
     ],
     handlers: &[
-        Handler::read("count", "packets received", &Read(|f: &mut FromDevice, _, _| Ok(f.count.to_string()))).sum(),
+        Handler::read("count", "packets received", &Read(|f: &mut FromDevice, _, _| Ok(f.count.to_string())))
+            .sum(),
         Handler::write("reset_counts", "sets count to zero", &Write(FromDevice::reset_counts)).button(),
-        Handler::read("kernel_drops", "frames the kernel dropped because the router was late", &Read(FromDevice::drops_text)).sum(),
-        Handler::read("encap", "link type of the interface", &Read(|f: &mut FromDevice, _, _| Ok(f.link_type().to_string()))),
+        Handler::read(
+            "kernel_drops",
+            "frames the kernel dropped because the router was late",
+            &Read(FromDevice::drops_text),
+        )
+        .sum(),
+        Handler::read(
+            "encap",
+            "link type of the interface",
+            &Read(|f: &mut FromDevice, _, _| Ok(f.link_type().to_string())),
+        ),
         Handler::read("active", "ACTIVE", &Read(|f: &mut FromDevice, _, _| Ok(f.active.to_string())))
             .and_write(&Write(FromDevice::set_active)),
         Handler::read("monitor", "MONITOR, of the port", &Read(FromDevice::monitor_text))
-            .and_write(&Write(FromDevice::set_monitor)).once(),
-        Handler::read("port", "packets, bytes and errors of the port", &Read(|f: &mut FromDevice, _, _| Ok(f.receiver.half.format_counts()))),
+            .and_write(&Write(FromDevice::set_monitor))
+            .once(),
+        Handler::read(
+            "port",
+            "packets, bytes and errors of the port",
+            &Read(|f: &mut FromDevice, _, _| Ok(f.receiver.half.format_counts())),
+        ),
     ],
     phase: Phase::Privileged,
     per_worker: true,

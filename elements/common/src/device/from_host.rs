@@ -12,17 +12,17 @@ pub static CLASS: Class = Class {
     group: "device",
     summary: "receives what the host sends by a TAP device of the router",
     manual: "
-Makes a TAP device, an interface of the host whose other end is the router, and sends the Ethernet frames that the host
-sends by it. DST, DST6 and ADDRESS, which can be given several times, are the host's addresses on it, each with the
-length of its network's prefix; ETHER is its Ethernet address, without which it has one that is the same whenever a router
-on this machine makes the device. ToHost with the same DEVNAME sends frames to the host.
-The host asks by ARP and Neighbor Discovery for whom it wants to reach there; an ARPResponder, or an IPRouter, can answer
-for everybody. The device vanishes with the router, and its addresses and routes with it. If it is
-deleted, the router makes it again.
+Makes a TAP device, an interface of the host whose other end is the router, and sends the Ethernet frames that
+the host sends by it. DST, DST6 and ADDRESS, which can be given several times, are the host's addresses on it,
+each with the length of its network's prefix; ETHER is its Ethernet address, without which it has one that is
+the same whenever a router on this machine makes the device. ToHost with the same DEVNAME sends frames to the
+host. The host asks by ARP and Neighbor Discovery for whom it wants to reach there; an ARPResponder, or an
+IPRouter, can answer for everybody. The device vanishes with the router, and its addresses and routes with it.
+If it is deleted, the router makes it again.
 
-ROUTE, which can be given several times, is `PREFIX GATEWAY`: a route of the host by the device. GATEWAY is that of
-the default route. Where the host has another route for the same prefix it takes the one of the lower metric; METRIC
-is higher than what hosts usually have, so that theirs go first.
+ROUTE, which can be given several times, is `PREFIX GATEWAY`: a route of the host by the device. GATEWAY is
+that of the default route. Where the host has another route for the same prefix it takes the one of the lower
+metric; METRIC is higher than what hosts usually have, so that theirs go first.
 
 With HOST_PORT the device stands for a port of an IPRouter: the kernel gives it no IPv6 addresses of its
 own, and HostPorts gives it those of the port.
@@ -45,11 +45,17 @@ c[1] -> Discard;",
         Arg::keyword("ROUTE", "prefix, IP address", "", "a route of the host by it; any number of them"),
         Arg::keyword("METRIC", "integer", "4096", "metric of such routes"),
         Arg::keyword("MTU", "bytes", "", "longest packet; 1500 if not given"),
-        Arg::keyword("HOST_PORT", "bool", "false", "whether it stands for a port of a router, as HostPorts keeps it"),
+        Arg::keyword(
+            "HOST_PORT",
+            "bool",
+            "false",
+            "whether it stands for a port of a router, as HostPorts keeps it",
+        ),
     ],
     handlers: &[
         Handler::read("dev_name", "the device", &Read(|f: &mut FromHost, _, _| Ok(f.device_name()))),
-        Handler::read("count", "packets received", &Read(|f: &mut FromHost, _, _| Ok(f.count.to_string()))).sum(),
+        Handler::read("count", "packets received", &Read(|f: &mut FromHost, _, _| Ok(f.count.to_string())))
+            .sum(),
     ],
     phase: Phase::Privileged,
     per_worker: true,

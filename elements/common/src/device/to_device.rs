@@ -14,32 +14,42 @@ pub static CLASS: Class = Class {
     group: "device",
     summary: "sends frames by a network interface",
     manual: "
-Sends frames, which must begin with the link header, by an interface. It pulls them, usually from a Queue, and sleeps
-while there are none or the interface can take no more. Frames can also be pushed to it; then what the interface can't
-take is dropped, beyond a batch that waits. Frames are sent as they are: short ones are not padded here, and those
-longer than the interface carries are dropped. When the interface vanishes, that is said once, and frames are dropped
-until there is an interface DEVNAME again. The command line can give DEVNAME another interface.
+Sends frames, which must begin with the link header, by an interface. It pulls them, usually from a Queue, and
+sleeps while there are none or the interface can take no more. Frames can also be pushed to it; then what the
+interface can't take is dropped, beyond a batch that waits. Frames are sent as they are: short ones are not
+padded here, and those longer than the interface carries are dropped. When the interface vanishes, that is
+said once, and frames are dropped until there is an interface DEVNAME again. The command line can give DEVNAME
+another interface.
 
-An interface has one owner: where another process of Artery sends by it, or takes frames from it (see FromDevice), ToDevice
-does not start, and its error names that process. The loopback is everybody's.
+An interface has one owner: where another process of Artery sends by it, or takes frames from it (see
+FromDevice), ToDevice does not start, and its error names that process. The loopback is everybody's.
 
-METHOD says by which way, as in FromDevice. AUTO is AF_XDP where a FromDevice of the interface uses it. By AF_XDP,
-packets are cut and their checksums made here; packet sockets take packets uncut.
+METHOD says by which way, as in FromDevice. AUTO is AF_XDP where a FromDevice of the interface uses it. By
+AF_XDP, packets are cut and their checksums made here; packet sockets take packets uncut.
 
-Unlike in Click, an interface is written by one ToDevice: lead several ways into one Queue, or into a scheduler such as
-RoundRobinSched before it.",
+Unlike in Click, an interface is written by one ToDevice: lead several ways into one Queue, or into a
+scheduler such as RoundRobinSched before it.",
     example: "FromDevice(eth0) -> Queue -> ToDevice(eth1);",
     ports: "1/0",
     args: &[
         Arg::required("DEVNAME", "interface", "the interface"),
-        Arg::keyword("BURST", "packets", "", "most packets to pull in one run; the router's burst if not given"),
+        Arg::keyword(
+            "BURST",
+            "packets",
+            "",
+            "most packets to pull in one run; the router's burst if not given",
+        ),
         METHOD,
         Arg::keyword("DEBUG", "bool", "false", "accepted and without effect"),
     ],
     handlers: &[
         Handler::read("count", "packets sent", &Read(|t: &mut ToDevice, _, _| Ok(t.count.to_string()))).sum(),
         Handler::write("reset_counts", "sets count to zero", &Write(ToDevice::reset_counts)).button(),
-        Handler::read("port", "packets, bytes and errors of the port", &Read(|t: &mut ToDevice, _, _| Ok(t.sender.half.format_counts()))),
+        Handler::read(
+            "port",
+            "packets, bytes and errors of the port",
+            &Read(|t: &mut ToDevice, _, _| Ok(t.sender.half.format_counts())),
+        ),
     ],
     phase: Phase::Privileged,
     per_worker: true,

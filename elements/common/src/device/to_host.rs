@@ -13,19 +13,20 @@ pub static CLASS: Class = Class {
     group: "device",
     summary: "gives frames to the host's own network stack",
     manual: "
-With DEVNAME, sends Ethernet frames to the host by the TAP device that a FromHost with the same DEVNAME makes. The host
-takes those whose Ethernet destination is the device's, and those that are broadcast, and answers by the device.
+With DEVNAME, sends Ethernet frames to the host by the TAP device that a FromHost with the same DEVNAME makes.
+The host takes those whose Ethernet destination is the device's, and those that are broadcast, and answers by
+the device.
 
-Without DEVNAME, frames end here and are counted as handed to the host. That is all there is to do where FromDevice
-leaves the host its view of the interface, as it does unless told otherwise: the host has seen the frame already, has
-taken it if it was meant for it, and a second copy would be processed twice. So `FromDevice(eth0) -> … -> ToHost` works
-as it did when the router lived in the kernel and the host saw only what ToHost gave it: pings of the host's address
-and ARP are answered by the host. What is forwarded reaches the host too, which drops it, provided it does not forward
-itself (`sysctl net.ipv4.ip_forward=0`).
+Without DEVNAME, frames end here and are counted as handed to the host. That is all there is to do where
+FromDevice leaves the host its view of the interface, as it does by default: the host has seen the
+frame already, has taken it if it was meant for it, and a second copy would be processed twice. So
+`FromDevice(eth0) -> … -> ToHost` works as it did when the router lived in the kernel and the host saw only
+what ToHost gave it: pings of the host's address and ARP are answered by the host. What is forwarded reaches
+the host too, which drops it, provided it does not forward itself (`sysctl net.ipv4.ip_forward=0`).
 
-Where SNIFFER false hides an interface's frames from the host, ToHost needs a DEVNAME: give the host's address to the
-device of a FromHost instead of to the interface, and the interface's Ethernet address as well, as in the example; what
-the host sends there leaves by the interface.",
+Where SNIFFER false hides an interface's frames from the host, ToHost needs a DEVNAME: give the host's address
+to the device of a FromHost instead of to the interface, and the interface's Ethernet address as well, as in
+the example; what the host sends there leaves by the interface.",
     example: "
 FromDevice(eth0, SNIFFER false) -> ToHost(host0);
 FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:01) -> Queue -> ToDevice(eth0);",
@@ -33,7 +34,12 @@ FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:01) -> Queue -> ToDevice(eth0
     processing: "h/h",
     args: &[Arg::optional("DEVNAME", "interface", "", "the device of a FromHost")],
     handlers: &[
-        Handler::read("count", "packets given to the host", &Read(|t: &mut ToHost, _, _| Ok(t.count.to_string()))).sum(),
+        Handler::read(
+            "count",
+            "packets given to the host",
+            &Read(|t: &mut ToHost, _, _| Ok(t.count.to_string())),
+        )
+        .sum(),
         Handler::write("reset_counts", "sets count to zero", &Write(ToHost::reset_counts)).button(),
     ],
     // After the FromHost that makes the device.
@@ -93,12 +99,12 @@ impl Element for ToHost {
             return match self.hidden.first_hidden() {
                 None => Ok(()),
                 Some(hidden) => Err(StartError::new(format!(
-                    "the host does not see the frames of {hidden}, or not all, because of its SNIFFER, and there is no \
-                     device to give them to it by"
+                    "the host does not see the frames of {hidden}, or not all, because of its SNIFFER, and \
+                     there is no device to give them to it by"
                 ))
                 .with_help(format!(
-                    "write ToHost(host0) and FromHost(host0, ADDRESS/LENGTH, ETHER MAC) -> Queue -> ToDevice({hidden}), or leave \
-                     SNIFFER out"
+                    "write ToHost(host0) and FromHost(host0, ADDRESS/LENGTH, ETHER MAC) -> Queue -> \
+                     ToDevice({hidden}), or leave SNIFFER out"
                 ))),
             };
         };

@@ -228,8 +228,8 @@ impl ImportStats {
 pub(super) fn progress_json(b: &FlowBalancer, worker: usize) -> String {
     let FlowExchange { imported: taken, flush, flushed } = &b.exchange;
     let line = json!({
-        "worker": worker, "new": taken.new, "newer": taken.newer, "known": taken.known, "no_room": taken.no_room,
-        "no_member": taken.no_member, "no_service": taken.no_service,
+        "worker": worker, "new": taken.new, "newer": taken.newer, "known": taken.known,
+        "no_room": taken.no_room, "no_member": taken.no_member, "no_service": taken.no_service,
         "flushing": flush.is_some(), "flushed": flushed, "next_event": b.events.next_number(),
     });
     format!("{line}\n")
@@ -507,7 +507,7 @@ mod tests {
         let mut bench = bench("");
         open(&mut bench, 1..11);
         let idle = bench.read("flow_events", "").unwrap();
-        assert!(idle.contains("\"next\":0"), "nobody follows yet: {idle}");
+        assert!(idle.contains("\"next\":0"), "no follower yet: {idle}");
         let begin: Value = serde_json::from_str(&bench.read("flow_events", "now").unwrap()).unwrap();
         let first = begin["next"].as_u64().unwrap();
         open(&mut bench, 21..22);

@@ -11,7 +11,8 @@ use std::time::Duration;
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "members",
-        "members, a line each: `NAME ADDRESS[:PORT] [weight N]`, whether it is up, and whether it takes new flows",
+        "members, a line each: `NAME ADDRESS[:PORT] [weight N]`, whether it is up, and whether it takes new \
+         flows",
         &Read(|b: &mut FlowBalancer, _, _| Ok(list_members(b))),
     ),
     Handler::write(
@@ -52,8 +53,8 @@ pub(super) static HANDLERS: &[Handler] = &[
     ),
     Handler::read(
         "explain_json",
-        "`FLOW`, as IPRouter's takes it: which service a packet is for and which member gets it, a line of JSON for each \
-         worker. Nothing is counted or changed",
+        "`FLOW`, as IPRouter's takes it: which service a packet is for and which member gets it, a line of \
+         JSON for each worker. Nothing is counted or changed",
         &Read(|b: &mut FlowBalancer, asked, cx| {
             with_members(b, cx, |b, choice, cx| explain::explain_packet(b, asked, choice, cx))
         }),
@@ -62,8 +63,8 @@ pub(super) static HANDLERS: &[Handler] = &[
     .join(),
     Handler::read(
         "flows_part",
-        "some flows of each worker, for `artery flow export`: without parameters the first, or `WORKER:NEXT` of a \
-         part before",
+        "some flows of each worker, for `artery flow export`: without parameters the first, or `WORKER:NEXT` \
+         of a part before",
         &Read(|b: &mut FlowBalancer, asked, cx| {
             with_members(b, cx, |b, choice, cx| exchange::export_part(b, asked, cx.worker(), choice, now(cx)))
         }),
@@ -72,7 +73,8 @@ pub(super) static HANDLERS: &[Handler] = &[
     .join(),
     Handler::write(
         "import_flows",
-        "takes some flows in, for `artery flow import`, on all workers, since any of them may see their packets",
+        "takes some flows in, for `artery flow import`, on all workers, since any of them may see their \
+         packets",
         &Write(|b: &mut FlowBalancer, text, cx| {
             with_members(b, cx, |b, choice, cx| exchange::import_flows(b, text, choice, now(cx)))
         }),
@@ -93,9 +95,11 @@ pub(super) static HANDLERS: &[Handler] = &[
     .join(),
     Handler::read(
         "flow_events",
-        "what happened to flows, for `artery flow follow`, a line of JSON for each worker: with `now` it begins, with \
-         `WORKER:NEXT` it goes on from there",
-        &Read(|b: &mut FlowBalancer, asked, cx| exchange::events_json(&mut b.events, asked, cx.worker(), now(cx))),
+        "what happened to flows, for `artery flow follow`, a line of JSON for each worker: with `now` it \
+         begins, with `WORKER:NEXT` it goes on from there",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            exchange::events_json(&mut b.events, asked, cx.worker(), now(cx))
+        }),
     )
     .parameters()
     .join(),

@@ -109,9 +109,9 @@ fn parse_services(args: &Args<'_>) -> Result<Vec<Service>, ArgError> {
         services.push(service);
     }
     match services.is_empty() {
-        true => {
-            Err(ArgError::wrong("there is no SERVICE; say what to balance, as in SERVICE 192.0.2.1:80 tcp"))
-        }
+        true => Err(ArgError::wrong(
+            "SERVICE is missing; give a service to balance, as in SERVICE 192.0.2.1:80 tcp",
+        )),
         false => Ok(services),
     }
 }

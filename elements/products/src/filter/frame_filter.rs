@@ -87,7 +87,7 @@ pub fn of_file(
     );
     ports::load_file(&rules, file)?;
     let half = WorkerFilter::new(&Arc::new(rules), 0);
-    let half = half.map_err(|error| format!("there is no memory for states: {error}"))?;
+    let half = half.map_err(|error| format!("cannot allocate memory for states: {error}"))?;
     Ok(Box::new(SwitchFilter::new(half)))
 }
 

@@ -19,28 +19,32 @@ pub static CLASS: Class = Class {
     group: "filter",
     summary: "lets packets pass by the rules of a pf.conf",
     manual: "
-Filters packets as OpenBSD's pf does, by the rules of FILE, a pf.conf(5); without FILE all pass until rules are loaded. PORT is
-`NAME [ADDRESS/LENGTH…]`: an interface that rules can name, and its addresses; ports are numbered in their order. With N
-ports, input I takes Ethernet frames that come in by port I and output I is where they go on; input N + I takes those that are
-to leave by it, and output N + I leads there. What holds no IP passes untouched. Inputs that are not connected need not be:
-a filter of what comes in only is asked once for each packet.
+Filters packets as OpenBSD's pf does, by the rules of FILE, a pf.conf(5); without FILE all pass until rules
+are loaded. PORT is `NAME [ADDRESS/LENGTH…]`: an interface that rules can name, and its addresses; ports are
+numbered in their order. With N ports, input I takes Ethernet frames that come in by port I and output I is
+where they go on; input N + I takes those that are to leave by it, and output N + I leads there. What holds no
+IP passes untouched. Inputs that are not connected need not be: a filter of what comes in only is asked once
+for each packet.
 
-A packet that has a state passes by it, and no rule is asked. States belong to the worker that sees their packets; FromDevice
-gives both directions of a connection to the same one. What the filter sends itself, such as a reset for a connection that is
-blocked with `return`, leaves by the port that the packet came by; what it says to the receiver goes where the packet would have gone.
+A packet that has a state passes by it, and no rule is asked. States belong to the worker that sees their
+packets; FromDevice gives both directions of a connection to the same one. What the filter sends itself, such
+as a reset for a connection that is blocked with `return`, leaves by the port that the packet came by; what it
+says to the receiver goes where the packet would have gone.
 
-A packet gets the tag and the state that it had where it came in as annotations, by which rules with `tagged` know it where it
-leaves, and which spare a search. `route-to` sets the destination annotation, which IPForward follows. Packets that
-a network card was to finish pass whole, unless rules may change addresses or more of packets.
+A packet gets the tag and the state that it had where it came in as annotations, by which rules with `tagged`
+know it where it leaves, and which spare a search. `route-to` sets the destination annotation, which IPForward
+follows. Packets that a network card was to finish pass whole, unless rules may change addresses or more of
+packets.
 
-Packets of rules with `log` are added to LOG, as pflog(4) shows them; tcpdump reads it. A thread of its own writes them: of each worker
-1024 may wait, and more are lost and counted. The file has mode 0600 if it is new. When the file can't be written, as on a full
-disk, a message says so once a minute, with what was lost. Files that rules name are looked for in ETC if they are in /etc or have no folder.
-ROUTER is the IPRouter that the filter is around, whose ports have the names of PORT. `no-route` and `urpf-failed` go by its
-routes; without it rules that say so are refused. The group `egress` is the ports of its default routes,
-and is updated within 100 ms of a change. Two kinds of frames are not filtered around a router: frames for other Ethernet
-addresses than the port's, which the router drops, and Neighbor Discovery of the link.
-Rules, tables and states are shown and changed by `artery pfctl`.",
+Packets of rules with `log` are added to LOG, as pflog(4) shows them; tcpdump reads it. A thread of its own
+writes them: of each worker 1024 may wait, and more are lost and counted. The file has mode 0600 if it is new.
+When the file can't be written, as on a full disk, a message says so once a minute, with what was lost. Files
+that rules name are looked for in ETC if they are in /etc or have no folder. ROUTER is the IPRouter that the
+filter is around, whose ports have the names of PORT. `no-route` and `urpf-failed` go by its routes; without
+it rules that say so are refused. The group `egress` is the ports of its default routes, and is updated within
+100 ms of a change. Two kinds of frames are not filtered around a router: frames for other Ethernet addresses
+than the port's, which the router drops, and Neighbor Discovery of the link. Rules, tables and states are
+shown and changed by `artery pfctl`.",
     example: "
 pf :: PacketFilter(PORT eth0 192.0.2.1/24, PORT eth1 10.0.0.1/24);
 Idle -> pf; Idle -> [1] pf; Idle -> [2] pf; Idle -> [3] pf;
@@ -51,17 +55,36 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
         Arg::keyword("PORT", "name, addresses", "", "an interface; any number of them"),
         Arg::keyword("FILE", "filename", "", "the rules"),
         Arg::keyword("LOG", "filename", "", "where packets of rules with `log` are written"),
-        Arg::keyword("LOG_MAX", "bytes", "1G", "most bytes of that file, after which it is renamed to FILE.old and a new one is started; 0 for no limit"),
+        Arg::keyword(
+            "LOG_MAX",
+            "bytes",
+            "1G",
+            "most bytes of that file, after which it is renamed to FILE.old and a new one is started; 0 for \
+             no limit",
+        ),
         Arg::keyword("ROUTER", "element", "", "the IPRouter that it is around, whose routes rules mean"),
         Arg::keyword("ETC", "folder", "", "what rules mean by /etc where they name files"),
     ],
     handlers: &[
-        Handler::write("pf_load", ask::LOAD, &Write(|p: &mut PacketFilter, text, cx| p.half.load_rules(text, cx))).once(),
-        Handler::read("pf_worker", ask_worker::WORKER, &Read(|p: &mut PacketFilter, text, cx| p.half.query_worker(text, cx)))
-            .parameters()
-            .join(),
-        Handler::read("pf", ask::ALL, &Read(|p: &mut PacketFilter, text, cx| ask::query_shared(&p.half.shared().clone(), text, cx)))
-            .parameters(),
+        Handler::write(
+            "pf_load",
+            ask::LOAD,
+            &Write(|p: &mut PacketFilter, text, cx| p.half.load_rules(text, cx)),
+        )
+        .once(),
+        Handler::read(
+            "pf_worker",
+            ask_worker::WORKER,
+            &Read(|p: &mut PacketFilter, text, cx| p.half.query_worker(text, cx)),
+        )
+        .parameters()
+        .join(),
+        Handler::read(
+            "pf",
+            ask::ALL,
+            &Read(|p: &mut PacketFilter, text, cx| ask::query_shared(&p.half.shared().clone(), text, cx)),
+        )
+        .parameters(),
     ],
     per_worker: true,
     build: |args| Ok(Box::new(PacketFilter::new(args)?)),
@@ -104,7 +127,7 @@ impl PacketFilter {
             return Err(ArgError::wrong(why));
         }
         let half = WorkerFilter::new(&shared, args.copy_index().0)
-            .map_err(|error| ArgError::wrong(format!("there is no memory for states: {error}")))?;
+            .map_err(|error| ArgError::wrong(format!("cannot allocate memory for states: {error}")))?;
         let has_file = args.read::<Option<String>>("FILE")?.is_some();
         let half = half.with_routes(routes);
         Ok(PacketFilter { half, ports, has_file, keys: Vec::new(), answers: Vec::new() })

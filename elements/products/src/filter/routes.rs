@@ -52,8 +52,8 @@ impl RouterRoutes {
     }
 }
 
-/// The routes of a router during one turn. Rules that need routes are refused at load time without a
-/// router.
+/// The routes of a router during one turn. Without a router, rules that need routes are
+/// refused at load time.
 pub(super) struct TurnRoutes<'a, 'r> {
     pub(super) router: Option<&'a RouterRoutes>,
     pub(super) turn: &'a Turn<'r>,

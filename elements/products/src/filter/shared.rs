@@ -405,7 +405,7 @@ impl Control {
         self.debug = level.into();
     }
 
-    /// Resets all options to their defaults, unless there is no memory for that. Rules, and whether the
+    /// Resets all options to their defaults, unless memory for that is lacking. Rules, and whether the
     /// filter is enabled, stay.
     pub(super) fn reset_options(&mut self) -> Result<(), String> {
         self.check_states(&Limits::default())?;

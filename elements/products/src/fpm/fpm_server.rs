@@ -14,33 +14,50 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "takes routes for a router from FRR's zebra, by its Forwarding Plane Manager protocol",
     manual: "
-Listens on LISTEN for zebra's module dplane_fpm_nl, and puts the routes that it sends into ROUTER, an IPRouter: IPv4 and
-IPv6, with one next hop or several, with or without next-hop groups, blackhole, unreachable and prohibit. The protocol that
-a route is from is kept. Each route is answered once it is in the table, by RTM_F_OFFLOAD, or by RTM_F_OFFLOAD_FAILED where
-it was refused, which zebra reads from FRR 8.5 on. Packets do not wait for any of this: a thread does it.
+Listens on LISTEN for zebra's module dplane_fpm_nl, and puts the routes that it sends into ROUTER, an
+IPRouter: IPv4 and IPv6, with one next hop or several, with or without next-hop groups, blackhole, unreachable
+and prohibit. The protocol that a route is from is kept. Each route is answered once it is in the table, by
+RTM_F_OFFLOAD, or by RTM_F_OFFLOAD_FAILED where it was refused, which zebra reads from FRR 8.5 on. Packets do
+not wait for any of this: a thread does it.
 
-For one prefix, a static route of ROUTER, or one of its own addresses, comes before one of FPM, which then waits. Routes of
-the sender's kernel, of other tables than the main one, MAC tables and MPLS are ignored and counted. Routes with
-encapsulation are refused.
+For one prefix, a static route of ROUTER, or one of its own addresses, comes before one of FPM, which then
+waits. Routes of the sender's kernel, of other tables than the main one, MAC tables and MPLS are ignored and
+counted. Routes with encapsulation are refused.
 
 A next hop's port is the one whose prefix its gateway is in. An interface that zebra names counts if
 zebra runs on this host: if it is a port, or stands for one by PORT, the next hop is there; if it is
 HOST, or there is none with the number, the prefix decides; a route by any other is refused. A link-local
 gateway without a port is refused where ROUTER has several ports.
 
-One connection feeds ROUTER; others are refused meanwhile. When it ends, its routes stay and are stale. Those that the next
-connection does not send again are removed HOLD after it began, or five seconds after it last sent a stale one, if
-that is later. Bytes that are not FPM end the connection. Routes and connection outlive a replacement of the configuration.",
+One connection feeds ROUTER; others are refused meanwhile. When it ends, its routes stay and are stale. Those
+that the next connection does not send again are removed HOLD after it began, or five seconds after it last
+sent a stale one, if that is later. Bytes that are not FPM end the connection. Routes and connection outlive a
+replacement of the configuration.",
     example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1);
 FPMServer(ip, LISTEN 127.0.0.1:2620, HOLD 60s);
 Idle -> ip -> Discard;",
     ports: "0/0",
     args: &[
         Arg::required("ROUTER", "element", "the IPRouter that gets the routes"),
-        Arg::keyword("LISTEN", "address:port", "127.0.0.1:2620", "where zebra connects; the port may be left out"),
+        Arg::keyword(
+            "LISTEN",
+            "address:port",
+            "127.0.0.1:2620",
+            "where zebra connects; the port may be left out",
+        ),
         Arg::keyword("HOLD", "time", "60s", "how long stale routes stay after a connection began"),
-        Arg::keyword("HOST", "interface", "artery0", "the host's interface to the router, which zebra names for gateways"),
-        Arg::keyword("PORT", "port, interface", "", "a port, and the host's interface that stands for it; any number of them"),
+        Arg::keyword(
+            "HOST",
+            "interface",
+            "artery0",
+            "the host's interface to the router, which zebra names for gateways",
+        ),
+        Arg::keyword(
+            "PORT",
+            "port, interface",
+            "",
+            "a port, and the host's interface that stands for it; any number of them",
+        ),
     ],
     handlers: &[Handler::read(
         "status_json",

@@ -41,7 +41,10 @@ impl NextHops {
 
     /// Whether the result of an object may have changed with another one.
     pub(crate) fn depends_on(&self, id: u32, on: u32) -> bool {
-        let has_member = |kind: &ObjectKind| matches!(kind, ObjectKind::Group(members) if members.iter().any(|(member, _)| *member == on));
+        let has_member = |kind: &ObjectKind| match kind {
+            ObjectKind::Group(members) => members.iter().any(|(member, _)| *member == on),
+            _ => false,
+        };
         id == on || self.0.get(&id).is_some_and(has_member)
     }
 

@@ -206,7 +206,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_a_panic(kind in prop_oneof![24u16..32, 104u16..107, any::<u16>()], payload in prop::collection::vec(any::<u8>(), 0..96)) {
+        fn no_bytes_make_a_panic(
+            kind in prop_oneof![24u16..32, 104u16..107, any::<u16>()],
+            payload in prop::collection::vec(any::<u8>(), 0..96),
+        ) {
             let _ = Update::parse_message(&Message { kind, flags: 0, sequence: 0, payload: &payload });
         }
     }

@@ -21,27 +21,29 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "watches the paths to gateways by Bidirectional Forwarding Detection",
     manual: "
-Watches the paths to gateways of ROUTER, an IPRouter, by BFD over a single hop (RFC 5880, RFC 5881), in asynchronous mode.
-While the path to a gateway is down, no route of the router uses the gateway: packets take the route's other gateways, and
-those of a route that has no other are answered with ICMP errors.
+Watches the paths to gateways of ROUTER, an IPRouter, by BFD over a single hop (RFC 5880, RFC 5881), in
+asynchronous mode. While the path to a gateway is down, no route of the router uses the gateway: packets take
+the route's other gateways, and those of a route that has no other are answered with ICMP errors.
 
-It stands in front of the inputs of IPRouter. Input I takes frames for input I of the router. Frames with a UDP datagram to
-port 3784 of one of the router's addresses end here, and all others leave by output I unchanged. The output behind those, with
-the number of the router's ports, leads to the input of IPRouter that is behind the host's: BFD's own packets leave by it,
-painted with the port that they are for.
+It stands in front of the inputs of IPRouter. Input I takes frames for input I of the router. Frames with a
+UDP datagram to port 3784 of one of the router's addresses end here, and all others leave by output I
+unchanged. The output behind those, with the number of the router's ports, leads to the input of IPRouter that
+is behind the host's: BFD's own packets leave by it, painted with the port that they are for.
 
-SESSION is `GATEWAY[%PORT] [INTERVAL TIME] [MULTIPLIER NUMBER]`: a gateway on the link of a port, which must be named if the
-address is link-local, and how often packets are to be exchanged: every 300ms, if nothing is said, and 50ms at least. The
-longer interval of both ends counts. After so many intervals as MULTIPLIER without a packet, 3 if nothing is said, the path is
-down. It is up again once the session is, which begins with packets a second apart.
+SESSION is `GATEWAY[%PORT] [INTERVAL TIME] [MULTIPLIER NUMBER]`: a gateway on the link of a port, which must
+be named if the address is link-local, and how often packets are to be exchanged: every 300ms, if nothing is
+said, and 50ms at least. The longer interval of both ends counts. After so many intervals as MULTIPLIER
+without a packet, 3 if nothing is said, the path is down. It is up again once the session is, which begins
+with packets a second apart.
 
-A session that was never up says nothing about the path, and so does a neighbor that is administratively down. Packets that are
-authenticated are refused. The echo function is not supported, nor does the router ask for demand mode; that of a neighbor
-is respected.
+A session that was never up says nothing about the path, and so does a neighbor that is administratively down.
+Packets that are authenticated are refused. The echo function is not supported, nor does the router ask for
+demand mode; that of a neighbor is respected.
 
 An element that takes the place of another goes on with its sessions, if ports have the same names. It sends
 neighbors its own intervals.",
-    example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2,
+    example:
+        "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2,
     ROUTE 0.0.0.0/0 10.0.2.254 10.0.2.253);
 bfd :: BFD(ip, SESSION 10.0.2.254 INTERVAL 50ms, SESSION 10.0.2.253 INTERVAL 100ms MULTIPLIER 5);
 Idle -> bfd; Idle -> [1] bfd;
@@ -53,7 +55,12 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     processing: "h/h",
     args: &[
         Arg::required("ROUTER", "element", "the IPRouter that has the ports and routes"),
-        Arg::keyword("SESSION", "gateway, interval, multiplier", "", "a gateway to be watched; any number of them"),
+        Arg::keyword(
+            "SESSION",
+            "gateway, interval, multiplier",
+            "",
+            "a gateway to be watched; any number of them",
+        ),
     ],
     handlers: HANDLERS,
     per_worker: true,
@@ -72,7 +79,8 @@ static HANDLERS: &[Handler] = &[
     ),
     Handler::write(
         "admin_down",
-        "`GATEWAY[%PORT] BOOL`: holds a session down and reports that to the neighbor, or lets it come up again",
+        "`GATEWAY[%PORT] BOOL`: holds a session down and reports that to the neighbor, or lets it come up \
+         again",
         &Write(|bfd: &mut Bfd, text, cx| bfd.set_admin_down(text, cx).map_err(HandlerError::refused)),
     )
     .once(),
@@ -181,7 +189,7 @@ impl Bfd {
             let mut peers = self.peers.lock();
             let peer = peers.iter_mut().find(|peer| (peer.port, peer.address) == (port, address));
             let peer =
-                peer.ok_or_else(|| format!("there is no session with {word}; 'artery show bfd' lists them"))?;
+                peer.ok_or_else(|| format!("no BFD session with {word}; 'artery show bfd' lists them"))?;
             peer.session.set_admin_down(is_down, cx.now().since_epoch());
         }
         self.poll_sessions(cx);

@@ -28,8 +28,8 @@ pub(super) fn drop_with<T>(reason: DropReason) -> Classified<T> {
     Err(RouterVerdict::Discard(reason))
 }
 /// Discards the packet and sends an ICMP error to its sender.
-pub(super) fn reject_with<T>(told: IcmpReply, reason: DropReason) -> Classified<T> {
-    Err(RouterVerdict::Error(told, reason))
+pub(super) fn reject_with<T>(reply: IcmpReply, reason: DropReason) -> Classified<T> {
+    Err(RouterVerdict::Error(reply, reason))
 }
 
 impl From<DropReason> for RouterVerdict {
@@ -85,14 +85,14 @@ impl<'a, A: Ip> PacketContext<'a, A> {
     }
 
     /// The verdict for an outcome of the tables that does not forward.
-    pub(super) fn refuse_route(&self, outcome: Outcome, told: &RouteErrors) -> Classified {
+    pub(super) fn refuse_route(&self, outcome: Outcome, errors: &RouteErrors) -> Classified {
         self.check_frame()?;
         match outcome {
-            Outcome::NoRoute => reject_with(told.no_route, DropReason::NoRoute),
-            Outcome::Unreachable => reject_with(told.rejected, DropReason::Unreachable),
-            Outcome::Prohibited => reject_with(told.prohibited, DropReason::Prohibited),
-            Outcome::PortDown => reject_with(told.no_route, DropReason::PortDown),
-            Outcome::NextHopDown => reject_with(told.no_route, DropReason::NextHopDown),
+            Outcome::NoRoute => reject_with(errors.no_route, DropReason::NoRoute),
+            Outcome::Unreachable => reject_with(errors.rejected, DropReason::Unreachable),
+            Outcome::Prohibited => reject_with(errors.prohibited, DropReason::Prohibited),
+            Outcome::PortDown => reject_with(errors.no_route, DropReason::PortDown),
+            Outcome::NextHopDown => reject_with(errors.no_route, DropReason::NextHopDown),
             Outcome::LinkLocal => drop_with(DropReason::LinkLocal),
             Outcome::Blackhole => drop_with(DropReason::Blackhole),
             _ => drop_with(DropReason::Martian),

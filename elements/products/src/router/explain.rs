@@ -298,13 +298,13 @@ impl ExplanationSteps<'_> {
     fn describe_arrival(&self) -> String {
         let ExplainedFrame { ingress: came, view, .. } = self.about;
         let Some(port) = came.from.port() else { return "from the host".to_string() };
-        let station = match came.to {
+        let destination = match came.to {
             LinkDestination::Ours => "the port's own MAC address",
             LinkDestination::All => "the broadcast address",
             LinkDestination::Group => "a group",
             LinkDestination::Other => "another MAC address",
         };
-        format!("by {}, in a frame to {station}", port_name(view.ports, port))
+        format!("by {}, in a frame to {destination}", port_name(view.ports, port))
     }
 }
 
@@ -373,7 +373,8 @@ mod tests {
         PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1 RPF strict,
         PORT b 10.0.2.1/24 2001:db8:2::1/64 ETHER 2:0:0:0:0:2 MTU 1000,
         NEIGHBOR b 10.0.2.254 2:0:0:0:2:fe, NEIGHBOR b 10.0.2.253 2:0:0:0:2:fd,
-        ROUTE 0.0.0.0/0 10.0.2.254, ROUTE 20.0.0.0/8 10.0.2.254 10.0.2.253, ROUTE 21.0.0.0/8 blackhole, DAD false";
+        ROUTE 0.0.0.0/0 10.0.2.254, ROUTE 20.0.0.0/8 10.0.2.254 10.0.2.253, ROUTE 21.0.0.0/8 blackhole, DAD \
+        false";
 
     fn router_of(config: &str) -> Bench {
         let setup = Bench::setup(&CLASS, config).inputs(2).outputs(3);

@@ -38,8 +38,8 @@ impl ExplainedFrame<'_> {
                 redirect: self.redirect_target(leave),
                 ..base
             },
-            RouterVerdict::Error(told, _) if self.suppression_reason(*told).is_none() => {
-                let (icmp_type, icmp_code) = icmp_type_and_code(*told);
+            RouterVerdict::Error(reply, _) if self.suppression_reason(*reply).is_none() => {
+                let (icmp_type, icmp_code) = icmp_type_and_code(*reply);
                 VerdictJson { icmp_type: Some(icmp_type), icmp_code: Some(icmp_code), ..base }
             }
             _ => base,
@@ -54,18 +54,18 @@ impl ExplainedFrame<'_> {
             RouterVerdict::Hold(leave) => {
                 format!("waits until the link address of {} is known", leave.next_hop)
             }
-            RouterVerdict::Error(told, reason) => {
-                format!("{} {}", reason.sentence().trim(), self.reply_text(*told))
+            RouterVerdict::Error(reply, reason) => {
+                format!("{} {}", reason.sentence().trim(), self.reply_text(*reply))
             }
             RouterVerdict::Discard(reason) => reason.sentence().trim().to_string(),
             other => describe_local(other).to_string(),
         }
     }
 
-    fn reply_text(&self, told: IcmpReply) -> String {
-        match self.suppression_reason(told) {
+    fn reply_text(&self, reply: IcmpReply) -> String {
+        match self.suppression_reason(reply) {
             None => {
-                let (kind, code) = icmp_type_and_code(told);
+                let (kind, code) = icmp_type_and_code(reply);
                 format!("Its sender gets ICMP type {kind}, code {code}, unless too many were of late.")
             }
             Some(IcmpSuppressed::Forbidden(why)) => format!("Its sender gets no error: {why}."),
@@ -76,9 +76,9 @@ impl ExplainedFrame<'_> {
     }
 
     /// Why no ICMP error may be sent to the packet's sender; None if one may.
-    fn suppression_reason(&self, told: IcmpReply) -> Option<IcmpSuppressed> {
+    fn suppression_reason(&self, reply: IcmpReply) -> Option<IcmpSuppressed> {
         let packet = self.frame.get(LINK..).unwrap_or_default();
-        icmp::build_error(told, packet, self.ingress.to.is_many(), self.icmp_source()).err()
+        icmp::build_error(reply, packet, self.ingress.to.is_many(), self.icmp_source()).err()
     }
 
     /// The better first hop in the ICMP redirect to the packet's sender; rate limits are ignored.
@@ -106,8 +106,8 @@ pub(super) fn describe_local(verdict: &RouterVerdict) -> &'static str {
 }
 
 /// Type and code of an ICMP error.
-fn icmp_type_and_code(told: IcmpReply) -> (u8, u8) {
-    match told {
+fn icmp_type_and_code(reply: IcmpReply) -> (u8, u8) {
+    match reply {
         IcmpReply::V4(error) => (error.icmp_type.0, error.code),
         IcmpReply::V6(error) => (error.icmp_type.0, error.code),
     }

@@ -8,9 +8,11 @@ use std::time::Duration;
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "routes_json",
-        "routes as JSON, in order: `[4|6] [PREFIX] [after PREFIX] [limit NUMBER]`; those within the first prefix, \
-         behind the second",
-        &Read(|r: &mut IpRouter, text, _| show_routes::routes_json(&r.router, text).map_err(to_handler_error)),
+        "routes as JSON, in order: `[4|6] [PREFIX] [after PREFIX] [limit NUMBER]`; those within the first \
+         prefix, behind the second",
+        &Read(|r: &mut IpRouter, text, _| {
+            show_routes::routes_json(&r.router, text).map_err(to_handler_error)
+        }),
     )
     .parameters()
     .with_aside(show_routes::read_without_worker),
@@ -28,7 +30,9 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "neighbors_json",
         "neighbors as JSON, by port and address: `[PORT]`",
-        &Read(|r: &mut IpRouter, text, cx| show_ports::neighbors_json(&r.router, text, now(cx)).map_err(to_handler_error)),
+        &Read(|r: &mut IpRouter, text, cx| {
+            show_ports::neighbors_json(&r.router, text, now(cx)).map_err(to_handler_error)
+        }),
     )
     .parameters(),
     Handler::read(
@@ -43,16 +47,18 @@ pub(super) static HANDLERS: &[Handler] = &[
     ),
     Handler::read(
         "events_json",
-        "what happened lately as JSON: `[SINCE]` is the `next` of an earlier answer, so that nothing comes twice; \
-         `now` gives that number alone",
-        &Read(|r: &mut IpRouter, text, _| show_events::events_json(&r.router, text).map_err(to_handler_error)),
+        "what happened lately as JSON: `[SINCE]` is the `next` of an earlier answer, so that nothing comes \
+         twice; `now` gives that number alone",
+        &Read(|r: &mut IpRouter, text, _| {
+            show_events::events_json(&r.router, text).map_err(to_handler_error)
+        }),
     )
     .parameters(),
     Handler::read(
         "explain_json",
-        "`PORT|host FLOW`: what becomes of a packet that comes by a port, or from the host, step by step, as JSON. \
-         FLOW is `ADDRESS[:PORT] > ADDRESS[:PORT] [udp|tcp|icmp|proto N] [ttl N] [len N] [df] [to ETHER]`, or \
-         `frame HEX`. Nothing is sent, counted or changed",
+        "`PORT|host FLOW`: what becomes of a packet that comes by a port, or from the host, step by step, as \
+         JSON. FLOW is `ADDRESS[:PORT] > ADDRESS[:PORT] [udp|tcp|icmp|proto N] [ttl N] [len N] [df] [to \
+         ETHER]`, or `frame HEX`. Nothing is sent, counted or changed",
         &Read(|r: &mut IpRouter, text, cx| explain::explain_packet(r, text, cx).map_err(to_handler_error)),
     )
     .parameters(),
@@ -76,8 +82,8 @@ pub(super) static HANDLERS: &[Handler] = &[
     .once(),
     Handler::write(
         "add_neighbor",
-        "`PORT ADDRESS ETHER [published|temporary]`: sets a neighbor's link address for good; published, other hosts \
-         get it as an answer, too; temporary, as if the neighbor had just said it",
+        "`PORT ADDRESS ETHER [published|temporary]`: sets a neighbor's link address for good; published, \
+         other hosts get it as an answer, too; temporary, as if the neighbor had just said it",
         &Write(|r: &mut IpRouter, text, cx| change_tables(r, cx, |change| change.add_neighbor(text))),
     )
     .once(),
@@ -242,7 +248,8 @@ mod tests {
         let (mut bench, _) = router();
         let route = read(&mut bench, "route_json", "8.8.8.8");
         assert_eq!((&route["prefix"], &route["outcome"]), (&json!("0.0.0.0/0"), &json!("forward")));
-        let chosen = json!({ "next_hop": "10.0.2.254", "port": "b", "lladdr": "02:00:00:00:02:54", "state": "PERMANENT", "mtu": 9000 });
+        let chosen = json!({ "next_hop": "10.0.2.254", "port": "b", "lladdr": "02:00:00:00:02:54",
+            "state": "PERMANENT", "mtu": 9000 });
         assert_eq!(route["chosen"]["next_hop"], chosen["next_hop"]);
         assert_eq!(route["chosen"]["port"], "b");
         assert_eq!(read(&mut bench, "route_json", "10.0.1.1")["outcome"], "local");

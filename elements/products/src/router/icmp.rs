@@ -98,12 +98,12 @@ impl IcmpErrorMessage {
 /// The error about a packet, given from its IP header on. `is_many` is whether it was a
 /// link broadcast or multicast.
 pub(crate) fn build_error(
-    told: IcmpReply,
+    reply: IcmpReply,
     packet: &[u8],
     is_many: bool,
     from: IcmpSource<'_>,
 ) -> Result<IcmpErrorMessage, IcmpSuppressed> {
-    match told {
+    match reply {
         IcmpReply::V4(error) => {
             let answer = error.answer_to(packet, is_many, |address| is_broadcast(from.ports, address));
             let answer = answer.map_err(IcmpSuppressed::Forbidden)?;

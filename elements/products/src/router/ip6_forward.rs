@@ -9,26 +9,28 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "forwards IPv6 frames between the ports of a router",
     manual: "
-Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRouter, in one pass over a batch: all that
-CheckIP6Header, LookupNextHop, DecIP6HLIM and LinkHeader do together. Input I takes the IPv6 frames that port I of the
-router received, output I leads to port I. A forwarded frame has its hop limit decremented, the link addresses of its
-next hop and of the port, and no padding; nothing else of it changes. A packet with an IPv6 destination annotation, as
-FlowBalancer gives it, goes where that leads instead of to its destination: one that came out of an IPv4 tunnel must have none.
+Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRouter, in one pass over a batch:
+all that CheckIP6Header, LookupNextHop, DecIP6HLIM and LinkHeader do together. Input I takes the IPv6 frames
+that port I of the router received, output I leads to port I. A forwarded frame has its hop limit decremented,
+the link addresses of its next hop and of the port, and no padding; nothing else of it changes. A packet with
+an IPv6 destination annotation, as FlowBalancer gives it, goes where that leads instead of to its destination:
+one that came out of an IPv4 tunnel must have none.
 
-Exceptions leave unchanged by the last output, behind those of the ports, with the number of the port that received them
-as paint annotation. It leads to the same input of ROUTER, the slow path. Exceptions are:
+Exceptions leave unchanged by the last output, behind those of the ports, with the number of the port that
+received them as paint annotation. It leads to the same input of ROUTER, the slow path. Exceptions are:
 - frames that are truncated, not IPv6, or sent to another MAC address
-- packets with hop-by-hop options, with no hop left, or from a source address that no packet may have; other extension
-  headers are not looked at
+- packets with hop-by-hop options, with no hop left, or from a source address that no packet may have; other
+  extension headers are not looked at
 - packets for the router itself, to multicast addresses, and from or to link-local addresses
 - packets without a route, or whose neighbor is not known
 - packets longer than the next hop's MTU; of packets that hosts leave uncut, each segment has to fit
-- packets that would leave by the port they came by, unless that has REDIRECTS off, or the whole batch has destination
-  annotations
+- packets that would leave by the port they came by, unless that has REDIRECTS off, or the whole batch has
+  destination annotations
 
-Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
-decided and done.",
-    example: "ip :: IPRouter(PORT eth1 2001:db8:1::1/64 ETHER 2:0:0:0:0:1, PORT eth2 2001:db8:2::1/64 ETHER 2:0:0:0:0:2);
+Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once
+all was decided and done.",
+    example: "\
+ip :: IPRouter(PORT eth1 2001:db8:1::1/64 ETHER 2:0:0:0:0:1, PORT eth2 2001:db8:2::1/64 ETHER 2:0:0:0:0:2);
 f6 :: IP6Forward(ip);
 Idle -> f6; Idle -> [1] f6;
 f6[0] -> Discard; f6[1] -> Discard;

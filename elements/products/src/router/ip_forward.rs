@@ -11,26 +11,28 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "forwards IPv4 frames between the ports of a router",
     manual: "
-Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRouter, in one pass over a batch: all that
-CheckIPHeader, LookupNextHop, DecIPTTL and LinkHeader do together. Input I takes the IPv4 frames that port I of the router
-received, output I leads to port I. A forwarded frame has its time-to-live decremented and its checksum updated (RFC
-1624), the link addresses of its next hop and of the port, and no padding; nothing else of it changes. A packet with a
-destination annotation, as FlowBalancer gives it, goes where that leads instead of to its destination.
+Forwards whole Ethernet frames by the routes and neighbors of ROUTER, an IPRouter, in one pass over a batch:
+all that CheckIPHeader, LookupNextHop, DecIPTTL and LinkHeader do together. Input I takes the IPv4 frames that
+port I of the router received, output I leads to port I. A forwarded frame has its time-to-live decremented
+and its checksum updated (RFC 1624), the link addresses of its next hop and of the port, and no padding;
+nothing else of it changes. A packet with a destination annotation, as FlowBalancer gives it, goes where that
+leads instead of to its destination.
 
-Exceptions leave unchanged by the last output, behind those of the ports, with the number of the port that received them
-as paint annotation. It leads to the same input of ROUTER, the slow path. Exceptions are:
+Exceptions leave unchanged by the last output, behind those of the ports, with the number of the port that
+received them as paint annotation. It leads to the same input of ROUTER, the slow path. Exceptions are:
 - frames that are truncated, damaged, not IPv4, or sent to another MAC address
 - packets with options, with no hop left, or from a source address that no packet may have
 - packets for the router itself, and to multicast and broadcast addresses
 - packets without a route, or whose neighbor is not known
 - packets longer than the next hop's MTU; of packets that hosts leave uncut, each segment has to fit
-- packets that would leave by the port they came by, unless that has REDIRECTS off, or the whole batch has destination
-  annotations
+- packets that would leave by the port they came by, unless that has REDIRECTS off, or the whole batch has
+  destination annotations
 - all frames for a moment after a neighbor became known, so that they stay behind those that ROUTER had queued
 
-Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once all was
-decided and done.",
-    example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2);
+Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once
+all was decided and done.",
+    example: "\
+ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2);
 f4 :: IPForward(ip);
 Idle -> f4; Idle -> [1] f4;
 f4[0] -> Discard; f4[1] -> Discard;

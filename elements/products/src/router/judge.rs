@@ -64,7 +64,7 @@ pub(super) fn classify(
 /// and of protocols other than TCP that the protocol is unknown.
 fn without_host(packet: &[u8], came: IngressInfo) -> RouterVerdict {
     match no_listener_reply(packet).filter(|_| !came.to.is_many()) {
-        Some(told) => RouterVerdict::Error(told, DropReason::Local),
+        Some(reply) => RouterVerdict::Error(reply, DropReason::Local),
         None => RouterVerdict::Discard(DropReason::Local),
     }
 }
@@ -97,8 +97,8 @@ fn is_group_echo(packet: &[u8]) -> bool {
     })
 }
 
-/// The ICMP error for a port without a listener (RFC 1122 section 4.1.3.1), or for a protocol that nobody
-/// speaks (RFC 1122 section 3.2.2.1, RFC 8200 section 4).
+/// The ICMP error for a port without a listener (RFC 1122 section 4.1.3.1), or for a protocol without a
+/// handler (RFC 1122 section 3.2.2.1, RFC 8200 section 4).
 fn no_listener_reply(packet: &[u8]) -> Option<IcmpReply> {
     if let Ok(ip) = Ipv4::new(packet) {
         return match ip.protocol() {

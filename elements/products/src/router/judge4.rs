@@ -160,8 +160,8 @@ impl PacketContext<'_, u32> {
         // Errors in options don't depend on the recorded address and time.
         let gateway = OptionProcessor { address: Ipv4Addr::UNSPECIFIED, is_own: &|_| false, now: Time::ZERO };
         let Err(OptionError(at)) = gateway.process_options(header) else { return Ok(()) };
-        let told = IcmpError::parameter_problem(u8::try_from(at).unwrap_or(u8::MAX));
-        reject_with(IcmpReply::V4(told), DropReason::BadOption)
+        let error = IcmpError::parameter_problem(u8::try_from(at).unwrap_or(u8::MAX));
+        reject_with(IcmpReply::V4(error), DropReason::BadOption)
     }
 
     /// The better first hop, if the packet leaves by its ingress port (section 5.2.7.2) and an error may
@@ -183,8 +183,9 @@ impl PacketContext<'_, u32> {
 
 /// ICMP errors where the tables don't forward a packet (section 5.2.7.1).
 fn route_errors() -> RouteErrors {
-    let told = |code| IcmpReply::V4(IcmpError::unreachable(code));
-    let [no_route, rejected, prohibited] = [IcmpError::NET, IcmpError::HOST, IcmpError::PROHIBITED].map(told);
+    let unreachable = |code| IcmpReply::V4(IcmpError::unreachable(code));
+    let [no_route, rejected, prohibited] =
+        [IcmpError::NET, IcmpError::HOST, IcmpError::PROHIBITED].map(unreachable);
     RouteErrors { no_route, rejected, prohibited }
 }
 
@@ -241,7 +242,7 @@ mod tests {
             assert_eq!(verdict(&mut small, packet), *expected, "{packet:?}");
         }
     }
-    fn told(error: IcmpError, reason: DropReason) -> RouterVerdict {
+    fn error_verdict(error: IcmpError, reason: DropReason) -> RouterVerdict {
         RouterVerdict::Error(IcmpReply::V4(error), reason)
     }
 
@@ -339,10 +340,10 @@ mod tests {
     fn destinations_that_lead_nowhere_are_told_of_as_the_route_says() {
         use IcmpError as E;
         expect_all(&[
-            (base().dst("99.0.0.1"), told(E::unreachable(0), DropReason::NoRoute)),
+            (base().dst("99.0.0.1"), error_verdict(E::unreachable(0), DropReason::NoRoute)),
             (base().dst("21.0.0.1"), RouterVerdict::Discard(DropReason::Blackhole)),
-            (base().dst("22.0.0.1"), told(E::unreachable(1), DropReason::Unreachable)),
-            (base().dst("23.0.0.1"), told(E::unreachable(13), DropReason::Prohibited)),
+            (base().dst("22.0.0.1"), error_verdict(E::unreachable(1), DropReason::Unreachable)),
+            (base().dst("23.0.0.1"), error_verdict(E::unreachable(13), DropReason::Prohibited)),
             (base().dst("127.0.0.1"), RouterVerdict::Discard(DropReason::Martian)),
             (base().dst("240.0.0.1"), RouterVerdict::Discard(DropReason::Martian)),
             (base().dst("169.254.3.4"), RouterVerdict::Discard(DropReason::LinkLocal)),
@@ -353,7 +354,7 @@ mod tests {
         ]);
         let mut small = small();
         small.tables.set_up(B, false, super::super::verdict::testing::NOW).unwrap();
-        let expected = told(E::unreachable(0), DropReason::PortDown);
+        let expected = error_verdict(E::unreachable(0), DropReason::PortDown);
         assert_eq!(verdict(&mut small, &base()), expected);
     }
 
@@ -379,7 +380,7 @@ mod tests {
 
     #[test]
     fn the_last_hop_is_told_of_but_not_that_of_packets_from_ourselves() {
-        let expected = told(IcmpError::time_exceeded(), DropReason::TtlExpired);
+        let expected = error_verdict(IcmpError::time_exceeded(), DropReason::TtlExpired);
         expect_all(&[(base().ttl(1), expected), (base().ttl(0), expected)]);
         for from in [Origin::Host, Origin::Router] {
             let came = IngressInfo { from, to: LinkDestination::Ours, redirected_to: None };
@@ -391,7 +392,7 @@ mod tests {
     fn what_is_too_long_is_cut_or_its_sender_is_told_the_mtu() {
         let long = || base().dst("25.0.0.1").payload([1; 600]);
         assert!(leaves(verdict(&mut small(), &long())).is_cut);
-        let error = told(IcmpError::need_fragmentation(600), DropReason::TooBig);
+        let error = error_verdict(IcmpError::need_fragmentation(600), DropReason::TooBig);
         expect_all(&[(long().dont_fragment(), error)]);
         assert!(!leaves(verdict(&mut small(), &long().payload([1; 572]).dont_fragment())).is_cut);
         assert!(leaves(verdict(&mut small(), &long().payload([1; 573]))).is_cut);
@@ -399,8 +400,8 @@ mod tests {
 
     #[test]
     fn source_routes_and_options_that_contradict_themselves_are_refused() {
-        let refused = told(IcmpError::unreachable(5), DropReason::SourceRoute);
-        let wrong = |at| told(IcmpError::parameter_problem(at), DropReason::BadOption);
+        let refused = error_verdict(IcmpError::unreachable(5), DropReason::SourceRoute);
+        let wrong = |at| error_verdict(IcmpError::parameter_problem(at), DropReason::BadOption);
         expect_all(&[
             (base().options([131, 7, 4, 1, 1, 1, 1, 0]), refused),
             (base().options([137, 7, 8, 1, 1, 1, 1, 0]), refused),

@@ -82,8 +82,8 @@ impl PacketContext<'_, u128> {
         let headers = self.check_headers(ip)?;
         // RFC 5095 section 3; other routing headers are unknown here (RFC 8200 section 4.4).
         if let Some(routing) = headers.routing.filter(|routing| routing.segments_left > 0) {
-            let told = Icmp6Error::parameter_problem(Icmp6Error::ERRONEOUS, routing.at as u32 + 2);
-            return reject_with(IcmpReply::V6(told), DropReason::SourceRoute);
+            let error = Icmp6Error::parameter_problem(Icmp6Error::ERRONEOUS, routing.at as u32 + 2);
+            return reject_with(IcmpReply::V6(error), DropReason::SourceRoute);
         }
         if headers.fragment.is_some_and(|fragment| fragment.offset > 0 || fragment.more) {
             let is_icmp = headers.protocol == IpProtocol::ICMPV6;
@@ -145,8 +145,8 @@ impl PacketContext<'_, u128> {
         let is_hop = self.is_from_outside();
         if is_hop && ip.src().is_unicast_link_local() && self.ingress.from.port() != Some(found.decision.port)
         {
-            let told = Icmp6Error::unreachable(Icmp6Error::BEYOND_SCOPE);
-            return reject_with(IcmpReply::V6(told), DropReason::LinkLocal);
+            let error = Icmp6Error::unreachable(Icmp6Error::BEYOND_SCOPE);
+            return reject_with(IcmpReply::V6(error), DropReason::LinkLocal);
         }
         self.check_options_on_way(ip)?;
         if is_hop && ip.hop_limit() <= 1 {
@@ -203,17 +203,17 @@ impl PacketContext<'_, u128> {
 
 /// ICMPv6 errors where the tables don't forward a packet (RFC 4443 section 3.1).
 fn route_errors() -> RouteErrors {
-    let told = |code| IcmpReply::V6(Icmp6Error::unreachable(code));
+    let unreachable = |code| IcmpReply::V6(Icmp6Error::unreachable(code));
     let [no_route, rejected, prohibited] =
-        [Icmp6Error::NO_ROUTE, Icmp6Error::REJECT, Icmp6Error::PROHIBITED].map(told);
+        [Icmp6Error::NO_ROUTE, Icmp6Error::REJECT, Icmp6Error::PROHIBITED].map(unreachable);
     RouteErrors { no_route, rejected, prohibited }
 }
 
 /// The verdict on packets to a neighbor whose resolution failed (RFC 4443 section 3.1,
 /// RFC 4861 section 7.2.2).
 pub(crate) fn neighbor_failed() -> RouterVerdict {
-    let told = Icmp6Error::unreachable(Icmp6Error::ADDRESS);
-    RouterVerdict::Error(IcmpReply::V6(told), DropReason::NeighborFailed)
+    let error = Icmp6Error::unreachable(Icmp6Error::ADDRESS);
+    RouterVerdict::Error(IcmpReply::V6(error), DropReason::NeighborFailed)
 }
 
 /// Refuses a packet if its options require that (RFC 8200 sections 4.2, 4.3 and 4.6). Router alerts
@@ -267,7 +267,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
     }
-    fn told(error: Icmp6Error, reason: DropReason) -> RouterVerdict {
+    fn error_verdict(error: Icmp6Error, reason: DropReason) -> RouterVerdict {
         RouterVerdict::Error(IcmpReply::V6(error), reason)
     }
     /// The router's link-local address on `a`.
@@ -278,9 +278,8 @@ mod tests {
         let leave = leaves(verdict(&mut small(), &base()));
         assert_eq!((leave.decision.port, leave.next_hop), (B, "2001:db8:2::fe".parse().unwrap()));
         let waiting = verdict(&mut small(), &base().dst("2001:db8:2::77"));
-        assert!(
-            matches!(waiting, RouterVerdict::Hold(leave) if leave.next_hop == "2001:db8:2::77".parse::<IpAddr>().unwrap())
-        );
+        let unknown: IpAddr = "2001:db8:2::77".parse().unwrap();
+        assert!(matches!(waiting, RouterVerdict::Hold(leave) if leave.next_hop == unknown));
     }
 
     #[test]
@@ -299,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_link_local_source_or_destination_stays_on_its_link() {
-        let beyond = told(Icmp6Error::unreachable(2), DropReason::LinkLocal);
+        let beyond = error_verdict(Icmp6Error::unreachable(2), DropReason::LinkLocal);
         let on_link = base().src("fe80::9").dst("2001:db8:1::8");
         expect_all(&[
             (base().src("fe80::9"), beyond),
@@ -331,7 +330,7 @@ mod tests {
 
     #[test]
     fn destinations_that_lead_nowhere_are_told_of_as_the_route_says() {
-        let unreachable = |code, reason| told(Icmp6Error::unreachable(code), reason);
+        let unreachable = |code, reason| error_verdict(Icmp6Error::unreachable(code), reason);
         expect_all(&[
             (base().dst("2001:db8:99::1"), unreachable(0, DropReason::NoRoute)),
             (base().dst("2001:db8:21::1"), RouterVerdict::Discard(DropReason::Blackhole)),
@@ -379,9 +378,9 @@ mod tests {
     fn the_last_hop_and_the_mtu_are_told_of() {
         let long = base().payload(vec![0; 1453]);
         expect_all(&[
-            (base().hop_limit(1), told(Icmp6Error::time_exceeded(), DropReason::TtlExpired)),
-            (base().hop_limit(0), told(Icmp6Error::time_exceeded(), DropReason::TtlExpired)),
-            (long, told(Icmp6Error::packet_too_big(1500), DropReason::TooBig)),
+            (base().hop_limit(1), error_verdict(Icmp6Error::time_exceeded(), DropReason::TtlExpired)),
+            (base().hop_limit(0), error_verdict(Icmp6Error::time_exceeded(), DropReason::TtlExpired)),
+            (long, error_verdict(Icmp6Error::packet_too_big(1500), DropReason::TooBig)),
         ]);
         leaves(verdict(&mut small(), &base().payload(vec![0; 1452])));
         let ours = IngressInfo { from: Origin::Host, to: LinkDestination::Ours, redirected_to: None };
@@ -391,14 +390,14 @@ mod tests {
     #[test]
     fn options_for_every_router_are_heeded_as_their_first_bits_ask() {
         let unknown = |kind| base().extension(0, [kind, 4, 0, 0, 0, 0]);
-        let told_of = told(Icmp6Error::parameter_problem(2, 42), DropReason::BadOption);
+        let error = error_verdict(Icmp6Error::parameter_problem(2, 42), DropReason::BadOption);
         expect_all(&[
             (unknown(0x5e), RouterVerdict::Discard(DropReason::BadOption)),
-            (unknown(0x9e), told_of),
-            (unknown(0xde), told_of),
-            (unknown(0xc2), told_of),
+            (unknown(0x9e), error),
+            (unknown(0xde), error),
+            (unknown(0xc2), error),
             (unknown(0xde).dst("ff02::5"), RouterVerdict::Discard(DropReason::BadOption)),
-            (unknown(0x9e).dst("2001:db8:1::1"), told_of),
+            (unknown(0x9e).dst("2001:db8:1::1"), error),
         ]);
         for kind in [0x1e, 1] {
             leaves(verdict(&mut small(), &unknown(kind)));
@@ -413,7 +412,7 @@ mod tests {
             base().extension(43, body)
         };
         leaves(verdict(&mut small(), &route(1)));
-        let refused = told(Icmp6Error::parameter_problem(0, 42), DropReason::SourceRoute);
+        let refused = error_verdict(Icmp6Error::parameter_problem(0, 42), DropReason::SourceRoute);
         expect_all(&[
             (route(1).dst("2001:db8:1::1"), refused),
             (route(0).dst("2001:db8:1::1").icmp_echo(1, 2), RouterVerdict::EchoReply),

@@ -9,9 +9,11 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "puts a link header in front of IP packets that leave by a port",
     manual: "
-Expects IPv4 or IPv6 packets that LookupNextHop has found a next hop for, data starting at the IP header. Puts an
-Ethernet header in front: to the next hop's link address, from the address of PORT, a port of ROUTER, an IPRouter.",
-    example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2);
+Expects IPv4 or IPv6 packets that LookupNextHop has found a next hop for, data starting at the IP header. Puts
+an Ethernet header in front: to the next hop's link address, from the address of PORT, a port of ROUTER, an
+IPRouter.",
+    example: "\
+ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2);
 Idle -> ip; ip[0] -> Discard;
 Idle -> hop :: LookupNextHop(ip);
 hop[0] -> Discard;

@@ -14,16 +14,17 @@ pub static CLASS: Class = Class {
     group: "router",
     summary: "finds the port and the link address that IP packets leave by",
     manual: "
-Expects IPv4 or IPv6 packets, data starting at the IP header or the header marked by an earlier element, and decides where
-each goes by the routes and neighbors of ROUTER, an IPRouter. Input I takes packets that port I of the router received. A
-packet that is to leave by port I leaves by output I, with the link address of its next hop in its annotations for
-LinkHeader to use. All others leave by the output behind the ports', with the number of the port that received them as
-paint annotation: those without route or known neighbor, for the router itself or for groups, with a source that no
-host can have or that the port's reverse-path check refuses, longer than the next hop's MTU, or due to leave by the port
-they came by.
+Expects IPv4 or IPv6 packets, data starting at the IP header or the header marked by an earlier element, and
+decides where each goes by the routes and neighbors of ROUTER, an IPRouter. Input I takes packets that port I
+of the router received. A packet that is to leave by port I leaves by output I, with the link address of its
+next hop in its annotations for LinkHeader to use. All others leave by the output behind the ports', with the
+number of the port that received them as paint annotation: those without route or known neighbor, for the
+router itself or for groups, with a source that no host can have or that the port's reverse-path check
+refuses, longer than the next hop's MTU, or due to leave by the port they came by.
 
 IPForward and IP6Forward do this, and what usually stands before and behind it, for whole batches.",
-    example: "ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2);
+    example: "\
+ip :: IPRouter(PORT eth1 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT eth2 10.0.2.1/24 ETHER 2:0:0:0:0:2);
 Idle -> ip; ip[0] -> Discard;
 Idle -> Strip(14) -> CheckIPHeader -> hop :: LookupNextHop(ip);
 hop[0] -> Discard;

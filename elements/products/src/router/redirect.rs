@@ -31,8 +31,8 @@ pub(super) fn build_redirect(
 ) -> Option<Redirect> {
     match leave.redirect? {
         IpAddr::V4(better) => {
-            let told = IcmpReply::V4(IcmpError::redirect(better));
-            icmp::build_error(told, frame.get(LINK..)?, came.to.is_many(), from).ok().map(Redirect::V4)
+            let reply = IcmpReply::V4(IcmpError::redirect(better));
+            icmp::build_error(reply, frame.get(LINK..)?, came.to.is_many(), from).ok().map(Redirect::V4)
         }
         IpAddr::V6(better) => redirect_v6(frame, better, leave, from).map(Redirect::V6),
     }

@@ -43,7 +43,8 @@ fn parse_target(tables: &Tables, word: &str) -> Result<Target, ParseError> {
         Ok(gateway) => Ok(via(gateway, None)),
         Err(_) if tables.find_port(word).is_some() => Ok(Target::on_link(port_of(tables, word)?)),
         Err(_) => Err(format!(
-            "'{word}' is not a next hop: name the address of a gateway, a port ({}), or blackhole, unreachable or prohibited",
+            "'{word}' is not a next hop: name the address of a gateway, a port ({}), or blackhole, \
+             unreachable or prohibited",
             port_names(tables)
         )),
     }
@@ -131,7 +132,8 @@ mod tests {
             ("", "a route begins with its prefix, such as 192.0.2.0/24"),
             (
                 "10.0.0.0/8 eth9",
-                "'eth9' is not a next hop: name the address of a gateway, a port (a, b), or blackhole, unreachable or prohibited",
+                "'eth9' is not a next hop: name the address of a gateway, a port (a, b), or blackhole, \
+                 unreachable or prohibited",
             ),
             ("10.0.0.0/8 10.0.2.9%c", "no port is called 'c'; there are: a, b"),
             ("10.0.0.0/8 weight 3", "'weight' belongs behind the way that it is about"),

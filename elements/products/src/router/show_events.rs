@@ -51,7 +51,10 @@ pub(super) fn events_json(router: &SharedRouter, text: &str) -> Result<String, S
         "" => Some(0),
         "now" => None,
         number => Some(number.parse().map_err(|_| {
-            format!("'{number}' is not a number of an event; take 'next' of the last answer, 'now', or nothing for all")
+            format!(
+                "'{number}' is not a number of an event; take 'next' of the last answer, 'now', or \
+                 nothing for all"
+            )
         })?),
     };
     let ports = router.lock_tables().ports();
@@ -118,7 +121,7 @@ fn own_address(about: EventSubject, what: AddressEvent) -> EventText {
     };
     let lladdr = station.map(|link| link.to_string());
     let detail = match &lladdr {
-        Some(station) => format!("{}, {station} uses it", what.name()),
+        Some(lladdr) => format!("{}, {lladdr} uses it", what.name()),
         None => what.name().to_string(),
     };
     EventText { kind: "address", what: what.name(), about: EventSubject { lladdr, ..about }, detail }

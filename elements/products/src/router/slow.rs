@@ -140,10 +140,10 @@ impl SlowPath {
         (worker, workers): (usize, usize),
         ids: u32,
     ) -> SlowPath {
-        let told = together.add_worker();
+        let counters = together.add_worker();
         SlowPath {
             counters: Counters::default(),
-            published_counters: told,
+            published_counters: counters,
             pending: PendingQueue::new(settings.hold, together.packet_budget()),
             limits: RateLimits::new(
                 settings.icmp.split_among(workers),
@@ -226,8 +226,8 @@ impl SlowPath {
                 Origin::Port(port) => self.receive_message(packet, port, message, job),
                 _ => self.receive_host_arp(packet, job),
             },
-            RouterVerdict::Error(told, reason) => {
-                self.send_icmp_error(told, packet.data().get(LINK..).unwrap_or_default(), came, job);
+            RouterVerdict::Error(reply, reason) => {
+                self.send_icmp_error(reply, packet.data().get(LINK..).unwrap_or_default(), came, job);
                 job.cx.discard(packet, reason);
             }
             RouterVerdict::Discard(reason) => job.cx.discard(packet, reason),
@@ -251,7 +251,7 @@ impl SlowPath {
     /// Sends an ICMP error to the sender of a packet, given from its IP header on.
     pub(super) fn send_icmp_error(
         &mut self,
-        told: IcmpReply,
+        reply: IcmpReply,
         packet: &[u8],
         came: IngressInfo,
         job: &mut SlowPathContext<'_, '_>,
@@ -261,7 +261,7 @@ impl SlowPath {
         }
         let is_usable = |port, address| self.is_usable(port, address);
         let from = IcmpSource { ports: job.view().ports, port: came.from.port(), is_usable: &is_usable };
-        let error = match icmp::build_error(told, packet, came.to.is_many(), from) {
+        let error = match icmp::build_error(reply, packet, came.to.is_many(), from) {
             Ok(error) => error,
             Err(IcmpSuppressed::Forbidden(_)) => return self.counters.errors_forbidden += 1,
             Err(IcmpSuppressed::NoAddress) => return,

@@ -40,8 +40,8 @@ impl SlowPath {
                 Some(Resolution::Hold(_) | Resolution::Ready(_)) => {}
                 Some(Resolution::Failed) => {
                     let bytes = packet.data().get(LINK..).unwrap_or_default();
-                    if let RouterVerdict::Error(told, _) = failed_verdict(bytes) {
-                        self.send_icmp_error(told, bytes, came, job);
+                    if let RouterVerdict::Error(reply, _) = failed_verdict(bytes) {
+                        self.send_icmp_error(reply, bytes, came, job);
                     }
                     return job.cx.discard(packet, DropReason::NeighborFailed);
                 }
@@ -142,8 +142,8 @@ impl SlowPath {
     fn fail_pending(&mut self, neighbor: &Neighbor, job: &mut SlowPathContext<'_, '_>) {
         for PendingPacket { packet, ingress: came } in self.pending.release_neighbor(neighbor) {
             let bytes = packet.data().get(LINK..).unwrap_or_default();
-            if let RouterVerdict::Error(told, _) = failed_verdict(bytes) {
-                self.send_icmp_error(told, bytes, came, job);
+            if let RouterVerdict::Error(reply, _) = failed_verdict(bytes) {
+                self.send_icmp_error(reply, bytes, came, job);
             }
             job.cx.discard(packet, DropReason::NeighborFailed);
         }

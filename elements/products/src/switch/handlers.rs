@@ -6,8 +6,8 @@ use artery_engine::{Handler, Read, Write};
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::write(
         "ifconfig",
-        "words as of `ifconfig veb0 …`, such as `add em0` or `static em1 02:00:00:00:00:01`: changes the switch, \
-         command by command until one is refused",
+        "words as of `ifconfig veb0 …`, such as `add em0` or `static em1 02:00:00:00:00:01`: changes the \
+         switch, command by command until one is refused",
         &Write(|v: &mut Veb, words, cx| v.ifconfig(words, cx)),
     )
     .once(),
@@ -46,7 +46,8 @@ pub(super) static HANDLERS: &[Handler] = &[
     ),
     Handler::read(
         "moves",
-        "addresses that moved lately, a line each: `AGE MAC[@VID] FROM TO`, with `damped` where it wasn't believed",
+        "addresses that moved lately, a line each: `AGE MAC[@VID] FROM TO`, with `damped` where it wasn't \
+         believed",
         &Read(|v: &mut Veb, _, cx| v.list_moves(cx)),
     ),
     Handler::read(
@@ -55,10 +56,23 @@ pub(super) static HANDLERS: &[Handler] = &[
         &Read(|v: &mut Veb, frame, cx| v.explain_frame(frame, cx)),
     )
     .parameters(),
-    Handler::write("pf_load", ask::LOAD, &Write(|v: &mut Veb, text, cx| v.worker_filter()?.load_rules(text, cx))).once(),
-    Handler::read("pf_worker", ask_worker::WORKER, &Read(|v: &mut Veb, text, cx| v.worker_filter()?.query_worker(text, cx)))
-        .parameters()
-        .join(),
-    Handler::read("pf", ask::ALL, &Read(|v: &mut Veb, text, cx| ask::query_shared(&v.worker_filter()?.shared().clone(), text, cx)))
-        .parameters(),
+    Handler::write(
+        "pf_load",
+        ask::LOAD,
+        &Write(|v: &mut Veb, text, cx| v.worker_filter()?.load_rules(text, cx)),
+    )
+    .once(),
+    Handler::read(
+        "pf_worker",
+        ask_worker::WORKER,
+        &Read(|v: &mut Veb, text, cx| v.worker_filter()?.query_worker(text, cx)),
+    )
+    .parameters()
+    .join(),
+    Handler::read(
+        "pf",
+        ask::ALL,
+        &Read(|v: &mut Veb, text, cx| ask::query_shared(&v.worker_filter()?.shared().clone(), text, cx)),
+    )
+    .parameters(),
 ];

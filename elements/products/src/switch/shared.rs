@@ -237,8 +237,8 @@ fn parse_port(config: &mut Config, text: &str) -> Result<(), ArgError> {
             ("detached", _) => port.role = Role::Detached,
             _ if ports::parse_interface_address(word).is_some() => (),
             _ => {
-                let wants = "is not a valid ADDRESS/LENGTH and none of vport, detached, sticky, learn, discover, locked and blocknonip; \
-                             IFCONFIG takes all words";
+                let wants = "is not a valid ADDRESS/LENGTH and none of vport, detached, sticky, learn, \
+                    discover, locked and blocknonip; IFCONFIG takes all words";
                 return Err(argument_error("PORT", &text, format!("'{word}' {wants}")));
             }
         }
@@ -258,8 +258,8 @@ fn check_ports(args: &Args<'_>, ports: usize) -> Result<(), ArgError> {
     match fits {
         true => Ok(()),
         false => Err(ArgError::wrong(format!(
-            "{inputs} inputs and {outputs} outputs are connected; {named}{plural} {} as many outputs, or twice as many for what \
-             is the host's",
+            "{inputs} inputs and {outputs} outputs are connected; {named}{plural} {} as many outputs, or \
+             twice as many for what is the host's",
             if ports == 1 { "needs" } else { "need" }
         ))),
     }

@@ -27,75 +27,126 @@ pub static CLASS: Class = Class {
     group: "switch",
     summary: "switches Ethernet frames between ports by their addresses, as veb(4) does",
     manual: "
-Expects Ethernet frames. Frames that port I receives come by input I, and what it is to send leaves by output I; ports are
-numbered in the order of the PORT arguments, and those of SPAN arguments come behind. A frame goes to the port that its
-destination was last seen at, and to all others where that isn't known, or is a group; it never goes back to the port it
-came from. Every frame belongs to a VLAN: that of its tag, if the port is in it (`tagged`), or else the port's own
-(`untagged`, which is VNETID if nothing else was said). Addresses are known by VLAN.
+Expects Ethernet frames. Frames that port I receives come by input I, and what it is to send leaves by output
+I; ports are numbered in the order of the PORT arguments, and those of SPAN arguments come behind. A frame
+goes to the port that its destination was last seen at, and to all others where that isn't known, or is a
+group; it never goes back to the port it came from. Every frame belongs to a VLAN: that of its tag, if the
+port is in it (`tagged`), or else the port's own (`untagged`, which is VNETID if nothing else was said).
+Addresses are known by VLAN.
 
-The packet filter has the rules of PF, or those that `artery pfctl` loads; their names for interfaces are those of the switch and its
-ports. Packets of rules with `log` are added to PFLOG, as pflog(4) shows them, by a thread of its own. Files that rules name are
-looked for in PFETC if they are in /etc or have no folder.
+The packet filter has the rules of PF, or those that `artery pfctl` loads; their names for interfaces are
+those of the switch and its ports. Packets of rules with `log` are added to PFLOG, as pflog(4) shows them, by
+a thread of its own. Files that rules name are looked for in PFETC if they are in /etc or have no folder.
 
-What can be said of ports and of the switch are the words of ifconfig(8) for veb(4): by IFCONFIG at the start, and by the
-handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [ADDRESS/LENGTH…] [vport]
-[detached] [sticky] [FLAG…]`. Its addresses are what rules mean by its name, until the host has an interface of that name: then they
-mean what that has, `(NAME)` also what it gets later. A `vport` is the
-host's own port of the switch, such as a FromHost with its ToHost: filters see `in` and `out` reversed there. Its addresses are announced
-at the start, so that others learn where they are now. A `detached`
-port becomes part of the switch when `add` names it; addresses that were learned at a `sticky` one don't move until they are
-forgotten. FLAG is `learn`, `discover`, `locked`, `blocknonip` or one of those
-with a `-`. Without PORT and SPAN there are as many ports as inputs or outputs are connected, called p0, p1 and so on.
+What can be said of ports and of the switch are the words of ifconfig(8) for veb(4): by IFCONFIG at the start,
+and by the handler of that name while it runs (see `artery ifconfig`). A PORT is `NAME [ADDRESS/LENGTH…]
+[vport] [detached] [sticky] [FLAG…]`. Its addresses are what rules mean by its name, until the host has an
+interface of that name: then they mean what that has, `(NAME)` also what it gets later. A `vport` is the
+host's own port of the switch, such as a FromHost with its ToHost: filters see `in` and `out` reversed there.
+Its addresses are announced at the start, so that others learn where they are now. A `detached` port becomes
+part of the switch when `add` names it; addresses that were learned at a `sticky` one don't move until they
+are forgotten. FLAG is `learn`, `discover`, `locked`, `blocknonip` or one of those with a `-`. Without PORT
+and SPAN there are as many ports as inputs or outputs are connected, called p0, p1 and so on.
 
-With LINK0 tags of VLANs that the port is not in pass untouched, as part of a frame of the port's own VLAN, and so do frames to
-those reserved addresses (01:80:c2:00:00:00 to 0f) that a bridge of providers passes on; RESERVED names further ones by
-their last two digits. With LINK1 a packet filter sees IPv4 and IPv6 of untagged frames as they come in and as they go out. At vports it
-sees them without LINK1, too. What no host would take is dropped before rules are asked: a bad checksum of the header, a length that is not
-there, loopback addresses, a group as source.
+With LINK0 tags of VLANs that the port is not in pass untouched, as part of a frame of the port's own VLAN,
+and so do frames to those reserved addresses (01:80:c2:00:00:00 to 0f) that a bridge of providers passes on;
+RESERVED names further ones by their last two digits. With LINK1 a packet filter sees IPv4 and IPv6 of
+untagged frames as they come in and as they go out. At vports it sees them without LINK1, too. What no host
+would take is dropped before rules are asked: a bad checksum of the header, a length that is not there,
+loopback addresses, a group as source.
 
-With as many outputs again as there are ports, output N + I takes what came by port I and is the host's: everything
-while the switch is down, frames of a port that is detached, and untagged ones of a port that says `passthrough`. Without
-them such frames are dropped.
+With as many outputs again as there are ports, output N + I takes what came by port I and is the host's:
+everything while the switch is down, frames of a port that is detached, and untagged ones of a port that says
+`passthrough`. Without them such frames are dropped.
 
-Ports of which IFCONFIG says `stp` take part in a spanning tree (RSTP, and STP to neighbors that speak nothing else), which holds
-those back that would close a circle. The switch is known to others by ETHER; else by the lowest address of the interfaces
-that its ports are called after; else by one that is made of its own name. Links of interfaces are followed: what is down
-gets no frames.
+Ports of which IFCONFIG says `stp` take part in a spanning tree (RSTP, and STP to neighbors that speak nothing
+else), which holds those back that would close a circle. The switch is known to others by ETHER; else by the
+lowest address of the interfaces that its ports are called after; else by one that is made of its own name.
+Links of interfaces are followed: what is down gets no frames.
 
-With `snoop` frames for groups of IP go to their members and to routers only, by what these say by IGMP and MLD (RFC 4541), where
-hosts are asked for their groups: a router that is heard, or the switch itself with `querier ADDRESS`. Until hosts have had 10 s to
-answer, and for groups of the link itself (224.0.0.0/24, ff02::/16), frames go to all. A port that says `mcastrouter` gets all groups; one
-that says `fastleave` is left as soon as one host behind it leaves. One that says `nobroadcast` or `nomulticast` gets no broadcasts, or no
-groups that it isn't known to want; by one that says `hairpin` frames may leave that came by it.
+With `snoop` frames for groups of IP go to their members and to routers only, by what these say by IGMP and
+MLD (RFC 4541), where hosts are asked for their groups: a router that is heard, or the switch itself with
+`querier ADDRESS`. Until hosts have had 10 s to answer, and for groups of the link itself (224.0.0.0/24,
+ff02::/16), frames go to all. A port that says `mcastrouter` gets all groups; one that says `fastleave` is
+left as soon as one host behind it leaves. One that says `nobroadcast` or `nomulticast` gets no broadcasts, or
+no groups that it isn't known to want; by one that says `hairpin` frames may leave that came by it.
 
-Addresses are forgotten TIMEOUT after they were last seen as a source. When MAXADDR are known no more are learned, and
-frames to others go to all ports; with EVICT an old one makes room, for at most 50,000 new ones a second and port. Of an
-address that moves between ports more than five times in DAMPING no move is believed for as long again.",
+Addresses are forgotten TIMEOUT after they were last seen as a source. When MAXADDR are known no more are
+learned, and frames to others go to all ports; with EVICT an old one makes room, for at most 50,000 new ones a
+second and port. Of an address that moves between ports more than five times in DAMPING no move is believed
+for as long again.",
     example: "
 veb0 :: Veb(PORT em0, PORT em1, PORT vport0 vport, IFCONFIG \"protected em0 1,2\");
 Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0; veb0[2] -> Discard;",
     ports: "1-/1-",
     processing: "h/h",
     args: &[
-        Arg::keyword("PORT", "NAME [ADDRESS/LENGTH…] [vport] [detached] [sticky] [FLAG…]", "", "a port; any number of them"),
-        Arg::keyword("SPAN", "NAME", "", "a port that gets a copy of every frame and takes none; any number of them"),
+        Arg::keyword(
+            "PORT",
+            "NAME [ADDRESS/LENGTH…] [vport] [detached] [sticky] [FLAG…]",
+            "",
+            "a port; any number of them",
+        ),
+        Arg::keyword(
+            "SPAN",
+            "NAME",
+            "",
+            "a port that gets a copy of every frame and takes none; any number of them",
+        ),
         Arg::keyword("VNETID", "VLAN", "1", "the VLAN of untagged frames, where the port says nothing else"),
         Arg::keyword("MAXADDR", "addresses", "100", "most addresses that are known"),
         Arg::keyword("TIMEOUT", "seconds", "240", "after how long addresses are forgotten; 0 for never"),
         Arg::keyword("UP", "bool", "true", "whether it switches from the start"),
-        Arg::keyword("LINK0", "bool", "false", "whether tags that no port list names pass, and reserved addresses"),
+        Arg::keyword(
+            "LINK0",
+            "bool",
+            "false",
+            "whether tags that no port list names pass, and reserved addresses",
+        ),
         Arg::keyword("LINK1", "bool", "false", "whether a packet filter sees IP"),
         Arg::keyword("LINK2", "bool", "false", "accepted; IPsec is not looked into"),
-        Arg::keyword("RESERVED", "hex digits", "", "reserved addresses that are forwarded, as `0e`; any number of them"),
-        Arg::keyword("ETHER", "EtherAddress", "", "by which the spanning tree knows it; the lowest of its ports' if not given"),
-        Arg::keyword("EVICT", "bool", "false", "whether a new address takes the place of an old one when the table is full"),
+        Arg::keyword(
+            "RESERVED",
+            "hex digits",
+            "",
+            "reserved addresses that are forwarded, as `0e`; any number of them",
+        ),
+        Arg::keyword(
+            "ETHER",
+            "EtherAddress",
+            "",
+            "by which the spanning tree knows it; the lowest of its ports' if not given",
+        ),
+        Arg::keyword(
+            "EVICT",
+            "bool",
+            "false",
+            "whether a new address takes the place of an old one when the table is full",
+        ),
         Arg::keyword("LEARN_RATE", "addresses", "0", "most new addresses and moves a second; 0 for no limit"),
         Arg::keyword("DAMPING", "time", "10s", "in what time an address may move five times; 0 for no limit"),
-        Arg::keyword("PF", "filename", "", "the rules of the packet filter, a pf.conf; without it all passes until rules are loaded"),
+        Arg::keyword(
+            "PF",
+            "filename",
+            "",
+            "the rules of the packet filter, a pf.conf; without it all passes until rules are loaded",
+        ),
         Arg::keyword("PFLOG", "filename", "", "where packets of rules with `log` are written"),
-        Arg::keyword("PFLOG_MAX", "bytes", "1G", "most bytes of that file, after which it is renamed to FILE.old and a new one is started; 0 for no limit"),
+        Arg::keyword(
+            "PFLOG_MAX",
+            "bytes",
+            "1G",
+            "most bytes of that file, after which it is renamed to FILE.old and a new one is started; 0 for \
+             no limit",
+        ),
         Arg::keyword("PFETC", "folder", "", "what rules mean by /etc where they name files"),
-        Arg::keyword("IFCONFIG", "words", "", "what ifconfig would say of the switch, as `\"rule block in on em0\"`; any number of them, done in order"),
+        Arg::keyword(
+            "IFCONFIG",
+            "words",
+            "",
+            "what ifconfig would say of the switch, as `\"rule block in on em0\"`; any number of them, done \
+             in order",
+        ),
     ],
     handlers: HANDLERS,
     per_worker: true,
@@ -180,7 +231,7 @@ impl Veb {
     fn own_filter(&self, cx: &mut Context<'_>) -> Result<SwitchFilter, StartError> {
         let half = WorkerFilter::new(&self.rules, self.copy);
         let half = half.map_err(|error| {
-            StartError::new(format!("there is no memory for the packet filter's states: {error}"))
+            StartError::new(format!("cannot allocate memory for the packet filter's states: {error}"))
         })?;
         half.start_filter(cx);
         Ok(SwitchFilter::new(half))

@@ -293,8 +293,8 @@ impl Case<'_> {
         let redirects = self.verdict("redirect").is_some() || self.is_per_packet();
         if self.verdict("redirect").is_some() {
             seen.count("redirect");
-            let told = self.count(&["redirects", "redirects-limited"]);
-            must(self.is_per_packet() || told == 1, format!("{told} redirects"))?;
+            let count = self.count(&["redirects", "redirects-limited"]);
+            must(self.is_per_packet() || count == 1, format!("{count} redirects"))?;
         }
         if !redirects {
             self.drops_only(&[])?;
@@ -313,7 +313,7 @@ impl Case<'_> {
         let link = Ethernet::new(&frame[..]).map_err(|_| "a frame left")?;
         must(
             link.src().octets() == [2, 0, 0, 0, 0, *output as u8 + 1],
-            "it is sent from the port's station",
+            "it is sent from the port's MAC address",
         )?;
         if !self.is_per_packet() {
             must(
@@ -322,7 +322,7 @@ impl Case<'_> {
             )?;
             must(
                 Some(link.dst().to_string().as_str()) == self.verdict("lladdr"),
-                "it went to the station that was said",
+                "it went to the MAC address that was given",
             )?;
         }
         must(hops(frame).map(|hops| hops + 1) == hops(self.frame), "it has a hop less")?;
@@ -359,7 +359,7 @@ impl Case<'_> {
 
     fn neighbor(&self) -> Checked {
         let looked = self.count(&["arp-received", "nd-received", "neighbor-messages-limited"]);
-        must(looked >= 1, "nobody looked at it")
+        must(looked >= 1, "it was received")
     }
 
     /// It ended for the reason that was given, and nothing of it left but errors that quote it.
@@ -375,7 +375,7 @@ impl Case<'_> {
     fn silent(&self) -> Checked {
         must(self.done.drops.values().sum::<u64>() == 1, "one packet ended")?;
         must(self.done.sent.is_empty(), "nothing was sent")?;
-        must(self.count(&["icmp-errors", "icmp-errors-limited"]) == 0, "nobody was told")
+        must(self.count(&["icmp-errors", "icmp-errors-limited"]) == 0, "no ICMP error")
     }
 
     /// The sender gets the explained error, unless that is forbidden, limited, or can't reach it.
@@ -384,9 +384,9 @@ impl Case<'_> {
             self.explained["verdict"]["icmp_type"].as_u64(),
             self.explained["verdict"]["icmp_code"].as_u64(),
         );
-        let (told, never) = (self.count(&["icmp-errors", "icmp-errors-limited"]), said.0.is_none());
+        let (count, never) = (self.count(&["icmp-errors", "icmp-errors-limited"]), said.0.is_none());
         // An error from the router may end in an error itself, for which none is sent.
-        must(if never { told == 0 } else { told == 1 }, format!("{told} errors, not {said:?}"))?;
+        must(if never { count == 0 } else { count == 1 }, format!("{count} errors, not {said:?}"))?;
         let Some(mark) = self.mark else { return Ok(()) };
         for sent in self.done.sent.iter().filter(|sent| has(&sent.frame, mark)) {
             must(icmp(&sent.frame) == said, format!("{:?} was sent, not {said:?}", icmp(&sent.frame)))?;

@@ -23,7 +23,8 @@ pub(crate) fn config(random: &mut Random) -> String {
         let rpf = pick(random, &["off", "off", "off", "off", "off", "loose", "strict"]);
         let redirects = random.percent(70);
         format!(
-            "PORT {name} 10.0.{n}.1/24 2001:db8:{n}::1/64 ETHER 2:0:0:0:0:{n} MTU {mtu} RPF {rpf} REDIRECTS {redirects}, "
+            "PORT {name} 10.0.{n}.1/24 2001:db8:{n}::1/64 ETHER 2:0:0:0:0:{n} MTU {mtu} RPF {rpf} REDIRECTS \
+             {redirects}, "
         )
     };
     let ports: String = NAMES.iter().enumerate().map(|at| port(at, random)).collect();

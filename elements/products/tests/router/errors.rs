@@ -42,7 +42,8 @@ fn path_mtu_discovery_is_told_the_mtu_of_the_next_hop() {
     let mut rig = rig_of(
         "PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1,
          PORT b 10.0.2.1/24 2001:db8:2::1/64 ETHER 2:0:0:0:0:2 MTU 1400, NEIGHBOR a 10.0.1.9 2:0:0:0:1:9,
-         NEIGHBOR a 2001:db8:1::9 2:0:0:0:1:9, ROUTE 20.0.0.0/8 10.0.2.254, ROUTE 2001:db8:20::/48 2001:db8:2::fe, DAD false",
+         NEIGHBOR a 2001:db8:1::9 2:0:0:0:1:9, ROUTE 20.0.0.0/8 10.0.2.254, ROUTE 2001:db8:20::/48 \
+         2001:db8:2::fe, DAD false",
     );
     let long = through().dont_fragment().payload(vec![1; 1390]);
     assert_eq!(told(&mut rig, long), (IcmpType::UNREACHABLE, 4, [0, 0, 0x05, 0x78]));

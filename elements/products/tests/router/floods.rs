@@ -16,7 +16,8 @@ fn others_pass(rig: &mut Rig) {
 #[test]
 fn a_scan_of_a_big_network_holds_no_more_packets_than_it_may() {
     let mut rig = rig_of(
-        "PORT a 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT b 30.0.0.1/8 10.0.2.1/24 ETHER 2:0:0:0:0:2, NEIGHBOR a 10.0.1.9 2:0:0:0:1:9,
+        "PORT a 10.0.1.1/24 ETHER 2:0:0:0:0:1, PORT b 30.0.0.1/8 10.0.2.1/24 ETHER 2:0:0:0:0:2, NEIGHBOR a \
+         10.0.1.9 2:0:0:0:1:9,
          NEIGHBOR b 10.0.2.254 2:0:0:0:2:fe, ROUTE 20.0.0.0/8 10.0.2.254, DAD false, HOLD_ALL 100",
     );
     for n in 0..50_000_u32 {

@@ -167,7 +167,8 @@ fn members_on_the_clients_link_get_packets_back_by_it_and_nobody_is_redirected()
 
 #[test]
 fn flows_to_a_member_behind_several_gateways_take_all_of_them() {
-    let routes = "NEIGHBOR b 10.0.2.5 2:0:0:0:2:5, NEIGHBOR b 10.0.2.6 2:0:0:0:2:6, ROUTE 30.0.0.0/8 10.0.2.5 10.0.2.6";
+    let routes = "NEIGHBOR b 10.0.2.5 2:0:0:0:2:5, NEIGHBOR b 10.0.2.6 2:0:0:0:2:6, ROUTE 30.0.0.0/8 \
+        10.0.2.5 10.0.2.6";
     let mut led = led(routes, &format!("{SERVICES}, MEMBER one 30.0.0.1"), "IPForward");
     let shares = shares(led.stations(&frames(1..101)));
     assert!(shares.len() == 2 && shares.values().all(|share| *share > 25), "{shares:?}");

@@ -144,7 +144,8 @@ fn solicitations_for_an_address_of_the_router_are_answered() {
 #[test]
 fn proxy_arp_answers_for_what_is_behind_another_port_and_not_for_the_same_link() {
     let mut rig = rig_of(
-        "PORT a 10.0.1.1/24 ETHER 2:0:0:0:0:1 PROXY_ARP true, PORT b 10.0.2.1/24 ETHER 2:0:0:0:0:2, DAD false",
+        "PORT a 10.0.1.1/24 ETHER 2:0:0:0:0:1 PROXY_ARP true, PORT b 10.0.2.1/24 ETHER 2:0:0:0:0:2, DAD \
+         false",
     );
     rig.bench.push(A, arp_request(PEER, "10.0.1.9", "10.0.2.5").bytes());
     assert_eq!(rig.only(A), arp_reply(STATION_A, "10.0.2.5", PEER, "10.0.1.9").bytes());
@@ -214,7 +215,8 @@ fn own_addresses_are_told_when_the_router_starts_and_when_a_port_comes_back_or_c
 
 #[test]
 fn ipv6_addresses_are_probed_and_a_duplicate_is_neither_answered_for_nor_spoken_from() {
-    let config = "PORT a 2001:db8:1::1/64 ETHER 2:0:0:0:0:1, PORT b ETHER 2:0:0:0:0:2, NEIGHBOR a 2001:db8:1::9 2:0:0:0:1:9";
+    let config = "PORT a 2001:db8:1::1/64 ETHER 2:0:0:0:0:1, PORT b ETHER 2:0:0:0:0:2, NEIGHBOR a \
+        2001:db8:1::9 2:0:0:0:1:9";
     let mut rig = Rig { bench: bench(config) };
     rig.pass_ms(1_000);
     let is_probe = |frame: &&Vec<u8>| {
@@ -318,8 +320,8 @@ fn senders_hear_of_a_neighbor_that_falls_silent_and_packets_go_on_when_it_answer
         })
     };
     // Its use is seen within a second; 5 s until it is asked, three questions to it and three to all.
-    let told = (1..60).find(|_| send(&mut rig)).unwrap();
-    assert!((11..=14).contains(&told), "{told} s");
+    let seconds = (1..60).find(|_| send(&mut rig)).unwrap();
+    assert!((11..=14).contains(&seconds), "{seconds} s");
     rig.take_all();
     let asked = (1..10).find(|_| {
         send(&mut rig);

@@ -24,7 +24,7 @@ fn the_fast_path_waits_until_packets_that_waited_have_gone() {
     let mut rig = rig();
     let mut fast = fast(&rig);
     let to = |n: u8| through().dst([10, 0, 2, n]);
-    assert_eq!(parted(&mut fast, to(5)), (0, 1), "nobody knows it yet");
+    assert_eq!(parted(&mut fast, to(5)), (0, 1), "not resolved yet");
     rig.push4(to(5));
     rig.take_all();
     assert_eq!(parted(&mut fast, through()), (1, 0), "others are not held up by one that waits");

@@ -111,7 +111,8 @@ fn by_the_shortcut_members_on_the_clients_link_get_packets_back_by_it() {
 
 #[test]
 fn where_sources_are_checked_and_where_there_are_several_ways_no_frame_takes_the_shortcut() {
-    let routes = "NEIGHBOR b 10.0.2.5 2:0:0:0:2:5, NEIGHBOR b 10.0.2.6 2:0:0:0:2:6, ROUTE 30.0.0.0/8 10.0.2.5 10.0.2.6";
+    let routes = "NEIGHBOR b 10.0.2.5 2:0:0:0:2:5, NEIGHBOR b 10.0.2.6 2:0:0:0:2:6, ROUTE 30.0.0.0/8 \
+        10.0.2.5 10.0.2.6";
     short(routes, "MEMBER one 30.0.0.1").go_on(&frames(1..101));
     let router = "PORT a 10.0.1.1/24 ETHER 2:0:0:0:0:1 RPF loose, PORT b 10.0.2.1/24 ETHER 2:0:0:0:0:2,
         NEIGHBOR b 10.0.2.5 2:0:0:0:2:5";

@@ -91,7 +91,8 @@ struct Rig {
 impl Rig {
     fn new(test: &str) -> Rig {
         let text = format!(
-            "ip :: IPRouter(PORT a 10.0.1.1/24 ETHER {STATION_A}, PORT b 10.0.2.1/24 30.0.0.1/8 ETHER {STATION_B},
+            "ip :: IPRouter(PORT a 10.0.1.1/24 ETHER {STATION_A}, PORT b 10.0.2.1/24 30.0.0.1/8 ETHER \
+             {STATION_B},
                  NEIGHBOR b 10.0.2.254 {GATEWAY}, ROUTE 20.0.0.0/8 10.0.2.254, DAD false, HOLD 500);
              f4 :: IPForward(ip);
              FromWire({test}, 0) -> ca :: Classifier(12/0800, -); ca[0] -> f4; ca[1] -> ip;

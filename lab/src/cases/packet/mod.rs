@@ -1,7 +1,7 @@
 //! Frames as text: `ip 10.0.1.2 > 10.0.2.2 ttl 9 / udp 1000 > 2000 / 20 bytes`.
 //!
-//! A frame is a row of layers. Fields that are not written have their usual values: lengths and checksums that
-//! are right, a time to live of 64. [`describe`] is exact: its text always makes the same bytes again.
+//! A frame is a row of layers. Fields that are not written have their usual values: lengths and checksums
+//! that are right, a time to live of 64. [`describe`] is exact: its text always makes the same bytes again.
 
 mod build;
 mod dissect;
@@ -201,13 +201,17 @@ mod tests {
     proptest! {
         #[test]
         fn every_frame_has_a_text_that_makes_it_again(
-            bytes in prop::collection::vec(any::<u8>(), 1..80), kind in 0_usize..6, changed in any::<(u8, u8)>(),
+            bytes in prop::collection::vec(any::<u8>(), 1..80),
+            kind in 0_usize..6,
+            changed in any::<(u8, u8)>(),
         ) {
             let mut frame = match kind {
                 0 => ethernet().ip4(ip4().udp(1, 2).payload(&bytes)).bytes(),
                 1 => ethernet().ip6(ip6().extension(0, [5, 2, 0, 0, 1, 0]).tcp(1, 2).payload(&bytes)).bytes(),
                 2 => neighbor_solicitation(USUAL.src, "fd00::1", "fd00::2").bytes(),
-                3 => ethernet().ip4(ip4().icmp(artery_wire::IcmpType::UNREACHABLE, 1, [0; 4]).payload(&bytes)).bytes(),
+                3 => ethernet()
+                    .ip4(ip4().icmp(artery_wire::IcmpType::UNREACHABLE, 1, [0; 4]).payload(&bytes))
+                    .bytes(),
                 4 => arp_request(USUAL.src, "10.0.0.1", "10.0.0.2").bytes(),
                 _ => bytes,
             };

@@ -8,7 +8,7 @@ use std::path::Path;
 /// A mistake: its line from 1, and what is wrong.
 type Found = (usize, String);
 
-/// How long late packets are waited for when expectations are written anew, in ms.
+/// How long late packets are waited for when expectations are updated, in ms.
 const SETTLE_MS: u64 = 100;
 
 /// A heading of a file with its indented lines, such as `kernel:` or `case: NAME`.
@@ -107,8 +107,8 @@ fn set_up(section: &Section, setup: &mut Setup) -> Result<(), Vec<Found>> {
             setup.files.push((name.to_owned(), dedented(raw)));
         }
         _ => {
-            let known = "artery: COMMAND, kernel:, file NAME:, ports: N, neighbor: IP ETHER dev PORT, mtu: PORT BYTES, \
-                 free: LAYER.FIELD, fence:, long: REASON and case: NAME";
+            let known = "artery: COMMAND, kernel:, file NAME:, ports: N, neighbor: IP ETHER dev PORT, mtu: \
+                PORT BYTES, free: LAYER.FIELD, fence:, long: REASON and case: NAME";
             return Err(wrong(&format!("unknown heading '{word}: {rest}'; headings are {known}")));
         }
     }
@@ -266,7 +266,8 @@ mod tests {
     #[test]
     fn files_keep_their_lines_without_the_indentation() {
         let file = parse(
-            "file pf.conf:\n    # Rules.\n    block\n      pass\n\ncase: one\n    in p1: ip 1.1.1.1 > 2.2.2.2 proto 1\n",
+            "file pf.conf:\n    # Rules.\n    block\n      pass\n\ncase: one\
+             \n    in p1: ip 1.1.1.1 > 2.2.2.2 proto 1\n",
         );
         assert_eq!(file.unwrap().setup.files, [("pf.conf".into(), "# Rules.\nblock\n  pass\n".into())]);
     }

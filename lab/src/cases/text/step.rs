@@ -10,7 +10,7 @@ pub(in crate::cases) struct Round {
     pub(in crate::cases) commands: Vec<Command>,
     pub(in crate::cases) inputs: Vec<Input>,
     pub(in crate::cases) outputs: Vec<Expected>,
-    /// Where the lines of outputs are, counted from 0: they are written anew by UPDATE_EXPECT.
+    /// Where the lines of outputs are, counted from 0: UPDATE_EXPECT replaces them.
     pub(in crate::cases) output_lines: Range<usize>,
 }
 
@@ -91,9 +91,9 @@ pub(super) enum Step {
     Then,
 }
 
-const FORMS: &str = "write 'in p1: PACKET', 'out p2: PACKET', 'artery out p2: PACKET', 'kernel out p2: PACKET', \
-     'artery: COMMAND', 'kernel: COMMAND', 'counter: NAME +1', 'show: COMMAND | TEXT', 'differs: REASON', \
-     'artery only: REASON', 'then:' or 'settle: MILLISECONDS'";
+const FORMS: &str = "write 'in p1: PACKET', 'out p2: PACKET', 'artery out p2: PACKET', 'kernel out p2: \
+    PACKET', 'artery: COMMAND', 'kernel: COMMAND', 'counter: NAME +1', 'show: COMMAND | TEXT', 'differs: \
+    REASON', 'artery only: REASON', 'then:' or 'settle: MILLISECONDS'";
 
 /// Reads a line of a case.
 pub(super) fn parse(number: usize, text: &str, ports: u8) -> Result<Step, String> {

@@ -132,9 +132,9 @@ fn while_others_forward(heaps: Option<Heaps>) -> Verdict {
         false => (!is_in_order).into(),
     };
     let why = format!(
-        "{came_and_went} heaps came and went (of 4-byte words, so of 512 KiB), {refused} were refused; of {lookups} \
-         lookups on another thread meanwhile, {inside} found the route in such a heap, {missed} found none, {wrong} a \
-         wrong one"
+        "{came_and_went} heaps came and went (of 4-byte words, so of 512 KiB), {refused} were refused; of \
+         {lookups} lookups on another thread meanwhile, {inside} found the route in such a heap, {missed} \
+         found none, {wrong} a wrong one"
     );
     Verdict::new(claim, finding, why)
 }

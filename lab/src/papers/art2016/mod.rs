@@ -125,7 +125,7 @@ fn load(
     let mut engines = Vec::new();
     for &name in names {
         let entry = u32::engines().into_iter().find(|entry| entry.name == name);
-        let entry = entry.with_context(|| format!("there is no engine {name}"))?;
+        let entry = entry.with_context(|| format!("unknown engine {name}"))?;
         let mut engine = (entry.load)(&table.routes)?;
         let (bytes, writer) = (engine.bytes(), engine.writer_bytes());
         let memory = MemoryRow { table: table.name, engine: name, bytes, writer };

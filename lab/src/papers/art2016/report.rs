@@ -56,8 +56,9 @@ impl Findings for Report {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "# art2016: ART against the radix tree of BSD\n\n{}.\nMedians of {} runs; the full feed has {} prefixes. The \
-             experiment of 2016 published pictures, no figures.\n",
+            "# art2016: ART against the radix tree of BSD\n\n{}.\n\
+             Medians of {} runs; the full feed has {} prefixes. The experiment of 2016 published pictures, \
+             no figures.\n",
             self.machine, self.repetitions, self.prefixes
         );
         text += &format!(
@@ -69,8 +70,9 @@ impl Findings for Report {
             "\n## 800,000 packets a second, and the greatest rate without loss\n\n{}",
             self.open_table()
         );
-        text += "\nThe generator and the forwarding thread need a processor each. Where less was offered than 800,000, or packets \
-                 were lost beside idle time, other programs had them; the rate without loss then can't be told.\n";
+        text += "\nThe generator and the forwarding thread need a processor each. Where less was offered \
+            than 800,000, or packets were lost beside idle time, other programs had them; the rate \
+            without loss then can't be told.\n";
         text += &format!("\n## Memory\n\n{}\n{}", self.memory_table(), self.level_table());
         text + &list(&self.verdicts())
     }

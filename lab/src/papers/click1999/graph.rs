@@ -84,8 +84,8 @@ impl Ends {
         let (frame, packets) = (hex(&segment(&ZEUS, &TSB, 64)), self.packets);
         let burst = if self.one_by_one { ", BURST 16" } else { "" };
         format!(
-            "zeus :: InfiniteSource(DATA \\<{frame}>, LIMIT {packets}, ACTIVE false, TIMESTAMP false, STOP true{burst})\n    \
-             -> {into};"
+            "zeus :: InfiniteSource(DATA \\<{frame}>, LIMIT {packets}, ACTIVE false, TIMESTAMP false, STOP \
+             true{burst})\n    -> {into};"
         )
     }
     /// The element behind the queue.

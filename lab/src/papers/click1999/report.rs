@@ -72,9 +72,11 @@ impl Findings for Report {
         let mut text = format!("# click1999: forwarding as in May 1999\n\n{}.\n", self.machine);
         let Plan { packets, repetitions, seconds, wire_repetitions, .. } = self.plan;
         text += &format!(
-            "Medians. Rounds in memory: {repetitions}, of {} packets for each row; over a wire: {wire_repetitions}, of \
-             {seconds} s.\n\nIn memory: packets of 256 bytes from zeus to tsb are copied into frames, forwarded, and given back. \
-             Where they move one by one, the source still makes 16 in a row and the sink takes up to 20.\n\n{}",
+            "Medians. Rounds in memory: {repetitions}, of {} packets for each row; over a wire: \
+             {wire_repetitions}, of {seconds} s.\n\n\
+             In memory: packets of 256 bytes from zeus to tsb are copied into frames, forwarded, and given \
+             back. Where they move one by one, the source still makes 16 in a row and the sink takes up to \
+             20.\n\n{}",
             number(packets as f64),
             self.memory_table()
         );
@@ -86,10 +88,10 @@ impl Findings for Report {
         if !self.wire.is_empty() {
             text += &format!("\nOver a wire between namespaces:\n\n{}", self.wire_table());
         }
-        text += "\nPublished in 1999 on a Pentium Pro: 24,000 packets/s by the configuration, 33,000 by Linux, \
-                 ratio 0.727. Then, a driver and a network card were part of both figures, as they are of E1 and E5; rows in \
-                 memory have neither, so that a graph's own cost shows in full. The speed-up shows how far machines \
-                 have come.\n";
+        text += "\nPublished in 1999 on a Pentium Pro: 24,000 packets/s by the configuration, 33,000 by \
+            Linux, ratio 0.727. Then, a driver and a network card were part of both figures, as they \
+            are of E1 and E5; rows in memory have neither, so that a graph's own cost shows in full. \
+            The speed-up shows how far machines have come.\n";
         text += &list(&self.verdicts());
         self.remarks.iter().for_each(|remark| text += &format!("\n{remark}\n"));
         text

@@ -126,7 +126,7 @@ mod tests {
         take_tally();
         assert_eq!(one_by(&mut sender, "8.8.8.8", 1), Sent::Out(0, A));
         assert_eq!((take_tally().rmw, one_by(&mut sender, "8.8.8.9", 1)), (0, Sent::Out(0, A)));
-        assert!(take_tally().locks > 0, "a socket that is connected anew looks up");
+        assert!(take_tally().locks > 0, "a reconnected socket looks up");
     }
 
     #[test]

@@ -19,22 +19,22 @@ use std::time::{Duration, Instant};
 /// What the locks of a run are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub enum LockKind {
-    /// As they are
+    /// Plain locks, without counters
     Plain,
-    /// Counted and timed
+    /// Locks that are counted and timed
     Watched,
     /// None: for one thread
     Alone,
 }
 
-/// What to run.
+/// One run: an engine, a workload, and how it is measured.
 #[derive(Args, Clone, Copy, Debug, PartialEq)]
 pub struct Case {
-    /// Who looks up
+    /// The engine that looks up next hops
     pub engine: EngineName,
-    /// What is sent
+    /// The destinations that packets are sent to
     pub workload: Workload,
-    /// Threads that send
+    /// Number of threads that send
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
     /// Nanoseconds that the driver takes for a packet beside its copying
@@ -46,10 +46,10 @@ pub struct Case {
     /// How many samples there are
     #[arg(long, default_value_t = 1)]
     pub samples: usize,
-    /// What locks are
+    /// How the tables are locked
     #[arg(long, value_enum, default_value = "plain")]
     pub locks: LockKind,
-    /// Neighbors beside
+    /// Number of other neighbors in the table
     #[arg(long, default_value_t = 0)]
     pub neighbors: u32,
     /// Packets to send by one thread, without a look at the clock
@@ -357,7 +357,7 @@ impl Case {
     pub fn run(&self) -> anyhow::Result<Run> {
         ensure!((1..=64).contains(&self.threads), "1 to 64 threads can send");
         ensure!(self.samples > 0 && self.millis > 0, "there must be a sample, and it takes time");
-        ensure!(self.neighbors < 1 << 16, "there is no room for so many neighbors in a /16");
+        ensure!(self.neighbors < 1 << 16, "a /16 has no room for so many neighbors");
         ensure!(self.workload != Workload::Near || self.neighbors > 0, "there must be neighbors to send to");
         if let Some(packets) = self.packets {
             return self.run_counted(packets);

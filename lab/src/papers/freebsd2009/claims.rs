@@ -96,8 +96,14 @@ impl Judge<'_> {
         let found = found.map(|(l, s)| {
             let holds = l.iter().chain(&s).all(|gain| *gain < 1.5);
             let why = format!(
-                "{} threads send {:.2} and {:.2} times what one does (L, S) without a driver, {:.2} and {:.2} times with one{}",
-                self.most, l[0], s[0], l[1], s[1], self.crowded()
+                "{} threads send {:.2} and {:.2} times what one does (L, S) without a driver, {:.2} and \
+                 {:.2} times with one{}",
+                self.most,
+                l[0],
+                s[0],
+                l[1],
+                s[1],
+                self.crowded()
             );
             (holds, why)
         });
@@ -121,7 +127,8 @@ impl Judge<'_> {
     }
 
     fn driver_bound(&self) -> Verdict {
-        let claim = "figure 9: with the flow table the driver is the limit: more than 30 % of the time, locks less than 10 %";
+        let claim = "figure 9: with the flow table the driver is the limit: more than 30 % of the time, \
+            locks less than 10 %";
         let found = self.figures.w1(F, self.most, DRIVER).zip(self.figures.locked(F, self.most, DRIVER));
         let found = found.map(|(rate, locked)| {
             let busy = self.most.min(self.cores) as f64;
@@ -183,7 +190,8 @@ impl Judge<'_> {
     }
 
     fn next_batch(&self) -> Verdict {
-        let claim = "our flow table takes a better route at once, as each flow has the generation in which it was found";
+        let claim = "our flow table takes a better route at once, as each flow has the generation in which \
+            it was found";
         let stale = |engine| {
             let found = self.figures.verified.get(&engine)?;
             Some(100.0 * found.stale as f64 / found.packets.max(1) as f64)
@@ -193,8 +201,8 @@ impl Judge<'_> {
             (
                 ours == 0.0 && old > 0.0,
                 format!(
-                    "{} % of its packets went by a route that was not the best any more, {old:.0} % of those of 2009, a thousand \
-                     changes a second",
+                    "{} % of its packets went by a route that was not the best any more, {old:.0} % of those \
+                     of 2009, a thousand changes a second",
                     number(ours)
                 ),
             )
@@ -203,7 +211,8 @@ impl Judge<'_> {
     }
 
     fn one_miss(&self) -> Verdict {
-        let claim = "with a million destinations the flow table has at least a miss of the second level for each packet";
+        let claim = "with a million destinations the flow table has at least a miss of the second level for \
+            each packet";
         let found = self.count((Workload::W3, 0, F)).map(|count| {
             let few = self.count((Workload::W1, 0, F)).map_or(f64::NAN, |count| count.last);
             let why = format!(
@@ -221,11 +230,14 @@ impl Judge<'_> {
         let one = |driver| Some(self.figures.w1(D, 1, driver)? / self.figures.w1(S, 1, driver)?);
         let found = one(0).zip(one(DRIVER)).zip(self.figures.hand_over);
         let found = found.map(|((bare, busy), (single, batched))| {
-            let both = self.figures.w1(D, 1, DRIVER).zip(self.figures.w1(S, 2, DRIVER)).filter(|_| self.cores > 1);
-            let both = both.map_or(String::new(), |(d, s)| format!(" and {:.2} of what two such threads do", d / s));
+            let both =
+                self.figures.w1(D, 1, DRIVER).zip(self.figures.w1(S, 2, DRIVER)).filter(|_| self.cores > 1);
+            let both =
+                both.map_or(String::new(), |(d, s)| format!(" and {:.2} of what two such threads do", d / s));
             let why = format!(
-                "two processors do {bare:.2} of what one thread of S does without a driver, {busy:.2} with one{both}; a hand-over \
-                 takes {single:.0} ns one by one and {batched:.1} ns in batches of 32, and both still take locks"
+                "two processors do {bare:.2} of what one thread of S does without a driver, {busy:.2} with \
+                 one{both}; a hand-over takes {single:.0} ns one by one and {batched:.1} ns in batches of \
+                 32, and both still take locks"
             );
             (bare < 1.0 && busy < 1.0, why)
         });
@@ -264,11 +276,14 @@ impl Judge<'_> {
         let claim =
             "our tables and our flow table take no lock and make no atomic read-modify-write for a packet";
         let found = self.our_writes().zip(self.figures.writes.get(&S)).map(|(ours, split)| {
-            let holds = ours.iter().all(|w| w.stores == 0.0 && w.modifying < MODIFYING) && split.modifying >= 1.0;
+            let holds =
+                ours.iter().all(|w| w.stores == 0.0 && w.modifying < MODIFYING) && split.modifying >= 1.0;
             let watched = |engine| {
                 let point = Point { workload: Workload::W1, driver: 0, threads: 1, engine };
                 let run = self.figures.watched.get(&point);
-                run.map_or(String::new(), |run| format!("{} {:.1} and {:.1}", engine.letter(), run.locks, run.rmw))
+                run.map_or(String::new(), |run| {
+                    format!("{} {:.1} and {:.1}", engine.letter(), run.locks, run.rmw)
+                })
             };
             let modifying: Vec<String> = self
                 .figures
@@ -277,8 +292,8 @@ impl Judge<'_> {
                 .map(|(engine, writes)| format!("{} {:.2}", engine.letter(), writes.modifying))
                 .collect();
             let why = format!(
-                "instructions for a packet that load and store the same place, as every such one does: {}; locks and \
-                 read-modify-writes where they are counted: {}",
+                "instructions for a packet that load and store the same place, as every such one does: {}; \
+                 locks and read-modify-writes where they are counted: {}",
                 modifying.join(", "),
                 [L, S, P, F].map(watched).join(", ")
             );
@@ -312,8 +327,8 @@ impl Judge<'_> {
         let claim = "the split design takes 30 % less code";
         let change = 100.0 * ((routes + neighbors) as f64 / unified.max(1) as f64 - 1.0);
         let why = format!(
-            "{unified} lines in one, {routes} + {neighbors} in the other ({change:+.0} %), both of them our baselines: \
-             what the paper counts, all of two kernels' code, they are not"
+            "{unified} lines in one, {routes} + {neighbors} in the other ({change:+.0} %), both of them our \
+             baselines: what the paper counts, all of two kernels' code, they are not"
         );
         verdict(claim, (unified > 0).then_some((change <= -25.0, why)))
     }
@@ -334,7 +349,8 @@ impl Judge<'_> {
             Some((
                 s_many == s_few && l_many > l_few,
                 format!(
-                    "on the way to a neighbor, of 1,000 and of 64,000: L visits {l_few:.1} and {l_many:.1} nodes, S {s_few:.1} and {s_many:.1}{misses}"
+                    "on the way to a neighbor, of 1,000 and of 64,000: L visits {l_few:.1} and {l_many:.1} \
+                     nodes, S {s_few:.1} and {s_many:.1}{misses}"
                 ),
             ))
         })();
@@ -342,7 +358,8 @@ impl Judge<'_> {
     }
 
     fn deletion(&self) -> Verdict {
-        let claim = "deleting a network takes a walk over the whole unified table, and over its own neighbors in the split ones";
+        let claim = "deleting a network takes a walk over the whole unified table, and over its own \
+            neighbors in the split ones";
         let times = |engine| -> Option<[f64; 3]> {
             let [a, b, c] = POPULATIONS.map(|people| self.figures.deletion(engine, people));
             Some([a?, b?, c?])
@@ -350,8 +367,12 @@ impl Judge<'_> {
         let found = times(L).zip(times(S)).map(|(l, s)| {
             let grows = |times: [f64; 3]| times[2] / times[1];
             let why = format!(
-                "64,000 other neighbors make the deletion of 1,000 take {:.1} times as long (L), {:.1} times (S); 65,000 go in {} and {} ms",
-                grows(l), grows(s), number(l[0]), number(s[0])
+                "64,000 other neighbors make the deletion of 1,000 take {:.1} times as long (L), {:.1} times \
+                 (S); 65,000 go in {} and {} ms",
+                grows(l),
+                grows(s),
+                number(l[0]),
+                number(s[0])
             );
             (grows(l) > 3.0 && grows(s) < 2.0, why)
         });

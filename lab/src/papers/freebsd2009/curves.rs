@@ -56,8 +56,9 @@ impl Curves {
     pub(super) fn svg(&self) -> String {
         let field = Field::around(&self.curves);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             role=\"img\">\n<title>{title}</title>\n{STYLE}<text class=\"title\" x=\"16\" y=\"26\">{title}</text>\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
+             height=\"{HEIGHT}\" role=\"img\">\n<title>{title}</title>\n\
+             {STYLE}<text class=\"title\" x=\"16\" y=\"26\">{title}</text>\n\
              <text class=\"quiet\" x=\"16\" y=\"46\">{subtitle}</text>\n\
              <text class=\"quiet\" x=\"16\" y=\"64\">{marks}</text>\n",
             title = self.title,
@@ -165,7 +166,8 @@ impl Field {
             let [(x1, y1), (x2, y2)] = [pair[0], pair[1]].map(|at| (self.x(at.threads), self.y(at.value)));
             let _ = writeln!(
                 svg,
-                "<line class=\"curve\" stroke=\"{color}\"{dash} x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+                "<line class=\"curve\" stroke=\"{color}\"{dash} x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" \
+                 y2=\"{y2:.1}\"/>"
             );
         }
         for at in points {
@@ -179,8 +181,8 @@ impl Field {
             let (low, high, left, right) = (self.y(least), self.y(greatest), x - MARK, x + MARK);
             let _ = writeln!(
                 svg,
-                "<path class=\"range\" stroke=\"{color}\" d=\"M{left:.1} {low:.1}H{right:.1}M{x:.1} {low:.1}V{high:.1}M{left:.1} \
-                 {high:.1}H{right:.1}\"/>"
+                "<path class=\"range\" stroke=\"{color}\" d=\"M{left:.1} {low:.1}H{right:.1}M{x:.1} \
+                 {low:.1}V{high:.1}M{left:.1} {high:.1}H{right:.1}\"/>"
             );
         }
         let class = if at.is_crowded { "class=\"hollow\"".into() } else { format!("fill=\"{color}\"") };

@@ -14,12 +14,12 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
-/// Who looks up.
+/// The engine that looks up next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
 pub enum EngineName {
     /// One table for routes and neighbors
     L,
-    /// Two tables
+    /// Two tables, one for routes and one for neighbors
     S,
     /// Two tables, kept by each socket
     P,
@@ -29,9 +29,9 @@ pub enum EngineName {
     F,
     /// Two tables that are copied from
     C,
-    /// Our own
+    /// The tables of Artery
     E,
-    /// Our own and flows of each thread
+    /// The tables of Artery, and flows of each thread
     G,
 }
 

@@ -21,7 +21,7 @@ pub(super) trait Locks: 'static {
     type Mutex<T>: Exclusive<T>;
     /// For several readers or one writer.
     type Rw<T>: Shared<T>;
-    /// A counted reference.
+    /// A reference-counted pointer, such as `Arc`.
     type Ref<T>: Deref<Target = T> + Clone;
     /// Makes the first reference.
     fn share<T>(value: T) -> Self::Ref<T>;

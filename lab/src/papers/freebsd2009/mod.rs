@@ -177,8 +177,9 @@ fn count(plan: &Plan, figures: &mut Figures) -> anyhow::Result<Vec<String>> {
     count_misses(plan, &valgrind, &caches, figures)?;
     count_writes(plan, &valgrind, figures)?;
     Ok(vec![format!(
-        "Misses are those of valgrind's cachegrind, with caches of {} bytes (D1) and {} (L2), as (misses of 2N packets - misses of N) / N: it \
-         has no prefetch. Stores are those of its lackey, where our tables forward by {}.",
+        "Misses are those of valgrind's cachegrind, with caches of {} bytes (D1) and {} (L2), as (misses of \
+         2N packets - misses of N) / N: it has no prefetch. Stores are those of its lackey, where our tables \
+         forward by {}.",
         caches.d1.bytes,
         caches.last.bytes,
         if plan.whole { "their FIB" } else { "ART" }

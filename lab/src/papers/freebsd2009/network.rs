@@ -150,7 +150,7 @@ pub(super) mod testing {
     pub(crate) fn follows_changes(control: &impl Control, sender: &mut impl Sender) {
         assert_eq!(one(sender, "10.0.0.9"), Sent::NoRoute);
         furnish(control);
-        assert_ne!(one(sender, "8.8.8.8"), Sent::Out(0, A), "nobody knows the router");
+        assert_ne!(one(sender, "8.8.8.8"), Sent::Out(0, A), "the router is not resolved");
         control.learn(ip("10.0.0.1"), A);
         assert_eq!(one(sender, "8.8.8.8"), Sent::Out(0, A));
         assert_eq!(one(sender, "10.0.0.1"), Sent::Out(0, A));

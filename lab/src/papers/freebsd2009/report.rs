@@ -26,8 +26,9 @@ impl Findings for Report {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "# freebsd2009: routes and neighbors in one table or two\n\n{}.\nMeans of {} samples of {} ms. Before it is measured, every \
-             engine has to find the right link address for every packet.\n",
+            "# freebsd2009: routes and neighbors in one table or two\n\n{}.\n\
+             Means of {} samples of {} ms. Before it is measured, every engine has to find the right link \
+             address for every packet.\n",
             self.machine, self.plan.samples, self.plan.millis
         );
         text += &self.legend();
@@ -41,16 +42,18 @@ impl Findings for Report {
             );
         }
         text += &format!("\n## Figure 10: percent of the threads' time in locks\n\n{}", self.locked_table());
-        text += "\nLock functions are timed by the clock: all waiting, and of the rest every 61st call; what the clock takes is taken \
-                 off. Time asleep in a lock counts as time in locks. With no thread it is 0: nothing but packets takes these locks. C, E and G have \
-                 none; what they write tells.\n";
+        text += "\nLock functions are timed by the clock: all waiting, and of the rest every 61st call; what \
+            the clock takes is taken off. Time asleep in a lock counts as time in locks. With no thread \
+            it is 0: nothing but packets takes these locks. C, E and G have none; what they write \
+            tells.\n";
         text += &format!("\n## Other workloads, without a driver\n\n{}", self.workload_table());
-        text += "\nW2: a thousand neighbors. W3: a million destinations by 1,424 routes and four routers, shared out among the threads. W4: a \
-                 thousand routes a second and a router's link address change, and the verifier looks at every packet; stale are those \
-                 that took a route which was not the best any more when they were looked up.\n";
+        text += "\nW2: a thousand neighbors. W3: a million destinations by 1,424 routes and four routers, \
+            shared out among the threads. W4: a thousand routes a second and a router's link address \
+            change, and the verifier looks at every packet; stale are those that took a route which was \
+            not the best any more when they were looked up.\n";
         text += &format!("\n## What a packet costs\n\n{}", self.cost_table());
-        text += "\nWhat is written is seen in a trace of all loads and stores, not counted where it is written: an atomic read-modify-write is a \
-                 store by an instruction that also loads.\n";
+        text += "\nWhat is written is seen in a trace of all loads and stores, not counted where it is \
+            written: an atomic read-modify-write is a store by an instruction that also loads.\n";
         text += &format!("\n## Trees with neighbors\n\n{}", self.tree_table());
         text += &format!("\n## Deleting a network: milliseconds, the least\n\n{}", self.deletion_table());
         text += &format!("\n## One processor, with locks and without\n\n{}", self.alone_table());
@@ -89,7 +92,8 @@ impl Report {
         let is_crowded = |threads: &usize| EngineName::D.is_crowded(*threads, self.machine.cores);
         if self.figures.threads().iter().any(is_crowded) {
             text += &format!(
-                "\nFigures marked * are of more threads than the {} processors; D takes two threads for one that sends.\n",
+                "\nFigures marked * are of more threads than the {} processors; D takes two threads for one \
+                 that sends.\n",
                 self.machine.cores
             );
         }

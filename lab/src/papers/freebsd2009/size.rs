@@ -35,8 +35,9 @@ mod tests {
 
     #[test]
     fn only_lines_of_code_are_counted() {
-        let source = "//! What.\n\nuse a::b;\n\n/// It.\nfn f() {\n    // Why.\n    g();\n}\n\n    #[cfg(test)]\n    fn h() {\n        \
-                      g();\n    }\nconst A: u8 = 1;\n#[cfg(test)]\nmod tests {\n    fn t() {\n    }\n}\n";
+        let source = "//! What.\n\nuse a::b;\n\n/// It.\nfn f() {\n    // Why.\n    g();\n}\n\
+            \n    #[cfg(test)]\n    fn h() {\n        g();\n    }\nconst A: u8 = 1;\n#[cfg(test)]\n\
+            mod tests {\n    fn t() {\n    }\n}\n";
         assert_eq!(lines(source), 4);
         assert!(legacy() > 200 && split().iter().all(|part| *part > 80));
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub enum Workload {
     /// A thousand destinations behind one default router
     W1,
-    /// A thousand neighbors
+    /// A thousand destinations that are neighbors
     W2,
     /// A million destinations behind four routers
     W3,
@@ -82,7 +82,7 @@ impl Workload {
 
     /// Makes routes and neighbors, and as many neighbors beside.
     pub(super) fn furnish(self, control: &impl Control, neighbors: u32) -> anyhow::Result<()> {
-        let full = |_| anyhow!("there is no room for the routes");
+        let full = |_| anyhow!("no room for the routes");
         control.connect(link(LINK), 0).map_err(full)?;
         control.connect(link(BESIDE), 1).map_err(full)?;
         (1..=4).for_each(|n| _ = control.learn(router(n), Mac::new(n, 1)));
@@ -250,7 +250,7 @@ impl Book {
         let before = word.load(Relaxed);
         word.store(before | BUSY, Release);
         if before & 1 == 0 {
-            control.add_route(changing(n), router(2)).map_err(|_| anyhow!("there is no room for a route"))?;
+            control.add_route(changing(n), router(2)).map_err(|_| anyhow!("no room for a route"))?;
         } else {
             control.delete_route(changing(n));
         }

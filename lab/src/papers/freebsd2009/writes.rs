@@ -125,7 +125,7 @@ fn send_between_marks<'t, E: Engine>(
 
 /// One route by a router, and not the default one: to lay that out would be most of the trace.
 fn furnish(control: &impl Control) -> anyhow::Result<()> {
-    let full = |_| anyhow!("there is no room for the routes");
+    let full = |_| anyhow!("no room for the routes");
     control.connect(link(LINK), 0).map_err(full)?;
     control.learn(router(1), Mac::new(1, 1));
     control.add_route(Prefix::of(20 << 24, 10), router(1)).map_err(full)

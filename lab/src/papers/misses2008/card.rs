@@ -276,7 +276,7 @@ impl Job {
 
     fn outcome(&mut self) -> Outcome {
         let misses = match self.counters.take() {
-            None => Err("nobody asked for it".to_string()),
+            None => Err("not asked for".to_string()),
             Some(counting) => counting.end(self.handed.packets),
         };
         let Job { handed, returned, examined, spent, .. } = *self;

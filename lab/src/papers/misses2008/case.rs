@@ -46,7 +46,7 @@ pub enum Buffers {
     Fifo(usize),
 }
 
-/// What to run.
+/// One run: how far packets come, and in which buffers.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Case {
     /// How far packets come: card, l0 to l4, off

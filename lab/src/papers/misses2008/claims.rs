@@ -59,7 +59,7 @@ fn whoever_counts(
     };
     let reasons = judged.iter().map(|(by, _, why)| format!("{}: {why}", by.name()));
     let why = reasons.collect::<Vec<_>>().join("; ");
-    let why = if why.is_empty() { "nobody could count misses".into() } else { why };
+    let why = if why.is_empty() { "misses could not be counted".into() } else { why };
     Verdict::new(claim, finding, why)
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// What packets are like when they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CacheState {
-    /// In the cache.
+    /// Their header is in the cache.
     Hot,
-    /// Not in the cache.
+    /// Their header is not in the cache.
     Cold,
     /// The same, but the driver asked for them.
     Prefetched,

@@ -118,17 +118,17 @@ fn count_misses(plan: &Plan, figures: &mut Figures) -> anyhow::Result<Vec<String
             let who = "the processor's own counters (perf events), of the worker's thread outside the kernel";
             return Ok(vec![format!("Misses were counted by {who}; loads alone.")]);
         }
-        Err(error) => format!("The processor's counters can't be had here (perf_event_open: {error})"),
+        Err(error) => format!("The processor's counters are not available here (perf_event_open: {error})"),
     };
     let Some(valgrind) = program::tool("valgrind") else {
         return Ok(vec![format!("not measured: misses. {refusal}, and valgrind is not installed.")]);
     };
     count_by_cachegrind(plan, &valgrind, figures)?;
     let remark = format!(
-        "{refusal}, so misses were counted by valgrind's cachegrind, as (misses of 2N packets - misses of N) / N, loads \
-         and stores. Valgrind has no AVX-512: it is the AVX2 path that is counted. It has no prefetch either, neither the \
-         program's nor the hardware's. Addresses are the same in every run: in caches of two ways, such as k8's, another \
-         layout would have a few misses more or less."
+        "{refusal}, so misses were counted by valgrind's cachegrind, as (misses of 2N packets - misses of N) \
+         / N, loads and stores. Valgrind has no AVX-512: it is the AVX2 path that is counted. It has no \
+         prefetch either, neither the program's nor the hardware's. Addresses are the same in every run: in \
+         caches of two ways, such as k8's, another layout would have a few misses more or less."
     );
     Ok(vec![remark])
 }

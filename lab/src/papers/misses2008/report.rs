@@ -31,13 +31,15 @@ impl Findings for Report {
     fn text(&self) -> String {
         let Plan { rounds, packets, paced, .. } = self.plan;
         let mut text = format!(
-            "# misses2008: monitor mode and cache misses, as in July 2008\n\n{}.\n\nFrames of 60 bytes, one flow; batches of {BURST}. \
-             Medians of {rounds} rounds of {} packets, and of {} ms at each rate. One processor runs the router and, by \
-             turns with it, what stands for a network card; the card's time is not in ns/packet and counts as idle, but to take back what was sent is the router's. Idle: \
-             looks for packets that found none, in percent of the time. Turns longer than 50 µs were another program's and \
-             are left out.\n\nCold, for times: before packets are handed over, the processor is made to forget the line of \
-             each header (clflush). Buffers are the pool's: the last to be freed, so that descriptors are hot, as a \
-             driver's are.\n\n{}",
+            "# misses2008: monitor mode and cache misses, as in July 2008\n\n{}.\n\n\
+             Frames of 60 bytes, one flow; batches of {BURST}. Medians of {rounds} rounds of {} packets, and \
+             of {} ms at each rate. One processor runs the router and, by turns with it, what stands for a \
+             network card; the card's time is not in ns/packet and counts as idle, but to take back what was \
+             sent is the router's. Idle: looks for packets that found none, in percent of the time. Turns \
+             longer than 50 µs were another program's and are left out.\n\n\
+             Cold, for times: before packets are handed over, the processor is made to forget the line of \
+             each header (clflush). Buffers are the pool's: the last to be freed, so that descriptors are \
+             hot, as a driver's are.\n\n{}",
             self.machine,
             number(packets as f64),
             paced.as_millis(),
@@ -150,8 +152,8 @@ impl Report {
             return text;
         }
         text += &format!(
-            "\nD1 and, behind the stroke, last level. What the card does to take a buffer is in all rows; *card* is that \
-             alone.{}\n\n",
+            "\nD1 and, behind the stroke, last level. What the card does to take a buffer is in all rows; \
+             *card* is that alone.{}\n\n",
             self.simulated_caches()
         );
         let ways = [CacheState::Cold, CacheState::Prefetched, CacheState::Hot];
@@ -187,10 +189,9 @@ impl Report {
         };
         let all: Vec<String> = here.iter().chain(self.plan.caches).map(describe).collect();
         format!(
-            " Cold, for cachegrind, which knows no clflush: packets go through memory of twice the simulated last level and \
-             more, in the places of so many big buffers (cycled:N); where those are more than {FEW}, D1 is counted with {FEW}, \
-             whose descriptors stay hot. Caches, as bytes, ways, line: \
-             {}.",
+            " Cold, for cachegrind, which knows no clflush: packets go through memory of twice the simulated \
+             last level and more, in the places of so many big buffers (cycled:N); where those are more than \
+             {FEW}, D1 is counted with {FEW}, whose descriptors stay hot. Caches, as bytes, ways, line: {}.",
             all.join("; ")
         )
     }
@@ -208,8 +209,9 @@ impl Report {
             table.row([name(order).to_string()].into_iter().chain(cells).chain(misses));
         }
         format!(
-            "The whole path, nothing flushed; ns with taking the buffer. In the order of their return, {} buffers go round: a \
-             buffer's header and descriptor have long left the caches when its turn comes, \"perfect non-locality\".\n\n{table}",
+            "The whole path, nothing flushed; ns with taking the buffer. In the order of their return, {} \
+             buffers go round: a buffer's header and descriptor have long left the caches when its turn \
+             comes, \"perfect non-locality\".\n\n{table}",
             number(many() as f64)
         )
     }
@@ -220,15 +222,16 @@ impl Report {
         let Some(miss) = figures.miss() else { return "not measured\n".into() };
         let far = figures.far.iter().copied().fold(f64::INFINITY, f64::min);
         let mut text = format!(
-            "Pointer chase: a load that misses every cache costs {miss:.1} ns here, of a page that the processor knows, as \
-             those of cold headers are; {} ns at least where the page has to be found too (through twice the last level); \
-             {MISS} ns by lmbench2 in 2008.\n",
+            "Pointer chase: a load that misses every cache costs {miss:.1} ns here, of a page that the \
+             processor knows, as those of cold headers are; {} ns at least where the page has to be found \
+             too (through twice the last level); {MISS} ns by lmbench2 in 2008.\n",
             number(far)
         );
         text += &self.explained(miss).unwrap_or_default();
         if let (Some(l0), Some(l1)) = (figures.time(CacheState::Cold, 0), figures.time(CacheState::Cold, 1)) {
             text += &format!(
-                "\nThe first look at a cold header, l1 beyond l0, took {:.1} ns in batches, {:.0} % of that miss.\n",
+                "\nThe first look at a cold header, l1 beyond l0, took {:.1} ns in batches, {:.0} % of that \
+                 miss.\n",
                 l1 - l0,
                 100.0 * (l1 - l0) / miss
             );
@@ -244,8 +247,8 @@ impl Report {
         let share = 100.0 * last * miss / time;
         let more = match share > 100.0 {
             true => {
-                " (more than all of it: the processor waits for several packets of a batch at once, where the chase \
-                 waits for each load)"
+                " (more than all of it: the processor waits for several packets of a batch at once, where \
+                 the chase waits for each load)"
             }
             false => "",
         };
@@ -255,8 +258,8 @@ impl Report {
         });
         let slow: String = slow.collect();
         Some(format!(
-            "\nIf one miss costs {miss:.1} ns, {last:.2} last-level misses explain {share:.0} % of the full path's {} ns, \
-             cold, as fast as can be{more}{slow}.\n",
+            "\nIf one miss costs {miss:.1} ns, {last:.2} last-level misses explain {share:.0} % of the full \
+             path's {} ns, cold, as fast as can be{more}{slow}.\n",
             number(time)
         ))
     }
@@ -266,8 +269,9 @@ impl Report {
         let (l0, l1) = (self.figures.idle(rate, 0)?, self.figures.idle(rate, 1)?);
         let nanos = (l0 - l1) / 100.0 * 1e6 / f64::from(rate);
         Some(format!(
-            "\nAt {rate} kpps packets come one by one: l1 idles {:.1} % less than l0, so the look took {nanos:.0} ns, {:.0} % of \
-             that miss (in 2008 5 % at 397 kpps: 126 ns, three times that of lmbench2).\n",
+            "\nAt {rate} kpps packets come one by one: l1 idles {:.1} % less than l0, so the look took \
+             {nanos:.0} ns, {:.0} % of that miss (in 2008 5 % at 397 kpps: 126 ns, three times that of \
+             lmbench2).\n",
             l0 - l1,
             100.0 * nanos / miss
         ))
@@ -306,8 +310,10 @@ impl Report {
             ]);
         }
         format!(
-            "Misses of 2008: k8-dc-misses (bge0), k7-dc-misses (em0). A real card and its driver were part of those \
-             figures. Packets came one by one then, as they do here at these rates; µs is what was not idle, by the rate.\n\n{table}\nLeast rate that was offered in any run, while no other program had the processor: {}.\n",
+            "Misses of 2008: k8-dc-misses (bge0), k7-dc-misses (em0). A real card and its driver were part \
+             of those figures. Packets came one by one then, as they do here at these rates; µs is what was \
+             not idle, by the rate.\n\n{table}\n\
+             Least rate that was offered in any run, while no other program had the processor: {}.\n",
             RATES.map(|rate| self.least_offered(rate)).join("; ")
         )
     }
@@ -331,7 +337,8 @@ impl Report {
         }
         let examined = number(self.figures.audit.examined as f64);
         format!(
-            "{table}\nOf the packets that were sent, {examined} were examined: stations, checksum, hops; all were right.\n"
+            "{table}\nOf the packets that were sent, {examined} were examined: stations, checksum, hops; all \
+             were right.\n"
         )
     }
 
@@ -415,8 +422,8 @@ mod tests {
     #[test]
     fn misses_explain_a_share_of_the_time() {
         let text = report().text();
-        let wanted = "If one miss costs 100.0 ns, 1.00 last-level misses explain 50 % of the full path's 200 ns, cold, as \
-                      fast as can be, 7 % of its 1,511 ns at 397 kpps.";
+        let wanted = "If one miss costs 100.0 ns, 1.00 last-level misses explain 50 % of the full path's 200 \
+            ns, cold, as fast as can be, 7 % of its 1,511 ns at 397 kpps.";
         assert_eq!(line(&text, "If one miss"), wanted);
         assert!(
             line(&text, "At 397 kpps").contains("idles 10.0 % less than l0, so the look took 252 ns, 252 %"),

@@ -24,24 +24,38 @@ pub(crate) static BRIDGE: Class = Class {
     group: "lab",
     summary: "is the old bridge(4)",
     manual: "
-Input I takes the frames of port I, output I leads to port I. STATION, which can be given several times, is the address of a
-port, in their order; frames to one of them are the host's, and end here. LINK0 drops IP multicast, LINK1 other multicast.
-LINK2 is accepted: there is no IPsec here. If the router has a packet filter under the bridge's name, IP meets it where it comes
-in and wherever it goes out, whatever the links say.",
+Input I takes the frames of port I, output I leads to port I. STATION, which can be given several times, is
+the address of a port, in their order; frames to one of them are the host's, and end here. LINK0 drops IP
+multicast, LINK1 other multicast. LINK2 is accepted: there is no IPsec here. If the router has a packet filter
+under the bridge's name, IP meets it where it comes in and wherever it goes out, whatever the links say.",
     example: "b :: Bridge; Idle -> b -> Discard; Idle -> [1] b; b[1] -> Discard;",
     ports: "-/-",
     processing: "h/h",
     args: &[
         Arg::keyword("QUEUE", "packets", "1024", "places of the one queue"),
         Arg::keyword("MAXADDR", "addresses", "100", "most addresses that are learned"),
-        Arg::keyword("TIMEOUT", "seconds", "240", "after how long an address that is not seen is forgotten; 0 is never"),
+        Arg::keyword(
+            "TIMEOUT",
+            "seconds",
+            "240",
+            "after how long an address that is not seen is forgotten; 0 is never",
+        ),
         Arg::keyword("STATION", "Ethernet address", "", "the address of a port; any number of them"),
-        Arg::keyword("PF", "filename", "", "the rules of its packet filter; without it, what the router has under its name, or none"),
+        Arg::keyword(
+            "PF",
+            "filename",
+            "",
+            "the rules of its packet filter; without it, what the router has under its name, or none",
+        ),
         Arg::keyword("LINK0", "bool", "false", "whether IP multicast is dropped"),
         Arg::keyword("LINK1", "bool", "false", "whether other multicast is dropped"),
         Arg::keyword("LINK2", "bool", "false", "accepted; IPsec is not looked into"),
     ],
-    handlers: &[Handler::read("addresses", "addresses learned", &Read(|b: &mut Bridge, _, _| Ok(lock(&b.addresses).len().to_string())))],
+    handlers: &[Handler::read(
+        "addresses",
+        "addresses learned",
+        &Read(|b: &mut Bridge, _, _| Ok(lock(&b.addresses).len().to_string())),
+    )],
     build: |args| Ok(Box::new(Bridge::new(args)?)),
     ..Class::DEFAULT
 };

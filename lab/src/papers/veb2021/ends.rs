@@ -28,8 +28,8 @@ pub(super) static ENDS: Class = Class {
     group: "lab",
     summary: "is the hosts behind two ports of a switch",
     manual: "
-Sends data by output 0, as hosts do that are behind port 0 of a switch, and acknowledgments by output 1. Expects on input I
-what the switch sends by port I.",
+Sends data by output 0, as hosts do that are behind port 0 of a switch, and acknowledgments by output 1.
+Expects on input I what the switch sends by port I.",
     example: "Idle -> e :: Ends(1) -> Discard; Idle -> [1] e; e[1] -> Discard;",
     ports: "2/2",
     processing: "h/h",

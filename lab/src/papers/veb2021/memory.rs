@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 pub(super) enum Switch {
     /// The old bridge, with pf
     Bridge,
-    /// The new switch
+    /// The new switch, veb(4)
     Veb,
     /// The new switch, with pf
     VebLink1,
 }
 
-/// What to measure.
+/// The switch to measure, and its frames.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Memory {
     /// What frames go through
@@ -41,7 +41,12 @@ pub struct Memory {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(super) workers: u8,
     /// How long it is measured, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(1..=60_000)
+    )]
     pub(super) millis: u64,
 }
 

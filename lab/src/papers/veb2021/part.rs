@@ -23,7 +23,7 @@ pub enum Part {
         /// The rules of its packet filter
         #[arg(long, value_name = "FILE")]
         pf: String,
-        /// Its ports
+        /// The interfaces that become its ports
         #[arg(required = true)]
         ports: Vec<String>,
     },
@@ -57,7 +57,8 @@ fn forward(pf: &str, ports: &[String]) -> anyhow::Result<()> {
 fn configuration(pf: &str, ports: &[String]) -> String {
     let port = |(n, name): (usize, &String)| {
         format!(
-            "FromDevice({name}, PROMISC true, SNIFFER false) -> [{n}] bridge;\nbridge[{n}] -> ToDevice({name});\n"
+            "FromDevice({name}, PROMISC true, SNIFFER false) -> [{n}] bridge;\n\
+             bridge[{n}] -> ToDevice({name});\n"
         )
     };
     format!("bridge :: Bridge(PF {});\n", quote(pf)) + &ports.iter().enumerate().map(port).collect::<String>()

@@ -224,8 +224,9 @@ impl Findings for Report {
     fn text(&self) -> String {
         let Plan { rounds, seconds, .. } = self.plan;
         let mut text = format!(
-            "# veb2021: veb and bridge as in May 2021\n\n{}.\n{}; TCP by iperf3 for {seconds} s, default \
-             offloads. *2021* is an EdgeRouter 4 with OpenBSD 6.9 between two hosts by Ethernet of 1 Gbit/s.\n\n",
+            "# veb2021: veb and bridge as in May 2021\n\n{}.\n\
+             {}; TCP by iperf3 for {seconds} s, default offloads. *2021* is an EdgeRouter 4 with OpenBSD 6.9 \
+             between two hosts by Ethernet of 1 Gbit/s.\n\n",
             self.machine,
             how_often(rounds),
         );
@@ -331,14 +332,16 @@ impl Findings for Report {
 }
 
 const EXPLAINED: &str = "
-Hosts, their kernels and the switch share the machine's processors, which in 2021 they did not. Segments of TCP pass our program whole, up to
-64 kB, as they do the kernel's bridge; in 2021 each was a frame of 1,514 bytes, as it is here where the hosts' offloads are off. Threads are those of the switch that worked 5 % of
-the time or more, in percent of a processor.
+Hosts, their kernels and the switch share the machine's processors, which in 2021 they did not. Segments of
+TCP pass our program whole, up to 64 kB, as they do the kernel's bridge; in 2021 each was a frame of 1,514
+bytes, as it is here where the hosts' offloads are off. Threads are those of the switch that worked 5 % of the
+time or more, in percent of a processor.
 ";
 
 const EXPLAINED_MEMORY: &str = "
-In memory there is nothing but the switch: data of 1,514 bytes one way, an acknowledgment for every second frame the other. With two workers each port
-is served by one of them, and each direction goes as fast as it can; bridge has one thread for both, and always asks pf.
+In memory there is nothing but the switch: data of 1,514 bytes one way, an acknowledgment for every second
+frame the other. With two workers each port is served by one of them, and each direction goes as fast as it
+can; bridge has one thread for both, and always asks pf.
 ";
 
 fn how_often(rounds: usize) -> String {

@@ -250,8 +250,8 @@ impl Accelerator {
         }
     }
 
-    /// Lets multi-buffer frames leave by these interfaces, whose drivers transmit them, and by VLANs on them. Those
-    /// that would leave by others are left to the kernel.
+    /// Lets multi-buffer frames leave by these interfaces, whose drivers transmit them, and by VLANs on them.
+    /// Those that would leave by others are left to the kernel.
     pub fn set_multi_buffer(&mut self, links: BTreeSet<u32>) {
         if links != self.multi_buffer {
             self.multi_buffer = links;

@@ -56,7 +56,7 @@ struct PacketKey {
 /// How long a packet is, and where it lies.
 #[derive(Clone, Copy)]
 struct PacketSize {
-    /// Bytes, headers included.
+    /// Length in bytes, with all headers.
     length: usize,
     /// Whether it lies in several buffers.
     is_multi_buffer: bool,
@@ -72,8 +72,7 @@ pub fn decide_frame(
     decide_multi_buffer(tables, turn, port, frame, frame.len())
 }
 
-/// The same for a frame of which the driver has `first` bytes in the first of several buffers. Programs
-/// see only those.
+/// The same for a frame in several buffers, of which programs see only the `first` bytes in the first one.
 pub fn decide_multi_buffer(
     tables: &ForwardingTables<'_>,
     turn: &Turn<'_>,

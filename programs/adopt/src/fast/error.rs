@@ -88,8 +88,8 @@ impl fmt::Display for Error {
             Error::Refused(refusal) => refusal.fmt(f),
             Error::Waiting(error) => write!(
                 f,
-                "the kernel can't say when its programs have ended (membarrier: {error}), so that memory could not be used \
-                 again; one started with nohz_full does not say it"
+                "the kernel can't say when its programs have ended (membarrier: {error}), so that memory \
+                 could not be used again; one started with nohz_full does not say it"
             ),
         }
     }
@@ -104,21 +104,21 @@ impl fmt::Display for Refusal {
         }
         match (Errno::from_io_error(error), self.mode.is_tc()) {
             (Some(Errno::BUSY | Errno::EXIST), false) => f.write_str(
-                "another XDP program is at the interface: end the program that put it there, as another 'artery adopt', or \
-                 remove it by 'ip link set DEV xdp off'",
+                "another XDP program is at the interface: end the program that put it there, as another \
+                 'artery adopt', or remove it by 'ip link set DEV xdp off'",
             ),
             (Some(Errno::PERM), _) => write!(
                 f,
-                "Linux {kernel} does not let this process load BPF programs ({error}); CAP_BPF and CAP_NET_ADMIN are needed: \
-                 run as root"
+                "Linux {kernel} does not let this process load BPF programs ({error}); CAP_BPF and \
+                 CAP_NET_ADMIN are needed: run as root"
             ),
             (Some(Errno::OPNOTSUPP), false) => {
                 f.write_str("the driver does not run XDP programs; '--path tc' needs no driver's help")
             }
             (Some(Errno::INVAL | Errno::RANGE | Errno::MSGSIZE), false) => write!(
                 f,
-                "the driver does not take an XDP program ({error}): the MTU may be too large, or queues too few \
-                 ('dmesg' may say which); '--path tc' needs no driver's help"
+                "the driver does not take an XDP program ({error}): the MTU may be too large, or queues too \
+                 few ('dmesg' may say which); '--path tc' needs no driver's help"
             ),
             (Some(Errno::NOSYS), _) => {
                 write!(f, "Linux {kernel} has no BPF for this process ({error}): a sandbox may keep it away")

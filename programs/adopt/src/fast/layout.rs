@@ -263,8 +263,8 @@ pub enum Reason {
     /// This process has not renewed the programs' lease: it hangs, was stopped or killed, and its
     /// tables may be old.
     Stale,
-    /// The frame lies in several buffers of the driver, and its headers are not all in the first, or the driver
-    /// of the port that it would leave by does not transmit such frames.
+    /// The frame lies in several buffers of the driver, and its headers are not all in the first, or the
+    /// driver of the port that it would leave by does not transmit such frames.
     MultiBuffer,
 }
 

@@ -153,8 +153,8 @@ impl ProgramWriter<'_> {
     }
 }
 
-/// The program for a hook of a port. It also copies frames if there is room for copies. With a `host_port`, the
-/// index of an interface, frames that would be forwarded go there unchanged.
+/// The program for a hook of a port. It also copies frames if there is room for copies. With a `host_port`,
+/// the index of an interface, frames that would be forwarded go there unchanged.
 pub(super) fn build_program(
     memory: &Memory,
     fibs: &Fibs<'_>,

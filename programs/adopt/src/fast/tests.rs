@@ -304,8 +304,8 @@ struct Expected {
 }
 
 impl Expected {
-    /// Compares what a program did with a frame with the decision, and counts it. `answers` are those for frames
-    /// of the kernel's and for those that leave.
+    /// Compares what a program did with a frame with the decision, and counts it. `answers` are those for
+    /// frames of the kernel's and for those that leave.
     fn check(
         &mut self,
         decision: &ForwardDecision,

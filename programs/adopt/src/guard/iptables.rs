@@ -137,9 +137,10 @@ mod tests {
 
     #[test]
     fn chains_with_rules_or_another_policy_keep_traffic() {
-        let text = "# Generated\n*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:mine - [0:0]\n\
-                    -A INPUT -j mine\n-A mine -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n\
-                    :POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n";
+        let text = "# Generated\n*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
+            :mine - [0:0]\n\
+            -A INPUT -j mine\n-A mine -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n\
+            :POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n";
         let what: Vec<_> =
             of_rules(&PLACES[0], text, false).into_iter().map(|guard| (guard.what, guard.remedy)).collect();
         let expected = (

@@ -290,7 +290,8 @@ mod tests {
     #[test]
     fn an_empty_chain_that_translates_keeps_what_it_has_translated() {
         let what = found(&chain_of("nat", 2, 4, &[], ACCEPT, 0)).remove(0).what;
-        let expected = "nftables: table ip t, chain c (type nat, hook postrouting, policy accept, no rules: connections stay translated)";
+        let expected = "nftables: table ip t, chain c (type nat, hook postrouting, policy accept, no rules: \
+            connections stay translated)";
         assert_eq!(what, expected);
         assert_eq!(found(&chain_of("nat", 2, 3, &[], ACCEPT, 0)), [], "what the host sends is not forwarded");
     }

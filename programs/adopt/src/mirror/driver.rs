@@ -98,8 +98,8 @@ impl MirrorDriver {
     pub fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<PollOutcome> {
         let changes = self.changes;
         let outcome = self.run_rounds(now, sink);
-        // What comes from now on waits for the next turn. A mark is read like a change, so that without changes there are to be no
-        // marks.
+        // What comes from now on waits for the next turn. A mark is read like a change, so that without
+        // changes there are to be no marks.
         if self.changes != changes {
             self.follower.mark();
         }

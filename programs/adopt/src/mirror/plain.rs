@@ -43,7 +43,7 @@ fn lookup_longest<A: Address>(
 
 impl Sink for RecordingSink {
     fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
-        assert_ne!(id, NextHopSetId::KERNEL, "nothing is told of the kernel's way");
+        assert_ne!(id, NextHopSetId::KERNEL, "the kernel's set is never sent");
         set_or_remove(&mut self.next_hop_sets, id, way.cloned());
     }
     fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
@@ -75,7 +75,7 @@ impl RecordingSink {
     /// Asserts that a next-hop set was received before the first route that leads to it.
     fn assert_known(&self, way: Option<NextHopSetId>) {
         let known = way.is_none_or(|id| id == NextHopSetId::KERNEL || self.next_hop_sets.contains_key(&id));
-        assert!(known, "{way:?} was not told");
+        assert!(known, "{way:?} was not received");
     }
 }
 

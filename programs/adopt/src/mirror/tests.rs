@@ -148,7 +148,8 @@ fn a_rule_with_a_selector_keeps_its_packets_where_its_table_has_routes() {
         reasons,
         [
             "ip rule 100: from 10.0.0.0/8 lookup 100: IPv4 packets all stay with the kernel",
-            "ip rule 101: from all iif eth2 lookup 100: IPv4 packets from interfaces [2] stay with the kernel",
+            "ip rule 101: from all iif eth2 lookup 100: IPv4 packets from interfaces [2] stay with the \
+             kernel",
         ]
     );
     mirror.apply_change(went(Record::Rule(by_source)), &mut sink);
@@ -303,12 +304,12 @@ fn what_keeps_a_prefix_is_said_in_a_line() {
     assert_eq!(
         said,
         [
-            "IPv4 packets to 10.0.0.0/8 stay with the kernel: table 254 has a route there for one type of service (TOS) only \
-             (shown by: ip route show table 254 exact 10.0.0.0/8)",
-            "IPv6 packets to ::/0 stay with the kernel: table 254 has routes there for packets from 2001:db8:b::/64 and from \
-             other prefixes only (shown by: ip -6 route show table 254 exact ::/0)",
-            "IPv6 packets to 2001:db8:1::/48 stay with the kernel: table 254 has a route there for packets from \
-             2001:db8:b::/64 only (shown by: ip -6 route show table 254 exact 2001:db8:1::/48)",
+            "IPv4 packets to 10.0.0.0/8 stay with the kernel: table 254 has a route there for one type of \
+             service (TOS) only (shown by: ip route show table 254 exact 10.0.0.0/8)",
+            "IPv6 packets to ::/0 stay with the kernel: table 254 has routes there for packets from \
+             2001:db8:b::/64 and from other prefixes only (shown by: ip -6 route show table 254 exact ::/0)",
+            "IPv6 packets to 2001:db8:1::/48 stay with the kernel: table 254 has a route there for packets \
+             from 2001:db8:b::/64 only (shown by: ip -6 route show table 254 exact 2001:db8:1::/48)",
         ],
         "nothing of a table that no rule leads to"
     );

@@ -53,7 +53,8 @@ fn neighbors(link: usize) -> String {
 
 fn addresses(link: usize) -> String {
     format!(
-        "addr replace 10.0.{link}.1/24 dev eth{link}\naddr replace 2001:db8:{link}::1/64 dev eth{link} nodad\n"
+        "addr replace 10.0.{link}.1/24 dev eth{link}\n\
+         addr replace 2001:db8:{link}::1/64 dev eth{link} nodad\n"
     )
 }
 

@@ -83,13 +83,14 @@ impl Facts {
         }
         if self.strips_tags {
             return Some(format!(
-                "{driver} takes VLAN tags off, which XDP would not see; 'ethtool -K {name} rxvlan off' leaves them on"
+                "{driver} takes VLAN tags off, which XDP would not see; 'ethtool -K {name} rxvlan off' \
+                 leaves them on"
             ));
         }
         let offload = self.joining?;
         Some(format!(
-            "{offload} joins frames of TCP before the kernel sees them, and XDP would switch it off; where small packets \
-             matter more, '--path xdp' is faster"
+            "{offload} joins frames of TCP before the kernel sees them, and XDP would switch it off; where \
+             small packets matter more, '--path xdp' is faster"
         ))
     }
 
@@ -101,8 +102,8 @@ impl Facts {
         }
         self.features.is_none().then(|| {
             format!(
-                "{name}: this kernel does not tell whether {driver} runs XDP programs, as Linux 6.3 does; only \
-                 attaching one shows it"
+                "{name}: this kernel does not tell whether {driver} runs XDP programs, as Linux 6.3 does; \
+                 only attaching one shows it"
             )
         })
     }
@@ -113,13 +114,14 @@ impl Facts {
 pub(crate) enum MultiBuffer {
     /// No frame of the port is as long.
     Never,
-    /// They are forwarded.
+    /// XDP forwards them.
     Forwarded,
     /// The driver runs no programs for such frames, and may refuse any.
     NotReceived,
     /// Those that would leave there stay with the kernel: the driver does not send them.
     NotSent,
-    /// The driver sends redirected frames only while it has a program, or the kernel does not report what it does.
+    /// The driver sends redirected frames only while it has a program, or the kernel does not report
+    /// what the driver does.
     Unknown,
 }
 
@@ -145,15 +147,16 @@ impl Facts {
                 format!("{driver} does not give frames in several buffers to XDP, and may refuse programs")
             }
             MultiBuffer::NotSent => format!(
-                "{driver} does not send frames in several buffers that XDP redirects: those that leave there stay with the \
-                 kernel"
+                "{driver} does not send frames in several buffers that XDP redirects: those that leave there \
+                 stay with the kernel"
             ),
             MultiBuffer::Unknown if self.features.is_none() => format!(
-                "frames in several buffers that leave there stay with the kernel, for this kernel does not report whether \
-                 {driver} sends them, as Linux 6.3 does"
+                "frames in several buffers that leave there stay with the kernel, for this kernel does not \
+                 report whether {driver} sends them, as Linux 6.3 does"
             ),
             MultiBuffer::Unknown => format!(
-                "only with a program at the port does {driver} report whether it sends frames in several buffers"
+                "only with a program at the port does {driver} report whether it sends frames in several \
+                 buffers"
             ),
         };
         Some(format!("{name}: MTU {mtu}: {what}"))
@@ -172,8 +175,8 @@ impl Facts {
             left => format!("ethtool -L {name} combined {left}"),
         };
         let lack = format!(
-            "virtio_net has {most_combined} queue pairs, of which {combined} receive, and XDP wants one more for each of \
-             {processors} processors: they share one, by a lock"
+            "virtio_net has {most_combined} queue pairs, of which {combined} receive, and XDP wants one more \
+             for each of {processors} processors: they share one, by a lock"
         );
         Some((lack, remedy))
     }

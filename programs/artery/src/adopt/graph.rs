@@ -98,8 +98,10 @@ fn configuration(places: &[Place]) -> String {
         let _ = writeln!(
             text,
             "FromHost({host_port}, MTU {mtu}) -> kind{number} :: Classifier(12/0800, 12/86dd, -);\n\
-             kind{number}[0] -> [{number}] f4;\nkind{number}[1] -> [{number}] f6;\nkind{number}[2] -> Discard;\n\
-             f4[{number}], f6[{number}] -> ToDevice({name});\nIdle -> [{number}] ip;\nip[{number}] -> Discard;"
+             kind{number}[0] -> [{number}] f4;\nkind{number}[1] -> [{number}] f6;\n\
+             kind{number}[2] -> Discard;\n\
+             f4[{number}], f6[{number}] -> ToDevice({name});\nIdle -> [{number}] ip;\n\
+             ip[{number}] -> Discard;"
         );
     }
     let aside = places.len();

@@ -267,7 +267,8 @@ fn say_lag(news: &SessionNews, voice: Output) {
     match news.lags {
         Some(true) => voice.log_event(
             "behind",
-            "more than a second behind the kernel's changes: routes that are gone are followed until those are read",
+            "more than a second behind the kernel's changes: routes that are gone are followed until those \
+             are read",
             &[],
         ),
         Some(false) => voice.log_event("caught-up", "caught up with the kernel's changes", &[]),
@@ -346,7 +347,7 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
             Some(wanted) => captures.set(session, wanted),
             None => captures.drain_frames(session),
         },
-        other => Err(format!("there is no handler '{other}'")),
+        other => Err(format!("no handler named '{other}'")),
     };
     question.answer(answer);
 }
@@ -372,8 +373,8 @@ fn say_rules(session: &Session, said: &mut Vec<mirror::ExclusionReason>, voice: 
     }
 }
 
-/// What was last reported: blockers, ports without redirect, or without multi-buffer frames, and ports that are
-/// gone.
+/// What was last reported: blockers, ports without redirect, or without multi-buffer frames, and
+/// ports that are gone.
 #[derive(Default)]
 struct Said {
     blockers: Option<Vec<Blocker>>,
@@ -390,7 +391,8 @@ impl Said {
             let then = match session.adopts_returned() {
                 true => "one of that name that comes back is adopted again",
                 false => {
-                    "should one come back, the kernel forwards its traffic until 'artery adopt' is started again"
+                    "should one come back, the kernel forwards its traffic until 'artery adopt' is started \
+                     again"
                 }
             };
             let said = format!("{}: the interface is gone; {then}", port.name);
@@ -399,8 +401,9 @@ impl Said {
         let deaf: Vec<Port> = session.without_redirect().cloned().collect();
         for port in new(&deaf, &self.without_redirect) {
             let said = format!(
-                "{}: what leaves there stays with the kernel: its driver does not send what XDP redirects. Of a virtual link, have the \
-                 other end join frames ('ethtool -K DEV gro on' there); otherwise adopt all ports by tc ('--path tc')",
+                "{}: what leaves there stays with the kernel: its driver does not send what XDP redirects. \
+                 Of a virtual link, have the other end join frames ('ethtool -K DEV gro on' there); \
+                 otherwise adopt all ports by tc ('--path tc')",
                 port.name
             );
             voice.log_event("deaf", &said, &[("port", &port.name)]);
@@ -417,8 +420,9 @@ impl Said {
         let without_multi_buffer: Vec<Port> = session.without_multi_buffer().cloned().collect();
         for port in new(&without_multi_buffer, &self.without_multi_buffer) {
             let said = format!(
-                "{}: multi-buffer frames that leave there stay with the kernel: its driver does not send those that XDP \
-                 redirects, or the kernel does not report that it does (Linux 6.3 does); '--path tc' forwards them",
+                "{}: multi-buffer frames that leave there stay with the kernel: its driver does not send \
+                 those that XDP redirects, or the kernel does not report that it does (Linux 6.3 does); \
+                 '--path tc' forwards them",
                 port.name
             );
             voice.log_event("multi-buffer", &said, &[("port", &port.name)]);

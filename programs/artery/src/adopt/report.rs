@@ -166,7 +166,8 @@ fn traffic(measured: &Measured, findings: &Findings) -> Value {
             "share_most": share.map(|(_, most)| most),
         })
     };
-    json!({ "seconds": measured.time.as_secs_f64(), "ipv4": of(Family::V4), "ipv6": of(Family::V6), "basis": BASIS })
+    json!({ "seconds": measured.time.as_secs_f64(), "ipv4": of(Family::V4), "ipv6": of(Family::V6),
+        "basis": BASIS })
 }
 
 #[cfg(test)]
@@ -202,7 +203,7 @@ mod tests {
                 what: "tc: qdisc tbf".into(),
                 remedy: "shown by: tc qdisc show dev eth1".into(),
             }],
-            notes: vec!["Somebody listens.".into()],
+            notes: vec!["A program listens.".into()],
             kept_prefixes: 0,
             measured: Some(Measured {
                 time: Duration::from_secs(2),
@@ -226,7 +227,7 @@ eth1            ice          generic  tc          fast-in   fast               0
 
 What stays with the kernel:
   tc: qdisc tbf: IPv4 that leaves there stays with the kernel (shown by: tc qdisc show dev eth1)
-note: Somebody listens.
+note: A program listens.
 
 In 2.0 s the kernel forwarded:
   100 of 110 IPv4 packets, of which about 25 % would be accelerated

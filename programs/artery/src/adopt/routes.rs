@@ -67,8 +67,8 @@ fn in_words(family: &str, [here, elsewhere, kernels]: [usize; 3]) -> Option<Stri
     let all = here + elsewhere + kernels;
     (all > 0).then(|| {
         format!(
-            "Of {all} {family} prefixes {here} lead to these ports, {elsewhere} to other interfaces, and {kernels} are the \
-             kernel's: own addresses, broadcast, unreachable, tunnels."
+            "Of {all} {family} prefixes {here} lead to these ports, {elsewhere} to other interfaces, and \
+             {kernels} are the kernel's: own addresses, broadcast, unreachable, tunnels."
         )
     })
 }

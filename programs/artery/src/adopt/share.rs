@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Printed with every estimate.
-pub(super) const BASIS: &str = "Estimated: the kernel counts forwarded packets by family, and received and sent ones by interface, but not \
-                                which of an interface's packets it forwarded, nor by which routes.";
+pub(super) const BASIS: &str = "Estimated: the kernel counts forwarded packets by family, and received and \
+    sent ones by interface, but not which of an interface's packets it forwarded, nor by which routes.";
 
 const SNMP: &str = "/proc/thread-self/net/snmp";
 const SNMP6: &str = "/proc/thread-self/net/snmp6";

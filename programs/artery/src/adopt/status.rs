@@ -57,8 +57,8 @@ pub(crate) struct PortStatus {
     pub(crate) ipv6: String,
     /// Whether packets forwarded to it stay with the kernel, because its driver would lose redirected ones.
     pub(crate) is_deaf: bool,
-    /// Whether multi-buffer frames forwarded to it stay with the kernel, though its MTU allows them, because its driver
-    /// does not transmit redirected ones.
+    /// Whether multi-buffer frames forwarded to it stay with the kernel, though its MTU allows them, because
+    /// its driver does not transmit redirected ones.
     #[serde(default)]
     pub(crate) keeps_multi_buffer: bool,
     /// Forwarded packets and bytes, past the kernel.
@@ -99,8 +99,8 @@ pub(crate) struct Tables {
     pub(crate) turn_seconds: f64,
     pub(crate) longest_turn: f64,
     pub(crate) turns_within: Vec<u64>,
-    /// How late changes are heard, in seconds: how long those that were read last had waited, or those that wait have at least;
-    /// the longest since the start; and whether it is more than a second.
+    /// How late changes are heard, in seconds: how long those that were read last had waited, or those that
+    /// wait have at least; the longest since the start; and whether it is more than a second.
     #[serde(default)]
     pub(crate) lag: f64,
     #[serde(default)]

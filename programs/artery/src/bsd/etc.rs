@@ -96,7 +96,7 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Etc> {
     etc.interfaces.sort_by_key(|file| order(&file.interface));
     if etc.switches.is_empty() {
         bail!(
-            "{0}: there is no {PREFIX}veb0 here, and no {PREFIX}bridge0; name a folder by --etc that has one",
+            "{0}: neither {PREFIX}veb0 nor {PREFIX}bridge0 is here; name a folder by --etc that has one",
             folder.display()
         );
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_folder_without_a_switch_is_no_folder_to_start_from() {
         let error = read(folder(&[("hostname.em0", "up")]).path()).unwrap_err().to_string();
-        assert!(error.contains("there is no hostname.veb0 here"), "{error}");
+        assert!(error.contains("neither hostname.veb0 nor"), "{error}");
         assert!(read(Path::new("/nowhere")).unwrap_err().to_string().starts_with("/nowhere: "));
     }
 

@@ -121,8 +121,8 @@ fn unknown(word: &str) -> String {
     match crate::spelling::nearest(word, KNOWN) {
         Some(meant) => format!("'{word}' is nothing that is known of an interface; did you mean '{meant}'?"),
         None => format!(
-            "'{word}' is nothing that is known of an interface; known are {}, and what ip(8) or ethtool(8) sets stays as \
-             they set it",
+            "'{word}' is nothing that is known of an interface; known are {}, and what ip(8) or ethtool(8) \
+             sets stays as they set it",
             KNOWN.join(", ")
         ),
     }
@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn lines_are_those_that_say_something_and_keep_their_numbers() {
-        let text = "\n# all of them\nadd em0 \\\n  add em1 # both\n\tup\n!echo # 1\ndescription \"a # b\"\nadd em2 \\";
+        let text = "\n# all of them\nadd em0 \\\n  add em1 # both\n\tup\n!echo # 1\ndescription \"a # b\"\n\
+            add em2 \\";
         let expected = [
             (3, "add em0    add em1"),
             (5, "up"),

@@ -25,12 +25,13 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery ifconfig veb0 addr                  the addresses that are known
   artery ifconfig veb0 rules em0             the rules of a port
 
-The words are those of ifconfig(8) for veb(4) and bridge(4); of several on a line none is done if one is not a command, and
-none behind one that the switch refuses. 'rule' takes all that follow it. Our own are: storm IF
-broadcast|multicast|unknown N (frames a second, '-storm IF broadcast' for no limit), ifmaxaddr IF N, evict (a new
-address takes the place of an old one), snoop, querier ADDRESS, groups, mcastrouter and fastleave IF (frames for groups
-of IP go to their members only), hairpin, nobroadcast and nomulticast IF, and bpduguard, bpdufilter and rootguard IF.
-Options stand before IF; without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+The words are those of ifconfig(8) for veb(4) and bridge(4); of several on a line none is done if one is not a
+command, and none behind one that the switch refuses. 'rule' takes all that follow it. Our own are: storm IF
+broadcast|multicast|unknown N (frames a second, '-storm IF broadcast' for no limit), ifmaxaddr IF N, evict (a
+new address takes the place of an old one), snoop, querier ADDRESS, groups, mcastrouter and fastleave IF
+(frames for groups of IP go to their members only), hairpin, nobroadcast and nomulticast IF, and bpduguard,
+bpdufilter and rootguard IF. Options stand before IF; without -u and -p the router is the one at
+$ARTERY_SOCKET, or else at /run/artery.sock.";
 
 #[derive(Args)]
 pub(crate) struct IfconfigOptions {
@@ -107,8 +108,8 @@ impl Switches {
         for switch in self.names.clone() {
             if has_port(&self.query(&switch, "show", "")?, name) {
                 bail!(
-                    "{name} is a port of {switch}, which 'artery ifconfig {switch}' shows; 'artery netstat -I {name}' \
-                       counts what goes through it"
+                    "{name} is a port of {switch}, which 'artery ifconfig {switch}' shows; 'artery netstat \
+                     -I {name}' counts what goes through it"
                 );
             }
         }
@@ -238,8 +239,9 @@ mod tests {
 
     #[test]
     fn ports_are_told_from_addresses_in_what_is_shown() {
-        let shown = "veb0: flags=41<UP,RUNNING>\n\tem0 flags=3<LEARNING,DISCOVER>\n\t\tport 2 ifpriority 0 ifcost 0\n\
-                     \tAddresses (max cache: 100, timeout: 240):\n\t\t02:00:00:00:00:01 em1 0 flags=0<>\n";
+        let shown = "veb0: flags=41<UP,RUNNING>\n\tem0 flags=3<LEARNING,DISCOVER>\n\
+            \t\tport 2 ifpriority 0 ifcost 0\n\
+            \tAddresses (max cache: 100, timeout: 240):\n\t\t02:00:00:00:00:01 em1 0 flags=0<>\n";
         assert!(has_port(shown, "em0") && !has_port(shown, "em1") && !has_port(shown, "port"));
         assert_eq!((class("veb12"), class("veb")), ("veb", "veb"));
     }

@@ -12,8 +12,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery import --explain --json /mnt/openbsd/etc
   artery import /mnt/openbsd/etc > switch.click
 
-Each line of hostname.veb0, of the files of its ports and of pf.conf is honoured: it does what it says; approximated:
-something else is done, which is said; or refused, with the reason and what helps. The status is 1 if one is refused.";
+Each line of hostname.veb0, of the files of its ports and of pf.conf is honoured: it does what it says;
+approximated: something else is done, which is said; or refused, with the reason and what helps. The status is
+1 if one is refused.";
 
 #[derive(Args)]
 pub(crate) struct ImportOptions {

@@ -67,13 +67,14 @@ impl Taken {
             let Some(before) = ports(&self.plan).find(|before| before.name == *name) else { continue };
             if before.is_up && !port.is_up && port.kind != PortKind::HostPort {
                 warnings.push(format!(
-                    "port {name} stays up, though hostname.{name} does not say 'up' any more: an interface is only brought up, \
-                     and 'ip link set' brings it down"
+                    "port {name} stays up, though hostname.{name} does not say 'up' any more: an interface \
+                     is only brought up, and 'ip link set' brings it down"
                 ));
             }
             if before.mtu.is_some() && port.mtu.is_none() && port.kind != PortKind::HostPort {
                 warnings.push(format!(
-                    "port {name} keeps its MTU, of which hostname.{name} says nothing any more; 'ip link set' changes it"
+                    "port {name} keeps its MTU, of which hostname.{name} says nothing any more; 'ip link \
+                     set' changes it"
                 ));
             }
         }
@@ -173,7 +174,10 @@ impl Found<'_> {
         let idle = self.ports.iter().filter(|(port, interface)| !interface.up && !port.is_up);
         idle.map(|(port, interface)| {
             let (name, machine) = (&port.name, &interface.name);
-            format!("{machine} is down and hostname.{name} does not say 'up'; nothing passes port {name} until it is up")
+            format!(
+                "{machine} is down and hostname.{name} does not say 'up'; nothing passes port {name} \
+                 until it is up"
+            )
         })
         .collect()
     }

@@ -55,8 +55,8 @@ fn host_port_verdict(name: &str, setting: &Setting) -> Verdict {
             "{name} is up from the start; 'ip link set {name} down' takes it down"
         )),
         Setting::Automatic(word) => Verdict::Refused(format!(
-            "'{word}' asks for an address, which is left to the host's programs: write '!dhclient {name}' and start with \
-             --run-commands"
+            "'{word}' asks for an address, which is left to the host's programs: write '!dhclient {name}' \
+             and start with --run-commands"
         )),
         _ => Verdict::Honoured,
     }
@@ -67,8 +67,8 @@ fn of_link(port: &Port, switch: &str, setting: &Setting) -> Verdict {
     match setting {
         Setting::Address(..) | Setting::Automatic(_) if port.is_passed_through => {
             Verdict::Approximated(format!(
-                "left to the host, whose {name} is where it has no tag; 'ip address add ADDRESS/LENGTH dev {name}' gives it an \
-                 address"
+                "left to the host, whose {name} is where it has no tag; 'ip address add ADDRESS/LENGTH dev \
+                 {name}' gives it an address"
             ))
         }
         Setting::Up | Setting::Description(_) | Setting::Mtu(_) => Verdict::Honoured,
@@ -79,8 +79,8 @@ fn of_link(port: &Port, switch: &str, setting: &Setting) -> Verdict {
             Verdict::Approximated(format!("{name} keeps its address, from which the switch sends nothing"))
         }
         Setting::Address(..) | Setting::Automatic(_) => Verdict::Refused(format!(
-            "{name} is a port of {switch}, and a port has no address of the host; write 'add vport0' to hostname.{switch}, \
-             and this line to hostname.vport0"
+            "{name} is a port of {switch}, and a port has no address of the host; write 'add vport0' to \
+             hostname.{switch}, and this line to hostname.vport0"
         )),
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn judge(etc: &Etc, is_lenient: bool, plan: &mut Plan) {
 pub(super) fn describe_log(plan: &mut Plan) {
     let (Some(log), Some(pf)) = (&plan.pflog, &plan.pf) else { return };
     let text = format!(
-        "packets of rules with 'log' are added to {log}, which 'tcpdump -n -e -r {log}' shows; 'up --pflog FILE' names another"
+        "packets of rules with 'log' are added to {log}, which 'tcpdump -n -e -r {log}' shows; 'up --pflog \
+         FILE' names another"
     );
     plan.notes.push(Note { file: pf.file.clone(), text });
 }
@@ -129,7 +130,8 @@ mod tests {
 
     #[test]
     fn rules_for_what_is_no_port_are_refused_or_taken_with_a_warning() {
-        let rules = "block in on egress\nmatch out on em0 inet nat-to (egress)\nantispoof for em0\npass on lo0\npass on veb0";
+        let rules = "block in on egress\nmatch out on em0 inet nat-to (egress)\nantispoof for em0\n\
+            pass on lo0\npass on veb0";
         let strict = judged("add em0 up\nlink1", rules);
         let refused: Vec<usize> =
             strict.judged.iter().filter(|line| line.is_refused()).map(|line| line.place.line).collect();

@@ -222,9 +222,9 @@ fn leave_out(judged: Judged, why: &str) -> Judged {
 
 /// How the switch as a whole differs from bridge(4).
 fn bridge_note(etc: &Etc, file: &File) -> Option<Note> {
-    let text = "a bridge is started as a Veb whose packet filter is always on (as by link1), as bridge(4) asks pf about \
-                all IP; its ports have no address of the host, as those of veb(4) have none, and frames are switched on \
-                all workers instead of by one thread";
+    let text = "a bridge is started as a Veb whose packet filter is always on (as by link1), as bridge(4) \
+        asks pf about all IP; its ports have no address of the host, as those of veb(4) have none, \
+        and frames are switched on all workers instead of by one thread";
     let note = || Note { file: etc.folder.join(file.name()).display().to_string(), text: text.to_string() };
     (Kind::of(&file.interface) == Kind::Bridge).then(note)
 }
@@ -240,8 +240,8 @@ fn without_ports(etc: &Etc, file: &File, switch: &Switch) -> Option<Judged> {
 /// A note on a switch that no line brings up.
 fn down_note(etc: &Etc, file: &File, switch: &Switch) -> Option<Note> {
     let text = format!(
-        "no line says 'up': frames are dropped until 'artery ifconfig {} up', as the host sees nothing of what arrives at \
-         the ports",
+        "no line says 'up': frames are dropped until 'artery ifconfig {} up', as the host sees nothing of \
+         what arrives at the ports",
         switch.name
     );
     (!switch.is_up).then(|| Note { file: etc.folder.join(file.name()).display().to_string(), text })
@@ -317,10 +317,11 @@ mod tests {
 
     /// Words that mean something, and some that don't.
     fn word() -> impl Strategy<Value = String> {
-        const WORDS: &str = "up down add del addspan em0 em1 vport0 vport1 learn -learn protected 1,2 rule pass block in \
-            out on src 2:0:0:0:0:1 tag a\"b arp spa 10.0.0.1 static maxaddr 100 timeout 240 untagged tagged +10-20 10 \
-            passthrough link0 link1 -link1 vnetid storm broadcast inet 10.0.0.9/24 inet6 fd00::1 64 255.255.255.0 mtu \
-            1400 lladdr description 'a \"b #c !d # \\ ! \\\" stp proto rstp $x (, ) // /* */";
+        const WORDS: &str = "up down add del addspan em0 em1 vport0 vport1 learn -learn protected 1,2 rule \
+            pass block in out on src 2:0:0:0:0:1 tag a\"b arp spa 10.0.0.1 static maxaddr 100 timeout 240 \
+            untagged tagged +10-20 10 passthrough link0 link1 -link1 vnetid storm broadcast inet 10.0.0.9/24 \
+            inet6 fd00::1 64 255.255.255.0 mtu 1400 lladdr description 'a \"b #c !d # \\ ! \\\" stp proto \
+            rstp $x (, ) // /* */";
         let words: Vec<String> = WORDS.split_whitespace().map(str::to_string).collect();
         prop_oneof![9 => proptest::sample::select(words), 1 => "[ -~]{1,5}", 1 => any::<String>()]
     }

@@ -97,11 +97,12 @@ impl<'a> Reader<'a> {
             }
             ["-description" | "-descr"] => Verdict::Honoured,
             ["inet" | "inet6" | "dhcp" | "autoconf", ..] => Verdict::Refused(format!(
-                "a switch has no address; give the host a port of it by 'add vport0' in hostname.{name}, and that port \
-                 the address in hostname.vport0"
+                "a switch has no address; give the host a port of it by 'add vport0' in hostname.{name}, and \
+                 that port the address in hostname.vport0"
             )),
             ["mtu", ..] => Verdict::Refused(format!(
-                "{name} has no MTU, as each port carries what its link carries; say it in the files of the ports"
+                "{name} has no MTU, as each port carries what its link carries; say it in the files of the \
+                 ports"
             )),
             _ => return None,
         })
@@ -259,8 +260,8 @@ impl Switch {
         let takes_none = || format!("{name} takes no frames that could be the host's; name a port by 'add'");
         let is_host_port = || {
             format!(
-                "{name} is the host's port, which has no other behind it; '-untagged {name}' drops what comes there without \
-                 a tag"
+                "{name} is the host's port, which has no other behind it; '-untagged {name}' drops what \
+                 comes there without a tag"
             )
         };
         match port.kind {
@@ -278,12 +279,12 @@ impl Switch {
 pub(super) fn link_of_bridge(number: u8) -> &'static str {
     match number {
         0 => {
-            "link0 of bridge(4) drops IP multicast, for which a Veb has no word; have the packet filter do it, as by \
-             'block drop quick to 224.0.0.0/4' in pf.conf"
+            "link0 of bridge(4) drops IP multicast, for which a Veb has no word; have the packet filter do \
+             it, as by 'block drop quick to 224.0.0.0/4' in pf.conf"
         }
         1 => {
-            "link1 of bridge(4) drops multicast other than IP's, for which a Veb has no word; limit it by 'storm IF \
-             multicast 0', or block addresses by 'rule block in on IF dst ADDRESS'"
+            "link1 of bridge(4) drops multicast other than IP's, for which a Veb has no word; limit it by \
+             'storm IF multicast 0', or block addresses by 'rule block in on IF dst ADDRESS'"
         }
         _ => "link2 of bridge(4) has IPsec look at what passes, which is not done here; take it away",
     }

@@ -26,18 +26,19 @@ use std::time::Duration;
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
   artery up --etc conf/veb2021 --map cnmac0=eth1,cnmac1=eth2,cnmac2=eth3,cnmac3=eth4
-  artery up --etc conf/veb2021 --switch bridge0 --dry-run     what would be done, line by line, and what the machine lacks
+  artery up --etc conf/veb2021 --switch bridge0 --dry-run     the plan, and what the machine lacks
   artery up --etc /mnt/openbsd/etc --print > switch.click   to go on from there
 
 Read are hostname.veb0, hostname.bridge0 and their like, the files of their ports such as hostname.em0 and
-hostname.vport0, and pf.conf. A file whose name ends with a star, as hostname.em*, is for all ports whose names begin so
-and that have no file of their own. Ports are interfaces of the machine, which sees nothing of what arrives there; vport0
-and its like are made, and are the host's own ports of the switch. Where two switches have the same ports the first
-starts, unless --switch names the other.
+hostname.vport0, and pf.conf. A file whose name ends with a star, as hostname.em*, is for all ports whose
+names begin so and that have no file of their own. Ports are interfaces of the machine, which sees nothing of
+what arrives there; vport0 and its like are made, and are the host's own ports of the switch. Where two
+switches have the same ports the first starts, unless --switch names the other.
 
-Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain' shows all.
-Meanwhile 'artery ifconfig' looks into the switch and changes it. SIGHUP has the files read again, and the log of packets
-opened again; states and learned addresses stay. With a mistake in a file all stays as it is.";
+Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain'
+shows all. Meanwhile 'artery ifconfig' looks into the switch and changes it. SIGHUP has the files read again,
+and the log of packets opened again; states and learned addresses stay. With a mistake in a file all stays as
+it is.";
 
 #[derive(Args)]
 pub(crate) struct UpOptions {
@@ -74,10 +75,24 @@ pub(crate) struct UpOptions {
     workers: u16,
     /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
     /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = ALWAYS,
+        value_parser = awake_time
+    )]
     awake: Option<Duration>,
     /// Bind workers to processors, the first to processor N
-    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
+    #[arg(
+        short = 'a',
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = processor
+    )]
     affinity: Option<usize>,
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
@@ -99,7 +114,14 @@ pub(crate) struct UpOptions {
     #[command(flatten)]
     sandbox: SandboxOptions,
     /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = period
+    )]
     stats: Option<Period>,
     /// Write the report at the end as JSON
     #[arg(long)]

@@ -32,17 +32,43 @@ pub(crate) struct RunOptions {
     #[arg(short = 'x', long, value_name = "E.H")]
     exit_handler: Option<String>,
     /// Simulate time, starting T seconds after the epoch
-    #[arg(long, value_name = "T", num_args = 0..=1, require_equals = true, default_missing_value = "1000000000", value_parser = seconds)]
+    #[arg(
+        long,
+        value_name = "T",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1000000000",
+        value_parser = seconds
+    )]
     simtime: Option<Duration>,
     /// Bind workers to processors, the first to processor N
-    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
+    #[arg(
+        short = 'a',
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = processor
+    )]
     affinity: Option<usize>,
     /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
     /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = ALWAYS,
+        value_parser = awake_time
+    )]
     awake: Option<Duration>,
     /// Frames of the packet pool
-    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16384,
+        value_parser = clap::value_parser!(u32).range(1..=16_777_216)
+    )]
     frames: u32,
     /// Listen for control connections on this TCP port of 127.0.0.1; `PORT+` tries the next ones too
     #[arg(short = 'p', long, value_name = "PORT[+]")]
@@ -73,7 +99,14 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     profile: bool,
     /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = period
+    )]
     stats: Option<Period>,
     /// Write the report at the end as JSON
     #[arg(long)]
@@ -151,7 +184,7 @@ impl RunOptions {
             |word: &&String| args::parse_seconds(word).is_ok() && !std::path::Path::new(word).exists();
         if let Some(word) = self.reading.words.iter().find(is_value) {
             usage_error(&format!(
-                "there is no file '{word}'; a value is joined to its option: {option}={word}"
+                "file '{word}' does not exist; a value is joined to its option: {option}={word}"
             ));
         }
     }

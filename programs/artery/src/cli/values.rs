@@ -104,8 +104,8 @@ impl Period {
         let doubtful = !self.has_unit && self.every >= Period::DOUBTFUL;
         doubtful.then(|| {
             format!(
-                "--stats={seconds} shows counters every {seconds} seconds; write {seconds}s if you mean that, or \
-                 {seconds}ms for milliseconds"
+                "--stats={seconds} shows counters every {seconds} seconds; write {seconds}s if you mean \
+                 that, or {seconds}ms for milliseconds"
             )
         })
     }

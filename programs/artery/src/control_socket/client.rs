@@ -72,7 +72,7 @@ impl Client {
     }
     /// Writes a handler, and prints its warnings.
     pub(crate) fn write(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
-        self.begin_to_tell(handler, value)?;
+        self.begin_write(handler, value)?;
         match self.outcome()? {
             Ok(warnings) => {
                 print_stderr(&warnings);
@@ -91,20 +91,20 @@ impl Client {
     }
     /// Writes a handler. An error has only the element's own text.
     pub(crate) fn write_plain(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
-        self.begin_to_tell(handler, value)?;
-        self.told(handler)
+        self.begin_write(handler, value)?;
+        self.finish_write(handler)
     }
     /// The same; gives the warnings that it was answered with, a line each.
     pub(crate) fn write_with_warnings(&mut self, handler: &str, value: &str) -> anyhow::Result<String> {
-        self.begin_to_tell(handler, value)?;
+        self.begin_write(handler, value)?;
         match self.outcome()? {
             Ok(warnings) => Ok(warnings.split_once('\n').map_or("", |(_, warnings)| warnings).to_string()),
             Err(refusal) => Err(self.bare(handler, refusal)),
         }
     }
-    /// Begins to write a handler; [`told`](Self::told) reads the reply. A few replies can be pending, no more
-    /// than fit in a socket's buffer.
-    pub(crate) fn begin_to_tell(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
+    /// Begins to write a handler; [`finish_write`](Self::finish_write) reads the reply. A few replies can be
+    /// pending, no more than fit in a socket's buffer.
+    pub(crate) fn begin_write(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
         self.refresh()?;
         if !std::mem::replace(&mut self.is_authenticated, true) {
             self.authenticate()?;
@@ -113,7 +113,7 @@ impl Client {
         request(&mut self.stream, handler, value)
     }
     /// Reads the next pending reply.
-    pub(crate) fn told(&mut self, handler: &str) -> anyhow::Result<()> {
+    pub(crate) fn finish_write(&mut self, handler: &str) -> anyhow::Result<()> {
         match self.outcome()? {
             Ok(_) => Ok(()),
             Err(refusal) => Err(self.bare(handler, refusal)),

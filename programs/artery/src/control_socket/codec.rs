@@ -481,7 +481,8 @@ mod tests {
 
         #[test]
         fn any_words_are_taken_completely(lines in proptest::collection::vec(
-            "(READ|WRITE|READDATA|WRITEDATA|READUNTIL|WRITEUNTIL|LLRPC|CHECKREAD|quit)?( [a-z0-9.#]{0,4}){0,3}(\r|\n|\r\n)?",
+            "(READ|WRITE|READDATA|WRITEDATA|READUNTIL|WRITEUNTIL|LLRPC|CHECKREAD|quit)?( \
+             [a-z0-9.#]{0,4}){0,3}(\r|\n|\r\n)?",
             0..12,
         )) {
             requests(lines.concat().as_bytes());

@@ -32,7 +32,8 @@ fn landlock() -> Finding {
         false => Finding::slow(
             check,
             "this kernel has no Landlock: a router can reach all files of its user",
-            "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK, and 'landlock' among lsm= of its command line",
+            "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK, and 'landlock' among lsm= of its command \
+             line",
         ),
     };
     finding.needed_by(Purpose::ENGINES)
@@ -82,7 +83,8 @@ fn tc_hook() -> Finding {
         Ok(true) => Finding::ok(check, "TCX: the kernel removes programs when their process ends"),
         Ok(false) if has_module("cls_bpf") && has_module("sch_ingress") => Finding::ok(
             check,
-            "clsact with cls_bpf, as this kernel has no TCX: 'artery release PORT' removes what a killed process left",
+            "clsact with cls_bpf, as this kernel has no TCX: 'artery release PORT' removes what a killed \
+             process left",
         ),
         Ok(false) => Finding::unknown(
             check,

@@ -188,7 +188,8 @@ fn mtu(facts: &Facts, choice: &Choice) -> Finding {
         MultiBuffer::Forwarded => Finding::ok(
             check,
             text(
-                "frames lie in several buffers, which the driver gives to XDP, and sends where XDP redirects them",
+                "frames lie in several buffers, which the driver gives to XDP, and sends where XDP redirects \
+                 them",
             ),
         ),
         MultiBuffer::NotReceived => Finding::slow(
@@ -199,23 +200,24 @@ fn mtu(facts: &Facts, choice: &Choice) -> Finding {
         MultiBuffer::NotSent => Finding::slow(
             check,
             text(
-                "frames lie in several buffers, which the driver does not send where XDP redirects them: those stay with \
-                 the kernel",
+                "frames lie in several buffers, which the driver does not send where XDP redirects them: \
+                 those stay with the kernel",
             ),
             remedy,
         ),
         MultiBuffer::Unknown if facts.features.is_none() => Finding::unknown(
             check,
             text(
-                "frames lie in several buffers; those that leave there by XDP stay with the kernel, which does not \
-                 report whether the driver sends them (Linux 6.3 does)",
+                "frames lie in several buffers; those that leave there by XDP stay with the kernel, which \
+                 does not report whether the driver sends them (Linux 6.3 does)",
             ),
             remedy,
         ),
         MultiBuffer::Unknown => Finding::unknown(
             check,
             text(
-                "frames lie in several buffers; only with a program at the port does the driver report whether it sends them",
+                "frames lie in several buffers; only with a program at the port does the driver report \
+                 whether it sends them",
             ),
             format!("artery adopt --path xdp {name} reports it"),
         ),

@@ -73,7 +73,8 @@ fn lacks(check: &'static str, what: &str, may_be_had: bool) -> Finding {
         false => Finding::broken(
             check,
             format!("this process lacks {what}, and can't get it"),
-            "give it to the process: AmbientCapabilities= and CapabilityBoundingSet= in its unit, --cap-add of a container",
+            "give it to the process: AmbientCapabilities= and CapabilityBoundingSet= in its unit, --cap-add \
+             of a container",
         ),
     }
 }
@@ -89,13 +90,15 @@ fn locked_memory() -> Finding {
         Ok(true) if may_raise => Finding::ok(
             check,
             format!(
-                "programs and their memory count against RLIMIT_MEMLOCK ({said}), which Artery raises by itself"
+                "programs and their memory count against RLIMIT_MEMLOCK ({said}), which Artery raises by \
+                 itself"
             ),
         ),
         Ok(true) => Finding::broken(
             check,
             format!(
-                "programs and their memory count against RLIMIT_MEMLOCK ({said}), which this process may not raise"
+                "programs and their memory count against RLIMIT_MEMLOCK ({said}), which this process may not \
+                 raise"
             ),
             "ulimit -l unlimited (LimitMEMLOCK=infinity in a unit), or CAP_SYS_RESOURCE",
         ),

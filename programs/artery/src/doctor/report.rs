@@ -231,8 +231,8 @@ mod tests {
         assert_eq!(report(&[Purpose::Router]).status(), 3);
         let only = |finding| Report::of(vec![finding], &[Purpose::Run], &[]).status();
         assert_eq!(only(Finding::ok("kernel", "")), 0);
-        assert_eq!(only(Finding::unknown("kernel", "", "")), 0, "what was not seen is no defect");
-        assert_eq!(only(Finding::broken("x", "", "").needed_by(&[Purpose::Up])), 0, "nobody asked for it");
+        assert_eq!(only(Finding::unknown("kernel", "", "")), 0, "an unknown finding is not a defect");
+        assert_eq!(only(Finding::broken("x", "", "").needed_by(&[Purpose::Up])), 0, "not needed here");
     }
 
     #[test]

@@ -71,7 +71,10 @@ pub(super) fn markdown(class: &Class) -> String {
 
 /// The page for programs.
 pub(super) fn json(class: &Class) -> serde_json::Value {
-    let arg = |arg: &Arg| json!({ "name": arg.name, "kind": arg.kind, "default": arg.default, "given": given(arg), "doc": arg.doc });
+    let arg = |arg: &Arg| {
+        json!({ "name": arg.name, "kind": arg.kind, "default": arg.default,
+            "given": given(arg), "doc": arg.doc })
+    };
     let handler = |row: &Row| json!({ "name": row.name, "flags": row.flags, "doc": row.doc });
     json!({
         "name": class.name,

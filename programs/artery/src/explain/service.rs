@@ -95,7 +95,8 @@ impl Served {
         plain["verdict"] = match is_taken {
             true => json!({ "kind": "forward", "text": "goes on to the member" }),
             false => {
-                json!({ "kind": "discard", "text": "no member of the service can take it", "reason": "no-member" })
+                json!({ "kind": "discard", "text": "no member of the service can take it",
+                    "reason": "no-member" })
             }
         };
         plain
@@ -112,7 +113,8 @@ mod tests {
 
     #[test]
     fn the_router_is_asked_about_what_the_balancer_makes_of_the_packet() {
-        let said = json!({ "service": "192.0.2.1:80 tcp", "member": "w1", "address": "10.0.2.5", "is_known": false,
+        let said = json!({ "service": "192.0.2.1:80 tcp", "member": "w1", "address": "10.0.2.5",
+            "is_known": false,
             "method": "maglev", "nat": false });
         let packet = "10.1.2.3:9 > 192.0.2.1:80 tcp ttl 9";
         let direct = served(said.clone());

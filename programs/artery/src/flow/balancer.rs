@@ -64,13 +64,13 @@ impl Balancer {
         let (handler, mut under_way) = (format!("{}.{handler}", self.name), 0);
         for text in texts {
             if under_way == AHEAD {
-                self.client.told(&handler)?;
+                self.client.finish_write(&handler)?;
                 under_way -= 1;
             }
-            self.client.begin_to_tell(&handler, &text)?;
+            self.client.begin_write(&handler, &text)?;
             under_way += 1;
         }
-        (0..under_way).try_for_each(|_| self.client.told(&handler))
+        (0..under_way).try_for_each(|_| self.client.finish_write(&handler))
     }
 }
 

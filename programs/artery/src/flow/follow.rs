@@ -66,7 +66,7 @@ fn read_since(since: &str, mut now: Places) -> anyhow::Result<Places> {
         };
         match now.get_mut(&worker) {
             Some(next) => *next = seq,
-            None => bail!("there is no worker {worker}; there are {}", now.len()),
+            None => bail!("worker {worker} does not exist; the router has {}", now.len()),
         }
     }
     Ok(now)

@@ -79,7 +79,8 @@ fn report(total: u64, before: &[serde_json::Value], after: &[serde_json::Value])
             sum(std::slice::from_ref(worker), key).saturating_sub(start)
         };
         text += &format!(
-            "worker {}: {} new, {} newer, {} known before, {} without room, {} of members and {} of services not here\n",
+            "worker {}: {} new, {} newer, {} known before, {} without room, {} of members and {} of services \
+             not here\n",
             worker["worker"],
             of("new"),
             of("newer"),

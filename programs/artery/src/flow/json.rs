@@ -33,8 +33,10 @@ pub(super) fn write(flow: &StreamFlow, member: &str, worker: Option<usize>, into
     // Writing into memory does not fail; names have no characters that JSON would write otherwise.
     let _ = writeln!(
         into,
-        "{{{worker}\"protocol\":\"{protocol}\",\"src\":\"{src}\",\"sport\":{sport},\"dst\":\"{dst}\",\"dport\":{dport},\
-         \"member\":\"{member}\",\"state\":\"{state}\",\"idle\":{}.{:04},\"packets\":{packets},\"bytes\":{bytes},\
+        "{{{worker}\"protocol\":\"{protocol}\",\"src\":\"{src}\",\"sport\":{sport},\"dst\":\"{dst}\",\
+         \"dport\":{dport},\
+         \"member\":\"{member}\",\"state\":\"{state}\",\"idle\":{}.{:04},\"packets\":{packets},\
+         \"bytes\":{bytes},\
          \"version\":{version},\"young\":{is_young},\"pinned\":{is_pinned}}}",
         ticks / 10_000,
         ticks % 10_000
@@ -151,7 +153,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again_and_unknown_fields_are_passed_over() {
         let text = format!(
-            "{FLOW},\"state\":\"fin\",\"idle\":1.5003,\"packets\":7,\"bytes\":700,\"version\":65535,\"young\":false,\"pinned\":true}}"
+            "{FLOW},\"state\":\"fin\",\"idle\":1.5003,\"packets\":7,\"bytes\":700,\"version\":65535,\
+             \"young\":false,\"pinned\":true}}"
         );
         let Ok(Line::Flow(flow, name)) = read(text.as_bytes()) else { panic!("{text}") };
         let mut line = Vec::new();

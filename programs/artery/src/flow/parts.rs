@@ -172,7 +172,7 @@ fn titles() -> String {
 /// Rows are printed as flows arrive, before the widest is known: columns have a fixed width.
 fn row([worker, protocol, client, service, member, state, idle, packets, bytes]: [&str; 9]) -> String {
     format!(
-        "{worker:<6}  {protocol:<8}  {client:<21}  {service:<21}  {member:<12}  {state:<19}  {idle:>8}  {packets:>10}  \
-         {bytes:>12}\n"
+        "{worker:<6}  {protocol:<8}  {client:<21}  {service:<21}  {member:<12}  {state:<19}  {idle:>8}  \
+         {packets:>10}  {bytes:>12}\n"
     )
 }

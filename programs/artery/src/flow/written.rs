@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn another_order_a_missing_field_and_what_is_wrong_are_left_to_others() {
-        let line = "{\"protocol\":\"tcp\",\"src\":\"198.51.100.7\",\"sport\":9,\"dst\":\"192.0.2.1\",\"dport\":80,\
+        let line = "{\"protocol\":\"tcp\",\"src\":\"198.51.100.7\",\"sport\":9,\"dst\":\"192.0.2.1\",\
+            \"dport\":80,\
             \"member\":\"a\",\"state\":\"fin\",\"idle\":1.5003,\"packets\":7,\"bytes\":700,\"version\":65535,\
             \"young\":false,\"pinned\":true}\n";
         assert!(agrees(line.as_bytes()));

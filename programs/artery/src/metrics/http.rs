@@ -72,7 +72,8 @@ fn request(mut read: impl FnMut(&mut [u8]) -> io::Result<Option<usize>>) -> io::
 
 fn response(status: &str, body: &str, with_body: bool) -> Vec<u8> {
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\n\
          Connection: close\r\n\r\n",
         body.len()
     );

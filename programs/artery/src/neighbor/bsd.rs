@@ -18,8 +18,8 @@ pub(crate) const ARP_EXAMPLES: &str = "Examples:
   artery arp -d 10.0.1.9
   artery arp -ad                                   forget all that were not set by hand
 
-Flags are l for the router's own addresses and p for published ones. Without -u and -p the router is the one at
-$ARTERY_SOCKET, or else at /run/artery.sock.";
+Flags are l for the router's own addresses and p for published ones. Without -u and -p the router is the one
+at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 /// The last lines of ndp's help.
 pub(crate) const NDP_EXAMPLES: &str = "Examples:
@@ -28,16 +28,16 @@ pub(crate) const NDP_EXAMPLES: &str = "Examples:
   artery ndp -d fe80::9%eth1
   artery ndp -c                                    forget all that were not set by hand
 
-S is N for none, I for incomplete, R for reachable, S for stale, D for delay and P for probe; flags are l for the router's
-own addresses, R for routers and p for published ones, and then the probes that were sent. Without -u and -p the router is
-the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
+S is N for none, I for incomplete, R for reachable, S for stale, D for delay and P for probe; flags are l for
+the router's own addresses, R for routers and p for published ones, and then the probes that were sent.
+Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
 
 /// What both commands take.
 #[derive(Args)]
 pub(crate) struct BsdNeighborOptions {
     #[command(flatten)]
     router: RouterReach,
-    /// All
+    /// All neighbors, instead of one
     #[arg(short = 'a')]
     all: bool,
     /// Accepted: numbers are never given names
@@ -55,7 +55,7 @@ pub(crate) struct BsdNeighborOptions {
     /// Those of this port only
     #[arg(short = 'i', value_name = "PORT")]
     interface: Option<String>,
-    /// The neighbor
+    /// The address of the neighbor; with -s also its Ethernet address
     #[arg(value_name = "WORD")]
     words: Vec<String>,
 }
@@ -272,7 +272,8 @@ mod tests {
 
     #[test]
     fn neighbors_stand_in_the_columns_of_arp() {
-        let ports = json!({ "ports": [{ "name": "em0", "lladdr": "02:00:00:00:00:01", "addresses": ["10.0.1.1/24", "2001:db8::1/64"],
+        let ports = json!({ "ports": [{ "name": "em0", "lladdr": "02:00:00:00:00:01",
+            "addresses": ["10.0.1.1/24", "2001:db8::1/64"],
             "link_local": "fe80::1" }] });
         let own = own(&ports, "", false);
         assert_eq!(own.len(), 1);

@@ -215,8 +215,9 @@ impl Filters {
         let answers = self.all("log")?;
         for (name, _) in self.names.iter().zip(answers).filter(|(_, answer)| answer.trim_end() == "none") {
             print_stderr(&format!(
-                "pfctl: {name} has no file for what rules with 'log' log: they log nothing; --pflog FILE begins one now, \
-                 'artery up --pflog FILE', PFLOG of Veb and LOG of PacketFilter at the start\n"
+                "pfctl: {name} has no file for what rules with 'log' log: they log nothing; --pflog FILE \
+                 begins one now, 'artery up --pflog FILE', PFLOG of Veb and LOG of PacketFilter at the \
+                 start\n"
             ));
         }
         Ok(())
@@ -279,7 +280,7 @@ impl Filters {
         if !wanted.is_empty() && answers.iter().all(String::is_empty) {
             let all = self.all("interfaces ")?.concat();
             bail!(
-                "there is no interface {wanted}; there are {}",
+                "no interface named {wanted}; the router has {}",
                 all.split_whitespace().collect::<Vec<_>>().join(", ")
             );
         }

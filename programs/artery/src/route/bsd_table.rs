@@ -320,18 +320,26 @@ mod tests {
 
     #[test]
     fn routes_stand_in_the_columns_of_netstat() {
-        let hop = |gateway: &str, state: &str| json!({ "gateway": gateway, "port": "em0", "weight": 1, "state": state });
+        let hop = |gateway: &str, state: &str| {
+            json!({ "gateway": gateway, "port": "em0",
+                "weight": 1, "state": state })
+        };
         let on_link = json!([{ "port": "em1", "weight": 1, "state": "up" }]);
         let routes = [
-            json!({ "dst": "0.0.0.0/0", "source": "static", "type": "unicast", "next_hops": [hop("192.0.2.254", "up")] }),
+            json!({ "dst": "0.0.0.0/0", "source": "static", "type": "unicast",
+                "next_hops": [hop("192.0.2.254", "up")] }),
             json!({ "dst": "10.0.0.0/8", "source": "static", "type": "unicast",
                 "next_hops": [hop("192.0.2.7", "up"), hop("192.0.2.8", "down")] }),
             json!({ "dst": "10.8.0.0/16", "source": "connected", "type": "unicast", "next_hops": on_link }),
             json!({ "dst": "10.8.0.1/32", "source": "local", "type": "local", "next_hops": on_link }),
-            json!({ "dst": "10.8.255.255/32", "source": "broadcast", "type": "broadcast", "next_hops": on_link }),
-            json!({ "dst": "172.16.0.0/12", "source": "static", "type": "blackhole", "next_hops": [{ "state": "up" }] }),
-            json!({ "dst": "198.51.100.7/32", "source": "static", "type": "prohibit", "next_hops": [{ "state": "up" }] }),
-            json!({ "dst": "224.0.0.0/4", "source": "built-in", "type": "multicast", "next_hops": [{ "state": "up" }] }),
+            json!({ "dst": "10.8.255.255/32", "source": "broadcast", "type": "broadcast",
+                "next_hops": on_link }),
+            json!({ "dst": "172.16.0.0/12", "source": "static", "type": "blackhole",
+                "next_hops": [{ "state": "up" }] }),
+            json!({ "dst": "198.51.100.7/32", "source": "static", "type": "prohibit",
+                "next_hops": [{ "state": "up" }] }),
+            json!({ "dst": "224.0.0.0/4", "source": "built-in", "type": "multicast",
+                "next_hops": [{ "state": "up" }] }),
         ];
         let expected = "\
 Destination        Gateway            Flags   Refs      Use   Mtu  Prio Iface

@@ -367,7 +367,8 @@ mod tests {
 
     #[test]
     fn a_looked_up_route_stands_as_on_bsd() {
-        let document = json!({ "dst": "10.9.1.2", "prefix": "10.9.0.0/16", "source": "static", "type": "unicast",
+        let document = json!({ "dst": "10.9.1.2", "prefix": "10.9.0.0/16", "source": "static",
+            "type": "unicast",
             "outcome": "forward", "next_hops": [{ "gateway": "192.0.2.7", "state": "up" }],
             "chosen": { "next_hop": "192.0.2.7", "port": "em0", "state": "REACHABLE", "mtu": 1500 } });
         let expected = "   route to: 10.9.1.2

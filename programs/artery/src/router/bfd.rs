@@ -40,7 +40,10 @@ fn settings(text: &str) -> Result<SessionSettings, String> {
     let (interval, multiplier) =
         text.split_once('*').map_or((text, None), |(interval, multiplier)| (interval, Some(multiplier)));
     let interval = seconds(interval).map_err(|_| {
-        format!("'{interval}' is not a valid interval; write a time such as 50ms or 1s, and perhaps a multiplier as in 50ms*3")
+        format!(
+            "'{interval}' is not a valid interval; write a time such as 50ms or 1s, and perhaps a \
+             multiplier as in 50ms*3"
+        )
     })?;
     let multiplier = match multiplier {
         None => SessionSettings::default().multiplier,

@@ -28,8 +28,9 @@ pub(super) fn warnings(plan: &Plan) -> Vec<String> {
         let Some(host) = port.host_interface.as_ref().or(plan.host.as_ref()) else { continue };
         for (address, len) in port.addresses.iter().filter(|(address, _)| is_borne(*address)) {
             warnings.push(format!(
-                "the host has {address} already, and its answers will not go by {host}: the router forwards, but what \
-                 listens on the host is not reached there; if {0} bears it, 'ip address del {address}/{len} dev {0}' helps",
+                "the host has {address} already, and its answers will not go by {host}: the router forwards, \
+                 but what listens on the host is not reached there; if {0} bears it, 'ip address del \
+                 {address}/{len} dev {0}' helps",
                 port.device()
             ));
         }

@@ -210,7 +210,8 @@ mod tests {
         for rest in [
             "",
             "--route 0.0.0.0/0=10.0.2.254",
-            "--route default=10.0.2.7@3,10.0.2.8 --route ::/0=2001:db8:2::9 --neighbor b=10.0.2.7=2:0:0:0:0:7",
+            "--route default=10.0.2.7@3,10.0.2.8 --route ::/0=2001:db8:2::9 --neighbor \
+             b=10.0.2.7=2:0:0:0:0:7",
             "--route 10.9.0.0/16=b --route 10.8.0.0/16=blackhole --route 10.7/16=2001:db8:2::9",
             "--route 2001:db8:9::/48=fe80::1%a --bfd fe80::1%a=50ms --bfd fe80::1%b --bfd 10.0.2.7",
         ] {

@@ -14,32 +14,37 @@ use std::time::Duration;
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
   artery router --port eth1=10.0.1.1/24,2001:db8:1::1/64 --port eth2=10.0.2.1/24 --route 0.0.0.0/0=10.0.2.254
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7@3,10.0.2.8 --workers 2
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7,10.0.2.8 --bfd 10.0.2.7=50ms --bfd 10.0.2.8=50ms
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --workers 2 \\
+      --route default=10.0.2.7@3,10.0.2.8
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 \\
+      --route default=10.0.2.7,10.0.2.8 --bfd 10.0.2.7=50ms --bfd 10.0.2.8=50ms
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --table routes.txt.gz=10.0.2.7,10.0.2.8
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm                      routes from FRR's zebra
-  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --host-ports               OSPF, BGP and BFD by FRR or BIRD
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --nat \\
+      --service 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --fpm            routes from FRR's zebra
+  artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --host-ports     OSPF, BGP, BFD by FRR or BIRD
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --route default=10.0.2.7 --pf pf.conf
   artery router --port eth1=10.0.1.1/24 --port eth2=10.0.2.1/24 --print > router.click     to go on from there
   artery router /etc/artery/lan.toml         a file with the options as keys
 
 A FILE has the long options as keys (TOML): those that can be given several times have lists of texts, as in
-port = [\"eth1=10.0.1.1/24\", \"eth2=10.0.2.1/24\"]; those without a value are true or false. 'artery show config' prints
-the file that makes the running router, and 'artery apply FILE' has it become what the file says without losing a packet.
+port = [\"eth1=10.0.1.1/24\", \"eth2=10.0.2.1/24\"]; those without a value are true or false. 'artery show
+config' prints the file that makes the running router, and 'artery apply FILE' has it become what the file
+says without losing a packet.
 
-The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface instead,
-artery0, that bears the router's addresses: so sshd and other programs of the host are reached by them. The ports keep
-no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor', 'watch' and 'explain' look into the
-router and change it. SIGHUP has FILE and the files of --table and --pf read again; with a mistake the router
-stays as it is.
+The router takes its ports from the host, which sees nothing of what arrives there, and gives it an interface
+instead, artery0, that bears the router's addresses: so sshd and other programs of the host are reached by
+them. The ports keep no address of their own on the host. Meanwhile 'artery show', 'route', 'neighbor',
+'watch' and 'explain' look into the router and change it. SIGHUP has FILE and the files of --table and --pf
+read again; with a mistake the router stays as it is.
 
-The mtu of a port is that of its interface otherwise; with rpf=loose packets from where no route leads are dropped, with
-rpf=strict those from where no route leads by this port, too (RFC 3704); with onlink gateways by it need not be in its
-networks; host-if is the name of the port's interface on the host, with --host-ports.
+The mtu of a port is that of its interface otherwise; with rpf=loose packets from where no route leads are
+dropped, with rpf=strict those from where no route leads by this port, too (RFC 3704); with onlink gateways by
+it need not be in its networks; host-if is the name of the port's interface on the host, with --host-ports.
 
-A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several as in
-10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or prohibited.";
+A way is a gateway, perhaps with the port to reach it by as in fe80::1%eth2 and with its weight among several
+as in 10.0.2.7@3; or a port, whose link has the destinations themselves; or, alone, blackhole, unreachable or
+prohibited.";
 
 #[derive(Args, Clone)]
 pub(crate) struct RouterOptions {
@@ -60,7 +65,13 @@ pub(crate) struct RouterOptions {
     pub(super) table: Vec<String>,
     /// Listen for FRR's zebra, which sends routes by its module dplane_fpm_nl; at 127.0.0.1:2620
     /// if no address is given
-    #[arg(long, value_name = "ADDR[:PORT]", num_args = 0..=1, default_missing_value = "127.0.0.1:2620", value_parser = address_with_port::<2620>)]
+    #[arg(
+        long,
+        value_name = "ADDR[:PORT]",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:2620",
+        value_parser = address_with_port::<2620>
+    )]
     pub(super) fpm: Option<SocketAddr>,
     /// How long routes of an FPM connection that has ended stay after the next one began, if it
     /// does not send them again
@@ -106,7 +117,13 @@ pub(crate) struct RouterOptions {
     /// Give the host an interface for each port in the place of artery0, called PREFIX and the port's
     /// name, hp-eth1 if nothing is said: FRR's and BIRD's OSPF, BGP and BFD run on them, and the router
     /// forwards by the routes that they put into the host's main table
-    #[arg(long, value_name = "PREFIX", num_args = 0..=1, default_missing_value = "hp-", conflicts_with_all = ["host", "no_host"])]
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        num_args = 0..=1,
+        default_missing_value = "hp-",
+        conflicts_with_all = ["host", "no_host"]
+    )]
     pub(super) host_ports: Option<String>,
     /// Leave the host out: the router answers pings, and nothing else is at its addresses
     #[arg(long, conflicts_with = "host")]
@@ -122,10 +139,24 @@ pub(crate) struct RouterOptions {
     pub(super) workers: u16,
     /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
     /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = ALWAYS, value_parser = awake_time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = ALWAYS,
+        value_parser = awake_time
+    )]
     pub(super) awake: Option<Duration>,
     /// Bind workers to processors, the first to processor N
-    #[arg(short = 'a', long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = processor)]
+    #[arg(
+        short = 'a',
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = processor
+    )]
     pub(super) affinity: Option<usize>,
     /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
@@ -147,7 +178,14 @@ pub(crate) struct RouterOptions {
     #[command(flatten)]
     pub(super) sandbox: SandboxOptions,
     /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = period)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = period
+    )]
     stats: Option<Period>,
     /// Write the report at the end as JSON
     #[arg(long)]

@@ -85,7 +85,8 @@ pub(super) fn filter_text(plan: &Plan) -> String {
     let is_unusual = filter.log.is_some() && filter.log_max != USUAL_LOG_MAX;
     arguments.extend(is_unusual.then(|| format!("LOG_MAX {}", filter.log_max)));
     format!(
-        "\n// The packet filter. Input and output I are for packets that arrive at port I, those {} further on\n\
+        "\n// The packet filter. Input and output I are for packets that arrive at port I, those {} further \
+         on\n\
          // for packets that leave by it.\n\
          {NAME} :: PacketFilter(\n    {});\n",
         plan.ports.len(),

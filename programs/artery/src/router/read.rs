@@ -57,8 +57,8 @@ fn name_host_interfaces(options: &RouterOptions, ports: &mut [Port], mistakes: &
         let name = port.host_interface.take().unwrap_or_else(|| format!("{prefix}{}", port.name));
         if !is_interface_name(&name) {
             mistakes.push(format!(
-                "{}: the host's interface can't be called '{name}': a name has 1 to {LONGEST_NAME} letters and \
-                 digits; write host-if=NAME behind the port's addresses, or --host-ports PREFIX",
+                "{}: the host's interface can't be called '{name}': a name has 1 to {LONGEST_NAME} letters \
+                 and digits; write host-if=NAME behind the port's addresses, or --host-ports PREFIX",
                 port.option
             ));
         }
@@ -307,7 +307,8 @@ mod tests {
             (port("eth1").map(drop), "--port eth1: write --port NAME=ADDRESS/LENGTH, as in eth1=10.0.1.1/24"),
             (
                 port("eth1=10.0.1.1").map(drop),
-                "--port eth1=10.0.1.1: 10.0.1.1 has no length: write how long the prefix of its network is, as in 10.0.1.1/24",
+                "--port eth1=10.0.1.1: 10.0.1.1 has no length: write how long the prefix of its network is, \
+                 as in 10.0.1.1/24",
             ),
             (
                 port("eth1=::1/129").map(drop),
@@ -323,11 +324,13 @@ mod tests {
             ),
             (
                 neighbor("eth1=10.0.1.9").map(drop),
-                "--neighbor eth1=10.0.1.9: '10.0.1.9' is wrong; write --neighbor PORT=ADDRESS=ETHER, as in eth1=10.0.1.9=02:00:00:00:00:09",
+                "--neighbor eth1=10.0.1.9: '10.0.1.9' is wrong; write --neighbor PORT=ADDRESS=ETHER, as in \
+                 eth1=10.0.1.9=02:00:00:00:00:09",
             ),
             (
                 neighbor("eth1=10.0.1.9=0:0:0:0:0:0").map(drop),
-                "--neighbor eth1=10.0.1.9=0:0:0:0:0:0: 0:0:0:0:0:0 is not a MAC address; write it as 02:00:00:00:00:09",
+                "--neighbor eth1=10.0.1.9=0:0:0:0:0:0: 0:0:0:0:0:0 is not a MAC address; write it as \
+                 02:00:00:00:00:09",
             ),
             (
                 host("a b").map(drop),

@@ -31,7 +31,8 @@ pub(super) struct Sharing {
     is_nat: bool,
 }
 
-const WANTS: &str = "ADDRESS:PORT[/tcp|/udp]=NAME=ADDRESS[,NAME=ADDRESS]…, as in 192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12@3";
+const WANTS: &str = "ADDRESS:PORT[/tcp|/udp]=NAME=ADDRESS[,NAME=ADDRESS]…, as in \
+    192.0.2.1:80/tcp=web1=10.0.2.11,web2=10.0.2.12@3";
 
 /// Parses a service, `ADDRESS[:PORT][/PROTOCOL]=NAME=ADDRESS[:PORT][@WEIGHT],…`.
 pub(super) fn read(text: &str) -> Result<Service, String> {
@@ -154,7 +155,8 @@ fn fault_of_check(options: &RouterOptions, check: &str) -> Option<String> {
         return Some(format!("'{word}' can't be written in a configuration; ask for another path"));
     }
     options.no_host.then(|| {
-        "health checks are sent by the host, and --no-host gives it no path to the servers; leave out --no-host or --check"
+        "health checks are sent by the host, and --no-host gives it no path to the servers; leave out \
+         --no-host or --check"
             .to_string()
     })
 }
@@ -235,8 +237,8 @@ pub(super) fn text(plan: &Plan) -> String {
         let check = service.check.iter().map(|check| format!(",\n    CHECK {check}")).collect::<String>();
         let _ = write!(
             text,
-            "\n// Of packets to {place} each connection goes to one of the servers, and stays there.\n{name} :: \
-             FlowBalancer(FRAMES true, {router}SERVICE {place}{members}{sharing}{check});\n",
+            "\n// Of packets to {place} each connection goes to one of the servers, and stays there.\n\
+             {name} :: FlowBalancer(FRAMES true, {router}SERVICE {place}{members}{sharing}{check});\n",
             place = service.place,
             name = service.element
         );

@@ -96,8 +96,9 @@ fn router(plan: &Plan) -> String {
         let ways = route.targets.iter().map(|way| format!(" {}", way_text(way)));
         arguments.push(format!("ROUTE {}{}", route.prefix, ways.collect::<String>()));
     }
-    let comment = "// Ports, routes and neighbors. It does all but plain forwarding: it asks for neighbors and answers\n\
-                   // them, answers pings, tells senders of packets that can't go on, and puts fragments together.";
+    let comment = "// Ports, routes and neighbors. It does all but plain forwarding: it asks for neighbors \
+        and answers\n\
+        // them, answers pings, tells senders of packets that can't go on, and puts fragments together.";
     format!("{comment}\nip :: IPRouter(\n    {});\n", arguments.join(",\n    "))
 }
 
@@ -135,7 +136,8 @@ impl Writer<'_> {
         format!(
             "
 // Port {n}, {device}. The host does not see what arrives here.
-from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> {way}in_{name} :: Classifier(12/0800, 12/86dd, 12/8100, -);
+from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> {way}in_{name} :: Classifier(12/0800, \
+             12/86dd, 12/8100, -);
 in_{name}[0] -> [{n}] v4;
 in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> tags_{name} :: Classifier(14/0000%0fff, {kinds}-);
@@ -242,7 +244,8 @@ in_{name}[2] -> [{n}] ip;
         let entry = |(at, (n, _)): (usize, &(usize, u16))| {
             let (way, name) = (self.way(*n), &self.names[*n]);
             format!(
-                "tags_{parent}[{}] -> VLANDecap(false) -> {way}in_{name} :: Classifier(12/0800, 12/86dd, -);\n",
+                "tags_{parent}[{}] -> VLANDecap(false) -> {way}in_{name} :: Classifier(12/0800, 12/86dd, \
+                 -);\n",
                 first + at
             )
         };
@@ -348,7 +351,8 @@ fn host_port_arguments(plan: &Plan) -> String {
 fn host_routes(plan: &Plan, name: &str) -> String {
     match plan.has_host_routes {
         true => format!(
-            "\n// The host has the router's routes, by its interface.\nhost_routes :: HostRoutes(ip, {name});\n"
+            "\n// The host has the router's routes, by its interface.\n\
+             host_routes :: HostRoutes(ip, {name});\n"
         ),
         false => String::new(),
     }
@@ -359,7 +363,8 @@ fn fpm_text(plan: &Plan) -> String {
     let host = plan.host.as_ref().map_or(String::new(), |name| format!(", HOST {name}"));
     let (hold, pairs) = (hold.as_secs_f64(), host_port_arguments(plan));
     format!(
-        "\n// FRR's zebra sends routes here, by its module dplane_fpm_nl.\nfpm :: FPMServer(ip, LISTEN {listen}, HOLD {hold}s{host}{pairs});\n"
+        "\n// FRR's zebra sends routes here, by its module dplane_fpm_nl.\n\
+         fpm :: FPMServer(ip, LISTEN {listen}, HOLD {hold}s{host}{pairs});\n"
     )
 }
 

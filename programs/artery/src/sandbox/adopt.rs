@@ -1,8 +1,8 @@
 //! What `artery adopt` may do once it forwards, besides its capabilities (`adopt/rights.rs`).
 //!
-//! It parses no packets: programs in the kernel do. It reads what the kernel tells by netlink, files below /proc and
-//! /sys, and questions at its sockets; it loads programs, and runs one, which lists the rules of the older iptables. That
-//! program has these limits, too.
+//! It parses no packets: programs in the kernel do. It reads what the kernel tells by netlink, files below
+//! /proc and /sys, and questions at its sockets; it loads programs, and runs one, which lists the rules of
+//! the older iptables. That program has these limits, too.
 use super::calls::{self, Process};
 use super::paths::{Restricted, restrict_to};
 use landlock::AccessFs;
@@ -25,8 +25,8 @@ const RUN: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"];
 /// Read and written: the input of a program that gets none, and the lock of iptables.
 const WRITE: [&str; 2] = ["/dev/null", "/run/xtables.lock"];
 
-/// Gives up files and system calls, in this thread and in those that it starts. `sockets` are removed at the end.
-/// Returns a warning where files can't be given up.
+/// Gives up files and system calls, in this thread and in those that it starts. `sockets` are removed at the
+/// end. Returns a warning where files can't be given up.
 pub(crate) fn confine_adopt(sockets: &[PathBuf]) -> anyhow::Result<Option<&'static str>> {
     let paths = restrict(sockets)?;
     calls::restrict(Process::Adopt)?;

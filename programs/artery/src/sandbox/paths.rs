@@ -49,8 +49,8 @@ impl Restricted {
     /// The warning where the kernel has none.
     pub(super) fn lack(self) -> Option<&'static str> {
         (self == Restricted::Not).then_some(
-            "this kernel has no Landlock (Linux 5.13, lsm=landlock), which keeps a router from other files than \
-             its own",
+            "this kernel has no Landlock (Linux 5.13, lsm=landlock), which keeps a router from other files \
+             than its own",
         )
     }
 }
@@ -73,8 +73,8 @@ pub(super) fn restrict(listed: Option<&Path>) -> anyhow::Result<Restricted> {
     restrict_to(READ.iter().map(|path| (Path::new(path), read)).chain(listed))
 }
 
-/// From now on this thread, and those that it starts, use no files but these and what is in these folders, each as
-/// said.
+/// From now on this thread, and those that it starts, use no files except these and what is in these
+/// folders, each with its own rights.
 pub(super) fn restrict_to<'p>(
     rules: impl IntoIterator<Item = (&'p Path, BitFlags<AccessFs>)>,
 ) -> anyhow::Result<Restricted> {

@@ -88,16 +88,19 @@ mod tests {
     fn sessions_stand_with_their_states_and_times() {
         let document = json!({ "sessions": [
             { "peer": "10.0.2.11", "port": "eth1", "state": "up", "remote_state": "up", "path": "up",
-              "diagnostic": "no diagnostic", "tx_interval_ms": 50.0, "detection_time_ms": 150.0, "uptime_s": 62,
-              "flaps": 0, "packets_in": 1200, "packets_out": 1300 },
+              "diagnostic": "no diagnostic", "tx_interval_ms": 50.0, "detection_time_ms": 150.0,
+              "uptime_s": 62, "flaps": 0, "packets_in": 1200, "packets_out": 1300 },
             { "peer": "fe80::9", "port": "eth2", "state": "down", "remote_state": "down", "path": "down",
               "diagnostic": "control detection time expired", "tx_interval_ms": 1000.0, "flaps": 1,
               "packets_in": 7, "packets_out": 9 },
         ]});
         let expected = "\
-PEER       PORT  STATE  REMOTE  PATH  DIAGNOSTIC                      SENDS EVERY  DETECTION  UPTIME  FLAPS    IN   OUT
-10.0.2.11  eth1  up     up      up    -                                      50ms      150ms    1m2s      0  1200  1300
-fe80::9    eth2  down   down    down  control detection time expired       1000ms          -       -      1     7     9
+            PEER       PORT  STATE  REMOTE  PATH  DIAGNOSTIC                      SENDS EVERY  DETECTION  \
+            UPTIME  FLAPS    IN   OUT
+10.0.2.11  eth1  up     up      up    -                                      50ms      150ms    1m2s      0  \
+            1200  1300
+fe80::9    eth2  down   down    down  control detection time expired       1000ms          -       -      \
+            1     7     9
 ";
         assert_eq!(table(&document), expected);
     }

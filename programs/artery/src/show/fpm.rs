@@ -78,10 +78,13 @@ mod tests {
     #[test]
     fn states_and_reasons_have_a_line_each() {
         let document = json!({
-            "listen": "127.0.0.1:2620", "peer": null, "connections": 2, "last_disconnect": "the peer closed the connection",
-            "messages": { "routes": 7, "deleted_routes": 1, "next_hops": 3, "deleted_next_hops": 0, "ignored": { "mpls": 4 } },
+            "listen": "127.0.0.1:2620", "peer": null, "connections": 2, "last_disconnect": "the peer closed \
+                the connection",
+            "messages": { "routes": 7, "deleted_routes": 1, "next_hops": 3, "deleted_next_hops": 0,
+                "ignored": { "mpls": 4 } },
             "routes": { "ipv4": 5, "ipv6": 1, "installed": 4, "shadowed": 1, "refused": 1, "stale": 6,
-                "refusals": [{ "routes": 1, "text": "too many next hops", "last": "10.0.0.0/8: too many next hops" }] },
+                "refusals": [{ "routes": 1, "text": "too many next hops", "last": "10.0.0.0/8: too many next \
+                    hops" }] },
             "next_hops": 2, "next_hop_groups": 1, "answers": { "sent": 7, "lost": 0 }, "sweep_in_s": null,
         });
         let expected = "\

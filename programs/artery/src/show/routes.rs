@@ -216,19 +216,24 @@ mod tests {
         };
         assert_eq!(document(&[&[]]), json!({ "schema_version": 1, "version": "1.2.3", "routes": [] }));
         let pages: [&[Value]; 3] = [&[route("a"), route("b")], &[], &[route("c")]];
-        let expected = json!({ "schema_version": 1, "version": "1.2.3", "routes": [route("a"), route("b"), route("c")] });
+        let expected = json!({ "schema_version": 1, "version": "1.2.3",
+            "routes": [route("a"), route("b"), route("c")] });
         assert_eq!(document(&pages), expected);
     }
 
     #[test]
     fn routes_stand_in_a_table_with_a_row_for_each_next_hop() {
-        let hop = |gateway: &str, weight: u32, state: &str| json!({ "gateway": gateway, "port": "eth2", "weight": weight, "state": state });
+        let hop = |gateway: &str, weight: u32, state: &str| {
+            json!({ "gateway": gateway, "port": "eth2",
+                "weight": weight, "state": state })
+        };
         let routes = [
             json!({ "dst": "0.0.0.0/0", "source": "static", "type": "unicast", "method": "hash",
                 "next_hops": [hop("10.0.2.7", 3, "up"), hop("10.0.2.8", 1, "down")] }),
             json!({ "dst": "10.0.2.0/24", "source": "connected", "type": "unicast",
                 "next_hops": [{ "port": "eth2", "weight": 1, "state": "up" }] }),
-            json!({ "dst": "10.9.0.0/16", "source": "static", "by_hand": true, "type": "blackhole", "next_hops": [{ "weight": 1, "state": "up" }] }),
+            json!({ "dst": "10.9.0.0/16", "source": "static", "by_hand": true, "type": "blackhole",
+                "next_hops": [{ "weight": 1, "state": "up" }] }),
         ];
         let mut table = Table::new(["PREFIX", "NEXT HOP", "PORT", "WEIGHT", "STATE", "SOURCE"].map(words));
         routes.iter().for_each(|route| add(&mut table, route));

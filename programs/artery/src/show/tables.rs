@@ -153,7 +153,8 @@ mod tests {
     fn neighbors_stand_with_what_is_known_of_them() {
         let document = json!({ "schema_version": 1, "neighbors": [
             { "dst": "10.0.1.9", "dev": "eth1", "lladdr": "02:00:00:00:00:09", "state": "REACHABLE",
-              "expires_s": 1198, "static": false, "published": false, "router": false, "next_hops": 2, "probes": 0 },
+              "expires_s": 1198, "static": false, "published": false, "router": false, "next_hops": 2,
+              "probes": 0 },
             { "dst": "10.0.1.10", "dev": "eth1", "state": "INCOMPLETE", "static": true, "published": true,
               "router": true, "next_hops": 0, "probes": 3 },
         ]});
@@ -190,8 +191,12 @@ NUMBER  PORT  STATE   INTERFACE   MTU  ETHERNET ADDRESS   ADDRESSES
 
     #[test]
     fn next_hops_say_how_they_share() {
-        let hop = |gateway: &str, share: f64| json!({ "gateway": gateway, "port": "eth2", "weight": 1, "state": "up", "share": share, "slots": 1 });
-        let document = json!({ "groups": [{ "group": 3, "routes": 900_000, "type": "unicast", "method": "hash",
+        let hop = |gateway: &str, share: f64| {
+            json!({ "gateway": gateway, "port": "eth2", "weight": 1,
+                "state": "up", "share": share, "slots": 1 })
+        };
+        let document = json!({ "groups": [{ "group": 3, "routes": 900_000, "type": "unicast",
+            "method": "hash",
             "next_hops": [hop("10.0.2.7", 0.75), hop("10.0.2.8", 0.25)] }] });
         let expected = "\
 GROUP  ROUTES  METHOD  NEXT HOP  PORT  WEIGHT  SHARE  STATE

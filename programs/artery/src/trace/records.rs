@@ -230,7 +230,8 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "trace=3 wanted=2 seen=1 under_way=1 more=5\n\
-        packet\tcopy\ttime\tworker\tevent\telement\tclass\tport\tdetail\tlength\tin_port\tnetwork\tpaint\tnews\tdst\tdata\n\
+        packet\tcopy\ttime\tworker\tevent\telement\tclass\tport\tdetail\t\
+        length\tin_port\tnetwork\tpaint\tnews\tdst\tdata\n\
         1\t0\t5.000000001\t0\tbegin\tn\tN\t0\t\t2\t0\t\t0\t?\t{DST}\t0aff\n\
         1\t1\t5.000000002\t0\tcopy\tn\tN\t\t0\t2\t0\t-14\t0\t?\t{DST}\t0aff\n\
         1\t1\t5.000000003\t1\tsent\tt\tT\t\teth0\t\t\t\t\t\t\t\n\

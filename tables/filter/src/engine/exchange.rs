@@ -55,7 +55,7 @@ impl Filter {
         }
     }
 
-    /// Adds the states of a dump: `pfctl -L`. Those that exist already, or that there is no room for,
+    /// Adds the states of a dump: `pfctl -L`. Those that exist already, or that find no room,
     /// are skipped; so are those of interfaces that this filter does not know. With `keeps_rules` they
     /// are states of the rules of the same numbers: the options of those rules hold for them. Returns
     /// how many were added.

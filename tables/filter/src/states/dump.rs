@@ -90,7 +90,8 @@ impl fmt::Display for DumpError {
             DumpError::Magic => f.write_str("not a file of states, as pfctl -S writes one"),
             DumpError::Version(version) => write!(
                 f,
-                "a file of states of version '{}', which is not known here; write it with this version of Artery",
+                "a file of states of version '{}', which is not known here; write it with this version of \
+                 Artery",
                 version.escape_ascii()
             ),
             DumpError::Short(at) => write!(f, "cut short at byte {at}; the file is not whole"),

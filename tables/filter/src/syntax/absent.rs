@@ -61,7 +61,8 @@ fn missing_interface(rule: &Rule, interfaces: &Interfaces) -> Option<String> {
     let named = places.chain(ends.chain(pools).map(|name| ("(", name, ")")));
     let (before, name, behind) = { named }.find(|(_, name, _)| is_absent(name))?;
     Some(format!(
-        "{before}{}{behind}: no interface here is called so or in a group that is, so that this rule never applies; {}",
+        "{before}{}{behind}: no interface here is called so or in a group that is, so that this rule never \
+         applies; {}",
         name.0,
         list_interfaces(interfaces)
     ))

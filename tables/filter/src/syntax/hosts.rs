@@ -230,8 +230,9 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
     // A name lookup may read numbers in another way than is meant: 1.2.3 as 1.2.0.3.
     if name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(format!(
-            "could not parse host specification\nno address found for {word}: an address of IPv4 has four numbers, unless a length \
-             follows, as in 10.1/16"
+            "could not parse host specification\n\
+             no address found for {word}: an address of IPv4 has four numbers, unless a length follows, as \
+             in 10.1/16"
         ));
     }
     let is_of_interface = split_modifiers(word).is_some_and(|(name, _)| is_interface(name, environment));
@@ -246,10 +247,12 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
     if hosts.is_empty() {
         return Err(match is_of_interface {
             true => format!(
-                "could not parse host specification\nno address found for {word}: write ({word}) to take those that it will have"
+                "could not parse host specification\n\
+                 no address found for {word}: write ({word}) to take those that it will have"
             ),
             false => format!(
-                "could not parse host specification\nno address found for {word}, which is neither an interface nor a known host"
+                "could not parse host specification\n\
+                 no address found for {word}, which is neither an interface nor a known host"
             ),
         });
     }

@@ -7,10 +7,12 @@
 pub(crate) fn written_now(word: &str) -> Option<&'static str> {
     Some(match word {
         "nat" => {
-            "older pf: write 'match out on IF from SOURCE to DESTINATION nat-to ADDRESS', and a rule that passes it"
+            "older pf: write 'match out on IF from SOURCE to DESTINATION nat-to ADDRESS', and a rule that \
+             passes it"
         }
         "rdr" => {
-            "older pf: write 'match in on IF to ADDRESS port PORT rdr-to ADDRESS', and a rule that passes it; 'pass in ...' for 'rdr pass'"
+            "older pf: write 'match in on IF to ADDRESS port PORT rdr-to ADDRESS', and a rule that passes \
+             it; 'pass in ...' for 'rdr pass'"
         }
         "binat" => {
             "older pf: write 'match on IF from ADDRESS to any binat-to ADDRESS', and a rule that passes it"
@@ -20,10 +22,12 @@ pub(crate) fn written_now(word: &str) -> Option<&'static str> {
             "older pf: write 'anchor', which may have rules of all kinds"
         }
         "scrub" => {
-            "older pf: write 'match in all scrub (no-df)', with the options in parentheses; fragments are put together by 'set reassemble'"
+            "older pf: write 'match in all scrub (no-df)', with the options in parentheses; fragments are \
+             put together by 'set reassemble'"
         }
         "altq" => {
-            "older pf: write 'queue NAME on IF bandwidth RATE', and 'queue NAME parent NAME bandwidth RATE default'"
+            "older pf: write 'queue NAME on IF bandwidth RATE', and 'queue NAME parent NAME bandwidth RATE \
+             default'"
         }
         "ether" => {
             "FreeBSD's pf: frames are filtered by rules of a switch's ports (artery ifconfig), not here"

@@ -244,8 +244,10 @@ pass set queue a keep state
 
     #[test]
     fn rules_that_block_what_accounts_send_are_taken_and_never_match() {
-        let text = b"block return out log proto tcp user root\nblock in proto tcp user root\nblock out proto tcp user != root\n\
-                     block out proto tcp user unknown\nblock proto udp group { wheel daemon }\npass out proto tcp user root\n";
+        let text = b"block return out log proto tcp user root\nblock in proto tcp user root\n\
+            block out proto tcp user != root\n\
+            block out proto tcp user unknown\nblock proto udp group { wheel daemon }\n\
+            pass out proto tcp user root\n";
         let parsed = parse("stdin", text, &Environment::fixture(), &ParseSettings::default()).unwrap();
         let lines =
             |found: Vec<(SourceLocation, String)>| found.iter().map(|(at, _)| at.line).collect::<Vec<_>>();
@@ -255,7 +257,8 @@ pass set queue a keep state
 
     #[test]
     fn of_rules_that_can_be_done_nothing_is_told() {
-        let text = "set skip on lo0\nset syncookies never\npass in rtable 0 keep state (max 3)\nmatch out inet nat-to 10.0.0.0/8 random\n";
+        let text = "set skip on lo0\nset syncookies never\npass in rtable 0 keep state (max 3)\n\
+            match out inet nat-to 10.0.0.0/8 random\n";
         assert_eq!(told(text), []);
     }
 

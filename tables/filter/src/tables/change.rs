@@ -43,7 +43,8 @@ impl fmt::Display for OverLimit {
         let name = limit.name();
         write!(
             f,
-            "too many {what}: {wanted} are more than the limit of {most}; `set limit {name} {wanted}` allows them"
+            "too many {what}: {wanted} are more than the limit of {most}; `set limit {name} {wanted}` allows \
+             them"
         )
     }
 }

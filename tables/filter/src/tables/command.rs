@@ -265,7 +265,8 @@ mod tests {
         assert_eq!(run("test 8.8.8.8", 2), "0/1 addresses match.\n   8.8.8.8\t nomatch\n2");
         let deleted = "1/2 addresses deleted.\nD  9.9.9.9\n   8.8.8.8\n0";
         assert_eq!(run("delete 9.9.9.9 8.8.8.8", 2), deleted);
-        let replaced = "1 addresses added.\n3 addresses deleted.\nA  1.1.1.1\nD  10.0.0.0/8\nD !10.1.0.0/16\nD  10.1.2.3\n0";
+        let replaced = "1 addresses added.\n3 addresses deleted.\nA  1.1.1.1\nD  10.0.0.0/8\nD !10.1.0.0/16\n\
+            D  10.1.2.3\n0";
         assert_eq!(run("replace 1.1.1.1", 1), replaced);
         assert_eq!(run("replace 1.1.1.1", 1), "no changes.\n0");
         assert_eq!(run("zero", 0), "1 table/stats cleared.\n0");

@@ -158,7 +158,8 @@ mod tests {
         (tables.most_tables, tables.most_entries) = (3, 4);
         let (defined, before) = define(&mut tables, TEXT, 5);
         assert_eq!(defined, Ok(()));
-        let entries = "table <a> { 10.0.0.4 }\ntable <b> persist { 10.0.0.5 }\ntable <c> { 1.1.1.1 1.1.1.2 1.1.1.3 1.1.1.1 }\n";
+        let entries = "table <a> { 10.0.0.4 }\ntable <b> persist { 10.0.0.5 }\n\
+            table <c> { 1.1.1.1 1.1.1.2 1.1.1.3 1.1.1.1 }\n";
         assert_eq!(define(&mut tables, entries, 6), (Err((3, 5)), before.clone()));
         let many = "table <a> const\ntable <b> { }\ntable <c> { }\ntable <d> { }\n table <e> { }\n";
         assert_eq!(define(&mut tables, many, 7), (Err((4, 5)), before));

@@ -301,12 +301,22 @@ mod tests {
                 }
                 networks.update_intervals(&touched);
                 let snapshot = networks.snapshot();
-                for address in (0..=255u32).map(|n| ((n & 0xf0) << 24) | (n & 15)).chain([u32::MAX, 0x7fff_ffff, 1 << 16]) {
+                for address in (0..=255u32).map(|n| ((n & 0xf0) << 24) | (n & 15)).chain([
+                    u32::MAX,
+                    0x7fff_ffff,
+                    1 << 16,
+                ]) {
                     let entry = longest(&networks, address);
                     prop_assert_eq!(snapshot.contains(address), entry.is_some_and(|entry| !entry.is_negated));
                     let counters = snapshot.counters(address).map(std::ptr::from_ref);
-                    prop_assert_eq!(counters, entry.and_then(|entry| entry.counters.as_ref().map(Arc::as_ptr)));
-                    prop_assert_eq!(networks.longest_match(address).map(|found| found.1.is_negated), entry.map(|e| e.is_negated));
+                    prop_assert_eq!(
+                        counters,
+                        entry.and_then(|entry| entry.counters.as_ref().map(Arc::as_ptr))
+                    );
+                    prop_assert_eq!(
+                        networks.longest_match(address).map(|found| found.1.is_negated),
+                        entry.map(|e| e.is_negated)
+                    );
                 }
             }
         }

@@ -190,8 +190,10 @@ mod tests {
             entries in proptest::collection::vec((any::<IpAddr>(), 0u8..=128, any::<bool>()), 0..20),
             rubbish in "[0-9a-f!#/:. ,\\n]{0,60}|\\PC{0,40}",
         ) {
-            let entries: Vec<TableEntry> =
-                entries.into_iter().map(|(address, length, negated)| TableEntry::new(address, length, negated)).collect();
+            let entries: Vec<TableEntry> = entries
+                .into_iter()
+                .map(|(address, length, negated)| TableEntry::new(address, length, negated))
+                .collect();
             let text: String = entries.iter().map(|entry| entry_line(entry, Feedback::Unchanged)).collect();
             prop_assert_eq!(parse_entries(&text), Ok(entries));
             let _ = parse_entries(&rubbish);

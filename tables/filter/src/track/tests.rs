@@ -131,7 +131,15 @@ fn offset() -> impl Strategy<Value = i64> {
 }
 
 fn flags() -> impl Strategy<Value = u8> {
-    prop_oneof![12 => Just(16_u8), 2 => Just(24), 2 => Just(17), 1 => Just(4), 1 => Just(20), 1 => Just(2), 1 => Just(0)]
+    prop_oneof![
+        12 => Just(16_u8),
+        2 => Just(24),
+        2 => Just(17),
+        1 => Just(4),
+        1 => Just(20),
+        1 => Just(2),
+        1 => Just(0),
+    ]
 }
 
 proptest! {
@@ -141,7 +149,17 @@ proptest! {
         at in [(1_i64 << 40)..(1 << 41), (1_i64 << 40)..(1 << 41)],
         scales in [prop::option::of(0_u8..16), prop::option::of(0_u8..16)],
         windows in [0_i64..65_536, 0_i64..65_536],
-        segments in prop::collection::vec((any::<bool>(), flags(), offset(), offset(), 0_i64..65_536, prop_oneof![Just(0_i64), 0..3000_i64]), 1..60),
+        segments in prop::collection::vec(
+            (
+                any::<bool>(),
+                flags(),
+                offset(),
+                offset(),
+                0_i64..65_536,
+                prop_oneof![Just(0_i64), 0..3000_i64],
+            ),
+            1..60,
+        ),
     ) {
         let (mut peers, mut ends) = handshake(at, scales, windows);
         for (is_reply, flags, seq, ack, window, payload) in segments {
@@ -151,7 +169,9 @@ proptest! {
             // Both numbers stand for their distances only as long as these fit; nor may an end seem
             // not to have sent.
             let fits = |one: i64, other: i64| (one - other).abs() < 1 << 30;
-            prop_assume!(fits(ends[0].high, ends[0].low.unwrap()) && fits(ends[1].high, ends[1].low.unwrap()));
+            prop_assume!(
+                fits(ends[0].high, ends[0].low.unwrap()) && fits(ends[1].high, ends[1].low.unwrap())
+            );
             prop_assume!(low as u32 != 0 && other_low as u32 != 0 && sent.ack as u32 != 0);
             let mut plainly = peers;
             let is_plain = flags & 7 == 0 && track_plainly(&mut plainly, is_reply, &sent.segment());

@@ -106,7 +106,8 @@ fn what_rules_log_is_told_with_rule_and_reason() {
 
 #[test]
 fn rules_that_another_asked_to_hear_of_are_logged_with_what_they_say_themselves() {
-    let rules = "match in log (matches)\nblock in proto udp\npass in proto udp from port 7\nblock in proto udp to port 9";
+    let rules = "match in log (matches)\nblock in proto udp\npass in proto udp from port 7\n\
+        block in proto udp to port 9";
     let mut world = World::new(rules);
     world.comes(ip4().udp(7, 2));
     world.refuses(ip4().udp(7, 9), FilterDropReason::Match);

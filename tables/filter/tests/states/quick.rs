@@ -40,7 +40,14 @@ impl Sent {
 }
 
 pub(super) fn sent() -> impl Strategy<Value = Sent> {
-    let flags = prop_oneof![8 => Just(0x10_u8), 2 => Just(2), 2 => Just(0x12), 1 => Just(0x11), 1 => Just(4), 1 => Just(0x18)];
+    let flags = prop_oneof![
+        8 => Just(0x10_u8),
+        2 => Just(2),
+        2 => Just(0x12),
+        1 => Just(0x11),
+        1 => Just(4),
+        1 => Just(0x18),
+    ];
     let number = || prop_oneof![6 => 1000..1010_u32, 1 => any::<u32>(), 2 => 1000..6000_u32];
     let after = prop_oneof![9 => 0..50_u16, 1 => 0..40_000_u16];
     (7..10_u8, 80..82_u16, any::<bool>(), any::<bool>(), flags, number(), number(), 0..20_usize, after)
@@ -83,12 +90,15 @@ proptest! {
 }
 
 /// Rules for packets between two interfaces.
-pub(super) const CROSSING: &str = "pass\nblock in on em1\npass in on em1 proto udp from 7.7.7.8 keep state (udp.multiple 3)\n\
-                        pass in on em0 proto tcp to port 81 modulate state\nblock out on em1 proto udp to 7.7.7.7 port 81\n\
-                        pass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
+pub(super) const CROSSING: &str = "pass\nblock in on em1\npass in on em1 proto udp from 7.7.7.8 keep state \
+    (udp.multiple 3)\n\
+    pass in on em0 proto tcp to port 81 modulate state\n\
+    block out on em1 proto udp to 7.7.7.7 port 81\n\
+    pass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
 
 /// The same without times of their own, with which the fast path is not taken.
-pub(super) const CROSSING_QUICKLY: &str = "pass\nblock in on em1\npass in on em0 proto tcp to port 81 modulate state\npass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
+pub(super) const CROSSING_QUICKLY: &str = "pass\nblock in on em1\npass in on em0 proto tcp to port 81 \
+    modulate state\npass out on em1 inet to 7.7.7.9 nat-to 192.0.2.1";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]

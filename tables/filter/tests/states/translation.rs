@@ -6,7 +6,8 @@ use artery_filter::facts::Direction;
 use artery_wire::build::{Ip4, ip4, ip6};
 use artery_wire::{IcmpType, Ipv4, Udp};
 
-const NAT: &str = "block in\npass out inet from 10.0.0.0/24 nat-to 192.0.2.1\npass out inet6 from fd00::/64 nat-to 2001:db8::1";
+const NAT: &str = "block in\npass out inet from 10.0.0.0/24 nat-to 192.0.2.1\n\
+    pass out inet6 from fd00::/64 nat-to 2001:db8::1";
 
 fn inside(host: u8, port: u16) -> Ip4 {
     ip4().src([10, 0, 0, host]).dst("7.7.7.7").udp(port, 53).payload([3; 21])
@@ -144,11 +145,12 @@ fn sources_stick_to_addresses_of_each_pool_of_the_rules_that_hold() {
     let sent = world.leaves(inside(1, 2));
     assert_eq!(Ipv4::new(&sent[..]).unwrap().src().octets()[0], 198);
     let mut world = World::new(
-        "pass in inet rdr-to 10.9.0.0/24 round-robin sticky-address route-to 192.0.2.128/25 round-robin sticky-address",
+        "pass in inet rdr-to 10.9.0.0/24 round-robin sticky-address route-to 192.0.2.128/25 round-robin \
+         sticky-address",
     );
     let came = world.comes(inside(1, 1));
     let Some(std::net::IpAddr::V4(gateway)) = world.filter.route_to().gateway else {
-        panic!("it is not led")
+        panic!("it is not assigned")
     };
     let first = [Ipv4::new(&came[..]).unwrap().dst(), gateway].map(|address| address.octets()[0]);
     assert_eq!(first, [10, 192]);

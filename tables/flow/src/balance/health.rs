@@ -117,7 +117,8 @@ impl Health {
     /// What to do now; call again until it says to wait.
     pub fn poll(&mut self, now: Duration) -> Step {
         if let Some((probe, until)) = self.asked {
-            let until = until.min(now.saturating_add(self.timeout)); // a clock that was put back makes no one wait longer
+            // A clock that was set back makes no probe wait longer.
+            let until = until.min(now.saturating_add(self.timeout));
             self.asked = Some((probe, until));
             if now < until {
                 return Step::Wait(until);

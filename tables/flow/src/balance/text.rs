@@ -1,10 +1,10 @@
 //! Members, methods and checks as text, the same in configurations and on the command line.
 //!
-//! | what | form |
-//! |---|---|
-//! | [`Member`] | `NAME ADDRESS[:PORT] [weight N]` |
-//! | [`Method`] | `maglev[=SLOTS]`, `resilient[=BUCKETS] [idle TIME] [force TIME]`, `hash`, `xor`, `per-packet`, `flowlet[=GAP]`, `least-loaded` |
-//! | [`Check`] | `tcp`, `http PATH [STATUS\|FIRST-LAST]` or `ping`, then any of `every TIME`, `timeout TIME`, `fall N`, `rise N` |
+//! - A [`Member`] is `NAME ADDRESS[:PORT] [weight N]`
+//! - A [`Method`] is `maglev[=SLOTS]`, `resilient[=BUCKETS] [idle TIME] [force TIME]`, `hash`, `xor`,
+//!   `per-packet`, `flowlet[=GAP]` or `least-loaded`
+//! - A [`Check`] is `tcp`, `http PATH [STATUS|FIRST-LAST]` or `ping`, then any of `every TIME`,
+//!   `timeout TIME`, `fall N`, `rise N`
 use super::{Check, Member, Method, Probe, Slots};
 use std::borrow::Cow;
 use std::fmt;

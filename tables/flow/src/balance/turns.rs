@@ -67,13 +67,16 @@ mod tests {
             weights in prop::collection::vec(0u32..50, 1..20),
         ) {
             let mut counts = vec![0; weights.len()];
-            Turns::new(&weights).take(weights.iter().sum::<u32>() as usize).for_each(|member| counts[member] += 1);
+            Turns::new(&weights)
+                .take(weights.iter().sum::<u32>() as usize)
+                .for_each(|member| counts[member] += 1);
             prop_assert_eq!(counts, weights);
         }
 
         #[test]
         fn who_goes_changes_nothing_in_the_order_of_the_rest(
-            weights in prop::collection::vec(1u32..50, 2..10), gone: prop::sample::Index,
+            weights in prop::collection::vec(1u32..50, 2..10),
+            gone: prop::sample::Index,
         ) {
             let gone = gone.index(weights.len());
             let mut rest = weights.clone();

@@ -127,12 +127,17 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_least_loaded_is_who_a_look_at_all_finds(steps in prop::collection::vec(step(), 1..400), worker in 0..9usize) {
+    fn the_least_loaded_is_who_a_look_at_all_finds(
+        steps in prop::collection::vec(step(), 1..400),
+        worker in 0..9usize,
+    ) {
         let mut weights = [1, 2, 3, 1, 1, 4, 2];
         let mut rig = Rig::with(Method::LeastLoaded, &weights);
         rig.local = Local::new(worker);
         let (mut flows, mut counts) = (Vec::<MemberId>::new(), [0u32; 7]);
-        let load = |counts: &[u32; 7], weights: &[u32; 7], n: usize| f64::from(counts[n] + 1) / f64::from(weights[n]);
+        let load = |counts: &[u32; 7], weights: &[u32; 7], n: usize| {
+            f64::from(counts[n] + 1) / f64::from(weights[n])
+        };
         for step in steps {
             match step {
                 Step::Begin => {

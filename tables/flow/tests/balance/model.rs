@@ -130,7 +130,8 @@ proptest! {
 
     #[test]
     fn workers_see_what_a_look_at_the_list_says(
-        method in 0..Method::ALL.len(), changes in prop::collection::vec(change(), 1..60),
+        method in 0..Method::ALL.len(),
+        changes in prop::collection::vec(change(), 1..60),
     ) {
         let settings = Settings { method: Method::ALL[method], ..Settings::default() };
         let mut rig = Rig::new(settings);
@@ -151,9 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn of_buckets_only_those_of_who_goes_change_hands(
-        changes in prop::collection::vec(change(), 1..60),
-    ) {
+    fn of_buckets_only_those_of_who_goes_change_hands(changes in prop::collection::vec(change(), 1..60)) {
         let settings = Settings { method: Method::RESILIENT, ..Settings::default() };
         let mut rig = Rig::new(settings);
         let mut model = Model { members: BTreeMap::new(), settings };
@@ -161,7 +160,9 @@ proptest! {
             let before: Vec<_> = (0..64).map(|number| rig.pick(flow(number), NOW)).collect();
             model.change(&mut rig, change);
             for (number, before) in before.iter().enumerate() {
-                let takes = |id: MemberId| model.members.values().any(|known| known.id == id && model.takes_new(known));
+                let takes = |id: MemberId| {
+                    model.members.values().any(|known| known.id == id && model.takes_new(known))
+                };
                 if let Some(before) = before.filter(|id| takes(*id)) {
                     prop_assert_eq!(rig.pick(flow(number as u64), NOW), Some(before));
                 }

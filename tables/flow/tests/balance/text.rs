@@ -187,14 +187,20 @@ fn time() -> impl Strategy<Value = Duration> {
 proptest! {
     #[test]
     fn members_are_read_as_they_are_written(
-        name in "[a-zA-Z0-9._-]{1,64}", address: IpAddr, port in prop::option::of(1u16..), weight: u32,
+        name in "[a-zA-Z0-9._-]{1,64}",
+        address: IpAddr,
+        port in prop::option::of(1u16..),
+        weight: u32,
     ) {
         round_trip(Member { name: name.as_str().into(), address, port, weight });
     }
 
     #[test]
     fn methods_are_read_as_they_are_written(
-        slots in 2..Slots::MOST / 2, buckets in 1..=Method::MOST_BUCKETS, time in time(), force in prop::option::of(time()),
+        slots in 2..Slots::MOST / 2,
+        buckets in 1..=Method::MOST_BUCKETS,
+        time in time(),
+        force in prop::option::of(time()),
     ) {
         round_trip(Method::Maglev(Slots::at_least(slots).unwrap()));
         round_trip(Method::Resilient { buckets, idle: time, force });
@@ -206,10 +212,15 @@ proptest! {
         probe in prop_oneof![
             Just(Probe::Tcp),
             Just(Probe::Ping),
-            ("/[!-~]{0,20}", 100..600u16, 0..100u16)
-                .prop_map(|(path, first, more)| Probe::Http { path, status: (first, (first + more).min(599)) }),
+            ("/[!-~]{0,20}", 100..600u16, 0..100u16).prop_map(|(path, first, more)| Probe::Http {
+                path,
+                status: (first, (first + more).min(599)),
+            }),
         ],
-        every in time(), timeout in time(), fall in 1..u16::MAX, rise in 1..u16::MAX,
+        every in time(),
+        timeout in time(),
+        fall in 1..u16::MAX,
+        rise in 1..u16::MAX,
     ) {
         round_trip(Check { probe, every, timeout, fall, rise });
     }
@@ -217,7 +228,8 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused_with_a_word_of_it(text in "\\PC{0,40}|([a-z/=0-9.:]{0,9} ){0,6}") {
         let words = text.split_ascii_whitespace().count();
-        let errors = [text.parse::<Member>().err(), text.parse::<Method>().err(), text.parse::<Check>().err()];
+        let errors =
+            [text.parse::<Member>().err(), text.parse::<Method>().err(), text.parse::<Check>().err()];
         for error in errors.into_iter().flatten() {
             prop_assert!((1..=words + 1).contains(&error.word), "{}", error);
         }

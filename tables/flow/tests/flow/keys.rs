@@ -76,7 +76,10 @@ fn what_should_not_be_remembered_has_no_key() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_reading_a_key_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..120), version in 0..3_u8) {
+    fn no_bytes_make_reading_a_key_panic(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..120),
+        version in 0..3_u8,
+    ) {
         if let (Some(first), 1..) = (bytes.first_mut(), version) {
             *first = if version == 1 { 0x40 | *first & 0xf } else { 0x60 };
         }
@@ -113,7 +116,12 @@ proptest! {
     }
 
     #[test]
-    fn every_bit_of_a_key_changes_about_half_of_the_hash(words: [u64; 5], seed: [u64; 2], bit in 0..64_u32, word in 0..5_usize) {
+    fn every_bit_of_a_key_changes_about_half_of_the_hash(
+        words: [u64; 5],
+        seed: [u64; 2],
+        bit in 0..64_u32,
+        word in 0..5_usize,
+    ) {
         let seed = Seed::new(seed);
         let flipped = |n: usize| words[n] ^ u64::from(n == word) << bit;
         let change = Flow6::from_words(|n| words[n]).hash(&seed) ^ Flow6::from_words(flipped).hash(&seed);

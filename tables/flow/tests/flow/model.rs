@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Room for young flows: their queue has twice that, more than the operations of a run, so that it is never full.
+/// Limit on young flows. Their queue has twice that, more than the operations of a run, so it is never full.
 const YOUNG_ROOM: u32 = 400;
 
 #[derive(Clone, Debug)]

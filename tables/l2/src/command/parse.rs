@@ -111,7 +111,8 @@ fn parse_command(word: &str, words: &mut Words) -> Result<Command, CommandError>
 fn said_elsewhere(name: &str) -> Option<&'static str> {
     Some(match name {
         "inet" | "inet6" | "alias" | "dhcp" | "autoconf" => {
-            "a switch has no address; 'add vport0' gives the host a port of it, and 'ip address add' that an address"
+            "a switch has no address; 'add vport0' gives the host a port of it, and 'ip address add' that an \
+             address"
         }
         "mtu" => "each port carries what its link carries; say 'ip link set em0 mtu 1600' of the interface",
         "span" | "mirror" => "'addspan em0' has em0 get copies of all frames, and 'delspan em0' ends that",

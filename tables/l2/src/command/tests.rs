@@ -38,7 +38,8 @@ fn each_command_is_printed_in_its_canonical_words() {
         ("snoop querier 10.0.0.1 groups", "snoop; querier 10.0.0.1; groups"),
         (
             "-snoop -querier fastleave em0 -mcastrouter em1 hairpin em0 nobroadcast em1 -nomulticast em1",
-            "-snoop; -querier; fastleave em0; -mcastrouter em1; hairpin em0; nobroadcast em1; -nomulticast em1",
+            "-snoop; -querier; fastleave em0; -mcastrouter em1; hairpin em0; nobroadcast em1; -nomulticast \
+             em1",
         ),
         ("rule block on em0", "rule block in/out on em0"),
         (
@@ -47,7 +48,8 @@ fn each_command_is_printed_in_its_canonical_words() {
         ),
         (
             "rule block out on em0 arp reply tpa 10.0.0.2 spa 10.0.0.1 tha 2:0:0:0:0:2 sha 2:0:0:0:0:1",
-            "rule block out on em0 arp reply sha 02:00:00:00:00:01 tha 02:00:00:00:00:02 spa 10.0.0.1 tpa 10.0.0.2",
+            "rule block out on em0 arp reply sha 02:00:00:00:00:01 tha 02:00:00:00:00:02 spa 10.0.0.1 tpa \
+             10.0.0.2",
         ),
         ("rule match in/out on em0 rarp tag t", "rule match in/out on em0 tag t rarp"),
     ] {
@@ -94,18 +96,19 @@ fn what_is_wrong_is_named_with_the_remedy() {
         ("media", "'media' is not a command of a switch"),
         (
             "inet 10.0.0.1",
-            "'inet' is not a command of a switch: a switch has no address; 'add vport0' gives the host a port of it, \
-             and 'ip address add' that an address",
+            "'inet' is not a command of a switch: a switch has no address; 'add vport0' gives the host a \
+             port of it, and 'ip address add' that an address",
         ),
         (
             "span em1",
-            "'span' is not a command of a switch: 'addspan em0' has em0 get copies of all frames, and 'delspan em0' \
-             ends that",
+            "'span' is not a command of a switch: 'addspan em0' has em0 get copies of all frames, and \
+             'delspan em0' ends that",
         ),
         ("maxaddr many", "'maxaddr many': not 'many', but a number from 1 to 4194304, as in 'maxaddr 100'"),
         (
             "spanpriority 100",
-            "'spanpriority 100': not '100', but a number from 0 to 61440 that 4096 divides, as in 'spanpriority 32768'",
+            "'spanpriority 100': not '100', but a number from 0 to 61440 that 4096 divides, as in \
+             'spanpriority 32768'",
         ),
         (
             "timeout 5",
@@ -113,12 +116,14 @@ fn what_is_wrong_is_named_with_the_remedy() {
         ),
         (
             "querier 224.0.0.1",
-            "'querier 224.0.0.1': not '224.0.0.1', but the IPv4 address of the one who asks, as in 'querier 192.0.2.1'",
+            "'querier 224.0.0.1': not '224.0.0.1', but the IPv4 address of the one who asks, as in 'querier \
+             192.0.2.1'",
         ),
         ("rule", "'rule' needs 'block', 'pass' or 'match', as in 'rule pass'"),
         (
             "rule pass em0",
-            "'rule pass em0': not 'em0', but 'in', 'out' or 'in/out', or at once 'on' and an interface, as in 'rule pass on em0'",
+            "'rule pass em0': not 'em0', but 'in', 'out' or 'in/out', or at once 'on' and an interface, as \
+             in 'rule pass on em0'",
         ),
         ("rule pass in on em0 scr", "'scr' is not a part of a rule; did you mean 'src'?"),
         (
@@ -167,7 +172,7 @@ fn station() -> impl Strategy<Value = EtherAddr> {
         .prop_map(|EtherAddr([a, rest @ ..])| {
             EtherAddr([a & 0xfe, rest[0], rest[1], rest[2], rest[3], rest[4]])
         })
-        .prop_filter("a station", is_station)
+        .prop_filter("a unicast address", is_station)
 }
 
 fn vlan() -> impl Strategy<Value = VlanId> {

@@ -43,7 +43,7 @@ fn known(groups: &Groups) -> Vec<(u16, bool)> {
 fn members_are_known_once_all_had_the_time_to_answer_and_as_long_as_somebody_asks() {
     let (mut groups, nobody) = (Groups::default(), Orders::default());
     ask(&mut groups, 3, "0.0.0.0", 0);
-    assert!(groups.realms.is_empty(), "who has no address is no router");
+    assert!(groups.realms.is_empty(), "a sender without an address is not a router");
     ask(&mut groups, 3, "10.0.0.1", 0);
     for (seconds, is_known) in [(0, false), (9, false), (10, true), (255, false), (256, false)] {
         assert_eq!(asked(&mut groups, &nobody, seconds), "");
@@ -208,11 +208,14 @@ proptest! {
                     model.retain(|(_, of), _| *of != port);
                 }
             }
-            let expected: Vec<_> = model.iter().map(|((key, port), until)| (*key, *port, until - now)).collect();
+            let expected: Vec<_> =
+                model.iter().map(|((key, port), until)| (*key, *port, until - now)).collect();
             prop_assert_eq!(groups.list_members(at(now)), expected);
             let view = groups.view();
             for (key, ports) in &view.members {
-                prop_assert!(!ports.is_empty() && ports.iter().all(|port| model.contains_key(&(*key, *port))));
+                prop_assert!(
+                    !ports.is_empty() && ports.iter().all(|port| model.contains_key(&(*key, *port)))
+                );
             }
         }
     }

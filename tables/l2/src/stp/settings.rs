@@ -234,7 +234,7 @@ impl fmt::Display for StpError {
             }
             StpError::PortNumber(it) => write!(f, "port number {it} is not 1 to 4095"),
             StpError::PortExists(it) => write!(f, "there is a port {it} already"),
-            StpError::NoSuchPort(it) => write!(f, "there is no port {it}"),
+            StpError::NoSuchPort(it) => write!(f, "no port named {it}"),
         }
     }
 }

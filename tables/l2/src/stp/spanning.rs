@@ -178,7 +178,7 @@ impl SpanningSwitch {
                 _ => None,
             };
             commands.push(command);
-            // Directly after it, so that there is no forwarding loop in between.
+            // Directly after it, so that no loop forms in between.
             commands.extend(port.into_iter().flat_map(|(at, name)| followed.tree.port_commands(at, &name)));
         }
         commands

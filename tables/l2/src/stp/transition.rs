@@ -64,7 +64,7 @@ impl Bridge {
         agrees
     }
 
-    /// Whether no other port was a root port until just now: what is behind it may still lead back here.
+    /// Whether no other port was a root port until just now: the network behind it may still lead back here.
     fn is_re_rooted(&self, at: usize, now: Duration) -> bool {
         let others = self.ports.iter().enumerate().filter(|(other, _)| *other != at);
         let mut others = others.map(|(_, port)| port);

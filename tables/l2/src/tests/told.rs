@@ -58,7 +58,8 @@ fn what_would_become_of_a_frame_is_said_step_by_step() {
     assert_eq!(
         said(question(B, EtherType::IPV4)),
         format!(
-            "taken in at p0, in VLAN 1\n{A} is learned, if there is room\nits destination is at p1\nleaves by p1\n"
+            "taken in at p0, in VLAN 1\n{A} is learned, if there is room\nits destination is at p1\n\
+             leaves by p1\n"
         )
     );
     let unknown = said(question(C, EtherType(0x88b5)));

@@ -19,7 +19,7 @@ fn a_cut_in_a_ring_is_healed_at_once_and_addresses_are_forgotten() {
     let mut flushed: Vec<usize> = net.flushes.iter().map(|(_, end)| end.0).collect();
     flushed.sort();
     flushed.dedup();
-    assert_eq!(flushed, [0, 1, 2, 3], "everybody's way to somebody has changed");
+    assert_eq!(flushed, [0, 1, 2, 3], "all paths have changed");
     net.run(seconds(3));
     check(&net, "cut");
 

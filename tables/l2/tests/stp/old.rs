@@ -133,7 +133,10 @@ fn a_change_is_told_up_the_tree_until_it_is_acknowledged() {
     bridge.tick(now + seconds(1), &mut actions);
     bridge.tick(now + seconds(3), &mut actions);
     assert!(sent_on(&actions, 1).contains(&Bpdu::Notification), "up to the root: {actions:?}");
-    let acknowledges = |bpdu: &Bpdu| matches!(bpdu, Bpdu::Configuration(told) if told.flags.has(BpduFlags::TOPOLOGY_CHANGE_ACK));
+    let acknowledges = |bpdu: &Bpdu| match bpdu {
+        Bpdu::Configuration(received) => received.flags.has(BpduFlags::TOPOLOGY_CHANGE_ACK),
+        _ => false,
+    };
     assert!(sent_on(&actions, 2).iter().any(acknowledges), "and down: it was heard");
 
     let later = now + seconds(4);

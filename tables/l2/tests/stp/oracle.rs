@@ -23,7 +23,7 @@ pub(crate) fn check(net: &Net, what: &str) {
             _ => PortState::Discarding,
         };
         assert_eq!((port.role, port.state), (role, state), "{what}, port {end:?}:\n{}", net.describe());
-        assert_eq!(port.state, net.state(end), "{what}: what was told and what is");
+        assert_eq!(port.state, net.state(end), "{what}: the last action and the state");
     }
     for (bridge, way) in net.bridges.iter().zip(&oracle.ways) {
         let view = bridge.view();

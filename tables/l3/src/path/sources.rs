@@ -77,7 +77,7 @@ mod tests {
     fn martians_and_what_is_listed_are_odd_and_their_neighbors_are_not() {
         let bits = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_bits();
         let sources = ExceptionSources::new([bits("10.0.0.1"), bits("10.0.0.255")], false);
-        for odd in [
+        for special in [
             "10.0.0.1",
             "10.0.0.255",
             "0.1.2.3",
@@ -87,7 +87,7 @@ mod tests {
             "255.255.255.255",
             "169.254.3.4",
         ] {
-            assert!(sources.contains(bits(odd)), "{odd}");
+            assert!(sources.contains(bits(special)), "{special}");
         }
         for good in
             ["10.0.0.2", "10.0.1.255", "1.0.0.0", "126.0.0.1", "128.0.0.1", "223.255.255.255", "169.253.1.1"]

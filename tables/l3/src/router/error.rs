@@ -117,7 +117,8 @@ impl fmt::Display for RouterError {
             }
             VirtualOffLink { address, port } => write!(
                 f,
-                "virtual address {address}: port {port} has no address in a prefix with it; add such an address, or leave it out"
+                "virtual address {address}: port {port} has no address in a prefix with it; add such an \
+                 address, or leave it out"
             ),
             BadAddress { address, len, why } => write!(f, "{address}/{len}: {why}"),
             Exists(prefix) => {
@@ -148,19 +149,22 @@ impl fmt::Display for RouterError {
             GatewayOffLink { gateway, port: None } => {
                 write!(
                     f,
-                    "gateway {gateway}: no port has an address in a prefix with it; add such an address, or take a gateway on a link"
+                    "gateway {gateway}: no port has an address in a prefix with it; add such an address, or \
+                     take a gateway on a link"
                 )
             }
             GatewayOffLink { gateway, port: Some(port) } => {
                 write!(
                     f,
-                    "gateway {gateway}: port {port} has no address in a prefix with it; add such an address, or name no port"
+                    "gateway {gateway}: port {port} has no address in a prefix with it; add such an address, \
+                     or name no port"
                 )
             }
             GatewayIsOwn { gateway, port } => {
                 write!(
                     f,
-                    "gateway {gateway}: it is the router's own address, on port {port}; name the next router's"
+                    "gateway {gateway}: it is the router's own address, on port {port}; name the next \
+                     router's"
                 )
             }
             GatewayIsNoHost(gateway) => {
@@ -187,7 +191,8 @@ impl fmt::Display for BadAddress {
             BadAddress::Length => "the prefix is longer than the address; take 0 to 32, or 0 to 128 for IPv6",
             BadAddress::NoHost => "not an address that one host can have; take one of the network's hosts",
             BadAddress::Broadcast => {
-                "the first and last address of a prefix mean the network and all of its hosts; take one between"
+                "the first and last address of a prefix mean the network and all of its hosts; take one \
+                 between"
             }
         })
     }

@@ -264,7 +264,7 @@ fn a_pinned_neighbor_keeps_its_id_through_all_that_becomes_of_it() {
     let mut rig = arp();
     let id = rig.table.pin_neighbor(A, rig.now).unwrap();
     assert_eq!(rig.table.pin_neighbor(A, rig.now), Ok(id));
-    assert_eq!((rig.link(A), rig.asks.len()), (Some(Link::UNKNOWN), 0), "a pin asks nobody");
+    assert_eq!((rig.link(A), rig.asks.len()), (Some(Link::UNKNOWN), 0), "a pin sends no request");
     let view = rig.table.find_neighbor(A, rig.now).unwrap();
     assert_eq!((view.state, view.pins, view.id), ("NONE", 2, id));
     for round in 1..4 {

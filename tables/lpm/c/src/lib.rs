@@ -150,7 +150,7 @@ macro_rules! family {
                 // SAFETY: as the caller promises.
                 let (table, address) = unsafe { (good(table)?, address.address()?) };
                 // SAFETY: as the caller promises.
-                unsafe { give(group, || table.get(address, length)) }
+                unsafe { write_result(group, || table.get(address, length)) }
             })
         }
 
@@ -161,7 +161,7 @@ macro_rules! family {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $count(table: *const Table<$address>, count: *mut usize) -> c_int {
             // SAFETY: as the caller promises.
-            status(|| unsafe { give(count, || Ok(lock(&good(table)?.routes)?.len())) })
+            status(|| unsafe { write_result(count, || Ok(lock(&good(table)?.routes)?.len())) })
         }
 
         /// Forwards by another policy.
@@ -211,7 +211,7 @@ macro_rules! family {
                 // SAFETY: as the caller promises.
                 let (reader, address) = unsafe { (good(reader)?, address.address()?) };
                 // SAFETY: as the caller promises.
-                unsafe { give(group, || reader.look(|table, turn| table.lookup(turn, address))) }
+                unsafe { write_result(group, || reader.with_turn(|table, turn| table.lookup(turn, address))) }
             })
         }
 
@@ -227,7 +227,7 @@ macro_rules! family {
             groups: *mut Group,
         ) -> c_int {
             // SAFETY: as the caller promises.
-            status(|| unsafe { good(reader)?.look_up_array(addresses, count, groups) })
+            status(|| unsafe { good(reader)?.lookup_array(addresses, count, groups) })
         }
     };
 }
@@ -326,16 +326,16 @@ impl<A: Family> Table<A> {
 const TOGETHER: usize = 64;
 
 impl<A: Family> Reader<A> {
-    /// Looks into the table for one turn.
-    fn look<T>(&self, look: impl FnOnce(&RouteReader<A>, &Turn<'_>) -> T) -> Outcome<T> {
+    /// Calls a function with the table in a turn, in which nothing that it reads is freed.
+    fn with_turn<T>(&self, read: impl FnOnce(&RouteReader<A>, &Turn<'_>) -> T) -> Outcome<T> {
         let mut awake = Awake(lock(&self.standing)?);
         let turn = awake.0.turn();
-        Ok(look(&self.reader, &turn))
+        Ok(read(&self.reader, &turn))
     }
 
     /// # Safety
     /// Each pointer is NULL or good for `count` items.
-    unsafe fn look_up_array<R: Raw<Address = A>>(
+    unsafe fn lookup_array<R: Raw<Address = A>>(
         &self,
         addresses: *const R,
         count: usize,
@@ -350,7 +350,7 @@ impl<A: Family> Reader<A> {
         if count > isize::MAX as usize / size_of::<R>() {
             return Err(Failure::argument("no array has so many addresses"));
         }
-        self.look(|table, turn| {
+        self.with_turn(|table, turn| {
             let (mut numbers, mut found) = ([A::ZERO; TOGETHER], [NO_GROUP; TOGETHER]);
             for start in (0..count).step_by(TOGETHER) {
                 let many = TOGETHER.min(count - start);
@@ -387,7 +387,7 @@ type Outcome<T> = Result<T, Failure>;
 
 const NULL: Failure = Failure::argument("a pointer is NULL");
 const MISSING: Failure =
-    Failure { status: Status::Missing, text: Cow::Borrowed("there is no route of this prefix") };
+    Failure { status: Status::Missing, text: Cow::Borrowed("no route for exactly this prefix") };
 
 impl Failure {
     const fn argument(text: &'static str) -> Failure {
@@ -469,7 +469,7 @@ unsafe fn good<'h, T>(handle: *const T) -> Outcome<&'h T> {
 ///
 /// # Safety
 /// The pointer is NULL or may be written to.
-unsafe fn give<T: Copy>(place: *mut T, find: impl FnOnce() -> Outcome<T>) -> Outcome<()> {
+unsafe fn write_result<T: Copy>(place: *mut T, find: impl FnOnce() -> Outcome<T>) -> Outcome<()> {
     if place.is_null() {
         return Err(NULL);
     }

@@ -72,9 +72,9 @@ fn a_reader_holds_nothing_up_between_calls_nor_after_a_panic() {
     assert!(is_free(&table));
 
     let during = |_: &RouteReader<u32>, _: &Turn<'_>| is_free(&table);
-    assert!(!reader.look(during).unwrap_or(true), "a turn under way is waited for");
+    assert!(!reader.with_turn(during).unwrap_or(true), "a turn under way is waited for");
 
-    assert!(outcome(|| reader.look(|_, _| panic!("on purpose"))).is_err());
+    assert!(outcome(|| reader.with_turn(|_, _| panic!("on purpose"))).is_err());
     assert!(is_free(&table));
 }
 
@@ -84,7 +84,7 @@ fn the_last_handle_frees_what_was_replaced_under_a_reader() {
         let table = table();
         let reader = table.reader();
         let domain = Arc::downgrade(&table.domain.0);
-        let replaced = reader.look(|_, _| {
+        let replaced = reader.with_turn(|_, _| {
             // SAFETY: a good handle and a text.
             unsafe { artery_table4_set_policy(&table, c"art".as_ptr()) }
         });
@@ -105,7 +105,8 @@ fn the_last_handle_frees_what_was_replaced_under_a_reader() {
 fn arrays_may_be_of_any_length_and_alignment_and_be_the_same() {
     let reader = table().reader();
     let addresses: Vec<u32> = (0..200).map(|n| TEN - 19 + n * 3).collect();
-    let one_by_one = |address: &u32| reader.look(|table, turn| table.lookup(turn, *address)).unwrap_or(9);
+    let one_by_one =
+        |address: &u32| reader.with_turn(|table, turn| table.lookup(turn, *address)).unwrap_or(9);
     let wanted: Vec<Group> = addresses.iter().map(one_by_one).collect();
     assert!((0..=3).all(|group| wanted.contains(&group)), "the addresses meet every route and none");
     for count in [0, 1, 63, 64, 65, 128, 200] {

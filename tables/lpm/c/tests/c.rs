@@ -94,10 +94,10 @@ fn words(text: &str) -> impl Iterator<Item = (String, &str)> {
 fn there_is_a_compiler() -> bool {
     let there_is = Command::new("cc").arg("--version").output().is_ok();
     let required = env::var_os("ARTERY_RIG").is_some_and(|value| value == "required");
-    assert!(there_is || !required, "there is no cc, and ARTERY_RIG=required");
+    assert!(there_is || !required, "no C compiler, and ARTERY_RIG=required");
     if !there_is {
         // Straight to the stream: the test harness hides what `eprintln!` writes in a test that passes.
-        let _ = std::io::stderr().write_all(b"table-c: skipped: there is no cc\n");
+        let _ = std::io::stderr().write_all(b"table-c: skipped: no C compiler\n");
     }
     there_is
 }

@@ -260,7 +260,9 @@ fn nearby_prefix() -> impl Strategy<Value = Prefix<u32>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("ARTERY_LONG").is_some() { 5000 } else { 40 }))]
+    #![proptest_config(ProptestConfig::with_cases(
+        if std::env::var_os("ARTERY_LONG").is_some() { 5000 } else { 40 }
+    ))]
 
     #[test]
     fn any_updates_leave_any_lookup_right(
@@ -273,10 +275,13 @@ proptest! {
         let script = Script::new("8/8/8/8", ADDRESS, &setup, &changes);
         for steps in schedules {
             let mut done = 0;
-            let schedule: Vec<usize> = steps.iter().map(|step| {
-                done = (done + step.saturating_sub(1)).min(script.stores.len());
-                done
-            }).collect();
+            let schedule: Vec<usize> = steps
+                .iter()
+                .map(|step| {
+                    done = (done + step.saturating_sub(1)).min(script.stores.len());
+                    done
+                })
+                .collect();
             script.lookup_scheduled(&schedule, is_batch);
         }
     }

@@ -179,7 +179,9 @@ fn assert_empty<A: Address>(art: &Art<A>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("ARTERY_LONG").is_some() { 20_000 } else { 60 }))]
+    #![proptest_config(ProptestConfig::with_cases(
+        if std::env::var_os("ARTERY_LONG").is_some() { 20_000 } else { 60 }
+    ))]
 
     #[test]
     fn v4_follows_the_model(operations in operations(crowd4())) {

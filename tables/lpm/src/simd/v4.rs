@@ -171,7 +171,12 @@ pub(crate) fn count_runs(simd: Simd, word: u64, address: u32) -> u32 {
             // SAFETY: a Simd of these levels exists only where this instruction does; it touches registers
             // only. A function with the feature would not become part of callers without it.
             unsafe {
-                std::arch::asm!("popcnt {0:e}, {1:e}", lateout(reg) ones, in(reg) bits, options(pure, nomem, nostack));
+                std::arch::asm!(
+                    "popcnt {0:e}, {1:e}",
+                    lateout(reg) ones,
+                    in(reg) bits,
+                    options(pure, nomem, nostack)
+                );
             }
             ones
         }

@@ -121,7 +121,7 @@ fn the_host_has_its_interface_back_when_the_holder_is_killed() {
         let host = neighbor();
         assert!(is_answered(&host), "the host answers at first");
         let mut holder = start_holder(the_host_has_its_interface_back_when_the_holder_is_killed);
-        assert!(!host.pings("10.1.0.1"), "it is deaf");
+        assert!(!host.pings("10.1.0.1"), "the host gets no frames");
         let second = XdpPort::open(&Interface::find("left").unwrap(), &settings(Attach::Best), 1, pool());
         let Err(DeviceError::InUse { pid, .. }) = second else { panic!("{second:?}") };
         assert_eq!(pid, holder.id());

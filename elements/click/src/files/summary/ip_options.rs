@@ -95,8 +95,8 @@ fn format_timestamps(option: &[u8]) -> String {
         if !(flag == AT_ADDRESSES && at >= pointer) {
             let time = long(option, at + size - 4);
             let equals = if size == 8 { "=" } else { "" };
-            let odd = if time & NONSTANDARD != 0 { "!" } else { "" };
-            let _ = write!(text, "{equals}{odd}{}", time & !NONSTANDARD);
+            let mark = if time & NONSTANDARD != 0 { "!" } else { "" };
+            let _ = write!(text, "{equals}{mark}{}", time & !NONSTANDARD);
         }
         (at, separator) = (at + size, ",");
     }

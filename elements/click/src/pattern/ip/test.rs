@@ -9,8 +9,8 @@ use artery_wire::{EtherAddr, Ipv4Prefix};
 use std::net::Ipv4Addr;
 
 /// What could stand where no test is.
-const POSSIBLE: &str = "a test is an address, the name of a protocol, port, TCP flag or ICMP type, or \
-    starts with one of src, dst, host, net, port, proto, opt, type, win, frag, unfrag, ip, ether, tcp, udp, icmp";
+const POSSIBLE: &str = "a test is an address, the name of a protocol, port, TCP flag or ICMP type, or starts \
+    with one of src, dst, host, net, port, proto, opt, type, win, frag, unfrag, ip, ether, tcp, udp, icmp";
 
 pub(super) fn parse_test(parser: &mut Parser<'_>) -> Result<Expr, String> {
     let start = parser.at;

@@ -301,7 +301,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_text_makes_a_handler_panic(text in "[-0-9a-z%.*\"' x]{0,30}") {
-            let names = "add sub mul div idiv min max mod rem neg abs eq lt not and if in first sprintf htons unquote";
+            let names = "add sub mul div idiv min max mod rem neg abs eq lt not and if in first sprintf \
+                htons unquote";
             for name in names.split(' ') {
                 let _ = call_function(name, &text);
             }

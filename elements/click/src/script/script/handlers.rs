@@ -15,14 +15,26 @@ macro_rules! handlers {
         &[
             $(Handler::read($name, $doc, &Read(|s: &mut Script, text, cx| s.serve_read($name, text, cx)))
                 .parameters(),)*
-            $(Handler::read($private, $what, &Read(|s: &mut Script, text, cx| s.serve_read($private, text, cx)))
-                .parameters()
-                .private(),)*
-            $(Handler::write($write, $does, &Write(|s: &mut Script, text, cx| s.serve_write($write, text, cx))),)*
+            $(Handler::read(
+                $private,
+                $what,
+                &Read(|s: &mut Script, text, cx| s.serve_read($private, text, cx)),
+            )
+            .parameters()
+            .private(),)*
+            $(Handler::write(
+                $write,
+                $does,
+                &Write(|s: &mut Script, text, cx| s.serve_write($write, text, cx)),
+            ),)*
             Handler::read("now", "the time", &Read(|s: &mut Script, text, cx| s.serve_read("now", text, cx))),
-            Handler::read("run", "runs the script; what it returns", &Read(|s: &mut Script, text, cx| s.serve_read("run", text, cx)))
-                .and_write(&Write(|s: &mut Script, text, cx| s.serve_write("run", text, cx)))
-                .parameters(),
+            Handler::read(
+                "run",
+                "runs the script; what it returns",
+                &Read(|s: &mut Script, text, cx| s.serve_read("run", text, cx)),
+            )
+            .and_write(&Write(|s: &mut Script, text, cx| s.serve_write("run", text, cx)))
+            .parameters(),
         ]
     };
 }

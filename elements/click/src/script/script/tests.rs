@@ -290,7 +290,7 @@ fn a_signal_runs_the_script_until_it_exits() {
         bench.run_once();
         assert_eq!(bench.stdout_text(), "");
     }
-    assert!(!bench.run_once(), "nobody waits for the signal now");
+    assert!(!bench.run_once(), "no script waits for the signal now");
 }
 
 #[test]
@@ -331,9 +331,9 @@ fn random_numbers_keep_within_bounds() {
     }
     assert_eq!(bench.read("kill", "INT 0").unwrap_err().to_string(), "bad PID");
     assert_eq!(bench.read("kill", &format!("0 {}", std::process::id())).as_deref(), Ok(""));
-    let nobody = i32::MAX;
-    let said = format!("kill({nobody}, 10): No such process");
-    assert_eq!(bench.read("kill", &format!("USR1 {nobody}")).unwrap_err().to_string(), said);
+    let no_process = i32::MAX;
+    let said = format!("kill({no_process}, 10): No such process");
+    assert_eq!(bench.read("kill", &format!("USR1 {no_process}")).unwrap_err().to_string(), said);
     assert_eq!(bench.read("kill", "NOPE").unwrap_err().to_string(), "bad SIGNO");
     assert_eq!(bench.read("now", "").as_deref(), Ok("1000000000.000000"));
 }

@@ -200,7 +200,7 @@ fn nat_keeps_checksums_right_for_both_families_and_leaves_missing_ones_out() {
 #[test]
 fn what_can_not_be_is_refused_with_the_remedy() {
     for (config, said) in [
-        ("MEMBER a 10.0.0.1", "there is no SERVICE"),
+        ("MEMBER a 10.0.0.1", "SERVICE is missing"),
         ("SERVICE 192.0.2.1:80, SERVICE 192.0.2.1", "are for 192.0.2.1:80, too"),
         ("SERVICE 192.0.2.1:80, MEMBER a 2001:db8::1", "an IPv6 address takes no packets to 192.0.2.1"),
         ("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER a 10.0.0.2", "MEMBER a 10.0.0.2"),

@@ -198,7 +198,8 @@ fn a_load_that_is_refused_for_its_last_table_leaves_all_tables_as_they_were() {
     for (limit, last) in [("table-entries 3", "10.0.0.7 10.0.0.6"), ("tables 2", "10.0.0.7")] {
         let (main, inner) = ("table <a> persist { 192.0.2.7 }\nblock from <a>", "table <b> { 10.0.0.9 }");
         let text = format!(
-            "\nset limit {limit}\n{main}\n\x0c\ninner\n{inner}\ntable <c> {{ {last} }}\nblock from {{ <b> <c> }}\n"
+            "\nset limit {limit}\n{main}\n\x0c\ninner\n{inner}\ntable <c> {{ {last} }}\n\
+             block from {{ <b> <c> }}\n"
         );
         let before = shown(&mut bench);
         assert!(before[2].contains("[ Packets: 1 "), "{}", before[2]);

@@ -125,10 +125,10 @@ fn frames_of_a_flow_behind_one_another_go_where_each_by_itself_does() {
     let mut arp = frame(1, 1);
     arp[12..14].copy_from_slice(&[8, 6]);
     let others = [frame(2, 1), frame(1, 66), frame(2, 77), frame(1, 2), arp];
-    for (odd, other) in (0..40).zip(others.iter().cycle()) {
+    for (special, other) in (0..40).zip(others.iter().cycle()) {
         let mut benches = [(); 2].map(|()| bench(rules));
         let came: Vec<Vec<u8>> =
-            (0..40).map(|n| if n == odd { other.clone() } else { frame(1, 1) }).collect();
+            (0..40).map(|n| if n == special { other.clone() } else { frame(1, 1) }).collect();
         let [at_once, each] = &mut benches;
         // The first of them creates the state, the second joins it, and so on.
         for _ in 0..3 {
@@ -136,7 +136,7 @@ fn frames_of_a_flow_behind_one_another_go_where_each_by_itself_does() {
             at_once.push_packets(0, packets);
             came.iter().for_each(|bytes| each.push(0, bytes));
         }
-        let told = benches.each_mut().map(|bench| {
+        let outcomes = benches.each_mut().map(|bench| {
             let frames = [0, 1, 2].map(|port| {
                 let frames = bench.drain_sent(port);
                 frames.iter().map(|frame| frame.data().to_vec()).collect::<Vec<_>>()
@@ -145,6 +145,6 @@ fn frames_of_a_flow_behind_one_another_go_where_each_by_itself_does() {
             let states: Vec<String> = states.lines().map(|line| line.to_string()).collect();
             (frames, bench.read("drops", "").unwrap(), states)
         });
-        assert_eq!(told[0], told[1], "{odd}");
+        assert_eq!(outcomes[0], outcomes[1], "{special}");
     }
 }

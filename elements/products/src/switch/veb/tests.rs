@@ -307,7 +307,7 @@ fn without_link1_a_filter_sees_what_passes_a_vport_and_nothing_else() {
     let to_host = (FilterPoint::Port(1), Direction::In, None);
     let from_host = (FilterPoint::Port(1), Direction::Out, None);
     goes(&mut bench, 0, &frame(ALL, A), &[1, 2]);
-    assert_eq!(taken(&asked), std::slice::from_ref(&to_host), "also what goes to many");
+    assert_eq!(taken(&asked), std::slice::from_ref(&to_host), "multicast frames, too");
     goes(&mut bench, 1, &frame(A, B), &[0]);
     assert_eq!(taken(&asked), std::slice::from_ref(&from_host));
     goes(&mut bench, 2, &frame(A, C), &[0]);
@@ -336,7 +336,8 @@ fn without_link1_a_filter_sees_what_passes_a_vport_and_nothing_else() {
 fn a_vport_is_the_hosts_interface_to_rules_and_their_answers_go_to_who_asked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pf.conf");
-    let rules = "block return in on vport0\nblock out on vport0\npass in on vport0 proto tcp to port 22\nblock on em0\n";
+    let rules = "block return in on vport0\nblock out on vport0\npass in on vport0 proto tcp to port 22\n\
+        block on em0\n";
     std::fs::write(&file, rules).unwrap();
     let pf = format!("PF \"{}\"", file.display());
     let mut bench = of("PORT em0, PORT vport0 vport, PORT em2", 3, 3, &pf);
@@ -346,7 +347,7 @@ fn a_vport_is_the_hosts_interface_to_rules_and_their_answers_go_to_who_asked() {
     goes(&mut bench, 1, &ether(A, B).ip4(answer).bytes(), &[0]);
     // Two on the host's way in, and none of the switch's own ports, whatever rules say of these.
     bench.push(0, tcp(23));
-    let reset = bench.next_sent(0).expect("who asked is told");
+    let reset = bench.next_sent(0).expect("the sender gets a reset");
     assert_eq!(reset.data()[..12], [[2, 0, 0, 0, 0, 0xa], [2, 0, 0, 0, 0, 0xb]].concat());
     bench.expect_nothing_more();
     goes(&mut bench, 1, &frame(A, B), &[]);
@@ -411,7 +412,7 @@ fn vlans_are_apart_and_tags_are_put_on_and_taken_off() {
     bench.expect(2, frame(ALL, A));
     bench.expect_nothing_more();
     let known = bench.read("addr", "").unwrap();
-    assert_eq!(known, format!("{A}@7 em0 0 flags=0<>\n{A}@8 em1 0 flags=0<>\n"), "two stations");
+    assert_eq!(known, format!("{A}@7 em0 0 flags=0<>\n{A}@8 em1 0 flags=0<>\n"), "two hosts");
     bench.push(1, tagged(A, B, 7));
     bench.expect(0, frame(A, B));
     goes(&mut bench, 1, &tagged(A, B, 9), &[]);
@@ -519,7 +520,8 @@ fn without_arguments_there_is_a_port_for_each_output() {
     assert_eq!(
         said,
         format!(
-            "taken in at p0, in VLAN 1\n{B} is learned, if there is room\nits destination is at p1\nleaves by p1\n"
+            "taken in at p0, in VLAN 1\n{B} is learned, if there is room\nits destination is at p1\n\
+             leaves by p1\n"
         )
     );
     for wrong in

@@ -149,7 +149,7 @@ fn a_cut_is_healed_and_addresses_are_forgotten() {
     }
     net.pass(Duration::from_secs(1));
     assert_eq!(net.held(), Vec::<String>::new());
-    assert_eq!(net.send(0, &frame(B, A)), [1, 2], "nobody knows where it is now");
+    assert_eq!(net.send(0, &frame(B, A)), [1, 2], "its entry was flushed");
     assert_eq!(net.send(1, &frame(A, B)), [0], "by the other way");
     assert_eq!(net.send(0, &frame(B, A)), [1]);
 }
@@ -213,8 +213,8 @@ fn a_port_learns_before_it_forwards() {
 
 #[test]
 fn it_shows_what_ifconfig_shows_and_gives_the_commands_for_it() {
-    let words = "spanpriority 4096 stp em0 ifcost em0 77 ifpriority em0 16 -ptp em0 stp em1 edge em1 rootguard em1 \
-                 protected em1 3 autoedge em2 -autoedge em2 bpdufilter em2 hellotime 1";
+    let words = "spanpriority 4096 stp em0 ifcost em0 77 ifpriority em0 16 -ptp em0 stp em1 edge em1 \
+        rootguard em1 protected em1 3 autoedge em2 -autoedge em2 bpdufilter em2 hellotime 1";
     let mut bench = switch(3, words);
     let shown = bench.read("show", "").unwrap();
     let expected = "\tpriority 4096 hellotime 1 fwddelay 15 maxage 20 holdcnt 6 proto rstp\n\

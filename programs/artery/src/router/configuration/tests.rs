@@ -90,7 +90,8 @@ fn what_changes_is_listed_line_by_line() {
 
 #[test]
 fn mistakes_are_told_all_at_once_with_line_key_and_remedy() {
-    let text = "port = [\"a=10.0.1.1/24\"]\nprot = [\"b=10.0.2.1/24\"]\nnat = \"yes\"\n\nworkers = 0\n[port2]\nx = 1\n";
+    let text = "port = [\"a=10.0.1.1/24\"]\nprot = [\"b=10.0.2.1/24\"]\nnat = \"yes\"\n\nworkers = 0\n\
+        [port2]\nx = 1\n";
     let found = mistakes(text);
     for expected in [
         "r.toml:2: unknown key 'prot'; did you mean 'port'?",

@@ -88,8 +88,10 @@ mod tests {
             has_lowers: bool,
         ) {
             let whole = |(upper, lower): (u64, u64)| (u128::from(upper) << 64) | u128::from(lower);
-            let mut starts: Vec<u128> =
-                halves.iter().map(|(upper, lower)| whole((*upper, if has_lowers { *lower } else { 0 }))).collect();
+            let mut starts: Vec<u128> = halves
+                .iter()
+                .map(|(upper, lower)| whole((*upper, if has_lowers { *lower } else { 0 })))
+                .collect();
             starts.push(0);
             starts.sort();
             let steps = WideSteps::new(starts.clone());

@@ -241,8 +241,8 @@ impl Fib4Fast {
         }
     }
 
-    /// Compiles the /24s that a prefix within one /16 touches, where that has a list, and leaves the rest as it is: a table with
-    /// many hosts of a /16 is gone through for long. Says whether it could.
+    /// Compiles the /24s that a prefix within one /16 touches, where that has a list, and leaves the rest as
+    /// it is: a table with many hosts of a /16 is gone through for long. Says whether it could.
     fn change_in_place(
         &mut self,
         source: &impl Runs<u32>,

@@ -185,8 +185,8 @@ impl ListWriter {
         runs
     }
 
-    /// Changes a part of a direct array: from the start of the first run to `end`. Returns how many runs of its block there
-    /// were before that begin in the part or just behind it, and how many there are now.
+    /// Changes a part of a direct array: from the start of the first run to `end`. Returns how many runs of
+    /// its block there were before that begin in the part or just behind it, and how many there are now.
     pub(super) fn write_part(&self, lists: &Lists, runs: &[Run], end: u32, word: u64) -> (usize, usize) {
         let words = self.list_words(lists, word);
         let first = runs.first().map_or(end, |run| run.start);

@@ -174,7 +174,7 @@ fn churn<L: Layout>(groups: &[Group], options: Fib4Options, count: usize, seed: 
         }
     }
     let anew = L::build(&domain, &model, options).unwrap();
-    check(&domain, &anew, &model, &mut random, "built anew");
+    check(&domain, &anew, &model, &mut random, "rebuilt");
     fib
 }
 

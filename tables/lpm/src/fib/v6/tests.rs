@@ -156,7 +156,7 @@ fn after_any_changes_every_answer_is_that_of_the_longest_route() {
         }
         check(&fib, &domain, &model, &model.limits(), &format!("seed {seed}"));
         let anew = new(&domain, &model);
-        check(&anew, &domain, &model, &model.limits(), &format!("seed {seed}, built anew"));
+        check(&anew, &domain, &model, &model.limits(), &format!("seed {seed}, rebuilt"));
     }
 }
 
