@@ -15,7 +15,9 @@ pub(super) fn judge(name: &str, line: &Line, port: Option<&(String, Port)>) -> (
             let verdict = settings.iter().fold(Verdict::Honoured, |all, setting| {
                 all.and(match port.kind {
                     PortKind::HostPort => host_port_verdict(&port.name, setting),
-                    PortKind::Link | PortKind::Span => of_link(port, switch, setting),
+                    PortKind::Link | PortKind::Span | PortKind::OfRouter | PortKind::Routed => {
+                        of_link(port, switch, setting)
+                    }
                 })
             });
             (settings, verdict)

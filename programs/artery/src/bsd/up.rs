@@ -1,5 +1,6 @@
-//! `artery up`: a switch from the files that BSD would start it from.
-use super::machine::{Map, Taken, find_interfaces};
+//! `artery up`: a switch or a router from the files that BSD would start it from.
+use super::etc::MYGATE;
+use super::machine::{Found, Map, Taken, find_interfaces};
 use super::plan::{Plan, Wishes, judge};
 use super::rules::PFLOG;
 use super::verdict::Judged;
@@ -50,6 +51,9 @@ pub(crate) struct UpOptions {
     /// Take this machine's interface MACHINE for what the files call PORT
     #[arg(long, value_name = "PORT=MACHINE", value_delimiter = ',', value_parser = device)]
     map: Vec<(String, String)>,
+    /// The host's interface to a router; artery0 if none is named
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
     /// Add the packets of rules with 'log' to this file, which tcpdump reads; otherwise to /var/log/pflog, if
     /// pf.conf has such rules
     #[arg(long, value_name = "FILE")]
@@ -112,7 +116,7 @@ pub(crate) struct UpOptions {
 impl UpOptions {
     /// The folder with the files, and what the names of those begin with that are read.
     fn listed_folder(&self) -> (PathBuf, Vec<String>) {
-        (self.etc.clone(), vec!["hostname.".to_string(), "pf.conf".to_string()])
+        (self.etc.clone(), ["hostname.", "pf.conf", MYGATE].map(str::to_string).to_vec())
     }
 }
 
@@ -128,16 +132,16 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     if !refusals.is_empty() {
         return Ok(refused(voice, &refusals, "; 'artery import --explain' shows all lines"));
     }
-    let text = text::configuration(&plan, &called())?;
     if options.print {
-        return print_stdout(&text).map(|()| 0);
+        return print_stdout(&text::configuration(&plan, &called())?).map(|()| 0);
     }
     let (nothing, mut mistakes) = (Taken::default(), Vec::new());
     let found = find_interfaces(&plan, &Map(&options.map), &nothing, &mut mistakes);
     if !mistakes.is_empty() {
         return Ok(refused(voice, &mistakes, ""));
     }
-    warn(&plan, &options, &found.warnings());
+    let text = text::configuration(&found.measured(&plan), &called())?;
+    warn(&plan, &options, &warnings(&plan, &options, &found));
     match found.claim_new(&nothing) {
         Ok(claims) => run(job(options, Taken::new(plan.clone(), claims), plan, text), &early),
         Err(mistakes) => Ok(refused(voice, &mistakes, "")),
@@ -148,6 +152,8 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
 fn read(options: &UpOptions) -> anyhow::Result<Plan> {
     let wishes = Wishes {
         switches: options.switch.clone(),
+        workers: options.workers,
+        host: options.host.clone(),
         runs_commands: options.run_commands,
         is_lenient: options.lenient,
         pflog: options.pflog.as_ref().map(|log| log.display().to_string()),
@@ -166,12 +172,13 @@ impl ConfigurationSource for Files {
     fn reread(&self) -> Result<Reread, Vec<String>> {
         let plan = read(&self.options).map_err(|error| vec![format!("{error:#}")])?;
         let mut mistakes = plan.judged.iter().filter_map(Judged::refusal).collect::<Vec<_>>();
-        let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let found = find_interfaces(&plan, &Map(&self.options.map), &taken, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
+        let text = text::configuration(&found.measured(&plan), &called());
+        let text = text.map_err(|error| vec![error.to_string()])?;
         let (claims, wanted) = (found.claim_new(&taken)?, found.indices());
         let mut warnings = taken.warnings(&plan, self.options.run_commands);
         warnings.extend(found.warnings());
@@ -213,6 +220,13 @@ fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
     options.stats.and_then(Period::unit_hint).into_iter().for_each(|doubt| voice.print_warning(&doubt));
 }
 
+/// What the machine has that a start should not hide.
+fn warnings(plan: &Plan, options: &UpOptions, found: &Found<'_>) -> Vec<String> {
+    let map = Map(&options.map);
+    let of_router = plan.router.iter().flat_map(|router| router.warnings(|name| map.machine(name)));
+    found.warnings().into_iter().chain(of_router).collect()
+}
+
 /// Prints what would be done; the status says whether it could be.
 fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     let mut mistakes = Vec::new();
@@ -220,9 +234,8 @@ fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     let commands = plan.shell.iter().map(|shell| format!("{}: command: {}\n", shell.place, shell.text));
     let text = verdict::text(&plan.judged, &plan.notes) + &found.text() + &commands.collect::<String>();
     print_stdout(&text)?;
-    let warnings = found.warnings();
     let voice = Output::from(options.log);
-    warnings.iter().for_each(|warning| voice.print_warning(warning));
+    warnings(plan, options, &found).iter().for_each(|warning| voice.print_warning(warning));
     voice.complain_of(&voice.format_mistakes(&mistakes));
     let is_refused = plan.judged.iter().any(Judged::is_refused);
     Ok(u8::from(is_refused || !mistakes.is_empty()))
