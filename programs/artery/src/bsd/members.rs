@@ -40,7 +40,7 @@ pub(super) fn apply(port: &mut Port, settings: &[Setting]) {
     }
 }
 
-fn of_no_port(name: &str) -> Verdict {
+pub(super) fn of_no_port(name: &str) -> Verdict {
     match Kind::of(name) {
         Kind::HostPort => Verdict::Refused(format!(
             "{name} is not a port of a switch; write 'add {name}' to the file of one, such as hostname.veb0"

@@ -314,7 +314,10 @@ fn interface(etc: &Etc, file: &File, wishes: &Wishes, plan: &mut Plan) {
             plan.judged.push(Judged { place, text: line.text, verdict });
             continue;
         }
-        let (settings, verdict) = members::judge(&file.interface, &line, meant.first());
+        let (settings, verdict) = match meant.first() {
+            None if plan.router.is_some() => (Vec::new(), routed::other_verdict(&file.interface, &line)),
+            first => members::judge(&file.interface, &line, first),
+        };
         let switches = plan.switches.iter_mut();
         let ports = switches.flat_map(|switch| &mut switch.ports).filter(|port| is_about(port));
         ports.for_each(|port| members::apply(port, &settings));

@@ -2,6 +2,7 @@
 //! `!route add` of such files: its routes.
 use super::etc::{Etc, File, Kind, MYGATE};
 use super::hostname::{Line, Setting, lines, settings, words};
+use super::members;
 use super::plan::{Plan, Port, PortKind, Wishes, shell, shell_verdict};
 use super::text::port_number;
 use super::verdict::{Judged, Place, Verdict};
@@ -151,6 +152,26 @@ fn settings_verdict(name: &str, line: &Line, plan: &mut Plan) -> Verdict {
         Ok(settings) => {
             settings.into_iter().fold(Verdict::Honoured, |all, setting| all.and(apply(name, setting, plan)))
         }
+    }
+}
+
+/// The verdict on a line about an interface that is no port, where there is a router.
+pub(super) fn other_verdict(name: &str, line: &Line) -> Verdict {
+    let said = words(&line.text).and_then(|words| settings(&words)).unwrap_or_default();
+    match name.strip_suffix('*') {
+        Some(class) if said.iter().any(|one| matches!(one, Setting::Address(..))) => {
+            Verdict::Refused(format!(
+                "an address is that of one interface; write the line to a file such as hostname.{class}0"
+            ))
+        }
+        None if is_of_the_host(name) => {
+            Verdict::Approximated(format!("{name} is the host's own, and is left to it as it is"))
+        }
+        None if Kind::of(name) == Kind::HostPort => members::of_no_port(name),
+        _ => Verdict::Approximated(format!(
+            "{name} is no port of the router, as no line gives it an address, and of no switch; it is left to the host \
+             as it is"
+        )),
     }
 }
 

@@ -11,8 +11,6 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     let mut text = format!("// {}\n", called.replace('\n', " "));
     let mut names = Names::default();
     if let Some(router) = &plan.router {
-        text += "\n";
-        text += &router.elements();
         // Its ports have these names there.
         router.ports.iter().for_each(|port| drop(names.of(&port.name)));
     }
@@ -21,6 +19,9 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
         for (n, port) in switch.ports.iter().enumerate() {
             text += &port_text(switch, n, port, &names.of(&port.name));
         }
+    }
+    if let Some(router) = &plan.router {
+        text += &format!("\n{}", router.elements());
     }
     // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.
     artery_lang::format(&text).map_err(|_| anyhow!("these files make no configuration:\n{text}"))
