@@ -166,15 +166,19 @@ pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-/// Takes texts as files of a switch and of its host port, with a zero character between them.
+/// Takes texts as files of a switch, of its host port, of a port of a router, and of default routes, with zero
+/// characters between them.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(texts: &str) {
-    let (switch, door) = texts.split_once('\0').unwrap_or((texts, ""));
+    let mut texts = texts.splitn(4, '\0');
+    let mut text = || texts.next().unwrap_or_default();
+    let (switch, door, routed, gateways) = (text(), text(), text(), text());
     let file = |interface: &str, text: &str| etc::File { interface: interface.into(), text: text.into() };
     let etc = Etc {
         folder: "/nonexistent".into(),
         switches: vec![file("veb0", switch)],
-        interfaces: vec![file("vport0", door)],
+        interfaces: vec![file("vport0", door), file("em9", routed)],
+        gateways: Some(gateways.to_string()),
         ..Etc::default()
     };
     let _ = plan(&etc, &Wishes::default());
@@ -398,6 +402,24 @@ mod tests {
             prop_assert!(loaded.compiled);
             prop_assert!(!loaded.has_errors() || plan.switches[0].ports.is_empty());
         }
+
+        #[test]
+        fn what_is_not_refused_of_a_router_makes_a_configuration(
+            link in file(),
+            door in file(),
+            gateways in "([0-9a-f.:%]{1,12}\n|10.0.9.2\n){0,2}",
+        ) {
+            let link = link.replacen("add em0", "inet 10.0.9.1/24", 1);
+            let switch = "add em0\nadd vport0\nup\n";
+            let mut etc = etc(&[("veb0", switch), ("em9", &link), ("vport0", &door)]);
+            etc.gateways = Some(gateways);
+            let plan = plan(&etc, &Wishes::default()).unwrap();
+            let text = crate::bsd::text::configuration(&plan, "artery up");
+            prop_assert!(text.is_ok(), "{text:?}");
+            let text = text.unwrap();
+            let loaded = crate::load::load("text", &text, &crate::load::Reading::default());
+            prop_assert!(loaded.compiled && !loaded.has_errors(), "{text}");
+        }
     }
 
     #[test]
@@ -471,13 +493,16 @@ mod tests {
 
     #[test]
     fn the_host_has_addresses_at_its_door_and_none_at_other_ports() {
-        let plan = planned(&[
+        let files = etc(&[
             ("veb0", "add em0\nadd vport0\nup"),
             ("em0", "inet 10.0.0.1/24"),
             ("vport0", "inet 10.0.0.1 255.255.255.0\n!route add default 10.0.0.254 # by $if"),
             ("vport1", "up"),
             ("em9", "inet 10.0.9.1/24"),
         ]);
+        let named = Wishes { switches: vec!["veb0".into()], ..Wishes::default() };
+        let plan = plan(&files, &named).unwrap();
+        assert!(plan.router.is_none() && plan.switches[0].ports[1].kind == PortKind::HostPort);
         assert_eq!(plan.switches[0].ports[1].addresses, [("10.0.0.1".parse().unwrap(), 24)]);
         assert_eq!(plan.shell[0].text, "route add default 10.0.0.254 # by vport0");
         let refused = refusals(&plan);

@@ -143,7 +143,9 @@ fn route_words(command: &str) -> Option<Vec<String>> {
     let (program, rest) = words.split_first()?;
     let is_route = program == "route" || program.ends_with("/route");
     let is_option = |word: &&String| ["-n", "-q", "-v", "-nq", "-qn"].contains(&word.as_str());
-    is_route.then(|| rest.iter().skip_while(is_option).cloned().collect())
+    let is_comment = |word: &&String| word.starts_with('#');
+    let words = rest.iter().skip_while(is_option).take_while(|word| !is_comment(word));
+    is_route.then(|| words.cloned().collect())
 }
 
 fn settings_verdict(name: &str, line: &Line, plan: &mut Plan) -> Verdict {
@@ -212,8 +214,13 @@ fn apply(name: &str, setting: Setting, plan: &mut Plan) -> Verdict {
 
 fn add_route(line: RouteLine, plan: &mut Plan) {
     let Plan { router: Some(router), judged, .. } = plan else { return };
-    let verdict = match line.words.split_first() {
-        Some((verb, words)) if verb == "add" => planned(words, router),
+    let is_of_shell = |word: &&String| word.contains([';', '|', '&', '<', '>', '`', '$', '(']);
+    let of_shell = line.words.iter().find(is_of_shell);
+    let verdict = match (of_shell, line.words.split_first()) {
+        (Some(word), _) => {
+            Err(format!("'{word}' is for a shell, which does not run this line; write the route alone"))
+        }
+        (None, Some((verb, words))) if verb == "add" => planned(words, router),
         _ => Err("only 'route add' can be done at the start; take the line away".to_string()),
     };
     let added = verdict.and_then(|PlannedRoute { prefix, target, is_multipath }| {
@@ -257,4 +264,115 @@ fn gateway_verdict(text: &str, router: &mut FolderRouter, known: &mut Vec<bool>)
     known.push(address.is_ipv6());
     let prefix = if address.is_ipv6() { "::/0" } else { "0.0.0.0/0" };
     router.add_route(prefix, text, false).map_or_else(Verdict::Refused, |()| Verdict::Honoured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bsd::plan;
+
+    fn etc(files: &[(&str, &str)]) -> Etc {
+        let file = |(name, text): &(&str, &str)| File { interface: name.to_string(), text: text.to_string() };
+        let (switches, interfaces) =
+            files.iter().map(file).partition(|file| Kind::of(&file.interface).is_switch());
+        Etc { folder: "etc".into(), switches, interfaces, ..Etc::default() }
+    }
+
+    fn planned(files: &[(&str, &str)], gateways: &str) -> Plan {
+        let etc = Etc { gateways: Some(gateways.to_string()), ..etc(files) };
+        plan::plan(&etc, &Wishes::default()).unwrap()
+    }
+
+    /// Why the last line is refused.
+    fn refused(text: &str, gateways: &str) -> String {
+        let plan = planned(&[("em0", "inet 10.0.0.1/24"), ("em1", text)], gateways);
+        plan.judged
+            .iter()
+            .filter_map(Judged::refusal)
+            .next_back()
+            .unwrap_or_else(|| panic!("{:?}", plan.judged))
+    }
+
+    #[test]
+    fn interfaces_with_addresses_make_a_router_and_others_are_left_alone() {
+        let text = "inet 10.0.1.1/24\ninet alias 10.0.2.1 0xffffff00\nmtu 1400\n!/sbin/route -n add 10.9/16 10.0.2.9 # far\n!date";
+        let files = [("em0", "inet6 fd00::1 64"), ("em1", text), ("em2", "up"), ("lo0", "inet 127.0.0.1/8")];
+        let plan = planned(&files, "10.0.1.254 # of the provider\n");
+        let router = plan.router.as_ref().unwrap();
+        let names: Vec<&str> = router.ports.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!((names, router.ports[1].addresses.len()), (vec!["em0", "em1"], 2));
+        assert!(plan.routed.iter().all(|port| port.is_up) && plan.routed[1].mtu == Some(1400));
+        let text = router.elements();
+        assert!(text.contains("ROUTE 10.9.0.0/16 10.0.2.9,\n    ROUTE 0.0.0.0/0 10.0.1.254"), "{text}");
+        assert_eq!(plan.shell.len(), 1);
+        let approximated = plan.approximations();
+        let parts = ["!date: not run", "up: em2 is no port of the router", "lo0 is the host's own"];
+        assert!(approximated.iter().zip(parts).all(|(line, part)| line.contains(part)), "{approximated:#?}");
+        assert!(!plan.judged.iter().any(Judged::is_refused), "{:#?}", plan.judged);
+    }
+
+    #[test]
+    fn what_is_refused_says_where_and_what_helps() {
+        for (text, expected) in [
+            ("inet 10.0.0.9/24", "em1:1: em1: 10.0.0.0/24 is the network of port em0, too; give each port"),
+            (
+                "inet 10.0.1.1/24\ndhcp",
+                "em1:2: 'dhcp' asks others for an address, which a port of the router",
+            ),
+            ("inet 10.0.1.1/24\nmedia 100baseTX", "em1:2: 'media' is nothing that is known of an interface"),
+            ("inet 10.0.1.1/24\n!route add 10.9/16", "em1:2: where does 10.9/16 lead? name a gateway"),
+            ("inet 10.0.1.1/24\n!route flush", "em1:2: only 'route add' can be done at the start"),
+            (
+                "inet 10.0.1.1/24\n!route add default 10.0.1.2 > /dev/null",
+                "em1:2: '>' is for a shell, which does not run this line",
+            ),
+            (
+                "inet 10.0.1.1/24\n!route add default 10.0.1.2\n!route add default 10.0.1.3",
+                "em1:3: there is a route for 0.0.0.0/0 already; take one of them away, or write 'route add -mpath'",
+            ),
+            (
+                "inet 10.0.1.1/24\n!route add 10.9/16 10.0.1.2 -mtu 1400",
+                "em1:2: -mtu 1400: a route has no MTU here",
+            ),
+        ] {
+            let why = refused(text, "");
+            assert!(why.starts_with(&format!("etc/hostname.{expected}")), "{text}: {why}");
+        }
+        let why = refused("inet 10.0.1.1/24", "gate.example.org\n");
+        assert_eq!(
+            why,
+            "etc/mygate:1: 'gate.example.org' is not a gateway; write its address, as in 192.0.2.1"
+        );
+        let why = refused("inet 10.0.1.1/24\n!route add default 10.0.1.2", "10.0.0.2\n");
+        assert!(why.starts_with("etc/mygate:1: there is a route for 0.0.0.0/0 already"), "{why}");
+    }
+
+    #[test]
+    fn an_address_from_elsewhere_makes_no_router_beside_a_switch() {
+        let beside = planned(&[("veb0", "add em0\nup"), ("em9", "dhcp")], "");
+        assert!(beside.router.is_none() && !beside.judged.iter().any(Judged::is_refused), "{beside:?}");
+        let alone = planned(&[("em9", "inet autoconf")], "");
+        let refusal = alone.judged[0].refusal().unwrap();
+        assert!(refusal.starts_with("etc/hostname.em9:1: 'inet autoconf' asks others"), "{refusal}");
+    }
+
+    #[test]
+    fn the_vport_of_a_switch_that_has_an_address_is_a_port_of_the_router() {
+        let files = [
+            ("veb0", "add em0\nadd vport0\nadd vport1\naddspan em1\nup"),
+            ("vport0", "inet 10.0.0.1/24\nlladdr 2:0:0:0:0:9"),
+            ("vport1", "up"),
+            ("em9", "inet 10.0.9.1/24"),
+        ];
+        let plan = planned(&files, "");
+        let kinds: Vec<PortKind> = plan.switches[0].ports.iter().map(|port| port.kind).collect();
+        assert_eq!(kinds, [PortKind::Link, PortKind::OfRouter, PortKind::HostPort, PortKind::Span]);
+        let joined = plan.router.as_ref().unwrap().port("vport0").unwrap();
+        let attachment = joined.attachment.as_ref().unwrap();
+        assert_eq!((attachment.switch.as_str(), attachment.number), ("veb0", 1));
+        assert_eq!(attachment.link, "02:00:00:00:00:09");
+        let text = crate::bsd::text::configuration(&plan, "artery up").unwrap();
+        assert!(text.contains("veb0 [1] -> in_vport0") && text.contains("-> [1] veb0;"), "{text}");
+        assert!(!text.contains("FromHost(vport0") && text.contains("FromHost(vport1"), "{text}");
+    }
 }
