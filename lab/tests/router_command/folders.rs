@@ -367,3 +367,46 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         end(switch.process).map(drop)
     });
 }
+
+#[test]
+fn the_example_of_the_documents_filters_as_a_folder_and_by_options_with_a_service() {
+    rig::test("folder-example", |rig: &Rig| {
+        artery()?;
+        let (a, b, r) = (rig.host("a")?, rig.host("b")?, rig.host("r")?);
+        rig.link(&a, "eth0", &r, "eth0")?;
+        rig.link(&b, "eth0", &r, "eth1")?;
+        a.address("eth0", "192.168.7.2/24")?.route("default", "192.168.7.1")?;
+        b.address("eth0", "198.51.100.1/24")?;
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conf/firewall");
+        let (etc, rules) = (example.display().to_string(), example.join("pf.conf").display().to_string());
+        let log = tempfile::tempdir().unwrap();
+        let log = log.path().join("pflog").display().to_string();
+        let ports = [
+            "--port",
+            "eth0=192.168.7.1/24,2001:db8:7::1/64",
+            "--port",
+            "eth1=198.51.100.2/24,2001:db8::2/64",
+        ];
+        let routes = ["default=198.51.100.1", "::/0=2001:db8::1", "192.168.8.0/24=198.51.100.8"];
+        let routes: Vec<&str> = routes.iter().flat_map(|route| ["--route", route]).collect();
+        let service = ["--nat", "--service", "198.51.100.80:80/tcp=web1=192.168.7.2"];
+        let by_options =
+            [&["router"][..], &ports, &routes, &["--pf", &rules, "--pflog", &log], &service].concat();
+        let as_folder = vec!["up", "--etc", &etc, "--pflog", &log];
+        let (_inside, _outside) = (Mirror::start(&a, 80)?, Mirror::start(&b, 80)?);
+        let (own, far) = ("198.51.100.2", "198.51.100.1");
+        for words in [as_folder, by_options] {
+            let mut router = start_command_on(&r, &words)?;
+            until_answered(&a, far, &mut router.process)?;
+            assert_eq!(ask_tcp(&a, far, 80)?, Said::You(own.parse().unwrap()), "{words:?}");
+            assert_eq!(ask_tcp(&b, own, 8080)?, Said::You(far.parse().unwrap()), "{words:?}");
+            assert_eq!(ask_tcp(&b, own, 22)?, Said::Error(ErrorKind::ConnectionRefused), "{words:?}");
+            assert_eq!(b.ping(own, 1)?.received, 1, "{words:?}");
+            if words[0] == "router" {
+                assert_eq!(ask_tcp(&b, "198.51.100.80", 80)?, Said::You(far.parse().unwrap()));
+            }
+            end(router.process)?;
+        }
+        Ok(())
+    });
+}

@@ -28,6 +28,7 @@ use std::time::Duration;
 pub(crate) const EXAMPLES: &str = "Examples:
   artery up --etc conf/veb2021 --map cnmac0=eth1,cnmac1=eth2,cnmac2=eth3,cnmac3=eth4
   artery up --etc conf/veb2021 --switch bridge0 --dry-run     what would be done, line by line, and what the machine lacks
+  artery up --etc conf/firewall                             a router with a packet filter and NAT
   artery up --etc /mnt/openbsd/etc --print > switch.click   to go on from there
 
 Read are hostname.veb0, hostname.bridge0 and their like, the files of their ports such as hostname.em0 and
@@ -36,8 +37,12 @@ and that have no file of their own. Ports are interfaces of the machine, which s
 and its like are made, and are the host's own ports of the switch. Where two switches have the same ports the first
 starts, unless --switch names the other.
 
+Interfaces that are no switch's ports and whose files give them addresses ('inet 192.0.2.1 255.255.255.0') are ports of a
+router. Its routes are the gateways in mygate and the lines '!route add' of such files, pf.conf is around it, and the host is
+reached at its addresses by artery0. A vport with an address is a port of the router, too. --switch starts switches only.
+
 Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain' shows all.
-Meanwhile 'artery ifconfig' looks into the switch and changes it. SIGHUP has the files read again, and the log of packets
+Meanwhile 'artery ifconfig' looks into the switch and changes it, 'artery show' and 'route' do so with the router. SIGHUP has the files read again, and the log of packets
 opened again; states and learned addresses stay. With a mistake in a file all stays as it is.";
 
 #[derive(Args)]
@@ -45,7 +50,7 @@ pub(crate) struct UpOptions {
     /// The folder with the files
     #[arg(long, value_name = "DIR", default_value = "/etc")]
     etc: PathBuf,
-    /// Start this switch and those named so as well, and no others
+    /// Start this switch and those named so as well, no others, and no router
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     switch: Vec<String>,
     /// Take this machine's interface MACHINE for what the files call PORT
