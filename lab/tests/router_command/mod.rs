@@ -3,6 +3,7 @@
 mod bfd;
 mod config;
 mod firewall;
+mod folders;
 mod fpm;
 mod fpm_frr;
 mod gateways;

@@ -48,9 +48,14 @@ pub(crate) struct Running {
 
 /// Starts a router on a host, and waits for nothing.
 pub(crate) fn start_on(host: &Host, options: &[&str]) -> Result<Running> {
+    start_command_on(host, &[&["router"], options].concat())
+}
+
+/// The same by any command and its options.
+pub(crate) fn start_command_on(host: &Host, words: &[&str]) -> Result<Running> {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("control");
-    let process = host.command([artery()?]).arg("router").args(options).arg("-u").arg(&socket).spawn()?;
+    let process = host.command([artery()?]).args(words).arg("-u").arg(&socket).spawn()?;
     Ok(Running { process, host: host.clone(), socket, _folder: folder })
 }
 

@@ -10,6 +10,7 @@ mod machine;
 mod members;
 mod pf;
 mod plan;
+mod routed;
 pub(crate) mod rules;
 mod switch_file;
 mod text;

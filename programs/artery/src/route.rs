@@ -227,6 +227,28 @@ pub(crate) fn command(options: &RouteOptions) -> anyhow::Result<u8> {
     }
 }
 
+/// A route of a router that does not run yet.
+pub(crate) struct PlannedRoute {
+    pub(crate) prefix: String,
+    /// In the form of `artery router --route`.
+    pub(crate) target: String,
+    /// Whether it is a further next hop of a route.
+    pub(crate) is_multipath: bool,
+}
+
+/// What the words of `route add` say, behind these two, of a router with ports that have these addresses.
+pub(crate) fn planned_route<'a>(
+    words: &[String],
+    ports: impl IntoIterator<Item = (&'a str, &'a [(IpAddr, u8)])>,
+) -> Result<PlannedRoute, String> {
+    let route = bsd_words::read(words)?;
+    let target = route.target(&Ports::planned(ports))?;
+    if let Some((_, mtu)) = target.split_once(" mtu ") {
+        return Err(format!("-mtu {mtu}: a route has no MTU here; leave it out, or set the port's"));
+    }
+    Ok(PlannedRoute { prefix: route.prefix_text(), target, is_multipath: route.is_multipath })
+}
+
 impl RouteOptions {
     /// Adds a route, or replaces another one.
     fn change(&self, change: &Change, verb: &'static str, handler: &str) -> anyhow::Result<u8> {

@@ -1,12 +1,13 @@
 //! `artery router`: the configuration of an IP router from a few options, printed or run.
 mod bfd;
 pub(crate) mod configuration;
+pub(crate) mod folder;
 mod host;
 mod judge;
 pub(crate) mod live;
 pub(crate) mod machine;
 pub(crate) mod options;
-mod pf;
+pub(crate) mod pf;
 mod read;
 mod service;
 mod text;
@@ -176,6 +177,19 @@ struct Port {
     vlan: Option<Vlan>,
     /// The name of the port's own interface on the host, if it has one.
     host_interface: Option<String>,
+    description: Option<String>,
+    /// The switch that its frames go through, if it is not an interface of the machine.
+    attachment: Option<Attachment>,
+}
+
+/// The port of a switch in the same configuration that a port of the router is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attachment {
+    /// The switch and the number of its port.
+    pub(crate) switch: String,
+    pub(crate) number: usize,
+    /// The router's Ethernet address there, perhaps as `em0:eth`.
+    pub(crate) link: String,
 }
 
 /// The settings of a port besides its addresses.

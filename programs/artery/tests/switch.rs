@@ -290,10 +290,10 @@ fn words_for_a_switch_are_wrong_whether_or_not_it_runs() {
 }
 
 #[test]
-fn a_folder_without_a_switch_is_refused() {
+fn a_folder_without_a_switch_or_an_address_is_refused() {
     let folder = etc(&[("pf.conf", "pass")]);
     let outcome = artery(&["up", "--etc", &text(&folder)]);
-    assert!(outcome.status == 1 && outcome.err.contains("neither hostname.veb0 nor"), "{outcome:?}");
+    assert!(outcome.status == 1 && outcome.err.contains("there is no hostname.veb0 or"), "{outcome:?}");
     let outcome = artery(&["up", "--etc", &veb2021(), "--switch", "veb1"]);
     assert!(outcome.err.ends_with("has no switch 'veb1'; it has veb0, bridge0\n"), "{outcome:?}");
 }

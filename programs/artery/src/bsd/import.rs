@@ -10,11 +10,12 @@ use std::path::PathBuf;
 pub(crate) const EXAMPLES: &str = "Examples:
   artery import --explain conf/veb2021
   artery import --explain --json /mnt/openbsd/etc
+  artery import --explain conf/firewall
   artery import /mnt/openbsd/etc > switch.click
 
-Each line of hostname.veb0, of the files of its ports and of pf.conf is honoured: it does what it says;
-approximated: something else is done, which is said; or refused, with the reason and what helps. The status is
-1 if one is refused.";
+Each line of hostname.veb0, of the files of its ports, of those of a router's ports, of mygate and of pf.conf is
+honoured: it does what it says; approximated: something else is done, which is said; or refused, with the
+reason and what helps. The status is 1 if one is refused.";
 
 #[derive(Args)]
 pub(crate) struct ImportOptions {
@@ -27,7 +28,7 @@ pub(crate) struct ImportOptions {
     /// Say it as JSON
     #[arg(long, requires = "explain")]
     json: bool,
-    /// Take this switch and those named so as well, and no others
+    /// Take this switch and those named so as well, no others, and no router
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     switch: Vec<String>,
     /// Take rules that never apply, as their interface is not a port

@@ -1,5 +1,6 @@
 //! What the machine has for a plan: its interfaces, which get the state that the files say.
 use super::plan::{Plan, Port, PortKind};
+use crate::router::folder::FolderRouter;
 use crate::router::machine::claim;
 use artery_device::{Interface, LinkType, PortClaim};
 
@@ -33,7 +34,7 @@ impl Taken {
     }
 
     fn has(&self, port: &Port) -> bool {
-        ports(&self.plan).any(|other| other.name == port.name && other.kind == port.kind)
+        self.plan.ports().any(|other| other.name == port.name && other.kind == port.kind)
     }
 
     /// Takes over another plan, with interfaces of these numbers; `new` are claims that it did not have yet.
@@ -62,9 +63,9 @@ impl Taken {
                 shell.place, shell.text
             )
         }));
-        for port in ports(plan) {
+        for port in plan.ports() {
             let name = &port.name;
-            let Some(before) = ports(&self.plan).find(|before| before.name == *name) else { continue };
+            let Some(before) = self.plan.ports().find(|before| before.name == *name) else { continue };
             if before.is_up && !port.is_up && port.kind != PortKind::HostPort {
                 warnings.push(format!(
                     "port {name} stays up, though hostname.{name} does not say 'up' any more: an interface \
@@ -87,10 +88,6 @@ fn added(before: Vec<String>, now: Vec<String>) -> Vec<String> {
     now.into_iter().filter(|text| !before.contains(text)).collect()
 }
 
-fn ports(plan: &Plan) -> impl Iterator<Item = &Port> {
-    plan.switches.iter().flat_map(|switch| &switch.ports)
-}
-
 /// Finds all interfaces but those that the program has made; adds what the machine lacks to `mistakes`.
 pub(super) fn find_interfaces<'a>(
     plan: &'a Plan,
@@ -98,18 +95,24 @@ pub(super) fn find_interfaces<'a>(
     taken: &Taken,
     mistakes: &mut Vec<String>,
 ) -> Found<'a> {
-    if taken.plan.switches.is_empty() {
+    if taken.plan.ports().next().is_none() {
         mistakes.extend(unknown_names(plan, map));
     }
     mistakes.extend(shared_interfaces(plan, map));
+    let has_host = taken.plan.router.is_some();
+    mistakes.extend(plan.router.as_ref().filter(|_| !has_host).and_then(find_host_mistake));
     let mut ports = Vec::new();
-    for port in plan.switches.iter().flat_map(|switch| &switch.ports) {
+    for port in plan.ports() {
         let machine = map.machine(&port.name);
         match port.kind {
             PortKind::HostPort if taken.has(port) => {}
             PortKind::HostPort => mistakes.extend(find_host_port_mistake(port, machine)),
-            PortKind::Link | PortKind::Span => match link(port, machine) {
-                Ok(interface) => ports.push((port, interface)),
+            PortKind::OfRouter => {}
+            PortKind::Link | PortKind::Span | PortKind::Routed => match link(port, machine) {
+                Ok(interface) => {
+                    mistakes.extend(find_short_mistake(plan, port, &interface));
+                    ports.push((port, interface));
+                }
                 // It is absent, or has another name: the running switch follows it.
                 Err(_) if taken.has(port) => {}
                 Err(why) => mistakes.push(why),
@@ -121,7 +124,7 @@ pub(super) fn find_interfaces<'a>(
 
 /// Names in the map that no port has.
 fn unknown_names(plan: &Plan, map: &Map) -> Vec<String> {
-    let ports: Vec<&str> = ports(plan).map(|port| port.name.as_str()).collect();
+    let ports: Vec<&str> = plan.ports().map(|port| port.name.as_str()).collect();
     let unknown = map.0.iter().filter(|(name, _)| !ports.contains(&name.as_str()));
     unknown
         .map(|(name, machine)| {
@@ -132,7 +135,7 @@ fn unknown_names(plan: &Plan, map: &Map) -> Vec<String> {
 
 /// Interfaces that would be two ports.
 fn shared_interfaces(plan: &Plan, map: &Map) -> Vec<String> {
-    let ports: Vec<&str> = ports(plan).map(|port| port.name.as_str()).collect();
+    let ports: Vec<&str> = plan.ports().map(|port| port.name.as_str()).collect();
     let mut wrong = Vec::new();
     for (n, port) in ports.iter().enumerate() {
         let machine = map.machine(port);
@@ -168,7 +171,34 @@ fn find_host_port_mistake(port: &Port, machine: &str) -> Option<String> {
     Some(format!("{what} '--map {name}=NAME' makes it under another name"))
 }
 
+/// What stands in the way of the host's interface to the router.
+fn find_host_mistake(router: &FolderRouter) -> Option<String> {
+    let host = &router.host;
+    Interface::find(host).ok()?;
+    Some(format!(
+        "there is an interface {host}, which is to be the host's to the router; does another router run? '--host \
+         NAME' gives it another name"
+    ))
+}
+
+/// That an interface carries less than the addresses of a port of the router need.
+fn find_short_mistake(plan: &Plan, port: &Port, interface: &Interface) -> Option<String> {
+    let routed = plan.router.as_ref()?.port(&port.name)?;
+    routed.short_for_ipv6(port.mtu.unwrap_or(interface.mtu)).map(|why| format!("port {}: {why}", port.name))
+}
+
 impl Found<'_> {
+    /// The plan with what the interfaces of the router's ports will carry.
+    pub(super) fn measured(&self, plan: &Plan) -> Plan {
+        let mut plan = plan.clone();
+        let ports = plan.router.iter_mut().flat_map(|router| &mut router.ports);
+        for routed in ports {
+            let found = self.ports.iter().find(|(port, _)| port.name == routed.name);
+            routed.mtu = found.map(|(_, interface)| routed.mtu.unwrap_or(interface.mtu)).or(routed.mtu);
+        }
+        plan
+    }
+
     /// What interfaces lack to be of use, though the switch can start.
     pub(super) fn warnings(&self) -> Vec<String> {
         let idle = self.ports.iter().filter(|(port, interface)| !interface.up && !port.is_up);

@@ -15,7 +15,9 @@ pub(super) fn judge(name: &str, line: &Line, port: Option<&(String, Port)>) -> (
             let verdict = settings.iter().fold(Verdict::Honoured, |all, setting| {
                 all.and(match port.kind {
                     PortKind::HostPort => host_port_verdict(&port.name, setting),
-                    PortKind::Link | PortKind::Span => of_link(port, switch, setting),
+                    PortKind::Link | PortKind::Span | PortKind::OfRouter | PortKind::Routed => {
+                        of_link(port, switch, setting)
+                    }
                 })
             });
             (settings, verdict)
@@ -38,7 +40,7 @@ pub(super) fn apply(port: &mut Port, settings: &[Setting]) {
     }
 }
 
-fn of_no_port(name: &str) -> Verdict {
+pub(super) fn of_no_port(name: &str) -> Verdict {
     match Kind::of(name) {
         Kind::HostPort => Verdict::Refused(format!(
             "{name} is not a port of a switch; write 'add {name}' to the file of one, such as hostname.veb0"

@@ -1,30 +1,94 @@
-//! pf.conf: what becomes of its lines, and which switches show the packet filter what passes.
+//! pf.conf: what becomes of its lines, and what switches and the router show the packet filter of what passes.
 use super::etc::{Etc, Kind};
-use super::plan::{Plan, Port, PortKind, RulesFile, Switch};
-use super::rules::{self, PFLOG, Surroundings, interface_record, rules_environment};
-use super::verdict::Note;
+use super::plan::{Plan, Port, PortKind, RulesFile, Switch, Wishes};
+use super::rules::{self, PFLOG, Surroundings, USUAL_LOG_MAX, interface_record, rules_environment};
+use super::verdict::{Judged, Note, Place, Verdict};
+use crate::router::pf::{Filter, too_many_workers};
 use artery_filter::names::InterfaceRecord;
 use artery_filter::syntax::FilterSite;
 use artery_l2::command::Command;
 
 /// Checks pf.conf, if there is one. Rules that never apply are refused, or taken with
 /// a warning if `is_lenient`.
-pub(super) fn judge(etc: &Etc, is_lenient: bool, plan: &mut Plan) {
-    plan.lines_of_switches = Some(plan.judged.len());
+pub(super) fn judge(etc: &Etc, wishes: &Wishes, plan: &mut Plan) {
+    plan.lines_of_files = Some(plan.judged.len());
     let Some(text) = &etc.pf else { return };
     let file = etc.folder.join("pf.conf").display().to_string();
-    let interfaces = plan.switches.iter().flat_map(interfaces);
+    let (interfaces, site) = match &plan.router {
+        Some(router) => (router.rule_interfaces(), FilterSite::Router { knows_routes: true }),
+        None => (plan.switches.iter().flat_map(interfaces).collect(), FilterSite::Switch),
+    };
     let environment = rules_environment(interfaces, |name| artery_device::files::read(etc.path(name)));
-    let found =
-        rules::judge_rules(&file, text, &Surroundings { environment, site: FilterSite::Switch, is_lenient });
+    let surroundings = Surroundings { environment, site, is_lenient: wishes.is_lenient };
+    let found = rules::judge_rules(&file, text, &surroundings);
     plan.judged.extend(found.statements);
+    if plan.router.is_some() {
+        let refused = refuse_around_router(etc, &file, wishes.workers, plan);
+        plan.judged.extend(refused);
+    }
     let etc = etc.folder.display().to_string();
     plan.pf = Some(RulesFile { file: file.clone(), etc: Some(etc).filter(|etc| etc != "/etc") });
-    if found.has_log && !plan.switches.is_empty() {
+    if found.has_log {
         plan.pflog.get_or_insert_with(|| PFLOG.to_string());
+    }
+    if plan.router.is_some() {
+        return;
     }
     let notes: Vec<Note> = plan.switches.iter().filter_map(unseen).collect();
     plan.notes.extend(notes.into_iter().map(|note| Note { file: file.clone(), ..note }));
+}
+
+/// What can't be while the rules are those of a filter around the router: more workers than one, and switches
+/// that would need them as well.
+fn refuse_around_router(etc: &Etc, file: &str, workers: u16, plan: &Plan) -> Vec<Judged> {
+    let whole = |file: String, why: String| Judged {
+        place: Place { file, line: 0 },
+        text: "(the file)".to_string(),
+        verdict: Verdict::Refused(why),
+    };
+    let routed = plan.routed.first().map_or("", |port| port.name.as_str());
+    let of_switch = |switch: &Switch| {
+        let name = &switch.name;
+        let host_port = switch.ports.iter().find(|port| port.kind == PortKind::HostPort);
+        let why = match (shows_all(switch), switch.kind, host_port) {
+            (true, Kind::Bridge, _) => "a bridge(4) has pf.conf see all IP".to_string(),
+            (true, ..) => format!("'link1' in hostname.{name} has pf.conf see all IP"),
+            (false, _, Some(port)) => {
+                format!("pf.conf would see what passes {}, which has no address", port.name)
+            }
+            (false, _, None) => return None,
+        };
+        let remedy = match host_port.filter(|_| !shows_all(switch)) {
+            Some(port) => format!("give {} an address in hostname.{}", port.name, port.name),
+            None if switch.kind == Kind::Bridge => "make it a veb(4)".to_string(),
+            None => "take 'link1' away".to_string(),
+        };
+        let text = format!(
+            "{why}, and hostname.{routed} makes a router, around which these rules are: {remedy}, or start the \
+             switch alone by '--switch {name}', which leaves {routed} to the host"
+        );
+        Some(whole(etc.folder.join(format!("hostname.{name}")).display().to_string(), text))
+    };
+    let workers = too_many_workers(workers).map(|why| whole(file.to_string(), why));
+    workers.into_iter().chain(plan.switches.iter().filter_map(of_switch)).collect()
+}
+
+/// The filter around the router, once the log is known.
+fn filter(plan: &Plan) -> Option<Filter> {
+    let pf = plan.pf.as_ref()?;
+    let log_max = if plan.pflog_max.is_empty() { USUAL_LOG_MAX } else { plan.pflog_max.as_str() };
+    Some(Filter {
+        rules: pf.file.clone(),
+        etc: pf.etc.clone(),
+        log: plan.pflog.clone(),
+        log_max: log_max.to_string(),
+    })
+}
+
+/// Gives the router its filter, if it is to have one.
+pub(super) fn set_around_router(plan: &mut Plan) {
+    let filter = filter(plan);
+    plan.router.iter_mut().for_each(|router| router.filter.clone_from(&filter));
 }
 
 /// Says where packets are written that rules log.
@@ -75,8 +139,7 @@ fn unseen(switch: &Switch) -> Option<Note> {
 mod tests {
     use super::*;
     use crate::bsd::etc::File;
-    use crate::bsd::plan::{Wishes, plan};
-    use crate::bsd::verdict::{Judged, Verdict};
+    use crate::bsd::plan::plan;
 
     fn judged(veb: &str, pf: &str) -> Plan {
         judged_with(veb, pf, false)
@@ -86,7 +149,7 @@ mod tests {
         let file = File { interface: "veb0".into(), text: veb.into() };
         let etc = Etc { folder: "etc".into(), switches: vec![file], pf: Some(pf.into()), ..Etc::default() };
         let mut plan = plan(&etc, &Wishes::default()).unwrap();
-        judge(&etc, is_lenient, &mut plan);
+        judge(&etc, &Wishes { is_lenient, ..Wishes::default() }, &mut plan);
         plan
     }
 
@@ -155,7 +218,7 @@ mod tests {
         let pf = Some("include \"/etc/more.conf\"\npass\n".to_string());
         let etc = Etc { folder: folder.path().into(), switches: vec![file], pf, ..Etc::default() };
         let mut plan = plan(&etc, &Wishes::default()).unwrap();
-        judge(&etc, false, &mut plan);
+        judge(&etc, &Wishes::default(), &mut plan);
         let refused: Vec<String> = plan.judged.iter().filter_map(Judged::refusal).collect();
         assert_eq!(refused.len(), 2, "{refused:?}");
         let lines = plan.judged.iter().filter(|line| line.place.file.ends_with("/pf.conf"));
@@ -184,7 +247,7 @@ mod tests {
         let etc =
             Etc { folder: folder.path().into(), switches: vec![file], pf: Some(pf.into()), ..Etc::default() };
         let mut plan = plan(&etc, &Wishes::default()).unwrap();
-        judge(&etc, false, &mut plan);
+        judge(&etc, &Wishes::default(), &mut plan);
         let refused: Vec<String> = plan.judged.iter().filter_map(|line| line.refusal()).collect();
         assert_eq!(refused.len(), 2, "{refused:?}");
         assert!(refused[0].contains("pf.conf:5: cannot load anchor b"), "{refused:?}");

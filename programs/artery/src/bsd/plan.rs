@@ -1,8 +1,9 @@
-//! What the files of a folder say together: switches, their ports, and commands of the host.
+//! What the files of a folder say together: switches and their ports, a router, and commands of the host.
 use super::etc::{Etc, File, Kind};
 use super::hostname::{Line, lines, words};
 use super::verdict::{Judged, Note, Place, Verdict};
-use super::{etc, members, pf, switch_file};
+use super::{etc, members, pf, routed, switch_file};
+use crate::router::folder::FolderRouter;
 use anyhow::bail;
 use artery_l2::command::Command;
 use artery_wire::EtherAddr;
@@ -10,16 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The switches to start, and the verdict on each line of their files.
+/// The switches and the router to start, and the verdict on each line of their files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) switches: Vec<Switch>,
+    /// The router of the interfaces that have addresses and are no switch's ports, if there are such.
+    pub(super) router: Option<FolderRouter>,
+    /// Its ports that are interfaces of the machine.
+    pub(super) routed: Vec<Port>,
     /// Commands of the host, in the order of the files.
     pub(super) shell: Vec<Shell>,
     pub(super) judged: Vec<Judged>,
     /// How many of these are on lines outside the packet filter's rules; the router itself warns of the
     /// rules. All if None.
-    pub(super) lines_of_switches: Option<usize>,
+    pub(super) lines_of_files: Option<usize>,
     pub(super) notes: Vec<Note>,
     /// The packet filter's rules, if there are any.
     pub(super) pf: Option<RulesFile>,
@@ -32,8 +37,18 @@ pub(super) struct Plan {
 impl Plan {
     /// How lines are approximated. The router itself warns of rules when it loads them, so they are left out.
     pub(super) fn approximations(&self) -> Vec<String> {
-        let own = self.lines_of_switches.unwrap_or(self.judged.len());
+        let own = self.lines_of_files.unwrap_or(self.judged.len());
         self.judged.iter().take(own).filter_map(Judged::approximation).collect()
+    }
+
+    /// All ports: those of switches, and those of the router that are interfaces of the machine.
+    pub(super) fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.switches.iter().flat_map(|switch| &switch.ports).chain(&self.routed)
+    }
+
+    /// Whether an interface is a port of the router.
+    pub(super) fn is_routed(&self, name: &str) -> bool {
+        self.router.as_ref().is_some_and(|router| router.port(name).is_some())
     }
 }
 
@@ -63,7 +78,7 @@ impl Switch {
     }
 }
 
-/// A port of a switch.
+/// A port of a switch, or an interface of the machine that is a port of the router.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Port {
     /// As the files call it.
@@ -92,6 +107,11 @@ impl Port {
             is_passed_through: false,
         }
     }
+
+    /// A port of the router: an address brings an interface up.
+    pub(super) fn routed(name: &str) -> Port {
+        Port { is_up: true, ..Port::new(name.to_string(), PortKind::Routed) }
+    }
 }
 
 /// What a port is.
@@ -103,6 +123,10 @@ pub(super) enum PortKind {
     Span,
     /// An interface that is made for the host.
     HostPort,
+    /// A port of a switch that is a port of the router, too.
+    OfRouter,
+    /// An interface of the machine that is a port of the router and of no switch.
+    Routed,
 }
 
 /// A command of the host.
@@ -119,6 +143,10 @@ pub(super) struct Wishes {
     pub(super) switches: Vec<String>,
     /// Whether commands of the host are run.
     pub(super) runs_commands: bool,
+    /// How many workers there are to be; 0 if that is not known.
+    pub(super) workers: u16,
+    /// The name of the host's interface to a router, if it was given.
+    pub(super) host: Option<String>,
     /// Whether rules that never apply are taken with a warning.
     pub(super) is_lenient: bool,
     /// The file for packets that rules log, if it was given.
@@ -132,21 +160,26 @@ pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
     let etc = etc::read(folder)?;
     let mut plan = plan(&etc, wishes)?;
     (plan.pflog, plan.pflog_max) = (wishes.pflog.clone(), wishes.pflog_max.clone());
-    pf::judge(&etc, wishes.is_lenient, &mut plan);
+    pf::judge(&etc, wishes, &mut plan);
+    pf::set_around_router(&mut plan);
     pf::describe_log(&mut plan);
     Ok(plan)
 }
 
-/// Takes texts as files of a switch and of its host port, with a zero character between them.
+/// Takes texts as files of a switch, of its host port, of a port of a router, and of default routes, with zero
+/// characters between them.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(texts: &str) {
-    let (switch, door) = texts.split_once('\0').unwrap_or((texts, ""));
+    let mut texts = texts.splitn(4, '\0');
+    let mut text = || texts.next().unwrap_or_default();
+    let (switch, door, routed, gateways) = (text(), text(), text(), text());
     let file = |interface: &str, text: &str| etc::File { interface: interface.into(), text: text.into() };
     let etc = Etc {
         folder: "/nonexistent".into(),
         switches: vec![file("veb0", switch)],
-        interfaces: vec![file("vport0", door)],
-        pf: None,
+        interfaces: vec![file("vport0", door), file("em9", routed)],
+        gateways: Some(gateways.to_string()),
+        ..Etc::default()
     };
     let _ = plan(&etc, &Wishes::default());
 }
@@ -173,8 +206,21 @@ pub(super) fn plan(etc: &Etc, wishes: &Wishes) -> anyhow::Result<Plan> {
             }
         }
     }
-    etc.interfaces.iter().for_each(|file| interface(etc, file, wishes, &mut plan));
+    routed::judge(etc, wishes, &mut plan);
+    let others = etc.interfaces.iter().filter(|file| !plan.is_routed(&file.interface)).collect::<Vec<_>>();
+    others.into_iter().for_each(|file| interface(etc, file, wishes, &mut plan));
+    if plan.switches.is_empty() && plan.router.is_none() {
+        bail!(nothing_to_start(etc));
+    }
     Ok(plan)
+}
+
+fn nothing_to_start(etc: &Etc) -> String {
+    format!(
+        "{}: there is no hostname.veb0 or hostname.bridge0 here, which makes a switch, and no hostname.em0 or the like \
+         with an 'inet' address, which makes a router; name a folder by --etc that has one",
+        etc.folder.display()
+    )
 }
 
 /// Refuses names of switches that the folder doesn't have.
@@ -182,7 +228,8 @@ fn check(etc: &Etc, wishes: &Wishes) -> anyhow::Result<()> {
     let has = |name: &str| etc.switches.iter().any(|file| file.interface == name);
     let Some(missing) = wishes.switches.iter().find(|name| !has(name)) else { return Ok(()) };
     let names: Vec<&str> = etc.switches.iter().map(|file| file.interface.as_str()).collect();
-    bail!("{} has no switch '{missing}'; it has {}", etc.folder.display(), names.join(", "))
+    let has = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+    bail!("{} has no switch '{missing}'; it has {has}", etc.folder.display())
 }
 
 /// Why a switch is not started: only others were named, or another one has the same ports.
@@ -267,11 +314,14 @@ fn interface(etc: &Etc, file: &File, wishes: &Wishes, plan: &mut Plan) {
         let place = Place { file: etc.folder.join(file.name()).display().to_string(), line: line.number };
         if let Some(text) = line.text.strip_prefix('!') {
             plan.shell.push(shell(&place, text, &file.interface));
-            let verdict = shell_verdict(wishes.runs_commands);
+            let verdict = shell_verdict(wishes.runs_commands, "switch");
             plan.judged.push(Judged { place, text: line.text, verdict });
             continue;
         }
-        let (settings, verdict) = members::judge(&file.interface, &line, meant.first());
+        let (settings, verdict) = match meant.first() {
+            None if plan.router.is_some() => (Vec::new(), routed::other_verdict(&file.interface, &line)),
+            first => members::judge(&file.interface, &line, first),
+        };
         let switches = plan.switches.iter_mut();
         let ports = switches.flat_map(|switch| &mut switch.ports).filter(|port| is_about(port));
         ports.for_each(|port| members::apply(port, &settings));
@@ -284,12 +334,13 @@ pub(super) fn shell(place: &Place, text: &str, interface: &str) -> Shell {
     Shell { place: place.clone(), text: text.trim().replace("$if", interface) }
 }
 
-pub(super) fn shell_verdict(is_run: bool) -> Verdict {
+/// The verdict on a command that is run, if it is, once a switch or a router is there.
+pub(super) fn shell_verdict(is_run: bool, what: &str) -> Verdict {
     match is_run {
         true => Verdict::Honoured,
-        false => Verdict::Approximated(
-            "not run; with --run-commands the shell runs it once the switch is there".to_string(),
-        ),
+        false => Verdict::Approximated(format!(
+            "not run; with --run-commands the shell runs it once the {what} is there"
+        )),
     }
 }
 
@@ -302,7 +353,7 @@ mod tests {
         let file = |(name, text): &(&str, &str)| File { interface: name.to_string(), text: text.to_string() };
         let (switches, interfaces) =
             files.iter().map(file).partition(|file| Kind::of(&file.interface).is_switch());
-        Etc { folder: "etc".into(), switches, interfaces, pf: None }
+        Etc { folder: "etc".into(), switches, interfaces, ..Etc::default() }
     }
 
     fn planned(files: &[(&str, &str)]) -> Plan {
@@ -344,13 +395,31 @@ mod tests {
             let mut etc = etc(&[("veb0", &switch), ("em0", &link), ("vport0", &door)]);
             etc.pf = Some(pf);
             let mut plan = plan(&etc, &Wishes::default()).unwrap();
-            crate::bsd::pf::judge(&etc, false, &mut plan);
+            crate::bsd::pf::judge(&etc, &Wishes::default(), &mut plan);
             // Even with refused lines, the rest can be written.
             let text = crate::bsd::text::configuration(&plan, "artery up");
             prop_assert!(text.is_ok(), "{text:?}");
             let loaded = crate::load::load("text", &text.unwrap(), &crate::load::Reading::default());
             prop_assert!(loaded.compiled);
             prop_assert!(!loaded.has_errors() || plan.switches[0].ports.is_empty());
+        }
+
+        #[test]
+        fn what_is_not_refused_of_a_router_makes_a_configuration(
+            link in file(),
+            door in file(),
+            gateways in "([0-9a-f.:%]{1,12}\n|10.0.9.2\n){0,2}",
+        ) {
+            let link = link.replacen("add em0", "inet 10.0.9.1/24", 1);
+            let switch = "add em0\nadd vport0\nup\n";
+            let mut etc = etc(&[("veb0", switch), ("em9", &link), ("vport0", &door)]);
+            etc.gateways = Some(gateways);
+            let plan = plan(&etc, &Wishes::default()).unwrap();
+            let text = crate::bsd::text::configuration(&plan, "artery up");
+            prop_assert!(text.is_ok(), "{text:?}");
+            let text = text.unwrap();
+            let loaded = crate::load::load("text", &text, &crate::load::Reading::default());
+            prop_assert!(loaded.compiled && !loaded.has_errors(), "{text}");
         }
     }
 
@@ -425,13 +494,16 @@ mod tests {
 
     #[test]
     fn the_host_has_addresses_at_its_door_and_none_at_other_ports() {
-        let plan = planned(&[
+        let files = etc(&[
             ("veb0", "add em0\nadd vport0\nup"),
             ("em0", "inet 10.0.0.1/24"),
             ("vport0", "inet 10.0.0.1 255.255.255.0\n!route add default 10.0.0.254 # by $if"),
             ("vport1", "up"),
             ("em9", "inet 10.0.9.1/24"),
         ]);
+        let named = Wishes { switches: vec!["veb0".into()], ..Wishes::default() };
+        let plan = plan(&files, &named).unwrap();
+        assert!(plan.router.is_none() && plan.switches[0].ports[1].kind == PortKind::HostPort);
         assert_eq!(plan.switches[0].ports[1].addresses, [("10.0.0.1".parse().unwrap(), 24)]);
         assert_eq!(plan.shell[0].text, "route add default 10.0.0.254 # by vport0");
         let refused = refusals(&plan);

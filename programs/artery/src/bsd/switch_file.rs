@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     fn line(&mut self, place: &Place, line: &Line) -> Verdict {
         if let Some(text) = line.text.strip_prefix('!') {
             self.read.shell.push(shell(place, text, &self.file.interface));
-            return shell_verdict(self.runs_commands);
+            return shell_verdict(self.runs_commands, "switch");
         }
         let words = match words(&line.text) {
             Ok(words) => words,
@@ -267,7 +267,7 @@ impl Switch {
         match port.kind {
             PortKind::Span if is_passed_through => return Err(takes_none()),
             PortKind::HostPort if is_passed_through => return Err(is_host_port()),
-            PortKind::Link | PortKind::Span | PortKind::HostPort => {
+            PortKind::Link | PortKind::Span | PortKind::HostPort | PortKind::OfRouter | PortKind::Routed => {
                 port.is_passed_through = is_passed_through
             }
         }

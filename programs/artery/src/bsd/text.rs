@@ -10,11 +10,18 @@ use std::collections::HashSet;
 pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String> {
     let mut text = format!("// {}\n", called.replace('\n', " "));
     let mut names = Names::default();
+    if let Some(router) = &plan.router {
+        // Its ports have these names there.
+        router.ports.iter().for_each(|port| drop(names.of(&port.name)));
+    }
     for switch in &plan.switches {
         text += &switch_text(switch, plan);
         for (n, port) in switch.ports.iter().enumerate() {
             text += &port_text(switch, n, port, &names.of(&port.name));
         }
+    }
+    if let Some(router) = &plan.router {
+        text += &format!("\n{}", router.elements());
     }
     // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.
     artery_lang::format(&text).map_err(|_| anyhow!("these files make no configuration:\n{text}"))
@@ -43,6 +50,8 @@ fn switch_text(switch: &Switch, plan: &Plan) -> String {
         PortKind::Link => format!("PORT {}", port.name),
         PortKind::HostPort => format!("PORT {}{} vport", port.name, addresses(port)),
         PortKind::Span => format!("SPAN {}", port.name),
+        // The filter around the router has it, that of the switch has not.
+        PortKind::OfRouter | PortKind::Routed => format!("PORT {}", port.name),
     });
     // Numbers of ports are those of the arguments, and span ports come behind the others.
     let mut arguments: Vec<String> = ports.collect();
@@ -52,15 +61,22 @@ fn switch_text(switch: &Switch, plan: &Plan) -> String {
     if switch.kind == Kind::Bridge {
         arguments.push("LINK1 true".to_string());
     }
-    arguments.extend(plan.pf.iter().map(|pf| format!("PF {}", quote(&pf.file))));
+    if plan.router.is_none() {
+        arguments.extend(filter_arguments(plan));
+    }
+    arguments
+        .extend(switch.commands.iter().map(|command| format!("IFCONFIG {}", quote(&command.to_string()))));
+    format!("\n// {kind}{description}\n{} :: Veb(\n    {});\n", switch.name, arguments.join(",\n    "))
+}
+
+fn filter_arguments(plan: &Plan) -> Vec<String> {
+    let mut arguments: Vec<String> = plan.pf.iter().map(|pf| format!("PF {}", quote(&pf.file))).collect();
     let etc = plan.pf.iter().filter_map(|pf| pf.etc.as_ref());
     arguments.extend(etc.map(|etc| format!("PFETC {}", quote(etc))));
     arguments.extend(plan.pflog.iter().map(|log| format!("PFLOG {}", quote(log))));
     let is_unusual = plan.pflog.is_some() && !["", USUAL_LOG_MAX].contains(&plan.pflog_max.as_str());
     arguments.extend(is_unusual.then(|| format!("PFLOG_MAX {}", plan.pflog_max)));
     arguments
-        .extend(switch.commands.iter().map(|command| format!("IFCONFIG {}", quote(&command.to_string()))));
-    format!("\n// {kind}{description}\n{} :: Veb(\n    {});\n", switch.name, arguments.join(",\n    "))
 }
 
 /// The addresses of a port, for rules that name it.
@@ -74,7 +90,7 @@ fn comment(text: &str) -> String {
 }
 
 fn port_text(switch: &Switch, n: usize, port: &Port, name: &str) -> String {
-    let number = number(switch, n);
+    let number = port_number(switch, n);
     let (veb, device) = (&switch.name, &port.name);
     let description = port.description.iter().map(|text| format!(" {}", comment(text))).collect::<String>();
     match port.kind {
@@ -106,6 +122,8 @@ from_{name} :: FromHost({}) -> [{number}] {veb};
 ",
             host_port_arguments(port).join(", ")
         ),
+        // The router's elements are its ends.
+        PortKind::OfRouter | PortKind::Routed => String::new(),
     }
 }
 
@@ -119,7 +137,7 @@ fn host_port_arguments(port: &Port) -> Vec<String> {
 }
 
 /// The number that the switch gives a port: span ports come behind the others.
-fn number(switch: &Switch, n: usize) -> usize {
+pub(super) fn port_number(switch: &Switch, n: usize) -> usize {
     let is_span = |port: &&Port| port.kind == PortKind::Span;
     let spans_before = switch.ports[..n].iter().filter(is_span).count();
     match is_span(&&switch.ports[n]) {
@@ -150,7 +168,7 @@ mod tests {
         use PortKind::{HostPort, Link, Span};
         let switch =
             switch(&[("em0", Link), ("em1", Span), ("vport0", HostPort), ("em2", Span), ("em3", Link)]);
-        let numbers: Vec<usize> = (0..5).map(|n| number(&switch, n)).collect();
+        let numbers: Vec<usize> = (0..5).map(|n| port_number(&switch, n)).collect();
         assert_eq!(numbers, [0, 3, 1, 4, 2]);
     }
 

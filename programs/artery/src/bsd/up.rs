@@ -1,5 +1,6 @@
-//! `artery up`: a switch from the files that BSD would start it from.
-use super::machine::{Map, Taken, find_interfaces};
+//! `artery up`: a switch or a router from the files that BSD would start it from.
+use super::etc::MYGATE;
+use super::machine::{Found, Map, Taken, find_interfaces};
 use super::plan::{Plan, Wishes, judge};
 use super::rules::PFLOG;
 use super::verdict::Judged;
@@ -27,6 +28,7 @@ use std::time::Duration;
 pub(crate) const EXAMPLES: &str = "Examples:
   artery up --etc conf/veb2021 --map cnmac0=eth1,cnmac1=eth2,cnmac2=eth3,cnmac3=eth4
   artery up --etc conf/veb2021 --switch bridge0 --dry-run     the plan, and what the machine lacks
+  artery up --etc conf/firewall                             a router with a packet filter and NAT
   artery up --etc /mnt/openbsd/etc --print > switch.click   to go on from there
 
 Read are hostname.veb0, hostname.bridge0 and their like, the files of their ports such as hostname.em0 and
@@ -35,22 +37,30 @@ names begin so and that have no file of their own. Ports are interfaces of the m
 what arrives there; vport0 and its like are made, and are the host's own ports of the switch. Where two
 switches have the same ports the first starts, unless --switch names the other.
 
+Interfaces that are no switch's ports and whose files give them addresses ('inet 192.0.2.1 255.255.255.0') are
+ports of a router. Its routes are the gateways in mygate and the lines '!route add' of such files, pf.conf is
+around it, and the host is reached at its addresses by artery0. A vport with an address is a port of the router,
+too. --switch starts switches only.
+
 Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain'
-shows all. Meanwhile 'artery ifconfig' looks into the switch and changes it. SIGHUP has the files read again,
-and the log of packets opened again; states and learned addresses stay. With a mistake in a file all stays as
-it is.";
+shows all. Meanwhile 'artery ifconfig' looks into the switch and changes it, 'artery show' and 'route' do so with
+the router. SIGHUP has the files read again, and the log of packets opened again; states and learned addresses
+stay. With a mistake in a file all stays as it is.";
 
 #[derive(Args)]
 pub(crate) struct UpOptions {
     /// The folder with the files
     #[arg(long, value_name = "DIR", default_value = "/etc")]
     etc: PathBuf,
-    /// Start this switch and those named so as well, and no others
+    /// Start this switch and those named so as well, no others, and no router
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     switch: Vec<String>,
     /// Take this machine's interface MACHINE for what the files call PORT
     #[arg(long, value_name = "PORT=MACHINE", value_delimiter = ',', value_parser = device)]
     map: Vec<(String, String)>,
+    /// The host's interface to a router; artery0 if none is named
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
     /// Add the packets of rules with 'log' to this file, which tcpdump reads; otherwise to /var/log/pflog, if
     /// pf.conf has such rules
     #[arg(long, value_name = "FILE")]
@@ -134,7 +144,7 @@ pub(crate) struct UpOptions {
 impl UpOptions {
     /// The folder with the files, and what the names of those begin with that are read.
     fn listed_folder(&self) -> (PathBuf, Vec<String>) {
-        (self.etc.clone(), vec!["hostname.".to_string(), "pf.conf".to_string()])
+        (self.etc.clone(), ["hostname.", "pf.conf", MYGATE].map(str::to_string).to_vec())
     }
 }
 
@@ -150,16 +160,16 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     if !refusals.is_empty() {
         return Ok(refused(voice, &refusals, "; 'artery import --explain' shows all lines"));
     }
-    let text = text::configuration(&plan, &called())?;
     if options.print {
-        return print_stdout(&text).map(|()| 0);
+        return print_stdout(&text::configuration(&plan, &called())?).map(|()| 0);
     }
     let (nothing, mut mistakes) = (Taken::default(), Vec::new());
     let found = find_interfaces(&plan, &Map(&options.map), &nothing, &mut mistakes);
     if !mistakes.is_empty() {
         return Ok(refused(voice, &mistakes, ""));
     }
-    warn(&plan, &options, &found.warnings());
+    let text = text::configuration(&found.measured(&plan), &called())?;
+    warn(&plan, &options, &warnings(&plan, &options, &found));
     match found.claim_new(&nothing) {
         Ok(claims) => run(job(options, Taken::new(plan.clone(), claims), plan, text), &early),
         Err(mistakes) => Ok(refused(voice, &mistakes, "")),
@@ -170,6 +180,8 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
 fn read(options: &UpOptions) -> anyhow::Result<Plan> {
     let wishes = Wishes {
         switches: options.switch.clone(),
+        workers: options.workers,
+        host: options.host.clone(),
         runs_commands: options.run_commands,
         is_lenient: options.lenient,
         pflog: options.pflog.as_ref().map(|log| log.display().to_string()),
@@ -188,12 +200,13 @@ impl ConfigurationSource for Files {
     fn reread(&self) -> Result<Reread, Vec<String>> {
         let plan = read(&self.options).map_err(|error| vec![format!("{error:#}")])?;
         let mut mistakes = plan.judged.iter().filter_map(Judged::refusal).collect::<Vec<_>>();
-        let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let found = find_interfaces(&plan, &Map(&self.options.map), &taken, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
+        let text = text::configuration(&found.measured(&plan), &called());
+        let text = text.map_err(|error| vec![error.to_string()])?;
         let (claims, wanted) = (found.claim_new(&taken)?, found.indices());
         let mut warnings = taken.warnings(&plan, self.options.run_commands);
         warnings.extend(found.warnings());
@@ -235,6 +248,13 @@ fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
     options.stats.and_then(Period::unit_hint).into_iter().for_each(|doubt| voice.print_warning(&doubt));
 }
 
+/// What the machine has that a start should not hide.
+fn warnings(plan: &Plan, options: &UpOptions, found: &Found<'_>) -> Vec<String> {
+    let map = Map(&options.map);
+    let of_router = plan.router.iter().flat_map(|router| router.warnings(|name| map.machine(name)));
+    found.warnings().into_iter().chain(of_router).collect()
+}
+
 /// Prints what would be done; the status says whether it could be.
 fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     let mut mistakes = Vec::new();
@@ -242,9 +262,8 @@ fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     let commands = plan.shell.iter().map(|shell| format!("{}: command: {}\n", shell.place, shell.text));
     let text = verdict::text(&plan.judged, &plan.notes) + &found.text() + &commands.collect::<String>();
     print_stdout(&text)?;
-    let warnings = found.warnings();
     let voice = Output::from(options.log);
-    warnings.iter().for_each(|warning| voice.print_warning(warning));
+    warnings(plan, options, &found).iter().for_each(|warning| voice.print_warning(warning));
     voice.complain_of(&voice.format_mistakes(&mistakes));
     let is_refused = plan.judged.iter().any(Judged::is_refused);
     Ok(u8::from(is_refused || !mistakes.is_empty()))

@@ -115,6 +115,14 @@ impl Ports {
         Ports(list(document, "ports").iter().map(port).collect())
     }
 
+    /// Of a router that does not run yet.
+    pub(super) fn planned<'a>(ports: impl IntoIterator<Item = (&'a str, &'a [(IpAddr, u8)])>) -> Ports {
+        let port = |(name, addresses): (&str, &[(IpAddr, u8)])| {
+            (name.to_string(), Port { link: String::new(), addresses: addresses.to_vec() })
+        };
+        Ports(ports.into_iter().map(port).collect())
+    }
+
     /// The router's own address on a port that is in a prefix, or else of its family.
     pub(super) fn address(&self, port: &str, prefix: Option<(IpAddr, u8)>) -> Option<IpAddr> {
         let all = &self.0.get(port)?.addresses;

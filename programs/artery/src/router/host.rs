@@ -68,6 +68,8 @@ mod tests {
             settings: PortSettings::default(),
             vlan: None,
             host_interface: None,
+            description: None,
+            attachment: None,
         };
         let of = |ports| mtu(&Plan { ports, ..Plan::default() });
         assert_eq!(of(vec![port(None, &["10.0.1.1"]), port(Some(900), &[])]), Some(900));

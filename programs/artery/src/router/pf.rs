@@ -14,27 +14,33 @@ const NAME: &str = "pf";
 const EGRESS: &str = "egress";
 
 /// The files of a filter.
-#[derive(Debug)]
-pub(super) struct Filter {
-    rules: String,
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) rules: String,
+    /// The folder that its rules mean by /etc, if that is another.
+    pub(crate) etc: Option<String>,
     /// Where packets of rules with `log` are written, if there are any.
-    log: Option<String>,
+    pub(crate) log: Option<String>,
     /// Most bytes of that file, as it was written.
-    log_max: String,
+    pub(crate) log_max: String,
 }
 
 /// The filter that options request; mistakes in them are added to `mistakes`.
 pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -> Option<Filter> {
     let rules = options.pf.as_ref()?.display().to_string();
-    if options.workers > 1 {
-        mistakes.push(format!(
-            "--pf {rules}: each worker has states of its own, and translated answers may come to another; \
-             leave out --workers {}",
-            options.workers
-        ));
-    }
+    mistakes.extend(too_many_workers(options.workers).map(|why| format!("--pf {rules}: {why}")));
     let log = options.pflog.as_ref().map(|log| log.display().to_string());
-    Some(Filter { rules, log, log_max: options.pflog_max.clone() })
+    Some(Filter { rules, etc: None, log, log_max: options.pflog_max.clone() })
+}
+
+/// Why a filter around a router can't have as many workers.
+pub(crate) fn too_many_workers(workers: u16) -> Option<String> {
+    (workers > 1).then(|| {
+        format!(
+            "each worker has states of its own, and translated answers may come to another; leave out --workers \
+             {workers}"
+        )
+    })
 }
 
 /// Checks the rules for this router, as `artery up` checks those of a folder. Rules that are refused are
@@ -59,7 +65,7 @@ pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &m
 }
 
 /// The interfaces that rules can name: the ports.
-fn rule_interfaces(plan: &Plan) -> Vec<InterfaceRecord> {
+pub(super) fn rule_interfaces(plan: &Plan) -> Vec<InterfaceRecord> {
     let outward = tables::default_route_ports(plan);
     let record = |port: &super::Port| {
         let mut record = interface_record(&port.name, &port.addresses);
@@ -81,6 +87,7 @@ pub(super) fn filter_text(plan: &Plan) -> String {
     let mut arguments: Vec<String> = plan.ports.iter().map(port).collect();
     arguments.push("ROUTER ip".to_string());
     arguments.push(format!("FILE {}", quote(&filter.rules)));
+    arguments.extend(filter.etc.iter().map(|etc| format!("ETC {}", quote(etc))));
     arguments.extend(filter.log.iter().map(|log| format!("LOG {}", quote(log))));
     let is_unusual = filter.log.is_some() && filter.log_max != USUAL_LOG_MAX;
     arguments.extend(is_unusual.then(|| format!("LOG_MAX {}", filter.log_max)));

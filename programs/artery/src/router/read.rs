@@ -101,6 +101,8 @@ fn port(text: &str) -> Read<Port> {
         settings,
         vlan: None,
         host_interface,
+        description: None,
+        attachment: None,
     })
 }
 
@@ -174,7 +176,7 @@ fn address(word: &str) -> Read<(IpAddr, u8)> {
 }
 
 /// Parses a route, `PREFIX=WAY[,WAY]…`.
-fn route(text: &str) -> Read<Route> {
+pub(super) fn route(text: &str) -> Read<Route> {
     let (word, ways) = split("--route", text, "PREFIX=GATEWAY, as in 0.0.0.0/0=10.0.2.254")?;
     let option = format!("--route {text}");
     let wrong = |why| format!("{option}: {why}");

@@ -1,5 +1,5 @@
 //! A plan as a configuration with comments, as a user would write it.
-use super::{Fpm, Plan, Port, RouteTarget, Vlan, bfd, host, pf, service};
+use super::{Attachment, Fpm, Plan, Port, RouteTarget, Vlan, bfd, host, pf, service};
 use anyhow::anyhow;
 use artery_l3::router::ReversePath;
 use std::collections::HashSet;
@@ -7,9 +7,15 @@ use std::fmt::Write as _;
 
 /// The text; `called` is the command that it stands for.
 pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String> {
+    let text = format!("// {}\n\n", called.replace('\n', " ")) + &elements(plan);
+    // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.
+    artery_lang::format(&text).map_err(|_| anyhow!("these options make no configuration:\n{text}"))
+}
+
+/// The router's elements and their connections.
+pub(super) fn elements(plan: &Plan) -> String {
     let (parents, names) = names(&plan.ports);
-    let mut text = format!("// {}\n\n", called.replace('\n', " "));
-    text += &router(plan);
+    let mut text = router(plan);
     text += FORWARDERS;
     text += &pf::filter_text(plan);
     text += &service::text(plan);
@@ -26,8 +32,7 @@ pub(super) fn configuration(plan: &Plan, called: &str) -> anyhow::Result<String>
     text += &exceptions(plan);
     text += &if plan.has_host_ports() { host_ports_text(plan, &names) } else { host_text(plan) };
     text += &fpm_text(plan);
-    // What this makes is a configuration by construction; a name that broke it would be a mistake of ours.
-    artery_lang::format(&text).map_err(|_| anyhow!("these options make no configuration:\n{text}"))
+    text
 }
 
 const FORWARDERS: &str = "
@@ -76,7 +81,11 @@ fn router(plan: &Plan) -> String {
         let onlink = if port.settings.onlink { " ONLINK true" } else { "" };
         let virtual_addresses = port.virtual_addresses.iter().map(|address| format!(" VIP {address}"));
         let all: String = addresses.chain(virtual_addresses).collect();
-        let ether = port.vlan.as_ref().map_or(String::new(), |vlan| format!(" ETHER {}:eth", vlan.parent));
+        let ether = match (&port.vlan, &port.attachment) {
+            (Some(vlan), _) => format!(" ETHER {}:eth", vlan.parent),
+            (None, Some(attachment)) => format!(" ETHER {}", attachment.link),
+            (None, None) => String::new(),
+        };
         arguments.push(format!("PORT {}{all}{ether}{mtu}{limit}{rpf}{onlink}", port.name));
     }
     if plan.host.is_some() {
@@ -130,25 +139,24 @@ impl Writer<'_> {
         if self.plan.filter.is_some() {
             return self.filtered_port(n, port);
         }
+        let (source, sink, about) = (self.source(n, port), self.sink(n, port), about(port));
         let (way, shortcuts) = (service::way(self.plan, n), service::shortcuts(self.plan, n));
         let again = service::entry(self.plan, n).unwrap_or_else(|| format!("in_{name}"));
         let vlans = self.vlans_of(device);
         format!(
             "
-// Port {n}, {device}. The host does not see what arrives here.
-from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> {way}in_{name} :: Classifier(12/0800, \
-             12/86dd, 12/8100, -);
+// Port {n}, {device}. {about}
+{source} -> {way}in_{name} :: Classifier(12/0800, 12/86dd, 12/8100, -);
 in_{name}[0] -> [{n}] v4;
 in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> tags_{name} :: Classifier(14/0000%0fff, {kinds}-);
 in_{name}[3] -> [{n}] ip;
 tags_{name}[0] -> VLANDecap(false) -> {again};
 {entries}tags_{name}[{rest}] -> [{n}] ip;
-{errors}v4[{n}], v6[{n}], {own}{shortcuts} -> to_{name} :: ToDevice({device});
+{errors}v4[{n}], v6[{n}], {own}{shortcuts} -> {sink};
 ",
             errors = service::errors(self.plan, n, name),
             own = service::own_packets(self.plan, n, name),
-            promiscuous = self.promiscuous(device),
             kinds = kinds(&vlans, ""),
             entries = self.entries(name, 1, &vlans),
             rest = vlans.len() + 1,
@@ -159,10 +167,11 @@ tags_{name}[0] -> VLANDecap(false) -> {again};
     fn filtered_port(&self, n: usize, port: &Port) -> String {
         let (name, device) = (&self.names[n], &port.name);
         let vlans = self.vlans_of(device);
+        let (source, sink, about) = (self.source(n, port), self.sink(n, port), about(port));
         format!(
             "
-// Port {n}, {device}. The host does not see what arrives here.
-from_{name} :: FromDevice({device}, SNIFFER false{promiscuous}) -> tagged_{name} :: Classifier(12/8100, -);
+// Port {n}, {device}. {about}
+{source} -> tagged_{name} :: Classifier(12/8100, -);
 tagged_{name}[0] -> tags_{name} :: Classifier(14/0000%0fff, {kinds}-);
 tagged_{name}[1] -> {way}in_{name} :: Classifier(12/0800, 12/86dd, -);
 in_{name}[0] -> [{n}] v4;
@@ -170,11 +179,10 @@ in_{name}[1] -> [{n}] v6;
 in_{name}[2] -> [{n}] ip;
 tags_{name}[0] -> VLANDecap(false) -> tagged_{name};
 {entries}tags_{name}[{rest}] -> [{n}] ip;
-{errors}v4[{n}], v6[{n}], {own}{shortcuts} -> {out}to_{name} :: ToDevice({device});
+{errors}v4[{n}], v6[{n}], {own}{shortcuts} -> {out}{sink};
 ",
             errors = service::errors(self.plan, n, name),
             own = service::own_packets(self.plan, n, name),
-            promiscuous = self.promiscuous(device),
             kinds = kinds(&vlans, ""),
             way = self.way(n),
             entries = self.entries(name, 1, &vlans),
@@ -182,6 +190,26 @@ tags_{name}[0] -> VLANDecap(false) -> tagged_{name};
             shortcuts = service::shortcuts(self.plan, n),
             out = pf::outbound_path(self.plan, n),
         )
+    }
+
+    /// Where frames of a port come from.
+    fn source(&self, n: usize, port: &Port) -> String {
+        let (name, device) = (&self.names[n], &port.name);
+        match &port.attachment {
+            Some(Attachment { switch, number, .. }) => format!("{switch}[{number}]"),
+            None => {
+                let promiscuous = self.promiscuous(device);
+                format!("from_{name} :: FromDevice({device}, SNIFFER false{promiscuous})")
+            }
+        }
+    }
+
+    /// Where frames go that leave by a port.
+    fn sink(&self, n: usize, port: &Port) -> String {
+        match &port.attachment {
+            Some(Attachment { switch, number, .. }) => format!("[{number}] {switch}"),
+            None => format!("to_{} :: ToDevice({})", self.names[n], port.name),
+        }
     }
 
     /// What frames of a port go through before they are forwarded.
@@ -259,6 +287,16 @@ in_{name}[2] -> [{n}] ip;
         let has_groups = |port: &Port| port.has_ipv6() || port.host_interface.is_some();
         if ports.any(|port| has_groups(port) || port.vlan.is_some()) { ", PROMISC true" } else { "" }
     }
+}
+
+/// What a comment says of a port.
+fn about(port: &Port) -> String {
+    let what = match &port.attachment {
+        Some(attachment) => format!("Its link is the switch {}.", attachment.switch),
+        None => "The host does not see what arrives here.".to_string(),
+    };
+    let described = port.description.iter().map(|text| format!(" {}", text.replace(char::is_control, " ")));
+    what + &described.collect::<String>()
 }
 
 /// Classifier patterns that match VLAN IDs, after the pattern that matches a tag.
@@ -384,6 +422,8 @@ mod tests {
             settings: PortSettings::default(),
             vlan: None,
             host_interface: None,
+            description: None,
+            attachment: None,
         }
     }
 
