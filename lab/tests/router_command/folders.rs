@@ -1,5 +1,5 @@
-//! `artery up` from folders whose files make a router: addresses at interfaces of no switch, mygate(5), pf.conf.
-//! `a` is a client in a local network, and `b` a server outside, without a route to it.
+//! `artery up` from folders whose files make a router: addresses at interfaces of no switch, mygate(5),
+//! pf.conf. `a` is a client in a local network, and `b` a server outside, without a route to it.
 
 use super::mirror::{Line, Mirror, Said, ask_tcp, ask_udp};
 use super::net::{FAR, NEAR, Net, OWN, Running, on_the_net, start_command_on};

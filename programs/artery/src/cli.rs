@@ -165,7 +165,8 @@ slower.")]
     /// Run an IP router, or print its configuration: ports, addresses, routes and neighbors in one command
     #[command(disable_help_flag = true, after_long_help = router::options::EXAMPLES)]
     Router(Box<router::options::RouterOptions>),
-    /// Run a switch or a router from the files that BSD starts one from: hostname.veb0, hostname.em0, mygate, pf.conf
+    /// Run a switch or a router from the files that BSD starts one from: hostname.veb0, hostname.em0, mygate,
+    /// pf.conf
     #[command(disable_help_flag = true, after_long_help = bsd::up::EXAMPLES)]
     Up(Box<bsd::up::UpOptions>),
     /// Say what becomes of each line of such files, or print the configuration that they make

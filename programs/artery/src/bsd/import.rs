@@ -13,8 +13,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery import --explain conf/firewall
   artery import /mnt/openbsd/etc > switch.click
 
-Each line of hostname.veb0, of the files of its ports, of those of a router's ports, of mygate and of pf.conf is
-honoured: it does what it says; approximated: something else is done, which is said; or refused, with the
+Each line of hostname.veb0, of the files of its ports, of those of a router's ports, of mygate and of pf.conf
+is honoured: it does what it says; approximated: something else is done, which is said; or refused, with the
 reason and what helps. The status is 1 if one is refused.";
 
 #[derive(Args)]

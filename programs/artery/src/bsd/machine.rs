@@ -176,8 +176,8 @@ fn find_host_mistake(router: &FolderRouter) -> Option<String> {
     let host = &router.host;
     Interface::find(host).ok()?;
     Some(format!(
-        "there is an interface {host}, which is to be the host's to the router; does another router run? '--host \
-         NAME' gives it another name"
+        "there is an interface {host}, which is to be the host's to the router; does another router run? \
+         '--host NAME' gives it another name"
     ))
 }
 

@@ -1,4 +1,5 @@
-//! pf.conf: what becomes of its lines, and what switches and the router show the packet filter of what passes.
+//! pf.conf: what becomes of its lines, and what switches and the router show the packet filter of what
+//! passes.
 use super::etc::{Etc, Kind};
 use super::plan::{Plan, Port, PortKind, RulesFile, Switch, Wishes};
 use super::rules::{self, PFLOG, Surroundings, USUAL_LOG_MAX, interface_record, rules_environment};
@@ -64,8 +65,8 @@ fn refuse_around_router(etc: &Etc, file: &str, workers: u16, plan: &Plan) -> Vec
             None => "take 'link1' away".to_string(),
         };
         let text = format!(
-            "{why}, and hostname.{routed} makes a router, around which these rules are: {remedy}, or start the \
-             switch alone by '--switch {name}', which leaves {routed} to the host"
+            "{why}, and hostname.{routed} makes a router, around which these rules are: {remedy}, or start \
+             the switch alone by '--switch {name}', which leaves {routed} to the host"
         );
         Some(whole(etc.folder.join(format!("hostname.{name}")).display().to_string(), text))
     };

@@ -166,8 +166,8 @@ pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-/// Takes texts as files of a switch, of its host port, of a port of a router, and of default routes, with zero
-/// characters between them.
+/// Takes texts as files of a switch, of its host port, of a port of a router, and of default routes, with
+/// zero characters between them.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(texts: &str) {
     let mut texts = texts.splitn(4, '\0');
@@ -217,8 +217,8 @@ pub(super) fn plan(etc: &Etc, wishes: &Wishes) -> anyhow::Result<Plan> {
 
 fn nothing_to_start(etc: &Etc) -> String {
     format!(
-        "{}: there is no hostname.veb0 or hostname.bridge0 here, which makes a switch, and no hostname.em0 or the like \
-         with an 'inet' address, which makes a router; name a folder by --etc that has one",
+        "{}: there is no hostname.veb0 or hostname.bridge0 here, which makes a switch, and no hostname.em0 \
+         or the like with an 'inet' address, which makes a router; name a folder by --etc that has one",
         etc.folder.display()
     )
 }

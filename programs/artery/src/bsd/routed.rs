@@ -1,5 +1,5 @@
-//! hostname.em0 of an interface that has addresses and is no switch's port: a port of the router. mygate(5) and
-//! `!route add` of such files: its routes.
+//! hostname.em0 of an interface that has addresses and is no switch's port: a port of the router. mygate(5)
+//! and `!route add` of such files: its routes.
 use super::etc::{Etc, File, Kind, MYGATE};
 use super::hostname::{Line, Setting, lines, settings, words};
 use super::members;
@@ -171,8 +171,8 @@ pub(super) fn other_verdict(name: &str, line: &Line) -> Verdict {
         }
         None if Kind::of(name) == Kind::HostPort => members::of_no_port(name),
         _ => Verdict::Approximated(format!(
-            "{name} is no port of the router, as no line gives it an address, and of no switch; it is left to the host \
-             as it is"
+            "{name} is no port of the router, as no line gives it an address, and of no switch; it is left \
+             to the host as it is"
         )),
     }
 }
@@ -198,15 +198,16 @@ fn apply(name: &str, setting: Setting, plan: &mut Plan) -> Verdict {
         }),
         Setting::Station(station) => {
             return Verdict::Approximated(format!(
-                "{name} keeps its Ethernet address; 'ip link set {name} address {station}' before the start changes it"
+                "{name} keeps its Ethernet address; 'ip link set {name} address {station}' before the start \
+                 changes it"
             ));
         }
         Setting::Address(address, length) => {
             router.change_port(name, |port| port.addresses.push((address, length)))
         }
         Setting::Automatic(word) => Err(format!(
-            "'{word}' asks others for an address, which a port of the router does not do; write its address, as in \
-             'inet 192.0.2.2 255.255.255.0', and the gateway to {MYGATE}"
+            "'{word}' asks others for an address, which a port of the router does not do; write its address, \
+             as in 'inet 192.0.2.2 255.255.255.0', and the gateway to {MYGATE}"
         )),
     };
     done.map_or_else(Verdict::Refused, |()| Verdict::Honoured)
@@ -256,8 +257,8 @@ fn gateway_verdict(text: &str, router: &mut FolderRouter, known: &mut Vec<bool>)
     };
     if known.contains(&address.is_ipv6()) {
         return Verdict::Approximated(
-            "not used: the first gateway of a family is; '!route add -mpath default GATEWAY' in the file of an \
-             interface has several share"
+            "not used: the first gateway of a family is; '!route add -mpath default GATEWAY' in the file of \
+             an interface has several share"
                 .to_string(),
         );
     }
@@ -295,7 +296,8 @@ mod tests {
 
     #[test]
     fn interfaces_with_addresses_make_a_router_and_others_are_left_alone() {
-        let text = "inet 10.0.1.1/24\ninet alias 10.0.2.1 0xffffff00\nmtu 1400\n!/sbin/route -n add 10.9/16 10.0.2.9 # far\n!date";
+        let text = "inet 10.0.1.1/24\ninet alias 10.0.2.1 0xffffff00\nmtu 1400\n!/sbin/route -n add 10.9/16 \
+            10.0.2.9 # far\n!date";
         let files = [("em0", "inet6 fd00::1 64"), ("em1", text), ("em2", "up"), ("lo0", "inet 127.0.0.1/8")];
         let plan = planned(&files, "10.0.1.254 # of the provider\n");
         let router = plan.router.as_ref().unwrap();
@@ -328,7 +330,8 @@ mod tests {
             ),
             (
                 "inet 10.0.1.1/24\n!route add default 10.0.1.2\n!route add default 10.0.1.3",
-                "em1:3: there is a route for 0.0.0.0/0 already; take one of them away, or write 'route add -mpath'",
+                "em1:3: there is a route for 0.0.0.0/0 already; take one of them away, or write 'route add \
+                 -mpath'",
             ),
             (
                 "inet 10.0.1.1/24\n!route add 10.9/16 10.0.1.2 -mtu 1400",

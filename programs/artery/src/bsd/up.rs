@@ -39,13 +39,13 @@ switches have the same ports the first starts, unless --switch names the other.
 
 Interfaces that are no switch's ports and whose files give them addresses ('inet 192.0.2.1 255.255.255.0') are
 ports of a router. Its routes are the gateways in mygate and the lines '!route add' of such files, pf.conf is
-around it, and the host is reached at its addresses by artery0. A vport with an address is a port of the router,
-too. --switch starts switches only.
+around it, and the host is reached at its addresses by artery0. A vport with an address is a port of the
+router, too. --switch starts switches only.
 
 Lines that can't be done, or only in another way, are shown before anything starts; 'artery import --explain'
-shows all. Meanwhile 'artery ifconfig' looks into the switch and changes it, 'artery show' and 'route' do so with
-the router. SIGHUP has the files read again, and the log of packets opened again; states and learned addresses
-stay. With a mistake in a file all stays as it is.";
+shows all. Meanwhile 'artery ifconfig' looks into the switch and changes it, 'artery show' and 'route' do so
+with the router. SIGHUP has the files read again, and the log of packets opened again; states and learned
+addresses stay. With a mistake in a file all stays as it is.";
 
 #[derive(Args)]
 pub(crate) struct UpOptions {

@@ -61,8 +61,8 @@ impl FolderRouter {
             Some(route) if is_multipath => *route += &format!(",{target}"),
             Some(_) => {
                 return Err(format!(
-                    "there is a route for {prefix} already; take one of them away, or write 'route add -mpath' for \
-                     a further gateway"
+                    "there is a route for {prefix} already; take one of them away, or write 'route add \
+                     -mpath' for a further gateway"
                 ));
             }
         }
@@ -156,8 +156,8 @@ fn short_for_ipv6(mtu: Option<u32>, port: &Port) -> Option<String> {
     let mtu = mtu.filter(|mtu| *mtu < LEAST_IPV6_MTU && port.has_ipv6())?;
     let name = &port.name;
     Some(format!(
-        "{name} carries {mtu} bytes, and IPv6 needs {LEAST_IPV6_MTU}; write 'mtu {LEAST_IPV6_MTU}' or more to \
-         hostname.{name}, or no inet6 address"
+        "{name} carries {mtu} bytes, and IPv6 needs {LEAST_IPV6_MTU}; write 'mtu {LEAST_IPV6_MTU}' or more \
+         to hostname.{name}, or no inet6 address"
     ))
 }
 

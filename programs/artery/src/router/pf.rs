@@ -37,8 +37,8 @@ pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -
 pub(crate) fn too_many_workers(workers: u16) -> Option<String> {
     (workers > 1).then(|| {
         format!(
-            "each worker has states of its own, and translated answers may come to another; leave out --workers \
-             {workers}"
+            "each worker has states of its own, and translated answers may come to another; leave out \
+             --workers {workers}"
         )
     })
 }
