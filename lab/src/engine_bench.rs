@@ -4,9 +4,9 @@
 //! from two runs with different numbers of packets, so that its start costs nothing. FastClick is looked for
 //! in `$FASTCLICK`, DPDK's testpmd on the path; what is missing is left out and said.
 use crate::machine::Machine;
+use crate::output::{print, progress};
 use crate::program::{artery, checked, tool};
 use crate::results::{Align, Manner, Measurement, Table, json_lines, number};
-use crate::voice::{print, progress};
 use anyhow::{Context as _, bail, ensure};
 use artery_engine::{RouterSettings, Sink};
 use artery_wire::build::{ether, ip4};

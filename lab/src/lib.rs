@@ -23,6 +23,8 @@ pub mod latency;
 #[forbid(unsafe_code)]
 pub mod machine;
 #[forbid(unsafe_code)]
+pub mod output;
+#[forbid(unsafe_code)]
 pub mod papers;
 #[allow(unsafe_code)]
 pub mod perf;
@@ -38,7 +40,5 @@ pub mod rig;
 pub mod soak;
 #[forbid(unsafe_code)]
 pub mod vm;
-#[forbid(unsafe_code)]
-pub mod voice;
 #[forbid(unsafe_code)]
 pub mod wire;

@@ -3,7 +3,7 @@
 
 use crate::support::SOON;
 use crate::support::adopting::{Net, on_the_net};
-use artery_adopt::guard::{self, Blocker, BlockerWatch};
+use artery_adopt::blockers::{self, Blocker, BlockerWatch};
 use artery_lab::program::artery;
 use artery_lab::rig::{Host, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -432,7 +432,7 @@ fn until(watch: &mut BlockerWatch, is_expected: impl Fn(&[Blocker]) -> bool, wha
         let files: Vec<_> = watch.files().collect();
         let mut files: Vec<_> = files.iter().map(|file| PollFd::new(file, PollFlags::IN)).collect();
         poll(&mut files, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();
-        if watch.has_changed() && is_expected(&guard::survey(&guard::ethernet_ports().unwrap())) {
+        if watch.has_changed() && is_expected(&blockers::survey(&blockers::ethernet_ports().unwrap())) {
             return;
         }
     }
@@ -443,7 +443,7 @@ fn every_change_is_told_to_who_watches() {
     on_the_net("adopt-watch", |net| {
         needs(&net.r, &["nft", "iptables-legacy", "tc"])?;
         net.r.enter(|| {
-            let mut watch = BlockerWatch::open(&guard::ethernet_ports().unwrap()).unwrap();
+            let mut watch = BlockerWatch::open(&blockers::ethernet_ports().unwrap()).unwrap();
             assert!(!watch.has_changed());
             for (come, go) in [
                 (

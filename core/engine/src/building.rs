@@ -6,7 +6,6 @@
 use crate::args::{ArgWarning, Args, Environment};
 use crate::class::Phase;
 use crate::clock::Clock;
-use crate::crew::WorkerThreads;
 use crate::element::Element;
 use crate::events::Events;
 use crate::graph::Graph;
@@ -15,6 +14,7 @@ use crate::plan::{Circumstances, Plan};
 use crate::router::{Problem, Shared};
 use crate::wiring::{CrossingEnds, connect_workers, wire_nodes};
 use crate::worker::Worker;
+use crate::worker_threads::WorkerThreads;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;

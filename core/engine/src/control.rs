@@ -1,7 +1,7 @@
 //! What the workers of one router share: requests to stop, mailboxes, where text goes.
 use crate::events::Waker;
 use crate::graph::Graph;
-use crate::patience::IdlePolicy;
+use crate::idle_policy::IdlePolicy;
 use crate::sink::Sink;
 use artery_rcu::Turn;
 use std::collections::VecDeque;

@@ -2,7 +2,7 @@
 use crate::control::{Control, WorkerCommand};
 use crate::graph::Graph;
 use crate::handover::Receiver;
-use crate::patience::IdlePolicy;
+use crate::idle_policy::IdlePolicy;
 use crate::reason::DropReason;
 use crate::scheduler::Scheduler;
 use artery_rcu::{Reader, Turn};

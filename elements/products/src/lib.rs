@@ -37,11 +37,12 @@ artery_common::element_groups! {
     PRODUCTS;
 
     router(
-        bfd_frames, bfd_peers, case, changes, chosen, claims, config, events, explain, explained_verdict,
-        explanation, flow, flow_text, forward, handlers, heir, held, host_port, icmp, judge, judge4, judge6,
-        leave, led, limits, link_local, local, neighbors_io, order, plain, port_names, port_news, port_text,
-        redirect, route_text, shared, show_bfd, show_events, shortcut, show_ports, show_routes, slow,
-        together, verdict, waiting
+        bfd_frames, bfd_peers, changes, chosen, claims, classify, classify_ipv4, classify_ipv6, config,
+        decision_cache, events, explain, explained_verdict, explanation, fast_path, flow, flow_text,
+        forward, handlers, host_port, icmp, leave, limits, link_local, local, neighbors_io, order,
+        packet_context, pending_queue, port_names, port_news, port_text, redirect, route_text, shared,
+        shared_state, shortcut, show_bfd, show_events, show_ports, show_routes, slow_path, successor,
+        verdict, waiting
     ): bfd, ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
     fpm(
@@ -61,7 +62,7 @@ artery_common::element_groups! {
     switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
     filter(
-        answers, ask, ask_worker, carried, egress, errands, file_size, frame_filter, header_check,
+        answers, ask, ask_worker, carried, control_tasks, egress, file_size, frame_filter, header_check,
         log_complaints, log_file, parse_rules, ports, routes, runs, shared, unfiltered, worker
     ): packet_filter;
 }

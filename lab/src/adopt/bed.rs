@@ -7,8 +7,8 @@ use crate::program;
 use crate::rig::{Host, Process, Result, Rig, RigError};
 use anyhow::{Context as _, ensure};
 use artery_adopt::Session;
+use artery_adopt::blockers;
 use artery_adopt::fast::Mode;
-use artery_adopt::guard;
 use artery_device::bpf::{Attachment, Instruction};
 use artery_lpm::{Address, Prefix};
 use artery_wire::EtherAddr;
@@ -204,7 +204,7 @@ impl Running {
 
 /// Adopts both interfaces, which nothing keeps.
 fn open(mode: Mode) -> anyhow::Result<Session> {
-    let port = |name: &str| anyhow::Ok((guard::port(name)?.context("no such interface")?, mode));
+    let port = |name: &str| anyhow::Ok((blockers::port(name)?.context("no such interface")?, mode));
     let session = Session::open(&[port("eth0")?, port("eth1")?], None, Instant::now())?;
     // The session isn't polled while frames are sent and counted.
     session.accelerator().lease().renew_for_good()?;
@@ -217,7 +217,7 @@ fn open(mode: Mode) -> anyhow::Result<Session> {
 
 /// The number of an interface of this thread's namespace.
 pub(super) fn index(name: &str) -> io::Result<u32> {
-    Ok(guard::port(name)?.ok_or(io::ErrorKind::NotFound)?.index)
+    Ok(blockers::port(name)?.ok_or(io::ErrorKind::NotFound)?.index)
 }
 
 /// Whether a rig can't be made here, and why.

@@ -16,7 +16,7 @@ use crate::fib::timing::Pinned;
 use crate::fib::{self, Family, LoadedFamily, Traffic};
 use crate::forward::is_far;
 use crate::machine::Machine;
-use crate::voice::progress;
+use crate::output::progress;
 use anyhow::Context as _;
 use artery_lpm::Prefix;
 use bed::{Bed, Running, TARGETS, index, refusal};

@@ -8,7 +8,7 @@ use super::oracle::{Oracle, probes};
 use super::traffic::Traffic;
 use super::updates::Routes;
 use crate::engine_bench::HugePages;
-use crate::voice::progress;
+use crate::output::progress;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use std::cell::RefCell;

@@ -32,8 +32,8 @@ pub(crate) use traffic::{drawn, running_sums};
 pub use updates::{Routes, busiest};
 
 use crate::machine::Machine;
+use crate::output::progress;
 use crate::results::Delivery;
-use crate::voice::progress;
 use anyhow::{Context as _, ensure};
 use artery_lpm::load::Routes as Loaded;
 use artery_lpm::synthetic::{self, correlated_groups, random_groups};

@@ -3,8 +3,8 @@ use super::engine::Mode;
 use super::traffic::Traffic;
 use super::updates::interval;
 use crate::machine::Machine;
+use crate::output::print;
 use crate::results::{Align, Chart, Summary, Table, number, write_files};
-use crate::voice::print;
 use serde::Serialize;
 use std::path::Path;
 

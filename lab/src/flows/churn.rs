@@ -6,7 +6,7 @@ use super::feed::Feed;
 use super::plan::Plan;
 use super::timing::by_turns;
 use super::traffic::{Distribution, Packets};
-use crate::voice::progress;
+use crate::output::progress;
 use artery_flow::Scope;
 
 /// Changes in a second of the packets' time.

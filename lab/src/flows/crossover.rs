@@ -5,7 +5,7 @@ use super::feed::Feed;
 use super::plan::Plan;
 use super::timing::{SLICE, by_turns, nanos};
 use super::traffic::{Distribution, Packets, Slice};
-use crate::voice::progress;
+use crate::output::progress;
 use anyhow::ensure;
 use artery_flow::{Scope, Tick};
 use artery_lpm::Group;

@@ -25,7 +25,7 @@ pub use crate::results::OnFeed as Options;
 
 use crate::fib::timing::Pinned;
 use crate::machine::Machine;
-use crate::voice::progress;
+use crate::output::progress;
 use feed::Feed;
 use plan::Plan;
 use report::{Figures, Report};

@@ -2,8 +2,8 @@
 
 use super::circuit::Run;
 use crate::machine::Machine;
+use crate::output::{print, progress};
 use crate::results::{Align, Measurement, Summary, Table, json_lines, number};
-use crate::voice::{print, progress};
 use serde::Serialize;
 
 pub(super) struct Report {

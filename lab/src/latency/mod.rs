@@ -9,10 +9,10 @@ mod sink;
 mod steal;
 
 use crate::machine::Machine;
+use crate::output::progress;
 use crate::program;
 use crate::results::Delivery;
 use crate::rig::{Result, Rig, RigError};
-use crate::voice::progress;
 use crate::wire::bed::Bed;
 use crate::wire::forwarder::{Forwarder, Method, Running};
 use crate::wire::search::{Care, loss_free};

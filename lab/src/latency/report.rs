@@ -2,8 +2,8 @@
 
 use super::{BEFORE, FORWARDERS, LOADS, quantiles};
 use crate::machine::Machine;
+use crate::output::progress;
 use crate::results::{Align, Findings, Measurement, Summary, Table, number};
-use crate::voice::progress;
 use hdrhistogram::Histogram;
 
 /// A turn with more steal than this is dropped, in percent.

@@ -13,10 +13,10 @@ mod report;
 pub mod veb2021;
 
 use crate::machine::Machine;
+use crate::output::{print, progress};
 use crate::program;
 use crate::results::{Delivery, Verdict, write_files};
 use crate::rig::Rig;
-use crate::voice::{print, progress};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use report::{Outcome, Part, Report};

@@ -2,7 +2,7 @@
 //! and what obeys them.
 use super::{Measurement, Verdict, json_lines};
 use crate::machine::Machine;
-use crate::voice::{print, progress};
+use crate::output::{print, progress};
 use anyhow::Context as _;
 use clap::Args;
 use std::fs;

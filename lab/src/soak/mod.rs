@@ -15,8 +15,8 @@ mod report;
 mod stalls;
 mod usage;
 
+use crate::output::{print, progress};
 use crate::rig::{Result, Rig, RigError};
-use crate::voice::{print, progress};
 use clap::Args;
 use ledger::{Count, Excuses};
 use product::{Event, Kind, Rates, SOON, Stand};

@@ -2,7 +2,7 @@
 
 use super::folder::quoted;
 use super::{Kernel, Machine, Network, Nic, try_matrix};
-use crate::voice::progress;
+use crate::output::progress;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -15,9 +15,9 @@ pub(crate) mod search;
 pub use part::{Part, SUBCOMMAND, run as run_part};
 
 use crate::machine::Machine;
+use crate::output::progress;
 use crate::results::{Delivery, number};
 use crate::rig::{Result, Rig, RigError, Throughput};
-use crate::voice::progress;
 use bed::Bed;
 use clap::Args;
 use forwarder::{ALL, Forwarder, Running};

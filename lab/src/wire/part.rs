@@ -2,8 +2,8 @@
 
 use super::processor::{ENDS, FORWARDER};
 use crate::fib::timing::pin;
+use crate::output::print;
 use crate::rig::{Histogram, Latency, LiveFrames};
-use crate::voice::print;
 use anyhow::Context as _;
 use artery_device::{DeviceError, Hide, Method, PortSpec, Ports, QueueHandle, RxQueue, RxSettings, TxQueue};
 use artery_packet::{BATCH, Batch, Pool};

@@ -3,8 +3,8 @@
 use super::forwarder::ALL;
 use super::processor::{ENDS, FORWARDER};
 use crate::machine::Machine;
+use crate::output::progress;
 use crate::results::{Align, Findings, Measurement, Summary, Table, number};
-use crate::voice::progress;
 
 /// What is measured, and in which unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 //!   sysctl -qw net.ipv4.ip_forward=1; target/release/examples/churn eth1 eth2 700000 20000 networks'
 //! ```
 use artery_adopt::Session;
+use artery_adopt::blockers;
 use artery_adopt::fast::{ForwardDecision, Mode};
-use artery_adopt::guard;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::AsFd as _;
@@ -85,7 +85,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let kind = Kind::named(kind).ok_or("hosts, spread or networks")?;
     let (changes, rate): (usize, usize) = (changes.parse()?, rate.parse()?);
-    let port = |name: &str| guard::port(name)?.ok_or(std::io::Error::other(format!("{name}: no such port")));
+    let port =
+        |name: &str| blockers::port(name)?.ok_or(std::io::Error::other(format!("{name}: no such port")));
     let ports = [port(from)?, port(to)?];
     let modes = ports.clone().map(|port| (port, Mode::Tc));
     let mut session = Session::open(&modes, None, Instant::now())?;

@@ -15,13 +15,13 @@ mod layout;
 mod losses;
 mod memory;
 mod mode;
+mod next_hop_groups;
 mod numbers;
 mod probe;
 mod program;
 mod routes;
 #[cfg(test)]
 mod tests;
-mod ways;
 
 pub use accelerator::Accelerator;
 pub use capture::{CaptureVerdict, Captured};

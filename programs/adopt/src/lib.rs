@@ -5,11 +5,11 @@
 //! the programs in the kernel's hooks are compared with.
 #![forbid(unsafe_code)]
 
+pub mod blockers;
 mod delivery;
 mod drivers;
 pub mod fast;
 pub mod graph;
-pub mod guard;
 mod heartbeat;
 mod keeper;
 pub mod kernel;

@@ -13,8 +13,8 @@ mod kept;
 mod links;
 mod merged;
 mod paths;
-mod plain;
 mod plan;
+mod recording_sink;
 mod routes;
 mod sink;
 mod sync;
@@ -25,8 +25,8 @@ mod world;
 
 pub use driver::{MirrorDriver, PollOutcome};
 pub use kept::{ExcludedPrefix, RouteCondition};
-pub use plain::RecordingSink;
 pub use plan::{ExcludedPackets, ExclusionReason};
+pub use recording_sink::RecordingSink;
 pub use sink::{Exclusion, Hop, NextHopSet, NextHopSetId, Sink};
 
 use crate::kernel::{Address, Family, Link, Manner, Neighbor, News, Record, Route, RouteKind, Rule};

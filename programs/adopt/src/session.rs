@@ -1,9 +1,9 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
+use crate::blockers::{self, Blocker, BlockerWatch, OwnHook, Port};
 use crate::delivery::{self, DeliveryWatch};
 use crate::drivers::{DriverSurvey, MOST_MTU_OF_A_BUFFER};
 use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
 use crate::graph::{Graph, SinkPair};
-use crate::guard::{self, Blocker, BlockerWatch, OwnHook, Port};
 use crate::heartbeat::Heartbeat;
 use crate::keeper::NeighborRefresher;
 use crate::kernel::{Family, Link, LinkKind};
@@ -228,7 +228,7 @@ impl Session {
         let mut news = SessionNews::default();
         let is_time = now.saturating_duration_since(self.refreshed) >= REFRESH;
         let is_doubtful = std::mem::take(&mut self.needs_resync);
-        let is_unread = self.blockers.iter().any(|guard| guard.kind == guard::BlockerKind::Unreadable);
+        let is_unread = self.blockers.iter().any(|guard| guard.kind == blockers::BlockerKind::Unreadable);
         if self.watch.has_changed()
             || is_doubtful
             || is_time && (is_unread || self.survey_drivers() != self.drivers)
@@ -390,7 +390,7 @@ impl Session {
     /// Reads the blockers and applies them to the accelerator; returns whether they differ from before.
     fn update_blockers(&mut self) -> bool {
         // Where VLANs can't be read, nothing about interfaces can, which keeps everything.
-        let ports = guard::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
+        let ports = blockers::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
         let there = |port: &Port| ports.iter().find(|there| there.index == port.index);
         let had_gone = self.gone.len();
         // One that comes back is another, though it may have the number and the name; see `adopt_returned`.
@@ -399,7 +399,7 @@ impl Session {
         // One may have been renamed, and chains and settings go by names.
         self.ports.iter_mut().for_each(|port| *port = there(port).unwrap_or(port).clone());
         self.watch.set_ports(&ports);
-        let mut guards = guard::survey_in_steps(&ports, || self.report_progress());
+        let mut guards = blockers::survey_in_steps(&ports, || self.report_progress());
         if !self.is_by_xdp() {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
@@ -532,7 +532,7 @@ impl Session {
     fn follow_redirects(&mut self) {
         for link in self.driver.mirror().links() {
             if self.accelerator.port(link.index).is_some() {
-                self.accelerator.set_returning(link.index, !guard::sends_redirects(&link.name));
+                self.accelerator.set_returning(link.index, !blockers::sends_redirects(&link.name));
             }
         }
     }
@@ -540,7 +540,7 @@ impl Session {
     /// Chooses among next hops by what the kernel is set to choose by.
     fn follow_balancing(&mut self) {
         for family in [Family::V4, Family::V6] {
-            self.accelerator.balance_by_ports(family, guard::balances_by_ports(family));
+            self.accelerator.balance_by_ports(family, blockers::balances_by_ports(family));
         }
     }
 
@@ -570,7 +570,8 @@ impl Session {
 
 /// Whether blockers of XDP, but not of tc, leave no two ports between which frames are forwarded.
 fn blocks_all(guards: &[Blocker], ports: &[Port], deaf: &BTreeSet<u32>) -> bool {
-    let is_of_xdp = |guard: &&Blocker| guard.kind == guard::BlockerKind::Offload || guard.is_met_by_tc(ports);
+    let is_of_xdp =
+        |guard: &&Blocker| guard.kind == blockers::BlockerKind::Offload || guard.is_met_by_tc(ports);
     let of_xdp: Vec<&Blocker> = guards.iter().filter(is_of_xdp).collect();
     let arrives = |port: &Port, family| !of_xdp.iter().any(|guard| guard.blocks_from(port, family));
     let leaves = |port: &Port, family| {

@@ -1,7 +1,7 @@
 //! The mirror of a real kernel: after storms of changes, packets go as the kernel says that it forwards them.
 mod support;
 
-use artery_adopt::guard;
+use artery_adopt::blockers;
 use artery_adopt::kernel::{Family, Link};
 use artery_adopt::mirror::{
     Exclusion, MirrorDriver, NextHopSet, NextHopSetId, PollOutcome, RecordingSink, Sink,
@@ -122,7 +122,7 @@ fn routes_that_come_and_go_by_thousands_are_here_what_they_are_in_the_kernel() {
     in_namespace(|| {
         make_router();
         let mut driver = MirrorDriver::open().unwrap();
-        let mut sinks = Sinks::adopt(&ADOPTED.map(|name| guard::port(name).unwrap().unwrap().index));
+        let mut sinks = Sinks::adopt(&ADOPTED.map(|name| blockers::port(name).unwrap().unwrap().index));
         driver.load(Instant::now(), &mut sinks).unwrap();
         follow(&mut driver, &mut sinks);
         let (mut random, mut live, mut commands) = (Random(7), vec![false; HOSTS], String::new());
@@ -164,7 +164,7 @@ fn weather(seed: u64, crosses: bool, first: &str) {
     make_router();
     ip_must(first);
     let mut driver = MirrorDriver::open().unwrap();
-    let mut sinks = Sinks::adopt(&ADOPTED.map(|name| guard::port(name).unwrap().unwrap().index));
+    let mut sinks = Sinks::adopt(&ADOPTED.map(|name| blockers::port(name).unwrap().unwrap().index));
     driver.load(Instant::now(), &mut sinks).unwrap();
     let question = Question::new(index_of(&sinks.plain, "in0"));
     let mut storm = Storm { random: Random(seed), commands: String::new(), crosses };

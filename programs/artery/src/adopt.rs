@@ -20,11 +20,11 @@ pub(crate) use status::{PortStatus, Status, Tables};
 use crate::cli::ControlOptions;
 use crate::cli::values::seconds;
 use crate::metrics::MetricsAddress;
+use crate::output::{LogFormat, print_stdout};
 use crate::signals::EarlyHangup;
-use crate::voice::{LogFormat, print_stdout};
 use anyhow::Context as _;
+use artery_adopt::blockers::{self, Blocker, Port};
 use artery_adopt::fast::{self, Accelerator, Mode};
-use artery_adopt::guard::{self, Blocker, Port};
 use artery_device::Interface;
 use clap::Args;
 use share::{Measured, Sample};
@@ -176,7 +176,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         );
         return live::run(facts(&ports)?, options, &early);
     }
-    let mut guards = guard::survey(&ports);
+    let mut guards = blockers::survey(&ports);
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;
     guards.extend(routes.blockers);
@@ -185,13 +185,13 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let mut choice = Choice::of(&facts, options.path);
     let mut notes = verify(&ports, &mut choice, options)?;
     match choice.best().is_xdp() {
-        true => guards.extend(guard::find_tag_strippers(&ports)),
+        true => guards.extend(blockers::find_tag_strippers(&ports)),
         false => guards.retain(|guard| !guard.is_met_by_tc(&ports)),
     }
     notes.extend(notes_on_xdp(&facts, choice.best()));
     let sentences = routes.excluded.to_lines().into_iter().map(|line| line + ".");
     notes.extend(
-        guard::notes(&ports, choice.best().is_xdp()).into_iter().chain(routes.notes).chain(sentences),
+        blockers::notes(&ports, choice.best().is_xdp()).into_iter().chain(routes.notes).chain(sentences),
     );
     let findings = Findings { notes, ports: facts, choice, blockers: guards, measured, kept_prefixes };
     match options.json {
@@ -247,13 +247,13 @@ fn refusal(error: &fast::Error, is_verbose: bool) -> String {
 
 fn ports(names: &[String]) -> anyhow::Result<Vec<Port>> {
     if names.is_empty() {
-        return guard::ethernet_ports().context("can't read which interfaces there are");
+        return blockers::ethernet_ports().context("can't read which interfaces there are");
     }
     let mut ports = Vec::<Port>::new();
     for name in names {
         // Says what there is instead of one that there is not.
         Interface::find(name)?;
-        let port = guard::port(name).with_context(|| format!("{name}: can't read what it is"))?;
+        let port = blockers::port(name).with_context(|| format!("{name}: can't read what it is"))?;
         let is_new = |port: &Port| ports.iter().all(|other| other.index != port.index);
         ports.extend(port.filter(is_new));
     }

@@ -2,10 +2,10 @@
 use crate::cli::Reach;
 use crate::cli::values::seconds;
 use crate::control_socket::Client;
-use crate::job::ConfigInput;
+use crate::output::{print_stderr, print_stdout};
 use crate::router::configuration::{Candidate, Change, parse};
 use crate::router::live::{APPLY, CONFIGURATION, CONFIRM};
-use crate::voice::{print_stderr, print_stdout};
+use crate::run_options::ConfigInput;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};

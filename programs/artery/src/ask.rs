@@ -1,6 +1,6 @@
 //! Handlers named on the command line, read when the run is over.
+use crate::output::{Output, print_stdout};
 use crate::spelling::nearest;
-use crate::voice::{Output, print_stdout};
 use artery_engine::{Finished, Plan};
 
 /// Reads handlers and prints their values; gives the messages of those that failed. One handler prints its

@@ -1,8 +1,8 @@
 //! Commands that check a configuration without running it: check, flatten, graph.
 use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOptions, map_devices};
-use crate::job::ConfigInput;
 use crate::load::{Loaded, load};
-use crate::voice::{Output, print_stderr, print_stdout};
+use crate::output::{Output, print_stderr, print_stdout};
+use crate::run_options::ConfigInput;
 use artery_device::Interface;
 use artery_elements::CLASSES;
 use artery_engine::names::{NameEntry, Names};

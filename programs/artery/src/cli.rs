@@ -9,9 +9,9 @@ pub(crate) use run::RunOptions;
 pub(crate) use usage::usage_error;
 
 use crate::ip_router::RouterReach;
-use crate::job::ConfigInput;
 use crate::load::Reading;
-use crate::voice::LogFormat;
+use crate::output::LogFormat;
+use crate::run_options::ConfigInput;
 use crate::{
     adopt, apply, bsd, capture, doctor, explain, flow, neighbor, pfctl, release, route, router, show, top,
     watch,
@@ -548,7 +548,7 @@ pub(crate) fn help() -> String {
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "artery", &mut script);
-    crate::voice::print_stdout(&String::from_utf8_lossy(&script)).map(|()| 0)
+    crate::output::print_stdout(&String::from_utf8_lossy(&script)).map(|()| 0)
 }
 
 /// Writes manual pages, one for the program and one for each command.

@@ -1,10 +1,10 @@
 //! The personality `click`: its options, its messages, its order of events.
 use crate::control_socket::{ControlSettings, TcpWrites};
-use crate::job::{ConfigInput, PortRequest, RunJob, check_processor};
 use crate::load::Reading;
+use crate::output::{Output, print_stderr, print_stdout};
+use crate::run_options::{ConfigInput, PortRequest, RunJob, check_processor};
 use crate::sandbox::Sandbox;
 use crate::signals::EarlyHangup;
-use crate::voice::{Output, print_stderr, print_stdout};
 use artery_engine::{RouterSettings, Time};
 use artery_lang::Dialect;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
 //! Commands of the host that a configuration has, run once its router forwards.
-use crate::voice::Output;
+use crate::output::Output;
 use std::io::{self, Write as _};
 use std::process::{Child, Command, Stdio};
 

@@ -1,6 +1,6 @@
 //! The interfaces of the machine, and what a router would get of each.
 use crate::cli::DevicesOptions;
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use artery_device::{Interface, InterfaceSurvey, survey};
 
 pub(crate) fn command(options: &DevicesOptions) -> anyhow::Result<u8> {

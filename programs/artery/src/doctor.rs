@@ -6,9 +6,9 @@ mod process;
 mod report;
 
 use crate::cli::usage_error;
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use anyhow::Context as _;
-use artery_adopt::guard;
+use artery_adopt::blockers;
 use artery_device::Interface;
 use clap::Args;
 use report::{Purpose, Report};
@@ -51,7 +51,7 @@ pub(crate) struct DoctorOptions {
 pub(crate) fn command(options: &DoctorOptions) -> anyhow::Result<u8> {
     let (purpose, ports) = purpose_and_ports(&options.words);
     let ports = match ports {
-        [] => guard::ethernet_ports()
+        [] => blockers::ethernet_ports()
             .context("can't read which interfaces there are")?
             .into_iter()
             .map(|port| port.name)

@@ -1,7 +1,7 @@
 //! The elements' manual: a list, pages as text, and the same pages as Markdown files.
 use crate::cli::{self, ElementsOptions};
+use crate::output::{print_stderr, print_stdout};
 use crate::spelling::nearest;
-use crate::voice::{print_stderr, print_stdout};
 use anyhow::{Context as _, bail};
 use artery_elements::CLASSES;
 use artery_engine::Class;

@@ -3,7 +3,7 @@ mod service;
 
 use crate::cli::values::port;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write as _;

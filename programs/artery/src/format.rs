@@ -1,7 +1,7 @@
 //! `artery fmt`: configuration files in the standard layout.
 use crate::cli::FmtOptions;
-use crate::job::ConfigInput;
-use crate::voice::{Output, print_stderr, print_stdout};
+use crate::output::{Output, print_stderr, print_stdout};
+use crate::run_options::ConfigInput;
 use anyhow::Context as _;
 use artery_lang::{Diagnostic, Dialect, Sources, parse};
 

@@ -22,12 +22,12 @@ mod flow;
 pub mod forged;
 mod format;
 mod ip_router;
-mod job;
 mod load;
 mod metrics;
 mod neighbor;
 mod netstat;
 mod notify;
+mod output;
 mod pfctl;
 mod release;
 mod reload;
@@ -36,21 +36,21 @@ mod report;
 mod route;
 mod router;
 mod run;
+mod run_options;
 mod sandbox;
 mod show;
 mod signals;
 mod spelling;
 mod top;
 mod trace;
-mod voice;
 mod watch;
 
 use cli::{Cli, Command};
+use output::{LogFormat, Output};
 use signals::EarlyHangup;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use voice::{LogFormat, Output};
 
 /// Carries out the command that this process was called with.
 pub fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 //! From a file, standard input or the command line to a checked graph, with everything that is wrong with it.
-use crate::job::ConfigInput;
-use crate::voice::Output;
+use crate::output::Output;
+use crate::run_options::ConfigInput;
 use artery_elements::CLASSES;
 use artery_engine::{BuildStage, Problem, Router, RouterSettings};
 use artery_lang::{

@@ -1,8 +1,8 @@
 //! `artery netstat`: the counters of a running router's ports, or its routes, in the layout of BSD's netstat.
 use crate::cli::NetstatOptions;
 use crate::control_socket::Client;
+use crate::output::{OutputReader, print_on, print_stdout};
 use crate::route::bsd_table::{self, Family};
-use crate::voice::{OutputReader, print_on, print_stdout};
 use anyhow::{Context as _, anyhow};
 use artery_device::{Delays, TrafficCounts};
 use std::io::IsTerminal as _;

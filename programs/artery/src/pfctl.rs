@@ -7,7 +7,7 @@ mod rules_file;
 mod states_file;
 
 use crate::cli::{Reach, default_socket};
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use anyhow::{anyhow, bail};
 use artery_filter::syntax::print::{Style, table_address};
 use artery_filter::syntax::{Environment, addresses_of};

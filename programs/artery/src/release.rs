@@ -1,5 +1,5 @@
 //! `artery release`: removes what a process of Artery that was killed left at ports.
-use crate::voice::{Output, print_stdout};
+use crate::output::{Output, print_stdout};
 use artery_device::bpf::{self, TcxSide};
 use artery_device::{DeviceError, Interface};
 use clap::Args;

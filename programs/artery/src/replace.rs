@@ -1,6 +1,6 @@
 //! Replaces the running configuration by another one.
 use crate::load::{Reading, load};
-use crate::voice::Output;
+use crate::output::Output;
 use artery_device::Ports;
 use artery_engine::{BuildStage, Handle, Monitor, Monitors, Problem};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
 //! What a router did, in figures: packets, rates, time and drops by element.
-use crate::voice::{Output, complain_styled, print_stderr};
+use crate::output::{Output, complain_styled, print_stderr};
 use artery_engine::graph::Counts;
 use artery_engine::{Finished, Handle, Plan};
 use artery_lang::printable;

@@ -4,7 +4,7 @@ mod bsd_words;
 
 use crate::cli::values::address;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use bsd_table::{Family, Ports};
 use clap::{Args, Subcommand};
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! `artery router`: the configuration of an IP router from a few options, printed or run.
 mod bfd;
+mod check_plan;
 pub(crate) mod configuration;
 pub(crate) mod folder;
 mod host;
-mod judge;
 pub(crate) mod live;
 pub(crate) mod machine;
 pub(crate) mod options;
@@ -15,12 +15,12 @@ mod vlans;
 
 use crate::bsd::rules::PFLOG;
 use crate::cli::usage_error;
-use crate::job::{ConfigInput, RunJob};
 use crate::load::Reading;
+use crate::output::{Output, print_stdout};
 use crate::run::run;
+use crate::run_options::{ConfigInput, RunJob};
 use crate::sandbox::Sandbox;
 use crate::signals::EarlyHangup;
-use crate::voice::{Output, print_stdout};
 use artery_engine::RouterSettings;
 use artery_l3::router::ReversePath;
 use artery_lang::Dialect;

@@ -2,16 +2,16 @@
 use crate::ask::print_handlers;
 use crate::commands::Commands;
 use crate::control_socket::{Control, Listeners, Service};
-use crate::job::RunJob;
 use crate::load::load;
 use crate::metrics::{self, Http, of_router};
 use crate::notify::{Notifier, start_watchdog};
+use crate::output::{Output, print_stdout};
 use crate::reload::Reloader;
 use crate::replace::Replacer;
 use crate::report;
+use crate::run_options::RunJob;
 use crate::sandbox::{self, Confined};
 use crate::signals::{EarlyEnd, EarlyHangup, Watcher};
-use crate::voice::{Output, print_stdout};
 use artery_device::{Interface, Ports};
 use artery_elements::{CLASSES, LogFiles, ROUTER_HANDLERS};
 use artery_engine::{Finished, Handle, HandlerError, Router, RouterSettings};

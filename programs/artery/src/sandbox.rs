@@ -25,8 +25,8 @@ pub(crate) use helper::{end, serve_if_helper, watch};
 pub(crate) use paths::has_landlock;
 pub(crate) use status::document;
 
-use crate::job::RunJob;
-use crate::voice::Output;
+use crate::output::Output;
+use crate::run_options::RunJob;
 use anyhow::Context as _;
 use artery_device::privsep::{self, HelperLife, HelperLimits};
 use artery_lang::Ir;

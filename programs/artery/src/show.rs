@@ -14,7 +14,7 @@ use crate::apply::running_configuration;
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::{IpRouter, RouterReach, elements};
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! What the signals of the system do to a running router.
+use crate::output::Output;
 use crate::reload::ReloadRequests;
-use crate::voice::Output;
 use anyhow::Context as _;
 use artery_device::privsep::drop_capabilities;
 use artery_elements::ClaimedSignals;

@@ -8,7 +8,7 @@ use crate::adopt::Status;
 use crate::cli::Reach;
 use crate::cli::values::{Period, period};
 use crate::control_socket::Client;
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use anyhow::Context as _;
 use clap::Args;
 use std::io::IsTerminal as _;

@@ -7,8 +7,8 @@ mod text;
 
 use crate::cli::TraceOptions;
 use crate::control_socket::Client;
+use crate::output::{Output, OutputReader, print_on, print_stdout};
 use crate::signals::end_flag;
-use crate::voice::{Output, OutputReader, print_on, print_stdout};
 use anyhow::{Context as _, anyhow, bail};
 use records::Trace;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! `artery watch`: what happens in a running router, a line for each event.
 use crate::ip_router::{IpRouter, RouterReach, list, text};
+use crate::output::{Output, OutputReader, print_on};
 use crate::signals::end_flag;
-use crate::voice::{Output, OutputReader, print_on};
 use anyhow::anyhow;
 use artery_engine::Time;
 use clap::Args;

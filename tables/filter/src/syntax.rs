@@ -5,7 +5,7 @@
 //! prints, which parses to the same rules again.
 mod absent;
 mod consistency;
-mod ends;
+mod endpoints;
 mod environment;
 mod expand;
 pub(crate) mod hosts;
@@ -22,12 +22,12 @@ mod pools;
 pub mod print;
 mod queues;
 mod rule_options;
+mod rule_pools;
 mod rules;
 mod settings;
 mod state_options;
 mod table_lines;
 mod unsupported;
-mod ways;
 mod words;
 
 pub use absent::{Ineffective, without_interface};

@@ -8,27 +8,27 @@ pub mod arp_input;
 pub mod claim;
 pub mod engine;
 mod entries;
+mod external;
 pub mod index;
 pub mod links;
 pub mod nd;
 pub mod nd_input;
+mod neighbor_ids;
 pub mod nud;
-mod places;
 pub mod protocol;
 mod rate;
 pub mod table;
-mod told;
 
 pub use engine::{
     Action, Happened, Kind, L2Engine, Limit, NeighborCounters, NeighborEvent, NeighborView, PortChange,
     Resolution,
 };
+pub use external::External;
 pub use index::{Key, NeighborIndex, NeighborReader};
 pub use links::{Link, Links, NeighborId};
+pub use neighbor_ids::NeighborIds;
 pub use nud::NudSettings;
-pub use places::NeighborIds;
 pub use protocol::{
     Effect, Event, NeighborEntry, NeighborUpdate, NeighborUpdateKind, Protocol, SolicitTarget, State,
 };
 pub use table::{NeighborLimits, NeighborTable};
-pub use told::External;

@@ -12,7 +12,7 @@ use super::nat_flows::NatFlows;
 use super::shared::SharedBalancer;
 use super::tally::BalancerCounters;
 use super::translate::{PacketEnd, translate_packet};
-use crate::router::plain::LINK;
+use crate::router::fast_path::LINK;
 use crate::router::shortcut::Shortcut;
 use artery_common::ip_header;
 use artery_engine::{

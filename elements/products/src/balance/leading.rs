@@ -1,6 +1,6 @@
 //! Redirects frames to members: by the shortcut past the forwarders, or by annotation.
 use super::known::{AssignmentSink, BatchPacket};
-use crate::router::plain::ForwardFamily;
+use crate::router::fast_path::ForwardFamily;
 use crate::router::shortcut::FamilyShortcut;
 use artery_engine::Packet;
 use artery_flow::balance::{Choice, MemberId};

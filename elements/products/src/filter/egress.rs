@@ -1,5 +1,5 @@
 //! The interface group `egress` around a router: the ports of its default routes (OpenBSD's ifconfig(8)).
-use super::errands::{self, EGRESS};
+use super::control_tasks::{self, EGRESS};
 use super::ports;
 use super::shared::{Control, SharedFilter};
 use crate::router::shared::SharedRouter;
@@ -38,7 +38,7 @@ impl Control {
     /// The interfaces as they are now.
     pub(super) fn interfaces_now(&self) -> Cow<'_, Interfaces> {
         // Changes of the host's routes are not reported; those of a router's are followed.
-        match self.router.is_none().then(|| errands::at_host(&self.said, &self.devices, true)) {
+        match self.router.is_none().then(|| control_tasks::at_host(&self.said, &self.devices, true)) {
             Some(Ok(interfaces)) => Cow::Owned(interfaces),
             _ => Cow::Borrowed(&self.interfaces),
         }

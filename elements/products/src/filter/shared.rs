@@ -1,7 +1,7 @@
 //! The rules of a packet filter, shared by its copies on several workers, and changed under a lock that no
 //! packet takes.
+use super::control_tasks::{self, ControlTask, ControlTasks};
 use super::egress;
-use super::errands::{self, ControlTask, ControlTasks};
 use super::file_size::FileSize;
 use super::log_file::{LogFile, LogFiles};
 use super::parse_rules::{join_lines, parse_rules};
@@ -131,7 +131,8 @@ impl SharedFilter {
         around: FilterParts,
     ) -> SharedFilter {
         // Addresses that can't be read now are read by the control thread, which reports errors.
-        let mut interfaces = errands::at_host(&said, &around.devices, true).unwrap_or_else(|_| said.clone());
+        let mut interfaces =
+            control_tasks::at_host(&said, &around.devices, true).unwrap_or_else(|_| said.clone());
         if let Some(router) = &around.router {
             egress::update_egress_group(&mut interfaces, router);
         }

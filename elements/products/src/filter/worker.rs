@@ -1,5 +1,5 @@
 //! A packet filter on one worker: its states, and tests of the packets in a batch.
-use super::errands::ControlTask;
+use super::control_tasks::ControlTask;
 use super::routes::{RouterRoutes, TurnRoutes};
 use super::shared::{ActiveRules, SharedFilter};
 use artery_engine::Context;

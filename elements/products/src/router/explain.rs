@@ -3,16 +3,16 @@
 //! The verdict comes from the same functions that classify packets in transit; the steps before it are read
 //! from the same tables. Nothing is sent, counted or changed, and no neighbor is solicited.
 use super::chosen::{describe_next_hop, flow_number};
+use super::classify::{LocalState, classify};
 use super::explained_verdict::{ExplainedFrame, describe_local};
 use super::explanation::{Explanation, Facts, Stage};
 use super::flow_text::{PacketSpec, parse_packet};
 use super::handlers;
 use super::ip_router::IpRouter;
-use super::judge::{LocalState, classify};
 use super::route_text::port_names;
 use super::show_ports::reverse_path;
 use super::show_routes::{SCHEMA, port_name, to_json};
-use super::slow::LINK;
+use super::slow_path::LINK;
 use super::verdict::{
     EgressPlan, IngressInfo, LinkDestination, Origin, RouterVerdict, TablesView, is_forwardable,
 };

@@ -1,12 +1,12 @@
 //! Forwarding whole frames in place, in one pass over a batch: check all, decide about
 //! all, rewrite all, send.
 //!
-//! Changes to a single frame are in `plain.rs`. Nothing here answers, counts reasons or discards: exceptions
-//! leave unchanged for the router's slow path, which classifies them again. So the checks here may reject a
-//! valid frame, but must never pass an invalid one.
+//! Changes to a single frame are in `fast_path.rs`. Nothing here answers, counts reasons or discards:
+//! exceptions leave unchanged for the router's slow path, which classifies them again. So the checks here may
+//! reject a valid frame, but must never pass an invalid one.
+use super::decision_cache::DecisionCache;
+use super::fast_path::{self, ForwardFamily, FrameCheck};
 use super::flow::FlowHasher;
-use super::led::DecisionCache;
-use super::plain::{self, ForwardFamily, FrameCheck};
 use super::shared::{self, SharedRouter};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Level, Packet, anno};
 use artery_l3::PortId;
@@ -75,7 +75,7 @@ impl<A: ForwardFamily> Forward<A> {
 impl<A: ForwardFamily> BatchState<A> {
     fn new(path: PathReader<A>, exception: u16) -> BatchState<A> {
         let (outputs, places, addresses, decisions) = Default::default();
-        let (flows, led) = (FlowHasher::default(), DecisionCache::default());
+        let (flows, decision_cache) = (FlowHasher::default(), DecisionCache::default());
         BatchState {
             path,
             flows,
@@ -85,7 +85,7 @@ impl<A: ForwardFamily> BatchState<A> {
             addresses,
             decisions,
             are_redirected: false,
-            decision_cache: led,
+            decision_cache,
         }
     }
 
@@ -271,7 +271,7 @@ fn effective_destination<A: ForwardFamily>(packet: &Packet, destination: A) -> A
 /// A port that frames leave by.
 struct EgressPort {
     port: PortId,
-    /// The port's part of a link header, in the format of [`plain::write_link`].
+    /// The port's part of a link header, in the format of [`fast_path::write_link`].
     header: (u64, u32),
 }
 
@@ -302,7 +302,7 @@ impl EgressPort {
     #[inline]
     fn forward_frame<A: ForwardFamily>(&self, packet: &mut Packet, to: &ForwardDecision) -> bool {
         let header = (to.link.bits() | self.header.0, self.header.1);
-        plain::rewrite_frame::<A>(packet, header, to.mtu)
+        fast_path::rewrite_frame::<A>(packet, header, to.mtu)
     }
 }
 

@@ -2,7 +2,7 @@
 //! sender.
 use super::icmp::IcmpSource;
 use super::redirect::{Redirect, build_redirect};
-use super::slow::{LINK, SlowPath, SlowPathContext};
+use super::slow_path::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{EgressPlan, IngressInfo};
 use artery_common::fragments::Fragmenter;
 use artery_common::gateway_options::OptionProcessor;

@@ -1,10 +1,10 @@
 //! Packets for the router itself: echo requests, fragments of such, and the host's.
+use super::classify::is_own_address;
 use super::icmp::{self, IcmpSource};
-use super::judge::is_own_address;
 use super::leave::write_link;
 use super::neighbors_io::mac_for_host;
 use super::shared::SharedRouter;
-use super::slow::{LINK, SlowPath, SlowPathContext};
+use super::slow_path::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{IcmpReply, IngressInfo};
 use artery_common::echo_reply::answer_echo;
 use artery_common::gateway_options::OptionProcessor;

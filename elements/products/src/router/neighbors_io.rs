@@ -1,8 +1,8 @@
 //! Messages between neighbors: received and decided about, and sent: questions, answers, announcements.
 use super::claims::ClaimAction;
-use super::held::Neighbor;
 use super::order::ReorderGuard;
-use super::slow::{LINK, SlowPath, SlowPathContext};
+use super::pending_queue::Neighbor;
+use super::slow_path::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{NeighborMessage, TablesView};
 use super::waiting::neighbor_link;
 use artery_common::arp_frame::arp_frame;

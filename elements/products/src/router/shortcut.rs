@@ -3,11 +3,11 @@
 //!
 //! The element gives each address a number. The decision about it is cached by that number until the router's
 //! tables may have changed, so that a frame costs no lookup. A frame is checked and rewritten as the
-//! forwarders do it (`plain.rs`). Exceptions don't take the shortcut: they go to the forwarders unchanged,
-//! which decide about them again. So the checks here may reject a valid frame, but must never pass an invalid
-//! one.
-use super::led::is_cacheable;
-use super::plain::{self, ForwardFamily, FrameCheck};
+//! forwarders do it (`fast_path.rs`). Exceptions don't take the shortcut: they go to the forwarders
+//! unchanged, which decide about them again. So the checks here may reject a valid frame, but must never pass
+//! an invalid one.
+use super::decision_cache::is_cacheable;
+use super::fast_path::{self, ForwardFamily, FrameCheck};
 use super::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args, Packet};
 use artery_l3::PortId;
@@ -68,7 +68,7 @@ struct AdjacencyCache<A: ForwardFamily> {
 /// The adjacency of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CachedAdjacency {
-    /// The link header, in the two parts that [`plain::write_link`] takes.
+    /// The link header, in the two parts that [`fast_path::write_link`] takes.
     head: u64,
     tail: u32,
     port: PortId,
@@ -144,7 +144,7 @@ impl<A: ForwardFamily> FamilyShortcut<'_, A> {
         let CachedAdjacency { head, tail, port, mtu } = *way;
         // An unknown adjacency has an MTU of 0, so every frame is too long for it.
         let is_simple = port != self.scene.ingress_port && !frame.has_offload();
-        (is_simple && plain::rewrite_within::<A>(frame, (head, tail), mtu.into())).then_some(port)
+        (is_simple && fast_path::rewrite_within::<A>(frame, (head, tail), mtu.into())).then_some(port)
     }
 
     /// The same, with a lookup if the adjacency is not cached. `is_plain` is whether the
@@ -167,7 +167,7 @@ impl<A: ForwardFamily> FamilyShortcut<'_, A> {
         if way.port == self.scene.ingress_port && A::source_and_destination(frame.data()).1 == address {
             return None;
         }
-        plain::rewrite_frame::<A>(frame, (way.head, way.tail), way.mtu).then_some(way.port)
+        fast_path::rewrite_frame::<A>(frame, (way.head, way.tail), way.mtu).then_some(way.port)
     }
 
     /// Decides about an address.

@@ -1,9 +1,9 @@
 //! Pending packets of one worker: held, solicited for, released, or failed.
-use super::held::{EnqueueOutcome, Neighbor, NextStep};
 use super::order::ChangeMark;
-use super::slow::{LINK, SlowPath, SlowPathContext};
+use super::pending_queue::{EnqueueOutcome, Neighbor, NextStep};
+use super::slow_path::{LINK, SlowPath, SlowPathContext};
 use super::verdict::{EgressPlan, IngressInfo, Origin, RouterVerdict, TablesView};
-use super::{judge4, judge6};
+use super::{classify_ipv4, classify_ipv6};
 use artery_engine::{DropReason, Packet};
 use artery_l3::neighbor::{Link, Resolution};
 use artery_l3::router::Tables;
@@ -181,7 +181,7 @@ pub(super) fn neighbor_link((port, address): &Neighbor, view: &TablesView<'_>) -
 /// The verdict on a packet, from its IP header on, whose next hop's resolution failed.
 fn failed_verdict(packet: &[u8]) -> RouterVerdict {
     match packet.first().map_or(0, |first| first >> 4) {
-        4 => judge4::neighbor_failed(),
-        _ => judge6::neighbor_failed(),
+        4 => classify_ipv4::neighbor_failed(),
+        _ => classify_ipv6::neighbor_failed(),
     }
 }

@@ -1,5 +1,5 @@
 //! Fast-path frames of a service, which FlowBalancer sends directly, past IPForward.
-use super::led::*;
+use super::redirected::*;
 use super::rig::*;
 use artery_elements::CLASSES;
 use artery_engine::{Bench, DropReason, Packet};

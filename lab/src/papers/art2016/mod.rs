@@ -18,7 +18,7 @@ use crate::fib::engine::{Engine, Mode};
 use crate::fib::timing::{Flusher, Pinned, trial};
 use crate::fib::{Catalog, Checked, Gate, Options as FibOptions, load as load_file, routes};
 use crate::machine::Machine;
-use crate::voice::progress;
+use crate::output::progress;
 use anyhow::{Context as _, ensure};
 use artery_lpm::{Group, Prefix};
 use open_loop::{Paced, knee, paced};

@@ -25,10 +25,10 @@ pub use wire::{INTERFACE, Segment};
 
 use crate::cachegrind::Count;
 use crate::machine::Machine;
+use crate::output::{print, progress};
 use crate::program;
 use crate::results::Delivery;
 use crate::rig::{Rig, RigError};
-use crate::voice::{print, progress};
 use plan::{Plan, WIRE};
 use report::Report;
 use std::collections::BTreeMap;

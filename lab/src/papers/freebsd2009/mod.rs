@@ -42,9 +42,9 @@ pub use writes::{SUBCOMMAND as WRITES, Writes, run_marked, shared_writes};
 
 use crate::cachegrind::{Caches, L5420};
 use crate::machine::Machine;
+use crate::output::{print, progress};
 use crate::program;
 use crate::results::Delivery;
-use crate::voice::{print, progress};
 use clap::Args;
 use figures::{Figures, Point};
 use plan::{DRIVERS, Plan};

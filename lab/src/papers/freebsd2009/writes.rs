@@ -13,7 +13,7 @@ use super::engine::{
 use super::lock::Plain;
 use super::network::{Control, Mac, Packet, Sender as _};
 use super::workload::{LINK, Workload, link, router};
-use crate::voice::progress;
+use crate::output::progress;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use artery_lpm::Prefix;
 use serde::{Deserialize, Serialize};

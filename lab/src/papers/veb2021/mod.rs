@@ -18,10 +18,10 @@ pub use part::{Part, SUBCOMMAND, run as run_part};
 
 use crate::cachegrind::finish;
 use crate::machine::Machine;
+use crate::output::progress;
 use crate::program;
 use crate::results::{Delivery, number};
 use crate::rig::{Result, Rig, RigError};
-use crate::voice::progress;
 use crate::wire::bed::Bed;
 use crate::wire::processor::threads;
 use anyhow::Context as _;

@@ -2,8 +2,8 @@
 
 use super::bridge::BRIDGE;
 use super::memory::Memory;
+use crate::output::print;
 use crate::program::checked_with;
-use crate::voice::print;
 use artery_elements::CLASSES;
 use artery_engine::{Class, Classes, RouterSettings, Sink};
 use artery_lang::args::quote;

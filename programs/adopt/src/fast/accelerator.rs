@@ -9,10 +9,10 @@ use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6}
 use super::losses::LossCounter;
 use super::memory::{Counters, Deliveries, Memory, PortCounters};
 use super::mode::Mode;
+use super::next_hop_groups::GroupTable;
 use super::probe::{self, ProbePort};
 use super::program::{Fibs, build_program};
 use super::routes::{Fib, Routes};
-use super::ways::GroupTable;
 use crate::kernel::{Family, Link, LinkKind};
 use crate::mirror::Exclusion;
 use artery_device::bpf::{self, Attachment, Hook, Instruction, Lease};

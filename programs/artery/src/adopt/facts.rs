@@ -1,6 +1,6 @@
 //! What a port is, and what its driver can do.
 use artery_adopt::MOST_MTU_OF_A_BUFFER;
-use artery_adopt::guard::Port;
+use artery_adopt::blockers::Port;
 use artery_device::{
     Channels, Interface, XdpFeatures, channels, joining_offload, strips_tags, survey, xdp_features,
 };

@@ -1,7 +1,7 @@
 //! The path "graph": a graph made for the ports, and programs in front of it that choose what it forwards.
 use super::facts::Facts;
 use crate::load::{Reading, load};
-use crate::voice::Output;
+use crate::output::Output;
 use anyhow::{Context as _, ensure};
 use artery_adopt::fast::Mode;
 use artery_adopt::graph::Graph;

@@ -1,6 +1,6 @@
 //! Reports prefixes whose packets stay with the kernel, since their routes depend on more than the
 //! destination.
-use crate::voice::Output;
+use crate::output::Output;
 use artery_adopt::mirror::{ExcludedPrefix, Mirror};
 
 /// The most prefixes that get a line each. There may be thousands, as from a routing

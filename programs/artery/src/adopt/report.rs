@@ -2,7 +2,7 @@
 use super::Findings;
 use super::facts::Facts;
 use super::share::{BASIS, Measured};
-use artery_adopt::guard::{Blocker, Direction, Port};
+use artery_adopt::blockers::{Blocker, Direction, Port};
 use artery_adopt::kernel::Family;
 use serde_json::{Value, json};
 
@@ -176,7 +176,7 @@ mod tests {
     use super::super::facts;
     use super::*;
     use crate::adopt::share::Packets;
-    use artery_adopt::guard::BlockerKind;
+    use artery_adopt::blockers::BlockerKind;
     use artery_device::XdpFeatures;
     use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! What the kernel's rules keep, and how many of its routes lead to the ports.
 use super::kept::ExcludedPrefixes;
-use artery_adopt::guard::{self, Blocker, Direction, Port};
+use artery_adopt::blockers::{self, Blocker, Direction, Port};
 use artery_adopt::mirror::{
     ExcludedPackets, ExclusionReason, MirrorDriver, NextHopSet, NextHopSetId, RecordingSink,
 };
@@ -21,7 +21,7 @@ pub(super) fn find(ports: &[Port]) -> io::Result<Routes> {
     let mut driver = MirrorDriver::open()?;
     let mut told = RecordingSink::default();
     driver.load(Instant::now(), &mut told)?;
-    let links = guard::with_vlans(ports)?.iter().map(|port| port.index).collect::<Vec<_>>();
+    let links = blockers::with_vlans(ports)?.iter().map(|port| port.index).collect::<Vec<_>>();
     let mut routes = Routes { excluded: ExcludedPrefixes::of(driver.mirror()), ..Routes::default() };
     driver.mirror().exclusion_reasons().for_each(|reason| routes.add_reason(reason));
     routes.notes.extend(in_words("IPv4", count(&told.v4, &told, &links)));
@@ -37,7 +37,7 @@ impl Routes {
             port,
             family: Some(reason.family),
             direction: if port.is_some() { Direction::In } else { Direction::Both },
-            kind: guard::BlockerKind::Rule,
+            kind: blockers::BlockerKind::Rule,
             what: format!("ip rule {}", reason.rule),
             remedy: "shown by: ip rule show; ip -6 rule show".to_owned(),
         };

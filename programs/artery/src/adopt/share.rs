@@ -3,7 +3,7 @@
 //! The kernel counts forwarded packets by family, and received and sent ones by interface. It does not count
 //! which of an interface's packets were forwarded: each interface is taken to have the same share.
 use anyhow::Context as _;
-use artery_adopt::guard::{Blocker, BlockerKind, Port};
+use artery_adopt::blockers::{Blocker, BlockerKind, Port};
 use artery_adopt::kernel::Family;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -144,7 +144,7 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_adopt::guard::Direction;
+    use artery_adopt::blockers::Direction;
 
     #[test]
     fn counters_are_found_by_name_and_column() {

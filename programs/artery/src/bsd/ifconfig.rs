@@ -5,7 +5,7 @@ use super::switch_file::link_of_bridge;
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use anyhow::{anyhow, bail};
 use artery_device::system_message;
 use artery_l2::command::{Command, Rule, parse, parse_rule};

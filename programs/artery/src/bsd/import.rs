@@ -1,8 +1,8 @@
 //! `artery import`: what becomes of each line of BSD's files, or the configuration that they make.
 use super::plan::{Wishes, judge};
 use super::verdict::{Judged, json, text};
+use crate::output::{print_stderr, print_stdout};
 use crate::router::called;
-use crate::voice::{print_stderr, print_stdout};
 use clap::Args;
 use std::path::PathBuf;
 

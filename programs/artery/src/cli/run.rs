@@ -2,10 +2,10 @@
 use super::values::{ALWAYS, Period, awake_time, device, number, period, processor, seconds};
 use super::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
 use crate::control_socket::ControlSettings;
-use crate::job::{PortRequest, RunJob};
 use crate::metrics::MetricsAddress;
+use crate::output::{LogFormat, Output};
+use crate::run_options::{PortRequest, RunJob};
 use crate::sandbox::{Sandbox, SandboxOptions};
-use crate::voice::{LogFormat, Output};
 use artery_engine::{RouterSettings, Time};
 use artery_lang::args;
 use clap::{ArgAction, Args};

@@ -1,6 +1,6 @@
 //! Usage errors, and the end of the program after one.
 use super::Cli;
-use crate::voice::Output;
+use crate::output::Output;
 use clap::CommandFactory as _;
 use std::ffi::OsString;
 

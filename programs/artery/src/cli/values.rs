@@ -1,5 +1,5 @@
 //! Parsers of values on the command line, with messages for wrong ones.
-use crate::job::check_processor;
+use crate::run_options::check_processor;
 use artery_elements::FileSize;
 use artery_lang::args;
 use artery_wire::EtherAddr;

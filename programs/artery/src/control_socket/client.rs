@@ -2,8 +2,8 @@
 use super::access::token_in;
 use super::codec::GREETING;
 use crate::cli::{HandlerOptions, Reach};
+use crate::output::{print_stderr, print_stdout};
 use crate::spelling::nearest;
-use crate::voice::{print_stderr, print_stdout};
 use anyhow::{Context as _, anyhow, bail};
 use artery_device::system_message;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -2,7 +2,7 @@
 use super::report::{Finding, Purpose};
 use crate::adopt::{Choice, Facts, MultiBuffer};
 use artery_adopt::MOST_MTU_OF_A_BUFFER;
-use artery_adopt::guard::{self, Port};
+use artery_adopt::blockers::{self, Port};
 use artery_device::{Interface, InterfaceSurvey, LinkType, survey};
 use std::thread;
 
@@ -17,7 +17,7 @@ pub(super) fn findings(names: &[String]) -> anyhow::Result<Vec<Finding>> {
         names.iter().filter_map(|name| all.iter().find(|one| &one.interface.name == name)).collect();
     let mut ports = Vec::new();
     for one in looked.iter().filter(|one| is_ethernet(&one.interface)) {
-        ports.extend(guard::port(&one.interface.name)?);
+        ports.extend(blockers::port(&one.interface.name)?);
     }
     let facts: Vec<Facts> =
         ports.iter().map(|port: &Port| Facts::find(port.clone(), &ports)).collect::<anyhow::Result<_>>()?;

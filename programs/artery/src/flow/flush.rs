@@ -1,7 +1,7 @@
 //! `artery flow flush`.
 use super::FlushOptions;
 use super::balancer::{Balancer, sum};
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use std::time::Duration;
 
 /// The pause between two polls of the router.

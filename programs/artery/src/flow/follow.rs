@@ -1,8 +1,8 @@
 //! `artery flow follow`: what happens to flows, a line of JSON for each event.
 use super::FollowOptions;
 use super::balancer::Balancer;
+use crate::output::{Output, OutputReader, print_on};
 use crate::signals::end_flag;
-use crate::voice::{Output, OutputReader, print_on};
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 use super::balancer::{Balancer, sum};
 use super::chunks::{self, Checked};
 use super::lines::{self, Unread};
-use crate::voice::{Output, print_stdout};
+use crate::output::{Output, print_stdout};
 use anyhow::anyhow;
 use artery_device::system_message;
 use artery_elements::flows::MAGIC;

@@ -1,5 +1,5 @@
 //! Where an export goes: a file, or standard output, whose reader may go away.
-use crate::voice::OutputReader;
+use crate::output::OutputReader;
 use anyhow::anyhow;
 use artery_device::create_private;
 use artery_device::system_message;

@@ -3,7 +3,7 @@ use super::balancer::Balancer;
 use super::json::{self, FIRST_LINE};
 use super::output::FlowOutput;
 use super::{ExportOptions, ShowOptions};
-use crate::voice::{OutputReader as Listener, print_on};
+use crate::output::{OutputReader as Listener, print_on};
 use anyhow::{Context as _, anyhow};
 use artery_elements::flows::{
     StreamFlow, StreamItem, StreamReader, protocol_name, state_name, write_header, write_item,

@@ -4,7 +4,7 @@ use super::port_of;
 use crate::cli::usage_error;
 use crate::cli::values::station;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::print_stdout;
+use crate::output::print_stdout;
 use anyhow::bail;
 use clap::Args;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! States and source-tracking entries that a filter deletes: `pfctl -k` and `-K`.
 use super::live::{Filters, Scope, sum};
-use crate::voice::print_stderr;
+use crate::output::print_stderr;
 use anyhow::{Context as _, bail};
 use std::net::{IpAddr, ToSocketAddrs as _};
 

@@ -4,7 +4,7 @@ use super::{PfctlOptions, address_words};
 use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
-use crate::voice::{print_stderr, print_stdout};
+use crate::output::{print_stderr, print_stdout};
 use anyhow::{Context as _, bail};
 use artery_filter::rule::SourceLocation;
 use artery_filter::syntax::DEBUG_LEVELS;

@@ -1,6 +1,6 @@
 //! Rules in files: `-f`.
 use super::PfctlOptions;
-use crate::voice::print_stderr;
+use crate::output::print_stderr;
 use anyhow::{Context as _, anyhow};
 use artery_device::system_message;
 use artery_filter::options::SetOption;

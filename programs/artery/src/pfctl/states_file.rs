@@ -1,6 +1,6 @@
 //! States in files: `-S` and `-L`.
 use super::live::Filters;
-use crate::voice::print_stderr;
+use crate::output::print_stderr;
 use anyhow::{Context as _, anyhow, bail};
 use artery_device::system_message;
 use artery_filter::states::{AddError, Dump, DumpWriter};

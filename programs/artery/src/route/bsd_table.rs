@@ -1,6 +1,6 @@
 //! Routes in the layout of OpenBSD's `route show` and `netstat -rn`.
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::{OutputReader, print_on};
+use crate::output::{OutputReader, print_on};
 use artery_filter::names::mask_address;
 use serde_json::Value;
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 //! text of `artery router`.
 use super::pf::{Filter, rule_interfaces};
 use super::{Attachment, LEAST_IPV6_MTU, Plan, Port, PortSettings, USUAL_MTU};
-use super::{host, judge, read, text};
+use super::{check_plan, host, read, text};
 use artery_filter::names::InterfaceRecord;
 use std::net::IpAddr;
 
@@ -81,7 +81,7 @@ impl FolderRouter {
     fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
         let plan = self.plan(&mut mistakes);
-        judge::judge(&plan, &mut mistakes);
+        check_plan::judge(&plan, &mut mistakes);
         mistakes.extend(plan.ports.iter().filter_map(|port| short_for_ipv6(port.mtu, port)));
         mistakes
     }

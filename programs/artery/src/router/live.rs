@@ -3,12 +3,12 @@ use super::configuration::{self, BESIDE_A_FILE, Candidate, Configuration, Origin
 use super::machine::HeldPort;
 use super::options::RouterOptions;
 use super::service::{Names, name_elements, names};
-use super::{Fpm, Plan, called, host, judge as tables, machine, pf, read, text, vlans};
+use super::{Fpm, Plan, called, check_plan as tables, host, machine, pf, read, text, vlans};
 use crate::cli::{router_matches, usage_error};
 use crate::control_socket::OwnHandlers;
-use crate::job::ConfigInput;
 use crate::reload::{ConfigurationSource, Reread};
 use crate::replace::Replacer;
+use crate::run_options::ConfigInput;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@ use crate::cli::values::{
 };
 use crate::cli::{ControlOptions, default_socket};
 use crate::metrics::MetricsAddress;
+use crate::output::LogFormat;
 use crate::sandbox::SandboxOptions;
-use crate::voice::LogFormat;
 use clap::{ArgAction, Args};
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The packet filter around a router: its options, the judgement of its rules, and its element.
 use super::options::RouterOptions;
-use super::{Plan, judge as tables};
+use super::{Plan, check_plan as tables};
 use crate::bsd::rules::{self, PFLOG, Surroundings, USUAL_LOG_MAX, interface_record, rules_environment};
 use crate::bsd::verdict::Judged;
 use artery_device::system_message;

@@ -1,6 +1,6 @@
 //! The helper: this program, started once more before the rights are given up.
 use super::calls;
-use crate::voice::Output;
+use crate::output::Output;
 use artery_device::privsep::{self, HelperLife};
 use artery_engine::Handle;
 use rustix::fd::OwnedFd;

@@ -2,7 +2,7 @@
 use super::table::{Table, numbers, words};
 use crate::cli::usage_error;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
-use crate::voice::{OutputReader, print_on, print_stdout};
+use crate::output::{OutputReader, print_on, print_stdout};
 use anyhow::bail;
 use clap::Args;
 use serde_json::Value;

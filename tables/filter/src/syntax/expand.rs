@@ -3,12 +3,12 @@
 //! The last list varies fastest: interfaces, protocols, types of ICMP, sources, destinations, the ports of
 //! the sources, those of the destinations, systems, users, groups.
 use super::consistency::{find_contradiction, find_problems};
-use super::ends::EndpointLists;
+use super::endpoints::EndpointLists;
 use super::hosts::Host;
 use super::label::substitute_values;
 use super::parser::{Parser, Step};
 use super::rule_options::{Divert, IcmpType, RuleOptions};
-use super::ways::reverse_nat;
+use super::rule_pools::reverse_nat;
 use crate::facts::{Direction, Family};
 use crate::rule::{
     Action, AddressMatch, Binding, Comparison, Endpoint, Flags, HostAddress, InterfaceName, On, Rule,

@@ -1,5 +1,5 @@
 //! Pools: the addresses behind `nat-to`, `rdr-to`, `route-to` and the like, and how one of them is chosen.
-use super::ends::PortWord;
+use super::endpoints::PortWord;
 use super::hosts::Host;
 use super::lexer::Token;
 use super::md5;

@@ -1,5 +1,5 @@
 //! The options of a rule, which may stand in any order, each once.
-use super::ends::UnaryOperator;
+use super::endpoints::UnaryOperator;
 use super::hosts::Host;
 use super::lexer::Token;
 use super::numbers::{icmp_code, icmp_type, parse_flag_letters, type_of_service};

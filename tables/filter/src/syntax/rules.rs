@@ -1,6 +1,6 @@
 //! Statements that make rules: `pass`, `block`, `match`, `anchor`, `load anchor` and `antispoof`.
 use super::SyntaxError;
-use super::ends::EndpointLists;
+use super::endpoints::EndpointLists;
 use super::expand::Template;
 use super::hosts::{Host, LONGEST_INTERFACE, Modifiers, interface_hosts, is_interface, is_loopback};
 use super::lexer::Token;

@@ -1,5 +1,5 @@
 //! `set …`: options, which are echoed with the words that they were written in.
-use super::ends::parse_unsigned;
+use super::endpoints::parse_unsigned;
 use super::lexer::Token;
 use super::parser::{Parser, Step};
 use crate::options::{Limit, Optimization, RulesetOptimization, SetOption, Syncookies, Timeout};

@@ -6,7 +6,7 @@
 use super::engine::Limit;
 use super::index::{Key, NeighborIndex, NeighborReader};
 use super::links::{Link, NeighborId};
-use super::places::NeighborIds;
+use super::neighbor_ids::NeighborIds;
 use super::protocol::{NeighborEntry, State};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};

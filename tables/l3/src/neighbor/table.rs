@@ -17,7 +17,7 @@ use super::engine::{
 use super::entries::{At, Entries, IDLE, Rank, Slot, Trial};
 use super::index::{Key, NeighborReader};
 use super::links::NeighborId;
-use super::places::NeighborIds;
+use super::neighbor_ids::NeighborIds;
 use super::protocol::{Effect, Event, NeighborEntry, NeighborUpdate, NeighborUpdateKind, Protocol, State};
 use super::rate::Rate;
 use artery_wire::EtherAddr;

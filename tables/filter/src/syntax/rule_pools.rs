@@ -1,5 +1,5 @@
 //! Pools of single rules, and what follows from `binat-to`.
-use super::ends::PortWord;
+use super::endpoints::PortWord;
 use super::expand::{Combination, Template};
 use super::hosts::Host;
 use super::numbered_names::NumberedNames;

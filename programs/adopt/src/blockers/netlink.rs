@@ -203,33 +203,33 @@ pub(super) fn nonsense() -> io::Error {
 pub(super) mod written {
     use super::*;
 
-    pub(in crate::guard) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+    pub(in crate::blockers) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = encode_request(kind, flags, body);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
-    pub(in crate::guard) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    pub(in crate::blockers) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(value);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
-    pub(in crate::guard) fn name(kind: u16, text: &str) -> Vec<u8> {
+    pub(in crate::blockers) fn name(kind: u16, text: &str) -> Vec<u8> {
         attribute(kind, &[text.as_bytes(), &[0]].concat())
     }
-    pub(in crate::guard) fn number(kind: u16, value: u32) -> Vec<u8> {
+    pub(in crate::blockers) fn number(kind: u16, value: u32) -> Vec<u8> {
         attribute(kind, &value.to_ne_bytes())
     }
-    pub(in crate::guard) fn big_endian(kind: u16, value: u32) -> Vec<u8> {
+    pub(in crate::blockers) fn big_endian(kind: u16, value: u32) -> Vec<u8> {
         attribute(kind, &value.to_be_bytes())
     }
-    pub(in crate::guard) fn nested(kind: u16, attributes: &[Vec<u8>]) -> Vec<u8> {
+    pub(in crate::blockers) fn nested(kind: u16, attributes: &[Vec<u8>]) -> Vec<u8> {
         attribute(kind | 0x8000, &attributes.concat())
     }
 
     /// Takes a body cut off at every length, and with every byte changed, which must not panic.
-    pub(in crate::guard) fn survive<T>(body: &[u8], read: impl Fn(&[u8]) -> T) {
+    pub(in crate::blockers) fn survive<T>(body: &[u8], read: impl Fn(&[u8]) -> T) {
         (0..body.len()).for_each(|len| drop(read(&body[..len])));
         for at in 0..body.len() {
             for value in [0, 1, 0x7f, 0xff] {

@@ -1,9 +1,9 @@
 //! Restores the state of a replaced router in its successor. Ports are the same if they have the same name.
 use super::changes::TableChange;
-use super::held::EnqueueOutcome;
 use super::local::no_fragments;
+use super::pending_queue::EnqueueOutcome;
 use super::shared::SharedRouter;
-use super::slow::{SlowPath, SlowPathContext};
+use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{IngressInfo, Origin};
 use super::waiting::PendingPacket;
 use artery_engine::DropReason;
@@ -54,7 +54,7 @@ impl SlowPath {
 
     fn restore_packet(
         &mut self,
-        neighbor: Option<super::held::Neighbor>,
+        neighbor: Option<super::pending_queue::Neighbor>,
         PendingPacket { packet, ingress: came }: PendingPacket,
         ports: &PortMap,
         job: &mut SlowPathContext<'_, '_>,

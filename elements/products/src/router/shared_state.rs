@@ -1,7 +1,7 @@
 //! State that the copies of a router's slow path on all workers share: claims of its addresses, the budget
 //! for pending packets, failed neighbors, and counters.
 use super::claims::Claims;
-use super::held::{Neighbor, PacketBudget};
+use super::pending_queue::{Neighbor, PacketBudget};
 use artery_l3::PortId;
 use artery_l3::neighbor::{Action, Happened, NeighborEvent};
 use artery_l3::router::PortAction;

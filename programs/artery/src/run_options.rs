@@ -2,9 +2,9 @@
 use crate::control_socket::ControlSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
+use crate::output::Output;
 use crate::reload::ConfigurationSource;
 use crate::sandbox::Sandbox;
-use crate::voice::Output;
 use artery_engine::RouterSettings;
 use std::path::PathBuf;
 use std::sync::Arc;

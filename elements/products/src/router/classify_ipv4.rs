@@ -1,6 +1,6 @@
 //! Classifies IPv4 packets, in the order of RFC 1812 section 5.2.
-use super::case::{Checked, Classified, PacketContext, RouteErrors, drop_with, reject_with};
 use super::icmp::is_broadcast;
+use super::packet_context::{Checked, Classified, PacketContext, RouteErrors, drop_with, reject_with};
 use super::verdict::{FlowOf, IcmpReply, IngressInfo, Origin, RouterVerdict, TablesView, is_forwardable};
 use artery_common::gateway_options::{OptionError, OptionProcessor};
 use artery_common::ip_header::drop_reason;

@@ -1,10 +1,10 @@
 //! Classifies a frame: the checks of both families, and the dispatch to the family of its packet.
 use super::icmp;
-use super::slow::LINK;
+use super::slow_path::LINK;
 use super::verdict::{
     FlowOf, IcmpReply, IngressInfo, LinkDestination, NeighborMessage, Origin, RouterVerdict, TablesView,
 };
-use super::{judge4, judge6};
+use super::{classify_ipv4, classify_ipv6};
 use artery_engine::DropReason;
 use artery_l3::PortId;
 use artery_l3::router::PortView;
@@ -39,8 +39,8 @@ pub(super) fn classify(
             RouterVerdict::Discard(DropReason::OtherStation)
         }
         EtherType::ARP => RouterVerdict::Neighbor(NeighborMessage::Arp),
-        EtherType::IPV4 => judge4::classify(packet, longest, came, view, flow),
-        EtherType::IPV6 => judge6::classify(packet, longest, came, view, flow),
+        EtherType::IPV4 => classify_ipv4::classify(packet, longest, came, view, flow),
+        EtherType::IPV6 => classify_ipv6::classify(packet, longest, came, view, flow),
         _ => RouterVerdict::Discard(DropReason::UnknownEtherType),
     };
     match verdict {

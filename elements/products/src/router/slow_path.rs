@@ -4,17 +4,17 @@
 //! router sends itself are classified and sent like any other. Packets that wait for a neighbor are
 //! classified again when the wait is over.
 use super::claims::{ClaimAction, Claims};
+use super::classify::{LocalState, classify};
+use super::decision_cache;
 use super::events::{AddressEvent, Event};
 use super::flow::FlowHasher;
-use super::held::{Neighbor, PendingQueue};
 use super::icmp::{self, IcmpSource, IcmpSuppressed};
-use super::judge::{LocalState, classify};
-use super::led;
 use super::limits::{Rate, RateBucket, RateLimits};
 use super::local::{Fragments, no_fragments};
 use super::order::ChangeMark;
+use super::pending_queue::{Neighbor, PendingQueue};
 use super::shared::SharedRouter;
-use super::together::{Counters, SharedState, lock_mutex};
+use super::shared_state::{Counters, SharedState, lock_mutex};
 use super::verdict::{
     EgressPlan, IcmpReply, IngressInfo, LinkDestination, NeighborMessage, Origin, RouterVerdict, TablesView,
 };
@@ -176,7 +176,7 @@ impl SlowPath {
         };
         let kind = Ethernet::new(packet.data()).map(|ethernet| ethernet.ether_type());
         let came = IngressInfo {
-            redirected_to: kind.ok().and_then(|kind| led::destination_annotation(&packet, kind)),
+            redirected_to: kind.ok().and_then(|kind| decision_cache::destination_annotation(&packet, kind)),
             ..came
         };
         match (kind, from) {

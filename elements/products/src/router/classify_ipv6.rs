@@ -1,5 +1,5 @@
 //! Classifies IPv6 packets (RFC 8200, RFC 4291, RFC 4443, RFC 4861).
-use super::case::{Checked, Classified, PacketContext, RouteErrors, drop_with, reject_with};
+use super::packet_context::{Checked, Classified, PacketContext, RouteErrors, drop_with, reject_with};
 use super::verdict::{
     FlowOf, IcmpReply, IngressInfo, NeighborMessage, Origin, RouterVerdict, TablesView, is_forwardable,
 };

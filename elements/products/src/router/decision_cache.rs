@@ -1,7 +1,7 @@
 //! Packets that are redirected by their destination annotation. A balancer redirects many packets to few
 //! addresses, so decisions about these are cached until the tables change.
+use super::fast_path::{ForwardFamily, LINK};
 use super::icmp;
-use super::plain::{ForwardFamily, LINK};
 use artery_engine::{Packet, anno};
 use artery_l3::PortId;
 use artery_l3::path::{ForwardDecision, Outcome};
