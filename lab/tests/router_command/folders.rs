@@ -71,7 +71,10 @@ fn make_outside(net: &Net) -> Result<()> {
 fn reload(router: &mut Running, expected: &str) -> Result<()> {
     let before = router.process.stderr_so_far().len();
     router.process.signal(Signal::HUP);
-    until(SOON, || Ok(router.process.stderr_so_far()[before..].contains(expected)))
+    let said = || router.process.stderr_so_far()[before..].to_string();
+    until(SOON, || Ok(said().contains(expected) || said().contains("the running one stays")))?;
+    assert!(said().contains(expected), "{}", said());
+    Ok(())
 }
 
 fn write(folder: &TempDir, name: &str, text: &str) {
@@ -341,6 +344,20 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
         reload(&mut router, "the configuration was replaced")?;
         assert_eq!(ask_tcp(&c, FAR[0], 80)?, Said::You(OUTSIDE[0].parse().unwrap()));
+        // Without an address outside it is a switch alone, with the host at its vport, and with one a router again.
+        let rules = folder.path().join("pf.conf");
+        std::fs::write(&rules, "pass\n").unwrap();
+        let outside = folder.path().join("hostname.em1");
+        std::fs::write(&outside, "up\n").unwrap();
+        reload(&mut router, "the configuration was replaced")?;
+        until(SOON, || Ok(r.interfaces()?.contains(&"vport0".to_string())))?;
+        assert_eq!(a.ping("10.0.1.3", 2)?.received, 2);
+        for (name, text) in &JOINED[4..] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        reload(&mut router, "the configuration was replaced")?;
+        until(SOON, || Ok(ask_tcp(&a, FAR[0], 80)? == Said::You(OUTSIDE[0].parse().unwrap())))?;
+        until(SOON, || Ok(!r.interfaces()?.contains(&"vport0".to_string())))?;
         end(router.process)?;
 
         // Rules can't be those of the router and of all that the switch passes.

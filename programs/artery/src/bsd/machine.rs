@@ -1,8 +1,8 @@
 //! What the machine has for a plan: its interfaces, which get the state that the files say.
 use super::plan::{Plan, Port, PortKind};
-use crate::router::folder::FolderRouter;
 use crate::router::machine::claim;
 use artery_device::{Interface, LinkType, PortClaim};
+use std::collections::HashSet;
 
 /// What an interface is called in the files, and what this machine calls it.
 pub(super) struct Map<'a>(pub(super) &'a [(String, String)]);
@@ -25,12 +25,16 @@ pub(super) struct Taken {
     /// The numbers of the plan's interfaces.
     wanted: Vec<u32>,
     claims: Vec<PortClaim>,
+    /// Names of the host's interfaces that were made, now and before: those of before are there for a while
+    /// after they were given up.
+    made: HashSet<String>,
 }
 
 impl Taken {
     pub(super) fn new(plan: Plan, claims: Vec<PortClaim>) -> Taken {
         let wanted = claims.iter().map(|claim| claim.index()).collect();
-        Taken { plan, wanted, claims }
+        let made = made(&plan).collect();
+        Taken { plan, wanted, claims, made }
     }
 
     fn has(&self, port: &Port) -> bool {
@@ -39,6 +43,7 @@ impl Taken {
 
     /// Takes over another plan, with interfaces of these numbers; `new` are claims that it did not have yet.
     pub(super) fn change(&mut self, plan: Plan, wanted: Vec<u32>, new: Vec<PortClaim>) {
+        self.made.extend(made(&plan));
         (self.plan, self.wanted) = (plan, wanted);
         self.claims.extend(new);
     }
@@ -99,13 +104,12 @@ pub(super) fn find_interfaces<'a>(
         mistakes.extend(unknown_names(plan, map));
     }
     mistakes.extend(shared_interfaces(plan, map));
-    let has_host = taken.plan.router.is_some();
-    mistakes.extend(plan.router.as_ref().filter(|_| !has_host).and_then(find_host_mistake));
+    mistakes.extend(host_name(plan).filter(|host| !taken.made.contains(host)).and_then(find_host_mistake));
     let mut ports = Vec::new();
     for port in plan.ports() {
         let machine = map.machine(&port.name);
         match port.kind {
-            PortKind::HostPort if taken.has(port) => {}
+            PortKind::HostPort if taken.made.contains(&port.name) => {}
             PortKind::HostPort => mistakes.extend(find_host_port_mistake(port, machine)),
             PortKind::OfRouter => {}
             PortKind::Link | PortKind::Span | PortKind::Routed => match link(port, machine) {
@@ -171,10 +175,20 @@ fn find_host_port_mistake(port: &Port, machine: &str) -> Option<String> {
     Some(format!("{what} '--map {name}=NAME' makes it under another name"))
 }
 
+/// The name of the host's interface to the router, if there is one.
+fn host_name(plan: &Plan) -> Option<String> {
+    plan.router.as_ref().map(|router| router.host.clone())
+}
+
+/// The names of interfaces that a plan makes.
+fn made(plan: &Plan) -> impl Iterator<Item = String> {
+    let host_ports = plan.ports().filter(|port| port.kind == PortKind::HostPort);
+    host_ports.map(|port| port.name.clone()).chain(host_name(plan))
+}
+
 /// What stands in the way of the host's interface to the router.
-fn find_host_mistake(router: &FolderRouter) -> Option<String> {
-    let host = &router.host;
-    Interface::find(host).ok()?;
+fn find_host_mistake(host: String) -> Option<String> {
+    Interface::find(&host).ok()?;
     Some(format!(
         "there is an interface {host}, which is to be the host's to the router; does another router run? \
          '--host NAME' gives it another name"

@@ -35,13 +35,21 @@ pub(super) fn judge(etc: &Etc, wishes: &Wishes, plan: &mut Plan) {
     plan.router = Some(router);
     join_switches(etc, plan);
     let mut routes = Vec::new();
+    let first = plan.judged.len();
     for file in &etc.interfaces {
         if plan.is_routed(&file.interface) {
             routes.extend(interface(etc, file, wishes, plan));
         }
     }
-    routes.into_iter().for_each(|route| add_route(route, plan));
-    gateways(etc, plan);
+    // Gateways would be blamed for addresses that are missing.
+    let has_ports = !plan.judged[first..].iter().any(Judged::is_refused);
+    routes.into_iter().for_each(|route| add_route(route, has_ports, plan));
+    gateways(etc, has_ports, plan);
+}
+
+/// The verdict on a route where lines about ports are refused.
+fn not_judged() -> Verdict {
+    Verdict::Approximated("not judged, as a line about a port of the router is refused".to_string())
 }
 
 /// The files of ports: with an address that does not come from elsewhere, or with any in a folder without a
@@ -213,8 +221,12 @@ fn apply(name: &str, setting: Setting, plan: &mut Plan) -> Verdict {
     done.map_or_else(Verdict::Refused, |()| Verdict::Honoured)
 }
 
-fn add_route(line: RouteLine, plan: &mut Plan) {
+fn add_route(line: RouteLine, has_ports: bool, plan: &mut Plan) {
     let Plan { router: Some(router), judged, .. } = plan else { return };
+    if !has_ports {
+        judged[line.at].verdict = not_judged();
+        return;
+    }
     let is_of_shell = |word: &&String| word.contains([';', '|', '&', '<', '>', '`', '$', '(']);
     let of_shell = line.words.iter().find(is_of_shell);
     let verdict = match (of_shell, line.words.split_first()) {
@@ -236,12 +248,12 @@ fn planned(words: &[String], router: &FolderRouter) -> Result<PlannedRoute, Stri
 }
 
 /// The default routes of mygate(5): the first gateway of each family.
-fn gateways(etc: &Etc, plan: &mut Plan) {
+fn gateways(etc: &Etc, has_ports: bool, plan: &mut Plan) {
     let Plan { router: Some(router), judged, .. } = plan else { return };
     let file = etc.folder.join(MYGATE).display().to_string();
     let mut known: Vec<bool> = Vec::new();
     for line in lines(etc.gateways.as_deref().unwrap_or_default()) {
-        let verdict = gateway_verdict(&line.text, router, &mut known);
+        let verdict = if has_ports { gateway_verdict(&line.text, router, &mut known) } else { not_judged() };
         judged.push(Judged {
             place: Place { file: file.clone(), line: line.number },
             text: line.text,
@@ -341,6 +353,8 @@ mod tests {
             let why = refused(text, "");
             assert!(why.starts_with(&format!("etc/hostname.{expected}")), "{text}: {why}");
         }
+        // A gateway is not blamed for an address that is missing.
+        assert!(refused("dhcp", "10.0.1.254\n").starts_with("etc/hostname.em1:1: 'dhcp' asks"));
         let why = refused("inet 10.0.1.1/24", "gate.example.org\n");
         assert_eq!(
             why,
