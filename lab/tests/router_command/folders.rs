@@ -344,7 +344,8 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
         reload(&mut router, "the configuration was replaced")?;
         assert_eq!(ask_tcp(&c, FAR[0], 80)?, Said::You(OUTSIDE[0].parse().unwrap()));
-        // Without an address outside it is a switch alone, with the host at its vport, and with one a router again.
+        // Without an address outside it is a switch alone, with the host at its vport, and with one a router
+        // again.
         let rules = folder.path().join("pf.conf");
         std::fs::write(&rules, "pass\n").unwrap();
         let outside = folder.path().join("hostname.em1");
