@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use artery_rcu::Domain;
-//! use crate::balance::{Flow, Local, Members, Settings};
+//! use artery_flow::balance::{Flow, Local, Members, Settings};
 //! use std::time::Duration;
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use artery_storage::Pages;
-//! use crate::{Answer, Flow4, FlowKey, FlowLimits, FlowSettings, FlowTable, Scope, Seed, Tick};
+//! use artery_flow::{Answer, Flow4, FlowKey, FlowLimits, FlowSettings, FlowTable, Scope, Seed, Tick};
 //! use artery_wire::build::ip4;
 //! use std::time::Duration;
 //!

@@ -19,7 +19,7 @@
 //!   flushed four times a second at most, where more become one at the second's end.
 //!
 //! ```
-//! use crate::stp::{Action, Bridge, Link, PortSettings, PortState, Settings};
+//! use artery_l2::stp::{Action, Bridge, Link, PortSettings, PortState, Settings};
 //! use artery_wire::EtherAddr;
 //! use std::time::Duration;
 //!
@@ -31,7 +31,7 @@
 //! assert!(actions.contains(&Action::State { port: 1, state: PortState::Forwarding }));
 //! let text = bridge.view().to_string();
 //! assert!(text.starts_with("\tpriority 32768 hellotime 2 fwddelay 15 maxage 20 holdcnt 6 proto rstp\n"));
-//! # Ok::<(), crate::stp::StpError>(())
+//! # Ok::<(), artery_l2::stp::StpError>(())
 //! ```
 
 mod information;
