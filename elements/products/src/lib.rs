@@ -55,8 +55,8 @@ artery_common::element_groups! {
     host_ports(interfaces, kernel_routes, kernel_table, log_lines, shared, status, threads): host_ports;
 
     balance(
-        about, answers, checks, exchange, explain, flow_stream, flow_words, follow, fragments, handlers,
-        known, leading, look, nat_flows, others, service, shared, tally, translate
+        about, answers, arguments, checks, exchange, explain, flow_stream, flow_words, follow, fragments,
+        handlers, known, leading, look, nat_flows, others, service, shared, tally, translate
     ): flow_balancer;
 
     switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
