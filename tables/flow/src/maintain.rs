@@ -34,6 +34,7 @@ impl<K: FlowKey> FlowTable<K> {
             let goes_on = goes_on && self.stats.released == released;
             left = if goes_on { left - group } else { 0 };
         }
+        // Flows that have gone would hide those behind them, which can make room.
         self.pass_over(GROUP);
         self.trim_young();
         if self.stats.released == released {

@@ -20,7 +20,9 @@ pub(super) fn judge(etc: &Etc, wishes: &Wishes, plan: &mut Plan) {
         None => (plan.switches.iter().flat_map(interfaces).collect(), FilterSite::Switch),
     };
     let environment = rules_environment(interfaces, |name| artery_device::files::read(etc.path(name)));
-    let surroundings = Surroundings { environment, site, is_lenient: wishes.is_lenient };
+    // Rules would be blamed for ports and routes that other lines were refused for.
+    let lacks_ports = plan.router.is_some() && plan.judged.iter().any(Judged::is_refused);
+    let surroundings = Surroundings { environment, site, is_lenient: wishes.is_lenient || lacks_ports };
     let found = rules::judge_rules(&file, text, &surroundings);
     plan.judged.extend(found.statements);
     if plan.router.is_some() {
@@ -152,6 +154,19 @@ mod tests {
         let mut plan = plan(&etc, &Wishes::default()).unwrap();
         judge(&etc, &Wishes { is_lenient, ..Wishes::default() }, &mut plan);
         plan
+    }
+
+    #[test]
+    fn rules_are_not_blamed_for_addresses_that_are_refused() {
+        let file = |name: &str, text: &str| File { interface: name.into(), text: text.into() };
+        let interfaces = vec![file("em0", "inet 10.0.0.1/24"), file("em1", "dhcp")];
+        let pf = Some("pass in on egress\npass on em7\npass on on\n".to_string());
+        let etc = Etc { folder: "etc".into(), interfaces, pf, ..Etc::default() };
+        let mut plan = plan(&etc, &Wishes::default()).unwrap();
+        judge(&etc, &Wishes::default(), &mut plan);
+        let refused: Vec<String> = plan.judged.iter().filter_map(Judged::refusal).collect();
+        assert_eq!(refused.len(), 2, "{refused:#?}");
+        assert!(refused[0].starts_with("etc/hostname.em1:1: ") && refused[1].starts_with("etc/pf.conf:3: "));
     }
 
     #[test]

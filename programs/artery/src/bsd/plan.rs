@@ -172,12 +172,12 @@ pub(super) fn judge(folder: &Path, wishes: &Wishes) -> anyhow::Result<Plan> {
 pub(crate) fn survive(texts: &str) {
     let mut texts = texts.splitn(4, '\0');
     let mut text = || texts.next().unwrap_or_default();
-    let (switch, door, routed, gateways) = (text(), text(), text(), text());
+    let (switch, vport, routed, gateways) = (text(), text(), text(), text());
     let file = |interface: &str, text: &str| etc::File { interface: interface.into(), text: text.into() };
     let etc = Etc {
         folder: "/nonexistent".into(),
         switches: vec![file("veb0", switch)],
-        interfaces: vec![file("vport0", door), file("em9", routed)],
+        interfaces: vec![file("vport0", vport), file("em9", routed)],
         gateways: Some(gateways.to_string()),
         ..Etc::default()
     };

@@ -253,7 +253,11 @@ fn gateways(etc: &Etc, has_ports: bool, plan: &mut Plan) {
     let file = etc.folder.join(MYGATE).display().to_string();
     let mut known: Vec<bool> = Vec::new();
     for line in lines(etc.gateways.as_deref().unwrap_or_default()) {
-        let verdict = if has_ports { gateway_verdict(&line.text, router, &mut known) } else { not_judged() };
+        let verdict = match gateway(&line.text) {
+            Err(why) => Verdict::Refused(why),
+            Ok(_) if !has_ports => not_judged(),
+            Ok(address) => gateway_verdict(&line.text, address, router, &mut known),
+        };
         judged.push(Judged {
             place: Place { file: file.clone(), line: line.number },
             text: line.text,
@@ -262,11 +266,13 @@ fn gateways(etc: &Etc, has_ports: bool, plan: &mut Plan) {
     }
 }
 
-fn gateway_verdict(text: &str, router: &mut FolderRouter, known: &mut Vec<bool>) -> Verdict {
-    let address = text.split('%').next().and_then(|address| address.parse::<IpAddr>().ok());
-    let Some(address) = address else {
-        return Verdict::Refused(format!("'{text}' is not a gateway; write its address, as in 192.0.2.1"));
-    };
+/// The address of a gateway, perhaps with the interface that it is reached by: `fe80::1%em0`.
+fn gateway(text: &str) -> Result<IpAddr, String> {
+    let address = text.split_once('%').map_or(text, |(address, _)| address);
+    address.parse().map_err(|_| format!("'{text}' is not a gateway; write its address, as in 192.0.2.1"))
+}
+
+fn gateway_verdict(text: &str, address: IpAddr, router: &mut FolderRouter, known: &mut Vec<bool>) -> Verdict {
     if known.contains(&address.is_ipv6()) {
         return Verdict::Approximated(
             "not used: the first gateway of a family is; '!route add -mpath default GATEWAY' in the file of \
@@ -355,6 +361,8 @@ mod tests {
         }
         // A gateway is not blamed for an address that is missing.
         assert!(refused("dhcp", "10.0.1.254\n").starts_with("etc/hostname.em1:1: 'dhcp' asks"));
+        // One that is no address is told all the same.
+        assert!(refused("dhcp", "10.0.1.254x\n").starts_with("etc/mygate:1: '10.0.1.254x' is not a gateway"));
         let why = refused("inet 10.0.1.1/24", "gate.example.org\n");
         assert_eq!(
             why,
