@@ -239,7 +239,7 @@ fn a_switch_reads_its_folder_again_and_keeps_states_and_tables() {
         let spam = net.pfctl("-t spam -T show")?;
         assert_eq!(spam.trim(), "10.0.0.99", "what was put into a table stays");
 
-        // The host's own door gets another address.
+        // The host's own port gets another address.
         net.write("hostname.vport0", "inet 10.0.0.8 255.255.255.0\n");
         reload(&mut switch, REPLACED)?;
         net.until_reached(0, "10.0.0.8")?;

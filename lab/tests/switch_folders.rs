@@ -212,8 +212,8 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
 }
 
 #[test]
-fn a_door_keeps_its_address_over_a_restart_and_announces_itself() {
-    on_the_net("folders-door", |net| {
+fn a_vport_keeps_its_address_over_a_restart_and_announces_itself() {
+    on_the_net("folders-vport", |net| {
         let folder = etc(&[
             ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
             ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\ninet6 2001:db8::9 64\n"),

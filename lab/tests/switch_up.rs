@@ -148,15 +148,15 @@ fn a_switch_is_changed_while_frames_pass() {
 }
 
 #[test]
-fn the_host_talks_by_its_door_and_commands_run_once_it_is_there() {
+fn the_host_talks_by_its_vport_and_commands_run_once_it_is_there() {
     on_the_net("up-vport", |net| {
         let marked = tempfile::tempdir().unwrap();
         let mark = marked.path().join("mark");
-        let door = format!("inet 10.0.0.9 255.255.255.0\n!ip -br address show $if > {}\n", mark.display());
+        let vport = format!("inet 10.0.0.9 255.255.255.0\n!ip -br address show $if > {}\n", mark.display());
         let etc = folder_with(&[
             ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup"),
             ("hostname.em*", "up mtu 1600"),
-            ("hostname.vport0", &door),
+            ("hostname.vport0", &vport),
         ]);
         let options = ["--map", "em0=eth0,em1=eth1", "--run-commands"];
         let running = start(net, etc.path(), &options)?;
@@ -330,8 +330,8 @@ fn fragments_pass_rules_as_a_whole_and_leave_as_fragments() {
 }
 
 #[test]
-fn without_link1_rules_hold_at_the_hosts_door_alone() {
-    on_the_net("up-door-pf", |net| {
+fn without_link1_rules_hold_at_the_hosts_vport_alone() {
+    on_the_net("up-vport-pf", |net| {
         let rules = "pass\nblock in on vport0 proto icmp from 10.0.0.2\nblock on em0\n";
         let files = folder_with(&[
             ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
@@ -353,8 +353,8 @@ fn without_link1_rules_hold_at_the_hosts_door_alone() {
 }
 
 #[test]
-fn rules_know_the_addresses_of_the_hosts_door_and_follow_them() {
-    on_the_net("up-door-addresses", |net| {
+fn rules_know_the_addresses_of_the_hosts_vport_and_follow_them() {
+    on_the_net("up-vport-addresses", |net| {
         // vport0:network is what it is when rules are loaded, (vport0) what it gets later, too.
         let rules = "block\npass in on vport0 proto icmp from vport0:network to (vport0)\n";
         let files = folder_with(&[

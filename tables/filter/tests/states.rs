@@ -1,4 +1,4 @@
-//! The filter through its public door: rules as text, packets as bytes, time as an argument.
+//! The filter through its public interface: rules as text, packets as bytes, time as an argument.
 
 mod connections;
 mod control;

@@ -389,10 +389,10 @@ mod tests {
         fn what_is_not_refused_makes_a_configuration(
             switch in file(),
             link in file(),
-            door in file(),
+            vport in file(),
             pf in "[ -~\n]{0,40}",
         ) {
-            let mut etc = etc(&[("veb0", &switch), ("em0", &link), ("vport0", &door)]);
+            let mut etc = etc(&[("veb0", &switch), ("em0", &link), ("vport0", &vport)]);
             etc.pf = Some(pf);
             let mut plan = plan(&etc, &Wishes::default()).unwrap();
             crate::bsd::pf::judge(&etc, &Wishes::default(), &mut plan);
@@ -407,12 +407,12 @@ mod tests {
         #[test]
         fn what_is_not_refused_of_a_router_makes_a_configuration(
             link in file(),
-            door in file(),
+            vport in file(),
             gateways in "([0-9a-f.:%]{1,12}\n|10.0.9.2\n){0,2}",
         ) {
             let link = link.replacen("add em0", "inet 10.0.9.1/24", 1);
             let switch = "add em0\nadd vport0\nup\n";
-            let mut etc = etc(&[("veb0", switch), ("em9", &link), ("vport0", &door)]);
+            let mut etc = etc(&[("veb0", switch), ("em9", &link), ("vport0", &vport)]);
             etc.gateways = Some(gateways);
             let plan = plan(&etc, &Wishes::default()).unwrap();
             let text = crate::bsd::text::configuration(&plan, "artery up");
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_has_addresses_at_its_door_and_none_at_other_ports() {
+    fn the_host_has_addresses_at_its_vport_and_none_at_other_ports() {
         let files = etc(&[
             ("veb0", "add em0\nadd vport0\nup"),
             ("em0", "inet 10.0.0.1/24"),
