@@ -11,15 +11,16 @@ mod routes;
 mod share;
 mod status;
 
+pub(crate) use capture::{Captured, Frame};
 pub(crate) use choice::Choice;
 pub(crate) use facts::{Facts, MultiBuffer};
 #[cfg(test)]
 pub(crate) use status::example;
 pub(crate) use status::{PortStatus, Status, Tables};
 
-use crate::cli::ControlOptions;
-use crate::cli::values::seconds;
 use crate::metrics::MetricsAddress;
+use crate::options::ControlOptions;
+use crate::options::values::seconds;
 use crate::output::{LogFormat, print_stdout};
 use crate::signals::EarlyHangup;
 use anyhow::Context as _;

@@ -1,11 +1,11 @@
 //! `artery apply`, `confirm`, `diff` and `show config`: files of `artery router` and the router that runs.
-use crate::cli::Reach;
-use crate::cli::values::seconds;
+use crate::config_input::ConfigInput;
 use crate::control_socket::Client;
+use crate::options::Reach;
+use crate::options::values::seconds;
 use crate::output::{print_stderr, print_stdout};
 use crate::router::configuration::{Candidate, Change, parse};
 use crate::router::live::{APPLY, CONFIGURATION, CONFIRM};
-use crate::run_options::ConfigInput;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! What BSD says of a switch - hostname.if(5) files, ifconfig(8), pf.conf(5) - as a configuration of ours.
 //!
-//! A folder is [read](etc), each of its lines is [checked](verdict), and together they make a [plan] that is
-//! [printed](text) as a configuration, or [run](up). [`ifconfig`] talks to the running switch.
+//! A folder is [read](etc), each of its lines is [checked](verdict), and together they make
+//! ([folder]) a [plan] that is [printed](text) as a configuration, or [run](up). [`ifconfig`] talks to the running switch.
 mod etc;
+mod folder;
 mod hostname;
 pub(crate) mod ifconfig;
 pub(crate) mod import;
@@ -18,6 +19,6 @@ pub(crate) mod up;
 pub(crate) mod verdict;
 
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) use plan::survive;
+pub(crate) use folder::survive;
 
 pub(crate) use hostname::length_of_mask;

@@ -2,10 +2,10 @@
 //! see none, with the decision on each.
 mod pcapng;
 
-use crate::adopt::Status;
-use crate::cli::Reach;
-use crate::cli::values::{port, seconds};
+use crate::adopt::{Captured, Frame, Status};
 use crate::control_socket::Client;
+use crate::options::Reach;
+use crate::options::values::{port, seconds};
 use crate::output::{Output, OutputReader, print_on};
 use crate::signals::end_flag;
 use anyhow::{Context as _, bail};
@@ -14,7 +14,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use clap::Args;
 use pcapng::Writer;
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -56,31 +55,6 @@ pub(crate) struct CaptureOptions {
     write: Option<PathBuf>,
 }
 
-/// What a question is answered with.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Captured {
-    /// Frames that were lost since the beginning.
-    pub(crate) lost: u64,
-    pub(crate) frames: Vec<Frame>,
-}
-
-/// A frame, as it came.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Frame {
-    /// Nanoseconds since the epoch.
-    pub(crate) time: u64,
-    /// The port that it came by.
-    pub(crate) port: String,
-    /// The port that it left by, if it was forwarded.
-    pub(crate) to: Option<String>,
-    /// Why it was left to the kernel, if it was.
-    pub(crate) reason: Option<String>,
-    /// Bytes that it had.
-    pub(crate) length: u32,
-    /// The first of them, in base 64.
-    pub(crate) bytes: String,
-}
-
 impl Frame {
     fn verdict(&self) -> String {
         match (&self.to, &self.reason) {
@@ -96,7 +70,7 @@ impl Frame {
     }
 
     fn line(&self, bytes: &[u8]) -> String {
-        let time = crate::watch::rfc3339(self.time as f64 / 1e9);
+        let time = crate::timestamp::rfc3339(self.time as f64 / 1e9);
         format!("{time} {}, {}: {}\n", self.port, self.verdict(), describe::frame(bytes))
     }
 }

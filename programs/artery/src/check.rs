@@ -1,15 +1,54 @@
 //! Commands that check a configuration without running it: check, flatten, graph.
-use crate::cli::{CheckOptions, DrawOptions, GraphFormat, GraphOptions, ReadingOptions, map_devices};
+use crate::config_input::ConfigInput;
 use crate::load::{Loaded, load};
+use crate::options::values::{device, number};
+use crate::options::{ReadingOptions, map_devices};
 use crate::output::{Output, print_stderr, print_stdout};
-use crate::run_options::ConfigInput;
 use artery_device::Interface;
 use artery_elements::CLASSES;
 use artery_engine::names::{NameEntry, Names};
 use artery_engine::{Home, Plan, Router, RouterSettings};
 use artery_lang::{Ir, Node, args};
 use artery_wire::EtherAddr;
+use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
+
+#[derive(Args)]
+pub(crate) struct CheckOptions {
+    #[command(flatten)]
+    pub(crate) reading: ReadingOptions,
+    /// Number of workers to place the parts on
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
+    pub(crate) workers: u16,
+    /// Call this machine's device MACHINE what the configuration calls CONFIG
+    #[arg(long, value_name = "CONFIG=MACHINE", value_parser = device)]
+    pub(crate) device: Vec<(String, String)>,
+    /// Say nothing of the placement
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct DrawOptions {
+    #[command(flatten)]
+    pub(crate) reading: ReadingOptions,
+}
+
+#[derive(Args)]
+pub(crate) struct GraphOptions {
+    #[command(flatten)]
+    pub(crate) reading: ReadingOptions,
+    /// The language to draw in
+    #[arg(long, value_enum, default_value_t = GraphFormat::Dot)]
+    pub(crate) format: GraphFormat,
+}
+
+/// Languages that graphs are drawn in.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum GraphFormat {
+    /// The language of Graphviz
+    Dot,
+}
 
 /// Shows everything that is wrong with a configuration, and where its parts would run.
 pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {

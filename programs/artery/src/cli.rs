@@ -1,30 +1,14 @@
 //! The command line: commands, options and what `--help` says of them.
-mod control;
-mod run;
-mod usage;
-pub(crate) mod values;
 
-pub(crate) use control::{ControlOptions, Reach, TcpOptions, default_socket};
-pub(crate) use run::RunOptions;
-pub(crate) use usage::usage_error;
-
-use crate::ip_router::RouterReach;
-use crate::load::Reading;
-use crate::output::LogFormat;
-use crate::run_options::ConfigInput;
+use crate::output::{LogFormat, print_stdout};
 use crate::{
-    adopt, apply, bsd, capture, doctor, explain, flow, neighbor, pfctl, release, route, router, show, top,
-    watch,
+    adopt, apply, bsd, capture, check, control_socket, devices, doctor, elements, explain, flow, format,
+    neighbor, netstat, options, pfctl, release, route, router, run, show, top, trace, watch,
 };
 use anyhow::Context as _;
-use artery_engine::RouterSettings;
-use artery_engine::trace::MOST_PACKETS;
-use artery_lang::Dialect;
-use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use values::{device, number, seconds, wait};
 
 /// A software router in user space that speaks the Click language.
 #[derive(Parser)]
@@ -63,7 +47,7 @@ The first SIGINT or SIGTERM asks the router to stop, which its DriverManager may
 SIGHUP has the file read again: what it says then replaces the running configuration, and no packet is lost.
 With a mistake in it the running one stays. A signal that a Script waits for is left to that."
     )]
-    Run(Box<RunOptions>),
+    Run(Box<run::RunOptions>),
     /// Show every mistake of a configuration, and where its parts would run
     #[command(
         override_usage = "artery check [OPTIONS] <FILE | -e TEXT> [VAR=VALUE]...",
@@ -72,32 +56,32 @@ With a mistake in it the running one stays. A signal that a Script waits for is 
   artery check --workers 4 router.click      also says which parts are copied to all workers, and why not
   artery check --device eth0=lo router.click   takes addresses from a device that this machine has"
     )]
-    Check(CheckOptions),
+    Check(check::CheckOptions),
     /// Lay out configuration files in the standard way
     #[command(after_long_help = "Examples:
   artery fmt router.click            print it
   artery fmt -i conf/*.click         change the files
   artery fmt --check conf/*.click    status 1 if a file would change")]
-    Fmt(FmtOptions),
+    Fmt(format::FmtOptions),
     /// Print a configuration with compounds and variables expanded
     #[command(
         override_usage = "artery flatten [OPTIONS] <FILE | -e TEXT> [VAR=VALUE]...",
         after_long_help = "Example:\n  artery flatten router.click LIMIT=10"
     )]
-    Flatten(DrawOptions),
+    Flatten(check::DrawOptions),
     /// Draw a configuration
     #[command(
         override_usage = "artery graph [OPTIONS] <FILE | -e TEXT> [VAR=VALUE]...",
         after_long_help = "Example:\n  artery graph router.click | dot -Tsvg > router.svg"
     )]
-    Graph(GraphOptions),
+    Graph(check::GraphOptions),
     /// List elements, or show the manual page of one
     #[command(after_long_help = "Examples:
   artery elements
   artery elements DecIPTTL
   artery elements --markdown docs/elements            write all pages
   artery elements --markdown docs/elements --check    status 1 if they are out of date")]
-    Elements(ElementsOptions),
+    Elements(elements::ElementsOptions),
     /// List the interfaces of this machine, and what a router would get of each
     #[command(after_long_help = "Examples:
   artery devices
@@ -106,7 +90,7 @@ With a mistake in it the running one stays. A signal that a Script waits for is 
 
 An interface is used by AF_XDP, whose frames its driver puts into the router's memory, or by packet sockets;
 the argument METHOD of FromDevice overrides what is said here.")]
-    Devices(DevicesOptions),
+    Devices(devices::DevicesOptions),
     /// Forward between ports beside the kernel, by its routes; or say what could be
     #[command(
         override_usage = "artery adopt [--path PATH] PORT PORT...\
@@ -134,7 +118,7 @@ the argument METHOD of FromDevice overrides what is said here.")]
   artery handler -u /run/artery.sock c.count
   artery handler -p 7777 s.active false
   artery handler -u /run/artery.sock hotconfig --write \"$(cat new.click)\"")]
-    Handler(HandlerOptions),
+    Handler(control_socket::HandlerOptions),
     /// Show what goes through the ports of a running router, as BSD's netstat does
     #[command(
         disable_help_flag = true,
@@ -149,7 +133,7 @@ the argument METHOD of FromDevice overrides what is said here.")]
 The first row counts from the opening of the port; each further row says what came since the row before.
 Without -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock."
     )]
-    Netstat(NetstatOptions),
+    Netstat(netstat::NetstatOptions),
     /// Show the path of the next packets through a running router, and what changed at each hop
     #[command(after_long_help = "Examples:
   artery trace                         the next packet, whichever source it is from
@@ -161,7 +145,7 @@ and what the packet is; below it stands what that element changed. The last line
 '-> PORT', 'dropped: REASON', or 'still in ELEMENT' where it waits. Copies, fragments and segments follow with
 ways of their own. SIGINT shows what there is so far. While packets are followed, all are handled somewhat
 slower.")]
-    Trace(TraceOptions),
+    Trace(trace::TraceOptions),
     /// Run an IP router, or print its configuration: ports, addresses, routes and neighbors in one command
     #[command(disable_help_flag = true, after_long_help = router::options::EXAMPLES)]
     Router(Box<router::options::RouterOptions>),
@@ -284,234 +268,9 @@ impl Command {
     }
 }
 
-/// Which configuration is meant.
-#[derive(Args, Clone)]
-pub(crate) struct ReadingOptions {
-    /// The configuration (`-` for standard input), and values for its variables
-    #[arg(value_name = "FILE|VAR=VALUE")]
-    words: Vec<String>,
-    /// Take the configuration from this text
-    #[arg(short = 'e', long, value_name = "TEXT", allow_hyphen_values = true)]
-    expression: Option<String>,
-    /// Where libraries are looked for, besides the configuration's folder; otherwise $CLICKPATH
-    #[arg(short = 'C', long, value_name = "PATH")]
-    clickpath: Option<String>,
-}
-
-impl ReadingOptions {
-    /// What to read, and how.
-    pub(crate) fn reading(&self) -> anyhow::Result<(ConfigInput, Reading)> {
-        let mut variables: Vec<(String, String)> = Vec::new();
-        let mut input = self.expression.clone().map(ConfigInput::Text);
-        for word in &self.words {
-            if let Some((name, value)) = variable(word) {
-                if variables.iter().any(|(known, _)| known == name) {
-                    usage_error(&format!("parameter '{name}' multiply defined"));
-                }
-                variables.push((name.to_string(), value.to_string()));
-            } else if let Some(other) = input.replace(ConfigInput::from_word(word)) {
-                let other = if let ConfigInput::Text(_) = other { "-e".to_string() } else { other.name() };
-                usage_error(&format!(
-                    "router configuration specified twice: {other} and {word}; a variable is written \
-                     VAR=VALUE"
-                ));
-            }
-        }
-        let input = input
-            .unwrap_or_else(|| usage_error("name a configuration: FILE, '-' for standard input, or -e TEXT"));
-        Ok((
-            input,
-            Reading {
-                dialect: Dialect::Artery,
-                variables,
-                clickpath: self.clickpath.clone().or_else(|| std::env::var("CLICKPATH").ok()),
-            },
-        ))
-    }
-}
-
-/// `VAR=value` as its parts.
-pub(crate) fn variable(word: &str) -> Option<(&str, &str)> {
-    let (name, value) = word.split_once('=')?;
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    is_name.then_some((name, value))
-}
-
-/// Sets which devices of this machine the configuration's names mean.
-pub(crate) fn map_devices(devices: &[(String, String)], settings: &mut RouterSettings) {
-    for (n, (config, machine)) in devices.iter().enumerate() {
-        if let Some((_, other)) =
-            devices[..n].iter().find(|(known, other)| known == config && other != machine)
-        {
-            usage_error(&format!("device '{config}' is given two names: {other} and {machine}"));
-        }
-        settings.names.map_device(config, machine);
-    }
-}
-
-#[derive(Args)]
-pub(crate) struct CheckOptions {
-    #[command(flatten)]
-    pub(crate) reading: ReadingOptions,
-    /// Number of workers to place the parts on
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
-    pub(crate) workers: u16,
-    /// Call this machine's device MACHINE what the configuration calls CONFIG
-    #[arg(long, value_name = "CONFIG=MACHINE", value_parser = device)]
-    pub(crate) device: Vec<(String, String)>,
-    /// Say nothing of the placement
-    #[arg(short = 'q', long)]
-    pub(crate) quiet: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct FmtOptions {
-    /// Files to lay out; `-` for standard input
-    #[arg(required = true)]
-    pub(crate) files: Vec<String>,
-    /// Change nothing; name the files that would change
-    #[arg(long, conflicts_with = "in_place")]
-    pub(crate) check: bool,
-    /// Rewrite the files in place
-    #[arg(short = 'i', long)]
-    pub(crate) in_place: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct DrawOptions {
-    #[command(flatten)]
-    pub(crate) reading: ReadingOptions,
-}
-
-#[derive(Args)]
-pub(crate) struct GraphOptions {
-    #[command(flatten)]
-    pub(crate) reading: ReadingOptions,
-    /// The language to draw in
-    #[arg(long, value_enum, default_value_t = GraphFormat::Dot)]
-    pub(crate) format: GraphFormat,
-}
-
-/// Languages that graphs are drawn in.
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum GraphFormat {
-    /// The language of Graphviz
-    Dot,
-}
-
-#[derive(Args)]
-pub(crate) struct ElementsOptions {
-    /// Show the manual page of this class
-    pub(crate) name: Option<String>,
-    /// Write all pages into this folder
-    #[arg(long, value_name = "DIR", conflicts_with = "name")]
-    pub(crate) markdown: Option<PathBuf>,
-    /// With --markdown: write nothing, fail if a page is out of date
-    #[arg(long, requires = "markdown")]
-    pub(crate) check: bool,
-    /// List as JSON
-    #[arg(long, conflicts_with = "markdown")]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct DevicesOptions {
-    /// Show these interfaces only
-    #[arg(value_name = "NAME")]
-    pub(crate) names: Vec<String>,
-    /// List as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct NetstatOptions {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-    /// The port to show
-    #[arg(short = 'I', value_name = "PORT")]
-    pub(crate) interface: Option<String>,
-    /// List all ports
-    #[arg(short = 'i')]
-    pub(crate) list: bool,
-    /// Routes instead of ports
-    #[arg(
-        short = 'r',
-        conflicts_with_all = ["interface", "list", "bytes", "human", "interval", "count", "wait"]
-    )]
-    pub(crate) routes: bool,
-    /// Routes of this family only: inet or inet6
-    #[arg(short = 'f', value_name = "FAMILY", requires = "routes", value_parser = ["inet", "inet6"])]
-    pub(crate) family: Option<String>,
-    /// Bytes instead of packets
-    #[arg(short = 'b')]
-    pub(crate) bytes: bool,
-    /// Numbers with units
-    #[arg(short = 'h')]
-    pub(crate) human: bool,
-    /// Accepted: numbers are never given names
-    #[arg(short = 'n')]
-    numeric: bool,
-    /// Seconds from row to row
-    #[arg(short = 'w', value_name = "WAIT", value_parser = wait)]
-    interval: Option<Duration>,
-    /// Rows, and then the end
-    #[arg(short = 'c', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
-    /// The same as -w WAIT
-    #[arg(value_name = "WAIT", value_parser = wait, conflicts_with = "interval")]
-    wait: Option<Duration>,
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
-}
-
-impl NetstatOptions {
-    /// The IPRouter whose routes are meant.
-    pub(crate) fn router(&self) -> RouterReach {
-        RouterReach::of(self.reach.clone())
-    }
-
-    /// How long from row to row; none for a list.
-    pub(crate) fn wait(&self) -> Option<Duration> {
-        self.interval.or(self.wait)
-    }
-}
-
-#[derive(Args)]
-pub(crate) struct TraceOptions {
-    /// How many packets, at most 1000
-    #[arg(value_name = "N", default_value_t = 1, value_parser = number::<1, { MOST_PACKETS as u16 }>)]
-    pub(crate) count: u16,
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-    /// The element where packets begin; otherwise all without inputs
-    #[arg(long, value_name = "ELEMENT")]
-    pub(crate) from: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Wait no longer, such as 5 (seconds) or 200ms; then what there is is shown
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub(crate) timeout: Option<Duration>,
-}
-
-#[derive(Args)]
-pub(crate) struct HandlerOptions {
-    #[command(flatten)]
-    pub(crate) reach: Reach,
-    /// ELEMENT.HANDLER, or a handler of the router
-    pub(crate) handler: String,
-    /// Value to write; without one the handler is read
-    #[arg(conflicts_with = "write")]
-    pub(crate) value: Option<String>,
-    /// Value to write, which may be empty
-    #[arg(long, value_name = "VALUE", num_args = 0..=1, default_missing_value = "")]
-    pub(crate) write: Option<String>,
-}
-
 /// Reads the command line; wrong ones end the program with status 2.
 pub(crate) fn parse(args: Vec<OsString>) -> Cli {
+    options::set_command_line(Cli::command);
     let file = args.get(1).and_then(|word| word.to_str()).map(str::to_string);
     Cli::try_parse_from(route::hide_modifiers(args)).unwrap_or_else(|error| {
         let file = file.filter(|word| word.ends_with(".click") || std::path::Path::new(word).is_file());
@@ -519,36 +278,37 @@ pub(crate) fn parse(args: Vec<OsString>) -> Cli {
             Some(file) if error.kind() == clap::error::ErrorKind::InvalidSubcommand => {
                 let why =
                     format!("'{file}' is not a command; to run a configuration, write: artery run {file}");
-                usage::exit_with(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, why))
+                options::exit_with(Cli::command().error(clap::error::ErrorKind::InvalidSubcommand, why))
             }
-            _ => usage::exit_with(error),
+            _ => options::exit_with(error),
         }
     })
 }
 
-/// The arguments of `artery router`, which this program was called as.
-pub(crate) fn router_matches() -> clap::ArgMatches {
-    let matches = Cli::command().get_matches();
-    matches.subcommand_matches("router").cloned().unwrap_or_default()
-}
-
 /// The help of a command, if `name` is one.
-pub(crate) fn help_of(name: &str) -> Option<String> {
+fn help_of(name: &str) -> Option<String> {
     let mut cli = Cli::command();
     cli.build();
     cli.find_subcommand_mut(name).map(|command| command.render_long_help().to_string())
 }
 
-/// The help of the program.
-pub(crate) fn help() -> String {
-    Cli::command().render_long_help().to_string()
+/// Shows the help of the program, that of a command, or the page of an element.
+pub(crate) fn help(topic: Option<&str>) -> anyhow::Result<u8> {
+    let help = match topic {
+        None => Cli::command().render_long_help().to_string(),
+        Some(topic) => match help_of(topic) {
+            Some(help) => help,
+            None => return elements::show(topic, false),
+        },
+    };
+    print_stdout(&help).map(|()| 0)
 }
 
 /// Prints completions for a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "artery", &mut script);
-    crate::output::print_stdout(&String::from_utf8_lossy(&script)).map(|()| 0)
+    print_stdout(&String::from_utf8_lossy(&script)).map(|()| 0)
 }
 
 /// Writes manual pages, one for the program and one for each command.
@@ -600,12 +360,5 @@ mod tests {
             let help = help_of(command.get_name()).unwrap();
             assert!(help.contains("Example"), "{}", command.get_name());
         }
-    }
-
-    #[test]
-    fn variables_have_names_and_files_with_equals_signs_are_files() {
-        assert_eq!(variable("A=b=c"), Some(("A", "b=c")));
-        assert_eq!(variable("dir/a=b"), None);
-        assert_eq!(variable("=b"), None);
     }
 }

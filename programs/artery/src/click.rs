@@ -1,8 +1,10 @@
 //! The personality `click`: its options, its messages, its order of events.
-use crate::control_socket::{ControlSettings, TcpWrites};
+use crate::config_input::ConfigInput;
+use crate::control_socket::{ControlSettings, PortRequest, TcpWrites};
 use crate::load::Reading;
+use crate::options::values::check_processor;
 use crate::output::{Output, print_stderr, print_stdout};
-use crate::run_options::{ConfigInput, PortRequest, RunJob, check_processor};
+use crate::run_options::RunJob;
 use crate::sandbox::Sandbox;
 use crate::signals::EarlyHangup;
 use artery_engine::{RouterSettings, Time};
@@ -93,7 +95,7 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
 /// A configuration, or the value of a variable.
 fn apply_input(job: &mut RunJob, has_input: &mut bool, given: Given) -> Result<(), String> {
     let value = given.value.unwrap_or_default();
-    if let Some((name, text)) = crate::cli::variable(&value).filter(|_| given.name.is_empty()) {
+    if let Some((name, text)) = crate::options::variable(&value).filter(|_| given.name.is_empty()) {
         let variables = &mut job.reading.variables;
         match variables.iter().any(|(known, _)| known == name) {
             // The program uses the first value, as Click does.

@@ -1,7 +1,17 @@
 //! The interfaces of the machine, and what a router would get of each.
-use crate::cli::DevicesOptions;
 use crate::output::print_stdout;
 use artery_device::{Interface, InterfaceSurvey, survey};
+use clap::Args;
+
+#[derive(Args)]
+pub(crate) struct DevicesOptions {
+    /// Show these interfaces only
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// List as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn command(options: &DevicesOptions) -> anyhow::Result<u8> {
     let all = survey();

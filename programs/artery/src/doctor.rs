@@ -5,7 +5,7 @@ mod port;
 mod process;
 mod report;
 
-use crate::cli::usage_error;
+use crate::options::usage_error;
 use crate::output::print_stdout;
 use anyhow::Context as _;
 use artery_adopt::blockers;

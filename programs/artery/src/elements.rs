@@ -1,14 +1,30 @@
 //! The elements' manual: a list, pages as text, and the same pages as Markdown files.
-use crate::cli::{self, ElementsOptions};
 use crate::output::{print_stderr, print_stdout};
 use crate::spelling::nearest;
 use anyhow::{Context as _, bail};
 use artery_elements::CLASSES;
 use artery_engine::Class;
+use clap::Args;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::path::PathBuf;
 
 mod page;
+
+#[derive(Args)]
+pub(crate) struct ElementsOptions {
+    /// Show the manual page of this class
+    pub(crate) name: Option<String>,
+    /// Write all pages into this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "name")]
+    pub(crate) markdown: Option<PathBuf>,
+    /// With --markdown: write nothing, fail if a page is out of date
+    #[arg(long, requires = "markdown")]
+    pub(crate) check: bool,
+    /// List as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+}
 
 /// Lists elements, shows a page, or writes all pages.
 pub(crate) fn command(options: &ElementsOptions) -> anyhow::Result<u8> {
@@ -31,19 +47,8 @@ pub(crate) fn command(options: &ElementsOptions) -> anyhow::Result<u8> {
     }
 }
 
-/// The page of an element, the help of a command, or of the program.
-pub(crate) fn help(topic: Option<&str>) -> anyhow::Result<u8> {
-    match topic {
-        None => print_stdout(&cli::help())?,
-        Some(topic) => match cli::help_of(topic) {
-            Some(help) => print_stdout(&help)?,
-            None => return show(topic, false),
-        },
-    }
-    Ok(0)
-}
-
-fn show(name: &str, as_json: bool) -> anyhow::Result<u8> {
+/// Shows the page of an element.
+pub(crate) fn show(name: &str, as_json: bool) -> anyhow::Result<u8> {
     let class = find(name)?;
     match as_json {
         true => print_stdout(&format!("{:#}\n", page::json(class)))?,

@@ -1,8 +1,8 @@
 //! `artery explain`: what a running router would do with a packet.
 mod service;
 
-use crate::cli::values::port;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
+use crate::options::values::port;
 use crate::output::print_stdout;
 use clap::Args;
 use serde_json::Value;

@@ -14,7 +14,7 @@ mod written;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use import::survive;
 
-use crate::cli::Reach;
+use crate::options::Reach;
 use balancer::Balancer;
 use clap::{Args, Subcommand};
 use std::net::IpAddr;
@@ -81,7 +81,7 @@ struct ShowOptions {
     #[arg(long, value_name = "NAME")]
     member: Option<String>,
     /// Those from this address
-    #[arg(long, value_name = "ADDRESS", value_parser = crate::cli::values::address)]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::options::values::address)]
     client: Option<IpAddr>,
     /// No more than N
     #[arg(long, value_name = "N")]

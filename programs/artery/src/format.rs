@@ -1,9 +1,22 @@
 //! `artery fmt`: configuration files in the standard layout.
-use crate::cli::FmtOptions;
+use crate::config_input::ConfigInput;
 use crate::output::{Output, print_stderr, print_stdout};
-use crate::run_options::ConfigInput;
 use anyhow::Context as _;
 use artery_lang::{Diagnostic, Dialect, Sources, parse};
+use clap::Args;
+
+#[derive(Args)]
+pub(crate) struct FmtOptions {
+    /// Files to lay out; `-` for standard input
+    #[arg(required = true)]
+    pub(crate) files: Vec<String>,
+    /// Change nothing; name the files that would change
+    #[arg(long, conflicts_with = "in_place")]
+    pub(crate) check: bool,
+    /// Rewrite the files in place
+    #[arg(short = 'i', long)]
+    pub(crate) in_place: bool,
+}
 
 /// Lays out files; the status is 1 if one can't be, or with `--check` if one would change.
 pub(crate) fn format(options: &FmtOptions) -> anyhow::Result<u8> {

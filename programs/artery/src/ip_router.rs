@@ -1,7 +1,7 @@
 //! The IPRouter of a running router, as commands read and write it.
-use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::load::{Reading, load};
+use crate::options::Reach;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;

@@ -11,7 +11,7 @@ mod capture;
 mod check;
 mod cli;
 mod click;
-mod commands;
+mod config_input;
 mod control_socket;
 mod devices;
 mod doctor;
@@ -21,12 +21,14 @@ mod flow;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod forged;
 mod format;
+mod host_commands;
 mod ip_router;
 mod load;
 mod metrics;
 mod neighbor;
 mod netstat;
 mod notify;
+mod options;
 mod output;
 mod pfctl;
 mod release;
@@ -41,6 +43,7 @@ mod sandbox;
 mod show;
 mod signals;
 mod spelling;
+mod timestamp;
 mod top;
 mod trace;
 mod watch;
@@ -102,7 +105,7 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Devices(options) => devices::command(&options),
         Command::Doctor(options) => doctor::command(&options),
         Command::Release(options) => release::command(&options),
-        Command::Help { topic } => elements::help(topic.as_deref()),
+        Command::Help { topic } => cli::help(topic.as_deref()),
         Command::Adopt(options) => adopt::command(&options),
         Command::Handler(options) => control_socket::call(&options),
         Command::Netstat(options) => netstat::command(&options),

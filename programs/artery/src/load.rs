@@ -1,13 +1,13 @@
 //! From a file, standard input or the command line to a checked graph, with everything that is wrong with it.
+mod faults;
+
 use crate::output::Output;
-use crate::run_options::ConfigInput;
 use artery_elements::CLASSES;
 use artery_engine::{BuildStage, Problem, Router, RouterSettings};
 use artery_lang::{
     Diagnostic, Dialect, FileId, Ir, Node, Options, Processing, Sources, Span, check, compile,
 };
 use std::cell::RefCell;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// How a configuration is read.
@@ -106,51 +106,6 @@ fn whole_arguments(text: &str, part: &str) -> Vec<usize> {
     let closes = |after: &str| after.is_empty() || after.starts_with(',');
     let is_whole = |at: &usize| opens(text[..*at].trim_end()) && closes(text[at + part.len()..].trim_start());
     places_in(text, part).into_iter().filter(is_whole).collect()
-}
-
-/// No configuration is longer; reading an endless file stops here.
-const LONGEST: u64 = 256 << 20;
-
-impl ConfigInput {
-    /// The text of the configuration. It needs to be UTF-8 only outside comments. The error is the system's,
-    /// or says why the bytes are not a configuration.
-    pub(crate) fn read(&self) -> Result<String, String> {
-        self.bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    /// The same of a text that is to be written again, and so must not lose anything.
-    pub(crate) fn read_exactly(&self) -> Result<String, String> {
-        let wrong =
-            |at: usize| format!("{}: byte {at} is not UTF-8, so that it can't be laid out", self.name());
-        String::from_utf8(self.bytes()?).map_err(|error| wrong(error.utf8_error().valid_up_to()))
-    }
-
-    fn bytes(&self) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::new();
-        let result = match self {
-            ConfigInput::Text(text) => return Ok(text.clone().into_bytes()),
-            ConfigInput::Stdin => std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes),
-            ConfigInput::File(path) => artery_device::files::open(path)
-                .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)),
-        };
-        let why = match result {
-            Ok(_) => not_text(&bytes),
-            Err(error) => Some(artery_device::system_message(&error)),
-        };
-        why.map_or(Ok(bytes), |why| Err(format!("{}: {why}", self.name())))
-    }
-}
-
-/// Why these bytes are not a configuration, where their beginning or length shows it.
-fn not_text(bytes: &[u8]) -> Option<String> {
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        return Some("this is compressed; a configuration is text".to_string());
-    }
-    if bytes.len() as u64 > LONGEST {
-        return Some("this is longer than any configuration".to_string());
-    }
-    let zero = bytes.iter().position(|byte| *byte == 0)?;
-    Some(format!("byte {zero} is zero; a configuration is text"))
 }
 
 /// Compiles and checks a text.

@@ -1,8 +1,8 @@
 //! `artery neighbor`: adds, deletes and flushes neighbors of a running router.
 pub(crate) mod bsd;
 
-use crate::cli::values::station;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
+use crate::options::values::station;
 use anyhow::bail;
 use artery_wire::EtherAddr;
 use clap::{Args, Subcommand};
@@ -62,7 +62,7 @@ struct Change {
 pub(crate) fn command(options: &NeighborOptions) -> anyhow::Result<u8> {
     let (Action::Add(change) | Action::Del(change) | Action::Flush(change)) = &options.action;
     let said = read(&change.words).and_then(|said| check(&options.action, said));
-    let said = said.unwrap_or_else(|why| crate::cli::usage_error(&why));
+    let said = said.unwrap_or_else(|why| crate::options::usage_error(&why));
     let mut router = IpRouter::find(&change.router)?;
     let port = match (&said.port, said.address) {
         (Some(port), _) => port.clone(),

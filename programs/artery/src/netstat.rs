@@ -1,15 +1,73 @@
 //! `artery netstat`: the counters of a running router's ports, or its routes, in the layout of BSD's netstat.
-use crate::cli::NetstatOptions;
 use crate::control_socket::Client;
+use crate::ip_router::RouterReach;
+use crate::options::Reach;
+use crate::options::values::wait;
 use crate::output::{OutputReader, print_on, print_stdout};
 use crate::route::bsd_table::{self, Family};
 use anyhow::{Context as _, anyhow};
 use artery_device::{Delays, TrafficCounts};
+use clap::{ArgAction, Args};
 use std::io::IsTerminal as _;
+use std::time::Duration;
 use std::time::Instant;
 
 /// Rows on a screen; then the header is due again.
 const ROWS: u64 = 21;
+
+#[derive(Args)]
+pub(crate) struct NetstatOptions {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    /// The port to show
+    #[arg(short = 'I', value_name = "PORT")]
+    pub(crate) interface: Option<String>,
+    /// List all ports
+    #[arg(short = 'i')]
+    pub(crate) list: bool,
+    /// Routes instead of ports
+    #[arg(
+        short = 'r',
+        conflicts_with_all = ["interface", "list", "bytes", "human", "interval", "count", "wait"]
+    )]
+    pub(crate) routes: bool,
+    /// Routes of this family only: inet or inet6
+    #[arg(short = 'f', value_name = "FAMILY", requires = "routes", value_parser = ["inet", "inet6"])]
+    pub(crate) family: Option<String>,
+    /// Bytes instead of packets
+    #[arg(short = 'b')]
+    pub(crate) bytes: bool,
+    /// Numbers with units
+    #[arg(short = 'h')]
+    pub(crate) human: bool,
+    /// Accepted: numbers are never given names
+    #[arg(short = 'n')]
+    numeric: bool,
+    /// Seconds from row to row
+    #[arg(short = 'w', value_name = "WAIT", value_parser = wait)]
+    interval: Option<Duration>,
+    /// Rows, and then the end
+    #[arg(short = 'c', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// The same as -w WAIT
+    #[arg(value_name = "WAIT", value_parser = wait, conflicts_with = "interval")]
+    wait: Option<Duration>,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+impl NetstatOptions {
+    /// The IPRouter whose routes are meant.
+    pub(crate) fn router(&self) -> RouterReach {
+        RouterReach::of(self.reach.clone())
+    }
+
+    /// How long from row to row; none for a list.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.interval.or(self.wait)
+    }
+}
 
 /// Shows ports once, or one of them again and again.
 pub(crate) fn command(options: &NetstatOptions) -> anyhow::Result<u8> {

@@ -6,7 +6,7 @@ mod machine;
 mod rules_file;
 mod states_file;
 
-use crate::cli::{Reach, default_socket};
+use crate::options::{Reach, default_socket};
 use crate::output::print_stdout;
 use anyhow::{anyhow, bail};
 use artery_filter::syntax::print::{Style, table_address};

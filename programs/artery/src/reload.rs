@@ -1,10 +1,10 @@
 //! What SIGHUP does to a running router: log files are opened again, what its configuration was made of is
 //! read again, and what came of that replaces the running configuration. With mistakes the running one stays.
+use crate::config_input::ConfigInput;
 use crate::control_socket::OwnHandlers;
 use crate::notify::Notifier;
 use crate::output::Output;
 use crate::replace::Replacer;
-use crate::run_options::ConfigInput;
 use artery_elements::LogFiles;
 use artery_engine::Handle;
 use std::io;

@@ -2,8 +2,8 @@
 pub(crate) mod bsd_table;
 mod bsd_words;
 
-use crate::cli::values::address;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
+use crate::options::values::address;
 use crate::output::print_stdout;
 use bsd_table::{Family, Ports};
 use clap::{Args, Subcommand};
@@ -208,7 +208,7 @@ struct Get {
 }
 
 pub(crate) fn command(options: &RouteOptions) -> anyhow::Result<u8> {
-    let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
+    let usage = |why: String| -> ! { crate::options::usage_error(&why) };
     match &options.action {
         Action::Add(change) => options.change(change, "add", "add_route"),
         Action::Change(change) => options.change(change, "change", "set_route"),
@@ -252,7 +252,7 @@ pub(crate) fn planned_route<'a>(
 impl RouteOptions {
     /// Adds a route, or replaces another one.
     fn change(&self, change: &Change, verb: &'static str, handler: &str) -> anyhow::Result<u8> {
-        let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
+        let usage = |why: String| -> ! { crate::options::usage_error(&why) };
         let words = revealed(&change.words);
         if !bsd_words::are_bsd(&words) {
             let route = written(&words).unwrap_or_else(|why| usage(why));
@@ -281,7 +281,7 @@ impl RouteOptions {
     }
 
     fn delete(&self, change: &Change) -> anyhow::Result<u8> {
-        let usage = |why: String| -> ! { crate::cli::usage_error(&why) };
+        let usage = |why: String| -> ! { crate::options::usage_error(&why) };
         let words = revealed(&change.words);
         if !bsd_words::are_bsd(&words) {
             let prefix = deleted(&words).unwrap_or_else(|why| usage(why));
@@ -488,7 +488,7 @@ fn deleted(words: &[String]) -> Result<&str, String> {
 fn get_route(get: &Get, is_bsd: bool) -> anyhow::Result<u8> {
     let words = revealed(&get.words);
     let is_bsd = is_bsd || bsd_words::are_bsd(&words);
-    let address = looked_for(&words).unwrap_or_else(|why| crate::cli::usage_error(&why));
+    let address = looked_for(&words).unwrap_or_else(|why| crate::options::usage_error(&why));
     let mut router = IpRouter::find(&get.router)?;
     let document = router.query("route_json", &address.to_string())?;
     if get.json {

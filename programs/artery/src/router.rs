@@ -14,11 +14,12 @@ mod text;
 mod vlans;
 
 use crate::bsd::rules::PFLOG;
-use crate::cli::usage_error;
+use crate::config_input::ConfigInput;
 use crate::load::Reading;
+use crate::options::usage_error;
 use crate::output::{Output, print_stdout};
 use crate::run::run;
-use crate::run_options::{ConfigInput, RunJob};
+use crate::run_options::RunJob;
 use crate::sandbox::Sandbox;
 use crate::signals::EarlyHangup;
 use artery_engine::RouterSettings;

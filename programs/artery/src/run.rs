@@ -1,7 +1,11 @@
 //! Running a router from its configuration to its exit status.
+mod options;
+
+pub(crate) use options::RunOptions;
+
 use crate::ask::print_handlers;
-use crate::commands::Commands;
 use crate::control_socket::{Control, Listeners, Service};
+use crate::host_commands::Commands;
 use crate::load::load;
 use crate::metrics::{self, Http, of_router};
 use crate::notify::{Notifier, start_watchdog};

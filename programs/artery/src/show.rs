@@ -11,9 +11,9 @@ pub(crate) use routes::{RoutesOptions, show as show_routes};
 pub(crate) use tables::lasting;
 
 use crate::apply::running_configuration;
-use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::{IpRouter, RouterReach, elements};
+use crate::options::Reach;
 use crate::output::print_stdout;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};

@@ -5,9 +5,9 @@ mod screen;
 mod view;
 
 use crate::adopt::Status;
-use crate::cli::Reach;
-use crate::cli::values::{Period, period};
 use crate::control_socket::Client;
+use crate::options::Reach;
+use crate::options::values::{Period, period};
 use crate::output::print_stdout;
 use anyhow::Context as _;
 use clap::Args;

@@ -5,11 +5,14 @@ mod look;
 mod records;
 mod text;
 
-use crate::cli::TraceOptions;
 use crate::control_socket::Client;
+use crate::options::Reach;
+use crate::options::values::{number, seconds};
 use crate::output::{Output, OutputReader, print_on, print_stdout};
 use crate::signals::end_flag;
 use anyhow::{Context as _, anyhow, bail};
+use artery_engine::trace::MOST_PACKETS;
+use clap::Args;
 use records::Trace;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,6 +21,24 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(50);
 /// For how long packets that are still in the router are waited for, once all have been seen.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub(crate) struct TraceOptions {
+    /// How many packets, at most 1000
+    #[arg(value_name = "N", default_value_t = 1, value_parser = number::<1, { MOST_PACKETS as u16 }>)]
+    pub(crate) count: u16,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    /// The element where packets begin; otherwise all without inputs
+    #[arg(long, value_name = "ELEMENT")]
+    pub(crate) from: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Wait no longer, such as 5 (seconds) or 200ms; then what there is is shown
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+}
 
 /// Follows packets, and shows their ways.
 pub(crate) fn command(options: &TraceOptions) -> anyhow::Result<u8> {

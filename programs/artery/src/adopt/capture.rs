@@ -1,15 +1,40 @@
 //! Frames for `artery capture`, which polls for them.
-use crate::capture::{Captured, Frame};
 use artery_adopt::Session;
 use artery_adopt::fast::{self, CaptureVerdict};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long after the last request for frames they are still copied.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a question is answered with.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Captured {
+    /// Frames that were lost since the beginning.
+    pub(crate) lost: u64,
+    pub(crate) frames: Vec<Frame>,
+}
+
+/// A frame, as it came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Frame {
+    /// Nanoseconds since the epoch.
+    pub(crate) time: u64,
+    /// The port that it came by.
+    pub(crate) port: String,
+    /// The port that it left by, if it was forwarded.
+    pub(crate) to: Option<String>,
+    /// Why it was left to the kernel, if it was.
+    pub(crate) reason: Option<String>,
+    /// Bytes that it had.
+    pub(crate) length: u32,
+    /// The first of them, in base 64.
+    pub(crate) bytes: String,
+}
 
 /// Whether frames are copied now, and when they were last asked for.
 #[derive(Default)]

@@ -2,9 +2,9 @@
 use super::etc::Kind;
 use super::hostname::lines;
 use super::switch_file::link_of_bridge;
-use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
+use crate::options::Reach;
 use crate::output::print_stdout;
 use anyhow::{anyhow, bail};
 use artery_device::system_message;

@@ -1,5 +1,6 @@
 //! `artery import`: what becomes of each line of BSD's files, or the configuration that they make.
-use super::plan::{Wishes, judge};
+use super::folder::judge;
+use super::plan::Wishes;
 use super::verdict::{Judged, json, text};
 use crate::output::{print_stderr, print_stdout};
 use crate::router::called;

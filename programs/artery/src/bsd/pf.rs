@@ -142,7 +142,7 @@ fn unseen(switch: &Switch) -> Option<Note> {
 mod tests {
     use super::*;
     use crate::bsd::etc::File;
-    use crate::bsd::plan::plan;
+    use crate::bsd::folder::plan;
 
     fn judged(veb: &str, pf: &str) -> Plan {
         judged_with(veb, pf, false)

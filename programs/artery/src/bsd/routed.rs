@@ -288,7 +288,7 @@ fn gateway_verdict(text: &str, address: IpAddr, router: &mut FolderRouter, known
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bsd::plan;
+    use crate::bsd::folder;
 
     fn etc(files: &[(&str, &str)]) -> Etc {
         let file = |(name, text): &(&str, &str)| File { interface: name.to_string(), text: text.to_string() };
@@ -299,7 +299,7 @@ mod tests {
 
     fn planned(files: &[(&str, &str)], gateways: &str) -> Plan {
         let etc = Etc { gateways: Some(gateways.to_string()), ..etc(files) };
-        plan::plan(&etc, &Wishes::default()).unwrap()
+        folder::plan(&etc, &Wishes::default()).unwrap()
     }
 
     /// Why the last line is refused.

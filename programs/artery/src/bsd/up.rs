@@ -1,20 +1,22 @@
 //! `artery up`: a switch or a router from the files that BSD would start it from.
 use super::etc::MYGATE;
+use super::folder::judge;
 use super::machine::{Found, Map, Taken, find_interfaces};
-use super::plan::{Plan, Wishes, judge};
+use super::plan::{Plan, Wishes};
 use super::rules::PFLOG;
 use super::verdict::Judged;
 use super::{text, verdict};
-use crate::cli::values::{ALWAYS, Period, awake_time, device, file_size, number, period, processor};
-use crate::cli::{ControlOptions, default_socket, map_devices};
+use crate::config_input::ConfigInput;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
+use crate::options::values::{ALWAYS, Period, awake_time, device, file_size, number, period, processor};
+use crate::options::{ControlOptions, default_socket, map_devices};
 use crate::output::{LogFormat, Output, print_stdout};
 use crate::reload::{ConfigurationSource, Reread};
 use crate::replace::SETTLED;
 use crate::router::called;
 use crate::run::run;
-use crate::run_options::{ConfigInput, RunJob};
+use crate::run_options::RunJob;
 use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::signals::EarlyHangup;
 use artery_engine::RouterSettings;

@@ -1,6 +1,6 @@
 //! Write access to handlers: by the token of a TCP port, or by the user at the other end of a Unix socket.
 use super::codec::reply;
-use crate::run_options::PortRequest;
+use super::port::PortRequest;
 use artery_device::{files, system_message};
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};

@@ -1,11 +1,12 @@
 //! Calls to a running router; `artery handler` makes one.
 use super::access::token_in;
 use super::codec::GREETING;
-use crate::cli::{HandlerOptions, Reach};
+use crate::options::Reach;
 use crate::output::{print_stderr, print_stdout};
 use crate::spelling::nearest;
 use anyhow::{Context as _, anyhow, bail};
 use artery_device::system_message;
+use clap::Args;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::FileTypeExt as _;
@@ -25,6 +26,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a connection may have been idle to be used again: routers end idle ones.
 const REUSED_AFTER: Duration = Duration::from_secs(30);
+
+#[derive(Args)]
+pub(crate) struct HandlerOptions {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    /// ELEMENT.HANDLER, or a handler of the router
+    pub(crate) handler: String,
+    /// Value to write; without one the handler is read
+    #[arg(conflicts_with = "write")]
+    pub(crate) value: Option<String>,
+    /// Value to write, which may be empty
+    #[arg(long, value_name = "VALUE", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) write: Option<String>,
+}
 
 /// Reads or writes a handler of a running router.
 pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {

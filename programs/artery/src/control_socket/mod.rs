@@ -5,15 +5,17 @@ mod client;
 mod codec;
 mod connections;
 mod conversation;
+mod port;
 mod server;
 mod service;
 
 pub(crate) use access::{ControlSettings, Group, TcpWrites, default_token_file};
 pub(crate) use asked::{Names, Question, Questions};
-pub(crate) use client::{Client, call};
+pub(crate) use client::{Client, HandlerOptions, call};
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use codec::survive;
 pub(crate) use connections::Connection;
 pub(crate) use conversation::Control;
+pub(crate) use port::PortRequest;
 pub(crate) use server::{Listeners, Talker};
 pub(crate) use service::{OwnHandlers, Service};

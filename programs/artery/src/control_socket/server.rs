@@ -1,8 +1,8 @@
 //! Sockets that are listened on, and a thread for each connection.
 use super::access::{ControlSettings, Group, Peer, TcpWrites, Token};
 use super::connections::{Connection, Pool, Refused, Stream};
+use super::port::PortRequest;
 use crate::output::Output;
-use crate::run_options::PortRequest;
 use anyhow::{Context as _, bail};
 use artery_device::{files, system_message};
 use rustix::fs::{Gid, Mode};

@@ -1,9 +1,9 @@
 //! `artery arp` and `artery ndp`: neighbors of a running router in the words and the layout of
 //! OpenBSD's arp(8) and ndp(8).
 use super::port_of;
-use crate::cli::usage_error;
-use crate::cli::values::station;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
+use crate::options::usage_error;
+use crate::options::values::station;
 use crate::output::print_stdout;
 use anyhow::bail;
 use clap::Args;

@@ -1,9 +1,9 @@
 //! The packet filters of a running router, read and written in the words of pfctl.
 use super::rules_file::{RulesFile, for_filter};
 use super::{PfctlOptions, address_words};
-use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::elements;
+use crate::options::Reach;
 use crate::output::{print_stderr, print_stdout};
 use anyhow::{Context as _, bail};
 use artery_filter::rule::SourceLocation;

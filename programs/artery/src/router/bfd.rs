@@ -1,7 +1,7 @@
 //! Gateways that are watched by BFD, of `artery router`: the option, what can be wrong
 //! with it, and its configuration.
 use super::Plan;
-use crate::cli::values::seconds;
+use crate::options::values::seconds;
 use artery_l3::bfd::SessionSettings;
 use artery_l3::router::Tables;
 use std::fmt::Write as _;

@@ -4,18 +4,18 @@ use super::machine::HeldPort;
 use super::options::RouterOptions;
 use super::service::{Names, name_elements, names};
 use super::{Fpm, Plan, called, check_plan as tables, host, machine, pf, read, text, vlans};
-use crate::cli::{router_matches, usage_error};
+use crate::config_input::ConfigInput;
 use crate::control_socket::OwnHandlers;
+use crate::options::{matches_of, usage_error};
 use crate::reload::{ConfigurationSource, Reread};
 use crate::replace::Replacer;
-use crate::run_options::ConfigInput;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the command line says, or the file that it names.
 pub(super) fn candidate_of_call(options: RouterOptions) -> Result<Candidate, Vec<String>> {
-    let said = Configuration::of_matches(&router_matches());
+    let said = Configuration::of_matches(&matches_of("router"));
     let Some(file) = &options.file else {
         return Ok(Candidate { configuration: said, options, origin: Origin::default() });
     };

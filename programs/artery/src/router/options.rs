@@ -1,9 +1,9 @@
 //! The options of `artery router`.
-use crate::cli::values::{
+use crate::metrics::MetricsAddress;
+use crate::options::values::{
     ALWAYS, Period, address_with_port, awake_time, file_size, number, period, processor, seconds,
 };
-use crate::cli::{ControlOptions, default_socket};
-use crate::metrics::MetricsAddress;
+use crate::options::{ControlOptions, default_socket};
 use crate::output::LogFormat;
 use crate::sandbox::SandboxOptions;
 use clap::{ArgAction, Args};

@@ -2,7 +2,7 @@
 use super::options::{RouterOptions, split};
 use super::{Fpm, LEAST_IPV6_MTU, Neighbor, Plan, Port, PortSettings, Route, RouteTarget, Table};
 use super::{bfd, pf, service};
-use crate::cli::values::station;
+use crate::options::values::station;
 use artery_l3::router::ReversePath;
 use artery_lpm::load::{self, AnyPrefix};
 use std::net::IpAddr;

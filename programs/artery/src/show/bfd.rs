@@ -2,9 +2,9 @@
 use super::either;
 use super::table::{Table, numbers, words};
 use super::tables::lasting;
-use crate::cli::Reach;
 use crate::control_socket::Client;
 use crate::ip_router::{elements, list, text};
+use crate::options::Reach;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! `artery show routes`, for tables of any size: page by page.
 use super::table::{Table, numbers, words};
-use crate::cli::usage_error;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
+use crate::options::usage_error;
 use crate::output::{OutputReader, print_on, print_stdout};
 use anyhow::bail;
 use clap::Args;

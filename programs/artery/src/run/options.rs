@@ -1,10 +1,10 @@
 //! The options of `artery run`.
-use super::values::{ALWAYS, Period, awake_time, device, number, period, processor, seconds};
-use super::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
-use crate::control_socket::ControlSettings;
+use crate::control_socket::{ControlSettings, PortRequest};
 use crate::metrics::MetricsAddress;
+use crate::options::values::{ALWAYS, Period, awake_time, device, number, period, processor, seconds};
+use crate::options::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
 use crate::output::{LogFormat, Output};
-use crate::run_options::{PortRequest, RunJob};
+use crate::run_options::RunJob;
 use crate::sandbox::{Sandbox, SandboxOptions};
 use artery_engine::{RouterSettings, Time};
 use artery_lang::args;
@@ -182,7 +182,7 @@ impl RunOptions {
         let Some((option, _)) = joined.iter().find(|(_, given)| *given) else { return };
         let is_value =
             |word: &&String| args::parse_seconds(word).is_ok() && !std::path::Path::new(word).exists();
-        if let Some(word) = self.reading.words.iter().find(is_value) {
+        if let Some(word) = self.reading.words().iter().find(is_value) {
             usage_error(&format!(
                 "file '{word}' does not exist; a value is joined to its option: {option}={word}"
             ));

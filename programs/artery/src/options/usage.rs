@@ -1,12 +1,31 @@
 //! Usage errors, and the end of the program after one.
-use super::Cli;
 use crate::output::Output;
-use clap::CommandFactory as _;
 use std::ffi::OsString;
+use std::sync::OnceLock;
+
+/// Describes the whole command line. Commands stand above their options, so that they say it here.
+static COMMAND_LINE: OnceLock<fn() -> clap::Command> = OnceLock::new();
+
+/// Sets what usage errors show of the command line.
+pub(crate) fn set_command_line(describe: fn() -> clap::Command) {
+    // Whoever parses arguments again in the same process describes the same command line.
+    let _ = COMMAND_LINE.set(describe);
+}
+
+/// The whole command line: all commands with their options.
+fn command_line() -> clap::Command {
+    COMMAND_LINE.get().map_or_else(|| clap::Command::new("artery"), |describe| describe())
+}
+
+/// The arguments of a command, which this program was called as.
+pub(crate) fn matches_of(command: &str) -> clap::ArgMatches {
+    let matches = command_line().get_matches();
+    matches.subcommand_matches(command).cloned().unwrap_or_default()
+}
 
 /// Ends the program as clap does when the command line makes no sense.
 pub(crate) fn usage_error(why: &str) -> ! {
-    let mut cli = Cli::command();
+    let mut cli = command_line();
     cli.build();
     // With the usage of the command that was called, such as `route add`.
     let mut called = &mut cli;
@@ -21,7 +40,7 @@ pub(crate) fn usage_error(why: &str) -> ! {
 }
 
 /// Ends the program with a usage error, as a line of JSON if messages have that form.
-pub(super) fn exit_with(error: clap::Error) -> ! {
+pub(crate) fn exit_with(error: clap::Error) -> ! {
     if error.use_stderr() && wants_json(std::env::args_os()) {
         let text = error.to_string();
         // What clap says of usage and help is for people.

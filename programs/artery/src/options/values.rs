@@ -1,5 +1,4 @@
 //! Parsers of values on the command line, with messages for wrong ones.
-use crate::run_options::check_processor;
 use artery_elements::FileSize;
 use artery_lang::args;
 use artery_wire::EtherAddr;
@@ -15,6 +14,13 @@ pub(crate) fn number<const LEAST: u16, const MOST: u16>(text: &str) -> Result<u1
 /// The number of a processor that this machine has.
 pub(crate) fn processor(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "write the number of a processor".to_string()).and_then(check_processor)
+}
+
+/// Refuses a processor that this machine has not.
+pub(crate) fn check_processor(n: usize) -> Result<usize, String> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let last = processors - 1;
+    if n < processors { Ok(n) } else { Err(format!("processors are numbered from 0 to {last} here")) }
 }
 
 /// Parses a time such as `5`, `0.5` or `200ms`.
