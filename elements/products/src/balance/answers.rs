@@ -3,7 +3,7 @@
 //! address, get their answers as they are.
 use super::about::{KeyFromParts, QuotedHeader};
 use super::fragments::{FragmentPart, FragmentTracker};
-use super::known::is_opening;
+use super::chooser::is_opening;
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_flow::balance::Choice;

@@ -1,9 +1,9 @@
 //! Export, import and flush of flows, in small parts, so that packets are processed in between.
-use super::flow_balancer::FlowBalancer;
+use super::balancer_worker::FlowBalancer;
 use super::flow_stream::{AnyKey, StreamFlow, StreamItem, StreamReader, write_item};
 use super::flow_words::{protocol_name, reason_name, state_name};
 use super::follow::{FlowEvent, FlowEventKind, FlowEvents, RecentFlowEvents};
-use super::known::FlowImport;
+use super::known::{FlowImport, ImportStats};
 use artery_engine::HandlerError;
 use artery_flow::balance::{Choice, MemberId};
 use artery_flow::{Answer, Flow4, Flow6, FlowCursor, FlowKey, FlowRecord, FlowTable, Tick};
@@ -27,17 +27,6 @@ pub(super) struct FlowExchange {
     pub(super) imported: ImportStats,
     flush: Option<Flush>,
     flushed: u64,
-}
-
-/// The results for imported flows.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ImportStats {
-    pub(super) new: u64,
-    pub(super) newer: u64,
-    pub(super) known: u64,
-    pub(super) no_room: u64,
-    no_member: u64,
-    no_service: u64,
 }
 
 /// A flush in progress: of one member's flows or of all, and its position.
@@ -211,17 +200,6 @@ fn resolve_answer(
         taken.no_member += 1;
     }
     Some(Answer { action: member?.action(), generation: choice.generation() })
-}
-
-impl ImportStats {
-    fn add(&mut self, more: ImportStats) {
-        self.new += more.new;
-        self.newer += more.newer;
-        self.known += more.known;
-        self.no_room += more.no_room;
-        self.no_member += more.no_member;
-        self.no_service += more.no_service;
-    }
 }
 
 /// Where the exchange of a worker is, a line of JSON.

@@ -1,10 +1,11 @@
 //! Explains what FlowBalancer would do with a packet; nothing is counted or changed.
 use super::about::KeyFromParts;
-use super::flow_balancer::FlowBalancer;
-use super::known::{FamilyFlows, MemberChooser};
+use super::balancer_worker::FlowBalancer;
+use super::chooser::MemberChooser;
+use super::known::FamilyFlows;
 use super::service::Service;
 use crate::router::flow_text::{PacketSpec, parse_packet};
-use crate::router::show_routes::{SCHEMA, Schema, to_json};
+use crate::router::json::{SCHEMA, Schema, to_json};
 use artery_engine::{Context, HandlerError};
 use artery_flow::balance::{Choice, Member, MemberId};
 use artery_flow::{Flow4, Flow6, KeyedPacket, Scope};

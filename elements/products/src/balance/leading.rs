@@ -1,5 +1,5 @@
 //! Redirects frames to members: by the shortcut past the forwarders, or by annotation.
-use super::known::{AssignmentSink, BatchPacket};
+use super::chooser::{AssignmentSink, BatchPacket};
 use crate::router::fast_path::ForwardFamily;
 use crate::router::shortcut::FamilyShortcut;
 use artery_engine::Packet;

@@ -1,5 +1,6 @@
 //! Finds the IP packets of a batch and notes those for services.
-use super::known::{BatchPacket, FamilyFlows};
+use super::chooser::BatchPacket;
+use super::known::FamilyFlows;
 use crate::router::fast_path::{ForwardFamily, FrameCheck, LINK};
 use artery_common::ip_header;
 use artery_engine::{Batch, Packet};

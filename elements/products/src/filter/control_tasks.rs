@@ -1,18 +1,13 @@
 //! A thread for control tasks of a filter's workers, so that no worker waits for the control lock. Tasks add
 //! sources that exceeded a limit to tables, and make rules follow the addresses of the host's interfaces.
-use super::ports;
+use super::interfaces::at_host;
 use super::shared::Control;
-use artery_device::{Interface, default_route_interfaces, host_addresses};
-use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::tables::TableEntry;
 use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-
-/// The group of the interfaces of the host's default routes.
-pub(super) const EGRESS: &str = "egress";
 
 /// Most control tasks in the queue.
 const MOST_WAITING: usize = 4096;
@@ -88,31 +83,4 @@ fn follow_addresses<'c>(control: impl Fn() -> MutexGuard<'c, Control>) {
         }
         std::thread::sleep(pause);
     }
-}
-
-/// Interfaces with the addresses that the host has at those of ports, and in the group `egress` if its
-/// default routes lead there. An interface that the host lacks keeps its configured addresses. So does one
-/// without addresses where these may come later, as for interfaces that the router creates.
-pub(super) fn at_host(said: &Interfaces, devices: &[String], may_come: bool) -> io::Result<Interfaces> {
-    let mut interfaces = said.clone();
-    if devices.is_empty() {
-        return Ok(interfaces);
-    }
-    let (all, outward) = (host_addresses()?, default_route_interfaces());
-    let records = interfaces.0.iter_mut().skip(usize::from(ports::FIRST) + 1);
-    for (record, device) in records.zip(devices) {
-        let Ok(interface) = Interface::find(device) else { continue };
-        if outward.contains(device) {
-            record.groups.push(EGRESS.to_string());
-        }
-        let own = all.iter().filter(|address| address.index == interface.index);
-        let own =
-            own.map(|own| InterfaceAddress { address: own.address, length: own.length, peer: own.peer });
-        let mut found = InterfaceRecord { addresses: own.collect(), ..InterfaceRecord::default() };
-        found.leave_out_automatic_addresses();
-        if !found.addresses.is_empty() || !may_come {
-            record.addresses = found.addresses;
-        }
-    }
-    Ok(interfaces)
 }

@@ -3,7 +3,7 @@ use super::file_size::FileSize;
 use super::packet_filter::MOST_SWEPT;
 use super::shared::{FilterParts, SharedFilter};
 use super::worker::{WorkerFilter, link_header};
-use super::{answers, header_check, ports, runs};
+use super::{answers, header_check, interfaces, ports, runs};
 use crate::switch::filter::{BLOCKED_OUT, FilterContext, FilterPoint, FrameFilter, NO_WAY};
 use artery_engine::{ArgError, Args, Batch, Context, DropReason, Packet};
 use artery_filter::dissect::HookContext;
@@ -58,7 +58,7 @@ pub(crate) fn new_shared_filter(
 }
 
 fn interface_records(switch: &str, ports: impl IntoIterator<Item = InterfaceRecord>) -> Vec<InterfaceRecord> {
-    std::iter::once(ports::interface_record(switch, Vec::new())).chain(ports).collect()
+    std::iter::once(interfaces::interface_record(switch, Vec::new())).chain(ports).collect()
 }
 
 /// A filter on one worker for a switch of another kind than Veb, with the rules of a file.
@@ -68,8 +68,8 @@ pub fn of_file(
     names: &[String],
     file: &str,
 ) -> Result<Box<dyn FrameFilter>, String> {
-    let of_ports = names.iter().map(|name| ports::interface_record(name, Vec::new()));
-    let ports = ports::with_loopback(interface_records(switch, of_ports));
+    let of_ports = names.iter().map(|name| interfaces::interface_record(name, Vec::new()));
+    let ports = interfaces::with_loopback(interface_records(switch, of_ports));
     let (log, logs, etc, devices) = (None, Arc::default(), None, Vec::new());
     let rules = SharedFilter::new(
         domain,
@@ -98,8 +98,8 @@ impl SwitchFilter {
 
     fn hook_context(&self, passage: &FilterContext<'_>) -> HookContext {
         let number = match passage.point {
-            FilterPoint::Switch => ports::FIRST,
-            FilterPoint::Port(port) => ports::FIRST + 1 + port,
+            FilterPoint::Switch => interfaces::FIRST,
+            FilterPoint::Port(port) => interfaces::FIRST + 1 + port,
         };
         let direction = match passage.direction {
             switch::Direction::In => Direction::In,
@@ -108,7 +108,7 @@ impl SwitchFilter {
         // A frame that the host sends by its vport is outbound there, and has no ingress.
         let is_out = direction == Direction::Out && passage.point != FilterPoint::Port(passage.from);
         let tag = passage.mark.and_then(|mark| self.half.active_rules().compiled.tags().find_tag(mark));
-        let received_on = is_out.then_some(Interface(ports::FIRST + 1 + passage.from));
+        let received_on = is_out.then_some(Interface(interfaces::FIRST + 1 + passage.from));
         HookContext {
             tag: tag.unwrap_or_default(),
             received_on,

@@ -3,7 +3,7 @@ use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
 use super::unfiltered::is_unfiltered;
 use super::worker::{WorkerFilter, link_header};
-use super::{answers, ask, ask_worker, ports, runs};
+use super::{answers, ask, ask_worker, interfaces, ports, runs};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Read, Write, anno,
 };
@@ -118,7 +118,7 @@ impl PacketFilter {
         };
         let names: Vec<String> = ports::of_arguments(args)?.into_iter().map(|record| record.name).collect();
         let routes =
-            args.is_given("ROUTER").then(|| RouterRoutes::new(args, &names, ports::FIRST)).transpose()?;
+            args.is_given("ROUTER").then(|| RouterRoutes::new(args, &names, interfaces::FIRST)).transpose()?;
         let ports = names.len();
         if ports == 0 || args.inputs() > 2 * ports || args.outputs() > 2 * ports {
             let why = format!(
@@ -375,7 +375,7 @@ impl Element for PacketFilter {
         }
         let direction = if input < self.ports { Direction::In } else { Direction::Out };
         let port = input % self.ports;
-        let at = HookContext::new(Interface(port as u16 + ports::FIRST), direction);
+        let at = HookContext::new(Interface(port as u16 + interfaces::FIRST), direction);
         self.send_unfiltered(input, at, batch, cx);
         let passed = match direction {
             _ if !self.half.is_fast_path_at(at) => 0,

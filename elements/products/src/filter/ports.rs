@@ -1,19 +1,15 @@
 //! The interfaces of a filter, as arguments give them, and the shared filter for them.
 use super::file_size::FileSize;
+use super::interfaces::{interface_record, parse_interface_address, with_loopback};
 use super::log_file::{LogFile, LogFiles};
 use super::shared::{FilterParts, SharedFilter};
 use crate::router::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args};
-use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
+use artery_filter::names::InterfaceRecord;
 use artery_filter::syntax::FilterSite;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The number of the first port among the interfaces of a filter: before it is the loopback,
-/// which rules may name.
-pub(super) const FIRST: u16 = 1;
 
 /// The interfaces of the PORT arguments.
 pub(super) fn of_arguments(args: &Args<'_>) -> Result<Vec<InterfaceRecord>, ArgError> {
@@ -29,23 +25,6 @@ fn parse_port(text: &str) -> Result<InterfaceRecord, ArgError> {
         parse_interface_address(word).ok_or_else(|| ArgError::wrong_at(word, wrong()))
     };
     Ok(interface_record(name, words.map(of_word).collect::<Result<_, _>>()?))
-}
-
-/// An interface's own address, from `ADDRESS/LENGTH`.
-pub(crate) fn parse_interface_address(word: &str) -> Option<InterfaceAddress> {
-    let (ip, length) = word.split_once('/')?;
-    let (ip, length): (IpAddr, u8) = (ip.parse().ok()?, length.parse().ok()?);
-    let longest = if ip.is_ipv4() { 32 } else { 128 };
-    (length <= longest).then(|| own_address(ip, length))
-}
-
-fn own_address(address: IpAddr, length: u8) -> InterfaceAddress {
-    InterfaceAddress { address, length, peer: None }
-}
-
-/// An interface that rules can name, in the group of all.
-pub(crate) fn interface_record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceRecord {
-    InterfaceRecord { name: name.into(), groups: vec!["all".into()], addresses, ..InterfaceRecord::default() }
 }
 
 /// A filter for these ports, with the rules of FILE.
@@ -112,13 +91,4 @@ fn parse_folder(path: &str) -> Result<PathBuf, ArgError> {
 pub(crate) fn load_file(filter: &SharedFilter, path: &str) -> Result<Vec<String>, String> {
     let text = artery_device::files::read(path).map_err(|error| format!("can't read {path}: {error}"))?;
     filter.load_texts(path, &[("", &text)], Duration::ZERO)
-}
-
-/// Ports behind the loopback of the host, which rules may name.
-pub(crate) fn with_loopback(ports: Vec<InterfaceRecord>) -> Interfaces {
-    let loopback =
-        vec![own_address(Ipv4Addr::LOCALHOST.into(), 8), own_address(Ipv6Addr::LOCALHOST.into(), 128)];
-    let mut records = vec![InterfaceRecord { is_loopback: true, ..interface_record("lo0", loopback) }];
-    records.extend(ports);
-    Interfaces(records)
 }

@@ -1,8 +1,8 @@
 //! The rules of a packet filter, shared by its copies on several workers, and changed under a lock that no
 //! packet takes.
-use super::control_tasks::{self, ControlTask, ControlTasks};
-use super::egress;
+use super::control_tasks::{ControlTask, ControlTasks};
 use super::file_size::FileSize;
+use super::interfaces;
 use super::log_file::{LogFile, LogFiles};
 use super::parse_rules::{join_lines, parse_rules};
 use crate::router::shared::SharedRouter;
@@ -132,9 +132,9 @@ impl SharedFilter {
     ) -> SharedFilter {
         // Addresses that can't be read now are read by the control thread, which reports errors.
         let mut interfaces =
-            control_tasks::at_host(&said, &around.devices, true).unwrap_or_else(|_| said.clone());
+            interfaces::at_host(&said, &around.devices, true).unwrap_or_else(|_| said.clone());
         if let Some(router) = &around.router {
-            egress::update_egress_group(&mut interfaces, router);
+            interfaces::update_egress_group(&mut interfaces, router);
         }
         let (anchors, mut tables, settings) =
             (Anchors::default(), Tables::new(domain), FilterSettings::default());

@@ -1,5 +1,5 @@
 //! Frames with BFD control packets over a single hop (RFC 5881): recognized, checked and written.
-use super::slow_path::LINK;
+use super::fast_path::LINK;
 use artery_engine::DropReason;
 use artery_l3::router::PortView;
 use artery_wire::build::{ip4, ip6};

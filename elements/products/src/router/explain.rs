@@ -7,12 +7,12 @@ use super::classify::{LocalState, classify};
 use super::explained_verdict::{ExplainedFrame, describe_local};
 use super::explanation::{Explanation, Facts, Stage};
 use super::flow_text::{PacketSpec, parse_packet};
-use super::handlers;
-use super::ip_router::IpRouter;
+use super::router_worker;
+use super::router_worker::IpRouter;
 use super::route_text::port_names;
 use super::show_ports::reverse_path;
-use super::show_routes::{SCHEMA, port_name, to_json};
-use super::slow_path::LINK;
+use super::json::{SCHEMA, port_name, to_json};
+use super::fast_path::LINK;
 use super::verdict::{
     EgressPlan, IngressInfo, LinkDestination, Origin, RouterVerdict, TablesView, is_forwardable,
 };
@@ -30,7 +30,7 @@ const SENDER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 0xfe]);
 /// The handler `explain_json`: `PORT|host [towards ADDRESS] FLOW`. With an address it explains a packet that
 /// is redirected there, as to a member of a service.
 pub(super) fn explain_packet(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> Result<String, String> {
-    let now = handlers::now(cx);
+    let now = router_worker::now(cx);
     let tables = r.router.lock_tables();
     let text = text.trim();
     let (came_by, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));

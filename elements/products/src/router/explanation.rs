@@ -1,6 +1,6 @@
 //! An explanation as JSON: steps and a verdict.
 use super::chosen::ChosenJson;
-use super::show_routes::Schema;
+use super::json::Schema;
 use super::verdict::RouterVerdict;
 use artery_engine::DropReason;
 use serde::Serialize;

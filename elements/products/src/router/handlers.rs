@@ -1,9 +1,8 @@
 //! Read and write handlers of IPRouter.
 use super::changes::{ChangeError, TableChange};
-use super::ip_router::IpRouter;
+use super::router_worker::{IpRouter, now};
 use super::{explain, port_text, show_events, show_ports, show_routes};
 use artery_engine::{Context, Handler, HandlerError, Read, Write};
-use std::time::Duration;
 
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
@@ -112,11 +111,6 @@ pub(super) static HANDLERS: &[Handler] = &[
     )
     .once(),
 ];
-
-/// The time as tables count it: since the epoch.
-pub(super) fn now(cx: &mut Context<'_>) -> Duration {
-    cx.now().since_epoch()
-}
 
 /// Changes the tables, and runs the slow path to apply the change.
 fn change_tables(

@@ -2,7 +2,8 @@
 //!
 //! The router alone answers for its addresses and claims them, so that each question gets one answer.
 //! The host finds its neighbors by itself: its questions leave by the port, and answers reach both.
-use super::slow_path::{LINK, SlowPath, SlowPathContext};
+use super::fast_path::LINK;
+use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{IngressInfo, LinkDestination, NeighborMessage, Origin};
 use artery_engine::{DropReason, Packet};
 use artery_l3::PortId;

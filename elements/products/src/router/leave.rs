@@ -2,7 +2,8 @@
 //! sender.
 use super::icmp::IcmpSource;
 use super::redirect::{Redirect, build_redirect};
-use super::slow_path::{LINK, SlowPath, SlowPathContext};
+use super::fast_path::LINK;
+use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{EgressPlan, IngressInfo};
 use artery_common::fragments::Fragmenter;
 use artery_common::gateway_options::OptionProcessor;

@@ -2,51 +2,26 @@
 use super::classify::is_own_address;
 use super::icmp::{self, IcmpSource};
 use super::leave::write_link;
+use super::local_fragments::{
+    Fragment, LocalFragmentKey, PartialLocalPacket, parse_ipv4_fragment, parse_ipv6_fragment, rebuild_ipv6,
+};
 use super::neighbors_io::mac_for_host;
 use super::shared::SharedRouter;
-use super::slow_path::{LINK, SlowPath, SlowPathContext};
+use super::fast_path::LINK;
+use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{IcmpReply, IngressInfo};
 use artery_common::echo_reply::answer_echo;
 use artery_common::gateway_options::OptionProcessor;
-use artery_common::reassembly::{FragmentOutcome, GivenUp, Reassembly};
+use artery_common::reassembly::{FragmentOutcome, GivenUp};
 use artery_engine::{DropReason, Packet};
-use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Ip6Headers, IpProtocol, Ipv4, Ipv6};
+use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::Duration;
 
-/// How long fragments wait for the others (RFC 1122 section 3.3.2, RFC 8200 section 4.5).
-const WAIT: Duration = Duration::from_secs(60);
-/// Most bytes that wait.
-const MOST_BYTES: usize = 256 << 10;
 /// Errors quote at most so many bytes of a packet (RFC 4443 section 2.4 c; ICMP quotes fewer).
 const QUOTED: usize = 1280 - 48;
 /// The ICMP code for a reassembly timeout (RFC 792, RFC 4443 section 3.3).
 const REASSEMBLY: u8 = 1;
 const HEADER4: usize = 20;
-const HEADER6: usize = 40;
-
-/// Which fragments belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LocalFragmentKey {
-    src: IpAddr,
-    dst: IpAddr,
-    id: u32,
-}
-
-/// A packet that is not all there.
-pub(super) struct PartialLocalPacket {
-    /// The ingress of the fragment that arrived first.
-    ingress: IngressInfo,
-    /// The fragment with the start of the packet, as much of it as an error quotes.
-    first: Option<Vec<u8>>,
-}
-
-/// Packets that are not all there.
-pub(super) type Fragments = Reassembly<LocalFragmentKey, PartialLocalPacket>;
-
-pub(super) fn no_fragments() -> Fragments {
-    Reassembly::new(WAIT, MOST_BYTES)
-}
 
 impl SlowPath {
     /// Adds a fragment of a packet to the router.
@@ -253,48 +228,4 @@ fn reassembly_timeout_reply(first: &[u8]) -> IcmpReply {
         Ok(_) => IcmpReply::V4(IcmpError { code: REASSEMBLY, ..IcmpError::time_exceeded() }),
         Err(_) => IcmpReply::V6(Icmp6Error { code: REASSEMBLY, ..Icmp6Error::time_exceeded() }),
     }
-}
-
-/// A fragment of a packet.
-struct Fragment {
-    whole: LocalFragmentKey,
-    /// Whether the fragment has the packet's start.
-    is_first: bool,
-    as_v4: Vec<u8>,
-}
-
-fn parse_ipv4_fragment(packet: &[u8]) -> Option<Fragment> {
-    let ip = Ipv4::new(packet).ok()?;
-    let whole = LocalFragmentKey { src: ip.src().into(), dst: ip.dst().into(), id: ip.id().into() };
-    let as_v4 = packet.get(..ip.total_length().into())?.to_vec();
-    Some(Fragment { whole, is_first: ip.fragment_offset() == 0, as_v4 })
-}
-
-/// An IPv6 fragment as an IPv4 one, since both state offsets the same way. Options in front of it are left
-/// out, as the reply has none.
-fn parse_ipv6_fragment(packet: &[u8]) -> Option<Fragment> {
-    let ip = Ipv6::new(packet).ok()?;
-    let part = Ip6Headers::parse_packet(packet).ok()?.fragment?;
-    let payload = packet.get(part.at + 8..HEADER6 + usize::from(ip.payload_length()))?;
-    let whole = LocalFragmentKey { src: ip.src().into(), dst: ip.dst().into(), id: part.id };
-    let mut bytes = vec![0; HEADER4];
-    bytes.extend(payload);
-    let length = u16::try_from(bytes.len()).ok()?;
-    let mut header = Ipv4::init(&mut bytes[..HEADER4]).ok()?;
-    header.set_total_length(length);
-    header.set_fragment(false, part.more, part.offset);
-    Some(Fragment { whole, is_first: part.offset == 0, as_v4: bytes })
-}
-
-/// The IPv6 packet whose fragments were reassembled as IPv4 ones; `last` is one of them.
-fn rebuild_ipv6(last: &[u8], assembled: &[u8]) -> Option<Vec<u8>> {
-    let part = Ip6Headers::parse_packet(last).ok()?.fragment?;
-    let (next, payload) = (*last.get(part.at)?, assembled.get(HEADER4..)?);
-    let mut bytes = last.get(..HEADER6)?.to_vec();
-    bytes.extend(payload);
-    let length = u16::try_from(payload.len()).ok()?;
-    let mut header = Ipv6::new(&mut bytes[..HEADER6]).ok()?;
-    header.set_payload_length(length);
-    header.set_next_header(IpProtocol(next));
-    Some(bytes)
 }

@@ -2,9 +2,9 @@
 use super::claims::ClaimAction;
 use super::order::ReorderGuard;
 use super::pending_queue::Neighbor;
-use super::slow_path::{LINK, SlowPath, SlowPathContext};
+use super::fast_path::LINK;
+use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{NeighborMessage, TablesView};
-use super::waiting::neighbor_link;
 use artery_common::arp_frame::arp_frame;
 use artery_engine::{DropReason, Packet};
 use artery_l3::PortId;
@@ -227,7 +227,7 @@ fn learn_neighbor<E>(
     order: &ReorderGuard,
     hear: impl FnOnce() -> Result<(), E>,
 ) {
-    let is_known = neighbor_link(&neighbor, view).is_ready();
+    let is_known = view.neighbor_link(neighbor.0, neighbor.1).is_ready();
     // The port exists, since its frame was received, so this can't fail.
     let _ = if is_known { hear() } else { order.make_known(hear) };
 }
@@ -299,7 +299,7 @@ fn nd_subject(packet: &[u8]) -> Option<Ipv6Addr> {
 
 /// Whether a frame comes from the neighbor's known MAC address.
 fn is_sent_by_neighbor(frame: &[u8], neighbor: &Neighbor, view: &TablesView<'_>) -> bool {
-    let station = neighbor_link(neighbor, view).address();
+    let station = view.neighbor_link(neighbor.0, neighbor.1).address();
     station.is_some() && station == Ethernet::new(frame).ok().map(|frame| frame.src())
 }
 

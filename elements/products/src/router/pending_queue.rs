@@ -3,6 +3,8 @@
 //! The queue of each neighbor is bounded, and drops its oldest packet. All workers together share a budget,
 //! and a neighbor without budget can replace only its own packets. So a scan of a large network takes neither
 //! memory nor queues from live neighbors.
+use super::verdict::IngressInfo;
+use artery_engine::Packet;
 use artery_l3::PortId;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -12,6 +14,12 @@ use std::time::Duration;
 
 /// A neighbor: the port on whose link it is, and its address.
 pub(crate) type Neighbor = (PortId, IpAddr);
+
+/// A pending packet and its ingress.
+pub(crate) struct PendingPacket {
+    pub(crate) packet: Packet,
+    pub(crate) ingress: IngressInfo,
+}
 
 /// The number of packets that all workers together may still hold.
 #[derive(Debug)]

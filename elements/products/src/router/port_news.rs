@@ -2,7 +2,7 @@
 //!
 //! [`Ports`] assigns an interface to each port: it follows the interface by its number, and replaces one that
 //! is gone by one of the same name. An interface whose frames other elements move is followed by its name.
-use super::port_text::PortUpdate;
+use super::port_update::PortUpdate;
 use artery_device::{Interface, InterfaceMonitor, Port, PortState, Ports, split_vlan_name};
 use artery_engine::names::Names;
 use artery_l3::PortId;

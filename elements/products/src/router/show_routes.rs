@@ -4,12 +4,12 @@
 //! they are written without the lock. A listing thus combines several moments, and is consistent within each
 //! slice.
 use super::chosen::{ChosenJson, chosen_for};
-use super::handlers;
-use super::ip_router::IpRouter;
+use super::router_worker;
+use super::router_worker::IpRouter;
 use super::route_text::{parse_ip, parse_prefix};
+use super::json::{SCHEMA, Schema, port_name, to_json};
 use super::shared::{NamedRouters, SharedRouter};
 use artery_engine::{Context, HandlerError, Resources};
-use artery_l3::PortId;
 use artery_l3::next_hop::Hop;
 use artery_l3::path::Outcome;
 use artery_l3::router::{GroupView, Ip, MemberView, PortView, RouteView, Source, Tables};
@@ -149,11 +149,6 @@ fn route_kind(group: &GroupView) -> &'static str {
 /// How one of several members is chosen.
 fn selection_method(group: &GroupView) -> Option<&'static str> {
     (group.members.len() > 1).then(|| group.selection.name())
-}
-
-/// The name of a port.
-pub(super) fn port_name(ports: &[PortView], port: PortId) -> String {
-    ports.get(usize::from(port.0)).map_or_else(|| port.to_string(), |port| port.name.clone())
 }
 
 /// What routes are wanted.
@@ -361,7 +356,7 @@ pub(super) fn route_json(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> 
     if text.is_empty() {
         return Err("whose route? name an address, such as 192.0.2.1".into());
     }
-    let (dst, now) = (parse_ip(text)?, handlers::now(cx));
+    let (dst, now) = (parse_ip(text)?, router_worker::now(cx));
     let tables = r.router.lock_tables();
     let (found, ports) = (tables.lookup_route(dst), tables.ports());
     let group = found.and_then(|route| tables.group_view(route.group));
@@ -377,25 +372,10 @@ pub(super) fn route_json(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> 
     }))
 }
 
-/// The common fields of each document.
-#[derive(Clone, Copy, Serialize)]
-pub(crate) struct Schema {
-    /// Keys don't change while this number stays.
-    schema_version: u32,
-    /// The version of the program.
-    version: &'static str,
-}
-
-pub(crate) const SCHEMA: Schema = Schema { schema_version: 1, version: env!("CARGO_PKG_VERSION") };
-
-/// A value as JSON.
-pub(crate) fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("its keys are strings, and nothing in it refuses to be written")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::verdict::testing::{NOW, small};
+    use artery_l3::PortId;
     use super::*;
     use artery_l3::router::{RouteSpec, Target};
     use artery_lpm::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape, generate_prefixes};

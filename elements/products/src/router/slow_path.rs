@@ -6,19 +6,19 @@
 use super::claims::{ClaimAction, Claims};
 use super::classify::{LocalState, classify};
 use super::decision_cache;
+use super::fast_path::LINK;
 use super::events::{AddressEvent, Event};
 use super::flow::FlowHasher;
 use super::icmp::{self, IcmpSource, IcmpSuppressed};
 use super::limits::{Rate, RateBucket, RateLimits};
-use super::local::{Fragments, no_fragments};
+use super::local_fragments::{Fragments, no_fragments};
 use super::order::ChangeMark;
-use super::pending_queue::{Neighbor, PendingQueue};
+use super::pending_queue::{Neighbor, PendingPacket, PendingQueue};
 use super::shared::SharedRouter;
 use super::shared_state::{Counters, SharedState, lock_mutex};
 use super::verdict::{
     EgressPlan, IcmpReply, IngressInfo, LinkDestination, NeighborMessage, Origin, RouterVerdict, TablesView,
 };
-use super::waiting::{self, PendingPacket};
 use artery_engine::{Batch, Context, DropReason, Packet, Time, anno};
 use artery_l3::neighbor::Link;
 use artery_l3::neighbor::claim::ClaimEffect;
@@ -31,8 +31,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Bytes of the link header.
-pub(super) const LINK: usize = 14;
 /// How the slow path behaves.
 #[derive(Clone, Debug)]
 pub(super) struct SlowPathSettings {
@@ -73,8 +71,8 @@ impl<'a, 'c: 'a> SlowPathContext<'a, 'c> {
         self.view().port(port)
     }
     /// The link state of a neighbor.
-    pub(super) fn neighbor_link(&self, neighbor: &Neighbor) -> Link {
-        waiting::neighbor_link(neighbor, &self.view())
+    pub(super) fn neighbor_link(&self, &(port, address): &Neighbor) -> Link {
+        self.view().neighbor_link(port, address)
     }
     /// Reports to control that a neighbor is used.
     pub(super) fn report_use(&self, (port, address): &Neighbor) {

@@ -1,11 +1,11 @@
 //! Restores the state of a replaced router in its successor. Ports are the same if they have the same name.
 use super::changes::TableChange;
-use super::local::no_fragments;
+use super::local_fragments::no_fragments;
 use super::pending_queue::EnqueueOutcome;
 use super::shared::SharedRouter;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{IngressInfo, Origin};
-use super::waiting::PendingPacket;
+use super::pending_queue::PendingPacket;
 use artery_engine::DropReason;
 use artery_engine::names::Names;
 use artery_l3::PortId;

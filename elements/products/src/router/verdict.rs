@@ -4,6 +4,7 @@
 //! nothing, sends nothing and counts nothing. So it can be repeated at any time, also to explain it.
 use artery_engine::DropReason;
 use artery_l3::PortId;
+use artery_l3::neighbor::Link;
 use artery_l3::path::{Explained, ForwardDecision, Method, Outcome, PathReader};
 use artery_l3::router::PortView;
 use artery_rcu::Turn;
@@ -159,6 +160,19 @@ impl<'a> TablesView<'a> {
     }
     pub(crate) fn port(&self, port: PortId) -> Option<&'a PortView> {
         self.ports.get(usize::from(port.0))
+    }
+    /// The link state of a neighbor on a port's link.
+    pub(crate) fn neighbor_link(&self, port: PortId, address: IpAddr) -> Link {
+        let TablesView { v4, v6, turn, .. } = self;
+        let link = match address {
+            IpAddr::V4(address) => {
+                v4.find_neighbor(turn, port, address.to_bits()).map(|id| v4.neighbor_link(id))
+            }
+            IpAddr::V6(address) => {
+                v6.find_neighbor(turn, port, address.to_bits()).map(|id| v6.neighbor_link(id))
+            }
+        };
+        link.unwrap_or(Link::UNKNOWN)
     }
 }
 

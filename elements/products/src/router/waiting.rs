@@ -1,11 +1,12 @@
 //! Pending packets of one worker: held, solicited for, released, or failed.
 use super::order::ChangeMark;
-use super::pending_queue::{EnqueueOutcome, Neighbor, NextStep};
-use super::slow_path::{LINK, SlowPath, SlowPathContext};
-use super::verdict::{EgressPlan, IngressInfo, Origin, RouterVerdict, TablesView};
+use super::pending_queue::{EnqueueOutcome, Neighbor, NextStep, PendingPacket};
+use super::fast_path::LINK;
+use super::slow_path::{SlowPath, SlowPathContext};
+use super::verdict::{EgressPlan, IngressInfo, Origin, RouterVerdict};
 use super::{classify_ipv4, classify_ipv6};
 use artery_engine::{DropReason, Packet};
-use artery_l3::neighbor::{Link, Resolution};
+use artery_l3::neighbor::Resolution;
 use artery_l3::router::Tables;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,12 +19,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// interval grows with each.
 const LOOK: Duration = Duration::from_micros(200);
 const LOOK_EACH: Duration = Duration::from_micros(1);
-
-/// A pending packet and its ingress.
-pub(super) struct PendingPacket {
-    pub(super) packet: Packet,
-    pub(super) ingress: IngressInfo,
-}
 
 impl SlowPath {
     /// Holds a packet until its next hop is resolved, and requests that.
@@ -162,20 +157,6 @@ impl SlowPath {
             packets.into_iter().for_each(|waiting| job.cx.discard(waiting.packet, reason));
         }
     }
-}
-
-/// The link state of a neighbor.
-pub(super) fn neighbor_link((port, address): &Neighbor, view: &TablesView<'_>) -> Link {
-    let TablesView { v4, v6, turn, .. } = view;
-    match address {
-        IpAddr::V4(address) => {
-            v4.find_neighbor(turn, *port, address.to_bits()).map(|id| v4.neighbor_link(id))
-        }
-        IpAddr::V6(address) => {
-            v6.find_neighbor(turn, *port, address.to_bits()).map(|id| v6.neighbor_link(id))
-        }
-    }
-    .unwrap_or(Link::UNKNOWN)
 }
 
 /// The verdict on a packet, from its IP header on, whose next hop's resolution failed.

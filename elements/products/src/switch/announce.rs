@@ -88,7 +88,7 @@ fn build_announcement(ether: EtherAddr, address: IpAddr) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::ports::{interface_record, parse_interface_address};
+    use crate::filter::interfaces::{interface_record, parse_interface_address};
 
     #[test]
     fn addresses_of_vports_are_announced_thrice_and_those_of_ipv6_a_little_later() {

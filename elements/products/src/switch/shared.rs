@@ -1,6 +1,6 @@
 //! State that the copies of a Veb on several workers share, made from its arguments.
 use super::links::Links;
-use crate::filter::ports;
+use crate::filter::interfaces;
 use artery_engine::{ArgError, Args, HandlerError};
 use artery_filter::names::InterfaceRecord;
 use artery_l2::command::{Command, PortFlag, TIMEOUTS, VlanId, parse, parse_rule};
@@ -205,9 +205,9 @@ fn parse_reserved(digits: &str) -> Result<u8, ArgError> {
 fn interface_records(args: &Args<'_>, names: &[String]) -> Vec<InterfaceRecord> {
     let of_port = |(n, name): (usize, &String)| {
         let text = args.rest("PORT").get(n).map(|text| unquote(text)).unwrap_or_default();
-        ports::interface_record(
+        interfaces::interface_record(
             name,
-            text.split_whitespace().filter_map(ports::parse_interface_address).collect(),
+            text.split_whitespace().filter_map(interfaces::parse_interface_address).collect(),
         )
     };
     names.iter().enumerate().map(of_port).collect()
@@ -235,7 +235,7 @@ fn parse_port(config: &mut Config, text: &str) -> Result<(), ArgError> {
             ("vport", _) => port.is_vport = true,
             ("sticky", _) => port.is_sticky = true,
             ("detached", _) => port.role = Role::Detached,
-            _ if ports::parse_interface_address(word).is_some() => (),
+            _ if interfaces::parse_interface_address(word).is_some() => (),
             _ => {
                 let wants = "is not a valid ADDRESS/LENGTH and none of vport, detached, sticky, learn, \
                     discover, locked and blocknonip; IFCONFIG takes all words";

@@ -1,9 +1,10 @@
 use super::*;
-use artery_engine::Bench;
+use artery_engine::{Bench, DropReason};
 use artery_wire::build::{Ip4, ip4, ip6};
 use artery_wire::{Ipv4, Ipv6, Tcp, TcpFlags, Udp};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 const THREE: &str = "SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, MEMBER c 10.0.0.3";
 
