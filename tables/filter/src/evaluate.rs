@@ -23,17 +23,15 @@ mod compile;
 mod counters;
 mod index;
 mod memo;
+mod query;
 mod skip;
-mod steps;
 mod test;
 mod threshold;
 mod walk;
 
 pub use check::{CompileError, CompileErrorKind, check_ruleset, load_rulesets};
 pub use counters::{Counters, RuleTotals};
-pub(crate) use index::TableIndex;
 pub use skip::skip_steps;
-pub(crate) use steps::{Find, Key};
 pub use threshold::Threshold;
 pub use walk::Scratch;
 

@@ -18,6 +18,7 @@ pub mod rule;
 pub mod scrub;
 pub mod sources;
 pub mod states;
+mod steps;
 pub mod syntax;
 pub mod tables;
 pub mod timeouts;

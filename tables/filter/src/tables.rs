@@ -3,11 +3,11 @@
 //! [`Tables`] belongs to control; what rules and pools hold are [`Table`]s, which workers read without a lock
 //! while control changes them. An address is in a table if the longest network of the table that contains it
 //! is there without `!`.
-use crate::evaluate::{Key, TableIndex};
 use crate::facts::Direction;
 use crate::names::{Interfaces, address_bits, mask_address};
 use crate::options::{Limit, Limits};
 use crate::rule::HostAddress;
+use crate::steps::Key;
 use artery_rcu::{Domain, Published, Turn};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -68,13 +68,19 @@ struct TableCounters {
     packets: [[[AtomicU64; 2]; 4]; 2],
 }
 
+/// What is made of the contents of tables, and follows them.
+pub(crate) trait TableFollower: Send + Sync {
+    /// Makes it again if a table has changed since.
+    fn rebuild_if_changed(&self);
+}
+
 /// All tables, written by control.
 pub struct Tables {
     domain: Arc<Domain>,
     /// By anchor and name.
     records: BTreeMap<(String, String), TableRecord>,
     /// What is made of the contents of tables.
-    indexes: Vec<Weak<TableIndex>>,
+    indexes: Vec<Weak<dyn TableFollower>>,
     /// How many entries all tables together may have.
     pub most_entries: usize,
     /// How many tables there may be.
@@ -364,9 +370,9 @@ impl Tables {
     }
 
     /// Keeps an index in step with tables from now on.
-    pub(crate) fn follow_by(&mut self, index: &Arc<TableIndex>) {
+    pub(crate) fn follow_by(&mut self, index: Arc<dyn TableFollower>) {
         self.indexes.retain(|index| index.strong_count() > 0);
-        self.indexes.push(Arc::downgrade(index));
+        self.indexes.push(Arc::downgrade(&index));
     }
 
     /// Rebuilds the indexes that are out of date because tables have changed.

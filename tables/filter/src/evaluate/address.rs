@@ -2,6 +2,7 @@
 use super::Surroundings;
 use super::index::Sets;
 use super::memo::Memo;
+use super::query::{End, TableQuery};
 use crate::facts::Interface;
 use crate::tables::Table;
 use std::net::IpAddr;
@@ -35,35 +36,6 @@ pub(super) struct Addresses {
     pub(super) masks: Vec<(IpAddr, IpAddr)>,
     pub(super) tables: Vec<Arc<Table>>,
     pub(super) labels: Vec<String>,
-}
-
-/// Which end of a packet is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Source,
-    Destination,
-}
-
-/// A table query: the table, the end of the packet, and whether the address must be in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct TableQuery(pub(super) u32);
-
-impl TableQuery {
-    /// Number of different queries of a table.
-    pub(super) const PER_TABLE: usize = 4;
-
-    fn new(table: u32, end: End, is_negated: bool) -> TableQuery {
-        TableQuery(table * TableQuery::PER_TABLE as u32 + end as u32 * 2 + u32::from(is_negated))
-    }
-
-    pub(super) fn table(self) -> usize {
-        self.0 as usize / TableQuery::PER_TABLE
-    }
-
-    /// Whether the address must not be in it.
-    pub(super) fn is_negated(self) -> bool {
-        self.0 & 1 == 1
-    }
 }
 
 /// What tells whether an address is as asked: what rules refer to, what is around them, the index of small

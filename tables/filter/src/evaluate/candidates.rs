@@ -5,16 +5,15 @@
 //! packets of it. The rules to test for a packet are those in the rows of all its classes. Where that
 //! would take too many rows, neighboring classes share one. Rows say "may": every rule they leave out would
 //! not have matched, and every other one is asked in full.
-use super::address::{AddressTest, Addresses, End, EndTest, TableQuery};
-use super::steps::{Find, Key};
+use super::address::{AddressTest, Addresses, EndTest};
+use super::index::MOST_WORDS;
+use super::query::{End, TableQuery};
 use super::test::{Conditions, PortTest, Test};
 use crate::facts::{Direction, Facts, Family};
+use crate::steps::{Find, Key};
 use artery_wire::IpProtocol;
 use std::collections::HashMap;
 use std::net::IpAddr;
-
-/// Words that the rows of one thing may have in all.
-pub(super) const MOST_WORDS: usize = 1 << 17;
 
 /// Rows of a rule set, by what a packet is.
 pub(super) struct Candidates {

@@ -1,7 +1,7 @@
 //! From rule sets with names to their compiled form.
 use super::address::{AddressTest, Addresses, EndTest};
 use super::candidates::Candidates;
-use super::index::TableIndex;
+use super::index::{Askers, TableIndex};
 use super::test::{Conditions, PortTest, Rare, Test};
 use super::threshold::Threshold;
 use super::walk::{Block, Effect, EffectKind, Program};
@@ -12,7 +12,7 @@ use crate::options::SetOption;
 use crate::rule::{
     Action, AddressMatch, Endpoint, HostAddress, InterfaceName, On, Pool, PoolAddress, Rule, Ruleset,
 };
-use crate::tables::{NamelessTable, Table, Tables};
+use crate::tables::{NamelessTable, Table, TableFollower, Tables};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -356,9 +356,9 @@ impl<'a> Compiler<'a> {
             return None;
         }
         let is_filled = |table: &Table| self.filled.contains(table.name());
-        let blocks = self.ranges.iter().map(|(first, end)| &self.tests[*first..*end]);
+        let blocks = self.ranges.iter().map(|(first, end)| Askers::of_tests(&self.tests[*first..*end]));
         let index = Arc::new(TableIndex::new(self.tables.domain(), tables, is_filled, blocks));
-        self.tables.follow_by(&index);
+        self.tables.follow_by(index.clone());
         Some(index)
     }
 

@@ -10,16 +10,17 @@
 //!
 //! A lookup in the index counts as a lookup in all of its tables that rules
 //! use for that end.
-use super::address::{End, TableQuery};
-use super::candidates::MOST_WORDS;
-use super::steps::{Find, Key};
-use super::test::Test;
-use crate::tables::{Borders, Table};
+use super::query::{End, TableQuery};
+use crate::steps::{Find, Key};
+use crate::tables::{Borders, Table, TableFollower};
 use artery_rcu::{Domain, Published, Turn};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Words that the rows of one thing may have in all.
+pub(super) const MOST_WORDS: usize = 1 << 17;
 
 /// Intervals of a table that is small.
 const MOST_OF_TABLE: usize = 1 << 11;
@@ -42,11 +43,11 @@ pub(crate) struct TableIndex {
 }
 
 /// Rules of a rule set that use tables.
-struct Askers {
+pub(super) struct Askers {
     /// Words of a row.
-    words: usize,
+    pub(super) words: usize,
     /// For each end, the rules and their table queries.
-    by_end: [Vec<(usize, TableQuery)>; 2],
+    pub(super) by_end: [Vec<(usize, TableQuery)>; 2],
 }
 
 /// The index as of some number of changes.
@@ -80,14 +81,14 @@ struct Rows {
 
 impl TableIndex {
     /// An index of tables for rule sets; `is_filled` says which of the tables packets fill.
-    pub(super) fn new<'t>(
+    pub(super) fn new(
         domain: &Arc<Domain>,
         tables: &[Arc<Table>],
         is_filled: impl Fn(&Table) -> bool,
-        blocks: impl Iterator<Item = &'t [Test]>,
+        blocks: impl Iterator<Item = Askers>,
     ) -> TableIndex {
         let tables: Box<[_]> = tables.iter().map(|table| (table.clone(), !is_filled(table))).collect();
-        let blocks: Box<[Askers]> = blocks.map(Askers::new).collect();
+        let blocks: Box<[Askers]> = blocks.collect();
         let changes = Arc::default();
         // Whatever changes from here on is noticed.
         tables.iter().filter(|(_, may_be)| *may_be).for_each(|(table, _)| table.subscribe_changes(&changes));
@@ -109,9 +110,10 @@ impl TableIndex {
         let sets = self.sets.read(turn);
         (sets.changes == changes).then_some(sets)
     }
+}
 
-    /// Rebuilds the index if a table has changed.
-    pub(crate) fn rebuild_if_changed(&self) {
+impl TableFollower for TableIndex {
+    fn rebuild_if_changed(&self) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         // Tables are changed before that is counted: what is counted here is seen below.
         let changes = self.changes.load(Acquire);
@@ -119,19 +121,6 @@ impl TableIndex {
             self.sets.publish(Sets::new(changes, &self.tables, &self.blocks, &self.domain));
             *followed = changes;
         }
-    }
-}
-
-impl Askers {
-    fn new(tests: &[Test]) -> Askers {
-        let by_end = [End::Source, End::Destination].map(|end| {
-            let asked = tests.iter().map(|test| match end {
-                End::Source => test.source.table_query(end),
-                End::Destination => test.destination.table_query(end),
-            });
-            asked.enumerate().filter_map(|(place, asked)| Some((place, asked?))).collect()
-        });
-        Askers { words: tests.len().div_ceil(64), by_end }
     }
 }
 

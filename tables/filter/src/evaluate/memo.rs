@@ -1,6 +1,6 @@
 //! What tables said of the addresses of a packet, so that each is asked once, and how often they said what.
-use super::address::{End, TableQuery};
 use super::index::Sets;
+use super::query::{End, TableQuery};
 use crate::tables::Table;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! The test of one rule against one packet: all its conditions, in a cache line or so.
 use super::Surroundings;
-use super::address::{Addresses, End, EndTest};
-use super::index::Sets;
+use super::address::{Addresses, EndTest};
+use super::index::{Askers, Sets};
 use super::memo::Memo;
+use super::query::End;
 use super::threshold::Threshold;
 use crate::facts::{Direction, Facts, Family, Interface, Tag};
 use crate::rule::{Comparison, Flags};
@@ -157,6 +158,20 @@ fn icmp_holds((kind, code): (u8, Option<u8>), facts: &Facts) -> bool {
         && !facts.is_fragment
         && facts.icmp.0 == kind
         && code.is_none_or(|code| code == facts.icmp.1)
+}
+
+impl Askers {
+    /// The rules among these that use tables.
+    pub(super) fn of_tests(tests: &[Test]) -> Askers {
+        let by_end = [End::Source, End::Destination].map(|end| {
+            let asked = tests.iter().map(|test| match end {
+                End::Source => test.source.table_query(end),
+                End::Destination => test.destination.table_query(end),
+            });
+            asked.enumerate().filter_map(|(place, asked)| Some((place, asked?))).collect()
+        });
+        Askers { words: tests.len().div_ceil(64), by_end }
+    }
 }
 
 impl Rare {

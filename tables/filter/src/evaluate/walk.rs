@@ -4,11 +4,11 @@
 //! evaluated in order. Of the others only the last that matches counts, so these are evaluated from the end,
 //! and only where something depends on which it was: before the packet changes or evaluation leaves a rule
 //! set. `find_last_match` does that.
-use super::address::End;
 use super::candidates::Candidates;
 use super::counters::Counters;
 use super::index::{Sets, TableIndex};
 use super::memo::Memo;
+use super::query::End;
 use super::test::{Conditions, Rare, Test};
 use super::threshold::Threshold;
 use super::{

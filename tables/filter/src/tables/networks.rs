@@ -3,7 +3,7 @@
 //! An address is in a table by the longest network that contains it. That cuts all addresses into intervals
 //! which are in or out; a [`Snapshot`] holds their starts. What changed since those were cut lies before them
 //! as a short list of intervals, so that one address more costs no new cut of 200,000.
-use crate::evaluate::{Find, Key};
+use crate::steps::{Find, Key};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
