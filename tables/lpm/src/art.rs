@@ -73,7 +73,8 @@ mod runs;
 mod strides;
 mod walk;
 
-use crate::{Address, Group, NO_GROUP, Prefix};
+use crate::address::{Address, Prefix};
+use crate::runs::{Group, NO_GROUP};
 use artery_rcu::Domain;
 use artery_storage::Storage;
 use heaps::{DEFAULT, Entry, Heaps, ROOT, Space};

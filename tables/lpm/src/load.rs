@@ -9,7 +9,8 @@
 //!
 //! A file says groups or next hops, not both. Next hops are numbered from 1 on in the order in which they
 //! first appear. Nothing is applied to any table here: a damaged file leaves everything as it was.
-use crate::{Address, Group, NO_GROUP, NotAPrefix, Prefix};
+use crate::address::{Address, NotAPrefix, Prefix};
+use crate::runs::{Group, NO_GROUP};
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead, Read as _};

@@ -1,5 +1,6 @@
 //! Forwarding policy of a table: which engine, and what chooses it.
-use crate::{Address, NotStrides, Strides};
+use crate::address::Address;
+use crate::art::{NotStrides, Strides};
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,5 +1,5 @@
 //! What a FIB is compiled from.
-use crate::{Address, Prefix};
+use crate::address::{Address, Prefix};
 
 /// Where packets of a route go: the number of a next-hop group. A FIB hands it out and gives it no meaning.
 pub type Group = u32;

@@ -3,7 +3,8 @@
 //! The lengths, how many of each length lie in a shorter prefix, and how prefixes crowd together are those of
 //! a full feed of 2026: 901,899 IPv4 prefixes that cover 71 % of all addresses, 160,147 IPv6 prefixes.
 //! Everything follows from the seed, and from nothing else.
-use crate::{Address, Group, Prefix};
+use crate::address::{Address, Prefix};
+use crate::runs::Group;
 use artery_wire::Random;
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,6 +1,7 @@
 //! The heaps of all tables in one array of words, and how parts of it are allocated.
 use super::strides::{Level, Strides};
-use crate::{Address, Group};
+use crate::address::Address;
+use crate::runs::Group;
 use artery_rcu::Domain;
 use artery_storage::{RetireList, Storage, Words};
 use std::io;

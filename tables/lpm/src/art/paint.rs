@@ -1,7 +1,7 @@
 //! Replacing one route by another in the words of a table.
 use super::heaps::{DEFAULT, Entry, Heaps};
 use super::strides::Level;
-use crate::Address;
+use crate::address::Address;
 
 /// One change of one table.
 pub(super) struct Painting<'a, A> {

@@ -1,7 +1,8 @@
 //! Lookups on other threads; the module above says why their answers are right.
 use super::heaps::{COUNT, DEFAULT, Entry, Heaps, ROOT, View};
 use super::strides::{Level, Strides, on_levels};
-use crate::{Address, Group};
+use crate::address::Address;
+use crate::runs::Group;
 use artery_rcu::Turn;
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! A table as runs of addresses with the same group.
 use super::heaps::{DEFAULT, Entry, Heaps, ROOT};
 use super::{Art, Strides};
-use crate::{Address, Group, Holes, NO_GROUP, Prefix, Runs};
+use crate::address::{Address, Prefix};
+use crate::runs::{Group, Holes, NO_GROUP, Runs};
 
 impl<A: Address> Runs<A> for Art<A> {
     fn for_each_run(&self, within: Prefix<A>, each: impl FnMut(A, A, Group)) {

@@ -1,5 +1,5 @@
 //! How many bits of an address each level of tables decides.
-use crate::Address;
+use crate::address::Address;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;

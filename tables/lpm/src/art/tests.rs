@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Holes, Runs};
+use crate::runs::{Holes, Runs};
 use artery_storage::{Pages, Region};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

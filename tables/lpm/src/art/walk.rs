@@ -1,7 +1,8 @@
 //! Routes in order.
 use super::heaps::{DEFAULT, Entry, Heaps, ROOT};
 use super::{Art, Home};
-use crate::{Address, Group, Prefix};
+use crate::address::{Address, Prefix};
+use crate::runs::Group;
 
 /// Routes in the order of their prefixes: by first address, the shorter one first.
 pub struct Routes<'a, A> {

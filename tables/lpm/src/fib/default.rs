@@ -5,7 +5,7 @@
 //! old default and the new 0 in its hand would answer what was never right. So the word counts its changes,
 //! and a reader loads it before and after the rest: if it is the same, it was so in between.
 //! [`crate::layout`] describes it for readers outside.
-use crate::Group;
+use crate::runs::Group;
 use artery_storage::{Storage, Words};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -112,7 +112,7 @@ impl DefaultAtHand<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NO_GROUP;
+    use crate::runs::NO_GROUP;
     use artery_storage::Pages;
     use std::cell::Cell;
 

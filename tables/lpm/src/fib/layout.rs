@@ -2,7 +2,8 @@
 use super::v4::{Fib4Fast, Fib4FastReader, Fib4Options, Fib4Small, Fib4SmallReader};
 use super::v6::{Fib6, Fib6Reader};
 use super::{BuildError, FibMemory, NeedsRebuild};
-use crate::{Address, Group, Holes, Prefix, Runs};
+use crate::address::{Address, Prefix};
+use crate::runs::{Group, Holes, Runs};
 use artery_rcu::{Domain, Turn};
 use artery_storage::Storage;
 use std::fmt;

@@ -11,8 +11,9 @@ mod tests;
 pub use fast::{Fib4Fast, Fib4FastReader, Fib4FastView};
 pub use small::{Fib4Small, Fib4SmallReader, Fib4SmallView};
 
+use crate::address::{Address, Prefix};
+use crate::runs::{Group, Runs};
 use crate::simd::v4::{Addresses, BATCH};
-use crate::{Address, Group, Prefix, Runs};
 use lists::Run;
 
 /// How an IPv4 FIB is laid out.

@@ -19,10 +19,11 @@
 use super::lists::{self, LISTED, ListWriter, Lists, Run};
 use super::palette::{ESCAPE, Palette, PaletteWriter};
 use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain};
+use crate::address::Prefix;
 use crate::fib::default::{self, DefaultAtHand, DefaultRoute, DefaultWord};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
+use crate::runs::{Group, Holes, NO_GROUP, Runs};
 use crate::simd::v4::{Addresses, CELLS, CODES, Narrow, Wide};
-use crate::{Group, Holes, NO_GROUP, Prefix, Runs};
 use artery_rcu::{Domain, Turn};
 use artery_storage::{Simd, Storage, Words};
 use std::collections::HashMap;

@@ -18,9 +18,9 @@
 //! A list of lines never changes once its word is published; a new one takes its place, if it differs. In a
 //! direct array each address has a place of its own: it is changed in place, address by address. So routes
 //! that come and go in a dense block need no memory, however long the grace period is.
-use crate::Group;
 use crate::fib::NeedsRebuild;
 use crate::fib::blocks::Blocks;
+use crate::runs::Group;
 use artery_rcu::Domain;
 use artery_storage::Words;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! Code 0 is the default route's group, 255 means "look further". A code in between stands for one group as
 //! long as any cell may show it; when no cell does, it can be given to another group after a grace period,
 //! since a reader looks at the cell first and at the palette after that.
+use crate::runs::{Group, NO_GROUP};
 use crate::simd::v4::CODES;
-use crate::{Group, NO_GROUP};
 use artery_rcu::{Domain, Ticket};
 use artery_storage::Words;
 use std::collections::HashMap;

@@ -17,11 +17,12 @@
 //! reused after a grace period. When runs begin where they did, the leaves are changed in place.
 use super::lists::{self, LISTED, ListWriter, Lists, Run};
 use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain};
+use crate::address::Prefix;
 use crate::fib::blocks::Blocks;
 use crate::fib::default::{self, DefaultAtHand, DefaultRoute};
 use crate::fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
+use crate::runs::{Group, Holes, NO_GROUP, Runs};
 use crate::simd::v4::{ROOTS, Small, count_runs};
-use crate::{Group, Holes, NO_GROUP, Prefix, Runs};
 use artery_rcu::{Domain, Turn};
 use artery_storage::{Simd, Storage, Words};
 use std::sync::Arc;

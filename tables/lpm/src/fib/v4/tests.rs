@@ -1,6 +1,7 @@
 //! Both layouts, with all instructions that the machine has, against a list of prefixes.
 use super::*;
-use crate::{BuildError, NO_GROUP, NeedsRebuild};
+use crate::fib::{BuildError, NeedsRebuild};
+use crate::runs::NO_GROUP;
 use artery_rcu::{Domain, Turn};
 use artery_storage::{Pages, Simd};
 use std::collections::BTreeMap;

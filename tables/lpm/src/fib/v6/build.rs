@@ -11,8 +11,9 @@
 //! [`LEAST_DEEP`], which bounds the loads of any lookup.
 use super::word::{KEY_BITS, LIST_CLASS, LIST_ENTRIES, NodeKind, Word};
 use super::{FULL, Writer};
+use crate::address::{Address, Prefix};
 use crate::fib::NeedsRebuild;
-use crate::{Address, Group, Prefix};
+use crate::runs::Group;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Addresses from `first` to before the next run (or the end of the slot) with the same group.

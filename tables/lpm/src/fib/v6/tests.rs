@@ -1,8 +1,9 @@
 //! The IPv6 FIB against the obvious: a list of routes, searched from end to end.
 use super::word::NodeKind;
 use super::*;
+use crate::address::Address;
+use crate::runs::NO_GROUP;
 use crate::synthetic::RandomAddress;
-use crate::{Address, NO_GROUP};
 use artery_storage::Pages;
 use artery_wire::Random;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -2,8 +2,9 @@
 use super::build::{Parts, Run, Slot};
 use super::word::{KEY_BITS, LIST_ENTRIES, NodeKind, Word};
 use super::{Fib6, ROOT_BITS, Writer, walk};
+use crate::address::{Address, Prefix};
 use crate::fib::NeedsRebuild;
-use crate::{Address, Group, Prefix};
+use crate::runs::Group;
 
 /// An array whose runs are this few becomes a list again: half of what a list holds, so that a route that
 /// comes and goes does not turn one into the other each time.

@@ -1,7 +1,7 @@
 //! How a lookup walks the words of the IPv6 FIB: the plain path, which is the oracle of the vector code.
 use super::ROOT_BITS;
 use super::word::{KEY_BITS, NodeKind, Word};
-use crate::Group;
+use crate::runs::Group;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 

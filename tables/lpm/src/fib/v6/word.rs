@@ -13,7 +13,7 @@
 //! 0xffff are filling. The values of a narrow list are groups, two to a word like the keys; those of a *wide*
 //! list are words like this one, for an address whose first bits, the 16 of the key included, are used up.
 //! *Deep* is set on nodes that need address bits after the 48th.
-use crate::Group;
+use crate::runs::Group;
 
 /// Words in a unit of place; blocks begin and end on units.
 pub(super) const UNIT: usize = 4;
