@@ -3,14 +3,15 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use super::cleanup::MARK;
-use super::error::{Failure, Result, RigError, Skip};
+use super::error::{Result, RigError, Skip};
 use super::host::Host;
+use super::output::CommandOutput;
 use super::process::Process;
 
 /// Time limit of a program that runs to its end, unless the command sets another.
@@ -25,17 +26,6 @@ pub struct Command {
     input: Vec<u8>,
     limit: Duration,
     inside: bool,
-}
-
-/// What a program left behind when it ended.
-#[derive(Debug, Clone, Default)]
-pub struct CommandOutput {
-    /// The exit status; `None` while the program still runs.
-    pub status: Option<ExitStatus>,
-    /// What it wrote to standard output; bytes that are not text are replaced.
-    pub stdout: String,
-    /// What it wrote to standard error.
-    pub stderr: String,
 }
 
 impl Command {
@@ -132,35 +122,6 @@ impl std::fmt::Display for Command {
             text => text.into_owned(),
         };
         f.write_str(&self.words.iter().map(quoted).collect::<Vec<_>>().join(" "))
-    }
-}
-
-impl CommandOutput {
-    /// Whether the program ended with status 0.
-    pub fn succeeded(&self) -> bool {
-        self.status.is_some_and(|status| status.success())
-    }
-
-    /// The exit status, unless a signal ended the program.
-    pub fn code(&self) -> Option<i32> {
-        self.status.and_then(|status| status.code())
-    }
-
-    /// The end in words.
-    pub(super) fn ending(&self) -> String {
-        match self.status {
-            None => "nothing yet: it still runs".into(),
-            Some(status) => match status.signal() {
-                Some(signal) => format!("signal {signal}"),
-                None => format!("exit status {}", status.code().unwrap_or_default()),
-            },
-        }
-    }
-}
-
-impl Failure {
-    pub(super) fn new(place: String, command: String, output: CommandOutput) -> Box<Failure> {
-        Box::new(Failure { place, command, output })
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::command::CommandOutput;
+use super::output::CommandOutput;
 
 /// The result of everything a rig does.
 pub type Result<T, E = RigError> = std::result::Result<T, E>;
@@ -138,6 +138,10 @@ impl std::error::Error for RigError {
 }
 
 impl Failure {
+    pub(super) fn new(place: String, command: String, output: CommandOutput) -> Box<Failure> {
+        Box::new(Failure { place, command, output })
+    }
+
     fn describe(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
         write!(f, "{}: `{}` {what}", self.place, self.command)?;
         for (stream, text) in [("stdout", &self.output.stdout), ("stderr", &self.output.stderr)] {

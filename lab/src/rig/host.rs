@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::command::{Command, CommandOutput};
-use super::error::{Result, RigError};
-use super::namespace;
+use super::command::Command;
+use super::error::{Result, RigError, Skip};
+use super::namespace::{self, INITIAL};
+use super::output::CommandOutput;
 use super::process::Process;
 
 /// A host of a rig. Clones are the same host; the rig stays while any is left.
@@ -265,6 +266,20 @@ impl Host {
 impl Host {
     pub(super) fn new(shared: Arc<Shared>, place: Arc<Place>) -> Host {
         Host { shared, place }
+    }
+
+    /// Makes the host's namespace, with loopback up.
+    pub(super) fn create_namespace(&self) -> Result<()> {
+        let made = self.outside(["ip", "netns", "add", self.namespace()]).run();
+        if let Err(RigError::Failed(failure)) = &made
+            && failure.output.stderr.contains("not permitted")
+        {
+            return Err(Skip::NeedsRoot.into());
+        }
+        made?;
+        self.enter(|| INITIAL.iter().try_for_each(|(name, value)| namespace::write_variable(name, value)))??;
+        self.ip(["link", "set", "lo", "up"])?;
+        Ok(())
     }
 
     /// The rig and the host, for messages.

@@ -40,6 +40,7 @@ mod line;
 mod link;
 mod live_frames;
 mod namespace;
+mod output;
 mod ping;
 mod process;
 mod raw;
@@ -54,7 +55,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use capture::{Capture, Frame};
-pub use command::{Command, CommandOutput};
+pub use command::Command;
 pub use endpoint::Endpoint;
 pub use error::{Failure, Result, RigError, Skip};
 pub use histogram::{Histogram, Latency};
@@ -63,6 +64,7 @@ pub use iperf3::Throughput;
 pub use line::Line;
 pub use link::{Link, Switch};
 pub use live_frames::{LiveFrames, STAMP};
+pub use output::CommandOutput;
 pub use ping::{PingReport, RoundTrip};
 pub use process::Process;
 pub use raw::Injector;
@@ -117,7 +119,7 @@ impl Rig {
             place
         };
         let host = Host::new(self.shared.clone(), place);
-        namespace::create(&host).inspect_err(|_| {
+        host.create_namespace().inspect_err(|_| {
             self.places().remove(name);
         })?;
         Ok(host)

@@ -9,12 +9,11 @@ use std::thread;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::cleanup::NAMESPACES;
-use super::error::{Result, RigError, Skip};
-use super::host::Host;
+use super::error::{Result, RigError};
 
 /// Kernel variables every host starts with, whatever the machine's own settings are: new namespaces inherit
 /// the IPv4 ones. No duplicate address detection, so that IPv6 addresses can be used at once.
-const INITIAL: [(&str, &str); 6] = [
+pub(super) const INITIAL: [(&str, &str); 6] = [
     ("net.ipv6.conf.all.accept_dad", "0"),
     ("net.ipv6.conf.default.accept_dad", "0"),
     ("net.ipv6.conf.all.forwarding", "0"),
@@ -22,20 +21,6 @@ const INITIAL: [(&str, &str); 6] = [
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),
 ];
-
-/// Makes the namespace of `host`, with loopback up.
-pub(super) fn create(host: &Host) -> Result<()> {
-    let made = host.outside(["ip", "netns", "add", host.namespace()]).run();
-    if let Err(RigError::Failed(failure)) = &made
-        && failure.output.stderr.contains("not permitted")
-    {
-        return Err(Skip::NeedsRoot.into());
-    }
-    made?;
-    enter(host.namespace(), || INITIAL.iter().try_for_each(|(name, value)| write_variable(name, value)))??;
-    host.ip(["link", "set", "lo", "up"])?;
-    Ok(())
-}
 
 /// Runs `work` on a thread inside a namespace. Sockets made there stay there, whichever thread uses them.
 pub(super) fn enter<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T> {

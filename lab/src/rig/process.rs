@@ -10,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
-use super::command::CommandOutput;
 use super::error::{Failure, Result, RigError};
 use super::host::Host;
+use super::output::CommandOutput;
 
 /// How long output may come after a program's end: its children can hold the pipe open for ever.
 const STRAGGLERS: Duration = Duration::from_secs(1);
