@@ -1,5 +1,5 @@
 //! Messages of the router itself: ICMP errors and echo replies, and their source addresses.
-use super::verdict::IcmpReply;
+use super::verdict::{IcmpReply, IngressInfo, TablesView, is_forwardable};
 use artery_l3::PortId;
 use artery_l3::router::PortView;
 use artery_lpm::Prefix;
@@ -118,6 +118,17 @@ pub(crate) fn build_error(
                 .ok_or(IcmpSuppressed::NoAddress)
         }
     }
+}
+
+/// The port whose address an error about a packet has: for IPv4 the one that the error leaves by (RFC 1812
+/// section 4.3.2.4), for IPv6, and where no route leads back, the one that the packet came by (RFC 4443 section
+/// 2.2 leaves the choice).
+pub(crate) fn error_port(packet: &[u8], came: IngressInfo, view: &TablesView<'_>) -> Option<PortId> {
+    let back = match source_and_destination(packet) {
+        Some((IpAddr::V4(from), _)) => view.v4.explain_path(view.turn, from.to_bits(), |_| 0).decision,
+        _ => return came.from.port(),
+    };
+    if is_forwardable(back.outcome) { Some(back.port) } else { came.from.port() }
 }
 
 /// Whether an address means all hosts on a link of the router, or its network.

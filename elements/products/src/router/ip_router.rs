@@ -37,8 +37,9 @@ they lead are dealt out to the gateways. What ROUTE says goes before that.
 
 Packets are checked in the order of RFC 1812 section 5.2 and RFC 8200: MAC address, header, source, route,
 options, hops left, length. Each dropped packet is counted under its own reason. Where the standards require
-it, its sender gets an ICMP error by the port that it sent to; no errors are sent about errors, about
-fragments other than the first, or about multicast. IPv4 source routes and IPv6 routing headers are refused.
+it, its sender gets an ICMP error, of IPv4 with an address of the port that the error leaves by; no errors
+are sent about errors, about fragments other than the first, or about multicast. IPv4 source routes and IPv6
+routing headers are refused.
 Packets that are too long are fragmented, or their sender gets the MTU in an ICMP error. A packet that leaves
 by the port it came by is forwarded, and its sender redirected. One with a destination annotation, as
 FlowBalancer gives it, goes where that leads instead of to its destination, and its sender is not redirected.

@@ -258,7 +258,8 @@ impl SlowPath {
             return;
         }
         let is_usable = |port, address| self.is_usable(port, address);
-        let from = IcmpSource { ports: job.view().ports, port: came.from.port(), is_usable: &is_usable };
+        let port = icmp::error_port(packet, came, &job.view());
+        let from = IcmpSource { ports: job.view().ports, port, is_usable: &is_usable };
         let error = match icmp::build_error(reply, packet, came.to.is_many(), from) {
             Ok(error) => error,
             Err(IcmpSuppressed::Forbidden(_)) => return self.counters.errors_forbidden += 1,
