@@ -16,12 +16,12 @@ use crate::args::{ArgError, ArgWarning, Args, Environment};
 use crate::class::Class;
 use crate::clock::Clock;
 use crate::context::Context;
-use crate::control::Control;
 use crate::element::{Element, StartError};
-use crate::graph::{Graph, Input, Node, Output, Plan, SignalSource};
+use crate::graph::Control;
+use crate::graph::{Graph, Input, Node, Output, SignalSource};
 use crate::handler::HandlerError;
 use crate::names::Names;
-use crate::plan::Circumstances;
+use crate::plan::{Circumstances, Plan};
 use crate::reason::{DropReason, Drops};
 use crate::resources::Resources;
 use crate::sink::Sink;
@@ -389,12 +389,14 @@ impl Bench {
     /// Calls one of the element's read handlers.
     pub fn read(&mut self, name: &str, parameters: &str) -> Result<String, HandlerError> {
         let turn = self.reader.turn();
-        self.graph.read_here(ELEMENT, name, parameters, &turn)
+        let plan = self.graph.plan.clone();
+        plan.read_here(&mut self.graph, (ELEMENT, name), parameters, &turn)
     }
     /// Calls one of the element's write handlers.
     pub fn write(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
         let turn = self.reader.turn();
-        self.graph.write_here(ELEMENT, name, value, &turn)
+        let plan = self.graph.plan.clone();
+        plan.write_here(&mut self.graph, (ELEMENT, name), value, &turn)
     }
     /// The warnings about the element's arguments, one a line.
     pub fn warnings(&self) -> String {

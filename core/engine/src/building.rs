@@ -178,7 +178,7 @@ impl WorkerPart {
     fn make_phase(&mut self, phase: Phase, making: &mut BuildState) {
         self.slots.resize_with(making.plan.len(), || None);
         for node in 0..making.plan.len() {
-            let is_next = making.plan.class(node).phase == phase && making.plan.is_on(node, self.worker);
+            let is_next = making.plan.phase(node) == phase && making.plan.is_on(node, self.worker);
             // All copies find the same fault.
             if is_next && !making.problems.iter().any(|problem| problem.node == Some(node)) {
                 self.make_element(node, making);
@@ -241,8 +241,7 @@ impl WorkerPart {
         let turn = reader.turn();
         let plan = self.graph_mut().plan.clone();
         let mut problems = Vec::new();
-        for node in (0..plan.len()).filter(|&node| plan.class(node).phase == phase && !failed.contains(&node))
-        {
+        for node in (0..plan.len()).filter(|&node| plan.phase(node) == phase && !failed.contains(&node)) {
             match self.graph_mut().enter_element(node, &turn, |element, cx| element.start(cx)) {
                 Some(Err(error)) => problems.push(Problem::of_start(node, error)),
                 Some(Ok(())) => self.started.push(node),

@@ -1,8 +1,11 @@
 //! Handler calls: finding the element, on this worker or another, and the handlers that every element has.
-use crate::control::{Control, WorkerCommand};
-use crate::graph::{Counts, Graph};
-use crate::handler::{CALL_TIMEOUT, Handler, HandlerError};
-use crate::plan::{Home, Plan};
+use crate::control::WorkerCommand;
+use crate::graph::{Control, Counts, Graph, HandlerCall, RouterPlan};
+use crate::handler::{Handler, HandlerError};
+use crate::handler_error::CALL_TIMEOUT;
+use crate::layout::Home;
+use crate::plan::Plan;
+use crate::reconfigure::{reconfigure_element, record_argument};
 use crate::scheduler::MAX_TICKETS;
 use crate::standard::{CONFIG, HOTCONFIG, TRACE, is_standard};
 use crate::trace::Tracer;
@@ -206,7 +209,7 @@ impl Control {
 
     /// Puts a command in a worker's mailbox, waiting for room as long as a call may take and the router runs.
     /// Returns whether it is there.
-    pub(crate) fn post_with_retry(&self, worker: usize, mut command: WorkerCommand) -> bool {
+    pub(crate) fn post_with_retry(&self, worker: usize, mut command: WorkerCommand<Graph>) -> bool {
         let deadline = Instant::now() + CALL_TIMEOUT;
         while let Err(back) = self.mailbox(worker).post_command(command) {
             if self.has_ended() || Instant::now() >= deadline {
@@ -220,7 +223,10 @@ impl Control {
 
     pub(crate) fn write_global(&self, plan: &Plan, name: &str, value: &str) -> Result<(), HandlerError> {
         match name {
-            TRACE => plan.resources().get::<Tracer>().arm_trace(value, plan),
+            TRACE => plan
+                .resources()
+                .get::<Tracer>()
+                .arm_trace(value, |name| plan.find_node(name, "").map(|node| plan.name(node).to_string())),
             HOTCONFIG => {
                 self.request_replacement(value);
                 Ok(())
@@ -244,7 +250,10 @@ pub(crate) fn read_call(
     parameters: &str,
 ) -> impl FnOnce(&mut Graph, &Turn<'_>) -> Result<String, HandlerError> + Send + 'static {
     let (plan, name, parameters) = (plan.clone(), name.to_string(), parameters.to_string());
-    move |graph, turn| graph.read_here(graph.number_of(&plan, node)?, &name, &parameters, turn)
+    move |graph, turn| {
+        let node = graph.number_of(&*plan, node)?;
+        graph.plan.clone().read_here(graph, (node, &name), &parameters, turn)
+    }
 }
 
 /// The same for a handler that is written.
@@ -255,47 +264,21 @@ pub(crate) fn write_call(
     value: &str,
 ) -> impl FnOnce(&mut Graph, &Turn<'_>) -> Result<(), HandlerError> + Send + 'static {
     let (plan, name, value) = (plan.clone(), name.to_string(), value.to_string());
-    move |graph, turn| graph.write_here(graph.number_of(&plan, node)?, &name, &value, turn)
+    move |graph, turn| {
+        let node = graph.number_of(&*plan, node)?;
+        graph.plan.clone().write_here(graph, (node, &name), &value, turn)
+    }
 }
 
 impl Graph {
     /// The number here of the element that `plan` calls `node`. While a graph is replaced, the plan by which
     /// a call is made may be another than that of the worker it reaches.
-    fn number_of(&self, plan: &Arc<Plan>, node: usize) -> Result<usize, HandlerError> {
-        if Arc::ptr_eq(plan, &self.plan) {
+    fn number_of(&self, plan: &dyn RouterPlan, node: usize) -> Result<usize, HandlerError> {
+        if std::ptr::addr_eq(plan, Arc::as_ptr(&self.plan)) {
             return Ok(node);
         }
         let name = plan.name(node);
         self.plan.resolve_exact(name).ok_or_else(|| HandlerError::NoElement(name.to_string()))
-    }
-
-    /// Reads a handler of any worker's element.
-    pub(crate) fn read_handler(
-        &mut self,
-        full: &str,
-        prefix: &str,
-        parameters: &str,
-        turn: &Turn<'_>,
-    ) -> Result<String, HandlerError> {
-        let plan = self.plan.clone();
-        plan.read_with(full, prefix, parameters, |worker, node, name| {
-            self.on_worker(worker, full, turn, read_call(&plan, node, name, parameters))
-        })
-    }
-
-    /// Writes a handler of any worker's element.
-    pub(crate) fn write_handler(
-        &mut self,
-        full: &str,
-        prefix: &str,
-        value: &str,
-        turn: &Turn<'_>,
-    ) -> Result<(), HandlerError> {
-        let plan = self.plan.clone();
-        plan.write_with(full, prefix, |element, name| {
-            let Some((worker, node)) = element else { return self.control.write_global(&plan, name, value) };
-            self.on_worker(worker, full, turn, write_call(&plan, node, name, value))
-        })
     }
 
     /// What each element has seen on all workers, by number.
@@ -304,7 +287,7 @@ impl Graph {
         for worker in 0..self.plan.workers() {
             let plan = self.plan.clone();
             let counts = move |graph: &mut Graph, _: &Turn<'_>| -> Result<Vec<Counts>, HandlerError> {
-                let of = |node| graph.number_of(&plan, node).map(|node| graph.counts(node).clone());
+                let of = |node| graph.number_of(&*plan, node).map(|node| graph.counts(node).clone());
                 (0..plan.len()).map(of).collect()
             };
             let counts = self.on_worker(worker, "counts", turn, counts)?;
@@ -331,83 +314,115 @@ impl Graph {
             }
         })
     }
+}
 
-    /// Reads a handler of an element of this worker.
-    pub(crate) fn read_here(
-        &mut self,
-        node: usize,
-        name: &str,
+impl RouterPlan for Plan {
+    fn has_handler(&self, full: &str, prefix: &str, write: bool) -> bool {
+        Plan::has_handler(self, full, prefix, write)
+    }
+
+    fn read_handler(
+        self: Arc<Self>,
+        graph: &mut Graph,
+        HandlerCall { full, prefix, text }: HandlerCall<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<String, HandlerError> {
+        self.read_with(full, prefix, text, |worker, node, name| {
+            graph.on_worker(worker, full, turn, read_call(&self, node, name, text))
+        })
+    }
+
+    fn write_handler(
+        self: Arc<Self>,
+        graph: &mut Graph,
+        HandlerCall { full, prefix, text }: HandlerCall<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), HandlerError> {
+        self.write_with(full, prefix, |element, name| {
+            let Some((worker, node)) = element else { return graph.control.write_global(&self, name, text) };
+            graph.on_worker(worker, full, turn, write_call(&self, node, name, text))
+        })
+    }
+
+    fn read_here(
+        &self,
+        graph: &mut Graph,
+        (node, name): (usize, &str),
         parameters: &str,
         turn: &Turn<'_>,
     ) -> Result<String, HandlerError> {
-        let full = || format!("{}.{name}", self.plan.name(node));
-        match self.plan.find_handler(node, name, parameters) {
+        let full = || format!("{}.{name}", self.name(node));
+        match self.find_handler(node, name, parameters) {
             Some((handler, text)) => {
                 let read = handler.read.ok_or_else(|| HandlerError::NotReadable(full()))?;
                 if !parameters.is_empty()
                     && !handler.takes_parameters
-                    && self.plan.class(node).handler(name).is_some()
+                    && self.class(node).handler(name).is_some()
                 {
                     return Err(HandlerError::NoParameters(full()));
                 }
                 let busy = full();
-                self.enter_element(node, turn, |element, cx| read.call_handler(element, &text, cx))
+                graph
+                    .enter_element(node, turn, |element, cx| read.call_handler(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))
             }
             None if !parameters.is_empty() && is_standard(name) => Err(HandlerError::NoParameters(full())),
-            None => self.read_standard(node, name).ok_or_else(|| HandlerError::NoHandler(name.to_string())),
+            None => {
+                self.read_standard(graph, node, name).ok_or_else(|| HandlerError::NoHandler(name.to_string()))
+            }
         }
     }
 
-    fn read_standard(&self, node: usize, name: &str) -> Option<String> {
-        Some(match name {
-            "name" => self.plan.name(node).to_string(),
-            "class" => self.plan.class(node).name.to_string(),
-            CONFIG => self.config(node).to_string(),
-            "ports" => self.plan.read_ports(node),
-            "handlers" => {
-                let public =
-                    self.plan.handlers_of(node).filter(|(name, _)| !self.plan.has_private(node, name));
-                public.map(|(name, flags)| format!("{name}\t{flags}\n")).collect()
-            }
-            "drops" => self.counts(node).drops.total().to_string(),
-            "scheduled" => self.scheduler.is_scheduled(node).to_string(),
-            "tickets" => self.scheduler.tickets(node).to_string(),
-            "home_thread" => self.worker.to_string(),
-            _ => return None,
-        })
-    }
-
-    /// Writes a handler of an element of this worker.
-    pub(crate) fn write_here(
-        &mut self,
-        node: usize,
-        name: &str,
+    fn write_here(
+        &self,
+        graph: &mut Graph,
+        (node, name): (usize, &str),
         value: &str,
         turn: &Turn<'_>,
     ) -> Result<(), HandlerError> {
-        let full = || format!("{}.{name}", self.plan.name(node));
-        if name == CONFIG && self.plan.class(node).live {
-            return self.reconfigure_element(node, value, turn);
+        let full = || format!("{}.{name}", self.name(node));
+        if name == CONFIG && self.class(node).live {
+            return reconfigure_element(self, graph, node, value, turn);
         }
-        match self.plan.find_handler(node, name, value) {
+        match self.find_handler(node, name, value) {
             Some((handler, text)) => {
                 let write = handler.write.ok_or_else(|| HandlerError::NotWritable(full()))?;
                 let busy = full();
-                self.enter_element(node, turn, |element, cx| write.call_handler(element, &text, cx))
+                graph
+                    .enter_element(node, turn, |element, cx| write.call_handler(element, &text, cx))
                     .unwrap_or(Err(HandlerError::Busy(busy)))?;
                 if let Some(argument) = handler.sets {
-                    self.record_argument(node, argument, number_in(name), value);
+                    record_argument(self, graph, node, (argument, number_in(name)), value);
                 }
                 Ok(())
             }
             None if name == "tickets" => {
-                self.scheduler.set_tickets(node, parse_tickets(value)?);
+                graph.scheduler.set_tickets(node, parse_tickets(value)?);
                 Ok(())
             }
-            None if self.read_standard(node, name).is_some() => Err(HandlerError::NotWritable(full())),
+            None if self.read_standard(graph, node, name).is_some() => Err(HandlerError::NotWritable(full())),
             None => Err(HandlerError::NoHandler(name.to_string())),
         }
+    }
+}
+
+impl Plan {
+    fn read_standard(&self, graph: &Graph, node: usize, name: &str) -> Option<String> {
+        Some(match name {
+            "name" => self.name(node).to_string(),
+            "class" => self.class(node).name.to_string(),
+            CONFIG => graph.config(node).to_string(),
+            "ports" => self.read_ports(node),
+            "handlers" => {
+                let public = self.handlers_of(node).filter(|(name, _)| !self.has_private(node, name));
+                public.map(|(name, flags)| format!("{name}\t{flags}\n")).collect()
+            }
+            "drops" => graph.counts(node).drops.total().to_string(),
+            "scheduled" => graph.scheduler.is_scheduled(node).to_string(),
+            "tickets" => graph.scheduler.tickets(node).to_string(),
+            "home_thread" => graph.worker.to_string(),
+            _ => return None,
+        })
     }
 }
 

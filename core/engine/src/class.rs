@@ -1,7 +1,10 @@
 //! What the language, the manual and the builder know about a kind of element: plain data.
+use crate::arg::find_arg;
+pub use crate::arg::{Arg, Position};
 use crate::args::{ArgError, Args};
 use crate::element::Element;
 use crate::handler::Handler;
+pub use crate::layout::Phase;
 use artery_lang::{ClassInfo, ClassLookup};
 
 /// One kind of element. Every element file has one, and the list in `artery-elements` names them all.
@@ -83,33 +86,12 @@ impl Class {
     }
     /// The declared argument of this name.
     pub fn arg(&self, name: &str) -> Option<&'static Arg> {
-        self.args.iter().find(|arg| arg.name == name)
+        find_arg(self.args, name)
     }
     /// The declared handler of this name.
     pub fn handler(&self, name: &str) -> Option<&'static Handler> {
         self.handlers.iter().find(|handler| handler.name == name)
     }
-}
-
-/// When elements are made and started: lower phases first, within a phase in the order of the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// Names and placement that others use while they are made. There is one instance, on the first worker.
-    Info,
-    /// What needs rights that the program drops later.
-    Privileged,
-    /// The phase of nearly all classes.
-    Default,
-    /// What looks at other elements, or writes over files.
-    Last,
-    /// What acts as soon as it starts: scripts.
-    Acting,
-}
-
-impl Phase {
-    /// All phases in their order.
-    pub const ALL: &'static [Phase] =
-        &[Phase::Info, Phase::Privileged, Phase::Default, Phase::Last, Phase::Acting];
 }
 
 /// Which signals the instances of a class give (Click's notifiers).
@@ -123,61 +105,6 @@ pub enum SignalKinds {
     NonEmptyAndNonFull,
     /// It never has anything to pull (Idle, Discard).
     NeverActive,
-}
-
-/// One argument of a class.
-pub struct Arg {
-    /// Keyword; a positional argument can be given by it too.
-    pub name: &'static str,
-    /// What a value looks like, for people: "bytes", "IP address".
-    pub kind: &'static str,
-    /// Text taken when it is not given; `None` when it must be given, empty when
-    /// absence means something itself.
-    pub default: Option<&'static str>,
-    /// How it is given.
-    pub position: Position,
-    /// One sentence for the manual page.
-    pub doc: &'static str,
-}
-
-/// How an argument is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// By its place or its keyword.
-    Positional,
-    /// By its keyword only.
-    Keyword,
-    /// All arguments from its place on that are no keyword arguments.
-    Rest,
-}
-
-impl Arg {
-    /// A positional argument that must be given.
-    pub const fn required(name: &'static str, kind: &'static str, doc: &'static str) -> Arg {
-        Arg { name, kind, default: None, position: Position::Positional, doc }
-    }
-    /// A positional argument with a default.
-    pub const fn optional(
-        name: &'static str,
-        kind: &'static str,
-        default: &'static str,
-        doc: &'static str,
-    ) -> Arg {
-        Arg { name, kind, default: Some(default), position: Position::Positional, doc }
-    }
-    /// An argument given by keyword, with a default.
-    pub const fn keyword(
-        name: &'static str,
-        kind: &'static str,
-        default: &'static str,
-        doc: &'static str,
-    ) -> Arg {
-        Arg { name, kind, default: Some(default), position: Position::Keyword, doc }
-    }
-    /// Any number of arguments; read with [`Args::rest`].
-    pub const fn rest(name: &'static str, kind: &'static str, doc: &'static str) -> Arg {
-        Arg { name, kind, default: Some(""), position: Position::Rest, doc }
-    }
 }
 
 /// A list of classes as the language and the builder look at it.

@@ -3,10 +3,9 @@
 //! A packet handed to an element is sent, discarded with a reason, or kept by it; nothing else can be
 //! done with one but dropping it silently, which review does not let pass. Nothing here locks or
 //! allocates on a packet's way.
-use crate::class::Classes;
 use crate::events::Interest;
-use crate::graph::{Counts, Graph, Signal};
-use crate::handler::HandlerError;
+use crate::graph::{Counts, Graph, HandlerCall, Signal};
+use crate::handler_error::HandlerError;
 use crate::monitor::{Level, Monitor};
 use crate::reason::DropReason;
 use artery_packet::{Batch, Packet, Pool, Time};
@@ -271,10 +270,6 @@ impl Context<'_> {
     pub fn name(&self) -> &str {
         self.graph.plan.name(self.node)
     }
-    /// All classes that the configuration could use.
-    pub fn classes(&self) -> Classes {
-        self.graph.plan.classes()
-    }
     /// The element's number in the configuration.
     pub fn number(&self) -> usize {
         self.node
@@ -290,12 +285,14 @@ impl Context<'_> {
     /// Calls a read handler; `name` is looked up from where this element stands.
     pub fn read_handler(&mut self, name: &str, parameters: &str) -> Result<String, HandlerError> {
         let prefix = self.graph.plan.prefix(self.node).to_string();
-        self.graph.read_handler(name, &prefix, parameters, self.turn)
+        let call = HandlerCall { full: name, prefix: &prefix, text: parameters };
+        self.graph.plan.clone().read_handler(self.graph, call, self.turn)
     }
     /// Calls a write handler; `name` is looked up from where this element stands.
     pub fn write_handler(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
         let prefix = self.graph.plan.prefix(self.node).to_string();
-        self.graph.write_handler(name, &prefix, value, self.turn)
+        let call = HandlerCall { full: name, prefix: &prefix, text: value };
+        self.graph.plan.clone().write_handler(self.graph, call, self.turn)
     }
     /// What each element has seen on all workers, by number.
     pub fn element_counts(&mut self) -> Result<Vec<Counts>, HandlerError> {

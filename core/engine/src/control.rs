@@ -1,6 +1,5 @@
 //! What the workers of one router share: requests to stop, mailboxes, where text goes.
 use crate::events::Waker;
-use crate::graph::Graph;
 use crate::idle_policy::IdlePolicy;
 use crate::sink::Sink;
 use artery_rcu::Turn;
@@ -12,30 +11,30 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// A call into a worker's graph.
-pub(crate) type Call = Box<dyn FnOnce(&mut Graph, &Turn<'_>) + Send>;
+pub(crate) type Call<G> = Box<dyn FnOnce(&mut G, &Turn<'_>) + Send>;
 
-/// Something for a worker to do between two turns.
-pub(crate) enum WorkerCommand {
+/// Something for a worker to do between two turns; `G` is the graph that it runs.
+pub(crate) enum WorkerCommand<G> {
     /// A call into its graph, such as a handler.
-    Call(Call),
+    Call(Call<G>),
     /// The graph to run from now on.
-    Replace(Box<Graph>),
+    Replace(Box<G>),
 }
 
 /// Most commands that wait for one worker.
 const MAILBOX: usize = 1024;
 
 /// A worker's commands. The flag lets it look for them without taking the lock.
-pub(crate) struct Mailbox {
+pub(crate) struct Mailbox<G> {
     pending: AtomicBool,
-    commands: Mutex<VecDeque<WorkerCommand>>,
+    commands: Mutex<VecDeque<WorkerCommand<G>>>,
     pub(crate) waker: Waker,
     /// Whether the worker sleeps, or is about to, and must be woken for packets from others.
     asleep: AtomicBool,
 }
 
-impl Mailbox {
-    fn new() -> Result<Mailbox, rustix::io::Errno> {
+impl<G> Mailbox<G> {
+    fn new() -> Result<Mailbox<G>, rustix::io::Errno> {
         Ok(Mailbox {
             pending: AtomicBool::new(false),
             commands: Mutex::default(),
@@ -43,11 +42,11 @@ impl Mailbox {
             asleep: AtomicBool::new(false),
         })
     }
-    fn lock_commands(&self) -> MutexGuard<'_, VecDeque<WorkerCommand>> {
+    fn lock_commands(&self) -> MutexGuard<'_, VecDeque<WorkerCommand<G>>> {
         self.commands.lock().unwrap_or_else(|e| e.into_inner())
     }
     /// Puts a command in and wakes the worker; gives it back when the mailbox is full.
-    pub(crate) fn post_command(&self, command: WorkerCommand) -> Result<(), WorkerCommand> {
+    pub(crate) fn post_command(&self, command: WorkerCommand<G>) -> Result<(), WorkerCommand<G>> {
         let mut commands = self.lock_commands();
         if commands.len() >= MAILBOX {
             return Err(command);
@@ -74,7 +73,7 @@ impl Mailbox {
         }
     }
     /// Takes the next command.
-    pub(crate) fn next_command(&self) -> Option<WorkerCommand> {
+    pub(crate) fn next_command(&self) -> Option<WorkerCommand<G>> {
         if !self.pending.load(Acquire) {
             return None;
         }
@@ -84,7 +83,7 @@ impl Mailbox {
         command
     }
     /// Takes the next handler call, leaving a replacement of the graph where it is.
-    pub(crate) fn next_call(&self) -> Option<WorkerCommand> {
+    pub(crate) fn next_call(&self) -> Option<WorkerCommand<G>> {
         let mut commands = self.lock_commands();
         let at = commands.iter().position(|command| matches!(command, WorkerCommand::Call(_)))?;
         commands.remove(at)
@@ -93,8 +92,8 @@ impl Mailbox {
 
 const NO_DRIVER: u64 = u64::MAX;
 
-/// Shared state of a running router.
-pub(crate) struct Control {
+/// Shared state of a running router, whose workers run graphs of type `G`.
+pub(crate) struct Control<G> {
     stop_requests: AtomicU32,
     ended: AtomicBool,
     /// Whether what the router holds is sent before it ends.
@@ -110,7 +109,7 @@ pub(crate) struct Control {
     dormant: AtomicU32,
     /// Whether commands can come from outside, so that a router with nothing to do may still be woken.
     open: AtomicBool,
-    mailboxes: Vec<Mailbox>,
+    mailboxes: Vec<Mailbox<G>>,
     chatter: Sink,
     output: Sink,
     /// Whether an element could not do its work.
@@ -141,8 +140,8 @@ struct Replacement {
     pending: Option<String>,
 }
 
-impl Control {
-    pub(crate) fn new(workers: usize, chatter: Sink, output: Sink) -> Result<Control, rustix::io::Errno> {
+impl<G> Control<G> {
+    pub(crate) fn new(workers: usize, chatter: Sink, output: Sink) -> Result<Control<G>, rustix::io::Errno> {
         Ok(Control {
             stop_requests: AtomicU32::new(0),
             ended: AtomicBool::new(false),
@@ -167,7 +166,7 @@ impl Control {
     pub(crate) fn has_command(&self, worker: usize) -> bool {
         self.mailboxes[worker].pending.load(Acquire) || self.has_ended()
     }
-    pub(crate) fn mailbox(&self, worker: usize) -> &Mailbox {
+    pub(crate) fn mailbox(&self, worker: usize) -> &Mailbox<G> {
         &self.mailboxes[worker]
     }
     /// Wakes all workers, so that they look at what changed here.
@@ -349,7 +348,7 @@ mod tests {
 
     #[test]
     fn workers_that_fall_dormant_add_nothing_to_a_request_the_driver_has_not_seen() {
-        let control = Control::new(2, Sink::buffer(), Sink::buffer()).unwrap();
+        let control = Control::<()>::new(2, Sink::buffer(), Sink::buffer()).unwrap();
         assert!(control.set_driver(0, 0));
         control.request_stop();
         control.enter_dormant();
@@ -359,7 +358,7 @@ mod tests {
 
     #[test]
     fn when_all_workers_are_dormant_the_driver_is_asked_to_go_on() {
-        let control = Control::new(2, Sink::buffer(), Sink::buffer()).unwrap();
+        let control = Control::<()>::new(2, Sink::buffer(), Sink::buffer()).unwrap();
         assert!(control.set_driver(0, 0));
         control.enter_dormant();
         assert_eq!(control.drain_stop_requests(), 0);

@@ -6,18 +6,21 @@
 //! reach it then finds the slot empty, so nothing aliases and a loop without a queue can't recurse.
 use crate::clock::Clock;
 use crate::context::Context;
-use crate::control::Control;
+use crate::control;
 use crate::element::Element;
 use crate::events::Events;
-use crate::handover::{Receiver, Sender};
+use crate::handler_error::HandlerError;
+use crate::handover::{self, PortRef, Receiver};
+use crate::layout::Layout;
 use crate::monitor::Monitors;
-pub use crate::plan::Plan;
 use crate::reason::{DropReason, Drops};
 use crate::scheduler::Scheduler;
 use crate::trace::Tracer;
 use artery_packet::{BATCH, Batch, Pool};
 use artery_rcu::Turn;
+use std::any::Any;
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,8 +33,56 @@ pub enum Signal {
     NonFull,
 }
 
-/// One connection, seen from its end.
-pub(crate) type PortRef = (u32, u16);
+/// What the workers of a router share.
+pub(crate) type Control = control::Control<Graph>;
+
+/// The way to an element of another worker.
+pub(crate) type Sender = handover::Sender<Graph>;
+
+/// The plan of a router as its graphs see it: where elements are, and calls of their handlers. Classes, which
+/// say what handlers do, stand above the graph.
+pub(crate) trait RouterPlan: Any + Deref<Target = Layout> + Send + Sync {
+    /// Whether `full` is a handler that can be read, or with `write` written.
+    fn has_handler(&self, full: &str, prefix: &str, write: bool) -> bool;
+    /// Reads a handler of any worker's element.
+    fn read_handler(
+        self: Arc<Self>,
+        graph: &mut Graph,
+        call: HandlerCall<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<String, HandlerError>;
+    /// Writes a handler of any worker's element.
+    fn write_handler(
+        self: Arc<Self>,
+        graph: &mut Graph,
+        call: HandlerCall<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), HandlerError>;
+    /// Reads a handler of an element of the graph's own worker.
+    fn read_here(
+        &self,
+        graph: &mut Graph,
+        element: (usize, &str),
+        parameters: &str,
+        turn: &Turn<'_>,
+    ) -> Result<String, HandlerError>;
+    /// Writes a handler of an element of the graph's own worker.
+    fn write_here(
+        &self,
+        graph: &mut Graph,
+        element: (usize, &str),
+        value: &str,
+        turn: &Turn<'_>,
+    ) -> Result<(), HandlerError>;
+}
+
+/// A call of a handler by its name, looked up from `prefix` outwards, with parameters or a value.
+#[derive(Clone, Copy)]
+pub(crate) struct HandlerCall<'a> {
+    pub(crate) full: &'a str,
+    pub(crate) prefix: &'a str,
+    pub(crate) text: &'a str,
+}
 
 /// Where a signal comes from: an element, or a place that gives none and so counts as always active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +157,7 @@ struct Hop {
 
 /// The part of a configuration that one worker runs.
 pub struct Graph {
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) plan: Arc<dyn RouterPlan>,
     pub(crate) control: Arc<Control>,
     pub(crate) worker: usize,
     pub(crate) nodes: Vec<Node>,
@@ -149,7 +200,7 @@ pub(crate) struct TaskRun {
 
 impl Graph {
     pub(crate) fn new(
-        plan: Arc<Plan>,
+        plan: Arc<dyn RouterPlan>,
         control: Arc<Control>,
         worker: usize,
         nodes: Vec<Node>,

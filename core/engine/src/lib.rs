@@ -6,6 +6,8 @@
 //! This crate names no element.
 #![forbid(unsafe_code)]
 
+mod arg;
+mod arg_value;
 pub mod args;
 pub mod bench;
 mod building;
@@ -18,8 +20,11 @@ pub mod element;
 pub mod events;
 pub mod graph;
 pub mod handler;
+mod handler_error;
 mod handover;
 pub mod idle_policy;
+mod incoming;
+mod layout;
 pub mod monitor;
 pub mod names;
 mod plan;
@@ -45,8 +50,9 @@ pub use element::{Element, Simple, StartError};
 pub use events::Interest;
 pub use graph::Signal;
 pub use handler::{Aside, Handler, HandlerError, Read, RouterHandler, Write};
+pub use layout::{Home, Layout};
 pub use monitor::{Level, Monitor, Monitors};
-pub use plan::{Home, Plan};
+pub use plan::Plan;
 pub use reason::DropReason;
 pub use resources::Resources;
 pub use router::{BuildStage, Finished, Handle, Problem, Router, RouterSettings, Running};

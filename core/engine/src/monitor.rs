@@ -4,7 +4,7 @@
 //! Elements at such points call [`Context::drop_monitored`](crate::Context::drop_monitored), which costs one
 //! load for a batch while no port is monitored. What a port has received is counted before, so that its
 //! counters are the same in every mode.
-use crate::args::ArgValue;
+use crate::arg_value::ArgValue;
 use crate::names::Names;
 use std::fmt;
 use std::str::FromStr;

@@ -13,53 +13,59 @@ impl Graph {
     pub(crate) fn config(&self, node: usize) -> &str {
         self.reconfigured.get(&node).map_or_else(|| self.plan.config(node), String::as_str)
     }
+}
 
-    /// Makes an element of this configuration, lets it take over what the running one holds, and puts it in
-    /// its place. When something is wrong with the arguments the old one stays.
-    pub(crate) fn reconfigure_element(
-        &mut self,
-        node: usize,
-        config: &str,
-        turn: &Turn<'_>,
-    ) -> Result<(), HandlerError> {
-        let plan = self.plan.clone();
-        let mut element = {
-            // What a class sets for its elements' places and handlers when it makes them has been applied.
-            let mut plan = Plan::clone(&plan);
-            let circumstances = self.plan.circumstances();
-            let domain = circumstances.domain.as_ref().expect("a plan whose elements run has a domain");
-            let environment = Environment {
-                names: &mut circumstances.names.clone(),
-                resources: &circumstances.resources,
-                pool: self.pool,
-                domain,
-                plan: &mut plan,
-                shared: &mut HashMap::new(),
-                warnings: &mut Vec::new(),
-            };
-            let ports = (self.plan.inputs(node).len(), self.plan.outputs(node).len());
-            let args = Args::parse(self.plan.class(node), node, config, ports, self.worker, environment);
-            args.build_element().map_err(|errors| {
-                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                HandlerError::refused(errors.join("\n"))
-            })?
+/// Makes an element of this configuration, lets it take over what the running one holds, and puts it in
+/// its place. When something is wrong with the arguments the old one stays.
+pub(crate) fn reconfigure_element(
+    plan: &Plan,
+    graph: &mut Graph,
+    node: usize,
+    config: &str,
+    turn: &Turn<'_>,
+) -> Result<(), HandlerError> {
+    let mut element = {
+        // What a class sets for its elements' places and handlers when it makes them has been applied.
+        let mut changed = plan.clone();
+        let circumstances = plan.circumstances();
+        let domain = circumstances.domain.as_ref().expect("a plan whose elements run has a domain");
+        let environment = Environment {
+            names: &mut circumstances.names.clone(),
+            resources: &circumstances.resources,
+            pool: graph.pool,
+            domain,
+            plan: &mut changed,
+            shared: &mut HashMap::new(),
+            warnings: &mut Vec::new(),
         };
-        let taken = self.enter_element(node, turn, |old, cx| element.take_state(old, cx));
-        if taken.is_none() {
-            return Err(HandlerError::Busy(format!("{}.config", self.plan.name(node))));
-        }
-        self.slots[node] = Some(element);
-        self.reconfigured.insert(node, config.trim().to_string());
-        Ok(())
+        let ports = (plan.inputs(node).len(), plan.outputs(node).len());
+        let args = Args::parse(plan.class(node), node, config, ports, graph.worker, environment);
+        args.build_element().map_err(|errors| {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            HandlerError::refused(errors.join("\n"))
+        })?
+    };
+    let taken = graph.enter_element(node, turn, |old, cx| element.take_state(old, cx));
+    if taken.is_none() {
+        return Err(HandlerError::Busy(format!("{}.config", plan.name(node))));
     }
+    graph.slots[node] = Some(element);
+    graph.reconfigured.insert(node, config.trim().to_string());
+    Ok(())
+}
 
-    /// Puts the value that a handler gave an argument into the configuration string; of several, the
-    /// one of that number.
-    pub(crate) fn record_argument(&mut self, node: usize, argument: &str, number: usize, value: &str) {
-        let class = self.plan.class(node);
-        let config = with_argument(class, self.config(node), (argument, number), value.trim());
-        self.reconfigured.insert(node, config);
-    }
+/// Puts the value that a handler gave an argument into the configuration string; of several, the
+/// one of that number.
+pub(crate) fn record_argument(
+    plan: &Plan,
+    graph: &mut Graph,
+    node: usize,
+    (argument, number): (&str, usize),
+    value: &str,
+) {
+    let class = plan.class(node);
+    let config = with_argument(class, graph.config(node), (argument, number), value.trim());
+    graph.reconfigured.insert(node, config);
 }
 
 /// A configuration string in which an argument has this value: in its place, or by keyword where that has
@@ -70,7 +76,7 @@ fn with_argument(
     (argument, number): (&str, usize),
     value: &str,
 ) -> String {
-    let mut given = split_args(class, config);
+    let mut given = split_args(class.args, config);
     let Some(arg) = class.arg(argument) else { return config.to_string() };
     let is_rest = arg.position == Position::Rest;
     let before = given.len();

@@ -3,9 +3,9 @@ use crate::args::{ArgError, ArgWarning};
 use crate::building::{Built, WorkerPart};
 use crate::call::{read_call, write_call};
 use crate::class::{Class, Classes};
-use crate::control::{Control, EndReason, WorkerCommand};
+use crate::control::{EndReason, WorkerCommand};
 use crate::element::StartError;
-use crate::graph::{Counts, Graph};
+use crate::graph::{Control, Counts, Graph, RouterPlan as _};
 use crate::handler::{HandlerError, RouterHandler};
 use crate::names::Names;
 use crate::plan::Plan;
@@ -441,14 +441,16 @@ impl Finished {
     }
     /// Which elements there were.
     pub fn plan(&self) -> Arc<Plan> {
-        self.graphs[0].plan.clone()
+        // A replacement that came too late has set another plan than that of these graphs.
+        self.graphs[0].whole_plan()
     }
     /// Calls the read handler `full` (`element.handler`, or a handler of the router).
     pub fn read_handler(&mut self, full: &str, parameters: &str) -> Result<String, HandlerError> {
         let mut reader = self.shared.domain.reader();
         let turn = reader.turn();
-        self.plan().read_with(full, "", parameters, |worker, node, name| {
-            self.graphs[worker].read_here(node, name, parameters, &turn)
+        let plan = self.plan();
+        plan.read_with(full, "", parameters, |worker, node, name| {
+            plan.read_here(&mut self.graphs[worker], (node, name), parameters, &turn)
         })
     }
     /// What each element has seen on all workers, by number.

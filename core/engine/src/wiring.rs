@@ -1,10 +1,11 @@
 //! From a plan to the nodes of a graph: who pushes to whom, who pulls from whom, who
 //! listens to whose signals.
 use crate::class::SignalKinds;
-use crate::control::Control;
-use crate::graph::{Graph, Input, Node, Output, PortRef, Signal, SignalSource};
-use crate::handover::{Receiver, Sender, new_ring};
-use crate::plan::{Home, Plan};
+use crate::graph::Control;
+use crate::graph::{Graph, Input, Node, Output, Sender, Signal, SignalSource};
+use crate::handover::{PortRef, Receiver, new_ring};
+use crate::layout::Home;
+use crate::plan::Plan;
 use artery_lang::flow::flows_between;
 use artery_packet::Batch;
 use std::collections::HashSet;

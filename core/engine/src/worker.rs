@@ -1,5 +1,6 @@
 //! One worker: turn after turn of commands, tasks and timers, with one quiescent point each.
-use crate::control::{Control, WorkerCommand};
+use crate::control::WorkerCommand;
+use crate::graph::Control;
 use crate::graph::Graph;
 use crate::handover::Receiver;
 use crate::idle_policy::IdlePolicy;
@@ -251,7 +252,7 @@ fn replace_graph(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
     let mut lost = 0;
     for node in 0..graph.plan.len() {
         let Some(was) = old.plan.resolve_exact(graph.plan.name(node)) else { continue };
-        if old.plan.class(was).name != graph.plan.class(node).name || graph.slots[node].is_none() {
+        if old.plan.class_name(was) != graph.plan.class_name(node) || graph.slots[node].is_none() {
             continue;
         }
         heirs[was] = Some(node);

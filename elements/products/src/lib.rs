@@ -37,12 +37,12 @@ artery_common::element_groups! {
     PRODUCTS;
 
     router(
-        bfd_frames, bfd_peers, changes, chosen, claims, classify, classify_ipv4, classify_ipv6, config,
-        decision_cache, events, explain, explained_verdict, explanation, fast_path, flow, flow_text,
-        forward, handlers, host_port, icmp, json, leave, limits, link_local, local, local_fragments, neighbors_io, order,
-        packet_context, pending_queue, port_names, port_news, port_text, port_update, redirect, route_text, router_worker, shared,
-        shared_state, shortcut, show_bfd, show_events, show_ports, show_routes, slow_path, successor,
-        verdict, waiting
+        bfd_frames, bfd_peers, changes, chosen, claims, classify, classify_ipv4, classify_ipv6,
+        config, decision_cache, events, explain, explained_verdict, explanation, fast_path, flow,
+        flow_text, forward, handlers, host_port, icmp, json, leave, limits, link_local, local,
+        local_fragments, neighbors_io, order, packet_context, pending_queue, port_names, port_news,
+        port_text, port_update, redirect, route_text, router_worker, shared, shared_state, shortcut,
+        show_bfd, show_events, show_ports, show_routes, slow_path, successor, verdict, waiting
     ): bfd, ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
 
     fpm(
@@ -55,15 +55,17 @@ artery_common::element_groups! {
     host_ports(interfaces, kernel_routes, kernel_table, log_lines, shared, status, threads): host_ports;
 
     balance(
-        about, answers, arguments, balancer_worker, checks, chooser, exchange, explain, flow_stream, flow_words, follow, fragments,
-        handlers, known, leading, look, nat_flows, others, service, shared, tally, translate
+        about, answers, arguments, balancer_worker, checks, chooser, exchange, explain, flow_stream,
+        flow_words, follow, fragments, handlers, known, leading, look, nat_flows, others, service,
+        shared, tally, translate
     ): flow_balancer;
 
     switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
     filter(
-        answers, ask, ask_worker, carried, control_tasks, egress, file_size, frame_filter, header_check, interfaces,
-        log_complaints, log_file, parse_rules, ports, routes, runs, shared, unfiltered, worker
+        answers, ask, ask_worker, carried, control_tasks, egress, file_size, frame_filter,
+        header_check, interfaces, log_complaints, log_file, parse_rules, ports, routes, runs,
+        shared, unfiltered, worker
     ): packet_filter;
 }
 

@@ -1,7 +1,7 @@
 //! What BSD says of a switch - hostname.if(5) files, ifconfig(8), pf.conf(5) - as a configuration of ours.
 //!
-//! A folder is [read](etc), each of its lines is [checked](verdict), and together they make
-//! ([folder]) a [plan] that is [printed](text) as a configuration, or [run](up). [`ifconfig`] talks to the running switch.
+//! A folder is [read](etc), each of its lines is [checked](verdict), and together they make ([folder]) a
+//! [plan] that is [printed](text) as a configuration, or [run](up). [`ifconfig`] talks to the running switch.
 mod etc;
 mod folder;
 mod hostname;

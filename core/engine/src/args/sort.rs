@@ -1,6 +1,6 @@
 //! Which declared argument each argument of a configuration string is.
 use super::ArgError;
-use crate::class::{Arg, Class, Position};
+use crate::arg::{Arg, Position, find_arg};
 use artery_lang::args as text;
 use std::collections::HashMap;
 
@@ -19,11 +19,11 @@ pub(crate) struct WrittenArg {
 }
 
 /// Gives each argument of `config` to the declared one it belongs to: by its keyword, or else by its place.
-pub(super) fn sort_args(class: &'static Class, config: &str) -> (GivenArgs, Vec<ArgError>) {
+pub(super) fn sort_args(args: &'static [Arg], config: &str) -> (GivenArgs, Vec<ArgError>) {
     let mut errors = Vec::new();
-    let rest = class.args.iter().find(|arg| arg.position == Position::Rest);
+    let rest = args.iter().find(|arg| arg.position == Position::Rest);
     let mut given = GivenArgs::new();
-    for WrittenArg { text, keyword, owner, .. } in split_args(class, config) {
+    for WrittenArg { text, keyword, owner, .. } in split_args(args, config) {
         match (owner, rest) {
             // An empty argument holds its place and gives nothing.
             (Some((_, value)), _) if value.is_empty() => {}
@@ -34,16 +34,16 @@ pub(super) fn sort_args(class: &'static Class, config: &str) -> (GivenArgs, Vec<
             (None, None) => errors.push(ArgError::TooMany(text)),
         }
     }
-    let missing = class.args.iter().filter(|arg| arg.default.is_none() && !given.contains_key(arg.name));
+    let missing = args.iter().filter(|arg| arg.default.is_none() && !given.contains_key(arg.name));
     errors.extend(missing.map(|arg| ArgError::Missing(arg.name)));
     (given, errors)
 }
 
 /// The arguments of `config`, each with the declared one it belongs to.
-pub(crate) fn split_args(class: &'static Class, config: &str) -> Vec<WrittenArg> {
+pub(crate) fn split_args(args: &'static [Arg], config: &str) -> Vec<WrittenArg> {
     let mut written: Vec<WrittenArg> =
-        text::split(config).into_iter().map(|text| match_keyword(class, text)).collect();
-    for arg in class.args.iter().filter(|arg| arg.position == Position::Positional) {
+        text::split(config).into_iter().map(|text| match_keyword(args, text)).collect();
+    for arg in args.iter().filter(|arg| arg.position == Position::Positional) {
         let by_keyword = written.iter().any(|one| one.belongs_to(arg));
         let needed = arg.default.is_none() && !by_keyword;
         let next = written.iter_mut().find(|one| one.owner.is_none());
@@ -72,9 +72,9 @@ impl WrittenArg {
 }
 
 /// An argument, given to the declared one that its keyword names.
-fn match_keyword(class: &'static Class, text: String) -> WrittenArg {
+fn match_keyword(args: &'static [Arg], text: String) -> WrittenArg {
     let keyword = keyword_length(&text);
-    let arg = class.arg(&text[..keyword]).filter(|arg| keyword > 0 && arg.position != Position::Rest);
+    let arg = find_arg(args, &text[..keyword]).filter(|arg| keyword > 0 && arg.position != Position::Rest);
     let owner = arg.map(|arg| (arg.name, text[keyword..].trim_ascii_start().to_string()));
     WrittenArg { text, keyword, owner, is_positional: false }
 }
@@ -91,6 +91,7 @@ fn keyword_length(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::Class;
 
     static QUEUE: Class = Class {
         args: &[Arg::optional("CAPACITY", "count", "1000", ""), Arg::keyword("CALM", "bool", "false", "")],
@@ -107,7 +108,7 @@ mod tests {
 
     /// What each argument was given, or what is wrong.
     fn sorted(class: &'static Class, config: &str) -> String {
-        let (given, errors) = sort_args(class, config);
+        let (given, errors) = sort_args(class.args, config);
         let mut all: Vec<String> = errors.iter().map(ToString::to_string).collect();
         all.extend(
             class

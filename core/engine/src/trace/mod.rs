@@ -9,18 +9,16 @@
 //! While one is, workers take the lock of the trace for batches with a marked packet, and once a turn.
 mod hooks;
 mod report;
+mod scene;
 mod session;
 
-use crate::handler::HandlerError;
-use crate::plan::Plan;
+use crate::handler_error::HandlerError;
 use crate::reason::DropReason;
 use artery_packet::Time;
 use session::Session;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
-
-use hooks::Scene;
 
 /// Most packets that one trace follows.
 pub const MOST_PACKETS: usize = 1000;
@@ -102,8 +100,13 @@ impl Tracer {
     /// Starts a new trace, or ends one: `N [ELEMENT]`, or `off`. Without an element, packets begin
     /// where elements without inputs send them; else where that one sends them or, if it has
     /// inputs, is handed them.
-    pub(crate) fn arm_trace(&self, text: &str, plan: &Plan) -> Result<(), HandlerError> {
-        let (count, from) = parse_order(text, plan).map_err(HandlerError::refused)?;
+    /// `find` says what the element of a name is called in full.
+    pub(crate) fn arm_trace(
+        &self,
+        text: &str,
+        find: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), HandlerError> {
+        let (count, from) = parse_order(text, find).map_err(HandlerError::refused)?;
         let mut session = self.lock_session();
         match count {
             0 => session.end_session(),
@@ -152,7 +155,7 @@ impl Tracer {
 }
 
 /// How many packets to follow, 0 for none, and from which element.
-fn parse_order(text: &str, plan: &Plan) -> Result<(usize, Option<String>), String> {
+fn parse_order(text: &str, find: impl Fn(&str) -> Option<String>) -> Result<(usize, Option<String>), String> {
     let usage = || format!("trace: write 'N', 'N ELEMENT' or 'off'; N is 1 to {MOST_PACKETS}");
     let mut words = text.split_whitespace();
     let (count, element) = (words.next().ok_or_else(usage)?, words.next());
@@ -163,10 +166,7 @@ fn parse_order(text: &str, plan: &Plan) -> Result<(usize, Option<String>), Strin
         return Ok((0, None));
     }
     let count = count.parse().ok().filter(|n| (1..=MOST_PACKETS).contains(n)).ok_or_else(usage)?;
-    let from = element.map(|name| match plan.find_node(name, "") {
-        Some(node) => Ok(plan.name(node).to_string()),
-        None => Err(format!("trace: no element named '{name}'")),
-    });
+    let from = element.map(|name| find(name).ok_or_else(|| format!("trace: no element named '{name}'")));
     Ok((count, from.transpose()?))
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn orders_are_counts_within_bounds_and_elements_that_exist() {
-        let order = |text| parse_order(text, &Plan::empty());
+        let order = |text| parse_order(text, |_| None);
         assert_eq!(order("5"), Ok((5, None)));
         assert_eq!(order(" 1000 \n"), Ok((1000, None)));
         assert_eq!(order("off"), Ok((0, None)));

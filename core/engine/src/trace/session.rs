@@ -1,5 +1,6 @@
 //! One trace: which packets it follows, and what it recorded of each.
-use super::{MOST_COPIES, MOST_RECORDS, SNAPSHOT, Scene, Snapshot, TraceEvent, TraceRecord};
+use super::scene::Scene;
+use super::{MOST_COPIES, MOST_RECORDS, SNAPSHOT, Snapshot, TraceEvent, TraceRecord};
 use artery_packet::{Mark, Packet, anno};
 use std::time::{Duration, Instant};
 
@@ -180,10 +181,11 @@ impl Session {
         node: usize,
         input: u16,
     ) -> (usize, Option<u16>) {
-        let edges = || scene.plan.edges().iter().filter(|edge| edge.to == (node, usize::from(input)));
+        let edges = || scene.layout.edges().iter().filter(|edge| edge.to == (node, usize::from(input)));
         let mut records =
             self.packets[id.packet].records.iter().rev().filter(|record| record.copy == id.copy);
-        let met = |record: &TraceRecord| edges().find(|edge| scene.plan.name(edge.from.0) == record.element);
+        let met =
+            |record: &TraceRecord| edges().find(|edge| scene.layout.name(edge.from.0) == record.element);
         let Some(edge) = records.find_map(met) else { return (node, None) };
         let mut outputs = edges().filter(|other| other.from.0 == edge.from.0);
         let output = outputs.next().filter(|_| outputs.next().is_none());
@@ -212,8 +214,8 @@ impl Session {
             time: scene.time,
             worker: scene.worker,
             event,
-            element: scene.plan.name(node).to_string(),
-            class: scene.plan.class(node).name,
+            element: scene.layout.name(node).to_string(),
+            class: scene.layout.class_name(node),
             snapshot: packet.map(Snapshot::from_packet),
         });
     }

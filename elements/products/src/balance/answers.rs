@@ -2,8 +2,8 @@
 //! members. Only flows that were translated have such: health checks, and clients that use a member's own
 //! address, get their answers as they are.
 use super::about::{KeyFromParts, QuotedHeader};
-use super::fragments::{FragmentPart, FragmentTracker};
 use super::chooser::is_opening;
+use super::fragments::{FragmentPart, FragmentTracker};
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_flow::balance::Choice;

@@ -2,9 +2,9 @@
 use super::answers::{ReplyClassifier, ServiceContext};
 use super::arguments::{build_shortcut, build_table, check_ports, is_nat, nat_flows};
 use super::checks::HealthChecks;
+use super::chooser::{AssignmentSink, BatchPacket, MemberChooser};
 use super::exchange::{self, FlowExchange};
 use super::follow::FlowEvents;
-use super::chooser::{AssignmentSink, BatchPacket, MemberChooser};
 use super::known::FamilyFlows;
 use super::leading::{FrameRedirector, NOWHERE, TO_FORWARDER};
 use super::look::{
@@ -17,8 +17,7 @@ use crate::router::fast_path::LINK;
 use crate::router::shortcut::Shortcut;
 use artery_common::ip_header;
 use artery_engine::{
-    ArgError, Args, Batch, Context, DropReason, Element, Interest, Level, Packet, StartError,
-    anno,
+    ArgError, Args, Batch, Context, DropReason, Element, Interest, Level, Packet, StartError, anno,
 };
 use artery_flow::balance::{Balancer, Choice, Local, Member, MemberId};
 use artery_flow::{Flow4, Flow6};

@@ -1,7 +1,7 @@
 //! Read and write handlers of FlowBalancer.
+use super::balancer_worker::FlowBalancer;
 use super::exchange;
 use super::explain;
-use super::balancer_worker::FlowBalancer;
 use artery_engine::{Context, Handler, HandlerError, Read, Write};
 use artery_flow::FlowKey;
 use artery_flow::balance::Choice;

@@ -1,7 +1,7 @@
 //! Packets of a service that show no flow of their own: errors about answers, and fragments.
 use super::about::{KeyFromParts, QuotedHeader};
-use super::fragments::{DatagramKey, FragmentPart, FragmentTracker};
 use super::chooser::{AssignmentSink, BatchPacket, MemberChooser};
+use super::fragments::{DatagramKey, FragmentPart, FragmentTracker};
 use super::tally::BalancerCounters;
 use artery_flow::balance::MemberId;
 use artery_flow::{FlowTable, KeyedPacket, Pattern};

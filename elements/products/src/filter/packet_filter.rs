@@ -117,8 +117,10 @@ impl PacketFilter {
             }
         };
         let names: Vec<String> = ports::of_arguments(args)?.into_iter().map(|record| record.name).collect();
-        let routes =
-            args.is_given("ROUTER").then(|| RouterRoutes::new(args, &names, interfaces::FIRST)).transpose()?;
+        let routes = args
+            .is_given("ROUTER")
+            .then(|| RouterRoutes::new(args, &names, interfaces::FIRST))
+            .transpose()?;
         let ports = names.len();
         if ports == 0 || args.inputs() > 2 * ports || args.outputs() > 2 * ports {
             let why = format!(

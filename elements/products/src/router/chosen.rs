@@ -1,7 +1,7 @@
 //! The neighbor that packets to an address are sent to, and its state.
 use super::flow::FlowHasher;
-use super::shared::SharedRouter;
 use super::json::port_name;
+use super::shared::SharedRouter;
 use super::verdict::{TablesView, is_forwardable};
 use artery_l3::neighbor::NeighborView;
 use artery_l3::path::{Explained, Method, Outcome};

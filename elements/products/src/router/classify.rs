@@ -1,6 +1,6 @@
 //! Classifies a frame: the checks of both families, and the dispatch to the family of its packet.
-use super::icmp;
 use super::fast_path::LINK;
+use super::icmp;
 use super::verdict::{
     FlowOf, IcmpReply, IngressInfo, LinkDestination, NeighborMessage, Origin, RouterVerdict, TablesView,
 };

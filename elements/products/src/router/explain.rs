@@ -6,13 +6,13 @@ use super::chosen::{describe_next_hop, flow_number};
 use super::classify::{LocalState, classify};
 use super::explained_verdict::{ExplainedFrame, describe_local};
 use super::explanation::{Explanation, Facts, Stage};
+use super::fast_path::LINK;
 use super::flow_text::{PacketSpec, parse_packet};
+use super::json::{SCHEMA, port_name, to_json};
+use super::route_text::port_names;
 use super::router_worker;
 use super::router_worker::IpRouter;
-use super::route_text::port_names;
 use super::show_ports::reverse_path;
-use super::json::{SCHEMA, port_name, to_json};
-use super::fast_path::LINK;
 use super::verdict::{
     EgressPlan, IngressInfo, LinkDestination, Origin, RouterVerdict, TablesView, is_forwardable,
 };

@@ -1,8 +1,8 @@
 //! Egress from the router: rewrites a packet, fragments it if it must, sends it, and sends a redirect to its
 //! sender.
+use super::fast_path::LINK;
 use super::icmp::IcmpSource;
 use super::redirect::{Redirect, build_redirect};
-use super::fast_path::LINK;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{EgressPlan, IngressInfo};
 use artery_common::fragments::Fragmenter;

@@ -1,5 +1,6 @@
 //! Packets for the router itself: echo requests, fragments of such, and the host's.
 use super::classify::is_own_address;
+use super::fast_path::LINK;
 use super::icmp::{self, IcmpSource};
 use super::leave::write_link;
 use super::local_fragments::{
@@ -7,7 +8,6 @@ use super::local_fragments::{
 };
 use super::neighbors_io::mac_for_host;
 use super::shared::SharedRouter;
-use super::fast_path::LINK;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{IcmpReply, IngressInfo};
 use artery_common::echo_reply::answer_echo;

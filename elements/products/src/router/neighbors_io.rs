@@ -1,8 +1,8 @@
 //! Messages between neighbors: received and decided about, and sent: questions, answers, announcements.
 use super::claims::ClaimAction;
+use super::fast_path::LINK;
 use super::order::ReorderGuard;
 use super::pending_queue::Neighbor;
-use super::fast_path::LINK;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{NeighborMessage, TablesView};
 use artery_common::arp_frame::arp_frame;

@@ -1,7 +1,7 @@
 //! The handler by which a router is told of its ports, as text.
-use super::router_worker::IpRouter;
 use super::port_update::{PortUpdate, apply_change};
 use super::route_text::port_of;
+use super::router_worker::IpRouter;
 use artery_engine::{ArgValue as _, Context, HandlerError};
 use artery_l3::PortId;
 use artery_l3::router::Tables;

@@ -1,6 +1,6 @@
 //! ICMP redirects: which senders get one, and how (RFC 1812 section 5.2.7.2, RFC 4861 section 8.2).
-use super::icmp::{self, IcmpSource};
 use super::fast_path::LINK;
+use super::icmp::{self, IcmpSource};
 use super::verdict::{EgressPlan, IcmpReply, IngressInfo};
 use artery_wire::nd::{self, LinkEndpoint};
 use artery_wire::{EtherAddr, Ethernet, IcmpError};

@@ -1,13 +1,13 @@
 //! The router on one worker: its copy of the element, around the slow path.
 use super::claims::Claims;
+use super::config;
 use super::limits::Rate;
-use super::port_update::{PortUpdate, apply_change, mtu_warning};
 use super::port_news::{PortMonitor, PortUpdates};
+use super::port_update::{PortUpdate, apply_change, mtu_warning};
 use super::shared::{NamedRouters, SharedRouter};
 use super::shared_state::SharedState;
 use super::slow_path::{SlowPath, SlowPathContext, SlowPathSettings};
 use super::verdict::Origin;
-use super::config;
 use artery_common::chance::Chance;
 use artery_device::Ports;
 use artery_engine::names::Names;
@@ -119,10 +119,7 @@ impl IpRouter {
     fn warn_of_mtus(&self, changes: &[(PortId, PortUpdate)], cx: &mut Context<'_>) {
         let warnings: Vec<String> = {
             let tables = self.router.lock_tables();
-            changes
-                .iter()
-                .filter_map(|(port, change)| mtu_warning(&tables, *port, *change))
-                .collect()
+            changes.iter().filter_map(|(port, change)| mtu_warning(&tables, *port, *change)).collect()
         };
         warnings.iter().for_each(|warning| cx.print_message(&format!("{}: {warning}", cx.name())));
     }

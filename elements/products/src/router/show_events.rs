@@ -1,7 +1,7 @@
 //! Events as JSON, each with a sentence for people.
 use super::events::{AddressEvent, Event, NumberedEvent, PortEvent, RecentEvents, RouteEvent};
-use super::shared::SharedRouter;
 use super::json::{SCHEMA, Schema, port_name, to_json};
+use super::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::neighbor::Happened;
 use artery_l3::router::PortView;

@@ -1,9 +1,9 @@
 //! Ports, neighbors and drops as JSON.
-use super::router_worker::IpRouter;
+use super::json::{SCHEMA, Schema, port_name, to_json};
 use super::port_news::port_behind;
 use super::route_text::port_of;
+use super::router_worker::IpRouter;
 use super::shared::SharedRouter;
-use super::json::{SCHEMA, Schema, port_name, to_json};
 use artery_device::{PortState, Ports};
 use artery_engine::{Context, DropReason, HandlerError};
 use artery_l3::PortId;

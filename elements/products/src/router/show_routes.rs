@@ -4,10 +4,10 @@
 //! they are written without the lock. A listing thus combines several moments, and is consistent within each
 //! slice.
 use super::chosen::{ChosenJson, chosen_for};
+use super::json::{SCHEMA, Schema, port_name, to_json};
+use super::route_text::{parse_ip, parse_prefix};
 use super::router_worker;
 use super::router_worker::IpRouter;
-use super::route_text::{parse_ip, parse_prefix};
-use super::json::{SCHEMA, Schema, port_name, to_json};
 use super::shared::{NamedRouters, SharedRouter};
 use artery_engine::{Context, HandlerError, Resources};
 use artery_l3::next_hop::Hop;
@@ -375,8 +375,8 @@ pub(super) fn route_json(r: &mut IpRouter, text: &str, cx: &mut Context<'_>) -> 
 #[cfg(test)]
 mod tests {
     use super::super::verdict::testing::{NOW, small};
-    use artery_l3::PortId;
     use super::*;
+    use artery_l3::PortId;
     use artery_l3::router::{RouteSpec, Target};
     use artery_lpm::synthetic::{FULL_FEED_V4, FULL_FEED_V6, Shape, generate_prefixes};
     use std::time::Instant;

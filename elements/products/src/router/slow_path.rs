@@ -6,8 +6,8 @@
 use super::claims::{ClaimAction, Claims};
 use super::classify::{LocalState, classify};
 use super::decision_cache;
-use super::fast_path::LINK;
 use super::events::{AddressEvent, Event};
+use super::fast_path::LINK;
 use super::flow::FlowHasher;
 use super::icmp::{self, IcmpSource, IcmpSuppressed};
 use super::limits::{Rate, RateBucket, RateLimits};

@@ -2,10 +2,10 @@
 use super::changes::TableChange;
 use super::local_fragments::no_fragments;
 use super::pending_queue::EnqueueOutcome;
+use super::pending_queue::PendingPacket;
 use super::shared::SharedRouter;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{IngressInfo, Origin};
-use super::pending_queue::PendingPacket;
 use artery_engine::DropReason;
 use artery_engine::names::Names;
 use artery_l3::PortId;

@@ -1,7 +1,7 @@
 //! Pending packets of one worker: held, solicited for, released, or failed.
+use super::fast_path::LINK;
 use super::order::ChangeMark;
 use super::pending_queue::{EnqueueOutcome, Neighbor, NextStep, PendingPacket};
-use super::fast_path::LINK;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{EgressPlan, IngressInfo, Origin, RouterVerdict};
 use super::{classify_ipv4, classify_ipv6};
