@@ -1,4 +1,4 @@
-//! Metrics in the text format of Prometheus, and the HTTP server for them.
+//! Metrics in the text format of Prometheus or as OpenMetrics, and the HTTP server for them.
 mod exposition;
 mod http;
 mod router;

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A user without rights, by convention.
@@ -293,6 +293,47 @@ fn metrics_are_answered_although_idle_and_slow_clients_hold_connections() {
     }
     // A request that does not end has an end all the same.
     assert_eq!(said(connect(&port), b"GET /metrics HTTP/1.1\r\n"), "");
+}
+
+#[test]
+fn metrics_are_what_prometheus_takes_and_its_dashboard_asks_for() {
+    let folder = Folder::new();
+    let port = free_port();
+    let at = format!("127.0.0.1:{port}");
+    let _router = Router::start(&folder.path("s"), &["--metrics", &at, "-e", CONFIG]);
+    let ask = |accept: &str| {
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
+        let reply = said(connect(&port), request.as_bytes());
+        reply.split_once("\r\n\r\n").expect(&reply).1.to_string()
+    };
+    let text = ask("text/plain");
+    let open = ask("application/openmetrics-text; version=1.0.0");
+    assert!(!text.contains("# EOF") && open.ends_with("# EOF\n"), "{open}");
+    let families = |text: &str| {
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        names.map(|name| name.trim_end_matches("_total").to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(families(&text), families(&open));
+    let board = include_str!("../../../packaging/examples/grafana/artery.json");
+    let asked = board.split(|c: char| c != '_' && !c.is_alphanumeric());
+    for name in asked.filter(|word| word.starts_with("artery_") && !word.starts_with("artery_adopt_")) {
+        let family = name.trim_end_matches("_total").trim_end_matches("_bucket");
+        assert!(families(&text).iter().any(|known| known == family), "the dashboard asks for {name}");
+    }
+    check_by_promtool(&text);
+}
+
+/// Has Prometheus's own tool read metrics, where it is installed (`scripts/skipped` says where it is not).
+fn check_by_promtool(metrics: &str) {
+    let mut tool = Command::new("promtool");
+    tool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = match tool.spawn() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+        started => started.unwrap(),
+    };
+    tool.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let end = tool.wait_with_output().unwrap();
+    assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
 }
 
 /// What the kernel says of a process in a line of its status, a number.

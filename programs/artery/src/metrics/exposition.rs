@@ -51,6 +51,32 @@ impl Exposition {
     }
 }
 
+/// The same metrics as OpenMetrics 1.0: a counter's family is named without `_total`, quotes in help are escaped,
+/// and a line says where the text ends.
+pub(crate) fn to_open_metrics(text: &str) -> String {
+    let mut open = String::with_capacity(text.len() + 8);
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "TYPE", name, "counter"] => open += &format!("# TYPE {} counter", family_of_counter(name)),
+            ["#", "HELP", name, help] => {
+                // A family's type follows its help.
+                let is_counter = lines.peek().is_some_and(|line| line.ends_with(" counter"));
+                let family = if is_counter { family_of_counter(name) } else { name };
+                open += &format!("# HELP {family} {}", help.replace('"', "\\\""));
+            }
+            _ => open += line,
+        }
+        open.push('\n');
+    }
+    open + "# EOF\n"
+}
+
+fn family_of_counter(name: &str) -> &str {
+    name.strip_suffix("_total").unwrap_or(name)
+}
+
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -74,5 +100,22 @@ a 1.5
 b_total{port=\"eth0\",what=\"a\\\"\\\\\\nb\"} 7
 ";
         assert_eq!(text.into_text(), expected);
+    }
+
+    #[test]
+    fn open_metrics_name_counters_without_their_suffix_and_end_with_a_line() {
+        let mut text = Exposition::default();
+        text.single("a", Kind::Gauge, "How \"much\".", 1.5);
+        text.single("b_total", Kind::Counter, "How many.", 7);
+        let expected = "\
+# HELP a How \\\"much\\\".
+# TYPE a gauge
+a 1.5
+# HELP b How many.
+# TYPE b counter
+b_total 7
+# EOF
+";
+        assert_eq!(to_open_metrics(&text.into_text()), expected);
     }
 }

@@ -1,4 +1,5 @@
 //! As much of HTTP/1.1 as metrics need: a GET on a connection, which is closed then.
+use super::exposition::to_open_metrics;
 use crate::control_socket::{Connection, Talker};
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,13 +11,17 @@ const REQUEST: Duration = Duration::from_secs(5);
 /// How long it may take to take in the response.
 const RESPONSE: Duration = Duration::from_secs(10);
 
+/// Content types: the text format of Prometheus, which messages have, too, and OpenMetrics.
+const PLAIN: &str = "text/plain; version=0.0.4";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
+
 /// Answers with metrics, which `metrics` makes; its error is what went wrong.
 #[derive(Clone)]
 pub(crate) struct Http<M>(pub(crate) M);
 
 impl<M: Fn() -> Result<String, String> + Clone + Send + 'static> Talker for Http<M> {
     fn too_many(&self) -> Vec<u8> {
-        response("503 Service Unavailable", "Too many connections.\n", true)
+        response("503 Service Unavailable", PLAIN, "Too many connections.\n", true)
     }
 
     fn talk(&self, connection: &mut Connection) -> io::Result<()> {
@@ -34,20 +39,23 @@ impl<M: Fn() -> Result<String, String>> Http<M> {
         let mut words = line.split_ascii_whitespace();
         let (method, target, version) = (words.next(), words.next(), words.next());
         if !version.is_some_and(|version| version.starts_with("HTTP/1.")) {
-            return response("400 Bad Request", "This speaks HTTP/1.1.\n", true);
+            return response("400 Bad Request", PLAIN, "This speaks HTTP/1.1.\n", true);
         }
         let with_body = match method {
             Some("GET") => true,
             Some("HEAD") => false,
-            _ => return response("405 Method Not Allowed", "Metrics are asked for by GET.\n", true),
+            _ => return response("405 Method Not Allowed", PLAIN, "Metrics are asked for by GET.\n", true),
         };
         let path = target.unwrap_or_default().split('?').next().unwrap_or_default();
         match path {
             "/metrics" => match (self.0)() {
-                Ok(metrics) => response("200 OK", &metrics, with_body),
-                Err(why) => response("503 Service Unavailable", &format!("{why}\n"), with_body),
+                Ok(metrics) if accepts_open_metrics(request) => {
+                    response("200 OK", OPEN_METRICS, &to_open_metrics(&metrics), with_body)
+                }
+                Ok(metrics) => response("200 OK", PLAIN, &metrics, with_body),
+                Err(why) => response("503 Service Unavailable", PLAIN, &format!("{why}\n"), with_body),
             },
-            _ => response("404 Not Found", "Metrics are at /metrics.\n", with_body),
+            _ => response("404 Not Found", PLAIN, "Metrics are at /metrics.\n", with_body),
         }
     }
 }
@@ -70,10 +78,16 @@ fn request(mut read: impl FnMut(&mut [u8]) -> io::Result<Option<usize>>) -> io::
     Ok(None)
 }
 
-fn response(status: &str, body: &str, with_body: bool) -> Vec<u8> {
+/// Whether a client takes OpenMetrics, as Prometheus does from 2.5 on.
+fn accepts_open_metrics(request: &[u8]) -> bool {
+    let request = String::from_utf8_lossy(request).to_ascii_lowercase();
+    let mut accepted = request.lines().filter_map(|line| line.strip_prefix("accept:"));
+    accepted.any(|types| types.contains("application/openmetrics-text"))
+}
+
+fn response(status: &str, content_type: &str, body: &str, with_body: bool) -> Vec<u8> {
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         Content-Length: {}\r\n\
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}; charset=utf-8\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",
         body.len()
     );
@@ -105,6 +119,10 @@ mod tests {
         ] {
             assert!(answer(request).starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}");
         }
+        let open =
+            answer("GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n");
+        assert!(open.contains("Content-Type: application/openmetrics-text; version=1.0.0; "), "{open}");
+        assert!(open.ends_with("a 1\n# EOF\n"), "{open}");
         let refused = Http(|| Err("no".to_string())).answer(b"GET /metrics HTTP/1.1\r\n\r\n");
         assert!(refused.starts_with(b"HTTP/1.1 503"));
     }

@@ -210,4 +210,17 @@ mod tests {
             assert!(text.lines().any(|one| one == line), "{line} is not in {text}");
         }
     }
+
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_there_are() {
+        let board = include_str!("../../../../../packaging/examples/grafana/artery.json");
+        let text = example().metrics();
+        let asked = board.split(|c: char| c != '_' && !c.is_alphanumeric());
+        let asked: Vec<&str> = asked.filter(|word| word.starts_with("artery_adopt_")).collect();
+        assert!(asked.len() > 5, "{asked:?}");
+        for name in asked {
+            let is_sample = |line: &str| line.split(['{', ' ']).next() == Some(name);
+            assert!(text.lines().any(is_sample), "the dashboard asks for {name}");
+        }
+    }
 }
