@@ -78,7 +78,8 @@ impl ExplainedFrame<'_> {
     /// Why no ICMP error may be sent to the packet's sender; None if one may.
     fn suppression_reason(&self, reply: IcmpReply) -> Option<IcmpSuppressed> {
         let packet = self.frame.get(LINK..).unwrap_or_default();
-        let from = IcmpSource { port: icmp::error_port(packet, self.ingress, &self.view), ..self.icmp_source() };
+        let from =
+            IcmpSource { port: icmp::error_port(packet, self.ingress, &self.view), ..self.icmp_source() };
         icmp::build_error(reply, packet, self.ingress.to.is_many(), from).err()
     }
 

@@ -121,8 +121,8 @@ pub(crate) fn build_error(
 }
 
 /// The port whose address an error about a packet has: for IPv4 the one that the error leaves by (RFC 1812
-/// section 4.3.2.4), for IPv6, and where no route leads back, the one that the packet came by (RFC 4443 section
-/// 2.2 leaves the choice).
+/// section 4.3.2.4), for IPv6, and where no route leads back, the one that the packet came by (RFC 4443
+/// section 2.2 leaves the choice).
 pub(crate) fn error_port(packet: &[u8], came: IngressInfo, view: &TablesView<'_>) -> Option<PortId> {
     let back = match source_and_destination(packet) {
         Some((IpAddr::V4(from), _)) => view.v4.explain_path(view.turn, from.to_bits(), |_| 0).decision,
