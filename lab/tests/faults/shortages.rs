@@ -1,5 +1,5 @@
 //! Descriptors that run out while a router or a switch is at work: packets go on, what needs a descriptor is
-//! refused or waits, and all is as before when there are some again. The same of adopted ports is in
+//! refused or tried again, and all is as before when there are some again. The same of adopted ports is in
 //! `adopt_operations`.
 
 use super::bed::{Bed, Product, on_the_bed};
@@ -27,13 +27,15 @@ fn without_descriptors(bed: &Bed) -> Result<()> {
         // Those that are open stay so, and there is none left.
         limit(bed, *id, first_free(*id))?;
     }
-    let client = UnixStream::connect(bed.path("control")).expect("a client that waits");
+    let client = UnixStream::connect(bed.path("control")).expect("a listener");
     process.wait_for("can't accept connections", SOON)?;
     // Neither can files be read again, nor can a port that returns be opened.
     process.signal(Signal::HUP);
     bed.r.run(["ip", "link", "del", "eth2"])?;
     bed.r.run(["ip", "link", "add", "eth2", "type", "veth", "peer", "name", "far2"])?;
-    bed.r.run(["ip", "link", "set", "far2", "up"])?;
+    for link in ["far2", "eth2"] {
+        bed.r.run(["ip", "link", "set", link, "up"])?;
+    }
     process.wait_for("Too many open files", SOON)?;
     bed.assert_whole()?;
     line.echo();
@@ -42,9 +44,9 @@ fn without_descriptors(bed: &Bed) -> Result<()> {
     for id in processes {
         limit(bed, id, 1024)?;
     }
-    process.wait_for("are accepted again", SOON)?;
     process.signal(Signal::HUP);
     until(SOON, || is_up(bed, "eth2"))?;
+    process.wait_for("are accepted again", SOON)?;
     bed.assert_whole()?;
     line.echo();
     let said = end(process)?.stderr;

@@ -41,7 +41,7 @@ impl ConnectionShortage {
                 }
                 (self.last, self.is_open) = (Some(now), true);
                 let what = "can't accept connections to control and metrics sockets";
-                let then = "they wait, and packets are forwarded meanwhile";
+                let then = "packets are forwarded meanwhile";
                 Some(("shortage", format!("{what}: {}; {then}", system_message(error))))
             }
             // The client has left before it was accepted.
