@@ -1,4 +1,4 @@
-//! Reports that connections can't be taken for want of descriptors, memory or threads, and that they can again.
+//! Reports that connections to sockets can't be accepted for want of descriptors, memory or threads.
 use crate::output::Output;
 use artery_device::system_message;
 use std::io;
