@@ -82,7 +82,7 @@ impl Interface {
         }
         Ok(None)
     }
-    /// Whether this network namespace has no interface with this number; false where the kernel can't be asked.
+    /// Whether there is no interface with this number; false where the kernel can't be asked.
     pub fn is_gone(index: u32) -> bool {
         matches!(name_with_index(index), Ok(None))
     }
