@@ -22,6 +22,7 @@ const NAT_BALANCER: &str =
 const SWITCH: &str = "PORT em0, PORT em1, PORT em2, LINK1 true, PF ";
 const FILTER: &str = "PORT em0 192.0.2.1/24, PORT em1 10.0.0.1/8, FILE ";
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/pf.conf");
+const SWITCH_RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/switch.conf");
 
 /// Packets of one input.
 const MOST: usize = 16;
@@ -74,16 +75,16 @@ impl Stage {
 
 impl Chain {
     fn all() -> Vec<Chain> {
-        let filter = |class, config: &str, ports| {
-            Chain(vec![Stage::new(class, &format!("{config}{RULES}"), [ports; 2], None)])
+        let filter = |class, config: &str, rules: &str, ports| {
+            Chain(vec![Stage::new(class, &format!("{config}{rules}"), [ports; 2], None)])
         };
         vec![
             Chain::router(&[("IPForward", "e", 2)]),
             Chain::router(&[("IP6Forward", "e", 2)]),
             Chain::router(&[("FlowBalancer", BALANCER, 0), ("IPForward", "e", 2)]),
             Chain::router(&[("FlowBalancer", NAT_BALANCER, 0), ("IPForward", "e", 2)]),
-            filter("Veb", SWITCH, 3),
-            filter("PacketFilter", FILTER, 2),
+            filter("Veb", SWITCH, SWITCH_RULES, 3),
+            filter("PacketFilter", FILTER, RULES, 2),
         ]
     }
 

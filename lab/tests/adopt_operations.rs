@@ -15,7 +15,11 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// Adopts both ports of `r` by tc, with a control socket and more options.
 fn adopt(net: &Net, socket: &Path, options: &[&str]) -> Result<Process> {
-    let words = ["adopt", "--path", "tc", "eth0", "eth1", "-u"];
+    adopt_by("tc", net, socket, options)
+}
+
+fn adopt_by(path: &str, net: &Net, socket: &Path, options: &[&str]) -> Result<Process> {
+    let words = ["adopt", "--path", path, "eth0", "eth1", "-u"];
     let adopted = net.r.command([artery()?]).args(words).arg(socket).args(options).spawn()?;
     adopted.wait_for("forwarding", SOON)?;
     net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?;
@@ -345,6 +349,47 @@ const KEPT: u64 = 1 << 12 | 1 << 38 | 1 << 39;
 /// CAP_NET_RAW besides, for programs that are called.
 const LENT: u64 = KEPT | 1 << 13;
 
+/// Checks which rights each thread has.
+fn assert_restricted(adopted: &Process, effective: u64) {
+    let mut threads = 0;
+    for thread in std::fs::read_dir(format!("/proc/{}/task", adopted.id())).expect("threads") {
+        let status =
+            std::fs::read_to_string(thread.expect("a thread").path().join("status")).expect("a status");
+        let set = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+            u64::from_str_radix(line.trim(), 16).expect("a set")
+        };
+        for name in ["CapEff:", "CapPrm:", "CapBnd:", "CapInh:"] {
+            let may = if name == "CapEff:" { effective } else { LENT };
+            assert_eq!(set(name) & !may, 0, "{name} {status}");
+        }
+        // The thread that keeps a port's name is as old as that, needs no capabilities, and is not
+        // restricted else.
+        let is_owner = status.starts_with("Name:\tport-owner\n");
+        for (name, value) in [("NoNewPrivs:", "1"), ("Seccomp:", "2")].into_iter().filter(|_| !is_owner) {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+            assert_eq!(line.trim(), value, "{name} {status}");
+        }
+        let kept = if is_owner { 0 } else { effective };
+        assert_eq!((set("CapEff:"), set("CapInh:")), (kept, 0), "{status}");
+        threads += 1;
+    }
+    assert!(threads >= 3, "sockets have threads");
+}
+
+/// A graph's threads have CAP_NET_RAW besides.
+#[test]
+fn with_a_graph_all_else_is_given_up_and_packets_pass() {
+    on_the_net("adopt-capabilities-graph", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut adopted = adopt_by("graph", net, &folder.path().join("control"), &[])?;
+        assert_restricted(&adopted, LENT);
+        until(SOON, || Ok(net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?.received == 5))?;
+        adopted.stop(SOON)?;
+        Ok(())
+    });
+}
+
 #[test]
 fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
     on_the_net("adopt-capabilities", |net| {
@@ -352,30 +397,7 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
         let socket = folder.path().join("control");
         let mut adopted =
             adopt(net, &socket, &["--metrics", &format!("unix:{}", folder.path().join("m").display())])?;
-        let mut threads = 0;
-        for thread in std::fs::read_dir(format!("/proc/{}/task", adopted.id())).expect("threads") {
-            let status =
-                std::fs::read_to_string(thread.expect("a thread").path().join("status")).expect("a status");
-            let set = |name: &str| {
-                let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-                u64::from_str_radix(line.trim(), 16).expect("a set")
-            };
-            for name in ["CapEff:", "CapPrm:", "CapBnd:", "CapInh:"] {
-                let may = if name == "CapEff:" { KEPT } else { LENT };
-                assert_eq!(set(name) & !may, 0, "{name} {status}");
-            }
-            // The thread that keeps a port's name is as old as that, needs no capabilities, and is not
-            // restricted else.
-            let is_owner = status.starts_with("Name:\tport-owner\n");
-            for (name, value) in [("NoNewPrivs:", "1"), ("Seccomp:", "2")].into_iter().filter(|_| !is_owner) {
-                let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-                assert_eq!(line.trim(), value, "{name} {status}");
-            }
-            let kept = if is_owner { 0 } else { KEPT };
-            assert_eq!((set("CapEff:"), set("CapInh:")), (kept, 0), "{status}");
-            threads += 1;
-        }
-        assert!(threads >= 3, "sockets have threads");
+        assert_restricted(&adopted, KEPT);
 
         // A route change, bigger tables, and other programs: all that needs rights.
         net.b.address("lo", "192.0.2.1/32")?;
@@ -403,39 +425,58 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
 /// Where no file can be opened, what needs one waits, and the kernel forwards.
 #[test]
 fn without_descriptors_packets_go_on_and_all_is_as_before_when_there_are_some_again() {
-    on_the_net("adopt-descriptors", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(net, &socket, &[])?;
-        let id = adopted.id().to_string();
+    let first_free = |id: &str| {
         let open = std::fs::read_dir(format!("/proc/{id}/fd")).expect("descriptors");
         let open: Vec<String> =
             open.flatten().map(|fd| fd.file_name().to_string_lossy().into_owned()).collect();
         // Those that are open stay so, and there is none left.
         let most = (0..).find(|fd| !open.contains(&fd.to_string())).expect("a number");
-        net.r.run(["prlimit", "--pid", &id, &format!("--nofile={most}:4096")])?;
-        // More than the first tables hold: twenty networks of many hosts each, which take 256 kB apiece.
-        let host =
-            |n: u32| format!("route add 20.{}.{}.{}/32 via 10.0.2.2\n", n / 400, n % 400 / 100, n % 100 * 2);
-        net.r.command(["ip", "-batch", "-"]).input((0..20 * 400).map(host).collect::<String>()).run()?;
-        net.r.run(["nft", "add table ip f; add chain ip f c { type filter hook forward priority 0; }"])?;
-        adopted.wait_for("this is tried again", SOON)?;
-        assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
+        format!("--nofile={most}:4096")
+    };
+    on_the_net("adopt-descriptors", |net| shorted(net, first_free, "--nofile=1024:4096"));
+}
 
-        net.r.run(["nft", "delete table ip f"])?;
-        net.r.run(["prlimit", "--pid", &id, "--nofile=1024:4096"])?;
-        adopted.wait_for("suffice again", SOON)?;
-        let received = || -> Result<u64> {
-            let state: serde_json::Value = serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON");
-            Ok(state["ports"][0]["received"].as_u64().unwrap_or(0))
-        };
-        until(SOON, || {
-            let before = received()?;
-            net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?;
-            Ok(received()? >= before + 5)
-        })?;
-        let said = adopted.stop(SOON)?.stderr;
-        assert_eq!(said.matches("this is tried again").count(), 1, "{said}");
-        Ok(())
-    });
+/// Where the larger tables have no room in memory, they wait, and the kernel forwards.
+#[test]
+fn without_memory_packets_go_on_and_all_is_as_before_when_there_is_some_again() {
+    let most = |id: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a status");
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a line");
+        let size: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
+        // The next tables have room for 8 MiB, and are beside the old ones at first.
+        format!("--as={}:unlimited", (size << 10) + (8 << 20))
+    };
+    on_the_net("adopt-memory", |net| shorted(net, most, "--as=unlimited:unlimited"));
+}
+
+/// Has tables grow that can't while a process has a limit, and can when that is `enough`.
+fn shorted(net: &Net, limit: impl Fn(&str) -> String, enough: &str) -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("control");
+    let mut adopted = adopt(net, &socket, &[])?;
+    let id = adopted.id().to_string();
+    net.r.run(["prlimit", "--pid", &id, &limit(&id)])?;
+    // More than the first tables hold: twenty networks of many hosts each, which take 256 kB apiece.
+    let host =
+        |n: u32| format!("route add 20.{}.{}.{}/32 via 10.0.2.2\n", n / 400, n % 400 / 100, n % 100 * 2);
+    net.r.command(["ip", "-batch", "-"]).input((0..20 * 400).map(host).collect::<String>()).run()?;
+    net.r.run(["nft", "add table ip f; add chain ip f c { type filter hook forward priority 0; }"])?;
+    adopted.wait_for("this is tried again", SOON)?;
+    assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
+
+    net.r.run(["nft", "delete table ip f"])?;
+    net.r.run(["prlimit", "--pid", &id, enough])?;
+    adopted.wait_for("suffice again", SOON)?;
+    let received = || -> Result<u64> {
+        let state: serde_json::Value = serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON");
+        Ok(state["ports"][0]["received"].as_u64().unwrap_or(0))
+    };
+    until(SOON, || {
+        let before = received()?;
+        net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?;
+        Ok(received()? >= before + 5)
+    })?;
+    let said = adopted.stop(SOON)?.stderr;
+    assert_eq!(said.matches("this is tried again").count(), 1, "{said}");
+    Ok(())
 }

@@ -207,7 +207,9 @@ impl Link {
     /// Checks the interface, whatever its name is now, and describes what has changed for the port since the
     /// last check, a sentence for each change; `None` if the interface is gone.
     pub(crate) fn find_changes(&self, port: &str) -> Option<Vec<String>> {
-        let now = Interface::with_index(self.interface.index)?;
+        // What can't be asked, for want of descriptors, is as it was.
+        let Ok(now) = Interface::with_index(self.interface.index) else { return Some(Vec::new()) };
+        let now = now?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if now == *last {
             return Some(Vec::new());
@@ -225,7 +227,7 @@ impl Link {
     }
     /// The interface as it is, or as it last was.
     fn present(&self) -> Interface {
-        Interface::with_index(self.interface.index).unwrap_or_else(|| self.last_seen())
+        Interface::with_index(self.interface.index).ok().flatten().unwrap_or_else(|| self.last_seen())
     }
     /// AF_XDP can be opened on an interface that is up only.
     fn is_up(&self) -> bool {

@@ -6,5 +6,6 @@ mod bed;
 mod clocks;
 mod disks;
 mod kills;
+mod shortages;
 mod stops;
 mod storms;

@@ -199,9 +199,10 @@ fn drive(
         handle.on_replacement(move |text| replacer.replace_later(text));
     }
     let service = Service::new(handle.clone(), hotconfig, own);
-    listeners.control.serve(&Control::new(service, listeners.control.token(), job.control.idle))?;
+    let control = Control::new(service, listeners.control.token(), job.control.idle);
+    listeners.control.serve(&control, job.voice)?;
     let measured = handle.clone();
-    listeners.metrics.serve(&Http(move || of_router(&measured)))?;
+    listeners.metrics.serve(&Http(move || of_router(&measured)), job.voice)?;
     commands.run();
     start_watchdog(handle.clone())?;
     if manager.is_there() {

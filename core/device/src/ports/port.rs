@@ -140,7 +140,7 @@ impl Port {
             PortDevice::Interface(link) => Some(lock(link).last_seen()),
             PortDevice::Tap { device, .. } => {
                 let opened = lock(device).interface.clone();
-                Some(Interface::with_index(opened.index).unwrap_or(opened))
+                Some(Interface::with_index(opened.index).ok().flatten().unwrap_or(opened))
             }
             PortDevice::Memory => None,
         }
@@ -168,7 +168,7 @@ impl Port {
     /// The same, but absent also if the interface has gone since the last check: a port that only sends is
     /// checked when it sends.
     pub fn present_state(&self) -> PortState {
-        let is_gone = self.interface().is_some_and(|last| Interface::with_index(last.index).is_none());
+        let is_gone = self.interface().is_some_and(|last| Interface::is_gone(last.index));
         if is_gone { PortState::Absent } else { self.state() }
     }
     /// How frames of an interface are received, and why so, in a line; `None` before a

@@ -155,7 +155,7 @@ impl Server {
         let name = self.made_index(index).map_err(|_| io::Error::from_raw_os_error(libc::EPERM))?;
         let now = Interface::find(&name).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
         if !self.host_ports.contains_key(&index) {
-            self.host_ports.retain(|index, _| Interface::name_of(*index).is_some());
+            self.host_ports.retain(|index, _| !Interface::is_gone(*index));
             self.host_ports.insert(index, HostPortKeeper::open(index)?);
         }
         self.host_ports.get_mut(&index).map_or(Ok(()), |keeper| keeper.apply(state, &now))

@@ -23,6 +23,8 @@ const SWEPT_AT_ONCE: usize = 1024;
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest time between two messages about refused connections.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
+/// Time until a connection is tried again that could not be accepted.
+const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 /// After how much silence a peer is probed, how often, and how many times.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 3);
 
@@ -124,7 +126,11 @@ impl Server {
     }
 
     fn accept_connection(&mut self) {
-        let Ok((stream, peer)) = self.listener.accept() else { return };
+        let Ok((stream, peer)) = self.listener.accept() else {
+            // Without descriptors the peer waits, and the listener stays ready.
+            std::thread::sleep(ACCEPT_RETRY);
+            return;
+        };
         // A peer that is gone makes room for the next one, in whichever order the two are noticed.
         self.serve_connection();
         if let Some(connection) = &self.connection {

@@ -24,7 +24,7 @@ use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -53,7 +53,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     // The program of the port that carries a VLAN forwards for it.
     let (facts, carried): (Vec<Facts>, Vec<Facts>) =
         facts.into_iter().partition(|facts| facts.carrier.is_none());
-    let (engine, graph) = engine(&facts, options.path, voice)?;
+    let sockets = [control.files(), metrics.files()].concat();
+    let (engine, graph) = engine(&facts, options.path, &sockets, voice)?;
     let mut session = match &engine {
         Some(engine) => {
             let modes =
@@ -70,14 +71,15 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     if engine.is_none() {
         // No thread was started yet, which would keep what it had.
         rights::drop_but(CapabilitySet::empty())?;
-        let lack = confine_adopt(&[control.files(), metrics.files()].concat())?;
+        let lack = confine_adopt(&sockets, false)?;
         lack.into_iter().for_each(|lack| voice.print_warning(lack));
     }
     // Their threads start with the remaining rights, as all others do.
     let mut claims: Vec<PortClaim> = claims.into_iter().map(PortClaim::serve).collect();
-    control.serve(&Control::new(asked.clone(), None, settings.idle)).context("can't answer questions")?;
+    let answers = Control::new(asked.clone(), None, settings.idle);
+    control.serve(&answers, voice).context("can't answer questions")?;
     let of_this = move || asked.send_request("metrics", None).map_err(|error| error.to_string());
-    metrics.serve(&Http(of_this)).context("can't answer questions")?;
+    metrics.serve(&Http(of_this), voice).context("can't answer questions")?;
     voice.log_event("forwarding", "forwarding", &[]);
     let (mut rules, mut kept) = (Vec::new(), ExcludedPrefixes::default());
     say_rules(&session, &mut rules, voice);
@@ -141,11 +143,14 @@ fn claim_ports(facts: &[Facts]) -> anyhow::Result<Vec<PortClaim>> {
 fn engine(
     facts: &[Facts],
     path: Option<Wanted>,
+    sockets: &[PathBuf],
     voice: Output,
 ) -> anyhow::Result<(Option<Engine>, Option<Graph>)> {
     let Some(Wanted::Graph) = path else { return Ok((None, None)) };
     // Its threads start with the remaining rights, which must do for the sockets that it sends by.
     rights::drop_but(CapabilitySet::NET_RAW)?;
+    let lack = confine_adopt(sockets, true)?;
+    lack.into_iter().for_each(|lack| voice.print_warning(lack));
     let (engine, graph) = Engine::start(facts, voice)?;
     Ok((Some(engine), Some(graph)))
 }

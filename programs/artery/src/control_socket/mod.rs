@@ -8,6 +8,7 @@ mod conversation;
 mod port;
 mod server;
 mod service;
+mod shortage;
 
 pub(crate) use access::{ControlSettings, Group, TcpWrites, default_token_file};
 pub(crate) use asked::{Names, Question, Questions};

@@ -2,6 +2,7 @@
 use super::access::{ControlSettings, Group, Peer, TcpWrites, Token};
 use super::connections::{Connection, Pool, Refused, Stream};
 use super::port::PortRequest;
+use super::shortage::ConnectionShortage;
 use crate::output::Output;
 use anyhow::{Context as _, bail};
 use artery_device::{files, system_message};
@@ -21,6 +22,8 @@ const LONGEST_PATH: usize = 107;
 const PORTS_TRIED: u16 = 100;
 /// Time limit for sending a client that there are too many connections.
 const REFUSAL: Duration = Duration::from_millis(100);
+/// Time until a connection is tried again that could not be accepted.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// The sockets a router can be reached by. Those that are files vanish with it.
 #[derive(Default)]
@@ -137,12 +140,12 @@ impl Listeners {
         self.tcp.is_empty() && self.unix.is_empty()
     }
 
-    /// Answers connections until the program ends.
-    pub(crate) fn serve(&self, talker: &impl Talker) -> io::Result<()> {
+    /// Answers connections until the program ends. A shortage of descriptors is reported to `voice`.
+    pub(crate) fn serve(&self, talker: &impl Talker, voice: Output) -> io::Result<()> {
         for listener in &self.tcp {
             let listener = listener.try_clone()?;
             let accept = move || Ok((Box::new(listener.accept()?.0) as Box<dyn Stream>, Peer::Tcp));
-            accept_all(accept, talker, &self.pools)?;
+            accept_all(accept, talker, &self.pools, voice)?;
         }
         for listener in &self.unix {
             let listener = listener.try_clone()?;
@@ -151,7 +154,7 @@ impl Listeners {
                 let peer = peer_of(&stream)?;
                 Ok((Box::new(stream) as Box<dyn Stream>, peer))
             };
-            accept_all(accept, talker, &self.pools)?;
+            accept_all(accept, talker, &self.pools, voice)?;
         }
         Ok(())
     }
@@ -252,14 +255,17 @@ fn accept_all(
     accept: impl Fn() -> io::Result<(Box<dyn Stream>, Peer)> + Send + 'static,
     talker: &impl Talker,
     pools: &Pools,
+    voice: Output,
 ) -> io::Result<()> {
     let (talker, pools) = (talker.clone(), pools.clone());
     let body = move || {
+        let mut shortage = ConnectionShortage::new(voice);
         loop {
-            match accept() {
-                Ok((stream, peer)) => connect(stream, peer, &talker, &pools),
+            let taken = accept().and_then(|(stream, peer)| connect(stream, peer, &talker, &pools));
+            shortage.record(&taken);
+            if taken.is_err() {
                 // Out of descriptors, most likely: others must go first.
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+                std::thread::sleep(RETRY);
             }
         }
     };
@@ -267,14 +273,17 @@ fn accept_all(
 }
 
 /// Starts a thread for a connection, or turns it away.
-fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Pools) {
+///
+/// # Errors
+/// An error if there can't be another thread; the connection is closed then.
+fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Pools) -> io::Result<()> {
     let mut connection = match pools.of(peer).enter(stream, peer) {
         Ok(connection) => connection,
         Err(Refused(mut stream)) => {
             // A client that is turned away may be gone already.
             let _ =
                 stream.set_patience(None, Some(REFUSAL)).and_then(|()| stream.write_all(&talker.too_many()));
-            return;
+            return Ok(());
         }
     };
     let talker = talker.clone();
@@ -284,6 +293,5 @@ fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Po
             connection.end();
         }
     };
-    // Without a thread the connection is closed.
-    let _ = std::thread::Builder::new().name("connection".to_string()).spawn(body);
+    std::thread::Builder::new().name("connection".to_string()).spawn(body).map(drop)
 }

@@ -25,21 +25,27 @@ const RUN: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"];
 /// Read and written: the input of a program that gets none, and the lock of iptables.
 const WRITE: [&str; 2] = ["/dev/null", "/run/xtables.lock"];
 
+/// What makes the interfaces by which frames come to a graph.
+const TAP: &str = "/dev/net/tun";
+
 /// Gives up files and system calls, in this thread and in those that it starts. `sockets` are removed at the
-/// end. Returns a warning where files can't be given up.
-pub(crate) fn confine_adopt(sockets: &[PathBuf]) -> anyhow::Result<Option<&'static str>> {
-    let paths = restrict(sockets)?;
-    calls::restrict(Process::Adopt)?;
+/// end. A graph, which is to be started then, makes TAP devices and packet sockets. Returns a warning where
+/// files can't be given up.
+pub(crate) fn confine_adopt(sockets: &[PathBuf], has_graph: bool) -> anyhow::Result<Option<&'static str>> {
+    let paths = restrict(sockets, has_graph)?;
+    calls::restrict(if has_graph { Process::AdoptGraph } else { Process::Adopt })?;
     Ok(paths.lack())
 }
 
-fn restrict(sockets: &[PathBuf]) -> anyhow::Result<Restricted> {
+fn restrict(sockets: &[PathBuf], has_graph: bool) -> anyhow::Result<Restricted> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let readable = READ.iter().map(|path| (Path::new(path), read));
     let runnable = RUN.iter().map(|path| (Path::new(path), read | AccessFs::Execute));
     let writable = WRITE.iter().map(|path| (Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile));
     let removable = sockets.iter().map(|socket| (folder_of(socket), AccessFs::RemoveFile.into()));
-    restrict_to(readable.chain(runnable).chain(writable).chain(removable))
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let tap = has_graph.then_some((Path::new(TAP), device));
+    restrict_to(readable.chain(runnable).chain(writable).chain(removable).chain(tap))
 }
 
 /// The folder that a file is in: the process's own if its name says none.
@@ -64,7 +70,7 @@ mod tests {
         std::fs::write(&file, "text").unwrap();
         let tried = move || {
             rustix::thread::set_no_new_privs(true).unwrap();
-            assert_ne!(restrict(std::slice::from_ref(&socket)).unwrap(), Restricted::Not);
+            assert_ne!(restrict(std::slice::from_ref(&socket), false).unwrap(), Restricted::Not);
             let ran = std::process::Command::new("true").stdin(std::process::Stdio::null()).output();
             let read = std::fs::read(&file).map_err(|error| error.kind());
             let made = std::fs::write(folder.path().join("new"), "x").map_err(|error| error.kind());

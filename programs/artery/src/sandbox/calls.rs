@@ -17,6 +17,8 @@ pub(super) enum Process {
     Helper,
     /// `artery adopt`: it calls bpf(2), and runs a program that lists rules.
     Adopt,
+    /// The same with a graph, which opens packet sockets.
+    AdoptGraph,
 }
 
 /// Calls of both processes, on all machines.
@@ -197,6 +199,9 @@ const TO_RUN_PROGRAMS: &[c_long] = &[libc::SYS_execve, libc::SYS_vfork, libc::SY
 #[cfg(not(target_arch = "x86_64"))]
 const TO_RUN_PROGRAMS: &[c_long] = &[libc::SYS_execve, libc::SYS_pidfd_open];
 
+/// Families of the sockets that all but the helper open.
+const COMMON_FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
 /// Flags of clone(2) that make namespaces.
 const CLONE_NAMESPACES: u64 = 0x7e02_0000;
 /// Requests of terminals that type for their user.
@@ -237,9 +242,10 @@ fn allowed(process: Process) -> anyhow::Result<Rules> {
     let not_input: Vec<_> = TERMINAL_INPUT.iter().map(|request| (1, SeccompCmpOp::Ne, *request)).collect();
     rules.insert(libc::SYS_ioctl, vec![rule(&not_input)?]);
     match process {
-        Process::Router => drop(rules.insert(libc::SYS_socket, common_sockets()?)),
-        Process::Adopt => {
-            rules.insert(libc::SYS_socket, common_sockets()?);
+        Process::Router => drop(rules.insert(libc::SYS_socket, sockets(COMMON_FAMILIES)?)),
+        Process::Adopt | Process::AdoptGraph => {
+            let more: &[i32] = if process == Process::AdoptGraph { &[libc::AF_PACKET] } else { &[] };
+            rules.insert(libc::SYS_socket, sockets(&[COMMON_FAMILIES, more].concat())?);
             rules.extend(
                 TO_RUN_PROGRAMS
                     .iter()
@@ -255,11 +261,10 @@ fn allowed(process: Process) -> anyhow::Result<Rules> {
     Ok(rules)
 }
 
-/// Sockets of Unix, IPv4, IPv6 and netlink.
-fn common_sockets() -> anyhow::Result<Vec<SeccompRule>> {
-    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    let of = |family: i32| rule(&[(0, SeccompCmpOp::Eq, family.unsigned_abs().into())]);
-    families.into_iter().map(of).collect()
+/// Sockets of these families.
+fn sockets(families: &[i32]) -> anyhow::Result<Vec<SeccompRule>> {
+    let of = |family: &i32| rule(&[(0, SeccompCmpOp::Eq, family.unsigned_abs().into())]);
+    families.iter().map(of).collect()
 }
 
 /// A call passes if all of these arguments (number, comparison, value) are so.

@@ -83,7 +83,7 @@ pub(super) fn restrict_to<'p>(
         .and_then(Ruleset::create)
         .context("can't make a Landlock ruleset")?;
     // What can be done with a file; the other rights are those to a folder.
-    let of_files = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Execute;
+    let of_files = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Execute | AccessFs::IoctlDev;
     for (path, access) in rules {
         // What does not exist needs no right.
         let Ok(opened) = PathFd::new(path) else { continue };
