@@ -3,6 +3,7 @@
 mod adopt;
 mod adopt_bgp;
 mod adopt_dry_run;
+mod adopt_established;
 mod adopt_gateways;
 mod adopt_handover;
 mod adopt_multi_buffer;

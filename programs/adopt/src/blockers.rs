@@ -10,11 +10,12 @@ mod hooks;
 mod ipsec;
 mod iptables;
 mod links;
-mod netlink;
+pub(crate) mod netlink;
 mod nftables;
 mod notes;
 mod offloads;
 mod sysctl;
+mod tracking;
 mod traffic_control;
 mod virtual_servers;
 mod watch;
@@ -22,7 +23,8 @@ mod watch;
 pub use links::{ethernet_ports, port, with_vlans};
 pub use notes::notes;
 pub use offloads::find_tag_strippers;
-pub(crate) use sysctl::{balances_by_ports, sends_redirects};
+pub(crate) use sysctl::{balances_by_ports, number as setting, sends_redirects};
+pub use tracking::{EstablishedPath, pass_established};
 pub use watch::BlockerWatch;
 
 use crate::kernel::Family;
@@ -97,6 +99,8 @@ pub enum BlockerKind {
     Offload,
     /// Forwarding is switched off.
     Forwarding,
+    /// What keeps established connections from being forwarded past rules.
+    Tracking,
     /// What there is can't be read.
     Unreadable,
 }
@@ -116,12 +120,14 @@ pub struct Blocker {
     pub what: String,
     /// The command that shows or changes it.
     pub remedy: String,
+    /// Whether packets of established connections are forwarded past it all the same.
+    pub is_passed: bool,
 }
 
 impl Blocker {
     /// A blocker of all traffic.
     fn new(kind: BlockerKind, what: String, remedy: String) -> Blocker {
-        Blocker { port: None, family: None, direction: Direction::Both, kind, what, remedy }
+        Blocker { port: None, family: None, direction: Direction::Both, kind, what, remedy, is_passed: false }
     }
     /// The same for one family, or for both.
     fn for_family(self, family: impl Into<Option<Family>>) -> Blocker {
@@ -140,7 +146,7 @@ impl Blocker {
         Blocker::new(BlockerKind::Unreadable, format!("{what} can't be read: {error}"), remedy.to_owned())
     }
 
-    /// Whether it keeps packets of a family that arrive at a port.
+    /// Whether it keeps packets of a family that arrive at a port, established connections apart.
     pub fn blocks_from(&self, port: &Port, family: Family) -> bool {
         self.direction != Direction::Out && self.is_about(port, family)
     }
@@ -181,7 +187,8 @@ impl Blocker {
 impl fmt::Display for Blocker {
     /// In one line: what there is, what traffic stays, and the command that shows or changes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} with the kernel ({})", self.what, self.blocked_traffic(), self.remedy)
+        let but = if self.is_passed { ", except established connections" } else { "" };
+        write!(f, "{}: {} with the kernel{but} ({})", self.what, self.blocked_traffic(), self.remedy)
     }
 }
 

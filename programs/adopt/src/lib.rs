@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blockers;
+mod connections;
 mod delivery;
 mod drivers;
 pub mod fast;
@@ -17,6 +18,7 @@ pub mod mirror;
 mod pace;
 mod session;
 
+pub use connections::{ConnectionStatus, ConnectionTracker};
 pub use drivers::MOST_MTU_OF_A_BUFFER;
 pub use pace::{Lag, TurnTimes};
-pub use session::{DeadPath, Error, Session, SessionNews, Shortage};
+pub use session::{DeadPath, Error, Established, Session, SessionNews, Shortage};

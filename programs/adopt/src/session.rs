@@ -1,5 +1,6 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
 use crate::blockers::{self, Blocker, BlockerWatch, OwnHook, Port};
+use crate::connections::{ConnectionStatus, ConnectionTracker, FamilyConsent};
 use crate::delivery::{self, DeliveryWatch};
 use crate::drivers::{DriverSurvey, MOST_MTU_OF_A_BUFFER};
 use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
@@ -77,6 +78,8 @@ pub struct Session {
     graph: Option<Graph>,
     keeper: NeighborRefresher,
     watch: BlockerWatch,
+    /// If established connections are forwarded past rules.
+    tracker: Option<ConnectionTracker>,
     blockers: Vec<Blocker>,
     drivers: DriverSurvey,
     gone: BTreeSet<u32>,
@@ -106,6 +109,16 @@ pub struct Session {
     /// Mode of all ports, except those of a graph.
     mode: Mode,
     broken_pair: Option<(String, String)>,
+}
+
+/// What is done with packets of connections that the kernel's connection tracking has established, where
+/// rules of the user keep a family in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Established {
+    /// They stay with the kernel like all others.
+    InKernel,
+    /// They are forwarded past the rules, which the operator has allowed.
+    Forwarded,
 }
 
 /// What a turn found.
@@ -147,6 +160,16 @@ impl Session {
     /// Adopts interfaces, each by the mode that is chosen for it. From its return on packets are forwarded. A
     /// graph receives every change that the programs receive, and before them.
     pub fn open(ports: &[(Port, Mode)], graph: Option<Graph>, now: Instant) -> Result<Session, Error> {
+        Session::open_with(ports, graph, Established::InKernel, now)
+    }
+
+    /// The same, and says what is done with established connections that rules keep in the kernel.
+    pub fn open_with(
+        ports: &[(Port, Mode)],
+        graph: Option<Graph>,
+        established: Established,
+        now: Instant,
+    ) -> Result<Session, Error> {
         let kernel = |doing| move |error| Error::Kernel(doing, error);
         let modes = ports;
         let own = |mode: &Mode| if mode.is_tc() { OwnHook::Tc } else { OwnHook::Xdp };
@@ -158,6 +181,12 @@ impl Session {
             graph,
             keeper: NeighborRefresher::open().map_err(kernel("opening a socket for neighbors"))?,
             watch: BlockerWatch::open(&ports).map_err(kernel("watching filters and settings"))?,
+            tracker: match established {
+                Established::InKernel => None,
+                Established::Forwarded => {
+                    Some(ConnectionTracker::open(now).map_err(kernel("following connections"))?)
+                }
+            },
             blockers: Vec::new(),
             drivers: DriverSurvey::default(),
             gone: BTreeSet::new(),
@@ -179,6 +208,10 @@ impl Session {
             broken_pair: None,
             ports,
         };
+        if session.tracker.is_some() {
+            session.watch.follow_connections();
+            session.accelerator.enable_flows()?;
+        }
         for (port, mode) in modes {
             let adopted = session.accelerator.adopt(port.index, *mode);
             adopted.map_err(|error| Error::Fast(Some(port.name.clone()), error))?;
@@ -245,6 +278,7 @@ impl Session {
         self.report_progress();
         self.complete_updates()?;
         self.report_progress();
+        let tracked = self.follow_connections(now)?;
         if self.driver.changes() != heard {
             self.pace.record_turn(began.elapsed());
         }
@@ -275,7 +309,19 @@ impl Session {
             PollOutcome::Sleep(wait) if self.is_by_xdp() => wait.min(delivery::INTERVAL),
             PollOutcome::Sleep(wait) => wait.min(REFRESH),
         };
-        Ok((wait, news))
+        Ok((wait.min(tracked), news))
+    }
+
+    /// Follows connections, if any are to be forwarded past rules. Returns how long nothing is due.
+    fn follow_connections(&mut self, now: Instant) -> Result<Duration, Error> {
+        let Some(tracker) = &mut self.tracker else { return Ok(Duration::MAX) };
+        let wait = tracker.poll(now, &mut self.accelerator);
+        wait.map_err(|error| Error::Kernel("following connections", error))
+    }
+
+    /// Numbers of the connections, if any are to be forwarded past rules.
+    pub fn connections(&self) -> Option<ConnectionStatus> {
+        self.tracker.as_ref().map(ConnectionTracker::status)
     }
 
     /// Waits until a turn is due, or `other` can be read, which it says.
@@ -292,7 +338,7 @@ impl Session {
 
     /// What can be read when a turn is due before its time.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.watch.files().chain([self.driver.as_fd()])
+        self.watch.files().chain([self.driver.as_fd()]).chain(self.tracker.iter().map(AsFd::as_fd))
     }
 
     /// What keeps traffic with the kernel.
@@ -403,25 +449,51 @@ impl Session {
         if !self.is_by_xdp() {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
+        let consent = self.pass_established(&mut guards);
         guards.sort();
         let drivers = self.survey_drivers();
         let deaf = &drivers.without_redirect;
         self.is_all_kept = self.is_by_xdp() && blocks_all(&guards, &ports, deaf);
         self.accelerator.set_multi_buffer(drivers.multi_buffer.clone());
+        // Families are never forwarded as a whole while rules are passed.
+        for (family, consent) in [Family::V4, Family::V6].into_iter().zip(consent) {
+            if consent.is_given {
+                self.accelerator.set_established(family, true);
+            }
+        }
         for port in &ports {
             for family in [Family::V4, Family::V6] {
-                let from = guards.iter().any(|guard| guard.blocks_from(port, family));
+                let mut guards = guards.iter().filter(|guard| !guard.is_passed);
+                let from = guards.clone().any(|guard| guard.blocks_from(port, family));
                 let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
-                let to = match guards.iter().any(|guard| guard.blocks_to(port, family)) {
+                let to = match guards.any(|guard| guard.blocks_to(port, family)) {
                     true => Some(Withheld::Policy),
                     false => is_deaf.then_some(Withheld::NoRedirect),
                 };
                 self.accelerator.set_withheld(family, port.index, from, to);
             }
         }
+        for (family, consent) in [Family::V4, Family::V6].into_iter().zip(consent) {
+            self.accelerator.set_established(family, consent.is_given);
+        }
+        if let Some(tracker) = &mut self.tracker {
+            tracker.set_consent(consent, &mut self.accelerator);
+        }
         let is_news = has_gone || guards != self.blockers || drivers != self.drivers;
         (self.blockers, self.drivers) = (guards, drivers);
         is_news
+    }
+
+    /// Marks the blockers that established connections are forwarded past; says for which families there
+    /// are any.
+    fn pass_established(&self, guards: &mut Vec<Blocker>) -> [FamilyConsent; 2] {
+        if self.tracker.is_none() {
+            return Default::default();
+        }
+        blockers::pass_established(guards).map(|path| FamilyConsent {
+            is_given: path.is_open && path.has_rules,
+            translates: path.translates,
+        })
     }
 
     /// Adopts interfaces that have come back with the name of one that is gone, by the same path.

@@ -75,6 +75,13 @@ pub(crate) struct AdoptOptions {
     /// Print JSON
     #[arg(long, requires = "dry_run")]
     json: bool,
+    /// Forward packets of connections that the kernel has established past rules of nftables and iptables
+    ///
+    /// It is you who says that these rules need not see them. First packets, closing ones and all others stay
+    /// with the kernel, and so does what changes how connections are tracked. Segments of TCP that are out of
+    /// window pass.
+    #[arg(long)]
+    established: bool,
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH")]
     path: Option<Path>,
@@ -167,6 +174,10 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
     let ports = ports(&options.ports)?;
     anyhow::ensure!(
+        !(options.established && options.path == Some(Path::Graph)),
+        "--established and --path graph: a graph translates no addresses; use --path xdp or tc"
+    );
+    anyhow::ensure!(
         ports.iter().all(|port| port.index != LOOPBACK),
         "lo: the loopback forwards nothing; name ports that packets come by, which --dry-run shows"
     );
@@ -178,6 +189,9 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         return live::run(facts(&ports)?, options, &early);
     }
     let mut guards = blockers::survey(&ports);
+    if options.established {
+        blockers::pass_established(&mut guards);
+    }
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;
     guards.extend(routes.blockers);

@@ -54,6 +54,12 @@ impl Lease {
         self.deadline.write([now + term as u64])
     }
 
+    /// About how many ticks a second has.
+    pub fn ticks_of_a_second(&self) -> io::Result<u64> {
+        let (first, began) = self.began;
+        Ok((self.tick()?.saturating_sub(first) as f64 / began.elapsed().as_secs_f64()) as u64)
+    }
+
     /// Lets programs act without end, where no traffic of others meets them, as in tests and benchmarks.
     pub fn renew_for_good(&self) -> io::Result<()> {
         self.deadline.write([u64::MAX])
@@ -72,7 +78,8 @@ impl Lease {
         a.jump_if(Test::Above, Register::R0, Register::R1, expired);
     }
 
-    fn tick(&self) -> io::Result<u64> {
+    /// The current tick of the kernel's clock, as programs read it.
+    pub fn tick(&self) -> io::Result<u64> {
         run(&self.clock, &[0; 60], None, 1)?;
         Ok(self.now.read()?[0])
     }

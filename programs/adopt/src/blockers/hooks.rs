@@ -59,6 +59,15 @@ pub(super) fn guards() -> io::Result<Vec<Blocker>> {
     Ok(guards)
 }
 
+/// The functions of the kernel's own at a hook of a family: none where the kernel does not list them.
+pub(super) fn functions(family: Family, hook: u32) -> io::Result<Vec<String>> {
+    let number = if family == Family::V4 { 2 } else { 10 };
+    let bodies = netlink::dump_of_netfilter(GET_HOOKS, &encode_request(number, hook))?;
+    let function =
+        |body: &Vec<u8>| Ok(Attributes::after_header(FIXED, body)?.text(FUNCTION).unwrap_or_default());
+    bodies.iter().map(function).collect()
+}
+
 fn encode_request(family: u8, hook: u32) -> Vec<u8> {
     let attribute = [&8_u16.to_ne_bytes()[..], &NUMBER.to_ne_bytes(), &hook.to_be_bytes()].concat();
     [&[family, 0, 0, 0], &attribute[..]].concat()

@@ -2,6 +2,7 @@
 //!
 //! The kernel names its tables in a file; `iptables-legacy-save` prints their contents, and changes nothing.
 //! Without that program a table that exists keeps its family's traffic.
+use super::tracking::Tracks;
 use super::{Blocker, BlockerKind, Family, STAYS_TRANSLATED, count_things, sysctl};
 use std::io;
 use std::path::PathBuf;
@@ -56,6 +57,59 @@ fn of_family(place: &FamilyNames) -> Vec<Blocker> {
         Err(why) => unreadable_tables(place, &tables, &why),
     };
     guards.into_iter().map(|guard| guard.for_family(place.family)).collect()
+}
+
+/// Targets that established connections do not go past: what they do is not in the kernel's entry of a
+/// connection, or not for each packet alike.
+const UNPASSED: [&str; 6] = ["CT", "NOTRACK", "TPROXY", "SYNPROXY", "NFQUEUE", "TEE"];
+
+/// Matches and targets that have the kernel track connections.
+const TRACKING: [&str; 8] =
+    ["conntrack", "state", "MASQUERADE", "SNAT", "DNAT", "REDIRECT", "NETMAP", "CONNMARK"];
+
+/// What keeps established connections from being forwarded past rules, which [`guards`] has found.
+pub(super) fn find_unpassed() -> Vec<Blocker> {
+    PLACES
+        .iter()
+        .flat_map(|place| unpassed_of_family(place).map(|guard| guard.for_family(place.family)))
+        .collect()
+}
+
+fn unpassed_of_family(place: &FamilyNames) -> Option<Blocker> {
+    let tables = std::fs::read_to_string(place.names).unwrap_or_default();
+    if tables.trim().is_empty() {
+        return None;
+    }
+    let what = match run_save(place.program) {
+        Ok(text) => format!("iptables: the rule '{}'", unpassed_rule(&text)?),
+        Err(why) => format!("iptables: rules can't be read ({why})"),
+    };
+    Some(Blocker::new(BlockerKind::Tracking, what, format!("shown by: {} -S", place.list)))
+}
+
+/// What rules have the kernel do with connections.
+pub(super) fn tracks(family: Family) -> Tracks {
+    let Some(place) = PLACES.iter().find(|place| place.family == family) else { return Tracks::default() };
+    let names = std::fs::read_to_string(place.names).unwrap_or_default();
+    if names.trim().is_empty() {
+        return Tracks::default();
+    }
+    let text = run_save(place.program).unwrap_or_default();
+    let translates = names.split_whitespace().any(|name| name == "nat");
+    Tracks { connections: text.lines().any(asks_for_connections), translates }
+}
+
+fn asks_for_connections(rule: &str) -> bool {
+    let mut words = rule.split_whitespace();
+    words.any(|word| TRACKING.contains(&word)) && rule.starts_with("-A")
+}
+
+fn unpassed_rule(text: &str) -> Option<&str> {
+    let target = |line: &&str| {
+        let mut words = line.split_whitespace().skip_while(|word| !["-j", "-g"].contains(word));
+        words.nth(1).is_some_and(|target| UNPASSED.contains(&target))
+    };
+    text.lines().find(target)
 }
 
 /// The rules, as the program writes them, or why it did not.
@@ -163,6 +217,13 @@ mod tests {
         let expected =
             "iptables: table nat, chain POSTROUTING (policy ACCEPT, no rules: connections stay translated)";
         assert_eq!((guards.len(), guards[0].what.as_str()), (1, expected));
+    }
+
+    #[test]
+    fn rules_that_change_how_connections_are_tracked_are_found() {
+        let text = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p udp -j CT --zone 5\n";
+        assert_eq!(unpassed_rule(text), Some("-A PREROUTING -p udp -j CT --zone 5"));
+        assert_eq!(unpassed_rule("-A FORWARD -m comment --comment CT -j ACCEPT"), None);
     }
 
     #[test]

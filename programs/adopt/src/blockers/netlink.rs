@@ -6,7 +6,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::io;
 use std::time::Duration;
 
-const REQUEST: u16 = 1;
+pub(crate) const REQUEST: u16 = 1;
 /// `NLM_F_DUMP`: all there is.
 const ALL: u16 = 0x300;
 /// Something changed while the kernel wrote the answer.
@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One message: its type, and what follows the header.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) kind: u16,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Message {
+    pub(crate) kind: u16,
+    pub(crate) body: Vec<u8>,
 }
 
 /// Returns all objects of a kind that the kernel has. Nothing if the kernel lacks the protocol.
@@ -40,7 +40,7 @@ pub(super) fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Me
 
 /// The bodies of all that a subsystem of netfilter has of a kind: none where the kernel does not know the
 /// kind, or does not have the subsystem, which it says as `EINVAL`.
-pub(super) fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+pub(crate) fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     use io::ErrorKind::{InvalidInput, NotFound, Unsupported};
     match dump(NETLINK_NETFILTER, kind, body) {
         Err(error) if matches!(error.kind(), InvalidInput | NotFound | Unsupported) => Ok(Vec::new()),
@@ -74,7 +74,7 @@ pub(super) fn is_missing(error: &io::Error) -> bool {
     missing.iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
 }
 
-fn encode_request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+pub(crate) fn encode_request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let len = (HEADER + body.len()) as u32;
     let mut bytes = len.to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -100,13 +100,19 @@ fn receive_dump(socket: &Socket) -> io::Result<Option<Vec<Message>>> {
 
 /// What one datagram holds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Datagram {
+pub(crate) struct Datagram {
     messages: Vec<Message>,
     is_interrupted: bool,
     is_last: bool,
 }
 
-pub(super) fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
+impl Datagram {
+    pub(crate) fn into_messages(self) -> Vec<Message> {
+        self.messages
+    }
+}
+
+pub(crate) fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
     let mut part = Datagram::default();
     while !bytes.is_empty() && !part.is_last {
         let length = usize::try_from(u32_at(bytes, 0)?).map_err(|_| nonsense())?;
@@ -131,15 +137,15 @@ pub(super) fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
 
 /// Attributes by their kind.
 #[derive(Debug)]
-pub(super) struct Attributes<'a>(Vec<(u16, &'a [u8])>);
+pub(crate) struct Attributes<'a>(Vec<(u16, &'a [u8])>);
 
 impl<'a> Attributes<'a> {
     /// Reads those that follow a fixed part of a message.
-    pub(super) fn after_header(fixed: usize, body: &'a [u8]) -> io::Result<Attributes<'a>> {
+    pub(crate) fn after_header(fixed: usize, body: &'a [u8]) -> io::Result<Attributes<'a>> {
         Attributes::parse_all(body.get(fixed..).ok_or_else(nonsense)?)
     }
     /// Reads those that an attribute consists of.
-    pub(super) fn parse_all(bytes: &'a [u8]) -> io::Result<Attributes<'a>> {
+    pub(crate) fn parse_all(bytes: &'a [u8]) -> io::Result<Attributes<'a>> {
         let one = |found: Result<netlink_packet_core::NlaBuffer<&'a [u8]>, _>| {
             let attribute = found.map_err(|_| nonsense())?;
             let (kind, length) = (attribute.kind(), attribute.value_length());
@@ -148,26 +154,26 @@ impl<'a> Attributes<'a> {
         };
         NlasIterator::new(bytes).map(one).collect::<io::Result<_>>().map(Attributes)
     }
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
         self.0.iter().copied()
     }
-    pub(super) fn value(&self, kind: u16) -> Option<&'a [u8]> {
+    pub(crate) fn value(&self, kind: u16) -> Option<&'a [u8]> {
         self.iter().find(|(one, _)| *one == kind).map(|(_, value)| value)
     }
     /// The attributes in one.
-    pub(super) fn nested(&self, kind: u16) -> io::Result<Option<Attributes<'a>>> {
+    pub(crate) fn nested(&self, kind: u16) -> io::Result<Option<Attributes<'a>>> {
         self.value(kind).map(Attributes::parse_all).transpose()
     }
     /// A text, without the zero at its end.
-    pub(super) fn text(&self, kind: u16) -> Option<String> {
+    pub(crate) fn text(&self, kind: u16) -> Option<String> {
         self.value(kind).map(text)
     }
     /// A number in the machine's order, as rtnetlink has them.
-    pub(super) fn number(&self, kind: u16) -> Option<u32> {
+    pub(crate) fn number(&self, kind: u16) -> Option<u32> {
         self.value(kind).and_then(|value| u32_at(value, 0).ok())
     }
     /// A number in network order, as nfnetlink has them.
-    pub(super) fn big_endian(&self, kind: u16) -> Option<u32> {
+    pub(crate) fn big_endian(&self, kind: u16) -> Option<u32> {
         self.number(kind).map(u32::from_be)
     }
 }
@@ -177,7 +183,7 @@ pub(super) fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> io::Result<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> io::Result<u32> {
     bytes
         .get(at..)
         .and_then(|rest| rest.first_chunk())
@@ -194,13 +200,13 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
 }
 
 /// The error for an answer that can't be right.
-pub(super) fn nonsense() -> io::Error {
+pub(crate) fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not understood")
 }
 
 /// Messages as the kernel would write them.
 #[cfg(test)]
-pub(super) mod written {
+pub(crate) mod written {
     use super::*;
 
     pub(in crate::blockers) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
@@ -229,7 +235,7 @@ pub(super) mod written {
     }
 
     /// Takes a body cut off at every length, and with every byte changed, which must not panic.
-    pub(in crate::blockers) fn survive<T>(body: &[u8], read: impl Fn(&[u8]) -> T) {
+    pub(crate) fn survive<T>(body: &[u8], read: impl Fn(&[u8]) -> T) {
         (0..body.len()).for_each(|len| drop(read(&body[..len])));
         for at in 0..body.len() {
             for value in [0, 1, 0x7f, 0xff] {

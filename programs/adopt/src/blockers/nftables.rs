@@ -1,5 +1,6 @@
 //! Chains and flow tables of nftables that forwarded packets would pass through.
 use super::netlink::{self, Attributes};
+use super::tracking::Tracks;
 use super::{Blocker, BlockerKind, Direction, Family, Port, STAYS_TRANSLATED, count_things};
 use std::io;
 
@@ -7,6 +8,7 @@ use std::io;
 const NFTABLES: u16 = 10 << 8;
 const GET_TABLE: u16 = NFTABLES | 1;
 const GET_CHAIN: u16 = NFTABLES | 4;
+const GET_RULE: u16 = NFTABLES | 7;
 const GET_FLOW_TABLE: u16 = NFTABLES | 23;
 /// `struct nfgenmsg`, of which zeros ask for all families.
 const FIXED: usize = 4;
@@ -28,6 +30,21 @@ const HOOK_DEVICES: u16 = 4;
 /// Within the devices of a hook: the beginning of names.
 const DEVICE_PREFIX: u16 = 2;
 const ACCEPT: u32 = 1;
+
+const RULE_TABLE: u16 = 1;
+const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+const CT_KEY: u16 = 2;
+const CT_SOURCE: u16 = 4;
+const CT_MARK: u32 = 3;
+const OBJECT_TYPE: u16 = 1;
+/// Helpers, timeouts, expectations, SYN proxies.
+const TRACKING_OBJECTS: [u32; 4] = [3, 7, 9, 10];
+const TARGET_NAME: u16 = 1;
+/// Targets of iptables, in rules of nftables.
+const UNPASSED_TARGETS: [&str; 6] = ["CT", "NOTRACK", "TPROXY", "SYNPROXY", "NFQUEUE", "TEE"];
 
 /// Families of nftables' tables (`NFPROTO_*`).
 const INET: u8 = 1;
@@ -55,6 +72,83 @@ pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
         guards.extend(of_flow_table(&body, ports)?);
     }
     Ok(guards)
+}
+
+/// Rules that established connections do not go past: they change how connections are tracked, or give
+/// packets to others.
+pub(super) fn find_unpassed() -> io::Result<Vec<Blocker>> {
+    let rules = dump_objects(GET_RULE)?;
+    rules.iter().filter_map(|body| unpassed_rule(body).transpose()).collect()
+}
+
+/// What rules and chains in force have the kernel do with connections of a family.
+pub(super) fn tracks(family: Family) -> io::Result<Tracks> {
+    let dormant = names_of_dormant_tables(&dump_objects(GET_TABLE)?)?;
+    let number = if family == Family::V4 { IPV4 } else { IPV6 };
+    let is_meant = |table: &TableKey| [INET, number].contains(&table.0) && !dormant.contains(table);
+    let mut tracks = Tracks::default();
+    for body in dump_objects(GET_CHAIN)? {
+        tracks.translates |=
+            Chain::read(&body)?.is_some_and(|chain| chain.kind == "nat" && is_meant(&chain.table()));
+    }
+    for body in dump_objects(GET_RULE)? {
+        let attributes = Attributes::after_header(FIXED, &body)?;
+        let table = (body[0], attributes.text(RULE_TABLE).unwrap_or_default());
+        let expressions = attributes.nested(RULE_EXPRESSIONS)?.filter(|_| is_meant(&table));
+        for (_, value) in expressions.iter().flat_map(Attributes::iter) {
+            tracks.connections |= asks_for_connections(&Attributes::parse_all(value)?)?;
+        }
+    }
+    Ok(tracks)
+}
+
+fn asks_for_connections(expression: &Attributes<'_>) -> io::Result<bool> {
+    let data = expression.nested(EXPRESSION_DATA)?;
+    let name = || data.as_ref().and_then(|data| data.text(TARGET_NAME)).unwrap_or_default();
+    Ok(match expression.text(EXPRESSION_NAME).unwrap_or_default().as_str() {
+        "ct" | "masq" | "nat" | "redir" => true,
+        "match" => ["conntrack", "state"].contains(&name().as_str()),
+        "target" => ["MASQUERADE", "SNAT", "DNAT", "REDIRECT", "NETMAP"].contains(&name().as_str()),
+        _ => false,
+    })
+}
+
+fn unpassed_rule(body: &[u8]) -> io::Result<Option<Blocker>> {
+    let family = *body.first().ok_or_else(netlink::nonsense)?;
+    if [ARP, BRIDGE, NETDEV].contains(&family) {
+        return Ok(None);
+    }
+    let attributes = Attributes::after_header(FIXED, body)?;
+    let Some(expressions) = attributes.nested(RULE_EXPRESSIONS)? else { return Ok(None) };
+    for (_, value) in expressions.iter() {
+        let expression = Attributes::parse_all(value)?;
+        let name = expression.text(EXPRESSION_NAME).unwrap_or_default();
+        let Some(what) = unpassed_expression(&name, expression.nested(EXPRESSION_DATA)?.as_ref()) else {
+            continue;
+        };
+        let text = |kind| attributes.text(kind).unwrap_or_default();
+        let (family, table, chain) = (family_name(family), text(RULE_TABLE), text(RULE_CHAIN));
+        let what = format!("nftables: table {family} {table}, chain {chain}, a rule with {what}");
+        let remedy = format!("shown by: nft list chain {family} {table} {chain}");
+        return Ok(Some(Blocker::new(BlockerKind::Tracking, what, remedy)));
+    }
+    Ok(None)
+}
+
+/// What an expression does that established connections must not go past.
+fn unpassed_expression(name: &str, data: Option<&Attributes<'_>>) -> Option<String> {
+    let number = |kind| data.and_then(|data| data.big_endian(kind));
+    let is_unpassed = match name {
+        "notrack" | "synproxy" | "tproxy" | "queue" | "dup" | "fwd" => true,
+        "ct" => number(CT_SOURCE).is_some() && number(CT_KEY) != Some(CT_MARK),
+        "objref" => number(OBJECT_TYPE).is_none_or(|kind| TRACKING_OBJECTS.contains(&kind)),
+        "target" => {
+            let target = data.and_then(|data| data.text(TARGET_NAME)).unwrap_or_default();
+            return UNPASSED_TARGETS.contains(&target.as_str()).then_some(target);
+        }
+        _ => false,
+    };
+    is_unpassed.then(|| if name == "ct" { "ct … set".to_owned() } else { name.to_owned() })
 }
 
 /// All objects of a kind.
@@ -328,6 +422,29 @@ mod tests {
         assert_eq!(guards[0].what, "nftables: table inet t, flowtable f");
         assert_eq!((guards.len(), guards[0].port), (1, Some(2)));
         written::survive(&body, |body| of_flow_table(body, &ports()).is_ok());
+    }
+
+    #[test]
+    fn rules_that_change_how_connections_are_tracked_are_named() {
+        let rule = |expression: &str, data: &[Vec<u8>]| {
+            let data = nested(EXPRESSION_DATA, data);
+            let one = nested(1, &[name(EXPRESSION_NAME, expression), data]);
+            let all = [name(RULE_TABLE, "t"), name(RULE_CHAIN, "c"), nested(RULE_EXPRESSIONS, &[one])];
+            [&[1, 0, 0, 0], &all.concat()[..]].concat()
+        };
+        let what = |expression, data: &[Vec<u8>]| {
+            unpassed_rule(&rule(expression, data)).unwrap().map(|guard| guard.what)
+        };
+        let expected = |what: &str| Some(format!("nftables: table inet t, chain c, a rule with {what}"));
+        assert_eq!(what("notrack", &[]), expected("notrack"));
+        let set = |key| [big_endian(CT_KEY, key), big_endian(CT_SOURCE, 1)];
+        assert_eq!((what("ct", &set(9)), what("ct", &set(CT_MARK))), (expected("ct … set"), None));
+        assert_eq!(what("ct", &[big_endian(CT_KEY, 0), big_endian(1, 1)]), None, "it only reads");
+        assert_eq!(what("objref", &[big_endian(OBJECT_TYPE, 3)]), expected("objref"));
+        assert_eq!(what("objref", &[big_endian(OBJECT_TYPE, 1)]), None, "a counter");
+        assert_eq!(what("target", &[name(TARGET_NAME, "CT")]), expected("CT"));
+        assert_eq!(what("target", &[name(TARGET_NAME, "MASQUERADE")]), None);
+        written::survive(&rule("target", &[name(TARGET_NAME, "CT")]), |body| unpassed_rule(body).is_ok());
     }
 
     #[test]

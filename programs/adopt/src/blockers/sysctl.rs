@@ -22,7 +22,7 @@ pub(super) fn guards(ports: &[Port]) -> Vec<Blocker> {
 }
 
 /// A setting's number; none where there is no such setting, or no such interface any more.
-pub(super) fn number(name: &str) -> io::Result<Option<i64>> {
+pub(crate) fn number(name: &str) -> io::Result<Option<i64>> {
     let text = match std::fs::read_to_string(Path::new(ROOT).join(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text?,

@@ -25,6 +25,8 @@ pub struct BlockerWatch {
     timer: OwnedFd,
     ports: Vec<Port>,
     polled: Vec<Blocker>,
+    /// Whether it matters how connections are tracked.
+    follows_connections: bool,
 }
 
 impl BlockerWatch {
@@ -42,7 +44,13 @@ impl BlockerWatch {
             timer,
             polled: polled(&ports),
             ports,
+            follows_connections: false,
         })
+    }
+
+    /// Watches also what keeps established connections from being forwarded past rules.
+    pub(crate) fn follow_connections(&mut self) {
+        self.follows_connections = true;
     }
 
     /// What can be read when [`has_changed`](BlockerWatch::has_changed) is to be called.
@@ -56,7 +64,7 @@ impl BlockerWatch {
         self.ports = ports.to_vec();
         // What was there at the last look may be other than what the survey finds, and the same once
         // more at the next.
-        self.polled = polled(ports);
+        self.polled = self.read_polled();
     }
 
     /// Whether something may have changed since the last call.
@@ -69,9 +77,17 @@ impl BlockerWatch {
 
     /// Whether anything that the kernel sends no notification of has changed since the last call.
     fn poll_settings(&mut self) -> bool {
-        let now = polled(&self.ports);
+        let now = self.read_polled();
         let was = std::mem::replace(&mut self.polled, now);
         was != self.polled
+    }
+
+    fn read_polled(&self) -> Vec<Blocker> {
+        let mut all = polled(&self.ports);
+        if self.follows_connections {
+            all.extend(super::tracking::find_polled());
+        }
+        all
     }
 }
 

@@ -4,6 +4,7 @@ mod sink;
 use super::capture::{CaptureRings, Captured};
 use super::decide::{ForwardDecision, ForwardingTables, decide_frame};
 use super::error::{Error, Refusal};
+use super::flows::FlowTable;
 use super::hops::{HopTable, NeighborKey};
 use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
 use super::losses::LossCounter;
@@ -23,6 +24,7 @@ use artery_wire::EtherAddr;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -89,6 +91,8 @@ pub struct Accelerator {
     exclusions: [Exclusion; 2],
     /// Interfaces whose packets of a family the user's policy leaves to the kernel.
     withheld: BTreeSet<(bool, u32)>,
+    /// Families of which only packets of established connections are forwarded.
+    established: [bool; 2],
     by_ports: [bool; 2],
     /// Interfaces whose drivers transmit multi-buffer frames that XDP redirects to them.
     multi_buffer: BTreeSet<u32>,
@@ -127,6 +131,7 @@ impl Accelerator {
             reverse_paths: BTreeMap::new(),
             exclusions: [Exclusion::Nothing, Exclusion::Nothing],
             withheld: BTreeSet::new(),
+            established: [false; 2],
             by_ports: [false; 2],
             multi_buffer: BTreeSet::new(),
             own: BTreeSet::new(),
@@ -242,6 +247,43 @@ impl Accelerator {
         }
     }
 
+    /// Makes room for flows of established connections. Programs of interfaces that are adopted from then on
+    /// look them up.
+    pub fn enable_flows(&mut self) -> Result<(), Error> {
+        let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
+        Ok(self.memory.enable_flows(seed as u32)?)
+    }
+
+    /// The flows of established connections, if there is room for any.
+    pub fn flows_mut(&mut self) -> Option<&mut FlowTable> {
+        self.memory.flows.as_mut()
+    }
+
+    /// Forwards of a family only packets of established connections, or all again.
+    pub fn set_established(&mut self, family: Family, is_established: bool) {
+        let place = &mut self.established[usize::from(family == Family::V6)];
+        if std::mem::replace(place, is_established) != is_established {
+            self.set_flags();
+        }
+    }
+
+    /// Whether an address is this machine's own.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.own.contains(&address)
+    }
+
+    /// The number of the port that packets to an address leave by, or nothing within if there are several
+    /// next hops with different ports; `None` where they are the kernel's.
+    pub fn egress(&self, destination: IpAddr) -> Option<Option<u32>> {
+        let mut reader = self.domain.reader();
+        let turn = reader.turn();
+        let group = match destination {
+            IpAddr::V4(address) => self.ipv4.current.fib.reader().lookup(&turn, address.to_bits()),
+            IpAddr::V6(address) => self.ipv6.current.fib.reader().lookup(&turn, address.to_bits()),
+        };
+        self.memory.egress(group)
+    }
+
     /// Whether ports of TCP and UDP choose among next hops (sysctl `fib_multipath_hash_policy` 1).
     pub fn balance_by_ports(&mut self, family: Family, by_ports: bool) {
         let place = &mut self.by_ports[usize::from(family == Family::V6)];
@@ -308,6 +350,7 @@ impl Accelerator {
         if self.has_old_programs
             || self.hops.is_waiting()
             || self.groups.is_waiting()
+            || self.memory.flows.as_ref().is_some_and(FlowTable::is_waiting)
             || self.changes >= MOST_CHANGES
         {
             self.wait_for_runs()?;
@@ -325,6 +368,7 @@ impl Accelerator {
         bpf::wait_for_runs().map_err(Error::Waiting)?;
         self.hops.commit_changes(&self.memory);
         self.groups.reclaim_waiting();
+        self.memory.flows.iter_mut().for_each(FlowTable::reclaim_waiting);
         let _ = self.reader.turn();
         self.changes = 0;
         Ok(())
@@ -480,10 +524,14 @@ impl Accelerator {
     }
 
     /// Whether packets of a family that come by an interface, one that was adopted or a VLAN of one, are
-    /// forwarded where routes lead on.
+    /// forwarded where routes lead on, if only those of established connections.
     pub fn is_forwarding(&self, family: Family, link: u32) -> bool {
         let flags = self.port_flags(link);
-        self.members.contains_key(&link) && if family == Family::V6 { flags.ipv6 } else { flags.ipv4 }
+        self.members.contains_key(&link)
+            && match family {
+                Family::V4 => flags.ipv4 || flags.ipv4_established,
+                Family::V6 => flags.ipv6 || flags.ipv6_established,
+            }
     }
 
     fn port_flags(&self, link: u32) -> Flags {
@@ -501,11 +549,14 @@ impl Accelerator {
                 && !self.withheld.contains(&(is_v6, link))
         };
         let [ipv4_ports, ipv6_ports] = self.by_ports;
+        let [only4, only6] = self.established;
         let reverse_path = self.reverse_paths.get(&link).copied();
         let carrier = self.members.get(&link).and_then(|member| member.carrier);
         Flags {
-            ipv4: may(false) && reverse_path.is_some(),
-            ipv6: may(true),
+            ipv4: may(false) && reverse_path.is_some() && !only4,
+            ipv6: may(true) && !only6,
+            ipv4_established: may(false) && reverse_path.is_some() && only4,
+            ipv6_established: may(true) && only6,
             ipv4_ports,
             ipv6_ports,
             reverse_path: reverse_path.unwrap_or_default(),

@@ -1,4 +1,5 @@
 //! What becomes of a frame: the one decision, in plain code.
+use super::decide_flow::{FlowHeaders, FlowMatch, NewTuple, match_flow};
 use super::layout::*;
 use super::memory::Memory;
 use artery_lpm::{Fib4FastReader, Fib6Reader, NO_GROUP};
@@ -51,6 +52,8 @@ struct PacketKey {
     group: u32,
     hash: u32,
     size: PacketSize,
+    /// What its flow says, if only packets of established connections are forwarded.
+    flow: Option<FlowMatch>,
 }
 
 /// How long a packet is, and where it lies.
@@ -95,7 +98,10 @@ pub fn decide_multi_buffer(
         Err(reason) => return kernel(reason),
     };
     match hop(tables.memory, &packet, received.port) {
-        Ok(hop) => rewrite_frame(&hop, &received, ether_type, frame),
+        Ok(hop) => {
+            let translation = packet.flow.and_then(|flow| flow.translation);
+            rewrite_frame(&hop, &received, ether_type, frame, translation.as_ref())
+        }
         Err(reason) => kernel(reason),
     }
 }
@@ -144,7 +150,8 @@ fn lookup_ipv4(
 ) -> Result<PacketKey, Reason> {
     let packet = &frame[received.network..];
     let word = |at: usize| u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
-    if received.flags & Flags::IPV4 == 0 {
+    let wanted = wanted_flags(tables.memory, Flags::IPV4, Flags::IPV4_ESTABLISHED);
+    if received.flags & wanted == 0 {
         return Err(Reason::Policy);
     }
     match packet[0] {
@@ -180,7 +187,17 @@ fn lookup_ipv4(
             return Err(Reason::ReversePath);
         }
     }
-    Ok(PacketKey { group: tables.ipv4.lookup(turn, destination), hash, size })
+    let mut flow = None;
+    if received.flags & Flags::IPV4 == 0 {
+        if is_fragment {
+            return Err(Reason::NotEstablished);
+        }
+        let seen = &packet[..received.first - received.network];
+        flow = Some(match_flow(tables.memory, &FlowHeaders::IPV4, seen, size.length, size.is_multi_buffer)?);
+    }
+    let translation = flow.as_ref().and_then(|flow| flow.translation.as_ref());
+    let destination = translation.map_or(destination, |new| u32::from_be_bytes(new.destination));
+    Ok(PacketKey { group: tables.ipv4.lookup(turn, destination), hash, size, flow })
 }
 
 fn lookup_ipv6(
@@ -190,7 +207,8 @@ fn lookup_ipv6(
     frame: &[u8],
 ) -> Result<PacketKey, Reason> {
     let packet = &frame[received.network..];
-    if received.flags & Flags::IPV6 == 0 {
+    let wanted = wanted_flags(tables.memory, Flags::IPV6, Flags::IPV6_ESTABLISHED);
+    if received.flags & wanted == 0 {
         return Err(Reason::Policy);
     }
     if received.first < received.network + IPV6 {
@@ -218,7 +236,17 @@ fn lookup_ipv6(
     if received.flags & Flags::IPV6_PORTS != 0 && [6, 17].contains(&packet[6]) && packet.len() >= IPV6 + 4 {
         hash = mix(hash, read_native(packet, IPV6));
     }
-    Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, size })
+    let mut flow = None;
+    if received.flags & Flags::IPV6 == 0 {
+        let seen = &packet[..received.first - received.network];
+        flow = Some(match_flow(tables.memory, &FlowHeaders::IPV6, seen, size.length, size.is_multi_buffer)?);
+    }
+    Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, size, flow })
+}
+
+/// The flags of a port of which one lets packets of a family be forwarded, if they pass further checks.
+fn wanted_flags(memory: &Memory, all: u32, established: u32) -> u32 {
+    if memory.flows.is_some() { all | established } else { all }
 }
 
 /// Checks that a packet of this length fills the frame, except for the padding of short frames.
@@ -279,6 +307,9 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
     if hop[HOP_PORTS] >> 16 == from {
         return Err(Reason::SamePort);
     }
+    if packet.flow.as_ref().is_some_and(|flow| flow.exit.is_some_and(|exit| exit as usize != to)) {
+        return Err(Reason::NotEstablished);
+    }
     // A lease that can't be read is none.
     if !memory.lease.holds().unwrap_or(false) {
         return Err(Reason::Stale);
@@ -292,8 +323,12 @@ fn rewrite_frame(
     received: &ReceivedFrame,
     ether_type: u16,
     frame: &[u8],
+    translation: Option<&NewTuple>,
 ) -> ForwardDecision {
     let mut packet = frame[received.network..].to_vec();
+    if let Some(new) = translation {
+        new.write(&mut packet);
+    }
     match ether_type {
         0x0800 => {
             packet[8] -= 1;

@@ -40,6 +40,8 @@ pub(super) const COUNT_WORDS: usize = MOST_PORTS * WORDS_OF_PORT;
 pub(super) const WORDS_OF_PORT: usize = 32;
 pub(super) const SENT_COUNT: usize = 2;
 pub(super) const LOST_COUNT: usize = 4;
+/// Frames received and forwarded that are of established connections.
+pub(super) const ESTABLISHED_COUNT: usize = 5;
 pub(super) const REASON_COUNTS: usize = 8;
 const _: () = assert!(REASON_COUNTS + Reason::ALL.len() <= WORDS_OF_PORT);
 
@@ -93,6 +95,10 @@ pub struct Flags {
     pub reverse_path: ReversePath,
     /// Multi-buffer frames may leave by it: its driver transmits those that XDP redirects to it.
     pub multi_buffer: bool,
+    /// Packets of IPv4 of established connections are forwarded, even if others are not.
+    pub ipv4_established: bool,
+    /// The same for IPv6.
+    pub ipv6_established: bool,
 }
 
 impl Flags {
@@ -101,6 +107,8 @@ impl Flags {
     pub(super) const IPV4_PORTS: u32 = 4;
     pub(super) const IPV6_PORTS: u32 = 8;
     pub(super) const MULTI_BUFFER: u32 = 32;
+    pub(super) const IPV4_ESTABLISHED: u32 = 64;
+    pub(super) const IPV6_ESTABLISHED: u32 = 128;
 
     /// The route back to a source is checked, and must have one input, by its number in the
     /// bits from `INPUT` on.
@@ -121,6 +129,8 @@ impl Flags {
             | bit(self.ipv4_ports, Flags::IPV4_PORTS)
             | bit(self.ipv6_ports, Flags::IPV6_PORTS)
             | bit(self.multi_buffer, Flags::MULTI_BUFFER)
+            | bit(self.ipv4_established, Flags::IPV4_ESTABLISHED)
+            | bit(self.ipv6_established, Flags::IPV6_ESTABLISHED)
     }
 }
 
@@ -266,11 +276,16 @@ pub enum Reason {
     /// The frame lies in several buffers of the driver, and its headers are not all in the first, or the
     /// driver of the port that it would leave by does not transmit such frames.
     MultiBuffer,
+    /// By the user's policy only packets of established connections are forwarded, and it is of none that is
+    /// known, or may close it.
+    NotEstablished,
+    /// It renews the kernel's entry of its connection.
+    Renewal,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 20] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -289,6 +304,8 @@ impl Reason {
         Reason::NoRedirect,
         Reason::Stale,
         Reason::MultiBuffer,
+        Reason::NotEstablished,
+        Reason::Renewal,
     ];
 
     /// Its name, as metrics have it.
@@ -312,6 +329,8 @@ impl Reason {
             Reason::NoRedirect => "deaf",
             Reason::Stale => "stale",
             Reason::MultiBuffer => "multi-buffer",
+            Reason::NotEstablished => "not-established",
+            Reason::Renewal => "renewal",
         }
     }
 }

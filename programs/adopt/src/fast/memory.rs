@@ -1,4 +1,5 @@
 //! Arrays that programs of the kernel and this process share.
+use super::flows::FlowTable;
 use super::layout::*;
 use artery_device::bpf::{self, Array, DeviceMap, Lease};
 use artery_storage::{Region, Storage, Words};
@@ -137,6 +138,8 @@ pub struct Memory {
     pub(super) hops: Words<AtomicU32>,
     counts: Words<AtomicU64>,
     losses: Words<AtomicU64>,
+    /// Flows of established connections, if any are forwarded past the user's policy.
+    pub(super) flows: Option<FlowTable>,
 }
 
 /// What was counted, of all processors together.
@@ -158,6 +161,8 @@ pub struct PortCounters {
     pub sent: u64,
     /// Their bytes, as they came.
     pub sent_bytes: u64,
+    /// Of those received, frames of established connections, forwarded past the user's policy.
+    pub established: u64,
     /// Of those received, frames that were lost: the kernel had no room for another link header, or
     /// could not redirect them.
     pub lost: u64,
@@ -204,8 +209,18 @@ impl Memory {
             hops: Words::new(&arrays, "hops", MOST_HOPS * HOP_WORDS)?,
             counts: Words::new(&arrays, "counts", MOST_PROCESSORS * COUNT_WORDS)?,
             losses: Words::new(&arrays, "losses", LOSS_WORDS)?,
+            flows: None,
             arrays,
         })
+    }
+
+    /// Makes room for flows of established connections, which programs that are made from now on look up. The
+    /// seed is mixed into hashes.
+    pub(super) fn enable_flows(&mut self, seed: u32) -> Result<(), NoMemory> {
+        if self.flows.is_none() {
+            self.flows = Some(FlowTable::new(&self.arrays, seed)?);
+        }
+        Ok(())
     }
 
     /// Says which interface carries a port, for programs that redirect frames to it, and for
@@ -285,6 +300,25 @@ impl Memory {
         self.inputs[group as usize].store(inputs, Release);
     }
 
+    /// The port that packets of a group leave by, or nothing within if its hops have different ports; `None`
+    /// if they are the kernel's, also for now.
+    pub(super) fn egress(&self, group: u32) -> Option<Option<u32>> {
+        let word = self.groups[group as usize % MOST_GROUPS].load(Acquire);
+        let (first, count) = (word as u32, (word >> 32) as u32);
+        let hop = |member: u32| match count {
+            1 => first,
+            _ => self.members[(first + member) as usize % MOST_MEMBERS].load(Acquire),
+        };
+        let port = |member: u32| {
+            let words = &self.hops[hop(member) as usize % MOST_HOPS * HOP_WORDS..];
+            let port = words[HOP_PORTS].load(Acquire) >> 16 & (MOST_PORTS as u32 - 1);
+            (words[HOP_READY].load(Acquire) == READY).then_some(port)
+        };
+        let ports = (0..count).map(port).collect::<Option<Vec<u32>>>()?;
+        let first = *ports.first().filter(|_| group != artery_lpm::NO_GROUP)?;
+        Some(ports.iter().all(|port| *port == first).then_some(first))
+    }
+
     /// The frames and bytes that were counted so far.
     pub fn counters(&self) -> Counters {
         Counters { ports: (0..MOST_PORTS as u32).map(|port| self.port_counters(port)).collect() }
@@ -298,6 +332,7 @@ impl Memory {
             received_bytes: count(1),
             sent: self.sent_frames(port),
             sent_bytes: count(3),
+            established: count(ESTABLISHED_COUNT),
             lost: count(LOST_COUNT) + self.unredirected_frames(port),
             dropped: self.dropped_frames(port),
             kernel: Reason::ALL.map(|reason| self.kernel_frames(port, reason)),

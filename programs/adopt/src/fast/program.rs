@@ -5,11 +5,13 @@
 //! are cut to the arrays' sizes, which are powers of two, so that the verifier sees that they stay inside.
 mod copy;
 mod count;
+mod flow;
 mod hop;
 mod ipv4;
 mod ipv6;
 mod receive;
 mod send;
+mod translate;
 
 use super::capture::CaptureRings;
 use super::layout::Reason;
@@ -92,6 +94,17 @@ enum Slot {
     Copy = -120,
     /// The number of the input that the route back to the source must have.
     Input = -88,
+    /// Ports, and the protocol, as records of flows have them.
+    FlowKey = -128,
+    /// What the record of the flow says, see `flows`; these are there where flows are looked up.
+    Properties = -136,
+    NewSource = -144,
+    NewDestination = -152,
+    NewPorts = -160,
+    /// The address that routes are looked up by, of IPv4.
+    Destination = -168,
+    AddressDifference = -176,
+    PortDifference = -184,
 }
 
 /// A program in the making.
@@ -147,6 +160,10 @@ impl ProgramWriter<'_> {
             self.a.compute(And, place, PIECE as i32 - 1);
         }
         self.a.compute(Add, place, spare);
+    }
+    /// Whether packets of established connections are forwarded past the user's policy.
+    fn has_flows(&self) -> bool {
+        self.memory.flows.is_some() && self.host_port.is_none()
     }
     fn load_slot(&mut self, register: Register, slot: Slot) {
         self.a.load(Size::Double, register, R10, slot as i16);

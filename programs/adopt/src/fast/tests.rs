@@ -12,6 +12,8 @@ use memory::SharedArrays;
 use program::{Fibs, ProgramHook};
 use std::sync::Arc;
 
+mod established;
+
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 const TCX_NEXT: i32 = -1;
@@ -90,11 +92,13 @@ fn may_copy() -> bool {
 const GROUPS: u64 = 40;
 
 /// Makes three ports. The first has VLANs 7 and 8, as ports 3 and 4.
-fn ports(memory: &Memory, random: &mut Random) {
+fn ports(memory: &Memory, random: &mut Random, is_established: bool) {
     for port in 0..5 {
         let flags = Flags {
-            ipv4: port != 4,
-            ipv6: port != 1,
+            ipv4: port != 4 && !is_established,
+            ipv6: port != 1 && !is_established,
+            ipv4_established: port != 4 && is_established,
+            ipv6_established: port != 1 && is_established,
             ipv4_ports: random.one_in(2),
             ipv6_ports: random.one_in(2),
             reverse_path: random.of(&[ReversePath::Off, ReversePath::Loose, ReversePath::Strict]),
@@ -138,17 +142,22 @@ fn hops(memory: &Memory, random: &mut Random) {
 
 impl Rig {
     fn new(seed: u64) -> Rig {
-        Rig::with(seed, None)
+        Rig::with(seed, None, false)
     }
 
     /// One whose programs copy frames, if there is room for them.
-    fn with(seed: u64, capture: Option<CaptureRings>) -> Rig {
+    ///
+    /// With `has_flows` they forward only packets of established connections.
+    fn with(seed: u64, capture: Option<CaptureRings>, has_flows: bool) -> Rig {
         let mut random = Random(seed);
         // Every second seed runs as on kernels before 5.16, whose maps are small.
         let most = if seed.is_multiple_of(2) { u32::MAX as usize } else { 4 << 20 };
-        let memory = Memory::with_arrays(SharedArrays::with_maps_of(most)).unwrap();
+        let mut memory = Memory::with_arrays(SharedArrays::with_maps_of(most)).unwrap();
+        if has_flows {
+            memory.enable_flows(random.next() as u32).unwrap();
+        }
         memory.lease.renew_for_good().unwrap();
-        ports(&memory, &mut random);
+        ports(&memory, &mut random, has_flows);
         hops(&memory, &mut random);
         for _ in 0..500 {
             memory.set_own(own_bit_v4(random.next() as u32), true);
@@ -385,6 +394,7 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
     let is_met = |reason: &&Reason| match reason {
         Reason::Changing | Reason::Stale => false,
         Reason::MultiBuffer => takes_buffers,
+        Reason::NotEstablished | Reason::Renewal => false,
         _ => true,
     };
     for reason in Reason::ALL.iter().filter(is_met) {
@@ -434,7 +444,7 @@ fn copies_are_the_frames_as_they_came_with_what_was_decided() {
         return;
     }
     for has_all in [false, true] {
-        let mut rig = Rig::with(5, Some(CaptureRings::new(has_all).unwrap()));
+        let mut rig = Rig::with(5, Some(CaptureRings::new(has_all).unwrap()), false);
         let (mut random, mut reader) = (Random(77), rig.domain.reader());
         let mut expected = Vec::new();
         for number in 0..SLOTS / 2 {
@@ -473,7 +483,7 @@ fn copies_that_were_overwritten_are_counted_as_lost() {
     if !may_copy() {
         return;
     }
-    let mut rig = Rig::with(7, Some(CaptureRings::new(true).unwrap()));
+    let mut rig = Rig::with(7, Some(CaptureRings::new(true).unwrap()), false);
     let frame = rig.frame(&mut Random(1), 1);
     let runs = 3 * SLOTS;
     (0..runs).for_each(|_| drop(bpf::run(&rig.programs[0][1], &frame, None, 1).unwrap()));

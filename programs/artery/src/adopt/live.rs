@@ -19,7 +19,7 @@ use artery_adopt::blockers::{Blocker, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
-use artery_adopt::{DeadPath, Session, SessionNews, Shortage};
+use artery_adopt::{DeadPath, Established, Session, SessionNews, Shortage};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -160,11 +160,12 @@ fn engine(
 /// unless the user asked for that path.
 fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
+    let established = if options.established { Established::Forwarded } else { Established::InKernel };
     let mut paths = choice.paths.iter();
     let mut path = *paths.next().context("there is always a path")?;
     loop {
         let modes: Vec<_> = ports.iter().map(|facts| (facts.port.clone(), path.mode())).collect();
-        let error = match Session::open(&modes, None, Instant::now()) {
+        let error = match Session::open_with(&modes, None, established, Instant::now()) {
             Ok(session) => {
                 let Some(flaw) = flaw_of_xdp(&session) else { return Ok(session) };
                 let next = paths.as_slice().first().filter(|_| options.path.is_none());
@@ -471,6 +472,12 @@ fn report(session: &Session) -> String {
             "{}: {} packets ({} bytes) forwarded from it, {} ({}) to it\n",
             port.name, counted.received, counted.received_bytes, counted.sent, counted.sent_bytes
         );
+        if counted.established > 0 {
+            text += &format!(
+                "{}: {} of these past rules, of established connections\n",
+                port.name, counted.established
+            );
+        }
         if counted.lost > 0 {
             text += &format!("{}: {} packets lost\n", port.name, counted.lost);
         }

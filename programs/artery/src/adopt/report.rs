@@ -60,17 +60,22 @@ fn rates(measured: &Measured, name: &str) -> Option<[f64; 2]> {
     (seconds > 0.0).then(|| [packets.received, packets.passed].map(|packets| packets as f64 / seconds))
 }
 
-/// Which of a port's packets would be accelerated. `takes` says whether anything is forwarded from it,
-/// `sends` whether anything is to it, where no blocker excludes it.
+/// Which of a port's packets would be accelerated: "established" means those of established connections.
+/// `takes` says whether anything is forwarded from it, `sends` whether anything is to it, where no blocker
+/// excludes it.
 pub(super) fn in_words(
     port: &Port,
     family: Family,
     guards: &[Blocker],
     (takes, sends): (bool, bool),
 ) -> &'static str {
-    let kept_from = !takes || guards.iter().any(|guard| guard.blocks_from(port, family));
-    let kept_to = !sends || guards.iter().any(|guard| guard.blocks_to(port, family));
+    let is_about = |guard: &&Blocker| guard.blocks_from(port, family) || guard.blocks_to(port, family);
+    let (passed, others): (Vec<_>, Vec<_>) =
+        guards.iter().filter(is_about).partition(|guard| guard.is_passed);
+    let kept_from = !takes || others.iter().any(|guard| guard.blocks_from(port, family));
+    let kept_to = !sends || others.iter().any(|guard| guard.blocks_to(port, family));
     match (kept_from, kept_to) {
+        (false, false) if !passed.is_empty() => "established",
         (false, false) => "fast",
         (false, true) => "fast-in",
         (true, false) => "fast-out",
@@ -202,6 +207,7 @@ mod tests {
                 kind: BlockerKind::Queueing,
                 what: "tc: qdisc tbf".into(),
                 remedy: "shown by: tc qdisc show dev eth1".into(),
+                is_passed: false,
             }],
             notes: vec!["A program listens.".into()],
             kept_prefixes: 0,

@@ -40,6 +40,7 @@ impl Routes {
             kind: blockers::BlockerKind::Rule,
             what: format!("ip rule {}", reason.rule),
             remedy: "shown by: ip rule show; ip -6 rule show".to_owned(),
+            is_passed: false,
         };
         match &reason.packets {
             ExcludedPackets::All => self.blockers.push(guard(None)),

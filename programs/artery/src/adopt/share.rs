@@ -190,6 +190,7 @@ mod tests {
             kind,
             what: String::new(),
             remedy: String::new(),
+            is_passed: false,
         };
         assert_eq!(share(&[]), Some((0.8, 0.8)));
         assert_eq!(share(&[guard(Some(2), Direction::In, BlockerKind::Filter)]), Some((0.6, 0.6)));

@@ -36,6 +36,10 @@ pub(crate) struct Status {
     pub(crate) guards: Vec<BlockerStatus>,
     /// Routing rules that do, in words.
     pub(crate) rules: Vec<String>,
+    /// Connections whose packets are forwarded past rules, all that are known, and how often events of them
+    /// were lost; none without `--established`.
+    #[serde(default)]
+    pub(crate) connections: Option<Connections>,
     /// How many prefixes stay with the kernel because their routes depend on more than the destination.
     #[serde(default)]
     pub(crate) kept_prefixes: u64,
@@ -52,7 +56,7 @@ pub(crate) struct PortStatus {
     pub(crate) vlan_on: Option<String>,
     /// `xdp`, `xdp-generic`, `tc` or `graph`.
     pub(crate) path: String,
-    /// `fast`, `fast-in`, `fast-out` or `kernel`.
+    /// `fast`, `established`, `fast-in`, `fast-out` or `kernel`.
     pub(crate) ipv4: String,
     pub(crate) ipv6: String,
     /// Whether packets forwarded to it stay with the kernel, because its driver would lose redirected ones.
@@ -66,6 +70,9 @@ pub(crate) struct PortStatus {
     pub(crate) received_bytes: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
+    /// Of those received, of established connections, forwarded past rules.
+    #[serde(default)]
+    pub(crate) established: u64,
     /// Of those received, lost before they could be sent.
     pub(crate) lost: u64,
     /// Of those sent, lost because the driver did not take them.
@@ -77,6 +84,14 @@ pub(crate) struct PortStatus {
     /// that is just gone.
     pub(crate) interface_received: Option<u64>,
     pub(crate) interface_sent: Option<u64>,
+}
+
+/// Connections of the kernel's connection tracking.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Connections {
+    pub(crate) forwarded: u64,
+    pub(crate) known: u64,
+    pub(crate) overruns: u64,
 }
 
 /// The kernel's tables, mirrored.
@@ -137,6 +152,11 @@ impl Status {
             uncounted_losses: session.accelerator().uncounted_losses().map(ToString::to_string),
             guards: session.blockers().iter().map(|guard| BlockerStatus::of(guard, session)).collect(),
             rules,
+            connections: session.connections().map(|status| Connections {
+                forwarded: status.forwarded as u64,
+                known: status.known as u64,
+                overruns: status.overruns,
+            }),
             kept_prefixes: kept.count() as u64,
             prefixes: kept.to_lines(),
         })
@@ -196,6 +216,7 @@ impl PortStatus {
             received_bytes: counted.received_bytes,
             sent: counted.sent,
             sent_bytes: counted.sent_bytes,
+            established: counted.established,
             lost: counted.lost,
             dropped: counted.dropped,
             kernel: reasons.map(|(reason, count)| (reason.name().to_string(), count)).collect(),
@@ -312,6 +333,7 @@ pub(crate) fn example() -> Status {
             port: None,
         }],
         rules: Vec::new(),
+        connections: None,
         kept_prefixes: 0,
         prefixes: Vec::new(),
     }

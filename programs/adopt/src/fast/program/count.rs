@@ -1,4 +1,5 @@
 //! Counts, each processor's its own, so that plain additions do.
+use super::super::flows::ESTABLISHED;
 use super::super::layout::*;
 use super::receive::buffer;
 use super::*;
@@ -48,6 +49,13 @@ fn add_forwarded(w: &mut ProgramWriter<'_>) {
     w.a.set(R1, R5);
     w.load_slot(R2, Slot::Port);
     add_to_port(w, 0);
+    if w.has_flows() {
+        w.load_slot(R2, Slot::Properties);
+        w.a.compute(ShiftRight, R2, ESTABLISHED.ilog2() as i32);
+        w.a.compute(And, R2, 1);
+        w.a.compute(Multiply, R2, R0);
+        add_to_word(w, 8 * ESTABLISHED_COUNT as i16, R2);
+    }
     w.a.set(R1, R5);
     w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
     w.a.compute(ShiftRight, R2, 16);
@@ -86,9 +94,9 @@ fn add_to_port(w: &mut ProgramWriter<'_>, at: i16) {
 /// Counts a frame for each reason and hands it to the kernel.
 pub(super) fn write_kernel(w: &mut ProgramWriter<'_>) {
     let counted = w.a.label();
-    let sees_buffers = receive::sees_buffers(w);
     // The verifier takes no instruction that nothing leads to.
-    for reason in Reason::ALL.into_iter().filter(|reason| sees_buffers || *reason != Reason::MultiBuffer) {
+    let reached = Reason::ALL.map(|reason| is_reached(w, reason).then_some(reason));
+    for reason in reached.into_iter().flatten() {
         w.a.place(w.to_kernel(reason));
         w.a.set(R6, 8 * (REASON_COUNTS + reason as usize) as i32);
         w.a.jump(counted);
@@ -101,6 +109,15 @@ pub(super) fn write_kernel(w: &mut ProgramWriter<'_>) {
     add_to_word(w, of_port(w), 1);
     w.a.set(R0, w.at.pass_code());
     w.a.exit();
+}
+
+/// Whether the program has a jump to where frames go to the kernel for a reason.
+fn is_reached(w: &ProgramWriter<'_>, reason: Reason) -> bool {
+    match reason {
+        Reason::MultiBuffer => receive::sees_buffers(w),
+        Reason::NotEstablished | Reason::Renewal => w.has_flows(),
+        _ => true,
+    }
 }
 
 /// Counts a frame that could not be sent, and is no more what it was.

@@ -67,6 +67,9 @@ fn check_port(w: &mut ProgramWriter<'_>) {
     w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
     w.a.compute(ShiftRight, R2, 16);
     w.a.jump_if(Equal, R1, R2, w.to_kernel(Reason::SamePort));
+    if w.has_flows() {
+        flow::check_exit(w);
+    }
     // Only the first to use it dirties its line.
     let is_marked = w.a.label();
     w.a.load(Size::Word, R1, R6, 4 * HOP_USED as i16);

@@ -10,7 +10,19 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     check_source(w);
     write_hash(w);
     check_reverse_path(w);
-    write_lookup(w, DESTINATION, w.found);
+    if w.has_flows() {
+        flow::write_ipv4(w);
+    }
+    let destination = if w.has_flows() { AddressPlace::Stack } else { AddressPlace::Header(DESTINATION) };
+    write_lookup(w, destination, w.found);
+}
+
+/// Where the address is that a route is looked up for.
+#[derive(Clone, Copy)]
+enum AddressPlace {
+    Header(i16),
+    /// In [`Slot::Destination`].
+    Stack,
 }
 
 /// Where the addresses of a header are.
@@ -21,7 +33,9 @@ fn check_header(w: &mut ProgramWriter<'_>) {
     let malformed = w.to_kernel(Reason::Malformed);
     w.store_number(Slot::Family, 4);
     w.a.set(R5, R1);
-    w.a.compute(And, R1, Flags::IPV4 as i32);
+    receive::keep_flags(w);
+    let wanted = if w.has_flows() { Flags::IPV4 | Flags::IPV4_ESTABLISHED } else { Flags::IPV4 };
+    w.a.compute(And, R1, wanted as i32);
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Policy));
     let plain = w.a.label();
     w.a.load(Size::Byte, R1, R9, 0);
@@ -138,7 +152,7 @@ fn check_reverse_path(w: &mut ProgramWriter<'_>) {
     w.a.compute(ShiftRight, R5, Flags::INPUT as i32);
     w.a.compute(And, R5, ROUTED as i32);
     w.store_slot(Slot::Input, R5);
-    write_lookup(w, SOURCE, back);
+    write_lookup(w, AddressPlace::Header(SOURCE), back);
     w.a.place(back);
     w.a.compute(And, R0, MOST_GROUPS as i32 - 1);
     w.a.compute(ShiftLeft, R0, 3);
@@ -152,14 +166,17 @@ fn check_reverse_path(w: &mut ProgramWriter<'_>) {
     w.a.place(done);
 }
 
-/// The lookup that `artery_lpm::layout` describes for the fast, narrow layout, of an address in the header.
+/// The lookup that `artery_lpm::layout` describes for the fast, narrow layout.
 /// Goes to `found` with the group in `R0`.
-fn write_lookup(w: &mut ProgramWriter<'_>, address: i16, found: Label) {
+fn write_lookup(w: &mut ProgramWriter<'_>, address: AddressPlace, found: Label) {
     let fib = w.fibs.ipv4;
     w.a.value(R2, fib.descriptor("default"), 0);
     w.a.load(Size::Double, R2, R2, 0);
     w.store_slot(Slot::Default, R2);
-    w.a.load(Size::Word, R1, R9, address);
+    match address {
+        AddressPlace::Header(at) => w.a.load(Size::Word, R1, R9, at),
+        AddressPlace::Stack => w.a.load(Size::Word, R1, R10, Slot::Destination as i16),
+    }
     w.a.swap(R1, 32);
     w.a.set(R2, R1);
     w.a.compute(ShiftRight, R2, 8);

@@ -11,6 +11,9 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     check_header(w);
     check_source(w);
     write_hash(w);
+    if w.has_flows() {
+        flow::write_ipv6(w);
+    }
     write_lookup(w);
 }
 
@@ -18,7 +21,9 @@ fn check_header(w: &mut ProgramWriter<'_>) {
     let malformed = w.to_kernel(Reason::Malformed);
     w.store_number(Slot::Family, 6);
     w.a.set(R5, R1);
-    w.a.compute(And, R1, Flags::IPV6 as i32);
+    receive::keep_flags(w);
+    let wanted = if w.has_flows() { Flags::IPV6 | Flags::IPV6_ESTABLISHED } else { Flags::IPV6 };
+    w.a.compute(And, R1, wanted as i32);
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Policy));
     w.a.set(R1, R9);
     w.a.compute(Add, R1, 40);

@@ -139,6 +139,13 @@ pub(super) fn check_length(w: &mut ProgramWriter<'_>) {
     w.a.place(done);
 }
 
+/// Keeps the flags of the port, in `R5`, where flows are looked up.
+pub(super) fn keep_flags(w: &mut ProgramWriter<'_>) {
+    if w.has_flows() {
+        w.store_slot(Slot::Flags, R5);
+    }
+}
+
 /// Whether the program may be given frames that lie in several buffers.
 pub(super) fn sees_buffers(w: &ProgramWriter<'_>) -> bool {
     w.at == ProgramHook::Xdp && w.memory.takes_buffers

@@ -23,8 +23,11 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     count::write_forwarded(w);
     w.a.place(w.counted);
     copy::write_forwarded(w);
-    decrement_ttl(w);
     let failed = w.a.label();
+    if w.has_flows() {
+        translate::write(w, failed);
+    }
+    decrement_ttl(w);
     match w.at {
         ProgramHook::Xdp => {
             let redirect = w.a.label();

@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 /// A number of each port.
 type OfPort = (&'static str, &'static str, fn(&PortStatus) -> Option<u64>);
 
-const OF_PORTS: [OfPort; 8] = [
+const OF_PORTS: [OfPort; 9] = [
     ("received_packets", "Packets that came by a port and were forwarded past the kernel.", |port| {
         Some(port.received)
     }),
     ("received_bytes", "Their bytes, link headers included.", |port| Some(port.received_bytes)),
     ("sent_packets", "Packets that were forwarded to a port past the kernel.", |port| Some(port.sent)),
     ("sent_bytes", "Their bytes, with the link headers that they came with.", |port| Some(port.sent_bytes)),
+    ("established_packets", "Of those received, of established connections, forwarded past rules.", |port| {
+        Some(port.established)
+    }),
     ("lost_packets", "Packets that came by a port and were lost before they could be sent.", |port| {
         Some(port.lost)
     }),
@@ -43,6 +46,12 @@ impl Status {
         guards(&self.guards, &mut text);
         let help = "Routing rules that leave packets to the kernel.";
         text.single("artery_adopt_rules", Kind::Gauge, help, self.rules.len());
+        if let Some(connections) = &self.connections {
+            let help = "Connections whose packets are forwarded past rules.";
+            text.single("artery_adopt_connections", Kind::Gauge, help, connections.forwarded);
+            let help = "How often events of connections were lost.";
+            text.single("artery_adopt_connection_overruns_total", Kind::Counter, help, connections.overruns);
+        }
         let help =
             "Prefixes that stay with the kernel, since their routes depend on sources or types of service.";
         text.single("artery_adopt_kept_prefixes", Kind::Gauge, help, self.kept_prefixes);

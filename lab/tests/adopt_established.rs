@@ -1,0 +1,212 @@
+//! `artery adopt --established`: packets of connections that the kernel has established go past its rules,
+//! with the addresses that it translates to, and nothing else does.
+
+use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net};
+use crate::support::{SOON, end};
+use artery_lab::program::artery;
+use artery_lab::rig::{Host, Process, Result};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// What a home gateway has: `a` is inside, `b` is outside.
+const FIREWALL: &str = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
+     ct state established,related accept; iifname eth0 accept; }; }; \
+     table ip nat { chain out { type nat hook postrouting priority 100; oifname eth1 masquerade; }; \
+     chain in { type nat hook prerouting priority -100; iifname eth1 tcp dport 8080 dnat to \
+     10.0.1.2:80; }; }";
+const OPEN: &str = "add rule inet fw forward ct status dnat accept";
+const INSIDE: &str = "10.0.1.2";
+const GATEWAY: &str = "10.0.2.1";
+/// Messages there and back again.
+const ROUNDS: usize = 1500;
+
+/// A connection over which each end has answered the other.
+struct Connection {
+    near: TcpStream,
+    far: TcpStream,
+}
+
+impl Connection {
+    fn open(client: &Host, server: &Host, listen: SocketAddr, to: SocketAddr) -> Result<Connection> {
+        let listener = server.enter(|| TcpListener::bind(listen))?.expect("a listener");
+        let near = client.enter(|| TcpStream::connect_timeout(&to, SOON))?.expect("a connection");
+        let (far, _) = listener.accept().expect("the other end");
+        for stream in [&near, &far] {
+            stream.set_nodelay(true).expect("no delay");
+            stream.set_read_timeout(Some(SOON)).expect("a timeout");
+        }
+        Ok(Connection { near, far })
+    }
+
+    /// Sends messages both ways, each of another length.
+    fn exchange(&mut self, rounds: usize) {
+        let message: Vec<u8> = (0..1400_u32).map(|byte| (byte * 7) as u8).collect();
+        let mut buffer = vec![0; message.len()];
+        for round in 0..rounds {
+            let length = 1 + round * 13 % message.len();
+            for (from, to) in [(&mut self.near, &mut self.far), (&mut self.far, &mut self.near)] {
+                from.write_all(&message[..length]).expect("it is sent");
+                to.read_exact(&mut buffer[..length]).expect("it arrives");
+                assert_eq!(buffer[..length], message[..length]);
+            }
+        }
+    }
+}
+
+fn datagrams(a: &Host, b: &Host, to: SocketAddr, rounds: usize) -> Result<IpAddr> {
+    let any = |port: u16| SocketAddr::new(if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() }, port);
+    let far = b.enter(|| UdpSocket::bind(any(to.port())))?.expect("a socket");
+    let near = a.enter(|| UdpSocket::bind(any(0)))?.expect("a socket");
+    [&near, &far].map(|socket| socket.set_read_timeout(Some(SOON)).expect("a timeout"));
+    let (mut buffer, mut source) = ([0; 2000], None);
+    for round in 0..rounds {
+        let message = vec![round as u8; 1 + round * 11 % 1400];
+        near.send_to(&message, to).expect("it is sent");
+        let (length, from) = far.recv_from(&mut buffer).expect("it arrives");
+        assert_eq!(buffer[..length], message);
+        far.send_to(&message, from).expect("it is sent");
+        let (length, _) = near.recv_from(&mut buffer).expect("it arrives");
+        assert_eq!(buffer[..length], message);
+        source = Some(from.ip());
+    }
+    Ok(source.expect("there is a round"))
+}
+
+fn adopt(net: &Net, path: &str, rules: &str) -> Result<Process> {
+    // What XDP sends on must be whole.
+    let is_whole = path != "tc";
+    for host in [&net.a, &net.b].into_iter().filter(|_| is_whole) {
+        host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
+    }
+    net.r.run(["nft", rules])?;
+    for far in ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"] {
+        net.r.ping(far, 1)?;
+    }
+    let adopt = net.r.command([artery()?]).args(["adopt", "--established", "--path", path, "eth0", "eth1"]);
+    let router = adopt.spawn()?;
+    router.wait_for("forwarding\n", 6 * SOON)?;
+    Ok(router)
+}
+
+/// Waits until something is so.
+fn until(what: &str, router: &Process, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + 2 * SOON;
+    while !is_so()? {
+        assert!(Instant::now() < deadline, "{what}: {}", router.stderr_so_far());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Exchanges until few packets go by the kernel.
+fn until_fast(net: &Net, router: &Process, exchange: &mut dyn FnMut(usize)) -> Result<()> {
+    until("packets go by the kernel", router, || {
+        let before = by_kernel(&net.r)?;
+        exchange(20);
+        Ok(by_kernel(&net.r)? < before + 3)
+    })
+}
+
+fn entries(net: &Net) -> Result<String> {
+    Ok(net.r.run(["cat", "/proc/net/nf_conntrack"])?.stdout)
+}
+
+fn established_connections_go_past_a_firewall(path: &str) {
+    on_the_net(&format!("adopt-established-{path}"), |net| {
+        let router = adopt(net, path, FIREWALL)?;
+        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+        let mut tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+        assert_eq!(tcp.far.peer_addr().unwrap().ip(), GATEWAY.parse::<IpAddr>().unwrap());
+        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        let before = by_kernel(&net.r)?;
+        tcp.exchange(ROUNDS);
+        let outside6: SocketAddr = "[2001:db8:2::2]:8000".parse().unwrap();
+        Connection::open(&net.a, &net.b, outside6, outside6)?.exchange(ROUNDS);
+        let source = datagrams(&net.a, &net.b, "10.0.2.2:9000".parse().unwrap(), ROUNDS)?;
+        assert_eq!(source, GATEWAY.parse::<IpAddr>().unwrap());
+        datagrams(&net.a, &net.b, "[2001:db8:2::2]:9000".parse().unwrap(), ROUNDS)?;
+        let pings = net.a.run(["ping", "-q", "-i", "0.005", "-c", "300", "10.0.2.2"])?;
+        assert!(pings.stdout.contains(" 0% packet loss"), "{}", pings.stdout);
+        let by_kernel_now = by_kernel(&net.r)? - before;
+        assert!(by_kernel_now < 300, "{by_kernel_now} packets of IPv4 went by the kernel");
+
+        // From outside nothing comes in that is not asked for.
+        let unasked = net.b.enter(|| {
+            TcpStream::connect_timeout(&(INSIDE.parse().unwrap(), 80).into(), Duration::from_millis(500))
+                .is_err()
+        })?;
+        assert!(unasked, "a connection from outside");
+        assert!(entries(net)?.contains("ESTABLISHED"), "{}", entries(net)?);
+        drop(tcp);
+        until("the kernel sees the connection's end", &router, || {
+            let entries = entries(net)?;
+            Ok(!entries.lines().any(|line| line.contains("dport=8000") && line.contains("ESTABLISHED")))
+        })?;
+        let output = end(router)?;
+        let least = 3 * ROUNDS as u64;
+        assert!(
+            forwarded(&output.stdout, "eth0") > least && forwarded(&output.stdout, "eth1") > least,
+            "{}",
+            output.stdout
+        );
+        assert!(output.stdout.contains("past rules, of established connections"), "{}", output.stdout);
+        Ok(())
+    });
+}
+
+#[test]
+fn established_connections_go_past_a_firewall_by_tc_and_nothing_else_does() {
+    established_connections_go_past_a_firewall("tc");
+}
+
+#[test]
+fn established_connections_go_past_a_firewall_by_xdp_and_nothing_else_does() {
+    established_connections_go_past_a_firewall("xdp");
+}
+
+#[test]
+fn what_comes_to_a_translated_port_goes_past_and_stops_when_rules_or_translation_go() {
+    on_the_net("adopt-established-dnat", |net| {
+        let router = adopt(net, "tc", FIREWALL)?;
+        net.r.run(["nft", OPEN])?;
+        let to: SocketAddr = "10.0.2.1:8080".parse().unwrap();
+        let mut tcp = Connection::open(&net.b, &net.a, "10.0.1.2:80".parse().unwrap(), to)?;
+        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        // What changes how connections are tracked is named, and keeps all in the kernel.
+        let table = "table inet raw { chain pre { type filter hook prerouting priority -300; \
+             ip saddr 192.0.2.1 notrack; }; }";
+        net.r.run(["nft", table])?;
+        router.wait_for("a rule with notrack", 2 * SOON)?;
+        let before = by_kernel(&net.r)?;
+        tcp.exchange(20);
+        assert!(by_kernel(&net.r)? >= before + 40, "packets go past a rule with notrack");
+        net.r.run(["nft", "delete table inet raw"])?;
+        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        // Without its table the kernel translates nothing, and nothing may be translated past it.
+        net.r.run(["nft", "delete table ip nat"])?;
+        until("the connection ends", &router, || {
+            tcp.near.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            let _ = tcp.far.write_all(b"x");
+            Ok(tcp.near.read(&mut [0; 1]).is_err())
+        })?;
+        end(router)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn connections_stay_with_the_kernel_unless_the_operator_says_otherwise() {
+    on_the_net("adopt-established-unasked", |net| {
+        net.r.run(["nft", FIREWALL])?;
+        let router = net.r.command([artery()?]).args(["adopt", "--path", "tc", "eth0", "eth1"]).spawn()?;
+        router.wait_for("forwarding\n", 6 * SOON)?;
+        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+        let mut tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+        let before = by_kernel(&net.r)?;
+        tcp.exchange(50);
+        assert!(by_kernel(&net.r)? >= before + 100);
+        assert_eq!(forwarded(&end(router)?.stdout, "eth0"), 0);
+        Ok(())
+    });
+}

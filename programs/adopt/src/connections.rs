@@ -1,0 +1,14 @@
+//! Follows the kernel's connection tracking, so that packets of connections that it has established can be
+//! forwarded past the user's rules, and translated as it translates them.
+//!
+//! A connection is forwarded from when the kernel has it established, and until any event says otherwise.
+//! Entries are known by their numbers (`CTA_ID`), so that one that reuses addresses and ports is never taken
+//! for the old one. Only connections that began while this listened have events; others stay with the kernel.
+//! What is not here: which rules allow it (`blockers`), and how packets are found and changed
+//! (`fast::flows`).
+mod message;
+mod timeouts;
+mod tracker;
+
+pub(crate) use tracker::FamilyConsent;
+pub use tracker::{ConnectionStatus, ConnectionTracker};

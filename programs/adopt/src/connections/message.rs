@@ -1,0 +1,371 @@
+//! Messages of ctnetlink: what an entry of connection tracking is, and changes of one.
+use crate::blockers::netlink::{self, Attributes};
+use crate::fast::{FlowKey, Translation};
+use crate::kernel::Family;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The subsystem in the types of nfnetlink's messages, and its messages
+/// (linux/netfilter/nfnetlink_conntrack.h).
+const CTNETLINK: u16 = 1 << 8;
+const NEW: u16 = CTNETLINK;
+pub(super) const GET: u16 = CTNETLINK | 1;
+const DELETE: u16 = CTNETLINK | 2;
+/// `struct nfgenmsg`.
+const FIXED: usize = 4;
+
+const ORIGINAL: u16 = 1;
+const REPLY: u16 = 2;
+const STATUS: u16 = 3;
+const PROTOCOL_STATE: u16 = 4;
+const HELPER: u16 = 5;
+const TIMEOUT: u16 = 7;
+const ID: u16 = 12;
+const SEQUENCE: [u16; 2] = [15, 16];
+const ZONE: u16 = 18;
+const SYN_PROXY: u16 = 24;
+
+const TUPLE_ADDRESSES: u16 = 1;
+const TUPLE_PROTOCOL: u16 = 2;
+const TUPLE_ZONE: u16 = 3;
+const OF_TCP: u16 = 1;
+const TCP_STATE: u16 = 1;
+const TCP_FLAGS: [u16; 2] = [4, 5];
+/// `TCP_CONNTRACK_ESTABLISHED`.
+const TCP_ESTABLISHED: u8 = 3;
+/// `IP_CT_TCP_FLAG_BE_LIBERAL`: segments out of window are let through.
+const LIBERAL: u8 = 0x08;
+/// `IP_CT_TCP_FLAG_DATA_UNACKNOWLEDGED`: a short timeout, until the kernel sees the acknowledgment.
+const UNACKNOWLEDGED: u8 = 0x10;
+
+/// Bits of the status (`IPS_*`).
+const SEEN_REPLY: u32 = 1 << 1;
+const ASSURED: u32 = 1 << 2;
+const CONFIRMED: u32 = 1 << 3;
+/// Sequence numbers are changed, dying, a fixed timeout, a template, untracked or clashing, a helper,
+/// offloaded to a flow table or a card.
+const UNUSUAL: u32 = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15;
+
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// An event or a part of a dump.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// There is such an entry, or it has changed.
+    There(Box<Entry>),
+    /// The entry of this number is gone.
+    Gone(u32),
+    /// It is of no connection that could be forwarded.
+    Other,
+}
+
+/// An entry of connection tracking, as far as a message tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: u32,
+    pub(super) family: Family,
+    /// What packets of the original direction, and of the reply's, arrive with.
+    pub(super) original: FlowKey,
+    pub(super) reply: FlowKey,
+    status: u32,
+    /// Events that are about something else have none.
+    tcp: Option<TcpState>,
+    /// A helper, adjusted sequence numbers, a SYN proxy, or a zone.
+    is_unusual: bool,
+    /// The original direction's tuple as the kernel wrote it.
+    tuple: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TcpState {
+    is_established: bool,
+    is_liberal: bool,
+}
+
+impl Entry {
+    /// Keeps what a later message did not tell.
+    pub(super) fn follow(&mut self, later: Entry) {
+        let tcp = later.tcp.or(self.tcp);
+        let is_unusual = later.is_unusual || self.is_unusual;
+        *self = Entry { tcp, is_unusual, ..later };
+    }
+
+    pub(super) fn protocol(&self) -> u8 {
+        self.original.protocol
+    }
+
+    /// Whether the kernel lets its packets through as those of an established connection, and does nothing
+    /// else with them than to translate addresses and ports.
+    pub(super) fn is_established(&self) -> bool {
+        let is_confirmed = self.status & (CONFIRMED | SEEN_REPLY) == CONFIRMED | SEEN_REPLY;
+        let is_plain = self.status & UNUSUAL == 0 && !self.is_unusual;
+        let is_far = self.protocol() != TCP || self.tcp.is_some_and(|tcp| tcp.is_established);
+        is_confirmed && is_plain && is_far
+    }
+
+    /// Whether the kernel lets segments through that are out of the window that it knows.
+    pub(super) fn is_liberal(&self) -> bool {
+        self.protocol() != TCP || self.tcp.is_some_and(|tcp| tcp.is_liberal)
+    }
+
+    /// Whether there was traffic for a while (UDP).
+    pub(super) fn is_assured(&self) -> bool {
+        self.status & ASSURED != 0
+    }
+
+    /// Both directions: what packets arrive with, what they leave with, and the destination that routes are
+    /// looked up by between.
+    pub(super) fn directions(&self) -> [Direction; 2] {
+        let direction = |arrives: &FlowKey, opposite: &FlowKey| Direction {
+            arrives: *arrives,
+            destination: opposite.source,
+            translation: translation(arrives, opposite),
+        };
+        [direction(&self.original, &self.reply), direction(&self.reply, &self.original)]
+    }
+
+    pub(super) fn is_translated(&self) -> bool {
+        self.directions().iter().any(Direction::is_translated)
+    }
+
+    /// A request that has the kernel let through segments out of window, both ways.
+    pub(super) fn to_liberal_request(&self) -> Vec<u8> {
+        let flags = TCP_FLAGS.map(|kind| attribute(kind, &[LIBERAL, LIBERAL | UNACKNOWLEDGED]));
+        self.to_request(&nested(PROTOCOL_STATE, &nested(OF_TCP, &flags.concat())))
+    }
+
+    /// A request that has the entry live for so many seconds from now on.
+    pub(super) fn to_timeout_request(&self, seconds: u32) -> Vec<u8> {
+        self.to_request(&attribute(TIMEOUT, &seconds.to_be_bytes()))
+    }
+
+    fn to_request(&self, change: &[u8]) -> Vec<u8> {
+        let family = if self.family == Family::V4 { 2 } else { 10 };
+        let body = [&[family, 0, 0, 0], &nested(ORIGINAL, &self.tuple)[..], change].concat();
+        netlink::encode_request(NEW, netlink::REQUEST, &body)
+    }
+}
+
+/// A direction of a connection.
+pub(super) struct Direction {
+    pub(super) arrives: FlowKey,
+    /// Between prerouting and postrouting.
+    pub(super) destination: IpAddr,
+    translation: Option<NewKey>,
+}
+
+/// What packets leave with, of any family.
+struct NewKey {
+    source: IpAddr,
+    destination: IpAddr,
+    ports: [u8; 4],
+}
+
+impl Direction {
+    pub(super) fn is_translated(&self) -> bool {
+        self.translation.is_some()
+    }
+    /// What packets of IPv4 leave with, if it differs.
+    pub(super) fn translation(&self) -> Option<Translation> {
+        let NewKey { source: IpAddr::V4(source), destination: IpAddr::V4(destination), ports } =
+            *self.translation.as_ref()?
+        else {
+            return None;
+        };
+        Some(Translation { source, destination, ports })
+    }
+}
+
+/// Packets leave as those of the opposite direction arrive, the other way round.
+fn translation(arrives: &FlowKey, opposite: &FlowKey) -> Option<NewKey> {
+    let [a, b, c, d] = opposite.ports;
+    let ports = match arrives.protocol {
+        TCP | UDP => [c, d, a, b],
+        // The type of an echo stays.
+        _ => [a, b, arrives.ports[2], arrives.ports[3]],
+    };
+    let new = NewKey { source: opposite.destination, destination: opposite.source, ports };
+    let is_same =
+        (new.source, new.destination, new.ports) == (arrives.source, arrives.destination, arrives.ports);
+    (!is_same).then_some(new)
+}
+
+/// Reads the messages of a datagram.
+pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<Event>> {
+    netlink::read(bytes)?
+        .into_messages()
+        .iter()
+        .map(|message| read_event(message.kind, &message.body))
+        .collect()
+}
+
+/// Reads one message.
+pub(super) fn read_event(kind: u16, body: &[u8]) -> io::Result<Event> {
+    if ![NEW, DELETE].contains(&kind) {
+        return Ok(Event::Other);
+    }
+    let attributes = Attributes::after_header(FIXED, body)?;
+    let Some(id) = attributes.value(ID).map(|value| netlink::u32_at(value, 0)).transpose()? else {
+        return Ok(Event::Other);
+    };
+    if kind == DELETE {
+        return Ok(Event::Gone(id));
+    }
+    let (Some(tuple), Some(reply)) = (attributes.value(ORIGINAL), attributes.value(REPLY)) else {
+        return Err(netlink::nonsense());
+    };
+    let (Some(original), Some(reply)) = (read_tuple(tuple)?, read_tuple(reply)?) else {
+        return Ok(Event::Other);
+    };
+    let family = if original.source.is_ipv4() { Family::V4 } else { Family::V6 };
+    let has = |kind: u16| attributes.value(kind).is_some();
+    let has_zone = has(ZONE) || Attributes::parse_all(tuple)?.value(TUPLE_ZONE).is_some();
+    let is_unusual = has(HELPER) || has(SYN_PROXY) || SEQUENCE.into_iter().any(has) || has_zone;
+    let state = attributes.nested(PROTOCOL_STATE)?;
+    let tcp = state.map(|state| state.nested(OF_TCP)).transpose()?.flatten();
+    Ok(Event::There(Box::new(Entry {
+        id,
+        family,
+        original,
+        reply,
+        status: attributes.big_endian(STATUS).ok_or_else(netlink::nonsense)?,
+        tcp: tcp.map(|tcp| read_tcp(&tcp)),
+        is_unusual,
+        tuple: tuple.to_vec(),
+    })))
+}
+
+fn read_tcp(tcp: &Attributes<'_>) -> TcpState {
+    let first = |kind: u16| tcp.value(kind).and_then(|value| value.first().copied());
+    let is_liberal = |kind: &u16| first(*kind).is_some_and(|flags| flags & LIBERAL != 0);
+    TcpState {
+        is_established: first(TCP_STATE) == Some(TCP_ESTABLISHED),
+        is_liberal: TCP_FLAGS.iter().all(is_liberal),
+    }
+}
+
+/// Addresses and ports; none of a protocol that is not forwarded.
+fn read_tuple(bytes: &[u8]) -> io::Result<Option<FlowKey>> {
+    let tuple = Attributes::parse_all(bytes)?;
+    let addresses = tuple.nested(TUPLE_ADDRESSES)?.ok_or_else(netlink::nonsense)?;
+    let protocol = tuple.nested(TUPLE_PROTOCOL)?.ok_or_else(netlink::nonsense)?;
+    let v4 = |kind| addresses.value(kind).and_then(|value| Some(Ipv4Addr::from(*value.first_chunk::<4>()?)));
+    let v6 = |kind| addresses.value(kind).and_then(|value| Some(Ipv6Addr::from(*value.first_chunk::<16>()?)));
+    let (source, destination): (IpAddr, IpAddr) = match (v4(1), v4(2), v6(3), v6(4)) {
+        (Some(source), Some(destination), ..) => (source.into(), destination.into()),
+        (.., Some(source), Some(destination)) => (source.into(), destination.into()),
+        _ => return Err(netlink::nonsense()),
+    };
+    let bytes = |kind, count| protocol.value(kind).and_then(|value| value.get(..count));
+    let number = bytes(1, 1).ok_or_else(netlink::nonsense)?[0];
+    // Ports, or identifier, type and code of echoes.
+    let parts = match number {
+        TCP | UDP => [bytes(2, 2), bytes(3, 2), Some(&[])],
+        ICMP if source.is_ipv4() => [bytes(4, 2), bytes(5, 1), bytes(6, 1)],
+        ICMPV6 if source.is_ipv6() => [bytes(7, 2), bytes(8, 1), bytes(9, 1)],
+        _ => return Ok(None),
+    };
+    let parts = parts.into_iter().collect::<Option<Vec<_>>>().ok_or_else(netlink::nonsense)?.concat();
+    let Ok(ports) = <[u8; 4]>::try_from(parts) else { return Err(netlink::nonsense()) };
+    let is_echo = match number {
+        ICMP => [8, 0].contains(&ports[2]) && ports[3] == 0,
+        ICMPV6 => [128, 129].contains(&ports[2]) && ports[3] == 0,
+        _ => true,
+    };
+    Ok(is_echo.then_some(FlowKey { source, destination, ports, protocol: number }))
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn nested(kind: u16, value: &[u8]) -> Vec<u8> {
+    const NESTED: u16 = 1 << 15;
+    attribute(kind | NESTED, value)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::super::blockers::netlink::written::survive;
+    use super::*;
+
+    fn tuple(source: [u8; 4], destination: [u8; 4], ports: [u16; 2], protocol: u8) -> Vec<u8> {
+        let addresses = [attribute(1, &source), attribute(2, &destination)].concat();
+        let [from, to] = ports.map(|port| port.to_be_bytes());
+        let ports = [attribute(1, &[protocol]), attribute(2, &from), attribute(3, &to)].concat();
+        [nested(TUPLE_ADDRESSES, &addresses), nested(TUPLE_PROTOCOL, &ports)].concat()
+    }
+
+    /// A connection of 10.0.1.2 to 10.0.2.2 behind 10.0.2.1, as the kernel would write it.
+    fn masqueraded(status: u32, tcp: Option<(u8, u8)>, more: &[u8]) -> Vec<u8> {
+        let original = tuple([10, 0, 1, 2], [10, 0, 2, 2], [1000, 80], TCP);
+        let reply = tuple([10, 0, 2, 2], [10, 0, 2, 1], [80, 2000], TCP);
+        let state = tcp.map_or(Vec::new(), |(state, flags)| {
+            let flags = TCP_FLAGS.map(|kind| attribute(kind, &[flags, 0])).concat();
+            nested(PROTOCOL_STATE, &nested(OF_TCP, &[attribute(TCP_STATE, &[state]), flags].concat()))
+        });
+        let status = attribute(STATUS, &status.to_be_bytes());
+        let tuples = [nested(ORIGINAL, &original), nested(REPLY, &reply)].concat();
+        [&[2, 0, 0, 0], &tuples[..], &status, &state, &attribute(ID, &7_u32.to_ne_bytes()), more].concat()
+    }
+
+    fn entry(body: &[u8]) -> Entry {
+        let Event::There(entry) = read_event(NEW, body).unwrap() else { panic!("no entry") };
+        *entry
+    }
+
+    #[test]
+    fn a_connection_is_established_when_it_is_confirmed_answered_and_plain() {
+        let all = CONFIRMED | SEEN_REPLY;
+        let is = |status, tcp, more: &[u8]| entry(&masqueraded(status, tcp, more)).is_established();
+        assert!(is(all | ASSURED, Some((3, 0)), &[]));
+        assert!(!is(CONFIRMED, Some((3, 0)), &[]) && !is(SEEN_REPLY, Some((3, 0)), &[]));
+        assert!(!is(all, Some((2, 0)), &[]) && !is(all, Some((4, 0)), &[]) && !is(all, None, &[]));
+        for bit in [6, 9, 10, 11, 12, 13, 14, 15] {
+            assert!(!is(all | 1 << bit, Some((3, 0)), &[]), "{bit}");
+        }
+        for kind in [HELPER, ZONE, SYN_PROXY, SEQUENCE[0]] {
+            assert!(!is(all, Some((3, 0)), &attribute(kind, &[0, 1])), "{kind}");
+        }
+        assert!(entry(&masqueraded(all, Some((3, LIBERAL)), &[])).is_liberal());
+        assert!(!entry(&masqueraded(all, Some((3, !LIBERAL)), &[])).is_liberal());
+    }
+
+    #[test]
+    fn packets_leave_as_the_other_direction_arrives() {
+        let entry = entry(&masqueraded(0, None, &[]));
+        let [there, back] = entry.directions();
+        assert_eq!(there.destination, IpAddr::from([10, 0, 2, 2]));
+        let new = there.translation().unwrap();
+        assert_eq!((new.source, new.destination), ([10, 0, 2, 1].into(), [10, 0, 2, 2].into()));
+        assert_eq!(new.ports, [7, 208, 0, 80]);
+        assert_eq!(back.destination, IpAddr::from([10, 0, 1, 2]));
+        let new = back.translation().unwrap();
+        assert_eq!((new.source, new.destination), ([10, 0, 2, 2].into(), [10, 0, 1, 2].into()));
+        assert_eq!(new.ports, [0, 80, 3, 232]);
+    }
+
+    #[test]
+    fn what_an_event_does_not_tell_is_kept() {
+        let all = CONFIRMED | SEEN_REPLY;
+        let mut known = entry(&masqueraded(all, Some((3, LIBERAL)), &attribute(HELPER, &[])));
+        known.follow(entry(&masqueraded(all, None, &[])));
+        assert!(known.is_liberal() && known.is_unusual);
+    }
+
+    #[test]
+    fn any_bytes_are_an_event_or_an_error() {
+        let body = masqueraded(0xe, Some((3, 8)), &attribute(HELPER, &[1]));
+        survive(&body, |body| read_event(NEW, body).is_ok());
+        assert_eq!(read_event(DELETE, &body).unwrap(), Event::Gone(7));
+        let other = [&[2, 0, 0, 0], &attribute(ID, &[0; 4])[..]].concat();
+        assert!(read_event(NEW, &other).is_err());
+    }
+}

@@ -1,0 +1,352 @@
+//! Keeps the programs' flows as the kernel has its connections.
+use super::message::{Entry, Event, GET, TCP, read, read_event};
+use super::timeouts::Timeouts;
+use crate::blockers::netlink;
+use crate::fast::{Accelerator, FlowAction, FlowKey};
+use crate::kernel::Family;
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Groups of events: new entries, changed ones, those that are gone.
+const GROUPS: [u32; 3] = [1, 2, 3];
+/// Bytes of events that may wait, as far as the kernel allows.
+const BACKLOG: usize = 16 << 20;
+/// Limit on known connections; others stay with the kernel.
+const MOST_CONNECTIONS: usize = 1 << 20;
+/// Events that are read at once, and entries that are renewed at once.
+const AT_ONCE: usize = 2048;
+const RENEWALS_AT_ONCE: usize = 128;
+/// How long until the next of those.
+const BETWEEN: Duration = Duration::from_millis(10);
+/// How often it is looked whether connections that could not be forwarded can be.
+const REVIEW: Duration = Duration::from_secs(1);
+/// How often entries of TCP are renewed that had traffic. The kernel keeps those with data that wait for an
+/// acknowledgment for five minutes.
+const RENEWAL: Duration = Duration::from_secs(60);
+
+/// Whether connections of a family may be forwarded past the user's rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FamilyConsent {
+    pub(crate) is_given: bool,
+    /// Whether the kernel translates addresses now: without its hooks it does not, whatever its entries say.
+    pub(crate) translates: bool,
+}
+
+/// Numbers for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionStatus {
+    /// Connections of TCP, UDP and echoes that were heard of.
+    pub known: usize,
+    /// Of those, the ones that are forwarded past the user's rules.
+    pub forwarded: usize,
+    /// How often events were lost, and all connections left to the kernel until a dump was read.
+    pub overruns: u64,
+}
+
+/// Follows connections.
+#[derive(Debug)]
+pub struct ConnectionTracker {
+    events: Socket,
+    commands: Socket,
+    known: HashMap<u32, Known>,
+    /// Those that are established and not forwarded.
+    pending: HashSet<u32>,
+    consent: [FamilyConsent; 2],
+    timeouts: Timeouts,
+    ticks_of_a_second: u64,
+    /// Entries of TCP that are to be looked at for renewal.
+    renewals: Vec<u32>,
+    reviewed: Instant,
+    renewed: Instant,
+    overruns: u64,
+    forwarded: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    entry: Entry,
+    flows: Option<Flows>,
+    has_asked: bool,
+    /// A packet was seen that may close it.
+    is_closing: bool,
+    stamps: [u64; 2],
+}
+
+type Flows = [(FlowKey, FlowAction); 2];
+
+/// What is to be done with a connection.
+enum Plan {
+    Forward(Flows),
+    /// The kernel must first let segments out of window through.
+    AskLiberal,
+    /// Perhaps later.
+    Wait,
+    Leave,
+}
+
+impl ConnectionTracker {
+    /// Listens from now on.
+    pub(crate) fn open(now: Instant) -> io::Result<ConnectionTracker> {
+        let mut events = Socket::new(NETLINK_NETFILTER)?;
+        // Without CAP_NET_ADMIN in the first namespace there is less room.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&events, BACKLOG)
+            .or_else(|_| set_socket_recv_buffer_size(&events, BACKLOG));
+        events.set_non_blocking(true)?;
+        events.bind(&SocketAddr::new(0, 0))?;
+        GROUPS.iter().try_for_each(|group| events.add_membership(*group))?;
+        let mut commands = Socket::new(NETLINK_NETFILTER)?;
+        commands.bind_auto()?;
+        commands.connect(&SocketAddr::new(0, 0))?;
+        commands.set_non_blocking(true)?;
+        Ok(ConnectionTracker {
+            events,
+            commands,
+            known: HashMap::new(),
+            pending: HashSet::new(),
+            consent: [FamilyConsent::default(); 2],
+            timeouts: Timeouts::read(),
+            ticks_of_a_second: 0,
+            renewals: Vec::new(),
+            reviewed: now,
+            renewed: now,
+            overruns: 0,
+            forwarded: 0,
+        })
+    }
+
+    /// Numbers for reports.
+    pub fn status(&self) -> ConnectionStatus {
+        let (known, forwarded, overruns) = (self.known.len(), self.forwarded, self.overruns);
+        ConnectionStatus { known, forwarded, overruns }
+    }
+
+    /// Says for which families rules allow it, by IPv4 and IPv6.
+    pub(crate) fn set_consent(&mut self, consent: [FamilyConsent; 2], accelerator: &mut Accelerator) {
+        if std::mem::replace(&mut self.consent, consent) != consent {
+            let all: Vec<u32> = self.known.keys().copied().collect();
+            all.into_iter().for_each(|id| self.review(id, accelerator));
+        }
+    }
+
+    /// Reads events, and does what is due. Returns how long nothing more is due unless there are events.
+    pub(crate) fn poll(&mut self, now: Instant, accelerator: &mut Accelerator) -> io::Result<Duration> {
+        if self.ticks_of_a_second == 0 {
+            self.ticks_of_a_second = accelerator.lease().ticks_of_a_second()?;
+        }
+        let has_more = self.read_events(accelerator)?;
+        if now.saturating_duration_since(self.reviewed) >= REVIEW {
+            self.reviewed = now;
+            self.timeouts = Timeouts::read();
+            self.ticks_of_a_second = accelerator.lease().ticks_of_a_second()?;
+            let pending: Vec<u32> = self.pending.iter().copied().collect();
+            pending.into_iter().for_each(|id| self.review(id, accelerator));
+        }
+        let interval = RENEWAL.min(Duration::from_secs(u64::from(self.timeouts.tcp)) / 4).max(REVIEW);
+        if self.renewals.is_empty() && now.saturating_duration_since(self.renewed) >= interval {
+            self.renewed = now;
+            let is_tcp = |known: &Known| known.flows.is_some() && known.entry.protocol() == TCP;
+            self.renewals = self.known.iter().filter(|(_, known)| is_tcp(known)).map(|(id, _)| *id).collect();
+        }
+        self.renew_some(accelerator);
+        self.forget_answers();
+        Ok(match (has_more, self.renewals.is_empty()) {
+            (true, _) => Duration::ZERO,
+            (false, false) => BETWEEN,
+            (false, true) => REVIEW,
+        })
+    }
+
+    /// Reads what waits; says whether there may be more.
+    fn read_events(&mut self, accelerator: &mut Accelerator) -> io::Result<bool> {
+        let mut buffer = vec![0; 1 << 14];
+        for _ in 0..AT_ONCE {
+            let read = match self.events.recv(&mut &mut buffer[..], 0) {
+                Ok(length) => read(&buffer[..length]),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(false),
+                    io::ErrorKind::Interrupted => continue,
+                    // Some were lost (`ENOBUFS`), or who knows.
+                    _ => Err(error),
+                },
+            };
+            match read {
+                Ok(events) => events.into_iter().for_each(|event| self.apply(event, accelerator)),
+                Err(_) => self.recover(accelerator)?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn apply(&mut self, event: Event, accelerator: &mut Accelerator) {
+        match event {
+            Event::Gone(id) => {
+                self.leave(id, accelerator);
+                self.known.remove(&id);
+                self.pending.remove(&id);
+            }
+            Event::There(entry) => {
+                let id = entry.id;
+                match self.known.get_mut(&id) {
+                    // The number of one whose end was not heard of.
+                    Some(known) if known.entry.original != entry.original => {
+                        self.apply(Event::Gone(id), accelerator);
+                        self.add(*entry);
+                    }
+                    Some(known) => known.entry.follow(*entry),
+                    None => self.add(*entry),
+                }
+                self.review(id, accelerator);
+            }
+            Event::Other => {}
+        }
+    }
+
+    fn add(&mut self, entry: Entry) {
+        if self.known.len() < MOST_CONNECTIONS {
+            let known = Known { entry, flows: None, has_asked: false, is_closing: false, stamps: [0; 2] };
+            self.known.insert(known.entry.id, known);
+        }
+    }
+
+    /// Leaves all to the kernel, since events were lost, and reads what there is. Of that only connections
+    /// are kept that were known: others may have no events.
+    fn recover(&mut self, accelerator: &mut Accelerator) -> io::Result<()> {
+        self.overruns += 1;
+        let known: HashSet<u32> = self.known.keys().copied().collect();
+        known.iter().for_each(|id| self.leave(*id, accelerator));
+        self.known.clear();
+        self.pending.clear();
+        // Events of before tell nothing new, and those that come from now on are about what is read then.
+        let mut start = [0; 64];
+        let is_empty = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        while !self.events.recv(&mut &mut start[..], 0).is_err_and(is_empty) {}
+        for body in netlink::dump_of_netfilter(GET, &[0; 4])? {
+            if let Ok(Event::There(entry)) = read_event(GET & !0xff, &body)
+                && known.contains(&entry.id)
+            {
+                self.apply(Event::There(entry), accelerator);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a connection forwarded, or no longer, by what is known now.
+    fn review(&mut self, id: u32, accelerator: &mut Accelerator) {
+        let Some(known) = self.known.get(&id) else { return };
+        match self.plan(known, accelerator) {
+            Plan::Forward(flows) => self.forward(id, flows, accelerator),
+            plan => {
+                self.leave(id, accelerator);
+                let is_leave = matches!(plan, Plan::Leave);
+                if is_leave {
+                    self.pending.remove(&id)
+                } else {
+                    self.pending.insert(id)
+                };
+                if matches!(plan, Plan::AskLiberal) {
+                    self.ask_liberal(id);
+                }
+            }
+        }
+    }
+
+    fn plan(&self, known: &Known, accelerator: &Accelerator) -> Plan {
+        let entry = &known.entry;
+        let consent = self.consent[usize::from(entry.family == Family::V6)];
+        if !entry.is_established() || known.is_closing {
+            return Plan::Leave;
+        }
+        let directions = entry.directions();
+        let is_local = directions.iter().any(|direction| accelerator.is_own(direction.destination));
+        let is_translatable = consent.translates && entry.family == Family::V4;
+        if !consent.is_given || is_local || entry.is_translated() && !is_translatable {
+            return Plan::Leave;
+        }
+        let interval = self.timeouts.interval(entry, self.ticks_of_a_second);
+        let flow = |direction: &super::message::Direction| {
+            let exit = accelerator.egress(direction.destination)?;
+            let translation = direction.translation();
+            // A masqueraded connection whose output changes is the kernel's to end.
+            let exit = if translation.is_some() { Some(exit?) } else { None };
+            Some((direction.arrives, FlowAction { translation, exit, interval }))
+        };
+        match (flow(&directions[0]), flow(&directions[1])) {
+            (Some(_), Some(_)) if !entry.is_liberal() => Plan::AskLiberal,
+            (Some(there), Some(back)) => Plan::Forward([there, back]),
+            _ => Plan::Wait,
+        }
+    }
+
+    fn forward(&mut self, id: u32, flows: Flows, accelerator: &mut Accelerator) {
+        if self.known.get(&id).is_some_and(|known| known.flows == Some(flows)) {
+            return;
+        }
+        self.leave(id, accelerator);
+        let Some(table) = accelerator.flows_mut() else { return };
+        let is_there = flows.iter().all(|(key, action)| table.insert(*key, action));
+        if !is_there {
+            flows.iter().for_each(|(key, _)| table.remove(key));
+            self.pending.insert(id);
+            return;
+        }
+        self.pending.remove(&id);
+        self.forwarded += 1;
+        if let Some(known) = self.known.get_mut(&id) {
+            known.flows = Some(flows);
+            known.stamps = [0; 2];
+        }
+    }
+
+    fn leave(&mut self, id: u32, accelerator: &mut Accelerator) {
+        let Some(flows) = self.known.get_mut(&id).and_then(|known| known.flows.take()) else { return };
+        self.forwarded -= 1;
+        if let Some(table) = accelerator.flows_mut() {
+            flows.iter().for_each(|(key, _)| table.remove(key));
+        }
+    }
+
+    /// The event of the change says that it is done.
+    fn ask_liberal(&mut self, id: u32) {
+        let Some(known) = self.known.get_mut(&id).filter(|known| !known.has_asked) else { return };
+        known.has_asked = self.commands.send(&known.entry.to_liberal_request(), 0).is_ok();
+    }
+
+    /// Renews entries of TCP that had traffic since this was done last.
+    fn renew_some(&mut self, accelerator: &mut Accelerator) {
+        let from = self.renewals.len().saturating_sub(RENEWALS_AT_ONCE);
+        for id in self.renewals.split_off(from) {
+            let Some(known) = self.known.get_mut(&id) else { continue };
+            let (Some(flows), Some(table)) = (&known.flows, accelerator.flows_mut()) else { continue };
+            let notes = flows.each_ref().map(|(key, _)| table.note(key));
+            let [Some(there), Some(back)] = notes else { continue };
+            if there.is_closing || back.is_closing {
+                // What the kernel decided by that packet stands.
+                known.is_closing = true;
+                self.review(id, accelerator);
+                continue;
+            }
+            let stamps = [there.stamp, back.stamp];
+            if std::mem::replace(&mut known.stamps, stamps) != stamps {
+                // One that can't be sent is for the next time.
+                let _ = self.commands.send(&known.entry.to_timeout_request(self.timeouts.tcp), 0);
+            }
+        }
+    }
+
+    /// Errors come without being asked for: an entry may be gone.
+    fn forget_answers(&self) {
+        let mut start = [0; 64];
+        while self.commands.recv(&mut &mut start[..], 0).is_ok() {}
+    }
+}
+
+impl AsFd for ConnectionTracker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+}

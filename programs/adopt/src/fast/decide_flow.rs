@@ -1,0 +1,139 @@
+//! What becomes of packets of established connections, in plain code: what `program::flow` and
+//! `program::translate` do.
+use super::flows::*;
+use super::layout::Reason;
+use super::memory::Memory;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Where of a family's header what is.
+pub(super) struct FlowHeaders {
+    is_v6: bool,
+    length: usize,
+    protocol: usize,
+    addresses: std::ops::Range<usize>,
+    echo: (u8, [u8; 2]),
+}
+
+impl FlowHeaders {
+    pub(super) const IPV4: FlowHeaders =
+        FlowHeaders { is_v6: false, length: 20, protocol: 9, addresses: 12..20, echo: (1, [8, 0]) };
+    pub(super) const IPV6: FlowHeaders =
+        FlowHeaders { is_v6: true, length: 40, protocol: 6, addresses: 8..40, echo: (58, [128, 129]) };
+}
+
+/// What the record of a packet's flow says.
+pub(super) struct FlowMatch {
+    pub(super) translation: Option<NewTuple>,
+    /// The port that it must leave by.
+    pub(super) exit: Option<u32>,
+}
+
+/// What a packet of IPv4 leaves with.
+pub(super) struct NewTuple {
+    source: [u8; 4],
+    pub(super) destination: [u8; 4],
+    ports: [u8; 4],
+}
+
+/// Finds the flow of a packet, of which programs see `seen`, and checks that the packet does not close its
+/// connection. Notes nothing in the record, as programs do.
+pub(super) fn match_flow(
+    memory: &Memory,
+    headers: &FlowHeaders,
+    seen: &[u8],
+    length: usize,
+    is_multi_buffer: bool,
+) -> Result<FlowMatch, Reason> {
+    let unknown = Reason::NotEstablished;
+    if is_multi_buffer {
+        return Err(Reason::MultiBuffer);
+    }
+    let flows = memory.flows.as_ref().ok_or(unknown)?;
+    let transport = seen.get(headers.length..).filter(|rest| rest.len() >= 8).ok_or(unknown)?;
+    let protocol = seen[headers.protocol];
+    let (echo, types) = headers.echo;
+    let ports = match protocol {
+        TCP | UDP => [transport[0], transport[1], transport[2], transport[3]],
+        _ if protocol == echo && types.contains(&transport[0]) => {
+            [transport[4], transport[5], transport[0], transport[1]]
+        }
+        _ => return Err(unknown),
+    };
+    let word = |bytes: &[u8]| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let mut key: Vec<u32> = seen[headers.addresses.clone()].chunks(4).map(word).collect();
+    key.extend([word(&ports), u32::from(protocol) | IN_USE]);
+    let record = flows.find(headers.is_v6, &key).filter(|record| !record.is_closing()).ok_or(unknown)?;
+    let length = length - headers.length;
+    let is_right = match protocol {
+        TCP => {
+            let has_header = transport.len() >= 20;
+            let header = usize::from(transport.get(12).map_or(0, |byte| byte >> 4)) * 4;
+            has_header && (20..=length).contains(&header) && transport[13] & 0x17 == 0x10
+        }
+        UDP => (8..=length).contains(&usize::from(u16::from_be_bytes([transport[4], transport[5]]))),
+        _ => true,
+    };
+    if !is_right || length < 8 {
+        return Err(unknown);
+    }
+    let interval = u64::from(record.interval());
+    let now = memory.lease.tick().unwrap_or(u64::MAX);
+    if interval != 0 && now.wrapping_sub(record.stamp()) >= interval {
+        return Err(Reason::Renewal);
+    }
+    let properties = record.properties();
+    let bytes = |at: usize| record.word(at).to_ne_bytes();
+    let translation = (properties & TRANSLATED != 0).then(|| NewTuple {
+        source: bytes(NEW_SOURCE),
+        destination: bytes(NEW_DESTINATION),
+        ports: bytes(NEW_PORTS),
+    });
+    Ok(FlowMatch { translation, exit: (properties >> EXIT & 0xff).checked_sub(1) })
+}
+
+impl NewTuple {
+    /// Puts addresses and ports into a packet of IPv4, with its sums.
+    pub(super) fn write(&self, packet: &mut [u8]) {
+        let addresses = [self.source, self.destination].concat();
+        let of_addresses = difference(&packet[12..20], &addresses);
+        packet[12..20].copy_from_slice(&addresses);
+        replace_sum(packet, 10, of_addresses);
+        let protocol = packet[9];
+        let (place, new) = match protocol {
+            TCP | UDP => (20..24, &self.ports[..]),
+            _ => (24..26, &self.ports[..2]),
+        };
+        let of_ports = difference(&packet[place.clone()], new);
+        packet[place].copy_from_slice(new);
+        match protocol {
+            TCP => replace_sum(packet, 36, of_addresses + of_ports),
+            UDP if packet[26..28] == [0, 0] => {}
+            UDP => {
+                replace_sum(packet, 26, of_addresses + of_ports);
+                if packet[26..28] == [0, 0] {
+                    packet[26..28].copy_from_slice(&[0xff, 0xff]);
+                }
+            }
+            _ => replace_sum(packet, 22, of_ports),
+        }
+    }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {
+    bytes.chunks(2).map(|word| u16::from_be_bytes([word[0], word[1]]))
+}
+
+/// What must be added to a sum of ones' complement (RFC 1624).
+fn difference(old: &[u8], new: &[u8]) -> u32 {
+    words(old).map(|word| u32::from(!word)).sum::<u32>() + words(new).map(u32::from).sum::<u32>()
+}
+
+fn replace_sum(packet: &mut [u8], at: usize, difference: u32) {
+    let mut sum = u32::from(!u16::from_be_bytes([packet[at], packet[at + 1]])) + difference;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    packet[at..at + 2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+}

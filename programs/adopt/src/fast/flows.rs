@@ -1,0 +1,302 @@
+//! Established connections that programs forward past the user's policy: a table of flows, one for each
+//! direction, in arrays that programs and this process share.
+//!
+//! A bucket has [`WAYS`] records. A flow lies in any of those of its bucket; one that finds no room stays
+//! with the kernel. The word with the protocol is written last and cleared first, and a record is used
+//! again only when all runs of programs that may have seen it have ended.
+use super::layout::{MOST_PORTS, MULTIPLIER, mix};
+use super::memory::SharedArrays;
+use artery_storage::Words;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Records of a bucket.
+pub(super) const WAYS: usize = 8;
+/// Added to the protocol's number in a record that is in use.
+pub(super) const IN_USE: u32 = 0x100;
+/// In the word of properties: the packet is of an established connection.
+pub(super) const ESTABLISHED: u32 = 1 << 30;
+/// The same: its addresses or ports are replaced.
+pub(super) const TRANSLATED: u32 = 1 << 31;
+/// The same: where the port that packets must leave by begins, plus one; 0 for any.
+pub(super) const EXIT: u32 = 8;
+/// Removed records that wait for runs of programs to end before that is waited for.
+const MOST_WAITING: usize = 512;
+
+/// Where the words of a record are, in 32-bit words, and how many buckets there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlowLayout {
+    /// The name of the array.
+    pub(super) array: &'static str,
+    /// Words of a record: a power of two.
+    pub(super) words: usize,
+    pub(super) bucket_bits: u32,
+    /// Words of each of both addresses, which come first.
+    pub(super) address: usize,
+    /// Ports, or the identifier, type and code of an echo; then the protocol and [`IN_USE`].
+    pub(super) ports: usize,
+    /// [`ESTABLISHED`], [`TRANSLATED`] and ports.
+    pub(super) properties: usize,
+    /// Ticks after which a packet goes to the kernel, which renews its entry; 0 for never.
+    pub(super) interval: usize,
+    /// Not 0 once a packet was seen that may close the connection.
+    pub(super) closing: usize,
+    /// The tick, of 64 bits, at which the last packet went to the kernel for renewal, or, without an
+    /// interval, at which the last one was forwarded.
+    pub(super) stamp: usize,
+    /// Where the record is in its bucket, in bytes.
+    pub(super) offset: usize,
+}
+
+/// Words of new addresses and ports, for IPv4 alone.
+pub(super) const NEW_SOURCE: usize = 8;
+pub(super) const NEW_DESTINATION: usize = 9;
+pub(super) const NEW_PORTS: usize = 10;
+
+pub(super) const FLOWS4: FlowLayout = FlowLayout {
+    array: "flows4",
+    words: 16,
+    bucket_bits: 15,
+    address: 1,
+    ports: 2,
+    properties: 4,
+    interval: 5,
+    stamp: 6,
+    closing: 11,
+    offset: 15,
+};
+pub(super) const FLOWS6: FlowLayout = FlowLayout {
+    array: "flows6",
+    words: 32,
+    bucket_bits: 13,
+    address: 4,
+    ports: 8,
+    properties: 10,
+    interval: 11,
+    stamp: 12,
+    closing: 14,
+    offset: 31,
+};
+
+impl FlowLayout {
+    /// The layout for the family of an address.
+    pub(super) fn of(address: IpAddr) -> FlowLayout {
+        if address.is_ipv4() { FLOWS4 } else { FLOWS6 }
+    }
+    /// Words of a bucket.
+    pub(super) fn bucket_words(self) -> usize {
+        self.words * WAYS
+    }
+    fn count(self) -> usize {
+        self.bucket_words() << self.bucket_bits
+    }
+}
+
+/// What packets of one direction of a connection have in common, as they arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// The source address.
+    pub source: IpAddr,
+    /// The destination address, of the same family.
+    pub destination: IpAddr,
+    /// Source and destination port in network order, or an echo's identifier, type and code.
+    pub ports: [u8; 4],
+    /// The protocol's number (IANA).
+    pub protocol: u8,
+}
+
+impl FlowKey {
+    /// The words that the key's part of a record has, the protocol's among them.
+    pub(super) fn to_words(self) -> Vec<u32> {
+        let word = |bytes: &[u8]| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let words = |address: IpAddr| match address {
+            IpAddr::V4(address) => address.octets().chunks(4).map(word).collect::<Vec<_>>(),
+            IpAddr::V6(address) => address.octets().chunks(4).map(word).collect(),
+        };
+        let last = [word(&self.ports), u32::from(self.protocol) | IN_USE];
+        [words(self.source), words(self.destination), last.to_vec()].concat()
+    }
+}
+
+/// What is done with packets of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowAction {
+    /// The addresses and ports that packets leave with, if they are others.
+    pub translation: Option<Translation>,
+    /// The number of the port that packets must leave by; otherwise they go to the kernel.
+    pub exit: Option<u32>,
+    /// After so many ticks of the kernel's clock a packet goes to the kernel; 0 for never.
+    pub interval: u32,
+}
+
+/// The addresses and ports that packets of a flow leave with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// The source address.
+    pub source: Ipv4Addr,
+    /// The destination address, which routes are looked up by.
+    pub destination: Ipv4Addr,
+    /// As in [`FlowKey`].
+    pub ports: [u8; 4],
+}
+
+/// What programs have noted of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowNote {
+    /// The tick of its last packet, for flows without an interval.
+    pub stamp: u64,
+    /// Whether a packet was seen that may close the connection.
+    pub is_closing: bool,
+}
+
+/// The flows of both families.
+pub struct FlowTable {
+    words: [Words<AtomicU32>; 2],
+    /// Mixed into every hash, so that nobody outside can fill a bucket on purpose.
+    pub(super) seed: u32,
+    /// The place of each flow's record, by its first word.
+    places: HashMap<FlowKey, usize>,
+    /// Records, by family and place, that runs of programs may still see.
+    waiting: HashSet<(bool, usize)>,
+}
+
+impl FlowTable {
+    /// An empty table.
+    pub(super) fn new(arrays: &SharedArrays, seed: u32) -> io::Result<FlowTable> {
+        let words = |layout: FlowLayout| Words::new(arrays, layout.array, layout.count());
+        let (places, waiting) = (HashMap::new(), HashSet::new());
+        Ok(FlowTable { words: [words(FLOWS4)?, words(FLOWS6)?], seed, places, waiting })
+    }
+
+    /// Has packets of a flow forwarded. False if its bucket is full.
+    pub fn insert(&mut self, key: FlowKey, action: &FlowAction) -> bool {
+        self.remove(&key);
+        let layout = FlowLayout::of(key.source);
+        let is_v6 = key.source.is_ipv6();
+        let words = &self.words[usize::from(is_v6)];
+        let key_words = key.to_words();
+        let bucket = self.bucket(layout, &key_words);
+        let place = |way: usize| bucket + way * layout.words;
+        let is_free = |place: &usize| {
+            words[place + layout.ports + 1].load(Relaxed) == 0 && !self.waiting.contains(&(is_v6, *place))
+        };
+        let Some(place) = (0..WAYS).map(place).find(is_free) else { return false };
+        let record = &words[place..][..layout.words];
+        let (last, first) = key_words.split_last().expect("a key has words");
+        first.iter().zip(record).for_each(|(new, word)| word.store(*new, Relaxed));
+        let mut properties = ESTABLISHED;
+        let word = |octets: [u8; 4]| u32::from_ne_bytes(octets);
+        if let Some(new) = &action.translation {
+            properties |= TRANSLATED;
+            record[NEW_SOURCE].store(word(new.source.octets()), Relaxed);
+            record[NEW_DESTINATION].store(word(new.destination.octets()), Relaxed);
+            record[NEW_PORTS].store(word(new.ports), Relaxed);
+        }
+        properties |= action.exit.map_or(0, |port| (port % MOST_PORTS as u32 + 1) << EXIT);
+        record[layout.properties].store(properties, Relaxed);
+        record[layout.interval].store(action.interval, Relaxed);
+        for at in [layout.closing, layout.stamp, layout.stamp + 1] {
+            record[at].store(0, Relaxed);
+        }
+        record[layout.offset].store((4 * (place - bucket)) as u32, Relaxed);
+        record[layout.ports + 1].store(*last, Release);
+        self.places.insert(key, place);
+        true
+    }
+
+    /// Leaves packets of a flow to the kernel.
+    pub fn remove(&mut self, key: &FlowKey) {
+        let Some(place) = self.places.remove(key) else { return };
+        let (layout, is_v6) = (FlowLayout::of(key.source), key.source.is_ipv6());
+        self.words[usize::from(is_v6)][place + layout.ports + 1].store(0, Release);
+        self.waiting.insert((is_v6, place));
+    }
+
+    /// What programs have noted of a flow.
+    pub fn note(&self, key: &FlowKey) -> Option<FlowNote> {
+        let place = *self.places.get(key)?;
+        let layout = FlowLayout::of(key.source);
+        let record = &self.words[usize::from(key.source.is_ipv6())][place..][..layout.words];
+        let half = |at: usize| u64::from(record[layout.stamp + at].load(Acquire));
+        // Only whether it has changed matters.
+        let stamp = half(1) << 32 | half(0);
+        Some(FlowNote { stamp, is_closing: record[layout.closing].load(Acquire) != 0 })
+    }
+
+    /// Flows whose packets are forwarded.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether so many records wait for runs of programs to end that this should be waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.len() >= MOST_WAITING
+    }
+    /// Lets records be used again: all runs of programs that may have seen them have ended.
+    pub(super) fn reclaim_waiting(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// The record of a flow as a program finds it, by the words of its key.
+    pub(super) fn find(&self, is_v6: bool, key: &[u32]) -> Option<FlowRecord<'_>> {
+        let layout = if is_v6 { FLOWS6 } else { FLOWS4 };
+        let bucket = self.bucket(layout, key);
+        let records = self.words[usize::from(is_v6)][bucket..][..layout.bucket_words()].chunks(layout.words);
+        let is_it =
+            |record: &&[AtomicU32]| key.iter().zip(*record).all(|(key, word)| word.load(Acquire) == *key);
+        records.into_iter().find(is_it).map(|words| FlowRecord { layout, words })
+    }
+
+    /// The first word of the bucket that a flow belongs to: by its addresses and ports.
+    fn bucket(&self, layout: FlowLayout, key: &[u32]) -> usize {
+        let hash = key[..key.len() - 1].iter().fold(self.seed, |hash, word| mix(hash, *word));
+        (hash.wrapping_mul(MULTIPLIER) >> (32 - layout.bucket_bits)) as usize * layout.bucket_words()
+    }
+}
+
+/// A record, as it is read for a packet.
+pub(super) struct FlowRecord<'a> {
+    layout: FlowLayout,
+    words: &'a [AtomicU32],
+}
+
+impl FlowRecord<'_> {
+    pub(super) fn word(&self, at: usize) -> u32 {
+        self.words[at].load(Acquire)
+    }
+    pub(super) fn properties(&self) -> u32 {
+        self.word(self.layout.properties)
+    }
+    pub(super) fn interval(&self) -> u32 {
+        self.word(self.layout.interval)
+    }
+    pub(super) fn is_closing(&self) -> bool {
+        self.word(self.layout.closing) != 0
+    }
+    pub(super) fn stamp(&self) -> u64 {
+        u64::from(self.word(self.layout.stamp + 1)) << 32 | u64::from(self.word(self.layout.stamp))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_room_for_all_its_words_and_stamps_are_aligned() {
+        for layout in [FLOWS4, FLOWS6] {
+            let key = 2 * layout.address;
+            assert_eq!(layout.ports, key);
+            assert!(layout.properties > layout.ports + 1 && layout.stamp.is_multiple_of(2));
+            assert!(layout.words.is_power_of_two() && layout.offset == layout.words - 1);
+            assert!(layout.closing < layout.offset && layout.ports.is_multiple_of(2));
+        }
+    }
+}

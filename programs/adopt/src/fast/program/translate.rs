@@ -1,0 +1,175 @@
+//! New addresses and ports of a packet of IPv4, as the kernel's translation (NAT) would write them.
+use super::super::flows::*;
+use super::receive::load_frame;
+use super::*;
+use artery_device::bpf::Operation::*;
+use artery_device::bpf::Test::*;
+
+const L3_CSUM_REPLACE: i32 = 10;
+const L4_CSUM_REPLACE: i32 = 11;
+/// The difference is of the pseudo header, too (`BPF_F_PSEUDO_HDR`).
+const PSEUDO_HEADER: i32 = 0x10;
+/// A sum of 0 says that there is none, and none becomes 0 (`BPF_F_MARK_MANGLED_0`).
+const ZERO_IS_NONE: i32 = 0x20;
+const ETHERNET: i32 = 14;
+const TCP: i32 = 6;
+const UDP: i32 = 17;
+
+/// Where checksums are from the start of the IP header.
+const SUM: i16 = 10;
+const TCP_SUM: i16 = 20 + 16;
+const UDP_SUM: i16 = 20 + 6;
+const ECHO_SUM: i16 = 20 + 2;
+
+/// Replaces what the flow says. Goes to `failed` with a packet that is no more what it was.
+pub(super) fn write(w: &mut ProgramWriter<'_>, failed: Label) {
+    let is_done = w.a.label();
+    w.load_slot(R1, Slot::Properties);
+    w.a.compute(ShiftRight, R1, TRANSLATED.ilog2() as i32);
+    w.a.jump_if(Equal, R1, 0, is_done);
+    w.a.set(R1, R9);
+    w.a.compute(Add, R1, 20 + 8);
+    w.a.jump_if(Above, R1, R8, failed);
+    replace_addresses(w);
+    replace_ports(w);
+    match w.at {
+        ProgramHook::Xdp => write_sums(w, failed),
+        ProgramHook::Tc => call_for_sums(w, failed),
+    }
+    w.a.place(is_done);
+}
+
+/// Puts new addresses in, and keeps the difference of the sums of both.
+fn replace_addresses(w: &mut ProgramWriter<'_>) {
+    w.a.set(R5, 0);
+    for (at, slot) in [(12, Slot::NewSource), (16, Slot::NewDestination)] {
+        w.load_slot(R2, slot);
+        w.a.load(Size::Word, R1, R9, at);
+        add_difference(w);
+        w.a.store(Size::Word, R9, at, R2);
+    }
+    fold_to_32(w, R5);
+    w.store_slot(Slot::AddressDifference, R5);
+}
+
+fn replace_ports(w: &mut ProgramWriter<'_>) {
+    let (has_ports, is_done) = (w.a.label(), w.a.label());
+    w.a.set(R5, 0);
+    w.load_slot(R2, Slot::NewPorts);
+    w.a.load(Size::Byte, R1, R9, 9);
+    w.a.jump_if(Equal, R1, TCP, has_ports);
+    w.a.jump_if(Equal, R1, UDP, has_ports);
+    // The identifier of an echo; its type stays.
+    w.a.store(Size::Word, R10, Slot::NewPorts as i16, R2);
+    w.a.load(Size::Half, R2, R10, Slot::NewPorts as i16);
+    w.a.load(Size::Half, R1, R9, 24);
+    add_difference(w);
+    w.a.store(Size::Half, R9, 24, R2);
+    w.a.jump(is_done);
+    w.a.place(has_ports);
+    w.a.load(Size::Word, R1, R9, 20);
+    add_difference(w);
+    w.a.store(Size::Word, R9, 20, R2);
+    w.a.place(is_done);
+    fold_to_32(w, R5);
+    w.store_slot(Slot::PortDifference, R5);
+}
+
+/// `R5` += what `R2` is more than `R1`, as sums of ones' complement go; `R1` is spoiled.
+fn add_difference(w: &mut ProgramWriter<'_>) {
+    w.a.compute_32(Xor, R1, -1);
+    w.a.compute(Add, R5, R1);
+    w.a.compute(Add, R5, R2);
+}
+
+/// Spoils `R1`.
+fn fold_to_32(w: &mut ProgramWriter<'_>, sum: Register) {
+    for _ in 0..2 {
+        w.a.set(R1, sum);
+        w.a.compute(ShiftRight, R1, 32);
+        w.a.compute_32(Move, sum, sum);
+        w.a.compute(Add, sum, R1);
+    }
+    w.a.compute_32(Move, sum, sum);
+}
+
+/// Of a whole frame: the sums as they must be.
+fn write_sums(w: &mut ProgramWriter<'_>, failed: Label) {
+    let (tcp, udp, is_done) = (w.a.label(), w.a.label(), w.a.label());
+    w.load_slot(R4, Slot::AddressDifference);
+    w.load_slot(R5, Slot::PortDifference);
+    replace_sum(w, SUM, R4);
+    w.a.compute(Add, R4, R5);
+    w.a.load(Size::Byte, R1, R9, 9);
+    w.a.jump_if(Equal, R1, TCP, tcp);
+    w.a.jump_if(Equal, R1, UDP, udp);
+    replace_sum(w, ECHO_SUM, R5);
+    w.a.jump(is_done);
+    w.a.place(tcp);
+    w.a.set(R1, R9);
+    w.a.compute(Add, R1, 40);
+    w.a.jump_if(Above, R1, R8, failed);
+    replace_sum(w, TCP_SUM, R4);
+    w.a.jump(is_done);
+    w.a.place(udp);
+    w.a.load(Size::Half, R1, R9, UDP_SUM);
+    w.a.jump_if(Equal, R1, 0, is_done);
+    replace_sum(w, UDP_SUM, R4);
+    w.a.load(Size::Half, R1, R9, UDP_SUM);
+    w.a.jump_if(NotEqual, R1, 0, is_done);
+    w.a.store(Size::Half, R9, UDP_SUM, 0xffff);
+    w.a.place(is_done);
+}
+
+/// Adds a difference to a sum (RFC 1624); spoils `R1` and `R2`.
+fn replace_sum(w: &mut ProgramWriter<'_>, at: i16, difference: Register) {
+    w.a.load(Size::Half, R1, R9, at);
+    w.a.compute(Xor, R1, 0xffff);
+    w.a.compute(Add, R1, difference);
+    for _ in 0..4 {
+        w.a.set(R2, R1);
+        w.a.compute(ShiftRight, R2, 16);
+        w.a.compute(And, R1, 0xffff);
+        w.a.compute(Add, R1, R2);
+    }
+    w.a.compute(Xor, R1, 0xffff);
+    w.a.store(Size::Half, R9, at, R1);
+}
+
+/// Of a frame whose sums a card may still have to make, or has checked: the kernel knows which.
+fn call_for_sums(w: &mut ProgramWriter<'_>, failed: Label) {
+    let (tcp, udp, is_done) = (w.a.label(), w.a.label(), w.a.label());
+    w.a.load(Size::Byte, R1, R9, 9);
+    w.store_slot(Slot::FlowKey, R1);
+    call(w, L3_CSUM_REPLACE, SUM, Slot::AddressDifference, 0, failed);
+    w.load_slot(R1, Slot::FlowKey);
+    w.a.jump_if(Equal, R1, TCP, tcp);
+    w.a.jump_if(Equal, R1, UDP, udp);
+    call(w, L4_CSUM_REPLACE, ECHO_SUM, Slot::PortDifference, 0, failed);
+    w.a.jump(is_done);
+    for (label, at, flags) in [(tcp, TCP_SUM, 0), (udp, UDP_SUM, ZERO_IS_NONE)] {
+        w.a.place(label);
+        call(w, L4_CSUM_REPLACE, at, Slot::AddressDifference, flags | PSEUDO_HEADER, failed);
+        call(w, L4_CSUM_REPLACE, at, Slot::PortDifference, flags, failed);
+        w.a.jump(is_done);
+    }
+    w.a.place(is_done);
+    // The frame may lie elsewhere now.
+    w.load_slot(R1, Slot::Context);
+    load_frame(w, R1);
+    w.a.set(R1, R7);
+    w.a.compute(Add, R1, ETHERNET + 20);
+    w.a.jump_if(Above, R1, R8, failed);
+    w.a.set(R9, R7);
+    w.a.compute(Add, R9, ETHERNET);
+}
+
+fn call(w: &mut ProgramWriter<'_>, function: i32, at: i16, difference: Slot, flags: i32, failed: Label) {
+    w.load_slot(R1, Slot::Context);
+    w.a.set(R2, ETHERNET + i32::from(at));
+    w.a.set(R3, 0);
+    w.load_slot(R4, difference);
+    w.a.set(R5, flags);
+    w.a.call(function);
+    w.a.jump_if(NotEqual, R0, 0, failed);
+}
