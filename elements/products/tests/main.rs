@@ -5,7 +5,6 @@ mod classes;
 mod configurations;
 mod explain;
 mod forward;
-mod fuzz_rules;
 mod neighbors;
 mod queueing;
 mod random;
