@@ -61,7 +61,7 @@ impl Stage {
     fn push(&mut self, input: usize, packets: Vec<Packet>, time: Duration) -> Vec<Packet> {
         self.bench.push_packets(input % self.inputs, packets);
         self.bench.run_once();
-        self.bench.advance_time(time);
+        self.bench.advance_time_once(time);
         let mut next = Vec::new();
         for output in 0..self.outputs {
             let sent = self.bench.drain_sent(output);

@@ -40,12 +40,12 @@ impl Connection {
     }
 
     /// Sends messages both ways, each of another length.
-    fn exchange(&mut self, rounds: usize) {
+    fn exchange(&self, rounds: usize) {
         let message: Vec<u8> = (0..1400_u32).map(|byte| (byte * 7) as u8).collect();
         let mut buffer = vec![0; message.len()];
         for round in 0..rounds {
             let length = 1 + round * 13 % message.len();
-            for (from, to) in [(&mut self.near, &mut self.far), (&mut self.far, &mut self.near)] {
+            for (mut from, mut to) in [(&self.near, &self.far), (&self.far, &self.near)] {
                 from.write_all(&message[..length]).expect("it is sent");
                 to.read_exact(&mut buffer[..length]).expect("it arrives");
                 assert_eq!(buffer[..length], message[..length]);
@@ -54,23 +54,40 @@ impl Connection {
     }
 }
 
-fn datagrams(a: &Host, b: &Host, to: SocketAddr, rounds: usize) -> Result<IpAddr> {
-    let any = |port: u16| SocketAddr::new(if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() }, port);
-    let far = b.enter(|| UdpSocket::bind(any(to.port())))?.expect("a socket");
-    let near = a.enter(|| UdpSocket::bind(any(0)))?.expect("a socket");
-    [&near, &far].map(|socket| socket.set_read_timeout(Some(SOON)).expect("a timeout"));
-    let (mut buffer, mut source) = ([0; 2000], None);
-    for round in 0..rounds {
-        let message = vec![round as u8; 1 + round * 11 % 1400];
-        near.send_to(&message, to).expect("it is sent");
-        let (length, from) = far.recv_from(&mut buffer).expect("it arrives");
-        assert_eq!(buffer[..length], message);
-        far.send_to(&message, from).expect("it is sent");
-        let (length, _) = near.recv_from(&mut buffer).expect("it arrives");
-        assert_eq!(buffer[..length], message);
-        source = Some(from.ip());
+/// Two hosts that send each other datagrams.
+struct Datagrams {
+    near: UdpSocket,
+    far: UdpSocket,
+    to: SocketAddr,
+}
+
+impl Datagrams {
+    fn open(a: &Host, b: &Host, to: SocketAddr) -> Result<Datagrams> {
+        let any =
+            |port: u16| SocketAddr::new(if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() }, port);
+        let far = b.enter(|| UdpSocket::bind(any(to.port())))?.expect("a socket");
+        let near = a.enter(|| UdpSocket::bind(any(0)))?.expect("a socket");
+        for socket in [&near, &far] {
+            socket.set_read_timeout(Some(SOON)).expect("a timeout");
+        }
+        Ok(Datagrams { near, far, to })
     }
-    Ok(source.expect("there is a round"))
+
+    /// Sends datagrams there and back, each of another length; returns the source that the far host saw.
+    fn exchange(&self, rounds: usize) -> IpAddr {
+        let (mut buffer, mut source) = ([0; 2000], None);
+        for round in 0..rounds {
+            let message = vec![round as u8; 1 + round * 11 % 1400];
+            self.near.send_to(&message, self.to).expect("it is sent");
+            let (length, from) = self.far.recv_from(&mut buffer).expect("it arrives");
+            assert_eq!(buffer[..length], message);
+            self.far.send_to(&message, from).expect("it is sent");
+            let (length, _) = self.near.recv_from(&mut buffer).expect("it arrives");
+            assert_eq!(buffer[..length], message);
+            source = Some(from.ip());
+        }
+        source.expect("there is a round")
+    }
 }
 
 fn adopt(net: &Net, path: &str, rules: &str) -> Result<Process> {
@@ -116,16 +133,21 @@ fn established_connections_go_past_a_firewall(path: &str) {
     on_the_net(&format!("adopt-established-{path}"), |net| {
         let router = adopt(net, path, FIREWALL)?;
         let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
-        let mut tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+        let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
         assert_eq!(tcp.far.peer_addr().unwrap().ip(), GATEWAY.parse::<IpAddr>().unwrap());
         until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
-        let before = by_kernel(&net.r)?;
-        tcp.exchange(ROUNDS);
         let outside6: SocketAddr = "[2001:db8:2::2]:8000".parse().unwrap();
         Connection::open(&net.a, &net.b, outside6, outside6)?.exchange(ROUNDS);
-        let source = datagrams(&net.a, &net.b, "10.0.2.2:9000".parse().unwrap(), ROUNDS)?;
-        assert_eq!(source, GATEWAY.parse::<IpAddr>().unwrap());
-        datagrams(&net.a, &net.b, "[2001:db8:2::2]:9000".parse().unwrap(), ROUNDS)?;
+        let udp = Datagrams::open(&net.a, &net.b, "10.0.2.2:9000".parse().unwrap())?;
+        assert_eq!(udp.exchange(1), GATEWAY.parse::<IpAddr>().unwrap());
+        Datagrams::open(&net.a, &net.b, "[2001:db8:2::2]:9001".parse().unwrap())?.exchange(ROUNDS);
+        until_fast(net, &router, &mut |rounds| {
+            udp.exchange(rounds);
+        })?;
+        // By the kernel goes a packet of each direction in a quarter of the timeout, and the first pings.
+        let before = by_kernel(&net.r)?;
+        tcp.exchange(ROUNDS);
+        udp.exchange(ROUNDS);
         let pings = net.a.run(["ping", "-q", "-i", "0.005", "-c", "300", "10.0.2.2"])?;
         assert!(pings.stdout.contains(" 0% packet loss"), "{}", pings.stdout);
         let by_kernel_now = by_kernel(&net.r)? - before;
@@ -133,8 +155,11 @@ fn established_connections_go_past_a_firewall(path: &str) {
 
         // From outside nothing comes in that is not asked for.
         let unasked = net.b.enter(|| {
-            TcpStream::connect_timeout(&(INSIDE.parse().unwrap(), 80).into(), Duration::from_millis(500))
-                .is_err()
+            TcpStream::connect_timeout(
+                &SocketAddr::new(INSIDE.parse().unwrap(), 80),
+                Duration::from_millis(500),
+            )
+            .is_err()
         })?;
         assert!(unasked, "a connection from outside");
         assert!(entries(net)?.contains("ESTABLISHED"), "{}", entries(net)?);
@@ -202,7 +227,7 @@ fn connections_stay_with_the_kernel_unless_the_operator_says_otherwise() {
         let router = net.r.command([artery()?]).args(["adopt", "--path", "tc", "eth0", "eth1"]).spawn()?;
         router.wait_for("forwarding\n", 6 * SOON)?;
         let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
-        let mut tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+        let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
         let before = by_kernel(&net.r)?;
         tcp.exchange(50);
         assert!(by_kernel(&net.r)? >= before + 100);

@@ -332,14 +332,25 @@ impl Bench {
     }
     /// Lets time pass, running the task at each of its timers on the way.
     pub fn advance_time(&mut self, time: std::time::Duration) {
+        self.advance(time, |bench| {
+            bench.run();
+        });
+    }
+    /// The same, running the task once at each timer and once at the end: a task that polls never rests.
+    pub fn advance_time_once(&mut self, time: std::time::Duration) {
+        self.advance(time, |bench| {
+            bench.run_once();
+        });
+    }
+    fn advance(&mut self, time: std::time::Duration, run: impl Fn(&mut Bench)) {
         let end = self.graph.clock.now() + time;
         while let Some(next) = self.graph.scheduler.next_timer().filter(|next| *next <= end) {
             self.graph.clock.advance_to(next);
             self.graph.scheduler.expire_timers(next);
-            self.run();
+            run(self);
         }
         self.graph.clock.advance_to(end);
-        self.run();
+        run(self);
     }
     /// The time on the bench.
     pub fn now(&mut self) -> Time {

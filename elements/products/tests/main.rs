@@ -5,6 +5,7 @@ mod classes;
 mod configurations;
 mod explain;
 mod forward;
+mod fuzz_rules;
 mod neighbors;
 mod queueing;
 mod random;

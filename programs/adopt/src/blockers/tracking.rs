@@ -138,7 +138,7 @@ mod tests {
         let families: Vec<_> = by_family(blocker.clone()).iter().map(|one| one.family).collect();
         assert_eq!(families, [Some(Family::V4), Some(Family::V6)]);
         let at_port = blocker.at_port(3, super::super::Direction::In);
-        assert_eq!(by_family(at_port.clone()), [at_port.clone()]);
+        assert_eq!(by_family(at_port.clone()), std::slice::from_ref(&at_port));
         assert!(!is_passable(&at_port));
         assert!(!is_passable(&Blocker::new(BlockerKind::Hook, String::new(), String::new())));
     }

@@ -51,8 +51,8 @@ impl Exposition {
     }
 }
 
-/// The same metrics as OpenMetrics 1.0: a counter's family is named without `_total`, quotes in help are escaped,
-/// and a line says where the text ends.
+/// The same metrics as OpenMetrics 1.0: a counter's family is named without `_total`, quotes in help are
+/// escaped, and a line says where the text ends.
 pub(crate) fn to_open_metrics(text: &str) -> String {
     let mut open = String::with_capacity(text.len() + 8);
     let mut lines = text.lines().peekable();
