@@ -1,4 +1,10 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
+mod error;
+mod news;
+
+pub use error::Error;
+pub use news::{DeadPath, SessionNews, Shortage};
+
 use crate::blockers::{self, Blocker, BlockerWatch, OwnHook, Port};
 use crate::connections::{ConnectionStatus, ConnectionTracker, FamilyConsent};
 use crate::delivery::{self, DeliveryWatch};
@@ -13,7 +19,6 @@ use crate::pace::{Lag, TurnTimes};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -24,50 +29,6 @@ const REFRESH: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(200);
 /// How long memory and descriptors must have sufficed for a shortage to be over.
 const CALM: Duration = Duration::from_secs(2);
-
-/// Why a session can't begin, or go on.
-#[derive(Debug)]
-pub enum Error {
-    /// What was done with the kernel, and what it answered.
-    Kernel(&'static str, io::Error),
-    /// The programs, or their tables; with the interface, if it is about one.
-    Fast(Option<String>, fast::Error),
-    /// What the tables of a graph did not take.
-    Graph(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Kernel(doing, error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                write!(f, "{doing}: {error}; CAP_NET_ADMIN is needed: run as root")
-            }
-            Error::Kernel(doing, error) => write!(f, "{doing}: {error}"),
-            Error::Fast(Some(port), error) => write!(f, "{port}: {error}"),
-            Error::Fast(None, error) => error.fmt(f),
-            Error::Graph(error) => write!(f, "the graph's routes are not the kernel's any more: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl Error {
-    /// Whether memory or descriptors were lacking, which may come back.
-    fn is_shortage(&self) -> bool {
-        match self {
-            Error::Kernel(_, error) => fast::is_shortage(error),
-            Error::Fast(_, error) => error.is_shortage(),
-            Error::Graph(_) => false,
-        }
-    }
-}
-
-impl From<fast::Error> for Error {
-    fn from(error: fast::Error) -> Error {
-        Error::Fast(None, error)
-    }
-}
 
 /// The adopted interfaces. When the session is dropped, or its process ends in any way, the
 /// kernel forwards alone again.
@@ -119,41 +80,6 @@ pub enum Established {
     InKernel,
     /// They are forwarded past the rules, which the operator has allowed.
     Forwarded,
-}
-
-/// What a turn found.
-#[derive(Debug, Default)]
-pub struct SessionNews {
-    /// Whether the blockers, or the ports that can't transmit redirected frames, have changed.
-    pub guards: bool,
-    /// Whether all of the kernel's tables have been read once more.
-    pub everything: bool,
-    /// Whether memory or descriptors are lacking, if that is new.
-    pub shortage: Option<Shortage>,
-    /// Whether packets are left to the kernel because of the lag of changes, if that is new.
-    pub lags: Option<bool>,
-    /// Interfaces that were gone and have come back, by name, and whether they were adopted again.
-    pub returned: Vec<(String, Result<(), fast::Error>)>,
-    /// Why nothing was forwarded by XDP, and whether all interfaces have changed to tc for it.
-    pub left_xdp: Option<(DeadPath, Result<(), fast::Error>)>,
-}
-
-/// Whether memory or descriptors are lacking.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shortage {
-    /// They are, for this.
-    Of(String),
-    /// They are no longer.
-    Over,
-}
-
-/// Why nothing is forwarded by XDP, though frames arrive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeadPath {
-    /// The driver of the interface with this name takes no frame that is redirected to it.
-    TakesNothing(String),
-    /// Blockers of XDP, but not of tc, leave no two interfaces between which frames are forwarded.
-    AllKept,
 }
 
 impl Session {

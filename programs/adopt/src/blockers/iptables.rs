@@ -61,7 +61,22 @@ fn of_family(place: &FamilyNames) -> Vec<Blocker> {
 
 /// Targets that established connections do not go past: what they do is not in the kernel's entry of a
 /// connection, or not for each packet alike.
-const UNPASSED: [&str; 6] = ["CT", "NOTRACK", "TPROXY", "SYNPROXY", "NFQUEUE", "TEE"];
+pub(super) const UNPASSED: [&str; 14] = [
+    "CT",
+    "NOTRACK",
+    "TPROXY",
+    "SYNPROXY",
+    "NFQUEUE",
+    "TEE",
+    "RAWSNAT",
+    "RAWDNAT",
+    "TTL",
+    "HL",
+    "DSCP",
+    "TOS",
+    "ECN",
+    "TCPOPTSTRIP",
+];
 
 /// Matches and targets that have the kernel track connections.
 const TRACKING: [&str; 8] =
@@ -106,8 +121,10 @@ fn asks_for_connections(rule: &str) -> bool {
 
 fn unpassed_rule(text: &str) -> Option<&str> {
     let target = |line: &&str| {
-        let mut words = line.split_whitespace().skip_while(|word| !["-j", "-g"].contains(word));
-        words.nth(1).is_some_and(|target| UNPASSED.contains(&target))
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // A comment may have words of the same look: one too many is found rather than one too few.
+        let is_unpassed = |pair: &[&str]| ["-j", "-g"].contains(&pair[0]) && UNPASSED.contains(&pair[1]);
+        words.windows(2).any(is_unpassed)
     };
     text.lines().find(target)
 }
@@ -224,6 +241,8 @@ mod tests {
         let text = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p udp -j CT --zone 5\n";
         assert_eq!(unpassed_rule(text), Some("-A PREROUTING -p udp -j CT --zone 5"));
         assert_eq!(unpassed_rule("-A FORWARD -m comment --comment CT -j ACCEPT"), None);
+        let hidden = "-A PREROUTING -m comment --comment \"was -j ACCEPT\" -j NOTRACK";
+        assert_eq!(unpassed_rule(hidden), Some(hidden));
     }
 
     #[test]

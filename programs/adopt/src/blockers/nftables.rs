@@ -39,12 +39,13 @@ const EXPRESSION_DATA: u16 = 2;
 const CT_KEY: u16 = 2;
 const CT_SOURCE: u16 = 4;
 const CT_MARK: u32 = 3;
+const PAYLOAD_SOURCE: u16 = 5;
 const OBJECT_TYPE: u16 = 1;
 /// Helpers, timeouts, expectations, SYN proxies.
 const TRACKING_OBJECTS: [u32; 4] = [3, 7, 9, 10];
 const TARGET_NAME: u16 = 1;
 /// Targets of iptables, in rules of nftables.
-const UNPASSED_TARGETS: [&str; 6] = ["CT", "NOTRACK", "TPROXY", "SYNPROXY", "NFQUEUE", "TEE"];
+const UNPASSED_TARGETS: [&str; 14] = super::iptables::UNPASSED;
 
 /// Families of nftables' tables (`NFPROTO_*`).
 const INET: u8 = 1;
@@ -140,6 +141,8 @@ fn unpassed_expression(name: &str, data: Option<&Attributes<'_>>) -> Option<Stri
     let number = |kind| data.and_then(|data| data.big_endian(kind));
     let is_unpassed = match name {
         "notrack" | "synproxy" | "tproxy" | "queue" | "dup" | "fwd" => true,
+        // Writes into packets.
+        "payload" => number(PAYLOAD_SOURCE).is_some(),
         "ct" => number(CT_SOURCE).is_some() && number(CT_KEY) != Some(CT_MARK),
         "objref" => number(OBJECT_TYPE).is_none_or(|kind| TRACKING_OBJECTS.contains(&kind)),
         "target" => {
@@ -148,7 +151,10 @@ fn unpassed_expression(name: &str, data: Option<&Attributes<'_>>) -> Option<Stri
         }
         _ => false,
     };
-    is_unpassed.then(|| if name == "ct" { "ct … set".to_owned() } else { name.to_owned() })
+    is_unpassed.then(|| match name {
+        "ct" | "payload" => format!("{name} … set"),
+        _ => name.to_owned(),
+    })
 }
 
 /// All objects of a kind.
@@ -440,6 +446,8 @@ mod tests {
         let set = |key| [big_endian(CT_KEY, key), big_endian(CT_SOURCE, 1)];
         assert_eq!((what("ct", &set(9)), what("ct", &set(CT_MARK))), (expected("ct … set"), None));
         assert_eq!(what("ct", &[big_endian(CT_KEY, 0), big_endian(1, 1)]), None, "it only reads");
+        assert_eq!(what("payload", &[big_endian(PAYLOAD_SOURCE, 1)]), expected("payload … set"));
+        assert_eq!(what("payload", &[big_endian(1, 1)]), None, "it only reads");
         assert_eq!(what("objref", &[big_endian(OBJECT_TYPE, 3)]), expected("objref"));
         assert_eq!(what("objref", &[big_endian(OBJECT_TYPE, 1)]), None, "a counter");
         assert_eq!(what("target", &[name(TARGET_NAME, "CT")]), expected("CT"));

@@ -217,12 +217,15 @@ pub(super) fn read_event(kind: u16, body: &[u8]) -> io::Result<Event> {
     let (Some(tuple), Some(reply)) = (attributes.value(ORIGINAL), attributes.value(REPLY)) else {
         return Err(netlink::nonsense());
     };
+    let mut has_zone = attributes.value(ZONE).is_some();
+    for tuple in [tuple, reply] {
+        has_zone |= Attributes::parse_all(tuple)?.value(TUPLE_ZONE).is_some();
+    }
     let (Some(original), Some(reply)) = (read_tuple(tuple)?, read_tuple(reply)?) else {
         return Ok(Event::Other);
     };
     let family = if original.source.is_ipv4() { Family::V4 } else { Family::V6 };
     let has = |kind: u16| attributes.value(kind).is_some();
-    let has_zone = has(ZONE) || Attributes::parse_all(tuple)?.value(TUPLE_ZONE).is_some();
     let is_unusual = has(HELPER) || has(SYN_PROXY) || SEQUENCE.into_iter().any(has) || has_zone;
     let state = attributes.nested(PROTOCOL_STATE)?;
     let tcp = state.map(|state| state.nested(OF_TCP)).transpose()?.flatten();
@@ -333,6 +336,15 @@ pub(super) mod tests {
         }
         for kind in [HELPER, ZONE, SYN_PROXY, SEQUENCE[0]] {
             assert!(!is(all, Some((3, 0)), &attribute(kind, &[0, 1])), "{kind}");
+        }
+        for direction in [ORIGINAL, REPLY] {
+            let zone = attribute(TUPLE_ZONE, &[0, 1]);
+            let [from, to] = [[10, 0, 1, 2], [10, 0, 2, 2]];
+            let zoned = nested(direction, &[tuple(from, to, [1000, 80], TCP), zone].concat());
+            let body = masqueraded(all, Some((3, 0)), &[]);
+            // The first one of a kind counts.
+            let body = [&body[..FIXED], &zoned, &body[FIXED..]].concat();
+            assert!(!entry(&body).is_established(), "a zone of {direction}");
         }
         assert!(entry(&masqueraded(all, Some((3, LIBERAL)), &[])).is_liberal());
         assert!(!entry(&masqueraded(all, Some((3, !LIBERAL)), &[])).is_liberal());

@@ -6,6 +6,8 @@ use crate::kernel::Family;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
     pub(super) tcp: u32,
+    /// Of TCP with data that nobody acknowledges.
+    pub(super) tcp_unacknowledged: u32,
     udp: u32,
     udp_stream: u32,
     icmp: u32,
@@ -21,6 +23,7 @@ impl Timeouts {
         };
         Timeouts {
             tcp: number("tcp_timeout_established", 432_000),
+            tcp_unacknowledged: number("tcp_timeout_unacknowledged", 300),
             udp: number("udp_timeout", 30),
             udp_stream: number("udp_timeout_stream", 120),
             icmp: number("icmp_timeout", 30),
@@ -41,5 +44,58 @@ impl Timeouts {
         };
         let ticks = u64::from(seconds) * ticks_of_a_second / 4;
         u32::try_from(ticks).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+/// The traffic of a connection of TCP past the kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    /// What programs noted of each direction when it was looked at last.
+    stamps: [u64; 2],
+    /// The direction that alone had traffic then, if one had.
+    one_sided: Option<usize>,
+}
+
+impl Traffic {
+    /// The timeout that the kernel's entry is to have now, in seconds; `None` if it keeps what it has. Where
+    /// one direction alone has traffic, look after look, nobody is left who answers.
+    pub(super) fn renewal(&mut self, stamps: [u64; 2], timeouts: &Timeouts) -> Option<u32> {
+        let [there, back] = [0, 1].map(|at| stamps[at] != self.stamps[at]);
+        self.stamps = stamps;
+        let before = self.one_sided.take();
+        if there == back {
+            return there.then_some(timeouts.tcp);
+        }
+        self.one_sided = Some(usize::from(back));
+        // A probe and its answer may lie on both sides of one look.
+        (before == self.one_sided).then(|| timeouts.tcp.min(timeouts.tcp_unacknowledged))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_whose_other_end_is_gone_keeps_no_entry_for_days() {
+        let timeouts = Timeouts::read();
+        let (full, short) = (timeouts.tcp, timeouts.tcp.min(timeouts.tcp_unacknowledged));
+        let mut traffic = Traffic::default();
+        for (stamps, expected) in [
+            ([1, 1], Some(full)),
+            ([1, 1], None),
+            ([2, 1], None),
+            ([2, 2], None),
+            ([3, 3], Some(full)),
+            ([3, 4], None),
+            ([3, 5], Some(short)),
+            ([3, 6], Some(short)),
+            ([4, 7], Some(full)),
+            ([4, 8], None),
+            ([4, 8], None),
+            ([4, 9], None),
+        ] {
+            assert_eq!(traffic.renewal(stamps, &timeouts), expected, "{stamps:?}");
+        }
     }
 }

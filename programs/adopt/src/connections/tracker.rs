@@ -1,6 +1,6 @@
 //! Keeps the programs' flows as the kernel has its connections.
 use super::message::{Entry, Event, GET, TCP, read, read_event};
-use super::timeouts::Timeouts;
+use super::timeouts::{Timeouts, Traffic};
 use crate::blockers::netlink;
 use crate::fast::{Accelerator, FlowAction, FlowKey};
 use crate::kernel::Family;
@@ -37,7 +37,7 @@ pub(crate) struct FamilyConsent {
     pub(crate) translates: bool,
 }
 
-/// Numbers for reports.
+/// How many connections are known and forwarded, for `artery top`, metrics and the end report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionStatus {
     /// Connections of TCP, UDP and echoes that were heard of.
@@ -48,7 +48,7 @@ pub struct ConnectionStatus {
     pub overruns: u64,
 }
 
-/// Follows connections.
+/// Follows the kernel's connections by its events (ctnetlink), and has those forwarded that may be.
 #[derive(Debug)]
 pub struct ConnectionTracker {
     events: Socket,
@@ -74,17 +74,19 @@ struct Known {
     has_asked: bool,
     /// A packet was seen that may close it.
     is_closing: bool,
-    stamps: [u64; 2],
+    traffic: Traffic,
+    /// The ports that packets of both directions left by when it was first seen.
+    exits: [Option<u32>; 2],
 }
 
 type Flows = [(FlowKey, FlowAction); 2];
 
-/// What is to be done with a connection.
+/// The next step for a connection.
 enum Plan {
     Forward(Flows),
     /// The kernel must first let segments out of window through.
-    AskLiberal,
-    /// Perhaps later.
+    RequestLiberal,
+    /// Routes or neighbors are missing: it is looked at again each second.
     Wait,
     Leave,
 }
@@ -119,7 +121,7 @@ impl ConnectionTracker {
         })
     }
 
-    /// Numbers for reports.
+    /// Counts of now; overruns since the start.
     pub fn status(&self) -> ConnectionStatus {
         let (known, forwarded, overruns) = (self.known.len(), self.forwarded, self.overruns);
         ConnectionStatus { known, forwarded, overruns }
@@ -176,7 +178,11 @@ impl ConnectionTracker {
             };
             match read {
                 Ok(events) => events.into_iter().for_each(|event| self.apply(event, accelerator)),
-                Err(_) => self.recover(accelerator)?,
+                Err(_) => {
+                    self.recover(accelerator)?;
+                    // The rest of the process has its turn before events may be lost once more.
+                    return Ok(true);
+                }
             }
         }
         Ok(true)
@@ -208,7 +214,14 @@ impl ConnectionTracker {
 
     fn add(&mut self, entry: Entry) {
         if self.known.len() < MOST_CONNECTIONS {
-            let known = Known { entry, flows: None, has_asked: false, is_closing: false, stamps: [0; 2] };
+            let known = Known {
+                entry,
+                flows: None,
+                has_asked: false,
+                is_closing: false,
+                traffic: Traffic::default(),
+                exits: [None; 2],
+            };
             self.known.insert(known.entry.id, known);
         }
     }
@@ -237,8 +250,11 @@ impl ConnectionTracker {
 
     /// Has a connection forwarded, or no longer, by what is known now.
     fn review(&mut self, id: u32, accelerator: &mut Accelerator) {
-        let Some(known) = self.known.get(&id) else { return };
-        match self.plan(known, accelerator) {
+        let Some(known) = self.known.get_mut(&id) else { return };
+        for (exit, direction) in known.exits.iter_mut().zip(known.entry.directions()) {
+            *exit = exit.or_else(|| accelerator.egress(direction.destination).flatten());
+        }
+        match self.plan(&self.known[&id], accelerator) {
             Plan::Forward(flows) => self.forward(id, flows, accelerator),
             plan => {
                 self.leave(id, accelerator);
@@ -248,8 +264,8 @@ impl ConnectionTracker {
                 } else {
                     self.pending.insert(id)
                 };
-                if matches!(plan, Plan::AskLiberal) {
-                    self.ask_liberal(id);
+                if matches!(plan, Plan::RequestLiberal) {
+                    self.request_liberal(id);
                 }
             }
         }
@@ -268,17 +284,21 @@ impl ConnectionTracker {
             return Plan::Leave;
         }
         let interval = self.timeouts.interval(entry, self.ticks_of_a_second);
-        let flow = |direction: &super::message::Direction| {
-            let exit = accelerator.egress(direction.destination)?;
+        let flow = |at: usize| {
+            let direction = &directions[at];
+            let exit = accelerator.egress(direction.destination).ok_or(Plan::Wait)?;
             let translation = direction.translation();
-            // A masqueraded connection whose output changes is the kernel's to end.
-            let exit = if translation.is_some() { Some(exit?) } else { None };
-            Some((direction.arrives, FlowAction { translation, exit, interval }))
+            let exit = translation.map(|_| exit.ok_or(Plan::Wait)).transpose()?;
+            // A masqueraded connection whose output has changed is the kernel's to end.
+            if exit.is_some() && exit != known.exits[at] {
+                return Err(Plan::Leave);
+            }
+            Ok((direction.arrives, FlowAction { translation, exit, interval }))
         };
-        match (flow(&directions[0]), flow(&directions[1])) {
-            (Some(_), Some(_)) if !entry.is_liberal() => Plan::AskLiberal,
-            (Some(there), Some(back)) => Plan::Forward([there, back]),
-            _ => Plan::Wait,
+        match (flow(0), flow(1)) {
+            (Ok(_), Ok(_)) if !entry.is_liberal() => Plan::RequestLiberal,
+            (Ok(there), Ok(back)) => Plan::Forward([there, back]),
+            (Err(plan), _) | (_, Err(plan)) => plan,
         }
     }
 
@@ -298,7 +318,7 @@ impl ConnectionTracker {
         self.forwarded += 1;
         if let Some(known) = self.known.get_mut(&id) {
             known.flows = Some(flows);
-            known.stamps = [0; 2];
+            known.traffic = Traffic::default();
         }
     }
 
@@ -311,7 +331,7 @@ impl ConnectionTracker {
     }
 
     /// The event of the change says that it is done.
-    fn ask_liberal(&mut self, id: u32) {
+    fn request_liberal(&mut self, id: u32) {
         let Some(known) = self.known.get_mut(&id).filter(|known| !known.has_asked) else { return };
         known.has_asked = self.commands.send(&known.entry.to_liberal_request(), 0).is_ok();
     }
@@ -330,10 +350,9 @@ impl ConnectionTracker {
                 self.review(id, accelerator);
                 continue;
             }
-            let stamps = [there.stamp, back.stamp];
-            if std::mem::replace(&mut known.stamps, stamps) != stamps {
+            if let Some(timeout) = known.traffic.renewal([there.stamp, back.stamp], &self.timeouts) {
                 // One that can't be sent is for the next time.
-                let _ = self.commands.send(&known.entry.to_timeout_request(self.timeouts.tcp), 0);
+                let _ = self.commands.send(&known.entry.to_timeout_request(timeout), 0);
             }
         }
     }

@@ -211,7 +211,11 @@ impl FlowTable {
     pub fn remove(&mut self, key: &FlowKey) {
         let Some(place) = self.places.remove(key) else { return };
         let (layout, is_v6) = (FlowLayout::of(key.source), key.source.is_ipv6());
-        self.words[usize::from(is_v6)][place + layout.ports + 1].store(0, Release);
+        let record = &self.words[usize::from(is_v6)][place..][..layout.words];
+        record[layout.ports + 1].store(0, Release);
+        // A program compares addresses before ports: those of this flow must be gone before the record gets
+        // another's ports, or a run that compared them before would take that for this flow.
+        record[..layout.ports].iter().for_each(|word| word.store(0, Release));
         self.waiting.insert((is_v6, place));
     }
 
