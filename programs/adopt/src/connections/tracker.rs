@@ -81,6 +81,12 @@ struct Known {
 
 type Flows = [(FlowKey, FlowAction); 2];
 
+/// Why a direction of a connection is the kernel's.
+enum NotForwarded {
+    Wait,
+    Leave,
+}
+
 /// The next step for a connection.
 enum Plan {
     Forward(Flows),
@@ -286,19 +292,20 @@ impl ConnectionTracker {
         let interval = self.timeouts.interval(entry, self.ticks_of_a_second);
         let flow = |at: usize| {
             let direction = &directions[at];
-            let exit = accelerator.egress(direction.destination).ok_or(Plan::Wait)?;
+            let exit = accelerator.egress(direction.destination).ok_or(NotForwarded::Wait)?;
             let translation = direction.translation();
-            let exit = translation.map(|_| exit.ok_or(Plan::Wait)).transpose()?;
+            let exit = translation.map(|_| exit.ok_or(NotForwarded::Wait)).transpose()?;
             // A masqueraded connection whose output has changed is the kernel's to end.
             if exit.is_some() && exit != known.exits[at] {
-                return Err(Plan::Leave);
+                return Err(NotForwarded::Leave);
             }
             Ok((direction.arrives, FlowAction { translation, exit, interval }))
         };
         match (flow(0), flow(1)) {
             (Ok(_), Ok(_)) if !entry.is_liberal() => Plan::RequestLiberal,
             (Ok(there), Ok(back)) => Plan::Forward([there, back]),
-            (Err(plan), _) | (_, Err(plan)) => plan,
+            (Err(NotForwarded::Leave), _) | (_, Err(NotForwarded::Leave)) => Plan::Leave,
+            _ => Plan::Wait,
         }
     }
 
