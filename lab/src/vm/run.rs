@@ -81,7 +81,14 @@ impl<'a> Booting<'a> {
             accelerator::remember_failure();
             progress("vm: /dev/kvm boots no machine here: emulating");
         }
-        self.start(Accelerator::Emulation)
+        let mut running = self.start(Accelerator::Emulation)?;
+        // Emulated kernels panic now and then while they boot (6.12 in `sched_clock_cpu`), before anything
+        // that is tried runs.
+        if !running.boots_within(self.machine.limit) && !running.process.is_running() {
+            progress(&format!("vm: the machine ended while it booted: once more{}", running.told()));
+            running = self.start(Accelerator::Emulation)?;
+        }
+        Ok(running)
     }
 
     fn start(&self, accelerator: Accelerator) -> anyhow::Result<Running<'a>> {

@@ -49,7 +49,7 @@ impl<'t> FrameCheck<'t> {
         let [a, b, c, d, e, f] = port.address.0;
         FrameCheck {
             mac_address: u64::from_le_bytes([0, 0, a, b, c, d, e, f]),
-            exception_sources: &port.odd_sources,
+            exception_sources: &port.exception_sources,
         }
     }
 }

@@ -57,8 +57,8 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// The timeout that the kernel's entry is to have now, in seconds; `None` if it keeps what it has. Where
-    /// one direction alone has traffic, look after look, nobody is left who answers.
+    /// The timeout that the kernel's entry is to have now, in seconds; `None` if it keeps what it has. If
+    /// one direction alone has traffic twice in a row, its other end has gone.
     pub(super) fn renewal(&mut self, stamps: [u64; 2], timeouts: &Timeouts) -> Option<u32> {
         let [there, back] = [0, 1].map(|at| stamps[at] != self.stamps[at]);
         self.stamps = stamps;

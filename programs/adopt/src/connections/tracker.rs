@@ -18,9 +18,10 @@ const GROUPS: [u32; 3] = [1, 2, 3];
 const BACKLOG: usize = 16 << 20;
 /// Limit on known connections; others stay with the kernel.
 const MOST_CONNECTIONS: usize = 1 << 20;
-/// Events that are read at once, and entries that are renewed at once.
+/// Events that are read at once, entries that are renewed, and connections that are reviewed.
 const AT_ONCE: usize = 2048;
 const RENEWALS_AT_ONCE: usize = 128;
+const REVIEWS_AT_ONCE: usize = 1024;
 /// How long until the next of those.
 const BETWEEN: Duration = Duration::from_millis(10);
 /// How often it is looked whether connections that could not be forwarded can be.
@@ -61,6 +62,8 @@ pub struct ConnectionTracker {
     ticks_of_a_second: u64,
     /// Entries of TCP that are to be looked at for renewal.
     renewals: Vec<u32>,
+    /// Connections of which it is to be found out whether they can be forwarded now.
+    reviews: Vec<u32>,
     reviewed: Instant,
     renewed: Instant,
     overruns: u64,
@@ -120,6 +123,7 @@ impl ConnectionTracker {
             timeouts: Timeouts::read(),
             ticks_of_a_second: 0,
             renewals: Vec::new(),
+            reviews: Vec::new(),
             reviewed: now,
             renewed: now,
             overruns: 0,
@@ -149,10 +153,7 @@ impl ConnectionTracker {
         let has_more = self.read_events(accelerator)?;
         if now.saturating_duration_since(self.reviewed) >= REVIEW {
             self.reviewed = now;
-            self.timeouts = Timeouts::read();
-            self.ticks_of_a_second = accelerator.lease().ticks_of_a_second()?;
-            let pending: Vec<u32> = self.pending.iter().copied().collect();
-            pending.into_iter().for_each(|id| self.review(id, accelerator));
+            self.begin_reviews(accelerator)?;
         }
         let interval = RENEWAL.min(Duration::from_secs(u64::from(self.timeouts.tcp)) / 4).max(REVIEW);
         if self.renewals.is_empty() && now.saturating_duration_since(self.renewed) >= interval {
@@ -161,12 +162,31 @@ impl ConnectionTracker {
             self.renewals = self.known.iter().filter(|(_, known)| is_tcp(known)).map(|(id, _)| *id).collect();
         }
         self.renew_some(accelerator);
+        let from = self.reviews.len().saturating_sub(REVIEWS_AT_ONCE);
+        self.reviews.split_off(from).into_iter().for_each(|id| self.review(id, accelerator));
         self.forget_answers();
-        Ok(match (has_more, self.renewals.is_empty()) {
+        Ok(match (has_more, self.renewals.is_empty() && self.reviews.is_empty()) {
             (true, _) => Duration::ZERO,
             (false, false) => BETWEEN,
             (false, true) => REVIEW,
         })
+    }
+
+    /// Has connections reviewed that could not be forwarded; all of them once timeouts have changed.
+    fn begin_reviews(&mut self, accelerator: &Accelerator) -> io::Result<()> {
+        let ticks = accelerator.lease().ticks_of_a_second()?;
+        // It is measured, and each change has flows written anew.
+        let is_same_clock = ticks.abs_diff(self.ticks_of_a_second) * 10 <= ticks;
+        if !is_same_clock {
+            self.ticks_of_a_second = ticks;
+        }
+        let timeouts = Timeouts::read();
+        if std::mem::replace(&mut self.timeouts, timeouts) != timeouts || !is_same_clock {
+            self.reviews = self.known.keys().copied().collect();
+        } else if self.reviews.is_empty() {
+            self.reviews.extend(&self.pending);
+        }
+        Ok(())
     }
 
     /// Reads what waits; says whether there may be more.

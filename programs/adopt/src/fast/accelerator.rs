@@ -1,4 +1,5 @@
 //! The accelerator: programs at interfaces, and the tables that they read, kept in step with the mirror.
+mod established;
 mod sink;
 
 use super::capture::{CaptureRings, Captured};
@@ -24,7 +25,6 @@ use artery_wire::EtherAddr;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -245,43 +245,6 @@ impl Accelerator {
         if has_changed {
             self.set_flags();
         }
-    }
-
-    /// Makes room for flows of established connections. Programs of interfaces that are adopted from then on
-    /// look them up.
-    pub fn enable_flows(&mut self) -> Result<(), Error> {
-        let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        Ok(self.memory.enable_flows(seed as u32)?)
-    }
-
-    /// The flows of established connections, if there is room for any.
-    pub fn flows_mut(&mut self) -> Option<&mut FlowTable> {
-        self.memory.flows.as_mut()
-    }
-
-    /// Forwards of a family only packets of established connections, or all again.
-    pub fn set_established(&mut self, family: Family, is_established: bool) {
-        let place = &mut self.established[usize::from(family == Family::V6)];
-        if std::mem::replace(place, is_established) != is_established {
-            self.set_flags();
-        }
-    }
-
-    /// Whether an address is this machine's own.
-    pub fn is_own(&self, address: IpAddr) -> bool {
-        self.own.contains(&address)
-    }
-
-    /// The number of the port that packets to an address leave by, or nothing within if there are several
-    /// next hops with different ports; `None` where they are the kernel's.
-    pub fn egress(&self, destination: IpAddr) -> Option<Option<u32>> {
-        let mut reader = self.domain.reader();
-        let turn = reader.turn();
-        let group = match destination {
-            IpAddr::V4(address) => self.ipv4.current.fib.reader().lookup(&turn, address.to_bits()),
-            IpAddr::V6(address) => self.ipv6.current.fib.reader().lookup(&turn, address.to_bits()),
-        };
-        self.memory.egress(group)
     }
 
     /// Whether ports of TCP and UDP choose among next hops (sysctl `fib_multipath_hash_policy` 1).

@@ -161,6 +161,8 @@ pub struct FlowTable {
     places: HashMap<FlowKey, usize>,
     /// Records, by family and place, that runs of programs may still see.
     waiting: HashSet<(bool, usize)>,
+    /// Whether a flow found no room for a record that waits.
+    lacks_waiting: bool,
 }
 
 impl FlowTable {
@@ -168,7 +170,8 @@ impl FlowTable {
     pub(super) fn new(arrays: &SharedArrays, seed: u32) -> io::Result<FlowTable> {
         let words = |layout: FlowLayout| Words::new(arrays, layout.array, layout.count());
         let (places, waiting) = (HashMap::new(), HashSet::new());
-        Ok(FlowTable { words: [words(FLOWS4)?, words(FLOWS6)?], seed, places, waiting })
+        let words = [words(FLOWS4)?, words(FLOWS6)?];
+        Ok(FlowTable { words, seed, places, waiting, lacks_waiting: false })
     }
 
     /// Has packets of a flow forwarded. False if its bucket is full.
@@ -183,7 +186,11 @@ impl FlowTable {
         let is_free = |place: &usize| {
             words[place + layout.ports + 1].load(Relaxed) == 0 && !self.waiting.contains(&(is_v6, *place))
         };
-        let Some(place) = (0..WAYS).map(place).find(is_free) else { return false };
+        let Some(place) = (0..WAYS).map(place).find(is_free) else {
+            self.lacks_waiting |=
+                (0..WAYS).any(|way| self.waiting.contains(&(is_v6, bucket + way * layout.words)));
+            return false;
+        };
         let record = &words[place..][..layout.words];
         let (last, first) = key_words.split_last().expect("a key has words");
         first.iter().zip(record).for_each(|(new, word)| word.store(*new, Relaxed));
@@ -241,11 +248,12 @@ impl FlowTable {
 
     /// Whether so many records wait for runs of programs to end that this should be waited for.
     pub(super) fn is_waiting(&self) -> bool {
-        self.waiting.len() >= MOST_WAITING
+        self.lacks_waiting || self.waiting.len() >= MOST_WAITING
     }
     /// Lets records be used again: all runs of programs that may have seen them have ended.
     pub(super) fn reclaim_waiting(&mut self) {
         self.waiting.clear();
+        self.lacks_waiting = false;
     }
 
     /// The record of a flow as a program finds it, by the words of its key.

@@ -356,13 +356,20 @@ impl Expected {
     }
 }
 
+/// How many of so many tables are tried: half where `ARTERY_QUICK` is set, as in machines that are emulated,
+/// whose verifier takes seconds for a program.
+fn table_count(all: u64) -> u64 {
+    if std::env::var_os("ARTERY_QUICK").is_some() { all / 2 } else { all }
+}
+
 #[test]
 fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
     if !may_load() {
         return;
     }
+    let tables_tried = table_count(4);
     let (mut seen, mut sent, mut sent_in_buffers) = (std::collections::BTreeMap::new(), 0, 0);
-    for seed in 0..4 {
+    for seed in 0..tables_tried {
         let rig = Rig::new(seed);
         let mut random = Random(1000 + seed);
         let mut reader = rig.domain.reader();
@@ -400,7 +407,8 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
     for reason in Reason::ALL.iter().filter(is_met) {
         assert!(seen.contains_key(&format!("{reason:?}")), "{reason:?} was not met: {seen:?}");
     }
-    assert!(sent > 30_000 && (sent_in_buffers > 100 || !takes_buffers), "{sent} {sent_in_buffers} {seen:?}");
+    let is_enough = sent > 7500 * tables_tried && (sent_in_buffers > 25 * tables_tried || !takes_buffers);
+    assert!(is_enough, "{sent} {sent_in_buffers} {seen:?}");
 }
 
 #[test]

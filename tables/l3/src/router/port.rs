@@ -103,7 +103,7 @@ pub struct PortView {
     /// Its virtual IPv6 addresses, the same.
     pub virtual_v6: Vec<(u128, u8)>,
     /// Sources of IPv4 packets that are looked at more closely where they come in by it.
-    pub odd_sources: ExceptionSources,
+    pub exception_sources: ExceptionSources,
     /// Whether packets from IPv4 link-local addresses are forwarded.
     pub forward_ipv4_link_local: bool,
     /// How the router behaves there.
@@ -146,7 +146,7 @@ impl Port {
             source_tail: u32::from_le_bytes(tail),
             mtu,
             is_up,
-            odd_sources: ExceptionSources::new(
+            exception_sources: ExceptionSources::new(
                 v4.iter().flat_map(|(own, len)| not_hosts(*own, *len)),
                 forward_ipv4_link_local,
             ),
@@ -232,9 +232,9 @@ mod tests {
         head.extend(view.source_tail.to_le_bytes());
         assert_eq!(head, [6, 7, 8, 9, 10, 11, 2, 1, 2, 3, 4, 5]);
         assert_eq!(view.v4, [(0x0a00_0001, 24)]);
-        let is_odd =
-            [0x0a00_0000, 0x0a00_0001, 0x0a00_00ff, 0x0a00_0002].map(|from| view.odd_sources.contains(from));
-        assert_eq!(is_odd, [true, true, true, false]);
+        let is_exception = [0x0a00_0000, 0x0a00_0001, 0x0a00_00ff, 0x0a00_0002]
+            .map(|from| view.exception_sources.contains(from));
+        assert_eq!(is_exception, [true, true, true, false]);
     }
 
     #[test]

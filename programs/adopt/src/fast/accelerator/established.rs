@@ -1,0 +1,46 @@
+//! What the follower of connections asks of the accelerator, and sets in it.
+use super::Accelerator;
+use crate::fast::Error;
+use crate::fast::flows::FlowTable;
+use crate::kernel::Family;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::IpAddr;
+
+impl Accelerator {
+    /// Makes room for flows of established connections. Programs of interfaces that are adopted from then on
+    /// look them up.
+    pub fn enable_flows(&mut self) -> Result<(), Error> {
+        let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
+        Ok(self.memory.enable_flows(seed as u32)?)
+    }
+
+    /// The flows of established connections, if there is room for any.
+    pub fn flows_mut(&mut self) -> Option<&mut FlowTable> {
+        self.memory.flows.as_mut()
+    }
+
+    /// Forwards of a family only packets of established connections, or all again.
+    pub fn set_established(&mut self, family: Family, is_established: bool) {
+        let place = &mut self.established[usize::from(family == Family::V6)];
+        if std::mem::replace(place, is_established) != is_established {
+            self.set_flags();
+        }
+    }
+
+    /// Whether an address is this machine's own.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.own.contains(&address)
+    }
+
+    /// The number of the port that packets to an address leave by, or nothing within if there are several
+    /// next hops with different ports; `None` where they are the kernel's.
+    pub fn egress(&self, destination: IpAddr) -> Option<Option<u32>> {
+        let mut reader = self.domain.reader();
+        let turn = reader.turn();
+        let group = match destination {
+            IpAddr::V4(address) => self.ipv4.current.fib.reader().lookup(&turn, address.to_bits()),
+            IpAddr::V6(address) => self.ipv6.current.fib.reader().lookup(&turn, address.to_bits()),
+        };
+        self.memory.egress(group)
+    }
+}
