@@ -259,6 +259,17 @@ fn of_name(word: &str, length: Option<u8>, environment: &Environment) -> Result<
     Ok(hosts)
 }
 
+/// Refuses a name that can't be read again in parentheses, where a number or an address may stand as well.
+pub(crate) fn check_dynamic_name(name: &str) -> Result<(), String> {
+    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return Err(format!("invalid interface name '{name}'\nit begins with a letter"));
+    }
+    if name.len() > LONGEST_INTERFACE {
+        return Err(format!("interface name '{name}' too long\nit may have {LONGEST_INTERFACE} characters"));
+    }
+    Ok(())
+}
+
 /// `(interface…)`, whose addresses are taken as they change.
 pub(crate) fn parse_dynamic_host(text: &str, length: Option<i64>) -> Result<Host, String> {
     let length = match length.map(u8::try_from) {
@@ -270,12 +281,7 @@ pub(crate) fn parse_dynamic_host(text: &str, length: Option<i64>) -> Result<Host
         let known = "it may be :network, :broadcast or :peer, and :0";
         return Err(format!("interface {text} has bad modifier\n{known}"));
     };
-    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return Err(format!("invalid interface name '{text}'\nit begins with a letter"));
-    }
-    if name.len() > LONGEST_INTERFACE {
-        return Err(format!("interface name '{name}' too long\nit may have {LONGEST_INTERFACE} characters"));
-    }
+    check_dynamic_name(name)?;
     let interface = InterfaceName(name.to_string());
     Ok(Host::new(AddressMatch::Host(HostAddress::Dynamic { interface, part, without_aliases, length })))
 }

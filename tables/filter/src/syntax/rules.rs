@@ -2,7 +2,7 @@
 use super::SyntaxError;
 use super::endpoints::EndpointLists;
 use super::expand::Template;
-use super::hosts::{Host, LONGEST_INTERFACE, Modifiers, interface_hosts, is_interface, is_loopback};
+use super::hosts::{Host, LONGEST_INTERFACE, Modifiers, check_dynamic_name, interface_hosts, is_interface, is_loopback};
 use super::lexer::Token;
 use super::parser::{Parser, Step};
 use super::rule_options::RuleOptions;
@@ -424,10 +424,12 @@ impl Parser<'_> {
     /// An interface, in parentheses if its addresses may change.
     fn parse_guarded(&mut self, all: &mut Vec<(String, bool)>) -> Step<()> {
         let is_dynamic = self.eat_sign("(");
-        all.push((self.interface_name()?, is_dynamic));
+        let name = self.interface_name()?;
         if is_dynamic {
             self.expect_sign(")")?;
+            check_dynamic_name(&name).map_err(|why| self.fail_statement(why))?;
         }
+        all.push((name, is_dynamic));
         Ok(())
     }
 
