@@ -280,8 +280,9 @@ fn queue_line(queue: &Queue) -> String {
         line += &format!(" flows {flows}");
         line += &queue.quantum.map_or(String::new(), |quantum| format!(" quantum {quantum}"));
     }
-    let services = [(" bandwidth ", queue.bandwidth), (", min ", queue.minimum), (", max ", queue.maximum)];
-    for (word, service) in services {
+    // Also one of nothing, which a root may have: `min` and `max` stand behind it.
+    line += &queue.bandwidth.map_or(String::new(), |service| format!(" bandwidth {}", spell_service(service)));
+    for (word, service) in [(", min ", queue.minimum), (", max ", queue.maximum)] {
         let said = service.filter(|service| service.rate != 0);
         line += &said.map_or(String::new(), |service| format!("{word}{}", spell_service(service)));
     }
