@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
-    loom miri sanitize fuzz soak pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
+    loom publish-check miri sanitize fuzz soak pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
     cargo-generate-rpm
 
 CARGO ?= cargo
@@ -88,6 +88,8 @@ demo: setup ## Shows a router at work: on a pcap file, and as root between two h
 	$(CARGO) build --release --locked -p artery
 	@scripts/demo $(PROGRAM)
 
+# Tests in network namespaces wait most of their time: several at once keep two processors busy.
+test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
 test: setup lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked
 	@mkdir -p target && scripts/demo target/debug/artery > target/demo.log || { cat target/demo.log; exit 1; }
@@ -125,6 +127,11 @@ lint: ## Formatting, long lines, examples that nothing compiles, circles of file
 	scripts/structure circles --max 3
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+# artery-lpm, and what it stands on.
+PUBLISHED = -p artery-rcu -p artery-wire -p artery-storage -p artery-lpm
+publish-check: ## Packs and builds the crates for crates.io as it would, and uploads nothing.
+	$(CARGO) publish --dry-run --locked $(PUBLISHED)
 
 loom: ## Tries every order of events in the publication of values.
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p artery-rcu --release --test loom

@@ -347,7 +347,9 @@ fn without_link1_rules_hold_at_the_hosts_vport_alone() {
             2,
             "answers pass by the state of the host's question"
         );
-        assert_eq!(answers(net, 0, 1)?, 2, "the switch's own ports are none of the filter's");
+        // One may wait for its neighbor too long where the machine is busy.
+        let is_passed = until(SOON, || Ok(answers(net, 0, 1)? == 2));
+        is_passed.expect("the switch's own ports are none of the filter's");
         end(running.process).map(drop)
     });
 }
