@@ -2,7 +2,9 @@
 use super::SyntaxError;
 use super::endpoints::EndpointLists;
 use super::expand::Template;
-use super::hosts::{Host, LONGEST_INTERFACE, Modifiers, check_dynamic_name, interface_hosts, is_interface, is_loopback};
+use super::hosts::{
+    Host, LONGEST_INTERFACE, Modifiers, check_dynamic_name, interface_hosts, is_interface, is_loopback,
+};
 use super::lexer::Token;
 use super::parser::{Parser, Step};
 use super::rule_options::RuleOptions;
