@@ -1,6 +1,7 @@
 //! VLANs that the router tags itself, and frames whose tag says a priority alone.
 
-use super::net::{Net, on_the_net, start_on};
+use super::net::{Net, on_the_net, start_command_on, start_on};
+use crate::support::switching::folder_with;
 use crate::support::{SOON, end, until};
 use artery_lab::rig::{Host, Process, Result, RigError};
 use artery_wire::build::{ether, ip4};
@@ -148,6 +149,45 @@ fn rules_name_a_vlan_as_the_port_that_it_is() {
         }
         let states = router.say(&["pfctl", "-s", "states"])?;
         assert!(states.contains("10.10.0.2") && !states.contains("10.11.0.2"), "{states}");
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
+fn files_of_vlan_interfaces_make_such_ports() {
+    on_the_net("folder-vlans", |net| {
+        let _programs = [add_vlans(&net.a, &[10, 11])?, add_vlans(&net.b, &[20])?];
+        route(&net.a, 10, &[20])?;
+        route(&net.b, 20, &[10, 11])?;
+        let rules = "block\npass in on vlan10 from vlan10:network\npass out on vlan20\n\
+                     pass in on vlan20 to vlan10:network\npass out on vlan10\n";
+        let folder = folder_with(&[
+            ("hostname.em0", "up\n"),
+            ("hostname.em1", "inet 10.0.2.1/24\n"),
+            ("hostname.vlan10", "vnetid 10 parent em0\ninet 10.10.0.1 255.255.255.0\ninet6 fd00:10::1 64\n"),
+            ("hostname.vlan11", "inet 10.11.0.1/24 vlan 11 vlandev em0\ninet6 fd00:11::1/64\n"),
+            ("hostname.vlan20", "inet 10.20.0.1/24\ninet6 fd00:20::1/64\nparent em1\nvnetid 20\nup\n"),
+            ("pf.conf", rules),
+        ]);
+        for port in ["eth0", "eth1"] {
+            net.r.down(port)?;
+        }
+        let (etc, log) = (folder.path().display().to_string(), folder.path().join("pflog"));
+        let words = ["up", "--etc", &etc, "--pflog", log.to_str().unwrap(), "--map", "em0=eth0,em1=eth1"];
+        let router = start_command_on(&net.r, &words)?;
+        for (from, to) in [(&net.a, 20), (&net.b, 10)] {
+            answered(from, &format!("10.{to}.0.2"))?;
+            answered(from, &format!("fd00:{to}::2"))?;
+        }
+        for to in ["10.11.0.2", "fd00:11::2"] {
+            assert_eq!(net.b.ping(to, 2)?.received, 0, "{to}");
+        }
+        let said = router.process.stderr_so_far();
+        assert!(!said.contains("warning"), "{said}");
+        let ports = router.json(&["show", "ports"])?;
+        let names: Vec<_> =
+            ports["ports"].as_array().unwrap().iter().map(|port| port["name"].clone()).collect();
+        assert_eq!(names, ["em1", "vlan10", "vlan11", "vlan20"]);
         end(router.process).map(drop)
     });
 }

@@ -206,9 +206,9 @@ struct PortSettings {
 
 /// A VLAN of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Vlan {
-    parent: String,
-    id: u16,
+pub(crate) struct Vlan {
+    pub(crate) parent: String,
+    pub(crate) id: u16,
 }
 
 impl Fpm {

@@ -172,7 +172,9 @@ fn interface(etc: &Etc, file: &File, wishes: &Wishes, plan: &mut Plan) {
             continue;
         }
         let (settings, verdict) = match meant.first() {
-            None if plan.router.is_some() => (Vec::new(), routed::other_verdict(&file.interface, &line)),
+            None if plan.router.is_some() => {
+                (Vec::new(), routed::other_verdict(&file.interface, &line, plan))
+            }
             first => members::judge(&file.interface, &line, first),
         };
         let switches = plan.switches.iter_mut();

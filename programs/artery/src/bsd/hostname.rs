@@ -91,6 +91,10 @@ pub(super) enum Setting {
     Mtu(u32),
     Station(EtherAddr),
     Address(IpAddr, u8),
+    /// The interface that a vlan(4) is on.
+    Parent(String),
+    /// The number of a vlan(4), from 1 to 4094.
+    VlanId(u16),
     /// `inet autoconf`, `dhcp` and their like.
     Automatic(String),
 }
@@ -108,6 +112,12 @@ pub(super) fn settings(words: &[String]) -> Result<Vec<Setting>, String> {
             "-description" | "-descr" => {}
             "mtu" => settings.push(Setting::Mtu(mtu(value("a number of bytes, as in 'mtu 1500'")?)?)),
             "lladdr" => settings.push(Setting::Station(station(value("an Ethernet address")?)?)),
+            "parent" | "vlandev" => {
+                settings.push(Setting::Parent(value("an interface, as in 'parent em0'")?.into()))
+            }
+            "vnetid" | "vlan" => {
+                settings.push(Setting::VlanId(vlan_id(value("a number, as in 'vnetid 10'")?)?))
+            }
             "dhcp" | "autoconf" | "rtsol" => settings.push(Setting::Automatic(word.to_string())),
             "inet" | "inet6" => settings.push(address(word == "inet6", &mut rest)?),
             _ => return Err(unknown(word)),
@@ -117,7 +127,8 @@ pub(super) fn settings(words: &[String]) -> Result<Vec<Setting>, String> {
 }
 
 fn unknown(word: &str) -> String {
-    const KNOWN: [&str; 7] = ["up", "down", "description", "mtu", "lladdr", "inet", "inet6"];
+    const KNOWN: [&str; 9] =
+        ["up", "down", "description", "mtu", "lladdr", "inet", "inet6", "parent", "vnetid"];
     match crate::spelling::nearest(word, KNOWN) {
         Some(meant) => format!("'{word}' is nothing that is known of an interface; did you mean '{meant}'?"),
         None => format!(
@@ -126,6 +137,11 @@ fn unknown(word: &str) -> String {
             KNOWN.join(", ")
         ),
     }
+}
+
+fn vlan_id(word: &str) -> Result<u16, String> {
+    let id = word.parse().ok().filter(|id| (1..4095).contains(id));
+    id.ok_or_else(|| format!("'{word}' is not the number of a VLAN; it is from 1 to 4094, as in 'vnetid 10'"))
 }
 
 fn mtu(word: &str) -> Result<u32, String> {

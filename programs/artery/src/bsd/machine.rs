@@ -197,8 +197,9 @@ fn find_host_mistake(host: String) -> Option<String> {
 
 /// That an interface carries less than the addresses of a port of the router need.
 fn find_short_mistake(plan: &Plan, port: &Port, interface: &Interface) -> Option<String> {
-    let routed = plan.router.as_ref()?.port(&port.name)?;
-    routed.short_for_ipv6(port.mtu.unwrap_or(interface.mtu)).map(|why| format!("port {}: {why}", port.name))
+    let mtu = port.mtu.unwrap_or(interface.mtu);
+    let mut ports = plan.router.as_ref()?.ports.iter().filter(|routed| routed.device() == port.name);
+    ports.find_map(|routed| routed.short_for_ipv6(mtu).map(|why| format!("port {}: {why}", routed.name)))
 }
 
 impl Found<'_> {
@@ -207,7 +208,7 @@ impl Found<'_> {
         let mut plan = plan.clone();
         let ports = plan.router.iter_mut().flat_map(|router| &mut router.ports);
         for routed in ports {
-            let found = self.ports.iter().find(|(port, _)| port.name == routed.name);
+            let found = self.ports.iter().find(|(port, _)| port.name == routed.device());
             routed.mtu = found.map(|(_, interface)| routed.mtu.unwrap_or(interface.mtu)).or(routed.mtu);
         }
         plan

@@ -35,10 +35,14 @@ pub(super) fn apply(port: &mut Port, settings: &[Setting]) {
             Setting::Mtu(mtu) => port.mtu = Some(*mtu),
             Setting::Station(station) => port.station = Some(*station),
             Setting::Address(address, len) => port.addresses.push((*address, *len)),
-            Setting::Automatic(_) => {}
+            Setting::Automatic(_) | Setting::Parent(_) | Setting::VlanId(_) => {}
         }
     }
 }
+
+/// Why an interface that is no vlan(4) has no number of one.
+pub(super) const NO_VLAN: &str =
+    "'parent' and 'vnetid' make a vlan(4); write them to a file such as hostname.vlan10";
 
 pub(super) fn of_no_port(name: &str) -> Verdict {
     match Kind::of(name) {
@@ -60,6 +64,7 @@ fn host_port_verdict(name: &str, setting: &Setting) -> Verdict {
             "'{word}' asks for an address, which is left to the host's programs: write '!dhclient {name}' \
              and start with --run-commands"
         )),
+        Setting::Parent(_) | Setting::VlanId(_) => Verdict::Refused(NO_VLAN.into()),
         _ => Verdict::Honoured,
     }
 }
@@ -74,6 +79,7 @@ fn of_link(port: &Port, switch: &str, setting: &Setting) -> Verdict {
             ))
         }
         Setting::Up | Setting::Description(_) | Setting::Mtu(_) => Verdict::Honoured,
+        Setting::Parent(_) | Setting::VlanId(_) => Verdict::Refused(NO_VLAN.into()),
         Setting::Down => {
             Verdict::Approximated(format!("{name} is left as it is; 'ip link set {name} down' takes it down"))
         }

@@ -7,8 +7,8 @@ use super::plan::{Plan, Port, PortKind, Wishes, shell, shell_verdict};
 use super::text::port_number;
 use super::verdict::{Judged, Place, Verdict};
 use crate::route::{PlannedRoute, planned_route};
-use crate::router::Attachment;
 use crate::router::folder::{FolderPort, FolderRouter};
+use crate::router::{Attachment, Vlan};
 use std::net::IpAddr;
 
 /// The name of the host's interface, if none is given.
@@ -28,10 +28,16 @@ pub(super) fn judge(etc: &Etc, wishes: &Wishes, plan: &mut Plan) {
         return;
     }
     let host = wishes.host.clone().unwrap_or_else(|| USUAL_HOST.to_string());
-    let port = |file: &&File| FolderPort { name: file.interface.clone(), ..FolderPort::default() };
+    let port =
+        |file: &&File| FolderPort { name: file.interface.clone(), vlan: vlan(file), ..FolderPort::default() };
     let mut router = FolderRouter::new(host);
     router.ports = files.iter().map(port).collect();
-    plan.routed = files.iter().map(|file| Port::routed(&file.interface)).collect();
+    for port in &router.ports {
+        // Several VLANs may be on one interface, which may be a port itself.
+        if !is_vlan(port.device()) && plan.routed.iter().all(|known| known.name != port.device()) {
+            plan.routed.push(Port::routed(port.device()));
+        }
+    }
     plan.router = Some(router);
     join_switches(etc, plan);
     let mut routes = Vec::new();
@@ -78,6 +84,26 @@ fn said(file: &File) -> Vec<Result<Vec<Setting>, String>> {
     let is_setting = |line: &Line| !line.text.starts_with('!');
     let lines = lines(&file.text).into_iter().filter(is_setting);
     lines.map(|line| words(&line.text).and_then(|words| settings(&words))).collect()
+}
+
+/// Whether an interface is a vlan(4), by its name.
+fn is_vlan(name: &str) -> bool {
+    name.strip_prefix("vlan").is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// The VLAN that a file of such an interface describes, if it does.
+fn vlan(file: &File) -> Option<Vlan> {
+    let all: Vec<Setting> = said(file).into_iter().flatten().flatten().collect();
+    let parent = all.iter().rev().find_map(|one| match one {
+        Setting::Parent(parent) => Some(parent.clone()),
+        _ => None,
+    });
+    let id = all.iter().rev().find_map(|one| match one {
+        Setting::VlanId(id) => Some(*id),
+        _ => None,
+    });
+    let vlan = parent.zip(id).map(|(parent, id)| Vlan { parent, id });
+    vlan.filter(|_| is_vlan(&file.interface))
 }
 
 /// Whether a line that begins as one with an address is wrong.
@@ -166,8 +192,12 @@ fn settings_verdict(name: &str, line: &Line, plan: &mut Plan) -> Verdict {
 }
 
 /// The verdict on a line about an interface that is no port, where there is a router.
-pub(super) fn other_verdict(name: &str, line: &Line) -> Verdict {
-    let said = words(&line.text).and_then(|words| settings(&words)).unwrap_or_default();
+pub(super) fn other_verdict(name: &str, line: &Line, plan: &mut Plan) -> Verdict {
+    let said = words(&line.text).and_then(|words| settings(&words));
+    if let Some(port) = plan.routed.iter_mut().find(|port| port.name == name) {
+        return said.map_or_else(Verdict::Refused, |said| parent_verdict(port, &said));
+    }
+    let said = said.unwrap_or_default();
     match name.strip_suffix('*') {
         Some(class) if said.iter().any(|one| matches!(one, Setting::Address(..))) => {
             Verdict::Refused(format!(
@@ -183,6 +213,23 @@ pub(super) fn other_verdict(name: &str, line: &Line) -> Verdict {
              to the host as it is"
         )),
     }
+}
+
+/// The verdict on a line about an interface that is a port by its VLANs alone.
+fn parent_verdict(port: &mut Port, settings: &[Setting]) -> Verdict {
+    let verdict = |port: &mut Port, setting: &Setting| match setting {
+        Setting::Up => Verdict::Honoured,
+        Setting::Mtu(mtu) => {
+            port.mtu = Some(*mtu);
+            Verdict::Honoured
+        }
+        Setting::Parent(_) | Setting::VlanId(_) => Verdict::Refused(members::NO_VLAN.into()),
+        _ => Verdict::Approximated(format!(
+            "{} has VLANs that are ports of the router, and is left to the host otherwise",
+            port.name
+        )),
+    };
+    settings.iter().fold(Verdict::Honoured, |all, setting| all.and(verdict(port, setting)))
 }
 
 /// Has a port of the router do it.
@@ -210,6 +257,12 @@ fn apply(name: &str, setting: Setting, plan: &mut Plan) -> Verdict {
                  changes it"
             ));
         }
+        Setting::Parent(_) | Setting::VlanId(_) => vlan_mistake(name, router).map_or(Ok(()), Err),
+        Setting::Address(..)
+            if is_vlan(name) && router.port(name).is_some_and(|port| port.vlan.is_none()) =>
+        {
+            Err(format!("which VLAN is {name}? write 'parent em0' and 'vnetid 10' to hostname.{name}, too"))
+        }
         Setting::Address(address, length) => {
             router.change_port(name, |port| port.addresses.push((address, length)))
         }
@@ -219,6 +272,20 @@ fn apply(name: &str, setting: Setting, plan: &mut Plan) -> Verdict {
         )),
     };
     done.map_or_else(Verdict::Refused, |()| Verdict::Honoured)
+}
+
+/// Why a port can't be the VLAN that its file says.
+fn vlan_mistake(name: &str, router: &FolderRouter) -> Option<String> {
+    if !is_vlan(name) {
+        return Some(members::NO_VLAN.into());
+    }
+    let vlan = router.port(name)?.vlan.as_ref()?;
+    if is_vlan(&vlan.parent) {
+        return Some(format!("{} is a VLAN, too; a parent is an interface of the machine", vlan.parent));
+    }
+    let is_same = |port: &&FolderPort| port.vlan.as_ref() == Some(vlan);
+    let first = router.ports.iter().find(is_same)?;
+    (first.name != name).then(|| format!("VLAN {} of {} is {} already", vlan.id, vlan.parent, first.name))
 }
 
 fn add_route(line: RouteLine, has_ports: bool, plan: &mut Plan) {
@@ -370,6 +437,57 @@ mod tests {
         );
         let why = refused("inet 10.0.1.1/24\n!route add default 10.0.1.2", "10.0.0.2\n");
         assert!(why.starts_with("etc/mygate:1: there is a route for 0.0.0.0/0 already"), "{why}");
+    }
+
+    #[test]
+    fn files_of_vlan_interfaces_make_ports_on_their_parents() {
+        let files = [
+            ("em0", "up\nmtu 1504"),
+            ("em1", "inet 10.0.1.1/24"),
+            ("vlan7", "vnetid 7 parent em0\ninet 10.7.0.1/24"),
+            ("vlan8", "inet 10.8.0.1/24 vlan 8 vlandev em1"),
+        ];
+        let plan = planned(&files, "10.7.0.2\n");
+        assert!(!plan.judged.iter().any(Judged::is_refused), "{:#?}", plan.judged);
+        let machine: Vec<&str> = plan.routed.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!((machine, plan.routed[1].mtu), (vec!["em1", "em0"], Some(1504)));
+        let text = plan.router.as_ref().unwrap().elements();
+        for expected in [
+            "PORT vlan7 10.7.0.1/24 ETHER em0:eth",
+            "FromDevice(em0, SNIFFER false, PROMISC true)",
+            "VLANEncap(VLAN_ID 8, NATIVE_VLAN -1) -> to_em1",
+            "ROUTE 0.0.0.0/0 10.7.0.2",
+        ] {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_vlan_that_can_not_be_is_refused() {
+        for (files, expected) in [
+            (
+                vec![("vlan7", "inet 10.7.0.1/24\nvnetid 7")],
+                "vlan7:1: which VLAN is vlan7? write 'parent em0'",
+            ),
+            (vec![("em0", "inet 10.7.0.1/24\nvnetid 7")], "em0:2: 'parent' and 'vnetid' make a vlan(4)"),
+            (
+                vec![("vlan7", "inet 10.7.0.1/24\nvnetid 4095 parent em0")],
+                "vlan7:2: '4095' is not the number",
+            ),
+            (vec![("vlan7", "inet 10.7.0.1/24\nvnetid 7 parent vlan8")], "vlan7:2: vlan8 is a VLAN, too"),
+            (
+                vec![
+                    ("vlan7", "inet 10.7.0.1/24\nvnetid 7 parent em0"),
+                    ("vlan8", "inet 10.8.0.1/24\nvnetid 7 parent em0"),
+                ],
+                "vlan8:2: VLAN 7 of em0 is vlan7 already",
+            ),
+        ] {
+            let plan = planned(&files, "");
+            let why =
+                plan.judged.iter().find_map(Judged::refusal).unwrap_or_else(|| panic!("{:?}", plan.judged));
+            assert!(why.starts_with(&format!("etc/hostname.{expected}")), "{why}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A router that a folder of BSD's files describes, for `artery up`: checked by the tables and written by the
 //! text of `artery router`.
 use super::pf::{Filter, rule_interfaces};
-use super::{Attachment, LEAST_IPV6_MTU, Plan, Port, PortSettings, USUAL_MTU};
+use super::{Attachment, LEAST_IPV6_MTU, Plan, Port, PortSettings, USUAL_MTU, Vlan};
 use super::{check_plan, host, read, text};
 use artery_filter::names::InterfaceRecord;
 use std::net::IpAddr;
@@ -27,6 +27,8 @@ pub(crate) struct FolderPort {
     pub(crate) description: Option<String>,
     /// The switch that it is a port of, too.
     pub(crate) attachment: Option<Attachment>,
+    /// The interface that it is a VLAN of, and its number.
+    pub(crate) vlan: Option<Vlan>,
 }
 
 impl FolderRouter {
@@ -131,6 +133,11 @@ impl FolderRouter {
 }
 
 impl FolderPort {
+    /// The interface that its frames arrive at, as the files call it.
+    pub(crate) fn device(&self) -> &str {
+        self.vlan.as_ref().map_or(&self.name, |vlan| &vlan.parent)
+    }
+
     fn planned(&self) -> Port {
         Port {
             option: self.name.clone(),
@@ -139,7 +146,7 @@ impl FolderPort {
             virtual_addresses: Vec::new(),
             mtu: self.mtu.filter(|mtu| *mtu != USUAL_MTU),
             settings: PortSettings::default(),
-            vlan: None,
+            vlan: self.vlan.clone(),
             host_interface: None,
             description: self.description.clone(),
             attachment: self.attachment.clone(),
