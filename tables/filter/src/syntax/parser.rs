@@ -269,7 +269,7 @@ impl<'e> Parser<'e> {
             words.push(self.number_or_text()?);
         }
         let value = words.join(" ");
-        self.echo_line(format!("{name} = \"{value}\""));
+        self.echo_line(format!("{name} = {}", super::print::quote_name(&value)));
         if name.contains(char::is_whitespace) {
             return Err(self.fail_statement(format!("macro name '{name}' cannot contain whitespace")));
         }

@@ -164,7 +164,7 @@ pub(crate) fn bare_words(name: &str) -> String {
     if name.split(' ').all(is_plain_word) { name.to_string() } else { quote_name(name) }
 }
 
-/// A name in quotes; quotes within it are kept from ending it.
-fn quote_name(text: &str) -> String {
+/// A name or the value of a macro in quotes; quotes within it are kept from ending it.
+pub(crate) fn quote_name(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\\\""))
 }
