@@ -203,7 +203,12 @@ fn a_folder_makes_a_router_if_and_only_if_import_and_dry_run_refuse_nothing() {
             (
                 "hostname.em1",
                 "inet 10.0.2.1/24\nvlan 5\n",
-                Some("hostname.em1:2: 'vlan' is nothing that is known"),
+                Some("hostname.em1:2: 'parent' and 'vnetid' make a vlan(4)"),
+            ),
+            (
+                "hostname.em1",
+                "inet 10.0.2.1/24\nmedia auto\n",
+                Some("hostname.em1:2: 'media' is nothing that is known"),
             ),
             (
                 "hostname.em1",

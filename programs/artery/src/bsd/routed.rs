@@ -148,9 +148,16 @@ fn join_switches(etc: &Etc, plan: &mut Plan) {
 /// Judges the file of a port; gives its lines about routes.
 fn interface(etc: &Etc, file: &File, wishes: &Wishes, plan: &mut Plan) -> Vec<RouteLine> {
     let mut routes = Vec::new();
+    // A line that is wrong has its own verdict.
+    let mut lacks_vlan =
+        is_vlan(&file.interface) && vlan(file).is_none() && said(file).iter().all(Result::is_ok);
     for line in lines(&file.text) {
         let place = Place { file: etc.folder.join(file.name()).display().to_string(), line: line.number };
         let verdict = match line.text.strip_prefix('!') {
+            None if std::mem::take(&mut lacks_vlan) => Verdict::Refused(format!(
+                "which VLAN is {name}? write 'parent em0' and 'vnetid 10' to hostname.{name}, too",
+                name = file.interface
+            )),
             None => settings_verdict(&file.interface, &line, plan),
             Some(command) => {
                 let command = shell(&place, command, &file.interface);
@@ -258,11 +265,6 @@ fn apply(name: &str, setting: Setting, plan: &mut Plan) -> Verdict {
             ));
         }
         Setting::Parent(_) | Setting::VlanId(_) => vlan_mistake(name, router).map_or(Ok(()), Err),
-        Setting::Address(..)
-            if is_vlan(name) && router.port(name).is_some_and(|port| port.vlan.is_none()) =>
-        {
-            Err(format!("which VLAN is {name}? write 'parent em0' and 'vnetid 10' to hostname.{name}, too"))
-        }
         Setting::Address(address, length) => {
             router.change_port(name, |port| port.addresses.push((address, length)))
         }
