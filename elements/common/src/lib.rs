@@ -8,6 +8,7 @@ pub mod chance;
 pub mod echo_reply;
 pub mod fragments;
 pub mod gateway_options;
+pub mod hex;
 pub mod ip_header;
 pub mod network_header;
 pub mod reassembly;

@@ -63,7 +63,7 @@ artery_common::element_groups! {
     switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
 
     filter(
-        answers, ask, ask_worker, carried, control_tasks, egress, file_size, frame_filter,
+        answers, ask, ask_worker, carried, control_tasks, egress, explain, file_size, frame_filter,
         header_check, interfaces, log_complaints, log_file, parse_rules, ports, routes, runs,
         shared, unfiltered, worker
     ): packet_filter;

@@ -87,8 +87,6 @@ fn clients_reach_the_outside_by_an_address_of_the_router() {
         }
         let states = firewall.pfctl(&["-s", "states"])?;
         assert!(states.contains("10.0.2.1") && states.contains("(10.0.1.2:"), "{states}");
-        let explained = firewall.router.say(&["explain", "10.0.1.2 > 10.0.2.2 icmp", "--in", "eth0"])?;
-        assert!(explained.contains("not asked: the packet filter (pf)"), "{explained}");
         let info = firewall.pfctl(&["-s", "info"])?;
         assert!(info.starts_with("Status: Enabled"), "{info}");
         let rules = firewall.pfctl(&["-s", "rules"])?;
@@ -97,6 +95,53 @@ fn clients_reach_the_outside_by_an_address_of_the_router() {
             "{rules}"
         );
         drop(mirror);
+        end(firewall.router.process).map(drop)
+    });
+}
+
+#[test]
+fn it_is_explained_which_rule_decides_and_what_a_packet_becomes() {
+    on_the_net("firewall-explain", |net| {
+        let _mirror = Mirror::start(&net.b, 80)?;
+        let firewall = Firewall::start(net, OFFICE, &[])?;
+        let explain = |packet: &str, port: &str| firewall.router.say(&["explain", packet, "--in", port]);
+        let counted = || firewall.pfctl(&["-v", "-s", "rules"]);
+        let states = || firewall.pfctl(&["-s", "states"]);
+        let before = (counted()?, states()?);
+
+        let out = explain("10.0.1.2:4000 > 10.0.2.2:80 tcp", "eth0")?;
+        for expected in [
+            "  filter in   pf: passes: rule 3, 'pass in on eth0 all flags S/SA'; it gets a state",
+            "  filter out  pf: passes: rule 4, 'pass out all flags S/SA'; it gets a state",
+            "it goes on as ",
+            "IP 10.0.2.1.",
+            "= verdict     leaves by eth1",
+        ] {
+            assert!(out.contains(expected), "{expected}\n{out}");
+        }
+        let stray = explain("10.0.2.2:4000 > 10.0.1.2:22 tcp", "eth1")?;
+        assert!(stray.contains("x filter in  pf: blocked: rule 0, 'block return log all'"), "{stray}");
+        assert!(stray.contains("= verdict    Dropped by the packet filter pf: filtered."), "{stray}");
+        let redirected = explain("10.0.2.2:4000 > 10.0.2.1:8080 tcp", "eth1")?;
+        assert!(redirected.contains("10.0.2.2.4000 > 10.0.1.2.80"), "{redirected}");
+        assert!(redirected.contains("leaves by eth0"), "{redirected}");
+        assert_eq!((counted()?, states()?), before, "questions are not counted");
+
+        // What is there now is known by its state, and its answer comes back to the client.
+        assert_eq!(ask_udp(&net.a, FAR[0], 80)?, Said::You(OUTSIDE[0].parse().unwrap()));
+        let state = states()?;
+        let own =
+            state.lines().find(|line| line.contains("udp 10.0.2.1:")).unwrap_or_else(|| panic!("{state}"));
+        let port = own.split("10.0.2.1:").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let back = explain(&format!("10.0.2.2:80 > 10.0.2.1:{port} udp"), "eth1")?;
+        assert!(back.contains("filter in   pf: passes by its state, from rule 4"), "{back}");
+        assert!(back.contains("10.0.2.2.80 > 10.0.1.2.") && back.contains("leaves by eth0"), "{back}");
+        let json = firewall.router.json(&["explain", "10.0.2.2 > 10.0.1.2 icmp", "--in", "eth1"])?;
+        assert_eq!(
+            (&json["verdict"]["reason"], &json["stages"][1]["rule"]),
+            (&"filtered".into(), &0.into()),
+            "{json}"
+        );
         end(firewall.router.process).map(drop)
     });
 }

@@ -1,10 +1,12 @@
 //! `artery explain`: what a running router would do with a packet.
+mod filter;
 mod service;
 
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::options::values::port;
 use crate::output::print_stdout;
 use clap::Args;
+use filter::FilteredPacket;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -17,8 +19,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
 A packet is ADDRESS[:PORT] > ADDRESS[:PORT], then 'udp', 'tcp', 'icmp' or 'proto N', 'ttl N', 'len N' and
 'df', as far as it matters; or 'frame' and its bytes in hexadecimal. Each line is a step on its way; the last
 one says what becomes of it, in the words of 'artery show drops'. Of a packet for a service it says which
-member gets it. Nothing is sent, counted or changed. A packet filter around the router (--pf) is not asked,
-which a note says.";
+member gets it, and of a packet filter around the router (--pf) which rule or state decides, where the packet
+comes in and where it leaves. Nothing is sent, counted or changed.";
 
 #[derive(Args)]
 pub(crate) struct ExplainOptions {
@@ -37,21 +39,76 @@ pub(crate) struct ExplainOptions {
 
 pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(&options.router)?;
-    let (came_by, packet) = (&options.came_by, options.packet.join(" "));
-    // The router itself reports mistakes in the query.
-    let plain = router.query("explain_json", &format!("{came_by} {packet}"))?;
-    // What the host sends passes no service.
-    let served = if came_by == "host" { None } else { service::find_service(&mut router, &packet)? };
-    let mut document = match served {
-        Some(served) => served.explain_with_router(&mut router, came_by, &packet, plain)?,
-        None => plain,
-    };
-    // The filter stands before and behind the router, and a question must not make states.
-    if !router.filters().is_empty() {
-        document["not_asked"] = router.filters().into();
-    }
+    let document = explain(&mut router, &options.came_by, &options.packet.join(" "))?;
     let text = if options.json { format!("{document:#}\n") } else { explained(&document) };
     print_stdout(&text).map(|()| 0)
+}
+
+/// The router's document about a packet, with the steps of services and packet filters around it.
+fn explain(router: &mut IpRouter, came_by: &str, packet: &str) -> anyhow::Result<Value> {
+    // The router itself reports mistakes in the query.
+    let plain = router.query("explain_json", &format!("{came_by} {packet}"))?;
+    let mut filtered = FilteredPacket::new(packet);
+    // What the host sends passes no filter on its way in, and no service.
+    if came_by != "host" {
+        filtered.ask(router, "in", came_by, &text(&plain, "frame"))?;
+    }
+    let arrived = std::mem::take(&mut filtered.stages);
+    if let Some(verdict) = filtered.verdict {
+        return Ok(end_behind_arrival(plain, arrived, verdict));
+    }
+    let mut document = route(router, came_by, &filtered, plain)?;
+    insert_behind_arrival(&mut document, arrived);
+    if let Some(port) = document["verdict"]["port"].as_str().map(str::to_string) {
+        filtered.ask(router, "out", &port, &text(&document, "frame"))?;
+        if let Some(stages) = document["stages"].as_array_mut() {
+            stages.append(&mut filtered.stages);
+        }
+        if let Some(verdict) = filtered.verdict {
+            document["verdict"] = verdict;
+        }
+    }
+    Ok(document)
+}
+
+/// What services and the router do with a packet that filters let in.
+fn route(
+    router: &mut IpRouter,
+    came_by: &str,
+    filtered: &FilteredPacket,
+    plain: Value,
+) -> anyhow::Result<Value> {
+    let FilteredPacket { packet, gateway, .. } = filtered;
+    let served = if came_by == "host" { None } else { service::find_service(router, packet)? };
+    let mut said = match (served, gateway) {
+        (Some(served), _) => served.explain_with_router(router, came_by, packet, plain.clone())?,
+        (None, Some(gateway)) => {
+            router.query("explain_json", &format!("{came_by} towards {gateway} {packet}"))?
+        }
+        (None, None) if packet.starts_with("frame ") => {
+            router.query("explain_json", &format!("{came_by} {packet}"))?
+        }
+        (None, None) => plain.clone(),
+    };
+    // What was asked about, whatever it becomes on its way.
+    said["packet"] = plain["packet"].clone();
+    Ok(said)
+}
+
+/// Puts steps behind the arrival, which all explanations begin with.
+fn insert_behind_arrival(document: &mut Value, steps: Vec<Value>) {
+    if let Some(stages) = document["stages"].as_array_mut() {
+        let at = stages.len().min(1);
+        stages.splice(at..at, steps);
+    }
+}
+
+/// The explanation of a packet that ends in these steps behind its arrival.
+fn end_behind_arrival(mut plain: Value, steps: Vec<Value>, verdict: Value) -> Value {
+    let arrival = list(&plain, "stages").first().cloned();
+    plain["stages"] = arrival.into_iter().chain(steps).collect();
+    plain["verdict"] = verdict;
+    plain
 }
 
 /// A line for each step, and the verdict.
@@ -64,16 +121,6 @@ fn explained(document: &Value) -> String {
         let _ = writeln!(said, "{mark} {:<width$}  {}", text(stage, "stage"), text(stage, "text"));
     }
     let _ = writeln!(said, "= {:<width$}  {}", "verdict", text(&document["verdict"], "text"));
-    let filters: Vec<&str> = list(document, "not_asked").iter().filter_map(Value::as_str).collect();
-    if !filters.is_empty() {
-        let _ = writeln!(
-            said,
-            "  {:<width$}  not asked: the packet filter ({}), which may block or translate the packet; \
-             'artery pfctl -s rules' shows its rules, 'artery trace' the path of real packets",
-            "note",
-            filters.join(", ")
-        );
-    }
     said
 }
 
@@ -95,9 +142,15 @@ x ttl      1 hops left: ttl expired
 = verdict  dropped: ttl expired
 ";
         assert_eq!(explained(&document), expected);
-        let mut filtered = document;
-        filtered["not_asked"] = json!(["pf"]);
-        let said = explained(&filtered);
-        assert!(said.starts_with(expected) && said.contains("not asked: the packet filter (pf)"), "{said}");
+        let arrival = json!({ "stage": "arrival", "ok": true, "text": "by eth1" });
+        let step = json!({ "stage": "filter in", "ok": false, "text": "pf: blocked" });
+        let mut between = document.clone();
+        insert_behind_arrival(&mut between, vec![step.clone()]);
+        assert_eq!(list(&between, "stages")[..2], [arrival.clone(), step.clone()]);
+        let ended = end_behind_arrival(document, vec![step.clone()], json!({ "kind": "discard" }));
+        assert_eq!(
+            (list(&ended, "stages"), &ended["verdict"]["kind"]),
+            (&[arrival, step][..], &"discard".into())
+        );
     }
 }

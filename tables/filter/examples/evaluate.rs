@@ -170,6 +170,7 @@ fn evaluations(rules: u64, shape: fn(u64) -> String) -> [f64; 2] {
                     now: Duration::ZERO,
                     random: &mut || 0,
                     translate: &mut Nowhere,
+                    is_question: false,
                 };
                 let mut facts = *packet;
                 black_box(compiled.evaluate(&mut facts, &mut surroundings, &mut scratch, &counters));

@@ -155,6 +155,8 @@ pub struct Surroundings<'a, 'r> {
     pub random: &'a mut dyn FnMut() -> u32,
     /// Chooses the addresses and ports of translations.
     pub translate: &'a mut dyn Translate,
+    /// Whether the packet is only asked about: rules with `max-pkt-rate` and `once` count nothing.
+    pub is_question: bool,
 }
 
 /// A rule set and its anchors, ready for evaluation by any number of workers.
@@ -273,6 +275,11 @@ impl Compiled {
     /// Counts a packet of a state for its rule's `max-pkt-rate`; false if there are more than may be.
     pub fn rate_holds(&self, id: RuleId, now: Duration) -> bool {
         self.program.rate_threshold(id).is_none_or(|rate| rate.count_event(now))
+    }
+
+    /// The same, without counting the packet.
+    pub fn rate_would_hold(&self, id: RuleId, now: Duration) -> bool {
+        self.program.rate_threshold(id).is_none_or(|rate| rate.would_pass(now))
     }
 
     /// Whether a rule has matched that was to match but once.

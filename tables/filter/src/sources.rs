@@ -137,7 +137,7 @@ pub struct Allowance {
 }
 
 /// All sources of one worker.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sources {
     by_key: HashMap<SourceKey, u32>,
     sources: Vec<Option<Source>>,

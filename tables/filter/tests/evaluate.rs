@@ -45,6 +45,7 @@ impl Asked {
             now,
             random: &mut || random.next() as u32,
             translate: &mut Simple,
+            is_question: false,
         };
         let outcome =
             self.compiled.evaluate(&mut facts, &mut surroundings, &mut self.scratch, &self.counters);

@@ -2,6 +2,7 @@
 
 mod connections;
 mod control;
+mod explain;
 mod limits;
 mod lists;
 mod odd;

@@ -1,3 +1,4 @@
+use artery_common::hex::to_hex;
 use artery_engine::{Arg, Batch, Class, Context, Element, Packet};
 use artery_wire::Ipv6;
 use std::fmt::Write as _;
@@ -47,10 +48,6 @@ impl Ip6Print {
         }
         Some(text)
     }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Element for Ip6Print {

@@ -2,6 +2,7 @@
 use super::log_file::LogFile;
 use super::shared::{Control, SharedFilter, refused};
 use super::worker::WorkerFilter;
+use artery_common::hex::to_hex;
 use artery_engine::{Context, HandlerError, Time};
 use artery_filter::anchors::{AnchorTarget, resolve_calls};
 use artery_filter::engine::FilterCounters;
@@ -405,10 +406,6 @@ fn set_debug_level(control: &mut Control, words: &[&str]) -> Result<String, Hand
     let level = level.ok_or_else(|| refused(format!("a level is one of {}", DEBUG_LEVELS.join(", "))))?;
     control.set_debug(level);
     Ok(format!("debug level set to '{level}'\n"))
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// `flush rules|tables [ANCHOR]`, `flush options`.

@@ -3,7 +3,7 @@ use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
 use super::unfiltered::is_unfiltered;
 use super::worker::{WorkerFilter, link_header};
-use super::{answers, ask, ask_worker, interfaces, ports, runs};
+use super::{answers, ask, ask_worker, explain, interfaces, ports, runs};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Read, Write, anno,
 };
@@ -76,6 +76,13 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
             "pf_worker",
             ask_worker::WORKER,
             &Read(|p: &mut PacketFilter, text, cx| p.half.query_worker(text, cx)),
+        )
+        .parameters()
+        .join(),
+        Handler::read(
+            "explain_json",
+            explain::EXPLAIN,
+            &Read(|p: &mut PacketFilter, text, cx| p.half.explain_frame(text, cx)),
         )
         .parameters()
         .join(),

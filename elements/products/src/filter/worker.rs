@@ -5,7 +5,8 @@ use super::shared::{ActiveRules, SharedFilter};
 use artery_engine::Context;
 use artery_filter::dissect::{FilterDropReason, HookContext};
 use artery_filter::engine::{
-    Filter, FilterEvent, FilterVerdict, PacketLookup, Passed, Random, ReplyPacket, Rules, StateRange,
+    Filter, FilterEvent, FilterExplanation, FilterVerdict, PacketLookup, Passed, Random, ReplyPacket, Rules,
+    StateRange,
 };
 use artery_filter::fragments::ReassembledPacket;
 use artery_filter::states::StateId;
@@ -150,6 +151,23 @@ impl WorkerFilter {
             names: &*self.current,
         };
         self.filter.test_packet(packet, look, &rules)
+    }
+
+    /// See [`Filter::explain_packet`], which this calls with the current rules.
+    pub(super) fn explain_packet(
+        &mut self,
+        packet: &mut [u8],
+        at: HookContext,
+        cx: &Context<'_>,
+    ) -> FilterExplanation {
+        let routes = TurnRoutes { router: self.routes.as_ref(), turn: cx.turn() };
+        let rules = Rules {
+            compiled: &self.current.compiled,
+            turn: cx.turn(),
+            routes: &routes,
+            names: &*self.current,
+        };
+        self.filter.explain_packet(packet, at, &rules)
     }
 
     /// See [`Filter::is_fast_path_at`], with the current rules.

@@ -16,6 +16,7 @@ use super::show_ports::reverse_path;
 use super::verdict::{
     EgressPlan, IngressInfo, LinkDestination, Origin, RouterVerdict, TablesView, is_forwardable,
 };
+use artery_common::hex::to_hex;
 use artery_engine::{Context, DropReason};
 use artery_l3::next_hop::Hop;
 use artery_l3::path::{Explained, Method, PathReader};
@@ -104,6 +105,7 @@ impl ExplanationSteps<'_> {
         Explanation {
             schema: SCHEMA,
             packet: describe::frame(frame).to_string(),
+            frame: to_hex(frame),
             came_by: came.from.port().map_or("host".to_string(), |port| port_name(view.ports, port)),
             verdict: self.about.verdict_json(&verdict),
             stages: self.stages,

@@ -14,6 +14,8 @@ pub(super) struct Explanation {
     pub(super) packet: String,
     #[serde(rename = "in")]
     pub(super) came_by: String,
+    /// The frame that was asked about, in hexadecimal.
+    pub(super) frame: String,
     pub(super) stages: Vec<Stage>,
     pub(super) verdict: VerdictJson,
 }

@@ -1,4 +1,5 @@
 //! Packets as people write them: `10.1.2.3:1234 > 8.8.8.8:53 udp ttl 9`.
+use artery_common::hex::from_hex;
 use artery_wire::EtherAddr;
 use artery_wire::build::{Ether, Frame, ether, ip4, ip6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -158,18 +159,7 @@ fn upper_layer(
 }
 
 fn parse_hex(text: &str) -> Result<Vec<u8>, ParseError> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter(|c| *c != ':')
-        .map(|c| c.to_digit(16).map(|digit| digit as u8))
-        .collect::<Option<_>>()
-        .ok_or(
-            "frame: only hexadecimal digits, such as 02000000000102…; spaces and colons may be between them",
-        )?;
-    if digits.len() % 2 == 1 {
-        return Err("frame: an odd number of digits; each byte has two".into());
-    }
-    Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    from_hex(text).map_err(|why| format!("frame: {why}"))
 }
 
 impl FlowSpec {

@@ -17,13 +17,22 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// What rules said of a packet, and how it was translated meanwhile.
-struct Ruling {
-    outcome: RuleOutcome,
+pub(super) struct Ruling {
+    pub(super) outcome: RuleOutcome,
     /// What the packet is on the other side.
-    facts: Facts,
+    pub(super) facts: Facts,
     kept: Option<u32>,
     given: Option<IpAddr>,
-    gateway: Option<IpAddr>,
+    pub(super) gateway: Option<IpAddr>,
+}
+
+impl From<Failure> for FilterDropReason {
+    fn from(failure: Failure) -> FilterDropReason {
+        match failure {
+            Failure::Translate => FilterDropReason::Translate,
+            Failure::Depth => FilterDropReason::Match,
+        }
+    }
 }
 
 impl Filter {
@@ -38,7 +47,7 @@ impl Filter {
     ) -> FilterVerdict {
         // A record that is made now may have the number of one for which packets are still counted.
         self.end_batch();
-        let ruling = self.match_rules(&seen, look, rules);
+        let ruling = self.match_rules(&seen, look, rules, false);
         let outcome = &ruling.outcome;
         // As pf counts: whatever rules decide. Those that they block are counted with all that are dropped.
         if outcome.decision == Decision::Pass {
@@ -59,8 +68,7 @@ impl Filter {
                 self.queue_reply(answer::to_blocked(bytes, &seen, told, look.at.has_partial_checksum));
                 FilterVerdict::Drop(FilterDropReason::Match)
             }
-            Decision::Fail(Failure::Translate) => FilterVerdict::Drop(FilterDropReason::Translate),
-            Decision::Fail(Failure::Depth) => FilterVerdict::Drop(FilterDropReason::Match),
+            Decision::Fail(failure) => FilterVerdict::Drop(failure.into()),
         }
     }
 
@@ -72,7 +80,13 @@ impl Filter {
         rules.compiled.count_tables(id, &facts, self.worker, rules.turn);
     }
 
-    fn match_rules(&mut self, seen: &Dissected, look: &PacketLookup, rules: &Rules<'_, '_>) -> Ruling {
+    pub(super) fn match_rules(
+        &mut self,
+        seen: &Dissected,
+        look: &PacketLookup,
+        rules: &Rules<'_, '_>,
+        is_question: bool,
+    ) -> Ruling {
         let mut facts = seen.rule_facts(&look.at);
         let mut chance = Random::from_seed(self.random.next_u64());
         let mut draw = || chance.next_u32();
@@ -96,6 +110,7 @@ impl Filter {
             now: Duration::from_millis(self.now_ms),
             random: &mut draw,
             translate: &mut translator,
+            is_question,
         };
         let outcome =
             rules.compiled.evaluate(&mut facts, &mut surroundings, &mut self.scratch, &self.counters);

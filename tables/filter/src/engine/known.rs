@@ -359,7 +359,12 @@ impl Filter {
 }
 
 /// What a state wants for a packet on its way.
-fn set_packet_options(extra: &Extra, seen: &Dissected, is_forward: bool, passed: &mut Passed) -> RouteTo {
+pub(super) fn set_packet_options(
+    extra: &Extra,
+    seen: &Dissected,
+    is_forward: bool,
+    passed: &mut Passed,
+) -> RouteTo {
     const LOW_DELAY: u8 = 0x10;
     if extra.tag.0 != 0 {
         passed.tag = extra.tag;

@@ -191,8 +191,11 @@ impl Rare {
             })
             && !self.is_expired()
             && self.probability.is_none_or(|probability| (surroundings.random)() < probability)
-            && self.rate.as_ref().is_none_or(|rate| rate.count_event(surroundings.now))
-            && !self.once.as_ref().is_some_and(|once| once.swap(true, Relaxed))
+            && self.rate.as_ref().is_none_or(|rate| match surroundings.is_question {
+                true => rate.would_pass(surroundings.now),
+                false => rate.count_event(surroundings.now),
+            })
+            && (surroundings.is_question || !self.once.as_ref().is_some_and(|once| once.swap(true, Relaxed)))
     }
 
     /// Whether it was to match but once, and has.

@@ -24,15 +24,22 @@ impl Threshold {
 
     /// Counts an event; false if there are more than may be.
     pub fn count_event(&self, now: Duration) -> bool {
+        let before = self.seen.fetch_update(Relaxed, Relaxed, |seen| Some(self.next(seen, now)));
+        self.next(before.unwrap_or_else(|seen| seen), now) >> 32 <= self.limit
+    }
+
+    /// Whether an event would be among those that may be; it is not counted.
+    pub fn would_pass(&self, now: Duration) -> bool {
+        self.next(self.seen.load(Relaxed), now) >> 32 <= self.limit
+    }
+
+    /// What is seen after one more event.
+    fn next(&self, seen: u64, now: Duration) -> u64 {
         let now = now.as_secs() & u64::from(u32::MAX);
-        let next = |seen: u64| {
-            let (count, last) = (seen >> 32, seen & u64::from(u32::MAX));
-            let passed = now.saturating_sub(last).min(self.seconds);
-            let left = count - count * passed / self.seconds;
-            ((left + ONE).min(self.limit + ONE) << 32) | now.max(last)
-        };
-        let before = self.seen.fetch_update(Relaxed, Relaxed, |seen| Some(next(seen)));
-        next(before.unwrap_or_else(|seen| seen)) >> 32 <= self.limit
+        let (count, last) = (seen >> 32, seen & u64::from(u32::MAX));
+        let passed = now.saturating_sub(last).min(self.seconds);
+        let left = count - count * passed / self.seconds;
+        ((left + ONE).min(self.limit + ONE) << 32) | now.max(last)
     }
 }
 
@@ -45,6 +52,8 @@ mod tests {
         let threshold = Threshold::new(3, 10);
         let count = |seconds| threshold.count_event(Duration::from_secs(seconds));
         assert_eq!([0, 0, 1, 1, 2].map(count), [true, true, true, false, false]);
+        let asks = |seconds| threshold.would_pass(Duration::from_secs(seconds));
+        assert_eq!([2, 2, 12, 12].map(asks), [false, false, true, true]);
         assert!(count(12));
         assert_eq!([12, 12, 12].map(count), [true, true, false]);
     }

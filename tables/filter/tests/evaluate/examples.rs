@@ -67,6 +67,7 @@ impl Bench {
             now: Duration::from_secs(seconds),
             random: &mut || random,
             translate: &mut Simple,
+            is_question: false,
         };
         let outcome = self.compiled.evaluate(facts, &mut surroundings, &mut self.scratch, &self.counters);
         self.compiled.count_packet(&outcome, &self.scratch, facts, &self.counters);

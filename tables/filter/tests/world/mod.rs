@@ -3,8 +3,8 @@
 use artery_filter::anchors::Anchors;
 use artery_filter::dissect::{FilterDropReason, HookContext};
 use artery_filter::engine::{
-    Filter, FilterEvent, FilterSettings, FilterVerdict, Passed, Random, ReplyPacket, Rules, StateRange,
-    ThroughVerdict,
+    Filter, FilterEvent, FilterExplanation, FilterSettings, FilterVerdict, Passed, Random, ReplyPacket,
+    Rules, StateRange, ThroughVerdict,
 };
 use artery_filter::evaluate::{Compiled, Counters, Routes, RuleId, RuleTotals, load_rulesets};
 use artery_filter::facts::{Direction, Interface};
@@ -154,6 +154,22 @@ impl World {
         let verdict = self.filter.test_packet(bytes, &look, &rules);
         self.filter.end_batch();
         verdict
+    }
+
+    /// What would become of a packet, and its bytes then.
+    pub(crate) fn explain(
+        &mut self,
+        interface: Interface,
+        direction: Direction,
+        bytes: &[u8],
+    ) -> (FilterExplanation, Vec<u8>) {
+        self.filter.begin_batch(self.now);
+        let turn = self.reader.turn();
+        let (routes, names) = (NoRoutes, InterfaceNames);
+        let rules = Rules { compiled: &self.compiled, turn: &turn, routes: &routes, names: &names };
+        let mut bytes = bytes.to_vec();
+        let said = self.filter.explain_packet(&mut bytes, HookContext::new(interface, direction), &rules);
+        (said, bytes)
     }
 
     /// What becomes of a packet that comes in by an interface and leaves by another, tested at each of them.
