@@ -136,9 +136,8 @@ publish-check: ## Packs and builds the crates for crates.io as it would, and upl
 loom: ## Tries every order of events in the publication of values.
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p artery-rcu --release --test loom
 
-deny: ## Licences and sources of dependencies, where cargo-deny is installed.
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline check licenses bans sources; \
-	else echo "skipped: licence check: cargo-deny is not installed (cargo install cargo-deny)"; fi
+deny: ## Licences, sources and known vulnerabilities of dependencies, where cargo-deny is installed.
+	@scripts/deny
 
 miri: ## Undefined behaviour in rcu and packet, by Miri; needs a nightly toolchain.
 	scripts/sanitize miri

@@ -4,10 +4,23 @@ use artery_elements::CLASSES;
 use artery_engine::Bench;
 use libfuzzer_sys::fuzz_target;
 
-/// Classes that touch files or devices when they start.
-const OUTSIDE: [&str; 6] = ["FromDump", "ToDump", "FromDevice", "ToDevice", "FromHost", "ToHost"];
+#[path = "../confinement.rs"]
+mod confinement;
 
-fuzz_target!(|data: &[u8]| {
+/// Classes that read or write endless files, or change devices, routes and sockets, when they start.
+const OUTSIDE: [&str; 9] = [
+    "FPMServer",
+    "FromDevice",
+    "FromDump",
+    "FromHost",
+    "HostPorts",
+    "HostRoutes",
+    "ToDevice",
+    "ToDump",
+    "ToHost",
+];
+
+fuzz_target!(init: confinement::confine(), |data: &[u8]| {
     let Some((&class, config)) = data.split_first() else { return };
     let class = CLASSES.0[usize::from(class) % CLASSES.0.len()];
     if !OUTSIDE.contains(&class.name) {

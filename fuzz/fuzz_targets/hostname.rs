@@ -3,4 +3,7 @@
 use artery::forged;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| forged::hostname(data));
+#[path = "../confinement.rs"]
+mod confinement;
+
+fuzz_target!(init: confinement::confine(), |data: &[u8]| forged::hostname(data));

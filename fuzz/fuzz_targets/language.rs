@@ -4,7 +4,10 @@ use artery_elements::CLASSES;
 use artery_lang::{Dialect, Options, Sources, check, compile, format, print_flat};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+#[path = "../confinement.rs"]
+mod confinement;
+
+fuzz_target!(init: confinement::confine(), |data: &[u8]| {
     let text = String::from_utf8_lossy(data);
     for dialect in [Dialect::Artery, Dialect::Click] {
         let options = Options { dialect, ..Options::default() };

@@ -8,6 +8,9 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+#[path = "../confinement.rs"]
+mod confinement;
+
 #[path = "../../elements/products/tests/configurations.rs"]
 mod configurations;
 use configurations::{ELSEWHERE, is_pull, ports};
@@ -24,7 +27,7 @@ const MAX_PACKETS: usize = 32;
 /// Bytes before each packet: input, its length, its three headers, and what is left to be done.
 const PREFIX: usize = 7;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: confinement::confine(), |data: &[u8]| {
     let Some((&[low, high, pull], mut rest)) = data.split_first_chunk() else { return };
     let which = usize::from(u16::from_le_bytes([low, high])) % ELEMENTS.len();
     let (class, config) = ELEMENTS[which];

@@ -4,7 +4,10 @@ use artery_filter::syntax::print::Style;
 use artery_filter::syntax::{Environment, ParseSettings, parse_lenient};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+#[path = "../confinement.rs"]
+mod confinement;
+
+fuzz_target!(init: confinement::confine(), |data: &[u8]| {
     let environment = Environment::fixture();
     let print = |text: &[u8]| {
         let (parsed, faults) = parse_lenient("stdin", text, &environment, &ParseSettings::default());

@@ -6,7 +6,10 @@ use libfuzzer_sys::fuzz_target;
 use std::fmt::Write;
 use std::time::Duration;
 
-fuzz_target!(|data: &[u8]| {
+#[path = "../confinement.rs"]
+mod confinement;
+
+fuzz_target!(init: confinement::confine(), |data: &[u8]| {
     let digits = data.iter().fold(String::new(), |mut digits, byte| {
         let _ = write!(digits, "{byte:02x}");
         digits

@@ -1,11 +1,15 @@
-//! Any packets through routers that are made once: what a packet leaves behind is there when the next one
-//! comes. The first byte says through which, the others are packets.
+//! Any packets through routers that are made once: what an execution leaves behind is there when the next
+//! one comes. The first byte says through which, the second how much time passes afterwards, the others are
+//! packets.
 #![no_main]
-use artery_elements::CLASSES;
+use artery_elements::forged;
 use artery_engine::{Bench, Class, Packet};
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
 use std::time::Duration;
+
+#[path = "../confinement.rs"]
+mod confinement;
 
 const ROUTER: &str = "PORT a 10.0.1.1/24 2001:db8:1::1/64 ETHER 2:0:0:0:0:1,
     PORT b 10.0.2.1/24 2001:db8:2::1/64 ETHER 2:0:0:0:0:2, HOST 2:0:0:0:9:9,
@@ -24,10 +28,10 @@ const FILTER: &str = "PORT em0 192.0.2.1/24, PORT em1 10.0.0.1/8, FILE ";
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/pf.conf");
 const SWITCH_RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conf/switch.conf");
 
-/// Packets of one input.
+/// Packets of one execution.
 const MOST: usize = 16;
-/// Bytes before each packet: the input, the length, and how many milliseconds later it comes.
-const PREFIX: usize = 3;
+/// Bytes before each packet: the input and the length.
+const PREFIX: usize = 2;
 
 /// Elements behind one another: what leaves one by its first outputs goes to the outside, and by the last to
 /// the next one.
@@ -43,7 +47,7 @@ struct Stage {
 
 impl Stage {
     fn new(name: &str, config: &str, [inputs, outputs]: [usize; 2], beside: Option<&Bench>) -> Stage {
-        let class: &'static Class = CLASSES.find_class(name).expect("it is a class");
+        let class: &'static Class = forged::product(name).expect("it is a class");
         let setup = Bench::setup(class, config).inputs(inputs).outputs(outputs);
         let setup = match beside {
             Some(other) => setup.sharing_with(other),
@@ -57,11 +61,23 @@ impl Stage {
         Stage { onward: Some(output), ..self }
     }
 
-    /// Gives packets to an input; gets those for the next stage.
-    fn push(&mut self, input: usize, packets: Vec<Packet>, time: Duration) -> Vec<Packet> {
+    /// Gives a batch to an input; gets what is for the next stage.
+    fn push(&mut self, input: usize, packets: Vec<Packet>) -> Vec<Packet> {
+        if packets.is_empty() {
+            return packets;
+        }
         self.bench.push_packets(input % self.inputs, packets);
+        self.take_sent()
+    }
+
+    /// Runs the task, and once more after a time; gets what is for the next stage.
+    fn run(&mut self, time: Duration) -> Vec<Packet> {
         self.bench.run_once();
-        self.bench.advance_time_once(time);
+        self.bench.skip_time(time);
+        self.take_sent()
+    }
+
+    fn take_sent(&mut self) -> Vec<Packet> {
         let mut next = Vec::new();
         for output in 0..self.outputs {
             let sent = self.bench.drain_sent(output);
@@ -101,27 +117,50 @@ impl Chain {
         Chain(stages)
     }
 
-    fn push(&mut self, [input, later]: [u8; 2], bytes: &[u8]) {
-        let mut packets = vec![self.0[0].bench.packet(bytes)];
-        for stage in &mut self.0 {
-            packets = stage.push(input.into(), packets, Duration::from_millis(later.into()));
+    /// A packet, unless the stages hold all that there are.
+    fn packet(&self, bytes: &[u8]) -> Option<Packet> {
+        self.0[0].bench.try_packet(bytes)
+    }
+
+    fn push(&mut self, input: usize, packets: Vec<Packet>) {
+        self.0.iter_mut().fold(packets, |packets, stage| stage.push(input, packets));
+    }
+
+    /// Runs the tasks of all stages, and lets time pass.
+    fn run(&mut self, time: Duration) {
+        for from in 0..self.0.len() {
+            let sent = self.0[from].run(time);
+            self.0[from + 1..].iter_mut().fold(sent, |packets, stage| stage.push(0, packets));
         }
     }
+}
+
+/// How long a byte means: nothing, then from a millisecond to the days after which the last states end.
+fn duration(byte: u8) -> Duration {
+    Duration::from_millis((1 << (byte / 8)) - 1)
 }
 
 thread_local! {
     static CHAINS: RefCell<Vec<Chain>> = RefCell::new(Chain::all());
 }
 
-fuzz_target!(|data: &[u8]| {
-    let Some((which, mut rest)) = data.split_first() else { return };
+fuzz_target!(init: confinement::confine(), |data: &[u8]| {
+    let Some((&[which, later], mut rest)) = data.split_first_chunk() else { return };
     CHAINS.with_borrow_mut(|chains| {
-        let which = usize::from(*which) % chains.len();
+        let which = usize::from(which) % chains.len();
+        let chain = &mut chains[which];
+        // Neighbors of one input are one batch.
+        let (mut batch, mut to) = (Vec::with_capacity(MOST), 0);
         for _ in 0..MOST {
-            let Some((&[input, len, later], after)) = rest.split_first_chunk::<PREFIX>() else { break };
+            let Some((&[input, len], after)) = rest.split_first_chunk::<PREFIX>() else { break };
             let (bytes, after) = after.split_at(after.len().min(len.into()));
-            chains[which].push([input, later], bytes);
+            if input != to {
+                chain.push(usize::from(std::mem::replace(&mut to, input)), std::mem::take(&mut batch));
+            }
+            batch.extend(chain.packet(bytes));
             rest = after;
         }
+        chain.push(to.into(), batch);
+        chain.run(duration(later));
     });
 });

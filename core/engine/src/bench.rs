@@ -284,7 +284,11 @@ impl Bench {
     }
     /// A packet with these bytes.
     pub fn packet(&self, bytes: impl AsRef<[u8]>) -> Packet {
-        self.pool.packet_from(bytes.as_ref()).expect("the bench's pool is big enough for a test")
+        self.try_packet(bytes).expect("the bench's pool is big enough for a test")
+    }
+    /// The same; `None` while elements hold all packets of the bench's pool.
+    pub fn try_packet(&self, bytes: impl AsRef<[u8]>) -> Option<Packet> {
+        self.pool.packet_from(bytes.as_ref())
     }
     /// Pushes a packet with these bytes to an input.
     pub fn push(&mut self, input: usize, bytes: impl AsRef<[u8]>) {
@@ -332,25 +336,22 @@ impl Bench {
     }
     /// Lets time pass, running the task at each of its timers on the way.
     pub fn advance_time(&mut self, time: std::time::Duration) {
-        self.advance(time, |bench| {
-            bench.run();
-        });
-    }
-    /// The same, running the task once at each timer and once at the end: a task that polls never rests.
-    pub fn advance_time_once(&mut self, time: std::time::Duration) {
-        self.advance(time, |bench| {
-            bench.run_once();
-        });
-    }
-    fn advance(&mut self, time: std::time::Duration, run: impl Fn(&mut Bench)) {
         let end = self.graph.clock.now() + time;
         while let Some(next) = self.graph.scheduler.next_timer().filter(|next| *next <= end) {
             self.graph.clock.advance_to(next);
             self.graph.scheduler.expire_timers(next);
-            run(self);
+            self.run();
         }
         self.graph.clock.advance_to(end);
-        run(self);
+        self.run();
+    }
+    /// Lets time pass as for a process that stood still: all timers on the way expire at the end, and the
+    /// task runs once if it is scheduled then.
+    pub fn skip_time(&mut self, time: std::time::Duration) {
+        let end = self.graph.clock.now() + time;
+        self.graph.clock.advance_to(end);
+        self.graph.scheduler.expire_timers(end);
+        self.run_once();
     }
     /// The time on the bench.
     pub fn now(&mut self) -> Time {

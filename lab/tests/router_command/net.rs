@@ -51,6 +51,26 @@ pub(crate) fn start_on(host: &Host, options: &[&str]) -> Result<Running> {
     start_command_on(host, &[&["router"], options].concat())
 }
 
+/// The same as a user and group of this number, in a folder of its own, with the capabilities of a unit.
+pub(crate) fn start_as(user: u32, host: &Host, options: &[&str]) -> Result<Running> {
+    const GRANTED: &str = "-all,+net_admin,+net_raw,+bpf,+perfmon,+setpcap";
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(user), Some(user)).unwrap();
+    let socket = folder.path().join("control");
+    let sets = ["bounding-set", "inh-caps", "ambient-caps"].map(|set| format!("--{set}={GRANTED}"));
+    let process = host
+        .command(["setpriv", "--clear-groups"])
+        .args([format!("--reuid={user}"), format!("--regid={user}")])
+        .args(sets)
+        .arg(artery()?)
+        .arg("router")
+        .args(options)
+        .arg("-u")
+        .arg(&socket)
+        .spawn()?;
+    Ok(Running { process, host: host.clone(), socket, _folder: folder })
+}
+
 /// The same by any command and its options.
 pub(crate) fn start_command_on(host: &Host, words: &[&str]) -> Result<Running> {
     let folder = tempfile::tempdir().unwrap();

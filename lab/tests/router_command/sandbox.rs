@@ -1,6 +1,6 @@
 //! What a router between hosts gives up, and what works all the same.
 
-use super::net::{FAR, Net, PORTS, Running, on_the_net, start_on};
+use super::net::{FAR, Net, PORTS, Running, on_the_net, start_as, start_on};
 use crate::support::{SOON, assert_confined, end, until, until_answered};
 use artery_lab::rig::{Result, Signal};
 
@@ -25,6 +25,32 @@ fn a_router_forwards_and_takes_a_new_port_without_any_rights() {
             (&document["sandbox"], &document["processes"][1]["role"]),
             (&true.into(), &"helper".into())
         );
+        end(router.process).map(drop)
+    });
+}
+
+/// As `User=` and `AmbientCapabilities=` of a unit have it.
+#[test]
+fn a_router_of_a_user_of_its_own_forwards_and_takes_back_a_port() {
+    const USER: u32 = 65_534;
+    on_the_net("sandbox-user", |net| {
+        let mut router = start_as(USER, &net.r, &[&PORTS[..], &["--no-host"]].concat())?;
+        until_answered(&net.a, FAR[0], &mut router.process)?;
+        net.r.run(["ip", "link", "set", "eth1", "netns", net.a.namespace()])?;
+        router.process.wait_for("eth1: interface vanished", SOON)?;
+        net.a.run(["ip", "link", "set", "eth1", "netns", net.r.namespace()])?;
+        net.r.up("eth1")?;
+        until_answered(&net.a, FAR[0], &mut router.process)?;
+        assert_confined(&router.process);
+        let document = router.json(&["show", "security"])?;
+        let processes = document["processes"].as_array().expect("processes");
+        assert_eq!(processes.len(), 2, "{document:#}");
+        for process in processes {
+            let pid = process["pid"].as_u64().expect("a number");
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
+            let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("a line");
+            assert!(uid.split_whitespace().all(|id| id == USER.to_string()), "{uid}");
+        }
         end(router.process).map(drop)
     });
 }

@@ -50,8 +50,7 @@ impl TurnTimes {
     }
 }
 
-/// Limit on the lag of changes. Beyond it all packets are left to the kernel, so that no removed route
-/// is used for long.
+/// Lag of changes that is reported when it is exceeded: removed routes are still used for so long.
 const MOST_LAG: Duration = Duration::from_secs(1);
 /// How late they may be to be in time again.
 const LITTLE_LAG: Duration = Duration::from_millis(200);

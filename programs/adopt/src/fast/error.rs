@@ -72,7 +72,9 @@ impl Error {
 
 /// Whether an error of the kernel says that memory or descriptors were lacking.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
-    let lacking = [Errno::NOMEM, Errno::NOBUFS, Errno::NOSPC, Errno::MFILE, Errno::NFILE, Errno::AGAIN];
+    // A map that is too big for the kernel is not needed any more once routes have gone.
+    let lacking =
+        [Errno::NOMEM, Errno::NOBUFS, Errno::NOSPC, Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::TOOBIG];
     error.kind() == io::ErrorKind::OutOfMemory
         || Errno::from_io_error(error).is_some_and(|errno| lacking.contains(&errno))
 }
@@ -150,7 +152,7 @@ mod tests {
     #[test]
     fn what_may_come_back_is_told_from_what_never_will() {
         let of = |errno: Errno| Error::Fib(FibError::Memory(errno.into())).is_shortage();
-        assert_eq!([Errno::MFILE, Errno::NOMEM, Errno::NOBUFS].map(of), [true; 3]);
+        assert_eq!([Errno::MFILE, Errno::NOMEM, Errno::NOBUFS, Errno::TOOBIG].map(of), [true; 4]);
         assert_eq!([Errno::PERM, Errno::INVAL, Errno::NOSYS].map(of), [false; 3]);
         assert!(!Error::Fib(FibError::TooMany).is_shortage());
         let refused = |verifier: &[String]| {

@@ -13,6 +13,7 @@ use program::{Fibs, ProgramHook};
 use std::sync::Arc;
 
 mod established;
+mod shortages;
 
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;

@@ -82,8 +82,9 @@ impl MirrorDriver {
     pub fn load(&mut self, now: Instant, sink: &mut dyn Sink) -> io::Result<()> {
         sink.begin_load();
         let looks = self.resyncs;
+        // Without marks: nothing is forwarded yet, so that what waits until the first turn is not late.
         let done = loop {
-            if let Err(error) = self.poll(now, sink) {
+            if let Err(error) = self.run_rounds(now, sink) {
                 break Err(error);
             }
             if self.resyncs != looks {
