@@ -20,11 +20,12 @@ mod traffic_control;
 mod virtual_servers;
 mod watch;
 
+pub(crate) use iptables::legacy_rules;
 pub use links::{ethernet_ports, port, with_vlans};
 pub use notes::notes;
 pub use offloads::find_tag_strippers;
 pub(crate) use sysctl::{balances_by_ports, number as setting, sends_redirects};
-pub use tracking::{EstablishedPath, pass_established};
+pub use tracking::{EstablishedPath, pass_by_rules, pass_established};
 pub use watch::BlockerWatch;
 
 use crate::kernel::Family;
@@ -101,6 +102,8 @@ pub enum BlockerKind {
     Forwarding,
     /// What keeps established connections from being forwarded past rules.
     Tracking,
+    /// A rule that keeps connections in the kernel that its packets may match.
+    ConnectionRule,
     /// What there is can't be read.
     Unreadable,
 }
@@ -187,6 +190,9 @@ impl Blocker {
 impl fmt::Display for Blocker {
     /// In one line: what there is, what traffic stays, and the command that shows or changes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kind == BlockerKind::ConnectionRule {
+            return write!(f, "{} ({})", self.what, self.remedy);
+        }
         let but = if self.is_passed { ", except established connections" } else { "" };
         write!(f, "{}: {} with the kernel{but} ({})", self.what, self.blocked_traffic(), self.remedy)
     }
