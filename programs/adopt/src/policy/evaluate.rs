@@ -100,8 +100,8 @@ impl Walk<'_> {
         End::Left
     }
 
-    /// How the chain ends for all that come to a rule, or `None` if some come to the next one; and whether some
-    /// leave the chain here undecided.
+    /// How the chain ends for all that come to a rule, or `None` if some come to the next one; and whether
+    /// some leave the chain here undecided.
     fn walk_rule(&mut self, chain: usize, at: usize, rule: &Rule, depth: usize) -> (Option<End>, bool) {
         self.registers = PartialBytes::unknown(REGISTER_BYTES);
         let mut matches = Truth::Yes;
