@@ -6,9 +6,10 @@
 //! [`BlockerWatch`] reports when to read again. What is not here: routes and rules, which the mirror
 //! evaluates one by one, and packets that the kernel treats specially whatever the policy is, which the
 //! decision about each packet knows.
+mod connection_rules;
 mod hooks;
 mod ipsec;
-mod iptables;
+pub(crate) mod iptables;
 mod links;
 pub(crate) mod netlink;
 mod nftables;
@@ -20,12 +21,12 @@ mod traffic_control;
 mod virtual_servers;
 mod watch;
 
-pub(crate) use iptables::legacy_rules;
+pub use connection_rules::pass_by_rules;
 pub use links::{ethernet_ports, port, with_vlans};
 pub use notes::notes;
 pub use offloads::find_tag_strippers;
 pub(crate) use sysctl::{balances_by_ports, number as setting, sends_redirects};
-pub use tracking::{EstablishedPath, pass_by_rules, pass_established};
+pub use tracking::{EstablishedPath, pass_established};
 pub use watch::BlockerWatch;
 
 use crate::kernel::Family;

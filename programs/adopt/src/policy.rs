@@ -88,7 +88,7 @@ impl Policy {
     pub fn read() -> io::Result<Policy> {
         let mut ruleset = Ruleset::default();
         nftables::read(&mut ruleset)?;
-        for (family, text, list) in crate::blockers::legacy_rules()? {
+        for (family, text, list) in crate::blockers::iptables::legacy_rules()? {
             iptables::parse(&text, family, list, &mut ruleset);
         }
         Ok(Policy::of(ruleset))

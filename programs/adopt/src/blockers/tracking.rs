@@ -4,11 +4,10 @@
 //! Only chains of nftables and iptables are, and only while the kernel tracks connections of the family. What
 //! changes how they are tracked, or is unknown, keeps them in the kernel.
 use super::{Blocker, BlockerKind, Family, hooks, iptables, nftables, sysctl};
-use crate::policy::Policy;
 use std::io;
 
 /// Segments of TCP out of window are not called invalid.
-const LIBERAL: &str = "netfilter/nf_conntrack_tcp_be_liberal";
+pub(super) const LIBERAL: &str = "netfilter/nf_conntrack_tcp_be_liberal";
 const PREROUTING: u32 = 0;
 const POSTROUTING: u32 = 4;
 
@@ -54,67 +53,11 @@ pub fn pass_established(blockers: &mut Vec<Blocker>) -> [EstablishedPath; 2] {
     paths
 }
 
-/// The same where rules are asked about each connection; returns the rules, too. Adds what stands in the way
-/// of some connections, and what stands in the way of all.
-pub fn pass_by_rules(blockers: &mut Vec<Blocker>) -> (Policy, [EstablishedPath; 2]) {
-    let mut paths = pass_established(blockers);
-    if !paths.iter().any(|path| path.has_rules) {
-        return (Policy::default(), paths);
-    }
-    let policy = Policy::read();
-    for (path, family) in paths.iter_mut().zip([Family::V4, Family::V6]).filter(|(path, _)| path.has_rules) {
-        let found = match &policy {
-            Ok(policy) => find_connection_rules(policy, family, path),
-            Err(error) => {
-                vec![Blocker::unreadable("what rules say of connections", error).for_family(family)]
-            }
-        };
-        if found.iter().any(|one| !one.is_passed) {
-            path.is_open = false;
-            let is_meant = |one: &&mut Blocker| is_passable(one) && one.family == Some(family);
-            blockers.iter_mut().filter(is_meant).for_each(|one| one.is_passed = false);
-        }
-        blockers.extend(found);
-    }
-    (policy.unwrap_or_default(), paths)
-}
-
-/// What stands in the way of connections of a family; `is_passed` unless it does of all.
-fn find_connection_rules(policy: &Policy, family: Family, path: &mut EstablishedPath) -> Vec<Blocker> {
-    let name = family_name(family);
-    let found = policy.survey(family);
-    let is_closed = found.iter().any(|one| one.is_sure);
-    let rules = found.into_iter().filter(|one| one.is_sure || !is_closed).map(|one| {
-        let whose = if one.is_sure { "all connections" } else { "connections that it may be about" };
-        let what = format!("{}: {whose} of {name} stay with the kernel", one.what);
-        let blocker = Blocker::new(BlockerKind::ConnectionRule, what, one.remedy).for_family(family);
-        Blocker { is_passed: !one.is_sure, ..blocker }
-    });
-    let mut rules: Vec<Blocker> = rules.collect();
-    path.minds_windows = sysctl::number(LIBERAL).ok().flatten() != Some(1);
-    if path.minds_windows && !is_closed {
-        rules.extend(find_window_rule(policy, family));
-    }
-    rules
-}
-
-/// What keeps connections of TCP in the kernel, since their windows matter.
-fn find_window_rule(policy: &Policy, family: Family) -> Option<Blocker> {
-    let (name, obstacle) = (family_name(family), policy.survey_invalid(family)?);
-    let what = format!(
-        "{}: connections of TCP over {name} stay with the kernel, which finds segments out of window invalid",
-        obstacle.what
-    );
-    let remedy = "taken with: sysctl net.netfilter.nf_conntrack_tcp_be_liberal=1".to_owned();
-    let blocker = Blocker::new(BlockerKind::ConnectionRule, what, remedy).for_family(family);
-    Some(Blocker { is_passed: true, ..blocker })
-}
-
-fn family_name(family: Family) -> &'static str {
+pub(super) fn family_name(family: Family) -> &'static str {
     if family == Family::V4 { "IPv4" } else { "IPv6" }
 }
 
-fn is_passable(blocker: &Blocker) -> bool {
+pub(super) fn is_passable(blocker: &Blocker) -> bool {
     let is_of_rules = matches!(blocker.kind, BlockerKind::Nftables | BlockerKind::Iptables);
     is_of_rules && blocker.port.is_none()
 }
