@@ -3,8 +3,8 @@ use super::tracking::{EstablishedPath, LIBERAL, family_name, is_passable, pass_e
 use super::{Blocker, BlockerKind, Family, sysctl};
 use crate::policy::Policy;
 
-/// Marks the blockers that connections are forwarded past where rules are asked about each; returns the rules,
-/// too. Adds what stands in the way of some connections, and what stands in the way of all.
+/// Marks the blockers that connections are forwarded past where rules are asked about each; returns the
+/// rules, too. Adds what stands in the way of some connections, and what stands in the way of all.
 pub fn pass_by_rules(blockers: &mut Vec<Blocker>) -> (Policy, [EstablishedPath; 2]) {
     let mut paths = pass_established(blockers);
     if !paths.iter().any(|path| path.has_rules) {
