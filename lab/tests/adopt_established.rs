@@ -2,12 +2,13 @@
 //! with the addresses that it translates to, and nothing else does.
 
 use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net};
+use crate::support::connections::{Connection, Datagrams, until, until_fast};
 use crate::support::{SOON, end};
 use artery_lab::program::artery;
-use artery_lab::rig::{Host, Process, Result};
+use artery_lab::rig::{Process, Result};
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
 
 /// What a home gateway has: `a` is inside, `b` is outside.
 const FIREWALL: &str = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
@@ -20,75 +21,6 @@ const INSIDE: &str = "10.0.1.2";
 const GATEWAY: &str = "10.0.2.1";
 /// Messages there and back again.
 const ROUNDS: usize = 1500;
-
-/// A connection over which each end has answered the other.
-struct Connection {
-    near: TcpStream,
-    far: TcpStream,
-}
-
-impl Connection {
-    fn open(client: &Host, server: &Host, listen: SocketAddr, to: SocketAddr) -> Result<Connection> {
-        let listener = server.enter(|| TcpListener::bind(listen))?.expect("a listener");
-        let near = client.enter(|| TcpStream::connect_timeout(&to, SOON))?.expect("a connection");
-        let (far, _) = listener.accept().expect("the other end");
-        for stream in [&near, &far] {
-            stream.set_nodelay(true).expect("no delay");
-            stream.set_read_timeout(Some(SOON)).expect("a timeout");
-        }
-        Ok(Connection { near, far })
-    }
-
-    /// Sends messages both ways, each of another length.
-    fn exchange(&self, rounds: usize) {
-        let message: Vec<u8> = (0..1400_u32).map(|byte| (byte * 7) as u8).collect();
-        let mut buffer = vec![0; message.len()];
-        for round in 0..rounds {
-            let length = 1 + round * 13 % message.len();
-            for (mut from, mut to) in [(&self.near, &self.far), (&self.far, &self.near)] {
-                from.write_all(&message[..length]).expect("it is sent");
-                to.read_exact(&mut buffer[..length]).expect("it arrives");
-                assert_eq!(buffer[..length], message[..length]);
-            }
-        }
-    }
-}
-
-/// Two hosts that send each other datagrams.
-struct Datagrams {
-    near: UdpSocket,
-    far: UdpSocket,
-    to: SocketAddr,
-}
-
-impl Datagrams {
-    fn open(a: &Host, b: &Host, to: SocketAddr) -> Result<Datagrams> {
-        let any =
-            |port: u16| SocketAddr::new(if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() }, port);
-        let far = b.enter(|| UdpSocket::bind(any(to.port())))?.expect("a socket");
-        let near = a.enter(|| UdpSocket::bind(any(0)))?.expect("a socket");
-        for socket in [&near, &far] {
-            socket.set_read_timeout(Some(SOON)).expect("a timeout");
-        }
-        Ok(Datagrams { near, far, to })
-    }
-
-    /// Sends datagrams there and back, each of another length; returns the source that the far host saw.
-    fn exchange(&self, rounds: usize) -> IpAddr {
-        let (mut buffer, mut source) = ([0; 2000], None);
-        for round in 0..rounds {
-            let message = vec![round as u8; 1 + round * 11 % 1400];
-            self.near.send_to(&message, self.to).expect("it is sent");
-            let (length, from) = self.far.recv_from(&mut buffer).expect("it arrives");
-            assert_eq!(buffer[..length], message);
-            self.far.send_to(&message, from).expect("it is sent");
-            let (length, _) = self.near.recv_from(&mut buffer).expect("it arrives");
-            assert_eq!(buffer[..length], message);
-            source = Some(from.ip());
-        }
-        source.expect("there is a round")
-    }
-}
 
 fn adopt(net: &Net, path: &str, rules: &str) -> Result<Process> {
     // What XDP sends on must be whole.
@@ -104,25 +36,6 @@ fn adopt(net: &Net, path: &str, rules: &str) -> Result<Process> {
     let router = adopt.spawn()?;
     router.wait_for("forwarding\n", 6 * SOON)?;
     Ok(router)
-}
-
-/// Waits until something is so.
-fn until(what: &str, router: &Process, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + 2 * SOON;
-    while !is_so()? {
-        assert!(Instant::now() < deadline, "{what}: {}", router.stderr_so_far());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
-/// Exchanges until few packets go by the kernel.
-fn until_fast(net: &Net, router: &Process, exchange: &mut dyn FnMut(usize)) -> Result<()> {
-    until("packets go by the kernel", router, || {
-        let before = by_kernel(&net.r)?;
-        exchange(20);
-        Ok(by_kernel(&net.r)? < before + 3)
-    })
 }
 
 fn entries(net: &Net) -> Result<String> {

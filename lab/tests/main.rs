@@ -2,6 +2,7 @@
 
 mod adopt;
 mod adopt_bgp;
+mod adopt_differential;
 mod adopt_dry_run;
 mod adopt_established;
 mod adopt_gateways;
@@ -10,6 +11,7 @@ mod adopt_multi_buffer;
 mod adopt_operations;
 mod adopt_policy;
 mod adopt_ports;
+mod adopt_rules;
 mod adopt_sources;
 mod adopt_special_addresses;
 mod balancer;

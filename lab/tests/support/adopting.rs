@@ -20,8 +20,14 @@ pub fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
 impl Net {
     /// Makes the hosts and what joins them.
     pub fn make(rig: &Rig) -> Result<Net> {
+        Net::named(rig, "")
+    }
+
+    /// The same, where names of hosts begin with something.
+    pub fn named(rig: &Rig, prefix: &str) -> Result<Net> {
         artery()?;
-        let net = Net { a: rig.host("a")?, r: rig.host("r")?, b: rig.host("b")? };
+        let host = |name: &str| rig.host(&format!("{prefix}{name}"));
+        let net = Net { a: host("a")?, r: host("r")?, b: host("b")? };
         net.r.forwarding(true)?;
         net.connect(rig, 1)?;
         net.connect(rig, 2)?;

@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, reason = "of a test program")]
 
 pub mod adopting;
+pub mod connections;
 pub mod daemons;
 pub mod switching;
 

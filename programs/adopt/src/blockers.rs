@@ -6,9 +6,10 @@
 //! [`BlockerWatch`] reports when to read again. What is not here: routes and rules, which the mirror
 //! evaluates one by one, and packets that the kernel treats specially whatever the policy is, which the
 //! decision about each packet knows.
+mod connection_rules;
 mod hooks;
 mod ipsec;
-mod iptables;
+pub(crate) mod iptables;
 mod links;
 pub(crate) mod netlink;
 mod nftables;
@@ -20,6 +21,7 @@ mod traffic_control;
 mod virtual_servers;
 mod watch;
 
+pub use connection_rules::pass_by_rules;
 pub use links::{ethernet_ports, port, with_vlans};
 pub use notes::notes;
 pub use offloads::find_tag_strippers;
@@ -101,6 +103,8 @@ pub enum BlockerKind {
     Forwarding,
     /// What keeps established connections from being forwarded past rules.
     Tracking,
+    /// A rule that keeps connections in the kernel that its packets may match.
+    ConnectionRule,
     /// What there is can't be read.
     Unreadable,
 }
@@ -187,6 +191,9 @@ impl Blocker {
 impl fmt::Display for Blocker {
     /// In one line: what there is, what traffic stays, and the command that shows or changes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kind == BlockerKind::ConnectionRule {
+            return write!(f, "{} ({})", self.what, self.remedy);
+        }
         let but = if self.is_passed { ", except established connections" } else { "" };
         write!(f, "{}: {} with the kernel{but} ({})", self.what, self.blocked_traffic(), self.remedy)
     }

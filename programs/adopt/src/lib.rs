@@ -16,6 +16,7 @@ mod keeper;
 pub mod kernel;
 pub mod mirror;
 mod pace;
+pub mod policy;
 mod session;
 
 pub use connections::{ConnectionStatus, ConnectionTracker};

@@ -1,12 +1,14 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
 mod error;
+mod established;
 mod news;
 
 pub use error::Error;
+pub use established::Established;
 pub use news::{DeadPath, SessionNews, Shortage};
 
 use crate::blockers::{self, Blocker, BlockerWatch, OwnHook, Port};
-use crate::connections::{ConnectionStatus, ConnectionTracker, FamilyConsent};
+use crate::connections::{ConnectionStatus, ConnectionTracker};
 use crate::delivery::{self, DeliveryWatch};
 use crate::drivers::{DriverSurvey, MOST_MTU_OF_A_BUFFER};
 use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
@@ -20,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the session reports to the kernel which neighbors are in use.
@@ -41,6 +44,9 @@ pub struct Session {
     watch: BlockerWatch,
     /// If established connections are forwarded past rules.
     tracker: Option<ConnectionTracker>,
+    established: Established,
+    /// The ports and their VLANs when blockers were read last.
+    named_ports: Vec<Port>,
     blockers: Vec<Blocker>,
     drivers: DriverSurvey,
     gone: BTreeSet<u32>,
@@ -72,16 +78,6 @@ pub struct Session {
     broken_pair: Option<(String, String)>,
 }
 
-/// What is done with packets of connections that the kernel's connection tracking has established, where
-/// rules of the user keep a family in the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Established {
-    /// They stay with the kernel like all others.
-    InKernel,
-    /// They are forwarded past the rules, which the operator has allowed.
-    Forwarded,
-}
-
 impl Session {
     /// Adopts interfaces, each by the mode that is chosen for it. From its return on packets are forwarded. A
     /// graph receives every change that the programs receive, and before them.
@@ -109,10 +105,12 @@ impl Session {
             watch: BlockerWatch::open(&ports).map_err(kernel("watching filters and settings"))?,
             tracker: match established {
                 Established::InKernel => None,
-                Established::Forwarded => {
+                Established::Forwarded | Established::AsRulesAllow => {
                     Some(ConnectionTracker::open(now).map_err(kernel("following connections"))?)
                 }
             },
+            established,
+            named_ports: Vec::new(),
             blockers: Vec::new(),
             drivers: DriverSurvey::default(),
             gone: BTreeSet::new(),
@@ -152,6 +150,7 @@ impl Session {
         session.follow_redirects();
         session.complete_updates()?;
         session.numbers = session.accelerator.ports().collect();
+        session.follow_ports();
         session.broken_pair = session.find_broken_pair();
         session.accelerator.lease().renew().map_err(kernel("renewing the lease of its programs"))?;
         Ok(session)
@@ -219,6 +218,7 @@ impl Session {
             self.refreshed = now;
             self.follow_balancing();
             self.follow_redirects();
+            self.follow_ports();
             let mirror = self.driver.mirror();
             let used = self.accelerator.drain_used().into_iter();
             let told =
@@ -375,7 +375,7 @@ impl Session {
         if !self.is_by_xdp() {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
-        let consent = self.pass_established(&mut guards);
+        let (policy, consent) = self.pass_established(&mut guards);
         guards.sort();
         let drivers = self.survey_drivers();
         let deaf = &drivers.without_redirect;
@@ -402,24 +402,14 @@ impl Session {
         for (family, consent) in [Family::V4, Family::V6].into_iter().zip(consent) {
             self.accelerator.set_established(family, consent.is_given);
         }
+        self.named_ports = ports;
+        self.follow_ports();
         if let Some(tracker) = &mut self.tracker {
-            tracker.set_consent(consent, &mut self.accelerator);
+            tracker.set_consent(consent, Arc::new(policy), &mut self.accelerator);
         }
         let is_news = has_gone || guards != self.blockers || drivers != self.drivers;
         (self.blockers, self.drivers) = (guards, drivers);
         is_news
-    }
-
-    /// Marks the blockers that established connections are forwarded past; says for which families there
-    /// are any.
-    fn pass_established(&self, guards: &mut Vec<Blocker>) -> [FamilyConsent; 2] {
-        if self.tracker.is_none() {
-            return Default::default();
-        }
-        blockers::pass_established(guards).map(|path| FamilyConsent {
-            is_given: path.is_open && path.has_rules,
-            translates: path.translates,
-        })
     }
 
     /// Adopts interfaces that have come back with the name of one that is gone, by the same path.

@@ -1,4 +1,5 @@
 //! The mirror of a real kernel: after storms of changes, packets go as the kernel says that it forwards them.
+mod policy;
 mod support;
 
 use artery_adopt::blockers;

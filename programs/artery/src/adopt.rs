@@ -24,6 +24,7 @@ use crate::options::values::seconds;
 use crate::output::{LogFormat, print_stdout};
 use crate::signals::EarlyHangup;
 use anyhow::Context as _;
+use artery_adopt::Established;
 use artery_adopt::blockers::{self, Blocker, Port};
 use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_device::Interface;
@@ -77,11 +78,19 @@ pub(crate) struct AdoptOptions {
     json: bool,
     /// Forward packets of connections that the kernel has established past rules of nftables and iptables
     ///
-    /// It is you who says that these rules need not see them. First packets, closing ones and all others stay
-    /// with the kernel, and so does what changes how connections are tracked. Segments of TCP that are out of
-    /// window pass.
-    #[arg(long)]
-    established: bool,
+    /// Alone it is you who says that these rules need not see them; with "rules" they are evaluated for each
+    /// connection. First packets, closing ones and all others stay with the kernel, and so does what changes
+    /// how connections are tracked. Segments of TCP that are out of window pass.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "none",
+        default_missing_value = "all"
+    )]
+    established: WhichEstablished,
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH")]
     path: Option<Path>,
@@ -100,6 +109,27 @@ pub(crate) struct AdoptOptions {
     /// Show the last lines of the kernel's verifier where it refuses a program
     #[arg(short, long)]
     pub(crate) verbose: bool,
+}
+
+/// Which packets of established connections go past rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WhichEstablished {
+    /// None: where rules are, the kernel forwards
+    None,
+    /// Those that no rule can do anything to but accept them, which is found out for each connection
+    Rules,
+    /// All: the operator takes responsibility for the rules
+    All,
+}
+
+impl From<WhichEstablished> for Established {
+    fn from(which: WhichEstablished) -> Established {
+        match which {
+            WhichEstablished::None => Established::InKernel,
+            WhichEstablished::Rules => Established::AsRulesAllow,
+            WhichEstablished::All => Established::Forwarded,
+        }
+    }
 }
 
 /// The path that packets go.
@@ -174,7 +204,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
     let ports = ports(&options.ports)?;
     anyhow::ensure!(
-        !(options.established && options.path == Some(Path::Graph)),
+        options.established == WhichEstablished::None || options.path != Some(Path::Graph),
         "--established and --path graph: a graph translates no addresses; use --path xdp or tc"
     );
     anyhow::ensure!(
@@ -189,8 +219,14 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         return live::run(facts(&ports)?, options, &early);
     }
     let mut guards = blockers::survey(&ports);
-    if options.established {
-        blockers::pass_established(&mut guards);
+    match options.established {
+        WhichEstablished::None => {}
+        WhichEstablished::Rules => {
+            blockers::pass_by_rules(&mut guards);
+        }
+        WhichEstablished::All => {
+            blockers::pass_established(&mut guards);
+        }
     }
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;

@@ -102,6 +102,31 @@ fn unpassed_of_family(place: &FamilyNames) -> Option<Blocker> {
     Some(Blocker::new(BlockerKind::Tracking, what, format!("shown by: {} -S", place.list)))
 }
 
+/// The rules of both families as their programs write them, with the programs that list them.
+pub(crate) fn legacy_rules() -> io::Result<Vec<(Family, String, &'static str)>> {
+    let mut all = Vec::new();
+    for place in &PLACES {
+        let has_tables = match std::fs::read_to_string(place.names) {
+            Ok(names) => !names.trim().is_empty(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        if has_tables {
+            let text = run_save(place.program).map_err(io::Error::other)?;
+            all.push((place.family, without_counters(&text), place.list));
+        }
+    }
+    Ok(all)
+}
+
+/// Without comments, and without what chains have counted.
+fn without_counters(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let of_chain = |line: &'_ str| line.split(" [").next().unwrap_or_default().to_owned();
+    let lines = lines.map(|line| if line.starts_with(':') { of_chain(line) } else { line.to_owned() });
+    lines.map(|line| line + "\n").collect()
+}
+
 /// What rules have the kernel do with connections.
 pub(super) fn tracks(family: Family) -> Tracks {
     let Some(place) = PLACES.iter().find(|place| place.family == family) else { return Tracks::default() };

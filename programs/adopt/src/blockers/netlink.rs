@@ -27,7 +27,7 @@ pub(crate) struct Message {
 }
 
 /// Returns all objects of a kind that the kernel has. Nothing if the kernel lacks the protocol.
-pub(super) fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
+pub(crate) fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
     let Some(socket) = open_socket(protocol)? else { return Ok(Vec::new()) };
     for _ in 0..ATTEMPTS {
         socket.send(&encode_request(kind, REQUEST | ALL, body), 0)?;
@@ -49,7 +49,7 @@ pub(crate) fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8
 }
 
 /// The answer to one question; `None` if the kernel does not have the protocol.
-pub(super) fn query_one(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Option<Message>> {
+pub(crate) fn query_one(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Option<Message>> {
     let Some(socket) = open_socket(protocol)? else { return Ok(None) };
     socket.send(&encode_request(kind, REQUEST, body), 0)?;
     let (bytes, _) = socket.recv_from_full()?;
@@ -81,6 +81,15 @@ pub(crate) fn encode_request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     bytes.extend(flags.to_ne_bytes());
     bytes.extend([0; 8]);
     bytes.extend(body);
+    bytes
+}
+
+/// An attribute as it is sent: its length, its kind, its value, filled up to four bytes.
+pub(crate) fn encode_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
     bytes
 }
 
@@ -214,13 +223,7 @@ pub(crate) mod written {
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
-    pub(in crate::blockers) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
+    pub(in crate::blockers) use super::encode_attribute as attribute;
     pub(in crate::blockers) fn name(kind: u16, text: &str) -> Vec<u8> {
         attribute(kind, &[text.as_bytes(), &[0]].concat())
     }

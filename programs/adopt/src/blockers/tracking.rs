@@ -1,10 +1,13 @@
-//! Which rules established connections are forwarded past, when the operator has said so (`--established`).
+//! Which rules established connections are forwarded past: all when the operator has said so, or those that
+//! let them through.
 //!
 //! Only chains of nftables and iptables are, and only while the kernel tracks connections of the family. What
 //! changes how they are tracked, or is unknown, keeps them in the kernel.
 use super::{Blocker, BlockerKind, Family, hooks, iptables, nftables, sysctl};
 use std::io;
 
+/// Segments of TCP out of window are not called invalid.
+pub(super) const LIBERAL: &str = "netfilter/nf_conntrack_tcp_be_liberal";
 const PREROUTING: u32 = 0;
 const POSTROUTING: u32 = 4;
 
@@ -17,6 +20,8 @@ pub struct EstablishedPath {
     pub has_rules: bool,
     /// Whether the kernel translates addresses of its connections.
     pub translates: bool,
+    /// Whether the kernel minds windows of TCP, and no one has said that it need not.
+    pub minds_windows: bool,
 }
 
 /// Marks the blockers that established connections are forwarded past, and adds what keeps them in the
@@ -30,7 +35,7 @@ pub fn pass_established(blockers: &mut Vec<Blocker>) -> [EstablishedPath; 2] {
         let stands = |one: &Blocker| one.family.is_none_or(|other| other == family);
         let tracks = tracks(family).unwrap_or_default();
         let is_open = tracks.connections && !unpassed.iter().any(stands);
-        EstablishedPath { is_open, has_rules: false, translates: tracks.translates }
+        EstablishedPath { is_open, translates: tracks.translates, ..EstablishedPath::default() }
     });
     *blockers = std::mem::take(blockers).into_iter().flat_map(by_family).collect();
     for blocker in blockers.iter_mut().filter(|blocker| is_passable(blocker)) {
@@ -48,7 +53,11 @@ pub fn pass_established(blockers: &mut Vec<Blocker>) -> [EstablishedPath; 2] {
     paths
 }
 
-fn is_passable(blocker: &Blocker) -> bool {
+pub(super) fn family_name(family: Family) -> &'static str {
+    if family == Family::V4 { "IPv4" } else { "IPv6" }
+}
+
+pub(super) fn is_passable(blocker: &Blocker) -> bool {
     let is_of_rules = matches!(blocker.kind, BlockerKind::Nftables | BlockerKind::Iptables);
     is_of_rules && blocker.port.is_none()
 }
@@ -85,6 +94,10 @@ fn find_settings() -> io::Result<Vec<Blocker>> {
 pub(super) fn find_polled() -> Vec<Blocker> {
     let mut all = iptables::find_unpassed();
     all.extend(find_settings().unwrap_or_else(|error| vec![Blocker::unreadable("events", &error)]));
+    let mut note = |what: String| all.push(Blocker::new(BlockerKind::Tracking, what, String::new()));
+    note(format!("{:?}", sysctl::number(LIBERAL)));
+    // Their number alone says too little where rules are evaluated.
+    note(iptables::legacy_rules().map_or_else(|error| error.to_string(), |rules| format!("{rules:?}")));
     for family in [Family::V4, Family::V6] {
         let what = format!("{:?}", tracks(family).unwrap_or_default());
         all.push(Blocker::new(BlockerKind::Tracking, what, String::new()).for_family(family));
@@ -123,8 +136,7 @@ fn tracks(family: Family) -> io::Result<Tracks> {
 }
 
 fn untracked(family: Family) -> Blocker {
-    let name = if family == Family::V4 { "IPv4" } else { "IPv6" };
-    let what = format!("connections of {name} are not tracked, since no rule asks for that");
+    let what = format!("connections of {} are not tracked, since no rule asks for that", family_name(family));
     Blocker::new(BlockerKind::Tracking, what, "shown by: nft list ruleset".to_owned()).for_family(family)
 }
 

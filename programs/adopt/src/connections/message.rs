@@ -1,5 +1,5 @@
 //! Messages of ctnetlink: what an entry of connection tracking is, and changes of one.
-use crate::blockers::netlink::{self, Attributes};
+use crate::blockers::netlink::{self, Attributes, encode_attribute as attribute};
 use crate::fast::{FlowKey, Translation};
 use crate::kernel::Family;
 use std::io;
@@ -111,6 +111,11 @@ impl Entry {
         self.protocol() != TCP || self.tcp.is_some_and(|tcp| tcp.is_liberal)
     }
 
+    /// Bits of `IPS_*`.
+    pub(super) fn status(&self) -> u32 {
+        self.status
+    }
+
     /// Whether there was traffic for a while (UDP).
     pub(super) fn is_assured(&self) -> bool {
         self.status & ASSURED != 0
@@ -167,6 +172,13 @@ struct NewKey {
 impl Direction {
     pub(super) fn is_translated(&self) -> bool {
         self.translation.is_some()
+    }
+    /// What packets leave with.
+    pub(super) fn leaves(&self) -> FlowKey {
+        let FlowKey { source, destination, ports, protocol } = self.arrives;
+        let old = NewKey { source, destination, ports };
+        let NewKey { source, destination, ports } = self.translation.as_ref().unwrap_or(&old);
+        FlowKey { source: *source, destination: *destination, ports: *ports, protocol }
     }
     /// What packets of IPv4 leave with, if it differs.
     pub(super) fn translation(&self) -> Option<Translation> {
@@ -279,14 +291,6 @@ fn read_tuple(bytes: &[u8]) -> io::Result<Option<FlowKey>> {
         _ => true,
     };
     Ok(is_echo.then_some(FlowKey { source, destination, ports, protocol: number }))
-}
-
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
 }
 
 fn nested(kind: u16, value: &[u8]) -> Vec<u8> {

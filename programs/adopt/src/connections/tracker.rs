@@ -1,15 +1,18 @@
 //! Keeps the programs' flows as the kernel has its connections.
+use super::judgement::{Egresses, Judge, Judged, PortBounds, Refusal};
 use super::message::{Entry, Event, GET, TCP, read, read_event};
 use super::timeouts::{Timeouts, Traffic};
 use crate::blockers::netlink;
 use crate::fast::{Accelerator, FlowAction, FlowKey};
 use crate::kernel::Family;
+use crate::policy::{Interface, Policy};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Groups of events: new entries, changed ones, those that are gone.
@@ -34,6 +37,10 @@ const RENEWAL: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FamilyConsent {
     pub(crate) is_given: bool,
+    /// Whether rules are asked about each connection; otherwise the operator has said that they need not be.
+    pub(crate) asks_rules: bool,
+    /// Whether it matters that the kernel would call segments invalid that are out of window.
+    pub(crate) minds_windows: bool,
     /// Whether the kernel translates addresses now: without its hooks it does not, whatever its entries say.
     pub(crate) translates: bool,
 }
@@ -45,6 +52,10 @@ pub struct ConnectionStatus {
     pub known: usize,
     /// Of those, the ones that are forwarded past the user's rules.
     pub forwarded: usize,
+    /// Of those that are established, the ones that a rule stands in the way of, or may.
+    pub kept_by_rules: usize,
+    /// The same of connections of TCP whose windows the kernel would have to follow.
+    pub kept_by_windows: usize,
     /// How often events were lost, and all connections left to the kernel until a dump was read.
     pub overruns: u64,
 }
@@ -58,6 +69,9 @@ pub struct ConnectionTracker {
     /// Those that are established and not forwarded.
     pending: HashSet<u32>,
     consent: [FamilyConsent; 2],
+    judge: Judge,
+    /// Those that are forwarded at certain ports alone.
+    bound: HashSet<u32>,
     timeouts: Timeouts,
     ticks_of_a_second: u64,
     /// Entries of TCP that are to be looked at for renewal.
@@ -80,6 +94,8 @@ struct Known {
     traffic: Traffic,
     /// The ports that packets of both directions left by when it was first seen.
     exits: [Option<u32>; 2],
+    /// What rules say of it, if they were asked.
+    judged: Option<Judged>,
 }
 
 type Flows = [(FlowKey, FlowAction); 2];
@@ -120,6 +136,8 @@ impl ConnectionTracker {
             known: HashMap::new(),
             pending: HashSet::new(),
             consent: [FamilyConsent::default(); 2],
+            judge: Judge::default(),
+            bound: HashSet::new(),
             timeouts: Timeouts::read(),
             ticks_of_a_second: 0,
             renewals: Vec::new(),
@@ -133,16 +151,57 @@ impl ConnectionTracker {
 
     /// Counts of now; overruns since the start.
     pub fn status(&self) -> ConnectionStatus {
-        let (known, forwarded, overruns) = (self.known.len(), self.forwarded, self.overruns);
-        ConnectionStatus { known, forwarded, overruns }
+        let kept = |why: Refusal| {
+            let is_kept = |known: &&Known| known.judged.is_some_and(|judged| judged.judgement == Err(why));
+            self.known.values().filter(is_kept).count()
+        };
+        ConnectionStatus {
+            known: self.known.len(),
+            forwarded: self.forwarded,
+            kept_by_rules: kept(Refusal::Rule),
+            kept_by_windows: kept(Refusal::Windows),
+            overruns: self.overruns,
+        }
     }
 
-    /// Says for which families rules allow it, by IPv4 and IPv6.
-    pub(crate) fn set_consent(&mut self, consent: [FamilyConsent; 2], accelerator: &mut Accelerator) {
-        if std::mem::replace(&mut self.consent, consent) != consent {
-            let all: Vec<u32> = self.known.keys().copied().collect();
-            all.into_iter().for_each(|id| self.review(id, accelerator));
+    /// Says for which families it is allowed, by IPv4 and IPv6, and by which rules.
+    pub(crate) fn set_consent(
+        &mut self,
+        consent: [FamilyConsent; 2],
+        policy: Arc<Policy>,
+        accelerator: &mut Accelerator,
+    ) {
+        let has_new_rules = self.judge.set_policy(policy);
+        if std::mem::replace(&mut self.consent, consent) != consent || has_new_rules {
+            self.begin_anew(accelerator);
         }
+    }
+
+    /// Says what interfaces have the numbers of ports.
+    pub(crate) fn set_ports(&mut self, ports: HashMap<u32, Interface>, accelerator: &mut Accelerator) {
+        if self.judge.set_ports(ports) {
+            self.begin_anew(accelerator);
+        }
+    }
+
+    /// Has all connections judged once more.
+    fn begin_anew(&mut self, accelerator: &mut Accelerator) {
+        // What other rules say of each may take long to find out: until then they are the kernel's.
+        let all: Vec<u32> = self.known.keys().copied().collect();
+        let (at_once, later) = all.into_iter().partition::<Vec<u32>, _>(|id| {
+            let known = &self.known[id];
+            let asks_rules = self.consent_of(&known.entry).asks_rules;
+            known.flows.is_none() && !known.entry.is_established()
+                || !asks_rules
+                || self.judge.is_open_to_all(&known.entry)
+        });
+        later.iter().for_each(|id| self.leave(*id, accelerator));
+        at_once.into_iter().for_each(|id| self.review(id, accelerator));
+        self.reviews.extend(later);
+    }
+
+    fn consent_of(&self, entry: &Entry) -> FamilyConsent {
+        self.consent[usize::from(entry.family == Family::V6)]
     }
 
     /// Reads events, and does what is due. Returns how long nothing more is due unless there are events.
@@ -184,7 +243,7 @@ impl ConnectionTracker {
         if std::mem::replace(&mut self.timeouts, timeouts) != timeouts || !is_same_clock {
             self.reviews = self.known.keys().copied().collect();
         } else if self.reviews.is_empty() {
-            self.reviews.extend(&self.pending);
+            self.reviews.extend(self.pending.iter().chain(&self.bound));
         }
         Ok(())
     }
@@ -220,6 +279,7 @@ impl ConnectionTracker {
                 self.leave(id, accelerator);
                 self.known.remove(&id);
                 self.pending.remove(&id);
+                self.bound.remove(&id);
             }
             Event::There(entry) => {
                 let id = entry.id;
@@ -247,6 +307,7 @@ impl ConnectionTracker {
                 is_closing: false,
                 traffic: Traffic::default(),
                 exits: [None; 2],
+                judged: None,
             };
             self.known.insert(known.entry.id, known);
         }
@@ -260,6 +321,7 @@ impl ConnectionTracker {
         known.iter().for_each(|id| self.leave(*id, accelerator));
         self.known.clear();
         self.pending.clear();
+        self.bound.clear();
         // Events of before tell nothing new, and those that come from now on are about what is read then.
         let mut start = [0; 64];
         let is_empty = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
@@ -277,12 +339,26 @@ impl ConnectionTracker {
     /// Has a connection forwarded, or no longer, by what is known now.
     fn review(&mut self, id: u32, accelerator: &mut Accelerator) {
         let Some(known) = self.known.get_mut(&id) else { return };
-        for (exit, direction) in known.exits.iter_mut().zip(known.entry.directions()) {
-            *exit = exit.or_else(|| accelerator.egress(direction.destination).flatten());
+        let egresses = known.entry.directions().map(|to| accelerator.egress(to.destination));
+        for (exit, now) in known.exits.iter_mut().zip(egresses) {
+            *exit = exit.or(now.flatten());
         }
-        match self.plan(&self.known[&id], accelerator) {
-            Plan::Forward(flows) => self.forward(id, flows, accelerator),
+        let consent = self.consent[usize::from(known.entry.family == Family::V6)];
+        let is_asked = consent.is_given && consent.asks_rules && known.entry.is_established();
+        let before = known.judged.take();
+        known.judged =
+            is_asked.then(|| self.judge.judge(&known.entry, egresses, consent.minds_windows, before));
+        match self.plan(&self.known[&id], egresses, accelerator) {
+            Plan::Forward(flows) => {
+                let judgement = self.known[&id].judged.map(|judged| judged.judgement);
+                match judgement.is_some_and(|all| all.is_ok_and(|all| all.iter().any(PortBounds::is_bound))) {
+                    true => self.bound.insert(id),
+                    false => self.bound.remove(&id),
+                };
+                self.forward(id, flows, accelerator);
+            }
             plan => {
+                self.bound.remove(&id);
                 self.leave(id, accelerator);
                 let is_leave = matches!(plan, Plan::Leave);
                 if is_leave {
@@ -297,9 +373,9 @@ impl ConnectionTracker {
         }
     }
 
-    fn plan(&self, known: &Known, accelerator: &Accelerator) -> Plan {
+    fn plan(&self, known: &Known, egresses: Egresses, accelerator: &Accelerator) -> Plan {
         let entry = &known.entry;
-        let consent = self.consent[usize::from(entry.family == Family::V6)];
+        let consent = self.consent_of(entry);
         if !entry.is_established() || known.is_closing {
             return Plan::Leave;
         }
@@ -309,17 +385,25 @@ impl ConnectionTracker {
         if !consent.is_given || is_local || entry.is_translated() && !is_translatable {
             return Plan::Leave;
         }
+        let bounds = match known.judged.map(|judged| judged.judgement) {
+            None => [PortBounds::default(); 2],
+            Some(Ok(bounds)) => bounds,
+            // Another port may do, once routes lead there.
+            Some(Err(_)) if egresses.contains(&None) => return Plan::Wait,
+            Some(Err(_)) => return Plan::Leave,
+        };
         let interval = self.timeouts.interval(entry, self.ticks_of_a_second);
         let flow = |at: usize| {
             let direction = &directions[at];
-            let exit = accelerator.egress(direction.destination).ok_or(NotForwarded::Wait)?;
+            let exit = egresses[at].ok_or(NotForwarded::Wait)?;
             let translation = direction.translation();
             let exit = translation.map(|_| exit.ok_or(NotForwarded::Wait)).transpose()?;
             // A masqueraded connection whose output has changed is the kernel's to end.
             if exit.is_some() && exit != known.exits[at] {
                 return Err(NotForwarded::Leave);
             }
-            Ok((direction.arrives, FlowAction { translation, exit, interval }))
+            let (entry, exit) = (bounds[at].entry, exit.or(bounds[at].exit));
+            Ok((direction.arrives, FlowAction { translation, entry, exit, interval }))
         };
         match (flow(0), flow(1)) {
             (Ok(_), Ok(_)) if !entry.is_liberal() => Plan::RequestLiberal,

@@ -193,7 +193,14 @@ fn lookup_ipv4(
             return Err(Reason::NotEstablished);
         }
         let seen = &packet[..received.first - received.network];
-        flow = Some(match_flow(tables.memory, &FlowHeaders::IPV4, seen, size.length, size.is_multi_buffer)?);
+        flow = Some(match_flow(
+            tables.memory,
+            received.port,
+            &FlowHeaders::IPV4,
+            seen,
+            size.length,
+            size.is_multi_buffer,
+        )?);
     }
     let translation = flow.as_ref().and_then(|flow| flow.translation.as_ref());
     let destination = translation.map_or(destination, |new| u32::from_be_bytes(new.destination));
@@ -239,7 +246,14 @@ fn lookup_ipv6(
     let mut flow = None;
     if received.flags & Flags::IPV6 == 0 {
         let seen = &packet[..received.first - received.network];
-        flow = Some(match_flow(tables.memory, &FlowHeaders::IPV6, seen, size.length, size.is_multi_buffer)?);
+        flow = Some(match_flow(
+            tables.memory,
+            received.port,
+            &FlowHeaders::IPV6,
+            seen,
+            size.length,
+            size.is_multi_buffer,
+        )?);
     }
     Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, size, flow })
 }

@@ -37,10 +37,11 @@ pub(super) struct NewTuple {
     ports: [u8; 4],
 }
 
-/// Finds the flow of a packet, of which programs see `seen`, and checks that the packet does not close its
-/// connection. Notes nothing in the record, as programs do.
+/// Finds the flow of a packet that came by a port, of which programs see `seen`, and checks that the packet
+/// does not close its connection. Notes nothing in the record, as programs do.
 pub(super) fn match_flow(
     memory: &Memory,
+    port: u32,
     headers: &FlowHeaders,
     seen: &[u8],
     length: usize,
@@ -65,6 +66,10 @@ pub(super) fn match_flow(
     let mut key: Vec<u32> = seen[headers.addresses.clone()].chunks(4).map(word).collect();
     key.extend([word(&ports), u32::from(protocol) | IN_USE]);
     let record = flows.find(headers.is_v6, &key).filter(|record| !record.is_closing()).ok_or(unknown)?;
+    let entry = record.properties() >> ENTRY & 0xff;
+    if entry != 0 && entry != port + 1 {
+        return Err(unknown);
+    }
     let length = length - headers.length;
     let is_right = match protocol {
         TCP => {

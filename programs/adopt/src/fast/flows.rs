@@ -23,6 +23,8 @@ pub(super) const ESTABLISHED: u32 = 1 << 30;
 pub(super) const TRANSLATED: u32 = 1 << 31;
 /// The same: where the port that packets must leave by begins, plus one; 0 for any.
 pub(super) const EXIT: u32 = 8;
+/// The same for the port that packets must arrive at.
+pub(super) const ENTRY: u32 = 16;
 /// Removed records that wait for runs of programs to end before that is waited for.
 const MOST_WAITING: usize = 512;
 
@@ -126,6 +128,8 @@ impl FlowKey {
 pub struct FlowAction {
     /// The addresses and ports that packets leave with, if they are others.
     pub translation: Option<Translation>,
+    /// The number of the port that packets must arrive at; others go to the kernel.
+    pub entry: Option<u32>,
     /// The number of the port that packets must leave by; otherwise they go to the kernel.
     pub exit: Option<u32>,
     /// After so many ticks of the kernel's clock a packet goes to the kernel; 0 for never.
@@ -202,7 +206,8 @@ impl FlowTable {
             record[NEW_DESTINATION].store(word(new.destination.octets()), Relaxed);
             record[NEW_PORTS].store(word(new.ports), Relaxed);
         }
-        properties |= action.exit.map_or(0, |port| (port % MOST_PORTS as u32 + 1) << EXIT);
+        let bits = |port: Option<u32>, at: u32| port.map_or(0, |port| (port % MOST_PORTS as u32 + 1) << at);
+        properties |= bits(action.exit, EXIT) | bits(action.entry, ENTRY);
         record[layout.properties].store(properties, Relaxed);
         record[layout.interval].store(action.interval, Relaxed);
         for at in [layout.closing, layout.stamp, layout.stamp + 1] {

@@ -19,7 +19,7 @@ use artery_adopt::blockers::{Blocker, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
-use artery_adopt::{DeadPath, Established, Session, SessionNews, Shortage};
+use artery_adopt::{DeadPath, Session, SessionNews, Shortage};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -160,7 +160,7 @@ fn engine(
 /// unless the user asked for that path.
 fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
-    let established = if options.established { Established::Forwarded } else { Established::InKernel };
+    let established = options.established.into();
     let mut paths = choice.paths.iter();
     let mut path = *paths.next().context("there is always a path")?;
     loop {

@@ -92,6 +92,11 @@ pub(crate) struct Connections {
     pub(crate) forwarded: u64,
     pub(crate) known: u64,
     pub(crate) overruns: u64,
+    /// Established, and kept by a rule that may be about them; by windows that the kernel must follow.
+    #[serde(default)]
+    pub(crate) kept_by_rules: u64,
+    #[serde(default)]
+    pub(crate) kept_by_windows: u64,
 }
 
 /// The kernel's tables, mirrored.
@@ -156,6 +161,8 @@ impl Status {
                 forwarded: status.forwarded as u64,
                 known: status.known as u64,
                 overruns: status.overruns,
+                kept_by_rules: status.kept_by_rules as u64,
+                kept_by_windows: status.kept_by_windows as u64,
             }),
             kept_prefixes: kept.count() as u64,
             prefixes: kept.to_lines(),

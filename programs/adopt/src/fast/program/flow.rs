@@ -167,8 +167,8 @@ fn hash_key(w: &mut ProgramWriter<'_>, headers: &Headers) {
     w.a.compute(ShiftLeft, R4, (4 * layout.bucket_words()).ilog2() as i32);
 }
 
-/// Leaves to the kernel what closes the connection of the record in `R6`, what is not as connection tracking
-/// demands, and a packet from time to time.
+/// Leaves to the kernel what arrives at another port than the flow's, what closes the connection of the
+/// record in `R6`, what is not as connection tracking demands, and a packet from time to time.
 fn check_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     let unknown = w.to_kernel(Reason::NotEstablished);
     let layout = headers.layout;
@@ -176,6 +176,14 @@ fn check_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     let transport = headers.length as i16;
     w.a.load(Size::Word, R1, R6, 4 * layout.properties as i16);
     w.store_slot(Slot::Properties, R1);
+    let is_any = w.a.label();
+    w.a.compute(ShiftRight, R1, ENTRY as i32);
+    w.a.compute(And, R1, 0xff);
+    w.a.jump_if(Equal, R1, 0, is_any);
+    w.load_slot(R2, Slot::Port);
+    w.a.compute(Add, R2, 1);
+    w.a.jump_if(NotEqual, R1, R2, unknown);
+    w.a.place(is_any);
     w.a.load(Size::Word, R1, R6, 4 * layout.closing as i16);
     w.a.jump_if(NotEqual, R1, 0, unknown);
     // What follows the IP header, in bytes.

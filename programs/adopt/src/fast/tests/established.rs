@@ -46,7 +46,8 @@ fn flow(rig: &Rig, random: &mut Random) -> (FlowKey, FlowAction) {
         ports: new_ports,
     });
     let exit = random.one_in(8).then(|| random.below(5) as u32);
-    (FlowKey { source, destination, ports, protocol }, FlowAction { translation, exit, interval: 0 })
+    let entry = random.one_in(4).then(|| random.below(3) as u32);
+    (FlowKey { source, destination, ports, protocol }, FlowAction { translation, entry, exit, interval: 0 })
 }
 
 /// A frame of a flow: mostly to be forwarded.
@@ -167,7 +168,7 @@ fn a_packet_goes_to_the_kernel_from_time_to_time_and_all_do_once_one_closes_the_
     let (mut random, mut reader) = (Random(3), rig.domain.reader());
     let (key, action, sent) = loop {
         let (key, action) = flow(&rig, &mut random);
-        let action = FlowAction { exit: None, interval: 0, ..action };
+        let action = FlowAction { entry: None, exit: None, interval: 0, ..action };
         assert!(rig.memory.flows.as_mut().unwrap().insert(key, &action));
         let frame = frame(&key, &mut random, 0);
         let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
@@ -204,7 +205,7 @@ fn a_flow_that_is_written_anew_often_has_room_once_runs_have_ended() {
     let table = memory.flows.as_mut().unwrap();
     let [source, destination] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
     let key = FlowKey { source, destination, ports: [0, 1, 0, 2], protocol: UDP };
-    let action = FlowAction { translation: None, exit: None, interval: 0 };
+    let action = FlowAction { translation: None, entry: None, exit: None, interval: 0 };
     for _ in 0..crate::fast::flows::WAYS {
         assert!(table.insert(key, &action) && !table.is_waiting());
     }

@@ -1,0 +1,254 @@
+//! Random flows through random rules, with `artery adopt --established=rules` and with the kernel alone: what
+//! comes out of one comes out of the other, with the same sources.
+//!
+//! Changes happen while nothing is under way. Ports that the kernel translates to may differ, and stay the
+//! same for each connection.
+mod rules;
+
+use crate::support::adopting::Net;
+use crate::support::{SOON, end};
+use artery_lab::program::artery;
+use artery_lab::rig::{self, Process, Result, Rig};
+use rules::{Random, Rules};
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// Flows of a scenario, and scenarios: usually, and with `ARTERY_LONG=1` in the environment.
+const FLOWS: usize = 80;
+const SCENARIOS: u64 = 16;
+const MANY_SCENARIOS: u64 = 1250;
+/// How long a change takes to be heard at most, on a machine with other work.
+const BARRIER: Duration = Duration::from_millis(300);
+/// Nothing is under way once nothing has arrived for this long.
+const QUIET: Duration = Duration::from_millis(60);
+/// Addresses of the hosts, by their last byte.
+const HOSTS: [u8; 3] = [10, 11, 12];
+
+/// A host's address in one of both networks.
+fn address(network: u8, host: u8, is_v6: bool) -> IpAddr {
+    match is_v6 {
+        true => format!("2001:db8:{network}::{host:x}").parse().expect("an address"),
+        false => [10, 0, network, host].into(),
+    }
+}
+
+/// A datagram that has arrived: flow, round, number, whether it is an answer, and the source.
+type Arrival = (u16, u8, u8, bool, IpAddr);
+
+/// The ends of a flow: its own socket, and those that it may come to.
+struct Flow {
+    near: UdpSocket,
+    far: Vec<UdpSocket>,
+    to: SocketAddr,
+    /// The socket that datagrams came to, and from where.
+    came: Option<(usize, SocketAddr)>,
+}
+
+impl Flow {
+    fn open(net: &Net, number: u64, random: &mut Random) -> Result<Flow> {
+        let is_v6 = random.one_in(4);
+        let port = 1024 + (number % 60_000) as u16;
+        let source = SocketAddr::new(address(1, random.of(&HOSTS), is_v6), port);
+        let to =
+            SocketAddr::new(address(2, random.of(&HOSTS), is_v6), 1024 + (number % FLOWS as u64 * 3) as u16);
+        let bind = |at: SocketAddr| {
+            let socket = UdpSocket::bind(at).unwrap_or_else(|error| panic!("{at}: {error}"));
+            socket.set_nonblocking(true).expect("a socket that does not block");
+            socket
+        };
+        let near = net.a.enter(|| bind(source))?;
+        let far = net
+            .b
+            .enter(|| HOSTS.map(|host| bind(SocketAddr::new(address(2, host, is_v6), to.port()))).into())?;
+        Ok(Flow { near, far, to, came: None })
+    }
+}
+
+/// A router, its hosts, and what has arrived.
+struct Side {
+    net: Net,
+    router: Option<Process>,
+    flows: Vec<Flow>,
+    arrived: BTreeSet<Arrival>,
+    /// The port that datagrams of a flow came from, by the flow and the address.
+    ports: HashMap<(u16, IpAddr), u16>,
+}
+
+impl Side {
+    fn make(rig: &Rig, prefix: &str, is_adopted: bool) -> Result<Side> {
+        let net = Net::named(rig, prefix)?;
+        for host in HOSTS {
+            for (at, network) in [(&net.a, 1), (&net.b, 2)] {
+                at.address("eth0", &format!("10.0.{network}.{host}/24"))?;
+                at.run([
+                    "ip",
+                    "address",
+                    "add",
+                    &format!("2001:db8:{network}::{host:x}/64"),
+                    "dev",
+                    "eth0",
+                    "nodad",
+                ])?;
+            }
+        }
+        // For translation to a fixed address.
+        net.r.address("eth1", "10.0.2.77/24")?;
+        for (network, is_v6) in [(1, false), (2, false), (1, true), (2, true)] {
+            for host in HOSTS.into_iter().chain([2]) {
+                net.r.ping(&address(network, host, is_v6).to_string(), 1)?;
+            }
+        }
+        let mut side =
+            Side { net, router: None, flows: Vec::new(), arrived: BTreeSet::new(), ports: HashMap::new() };
+        if is_adopted {
+            let words = ["adopt", "--established=rules", "--path", "tc", "eth0", "eth1"];
+            let router = side.net.r.command([artery()?]).args(words).spawn()?;
+            router.wait_for("forwarding\n", 6 * SOON)?;
+            side.router = Some(router);
+        }
+        Ok(side)
+    }
+
+    fn set_rules(&self, rules: &Rules) -> Result<()> {
+        self.net.r.run(["nft", "-f", &rules.file])?;
+        for command in &rules.routes {
+            self.net.r.run(["sh", "-c", command])?;
+        }
+        Ok(())
+    }
+
+    /// Datagrams of all flows, and answers to those that have arrived.
+    fn exchange(&mut self, round: u8) {
+        for number in 0..2 {
+            for (at, flow) in self.flows.iter().enumerate() {
+                let _ = flow.near.send_to(&payload(at as u16, round, number, false), flow.to);
+            }
+            self.collect();
+            for (at, flow) in self.flows.iter().enumerate() {
+                let Some((socket, from)) = flow.came else { continue };
+                let _ = flow.far[socket].send_to(&payload(at as u16, round, number, true), from);
+            }
+            self.collect();
+        }
+    }
+
+    /// Takes what arrives until nothing does.
+    fn collect(&mut self) {
+        let mut last = Instant::now();
+        while last.elapsed() < QUIET {
+            if self.take() {
+                last = Instant::now();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn take(&mut self) -> bool {
+        let (mut bytes, mut is_news) = ([0; 2000], false);
+        let mut came = Vec::new();
+        for flow in &self.flows {
+            while let Ok((length, from)) = flow.near.recv_from(&mut bytes) {
+                came.push((read(&bytes[..length]), from, None));
+            }
+        }
+        for (owner, flow) in self.flows.iter().enumerate() {
+            for (socket, far) in flow.far.iter().enumerate() {
+                while let Ok((length, from)) = far.recv_from(&mut bytes) {
+                    came.push((read(&bytes[..length]), from, Some((owner, socket))));
+                }
+            }
+        }
+        for ((number, round, count, is_answer), from, at) in came {
+            is_news = true;
+            self.arrived.insert((number, round, count, is_answer, from.ip()));
+            if let Some((owner, socket)) = at {
+                let port = *self.ports.entry((number, from.ip())).or_insert(from.port());
+                assert_eq!(port, from.port(), "datagrams of flow {number} come from another port");
+                assert_eq!(owner, usize::from(number), "a datagram comes to another port");
+                self.flows[owner].came = Some((socket, from));
+            }
+        }
+        is_news
+    }
+}
+
+fn payload(flow: u16, round: u8, number: u8, is_answer: bool) -> Vec<u8> {
+    let [high, low] = flow.to_be_bytes();
+    let mut bytes = vec![high, low, round, number, u8::from(is_answer)];
+    bytes.resize(5 + usize::from(flow % 7) * usize::from(number + 1) * 90, low);
+    bytes
+}
+
+fn read(bytes: &[u8]) -> (u16, u8, u8, bool) {
+    let flow = u16::from_be_bytes([bytes[0], bytes[1]]);
+    let (round, number, is_answer) = (bytes[2], bytes[3], bytes[4] != 0);
+    assert_eq!(bytes, payload(flow, round, number, is_answer), "a datagram was changed");
+    (flow, round, number, is_answer)
+}
+
+fn play(sides: &mut [Side; 2], seed: u64) -> Result<()> {
+    let mut random = Random(seed);
+    let mut rules = Rules::new(&mut random);
+    for side in sides.iter_mut() {
+        let none_left = HOSTS.map(|host| format!("ip route del blackhole 10.0.2.{host}; ")).concat() + "true";
+        side.net.r.run(["sh", "-c", &none_left])?;
+        side.flows.clear();
+        side.arrived.clear();
+        side.ports.clear();
+        let mut same = random.clone();
+        for number in 0..FLOWS as u64 {
+            side.flows.push(Flow::open(&side.net, seed * FLOWS as u64 + number, &mut same)?);
+        }
+    }
+    let mut texts = Vec::new();
+    for phase in 0..2 {
+        rules.write()?;
+        texts.push(rules.to_string());
+        sides.iter().try_for_each(|side| side.set_rules(&rules))?;
+        std::thread::sleep(BARRIER);
+        std::thread::scope(|scope| {
+            for side in sides.iter_mut() {
+                scope.spawn(|| (0..2).for_each(|round| side.exchange(phase * 2 + round)));
+            }
+        });
+        let [adopted, kernel] = sides;
+        let is_running = adopted.router.as_mut().is_some_and(Process::is_running);
+        let differs: Vec<_> = adopted.arrived.symmetric_difference(&kernel.arrived).collect();
+        if !differs.is_empty() || !is_running {
+            let said = adopted.router.as_ref().map(Process::stderr_so_far).unwrap_or_default();
+            let flows: Vec<_> =
+                differs.iter().map(|one| one.0).collect::<BTreeSet<_>>().into_iter().collect();
+            let ends: Vec<_> = flows
+                .iter()
+                .map(|flow| &adopted.flows[usize::from(*flow)])
+                .map(|flow| format!("{:?} -> {}", flow.near.local_addr(), flow.to))
+                .collect();
+            panic!("scenario {seed}, phase {phase}: {differs:?}\n{ends:?}\n{}\n{said}", texts.join("\n\n"));
+        }
+        rules.change(&mut random);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_comes_out_of_random_rules_comes_out_without_adopt_and_the_other_way_round() {
+    let is_long = std::env::var_os("ARTERY_LONG").is_some();
+    let first: u64 = std::env::var("ARTERY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    rig::test("adopt-differential", |rig| {
+        let mut sides = [Side::make(rig, "", true)?, Side::make(rig, "k", false)?];
+        let count = if is_long { MANY_SCENARIOS } else { SCENARIOS };
+        for seed in first..first + count {
+            play(&mut sides, seed)?;
+        }
+        let [adopted, _] = sides;
+        let report = end(adopted.router.expect("a router"))?.stdout;
+        let past = |port: &str| {
+            let line = report.lines().find(|line| line.starts_with(port) && line.contains("past rules"));
+            line.and_then(|line| line.split(' ').nth(1)?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let all = past("eth0") + past("eth1");
+        assert!(all > count * FLOWS as u64, "{all} packets went past rules: {report}");
+        Ok(())
+    });
+}

@@ -1,0 +1,568 @@
+//! Reads the rules of nftables, also those that iptables-nft makes.
+use super::packet::{ConnectionField, Header, PortField};
+use super::ruleset::*;
+use super::sets::{Set, SetValue};
+use super::xtables;
+use crate::blockers::netlink::{self, Attributes, nonsense};
+use crate::kernel::Family;
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use std::collections::HashMap;
+use std::io;
+
+const NFTABLES: u16 = 10 << 8;
+const GET_TABLE: u16 = NFTABLES | 1;
+const GET_CHAIN: u16 = NFTABLES | 4;
+const GET_RULE: u16 = NFTABLES | 7;
+const GET_SET: u16 = NFTABLES | 10;
+const GET_ELEMENTS: u16 = NFTABLES | 13;
+const GET_GENERATION: u16 = NFTABLES | 16;
+/// `struct nfgenmsg`.
+const FIXED: usize = 4;
+/// How often rules may change while they are read.
+const ATTEMPTS: usize = 20;
+
+/// Families of tables (`NFPROTO_*`).
+const INET: u8 = 1;
+const IPV4: u8 = 2;
+const IPV6: u8 = 10;
+
+/// The chain of a rule, a jump or a hook: the family's number, the table, and its name.
+type ChainKey = (u8, String, String);
+
+/// All that is dumped of one generation of the rules.
+#[derive(Default)]
+pub(super) struct Dump {
+    pub(super) tables: Vec<Vec<u8>>,
+    pub(super) chains: Vec<Vec<u8>>,
+    pub(super) rules: Vec<Vec<u8>>,
+    pub(super) sets: Vec<Vec<u8>>,
+    /// Of each set, in their order.
+    pub(super) elements: Vec<Vec<Vec<u8>>>,
+}
+
+/// Reads the rules of the kernel. A kernel without nftables has none.
+pub(super) fn read(ruleset: &mut Ruleset) -> io::Result<()> {
+    for _ in 0..ATTEMPTS {
+        let before = read_generation()?;
+        let dump = dump_rules();
+        if read_generation()? == before {
+            return parse(&dump?, ruleset);
+        }
+    }
+    Err(io::Error::other("rules change faster than they can be read"))
+}
+
+fn read_generation() -> io::Result<Option<u32>> {
+    use io::ErrorKind::{InvalidInput, NotFound, Unsupported};
+    match netlink::query_one(NETLINK_NETFILTER, GET_GENERATION, &[0; FIXED]) {
+        Err(error) if matches!(error.kind(), InvalidInput | NotFound | Unsupported) => Ok(None),
+        Err(error) => Err(error),
+        Ok(None) => Ok(None),
+        Ok(Some(answer)) => Ok(Attributes::after_header(FIXED, &answer.body)?.big_endian(1)),
+    }
+}
+
+fn dump_rules() -> io::Result<Dump> {
+    let all = |kind| netlink::dump_of_netfilter(kind, &[0; FIXED]);
+    let sets = all(GET_SET)?;
+    let elements = sets.iter().map(|set| dump_elements(set)).collect::<io::Result<_>>()?;
+    Ok(Dump { tables: all(GET_TABLE)?, chains: all(GET_CHAIN)?, rules: all(GET_RULE)?, sets, elements })
+}
+
+fn dump_elements(set: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    let attributes = Attributes::after_header(FIXED, set)?;
+    let mut body = vec![*set.first().ok_or_else(nonsense)?, 0, 0, 0];
+    for kind in [1, 2] {
+        body.extend(netlink::encode_attribute(kind, attributes.value(kind).ok_or_else(nonsense)?));
+    }
+    let messages = netlink::dump(NETLINK_NETFILTER, GET_ELEMENTS, &body)?;
+    Ok(messages.into_iter().map(|message| message.body).collect())
+}
+
+/// Makes rules of what was dumped.
+pub(super) fn parse(dump: &Dump, ruleset: &mut Ruleset) -> io::Result<()> {
+    let mut reader = Reader { ruleset, chains: HashMap::new(), sets: HashMap::new() };
+    let is_meant = |body: &Vec<u8>| body.first().is_some_and(|family| [INET, IPV4, IPV6].contains(family));
+    let mut dormant = Vec::new();
+    for table in dump.tables.iter().filter(|body| is_meant(body)) {
+        let attributes = Attributes::after_header(FIXED, table)?;
+        if attributes.big_endian(2).is_some_and(|flags| flags & 1 != 0) {
+            dormant.push((table[0], attributes.text(1).unwrap_or_default()));
+        }
+    }
+    for chain in dump.chains.iter().filter(|body| is_meant(body)) {
+        reader.add_chain(chain, &dormant)?;
+    }
+    for (set, elements) in dump.sets.iter().zip(&dump.elements).filter(|(body, _)| is_meant(body)) {
+        reader.add_set(set, elements)?;
+    }
+    for rule in dump.rules.iter().filter(|body| is_meant(body)) {
+        reader.add_rule(rule)?;
+    }
+    Ok(())
+}
+
+struct Reader<'a> {
+    ruleset: &'a mut Ruleset,
+    chains: HashMap<ChainKey, usize>,
+    sets: HashMap<ChainKey, usize>,
+}
+
+impl Reader<'_> {
+    fn add_chain(&mut self, body: &[u8], dormant: &[(u8, String)]) -> io::Result<()> {
+        let attributes = Attributes::after_header(FIXED, body)?;
+        let text = |kind| attributes.text(kind).unwrap_or_default();
+        let (family, table, name) = (body[0], text(1), text(3));
+        let chain = self.ruleset.chains.len();
+        let families = family_name(family);
+        self.ruleset.chains.push(Chain {
+            name: format!("nftables: table {families} {table}, chain {name}"),
+            remedy: format!("shown by: nft -a list chain {families} {table} {name}"),
+            rules: Vec::new(),
+        });
+        let is_dormant = dormant.contains(&(family, table.clone()));
+        self.chains.insert((family, table, name), chain);
+        let Some(hook) = attributes.nested(4)?.filter(|_| !is_dormant) else { return Ok(()) };
+        let hook_number = hook.big_endian(1).ok_or_else(nonsense)?;
+        let hook_kind = match hook_number {
+            0 => Hook::Prerouting,
+            2 => Hook::Forward,
+            4 => Hook::Postrouting,
+            // Of what the machine sends or gets; ingress is of devices, and a blocker there.
+            _ => return Ok(()),
+        };
+        // Chains that translate see first packets only.
+        if text(7) == "nat" {
+            return Ok(());
+        }
+        self.ruleset.bases.push(BaseChain {
+            chain,
+            hook: hook_kind,
+            priority: hook.big_endian(2).ok_or_else(nonsense)?.cast_signed(),
+            family: match family {
+                IPV4 => Some(Family::V4),
+                IPV6 => Some(Family::V6),
+                _ => None,
+            },
+            accepts: attributes.big_endian(5).is_none_or(|policy| policy == 1),
+        });
+        Ok(())
+    }
+
+    fn add_rule(&mut self, body: &[u8]) -> io::Result<()> {
+        let attributes = Attributes::after_header(FIXED, body)?;
+        let text = |kind| attributes.text(kind).unwrap_or_default();
+        let (family, table, chain) = (body[0], text(1), text(2));
+        let handle = attributes.value(3).and_then(|value| value.first_chunk::<8>());
+        let name = handle.map_or_else(String::new, |handle| format!("rule {}", u64::from_be_bytes(*handle)));
+        let Some(chain) = self.chains.get(&(family, table.clone(), chain)).copied() else { return Ok(()) };
+        let mut steps = Vec::new();
+        if let Some(expressions) = attributes.nested(4)? {
+            for (_, value) in expressions.iter() {
+                let expression = Attributes::parse_all(value)?;
+                let of = expression.text(1).unwrap_or_default();
+                let data = expression.nested(2)?;
+                let step = data.as_ref().and_then(|data| self.read_step(&of, data, family, &table));
+                // What can't be read may do anything, and load anything.
+                steps.push(step.unwrap_or(Step::Effect(of)));
+            }
+        }
+        self.ruleset.chains[chain].rules.push(Rule { name, steps });
+        Ok(())
+    }
+
+    /// One expression; `None` if it is not understood.
+    fn read_step(&self, name: &str, data: &Attributes<'_>, family: u8, table: &str) -> Option<Step> {
+        let number = |kind| data.big_endian(kind);
+        let size = |kind| number(kind).and_then(|number| usize::try_from(number).ok());
+        let length = |kind| size(kind).filter(|length| (1..=REGISTER_BYTES).contains(length));
+        let bytes = |kind| read_data(data.nested(kind).ok()??.value(1)?);
+        let set = |name| self.sets.get(&(family, table.to_owned(), name)).copied();
+        Some(match name {
+            // An anonymous counter counts what the kernel sees.
+            "counter" | "last" => Step::Nothing,
+            "immediate" => {
+                let inner = data.nested(2).ok()??;
+                match register_offset(number(1)?) {
+                    _ if number(1)? == 0 => Step::Decide(self.read_verdict(&inner, family, table)?),
+                    to => Step::Immediate { to: to?, bytes: read_data(inner.value(1)?)? },
+                }
+            }
+            "cmp" => {
+                let order = [
+                    Order::Equal,
+                    Order::NotEqual,
+                    Order::Less,
+                    Order::LessOrEqual,
+                    Order::Greater,
+                    Order::GreaterOrEqual,
+                ];
+                check_registers(Step::Compare {
+                    at: register_offset(number(1)?)?,
+                    order: *order.get(size(2)?)?,
+                    with: bytes(3)?,
+                })?
+            }
+            "range" => check_registers(Step::Range {
+                at: register_offset(number(1)?)?,
+                is_inverted: number(2)? == 1,
+                from: bytes(3)?,
+                to: bytes(4)?,
+            })?,
+            "bitwise" => {
+                let (from, to, length) =
+                    (register_offset(number(1)?)?, register_offset(number(2)?)?, length(3)?);
+                match number(6).unwrap_or(0) {
+                    0 => check_registers(Step::MaskXor { from, to, mask: bytes(4)?, xor: bytes(5)? })?,
+                    _ => load_step(to, length, Source::Unknown)?,
+                }
+            }
+            "byteorder" => check_registers(Step::Swap {
+                from: register_offset(number(1)?)?,
+                to: register_offset(number(2)?)?,
+                length: length(4)?,
+                size: size(5).filter(|size| [2, 4, 8].contains(size))?,
+            })?,
+            "payload" if number(5).is_none() => {
+                let (to, length, at) = (register_offset(number(1)?)?, length(4)?, size(3)?);
+                let source = match number(2)? {
+                    1 => Source::Header(Header::Network, at),
+                    2 => Source::Header(Header::Transport, at),
+                    _ => Source::Unknown,
+                };
+                load_step(to, length, source)?
+            }
+            "meta" if number(3).is_none() => {
+                let (length, source) = meta_source(number(2)?);
+                load_step(register_offset(number(1)?)?, length, source)?
+            }
+            "ct" if number(4).is_none() => {
+                let direction = data.value(3).and_then(|value| value.first().copied());
+                let (length, source) = connection_source(number(2)?, direction);
+                load_step(register_offset(number(1)?)?, length, source)?
+            }
+            "lookup" => {
+                let set = set(data.text(1)?)?;
+                let (at, into) = (register_offset(number(2)?)?, number(3));
+                let is_inverted = number(5).is_some_and(|flags| flags & 1 != 0);
+                let lengths = &self.ruleset.sets[set];
+                let is_room = |at: &usize, length: usize| at + length <= REGISTER_BYTES;
+                Some(at).filter(|at| is_room(at, lengths.key_length))?;
+                match into {
+                    Some(0) => Step::VerdictMap { set, at },
+                    None => Step::Lookup { set, at, into: None, is_inverted },
+                    Some(into) => {
+                        let into = register_offset(into).filter(|into| is_room(into, lengths.data_length))?;
+                        Step::Lookup { set, at, into: Some(into), is_inverted }
+                    }
+                }
+            }
+            "reject" => Step::Decide(Verdict::Drop),
+            "match" => {
+                let revision = number(2)?;
+                xtables::match_step(&data.text(1)?, revision, data.value(3)?)
+            }
+            "target" => xtables::target_step(&data.text(1)?),
+            // These read what a packet may have or not.
+            "exthdr" if number(7).is_none() => load_step(register_offset(number(1)?)?, 1, Source::Unknown)?,
+            "fib" | "rt" | "socket" | "osf" | "xfrm" | "tunnel" => {
+                load_step(register_offset(number(1)?)?, 1, Source::Unknown)?
+            }
+            // It gives the connection to a flow table; which does so with those alone that it may.
+            "flow_offload" => Step::Nothing,
+            "objref" => Step::Effect("a named object".to_owned()),
+            "dynset" => Step::Effect("a statement that adds to a set".to_owned()),
+            "meta" | "ct" | "payload" | "exthdr" => Step::Effect(format!("{name} … set")),
+            _ => return None,
+        })
+    }
+
+    fn read_verdict(&self, data: &Attributes<'_>, family: u8, table: &str) -> Option<Verdict> {
+        let verdict = data.nested(2).ok()??;
+        let chain = || {
+            let name = verdict.text(2).unwrap_or_default();
+            self.chains.get(&(family, table.to_owned(), name)).copied()
+        };
+        Some(match verdict.big_endian(1)?.cast_signed() {
+            0 => Verdict::Drop,
+            1 => Verdict::Accept,
+            -1 => Verdict::Continue,
+            -3 => chain().map_or(Verdict::Other, Verdict::Jump),
+            -4 => chain().map_or(Verdict::Other, Verdict::Goto),
+            -5 => Verdict::Return,
+            _ => Verdict::Other,
+        })
+    }
+
+    fn add_set(&mut self, body: &[u8], elements: &[Vec<u8>]) -> io::Result<()> {
+        const INTERVAL: u32 = 4;
+        const TIMEOUT_OR_DYNAMIC: u32 = 0x10 | 0x20;
+        const OBJECTS_OR_EXPRESSIONS: u32 = 0x40 | 0x100;
+        let attributes = Attributes::after_header(FIXED, body)?;
+        let text = |kind| attributes.text(kind).unwrap_or_default();
+        let (family, table, name) = (body[0], text(1), text(2));
+        let flags = attributes.big_endian(3).unwrap_or(0);
+        let size = |kind| attributes.big_endian(kind).map_or(0, |length| length as usize);
+        let mut set = Set::new(
+            size(5).min(REGISTER_BYTES),
+            size(7).min(REGISTER_BYTES),
+            flags & TIMEOUT_OR_DYNAMIC != 0,
+            flags & OBJECTS_OR_EXPRESSIONS != 0,
+        );
+        let mut all = Vec::new();
+        for body in elements {
+            let list = Attributes::after_header(FIXED, body)?.nested(3)?;
+            for (_, value) in list.iter().flat_map(Attributes::iter) {
+                all.push(self.read_element(&Attributes::parse_all(value)?, family, &table));
+            }
+        }
+        let parts = part_lengths(&attributes, set.key_length)?;
+        match all.into_iter().collect::<Option<Vec<Element>>>() {
+            Some(all) if set.key_length > 0 => add_elements(&mut set, all, &parts, flags & INTERVAL != 0),
+            _ => set.is_changing = true,
+        }
+        let number = self.ruleset.sets.len();
+        self.ruleset.sets.push(set);
+        self.sets.insert((family, table, name), number);
+        Ok(())
+    }
+
+    fn read_element(&self, attributes: &Attributes<'_>, family: u8, table: &str) -> Option<Element> {
+        let key = |kind| match attributes.nested(kind) {
+            Ok(Some(data)) => data.value(1).map(<[u8]>::to_vec),
+            _ => None,
+        };
+        let value = match attributes.nested(2).ok()? {
+            None => SetValue::default(),
+            Some(data) => SetValue {
+                data: data.value(1).map(<[u8]>::to_vec),
+                verdict: data
+                    .value(2)
+                    .map(|_| self.read_verdict(&data, family, table).unwrap_or(Verdict::Other)),
+            },
+        };
+        let flags = attributes.big_endian(3).unwrap_or(0);
+        let has_more = [7, 9, 11].into_iter().any(|kind| attributes.value(kind).is_some());
+        let is_known = flags & !3 == 0 && !has_more;
+        is_known.then(|| Element {
+            key: key(1),
+            end: key(10),
+            is_end: flags & 1 != 0,
+            is_catch_all: flags & 2 != 0,
+            value,
+        })
+    }
+}
+
+/// An element of a set as it was dumped.
+struct Element {
+    key: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    /// The key is the first behind an interval.
+    is_end: bool,
+    is_catch_all: bool,
+    value: SetValue,
+}
+
+/// Bytes of the parts of a key, each of which fills registers of four bytes.
+fn part_lengths(set: &Attributes<'_>, key_length: usize) -> io::Result<Vec<usize>> {
+    let parts = set.nested(9)?.map(|description| description.nested(2)).transpose()?.flatten();
+    let mut lengths = Vec::new();
+    for (_, part) in parts.iter().flat_map(Attributes::iter) {
+        let length = Attributes::parse_all(part)?.big_endian(1).ok_or_else(nonsense)?;
+        lengths.push((length as usize).next_multiple_of(4));
+    }
+    let is_whole = lengths.iter().sum::<usize>() == key_length;
+    Ok(if is_whole { lengths } else { vec![key_length] })
+}
+
+fn add_elements(set: &mut Set, elements: Vec<Element>, parts: &[usize], has_intervals: bool) {
+    let length = set.key_length;
+    let (catch_all, mut elements): (Vec<_>, Vec<_>) = elements.into_iter().partition(|one| one.is_catch_all);
+    catch_all.into_iter().for_each(|one| set.set_catch_all(one.value));
+    let is_whole = |key: &Option<Vec<u8>>| key.as_ref().is_some_and(|key| key.len() == length);
+    if !elements.iter().all(|one| is_whole(&one.key) && (one.end.is_none() || is_whole(&one.end))) {
+        set.is_changing = true;
+        return;
+    }
+    let is_single = |one: &Element| one.end.is_none();
+    if !has_intervals {
+        let has_ranges = !elements.iter().all(is_single);
+        set.is_changing |= has_ranges;
+        elements.into_iter().for_each(|one| set.add_exact(one.key.unwrap_or_default(), one.value));
+    } else if parts.len() > 1 || elements.iter().any(|one| one.end.is_some()) {
+        for one in elements {
+            let from = one.key.unwrap_or_default();
+            let to = one.end.unwrap_or_else(|| from.clone());
+            set.add_range(from, to, parts.to_vec(), one.value);
+        }
+    } else {
+        // Each begins where its key is, and goes on to the next key; those at ends are gaps.
+        elements.sort_by(|one, other| (&one.key, !one.is_end).cmp(&(&other.key, !other.is_end)));
+        let last = vec![0xff; length];
+        let keys: Vec<_> = elements.iter().map(|one| one.key.clone().unwrap_or_default()).collect();
+        for (at, one) in elements.into_iter().enumerate().filter(|(_, one)| !one.is_end) {
+            let next = keys[at + 1..].iter().find(|key| **key != keys[at]);
+            let to = next.map_or_else(|| last.clone(), |next| predecessor(next));
+            set.add_range(keys[at].clone(), to, vec![length], one.value);
+        }
+    }
+}
+
+/// The number before one in network order.
+fn predecessor(key: &[u8]) -> Vec<u8> {
+    let mut key = key.to_vec();
+    for byte in key.iter_mut().rev() {
+        let (less, is_borrowed) = byte.overflowing_sub(1);
+        *byte = less;
+        if !is_borrowed {
+            break;
+        }
+    }
+    key
+}
+
+/// Where a register begins, in bytes: four of 16 bytes, or sixteen of 4 bytes in the same place.
+fn register_offset(number: u32) -> Option<usize> {
+    match number {
+        1..=4 => Some((number as usize - 1) * 16),
+        8..=23 => Some((number as usize - 8) * 4),
+        _ => None,
+    }
+}
+
+/// A step whose registers are within their room.
+fn check_registers(step: Step) -> Option<Step> {
+    let end = match &step {
+        Step::Load { to, length, .. } => to + length,
+        Step::MaskXor { from, to, mask, xor } if mask.len() == xor.len() => from.max(to) + mask.len(),
+        Step::Swap { from, to, length, .. } => from.max(to) + length,
+        Step::Compare { at, with, .. } => at + with.len(),
+        Step::Range { at, from, to, .. } if from.len() == to.len() => at + from.len(),
+        _ => return None,
+    };
+    (end <= REGISTER_BYTES).then_some(step)
+}
+
+/// A load; what is unknown may fill all registers that follow.
+fn load_step(to: usize, length: usize, source: Source) -> Option<Step> {
+    let length = if source == Source::Unknown { REGISTER_BYTES - to } else { length };
+    check_registers(Step::Load { to, length, source })
+}
+
+fn read_data(bytes: &[u8]) -> Option<Vec<u8>> {
+    (1..=REGISTER_BYTES).contains(&bytes.len()).then(|| bytes.to_vec())
+}
+
+/// The length and the source of what `meta` loads (`NFT_META_*`).
+fn meta_source(key: u32) -> (usize, Source) {
+    let port = |is_input, field| Source::Port { is_input, field };
+    match key {
+        1 => (2, Source::Ethertype),
+        4 => (4, port(true, PortField::Index)),
+        5 => (4, port(false, PortField::Index)),
+        6 => (16, port(true, PortField::Name)),
+        7 => (16, port(false, PortField::Name)),
+        15 => (1, Source::Family),
+        16 => (1, Source::Protocol),
+        _ => (16, Source::Unknown),
+    }
+}
+
+/// The same for `ct` (`NFT_CT_*`).
+fn connection_source(key: u32, direction: Option<u8>) -> (usize, Source) {
+    use ConnectionField::{Destination, DestinationPort, Direction, Protocol, SourcePort, State, Status};
+    let field = |length, field| (length, Source::Connection(field));
+    match (key, direction.filter(|direction| *direction < 2)) {
+        (0, _) => field(4, State),
+        (1, _) => field(1, Direction),
+        (2, _) => field(4, Status),
+        (10, _) => field(1, Protocol),
+        (11, Some(direction)) => field(2, SourcePort(direction)),
+        (12, Some(direction)) => field(2, DestinationPort(direction)),
+        (19, Some(direction)) => field(4, ConnectionField::Source(direction)),
+        (20, Some(direction)) => field(4, Destination(direction)),
+        (21, Some(direction)) => field(16, ConnectionField::Source(direction)),
+        (22, Some(direction)) => field(16, Destination(direction)),
+        _ => (16, Source::Unknown),
+    }
+}
+
+fn family_name(family: u8) -> &'static str {
+    match family {
+        IPV4 => "ip",
+        IPV6 => "ip6",
+        _ => "inet",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blockers::netlink::written::survive;
+    use crate::policy::Policy;
+
+    fn attribute(kind: u16, value: impl AsRef<[u8]>) -> Vec<u8> {
+        netlink::encode_attribute(kind, value.as_ref())
+    }
+    fn nested(kind: u16, all: &[Vec<u8>]) -> Vec<u8> {
+        attribute(kind | 0x8000, all.concat())
+    }
+    fn number(kind: u16, value: u32) -> Vec<u8> {
+        attribute(kind, value.to_be_bytes())
+    }
+    fn name(kind: u16, text: &str) -> Vec<u8> {
+        attribute(kind, [text.as_bytes(), &[0]].concat())
+    }
+    fn object(all: &[Vec<u8>]) -> Vec<u8> {
+        [&[INET, 0, 0, 0], &all.concat()[..]].concat()
+    }
+    fn expression(of: &str, data: &[Vec<u8>]) -> Vec<u8> {
+        nested(1, &[name(1, of), nested(2, data)])
+    }
+
+    /// A chain that drops what comes from the ports 80 to 89.
+    fn written() -> Dump {
+        let hook = nested(4, &[number(1, 2), number(2, 0)]);
+        let chain = object(&[name(1, "t"), name(3, "c"), hook, number(5, 1), name(7, "filter")]);
+        let set = object(&[name(1, "t"), name(2, "s"), number(3, 4), number(5, 2), number(7, 0)]);
+        let key = |port: u16| nested(1, &[attribute(1, port.to_be_bytes())]);
+        let elements = [nested(1, &[key(80)]), nested(1, &[key(90), number(3, 1)])];
+        let drop = nested(2, &[nested(2, &[number(1, 0)])]);
+        let rule = [
+            expression("payload", &[number(1, 1), number(2, 2), number(3, 0), number(4, 2)]),
+            expression("lookup", &[name(1, "s"), number(2, 1)]),
+            expression("counter", &[]),
+            expression("immediate", &[number(1, 0), drop]),
+        ];
+        Dump {
+            tables: vec![object(&[name(1, "t")])],
+            chains: vec![chain],
+            rules: vec![object(&[
+                name(1, "t"),
+                name(2, "c"),
+                attribute(3, 7_u64.to_be_bytes()),
+                nested(4, &rule),
+            ])],
+            sets: vec![set],
+            elements: vec![vec![object(&[nested(3, &elements)])]],
+        }
+    }
+
+    fn survey(dump: &Dump) -> Option<String> {
+        let mut ruleset = Ruleset::default();
+        parse(dump, &mut ruleset).ok()?;
+        Policy::of(ruleset).survey(Family::V4).first().map(|one| one.what.clone())
+    }
+
+    #[test]
+    fn a_rule_is_read_as_the_kernel_writes_it_and_any_bytes_are_rules_or_an_error() {
+        let expected = "nftables: table inet t, chain c, rule 7: it drops or rejects";
+        assert_eq!(survey(&written()).as_deref(), Some(expected));
+        survive(&written().chains[0], |body| survey(&Dump { chains: vec![body.to_vec()], ..written() }));
+        survive(&written().rules[0], |body| survey(&Dump { rules: vec![body.to_vec()], ..written() }));
+        survive(&written().sets[0], |body| survey(&Dump { sets: vec![body.to_vec()], ..written() }));
+        let elements = |body: &[u8]| Dump { elements: vec![vec![body.to_vec()]], ..written() };
+        survive(&written().elements[0][0], |body| survey(&elements(body)));
+    }
+}
