@@ -7,6 +7,7 @@ pub mod arp_frame;
 pub mod chance;
 pub mod echo_reply;
 pub mod fragments;
+pub mod frame_filter;
 pub mod gateway_options;
 pub mod hex;
 pub mod ip_header;

@@ -14,14 +14,6 @@ pub mod flows {
     pub use crate::balance::flow_words::{protocol_name, protocol_of, state_name, state_of};
 }
 
-/// The interface between a switch and its packet filter.
-pub mod switching {
-    pub use crate::filter::frame_filter::of_file;
-    pub use crate::switch::filter::{
-        BLOCKED_IN, BLOCKED_OUT, FilterContext, FilterFactories, FilterPoint, FrameFilter, MakeFilter, NO_WAY,
-    };
-}
-
 /// What fuzz targets start beside elements.
 #[cfg(feature = "fuzz")]
 pub mod forged {
@@ -31,6 +23,7 @@ pub mod forged {
 pub use artery_click::ClaimedSignals;
 pub use artery_common::ROUTER_HANDLERS;
 pub use filter::file_size::FileSize;
+pub use filter::frame_filter::of_file;
 pub use filter::log_file::LogFiles;
 
 artery_common::element_groups! {
@@ -60,7 +53,7 @@ artery_common::element_groups! {
         shared, tally, translate
     ): flow_balancer;
 
-    switch(announce, filter, handlers, host_addresses, links, shared, speak, tag, worker): veb;
+    switch(announce, handlers, host_addresses, links, shared, speak, tag, veb, worker):;
 
     filter(
         answers, ask, ask_worker, carried, control_tasks, egress, explain, file_size, frame_filter,
@@ -69,14 +62,26 @@ artery_common::element_groups! {
     ): packet_filter;
 }
 
-/// Numbers of all classes.
-const COUNT: usize = artery_common::CLASSES.len() + artery_click::CLASSES.len() + PRODUCTS.len();
+/// The switch, with the packet filter for its own.
+static VEB: Class = switch::veb::class_with_rules::<filter::frame_filter::SwitchRules>();
+
+/// All classes, by the crates that have them.
+const GROUPS: [&[&Class]; 4] = [artery_click::CLASSES, PRODUCTS, &[&VEB], artery_common::CLASSES];
+
+const COUNT: usize = {
+    let (mut count, mut group) = (0, 0);
+    while group < GROUPS.len() {
+        count += GROUPS[group].len();
+        group += 1;
+    }
+    count
+};
 
 static ALL: [&Class; COUNT] = {
     let mut all = [PRODUCTS[0]; COUNT];
     let (mut at, mut group) = (0, 0);
-    while group < 3 {
-        let classes = [artery_click::CLASSES, PRODUCTS, artery_common::CLASSES][group];
+    while group < GROUPS.len() {
+        let classes = GROUPS[group];
         let mut n = 0;
         while n < classes.len() {
             all[at] = classes[n];

@@ -12,5 +12,6 @@ mod random;
 mod router;
 mod scripts;
 mod spanning;
+mod switch_filter;
 mod unfinished;
 mod whole;

@@ -22,17 +22,6 @@ use std::time::Duration;
 const DEBUGGING: &str = "-g";
 const PORT_NAMES: &str = "-P";
 
-/// Help text of the handler that loads rules.
-pub(crate) const LOAD: &str = "an anchor in a line of its own, empty for the main rule set, and rules: loads \
-    them, or says what is wrong; other anchors with theirs follow behind a line with a form feed, and all \
-    are loaded or none";
-/// Help text of the handler that `artery pfctl` queries.
-pub(crate) const ALL: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, \
-    `anchors`, `tables`, `timeouts`, `memory`, `interfaces`, each with `v` for more, `rules` with `-g` and \
-    `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `known`, \
-    a line for each interface that rules can name, with `loopback` or `-`, its groups and its addresses, \
-    `warnings` of the latest load, `log`, `log FILE`, which begins one where there is none";
-
 /// Answers a query about the state that all copies share.
 pub(crate) fn query_shared(
     shared: &SharedFilter,

@@ -12,12 +12,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::net::IpAddr;
 
-/// What the handler is for.
-pub(crate) const WORKER: &str = "what `artery pfctl` asks of the packet filter on each worker: `count`, \
-    `sources`, `restore …`, and of states in parts, whose answers begin with where the next part begins, 0 \
-    for none, and their lines: `states FROM IF [v…]`, `kill FROM IF …`, `flush-states FROM IF`, `dump \
-    FROM`; IF is `-` for states of any interface";
-
 /// State slots that one query scans: packets are delayed by no more than these.
 const PLACES: u32 = 1024;
 

@@ -3,9 +3,12 @@ use super::file_size::FileSize;
 use super::packet_filter::MOST_SWEPT;
 use super::shared::{FilterParts, SharedFilter};
 use super::worker::{WorkerFilter, link_header};
-use super::{answers, header_check, interfaces, ports, runs};
-use crate::switch::filter::{BLOCKED_OUT, FilterContext, FilterPoint, FrameFilter, NO_WAY};
-use artery_engine::{ArgError, Args, Batch, Context, DropReason, Packet};
+use super::{answers, ask, header_check, interfaces, ports, runs};
+use artery_common::frame_filter::{
+    BLOCKED_OUT, FilterCommands, FilterContext, FilterPoint, FilterPort, FrameFilter, NO_WAY, RulesMaker,
+    SharedRules,
+};
+use artery_engine::{ArgError, Args, Batch, Context, DropReason, HandlerError, Packet, StartError};
 use artery_filter::dissect::HookContext;
 use artery_filter::engine::{ParsedKey, Passed, ReplyDirection, ReplyPacket, ThroughVerdict};
 use artery_filter::facts::{Direction, Interface, Tag};
@@ -15,6 +18,7 @@ use artery_filter::syntax::FilterSite;
 use artery_l2 as switch;
 use artery_rcu::Domain;
 use std::any::Any;
+use std::io;
 use std::sync::Arc;
 
 /// The filter of a switch on one worker. Its first interfaces behind the loopback are the
@@ -44,13 +48,45 @@ fn frame_payload(frame: &Packet) -> &[u8] {
     frame.data().get(HEADER..).unwrap_or_default()
 }
 
-/// The rules of a switch's filter, which name the switch and its ports.
-pub(crate) fn new_shared_filter(
+/// Makes the rules of a switch's filter, which name the switch and its ports.
+pub struct SwitchRules;
+
+impl RulesMaker for SwitchRules {
+    fn shared_rules(
+        args: &mut Args<'_>,
+        switch: &str,
+        ports: &[FilterPort],
+        devices: &[String],
+    ) -> Result<Arc<dyn SharedRules>, ArgError> {
+        if let Some(rules) = args.already_shared::<SharedFilter>() {
+            return Ok(rules);
+        }
+        let rules = new_shared_filter(args, switch, ports, devices)?;
+        Ok(args.shared_value(|| rules))
+    }
+}
+
+impl SharedRules for SharedFilter {
+    fn worker_filter(
+        self: Arc<Self>,
+        worker: usize,
+        cx: &mut Context<'_>,
+    ) -> Result<Box<dyn FrameFilter>, StartError> {
+        let half = WorkerFilter::new(&self, worker).map_err(|error| {
+            StartError::new(format!("cannot allocate memory for the packet filter's states: {error}"))
+        })?;
+        half.start_filter(cx);
+        Ok(Box::new(SwitchFilter::new(half)))
+    }
+}
+
+fn new_shared_filter(
     args: &mut Args<'_>,
     switch: &str,
-    ports: Vec<InterfaceRecord>,
+    ports: &[FilterPort],
     devices: &[String],
 ) -> Result<SharedFilter, ArgError> {
+    let ports = ports.iter().map(interfaces::port_record);
     let files = ["PF", "PFLOG", "PFETC", "PFLOG_MAX"];
     let place =
         ports::FilterEnvironment { site: FilterSite::Switch, devices: devices.to_vec(), router: None };
@@ -328,7 +364,26 @@ impl FrameFilter for SwitchFilter {
         }
     }
 
+    fn commands(&mut self) -> Option<&mut dyn FilterCommands> {
+        Some(self)
+    }
+
     fn as_any(&mut self) -> &mut dyn Any {
         self
+    }
+}
+
+impl FilterCommands for SwitchFilter {
+    fn load_rules(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.half.load_rules(text, cx)
+    }
+    fn query_worker(&mut self, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        self.half.query_worker(text, cx)
+    }
+    fn query_shared(&mut self, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        ask::query_shared(self.half.shared(), text, cx)
+    }
+    fn follow_addresses(&mut self) -> io::Result<bool> {
+        self.half.shared().follow_addresses()
     }
 }

@@ -1,5 +1,6 @@
 //! The interfaces that rules know: the loopback and the ports, with their addresses and groups.
 use crate::router::shared::SharedRouter;
+use artery_common::frame_filter::FilterPort;
 use artery_device::{Interface, default_route_interfaces, host_addresses};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use std::io;
@@ -12,27 +13,25 @@ pub(super) const FIRST: u16 = 1;
 /// The group of the interfaces of the host's default routes.
 const EGRESS: &str = "egress";
 
-/// An interface's own address, from `ADDRESS/LENGTH`.
-pub(crate) fn parse_interface_address(word: &str) -> Option<InterfaceAddress> {
-    let (ip, length) = word.split_once('/')?;
-    let (ip, length): (IpAddr, u8) = (ip.parse().ok()?, length.parse().ok()?);
-    let longest = if ip.is_ipv4() { 32 } else { 128 };
-    (length <= longest).then(|| own_address(ip, length))
-}
-
-fn own_address(address: IpAddr, length: u8) -> InterfaceAddress {
+/// An interface's own address, as PORT arguments say it.
+pub(super) fn own_address((address, length): (IpAddr, u8)) -> InterfaceAddress {
     InterfaceAddress { address, length, peer: None }
 }
 
 /// An interface that rules can name, in the group of all.
-pub(crate) fn interface_record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceRecord {
+pub(super) fn interface_record(name: &str, addresses: Vec<InterfaceAddress>) -> InterfaceRecord {
     InterfaceRecord { name: name.into(), groups: vec!["all".into()], addresses, ..InterfaceRecord::default() }
 }
 
+/// The port of a switch as an interface of rules.
+pub(super) fn port_record(port: &FilterPort) -> InterfaceRecord {
+    interface_record(&port.name, port.addresses.iter().copied().map(own_address).collect())
+}
+
 /// Ports behind the loopback of the host, which rules may name.
-pub(crate) fn with_loopback(ports: Vec<InterfaceRecord>) -> Interfaces {
+pub(super) fn with_loopback(ports: Vec<InterfaceRecord>) -> Interfaces {
     let loopback =
-        vec![own_address(Ipv4Addr::LOCALHOST.into(), 8), own_address(Ipv6Addr::LOCALHOST.into(), 128)];
+        vec![own_address((Ipv4Addr::LOCALHOST.into(), 8)), own_address((Ipv6Addr::LOCALHOST.into(), 128))];
     let mut records = vec![InterfaceRecord { is_loopback: true, ..interface_record("lo0", loopback) }];
     records.extend(ports);
     Interfaces(records)

@@ -3,7 +3,8 @@ use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
 use super::unfiltered::is_unfiltered;
 use super::worker::{WorkerFilter, link_header};
-use super::{answers, ask, ask_worker, explain, interfaces, ports, runs};
+use super::{answers, ask, explain, interfaces, ports, runs};
+use artery_common::frame_filter::{PF, PF_LOAD, PF_WORKER};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Read, Write, anno,
 };
@@ -68,13 +69,13 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
     handlers: &[
         Handler::write(
             "pf_load",
-            ask::LOAD,
+            PF_LOAD,
             &Write(|p: &mut PacketFilter, text, cx| p.half.load_rules(text, cx)),
         )
         .once(),
         Handler::read(
             "pf_worker",
-            ask_worker::WORKER,
+            PF_WORKER,
             &Read(|p: &mut PacketFilter, text, cx| p.half.query_worker(text, cx)),
         )
         .parameters()
@@ -88,7 +89,7 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
         .join(),
         Handler::read(
             "pf",
-            ask::ALL,
+            PF,
             &Read(|p: &mut PacketFilter, text, cx| ask::query_shared(&p.half.shared().clone(), text, cx)),
         )
         .parameters(),

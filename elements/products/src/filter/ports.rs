@@ -1,9 +1,10 @@
 //! The interfaces of a filter, as arguments give them, and the shared filter for them.
 use super::file_size::FileSize;
-use super::interfaces::{interface_record, parse_interface_address, with_loopback};
+use super::interfaces::{interface_record, own_address, with_loopback};
 use super::log_file::{LogFile, LogFiles};
 use super::shared::{FilterParts, SharedFilter};
 use crate::router::shared::{self, SharedRouter};
+use artery_common::frame_filter::parse_port_address;
 use artery_engine::{ArgError, Args};
 use artery_filter::names::InterfaceRecord;
 use artery_filter::syntax::FilterSite;
@@ -22,7 +23,7 @@ fn parse_port(text: &str) -> Result<InterfaceRecord, ArgError> {
     let name = words.next().ok_or_else(|| ArgError::wrong("PORT wants a name"))?;
     let of_word = |word| {
         let wrong = || format!("PORT {name}: '{word}' is not a valid ADDRESS/LENGTH, such as 192.0.2.1/24");
-        parse_interface_address(word).ok_or_else(|| ArgError::wrong_at(word, wrong()))
+        parse_port_address(word).map(own_address).ok_or_else(|| ArgError::wrong_at(word, wrong()))
     };
     Ok(interface_record(name, words.map(of_word).collect::<Result<_, _>>()?))
 }

@@ -1,7 +1,7 @@
 //! Announcements of the host's addresses at vports, for neighbors that know these addresses from an earlier
 //! run: other switches learn the port, other hosts the Ethernet address.
+use artery_common::frame_filter::FilterPort;
 use artery_device::Interface;
-use artery_filter::names::InterfaceRecord;
 use artery_wire::EtherAddr;
 use artery_wire::build::arp_request;
 use artery_wire::nd::{LinkEndpoint, unsolicited_advertisement};
@@ -34,17 +34,17 @@ struct Vport {
 impl Announcements {
     /// Announcements for the ports for which `is_vport` holds.
     pub(super) fn new(
-        ports: &[InterfaceRecord],
+        ports: &[FilterPort],
         devices: &[String],
         is_vport: impl Fn(u16) -> bool,
         now: Duration,
     ) -> Announcements {
         let each = (0..).zip(ports.iter().zip(devices));
         let vports = each.filter(|(port, (record, _))| is_vport(*port) && !record.addresses.is_empty());
-        let vport = |(port, (record, device)): (u16, (&InterfaceRecord, &String))| Vport {
+        let vport = |(port, (record, device)): (u16, (&FilterPort, &String))| Vport {
             port,
             device: device.clone(),
-            addresses: record.addresses.iter().map(|one| one.address).collect(),
+            addresses: record.addresses.iter().map(|(address, _)| *address).collect(),
         };
         Announcements { vports: vports.map(vport).collect(), begin: now, next: 0 }
     }
@@ -88,20 +88,16 @@ fn build_announcement(ether: EtherAddr, address: IpAddr) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::interfaces::{interface_record, parse_interface_address};
+    use artery_common::frame_filter::parse_port_address;
+
+    fn port(name: &str, addresses: &[&str]) -> FilterPort {
+        let addresses = addresses.iter().map(|word| parse_port_address(word).unwrap()).collect();
+        FilterPort { name: name.to_string(), addresses }
+    }
 
     #[test]
     fn addresses_of_vports_are_announced_thrice_and_those_of_ipv6_a_little_later() {
-        let ports = [
-            interface_record("em0", vec![parse_interface_address("10.0.0.1/24").unwrap()]),
-            interface_record(
-                "vport0",
-                vec![
-                    parse_interface_address("10.0.0.9/24").unwrap(),
-                    parse_interface_address("2001:db8::9/64").unwrap(),
-                ],
-            ),
-        ];
+        let ports = [port("em0", &["10.0.0.1/24"]), port("vport0", &["10.0.0.9/24", "2001:db8::9/64"])];
         // The loopback has an address of zeros.
         let devices = ["lo", "lo"].map(String::from);
         let start = Duration::from_secs(100);

@@ -1,6 +1,6 @@
 //! Read and write handlers of Veb.
 use super::veb::Veb;
-use crate::filter::{ask, ask_worker};
+use artery_common::frame_filter::{PF, PF_LOAD, PF_WORKER};
 use artery_engine::{Handler, Read, Write};
 
 pub(super) static HANDLERS: &[Handler] = &[
@@ -58,21 +58,17 @@ pub(super) static HANDLERS: &[Handler] = &[
     .parameters(),
     Handler::write(
         "pf_load",
-        ask::LOAD,
-        &Write(|v: &mut Veb, text, cx| v.worker_filter()?.load_rules(text, cx)),
+        PF_LOAD,
+        &Write(|v: &mut Veb, text, cx| v.filter_commands()?.load_rules(text, cx)),
     )
     .once(),
     Handler::read(
         "pf_worker",
-        ask_worker::WORKER,
-        &Read(|v: &mut Veb, text, cx| v.worker_filter()?.query_worker(text, cx)),
+        PF_WORKER,
+        &Read(|v: &mut Veb, text, cx| v.filter_commands()?.query_worker(text, cx)),
     )
     .parameters()
     .join(),
-    Handler::read(
-        "pf",
-        ask::ALL,
-        &Read(|v: &mut Veb, text, cx| ask::query_shared(&v.worker_filter()?.shared().clone(), text, cx)),
-    )
-    .parameters(),
+    Handler::read("pf", PF, &Read(|v: &mut Veb, text, cx| v.filter_commands()?.query_shared(text, cx)))
+        .parameters(),
 ];

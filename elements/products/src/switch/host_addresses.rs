@@ -1,5 +1,5 @@
 //! The addresses that the host has at the interfaces of a switch's ports, for rules that use them.
-use crate::filter::shared::SharedFilter;
+use artery_common::frame_filter::FilterCommands;
 use artery_device::InterfaceMonitor;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::io;
@@ -24,10 +24,10 @@ impl HostAddresses {
 
     /// Makes rules follow the addresses, if any has changed. If the task can't be queued, the
     /// next call tries again.
-    pub(super) fn sync_rules(&mut self, rules: &SharedFilter) -> io::Result<()> {
+    pub(super) fn sync_rules(&mut self, filter: &mut dyn FilterCommands) -> io::Result<()> {
         self.is_due |= self.news.has_changed();
         if self.is_due {
-            self.is_due = !rules.follow_addresses()?;
+            self.is_due = !filter.follow_addresses()?;
         }
         Ok(())
     }

@@ -1,8 +1,7 @@
 //! State that the copies of a Veb on several workers share, made from its arguments.
 use super::links::Links;
-use crate::filter::interfaces;
+use artery_common::frame_filter::{FilterPort, parse_port_address};
 use artery_engine::{ArgError, Args, HandlerError};
-use artery_filter::names::InterfaceRecord;
 use artery_l2::command::{Command, PortFlag, TIMEOUTS, VlanId, parse, parse_rule};
 use artery_l2::stp::{Outgoing, SpanningSwitch};
 use artery_l2::{Config, MOST_ENTRIES, Port, Role, Switch};
@@ -23,7 +22,7 @@ pub(super) struct SharedSwitch {
     /// What this machine calls the interfaces behind them, where they are any.
     pub(super) devices: Vec<String>,
     /// The same ports for rules of a packet filter.
-    pub(super) interfaces: Vec<InterfaceRecord>,
+    pub(super) interfaces: Vec<FilterPort>,
     /// The IFCONFIG commands, until the first copy runs them.
     initial_commands: Vec<String>,
 }
@@ -33,7 +32,7 @@ impl SharedSwitch {
         let config = parse_config(args)?;
         let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
         check_ports(args, names.len())?;
-        let interfaces = interface_records(args, &names);
+        let interfaces = filter_ports(args, &names);
         let name = config.name.clone();
         let addresses = bridge_addresses(args, &name, &names)?;
         let spanning = SpanningSwitch::new(args.domain(), config, &addresses)
@@ -202,13 +201,13 @@ fn parse_reserved(digits: &str) -> Result<u8, ArgError> {
 }
 
 /// Ports as rules name them, with the addresses of PORT arguments. Those of SPAN arguments follow.
-fn interface_records(args: &Args<'_>, names: &[String]) -> Vec<InterfaceRecord> {
+fn filter_ports(args: &Args<'_>, names: &[String]) -> Vec<FilterPort> {
     let of_port = |(n, name): (usize, &String)| {
         let text = args.rest("PORT").get(n).map(|text| unquote(text)).unwrap_or_default();
-        interfaces::interface_record(
-            name,
-            text.split_whitespace().filter_map(interfaces::parse_interface_address).collect(),
-        )
+        FilterPort {
+            name: name.clone(),
+            addresses: text.split_whitespace().filter_map(parse_port_address).collect(),
+        }
     };
     names.iter().enumerate().map(of_port).collect()
 }
@@ -235,7 +234,7 @@ fn parse_port(config: &mut Config, text: &str) -> Result<(), ArgError> {
             ("vport", _) => port.is_vport = true,
             ("sticky", _) => port.is_sticky = true,
             ("detached", _) => port.role = Role::Detached,
-            _ if interfaces::parse_interface_address(word).is_some() => (),
+            _ if parse_port_address(word).is_some() => (),
             _ => {
                 let wants = "is not a valid ADDRESS/LENGTH and none of vport, detached, sticky, learn, \
                     discover, locked and blocknonip; IFCONFIG takes all words";

@@ -1,14 +1,11 @@
 use super::announce::Announcements;
-use super::filter::{FilterFactories, FrameFilter};
 use super::handlers::HANDLERS;
 use super::host_addresses::HostAddresses;
 use super::links::Links;
 use super::shared::{SharedSwitch, to_handler_error};
 use super::speak::send_all;
 use super::worker::BatchSwitch;
-use crate::filter::frame_filter::{self, SwitchFilter};
-use crate::filter::shared::SharedFilter;
-use crate::filter::worker::WorkerFilter;
+use artery_common::frame_filter::{FilterCommands, FilterFactories, FrameFilter, RulesMaker, SharedRules};
 use artery_device::Ports;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, HandlerError, Interest, StartError, Time,
@@ -22,7 +19,12 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub static CLASS: Class = Class {
+/// The class Veb, whose switches have a filter with rules of `M`.
+pub(crate) const fn class_with_rules<M: RulesMaker>() -> Class {
+    Class { build: |args| Ok(Box::new(Veb::new::<M>(args)?)), ..WITHOUT_RULES }
+}
+
+const WITHOUT_RULES: Class = Class {
     name: "Veb",
     group: "switch",
     summary: "switches Ethernet frames between ports by their addresses, as veb(4) does",
@@ -150,7 +152,6 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
     ],
     handlers: HANDLERS,
     per_worker: true,
-    build: |args| Ok(Box::new(Veb::new(args)?)),
     ..Class::DEFAULT
 };
 
@@ -167,7 +168,7 @@ pub(super) struct Veb {
     filter: Option<Box<dyn FrameFilter>>,
     filters: Arc<FilterFactories>,
     /// The rules of its own filter.
-    rules: Arc<SharedFilter>,
+    rules: Arc<dyn SharedRules>,
     /// Whether these are those of a file; otherwise those that were loaded last.
     has_rules_of_file: bool,
     /// Kept from batch to batch, so that its memory is reused.
@@ -189,7 +190,7 @@ pub(super) struct Veb {
 }
 
 impl Veb {
-    fn new(args: &mut Args<'_>) -> Result<Veb, ArgError> {
+    fn new<M: RulesMaker>(args: &mut Args<'_>) -> Result<Veb, ArgError> {
         let shared = match args.already_shared::<SharedSwitch>() {
             Some(shared) => shared,
             None => {
@@ -197,18 +198,7 @@ impl Veb {
                 args.shared_value(|| shared)
             }
         };
-        let rules = match args.already_shared::<SharedFilter>() {
-            Some(rules) => rules,
-            None => {
-                let rules = frame_filter::new_shared_filter(
-                    args,
-                    &shared.name,
-                    shared.interfaces.clone(),
-                    &shared.devices,
-                )?;
-                args.shared_value(|| rules)
-            }
-        };
+        let rules = M::shared_rules(args, &shared.name, &shared.interfaces, &shared.devices)?;
         Ok(Veb {
             rules,
             has_rules_of_file: args.read::<Option<String>>("PF")?.is_some(),
@@ -228,20 +218,10 @@ impl Veb {
         })
     }
 
-    fn own_filter(&self, cx: &mut Context<'_>) -> Result<SwitchFilter, StartError> {
-        let half = WorkerFilter::new(&self.rules, self.copy);
-        let half = half.map_err(|error| {
-            StartError::new(format!("cannot allocate memory for the packet filter's states: {error}"))
-        })?;
-        half.start_filter(cx);
-        Ok(SwitchFilter::new(half))
-    }
-
-    /// Its filter, if that is its own.
-    pub(super) fn worker_filter(&mut self) -> Result<&mut WorkerFilter, HandlerError> {
-        let own = self.filter.as_mut().and_then(|filter| filter.as_any().downcast_mut::<SwitchFilter>());
-        own.map(|filter| &mut filter.half)
-            .ok_or_else(|| to_handler_error("the switch has a filter of another kind"))
+    /// What can be asked of its filter, if that is its own.
+    pub(super) fn filter_commands(&mut self) -> Result<&mut dyn FilterCommands, HandlerError> {
+        let commands = self.filter.as_mut().and_then(|filter| filter.commands());
+        commands.ok_or_else(|| to_handler_error("the switch has a filter of another kind"))
     }
 
     pub(super) fn ifconfig(&mut self, words: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
@@ -295,8 +275,8 @@ impl Veb {
     /// Has rules follow the host's addresses.
     fn follow_addresses(&mut self, cx: &mut Context<'_>) {
         let Some(mut addresses) = self.addresses.take() else { return };
-        let Ok(filter) = self.worker_filter() else { return };
-        match addresses.sync_rules(filter.shared()) {
+        let Ok(filter) = self.filter_commands() else { return };
+        match addresses.sync_rules(filter) {
             Ok(()) => {
                 cx.watch_file(addresses.news_fd(), Interest::Readable);
                 self.addresses = Some(addresses);
@@ -434,7 +414,7 @@ impl Element for Veb {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         self.filter = match self.filters.make_filter(&self.shared.name, &self.shared.names) {
             Some(filter) => Some(filter),
-            None => Some(Box::new(self.own_filter(cx)?)),
+            None => Some(self.rules.clone().worker_filter(self.copy, cx)?),
         };
         self.next_sweep = cx.now() + SWEEP;
         self.next_filter_sweep = self.next_sweep;
@@ -514,8 +494,6 @@ impl Element for Veb {
     }
 }
 
-#[cfg(test)]
-mod filter_tests;
 #[cfg(test)]
 mod group_tests;
 #[cfg(test)]

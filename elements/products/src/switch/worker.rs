@@ -1,7 +1,7 @@
 //! Switches a batch of frames.
-use super::filter::{BLOCKED_IN, BLOCKED_OUT, FilterContext, FilterPoint, FrameFilter};
 use super::speak::send_all;
 use super::tag;
+use artery_common::frame_filter::{BLOCKED_IN, BLOCKED_OUT, FilterContext, FilterPoint, FrameFilter};
 use artery_engine::{Batch, Context, DropReason, Packet};
 use artery_l2::counts::Counts;
 use artery_l2::decide::{self, Cause, Egress, EgressRewrite, FloodKind, Ingress, Stop, TagRewrite};

@@ -8,7 +8,8 @@
 //! they were then: they cost what uncontended locks cost.
 
 use super::addresses::Addresses;
-use artery_elements::switching::{FilterContext, FilterFactories, FilterPoint, FrameFilter, of_file};
+use artery_common::frame_filter::{FilterContext, FilterFactories, FilterPoint, FrameFilter};
+use artery_elements::of_file;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, StartError, Time,
 };

@@ -1,5 +1,5 @@
 //! Multicast frames, and the messages of hosts and routers about groups.
-use super::tests::{bench, count, goes, of};
+use super::tests::{CLASS, bench, count, goes, of};
 use super::*;
 use artery_engine::{Bench, Packet};
 use artery_wire::build::{Ip4, ether, ip4, ip6};

@@ -1,11 +1,50 @@
 //! The switch on the bench: frames in, frames out.
-use super::super::filter::{FilterContext, FilterFactories, FilterPoint, FrameFilter};
 use super::*;
+use artery_common::frame_filter::{FilterContext, FilterFactories, FilterPoint, FilterPort, FrameFilter};
 use artery_engine::{Bench, DropReason, Packet, Resources};
 use artery_l2::Direction;
 use artery_wire::build::{arp_request, ether, ip4};
-use artery_wire::{EtherAddr, EtherType, Ethernet, TcpFlags};
+use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::sync::Mutex;
+
+/// The class with a filter of its own that passes everything.
+pub(super) static CLASS: Class = class_with_rules::<NoRules>();
+
+/// The rules of that filter, and the filter.
+struct NoRules;
+
+impl RulesMaker for NoRules {
+    fn shared_rules(
+        _: &mut Args<'_>,
+        _: &str,
+        _: &[FilterPort],
+        _: &[String],
+    ) -> Result<Arc<dyn SharedRules>, ArgError> {
+        Ok(Arc::new(NoRules))
+    }
+}
+
+impl SharedRules for NoRules {
+    fn worker_filter(
+        self: Arc<Self>,
+        _: usize,
+        _: &mut Context<'_>,
+    ) -> Result<Box<dyn FrameFilter>, StartError> {
+        Ok(Box::new(NoRules))
+    }
+}
+
+impl FrameFilter for NoRules {
+    fn test_frame(&mut self, _: &mut Packet, _: &FilterContext<'_>, _: &mut Context<'_>) -> bool {
+        true
+    }
+    fn is_idle(&self) -> bool {
+        true
+    }
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
 
 const A: &str = "02:00:00:00:00:0a";
 const B: &str = "02:00:00:00:00:0b";
@@ -330,29 +369,6 @@ fn without_link1_a_filter_sees_what_passes_a_vport_and_nothing_else() {
         goes(&mut bench, 1, &back, if blocks.1 == Direction::In { &[0] } else { &[] });
         assert_eq!(bench.drops().count(DropReason::Filtered), 1);
     }
-}
-
-#[test]
-fn a_vport_is_the_hosts_interface_to_rules_and_their_answers_go_to_who_asked() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pf.conf");
-    let rules = "block return in on vport0\nblock out on vport0\npass in on vport0 proto tcp to port 22\n\
-        block on em0\n";
-    std::fs::write(&file, rules).unwrap();
-    let pf = format!("PF \"{}\"", file.display());
-    let mut bench = of("PORT em0, PORT vport0 vport, PORT em2", 3, 3, &pf);
-    let tcp = |port| ether(B, A).ip4(ip4().tcp(1000, port).flags(TcpFlags::SYN)).bytes();
-    goes(&mut bench, 0, &tcp(22), &[1, 2]);
-    let answer = ip4().src("10.0.0.2").dst("10.0.0.1").tcp(22, 1000).flags(TcpFlags::SYN | TcpFlags::ACK);
-    goes(&mut bench, 1, &ether(A, B).ip4(answer).bytes(), &[0]);
-    // Two on the host's way in, and none of the switch's own ports, whatever rules say of these.
-    bench.push(0, tcp(23));
-    let reset = bench.next_sent(0).expect("the sender gets a reset");
-    assert_eq!(reset.data()[..12], [[2, 0, 0, 0, 0, 0xa], [2, 0, 0, 0, 0, 0xb]].concat());
-    bench.expect_nothing_more();
-    goes(&mut bench, 1, &frame(A, B), &[]);
-    goes(&mut bench, 2, &frame(A, C), &[0]);
-    bench.expect_dropped(DropReason::Filtered, 2);
 }
 
 #[test]

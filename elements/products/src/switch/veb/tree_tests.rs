@@ -1,4 +1,5 @@
 //! Switches that take part in a spanning tree, each on a bench, with cables between their ports.
+use super::tests::CLASS;
 use super::*;
 use artery_engine::{Bench, DropReason};
 use artery_wire::Bpdu;

@@ -1,14 +1,20 @@
 //! The switch on the bench with a packet filter of its own.
-use super::*;
-use artery_engine::Bench;
+use artery_elements::CLASSES;
+use artery_engine::{Bench, DropReason};
 use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
+use std::time::Duration;
+
+/// A switch of three ports, with these arguments.
+fn switch(config: &str) -> Bench {
+    let setup = Bench::setup(CLASSES.find_class("Veb").unwrap(), config);
+    setup.inputs(3).outputs(3).build().unwrap()
+}
 
 /// A switch of three ports with rules, whose MAC table has an entry for each port:
 /// 02:00:00:00:00:00 and so on.
 fn bench(rules: &str) -> Bench {
-    let setup = Bench::setup(&CLASS, "PORT em0, PORT em1, PORT em2, LINK1 true");
-    let mut bench = setup.inputs(3).outputs(3).build().unwrap();
+    let mut bench = switch("PORT em0, PORT em1, PORT em2, LINK1 true");
     for port in 0..3 {
         bench.push(port, ether([0xff; 6], station(port)).ip4(ip4().udp(1, 2)).bytes());
         (0..3).for_each(|port| drop(bench.drain_sent(port)));
@@ -147,4 +153,37 @@ fn frames_of_a_flow_behind_one_another_go_where_each_by_itself_does() {
         });
         assert_eq!(outcomes[0], outcomes[1], "{special}");
     }
+}
+
+/// Pushes a frame, and expects it to leave as it is by these outputs.
+#[track_caller]
+fn goes(bench: &mut Bench, input: usize, bytes: &[u8], outputs: &[usize]) {
+    bench.push(input, bytes);
+    outputs.iter().for_each(|output| drop(bench.expect(*output, bytes)));
+    bench.expect_nothing_more();
+}
+
+#[test]
+fn a_vport_is_the_hosts_interface_to_rules_and_their_answers_go_to_who_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pf.conf");
+    let rules = "block return in on vport0\nblock out on vport0\npass in on vport0 proto tcp to port 22\n\
+        block on em0\n";
+    std::fs::write(&file, rules).unwrap();
+    let config = format!("PORT em0, PORT vport0 vport, PORT em2, PF \"{}\"", file.display());
+    let mut bench = switch(&config);
+    let [a, b, c] = [0xa, 0xb, 0xc].map(|last| [2, 0, 0, 0, 0, last]);
+    let frame = |to, from| ether(to, from).ip4(ip4().udp(1, 2)).bytes();
+    let tcp = |port| ether(b, a).ip4(ip4().tcp(1000, port).flags(TcpFlags::SYN)).bytes();
+    goes(&mut bench, 0, &tcp(22), &[1, 2]);
+    let answer = ip4().src("10.0.0.2").dst("10.0.0.1").tcp(22, 1000).flags(TcpFlags::SYN | TcpFlags::ACK);
+    goes(&mut bench, 1, &ether(a, b).ip4(answer).bytes(), &[0]);
+    // Two on the host's way in, and none of the switch's own ports, whatever rules say of these.
+    bench.push(0, tcp(23));
+    let reset = bench.next_sent(0).expect("the sender gets a reset");
+    assert_eq!(reset.data()[..12], [a, b].concat());
+    bench.expect_nothing_more();
+    goes(&mut bench, 1, &frame(a, b), &[]);
+    goes(&mut bench, 2, &frame(a, c), &[0]);
+    bench.expect_dropped(DropReason::Filtered, 2);
 }

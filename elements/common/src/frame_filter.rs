@@ -1,10 +1,30 @@
 //! The interface between a switch and a packet filter, which tests frames where LINK1 is set, and at vports.
-use artery_engine::{Batch, Context, Packet};
+//! A switch names no filter: whoever lists the classes says by a [`RulesMaker`] which one a switch has of its
+//! own, and [`FilterFactories`] have those that a program sets instead.
+use artery_engine::{ArgError, Args, Batch, Context, HandlerError, Packet, StartError};
 use artery_l2::quick::EXCEPTION;
 use artery_l2::{Direction, View};
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the handler `pf_load` is for, of whatever has a packet filter.
+pub const PF_LOAD: &str = "an anchor in a line of its own, empty for the main rule set, and rules: loads \
+    them, or says what is wrong; other anchors with theirs follow behind a line with a form feed, and all \
+    are loaded or none";
+/// What the handler `pf_worker` is for.
+pub const PF_WORKER: &str = "what `artery pfctl` asks of the packet filter on each worker: `count`, \
+    `sources`, `restore …`, and of states in parts, whose answers begin with where the next part begins, 0 \
+    for none, and their lines: `states FROM IF [v…]`, `kill FROM IF …`, `flush-states FROM IF`, `dump \
+    FROM`; IF is `-` for states of any interface";
+/// What the handler `pf` is for.
+pub const PF: &str = "what `artery pfctl` asks of the packet filter: `info`, `rules`, `labels`, \
+    `anchors`, `tables`, `timeouts`, `memory`, `interfaces`, each with `v` for more, `rules` with `-g` and \
+    `-P` as well, and `table …`, `enable`, `disable`, `flush …`, `debug LEVEL`, `checksum`, `etc`, `known`, \
+    a line for each interface that rules can name, with `loopback` or `-`, its groups and its addresses, \
+    `warnings` of the latest load, `log`, `log FILE`, which begins one where there is none";
 
 /// Where a filter tests frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,8 +141,63 @@ pub trait FrameFilter: Any + Send {
     fn restore_from(&mut self, old: &mut dyn FrameFilter, keeps_rules: bool, cx: &mut Context<'_>) {
         let _ = (old, keeps_rules, cx);
     }
+    /// What people and the switch can ask of it while it runs; None for a filter without rules of pf.
+    fn commands(&mut self) -> Option<&mut dyn FilterCommands> {
+        None
+    }
     /// Itself, for a downcast to the type of the filter.
     fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// What can be asked of a filter while it runs. Texts are those of the handlers `pf_load`, `pf_worker` and `pf`.
+pub trait FilterCommands {
+    /// Loads rules; see [`PF_LOAD`].
+    fn load_rules(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError>;
+    /// Answers a query about what this worker's filter has; see [`PF_WORKER`].
+    fn query_worker(&mut self, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError>;
+    /// Answers a query about what the filters of all workers share; see [`PF`].
+    fn query_shared(&mut self, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError>;
+    /// Has rules follow the addresses that the host has at ports. Call it whenever these may have changed;
+    /// false if it must be called again.
+    fn follow_addresses(&mut self) -> io::Result<bool>;
+}
+
+/// A port of a switch, as rules know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterPort {
+    pub name: String,
+    /// Its addresses, each with the length of its network's prefix.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// A port's own address, from `ADDRESS/LENGTH`.
+pub fn parse_port_address(word: &str) -> Option<(IpAddr, u8)> {
+    let (ip, length) = word.split_once('/')?;
+    let (ip, length): (IpAddr, u8) = (ip.parse().ok()?, length.parse().ok()?);
+    let longest = if ip.is_ipv4() { 32 } else { 128 };
+    (length <= longest).then_some((ip, length))
+}
+
+/// The rules of a switch's own filter, which its copies on several workers share.
+pub trait SharedRules: Send + Sync {
+    /// The filter of a worker, without states.
+    fn worker_filter(
+        self: Arc<Self>,
+        worker: usize,
+        cx: &mut Context<'_>,
+    ) -> Result<Box<dyn FrameFilter>, StartError>;
+}
+
+/// Makes the rules of a switch's own filter.
+pub trait RulesMaker {
+    /// The rules that all copies of a switch share: those of the argument PF, if it is given. `devices` are
+    /// the host's names of the interfaces of ports, in their order.
+    fn shared_rules(
+        args: &mut Args<'_>,
+        switch: &str,
+        ports: &[FilterPort],
+        devices: &[String],
+    ) -> Result<Arc<dyn SharedRules>, ArgError>;
 }
 
 /// Makes a filter for a worker, from the name of the switch and those of its ports in their order.
